@@ -27,10 +27,10 @@ use crate::limits::{DRAIN, FIRST_FILL, TROUBLE_CALM};
 use crate::listen;
 use crate::logging::text::one_line;
 use crate::plan::Plan;
-use crate::processes::generation::{self, Action, Pool};
+use crate::processes::generation::{self, GenerationAction, GenerationState};
 use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
-use crate::reload::Anew;
+use crate::reload::ReloadScope;
 use crate::run::Supervisor;
 use maitred_control::episode::LogThrottle;
 
@@ -113,7 +113,7 @@ fn say(level: Level, line: &str) {
 
 /// How the end of a worker is told, and whether it is told who takes its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Telling {
+struct ExitLogging {
     level: Level,
     /// How it ended, as php-fpm would have it; nothing: it was let go because nobody needed it.
     how: Option<HowEnded>,
@@ -123,12 +123,12 @@ struct Telling {
 
 /// How the end of a worker is told that was ended for this `cause`, if for any; `quiet`: with the
 /// whole server, or because its pool begins anew (`fpm_children_bury` in `fpm_children.c`).
-fn telling(cause: Option<Cause>, how: HowEnded, quiet: bool) -> Telling {
+fn telling(cause: Option<Cause>, how: HowEnded, quiet: bool) -> ExitLogging {
     let planned = matches!(
         how,
         HowEnded::Exited(exit::RECYCLED) | HowEnded::Signaled(SIGTERM)
     );
-    let told = |level, how| Telling {
+    let told = |level, how| ExitLogging {
         level,
         how: Some(how),
         is_replaced: level > Level::Debug,
@@ -136,14 +136,14 @@ fn telling(cause: Option<Cause>, how: HowEnded, quiet: bool) -> Telling {
     match (cause, how) {
         _ if quiet => told(Level::Debug, how),
         (Some(Cause::Reload | Cause::Stop), _) if planned => told(Level::Debug, how),
-        (Some(Cause::Idle), _) if planned => Telling {
+        (Some(Cause::Idle), _) if planned => ExitLogging {
             level: Level::Debug,
             how: None,
             is_replaced: false,
         },
         // The one that takes its place came before it went.
         (Some(Cause::MaxRequests | Cause::MaxPrivateMemory | Cause::Grown), _) if planned => {
-            Telling {
+            ExitLogging {
                 is_replaced: false,
                 ..told(Level::Notice, HowEnded::Exited(exit::RECYCLED))
             }
@@ -179,11 +179,11 @@ impl Supervisor {
         match signal {
             Signal::SIGTERM | Signal::SIGINT => {
                 say(Level::Notice, words::TERMINATING);
-                self.phase_event(crate::run::phase::Event::Terminate);
+                self.phase_event(crate::run::phase::ServerEvent::Terminate);
             }
             Signal::SIGQUIT => {
                 say(Level::Notice, words::FINISHING);
-                self.phase_event(crate::run::phase::Event::Finish);
+                self.phase_event(crate::run::phase::ServerEvent::Finish);
             }
             Signal::SIGUSR1 => self.reopen_logs(),
             Signal::SIGUSR2 | Signal::SIGHUP => {
@@ -230,7 +230,7 @@ impl Supervisor {
         self.reload_later = false;
         self.tidings.reload_announced = false;
         self.tidings.upgrade_tried = false;
-        if let Err(why) = self.reload(&Anew::All) {
+        if let Err(why) = self.reload(&ReloadScope::All) {
             why.lines().for_each(|line| say(Level::Error, line));
             say(
                 Level::Error,
@@ -358,7 +358,8 @@ impl Supervisor {
         let is_start = self.phase.is_start();
         let mut seated = running.pool.all_seated();
         let was_counted = how == HowEnded::Signaled(Signal::SIGTERM as i32)
-            && seated.any(|(one, mark)| one.pid == pid && mark == generation::Mark::Sentenced);
+            && seated
+                .any(|(one, mark)| one.pid == pid && mark == generation::WorkerMark::Sentenced);
         drop(seated);
         let running = &mut self.pools[id];
         running.to_be_replaced += u32::from(telling.is_replaced && !was_counted);
@@ -378,7 +379,7 @@ impl Supervisor {
         // One that had to be killed is a death as any other, and is replaced.
         if cause == Some(Cause::Idle) && signal != SIGTERM {
             let workers = self.pools[id].pool.wants() + 1;
-            self.pool_event(id, generation::Event::Wanted { workers });
+            self.pool_event(id, generation::GenerationEvent::Wanted { workers });
         }
         let now = self.now();
         if self.phase.is_serving() && self.emergency.ended_by(signal, rule, now) {
@@ -417,11 +418,11 @@ impl Supervisor {
         }
         // Another may be there before this one is dead.
         self.pools[id].to_be_replaced += 1;
-        self.pool_event(id, generation::Event::TerminateWorker { worker });
+        self.pool_event(id, generation::GenerationEvent::TerminateWorker { worker });
     }
 
     /// A pool has decided what to do: does it get many workers at once?
-    pub fn tell_growth(&mut self, id: PoolId, actions: &[Action]) {
+    pub fn tell_growth(&mut self, id: PoolId, actions: &[GenerationAction]) {
         let running = &self.pools[id];
         let is_dynamic = running.plan.pool.pm == ProcessManager::Dynamic;
         if !self.is_fpm() || !is_dynamic || !running.is_current() || !self.phase.is_serving() {
@@ -429,7 +430,7 @@ impl Supervisor {
         }
         let fills = actions
             .iter()
-            .filter(|action| matches!(action, Action::Fill { .. }));
+            .filter(|action| matches!(action, GenerationAction::Fill { .. }));
         let spawning = fills.count();
         if spawning < BUSY_FROM {
             return;
@@ -454,7 +455,7 @@ impl Supervisor {
     pub fn see_whether_full(&mut self) {
         // A script that takes long to boot, or does not, keeps no other pool from serving.
         let late = self.now() >= FIRST_FILL;
-        let boots = |pool: &Pool| pool.boots_in_vain() || late && pool.is_seated();
+        let boots = |pool: &GenerationState| pool.boots_in_vain() || late && pool.is_seated();
         let is_ready = |pool: &RunningPool| pool.pool.is_full() || pool.failed || boots(&pool.pool);
         if !self.pools.iter().all(is_ready) {
             return;
@@ -463,7 +464,7 @@ impl Supervisor {
         let all_failed = !self.pools.is_empty() && self.pools.iter().all(fails);
         match all_failed {
             true => self.fail("no pool can be started"),
-            false => self.phase_event(crate::run::phase::Event::PoolsFull),
+            false => self.phase_event(crate::run::phase::ServerEvent::PoolsFull),
         }
     }
 }

@@ -40,7 +40,7 @@ use plan::Plan;
 use run::{SIGNALS, Supervisor};
 use system::programs::Programs;
 use tls::certificates::Certificates;
-use upgrade::handover::HandedOver;
+use upgrade::handover::HandoverState;
 
 /// The argument that makes our program the front.
 pub const FRONT_ROLE: &str = "front";
@@ -84,7 +84,7 @@ pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<
     if let Some(state) = invocation.take_over {
         return take_over(state, source, invocation, log_level);
     }
-    let inherited = listen::Inherited::from_environment();
+    let inherited = listen::InheritedSockets::from_environment();
     // A signal that whoever started us ignores would never show: a shell ignores SIGINT for what
     // it starts in the background, and ignoring SIGCHLD takes the dead away unseen.
     signals::reset(&SIGNALS);
@@ -99,7 +99,7 @@ pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<
     show_title(&config);
     let (plan, pools) = Plan::make(config, source, invocation, log_level, inherited)?;
     let admin = admin::Admin::open(&plan.config)?;
-    let mut scores = processes::scoreboards::Scores::new(plan.threads);
+    let mut scores = processes::scoreboards::Scoreboards::new(plan.threads);
     scores.add_all(pools.iter().map(|pool| pool.settings.pool.as_str()))?;
     let mut supervisor = Supervisor::new(plan, pools, signals, admin, scores);
     let host = &mut supervisor.plan.invocation.host;
@@ -120,7 +120,7 @@ fn take_over(
         .map_err(Error::system("signals could not be taken over"))?;
     let what = "what the program before this one left could not be taken over";
     let state = spawn::inherited_fd(state).map_err(Error::system(what))?;
-    let state = HandedOver::read(&state).map_err(Error::Configuration)?;
+    let state = HandoverState::read(&state).map_err(Error::Configuration)?;
     let config = state.config.clone();
     show_title(&config);
     system::identity::distrust_groups(&config);
@@ -151,7 +151,8 @@ fn take_over(
     }
     plan.follow_configuration();
     let fronts = (inherited.front, inherited.old_fronts);
-    let mut scores = processes::scoreboards::Scores::inherited(plan.threads, inherited.scoreboards);
+    let mut scores =
+        processes::scoreboards::Scoreboards::inherited(plan.threads, inherited.scoreboards);
     let pools = inherited.pools.iter();
     scores.add_all(pools.map(|pool| pool.plan.settings.pool.as_str()))?;
     let outside = (admin::Admin::reopen(&plan.config), scores);
@@ -192,7 +193,7 @@ fn read_anew(config: &Config) -> Option<Certificates> {
 pub fn try_take_over(state: RawFd, source: &Source) -> Result<(), Error> {
     let what = "what the other program left could not be read";
     let state = spawn::inherited_fd(state).map_err(Error::system(what))?;
-    let state = HandedOver::read(&state).map_err(Error::Configuration)?;
+    let state = HandoverState::read(&state).map_err(Error::Configuration)?;
     // Whatever could end the server once it is ours, and with it all that runs.
     system::identity::of_front(&state.config)?;
     source.load().map(drop).map_err(Error::Mistakes)

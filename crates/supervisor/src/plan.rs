@@ -11,9 +11,9 @@ use tracing::warn;
 
 use crate::LOG_VARIABLE;
 use crate::error::Error;
-use crate::listen::{self, Inherited, Listener};
+use crate::listen::{self, InheritedSockets, Listener};
 use crate::logging::log_files;
-use crate::logging::pool_access_logs::DoorLogs;
+use crate::logging::pool_access_logs::PoolAccessLogs;
 use crate::logging::text::Terminal;
 use crate::plan::config_source::{Invocation, Source};
 use crate::processes::plan::{PoolPlan, processors};
@@ -49,7 +49,7 @@ pub struct Plan {
     /// The access log, if it is a file.
     pub access_log: Option<File>,
     /// The access logs of doors.
-    pub door_logs: DoorLogs,
+    pub door_logs: PoolAccessLogs,
     /// The certificates and keys of TLS, if it is spoken.
     pub certificates: Option<Certificates>,
     /// Where the person who started the server reads.
@@ -66,7 +66,7 @@ impl Plan {
         source: Source,
         invocation: Invocation,
         log_level: &str,
-        inherited: Inherited,
+        inherited: InheritedSockets,
     ) -> Result<(Plan, Vec<PoolPlan>), Error> {
         let (mistakes, programs) = crate::examine(&config, source.file());
         if let Some(mistake) = mistakes.into_iter().next() {
@@ -86,7 +86,7 @@ impl Plan {
                 None => Terminal::redirect(&config.error_log)?,
             },
             access_log: log_files::open_access_log(&config)?,
-            door_logs: DoorLogs::at_start(&config)?,
+            door_logs: PoolAccessLogs::at_start(&config)?,
             certificates,
             ..Plan::over(config, source, invocation, log_level, (listeners, programs))?
         };
@@ -112,7 +112,7 @@ impl Plan {
             programs,
             groups: None,
             access_log: None,
-            door_logs: DoorLogs::default(),
+            door_logs: PoolAccessLogs::default(),
             certificates: None,
             terminal: Terminal::over(None),
             config: config.clone(),

@@ -32,13 +32,13 @@ use tracing::{error, info, warn};
 use crate::fpm;
 use crate::fronts::cookies;
 use crate::limits::{CONSENT, MOVE_OVER, Moment, TRIAL};
-use crate::listen::{self, Listener, Opened};
-use crate::logging::pool_access_logs::DoorLogs;
+use crate::listen::{self, Listener, OpenedListeners};
+use crate::logging::pool_access_logs::PoolAccessLogs;
 use crate::processes::generation;
 use crate::processes::plan::PoolPlan;
 use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
-use crate::reload::pool_changes::{Changes, Running};
+use crate::reload::pool_changes::{ComparedPool, PoolChanges};
 use crate::run::Supervisor;
 use crate::tls::certificates::Certificates;
 
@@ -53,7 +53,7 @@ pub type Outcome = Result<String, String>;
 
 /// The reload that is going on, and what became of those before.
 #[derive(Debug, Default)]
-pub struct Reloads {
+pub struct Reloader {
     last: Ticket,
     now: Option<Reload>,
     /// Configurations the front has been sent and has not answered for.
@@ -63,7 +63,7 @@ pub struct Reloads {
 
 /// Which pools a reload gives a new generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Anew {
+pub enum ReloadScope {
     /// Those that have changed.
     Changed,
     /// Those of these names, too.
@@ -77,14 +77,14 @@ struct Reload {
     ticket: Ticket,
     config: Config,
     /// Where clients are to be listened for, those included that were there before.
-    opened: Opened,
+    opened: OpenedListeners,
     /// The access log, if it is a file.
     access_log: Option<File>,
     /// The access logs of doors that were not open before.
-    door_logs: DoorLogs,
+    door_logs: PoolAccessLogs,
     /// The certificates and keys of TLS.
     certificates: Option<Certificates>,
-    changes: Changes,
+    changes: PoolChanges,
     /// Pools that are anew for a larger OPcache and nothing else.
     outgrown: BTreeSet<String>,
     /// Pools at rest need not show that their PHP starts.
@@ -103,7 +103,7 @@ struct Reload {
     stays: Vec<&'static str>,
 }
 
-impl Reloads {
+impl Reloader {
     /// What became of a reload; nothing: it is going on, or long forgotten.
     pub fn outcome(&self, ticket: Ticket) -> Option<&Outcome> {
         let mut outcomes = self.outcomes.iter();
@@ -138,7 +138,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// One sentence or more; nothing has been changed then.
-    pub fn reload(&mut self, anew: &Anew) -> Result<Ticket, String> {
+    pub fn reload(&mut self, anew: &ReloadScope) -> Result<Ticket, String> {
         if !self.phase.is_serving() {
             return Err("the server is starting or ending, and cannot be reloaded now".to_owned());
         }
@@ -159,7 +159,7 @@ impl Supervisor {
             return Err(format!("a chroot that has changed needs a restart: {why}"));
         }
         let access_log = self.logs_of(&config)?;
-        let door_logs = DoorLogs::open(&config, &self.plan.door_logs);
+        let door_logs = PoolAccessLogs::open(&config, &self.plan.door_logs);
         let door_logs = door_logs.map_err(|why| why.to_string())?;
         let certificates = Certificates::of(&config, self.plan.certificates.as_ref());
         let certificates = certificates.map_err(|why| why.to_string())?;
@@ -188,7 +188,7 @@ impl Supervisor {
             certificates,
             changes,
             outgrown: BTreeSet::new(),
-            lets_rest: *anew == Anew::All,
+            lets_rest: *anew == ReloadScope::All,
             accepted: false,
             since: now,
             moving_until: None,
@@ -205,10 +205,10 @@ impl Supervisor {
         Ok(ticket)
     }
 
-    fn compared(&self, config: &Config) -> Vec<Running<'_>> {
+    fn compared(&self, config: &Config) -> Vec<ComparedPool<'_>> {
         let in_use = self.pools.iter().filter(|pool| pool.is_current());
         in_use
-            .map(|pool| Running {
+            .map(|pool| ComparedPool {
                 name: &pool.plan.settings.pool,
                 differs: config
                     .pool(&pool.plan.settings.pool)
@@ -225,7 +225,7 @@ impl Supervisor {
         };
         for id in self.pools.ids() {
             if !self.pools[id].introduced {
-                self.pool_event(id, generation::Event::Leave);
+                self.pool_event(id, generation::GenerationEvent::Leave);
             }
         }
         match self.is_fpm() {
@@ -417,12 +417,12 @@ impl Supervisor {
             peer.say(ToFront::ClosePool { generation }, &[]);
         }
         self.pools[id].closed = true;
-        self.pool_event(id, generation::Event::Leave);
+        self.pool_event(id, generation::GenerationEvent::Leave);
     }
 
     /// Listens where it was not listened before, and no more where it is not to be. An address whose
     /// socket is replaced is given up before it is listened on anew.
-    fn move_listeners(&mut self, opened: Opened) {
+    fn move_listeners(&mut self, opened: OpenedListeners) {
         let wanted = self.plan.config.listening();
         let wanted: Vec<_> = wanted.into_iter().map(Listening::address).collect();
         let stays = |one: &Listener| wanted.contains(&one.asked) && !opened.replaces(one);
@@ -455,7 +455,7 @@ impl Supervisor {
         let reload = self.reloads.now.as_ref();
         let is_outgrown = reload.is_some_and(|reload| reload.outgrown.contains(&name));
         self.larger_cache_failed(&name, is_outgrown && line == self.front.line);
-        self.pool_event(id, generation::Event::Leave);
+        self.pool_event(id, generation::GenerationEvent::Leave);
         if line != self.front.line {
             self.upgrade_failed(format!("pool {name}: {why}"));
         } else if let Some(reload) = &mut self.reloads.now {
@@ -476,7 +476,7 @@ impl Supervisor {
         for other in self.pools.ids() {
             let pool = &self.pools[other];
             if pool.is_current() && pool.generation < generation && self.name(other) == name {
-                self.pool_event(other, generation::Event::Leave);
+                self.pool_event(other, generation::GenerationEvent::Leave);
             }
         }
         if let Some(reload) = &mut self.reloads.now

@@ -16,31 +16,31 @@ use maitred_os::signals::{Signal, SignalEvents};
 use tracing::{debug, error, info, warn};
 
 use crate::admin::Admin;
-use crate::capacity::auto::Room;
-use crate::fpm::emergency_restart::Emergency;
+use crate::capacity::auto::CapacityManager;
+use crate::fpm::emergency_restart::CrashCounter;
 use crate::fpm::{self, FpmLogState};
 use crate::fronts::cookies::CookieNames;
-use crate::fronts::front_stats::FiguresLook;
-use crate::fronts::purges::Purges;
+use crate::fronts::front_stats::FrontStats;
+use crate::fronts::purges::PurgeCoordinator;
 use crate::limits::{MESSAGES_PER_TURN, Moment, REAPED_PER_TURN, SIGNALS_PER_TURN, ZYGOTE_LINGER};
 use crate::logging::exit_reports::ExitReports;
 use crate::logging::text::{one_line, version_in};
 use crate::plan::Plan;
 use crate::processes::adopt;
-use crate::processes::generation::{self, Reason};
+use crate::processes::generation::{self, KillReason};
 use crate::processes::plan::PoolPlan;
 use crate::processes::pools::{PoolId, Pools};
-use crate::processes::running_pool::{Front, OldFront, RunningPool};
-use crate::processes::scoreboards::Scores;
-use crate::processes::slow_scripts::About;
+use crate::processes::running_pool::{DrainingFront, Front, RunningPool};
+use crate::processes::scoreboards::Scoreboards;
+use crate::processes::slow_scripts::TraceTarget;
 use crate::processes::traces::{TRACES_MAX, Traces};
-use crate::reload::Reloads;
-use crate::reload::restart_requests::Renewals;
+use crate::reload::Reloader;
+use crate::reload::restart_requests::RestartRequests;
 use crate::reload::watch::Watches;
 use crate::run::phase::Phase;
 use crate::run::wait::Ready;
 use crate::systemd::Systemd;
-use crate::tls::acme::Acme;
+use crate::tls::acme::AcmeManager;
 use crate::upgrade::Upgrade;
 
 /// What the supervisor is told by signals. They are taken over before anything is started.
@@ -64,11 +64,11 @@ pub struct Supervisor {
     pub plan: Plan,
     pub phase: Phase,
     pub pools: Pools,
-    pub reloads: Reloads,
-    pub renewals: Renewals,
+    pub reloads: Reloader,
+    pub renewals: RestartRequests,
     pub watches: Watches,
     pub front: Front,
-    pub old_fronts: Vec<OldFront>,
+    pub old_fronts: Vec<DrainingFront>,
     pub upgrade: Option<Upgrade>,
     /// A reload was asked for when none could begin.
     pub reload_later: bool,
@@ -79,14 +79,14 @@ pub struct Supervisor {
     pub obituaries: ExitReports,
     /// What only a server that was started as php-fpm keeps in mind.
     pub tidings: FpmLogState,
-    pub emergency: Emergency,
-    pub traces: Traces<About>,
-    pub acme: Acme,
-    pub front_figures: FiguresLook,
+    pub emergency: CrashCounter,
+    pub traces: Traces<TraceTarget>,
+    pub acme: AcmeManager,
+    pub front_figures: FrontStats,
     pub admin: Admin,
-    pub purges: Purges,
-    pub scores: Scores,
-    pub room: Room,
+    pub purges: PurgeCoordinator,
+    pub scores: Scoreboards,
+    pub room: CapacityManager,
     pub systemd: Systemd,
 }
 
@@ -97,15 +97,15 @@ impl Supervisor {
         pools: Vec<PoolPlan>,
         signals: SignalEvents,
         admin: Admin,
-        scores: Scores,
+        scores: Scoreboards,
     ) -> Supervisor {
         Supervisor {
             started: Instant::now(),
             signals,
             reaps_on: false,
             phase: Phase::new(Moment::ZERO, fpm::patience(&plan.config)),
-            reloads: Reloads::default(),
-            renewals: Renewals::default(),
+            reloads: Reloader::default(),
+            renewals: RestartRequests::default(),
             watches: Watches::default(),
             pools: Pools::new(pools),
             front: Front::new(1, 0),
@@ -116,14 +116,14 @@ impl Supervisor {
             upgrade_later: false,
             obituaries: ExitReports::default(),
             tidings: FpmLogState::new(&plan),
-            emergency: Emergency::default(),
+            emergency: CrashCounter::default(),
             traces: Traces::default(),
-            acme: Acme::default(),
-            front_figures: FiguresLook::default(),
+            acme: AcmeManager::default(),
+            front_figures: FrontStats::default(),
             admin,
-            purges: Purges::default(),
+            purges: PurgeCoordinator::default(),
             scores,
-            room: Room::default(),
+            room: CapacityManager::default(),
             systemd: Systemd::found(plan.config.fpm.as_ref()),
             plan,
         }
@@ -133,10 +133,10 @@ impl Supervisor {
     pub fn resumed(
         plan: Plan,
         state: (Duration, Generation),
-        (front, old_fronts): (Front, Vec<OldFront>),
+        (front, old_fronts): (Front, Vec<DrainingFront>),
         pools: Vec<RunningPool>,
         signals: SignalEvents,
-        (admin, scores): (Admin, Scores),
+        (admin, scores): (Admin, Scoreboards),
     ) -> Supervisor {
         let (elapsed, last_generation) = state;
         let now = Instant::now();
@@ -233,7 +233,7 @@ impl Supervisor {
                         false => "stopping",
                     };
                     info!("{signal}: {how}");
-                    self.phase_event(phase::Event::StopSignaled);
+                    self.phase_event(phase::ServerEvent::StopSignaled);
                 }
                 Ok(Some((Signal::SIGHUP, _))) => {
                     self.reload_when_possible();
@@ -310,20 +310,23 @@ impl Supervisor {
                 let (pool, why) = (self.name(id), one_line(&why));
                 let sentence = format!("PHP could not start for pool `{pool}`: {why}");
                 self.pool_fails(id, sentence);
-                self.pool_event(id, generation::Event::ZygoteFailed(Reason::StartFailed));
+                self.pool_event(
+                    id,
+                    generation::GenerationEvent::ZygoteFailed(KillReason::StartFailed),
+                );
             }
             FromZygote::SeatFilled { worker, pid, took } => {
                 self.copy_forked(id, took);
                 let taken = self.is_known_elsewhere(id, pid);
                 self.output_is_of(id, worker, pid);
                 let event = match taken {
-                    true => generation::Event::ZygoteFailed(Reason::BrokeRules),
-                    false => generation::Event::Announced { worker, pid },
+                    true => generation::GenerationEvent::ZygoteFailed(KillReason::BrokeRules),
+                    false => generation::GenerationEvent::Announced { worker, pid },
                 };
                 self.pool_event(id, event);
             }
             FromZygote::Booted { worker } => {
-                self.pool_event(id, generation::Event::Booted { worker });
+                self.pool_event(id, generation::GenerationEvent::Booted { worker });
             }
             FromZygote::Traced { trace, stack } => self.traced(id, trace, &stack),
             FromZygote::ForkFailed { worker, why } => self.fork_failed(id, worker, &one_line(&why)),
@@ -346,7 +349,7 @@ impl Supervisor {
         }
         self.scores.fork_failed(self.name(id));
         self.pools[id].outputs.remove(&worker);
-        self.pool_event(id, generation::Event::ForkFailed { worker });
+        self.pool_event(id, generation::GenerationEvent::ForkFailed { worker });
     }
 
     fn hear_front(&mut self, ready: &Ready) {
@@ -394,7 +397,7 @@ impl Supervisor {
                 let stopping = !self.phase.wants_workers();
                 let pool = &self.pools[id].plan.settings.pool;
                 let cause = self.scores.ended(pool, pid, how, stopping);
-                self.pool_event(id, generation::Event::Ended { pid, how });
+                self.pool_event(id, generation::GenerationEvent::Ended { pid, how });
                 self.see_whether_outdated(id, how);
                 return self.after_end(id, cause, how);
             }
@@ -420,7 +423,7 @@ impl Supervisor {
                 // Nobody will fork those any more.
                 let outputs = &mut self.pools[id].outputs;
                 outputs.retain(|_, output| output.is_known());
-                self.pool_event(id, generation::Event::ZygoteEnded);
+                self.pool_event(id, generation::GenerationEvent::ZygoteEnded);
             }
         }
     }
@@ -429,7 +432,7 @@ impl Supervisor {
     fn keep_time(&mut self) {
         if self.phase.wants_workers() {
             for id in self.pools.ids() {
-                self.pool_event(id, generation::Event::Tick);
+                self.pool_event(id, generation::GenerationEvent::Tick);
             }
         }
         if self.phase.is_start() {
@@ -448,13 +451,13 @@ impl Supervisor {
         self.keep_certificates();
         self.keep_acme();
         self.end_purges();
-        self.phase_event(phase::Event::Tick);
+        self.phase_event(phase::ServerEvent::Tick);
         if self.phase.kills() {
             // Whom a killed process leaves behind becomes our child.
             self.signal_everybody(Signal::SIGKILL);
         }
         if !self.phase.wants_workers() && !adopt::any_child() {
-            self.phase_event(phase::Event::NobodyLeft);
+            self.phase_event(phase::ServerEvent::NobodyLeft);
         }
         self.tell_troubles();
         self.tell_systemd();

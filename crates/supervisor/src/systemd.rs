@@ -37,13 +37,13 @@ pub struct Systemd {
     /// How often it is told how the server is; zero is never.
     interval: Duration,
     has_watchdog: bool,
-    told: Told,
+    told: SystemdState,
 }
 
 /// What systemd knows, which stays true when another program takes over in this process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
-    state: State,
+pub struct SystemdState {
+    state: ServiceState,
     /// When it is told more.
     next: Option<Moment>,
     /// Requests at the last report.
@@ -51,7 +51,7 @@ pub struct Told {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-enum State {
+enum ServiceState {
     Starting,
     /// A program that hands over serves, though an earlier version did not write that down.
     #[default]
@@ -62,7 +62,7 @@ enum State {
 
 /// How the server is, all pools together.
 #[derive(Debug, Default, Clone, Copy)]
-struct Figures {
+struct ServerStats {
     active: u64,
     idle: u64,
     requests: u64,
@@ -80,7 +80,7 @@ fn interval(watchdog: Option<&str>, configured: Duration) -> (Duration, bool) {
 }
 
 /// As php-fpm words it.
-fn status(now: &Figures, before: u64, interval: Duration) -> String {
+fn status(now: &ServerStats, before: u64, interval: Duration) -> String {
     let new = now.requests.saturating_sub(before) as f64;
     let traffic = new / interval.as_secs_f64().max(f64::MIN_POSITIVE);
     format!(
@@ -100,20 +100,20 @@ impl Systemd {
             speaks: fpm.is_some(),
             interval,
             has_watchdog,
-            told: Told {
-                state: State::Starting,
-                ..Told::default()
+            told: SystemdState {
+                state: ServiceState::Starting,
+                ..SystemdState::default()
             },
         }
     }
 
     /// What a program that takes over has to know.
-    pub fn told(&self) -> Told {
+    pub fn told(&self) -> SystemdState {
         self.told
     }
 
     /// The program before us has told this.
-    pub fn go_on(&mut self, told: Told, now: Moment) {
+    pub fn go_on(&mut self, told: SystemdState, now: Moment) {
         self.told = told;
         let next = told.next.unwrap_or(now);
         self.told.next = self.after(now).map(|last| last.min(next));
@@ -122,8 +122,8 @@ impl Systemd {
     /// When it is told more. A watchdog does not rest during a reload, and does when the server ends.
     pub fn deadline(&self) -> Option<Moment> {
         match self.told.state {
-            State::Serving | State::Reloading => self.told.next,
-            State::Starting | State::Stopping => None,
+            ServiceState::Serving | ServiceState::Reloading => self.told.next,
+            ServiceState::Starting | ServiceState::Stopping => None,
         }
     }
 
@@ -143,8 +143,11 @@ impl Systemd {
 
     /// A reload begins. Whatever comes of it, [`Supervisor::tell_systemd`] says when it is over.
     pub fn reloads(&mut self) {
-        if matches!(self.told.state, State::Serving | State::Reloading) {
-            self.told.state = State::Reloading;
+        if matches!(
+            self.told.state,
+            ServiceState::Serving | ServiceState::Reloading
+        ) {
+            self.told.state = ServiceState::Reloading;
             // systemd wants to know since when, to tell this reload from an earlier one.
             match NotifyState::monotonic_usec_now() {
                 Ok(since) => self.tell(&[NotifyState::Reloading, since]),
@@ -155,16 +158,16 @@ impl Systemd {
 
     /// The server ends.
     pub fn stops(&mut self) {
-        if self.told.state != State::Stopping {
-            self.told.state = State::Stopping;
+        if self.told.state != ServiceState::Stopping {
+            self.told.state = ServiceState::Stopping;
             self.tell(&[NotifyState::Stopping]);
         }
     }
 
     /// The server serves, for the first time or after a reload, which does not put off what is due.
     fn serves(&mut self, now: Moment) {
-        let first = self.told.state == State::Starting;
-        self.told.state = State::Serving;
+        let first = self.told.state == ServiceState::Starting;
+        self.told.state = ServiceState::Serving;
         self.told.next = self.told.next.or_else(|| self.after(now));
         let pid = NotifyState::MainPid(std::process::id());
         self.tell(&[NotifyState::Ready, NotifyState::Status(READY), pid]);
@@ -182,12 +185,12 @@ impl Systemd {
     }
 
     /// Says how the server is. That it is ready would end a reload that goes on.
-    fn report(&mut self, figures: &Figures, now: Moment) {
+    fn report(&mut self, figures: &ServerStats, now: Moment) {
         let status = status(figures, self.told.requests, self.interval);
         self.told.requests = figures.requests;
         self.told.next = self.after(now);
         let mut told = vec![NotifyState::Status(&status)];
-        if self.told.state == State::Serving {
+        if self.told.state == ServiceState::Serving {
             told.insert(0, NotifyState::Ready);
         }
         if self.has_watchdog {
@@ -215,9 +218,9 @@ impl Supervisor {
         let now = self.now();
         let is_over = !self.reloads.is_going_on() && self.upgrade.is_none();
         match self.systemd.told.state {
-            State::Starting => self.systemd.serves(now),
-            State::Reloading if is_over => self.systemd.serves(now),
-            State::Serving | State::Reloading | State::Stopping => {}
+            ServiceState::Starting => self.systemd.serves(now),
+            ServiceState::Reloading if is_over => self.systemd.serves(now),
+            ServiceState::Serving | ServiceState::Reloading | ServiceState::Stopping => {}
         }
         if self.systemd.deadline().is_some_and(|due| due <= now) {
             let figures = self.figures();
@@ -225,8 +228,8 @@ impl Supervisor {
         }
     }
 
-    fn figures(&self) -> Figures {
-        let mut all = Figures::default();
+    fn figures(&self) -> ServerStats {
+        let mut all = ServerStats::default();
         for page in self.scores.pages() {
             let reading = page.read();
             all.active += reading.busy;
@@ -268,14 +271,14 @@ mod tests {
             speaks: false,
             interval: TEN,
             has_watchdog: true,
-            told: Told::default(),
+            told: SystemdState::default(),
         }
     }
 
     #[test]
     fn no_reload_puts_off_what_is_due() {
         let mut systemd = listened();
-        systemd.told.state = State::Starting;
+        systemd.told.state = ServiceState::Starting;
         assert_eq!(systemd.deadline(), None);
         systemd.serves(TEN);
         for second in 11..19 {
@@ -284,7 +287,7 @@ mod tests {
             systemd.serves(Duration::from_secs(second));
         }
         assert_eq!(systemd.deadline(), Some(TEN * 2));
-        systemd.report(&Figures::default(), TEN * 2);
+        systemd.report(&ServerStats::default(), TEN * 2);
         assert_eq!(systemd.deadline(), Some(TEN * 3));
         systemd.stops();
         assert_eq!(systemd.deadline(), None);
@@ -303,16 +306,16 @@ mod tests {
         );
         assert_eq!(after.told(), before.told());
         // One that wrote nothing down served, and may have been silent for long.
-        after.go_on(Told::default(), TEN);
+        after.go_on(SystemdState::default(), TEN);
         assert_eq!(
             (after.told.state, after.deadline()),
-            (State::Serving, Some(TEN))
+            (ServiceState::Serving, Some(TEN))
         );
     }
 
     #[test]
     fn the_status_is_worded_as_php_fpm_words_it() {
-        let now = Figures {
+        let now = ServerStats {
             active: 2,
             idle: 3,
             requests: 125,

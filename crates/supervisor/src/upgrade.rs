@@ -32,11 +32,11 @@ use crate::peer::Peer;
 use crate::processes::generation;
 use crate::processes::plan::PoolPlan;
 use crate::processes::pools::PoolId;
-use crate::processes::running_pool::{Front, OldFront, RunningPool};
-use crate::reload::Anew;
+use crate::processes::running_pool::{DrainingFront, Front, RunningPool};
+use crate::reload::ReloadScope;
 use crate::roomy_name;
 use crate::run::Supervisor;
-use crate::upgrade::handover::HandedOver;
+use crate::upgrade::handover::HandoverState;
 
 /// The argument after which the new program finds the descriptor of what it takes over.
 pub const TAKE_OVER: &str = "--take-over";
@@ -74,7 +74,7 @@ impl Supervisor {
         }
         info!("SIGHUP: reloading");
         self.systemd.reloads();
-        if let Err(why) = self.reload(&Anew::Changed) {
+        if let Err(why) = self.reload(&ReloadScope::Changed) {
             error!("the reload is refused, all is as before: {why}");
         }
     }
@@ -148,7 +148,7 @@ impl Supervisor {
         Ok(())
     }
 
-    fn state_file(&self, state: &HandedOver) -> Result<std::os::fd::OwnedFd, String> {
+    fn state_file(&self, state: &HandoverState) -> Result<std::os::fd::OwnedFd, String> {
         let file = serde_json::to_vec(state).map_err(std::io::Error::from);
         let file = file.and_then(|json| shared::file_with("maitred-state", &json));
         file.map_err(|why| format!("what is running cannot be written down: {why}"))
@@ -236,7 +236,7 @@ impl Supervisor {
     }
 
     fn keep_old_front(&mut self, old: &Front, peer: Peer<ToFront>) {
-        self.old_fronts.push(OldFront {
+        self.old_fronts.push(DrainingFront {
             line: old.line,
             epoch: old.epoch,
             peer,
@@ -382,7 +382,7 @@ impl Supervisor {
         };
         for id in self.pools.ids() {
             if self.pools[id].line != self.front.line {
-                self.pool_event(id, generation::Event::Leave);
+                self.pool_event(id, generation::GenerationEvent::Leave);
             }
         }
         if let Some(mut peer) = old.peer.take() {
@@ -414,7 +414,7 @@ impl Supervisor {
         };
         for id in self.pools.ids() {
             if self.pools[id].line == new {
-                self.pool_event(id, generation::Event::Leave);
+                self.pool_event(id, generation::GenerationEvent::Leave);
             }
         }
         self.dismiss_workers_of(new);
@@ -438,7 +438,7 @@ impl Supervisor {
     fn dismiss_workers(&mut self, id: PoolId) {
         let seated: Vec<_> = self.pools[id].pool.seated().collect();
         for generation::Seated { worker, .. } in seated {
-            self.pool_event(id, generation::Event::Retired { worker });
+            self.pool_event(id, generation::GenerationEvent::Retired { worker });
         }
     }
 

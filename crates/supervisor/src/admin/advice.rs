@@ -19,7 +19,7 @@ const RECENT_SECONDS: f64 = RECENT.as_secs() as f64 * 0.9;
 
 /// What there is to use.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Means {
+pub(super) struct Resources {
     /// Processors.
     pub cores: f64,
     /// Memory, if it can be read.
@@ -31,7 +31,7 @@ pub(super) struct Means {
 }
 
 /// The number there would be; nothing where too few requests were measured.
-pub(super) fn advice(reading: &Reading, means: &Means) -> Option<Size> {
+pub(super) fn advice(reading: &Reading, means: &Resources) -> Option<Size> {
     let count = reading.cpu.count();
     if count < ENOUGH {
         return None;
@@ -70,7 +70,7 @@ pub(super) fn advice(reading: &Reading, means: &Means) -> Option<Size> {
 }
 
 /// For how many workers there is memory: for those there are, and those that what is free is enough for.
-fn room(reading: &Reading, memory: &Memory, means: &Means) -> Option<usize> {
+fn room(reading: &Reading, memory: &Memory, means: &Resources) -> Option<usize> {
     let own = means.worker * reading.seated as f64;
     let room = Room {
         limit: memory.limit,
@@ -104,8 +104,8 @@ mod tests {
         page.read()
     }
 
-    fn means(memory: Option<Memory>) -> Means {
-        Means {
+    fn means(memory: Option<Memory>) -> Resources {
+        Resources {
             cores: 4.0,
             memory,
             worker: 50.0 * MB,

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags};
 use crate::limits::Moment;
 use crate::reload::Ticket;
 
-use super::status_draft::Draft;
+use super::status_draft::StatusDraft;
 
 /// How long a command may say nothing, or read nothing of its answer, before it is sent away.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,7 +33,7 @@ pub struct AdminConnection {
     /// The purge whose outcome it waits for.
     awaited_purge: Option<u64>,
     /// The answer that it gets as soon as that is complete.
-    draft: Option<Draft>,
+    draft: Option<StatusDraft>,
     /// It says nothing more.
     silent: bool,
     gone: bool,
@@ -179,13 +179,13 @@ impl AdminConnection {
     }
 
     /// It gets this answer when that is complete, or time is up.
-    pub fn wait_for(&mut self, draft: Draft) {
+    pub fn wait_for(&mut self, draft: StatusDraft) {
         self.deadline = Some(draft.until());
         self.draft = Some(draft);
     }
 
     /// The answer that it gets as soon as that is complete.
-    pub fn draft(&mut self) -> &mut Option<Draft> {
+    pub fn draft(&mut self) -> &mut Option<StatusDraft> {
         &mut self.draft
     }
 

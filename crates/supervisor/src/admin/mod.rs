@@ -15,17 +15,17 @@ use tracing::{info, warn};
 
 use crate::error::Error;
 use crate::limits::Moment;
-use crate::reload::Anew;
+use crate::reload::ReloadScope;
 use crate::run::Supervisor;
 use crate::run::phase;
 
 use connection::AdminConnection;
 use memory::Measures;
 pub use memory::private_bytes;
-use socket::Door;
+use socket::AdminSocket;
 
 pub use socket::{lock_folder, mistake};
-pub use status_draft::Place;
+pub use status_draft::StackPosition;
 
 /// Most commands that are connected at once.
 const MAX_GUESTS: usize = 16;
@@ -36,7 +36,7 @@ const REQUESTS_PER_TURN: usize = 4;
 /// The admin socket, and who is connected to it.
 #[derive(Debug)]
 pub struct Admin {
-    door: Option<Door>,
+    door: Option<AdminSocket>,
     guests: Vec<AdminConnection>,
     measures: Measures,
     /// Number of the last answer that stacks were asked for.
@@ -51,8 +51,8 @@ impl Admin {
     /// same, and says so.
     pub fn open(config: &Config) -> Result<Admin, Error> {
         let door = match &config.admin_socket {
-            Some(path) => Some(Door::open(path)?),
-            None => Door::open_default(config.fpm.is_some()).unwrap_or_else(|why| {
+            Some(path) => Some(AdminSocket::open(path)?),
+            None => AdminSocket::open_default(config.fpm.is_some()).unwrap_or_else(|why| {
                 warn!("{why}; maitred's commands cannot reach this server");
                 None
             }),
@@ -69,7 +69,7 @@ impl Admin {
         })
     }
 
-    fn behind(door: Option<Door>) -> Admin {
+    fn behind(door: Option<AdminSocket>) -> Admin {
         Admin {
             door,
             guests: Vec::new(),
@@ -85,7 +85,7 @@ impl Admin {
             .as_ref()
             .filter(|_| self.guests.len() < MAX_GUESTS);
         let guests = self.guests.iter().filter_map(AdminConnection::interest);
-        door.map(Door::interest).into_iter().chain(guests)
+        door.map(AdminSocket::interest).into_iter().chain(guests)
     }
 
     /// Whether a command waits for a reload to be done, or for an answer to be complete.
@@ -141,7 +141,7 @@ impl Supervisor {
                 }
                 Err(why) => Answer::Refused { why },
             },
-            Ok(Request::Reload { pools }) => match self.reload(&Anew::Named(pools)) {
+            Ok(Request::Reload { pools }) => match self.reload(&ReloadScope::Named(pools)) {
                 Ok(ticket) => {
                     info!("reload, asked for by process {}", guest.pid());
                     self.systemd.reloads();
@@ -153,7 +153,7 @@ impl Supervisor {
                 info!("stop, asked for by process {}", guest.pid());
                 guest.wait_for_the_end();
                 let running = self.scripts_running();
-                self.phase_event(phase::Event::StopAsked);
+                self.phase_event(phase::ServerEvent::StopAsked);
                 Answer::Ending { running }
             }
             Ok(Request::Drain) => {
@@ -161,7 +161,7 @@ impl Supervisor {
                 let running = self.scripts_running();
                 if !self.phase.is_ending() {
                     info!("drain, asked for by process {}", guest.pid());
-                    self.phase_event(phase::Event::StopAsked);
+                    self.phase_event(phase::ServerEvent::StopAsked);
                 }
                 Answer::Ending { running }
             }

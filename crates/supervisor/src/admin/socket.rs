@@ -30,7 +30,7 @@ const LOCK_RETRY: Duration = Duration::from_millis(5);
 
 /// The listening socket. Its file goes with it.
 #[derive(Debug)]
-pub struct Door {
+pub struct AdminSocket {
     listener: UnixListener,
     path: PathBuf,
     /// The socket's file: another one under that name is not ours to remove.
@@ -53,13 +53,13 @@ pub fn mistake(path: &Path) -> Option<Error> {
     })
 }
 
-impl Door {
+impl AdminSocket {
     /// Makes the socket that the configuration or the command line names.
     ///
     /// # Errors
     /// When a living server has it, or it cannot be made.
-    pub fn open(path: &Path) -> Result<Door, Error> {
-        Door::take(path).map_err(|why| Error::AdminSocket {
+    pub fn open(path: &Path) -> Result<AdminSocket, Error> {
+        AdminSocket::take(path).map_err(|why| Error::AdminSocket {
             path: path.to_owned(),
             why,
         })
@@ -71,18 +71,18 @@ impl Door {
     ///
     /// # Errors
     /// One sentence, when it cannot be made.
-    pub fn open_default(quiet: bool) -> Result<Option<Door>, String> {
+    pub fn open_default(quiet: bool) -> Result<Option<AdminSocket>, String> {
         let path = default_socket();
         let failed = |path: &Path, why: io::Error| {
             format!("the admin socket {} cannot be made: {why}", path.display())
         };
         let folder = path.parent().unwrap_or(Path::new("/"));
         make_folder(folder).map_err(|why| failed(&path, why))?;
-        match Door::take(&path) {
+        match AdminSocket::take(&path) {
             Ok(door) => Ok(Some(door)),
             Err(why) if why.kind() == ErrorKind::AddrInUse => {
                 let own = path.with_file_name(format!("admin-{}.sock", std::process::id()));
-                let door = Door::take(&own).map_err(|why| failed(&own, why))?;
+                let door = AdminSocket::take(&own).map_err(|why| failed(&own, why))?;
                 let told = format!(
                     "another server has the admin socket {}; reach this one with --admin-socket {}",
                     path.display(),
@@ -100,7 +100,7 @@ impl Door {
 
     /// Makes the socket `path`. One that a server left behind, which died, is replaced; the lock
     /// keeps two servers from taking each other's for such a one.
-    fn take(path: &Path) -> io::Result<Door> {
+    fn take(path: &Path) -> io::Result<AdminSocket> {
         let named = Named::at(path)?;
         let folder = named.open_folder()?;
         lock(&folder);
@@ -115,7 +115,7 @@ impl Door {
         let listener = UnixListener::from(socket);
         listener.set_nonblocking(true)?;
         let _ = unix::refuse_descriptors(listener.as_fd());
-        Ok(Door {
+        Ok(AdminSocket {
             listener,
             path: path.to_owned(),
             file: file.id(),
@@ -140,7 +140,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for AdminSocket {
     fn drop(&mut self) {
         unix::remove_own(&self.path, self.file);
     }
@@ -203,7 +203,7 @@ mod tests {
     fn the_socket_is_for_its_owner_only_and_goes_with_its_server() {
         let folder = tempfile::tempdir().unwrap();
         let path = socket(&folder);
-        let door = Door::open(&path).unwrap();
+        let door = AdminSocket::open(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         drop(door);
         assert!(!path.exists());
@@ -213,13 +213,13 @@ mod tests {
     fn a_living_servers_socket_is_not_taken_and_a_dead_ones_is() {
         let folder = tempfile::tempdir().unwrap();
         let path = socket(&folder);
-        let living = Door::open(&path).unwrap();
-        let refused = Door::open(&path).unwrap_err().to_string();
+        let living = AdminSocket::open(&path).unwrap();
+        let refused = AdminSocket::open(&path).unwrap_err().to_string();
         assert!(refused.contains("another server"), "{refused}");
         // What a killed server leaves: the file, and nobody who listens.
         let dead = UnixListener::bind(folder.path().join("dead")).unwrap();
         drop(dead);
-        assert!(Door::open(&folder.path().join("dead")).is_ok());
+        assert!(AdminSocket::open(&folder.path().join("dead")).is_ok());
         // The name has changed hands: the file is not removed with its first owner.
         std::fs::rename(&path, folder.path().join("moved")).unwrap();
         std::fs::write(&path, "").unwrap();
@@ -241,7 +241,7 @@ mod tests {
         connect(&waits, &address).unwrap();
         let (told, said) = std::sync::mpsc::channel();
         let taken = path.clone();
-        std::thread::spawn(move || told.send(Door::take(&taken).map(drop)));
+        std::thread::spawn(move || told.send(AdminSocket::take(&taken).map(drop)));
         let refused = said.recv_timeout(Duration::from_secs(30)).unwrap();
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::AddrInUse);
         assert!(path.exists());
@@ -252,7 +252,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = socket(&folder);
         std::fs::write(&path, "precious").unwrap();
-        assert!(Door::open(&path).is_err());
+        assert!(AdminSocket::open(&path).is_err());
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     }
 
@@ -271,6 +271,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let locked = File::open(folder.path()).unwrap();
         flock(&locked, FlockOperation::LockExclusive).unwrap();
-        assert!(Door::open(&socket(&folder)).is_ok());
+        assert!(AdminSocket::open(&socket(&folder)).is_ok());
     }
 }

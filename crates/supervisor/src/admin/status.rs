@@ -11,13 +11,13 @@ use maitred_scoreboard::{Cause, Outcome, Reading, STAYED_FOR};
 use maitred_seat::{Boards, Process, Snapshot};
 
 use crate::capacity::auto::there_is_now;
-use crate::logging::running_time::SoFar;
+use crate::logging::running_time::RunningTime;
 use crate::processes::generation::Seated;
 use crate::processes::running_pool::RunningPool;
 use crate::run::Supervisor;
 
-use super::advice::{Means, advice};
-use super::status_draft::{Draft, Runner};
+use super::advice::{Resources, advice};
+use super::status_draft::{Runner, StatusDraft};
 
 impl Supervisor {
     /// The state of the server, of all its pools or only of `pool`, for which stacks of scripts
@@ -25,7 +25,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// One sentence, when there is no such pool.
-    pub(super) fn draft_status(&mut self, pool: Option<&str>) -> Result<Draft, String> {
+    pub(super) fn draft_status(&mut self, pool: Option<&str>) -> Result<StatusDraft, String> {
         if let Some(pool) = pool
             && self.generations(pool).next().is_none()
         {
@@ -163,7 +163,7 @@ impl Supervisor {
         let memory = self.admin.measures.of(&self.pids(name));
         let group = self.plan.memory_group(name);
         let (cores, there_is) = there_is_now(group.as_deref());
-        let means = Means {
+        let means = Resources {
             cores,
             memory: there_is,
             worker: memory.private_bytes as f64 / memory.processes.max(1) as f64,
@@ -197,7 +197,7 @@ fn running_in(pool: &RunningPool) -> Vec<(Running, Runner)> {
             worker: seated.worker,
             request: process.requests,
         };
-        let so_far = || SoFar::of(seated.pid, board, Duration::from_micros(process.duration));
+        let so_far = || RunningTime::of(seated.pid, board, Duration::from_micros(process.duration));
         let so_far = process.running.then(so_far).flatten();
         process
             .running
@@ -206,8 +206,9 @@ fn running_in(pool: &RunningPool) -> Vec<(Running, Runner)> {
     running.collect()
 }
 
-fn shown(seated: Seated, process: Process, so_far: Option<SoFar>) -> Running {
-    let seconds = |part: fn(&SoFar) -> Duration| so_far.as_ref().map(part).map(|d| d.as_secs_f64());
+fn shown(seated: Seated, process: Process, so_far: Option<RunningTime>) -> Running {
+    let seconds =
+        |part: fn(&RunningTime) -> Duration| so_far.as_ref().map(part).map(|d| d.as_secs_f64());
     Running {
         pid: seated.pid,
         seat: seated.worker.seat,

@@ -9,7 +9,7 @@ use maitred_control::{Generation, ToZygote, WorkerId};
 
 use crate::limits::Moment;
 use crate::logging::slowlog::calls;
-use crate::processes::slow_scripts::About;
+use crate::processes::slow_scripts::TraceTarget;
 use crate::run::Supervisor;
 
 use super::connection::AdminConnection;
@@ -42,7 +42,7 @@ pub struct Runner {
 
 /// Where a stack belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct StackPosition {
     /// Number of the answer.
     draft: u64,
     /// Which of its pools.
@@ -53,14 +53,14 @@ pub struct Place {
 
 /// An answer without some of the stacks that belong in it.
 #[derive(Debug)]
-pub struct Draft {
+pub struct StatusDraft {
     number: u64,
     status: Box<ServerStatus>,
     missing: usize,
     until: Moment,
 }
 
-impl Draft {
+impl StatusDraft {
     /// When it goes out as it is.
     pub fn until(&self) -> Moment {
         self.until
@@ -78,13 +78,13 @@ impl Draft {
         now >= self.until || all_came
     }
 
-    fn script(&mut self, place: Place) -> Option<&mut Running> {
+    fn script(&mut self, place: StackPosition) -> Option<&mut Running> {
         let pool = self.status.pools.get_mut(place.pool)?;
         pool.running.get_mut(place.script)
     }
 
     /// A stack has come, or there is none.
-    fn take(&mut self, place: Place, stack: Option<&Stack>) {
+    fn take(&mut self, place: StackPosition, stack: Option<&Stack>) {
         self.missing = self.missing.saturating_sub(1);
         let depth = CALLS_SHOWN as usize;
         if let (Some(script), Some(stack)) = (self.script(place), stack) {
@@ -96,7 +96,7 @@ impl Draft {
 
 impl super::Admin {
     /// The stack for an answer has come, or there is none. The answer may have gone out already.
-    pub fn stack_came(&mut self, place: Place, stack: Option<&Stack>) {
+    pub fn stack_came(&mut self, place: StackPosition, stack: Option<&Stack>) {
         let drafts = self.guests.iter_mut().flat_map(AdminConnection::draft);
         for draft in drafts.filter(|draft| draft.number == place.draft) {
             draft.take(place, stack);
@@ -107,12 +107,16 @@ impl super::Admin {
 impl Supervisor {
     /// Asks for the stacks of the slowest scripts of an answer; `runners` are those of its scripts,
     /// by pool.
-    pub(super) fn ask_stacks(&mut self, status: ServerStatus, runners: Vec<Vec<Runner>>) -> Draft {
+    pub(super) fn ask_stacks(
+        &mut self,
+        status: ServerStatus,
+        runners: Vec<Vec<Runner>>,
+    ) -> StatusDraft {
         self.admin.last_draft += 1;
         let number = self.admin.last_draft;
         let mut missing = 0;
         for (pool, script) in slowest(&status) {
-            let place = Place {
+            let place = StackPosition {
                 draft: number,
                 pool,
                 script,
@@ -120,7 +124,7 @@ impl Supervisor {
             let runner = runners.get(pool).and_then(|of_pool| of_pool.get(script));
             missing += usize::from(runner.is_some_and(|runner| self.ask_stack(*runner, place)));
         }
-        Draft {
+        StatusDraft {
             number,
             status: Box::new(status),
             missing,
@@ -129,19 +133,19 @@ impl Supervisor {
     }
 
     /// Whether a zygote was asked.
-    fn ask_stack(&mut self, runner: Runner, place: Place) -> bool {
+    fn ask_stack(&mut self, runner: Runner, place: StackPosition) -> bool {
         let Some(id) = self.pools.find(runner.generation) else {
             return false;
         };
         let now = self.now();
-        let is_shown = |about: &About| matches!(about, About::Shown(_));
+        let is_shown = |about: &TraceTarget| matches!(about, TraceTarget::Shown(_));
         let unanswered = self.traces.unanswered(runner.generation, is_shown);
         let running = &mut self.pools[id];
         let is_up = running.pool.zygote_is_up() && unanswered < UNANSWERED_MAX;
         let Some(zygote) = running.zygote.as_mut().filter(|_| is_up) else {
             return false;
         };
-        let about = About::Shown(place);
+        let about = TraceTarget::Shown(place);
         let Ok(trace) = self.traces.ask(runner.generation, about, now) else {
             return false;
         };
@@ -161,7 +165,7 @@ impl Supervisor {
             Some(pool) => self.cache_comes(pool),
             None => self.figures_come(),
         };
-        let is_due = |draft: &mut Draft| draft.is_due(now, comes);
+        let is_due = |draft: &mut StatusDraft| draft.is_due(now, comes);
         if let Some(mut draft) = guest.draft().take_if(is_due) {
             for pool in &mut draft.status.pools {
                 pool.opcache = self.opcache(&pool.name);
@@ -221,7 +225,7 @@ mod tests {
 
     #[test]
     fn an_answer_goes_out_when_all_has_come_or_time_is_up() {
-        let mut draft = Draft {
+        let mut draft = StatusDraft {
             number: 1,
             status: Box::new(status(&[&[2.0, 1.0]])),
             missing: 2,
@@ -229,7 +233,7 @@ mod tests {
         };
         let none = |_: Option<&str>| false;
         assert!(!draft.is_due(NOW, none) && draft.is_due(NOW + ZYGOTES, none));
-        let place = |script| Place {
+        let place = |script| StackPosition {
             draft: 1,
             pool: 0,
             script,

@@ -23,9 +23,9 @@ use maitred_sizing::rooms::{Budget, Rooms};
 use maitred_sizing::sources::{self, Counters, Files, Memory};
 use tracing::{info, warn};
 
-use self::memory_log::{Line, Words};
-use self::worker_counters::{Tells, Told, with_told};
-use self::worker_memory::Counted;
+use self::memory_log::{MemoryLog, MemoryLogLine};
+use self::worker_counters::{CounterSource, WorkerCounters, with_told};
+use self::worker_memory::WorkerMemory;
 use crate::limits::Moment;
 use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
@@ -61,7 +61,7 @@ const MEGABYTE: f64 = 1024.0 * 1024.0;
 
 /// What there is for all pools that find their size.
 #[derive(Debug, Default)]
-pub struct Room {
+pub struct CapacityManager {
     due: Option<Moment>,
     stirred: Moment,
     counters: Counters,
@@ -71,33 +71,33 @@ pub struct Room {
     /// What pools have to themselves whose control groups have a limit.
     apart: BTreeMap<String, Memory>,
     rooms: Rooms,
-    counted: Counted,
+    counted: WorkerMemory,
     /// At which pool the next look begins.
     next: usize,
     /// By pool, what the front of this number was told last: of which generation, and what.
     told: BTreeMap<String, (u32, u32, u32, Option<u32>)>,
-    words: Words,
+    words: MemoryLog,
     /// That memory cannot be read was said.
     said: bool,
 }
 
 /// A pool that finds its size, with its workers' processes and the requests that they have answered.
-struct Seen<'a> {
+struct SizedPool<'a> {
     name: String,
     workers: Vec<i32>,
     /// That were ordered, and have not come yet.
     coming: usize,
     requests: u64,
     /// Whose workers tell how much they have served, and of the programs that their scripts have run.
-    told_by: Vec<&'a dyn Tells>,
+    told_by: Vec<&'a dyn CounterSource>,
     /// The folder of its control group, if that may limit its memory.
     group: Option<PathBuf>,
 }
 
 /// With all workers of a pool as one pool's: while another generation of it is on trial, both have some, and what
 /// is known of a pool is known by its name.
-fn joined<'a>(generations: impl Iterator<Item = Seen<'a>>) -> Vec<Seen<'a>> {
-    let (mut all, mut places) = (Vec::<Seen>::new(), HashMap::new());
+fn joined<'a>(generations: impl Iterator<Item = SizedPool<'a>>) -> Vec<SizedPool<'a>> {
+    let (mut all, mut places) = (Vec::<SizedPool>::new(), HashMap::new());
     for seen in generations {
         match places.entry(seen.name.clone()) {
             Entry::Vacant(place) => {
@@ -134,9 +134,9 @@ pub fn there_is_now(group: Option<&Path>) -> (f64, Option<Memory>) {
     (cores, memory)
 }
 
-impl Room {
+impl CapacityManager {
     /// Looks at the machine; `pools` are the pools that find their size.
-    fn look(&mut self, now: Moment, files: &dyn Files, pools: &[Seen]) {
+    fn look(&mut self, now: Moment, files: &dyn Files, pools: &[SizedPool]) {
         self.measure(files, pools);
         let counters = Counters::read(files);
         let signs = counters.signs(&self.counters, files);
@@ -158,7 +158,7 @@ impl Room {
 
     /// Measures some of the workers of each pool, as far as the budget goes; the next look goes on from
     /// there.
-    fn measure(&mut self, files: &dyn Files, pools: &[Seen]) {
+    fn measure(&mut self, files: &dyn Files, pools: &[SizedPool]) {
         let mut left = match self.rooms.are_far_from_the_limit() {
             true => CALM_BUDGET,
             false => BUDGET,
@@ -175,7 +175,8 @@ impl Room {
             let asks =
                 all_due.iter().any(|due| due.exactly) || self.rooms.may_have_young(&pool.name);
             let tells = pool.told_by.iter().filter(|_| asks);
-            let told: HashMap<i32, Told> = tells.flat_map(|pool| pool.told_by_workers()).collect();
+            let told: HashMap<i32, WorkerCounters> =
+                tells.flat_map(|pool| pool.told_by_workers()).collect();
             for due in all_due {
                 let told = told.get(&due.worker).copied();
                 if let Some(has) = self.counted.measure(files, due) {
@@ -231,7 +232,7 @@ impl Room {
         let used = self.memory.map_or(0.0, |memory| memory.used / memory.limit);
         let used = (used * 100.0).round();
         let lines = self.words.look(now, self.rooms.level(), used);
-        lines.into_iter().for_each(Line::log);
+        lines.into_iter().for_each(MemoryLogLine::log);
     }
 }
 
@@ -252,7 +253,7 @@ impl Supervisor {
         let pools = pools.map(|pool| {
             let name = pool.plan.settings.pool.clone();
             let page = self.scores.page(&name);
-            Seen {
+            SizedPool {
                 workers: pool.workers.keys().copied().collect(),
                 coming: (pool.pool.workers() as usize).saturating_sub(pool.workers.len()),
                 requests: page.map_or(0, Page::answered),
@@ -391,8 +392,8 @@ mod tests {
 
     const NOW: Moment = Moment::ZERO;
 
-    fn pool(name: &str, workers: Vec<i32>) -> Seen<'static> {
-        Seen {
+    fn pool(name: &str, workers: Vec<i32>) -> SizedPool<'static> {
+        SizedPool {
             name: name.to_owned(),
             workers,
             coming: 0,
@@ -402,8 +403,8 @@ mod tests {
         }
     }
 
-    fn looked(total: u64, available: u64) -> Room {
-        let mut room = Room::default();
+    fn looked(total: u64, available: u64) -> CapacityManager {
+        let mut room = CapacityManager::default();
         let files = Small { total, available };
         room.look(NOW, &files, &[pool("www", Vec::new())]);
         room
@@ -436,7 +437,7 @@ mod tests {
 
     #[test]
     fn a_pool_gets_no_more_workers_than_its_own_group_has_memory_for() {
-        let mut room = Room::default();
+        let mut room = CapacityManager::default();
         let mut limited = pool("www", Vec::new());
         limited.group = Some("/group".into());
         let pools = [limited, pool("other", Vec::new())];
@@ -476,8 +477,8 @@ mod tests {
     fn however_many_workers_there_are_a_look_measures_no_more_and_the_next_goes_on() {
         let ours = std::process::id() as i32;
         let many = |number: i32| pool(&format!("p{number:03}"), vec![ours, -number]);
-        let pools: Vec<Seen> = (1..=100).map(many).collect();
-        let (mut room, mut seen) = (Room::default(), HashSet::new());
+        let pools: Vec<SizedPool> = (1..=100).map(many).collect();
+        let (mut room, mut seen) = (CapacityManager::default(), HashSet::new());
         for _ in 0..50 {
             let read = read_by(&mut room, &pools);
             assert!(read <= most_read(BUDGET), "{read}");
@@ -505,11 +506,14 @@ mod tests {
     /// Of which each worker has served three requests, and how often somebody has asked.
     struct Young(std::cell::Cell<u32>);
 
-    impl Tells for Young {
-        fn told_by_workers(&self) -> HashMap<i32, Told> {
+    impl CounterSource for Young {
+        fn told_by_workers(&self) -> HashMap<i32, WorkerCounters> {
             self.0.set(self.0.get() + 1);
             let (program, requests) = (0, 3);
-            HashMap::from([(std::process::id() as i32, Told { program, requests })])
+            HashMap::from([(
+                std::process::id() as i32,
+                WorkerCounters { program, requests },
+            )])
         }
     }
 
@@ -565,7 +569,7 @@ mod tests {
     }
 
     /// Files that are read to measure workers once.
-    fn read_by(room: &mut Room, pools: &[Seen]) -> usize {
+    fn read_by(room: &mut CapacityManager, pools: &[SizedPool]) -> usize {
         let files = Noted(std::cell::RefCell::default());
         room.measure(&files, pools);
         files.0.into_inner().len()

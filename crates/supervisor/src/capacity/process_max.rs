@@ -12,7 +12,7 @@
 
 /// What a pool needs and has.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Need {
+pub struct PoolDemand {
     /// Workers it wants now.
     pub wants: u32,
     /// Workers it has, those on their way and those about to leave included.
@@ -21,7 +21,7 @@ pub struct Need {
     pub moves: Option<u32>,
 }
 
-impl Need {
+impl PoolDemand {
     /// One beside its share, if it moves from one generation to the next.
     fn beside(self) -> u32 {
         u32::from(self.moves.is_some())
@@ -38,7 +38,7 @@ impl Need {
 /// Who has more than its share keeps them, and the others get what is left until they have gone.
 /// Pools that want nothing have one kept for them if there are enough for every pool. A pool that
 /// moves to a new generation may have one beside.
-pub fn share(needs: &[Need], most: u32) -> Vec<u32> {
+pub fn share(needs: &[PoolDemand], most: u32) -> Vec<u32> {
     let shares = deal(needs, most);
     let kept: u32 = needs.iter().map(|need| need.keeps()).sum();
     let mut free = most.saturating_sub(kept);
@@ -53,7 +53,7 @@ pub fn share(needs: &[Need], most: u32) -> Vec<u32> {
 }
 
 /// Deals `most` workers out, one to each pool in turn.
-fn deal(needs: &[Need], most: u32) -> Vec<u32> {
+fn deal(needs: &[PoolDemand], most: u32) -> Vec<u32> {
     let pools = u32::try_from(needs.len()).unwrap_or(u32::MAX);
     let keeps_for_all = most >= pools;
     let wants: Vec<u32> = needs
@@ -86,8 +86,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn needs(pairs: &[(u32, u32)]) -> Vec<Need> {
-        let need = |&(wants, has)| Need {
+    fn needs(pairs: &[(u32, u32)]) -> Vec<PoolDemand> {
+        let need = |&(wants, has)| PoolDemand {
             wants,
             has,
             moves: None,
@@ -95,8 +95,8 @@ mod tests {
         pairs.iter().map(need).collect()
     }
 
-    fn moving(wants: u32, has: u32, had: u32) -> Need {
-        Need {
+    fn moving(wants: u32, has: u32, had: u32) -> PoolDemand {
+        PoolDemand {
             wants,
             has,
             moves: Some(had),
@@ -151,8 +151,8 @@ mod tests {
             most in 1u32..100)
         {
             let needs = needs.into_iter();
-            let needs: Vec<Need> = needs
-                .map(|(wants, has, moves)| Need { wants, has, moves })
+            let needs: Vec<PoolDemand> = needs
+                .map(|(wants, has, moves)| PoolDemand { wants, has, moves })
                 .collect();
             let shares = share(&needs, most);
             let keep: u32 = needs.iter().map(|need| need.keeps()).sum();

@@ -21,8 +21,8 @@ impl Supervisor {
             pool.is_current() && pool.pool.may_rest()
         };
         let resting = self.pools.iter().filter(|pool| may_rest(pool));
-        let resting: Vec<Resting> = resting
-            .map(|pool| Resting {
+        let resting: Vec<RestingZygote> = resting
+            .map(|pool| RestingZygote {
                 id: pool.id(),
                 asked_at: pool.pool.asked_at(),
                 has_failed: pool.pool.has_failed(),
@@ -34,9 +34,9 @@ impl Supervisor {
             .map_or(Level::Calm, |_| self.room.level());
         let most = most_kept(self.plan.config.spare_zygotes as usize, level);
         let kept = kept(&resting, most);
-        for Resting { id, .. } in resting {
+        for RestingZygote { id, .. } in resting {
             if self.pools[id].pool.keep_zygote(kept.contains(&id)) {
-                self.pool_event(id, generation::Event::Tick);
+                self.pool_event(id, generation::GenerationEvent::Tick);
             }
         }
     }
@@ -44,7 +44,7 @@ impl Supervisor {
 
 /// A pool whose PHP may rest.
 #[derive(Debug, Clone, Copy)]
-struct Resting {
+struct RestingZygote {
     id: PoolId,
     asked_at: Option<Moment>,
     /// Its PHP does not start, and keeping it would keep nothing.
@@ -61,8 +61,8 @@ fn most_kept(configured: usize, level: Level) -> usize {
 }
 
 /// Which of these pools are kept ready: `most` of them. Of those that nobody has asked, the first.
-fn kept(resting: &[Resting], most: usize) -> Vec<PoolId> {
-    let mut all: Vec<&Resting> = resting.iter().filter(|pool| !pool.has_failed).collect();
+fn kept(resting: &[RestingZygote], most: usize) -> Vec<PoolId> {
+    let mut all: Vec<&RestingZygote> = resting.iter().filter(|pool| !pool.has_failed).collect();
     all.sort_by_key(|pool| (Reverse(pool.asked_at), pool.id));
     all.truncate(most);
     all.into_iter().map(|pool| pool.id).collect()
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn those_are_kept_that_were_asked_last_and_before_anybody_asks_the_first() {
-        let pool = |number, asked_at: Option<u64>| Resting {
+        let pool = |number, asked_at: Option<u64>| RestingZygote {
             id: PoolId::of(number),
             asked_at: asked_at.map(Moment::from_secs),
             has_failed: false,

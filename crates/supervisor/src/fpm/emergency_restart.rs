@@ -14,11 +14,11 @@ const MAX_CRASHES: usize = 65_536;
 
 /// When workers have crashed lately.
 #[derive(Debug, Default)]
-pub struct Emergency {
+pub struct CrashCounter {
     crashes: VecDeque<Moment>,
 }
 
-impl Emergency {
+impl CrashCounter {
     /// A worker was ended by `signal`. True when so many have crashed within `interval` that every
     /// pool is to begin anew; counting begins again then. Zero, for either, is never.
     #[must_use]
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn so_many_crashes_within_the_interval_are_an_emergency_and_then_are_forgotten() {
-        let mut emergency = Emergency::default();
+        let mut emergency = CrashCounter::default();
         assert!(!emergency.ended_by(SIGSEGV, RULE, at(100)));
         assert!(!emergency.ended_by(7, RULE, at(105)));
         assert!(emergency.ended_by(SIGSEGV, RULE, at(110)));
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn crashes_that_are_too_far_apart_are_none() {
-        let mut emergency = Emergency::default();
+        let mut emergency = CrashCounter::default();
         for seconds in (100..200).step_by(6) {
             assert!(!emergency.ended_by(SIGSEGV, RULE, at(seconds)));
         }
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn other_signals_and_rules_that_are_not_set_never_count() {
-        let mut emergency = Emergency::default();
+        let mut emergency = CrashCounter::default();
         for _ in 0..10 {
             assert!(!emergency.ended_by(9, RULE, at(100)));
             assert!(!emergency.ended_by(SIGSEGV, (0, RULE.1), at(100)));
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn crashes_without_end_fill_no_memory() {
-        let mut emergency = Emergency::default();
+        let mut emergency = CrashCounter::default();
         let rule = (u32::MAX, Duration::from_secs(1 << 30));
         for _ in 0..MAX_CRASHES + 10 {
             assert!(!emergency.ended_by(SIGSEGV, rule, at(1)));

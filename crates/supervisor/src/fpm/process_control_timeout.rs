@@ -47,7 +47,7 @@ impl Supervisor {
                     .ok()
                     .and_then(|boards| boards.seat(worker.seat));
                 if board.is_none_or(|board| has_run_for(board, since, clock)) {
-                    self.pool_event(id, generation::Event::TerminateWorker { worker });
+                    self.pool_event(id, generation::GenerationEvent::TerminateWorker { worker });
                 }
             }
         }

@@ -5,27 +5,27 @@ use std::collections::HashMap;
 use maitred_config::fpm::Level;
 
 use super::say;
-use crate::capacity::process_max::{self, Need};
+use crate::capacity::process_max::{self, PoolDemand};
 use crate::fpm::fpm_words as words;
 use crate::processes::running_pool::RunningPool;
 use crate::run::Supervisor;
 
 /// A pool, all its generations together.
 #[derive(Debug)]
-struct Whole<'a> {
+struct PoolTotals<'a> {
     name: &'a str,
-    need: Need,
+    need: PoolDemand,
     /// Workers of generations that leave.
     left: u32,
     /// How many workers the current generation is to replace.
     replaces: Option<u32>,
 }
 
-impl<'a> Whole<'a> {
-    fn none_of(name: &'a str) -> Whole<'a> {
-        Whole {
+impl<'a> PoolTotals<'a> {
+    fn none_of(name: &'a str) -> PoolTotals<'a> {
+        PoolTotals {
             name,
-            need: Need::default(),
+            need: PoolDemand::default(),
             left: 0,
             replaces: None,
         }
@@ -42,10 +42,10 @@ impl<'a> Whole<'a> {
         }
     }
 
-    fn need(&self) -> Need {
+    fn need(&self) -> PoolDemand {
         let replaces = self.replaces.filter(|_| self.left > 0);
         let wanted = self.left + self.need.wants;
-        Need {
+        PoolDemand {
             moves: replaces.map(|replaces| replaces.min(wanted)),
             ..self.need
         }
@@ -60,19 +60,19 @@ impl Supervisor {
         if most == 0 {
             return HashMap::new();
         }
-        let mut wholes: Vec<Whole<'_>> = Vec::new();
+        let mut wholes: Vec<PoolTotals<'_>> = Vec::new();
         for running in &self.pools {
             let name = running.plan.settings.pool.as_str();
             match wholes.iter_mut().find(|whole| whole.name == name) {
                 Some(whole) => whole.add(running),
                 None => {
-                    let mut whole = Whole::none_of(name);
+                    let mut whole = PoolTotals::none_of(name);
                     whole.add(running);
                     wholes.push(whole);
                 }
             }
         }
-        let needs: Vec<Need> = wholes.iter().map(Whole::need).collect();
+        let needs: Vec<PoolDemand> = wholes.iter().map(PoolTotals::need).collect();
         let shares = process_max::share(&needs, most);
         let names = wholes.iter().map(|whole| whole.name.to_owned());
         let shared = names.zip(shares.iter().copied()).collect();

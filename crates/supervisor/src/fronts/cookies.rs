@@ -23,14 +23,14 @@ const NAMES_PER_MESSAGE: usize = 64;
 
 /// What a site has set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Names {
+pub struct SiteCookies {
     names: BTreeSet<String>,
     /// There are more than are remembered, so that every cookie counts.
     are_too_many: bool,
 }
 
 /// By the name of the site.
-pub type CookieNames = BTreeMap<String, Names>;
+pub type CookieNames = BTreeMap<String, SiteCookies>;
 
 /// Adds what a front has said; without names, that there are too many. False if that is not to be
 /// believed.

@@ -16,7 +16,7 @@ const MAX_FIGURES_BYTES: u64 = 4 * 1024 * 1024;
 
 /// What the front has told.
 #[derive(Debug, Default)]
-pub struct FiguresLook {
+pub struct FrontStats {
     /// The front that was asked and has not answered yet, by its number, and where it answers.
     asked: Option<(u32, OwnedFd)>,
     told: FrontFigures,
@@ -34,13 +34,13 @@ impl Supervisor {
             |site: &maitred_config::Site| site.cache.is_some() || !site.rules.proxy.is_empty();
         let is_used = sites.iter().any(has_figures);
         let Some(peer) = self.front.peer.as_mut().filter(|_| is_used) else {
-            self.front_figures = FiguresLook::default();
+            self.front_figures = FrontStats::default();
             return;
         };
         match shared::file_with("maitred-front-figures", b"") {
             Ok(file) => {
                 peer.say(ToFront::Figures, &[file.as_fd()]);
-                self.front_figures = FiguresLook {
+                self.front_figures = FrontStats {
                     asked: Some((epoch, file)),
                     told: FrontFigures::default(),
                 };

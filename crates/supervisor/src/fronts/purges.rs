@@ -15,7 +15,7 @@ const MAX_PENDING: usize = 4096;
 
 /// Who waits for a purge to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asker {
+enum PurgeRequester {
     /// A command, which looks for the outcome by the purge's number.
     Command,
     /// The front of this line, by the number of its report.
@@ -26,10 +26,10 @@ enum Asker {
 
 /// A purge that not all fronts have carried out.
 #[derive(Debug)]
-struct Pending {
+struct PendingPurge {
     mark: u64,
     order: Order,
-    asker: Asker,
+    asker: PurgeRequester,
     /// The lines of the fronts that have not said that it is done.
     missing: Vec<u32>,
     /// What a front has said, if one has.
@@ -37,7 +37,7 @@ struct Pending {
     until: Moment,
 }
 
-impl Pending {
+impl PendingPurge {
     /// The front of a line has carried it out. Of several that say what is gone, the newest knows
     /// the configuration in use.
     fn done_by(&mut self, line: u32, outcome: Result<Vec<String>, String>) {
@@ -54,9 +54,9 @@ impl Pending {
         if self.missing.len() == before {
             return;
         }
-        if another_comes && self.asker != Asker::Upgrade {
+        if another_comes && self.asker != PurgeRequester::Upgrade {
             self.outcome = None;
-        } else if self.asker != Asker::Command && self.missing.is_empty() {
+        } else if self.asker != PurgeRequester::Command && self.missing.is_empty() {
             self.outcome.get_or_insert((0, Ok(Vec::new())));
         }
     }
@@ -84,19 +84,26 @@ impl Pending {
 
 /// Purges that are on their way, and those that a command has not heard the outcome of.
 #[derive(Debug, Default)]
-pub struct Purges {
+pub struct PurgeCoordinator {
     last: u64,
-    pending: Vec<Pending>,
+    pending: Vec<PendingPurge>,
     /// What came of those that commands wait for, by number.
     outcomes: Vec<(u64, Answer)>,
 }
 
-impl Purges {
-    fn begin(&mut self, order: Order, asker: Asker, missing: Vec<u32>, now: Moment) -> u64 {
+impl PurgeCoordinator {
+    fn begin(
+        &mut self,
+        order: Order,
+        asker: PurgeRequester,
+        missing: Vec<u32>,
+        now: Moment,
+    ) -> u64 {
         self.last += 1;
         // Who has nobody to wait for has nothing to say, but a command wants to hear of one.
-        let outcome = (missing.is_empty() && asker != Asker::Command).then(|| (0, Ok(Vec::new())));
-        self.pending.push(Pending {
+        let outcome =
+            (missing.is_empty() && asker != PurgeRequester::Command).then(|| (0, Ok(Vec::new())));
+        self.pending.push(PendingPurge {
             mark: self.last,
             order,
             asker,
@@ -115,7 +122,7 @@ impl Purges {
     /// Whether the old front has not said yet that it will tell of its purges.
     pub fn prepares_upgrade(&self) -> bool {
         let mut askers = self.pending.iter().map(|pending| pending.asker);
-        askers.any(|asker| asker == Asker::Upgrade)
+        askers.any(|asker| asker == PurgeRequester::Upgrade)
     }
 
     /// What came of the purge that a command has asked for, once that is known.
@@ -139,19 +146,21 @@ impl Supervisor {
         if self.purges.pending.len() >= MAX_PENDING {
             return Err("too many purges are on their way; try again in a moment".to_owned());
         }
-        Ok(self.order_purge(Order::Asked(asked), Asker::Command, |_| true))
+        Ok(self.order_purge(Order::Asked(asked), PurgeRequester::Command, |_| true))
     }
 
     /// A front has dropped pages: the others drop them, too.
     pub fn purging(&mut self, line: u32, dropped: Vec<Dropped>, mark: u64) {
         let order = Order::Dropped(dropped);
-        self.order_purge(order, Asker::Front(line, mark), |other| other != line);
+        self.order_purge(order, PurgeRequester::Front(line, mark), |other| {
+            other != line
+        });
         self.end_purges();
     }
 
     /// Before there is a second front, the one there is tells of what it drops.
     pub fn prepare_company(&mut self) {
-        self.order_purge(Order::Company(true), Asker::Upgrade, |_| true);
+        self.order_purge(Order::Company(true), PurgeRequester::Upgrade, |_| true);
         self.end_purges();
     }
 
@@ -160,10 +169,15 @@ impl Supervisor {
         if self.upgrade.is_some() || self.fronts().count() != 1 {
             return;
         }
-        self.order_purge(Order::Company(false), Asker::Upgrade, |_| true);
+        self.order_purge(Order::Company(false), PurgeRequester::Upgrade, |_| true);
     }
 
-    fn order_purge(&mut self, order: Order, asker: Asker, meant: impl Fn(u32) -> bool) -> u64 {
+    fn order_purge(
+        &mut self,
+        order: Order,
+        asker: PurgeRequester,
+        meant: impl Fn(u32) -> bool,
+    ) -> u64 {
         let lines = self.fronts().map(|(line, _)| line);
         let lines: Vec<u32> = lines.filter(|line| meant(*line)).collect();
         let now = self.now();
@@ -189,7 +203,7 @@ impl Supervisor {
             orders.push(ToFront::Purge { order, mark: 0 });
         }
         for pending in &mut self.purges.pending {
-            if pending.asker != Asker::Upgrade {
+            if pending.asker != PurgeRequester::Upgrade {
                 pending.missing.push(line);
                 let (order, mark) = (pending.order.clone(), pending.mark);
                 orders.push(ToFront::Purge { order, mark });
@@ -224,16 +238,16 @@ impl Supervisor {
         let pending = std::mem::take(&mut self.purges.pending);
         let (over, pending) = pending.into_iter().partition(|one| one.is_over(now));
         self.purges.pending = pending;
-        let over: Vec<Pending> = over;
+        let over: Vec<PendingPurge> = over;
         for one in over {
             match one.asker {
-                Asker::Upgrade => {}
-                Asker::Front(line, mark) => {
+                PurgeRequester::Upgrade => {}
+                PurgeRequester::Front(line, mark) => {
                     if let Some(peer) = self.peer_of_line(line) {
                         peer.say(ToFront::PurgedElsewhere { mark }, &[]);
                     }
                 }
-                Asker::Command => {
+                PurgeRequester::Command => {
                     let mark = one.mark;
                     self.purges.outcomes.push((mark, one.answer()));
                 }
@@ -252,15 +266,15 @@ mod tests {
         Ok(vec![text.to_owned()])
     }
 
-    fn begun(asker: Asker, lines: &[u32]) -> Purges {
-        let mut purges = Purges::default();
+    fn begun(asker: PurgeRequester, lines: &[u32]) -> PurgeCoordinator {
+        let mut purges = PurgeCoordinator::default();
         purges.begin(Order::Company(true), asker, lines.to_vec(), NOW);
         purges
     }
 
     #[test]
     fn a_purge_is_over_when_every_front_has_said_so_and_the_newest_has_the_word() {
-        let mut purges = begun(Asker::Command, &[1, 2]);
+        let mut purges = begun(PurgeRequester::Command, &[1, 2]);
         let one = &mut purges.pending[0];
         one.done_by(2, done("new"));
         assert!(!one.is_over(NOW));
@@ -271,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_command_waits_for_a_front_that_is_being_started_and_not_for_ever() {
-        let purges = begun(Asker::Command, &[]);
+        let purges = begun(PurgeRequester::Command, &[]);
         assert!(!purges.pending[0].is_over(NOW));
         assert!(purges.pending[0].is_over(NOW + PURGE_ANSWER));
         assert_eq!(purges.deadline(), Some(NOW + PURGE_ANSWER));
@@ -279,7 +293,7 @@ mod tests {
 
     #[test]
     fn what_a_dead_front_has_not_done_the_next_one_has_to() {
-        let mut purges = begun(Asker::Command, &[1, 2]);
+        let mut purges = begun(PurgeRequester::Command, &[1, 2]);
         let one = &mut purges.pending[0];
         one.done_by(1, done("old"));
         one.lost(2, true);
@@ -287,7 +301,7 @@ mod tests {
         one.missing.push(2);
         one.done_by(2, done("new"));
         assert!(one.is_over(NOW));
-        let mut purges = begun(Asker::Front(2, 7), &[1]);
+        let mut purges = begun(PurgeRequester::Front(2, 7), &[1]);
         let one = &mut purges.pending[0];
         one.lost(1, false);
         assert!(one.is_over(NOW));
@@ -295,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_front_that_is_alone_waits_for_nobody() {
-        let purges = begun(Asker::Front(1, 7), &[]);
+        let purges = begun(PurgeRequester::Front(1, 7), &[]);
         assert!(purges.pending[0].is_over(NOW));
     }
 }

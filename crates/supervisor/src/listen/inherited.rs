@@ -25,14 +25,14 @@ const LISTEN_FDNAMES: &str = "LISTEN_FDNAMES";
 
 /// Sockets that can be listened on instead of opening others.
 #[derive(Debug, Default)]
-pub struct Inherited {
-    sockets: Vec<Handed>,
+pub struct InheritedSockets {
+    sockets: Vec<InheritedSocket>,
     /// What is to be said of them.
     complaints: Vec<String>,
 }
 
 #[derive(Debug)]
-struct Handed {
+struct InheritedSocket {
     /// What it listens on, as `FPM_SOCKETS` names it.
     key: String,
     number: RawFd,
@@ -49,12 +49,12 @@ pub enum Origin {
     Systemd,
 }
 
-impl Inherited {
+impl InheritedSockets {
     /// Takes over what the environment names, and takes the variables out of it. Call it before
     /// anything else is listened on, and while there is one thread.
-    pub fn from_environment() -> Inherited {
+    pub fn from_environment() -> InheritedSockets {
         let of_systemd = of_systemd();
-        let mut all = Inherited::default();
+        let mut all = InheritedSockets::default();
         let named: Vec<(String, RawFd)> = fpm_variables().iter().flat_map(|v| parse(v)).collect();
         for (key, number) in named {
             let origin = match of_systemd.contains(&number) {
@@ -87,7 +87,7 @@ impl Inherited {
             let _ = refuse_descriptors(socket.as_fd());
         });
         match taken {
-            Ok(socket) => self.sockets.push(Handed {
+            Ok(socket) => self.sockets.push(InheritedSocket {
                 key: key.unwrap_or_else(|| key_of(&socket)),
                 number,
                 socket,
@@ -105,7 +105,7 @@ impl Inherited {
     /// Says what there is: php-fpm's line for each, at its level where we were started as it.
     pub fn announce(&self, fpm: bool) {
         for one in &self.sockets {
-            let Handed { number, key, .. } = one;
+            let InheritedSocket { number, key, .. } = one;
             match fpm {
                 true => info!(target: "fpm", "using inherited socket fd={number}, \"{key}\""),
                 false => info!("using inherited socket fd={number}, \"{key}\""),

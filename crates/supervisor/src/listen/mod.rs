@@ -19,11 +19,11 @@ use tracing::{info, warn};
 use crate::error::Error;
 use crate::peer::Peer;
 
-pub use inherited::Inherited;
+pub use inherited::InheritedSockets;
 pub use unix::{FileState, OwnFile};
 
 use inherited::Origin;
-use open_error::Refusal;
+use open_error::OpenError;
 
 /// An address and its sockets, one for each thread of the front.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct Listener {
 
 /// What a new configuration comes to.
 #[derive(Debug, Default)]
-pub struct Opened {
+pub struct OpenedListeners {
     /// What is listened on in addition.
     pub new: Vec<Listener>,
     /// Doors that stay, with what holds for them from now on.
@@ -53,7 +53,7 @@ pub struct Opened {
 
 /// A door and the pool that messages about it name.
 #[derive(Debug, Clone, Copy)]
-struct Named<'a> {
+struct NamedListener<'a> {
     door: &'a Door,
     pool: &'a str,
     /// Messages are php-fpm's.
@@ -66,7 +66,7 @@ struct Named<'a> {
 /// The first address that cannot be had, and who has it.
 pub fn open(
     config: &Config,
-    mut inherited: Inherited,
+    mut inherited: InheritedSockets,
     threads: u32,
 ) -> Result<Vec<Listener>, Error> {
     inherited.announce(config.fpm.is_some());
@@ -79,23 +79,27 @@ pub fn open(
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_others(config: &Config, known: &[Listener], threads: u32) -> Result<Opened, Error> {
-    open_in(config, known, &mut Inherited::default(), threads)
+pub fn open_others(
+    config: &Config,
+    known: &[Listener],
+    threads: u32,
+) -> Result<OpenedListeners, Error> {
+    open_in(config, known, &mut InheritedSockets::default(), threads)
 }
 
 fn open_in(
     config: &Config,
     known: &[Listener],
-    inherited: &mut Inherited,
+    inherited: &mut InheritedSockets,
     threads: u32,
-) -> Result<Opened, Error> {
+) -> Result<OpenedListeners, Error> {
     let listening = config.listening();
     let tcp = listening.iter().filter_map(|one| match one.address() {
         Address::Tcp(address) => Some(address),
         Address::Unix(_) => None,
     });
     let tcp: Vec<SocketAddr> = tcp.collect();
-    let mut opened = Opened::default();
+    let mut opened = OpenedListeners::default();
     for one in listening {
         let there = known.iter();
         let there = there
@@ -119,7 +123,7 @@ fn open_in(
                     .push(moved.map_err(|source| Error::Listen { address, source })?);
             }
             None => {
-                let asked = Asked {
+                let asked = NewListener {
                     one,
                     door,
                     rights,
@@ -134,17 +138,17 @@ fn open_in(
 }
 
 /// Something to listen on that was not listened on before.
-struct Asked<'a> {
+struct NewListener<'a> {
     one: Listening<'a>,
-    door: Option<Named<'a>>,
+    door: Option<NamedListener<'a>>,
     rights: Option<Rights>,
     threads: usize,
     /// All TCP addresses there are.
     tcp: &'a [SocketAddr],
 }
 
-impl Asked<'_> {
-    fn open(&self, inherited: &mut Inherited) -> Result<Listener, Error> {
+impl NewListener<'_> {
+    fn open(&self, inherited: &mut InheritedSockets) -> Result<Listener, Error> {
         if let Some(named) = self.door {
             named.warn_of_backlog();
             named.warn_of_owners();
@@ -163,7 +167,7 @@ impl Asked<'_> {
                         let file = own.then(|| OwnFile::found(&path, rights)).flatten();
                         let sockets = self.adopt(socket);
                         (
-                            sockets.map_err(|why| named.error(Refusal::Listen(why)))?,
+                            sockets.map_err(|why| named.error(OpenError::Listen(why)))?,
                             file,
                         )
                     }
@@ -174,7 +178,11 @@ impl Asked<'_> {
         }
     }
 
-    fn open_tcp(&self, address: SocketAddr, inherited: &mut Inherited) -> Result<Listener, Error> {
+    fn open_tcp(
+        &self,
+        address: SocketAddr,
+        inherited: &mut InheritedSockets,
+    ) -> Result<Listener, Error> {
         let first = self.try_tcp(address, inherited);
         let opened = match (first, self.door) {
             (Err(why), Some(named)) if named.means_all_addresses() => {
@@ -186,7 +194,7 @@ impl Asked<'_> {
             (first, _) => first,
         };
         opened.map_err(|why| match (self.door, why.kind()) {
-            (Some(named), _) => named.error(Refusal::bind(why, address)),
+            (Some(named), _) => named.error(OpenError::bind(why, address)),
             (None, io::ErrorKind::AddrInUse) => Error::AddressInUse {
                 address: Address::Tcp(address),
                 holder: tcp::holder(address),
@@ -198,7 +206,11 @@ impl Asked<'_> {
         })
     }
 
-    fn try_tcp(&self, address: SocketAddr, inherited: &mut Inherited) -> io::Result<Listener> {
+    fn try_tcp(
+        &self,
+        address: SocketAddr,
+        inherited: &mut InheritedSockets,
+    ) -> io::Result<Listener> {
         let sockets = match inherited.take(&key(&Address::Tcp(address))) {
             Some((socket, _)) => {
                 sockets::set_for_requests(&socket)?;
@@ -237,14 +249,14 @@ impl Asked<'_> {
     }
 }
 
-impl Named<'_> {
+impl NamedListener<'_> {
     /// A port alone means all addresses, in whatever family there is.
     fn means_all_addresses(&self) -> bool {
         let asked = &self.door.asked;
         !asked.is_empty() && asked.bytes().all(|byte| byte.is_ascii_digit())
     }
 
-    fn error(&self, refusal: Refusal) -> Error {
+    fn error(&self, refusal: OpenError) -> Error {
         refusal.of(self)
     }
 
@@ -258,7 +270,7 @@ impl Named<'_> {
 
     /// An access list takes the place of owner and group; said in php-fpm's words.
     fn warn_of_owners(&self) {
-        let Named { door, pool, .. } = self;
+        let NamedListener { door, pool, .. } = self;
         if door.acl_users.is_empty() && door.acl_groups.is_empty() {
             return;
         }
@@ -283,7 +295,7 @@ impl Named<'_> {
     }
 }
 
-impl Opened {
+impl OpenedListeners {
     /// Whether something new is listened on in the place of `listener`.
     pub fn replaces(&self, listener: &Listener) -> bool {
         self.new.iter().any(|new| new.asked == listener.asked)
@@ -395,12 +407,12 @@ fn backlog(door: &Door) -> i32 {
 }
 
 /// Finds the pool of a door.
-fn name<'a>(config: &'a Config, door: &'a Door) -> Named<'a> {
+fn name<'a>(config: &'a Config, door: &'a Door) -> NamedListener<'a> {
     let has = |pool: &&Pool| {
         let mut doors = [&pool.door, &pool.status_door].into_iter().flatten();
         doors.any(|other| other.listen == door.listen)
     };
-    Named {
+    NamedListener {
         door,
         pool: config.pools.iter().find(has).map_or("", |pool| &pool.name),
         fpm: config.fpm.is_some(),

@@ -7,7 +7,7 @@ use std::path::Path;
 use maitred_config::Address;
 use maitred_os::sockets::unix::MAX_PATH_BYTES;
 
-use super::{Named, tcp};
+use super::{NamedListener, tcp};
 use crate::error::Error;
 
 /// Ports below this are for root (`net.ipv4.ip_unprivileged_port_start`).
@@ -15,7 +15,7 @@ const FIRST_FREE_PORT: u16 = 1024;
 
 /// Why a door cannot be opened.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum OpenError {
     /// Somebody listens on the Unix socket; who, as far as that can be seen.
     Taken(Option<String>),
     /// The address cannot be taken; who has it, as far as that can be seen.
@@ -34,16 +34,16 @@ pub enum Refusal {
     NoGroup(String),
 }
 
-impl Refusal {
+impl OpenError {
     /// A TCP address that cannot be taken.
-    pub fn bind(why: io::Error, address: SocketAddr) -> Refusal {
+    pub fn bind(why: io::Error, address: SocketAddr) -> OpenError {
         let taken = why.kind() == io::ErrorKind::AddrInUse;
         let holder = taken.then(|| tcp::holder(address)).flatten();
-        Refusal::Bind(why, holder)
+        OpenError::Bind(why, holder)
     }
 
     /// The error.
-    pub fn of(self, named: &Named<'_>) -> Error {
+    pub fn of(self, named: &NamedListener<'_>) -> Error {
         let said = match named.fpm {
             true => self.as_php_fpm(named),
             false => self.as_ours(named),
@@ -51,11 +51,10 @@ impl Refusal {
         let remedy = self.remedy(named);
         match (self, remedy) {
             // What no machine would accept.
-            (Refusal::TooLong(_) | Refusal::NoUser(_) | Refusal::NoGroup(_), Some(remedy))
-                if !named.fpm =>
-            {
-                Error::Configuration(format!("{said}; {remedy}"))
-            }
+            (
+                OpenError::TooLong(_) | OpenError::NoUser(_) | OpenError::NoGroup(_),
+                Some(remedy),
+            ) if !named.fpm => Error::Configuration(format!("{said}; {remedy}")),
             (_, remedy) => Error::Door {
                 said,
                 remedy,
@@ -65,53 +64,55 @@ impl Refusal {
     }
 
     /// As `fpm_sockets.c` and `fpm_unix.c` say it; a path that is too long, as PHP 8.4 does.
-    fn as_php_fpm(&self, named: &Named<'_>) -> String {
+    fn as_php_fpm(&self, named: &NamedListener<'_>) -> String {
         let (asked, pool) = (&named.door.asked, named.pool);
         match self {
-            Refusal::Taken(_) => {
+            OpenError::Taken(_) => {
                 format!("Another FPM instance seems to already listen on {asked}")
             }
-            Refusal::Bind(why, _) => format!(
+            OpenError::Bind(why, _) => format!(
                 "unable to bind listening socket for address '{asked}': {}",
                 errno(why)
             ),
-            Refusal::Listen(why) => {
+            OpenError::Listen(why) => {
                 format!("failed to listen to address '{asked}': {}", errno(why))
             }
-            Refusal::Owner(why) => format!(
+            OpenError::Owner(why) => format!(
                 "[pool {pool}] failed to chown() the socket '{asked}': {}",
                 errno(why)
             ),
-            Refusal::AccessList(why) => format!(
+            OpenError::AccessList(why) => format!(
                 "[pool {pool}] failed to write the ACL of the socket '{asked}': {}",
                 errno(why)
             ),
-            Refusal::TooLong(bytes) => format!(
+            OpenError::TooLong(bytes) => format!(
                 "[pool {pool}] cannot bind to UNIX socket '{asked}' as path is too long (found \
                  length: {bytes}, maximal length: {MAX_PATH_BYTES})"
             ),
-            Refusal::NoUser(user) => format!("[pool {pool}] cannot get uid for user '{user}'"),
-            Refusal::NoGroup(group) => format!("[pool {pool}] cannot get gid for group '{group}'"),
+            OpenError::NoUser(user) => format!("[pool {pool}] cannot get uid for user '{user}'"),
+            OpenError::NoGroup(group) => {
+                format!("[pool {pool}] cannot get gid for group '{group}'")
+            }
         }
     }
 
-    fn as_ours(&self, named: &Named<'_>) -> String {
+    fn as_ours(&self, named: &NamedListener<'_>) -> String {
         let why = match self {
-            Refusal::Taken(_) => "somebody listens there already".to_owned(),
-            Refusal::Bind(why, _) | Refusal::Listen(why) => why.to_string(),
-            Refusal::Owner(why) => format!("its owner or group cannot be set: {why}"),
-            Refusal::AccessList(why) => format!("its access list cannot be set: {why}"),
-            Refusal::TooLong(bytes) => format!(
+            OpenError::Taken(_) => "somebody listens there already".to_owned(),
+            OpenError::Bind(why, _) | OpenError::Listen(why) => why.to_string(),
+            OpenError::Owner(why) => format!("its owner or group cannot be set: {why}"),
+            OpenError::AccessList(why) => format!("its access list cannot be set: {why}"),
+            OpenError::TooLong(bytes) => format!(
                 "its path has {bytes} bytes, and that of a Unix socket has {MAX_PATH_BYTES} at most"
             ),
-            Refusal::NoUser(user) => format!("there is no user `{user}`"),
-            Refusal::NoGroup(group) => format!("there is no group `{group}`"),
+            OpenError::NoUser(user) => format!("there is no user `{user}`"),
+            OpenError::NoGroup(group) => format!("there is no group `{group}`"),
         };
         format!("{} cannot be listened on: {why}", named.door.asked)
     }
 
     /// What the person who reads it can do.
-    fn remedy(&self, named: &Named<'_>) -> Option<String> {
+    fn remedy(&self, named: &NamedListener<'_>) -> Option<String> {
         let folder = match &named.door.listen {
             Address::Unix(path) => path.parent().map(Path::to_owned),
             Address::Tcp(_) => None,
@@ -121,8 +122,8 @@ impl Refusal {
             format!("{holder} listens there; stop it, or choose another address")
         };
         Some(match (self, folder) {
-            (Refusal::Taken(holder), _) => somebody(holder),
-            (Refusal::Bind(why, holder), folder) => match (why.kind(), folder) {
+            (OpenError::Taken(holder), _) => somebody(holder),
+            (OpenError::Bind(why, holder), folder) => match (why.kind(), folder) {
                 (io::ErrorKind::NotFound, Some(folder)) => format!(
                     "the folder {} does not exist; make it, or correct listen",
                     folder.display()
@@ -147,20 +148,20 @@ impl Refusal {
                 ),
                 _ => return None,
             },
-            (Refusal::Owner(_), _) => {
+            (OpenError::Owner(_), _) => {
                 "only root may give a socket to another user; leave listen.owner and listen.group \
                  out, or start the server as root"
                     .to_owned()
             }
-            (Refusal::AccessList(_), _) => {
+            (OpenError::AccessList(_), _) => {
                 "the file system of its folder may have no access lists; use listen.owner, \
                  listen.group and listen.mode instead"
                     .to_owned()
             }
-            (Refusal::TooLong(_), _) => "choose a shorter path".to_owned(),
-            (Refusal::NoUser(_), _) => "correct the name, or make the user".to_owned(),
-            (Refusal::NoGroup(_), _) => "correct the name, or make the group".to_owned(),
-            (Refusal::Listen(_), _) => return None,
+            (OpenError::TooLong(_), _) => "choose a shorter path".to_owned(),
+            (OpenError::NoUser(_), _) => "correct the name, or make the user".to_owned(),
+            (OpenError::NoGroup(_), _) => "correct the name, or make the group".to_owned(),
+            (OpenError::Listen(_), _) => return None,
         })
     }
 }

@@ -18,7 +18,7 @@ fn config(listen: &[SocketAddr], doors: Vec<Door>) -> Config {
 }
 
 fn opened(config: &Config) -> Result<Vec<Listener>, Error> {
-    open(config, Inherited::default(), 2)
+    open(config, InheritedSockets::default(), 2)
 }
 
 fn unix_door(path: &Path) -> Door {
@@ -142,19 +142,19 @@ fn php_fpm_s_words_are_said_where_we_were_started_as_it() {
     let living = socket(&folder);
     let _living = UnixListener::bind(&living).unwrap();
     let said = |door: Door| {
-        let named = Named {
+        let named = NamedListener {
             door: &door,
             pool: "www",
             fpm: true,
         };
-        let asked = Asked {
+        let asked = NewListener {
             one: Listening::Fastcgi(&door),
             door: Some(named),
             rights: named.rights().unwrap(),
             threads: 1,
             tcp: &[],
         };
-        let error = asked.open(&mut Inherited::default()).unwrap_err();
+        let error = asked.open(&mut InheritedSockets::default()).unwrap_err();
         (error.to_string(), error.remedy().map(str::to_owned))
     };
     let (text, remedy) = said(Door::at(Address::Tcp(address)));

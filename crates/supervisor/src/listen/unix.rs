@@ -13,7 +13,7 @@ use maitred_os::sockets::unix::{
 use maitred_os::users;
 use serde::{Deserialize, Serialize};
 
-use super::{Named, Refusal, backlog, tcp};
+use super::{NamedListener, OpenError, backlog, tcp};
 use crate::admin;
 use crate::error::Error;
 
@@ -104,19 +104,19 @@ impl Drop for OwnFile {
 /// # Errors
 /// Why that cannot be.
 pub fn open(
-    named: Named<'_>,
+    named: NamedListener<'_>,
     path: &Path,
     rights: &Rights,
     threads: usize,
 ) -> Result<(Vec<OwnedFd>, Option<OwnFile>), Error> {
-    let failed = |why| named.error(Refusal::Bind(why, None));
+    let failed = |why| named.error(OpenError::Bind(why, None));
     let place = guarded::Named::at(path).map_err(failed)?;
     // Two servers that start at once must not take each other's socket for a dead one's.
     let _lock = place.open_folder().map(admin::lock_folder);
     match who_listens(path) {
         Ok(Found::Nothing) => {}
         Ok(Found::Stale) => remove_stale(&place).map_err(failed)?,
-        Ok(Found::Living(pid)) => return Err(named.error(Refusal::Taken(pid.and_then(process)))),
+        Ok(Found::Living(pid)) => return Err(named.error(OpenError::Taken(pid.and_then(process)))),
         Err(why) => return Err(failed(why)),
     }
     let (socket, file) = bind_unix(path, &place, rights.mode).map_err(failed)?;
@@ -125,21 +125,21 @@ pub fn open(
     give(named, &file, rights)?;
     let listens = sockets::listen(&socket, backlog(named.door));
     let sockets = listens.and_then(|()| sockets::copies(socket, threads));
-    let sockets = sockets.map_err(|why| named.error(Refusal::Listen(why)))?;
+    let sockets = sockets.map_err(|why| named.error(OpenError::Listen(why)))?;
     Ok((sockets, Some(own)))
 }
 
 /// Owner and group, or an access list; its mode it has already.
-fn give(named: Named<'_>, file: &SocketFile, rights: &Rights) -> Result<(), Error> {
+fn give(named: NamedListener<'_>, file: &SocketFile, rights: &Rights) -> Result<(), Error> {
     if rights.has_list() {
         let admitted = file.admit(&rights.users, &rights.groups);
-        return admitted.map_err(|why| named.error(Refusal::AccessList(why)));
+        return admitted.map_err(|why| named.error(OpenError::AccessList(why)));
     }
     if rights.owner.is_none() && rights.group.is_none() {
         return Ok(());
     }
     let given = file.give(rights.owner, rights.group);
-    given.map_err(|why| named.error(Refusal::Owner(why)))
+    given.map_err(|why| named.error(OpenError::Owner(why)))
 }
 
 /// Who may connect to a door at `path`, with names looked up. An access list takes the place of owner
@@ -148,11 +148,11 @@ fn give(named: Named<'_>, file: &SocketFile, rights: &Rights) -> Result<(), Erro
 ///
 /// # Errors
 /// A path that no socket can have, or the first user or group that there is not.
-pub fn rights(named: Named<'_>, path: &Path) -> Result<Rights, Error> {
+pub fn rights(named: NamedListener<'_>, path: &Path) -> Result<Rights, Error> {
     use std::os::unix::ffi::OsStrExt;
     let bytes = path.as_os_str().as_bytes().len();
     if bytes > MAX_PATH_BYTES {
-        return Err(named.error(Refusal::TooLong(bytes)));
+        return Err(named.error(OpenError::TooLong(bytes)));
     }
     let Door {
         owner,
@@ -164,11 +164,11 @@ pub fn rights(named: Named<'_>, path: &Path) -> Result<Rights, Error> {
     } = named.door;
     let user = |name: &String| {
         let found = users::owner_named(name);
-        found.map_err(|_| named.error(Refusal::NoUser(name.clone())))
+        found.map_err(|_| named.error(OpenError::NoUser(name.clone())))
     };
     let group_named = |name: &String| {
         let found = users::group_named(name);
-        found.map_err(|_| named.error(Refusal::NoGroup(name.clone())))
+        found.map_err(|_| named.error(OpenError::NoGroup(name.clone())))
     };
     let mut rights = Rights {
         mode: *mode,

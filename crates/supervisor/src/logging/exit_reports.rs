@@ -25,7 +25,7 @@ const MAX_SCRIPTS: usize = 1024;
 
 /// Which worker is spoken of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Who {
+pub struct WorkerLabel {
     /// Name of its pool.
     pub pool: String,
     /// Its generation of the pool.
@@ -37,22 +37,22 @@ pub struct Who {
 /// Deaths and scripts that wait for each other.
 #[derive(Debug, Default)]
 pub struct ExitReports {
-    deaths: Vec<Death>,
-    scripts: Vec<(Who, String, Moment)>,
+    deaths: Vec<ExitReport>,
+    scripts: Vec<(WorkerLabel, String, Moment)>,
     /// For each pool in which workers have died lately.
-    episodes: HashMap<String, LogThrottle<Deaths>>,
+    episodes: HashMap<String, LogThrottle<ExitCounts>>,
 }
 
 /// The deaths of an episode, by how they ended, and the script that was run last.
 #[derive(Debug, Clone, Default)]
-struct Deaths {
+struct ExitCounts {
     ways: BTreeMap<String, u64>,
     script: Option<String>,
 }
 
 #[derive(Debug)]
-struct Death {
-    who: Who,
+struct ExitReport {
+    who: WorkerLabel,
     pid: i32,
     how: String,
     retry: Duration,
@@ -61,8 +61,8 @@ struct Death {
 
 impl ExitReports {
     /// A worker failed. `how` is the end of a sentence; its seat is filled again after `retry`.
-    pub fn died(&mut self, who: Who, pid: i32, how: String, retry: Duration, now: Moment) {
-        self.deaths.push(Death {
+    pub fn died(&mut self, who: WorkerLabel, pid: i32, how: String, retry: Duration, now: Moment) {
+        self.deaths.push(ExitReport {
             who,
             pid,
             how,
@@ -72,7 +72,7 @@ impl ExitReports {
     }
 
     /// The front says what a worker ran when it died.
-    pub fn ran(&mut self, who: Who, script: String, now: Moment) {
+    pub fn ran(&mut self, who: WorkerLabel, script: String, now: Moment) {
         if self.scripts.len() < MAX_SCRIPTS {
             self.scripts.push((who, script, now));
         }
@@ -124,7 +124,7 @@ impl ExitReports {
     }
 }
 
-impl Deaths {
+impl ExitCounts {
     fn count(&mut self, how: &str, script: Option<String>) {
         let known = self.ways.contains_key(how) || self.ways.len() < MAX_WAYS;
         let way = if known { how } else { OTHERWISE };
@@ -136,7 +136,7 @@ impl Deaths {
 }
 
 /// What is said of many deaths. Of few, all has been said.
-fn summary(pool: &str, news: &News<Deaths>) -> Option<String> {
+fn summary(pool: &str, news: &News<ExitCounts>) -> Option<String> {
     let (account, still) = match news {
         News::GoesOn(account) => (account, ", and no end is seen"),
         News::Over(account) => (account, ""),
@@ -159,7 +159,7 @@ fn summary(pool: &str, news: &News<Deaths>) -> Option<String> {
     Some(line)
 }
 
-impl Death {
+impl ExitReport {
     fn line(&self, script: Option<&str>) -> String {
         let (pool, seat) = (&self.who.pool, self.who.worker.seat);
         let mut line = format!("pool {pool} seat {seat}: worker {} {}", self.pid, self.how);
@@ -184,8 +184,8 @@ mod tests {
 
     const NOW: Moment = Duration::from_secs(1);
 
-    fn who(incarnation: u32) -> Who {
-        Who {
+    fn who(incarnation: u32) -> WorkerLabel {
+        WorkerLabel {
             pool: "www".to_owned(),
             generation: 1,
             worker: WorkerId {
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn endless_ways_to_end_fill_no_memory() {
-        let mut deaths = Deaths::default();
+        let mut deaths = ExitCounts::default();
         for code in 0..100 {
             deaths.count(&format!("exited with code {code}"), None);
         }

@@ -9,7 +9,7 @@ const MESSAGE_BYTES: usize = 1 << 20;
 
 /// Where a worker has said something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum OutputStream {
     /// On standard output.
     Stdout,
     /// On standard error.
@@ -20,7 +20,7 @@ pub enum Source {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// Where.
-    pub source: Source,
+    pub source: OutputStream,
     /// What, without the end of the line; not empty.
     pub text: Vec<u8>,
     /// It was not complete when the worker went.
@@ -29,8 +29,8 @@ pub struct Message {
 
 /// What a worker has begun to say.
 #[derive(Debug)]
-pub struct Speech {
-    source: Source,
+pub struct LineFramer {
+    source: OutputStream,
     /// A message as far as it has come.
     text: Vec<u8>,
     /// By source: what may be the beginning of [`FLUSH`].
@@ -38,10 +38,10 @@ pub struct Speech {
     messages: Vec<Message>,
 }
 
-impl Default for Speech {
-    fn default() -> Speech {
-        Speech {
-            source: Source::Stderr,
+impl Default for LineFramer {
+    fn default() -> LineFramer {
+        LineFramer {
+            source: OutputStream::Stderr,
             text: Vec::new(),
             held: [Vec::new(), Vec::new()],
             messages: Vec::new(),
@@ -49,19 +49,19 @@ impl Default for Speech {
     }
 }
 
-impl Source {
+impl OutputStream {
     /// As the log names it.
     pub fn name(self) -> &'static str {
         match self {
-            Source::Stdout => "stdout",
-            Source::Stderr => "stderr",
+            OutputStream::Stdout => "stdout",
+            OutputStream::Stderr => "stderr",
         }
     }
 }
 
-impl Speech {
+impl LineFramer {
     /// Takes what was said.
-    pub fn say(&mut self, source: Source, bytes: &[u8]) {
+    pub fn say(&mut self, source: OutputStream, bytes: &[u8]) {
         if source != self.source {
             self.end(false);
             self.source = source;
@@ -130,10 +130,10 @@ impl Speech {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Source::{Stderr, Stdout};
+    use OutputStream::{Stderr, Stdout};
 
     /// The messages, each with where it was said and whether it was cut off.
-    fn told(speech: &mut Speech) -> Vec<String> {
+    fn told(speech: &mut LineFramer) -> Vec<String> {
         let messages = speech.messages().into_iter();
         let tell = |message: Message| {
             let text = String::from_utf8(message.text).unwrap();
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn each_line_is_a_message_and_the_last_is_complete_with_its_request() {
-        let mut speech = Speech::default();
+        let mut speech = LineFramer::default();
         speech.say(Stderr, b"msg 1\n\nmsg 2\nmsg");
         assert_eq!(told(&mut speech), ["stderr: msg 1", "stderr: msg 2"]);
         speech.say(Stderr, b" 3\0fscf\0\0fscf\0");
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_is_said_elsewhere_ends_a_message() {
-        let mut speech = Speech::default();
+        let mut speech = LineFramer::default();
         speech.say(Stdout, b"out");
         speech.say(Stderr, b"error\n");
         assert_eq!(told(&mut speech), ["stdout: out", "stderr: error"]);
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_message_that_never_ends_fills_no_memory() {
-        let mut speech = Speech::default();
+        let mut speech = LineFramer::default();
         speech.say(Stderr, &vec![b'x'; MESSAGE_BYTES]);
         assert!(speech.messages().is_empty());
         speech.say(Stderr, &vec![b'x'; 2 * MESSAGE_BYTES]);
@@ -175,19 +175,19 @@ mod tests {
     #[test]
     fn the_mark_is_found_however_it_comes_and_nothing_else_is_taken_for_it() {
         for cut in 0..=FLUSH.len() {
-            let mut speech = Speech::default();
+            let mut speech = LineFramer::default();
             speech.say(Stderr, &[b"one", &FLUSH[..cut]].concat());
             speech.say(Stderr, &[&FLUSH[cut..], b"two\n"].concat());
             assert_eq!(told(&mut speech), ["stderr: one", "stderr: two"], "{cut}");
         }
-        let mut speech = Speech::default();
+        let mut speech = LineFramer::default();
         speech.say(Stderr, b"\0fsc\0fscf\0\0fabc\n");
         assert_eq!(told(&mut speech), ["stderr: \0fsc", "stderr: \0fabc"]);
     }
 
     #[test]
     fn the_last_words_say_that_they_were_cut_off() {
-        let mut speech = Speech::default();
+        let mut speech = LineFramer::default();
         speech.say(Stderr, b"half\0f");
         speech.close();
         assert_eq!(told(&mut speech), ["stderr: half\0f (cut off)"]);
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_are_passed_on_as_they_are() {
-        let mut speech = Speech::default();
+        let mut speech = LineFramer::default();
         speech.say(Stdout, b"\xff\x1b\r\n");
         assert_eq!(speech.messages()[0].text, b"\xff\x1b\r");
     }

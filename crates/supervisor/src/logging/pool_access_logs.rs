@@ -29,21 +29,21 @@ const KEPT: &str = "/dev/stderr";
 
 /// The files, by their paths: pools may share one.
 #[derive(Debug, Default)]
-pub struct DoorLogs(BTreeMap<PathBuf, File>);
+pub struct PoolAccessLogs(BTreeMap<PathBuf, File>);
 
-impl DoorLogs {
+impl PoolAccessLogs {
     /// Those of the configuration that the server is started with.
     ///
     /// # Errors
-    /// As [`DoorLogs::open`].
-    pub fn at_start(config: &Config) -> Result<DoorLogs, Error> {
-        let mut logs = DoorLogs::default();
+    /// As [`PoolAccessLogs::open`].
+    pub fn at_start(config: &Config) -> Result<PoolAccessLogs, Error> {
+        let mut logs = PoolAccessLogs::default();
         if keeps_standard_error(config) {
             let kept = stderr::another();
             let kept = kept.map_err(Error::system("standard error could not be kept"))?;
             logs.0.insert(KEPT.into(), kept.into());
         }
-        let opened = DoorLogs::open(config, &logs)?;
+        let opened = PoolAccessLogs::open(config, &logs)?;
         logs.0.extend(opened.0);
         Ok(logs)
     }
@@ -52,8 +52,8 @@ impl DoorLogs {
     ///
     /// # Errors
     /// What php-fpm says of one that cannot be opened (`fpm_log_open`).
-    pub fn open(config: &Config, known: &DoorLogs) -> Result<DoorLogs, Error> {
-        let mut opened = DoorLogs::default();
+    pub fn open(config: &Config, known: &PoolAccessLogs) -> Result<PoolAccessLogs, Error> {
+        let mut opened = PoolAccessLogs::default();
         for pool in &config.pools {
             let Some(settings) = &pool.door_log else {
                 continue;
@@ -75,8 +75,8 @@ impl DoorLogs {
     }
 
     /// Those that the program before this one had open.
-    pub fn inherited(files: impl IntoIterator<Item = (PathBuf, File)>) -> DoorLogs {
-        DoorLogs(files.into_iter().collect())
+    pub fn inherited(files: impl IntoIterator<Item = (PathBuf, File)>) -> PoolAccessLogs {
+        PoolAccessLogs(files.into_iter().collect())
     }
 
     /// Each with the number of its descriptor.
@@ -87,7 +87,7 @@ impl DoorLogs {
     }
 
     /// Adds what was opened for a configuration, and forgets what it does not use.
-    pub fn use_for(&mut self, config: &Config, opened: DoorLogs) {
+    pub fn use_for(&mut self, config: &Config, opened: PoolAccessLogs) {
         self.0.extend(opened.0);
         let used = |path: &PathBuf| {
             let mut logs = config
@@ -130,7 +130,12 @@ fn open_of_site(path: &Path) -> Result<File, Error> {
     })
 }
 
-fn open_of(pool: &Pool, path: &Path, config: &Config, known: &DoorLogs) -> Result<File, Error> {
+fn open_of(
+    pool: &Pool,
+    path: &Path,
+    config: &Config,
+    known: &PoolAccessLogs,
+) -> Result<File, Error> {
     let kept = known.0.get(Path::new(KEPT));
     let opened = match (is_standard_error(path), kept) {
         (true, Some(kept)) => kept.try_clone(),
@@ -163,7 +168,7 @@ impl Supervisor {
     pub fn reopen_door_logs(&mut self) -> bool {
         let config = &self.plan.config;
         let mut is_well = true;
-        let mut again = DoorLogs::default();
+        let mut again = PoolAccessLogs::default();
         for pool in &config.pools {
             let path = pool.door_log.as_ref().map(|log| &log.path);
             let is_done = |path: &PathBuf| again.0.contains_key(path) || is_standard_error(path);
@@ -228,10 +233,10 @@ mod tests {
     fn a_file_is_opened_once_and_kept_as_long_as_a_pool_uses_it() {
         let folder = tempfile::tempdir().unwrap();
         let both = config(folder.path(), &["a.log", "b.log", "a.log"]);
-        let mut logs = DoorLogs::open(&both, &DoorLogs::default()).unwrap();
+        let mut logs = PoolAccessLogs::open(&both, &PoolAccessLogs::default()).unwrap();
         assert_eq!(logs.descriptors().len(), 2);
         let one = config(folder.path(), &["b.log", "c.log"]);
-        let opened = DoorLogs::open(&one, &logs).unwrap();
+        let opened = PoolAccessLogs::open(&one, &logs).unwrap();
         assert_eq!(opened.descriptors().len(), 1);
         logs.use_for(&one, opened);
         let paths: Vec<PathBuf> = logs.0.keys().cloned().collect();
@@ -245,7 +250,7 @@ mod tests {
     fn a_log_that_cannot_be_had_is_told_in_php_fpms_words() {
         let folder = tempfile::tempdir().unwrap();
         let missing = config(&folder.path().join("missing"), &["a.log"]);
-        let why = DoorLogs::open(&missing, &DoorLogs::default()).unwrap_err();
+        let why = PoolAccessLogs::open(&missing, &PoolAccessLogs::default()).unwrap_err();
         let why = why.to_string();
         assert!(
             why.contains("[pool a.log] failed to open access log ("),
@@ -256,7 +261,7 @@ mod tests {
     #[test]
     fn standard_error_needs_not_be_opened() {
         let stderr = config(Path::new("/dev"), &["stderr"]);
-        let logs = DoorLogs::open(&stderr, &DoorLogs::default()).unwrap();
+        let logs = PoolAccessLogs::open(&stderr, &PoolAccessLogs::default()).unwrap();
         assert_eq!(logs.descriptors().len(), 1);
     }
 }

@@ -21,7 +21,7 @@ const TURN_BYTES: usize = 16 * 1024;
 
 /// A pool's pipe.
 #[derive(Debug)]
-pub struct Voice {
+pub struct PoolOutput {
     reader: OwnedFd,
     writer: OwnedFd,
     /// The beginning of a line whose end has not come.
@@ -29,19 +29,19 @@ pub struct Voice {
     limit: LogLimit,
 }
 
-impl Voice {
+impl PoolOutput {
     /// A pipe that nobody has written to.
     ///
     /// # Errors
     /// When the process is out of descriptors.
-    pub fn new() -> io::Result<Voice> {
+    pub fn new() -> io::Result<PoolOutput> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        Ok(Voice::over(reader, writer))
+        Ok(PoolOutput::over(reader, writer))
     }
 
     /// A pipe that is there already.
-    pub fn over(reader: OwnedFd, writer: OwnedFd) -> Voice {
-        Voice {
+    pub fn over(reader: OwnedFd, writer: OwnedFd) -> PoolOutput {
+        PoolOutput {
             reader,
             writer,
             partial: Vec::new(),
@@ -137,13 +137,13 @@ mod tests {
     use super::*;
     use maitred_control::log_limit::{LINES_PER_PERIOD, PERIOD};
 
-    fn say(voice: &Voice, text: &[u8]) {
+    fn say(voice: &PoolOutput, text: &[u8]) {
         rustix::io::write(voice.writer(), text).expect("there is room");
     }
 
     #[test]
     fn lines_come_out_whole_however_they_were_written() {
-        let mut voice = Voice::new().expect("a pipe");
+        let mut voice = PoolOutput::new().expect("a pipe");
         say(&voice, b"one\ntw");
         assert_eq!(voice.lines(Moment::ZERO), ["one"]);
         say(&voice, b"o\r\n\n\x1b[31mthree");
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_line_without_end_is_cut() {
-        let mut voice = Voice::new().expect("a pipe");
+        let mut voice = PoolOutput::new().expect("a pipe");
         say(&voice, &[b'x'; LINE_BYTES + 1]);
         let lines = voice.last_words(Moment::ZERO);
         let lengths: Vec<usize> = lines.iter().map(String::len).collect();
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_pool_that_says_too_much_is_not_listened_to_for_the_rest_of_the_second() {
-        let mut voice = Voice::new().expect("a pipe");
+        let mut voice = PoolOutput::new().expect("a pipe");
         let most = LINES_PER_PERIOD as usize;
         say(&voice, &b"x\n".repeat(most));
         assert_eq!(voice.lines(PERIOD).len(), most);
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn no_more_lines_are_logged_than_may_be_however_short_they_are() {
-        let mut voice = Voice::new().expect("a pipe");
+        let mut voice = PoolOutput::new().expect("a pipe");
         let (most, beyond) = (LINES_PER_PERIOD as usize, 1000);
         say(&voice, &b"x\n".repeat(most + beyond));
         let lines = voice.lines(PERIOD);

@@ -12,7 +12,7 @@ use crate::run::Supervisor;
 
 /// The troubles of one pool.
 #[derive(Debug)]
-pub struct Troubles {
+pub struct RepeatedErrors {
     /// No worker could be forked.
     forks: LogThrottle<()>,
     /// A zygote did not start, or ended.
@@ -23,9 +23,9 @@ pub struct Troubles {
     grown: LogThrottle<()>,
 }
 
-impl Default for Troubles {
-    fn default() -> Troubles {
-        Troubles {
+impl Default for RepeatedErrors {
+    fn default() -> RepeatedErrors {
+        RepeatedErrors {
             forks: LogThrottle::new(TROUBLE_CALM),
             zygotes: LogThrottle::new(ZYGOTE_CALM),
             rate: LogThrottle::new(TROUBLE_CALM),
@@ -40,7 +40,7 @@ const ZYGOTE_LINES: u64 = 2;
 /// Workers that wait for `max_spawn_rate` are news from one part in this many of it on.
 const RATE_NEWS_PART: usize = 10;
 
-impl Troubles {
+impl RepeatedErrors {
     /// A worker could not be forked. True when that is to be said.
     #[must_use]
     pub fn fork_failed(&mut self, now: Moment) -> bool {
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_fork_that_is_refused_for_a_while_is_two_lines() {
-        let mut troubles = Troubles::default();
+        let mut troubles = RepeatedErrors::default();
         let said = (1..=20).filter(|second| troubles.fork_failed(SECOND * *second));
         assert_eq!(said.count(), 1);
         assert!(troubles.due(SECOND * 20).is_empty());
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_zygote_that_dies_once_is_told_once_and_one_that_cannot_start_is_counted() {
-        let mut troubles = Troubles::default();
+        let mut troubles = RepeatedErrors::default();
         assert!(troubles.zygote_failed(SECOND) && troubles.zygote_failed(SECOND));
         assert!(troubles.due(SECOND + ZYGOTE_CALM).is_empty());
         for second in 100..140 {
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn workers_that_grow_again_and_again_and_are_replaced_are_a_few_lines() {
-        let mut troubles = Troubles::default();
+        let mut troubles = RepeatedErrors::default();
         let (mut said, mut news) = (0, Vec::new());
         for second in (0..3600).map(|second| SECOND * second) {
             if second.as_secs() % 30 == 0 {
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_spawn_rate_is_told_with_how_many_had_to_wait() {
-        let mut troubles = Troubles::default();
+        let mut troubles = RepeatedErrors::default();
         assert!(
             !troubles.rate_reached(SECOND, 1, 32),
             "a single one is no news"

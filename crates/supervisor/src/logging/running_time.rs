@@ -9,7 +9,7 @@ use maitred_seat::board::{NOT_KNOWN, SeatBoard};
 
 /// Where the time of a script went so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SoFar {
+pub struct RunningTime {
     /// How long it used a processor; up to a tick of the clock (4 ms) may be missing.
     pub cpu: Duration,
     /// How long it was ready to run and had none.
@@ -18,10 +18,10 @@ pub struct SoFar {
     pub blocked: Duration,
 }
 
-impl SoFar {
+impl RunningTime {
     /// Of a script that has run for as long as `ran` in the worker `pid`, which shows this board.
     /// Nothing if its worker or the kernel does not tell.
-    pub fn of(pid: i32, board: &SeatBoard, ran: Duration) -> Option<SoFar> {
+    pub fn of(pid: i32, board: &SeatBoard, ran: Duration) -> Option<RunningTime> {
         let (cpu, waited) = (
             board.used_cpu.load(Relaxed),
             board.used_core_wait.load(Relaxed),
@@ -30,13 +30,13 @@ impl SoFar {
             return None;
         }
         let before = (Duration::from_micros(cpu), Duration::from_nanos(waited));
-        Some(SoFar::between(before, Schedstat::of(pid)?, ran))
+        Some(RunningTime::between(before, Schedstat::of(pid)?, ran))
     }
 
-    fn between(before: (Duration, Duration), now: Schedstat, ran: Duration) -> SoFar {
+    fn between(before: (Duration, Duration), now: Schedstat, ran: Duration) -> RunningTime {
         let since = |now: u64, before| Duration::from_nanos(now).saturating_sub(before);
         let (cpu, core_wait) = (since(now.ran, before.0), since(now.waited, before.1));
-        SoFar {
+        RunningTime {
             cpu,
             core_wait,
             blocked: ran.saturating_sub(cpu).saturating_sub(core_wait),
@@ -56,10 +56,10 @@ mod tests {
             ran: 7_000_000_000,
             waited: 2_000_000_000,
         };
-        let so_far = SoFar::between((6 * SECOND, SECOND), now, 5 * SECOND);
+        let so_far = RunningTime::between((6 * SECOND, SECOND), now, 5 * SECOND);
         assert_eq!((so_far.cpu, so_far.core_wait), (SECOND, SECOND));
         assert_eq!(so_far.blocked, 3 * SECOND);
-        let odd = SoFar::between((9 * SECOND, 9 * SECOND), now, SECOND);
+        let odd = RunningTime::between((9 * SECOND, 9 * SECOND), now, SECOND);
         assert_eq!((odd.cpu, odd.blocked), (Duration::ZERO, SECOND));
     }
 }

@@ -11,7 +11,7 @@ use maitred_os::stderr;
 use maitred_os::users::Identity;
 
 use crate::logging::log_files;
-use crate::logging::running_time::SoFar;
+use crate::logging::running_time::RunningTime;
 
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -29,7 +29,7 @@ pub struct Subject {
     /// The request's id in the logs; empty if it has none.
     pub id: String,
     /// Where its time went so far, if that is known.
-    pub so_far: Option<SoFar>,
+    pub so_far: Option<RunningTime>,
 }
 
 /// A slow log. Nobody ever waits for it: an entry that cannot be written at once is lost.
@@ -149,7 +149,7 @@ pub fn entry(
         let _ = writeln!(entry, "request_id = {id}");
     }
     if let Some(so_far) = so_far {
-        let SoFar {
+        let RunningTime {
             cpu,
             core_wait,
             blocked,

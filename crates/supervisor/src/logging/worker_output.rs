@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tracing::{error, warn};
 
-use crate::logging::line_framing::{Source, Speech};
+use crate::logging::line_framing::{LineFramer, OutputStream};
 use crate::processes::pools::PoolId;
 use crate::run::Supervisor;
 use crate::run::wait::Ready;
@@ -35,41 +35,44 @@ const CLOSED: &str = ", pipe is closed";
 pub type Key = WorkerId;
 
 /// The workers of a generation whose output is caught.
-pub type Outputs = BTreeMap<Key, Output>;
+pub type WorkerOutputs = BTreeMap<Key, WorkerOutput>;
 
 /// The pipes of a worker.
 #[derive(Debug)]
-pub struct Output {
+pub struct WorkerOutput {
     /// The worker, once it has been announced.
     pid: Option<i32>,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
-    speech: Speech,
+    speech: LineFramer,
 }
 
 /// The ends that a worker writes to: its standard output and error.
 type Ends = (OwnedFd, OwnedFd);
 
-impl Output {
+impl WorkerOutput {
     /// The pipes of a worker that is to be forked, and its ends of them.
-    fn new() -> io::Result<(Output, Ends)> {
+    fn new() -> io::Result<(WorkerOutput, Ends)> {
         let pipe = || -> io::Result<(OwnedFd, OwnedFd)> {
             let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
             rustix::io::ioctl_fionbio(&reader, true)?;
             Ok((reader, writer))
         };
         let (stdout, stderr) = (pipe()?, pipe()?);
-        let output = Output::over(None, (Some(stdout.0), Some(stderr.0)));
+        let output = WorkerOutput::over(None, (Some(stdout.0), Some(stderr.0)));
         Ok((output, (stdout.1, stderr.1)))
     }
 
     /// Pipes that are there already.
-    pub fn over(pid: Option<i32>, (stdout, stderr): (Option<OwnedFd>, Option<OwnedFd>)) -> Output {
-        Output {
+    pub fn over(
+        pid: Option<i32>,
+        (stdout, stderr): (Option<OwnedFd>, Option<OwnedFd>),
+    ) -> WorkerOutput {
+        WorkerOutput {
             pid,
             stdout,
             stderr,
-            speech: Speech::default(),
+            speech: LineFramer::default(),
         }
     }
 
@@ -86,21 +89,21 @@ impl Output {
     }
 
     /// What to wait on: nothing as long as nobody knows whose words they are.
-    pub fn listening(&self) -> impl Iterator<Item = (Source, BorrowedFd<'_>)> {
+    pub fn listening(&self) -> impl Iterator<Item = (OutputStream, BorrowedFd<'_>)> {
         let known = self.pid.is_some();
         let pipes = [
-            (Source::Stdout, &self.stdout),
-            (Source::Stderr, &self.stderr),
+            (OutputStream::Stdout, &self.stdout),
+            (OutputStream::Stderr, &self.stderr),
         ];
         let pipes = pipes.into_iter().filter(move |_| known);
         pipes.filter_map(|(source, pipe)| Some((source, pipe.as_ref()?.as_fd())))
     }
 
     /// Reads from a pipe what one turn takes. False when nothing is there any more.
-    fn hear(&mut self, source: Source) -> bool {
+    fn hear(&mut self, source: OutputStream) -> bool {
         let pipe = match source {
-            Source::Stdout => &mut self.stdout,
-            Source::Stderr => &mut self.stderr,
+            OutputStream::Stdout => &mut self.stdout,
+            OutputStream::Stderr => &mut self.stderr,
         };
         let Some(reader) = pipe else {
             return false;
@@ -128,7 +131,7 @@ impl Output {
 
     /// Reads what a worker that has gone left behind.
     fn hear_last_words(&mut self) {
-        for source in [Source::Stdout, Source::Stderr] {
+        for source in [OutputStream::Stdout, OutputStream::Stderr] {
             // A process that the worker has left may hold the pipe and go on.
             for _ in 0..LAST_WORDS_BYTES / TURN_BYTES {
                 if !self.hear(source) {
@@ -164,7 +167,7 @@ impl Supervisor {
         if !output.is_some_and(|output| output.caught) {
             return nowhere().ok();
         }
-        match Output::new() {
+        match WorkerOutput::new() {
             Ok((output, ends)) => {
                 self.pools[id].outputs.insert(key, output);
                 Some(ends)
@@ -227,7 +230,7 @@ impl Supervisor {
             return;
         };
         let key = *key;
-        output.speech.say(Source::Stderr, lines.as_bytes());
+        output.speech.say(OutputStream::Stderr, lines.as_bytes());
         self.log_output(id, key);
     }
 
@@ -281,7 +284,7 @@ mod tests {
 
     #[test]
     fn nobody_listens_before_it_is_known_whose_words_they_are() {
-        let (mut output, _ends) = Output::new().expect("two pipes");
+        let (mut output, _ends) = WorkerOutput::new().expect("two pipes");
         assert_eq!(output.listening().count(), 0);
         output.pid = Some(12);
         assert_eq!(output.listening().count(), 2);
@@ -289,7 +292,7 @@ mod tests {
 
     #[test]
     fn last_words_are_heard_though_somebody_holds_the_pipe() {
-        let (mut output, ends) = Output::new().expect("two pipes");
+        let (mut output, ends) = WorkerOutput::new().expect("two pipes");
         rustix::io::write(&ends.0, b"out").expect("room");
         rustix::io::write(&ends.1, b"one\ntwo").expect("room");
         output.hear_last_words();
@@ -303,9 +306,9 @@ mod tests {
 
     #[test]
     fn a_pipe_that_is_full_is_read_in_many_turns() {
-        let (mut output, ends) = Output::new().expect("two pipes");
+        let (mut output, ends) = WorkerOutput::new().expect("two pipes");
         rustix::io::write(&ends.1, &vec![b'x'; PIPE_BYTES]).expect("room");
-        assert!(output.hear(Source::Stderr));
+        assert!(output.hear(OutputStream::Stderr));
         let reader = output.stderr.as_ref().expect("it is open");
         let left = rustix::io::ioctl_fionread(reader).expect("a pipe");
         assert!(left >= PIPE_BYTES as u64 / 8 * 7, "{left}");
@@ -313,7 +316,7 @@ mod tests {
 
     #[test]
     fn last_words_end_though_there_is_always_something_to_hear() {
-        let (mut output, ends) = Output::new().expect("two pipes");
+        let (mut output, ends) = WorkerOutput::new().expect("two pipes");
         // What a process writes that the worker has left behind, however fast it is.
         rustix::pipe::fcntl_setpipe_size(&ends.1, 8 * PIPE_BYTES).expect("a larger pipe");
         rustix::io::write(&ends.1, &b"x\n".repeat(4 * PIPE_BYTES)).expect("room");
@@ -324,10 +327,10 @@ mod tests {
 
     #[test]
     fn a_pipe_that_is_closed_is_waited_for_no_more() {
-        let (mut output, ends) = Output::new().expect("two pipes");
+        let (mut output, ends) = WorkerOutput::new().expect("two pipes");
         output.pid = Some(12);
         drop(ends.0);
-        assert!(!output.hear(Source::Stdout));
+        assert!(!output.hear(OutputStream::Stdout));
         assert_eq!(output.listening().count(), 1);
     }
 }

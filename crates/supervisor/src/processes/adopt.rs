@@ -12,7 +12,7 @@ use rustix::process::{WaitId, WaitIdOptions, waitid};
 
 /// What an announced process is.
 #[derive(Debug)]
-pub enum Seen {
+pub enum ChildCheck {
     /// Our child, of the right user, and its pidfd.
     Ours(OwnedFd),
     /// Not our child, at least not yet: the intermediate process that forked it may still run.
@@ -26,15 +26,15 @@ pub enum Seen {
 /// `waitid(2)` on a pidfd answers for the very process the descriptor stands for, and refuses
 /// (`ECHILD`) whatever is not the caller's child; a pid read from `/proc` could change hands
 /// between two looks.
-pub fn see(pid: i32, uid: u32) -> Seen {
+pub fn see(pid: i32, uid: u32) -> ChildCheck {
     let Ok(pidfd) = signals::pidfd(pid) else {
-        return Seen::NotYet;
+        return ChildCheck::NotYet;
     };
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     match waitid(WaitId::PidFd(pidfd.as_fd()), look) {
-        Ok(_) if runs_as(pid, uid) => Seen::Ours(pidfd),
-        Ok(_) => Seen::Stranger,
-        Err(_) => Seen::NotYet,
+        Ok(_) if runs_as(pid, uid) => ChildCheck::Ours(pidfd),
+        Ok(_) => ChildCheck::Stranger,
+        Err(_) => ChildCheck::NotYet,
     }
 }
 
@@ -92,11 +92,11 @@ mod tests {
     fn a_child_of_ours_is_ours_alive_and_dead() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        assert!(matches!(see(pid, our_uid()), Seen::Ours(_)));
-        assert!(matches!(see(pid, our_uid() + 1), Seen::Stranger));
+        assert!(matches!(see(pid, our_uid()), ChildCheck::Ours(_)));
+        assert!(matches!(see(pid, our_uid() + 1), ChildCheck::Stranger));
         assert!(children().contains(&pid));
         assert!(any_child());
-        let Seen::Ours(pidfd) = see(pid, our_uid()) else {
+        let ChildCheck::Ours(pidfd) = see(pid, our_uid()) else {
             panic!("it is ours")
         };
         drop(child.stdin.take());
@@ -106,17 +106,17 @@ mod tests {
         )];
         rustix::event::poll(&mut ended, None).unwrap();
         assert!(
-            matches!(see(pid, our_uid()), Seen::Ours(_)),
+            matches!(see(pid, our_uid()), ChildCheck::Ours(_)),
             "it has ended and is not reaped"
         );
         child.wait().unwrap();
-        assert!(matches!(see(pid, our_uid()), Seen::NotYet));
+        assert!(matches!(see(pid, our_uid()), ChildCheck::NotYet));
     }
 
     #[test]
     fn our_parent_and_our_grandchild_are_not_ours() {
         let parent = i32::try_from(std::os::unix::process::parent_id()).unwrap();
-        assert!(matches!(see(parent, our_uid()), Seen::NotYet));
+        assert!(matches!(see(parent, our_uid()), ChildCheck::NotYet));
         let mut child = Command::new("sh")
             .args(["-c", "cat & echo $!; wait"])
             .stdin(Stdio::piped())
@@ -128,7 +128,7 @@ mod tests {
             .read_line(&mut line)
             .unwrap();
         let grandchild = line.trim().parse().unwrap();
-        assert!(matches!(see(grandchild, our_uid()), Seen::NotYet));
+        assert!(matches!(see(grandchild, our_uid()), ChildCheck::NotYet));
         drop(child.stdin.take());
         child.kill().unwrap();
         child.wait().unwrap();

@@ -13,7 +13,7 @@
 //! ready: for that there are [`SPARE_SEATS`] more seats than workers. Every order carries an
 //! incarnation of its own, so that whatever comes late is known for late.
 //!
-//! A `Pool` is one generation of a pool. On trial it has a zygote that shows whether PHP starts, and
+//! A `GenerationState` is one generation of a pool. On trial it has a zygote that shows whether PHP starts, and
 //! no worker; leaving, it fills no seat any more and is gone when the last one is empty.
 
 mod boot;
@@ -32,11 +32,11 @@ use maitred_os::fork::HowEnded;
 use crate::limits::{EARLY_DEATH, KILLED, LEAVE, LOOK_AGAIN, Moment, WORKER_SPAWN, ZYGOTE_START};
 use crate::processes::backoff::Backoff;
 use crate::processes::growth::Growth;
-pub use crate::processes::kill_reason::Reason;
+pub use crate::processes::kill_reason::KillReason;
 use crate::processes::life::Life;
-pub use inherited::Mark;
-pub use seat_state::Boot;
-use seat_state::{Place, State};
+pub use inherited::WorkerMark;
+pub use seat_state::BootState;
+use seat_state::{SeatSlot, SeatState};
 
 /// Seats of a pool beyond `max_children`: for workers that are ready and serve nobody before
 /// another has left.
@@ -44,13 +44,13 @@ pub const SPARE_SEATS: u32 = 2;
 
 /// What happened to a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum GenerationEvent {
     /// Nothing but that time went by.
     Tick,
     /// The zygote says that PHP runs.
     ZygoteStarted,
     /// The zygote cannot do its work, or broke the rules.
-    ZygoteFailed(Reason),
+    ZygoteFailed(KillReason),
     /// The zygote has ended, and nobody is left who could speak for it.
     ZygoteEnded,
     /// The zygote says that it forked a worker.
@@ -83,11 +83,11 @@ pub enum Event {
 
 /// What is to be done for a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
+pub enum GenerationAction {
     /// Start a zygote.
     StartZygote,
     /// Kill the zygote.
-    KillZygote(Reason),
+    KillZygote(KillReason),
     /// Ask the zygote to leave: nobody needs it.
     DismissZygote,
     /// Order the zygote to fill a seat.
@@ -110,7 +110,7 @@ pub enum Action {
         pid: i32,
         how: HowEnded,
         /// How far it had come.
-        boot: Boot,
+        boot: BootState,
         retry: Duration,
     },
 }
@@ -126,9 +126,9 @@ pub struct Seated {
 
 /// One pool.
 #[derive(Debug)]
-pub struct Pool {
+pub struct GenerationState {
     zygote: Life,
-    places: Vec<Place>,
+    places: Vec<SeatSlot>,
     backoff: Backoff,
     growth: Growth,
     /// Longest that the script of a worker may take to boot; nothing: workers have none.
@@ -149,12 +149,12 @@ pub struct Pool {
     has_failed: bool,
 }
 
-impl Pool {
+impl GenerationState {
     /// A pool of `seats` empty seats and no zygote, as many of which are filled as `growth` says.
-    pub fn new(seats: u32, growth: Growth) -> Pool {
-        Pool {
+    pub fn new(seats: u32, growth: Growth) -> GenerationState {
+        GenerationState {
             zygote: Life::new(ZYGOTE_START),
-            places: (0..seats).map(|_| Place::empty()).collect(),
+            places: (0..seats).map(|_| SeatSlot::empty()).collect(),
             backoff: Backoff::default(),
             growth,
             boots_within: None,
@@ -169,39 +169,43 @@ impl Pool {
     }
 
     /// Such a pool, whose zygote has yet to show that PHP starts.
-    pub fn on_trial(seats: u32, growth: Growth) -> Pool {
-        Pool {
+    pub fn on_trial(seats: u32, growth: Growth) -> GenerationState {
+        GenerationState {
             trial: true,
-            ..Pool::new(seats, growth)
+            ..GenerationState::new(seats, growth)
         }
     }
 
     /// Takes note of what happened and says what to do.
-    pub fn on(&mut self, event: Event, now: Moment) -> Vec<Action> {
+    pub fn on(&mut self, event: GenerationEvent, now: Moment) -> Vec<GenerationAction> {
         let mut actions = Vec::new();
         match event {
-            Event::Tick => {}
-            Event::ZygoteStarted => {
+            GenerationEvent::Tick => {}
+            GenerationEvent::ZygoteStarted => {
                 self.has_failed = false;
                 if self.zygote.ready(now).is_err() {
-                    self.drop_zygote(Reason::BrokeRules, &mut actions);
+                    self.drop_zygote(KillReason::BrokeRules, &mut actions);
                 }
             }
-            Event::ZygoteFailed(reason) => self.drop_zygote(reason, &mut actions),
-            Event::ZygoteEnded => self.zygote_ended(now),
-            Event::Announced { worker, pid } => self.announce(worker, pid, now, &mut actions),
-            Event::Adopted { pid } => self.adopted(pid, now, &mut actions),
-            Event::Booted { worker } => self.booted(worker, &mut actions),
-            Event::ForkFailed { worker } => self.fork_failed(worker, now, &mut actions),
-            Event::Ended { pid, how } => self.ended(pid, how, now, &mut actions),
-            Event::EndWorker { worker } => self.kill_worker(worker, now, &mut actions),
-            Event::TerminateWorker { worker } => self.terminate_worker(worker, now, &mut actions),
-            Event::Wanted { workers } => self.want(workers, now),
-            Event::Worn { worker } => self.wear(worker),
-            Event::Allowed { workers } => self.growth.allow(workers),
-            Event::Passed => self.trial = false,
-            Event::Leave => self.leave(now, &mut actions),
-            Event::Retired { worker } => self.retire(worker, now, &mut actions),
+            GenerationEvent::ZygoteFailed(reason) => self.drop_zygote(reason, &mut actions),
+            GenerationEvent::ZygoteEnded => self.zygote_ended(now),
+            GenerationEvent::Announced { worker, pid } => {
+                self.announce(worker, pid, now, &mut actions)
+            }
+            GenerationEvent::Adopted { pid } => self.adopted(pid, now, &mut actions),
+            GenerationEvent::Booted { worker } => self.booted(worker, &mut actions),
+            GenerationEvent::ForkFailed { worker } => self.fork_failed(worker, now, &mut actions),
+            GenerationEvent::Ended { pid, how } => self.ended(pid, how, now, &mut actions),
+            GenerationEvent::EndWorker { worker } => self.kill_worker(worker, now, &mut actions),
+            GenerationEvent::TerminateWorker { worker } => {
+                self.terminate_worker(worker, now, &mut actions)
+            }
+            GenerationEvent::Wanted { workers } => self.want(workers, now),
+            GenerationEvent::Worn { worker } => self.wear(worker),
+            GenerationEvent::Allowed { workers } => self.growth.allow(workers),
+            GenerationEvent::Passed => self.trial = false,
+            GenerationEvent::Leave => self.leave(now, &mut actions),
+            GenerationEvent::Retired { worker } => self.retire(worker, now, &mut actions),
         }
         self.due(now, &mut actions);
         actions
@@ -210,12 +214,12 @@ impl Pool {
     /// When something is due without anything happening before.
     pub fn deadline(&self) -> Option<Moment> {
         let places = self.places.iter().filter_map(|place| match place.state {
-            State::Empty { .. } => None,
-            State::Ordered { deadline } => Some(deadline),
-            State::Announced {
+            SeatState::Empty { .. } => None,
+            SeatState::Ordered { deadline } => Some(deadline),
+            SeatState::Announced {
                 look_at, deadline, ..
             } => Some(look_at.min(deadline)),
-            State::Taken {
+            SeatState::Taken {
                 kill_at,
                 gone_by,
                 boot,
@@ -272,7 +276,7 @@ impl Pool {
 
     /// Whether no seat is taken, or about to be.
     fn is_empty(&self) -> bool {
-        self.places.iter().all(Place::is_empty)
+        self.places.iter().all(SeatSlot::is_empty)
     }
 
     /// Whether it is leaving and nothing of it is left.
@@ -295,11 +299,17 @@ impl Pool {
         self.growth.wants() == 0
     }
 
-    fn announce(&mut self, worker: WorkerId, pid: i32, now: Moment, actions: &mut Vec<Action>) {
+    fn announce(
+        &mut self,
+        worker: WorkerId,
+        pid: i32,
+        now: Moment,
+        actions: &mut Vec<GenerationAction>,
+    ) {
         let is_possible = pid > 1 && !self.knows(pid);
         match self.state_of(worker) {
-            Some(state) if is_possible && let State::Ordered { deadline } = *state => {
-                *state = State::Announced {
+            Some(state) if is_possible && let SeatState::Ordered { deadline } = *state => {
+                *state = SeatState::Announced {
                     pid,
                     since: now,
                     look_at: now,
@@ -307,13 +317,13 @@ impl Pool {
                     booted: false,
                 };
             }
-            Some(_) | None => self.drop_zygote(Reason::BrokeRules, actions),
+            Some(_) | None => self.drop_zygote(KillReason::BrokeRules, actions),
         }
     }
 
-    fn adopted(&mut self, pid: i32, now: Moment, actions: &mut Vec<Action>) {
+    fn adopted(&mut self, pid: i32, now: Moment, actions: &mut Vec<GenerationAction>) {
         for (seat, place) in (0..).zip(&mut self.places) {
-            if let State::Announced {
+            if let SeatState::Announced {
                 pid: announced,
                 booted,
                 ..
@@ -321,8 +331,8 @@ impl Pool {
                 && announced == pid
             {
                 let within = self.boots_within.filter(|_| !booted);
-                let boot = Boot::begin(within, now);
-                place.state = State::Taken {
+                let boot = BootState::begin(within, now);
+                place.state = SeatState::Taken {
                     pid,
                     born: now,
                     boot,
@@ -332,13 +342,13 @@ impl Pool {
                     gone_by: None,
                 };
                 if self.leaving {
-                    actions.push(Action::DismissWorker { pid });
+                    actions.push(GenerationAction::DismissWorker { pid });
                     continue;
                 }
-                if boot != Boot::Done {
+                if boot != BootState::Done {
                     continue;
                 }
-                actions.push(Action::Open {
+                actions.push(GenerationAction::Open {
                     worker: place.worker(seat),
                     pid,
                 });
@@ -346,31 +356,31 @@ impl Pool {
         }
     }
 
-    fn fork_failed(&mut self, worker: WorkerId, now: Moment, actions: &mut Vec<Action>) {
-        if !matches!(self.state_of(worker), Some(State::Ordered { .. })) {
-            return self.drop_zygote(Reason::BrokeRules, actions);
+    fn fork_failed(&mut self, worker: WorkerId, now: Moment, actions: &mut Vec<GenerationAction>) {
+        if !matches!(self.state_of(worker), Some(SeatState::Ordered { .. })) {
+            return self.drop_zygote(KillReason::BrokeRules, actions);
         }
         let not_before = self.backoff.failed(now);
         if let Some(state) = self.state_of(worker) {
-            *state = State::Empty { not_before };
+            *state = SeatState::Empty { not_before };
         }
     }
 
-    fn ended(&mut self, pid: i32, how: HowEnded, now: Moment, actions: &mut Vec<Action>) {
+    fn ended(&mut self, pid: i32, how: HowEnded, now: Moment, actions: &mut Vec<GenerationAction>) {
         let found = self
             .places
             .iter()
             .position(|place| place.state.pid() == Some(pid));
         let Some(index) = found else { return };
         let (born, sentenced, boot) = match self.places[index].state {
-            State::Taken {
+            SeatState::Taken {
                 born,
                 sentenced,
                 boot,
                 ..
             } => (born, sentenced, boot),
-            State::Announced { .. } | State::Empty { .. } | State::Ordered { .. } => {
-                (now, false, Boot::begin(self.boots_within, now))
+            SeatState::Announced { .. } | SeatState::Empty { .. } | SeatState::Ordered { .. } => {
+                (now, false, BootState::begin(self.boots_within, now))
             }
         };
         let failed = !sentenced
@@ -379,20 +389,20 @@ impl Pool {
                 HowEnded::Signaled(_) => true,
             };
         // However long it took: a script that has not booted has not lived.
-        let early = failed && (boot != Boot::Done || now < born + EARLY_DEATH);
-        self.boots_in_vain |= failed && boot != Boot::Done;
+        let early = failed && (boot != BootState::Done || now < born + EARLY_DEATH);
+        self.boots_in_vain |= failed && boot != BootState::Done;
         if !early || self.somebody_lives(now) {
             self.backoff.succeeded();
         }
         let not_before = if early { self.backoff.failed(now) } else { now };
         let place = &mut self.places[index];
-        place.state = State::Empty { not_before };
+        place.state = SeatState::Empty { not_before };
         let seat = Seat::try_from(index).unwrap_or(Seat::MAX);
         let worker = place.worker(seat);
         self.asked_at = self.asked_at.max(self.is_empty().then_some(now));
         if failed {
             let retry = not_before - now;
-            actions.push(Action::Report {
+            actions.push(GenerationAction::Report {
                 worker,
                 pid,
                 how,
@@ -409,31 +419,33 @@ impl Pool {
             return true;
         };
         self.places.iter().any(|place| match place.state {
-            State::Taken { born, boot, .. } => {
-                boot == Boot::Done && born > failed_at && now >= born + EARLY_DEATH
+            SeatState::Taken { born, boot, .. } => {
+                boot == BootState::Done && born > failed_at && now >= born + EARLY_DEATH
             }
-            State::Empty { .. } | State::Ordered { .. } | State::Announced { .. } => false,
+            SeatState::Empty { .. } | SeatState::Ordered { .. } | SeatState::Announced { .. } => {
+                false
+            }
         })
     }
 
     /// No seat is filled any more. Who sits in one stays until the front lets it go; a zygote that
     /// is still starting is of no use.
-    fn leave(&mut self, now: Moment, actions: &mut Vec<Action>) {
+    fn leave(&mut self, now: Moment, actions: &mut Vec<GenerationAction>) {
         self.leaving = true;
         self.end_boots(now, actions);
         self.trial = false;
         if !self.zygote.is_up() && !self.zygote.is_leaving() {
-            self.drop_zygote(Reason::NotNeeded, actions);
+            self.drop_zygote(KillReason::NotNeeded, actions);
         }
     }
 
     fn wear(&mut self, worker: WorkerId) {
-        if let Some(State::Taken { worn, .. }) = self.state_of(worker) {
+        if let Some(SeatState::Taken { worn, .. }) = self.state_of(worker) {
             *worn = true;
         }
     }
 
-    fn due(&mut self, now: Moment, actions: &mut Vec<Action>) {
+    fn due(&mut self, now: Moment, actions: &mut Vec<GenerationAction>) {
         self.zygote_due(now, actions);
         if self.orders() {
             self.order(now, actions);
@@ -441,22 +453,22 @@ impl Pool {
         let mut stuck = false;
         for (seat, place) in (0..).zip(&mut self.places) {
             match &mut place.state {
-                State::Ordered { deadline } | State::Announced { deadline, .. }
+                SeatState::Ordered { deadline } | SeatState::Announced { deadline, .. }
                     if *deadline <= now =>
                 {
                     stuck = true;
-                    place.state = State::Empty { not_before: now };
+                    place.state = SeatState::Empty { not_before: now };
                 }
-                State::Announced {
+                SeatState::Announced {
                     pid,
                     since,
                     look_at,
                     ..
                 } if *look_at <= now => {
                     *look_at = now + ((now - *since) / 2).max(LOOK_AGAIN);
-                    actions.push(Action::Look { pid: *pid });
+                    actions.push(GenerationAction::Look { pid: *pid });
                 }
-                State::Taken {
+                SeatState::Taken {
                     pid,
                     kill_at,
                     gone_by,
@@ -464,58 +476,58 @@ impl Pool {
                 } if kill_at.is_some_and(|at| at <= now) => {
                     *kill_at = None;
                     *gone_by = Some(now + KILLED);
-                    actions.push(Action::KillWorker { pid: *pid });
+                    actions.push(GenerationAction::KillWorker { pid: *pid });
                 }
-                State::Taken { pid, gone_by, .. } if gone_by.is_some_and(|by| by <= now) => {
+                SeatState::Taken { pid, gone_by, .. } if gone_by.is_some_and(|by| by <= now) => {
                     *gone_by = None;
-                    actions.push(Action::ReportStuck { seat, pid: *pid });
+                    actions.push(GenerationAction::ReportStuck { seat, pid: *pid });
                 }
-                State::Taken {
+                SeatState::Taken {
                     pid, boot, gone_by, ..
                 } if boot.deadline().is_some_and(|by| by <= now) => {
-                    *boot = Boot::Late;
+                    *boot = BootState::Late;
                     *gone_by = Some(now + KILLED);
-                    actions.push(Action::KillWorker { pid: *pid });
+                    actions.push(GenerationAction::KillWorker { pid: *pid });
                 }
-                State::Empty { .. }
-                | State::Ordered { .. }
-                | State::Announced { .. }
-                | State::Taken { .. } => {}
+                SeatState::Empty { .. }
+                | SeatState::Ordered { .. }
+                | SeatState::Announced { .. }
+                | SeatState::Taken { .. } => {}
             }
         }
         if stuck {
-            self.drop_zygote(Reason::SlowFork, actions);
+            self.drop_zygote(KillReason::SlowFork, actions);
         }
     }
 
     /// Orders the workers that lack. One whose seat has to wait after a failure is not ordered
     /// for another seat instead.
-    fn order(&mut self, now: Moment, actions: &mut Vec<Action>) {
+    fn order(&mut self, now: Moment, actions: &mut Vec<GenerationAction>) {
         let mut lacks = self.lacks().saturating_sub(self.waiting(now));
         for (seat, place) in (0..).zip(&mut self.places) {
             if lacks == 0 || self.growth.next_order() > now {
                 return;
             }
-            if matches!(place.state, State::Empty { not_before } if not_before <= now) {
+            if matches!(place.state, SeatState::Empty { not_before } if not_before <= now) {
                 lacks -= 1;
                 place.incarnation = maitred_seat::next_incarnation(place.incarnation);
-                place.state = State::Ordered {
+                place.state = SeatState::Ordered {
                     deadline: now + WORKER_SPAWN,
                 };
                 self.growth.ordered(now);
-                actions.push(Action::Fill {
+                actions.push(GenerationAction::Fill {
                     worker: place.worker(seat),
                 });
             }
         }
     }
 
-    fn place(&mut self, seat: Seat) -> Option<&mut Place> {
+    fn place(&mut self, seat: Seat) -> Option<&mut SeatSlot> {
         self.places.get_mut(usize::try_from(seat).ok()?)
     }
 
     /// The state of the seat of a worker, if no other was ordered for it since.
-    fn state_of(&mut self, worker: WorkerId) -> Option<&mut State> {
+    fn state_of(&mut self, worker: WorkerId) -> Option<&mut SeatState> {
         let place = self.place(worker.seat)?;
         (place.incarnation == worker.incarnation).then_some(&mut place.state)
     }

@@ -4,7 +4,7 @@ use crate::limits::{WORKER_SPAWN, ZYGOTE_START};
 
 /// Why a zygote has to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum KillReason {
     /// PHP was not running within [`ZYGOTE_START`].
     SlowStart,
     /// It did not leave within [`LEAVE`](crate::limits::LEAVE) after it was asked to.
@@ -19,19 +19,19 @@ pub enum Reason {
     StartFailed,
 }
 
-impl std::fmt::Display for Reason {
+impl std::fmt::Display for KillReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Reason::SlowStart => {
+            KillReason::SlowStart => {
                 write!(f, "PHP was not running after {} s", ZYGOTE_START.as_secs())
             }
-            Reason::SlowEnd => f.write_str("it did not leave when it was asked to"),
-            Reason::SlowFork => {
+            KillReason::SlowEnd => f.write_str("it did not leave when it was asked to"),
+            KillReason::SlowFork => {
                 write!(f, "it made no worker within {} s", WORKER_SPAWN.as_secs())
             }
-            Reason::BrokeRules => f.write_str("it did not keep to the rules of its channel"),
-            Reason::NotNeeded => f.write_str("it is not needed any more"),
-            Reason::StartFailed => f.write_str("PHP could not start"),
+            KillReason::BrokeRules => f.write_str("it did not keep to the rules of its channel"),
+            KillReason::NotNeeded => f.write_str("it is not needed any more"),
+            KillReason::StartFailed => f.write_str("PHP could not start"),
         }
     }
 }

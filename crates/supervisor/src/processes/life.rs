@@ -26,18 +26,18 @@ pub enum Step {
 
 /// A process that said it was ready when nobody had asked.
 #[derive(Debug, PartialEq, Eq)]
-pub struct OutOfTurn;
+pub struct UnexpectedReady;
 
 /// Where in its life such a process is.
 #[derive(Debug)]
 pub struct Life {
-    state: State,
+    state: LifeState,
     start_limit: Duration,
     backoff: Backoff,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum LifeState {
     Absent { not_before: Moment },
     Starting { deadline: Moment },
     Up { since: Moment },
@@ -48,7 +48,7 @@ enum State {
 impl Life {
     /// A process that has not been started and may take `start_limit` to become ready.
     pub fn new(start_limit: Duration) -> Life {
-        let state = State::Absent {
+        let state = LifeState::Absent {
             not_before: Moment::ZERO,
         };
         Life {
@@ -61,30 +61,30 @@ impl Life {
     /// A process that is up already.
     pub fn of_running(start_limit: Duration, now: Moment) -> Life {
         Life {
-            state: State::Up { since: now },
+            state: LifeState::Up { since: now },
             ..Life::new(start_limit)
         }
     }
 
     /// Whether it is ready for orders.
     pub fn is_up(&self) -> bool {
-        matches!(self.state, State::Up { .. })
+        matches!(self.state, LifeState::Up { .. })
     }
 
     /// Whether there is none, and none is being started.
     pub fn is_absent(&self) -> bool {
-        matches!(self.state, State::Absent { .. })
+        matches!(self.state, LifeState::Absent { .. })
     }
 
     /// Whether it was asked to leave.
     pub fn is_leaving(&self) -> bool {
-        matches!(self.state, State::Leaving { .. })
+        matches!(self.state, LifeState::Leaving { .. })
     }
 
     /// It was asked to leave because nobody needs it. One that stays is killed after [`LEAVE`].
     pub fn dismiss(&mut self, now: Moment) {
         if self.is_up() {
-            self.state = State::Leaving {
+            self.state = LifeState::Leaving {
                 deadline: now + LEAVE,
             };
         }
@@ -93,20 +93,22 @@ impl Life {
     /// What is due now. The step counts as taken.
     pub fn due(&mut self, now: Moment) -> Option<Step> {
         match self.state {
-            State::Absent { not_before } if not_before <= now => {
-                self.state = State::Starting {
+            LifeState::Absent { not_before } if not_before <= now => {
+                self.state = LifeState::Starting {
                     deadline: now + self.start_limit,
                 };
                 Some(Step::Start)
             }
-            State::Starting { deadline } | State::Leaving { deadline } if deadline <= now => {
+            LifeState::Starting { deadline } | LifeState::Leaving { deadline }
+                if deadline <= now =>
+            {
                 self.give_up()
             }
-            State::Absent { .. }
-            | State::Starting { .. }
-            | State::Up { .. }
-            | State::Leaving { .. }
-            | State::Ending { .. } => None,
+            LifeState::Absent { .. }
+            | LifeState::Starting { .. }
+            | LifeState::Up { .. }
+            | LifeState::Leaving { .. }
+            | LifeState::Ending { .. } => None,
         }
     }
 
@@ -114,65 +116,65 @@ impl Life {
     ///
     /// # Errors
     /// When it is not being started.
-    pub fn ready(&mut self, now: Moment) -> Result<(), OutOfTurn> {
+    pub fn ready(&mut self, now: Moment) -> Result<(), UnexpectedReady> {
         match self.state {
-            State::Starting { .. } => {
-                self.state = State::Up { since: now };
+            LifeState::Starting { .. } => {
+                self.state = LifeState::Up { since: now };
                 Ok(())
             }
-            State::Absent { .. }
-            | State::Up { .. }
-            | State::Leaving { .. }
-            | State::Ending { .. } => Err(OutOfTurn),
+            LifeState::Absent { .. }
+            | LifeState::Up { .. }
+            | LifeState::Leaving { .. }
+            | LifeState::Ending { .. } => Err(UnexpectedReady),
         }
     }
 
     /// It broke the rules, or is stuck: it has to go.
     pub fn give_up(&mut self) -> Option<Step> {
         match self.state {
-            State::Starting { .. } | State::Leaving { .. } => {
-                self.state = State::Ending { up_since: None };
+            LifeState::Starting { .. } | LifeState::Leaving { .. } => {
+                self.state = LifeState::Ending { up_since: None };
                 Some(Step::Kill)
             }
-            State::Up { since } => {
-                self.state = State::Ending {
+            LifeState::Up { since } => {
+                self.state = LifeState::Ending {
                     up_since: Some(since),
                 };
                 Some(Step::Kill)
             }
-            State::Absent { .. } | State::Ending { .. } => None,
+            LifeState::Absent { .. } | LifeState::Ending { .. } => None,
         }
     }
 
     /// It has ended. One that was up for a while is started again at once.
     pub fn ended(&mut self, now: Moment) {
         let not_before = match self.state {
-            State::Absent { not_before } => not_before,
-            State::Up { since } if now >= since + EARLY_DEATH => {
+            LifeState::Absent { not_before } => not_before,
+            LifeState::Up { since } if now >= since + EARLY_DEATH => {
                 self.backoff.succeeded();
                 now
             }
-            State::Leaving { .. } => now,
-            State::Ending {
+            LifeState::Leaving { .. } => now,
+            LifeState::Ending {
                 up_since: Some(since),
             } if now >= since + EARLY_DEATH => {
                 // What failed before it came up is long mended.
                 self.backoff.succeeded();
                 self.backoff.failed(now)
             }
-            State::Starting { .. } | State::Up { .. } | State::Ending { .. } => {
+            LifeState::Starting { .. } | LifeState::Up { .. } | LifeState::Ending { .. } => {
                 self.backoff.failed(now)
             }
         };
-        self.state = State::Absent { not_before };
+        self.state = LifeState::Absent { not_before };
     }
 
     /// When [`Life::due`] has something to say without anything happening before.
     pub fn deadline(&self) -> Option<Moment> {
         match self.state {
-            State::Absent { not_before } => Some(not_before),
-            State::Starting { deadline } | State::Leaving { deadline } => Some(deadline),
-            State::Up { .. } | State::Ending { .. } => None,
+            LifeState::Absent { not_before } => Some(not_before),
+            LifeState::Starting { deadline } | LifeState::Leaving { deadline } => Some(deadline),
+            LifeState::Up { .. } | LifeState::Ending { .. } => None,
         }
     }
 }
@@ -240,7 +242,7 @@ mod tests {
     #[test]
     fn being_ready_twice_is_out_of_turn() {
         let mut life = up_at(SECOND);
-        assert_eq!(life.ready(SECOND), Err(OutOfTurn));
+        assert_eq!(life.ready(SECOND), Err(UnexpectedReady));
         assert!(life.is_up());
     }
 }

@@ -28,7 +28,7 @@ const MEMORY_MB_MAX: u64 = 1 << 24;
 
 /// What is known of a generation whose OPcache is full.
 #[derive(Debug, Default)]
-pub struct Outgrown {
+pub struct OpcacheGrowth {
     /// How large that of the next generation is to be.
     next: Option<CacheSize>,
     /// It was said that it stays as it is. It is looked at again all the same: a limit may have been raised
@@ -38,7 +38,7 @@ pub struct Outgrown {
     has_failed: bool,
 }
 
-impl Outgrown {
+impl OpcacheGrowth {
     /// A generation that was to take this one's place has failed, `for_it_alone`: it came for a larger OPcache
     /// and nothing else. Then that is not tried again, and true. Otherwise it may have failed of anything, and
     /// whoever finds OPcache full next has it looked at again.
@@ -391,9 +391,9 @@ mod tests {
 
     #[test]
     fn only_a_boot_that_failed_for_it_alone_ends_growth() {
-        let waits = || Outgrown {
+        let waits = || OpcacheGrowth {
             next: size(128, 8, 16_229),
-            ..Outgrown::default()
+            ..OpcacheGrowth::default()
         };
         let mut outgrown = waits();
         assert!(outgrown.failed(true));
@@ -402,11 +402,11 @@ mod tests {
         let mut outgrown = waits();
         assert!(!outgrown.failed(false));
         assert!(!outgrown.is_settled(), "who finds it full next is heard");
-        let mut serves = Outgrown::default();
+        let mut serves = OpcacheGrowth::default();
         assert!(!serves.failed(true) && !serves.is_settled());
-        let told = Outgrown {
+        let told = OpcacheGrowth {
             stays: true,
-            ..Outgrown::default()
+            ..OpcacheGrowth::default()
         };
         assert!(!told.is_settled(), "it may be of use to look again");
     }

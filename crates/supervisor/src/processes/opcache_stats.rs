@@ -16,7 +16,7 @@ const FRESH: Duration = Duration::from_secs(10);
 
 /// What a zygote has told of its OPcache.
 #[derive(Debug, Default)]
-pub struct CacheLook {
+pub struct OpcacheStats {
     /// It was asked and has not answered yet.
     asked: bool,
     /// Its answer decides whether there has to be a larger one.
@@ -25,7 +25,7 @@ pub struct CacheLook {
     told: Option<(Moment, Option<CacheFigures>)>,
 }
 
-impl CacheLook {
+impl OpcacheStats {
     /// Whether it is to be asked now. It is asked one thing at a time, however long it takes.
     fn ask(&mut self, now: Moment) -> bool {
         let is_fresh = self.told.is_some_and(|(at, _)| now < at + FRESH);
@@ -107,7 +107,7 @@ impl Supervisor {
         })
     }
 
-    fn cache_look(&self, name: &str) -> Option<&CacheLook> {
+    fn cache_look(&self, name: &str) -> Option<&OpcacheStats> {
         let is_it = |pool: &&RunningPool| pool.is_current() && pool.plan.settings.pool == name;
         let current = self.pools.iter().rfind(is_it)?;
         current.zygote.as_ref().map(|zygote| &zygote.cache)
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_zygote_is_asked_one_thing_at_a_time_and_not_often() {
         let at = Duration::from_secs;
-        let mut look = CacheLook::default();
+        let mut look = OpcacheStats::default();
         assert!(!look.answered(None, at(1)), "it was not asked");
         assert!(look.ask(at(1)));
         assert!(!look.ask(at(1)) && !look.ask(at(100)), "it is still at it");

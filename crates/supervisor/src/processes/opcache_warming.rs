@@ -16,7 +16,7 @@ use crate::run::Supervisor;
 
 /// What a generation on trial waits for.
 #[derive(Debug)]
-pub enum Warming {
+pub enum OpcacheWarming {
     /// The zygote of `by` writes its scripts to `file`.
     Listing {
         by: Generation,
@@ -27,11 +27,11 @@ pub enum Warming {
     Filling { until: Moment },
 }
 
-impl Warming {
+impl OpcacheWarming {
     /// When it is not waited for any longer.
     pub fn until(&self) -> Moment {
         match self {
-            Warming::Listing { until, .. } | Warming::Filling { until } => *until,
+            OpcacheWarming::Listing { until, .. } | OpcacheWarming::Filling { until } => *until,
         }
     }
 }
@@ -40,7 +40,7 @@ impl Supervisor {
     /// PHP runs in a generation on trial: warms it, if there is anything to warm it with.
     pub fn begin_warming(&mut self, id: PoolId) {
         let Some(old) = self.warm_with(id) else {
-            return self.pool_event(id, generation::Event::Passed);
+            return self.pool_event(id, generation::GenerationEvent::Passed);
         };
         let until = self.now() + LIST_SCRIPTS;
         let by = self.pools[old].generation;
@@ -48,13 +48,13 @@ impl Supervisor {
             Ok(file) => file,
             Err(why) => {
                 debug!("pool {}: OPcache is not warmed: {why}", self.name(id));
-                return self.pool_event(id, generation::Event::Passed);
+                return self.pool_event(id, generation::GenerationEvent::Passed);
             }
         };
         if let Some(zygote) = &mut self.pools[old].zygote {
             zygote.peer.say(ToZygote::ListScripts, &[file.as_fd()]);
         }
-        self.pools[id].warming = Some(Warming::Listing { by, file, until });
+        self.pools[id].warming = Some(OpcacheWarming::Listing { by, file, until });
     }
 
     /// The generation whose scripts are of use: of the same pool and the same user.
@@ -77,8 +77,8 @@ impl Supervisor {
         let lister = self.pools[id].generation;
         let until = self.now() + WARM;
         for running in &mut self.pools {
-            let waits = |warming: &mut Warming| matches!(warming, Warming::Listing { by, .. } if *by == lister);
-            let Some(Warming::Listing { file, .. }) = running.warming.take_if(waits) else {
+            let waits = |warming: &mut OpcacheWarming| matches!(warming, OpcacheWarming::Listing { by, .. } if *by == lister);
+            let Some(OpcacheWarming::Listing { file, .. }) = running.warming.take_if(waits) else {
                 continue;
             };
             if let Some(zygote) = &mut running.zygote {
@@ -87,7 +87,7 @@ impl Supervisor {
                     running.plan.settings.pool
                 );
                 zygote.peer.say(ToZygote::Warm, &[file.as_fd()]);
-                running.warming = Some(Warming::Filling { until });
+                running.warming = Some(OpcacheWarming::Filling { until });
             }
         }
     }
@@ -99,7 +99,7 @@ impl Supervisor {
                 "pool {}: OPcache warmed with {compiled} scripts",
                 self.name(id)
             );
-            self.pool_event(id, generation::Event::Passed);
+            self.pool_event(id, generation::GenerationEvent::Passed);
         }
     }
 
@@ -107,9 +107,9 @@ impl Supervisor {
     pub fn end_warming(&mut self) {
         let now = self.now();
         for id in self.pools.ids() {
-            let late = |warming: &mut Warming| warming.until() <= now;
+            let late = |warming: &mut OpcacheWarming| warming.until() <= now;
             if self.pools[id].warming.take_if(late).is_some() {
-                self.pool_event(id, generation::Event::Passed);
+                self.pool_event(id, generation::GenerationEvent::Passed);
             }
         }
     }

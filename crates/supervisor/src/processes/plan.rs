@@ -13,7 +13,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::generation::SPARE_SEATS;
 use super::growth::Growth;
 use crate::error::Error;
-use crate::logging::pool_output::Voice;
+use crate::logging::pool_output::PoolOutput;
 use crate::system::programs::Programs;
 use crate::system::{confinement, identity};
 
@@ -37,7 +37,7 @@ pub struct PoolPlan {
     /// One event for each thread of the front.
     pub events: Vec<OwnedFd>,
     /// What its processes print.
-    pub voice: Voice,
+    pub voice: PoolOutput,
 }
 
 impl PoolPlan {
@@ -89,7 +89,8 @@ impl PoolPlan {
             .map_err(|source| {
                 Error::system("the events of a pool could not be made")(source.into())
             })?;
-        let voice = Voice::new().map_err(Error::system("a pipe for a pool could not be made"))?;
+        let voice =
+            PoolOutput::new().map_err(Error::system("a pipe for a pool could not be made"))?;
         let settings = settings(pool, config, seats, identity);
         Ok(PoolPlan {
             settings,

@@ -19,9 +19,9 @@ pub const BREACHES_WITHIN: Duration = Duration::from_secs(60);
 
 /// The breaches of a generation that count.
 #[derive(Debug, Default)]
-pub struct Breaches(VecDeque<(Moment, WorkerId)>);
+pub struct ProtocolErrors(VecDeque<(Moment, WorkerId)>);
 
-impl Breaches {
+impl ProtocolErrors {
     /// A worker has broken the rules. True if the generation is to be replaced.
     pub fn note(&mut self, worker: WorkerId, now: Moment) -> bool {
         self.0.retain(|(at, _)| now < *at + BREACHES_WITHIN);
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn a_generation_is_replaced_for_many_breaches_in_a_short_time_and_not_for_one_worker() {
         let worker = |seat, incarnation| WorkerId { seat, incarnation };
-        let mut breaches = Breaches::default();
+        let mut breaches = ProtocolErrors::default();
         let second = Duration::from_secs(1);
         for _ in 0..10 {
             assert!(!breaches.note(worker(0, 1), second));
@@ -56,7 +56,7 @@ mod tests {
             !breaches.note(worker(0, 3), second),
             "they are counted from nothing"
         );
-        let mut rare = Breaches::default();
+        let mut rare = ProtocolErrors::default();
         for number in 1..10 {
             assert!(!rare.note(worker(0, number), BREACHES_WITHIN * number));
         }

@@ -8,17 +8,17 @@ use maitred_control::{Generation, PhpInfo, ToFront, ToZygote};
 use maitred_scoreboard::CopiesTold;
 
 use crate::limits::{FRONT_START, Moment};
-use crate::logging::repeated_errors::Troubles;
-use crate::logging::worker_output::Outputs;
+use crate::logging::repeated_errors::RepeatedErrors;
+use crate::logging::worker_output::WorkerOutputs;
 use crate::peer::Peer;
-use crate::processes::generation::Pool;
+use crate::processes::generation::GenerationState;
 use crate::processes::life::Life;
-use crate::processes::opcache_size::Outgrown;
-use crate::processes::opcache_stats::CacheLook;
-use crate::processes::opcache_warming::Warming;
+use crate::processes::opcache_size::OpcacheGrowth;
+use crate::processes::opcache_stats::OpcacheStats;
+use crate::processes::opcache_warming::OpcacheWarming;
 use crate::processes::plan::PoolPlan;
-use crate::processes::protocol_errors::Breaches;
-use crate::processes::slow_scripts::Slow;
+use crate::processes::protocol_errors::ProtocolErrors;
+use crate::processes::slow_scripts::SlowScripts;
 
 /// A generation of a pool: what is decided about it, and the processes it has.
 #[derive(Debug)]
@@ -43,9 +43,9 @@ pub struct RunningPool {
     /// When its workers get no more time, if it leaves and their time is limited.
     pub leave_by: Option<Moment>,
     /// Its OPcache is being warmed.
-    pub warming: Option<Warming>,
+    pub warming: Option<OpcacheWarming>,
     pub plan: PoolPlan,
-    pub pool: Pool,
+    pub pool: GenerationState,
     pub zygote: Option<Zygote>,
     /// The PHP it runs, once a zygote has said so.
     pub php: Option<String>,
@@ -54,18 +54,18 @@ pub struct RunningPool {
     /// Descriptors of the processes that sit in its seats.
     pub workers: HashMap<i32, OwnedFd>,
     /// What its workers print, if that is caught for each of them.
-    pub outputs: Outputs,
-    pub slow: Slow,
+    pub outputs: WorkerOutputs,
+    pub slow: SlowScripts,
     /// What goes wrong with its processes.
-    pub troubles: Troubles,
+    pub troubles: RepeatedErrors,
     /// Its workers as the pool's scoreboard shows them: those in seats, those on their way.
     pub shown: (u64, u64),
     /// What its copies have counted, as far as the scoreboard shows it.
     pub told: CopiesTold,
     /// Its OPcache, if that is full.
-    pub outgrown: Outgrown,
+    pub outgrown: OpcacheGrowth,
     /// What its workers have done to the memory they share.
-    pub breaches: Breaches,
+    pub breaches: ProtocolErrors,
 }
 
 impl RunningPool {
@@ -83,19 +83,20 @@ impl RunningPool {
             to_be_replaced: 0,
             leave_by: None,
             warming: None,
-            pool: Pool::new(plan.settings.seats, plan.growth()).booting(plan.boots_within()),
-            slow: Slow::new(&plan.pool, plan.settings.identity.as_ref()),
+            pool: GenerationState::new(plan.settings.seats, plan.growth())
+                .booting(plan.boots_within()),
+            slow: SlowScripts::new(&plan.pool, plan.settings.identity.as_ref()),
             plan,
             zygote: None,
             php: None,
             manner: PhpInfo::default(),
             workers: HashMap::new(),
-            outputs: Outputs::new(),
-            troubles: Troubles::default(),
+            outputs: WorkerOutputs::new(),
+            troubles: RepeatedErrors::default(),
             shown: (0, 0),
             told: CopiesTold::default(),
-            outgrown: Outgrown::default(),
-            breaches: Breaches::default(),
+            outgrown: OpcacheGrowth::default(),
+            breaches: ProtocolErrors::default(),
         }
     }
 
@@ -107,7 +108,7 @@ impl RunningPool {
         plan: PoolPlan,
         workers: u32,
     ) -> RunningPool {
-        let pool = Pool::on_trial(plan.settings.seats, plan.growth());
+        let pool = GenerationState::on_trial(plan.settings.seats, plan.growth());
         let mut pool = pool.booting(plan.boots_within());
         pool.expect(workers);
         RunningPool {
@@ -148,7 +149,7 @@ pub struct Zygote {
     pub peer: Peer<ToZygote>,
     /// When it was reaped. Its last intermediate process may still speak for it.
     pub reaped: Option<Moment>,
-    pub cache: CacheLook,
+    pub cache: OpcacheStats,
 }
 
 impl Zygote {
@@ -157,7 +158,7 @@ impl Zygote {
         Zygote {
             peer,
             reaped: None,
-            cache: CacheLook::default(),
+            cache: OpcacheStats::default(),
         }
     }
 }
@@ -176,7 +177,7 @@ pub struct Front {
 
 /// A front that has handed over to another and finishes what it has.
 #[derive(Debug)]
-pub struct OldFront {
+pub struct DrainingFront {
     pub line: u32,
     pub epoch: u32,
     pub peer: Peer<ToFront>,

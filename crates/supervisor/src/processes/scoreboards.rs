@@ -18,17 +18,17 @@ const SIGTERM: i32 = 15;
 
 /// All scoreboards, and why workers leave that have not left yet.
 #[derive(Debug)]
-pub struct Scores {
+pub struct Scoreboards {
     threads: u32,
     pages: BTreeMap<String, Page>,
     /// By process id.
     leaving: HashMap<i32, Cause>,
 }
 
-impl Scores {
+impl Scoreboards {
     /// No scoreboards yet, for a front of `threads` threads.
-    pub fn new(threads: u32) -> Scores {
-        Scores {
+    pub fn new(threads: u32) -> Scoreboards {
+        Scoreboards {
             threads,
             pages: BTreeMap::new(),
             leaving: HashMap::new(),
@@ -37,8 +37,8 @@ impl Scores {
 
     /// The scoreboards that the program before us left, by pool. What is none of this version is
     /// left out: counting begins anew then.
-    pub fn inherited(threads: u32, left: Vec<(String, OwnedFd)>) -> Scores {
-        let mut scores = Scores::new(threads);
+    pub fn inherited(threads: u32, left: Vec<(String, OwnedFd)>) -> Scoreboards {
+        let mut scores = Scoreboards::new(threads);
         for (pool, file) in left {
             if let Ok(page) = Page::open(file) {
                 page.workers().forget_shown();
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_was_asked_to_leave_has_left_for_that_reason_however_it_ended() {
-        let mut scores = Scores::new(1);
+        let mut scores = Scoreboards::new(1);
         scores.add("www").unwrap();
         scores.leaves(7, Cause::Idle);
         scores.leaves(7, Cause::Terminated);

@@ -9,9 +9,9 @@ use maitred_os::users::Identity;
 use maitred_seat::Boards;
 use tracing::warn;
 
-use crate::admin::Place;
+use crate::admin::StackPosition;
 use crate::limits::{Moment, SLOW_EPISODE};
-use crate::logging::running_time::SoFar;
+use crate::logging::running_time::RunningTime;
 use crate::logging::slowlog::{Slowlog, Subject, entry};
 use crate::logging::text::one_line;
 use crate::processes::pools::PoolId;
@@ -19,11 +19,11 @@ use crate::run::Supervisor;
 
 /// What a stack is wanted for.
 #[derive(Debug)]
-pub enum About {
+pub enum TraceTarget {
     /// For an entry of the slow log.
     SlowScript(Subject),
     /// For a command that shows what runs.
-    Shown(Place),
+    Shown(StackPosition),
 }
 
 /// A script that is slow, as the front reports it.
@@ -41,22 +41,22 @@ pub struct SlowScript {
 
 /// A pool's slow scripts.
 #[derive(Debug)]
-pub struct Slow {
+pub struct SlowScripts {
     log: Option<Slowlog>,
-    episode: Option<LogThrottle>,
+    episode: Option<SlowEpisode>,
 }
 
 /// A time in which scripts are slow: it ends when none was for [`SLOW_EPISODE`].
 #[derive(Debug, PartialEq, Eq)]
-struct LogThrottle {
+struct SlowEpisode {
     began: Moment,
     last: Moment,
     scripts: u64,
 }
 
-impl Slow {
+impl SlowScripts {
     /// No script is slow yet. The slow log is opened, if the pool has one and uses it.
-    pub fn new(pool: &Pool, identity: Option<&Identity>) -> Slow {
+    pub fn new(pool: &Pool, identity: Option<&Identity>) -> SlowScripts {
         let is_used = !pool.request_slowlog_timeout.is_zero();
         let target = pool.slowlog.clone().filter(|_| is_used);
         let log = target.map(|target| {
@@ -66,7 +66,7 @@ impl Slow {
             }
             log
         });
-        Slow { log, episode: None }
+        SlowScripts { log, episode: None }
     }
 
     /// The slow log, if there is one.
@@ -77,7 +77,7 @@ impl Slow {
     /// Counts a slow script. True when it is the first of an episode.
     fn count(&mut self, now: Moment) -> bool {
         let is_first = self.episode.is_none();
-        let episode = self.episode.get_or_insert(LogThrottle {
+        let episode = self.episode.get_or_insert(SlowEpisode {
             began: now,
             last: now,
             scripts: 0,
@@ -132,7 +132,7 @@ impl Supervisor {
             script: one_line(&slow.overrun.script),
             so_far,
         };
-        let about = About::SlowScript(subject);
+        let about = TraceTarget::SlowScript(subject);
         let Some(zygote) = &mut running.zygote else {
             return self.use_stack(id, about, Err("the pool's zygote does not run"));
         };
@@ -150,10 +150,10 @@ impl Supervisor {
         }
     }
 
-    fn so_far(&self, id: PoolId, pid: i32, slow: &SlowScript) -> Option<SoFar> {
+    fn so_far(&self, id: PoolId, pid: i32, slow: &SlowScript) -> Option<RunningTime> {
         // Mapped for the moment only: a pool's memory is large, and scripts are rarely slow.
         let boards = Boards::map(&self.pools[id].plan.memory).ok()?;
-        SoFar::of(pid, boards.seat(slow.worker.seat)?, slow.overrun.ran)
+        RunningTime::of(pid, boards.seat(slow.worker.seat)?, slow.overrun.ran)
     }
 
     fn tell_slow(&mut self, id: PoolId, pid: i32, slow: &SlowScript) {
@@ -216,10 +216,10 @@ impl Supervisor {
         }
     }
 
-    fn use_stack(&mut self, id: PoolId, about: About, stack: Result<&Stack, &str>) {
+    fn use_stack(&mut self, id: PoolId, about: TraceTarget, stack: Result<&Stack, &str>) {
         let subject = match about {
-            About::SlowScript(subject) => subject,
-            About::Shown(place) => return self.admin.stack_came(place, stack.ok()),
+            TraceTarget::SlowScript(subject) => subject,
+            TraceTarget::Shown(place) => return self.admin.stack_came(place, stack.ok()),
         };
         let running = &mut self.pools[id];
         let depth = running.plan.pool.request_slowlog_trace_depth as usize;
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn an_episode_begins_once_and_ends_with_its_figures() {
         let at = Duration::from_secs;
-        let mut slow = Slow {
+        let mut slow = SlowScripts {
             log: None,
             episode: None,
         };

@@ -10,23 +10,23 @@ use crate::limits::{Moment, TRACE_ANSWER};
 /// more means that zygotes are stuck, or that everything is slow at once.
 pub const TRACES_MAX: usize = 256;
 
-/// Questions without an answer. `About` is what somebody wants to do with it.
+/// Questions without an answer. `TraceTarget` is what somebody wants to do with it.
 #[derive(Debug)]
-pub struct Traces<About> {
+pub struct Traces<TraceTarget> {
     last: u64,
     /// By their numbers, in which they were asked: all wait equally long.
-    pending: BTreeMap<u64, Pending<About>>,
+    pending: BTreeMap<u64, PendingTrace<TraceTarget>>,
 }
 
 #[derive(Debug)]
-struct Pending<About> {
+struct PendingTrace<TraceTarget> {
     generation: Generation,
-    about: About,
+    about: TraceTarget,
     until: Moment,
 }
 
-impl<About> Default for Traces<About> {
-    fn default() -> Traces<About> {
+impl<TraceTarget> Default for Traces<TraceTarget> {
+    fn default() -> Traces<TraceTarget> {
         Traces {
             last: 0,
             pending: BTreeMap::new(),
@@ -34,17 +34,22 @@ impl<About> Default for Traces<About> {
     }
 }
 
-impl<About> Traces<About> {
+impl<TraceTarget> Traces<TraceTarget> {
     /// Notes a question to the zygote of a generation, and returns its number.
     ///
     /// # Errors
     /// What it was about, when [`TRACES_MAX`] have no answer yet.
-    pub fn ask(&mut self, generation: Generation, about: About, now: Moment) -> Result<u64, About> {
+    pub fn ask(
+        &mut self,
+        generation: Generation,
+        about: TraceTarget,
+        now: Moment,
+    ) -> Result<u64, TraceTarget> {
         if self.pending.len() >= TRACES_MAX {
             return Err(about);
         }
         self.last += 1;
-        let pending = Pending {
+        let pending = PendingTrace {
             generation,
             about,
             until: now + TRACE_ANSWER,
@@ -54,21 +59,21 @@ impl<About> Traces<About> {
     }
 
     /// How many questions to the zygote of a generation have no answer yet that are about `what`.
-    pub fn unanswered(&self, generation: Generation, what: impl Fn(&About) -> bool) -> usize {
+    pub fn unanswered(&self, generation: Generation, what: impl Fn(&TraceTarget) -> bool) -> usize {
         let pending = self.pending.values();
         let ours = pending.filter(|one| one.generation == generation && what(&one.about));
         ours.count()
     }
 
     /// The zygote of a generation has answered. Nothing when it was not asked, or too late.
-    pub fn answered(&mut self, generation: Generation, trace: u64) -> Option<About> {
+    pub fn answered(&mut self, generation: Generation, trace: u64) -> Option<TraceTarget> {
         let asked = self.pending.get(&trace)?.generation == generation;
         let pending = asked.then(|| self.pending.remove(&trace)).flatten();
         pending.map(|pending| pending.about)
     }
 
     /// What was not answered in time, and will not be waited for any more.
-    pub fn overdue(&mut self, now: Moment) -> Vec<(Generation, About)> {
+    pub fn overdue(&mut self, now: Moment) -> Vec<(Generation, TraceTarget)> {
         let mut overdue = Vec::new();
         while let Some(first) = self.pending.first_entry() {
             if now < first.get().until {

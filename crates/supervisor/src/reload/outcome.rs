@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use maitred_config::Config;
 
-use super::{Anew, Outcome, Reload};
+use super::{Outcome, Reload, ReloadScope};
 
 /// Says of settings that only a restart changes them.
 pub(super) fn needs_restart(names: &[&str]) -> String {
@@ -54,13 +54,13 @@ impl Reload {
     }
 }
 
-impl Anew {
+impl ReloadScope {
     /// The pools that are asked for by name.
     pub(super) fn names(&self, config: &Config) -> BTreeSet<String> {
         match self {
-            Anew::Changed => BTreeSet::new(),
-            Anew::Named(names) => names.iter().cloned().collect(),
-            Anew::All => config.pools.iter().map(|pool| pool.name.clone()).collect(),
+            ReloadScope::Changed => BTreeSet::new(),
+            ReloadScope::Named(names) => names.iter().cloned().collect(),
+            ReloadScope::All => config.pools.iter().map(|pool| pool.name.clone()).collect(),
         }
     }
 }

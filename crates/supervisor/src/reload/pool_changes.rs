@@ -6,7 +6,7 @@ use maitred_config::{Config, LogTarget};
 
 /// A pool that runs, as far as a reload has to compare it.
 #[derive(Debug)]
-pub struct Running<'a> {
+pub struct ComparedPool<'a> {
     /// Its name.
     pub name: &'a str,
     /// Whether it differs from what the new configuration makes of it.
@@ -15,7 +15,7 @@ pub struct Running<'a> {
 
 /// What is to become of the pools, by name.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct PoolChanges {
     /// They do not run yet.
     pub added: BTreeSet<String>,
     /// They get a new generation.
@@ -30,10 +30,10 @@ pub struct Changes {
 /// # Errors
 /// One sentence, if a pool is asked for that is not configured.
 pub fn compare(
-    running: &[Running<'_>],
+    running: &[ComparedPool<'_>],
     configured: &[&str],
     asked: &BTreeSet<String>,
-) -> Result<Changes, String> {
+) -> Result<PoolChanges, String> {
     if let Some(unknown) = asked
         .iter()
         .find(|name| !configured.contains(&name.as_str()))
@@ -45,7 +45,7 @@ pub fn compare(
         ));
     }
     let runs = |name: &str| running.iter().find(|pool| pool.name == name);
-    let mut changes = Changes::default();
+    let mut changes = PoolChanges::default();
     for &name in configured {
         match runs(name) {
             None => drop(changes.added.insert(name.to_owned())),
@@ -138,16 +138,16 @@ pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'sta
 mod tests {
     use super::*;
 
-    const RUNNING: [Running<'static>; 3] = [
-        Running {
+    const RUNNING: [ComparedPool<'static>; 3] = [
+        ComparedPool {
             name: "blog",
             differs: false,
         },
-        Running {
+        ComparedPool {
             name: "old",
             differs: false,
         },
-        Running {
+        ComparedPool {
             name: "shop",
             differs: true,
         },
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn pools_are_added_changed_removed_and_left_alone() {
         let changes = compare(&RUNNING, &["blog", "new", "shop"], &set(&[])).unwrap();
-        let expected = Changes {
+        let expected = PoolChanges {
             added: set(&["new"]),
             anew: set(&["shop"]),
             removed: set(&["old"]),

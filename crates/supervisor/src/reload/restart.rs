@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::listen::Opened;
-use crate::logging::pool_access_logs::DoorLogs;
-use crate::reload::pool_changes::Changes;
+use crate::listen::OpenedListeners;
+use crate::logging::pool_access_logs::PoolAccessLogs;
+use crate::reload::pool_changes::PoolChanges;
 use crate::run::Supervisor;
 
 use super::Reload;
@@ -20,13 +20,13 @@ impl Supervisor {
         let mut reload = Reload {
             ticket: self.reloads.last,
             config: self.plan.config.clone(),
-            opened: Opened::default(),
+            opened: OpenedListeners::default(),
             access_log: None,
-            door_logs: DoorLogs::default(),
+            door_logs: PoolAccessLogs::default(),
             certificates: None,
-            changes: Changes {
+            changes: PoolChanges {
                 anew: pools,
-                ..Changes::default()
+                ..PoolChanges::default()
             },
             outgrown,
             lets_rest: false,

@@ -30,11 +30,11 @@ const CALM: Duration = Duration::from_secs(300);
 
 /// Pools that are to be booted anew.
 #[derive(Debug, Clone, Default)]
-pub struct Renewals(BTreeMap<String, Renewal>);
+pub struct RestartRequests(BTreeMap<String, RestartRequest>);
 
 /// What is known of one pool.
 #[derive(Debug, Clone, Default)]
-struct Renewal {
+struct RestartRequest {
     /// Because a script has asked for it.
     asked: bool,
     /// Because somebody has saved a file, and wants to see it.
@@ -53,7 +53,7 @@ struct Renewal {
 
 /// What is to be said of a file that was saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard {
+pub enum SaveNotice {
     /// That it is the reason of the renewal to come.
     News,
     /// The same, and that such files may come from the boots themselves; the next one waits so long.
@@ -62,7 +62,7 @@ pub enum Heard {
     Known,
 }
 
-impl Renewal {
+impl RestartRequest {
     fn is_wanted(&self) -> bool {
         self.saved || self.is_asked()
     }
@@ -88,12 +88,12 @@ impl Renewal {
     }
 
     /// A file was saved at this time.
-    fn note_saved(&mut self, at: Moment) -> Heard {
+    fn note_saved(&mut self, at: Moment) -> SaveNotice {
         if std::mem::replace(&mut self.saved, true) {
-            return Heard::Known;
+            return SaveNotice::Known;
         }
         let Some((began, _)) = self.last else {
-            return Heard::News;
+            return SaveNotice::News;
         };
         if at >= began && self.ended.is_none_or(|ended| at < ended + AFTERMATH) {
             self.rest = match self.rest.is_zero() {
@@ -102,12 +102,12 @@ impl Renewal {
             };
             // Once may be chance.
             if self.rest == RENEWED_EVERY * 2 {
-                return Heard::Echo(self.rest);
+                return SaveNotice::Echo(self.rest);
             }
         } else if self.ended.is_some_and(|ended| at >= ended + self.rest) {
             self.rest = Duration::ZERO;
         }
-        Heard::News
+        SaveNotice::News
     }
 
     /// It is renewed now.
@@ -124,8 +124,8 @@ impl Renewal {
     }
 }
 
-impl Renewals {
-    fn of(&mut self, pool: &str) -> &mut Renewal {
+impl RestartRequests {
+    fn of(&mut self, pool: &str) -> &mut RestartRequest {
         self.0.entry(pool.to_owned()).or_default()
     }
 
@@ -153,12 +153,12 @@ impl Renewals {
 
     /// Whether scripts of this pool have changed.
     fn have_changed(&self, pool: &str) -> bool {
-        self.0.get(pool).is_some_and(Renewal::has_changed)
+        self.0.get(pool).is_some_and(RestartRequest::has_changed)
     }
 
     /// Somebody has saved a file of this pool's at this time, and is not let wait as scripts are that
     /// ask for it; but for files that the boots may have written.
-    pub fn want_saved(&mut self, pool: &str, at: Moment) -> Heard {
+    pub fn want_saved(&mut self, pool: &str, at: Moment) -> SaveNotice {
         self.of(pool).note_saved(at)
     }
 
@@ -172,7 +172,7 @@ impl Renewals {
 
     /// The pools whose turn it is now.
     fn due(&mut self, now: Moment) -> BTreeSet<String> {
-        let calm = |renewal: &Renewal| renewal.last.is_none_or(|(at, _)| at + CALM <= now);
+        let calm = |renewal: &RestartRequest| renewal.last.is_none_or(|(at, _)| at + CALM <= now);
         self.0
             .retain(|_, renewal| renewal.is_wanted() || !calm(renewal));
         let due = self.0.iter_mut();
@@ -187,7 +187,7 @@ impl Renewals {
     /// When there is something to do.
     fn deadline(&self) -> Option<Moment> {
         let wanted = self.0.values().filter(|renewal| renewal.is_wanted());
-        wanted.map(Renewal::not_before).min()
+        wanted.map(RestartRequest::not_before).min()
     }
 }
 
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn many_changes_at_once_are_one_renewal_and_later_ones_wait_a_little() {
-        let mut renewals = Renewals::default();
+        let mut renewals = RestartRequests::default();
         assert_eq!(renewals.deadline(), None);
         for _ in 0..100 {
             renewals.want("shop");
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_pool_whose_memory_is_spoilt_again_and_again_is_renewed_less_and_less() {
-        let (mut renewals, mut now, mut pauses) = (Renewals::default(), START, Vec::new());
+        let (mut renewals, mut now, mut pauses) = (RestartRequests::default(), START, Vec::new());
         for _ in 0..8 {
             renewals.want_fresh("shop");
             assert!(renewals.is_spoilt("shop") && !renewals.have_changed("shop"));
@@ -285,11 +285,11 @@ mod tests {
 
     #[test]
     fn who_saves_a_file_waits_for_nothing_and_makes_nobody_wait_longer() {
-        let mut renewals = Renewals::default();
+        let mut renewals = RestartRequests::default();
         for saved in 0..20 {
             let now = START + 2 * AFTERMATH * saved;
-            assert_eq!(renewals.want_saved("shop", now), Heard::News);
-            assert_eq!(renewals.want_saved("shop", now), Heard::Known);
+            assert_eq!(renewals.want_saved("shop", now), SaveNotice::News);
+            assert_eq!(renewals.want_saved("shop", now), SaveNotice::Known);
             assert_eq!(renewals.due(now), shop());
             renewals.are_over(now + AFTERMATH / 2);
         }
@@ -303,11 +303,11 @@ mod tests {
         let boot = Duration::from_millis(30);
         // While it boots, or by the first requests.
         for written in [Duration::from_millis(10), boot + AFTERMATH / 2] {
-            let mut renewals = Renewals::default();
+            let mut renewals = RestartRequests::default();
             let (mut now, mut pauses, mut echoes) = (START, Vec::new(), Vec::new());
             let mut saved = START;
             for _ in 0..10 {
-                if let Heard::Echo(next) = renewals.want_saved("shop", saved) {
+                if let SaveNotice::Echo(next) = renewals.want_saved("shop", saved) {
                     echoes.push(next);
                 }
                 // Asking makes it no faster.
@@ -326,20 +326,20 @@ mod tests {
             assert_eq!(echoes, [RENEWED_EVERY * 2]);
             // While it rests, somebody saves a file; then nobody does; then somebody does again.
             let other = now + RENEWED_AT_LEAST_EVERY / 2;
-            assert_eq!(renewals.want_saved("shop", other), Heard::News);
+            assert_eq!(renewals.want_saved("shop", other), SaveNotice::News);
             assert_eq!(renewals.deadline(), Some(now + RENEWED_AT_LEAST_EVERY));
             now += RENEWED_AT_LEAST_EVERY;
             assert_eq!(renewals.due(now), shop());
             renewals.are_over(now);
             now += RENEWED_AT_LEAST_EVERY;
-            assert_eq!(renewals.want_saved("shop", now), Heard::News);
+            assert_eq!(renewals.want_saved("shop", now), SaveNotice::News);
             assert_eq!(renewals.due(now), shop());
         }
     }
 
     #[test]
     fn a_pool_that_asks_all_the_time_is_renewed_less_and_less_and_no_other_pays_for_it() {
-        let mut renewals = Renewals::default();
+        let mut renewals = RestartRequests::default();
         let mut now = START;
         let mut pauses = Vec::new();
         for _ in 0..10 {

@@ -45,7 +45,7 @@ impl Supervisor {
             };
             if self.pools[id].allowed != workers {
                 self.pools[id].allowed = workers;
-                self.pool_event(id, generation::Event::Allowed { workers });
+                self.pool_event(id, generation::GenerationEvent::Allowed { workers });
             }
         }
     }

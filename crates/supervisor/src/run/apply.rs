@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use maitred_config::Address;
-use maitred_control::{Clients, Generation, PhpInfo, ToFront, ToZygote, WorkerId};
+use maitred_control::{Clients, PhpInfo, ToFront, ToZygote, WorkerId};
 use maitred_os::fork::HowEnded;
 use maitred_os::signals::{self, Signal};
 use maitred_os::spawn::Program;
@@ -16,11 +16,11 @@ use tracing::{debug, error, warn};
 
 use crate::fpm;
 use crate::limits::FIRST_FILL;
-use crate::logging::exit_reports::Who;
+use crate::logging::exit_reports::WorkerLabel;
 use crate::logging::text::{one_line, some_workers};
 use crate::peer::Peer;
-use crate::processes::adopt::{self, Seen};
-use crate::processes::generation::{self, Action, Boot, Reason};
+use crate::processes::adopt::{self, ChildCheck};
+use crate::processes::generation::{self, BootState, GenerationAction, KillReason};
 use crate::processes::pools::PoolId;
 use crate::processes::running_pool::Zygote;
 use crate::roomy_name;
@@ -37,7 +37,7 @@ const ROOTS_SHOWN: usize = 8;
 
 impl Supervisor {
     /// Tells a pool what happened, and does what it says.
-    pub fn pool_event(&mut self, id: PoolId, event: generation::Event) {
+    pub fn pool_event(&mut self, id: PoolId, event: generation::GenerationEvent) {
         let now = self.now();
         let (is_auto, before) = (self.give_room(id), self.pools[id].pool.workers());
         let actions = self.pools[id].pool.on(event, now);
@@ -56,24 +56,24 @@ impl Supervisor {
     }
 
     /// Tells the whole server what happened, and does what it says.
-    pub fn phase_event(&mut self, event: phase::Event) {
+    pub fn phase_event(&mut self, event: phase::ServerEvent) {
         match self.phase.on(event, self.now()) {
             None => {}
-            Some(phase::Action::Announce) => {
+            Some(phase::ServerAction::Announce) => {
                 if let Some(shared) = identity::shared_with_front(&self.plan.config) {
                     warn!("{shared}");
                 }
                 self.announce();
                 self.plan.invocation.host.serves();
             }
-            Some(phase::Action::ReportSlowStart) => {
+            Some(phase::ServerAction::ReportSlowStart) => {
                 let limit = FIRST_FILL.as_secs();
                 self.say_failure(&format!(
                     "not every pool was full of workers after {limit} s"
                 ));
                 self.signal_everybody(Signal::SIGKILL);
             }
-            Some(phase::Action::Drain) => {
+            Some(phase::ServerAction::Drain) => {
                 self.systemd.stops();
                 self.close_listeners();
                 self.give_up_reload("the server was asked to stop before the reload was done");
@@ -85,24 +85,24 @@ impl Supervisor {
                 }
                 self.see_whether_drained();
             }
-            Some(phase::Action::CutOff) => {
+            Some(phase::ServerAction::CutOff) => {
                 let limit = fpm::patience(&self.plan.config).as_secs_f64();
                 warn!(
                     "requests still run after process_control_timeout = {limit} s; they are ended"
                 );
                 self.signal_everybody(Signal::SIGTERM);
             }
-            Some(phase::Action::Terminate) => {
+            Some(phase::ServerAction::Terminate) => {
                 self.systemd.stops();
                 self.close_listeners();
                 self.give_up_reload("the server was asked to stop before the reload was done");
                 self.signal_everybody(Signal::SIGTERM);
             }
-            Some(phase::Action::AskAllToLeave) => {
+            Some(phase::ServerAction::AskAllToLeave) => {
                 self.systemd.stops();
                 self.signal_everybody(Signal::SIGTERM);
             }
-            Some(phase::Action::KillAll) => {
+            Some(phase::ServerAction::KillAll) => {
                 self.systemd.stops();
                 self.signal_everybody(Signal::SIGKILL);
             }
@@ -110,40 +110,40 @@ impl Supervisor {
     }
 
     /// Does one thing for a pool. While the server ends, nothing is begun any more.
-    pub fn apply(&mut self, id: PoolId, action: Action) {
+    pub fn apply(&mut self, id: PoolId, action: GenerationAction) {
         if !self.phase.wants_workers() {
             return;
         }
         match action {
-            Action::StartZygote => self.start_zygote(id),
-            Action::KillZygote(reason) => self.kill_zygote(id, reason),
-            Action::DismissZygote => {
+            GenerationAction::StartZygote => self.start_zygote(id),
+            GenerationAction::KillZygote(reason) => self.kill_zygote(id, reason),
+            GenerationAction::DismissZygote => {
                 if let Some(zygote) = &self.pools[id].zygote {
                     zygote.peer.signal(Signal::SIGTERM);
                 }
             }
-            Action::Fill { worker } => self.fill(id, worker),
-            Action::Look { pid } => self.look(id, pid),
-            Action::Open { worker, pid } => self.open_seat(id, worker, pid),
-            Action::KillWorker { pid } => {
+            GenerationAction::Fill { worker } => self.fill(id, worker),
+            GenerationAction::Look { pid } => self.look(id, pid),
+            GenerationAction::Open { worker, pid } => self.open_seat(id, worker, pid),
+            GenerationAction::KillWorker { pid } => {
                 self.send_away(id, pid, Cause::Terminated, Signal::SIGKILL);
             }
-            Action::TerminateWorker { pid } => {
+            GenerationAction::TerminateWorker { pid } => {
                 self.send_away(id, pid, Cause::Terminated, Signal::SIGTERM);
             }
-            Action::DismissWorker { pid } => {
+            GenerationAction::DismissWorker { pid } => {
                 let cause = match self.pools[id].pool.is_leaving() {
                     true => Cause::Reload,
                     false => Cause::Idle,
                 };
                 self.send_away(id, pid, cause, Signal::SIGTERM);
             }
-            Action::ReportStuck { seat, pid } => error!(
+            GenerationAction::ReportStuck { seat, pid } => error!(
                 "pool {} seat {seat}: worker {pid} does not end, though it was killed; it hangs in \
                  the kernel (a dead network disk?) or is being traced, and keeps its seat until it has gone",
                 self.name(id)
             ),
-            Action::Report {
+            GenerationAction::Report {
                 worker,
                 pid,
                 how,
@@ -192,21 +192,21 @@ impl Supervisor {
     fn report_death(
         &mut self,
         id: PoolId,
-        who: Who,
+        who: WorkerLabel,
         pid: i32,
-        (how, boot): (HowEnded, Boot),
+        (how, boot): (HowEnded, BootState),
         retry: Duration,
     ) {
         let how = match boot {
-            Boot::Done => how.to_string(),
-            Boot::Until(_) => format!("{how} before its script had booted"),
-            Boot::Late => {
+            BootState::Done => how.to_string(),
+            BootState::Until(_) => format!("{how} before its script had booted"),
+            BootState::Late => {
                 let limit = self.pools[id].plan.pool.boot_timeout.as_secs_f64();
                 format!("was ended, for its script has not booted in {limit} s")
             }
         };
         self.obituaries.died(who, pid, how, retry, self.now());
-        if boot != Boot::Done {
+        if boot != BootState::Done {
             self.trial_failed(id, "its script does not boot");
         }
     }
@@ -214,13 +214,16 @@ impl Supervisor {
     /// Looks whether an announced process has become our child.
     pub fn look(&mut self, id: PoolId, pid: i32) {
         match adopt::see(pid, self.pools[id].plan.uid) {
-            Seen::Ours(pidfd) => {
+            ChildCheck::Ours(pidfd) => {
                 self.pools[id].workers.insert(pid, pidfd);
-                self.pool_event(id, generation::Event::Adopted { pid });
+                self.pool_event(id, generation::GenerationEvent::Adopted { pid });
             }
-            Seen::NotYet => {}
-            Seen::Stranger => {
-                self.pool_event(id, generation::Event::ZygoteFailed(Reason::BrokeRules));
+            ChildCheck::NotYet => {}
+            ChildCheck::Stranger => {
+                self.pool_event(
+                    id,
+                    generation::GenerationEvent::ZygoteFailed(KillReason::BrokeRules),
+                );
             }
         }
     }
@@ -249,16 +252,16 @@ impl Supervisor {
                 let sentence = format!("{program} could not be started: {why}");
                 self.pool_fails(id, sentence);
                 self.trial_failed(id, "its zygote could not be started");
-                self.pool_event(id, generation::Event::ZygoteEnded);
+                self.pool_event(id, generation::GenerationEvent::ZygoteEnded);
             }
         }
     }
 
-    fn kill_zygote(&mut self, id: PoolId, reason: Reason) {
+    fn kill_zygote(&mut self, id: PoolId, reason: KillReason) {
         if let Some(zygote) = &self.pools[id].zygote {
             zygote.peer.signal(Signal::SIGKILL);
         }
-        if !matches!(reason, Reason::StartFailed | Reason::NotNeeded) {
+        if !matches!(reason, KillReason::StartFailed | KillReason::NotNeeded) {
             let pool = self.name(id);
             let sentence = format!("the zygote of pool `{pool}` is killed: {reason}");
             self.pool_fails(id, sentence);
@@ -277,7 +280,10 @@ impl Supervisor {
                 self.pools[id].plan.program.display()
             );
             self.pool_fails(id, sentence);
-            return self.pool_event(id, generation::Event::ZygoteFailed(Reason::StartFailed));
+            return self.pool_event(
+                id,
+                generation::GenerationEvent::ZygoteFailed(KillReason::StartFailed),
+            );
         }
         let known = self.pools[id].php.as_ref() == Some(&php);
         if !fixed {
@@ -287,7 +293,10 @@ impl Supervisor {
             );
             if self.plan.config.require_fixed_php {
                 self.pool_fails(id, format!("{lacks}, or set require_fixed_php = false"));
-                return self.pool_event(id, generation::Event::ZygoteFailed(Reason::StartFailed));
+                return self.pool_event(
+                    id,
+                    generation::GenerationEvent::ZygoteFailed(KillReason::StartFailed),
+                );
             }
             if !known {
                 warn!("{lacks}");
@@ -297,7 +306,7 @@ impl Supervisor {
         self.pools[id].php = Some(php);
         self.tell_manner(id);
         self.pools[id].failed = false;
-        self.pool_event(id, generation::Event::ZygoteStarted);
+        self.pool_event(id, generation::GenerationEvent::ZygoteStarted);
         if self.pools[id].pool.is_on_trial() {
             self.begin_warming(id);
         }
@@ -348,7 +357,7 @@ impl Supervisor {
         } else {
             error!("{sentence}");
         }
-        self.phase_event(phase::Event::StartFailed);
+        self.phase_event(phase::ServerEvent::StartFailed);
     }
 
     fn say_failure(&self, sentence: &str) {
@@ -434,8 +443,8 @@ impl Supervisor {
     }
 
     /// Names a worker in a report.
-    pub fn who(&self, id: PoolId, worker: WorkerId) -> Who {
-        Who {
+    pub fn who(&self, id: PoolId, worker: WorkerId) -> WorkerLabel {
+        WorkerLabel {
             pool: self.name(id).to_owned(),
             generation: self.pools[id].generation,
             worker,

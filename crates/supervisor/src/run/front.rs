@@ -200,15 +200,15 @@ impl Supervisor {
                 self.obituaries.ran(who, script, now);
             }
             FromFront::Wanted { workers, .. } => {
-                self.pool_event(id, generation::Event::Wanted { workers });
+                self.pool_event(id, generation::GenerationEvent::Wanted { workers });
             }
             FromFront::SeatRetired { worker, .. } => {
-                self.pool_event(id, generation::Event::Retired { worker })
+                self.pool_event(id, generation::GenerationEvent::Retired { worker })
             }
             FromFront::SeatWorn { worker, why, .. } => {
                 self.note_wear(id, worker, why);
                 self.pools[id].to_be_replaced += 1;
-                self.pool_event(id, generation::Event::Worn { worker });
+                self.pool_event(id, generation::GenerationEvent::Worn { worker });
             }
             FromFront::SlowScript {
                 worker,
@@ -240,7 +240,7 @@ impl Supervisor {
             "pool {pool} seat {}: its worker is ended: {why}",
             worker.seat
         );
-        self.pool_event(id, generation::Event::EndWorker { worker });
+        self.pool_event(id, generation::GenerationEvent::EndWorker { worker });
     }
 
     /// A worker has broken the rules of the seat link: it is asked nothing any more. Where there
@@ -268,7 +268,7 @@ impl Supervisor {
         if self.is_fpm() {
             self.pools[id].to_be_replaced += 1;
         }
-        self.pool_event(id, generation::Event::EndWorker { worker });
+        self.pool_event(id, generation::GenerationEvent::EndWorker { worker });
     }
 
     /// A front has no request left.
@@ -346,7 +346,7 @@ impl Supervisor {
         let current = self.front.drained || self.front.peer.is_none();
         let replaced = matches!(&self.upgrade, Some(Upgrade::Opening { old, .. }) if old.peer.is_some() && !old.drained);
         if current && !replaced && self.old_fronts.iter().all(|old| old.drained) {
-            self.phase_event(phase::Event::Drained);
+            self.phase_event(phase::ServerEvent::Drained);
         }
     }
 
@@ -361,7 +361,7 @@ impl Supervisor {
         if !self.phase.is_start() {
             info!("front {} accepts clients", self.front.epoch);
         }
-        self.phase_event(phase::Event::Listening);
+        self.phase_event(phase::ServerEvent::Listening);
     }
 
     /// A front has ended. What the one of an earlier line left needs nobody any more.
@@ -402,7 +402,7 @@ impl Supervisor {
         }
         for id in self.pools.ids() {
             if self.pools[id].line == self.front.line {
-                self.pool_event(id, generation::Event::Wanted { workers: 0 });
+                self.pool_event(id, generation::GenerationEvent::Wanted { workers: 0 });
             }
         }
         self.see_whether_drained();

@@ -22,7 +22,7 @@ pub const EXIT_FAILED: i32 = 1;
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum ServerEvent {
     /// Nothing but that time went by.
     Tick,
     /// Every seat of every pool has a worker.
@@ -47,7 +47,7 @@ pub enum Event {
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum ServerAction {
     /// Say that the server serves.
     Announce,
     /// Say that the start took too long, and kill every process.
@@ -67,7 +67,7 @@ pub enum Action {
 /// Where the server is between its start and its end.
 #[derive(Debug)]
 pub struct Phase {
-    state: State,
+    state: ServerState,
     exit: i32,
     /// How long a stop waits for requests that run.
     drain: Duration,
@@ -76,7 +76,7 @@ pub struct Phase {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ServerState {
     Filling { deadline: Moment },
     Opening,
     Serving,
@@ -91,7 +91,7 @@ impl Phase {
     /// that run have ended.
     pub fn new(now: Moment, drain: Duration) -> Phase {
         Phase {
-            state: State::Filling {
+            state: ServerState::Filling {
                 deadline: now + FIRST_FILL,
             },
             exit: EXIT_STOPPED,
@@ -103,7 +103,7 @@ impl Phase {
     /// A server that serves already; `drain` as for [`Phase::new`].
     pub fn serving(drain: Duration) -> Phase {
         Phase {
-            state: State::Serving,
+            state: ServerState::Serving,
             exit: EXIT_STOPPED,
             drain,
             asked: None,
@@ -116,44 +116,50 @@ impl Phase {
     }
 
     /// Takes note of what happened and says what to do.
-    pub fn on(&mut self, event: Event, now: Moment) -> Option<Action> {
+    pub fn on(&mut self, event: ServerEvent, now: Moment) -> Option<ServerAction> {
         let first = self.asked.is_none();
         let event = match event {
-            Event::StopSignaled if now < *self.asked.get_or_insert(now) + SAME_STOP => {
+            ServerEvent::StopSignaled if now < *self.asked.get_or_insert(now) + SAME_STOP => {
                 return self.first_stop(now);
             }
-            Event::StopAsked if first => {
+            ServerEvent::StopAsked if first => {
                 self.asked = Some(now);
                 return self.first_stop(now);
             }
-            Event::StopSignaled => Event::StopAsked,
-            Event::Finish => {
+            ServerEvent::StopSignaled => ServerEvent::StopAsked,
+            ServerEvent::Finish => {
                 self.asked.get_or_insert(now);
                 return self.first_stop(now);
             }
-            Event::Terminate => {
+            ServerEvent::Terminate => {
                 self.asked.get_or_insert(now);
                 return self.terminate(now);
             }
             other => other,
         };
         match (event, self.state) {
-            (Event::PoolsFull, State::Filling { .. }) => {
-                self.state = State::Opening;
+            (ServerEvent::PoolsFull, ServerState::Filling { .. }) => {
+                self.state = ServerState::Opening;
                 None
             }
-            (Event::Listening, State::Opening) => {
-                self.state = State::Serving;
-                Some(Action::Announce)
+            (ServerEvent::Listening, ServerState::Opening) => {
+                self.state = ServerState::Serving;
+                Some(ServerAction::Announce)
             }
-            (Event::StartFailed, State::Filling { .. } | State::Opening) => {
+            (ServerEvent::StartFailed, ServerState::Filling { .. } | ServerState::Opening) => {
                 self.exit = EXIT_FAILED;
                 self.kill(now)
             }
-            (Event::StopAsked, State::Draining { .. } | State::Leaving { .. }) => self.kill(now),
-            (Event::Drained, State::Draining { .. }) => self.leave(now),
-            (Event::NobodyLeft, State::Leaving { .. } | State::Killing { .. }) => {
-                self.state = State::Over;
+            (
+                ServerEvent::StopAsked,
+                ServerState::Draining { .. } | ServerState::Leaving { .. },
+            ) => self.kill(now),
+            (ServerEvent::Drained, ServerState::Draining { .. }) => self.leave(now),
+            (
+                ServerEvent::NobodyLeft,
+                ServerState::Leaving { .. } | ServerState::Killing { .. },
+            ) => {
+                self.state = ServerState::Over;
                 None
             }
             _ => self.late(now),
@@ -161,30 +167,32 @@ impl Phase {
     }
 
     /// Somebody asks for a stop for the first time, or with the same breath again.
-    fn first_stop(&mut self, now: Moment) -> Option<Action> {
+    fn first_stop(&mut self, now: Moment) -> Option<ServerAction> {
         match self.state {
-            State::Filling { .. } | State::Opening => self.leave(now),
-            State::Serving => {
-                self.state = State::Draining {
+            ServerState::Filling { .. } | ServerState::Opening => self.leave(now),
+            ServerState::Serving => {
+                self.state = ServerState::Draining {
                     deadline: now + self.drain,
                 };
-                Some(Action::Drain)
+                Some(ServerAction::Drain)
             }
-            State::Draining { .. }
-            | State::Leaving { .. }
-            | State::Killing { .. }
-            | State::Over => self.late(now),
+            ServerState::Draining { .. }
+            | ServerState::Leaving { .. }
+            | ServerState::Killing { .. }
+            | ServerState::Over => self.late(now),
         }
     }
 
-    fn terminate(&mut self, now: Moment) -> Option<Action> {
+    fn terminate(&mut self, now: Moment) -> Option<ServerAction> {
         match self.state {
-            State::Serving | State::Draining { .. } => {
+            ServerState::Serving | ServerState::Draining { .. } => {
                 self.leave(now);
-                Some(Action::Terminate)
+                Some(ServerAction::Terminate)
             }
-            State::Filling { .. } | State::Opening => self.leave(now),
-            State::Leaving { .. } | State::Killing { .. } | State::Over => self.late(now),
+            ServerState::Filling { .. } | ServerState::Opening => self.leave(now),
+            ServerState::Leaving { .. } | ServerState::Killing { .. } | ServerState::Over => {
+                self.late(now)
+            }
         }
     }
 
@@ -193,61 +201,63 @@ impl Phase {
         self.asked.is_some_and(|asked| now >= asked + SAME_STOP)
     }
 
-    fn late(&mut self, now: Moment) -> Option<Action> {
+    fn late(&mut self, now: Moment) -> Option<ServerAction> {
         if self.deadline().is_none_or(|deadline| now < deadline) {
             return None;
         }
         match self.state {
-            State::Filling { .. } => {
+            ServerState::Filling { .. } => {
                 self.exit = EXIT_FAILED;
                 self.kill(now);
-                Some(Action::ReportSlowStart)
+                Some(ServerAction::ReportSlowStart)
             }
-            State::Draining { .. } => {
+            ServerState::Draining { .. } => {
                 self.leave(now);
-                Some(Action::CutOff)
+                Some(ServerAction::CutOff)
             }
-            State::Leaving { .. } => self.kill(now),
-            State::Killing { .. } => {
-                self.state = State::Over;
+            ServerState::Leaving { .. } => self.kill(now),
+            ServerState::Killing { .. } => {
+                self.state = ServerState::Over;
                 None
             }
-            State::Opening | State::Serving | State::Over => None,
+            ServerState::Opening | ServerState::Serving | ServerState::Over => None,
         }
     }
 
-    fn leave(&mut self, now: Moment) -> Option<Action> {
-        self.state = State::Leaving {
+    fn leave(&mut self, now: Moment) -> Option<ServerAction> {
+        self.state = ServerState::Leaving {
             deadline: now + LEAVE,
         };
-        Some(Action::AskAllToLeave)
+        Some(ServerAction::AskAllToLeave)
     }
 
-    fn kill(&mut self, now: Moment) -> Option<Action> {
-        self.state = State::Killing {
+    fn kill(&mut self, now: Moment) -> Option<ServerAction> {
+        self.state = ServerState::Killing {
             deadline: now + KILLED,
         };
-        Some(Action::KillAll)
+        Some(ServerAction::KillAll)
     }
 
     /// When something is due without anything happening before.
     pub fn deadline(&self) -> Option<Moment> {
         match self.state {
-            State::Filling { deadline }
-            | State::Draining { deadline }
-            | State::Leaving { deadline }
-            | State::Killing { deadline } => Some(deadline),
-            State::Opening | State::Serving | State::Over => None,
+            ServerState::Filling { deadline }
+            | ServerState::Draining { deadline }
+            | ServerState::Leaving { deadline }
+            | ServerState::Killing { deadline } => Some(deadline),
+            ServerState::Opening | ServerState::Serving | ServerState::Over => None,
         }
     }
 
     /// Where the server is, for people.
     pub fn name(&self) -> &'static str {
         match self.state {
-            State::Filling { .. } | State::Opening => "starting",
-            State::Serving => "serving",
-            State::Draining { .. } => "draining",
-            State::Leaving { .. } | State::Killing { .. } | State::Over => "ending",
+            ServerState::Filling { .. } | ServerState::Opening => "starting",
+            ServerState::Serving => "serving",
+            ServerState::Draining { .. } => "draining",
+            ServerState::Leaving { .. } | ServerState::Killing { .. } | ServerState::Over => {
+                "ending"
+            }
         }
     }
 
@@ -255,38 +265,45 @@ impl Phase {
     pub fn is_ending(&self) -> bool {
         !matches!(
             self.state,
-            State::Filling { .. } | State::Opening | State::Serving
+            ServerState::Filling { .. } | ServerState::Opening | ServerState::Serving
         )
     }
 
     /// Whether the server has not begun to serve yet: every failure ends it.
     pub fn is_start(&self) -> bool {
-        matches!(self.state, State::Filling { .. } | State::Opening)
+        matches!(
+            self.state,
+            ServerState::Filling { .. } | ServerState::Opening
+        )
     }
 
     /// Whether the server serves, and nobody has asked it to stop.
     pub fn is_serving(&self) -> bool {
-        matches!(self.state, State::Serving)
+        matches!(self.state, ServerState::Serving)
     }
 
     /// Whether there has to be a front.
     pub fn wants_front(&self) -> bool {
-        matches!(self.state, State::Opening | State::Serving)
+        matches!(self.state, ServerState::Opening | ServerState::Serving)
     }
 
     /// Whether there have to be zygotes and workers.
     pub fn wants_workers(&self) -> bool {
-        self.is_start() || matches!(self.state, State::Serving | State::Draining { .. })
+        self.is_start()
+            || matches!(
+                self.state,
+                ServerState::Serving | ServerState::Draining { .. }
+            )
     }
 
     /// Whether every process that is still there is to be killed.
     pub fn kills(&self) -> bool {
-        matches!(self.state, State::Killing { .. })
+        matches!(self.state, ServerState::Killing { .. })
     }
 
     /// The exit code, once all is over.
     pub fn exit_code(&self) -> Option<i32> {
-        (self.state == State::Over).then_some(self.exit)
+        (self.state == ServerState::Over).then_some(self.exit)
     }
 }
 
@@ -301,117 +318,168 @@ mod tests {
 
     fn serving() -> Phase {
         let mut phase = Phase::new(NOW, DRAIN);
-        assert_eq!(phase.on(Event::PoolsFull, NOW), None);
-        assert_eq!(phase.on(Event::Listening, NOW), Some(Action::Announce));
+        assert_eq!(phase.on(ServerEvent::PoolsFull, NOW), None);
+        assert_eq!(
+            phase.on(ServerEvent::Listening, NOW),
+            Some(ServerAction::Announce)
+        );
         phase
     }
 
     #[test]
     fn a_graceful_stop_drains_then_asks_then_ends_with_code_0() {
         let mut phase = serving();
-        assert_eq!(phase.on(Event::StopAsked, NOW), Some(Action::Drain));
+        assert_eq!(
+            phase.on(ServerEvent::StopAsked, NOW),
+            Some(ServerAction::Drain)
+        );
         assert!(phase.wants_workers() && !phase.wants_front());
-        assert_eq!(phase.on(Event::Drained, NOW), Some(Action::AskAllToLeave));
+        assert_eq!(
+            phase.on(ServerEvent::Drained, NOW),
+            Some(ServerAction::AskAllToLeave)
+        );
         assert_eq!(phase.exit_code(), None);
-        assert_eq!(phase.on(Event::NobodyLeft, NOW), None);
+        assert_eq!(phase.on(ServerEvent::NobodyLeft, NOW), None);
         assert_eq!(phase.exit_code(), Some(EXIT_STOPPED));
     }
 
     #[test]
     fn a_second_stop_kills_and_still_ends_with_code_0() {
         let mut phase = serving();
-        phase.on(Event::StopAsked, NOW);
+        phase.on(ServerEvent::StopAsked, NOW);
         assert!(phase.would_stop_at_once(LATER));
-        assert_eq!(phase.on(Event::StopAsked, LATER), Some(Action::KillAll));
-        phase.on(Event::NobodyLeft, LATER);
+        assert_eq!(
+            phase.on(ServerEvent::StopAsked, LATER),
+            Some(ServerAction::KillAll)
+        );
+        phase.on(ServerEvent::NobodyLeft, LATER);
         assert_eq!(phase.exit_code(), Some(EXIT_STOPPED));
     }
 
     #[test]
     fn signals_of_one_breath_are_one_stop() {
         let mut phase = serving();
-        assert_eq!(phase.on(Event::StopSignaled, NOW), Some(Action::Drain));
+        assert_eq!(
+            phase.on(ServerEvent::StopSignaled, NOW),
+            Some(ServerAction::Drain)
+        );
         let same = LATER - Duration::from_nanos(1);
         assert!(!phase.would_stop_at_once(same));
-        assert_eq!(phase.on(Event::StopSignaled, same), None);
-        assert_eq!(phase.on(Event::Drained, same), Some(Action::AskAllToLeave));
-        assert_eq!(phase.on(Event::StopSignaled, same), None);
-        assert_eq!(phase.on(Event::StopSignaled, LATER), Some(Action::KillAll));
+        assert_eq!(phase.on(ServerEvent::StopSignaled, same), None);
+        assert_eq!(
+            phase.on(ServerEvent::Drained, same),
+            Some(ServerAction::AskAllToLeave)
+        );
+        assert_eq!(phase.on(ServerEvent::StopSignaled, same), None);
+        assert_eq!(
+            phase.on(ServerEvent::StopSignaled, LATER),
+            Some(ServerAction::KillAll)
+        );
     }
 
     #[test]
     fn a_stop_asked_for_twice_is_no_slip_however_soon() {
         let mut phase = serving();
-        assert_eq!(phase.on(Event::StopAsked, NOW), Some(Action::Drain));
-        assert_eq!(phase.on(Event::StopAsked, NOW), Some(Action::KillAll));
+        assert_eq!(
+            phase.on(ServerEvent::StopAsked, NOW),
+            Some(ServerAction::Drain)
+        );
+        assert_eq!(
+            phase.on(ServerEvent::StopAsked, NOW),
+            Some(ServerAction::KillAll)
+        );
     }
 
     #[test]
     fn a_stop_without_patience_asks_all_to_leave_at_the_next_turn() {
         let mut phase = Phase::new(NOW, Duration::ZERO);
-        phase.on(Event::PoolsFull, NOW);
-        phase.on(Event::Listening, NOW);
-        assert_eq!(phase.on(Event::StopAsked, NOW), Some(Action::Drain));
-        assert_eq!(phase.on(Event::Tick, NOW), Some(Action::CutOff));
+        phase.on(ServerEvent::PoolsFull, NOW);
+        phase.on(ServerEvent::Listening, NOW);
+        assert_eq!(
+            phase.on(ServerEvent::StopAsked, NOW),
+            Some(ServerAction::Drain)
+        );
+        assert_eq!(phase.on(ServerEvent::Tick, NOW), Some(ServerAction::CutOff));
     }
 
     #[test]
     fn a_start_that_fails_kills_everything_and_ends_with_code_1() {
         let mut phase = Phase::new(NOW, DRAIN);
-        assert_eq!(phase.on(Event::StartFailed, NOW), Some(Action::KillAll));
-        phase.on(Event::NobodyLeft, NOW);
+        assert_eq!(
+            phase.on(ServerEvent::StartFailed, NOW),
+            Some(ServerAction::KillAll)
+        );
+        phase.on(ServerEvent::NobodyLeft, NOW);
         assert_eq!(phase.exit_code(), Some(EXIT_FAILED));
     }
 
     #[test]
     fn a_failure_after_the_start_does_not_end_the_server() {
         let mut phase = serving();
-        assert_eq!(phase.on(Event::StartFailed, NOW), None);
+        assert_eq!(phase.on(ServerEvent::StartFailed, NOW), None);
         assert!(phase.wants_front() && phase.wants_workers());
     }
 
     #[test]
     fn processes_that_do_not_leave_are_killed_and_processes_that_do_not_die_are_left_behind() {
         let mut phase = serving();
-        phase.on(Event::StopAsked, NOW);
-        assert_eq!(phase.on(Event::Tick, NOW + DRAIN), Some(Action::CutOff));
+        phase.on(ServerEvent::StopAsked, NOW);
+        assert_eq!(
+            phase.on(ServerEvent::Tick, NOW + DRAIN),
+            Some(ServerAction::CutOff)
+        );
         let later = NOW + DRAIN + LEAVE;
-        assert_eq!(phase.on(Event::Tick, later), Some(Action::KillAll));
-        assert_eq!(phase.on(Event::Tick, later + KILLED), None);
+        assert_eq!(
+            phase.on(ServerEvent::Tick, later),
+            Some(ServerAction::KillAll)
+        );
+        assert_eq!(phase.on(ServerEvent::Tick, later + KILLED), None);
         assert_eq!(phase.exit_code(), Some(EXIT_STOPPED));
     }
 
     #[test]
     fn as_php_fpm_a_second_graceful_stop_changes_nothing_and_terminate_hurries_it() {
         let mut phase = serving();
-        assert_eq!(phase.on(Event::Finish, NOW), Some(Action::Drain));
-        assert_eq!(phase.on(Event::Finish, LATER), None);
-        assert_eq!(phase.on(Event::Terminate, LATER), Some(Action::Terminate));
-        assert_eq!(phase.on(Event::Terminate, LATER), None);
-        assert_eq!(phase.on(Event::Finish, LATER), None);
-        phase.on(Event::NobodyLeft, LATER);
+        assert_eq!(
+            phase.on(ServerEvent::Finish, NOW),
+            Some(ServerAction::Drain)
+        );
+        assert_eq!(phase.on(ServerEvent::Finish, LATER), None);
+        assert_eq!(
+            phase.on(ServerEvent::Terminate, LATER),
+            Some(ServerAction::Terminate)
+        );
+        assert_eq!(phase.on(ServerEvent::Terminate, LATER), None);
+        assert_eq!(phase.on(ServerEvent::Finish, LATER), None);
+        phase.on(ServerEvent::NobodyLeft, LATER);
         assert_eq!(phase.exit_code(), Some(EXIT_STOPPED));
     }
 
     #[test]
     fn as_php_fpm_terminate_waits_for_no_request() {
         let mut phase = serving();
-        assert_eq!(phase.on(Event::Terminate, NOW), Some(Action::Terminate));
+        assert_eq!(
+            phase.on(ServerEvent::Terminate, NOW),
+            Some(ServerAction::Terminate)
+        );
         assert!(!phase.wants_workers());
-        assert_eq!(phase.on(Event::Tick, NOW + LEAVE), Some(Action::KillAll));
+        assert_eq!(
+            phase.on(ServerEvent::Tick, NOW + LEAVE),
+            Some(ServerAction::KillAll)
+        );
     }
 
-    fn events() -> impl Strategy<Value = Event> {
+    fn events() -> impl Strategy<Value = ServerEvent> {
         prop_oneof![
-            Just(Event::Tick),
-            Just(Event::PoolsFull),
-            Just(Event::Listening),
-            Just(Event::StartFailed),
-            Just(Event::StopAsked),
-            Just(Event::Finish),
-            Just(Event::Terminate),
-            Just(Event::Drained),
-            Just(Event::NobodyLeft),
+            Just(ServerEvent::Tick),
+            Just(ServerEvent::PoolsFull),
+            Just(ServerEvent::Listening),
+            Just(ServerEvent::StartFailed),
+            Just(ServerEvent::StopAsked),
+            Just(ServerEvent::Finish),
+            Just(ServerEvent::Terminate),
+            Just(ServerEvent::Drained),
+            Just(ServerEvent::NobodyLeft),
         ]
     }
 
@@ -427,7 +495,7 @@ mod tests {
                 now += Duration::from_millis(pass);
                 phase.on(event, now);
             }
-            phase.on(Event::StopAsked, now);
+            phase.on(ServerEvent::StopAsked, now);
             let asked = now;
             for (event, pass) in after {
                 now += Duration::from_millis(pass);
@@ -437,7 +505,7 @@ mod tests {
             while let Some(deadline) = phase.deadline() {
                 prop_assert!(deadline <= asked.max(now) + DRAIN + LEAVE + KILLED);
                 now = now.max(deadline);
-                phase.on(Event::Tick, now);
+                phase.on(ServerEvent::Tick, now);
             }
             prop_assert!(phase.exit_code().is_some());
         }

@@ -9,10 +9,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::error;
 
 use crate::limits::{Moment, ZYGOTE_LINGER};
-use crate::logging::line_framing::Source;
+use crate::logging::line_framing::OutputStream;
 use crate::logging::worker_output::Key;
 use crate::peer::Peer;
-use crate::processes::opcache_warming::Warming;
+use crate::processes::opcache_warming::OpcacheWarming;
 use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
 use crate::run::Supervisor;
@@ -27,7 +27,7 @@ pub struct Ready {
     pub fronts: Vec<bool>,
     pub zygotes: Vec<PoolId>,
     pub voices: Vec<PoolId>,
-    pub outputs: Vec<(PoolId, Key, Source)>,
+    pub outputs: Vec<(PoolId, Key, OutputStream)>,
     /// Files of an application that is watched.
     pub watches: bool,
     pub acme: bool,
@@ -40,7 +40,7 @@ struct Listened<'a> {
     fronts: Vec<&'a Peer<ToFront>>,
     zygotes: Vec<(PoolId, &'a Peer<ToZygote>)>,
     voices: Vec<(PoolId, BorrowedFd<'a>)>,
-    outputs: Vec<((PoolId, Key, Source), BorrowedFd<'a>)>,
+    outputs: Vec<((PoolId, Key, OutputStream), BorrowedFd<'a>)>,
     watches: Vec<BorrowedFd<'a>>,
     acme: Option<&'a Peer<ToAcme>>,
     admin: Vec<PollFd<'a>>,
@@ -132,7 +132,9 @@ impl Supervisor {
     }
 
     /// The pipes of workers, each with whose it is.
-    fn outputs_to_hear(&self) -> impl Iterator<Item = ((PoolId, Key, Source), BorrowedFd<'_>)> {
+    fn outputs_to_hear(
+        &self,
+    ) -> impl Iterator<Item = ((PoolId, Key, OutputStream), BorrowedFd<'_>)> {
         let outputs = self.pools.iter().flat_map(|pool| {
             let id = pool.id();
             let outputs = pool.outputs.iter();
@@ -177,7 +179,7 @@ impl Supervisor {
             .iter()
             .filter_map(|pool| pool.plan.voice.deadline(now));
         let warming = self.pools.iter().filter_map(|pool| pool.warming.as_ref());
-        let warming = warming.map(Warming::until);
+        let warming = warming.map(OpcacheWarming::until);
         let wants_workers = self.phase.wants_workers();
         let pools = self.pools.iter().filter(|_| wants_workers);
         let pools = pools.filter_map(|pool| pool.pool.deadline());

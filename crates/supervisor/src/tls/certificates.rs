@@ -20,8 +20,8 @@ use crate::error::Error;
 use crate::limits::Moment;
 use crate::peer::Peer;
 use crate::run::Supervisor;
-use crate::tls::acme::hosts::{self, Found};
-use crate::tls::acme::schedule::Wanted;
+use crate::tls::acme::hosts::{self, AcmeHosts};
+use crate::tls::acme::schedule::AcmeHost;
 
 /// Largest file that is read, in bytes: all roots that browsers know are a fifth of it.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -34,9 +34,9 @@ const SETTLES: Duration = Duration::from_secs(2);
 
 /// What shows that a file is another one, or has been written to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Stamp(u64, u64, i64, i64, u64);
+struct FileStamp(u64, u64, i64, i64, u64);
 
-type Stamps = Vec<Option<Stamp>>;
+type FileStamps = Vec<Option<FileStamp>>;
 
 /// What handshakes are held with, and the files it is from.
 #[derive(Debug)]
@@ -44,11 +44,11 @@ pub struct Certificates {
     material: Material,
     server: Server,
     /// Hosts whose certificates are got by ACME.
-    found: Found,
+    found: AcmeHosts,
     /// How the files were found last; nothing: the program before this one has read them.
-    stamps: Option<Stamps>,
+    stamps: Option<FileStamps>,
     /// How the files were found last, if they have changed and may change further.
-    changing: Option<Stamps>,
+    changing: Option<FileStamps>,
     next_look: Moment,
     /// Files of certificates that were complained about.
     told: BTreeSet<String>,
@@ -104,7 +104,7 @@ impl Certificates {
         Ok(Certificates {
             material,
             server,
-            found: Found::default(),
+            found: AcmeHosts::default(),
             stamps: None,
             changing: None,
             next_look: Moment::ZERO,
@@ -148,7 +148,7 @@ impl Certificates {
     }
 
     /// The hosts whose certificates are got by ACME.
-    pub fn wanted(&self) -> &[Wanted] {
+    pub fn wanted(&self) -> &[AcmeHost] {
         &self.found.wanted
     }
 
@@ -287,10 +287,10 @@ fn files(tls: &Tls) -> impl Iterator<Item = &PathBuf> {
     files.chain(&tls.client_ca)
 }
 
-fn stamps(tls: &Tls) -> Stamps {
+fn stamps(tls: &Tls) -> FileStamps {
     let stamp = |path: &PathBuf| {
         let found = fs::metadata(path).ok()?;
-        Some(Stamp(
+        Some(FileStamp(
             found.dev(),
             found.ino(),
             found.mtime(),
@@ -301,9 +301,13 @@ fn stamps(tls: &Tls) -> Stamps {
     files(tls).map(stamp).collect()
 }
 
-fn read(config: &Config, tls: &Tls, tickets: Secret) -> Result<(Material, Server, Found), Error> {
+fn read(
+    config: &Config,
+    tls: &Tls,
+    tickets: Secret,
+) -> Result<(Material, Server, AcmeHosts), Error> {
     let (mut material, mut server) = read_files(tls, tickets).map_err(refused)?;
-    let mut found = Found::default();
+    let mut found = AcmeHosts::default();
     if let Some(acme) = &tls.acme {
         let of_files = material.certificates.len();
         found = hosts::add_kept(config, acme, &server, &mut material)?;

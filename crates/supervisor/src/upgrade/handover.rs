@@ -17,16 +17,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::fronts::cookies::CookieNames;
 use crate::listen::{FileState, Listener, OwnFile};
-use crate::logging::pool_access_logs::DoorLogs;
-use crate::logging::pool_output::Voice;
+use crate::logging::pool_access_logs::PoolAccessLogs;
+use crate::logging::pool_output::PoolOutput;
 use crate::logging::text::Terminal;
-use crate::logging::worker_output::Output;
+use crate::logging::worker_output::WorkerOutput;
 use crate::peer::Peer;
 use crate::processes::generation;
 use crate::processes::plan::PoolPlan;
-use crate::processes::running_pool::{Front, OldFront, RunningPool, Zygote};
+use crate::processes::running_pool::{DrainingFront, Front, RunningPool, Zygote};
 use crate::run::Supervisor;
-use crate::systemd::Told;
+use crate::systemd::SystemdState;
 use crate::tls::certificates::Certificates;
 
 /// The form of what is handed over.
@@ -37,7 +37,7 @@ const MAX_STATE_BYTES: u64 = 256 << 20;
 
 /// Everything one supervisor leaves to the next.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct HandedOver {
+pub struct HandoverState {
     format: u32,
     /// Time since the first start of the server.
     pub elapsed: Duration,
@@ -50,7 +50,7 @@ pub struct HandedOver {
     #[serde(default)]
     pub cookies: CookieNames,
     #[serde(default)]
-    pub systemd: Told,
+    pub systemd: SystemdState,
     fronts: Vec<FrontState>,
     listeners: Vec<ListenerState>,
     terminal: Option<RawFd>,
@@ -150,7 +150,7 @@ struct WorkerState {
 
 /// What a supervisor has of the one before it.
 #[derive(Debug)]
-pub struct Inherited {
+pub struct InheritedServer {
     pub listeners: Vec<Listener>,
     pub terminal: Terminal,
     /// The access log, if it is a file.
@@ -158,9 +158,9 @@ pub struct Inherited {
     /// The certificates and keys of TLS.
     pub certificates: Option<Certificates>,
     /// The access logs of doors.
-    pub door_logs: DoorLogs,
+    pub door_logs: PoolAccessLogs,
     pub front: Front,
-    pub old_fronts: Vec<OldFront>,
+    pub old_fronts: Vec<DrainingFront>,
     pub pools: Vec<RunningPool>,
     /// By the name of the pool.
     pub scoreboards: Vec<(String, OwnedFd)>,
@@ -169,7 +169,7 @@ pub struct Inherited {
 impl Supervisor {
     /// Writes down what is there. The descriptors are only numbers until [`keep_open`] has been told
     /// of them.
-    pub fn hand_over(&self) -> HandedOver {
+    pub fn hand_over(&self) -> HandoverState {
         let current = self.front.peer.as_ref().map(|peer| FrontState {
             line: self.front.line,
             epoch: self.front.epoch,
@@ -182,7 +182,7 @@ impl Supervisor {
             peer: peer_state(&old.peer),
             until: Some(old.until),
         });
-        HandedOver {
+        HandoverState {
             format: FORMAT,
             elapsed: self.now(),
             config: self.plan.config.clone(),
@@ -202,12 +202,12 @@ impl Supervisor {
     }
 }
 
-impl HandedOver {
+impl HandoverState {
     /// Reads what the program before us left in `file`.
     ///
     /// # Errors
     /// One sentence, when it cannot be read or is of a form that this version does not know.
-    pub fn read(file: &OwnedFd) -> Result<HandedOver, String> {
+    pub fn read(file: &OwnedFd) -> Result<HandoverState, String> {
         use std::io::Read;
         let bad =
             |why: String| format!("what the program before this one left cannot be read: {why}");
@@ -217,7 +217,7 @@ impl HandedOver {
             .take(MAX_STATE_BYTES)
             .read_to_end(&mut text)
             .map_err(|why| bad(why.to_string()))?;
-        let state: HandedOver =
+        let state: HandoverState =
             serde_json::from_slice(&text).map_err(|why| bad(why.to_string()))?;
         if state.format != FORMAT {
             return Err(bad(format!(
@@ -266,7 +266,7 @@ impl HandedOver {
     ///
     /// # Errors
     /// When a descriptor is not there.
-    pub fn inherit(self) -> io::Result<Inherited> {
+    pub fn inherit(self) -> io::Result<InheritedServer> {
         let mut front = Front::new(0, 0);
         let mut old_fronts = Vec::new();
         for state in self.fronts {
@@ -274,7 +274,7 @@ impl HandedOver {
             let peer = state.peer.inherit()?;
             match state.until {
                 None => front = Front::running(line, epoch, peer, self.elapsed),
-                Some(until) => old_fronts.push(OldFront {
+                Some(until) => old_fronts.push(DrainingFront {
                     line,
                     epoch,
                     peer,
@@ -294,12 +294,12 @@ impl HandedOver {
         let door_logs = door_logs.collect::<io::Result<Vec<_>>>()?;
         let scoreboards = self.scoreboards.into_iter();
         let scoreboards = scoreboards.map(|(pool, fd)| Ok((pool, spawn::inherited_fd(fd)?)));
-        Ok(Inherited {
+        Ok(InheritedServer {
             listeners: listeners.collect::<io::Result<_>>()?,
             terminal: Terminal::over(self.terminal.map(spawn::inherited_fd).transpose()?),
             access_log: access_log.map(File::from),
             certificates: certificates.and_then(|file| Certificates::inherited(file).ok()),
-            door_logs: DoorLogs::inherited(door_logs),
+            door_logs: PoolAccessLogs::inherited(door_logs),
             front,
             old_fronts,
             pools: pools?,
@@ -336,11 +336,14 @@ fn pool_state(running: &RunningPool) -> PoolState {
         Some(WorkerState {
             worker,
             pid,
-            worn: mark == generation::Mark::Worn,
-            sentenced: mark == generation::Mark::Sentenced,
-            boots: mark == generation::Mark::Boots,
+            worn: mark == generation::WorkerMark::Worn,
+            sentenced: mark == generation::WorkerMark::Sentenced,
+            boots: mark == generation::WorkerMark::Boots,
             pidfd,
-            output: running.outputs.get(&worker).and_then(Output::descriptors),
+            output: running
+                .outputs
+                .get(&worker)
+                .and_then(WorkerOutput::descriptors),
         })
     });
     let zygote = running
@@ -404,7 +407,7 @@ impl PoolState {
             uid: self.uid,
             memory: spawn::inherited_fd(self.memory)?,
             events: events.collect::<io::Result<_>>()?,
-            voice: Voice::over(
+            voice: PoolOutput::over(
                 spawn::inherited_fd(self.voice.0)?,
                 spawn::inherited_fd(self.voice.1)?,
             ),
@@ -419,7 +422,7 @@ impl PoolState {
             if let Some((stdout, stderr)) = worker.output {
                 let stdout = stdout.map(spawn::inherited_fd).transpose()?;
                 let stderr = stderr.map(spawn::inherited_fd).transpose()?;
-                let output = Output::over(Some(worker.pid), (stdout, stderr));
+                let output = WorkerOutput::over(Some(worker.pid), (stdout, stderr));
                 running.outputs.insert(worker.worker, output);
             }
             let who = generation::Seated {
@@ -427,10 +430,10 @@ impl PoolState {
                 pid: worker.pid,
             };
             let mark = match (worker.sentenced, worker.worn) {
-                (true, _) => generation::Mark::Sentenced,
-                (false, _) if worker.boots => generation::Mark::Boots,
-                (false, true) => generation::Mark::Worn,
-                (false, false) => generation::Mark::None,
+                (true, _) => generation::WorkerMark::Sentenced,
+                (false, _) if worker.boots => generation::WorkerMark::Boots,
+                (false, true) => generation::WorkerMark::Worn,
+                (false, false) => generation::WorkerMark::None,
             };
             seated.push((who, mark));
         }

@@ -10,7 +10,7 @@ use crate::logging::repeated_errors::seconds;
 
 /// What was said.
 #[derive(Debug)]
-pub(super) struct Words {
+pub(super) struct MemoryLog {
     /// How hard memory was pressed at the last look.
     level: Level,
     /// Looks that found memory nearly full or worse, and short, and how many times it had become so.
@@ -18,9 +18,9 @@ pub(super) struct Words {
     short: LogThrottle<u64>,
 }
 
-impl Default for Words {
-    fn default() -> Words {
-        Words {
+impl Default for MemoryLog {
+    fn default() -> MemoryLog {
+        MemoryLog {
             level: Level::Calm,
             nearly_full: LogThrottle::new(MEMORY_CALM),
             short: LogThrottle::new(MEMORY_CALM),
@@ -30,28 +30,28 @@ impl Default for Words {
 
 /// A line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum MemoryLogLine {
     Info(String),
     Warning(String),
 }
 
-impl Line {
+impl MemoryLogLine {
     pub(super) fn log(self) {
         match self {
-            Line::Info(line) => info!("{line}"),
-            Line::Warning(line) => warn!("{line}"),
+            MemoryLogLine::Info(line) => info!("{line}"),
+            MemoryLogLine::Warning(line) => warn!("{line}"),
         }
     }
 }
 
-impl Words {
+impl MemoryLog {
     /// How hard memory was pressed at the last look.
     pub(super) fn level(&self) -> Level {
         self.level
     }
 
     /// What is to be said at a look that finds memory on this level and so many hundredths of it in use.
-    pub(super) fn look(&mut self, now: Moment, level: Level, used: f64) -> Vec<Line> {
+    pub(super) fn look(&mut self, now: Moment, level: Level, used: f64) -> Vec<MemoryLogLine> {
         let before = std::mem::replace(&mut self.level, level);
         let happens = |episode: &mut LogThrottle<u64>, least: Level| {
             let comes = u64::from(before < least);
@@ -59,12 +59,12 @@ impl Words {
         };
         let fills = happens(&mut self.nearly_full, Level::Careful);
         let begins = match happens(&mut self.short, Level::Short) {
-            true => Some(Line::Warning(format!(
+            true => Some(MemoryLogLine::Warning(format!(
                 "memory is short ({used} % in use, or the kernel says that processes wait for it); \
                  pools with pm = \"auto\" give workers up"
             ))),
             false => (fills && level == Level::Careful).then(|| {
-                Line::Info(format!(
+                MemoryLogLine::Info(format!(
                     "memory is nearly full ({used} % in use); pools with pm = \"auto\" get no more \
                      workers"
                 ))
@@ -80,7 +80,7 @@ impl Words {
 }
 
 /// What is said of an episode after its beginning. While memory only stays as it is there is nothing to add.
-fn further(news: News<u64>, what: &str, used: f64) -> Option<Line> {
+fn further(news: News<u64>, what: &str, used: f64) -> Option<MemoryLogLine> {
     let line = match news {
         News::GoesOn(Account { total: 1, .. }) => return None,
         News::GoesOn(Account { lasted, total, .. }) => format!(
@@ -95,7 +95,7 @@ fn further(news: News<u64>, what: &str, used: f64) -> Option<Line> {
             seconds(lasted)
         ),
     };
-    Some(Line::Info(line))
+    Some(MemoryLogLine::Info(line))
 }
 
 #[cfg(test)]
@@ -107,21 +107,21 @@ mod tests {
 
     /// What is said in a time of which each second is on the level that `level` says.
     fn said(
-        words: &mut Words,
+        words: &mut MemoryLog,
         seconds: std::ops::Range<u64>,
         level: fn(u64) -> Level,
-    ) -> Vec<Line> {
+    ) -> Vec<MemoryLogLine> {
         let each = |second| words.look(Moment::from_secs(second), level(second), 87.0);
         seconds.flat_map(each).collect()
     }
 
-    fn info(line: &str) -> Line {
-        Line::Info(line.to_owned())
+    fn info(line: &str) -> MemoryLogLine {
+        MemoryLogLine::Info(line.to_owned())
     }
 
     #[test]
     fn memory_that_was_nearly_full_and_never_short_is_not_said_to_be_short_no_longer() {
-        let mut words = Words::default();
+        let mut words = MemoryLog::default();
         let first = said(&mut words, 0..4000, |_| Level::Careful);
         assert_eq!(first, [info(FULL)], "it only stays so");
         let then = said(&mut words, 4000..5000, |_| Level::Calm);
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn memory_that_is_nearly_full_again_and_again_is_a_few_lines() {
-        let mut words = Words::default();
+        let mut words = MemoryLog::default();
         let goes_and_comes = |second| match second % 40 {
             0..20 => Level::Careful,
             _ => Level::Calm,
@@ -151,10 +151,10 @@ mod tests {
 
     #[test]
     fn memory_that_is_short_at_once_is_said_to_be_so_and_not_to_be_nearly_full_as_well() {
-        let mut words = Words::default();
+        let mut words = MemoryLog::default();
         let short = said(&mut words, 0..10, |_| Level::Short);
         assert!(
-            matches!(&short[..], [Line::Warning(line)] if line.starts_with("memory is short (87 %")),
+            matches!(&short[..], [MemoryLogLine::Warning(line)] if line.starts_with("memory is short (87 %")),
             "{short:?}"
         );
         let careful = said(&mut words, 10..1000, |_| Level::Careful);

@@ -11,7 +11,7 @@ use crate::processes::running_pool::RunningPool;
 
 /// What a worker tells of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct WorkerCounters {
     /// What the largest program had that it has run, in bytes.
     pub(super) program: u64,
     /// Requests that it has begun.
@@ -19,13 +19,13 @@ pub(super) struct Told {
 }
 
 /// Somebody who can be asked what workers tell.
-pub(super) trait Tells {
+pub(super) trait CounterSource {
     /// What each tells, by process id.
-    fn told_by_workers(&self) -> HashMap<i32, Told>;
+    fn told_by_workers(&self) -> HashMap<i32, WorkerCounters>;
 }
 
-impl Tells for RunningPool {
-    fn told_by_workers(&self) -> HashMap<i32, Told> {
+impl CounterSource for RunningPool {
+    fn told_by_workers(&self) -> HashMap<i32, WorkerCounters> {
         // Mapped for the moment only.
         let boards = Boards::map(&self.plan.memory).ok();
         boards.map_or_else(HashMap::new, |boards| told_by(&boards, self.pool.seated()))
@@ -33,7 +33,7 @@ impl Tells for RunningPool {
 }
 
 /// With what the worker has told, if it has; there is no more memory than `limit`.
-pub(super) fn with_told(has: Has, told: Option<Told>, limit: f64) -> Has {
+pub(super) fn with_told(has: Has, told: Option<WorkerCounters>, limit: f64) -> Has {
     let program = told.map_or(0.0, |told| told.program as f64).min(limit);
     Has {
         most: has.most.map(|most| most + program),
@@ -43,10 +43,10 @@ pub(super) fn with_told(has: Has, told: Option<Told>, limit: f64) -> Has {
 }
 
 /// What workers tell, by their process ids.
-fn told_by(boards: &Boards, seated: impl Iterator<Item = Seated>) -> HashMap<i32, Told> {
+fn told_by(boards: &Boards, seated: impl Iterator<Item = Seated>) -> HashMap<i32, WorkerCounters> {
     let told = seated.filter_map(|worker| {
         let board = boards.seat(worker.worker.seat)?;
-        let told = Told {
+        let told = WorkerCounters {
             program: board.program_most.load(Relaxed),
             requests: board.requests.load(Relaxed),
         };
@@ -77,7 +77,7 @@ mod tests {
         });
         let told = told_by(&boards, seated.into_iter());
         let all = [(10, 0, 0), (11, 4000, 7)];
-        let all = all.map(|(pid, program, requests)| (pid, Told { program, requests }));
+        let all = all.map(|(pid, program, requests)| (pid, WorkerCounters { program, requests }));
         assert_eq!(told, HashMap::from(all));
         let has = |most, served| Has {
             own: 1.0,

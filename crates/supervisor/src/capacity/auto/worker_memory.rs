@@ -19,7 +19,7 @@ const KILOBYTE: f64 = 1024.0;
 
 /// What was counted of workers, by process id.
 #[derive(Debug, Default)]
-pub(super) struct Counted(HashMap<i32, Count>);
+pub(super) struct WorkerMemory(HashMap<i32, Count>);
 
 /// In bytes: what is private, and what was resident then that is neither a file's nor shared.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ struct Count {
     resident: f64,
 }
 
-impl Counted {
+impl WorkerMemory {
     /// Measures a worker with what its script runs, as it is due. Nothing: it is gone.
     pub(super) fn measure(&mut self, files: &dyn Files, due: Due) -> Option<Has> {
         let pid = due.worker;
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_a_worker_has_now_and_has_had_at_most_is_counted() {
-        let mut counted = Counted::default();
+        let mut counted = WorkerMemory::default();
         let has = counted.measure(&Machine, OURSELVES(true)).unwrap();
         assert!(has.own > 100_000.0, "{has:?}");
         assert!(
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_has_become_resident_since_it_was_counted_is_its_own() {
-        let mut counted = Counted::default();
+        let mut counted = WorkerMemory::default();
         let page = rustix::param::page_size() as f64;
         let first = Written("2000 900 600 10 0 100 0\n", "");
         let more = Written("2000 960 610 10 0 100 0\n", "");

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use maitred_control::WorkerId;
 
-use super::seat_state::{Boot, State};
-use super::{Action, Pool};
+use super::seat_state::{BootState, SeatState};
+use super::{GenerationAction, GenerationState};
 use crate::limits::{LEAVE, Moment};
 
-impl Pool {
+impl GenerationState {
     /// The same pool, whose workers boot a script first if there is a limit for that; zero is none.
     #[must_use]
-    pub fn booting(self, within: Option<Duration>) -> Pool {
-        Pool {
+    pub fn booting(self, within: Option<Duration>) -> GenerationState {
+        GenerationState {
             boots_within: within,
             ..self
         }
@@ -30,20 +30,21 @@ impl Pool {
     }
 
     /// What comes too late, for a worker that has been killed meanwhile, is passed over.
-    pub(super) fn booted(&mut self, worker: WorkerId, actions: &mut Vec<Action>) {
+    pub(super) fn booted(&mut self, worker: WorkerId, actions: &mut Vec<GenerationAction>) {
         match self.state_of(worker) {
             // It was faster than we have looked whether it is our child.
-            Some(State::Announced { booted, .. }) => *booted = true,
-            Some(State::Taken {
+            Some(SeatState::Announced { booted, .. }) => *booted = true,
+            Some(SeatState::Taken {
                 pid,
-                boot: boot @ Boot::Until(_),
+                boot: boot @ BootState::Until(_),
                 sentenced: false,
                 ..
             }) => {
-                *boot = Boot::Done;
-                actions.push(Action::Open { worker, pid: *pid });
+                *boot = BootState::Done;
+                actions.push(GenerationAction::Open { worker, pid: *pid });
             }
-            Some(State::Empty { .. } | State::Ordered { .. } | State::Taken { .. }) | None => {
+            Some(SeatState::Empty { .. } | SeatState::Ordered { .. } | SeatState::Taken { .. })
+            | None => {
                 return;
             }
         }
@@ -51,11 +52,11 @@ impl Pool {
     }
 
     /// Nobody needs those any more that have yet to boot, and the front does not know them.
-    pub(super) fn end_boots(&mut self, now: Moment, actions: &mut Vec<Action>) {
+    pub(super) fn end_boots(&mut self, now: Moment, actions: &mut Vec<GenerationAction>) {
         for place in &mut self.places {
-            if let State::Taken {
+            if let SeatState::Taken {
                 pid,
-                boot: Boot::Until(_),
+                boot: BootState::Until(_),
                 sentenced: sentenced @ false,
                 kill_at,
                 ..
@@ -63,7 +64,7 @@ impl Pool {
             {
                 *sentenced = true;
                 *kill_at = Some(now + LEAVE);
-                actions.push(Action::DismissWorker { pid: *pid });
+                actions.push(GenerationAction::DismissWorker { pid: *pid });
             }
         }
     }

@@ -2,14 +2,14 @@
 
 use maitred_control::Incarnation;
 
-use super::seat_state::{Boot, State};
-use super::{Pool, Seated};
+use super::seat_state::{BootState, SeatState};
+use super::{GenerationState, Seated};
 use crate::limits::{LEAVE, Moment, ZYGOTE_START};
 use crate::processes::life::Life;
 
 /// What was said of a worker that sits in a seat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
+pub enum WorkerMark {
     /// Nothing: it stays.
     None,
     /// It stays until another is ready.
@@ -20,13 +20,13 @@ pub enum Mark {
     Boots,
 }
 
-impl Pool {
+impl GenerationState {
     /// Every worker that is known to be our child, and what was said of it.
-    pub fn all_seated(&self) -> impl Iterator<Item = (Seated, Mark)> {
+    pub fn all_seated(&self) -> impl Iterator<Item = (Seated, WorkerMark)> {
         (0..)
             .zip(&self.places)
             .filter_map(|(seat, place)| match place.state {
-                State::Taken {
+                SeatState::Taken {
                     pid,
                     worn,
                     sentenced,
@@ -34,10 +34,10 @@ impl Pool {
                     ..
                 } => {
                     let mark = match (sentenced, worn) {
-                        (true, _) => Mark::Sentenced,
-                        (false, _) if boot != Boot::Done => Mark::Boots,
-                        (false, true) => Mark::Worn,
-                        (false, false) => Mark::None,
+                        (true, _) => WorkerMark::Sentenced,
+                        (false, _) if boot != BootState::Done => WorkerMark::Boots,
+                        (false, true) => WorkerMark::Worn,
+                        (false, false) => WorkerMark::None,
                     };
                     let who = Seated {
                         worker: place.worker(seat),
@@ -45,7 +45,9 @@ impl Pool {
                     };
                     Some((who, mark))
                 }
-                State::Empty { .. } | State::Ordered { .. } | State::Announced { .. } => None,
+                SeatState::Empty { .. }
+                | SeatState::Ordered { .. }
+                | SeatState::Announced { .. } => None,
             })
     }
 
@@ -54,7 +56,7 @@ impl Pool {
         self.places.iter().map(|place| place.incarnation).collect()
     }
 
-    /// Goes on counting where [`Pool::incarnations`] ended.
+    /// Goes on counting where [`GenerationState::incarnations`] ended.
     pub fn remember(&mut self, incarnations: &[Incarnation]) {
         for (place, incarnation) in self.places.iter_mut().zip(incarnations) {
             place.incarnation = *incarnation;
@@ -65,7 +67,7 @@ impl Pool {
     /// zygote is up, and whether it is leaving.
     pub fn take_over(
         &mut self,
-        seated: &[(Seated, Mark)],
+        seated: &[(Seated, WorkerMark)],
         zygote: bool,
         leaving: bool,
         now: Moment,
@@ -76,16 +78,16 @@ impl Pool {
                 continue;
             };
             place.incarnation = who.worker.incarnation;
-            place.state = State::Taken {
+            place.state = SeatState::Taken {
                 pid: who.pid,
                 born: now,
                 boot: match mark {
-                    Mark::Boots => Boot::begin(within, now),
-                    Mark::None | Mark::Worn | Mark::Sentenced => Boot::Done,
+                    WorkerMark::Boots => BootState::begin(within, now),
+                    WorkerMark::None | WorkerMark::Worn | WorkerMark::Sentenced => BootState::Done,
                 },
-                sentenced: mark == Mark::Sentenced,
-                worn: mark == Mark::Worn,
-                kill_at: (mark == Mark::Sentenced).then_some(now + LEAVE),
+                sentenced: mark == WorkerMark::Sentenced,
+                worn: mark == WorkerMark::Worn,
+                kill_at: (mark == WorkerMark::Sentenced).then_some(now + LEAVE),
                 gone_by: None,
             };
         }

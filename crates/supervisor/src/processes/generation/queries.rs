@@ -2,38 +2,38 @@
 
 use maitred_control::WorkerId;
 
-use super::seat_state::{Boot, Place, State};
-use super::{Pool, Seated};
+use super::seat_state::{BootState, SeatSlot, SeatState};
+use super::{GenerationState, Seated};
 use crate::limits::Moment;
 
-impl Pool {
+impl GenerationState {
     /// The workers that are known to be our children, have booted, and stay.
     pub fn seated(&self) -> impl Iterator<Item = Seated> {
         (0..)
             .zip(&self.places)
             .filter_map(|(seat, place)| match place.state {
-                State::Taken {
+                SeatState::Taken {
                     pid,
                     sentenced: false,
-                    boot: Boot::Done,
+                    boot: BootState::Done,
                     ..
                 } => Some(Seated {
                     worker: place.worker(seat),
                     pid,
                 }),
-                State::Empty { .. }
-                | State::Ordered { .. }
-                | State::Announced { .. }
-                | State::Taken { .. } => None,
+                SeatState::Empty { .. }
+                | SeatState::Ordered { .. }
+                | SeatState::Announced { .. }
+                | SeatState::Taken { .. } => None,
             })
     }
 
-    /// Whether this worker is one of [`Pool::seated`].
+    /// Whether this worker is one of [`GenerationState::seated`].
     pub fn serves(&self, worker: WorkerId) -> bool {
         self.pid_of(worker).is_some()
     }
 
-    /// The process id of this worker, if it is one of [`Pool::seated`].
+    /// The process id of this worker, if it is one of [`GenerationState::seated`].
     pub fn pid_of(&self, worker: WorkerId) -> Option<i32> {
         let mut seated = self.seated();
         Some(seated.find(|one| one.worker == worker)?.pid)
@@ -42,11 +42,11 @@ impl Pool {
     /// When the worker with this pid became our child.
     pub fn born(&self, pid: i32) -> Option<Moment> {
         self.places.iter().find_map(|place| match place.state {
-            State::Taken { pid: own, born, .. } if own == pid => Some(born),
-            State::Empty { .. }
-            | State::Ordered { .. }
-            | State::Announced { .. }
-            | State::Taken { .. } => None,
+            SeatState::Taken { pid: own, born, .. } if own == pid => Some(born),
+            SeatState::Empty { .. }
+            | SeatState::Ordered { .. }
+            | SeatState::Announced { .. }
+            | SeatState::Taken { .. } => None,
         })
     }
 
@@ -67,20 +67,24 @@ impl Pool {
 
     /// Whether nobody is being forked, and the zygote is either there or not.
     pub fn is_still(&self) -> bool {
-        let moving =
-            |place: &Place| matches!(place.state, State::Ordered { .. } | State::Announced { .. });
+        let moving = |place: &SeatSlot| {
+            matches!(
+                place.state,
+                SeatState::Ordered { .. } | SeatState::Announced { .. }
+            )
+        };
         let settled = self.zygote.is_up() || self.zygote.is_absent();
         settled && !self.places.iter().any(moving)
     }
 
     /// How many workers were ordered and are not known yet to be our children, or have yet to boot.
     pub fn coming(&self) -> usize {
-        let coming = |place: &&Place| match place.state {
-            State::Ordered { .. } | State::Announced { .. } => true,
-            State::Taken {
+        let coming = |place: &&SeatSlot| match place.state {
+            SeatState::Ordered { .. } | SeatState::Announced { .. } => true,
+            SeatState::Taken {
                 boot, sentenced, ..
-            } => boot != Boot::Done && !sentenced,
-            State::Empty { .. } => false,
+            } => boot != BootState::Done && !sentenced,
+            SeatState::Empty { .. } => false,
         };
         self.places.iter().filter(coming).count()
     }
@@ -88,8 +92,8 @@ impl Pool {
     /// The processes that were announced and not yet seen to be our children.
     pub fn announced(&self) -> Vec<i32> {
         let pids = self.places.iter().filter_map(|place| match place.state {
-            State::Announced { pid, .. } => Some(pid),
-            State::Empty { .. } | State::Ordered { .. } | State::Taken { .. } => None,
+            SeatState::Announced { pid, .. } => Some(pid),
+            SeatState::Empty { .. } | SeatState::Ordered { .. } | SeatState::Taken { .. } => None,
         });
         pids.collect()
     }

@@ -2,14 +2,19 @@
 
 use maitred_control::WorkerId;
 
-use super::seat_state::State;
-use super::{Action, Pool};
+use super::seat_state::SeatState;
+use super::{GenerationAction, GenerationState};
 use crate::limits::{KILLED, LEAVE, Moment};
 
-impl Pool {
+impl GenerationState {
     /// Kills a worker.
-    pub(super) fn kill_worker(&mut self, worker: WorkerId, now: Moment, actions: &mut Vec<Action>) {
-        if let Some(State::Taken {
+    pub(super) fn kill_worker(
+        &mut self,
+        worker: WorkerId,
+        now: Moment,
+        actions: &mut Vec<GenerationAction>,
+    ) {
+        if let Some(SeatState::Taken {
             pid,
             sentenced,
             kill_at,
@@ -20,7 +25,7 @@ impl Pool {
             *sentenced = true;
             *kill_at = None;
             *gone_by = Some(now + KILLED);
-            actions.push(Action::KillWorker { pid: *pid });
+            actions.push(GenerationAction::KillWorker { pid: *pid });
         }
     }
 
@@ -29,9 +34,9 @@ impl Pool {
         &mut self,
         worker: WorkerId,
         now: Moment,
-        actions: &mut Vec<Action>,
+        actions: &mut Vec<GenerationAction>,
     ) {
-        if let Some(State::Taken {
+        if let Some(SeatState::Taken {
             pid,
             sentenced,
             kill_at,
@@ -40,14 +45,19 @@ impl Pool {
         {
             *sentenced = true;
             *kill_at = Some(now + LEAVE);
-            actions.push(Action::TerminateWorker { pid: *pid });
+            actions.push(GenerationAction::TerminateWorker { pid: *pid });
         }
     }
 
     /// Dismisses a worker that the front has retired. One whose end the front requested before has
     /// been killed already.
-    pub(super) fn retire(&mut self, worker: WorkerId, now: Moment, actions: &mut Vec<Action>) {
-        let Some(State::Taken {
+    pub(super) fn retire(
+        &mut self,
+        worker: WorkerId,
+        now: Moment,
+        actions: &mut Vec<GenerationAction>,
+    ) {
+        let Some(SeatState::Taken {
             pid,
             sentenced: sentenced @ false,
             worn,
@@ -60,7 +70,7 @@ impl Pool {
         let given_up = !*worn;
         *sentenced = true;
         *kill_at = Some(now + LEAVE);
-        actions.push(Action::DismissWorker { pid: *pid });
+        actions.push(GenerationAction::DismissWorker { pid: *pid });
         if given_up {
             let workers = self.places.iter().filter(|place| place.has_worker());
             self.growth.gave_up(workers.count());

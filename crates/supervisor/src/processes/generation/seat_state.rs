@@ -8,14 +8,14 @@ use crate::limits::Moment;
 
 /// A seat: which worker was ordered for it last, and where that one is in its life.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SeatSlot {
     /// That of the last order given.
     pub(super) incarnation: Incarnation,
-    pub(super) state: State,
+    pub(super) state: SeatState,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum State {
+pub(super) enum SeatState {
     Empty {
         not_before: Moment,
     },
@@ -34,7 +34,7 @@ pub(super) enum State {
         pid: i32,
         born: Moment,
         /// Whether requests can go to it.
-        boot: Boot,
+        boot: BootState,
         /// It has to end, and another may be ordered for what it did.
         sentenced: bool,
         /// It has served, or grown, as much as it may.
@@ -48,7 +48,7 @@ pub(super) enum State {
 
 /// How far a worker's script has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Boot {
+pub enum BootState {
     /// It can take requests, or there is no such script.
     Done,
     /// It has yet to boot, until then.
@@ -57,31 +57,31 @@ pub enum Boot {
     Late,
 }
 
-impl Boot {
+impl BootState {
     /// Of a worker that begins now.
-    pub(super) fn begin(within: Option<Duration>, now: Moment) -> Boot {
+    pub(super) fn begin(within: Option<Duration>, now: Moment) -> BootState {
         match within {
-            None => Boot::Done,
-            Some(Duration::ZERO) => Boot::Until(Moment::MAX),
-            Some(within) => Boot::Until(now.saturating_add(within)),
+            None => BootState::Done,
+            Some(Duration::ZERO) => BootState::Until(Moment::MAX),
+            Some(within) => BootState::Until(now.saturating_add(within)),
         }
     }
 
     pub(super) fn deadline(self) -> Option<Moment> {
         match self {
-            Boot::Until(by) if by != Moment::MAX => Some(by),
-            Boot::Until(_) | Boot::Done | Boot::Late => None,
+            BootState::Until(by) if by != Moment::MAX => Some(by),
+            BootState::Until(_) | BootState::Done | BootState::Late => None,
         }
     }
 }
 
-impl Place {
+impl SeatSlot {
     /// A seat that nobody has sat in.
-    pub(super) fn empty() -> Place {
+    pub(super) fn empty() -> SeatSlot {
         let not_before = Moment::ZERO;
-        Place {
+        SeatSlot {
             incarnation: 0,
-            state: State::Empty { not_before },
+            state: SeatState::Empty { not_before },
         }
     }
 
@@ -95,34 +95,36 @@ impl Place {
 
     /// Whether nobody sits here and nobody is on the way.
     pub(super) fn is_empty(&self) -> bool {
-        matches!(self.state, State::Empty { .. })
+        matches!(self.state, SeatState::Empty { .. })
     }
 
     /// Whether a worker sits here that stays, or is on its way.
     pub(super) fn has_worker(&self) -> bool {
         match self.state {
-            State::Ordered { .. } | State::Announced { .. } => true,
-            State::Taken { sentenced, .. } => !sentenced,
-            State::Empty { .. } => false,
+            SeatState::Ordered { .. } | SeatState::Announced { .. } => true,
+            SeatState::Taken { sentenced, .. } => !sentenced,
+            SeatState::Empty { .. } => false,
         }
     }
 
     /// Whether the worker that sits here stays only until another can take over.
     pub(super) fn is_worn(&self) -> bool {
         match self.state {
-            State::Taken {
+            SeatState::Taken {
                 worn, sentenced, ..
             } => worn && !sentenced,
-            State::Empty { .. } | State::Ordered { .. } | State::Announced { .. } => false,
+            SeatState::Empty { .. } | SeatState::Ordered { .. } | SeatState::Announced { .. } => {
+                false
+            }
         }
     }
 }
 
-impl State {
+impl SeatState {
     pub(super) fn pid(&self) -> Option<i32> {
         match *self {
-            State::Announced { pid, .. } | State::Taken { pid, .. } => Some(pid),
-            State::Empty { .. } | State::Ordered { .. } => None,
+            SeatState::Announced { pid, .. } | SeatState::Taken { pid, .. } => Some(pid),
+            SeatState::Empty { .. } | SeatState::Ordered { .. } => None,
         }
     }
 }

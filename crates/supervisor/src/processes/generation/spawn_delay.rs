@@ -1,11 +1,11 @@
 //! Which workers of a pool have to wait, after a failure or because of `max_spawn_rate`.
 
-use super::Pool;
-use super::seat_state::{Place, State};
+use super::GenerationState;
+use super::seat_state::{SeatSlot, SeatState};
 use crate::limits::Moment;
 
-impl Pool {
-    /// When [`Pool::order`] has something to order: as soon as fewer seats have to wait than lack
+impl GenerationState {
+    /// When [`GenerationState::order`] has something to order: as soon as fewer seats have to wait than lack
     /// a worker.
     pub(super) fn order_deadline(&self) -> Option<Moment> {
         let lacks = self.lacks();
@@ -13,8 +13,10 @@ impl Pool {
             return None;
         }
         let empty = self.places.iter().filter_map(|place| match place.state {
-            State::Empty { not_before } => Some(not_before),
-            State::Ordered { .. } | State::Announced { .. } | State::Taken { .. } => None,
+            SeatState::Empty { not_before } => Some(not_before),
+            SeatState::Ordered { .. } | SeatState::Announced { .. } | SeatState::Taken { .. } => {
+                None
+            }
         });
         let mut empty: Vec<Moment> = empty.collect();
         empty.sort_unstable_by(|a, b| b.cmp(a));
@@ -33,8 +35,7 @@ impl Pool {
 
     /// Seats that have to wait after a failure.
     pub(super) fn waiting(&self, now: Moment) -> usize {
-        let waits =
-            |place: &&Place| matches!(place.state, State::Empty { not_before } if not_before > now);
+        let waits = |place: &&SeatSlot| matches!(place.state, SeatState::Empty { not_before } if not_before > now);
         self.places.iter().filter(waits).count()
     }
 }

@@ -1,11 +1,11 @@
 //! A pool's zygote: when it has to be there, and when it may rest.
 
-use super::seat_state::State;
-use super::{Action, Pool, Reason};
+use super::seat_state::SeatState;
+use super::{GenerationAction, GenerationState, KillReason};
 use crate::limits::Moment;
 use crate::processes::life::Step;
 
-impl Pool {
+impl GenerationState {
     /// Whether the zygote is ready for orders.
     pub fn zygote_is_up(&self) -> bool {
         self.zygote.is_up()
@@ -62,37 +62,40 @@ impl Pool {
         self.has_failed |= !self.zygote.is_up() && !self.zygote.is_leaving();
         self.zygote.ended(now);
         for place in &mut self.places {
-            if matches!(place.state, State::Ordered { .. } | State::Announced { .. }) {
-                place.state = State::Empty { not_before: now };
+            if matches!(
+                place.state,
+                SeatState::Ordered { .. } | SeatState::Announced { .. }
+            ) {
+                place.state = SeatState::Empty { not_before: now };
             }
         }
     }
 
-    pub(super) fn drop_zygote(&mut self, reason: Reason, actions: &mut Vec<Action>) {
+    pub(super) fn drop_zygote(&mut self, reason: KillReason, actions: &mut Vec<GenerationAction>) {
         if self.zygote.give_up().is_some() {
-            actions.push(Action::KillZygote(reason));
+            actions.push(GenerationAction::KillZygote(reason));
         }
     }
 
-    pub(super) fn zygote_due(&mut self, now: Moment, actions: &mut Vec<Action>) {
+    pub(super) fn zygote_due(&mut self, now: Moment, actions: &mut Vec<GenerationAction>) {
         if !self.heeds_zygote() {
             self.unneeded_since = None;
             return;
         }
         let slow = match self.zygote.is_leaving() {
-            true => Reason::SlowEnd,
-            false => Reason::SlowStart,
+            true => KillReason::SlowEnd,
+            false => KillReason::SlowStart,
         };
         match self.zygote.due(now) {
-            Some(Step::Start) => actions.push(Action::StartZygote),
-            Some(Step::Kill) => actions.push(Action::KillZygote(slow)),
+            Some(Step::Start) => actions.push(GenerationAction::StartZygote),
+            Some(Step::Kill) => actions.push(GenerationAction::KillZygote(slow)),
             None => {}
         }
         self.rest_zygote(now, actions);
     }
 
     /// Lets a zygote go that has no workers, and is not asked for any, for as long as it may rest.
-    fn rest_zygote(&mut self, now: Moment, actions: &mut Vec<Action>) {
+    fn rest_zygote(&mut self, now: Moment, actions: &mut Vec<GenerationAction>) {
         let Some(rest) = self.zygote_rest() else {
             return;
         };
@@ -103,7 +106,7 @@ impl Pool {
         } else if now >= *self.unneeded_since.get_or_insert(now) + rest {
             self.unneeded_since = None;
             self.zygote.dismiss(now);
-            actions.push(Action::DismissZygote);
+            actions.push(GenerationAction::DismissZygote);
         }
     }
 

@@ -13,22 +13,22 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 /// What has been saved and not been acted upon.
 #[derive(Debug, Default)]
-pub struct Changes(Option<Saved>);
+pub struct Debounce(Option<SavedFiles>);
 
 #[derive(Debug)]
-struct Saved {
+struct SavedFiles {
     /// One of the files.
     file: PathBuf,
     first: Moment,
     last: Moment,
 }
 
-impl Changes {
+impl Debounce {
     /// This file has been saved.
     pub fn note(&mut self, file: PathBuf, now: Moment) {
         let first = self.0.as_ref().map_or(now, |saved| saved.first);
         let last = now;
-        self.0 = Some(Saved { file, first, last });
+        self.0 = Some(SavedFiles { file, first, last });
     }
 
     /// When they are to be acted upon.
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn what_is_saved_together_is_one_change() {
-        let mut changes = Changes::default();
+        let mut changes = Debounce::default();
         assert_eq!((changes.deadline(), changes.take_due(START)), (None, None));
         changes.note("a.php".into(), START);
         changes.note("b.php".into(), START + PAUSE / 2);
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn who_never_pauses_is_not_waited_for() {
-        let mut changes = Changes::default();
+        let mut changes = Debounce::default();
         let mut now = START;
         while changes.take_due(now).is_none() {
             changes.note("a.php".into(), now);

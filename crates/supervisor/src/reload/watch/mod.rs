@@ -17,9 +17,9 @@ use tracing::{error, info, warn};
 use crate::limits::Moment;
 use crate::logging::text::one_line;
 use crate::processes::running_pool::RunningPool;
-use crate::reload::restart_requests::Heard;
+use crate::reload::restart_requests::SaveNotice;
 use crate::run::Supervisor;
-use debounce::Changes;
+use debounce::Debounce;
 use folders::Folders;
 
 /// Most folders of an application that are watched.
@@ -39,7 +39,7 @@ struct Watch {
     generation: Generation,
     /// Nothing if that is not possible, which was said.
     folders: Option<Folders>,
-    changes: Changes,
+    changes: Debounce,
     /// The folder has gone: when to see whether it is there again.
     look_at: Option<Moment>,
 }
@@ -131,18 +131,18 @@ fn in_words(file: &Path) -> String {
 }
 
 /// Says why a pool is booted anew.
-fn tell_saved(pool: &str, file: &Path, heard: Heard) {
+fn tell_saved(pool: &str, file: &Path, heard: SaveNotice) {
     let file = in_words(file);
     match heard {
-        Heard::News => info!("pool {pool}: {file} was saved"),
-        Heard::Echo(rest) => warn!(
+        SaveNotice::News => info!("pool {pool}: {file} was saved"),
+        SaveNotice::Echo(rest) => warn!(
             "pool {pool}: {file} was saved, and so was a file during the boot before, or less than a \
              second after it; if the application writes it itself, let it do so in a folder named var, \
              cache or storage; the next boot waits for {} s, and more each time (watch); `maitred reload \
              {pool}` boots at once",
             rest.as_secs()
         ),
-        Heard::Known => {}
+        SaveNotice::Known => {}
     }
 }
 
@@ -168,7 +168,7 @@ impl Watch {
             script,
             generation,
             folders,
-            changes: Changes::default(),
+            changes: Debounce::default(),
             look_at: None,
         }
     }

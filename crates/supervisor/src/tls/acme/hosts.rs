@@ -4,14 +4,14 @@ use maitred_config::{Acme, Config, Host};
 use maitred_tls::{Material, Server, examine};
 
 use crate::error::Error;
-use crate::tls::acme::schedule::{Wanted, renewal_of};
+use crate::tls::acme::schedule::{AcmeHost, renewal_of};
 use crate::tls::acme::store::Store;
 
 /// The hosts of a configuration that get their certificates by ACME.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct AcmeHosts {
     /// Those hosts.
-    pub wanted: Vec<Wanted>,
+    pub wanted: Vec<AcmeHost>,
     /// What is to be said of others, and of files that cannot be used: one sentence each.
     pub notes: Vec<String>,
 }
@@ -25,9 +25,9 @@ pub fn add_kept(
     acme: &Acme,
     server: &Server,
     material: &mut Material,
-) -> Result<Found, Error> {
+) -> Result<AcmeHosts, Error> {
     refuse_wildcards(config, server)?;
-    let mut found = Found::default();
+    let mut found = AcmeHosts::default();
     for (host, why) in acme.left_out(config) {
         if !server.covers(host) {
             let sentence = format!("no certificate is asked for {host}: it {why}");
@@ -55,7 +55,7 @@ pub fn add_kept(
                 found.notes.push(sentence);
             }
         }
-        found.wanted.push(Wanted {
+        found.wanted.push(AcmeHost {
             name: name.to_owned(),
             valid,
         });
@@ -71,7 +71,7 @@ pub fn add_kept(
 }
 
 /// How it is with a host, for people.
-pub fn in_words(host: &Wanted) -> String {
+pub fn in_words(host: &AcmeHost) -> String {
     let name = &host.name;
     match &host.valid {
         None => format!("{name}: no certificate is kept; one is asked for by the running server"),

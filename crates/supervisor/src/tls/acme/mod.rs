@@ -32,7 +32,7 @@ use crate::run::Supervisor;
 use crate::run::front::THIS_PROGRAM;
 use crate::tls::certificates::read_file;
 
-use schedule::{Failed, Now, Schedule};
+use schedule::{Clocks, OrderFailure, Schedule};
 use store::Store;
 
 /// The argument that makes our program the one that gets a certificate.
@@ -59,9 +59,9 @@ const MAX_WHY_CHARS: usize = 1000;
 
 /// What is decided about certificates by ACME, and the process that gets one.
 #[derive(Debug, Default)]
-pub struct Acme {
+pub struct AcmeManager {
     schedule: Schedule,
-    going: Option<Going>,
+    going: Option<RunningOrder>,
     /// The schedule is that of the configuration in use.
     is_set: bool,
     /// When the schedule is looked at next: it may have thousands of hosts.
@@ -74,7 +74,7 @@ pub struct Acme {
 
 /// An order that is being carried out.
 #[derive(Debug)]
-struct Going {
+struct RunningOrder {
     peer: Peer<ToAcme>,
     name: String,
     store: Store,
@@ -87,7 +87,7 @@ struct Going {
     accounts: usize,
 }
 
-impl Going {
+impl RunningOrder {
     /// Keeps an account, which takes the disk some time: no more often than an order can need it.
     fn keep_account(&mut self, account: &Secret) {
         if account.0.len() > MAX_ACCOUNT_BYTES || self.accounts >= MAX_ACCOUNTS {
@@ -110,7 +110,7 @@ struct Publishing {
     until: Moment,
 }
 
-impl Acme {
+impl AcmeManager {
     /// The certificates in use are others now; `reloaded`: somebody has asked for that.
     pub fn changed(&mut self, reloaded: bool) {
         self.is_set = false;
@@ -140,7 +140,7 @@ impl Acme {
 
     /// How the certificates are.
     pub fn status(&self, moment: Moment) -> Vec<CertificateStatus> {
-        let now = Now {
+        let now = Clocks {
             moment,
             wall: SystemTime::now(),
         };
@@ -177,8 +177,8 @@ fn seconds(time: SystemTime) -> u64 {
 }
 
 impl Supervisor {
-    fn clocks(&self) -> Now {
-        Now {
+    fn clocks(&self) -> Clocks {
+        Clocks {
             moment: self.now(),
             wall: SystemTime::now(),
         }
@@ -225,7 +225,7 @@ impl Supervisor {
             debug!("a certificate for {name} is asked for");
             match self.begin_asking(name) {
                 Ok(going) => self.acme.going = Some(going),
-                Err(why) => self.no_certificate(Failed {
+                Err(why) => self.no_certificate(OrderFailure {
                     cause: Cause::Unreachable,
                     why,
                     retry_after: None,
@@ -267,7 +267,7 @@ impl Supervisor {
             }
             if going.until <= now {
                 let seconds = (PATIENCE + GRACE).as_secs();
-                self.no_certificate(Failed {
+                self.no_certificate(OrderFailure {
                     cause: Cause::Unreachable,
                     why: format!("the process that gets it has said nothing for {seconds} s"),
                     retry_after: None,
@@ -276,7 +276,7 @@ impl Supervisor {
         }
     }
 
-    fn begin_asking(&self, name: String) -> Result<Going, String> {
+    fn begin_asking(&self, name: String) -> Result<RunningOrder, String> {
         let settings = self.acme_settings().ok_or("`acme` is not set any more")?;
         let store = Store::of(settings);
         store.prove_writable().map_err(|why| {
@@ -324,7 +324,7 @@ impl Supervisor {
         });
         let peer = started
             .map_err(|why| format!("the process that gets it could not be started: {why}"))?;
-        Ok(Going {
+        Ok(RunningOrder {
             peer,
             name,
             store,
@@ -357,7 +357,7 @@ impl Supervisor {
                     why,
                     cause,
                     retry_after,
-                } => self.no_certificate(Failed {
+                } => self.no_certificate(OrderFailure {
                     cause,
                     why: one_line(&why).chars().take(MAX_WHY_CHARS).collect(),
                     retry_after,
@@ -368,7 +368,7 @@ impl Supervisor {
 
     /// A child has ended: was it the one that gets a certificate?
     pub fn acme_ended(&mut self, pid: i32, how: HowEnded) -> bool {
-        let is_it = |acme: &Acme| {
+        let is_it = |acme: &AcmeManager| {
             acme.going
                 .as_ref()
                 .is_some_and(|going| going.peer.pid() == pid)
@@ -378,7 +378,7 @@ impl Supervisor {
         }
         self.hear_acme(true);
         if is_it(&self.acme) {
-            self.no_certificate(Failed {
+            self.no_certificate(OrderFailure {
                 cause: Cause::Unreachable,
                 why: format!("the process that gets it {how}"),
                 retry_after: None,
@@ -394,7 +394,7 @@ impl Supervisor {
             return;
         };
         if going.proofs.len() >= MAX_PROOFS || !is_possible(&proof, &going.name) {
-            return self.no_certificate(Failed {
+            return self.no_certificate(OrderFailure {
                 cause: Cause::Refused,
                 why: "the authority wants a proof that there cannot be".to_owned(),
                 retry_after: None,
@@ -475,7 +475,7 @@ impl Supervisor {
     }
 
     fn unusable(&mut self, why: &str) {
-        self.no_certificate(Failed {
+        self.no_certificate(OrderFailure {
             cause: Cause::Refused,
             why: format!("what the authority issued cannot be used: {why}"),
             retry_after: None,
@@ -501,7 +501,7 @@ impl Supervisor {
     }
 
     /// There is no certificate this time. That before it, if there is one, stays in use.
-    fn no_certificate(&mut self, failed: Failed) {
+    fn no_certificate(&mut self, failed: OrderFailure) {
         self.end_asking();
         self.acme.look_at = Moment::ZERO;
         let now = self.clocks();
@@ -532,7 +532,7 @@ impl Supervisor {
     }
 
     /// Ends the process, which has nothing more to do, and has fronts show nothing more.
-    fn end_asking(&mut self) -> Option<Going> {
+    fn end_asking(&mut self) -> Option<RunningOrder> {
         let going = self.acme.going.take()?;
         going.peer.signal(Signal::SIGKILL);
         if !going.proofs.is_empty() {

@@ -46,7 +46,7 @@ const SPREAD: u32 = 20;
 
 /// The present, by both clocks.
 #[derive(Debug, Clone, Copy)]
-pub struct Now {
+pub struct Clocks {
     /// By the monotonic one.
     pub moment: Moment,
     /// By the wall clock.
@@ -55,7 +55,7 @@ pub struct Now {
 
 /// A host whose certificate is got by ACME.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct AcmeHost {
     /// The host.
     pub name: String,
     /// How long its certificate is valid, if it has one.
@@ -64,7 +64,7 @@ pub struct Wanted {
 
 /// How it is with a host.
 #[derive(Debug, Clone, Default)]
-pub struct Entry {
+pub struct HostState {
     /// How long its certificate is valid, if it has one.
     pub valid: Option<Validity>,
     /// Failures in a row.
@@ -82,7 +82,7 @@ pub struct Entry {
 /// When which host's certificate is asked for.
 #[derive(Debug, Default)]
 pub struct Schedule {
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, HostState>,
     /// The one that is asked for now.
     asked: Option<String>,
     /// Nobody is tried before this.
@@ -113,9 +113,9 @@ pub struct Retry {
 
 impl Schedule {
     /// The hosts there are from now on. What was known of each stays known.
-    pub fn set(&mut self, wanted: &[Wanted]) {
+    pub fn set(&mut self, wanted: &[AcmeHost]) {
         let mut before = std::mem::take(&mut self.entries);
-        for Wanted { name, valid } in wanted {
+        for AcmeHost { name, valid } in wanted {
             let mut entry = before.remove(name).unwrap_or_default();
             entry.valid = *valid;
             self.entries.insert(name.clone(), entry);
@@ -134,7 +134,7 @@ impl Schedule {
     }
 
     /// The host whose certificate is to be asked for now. It counts as asked.
-    pub fn next(&mut self, now: Now) -> Option<String> {
+    pub fn next(&mut self, now: Clocks) -> Option<String> {
         if self.asked.is_some() || now.moment < self.pause {
             return None;
         }
@@ -153,7 +153,7 @@ impl Schedule {
     }
 
     /// When [`Schedule::next`] has something to say, if nothing happens before.
-    pub fn deadline(&self, now: Now) -> Option<Moment> {
+    pub fn deadline(&self, now: Clocks) -> Option<Moment> {
         if self.asked.is_some() {
             return None;
         }
@@ -175,16 +175,16 @@ impl Schedule {
         self.unreached = None;
         let name = self.asked.take();
         if let Some(entry) = name.and_then(|name| self.entries.get_mut(&name)) {
-            *entry = Entry {
+            *entry = HostState {
                 valid: Some(valid),
-                ..Entry::default()
+                ..HostState::default()
             };
         }
     }
 
     /// The certificate that was asked for cannot be had. `random` decides how the tries of several
     /// servers are spread.
-    pub fn failed(&mut self, failure: &Failed, now: Now, random: u8) -> Option<Retry> {
+    pub fn failed(&mut self, failure: &OrderFailure, now: Clocks, random: u8) -> Option<Retry> {
         let name = self.asked.take()?;
         let before = match failure.cause {
             Cause::Unreachable => self.unreached.take(),
@@ -235,7 +235,10 @@ impl Schedule {
     }
 
     /// All hosts, sorted, each with when it is asked for next; nothing: that is being done.
-    pub fn hosts(&self, now: Now) -> impl Iterator<Item = (&str, &Entry, Option<SystemTime>)> {
+    pub fn hosts(
+        &self,
+        now: Clocks,
+    ) -> impl Iterator<Item = (&str, &HostState, Option<SystemTime>)> {
         self.entries.iter().map(move |(name, entry)| {
             let wait = entry.not_before.max(self.pause);
             let allowed = now.wall + wait.saturating_sub(now.moment);
@@ -249,7 +252,7 @@ impl Schedule {
 
 /// Why a certificate cannot be had.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failed {
+pub struct OrderFailure {
     /// What kind of failure it is.
     pub cause: Cause,
     /// One sentence.
@@ -266,7 +269,7 @@ fn gist(why: &str) -> (&str, &str) {
     (first, kind)
 }
 
-fn renewal(name: &str, entry: &Entry) -> Option<SystemTime> {
+fn renewal(name: &str, entry: &HostState) -> Option<SystemTime> {
     Some(renewal_of(name, &entry.valid?))
 }
 

@@ -4,29 +4,29 @@ use super::*;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-fn at(seconds: u64) -> Now {
-    Now {
+fn at(seconds: u64) -> Clocks {
+    Clocks {
         moment: Duration::from_secs(seconds),
         wall: SystemTime::UNIX_EPOCH + 10_000 * DAY + Duration::from_secs(seconds),
     }
 }
 
-fn valid(from: Now, days: u32) -> Validity {
+fn valid(from: Clocks, days: u32) -> Validity {
     Validity {
         from: from.wall,
         until: from.wall + DAY * days,
     }
 }
 
-fn wanted(name: &str, valid: Option<Validity>) -> Wanted {
-    Wanted {
+fn wanted(name: &str, valid: Option<Validity>) -> AcmeHost {
+    AcmeHost {
         name: name.to_owned(),
         valid,
     }
 }
 
-fn failed(cause: Cause) -> Failed {
-    Failed {
+fn failed(cause: Cause) -> OrderFailure {
+    OrderFailure {
         cause,
         why: "no".to_owned(),
         retry_after: None,
@@ -109,7 +109,7 @@ fn what_the_authority_asks_to_wait_is_waited_and_no_reload_hurries_it() {
     let mut schedule = Schedule::default();
     schedule.set(&[wanted("a.com", None), wanted("b.com", None)]);
     schedule.next(at(0));
-    let limited = Failed {
+    let limited = OrderFailure {
         retry_after: Some(Duration::from_secs(5000)),
         ..failed(Cause::Limited)
     };
@@ -145,7 +145,7 @@ fn a_failure_is_news_once_and_the_certificate_before_stays() {
         schedule.next(now);
         let second = now.moment.as_secs();
         let why = format!("the authority refuses it: token {second} (dns)");
-        let failure = Failed {
+        let failure = OrderFailure {
             why,
             ..failed(Cause::Refused)
         };

@@ -30,7 +30,7 @@ pub(super) fn growth(pm: ProcessManager) -> Growth {
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Zygote {
+pub(super) enum ZygoteState {
     None,
     Starting,
     Up,
@@ -40,9 +40,9 @@ pub(super) enum Zygote {
 
 /// What is true in the world, whatever the pool believes.
 pub(super) struct World {
-    pub(super) pool: Pool,
+    pub(super) pool: GenerationState,
     pub(super) now: Moment,
-    pub(super) zygote: Zygote,
+    pub(super) zygote: ZygoteState,
     pub(super) orders: Vec<(Seat, Incarnation)>,
     pub(super) announced: Vec<i32>,
     pub(super) workers: HashMap<i32, (Seat, Incarnation)>,
@@ -60,9 +60,9 @@ impl World {
             pm,
             fills: Vec::new(),
             allowed: u32::MAX,
-            pool: Pool::new(SEATS + SPARE_SEATS, growth(pm)),
+            pool: GenerationState::new(SEATS + SPARE_SEATS, growth(pm)),
             now: Moment::ZERO,
-            zygote: Zygote::None,
+            zygote: ZygoteState::None,
             orders: Vec::new(),
             announced: Vec::new(),
             workers: HashMap::new(),
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    pub(super) fn tell(&mut self, event: Event) {
+    pub(super) fn tell(&mut self, event: GenerationEvent) {
         for action in self.pool.on(event, self.now) {
             self.carry_out(action);
         }
@@ -84,20 +84,23 @@ impl World {
         );
     }
 
-    pub(super) fn carry_out(&mut self, action: Action) {
+    pub(super) fn carry_out(&mut self, action: GenerationAction) {
         match action {
-            Action::StartZygote => {
-                assert_eq!(self.zygote, Zygote::None, "two zygotes in one pool");
-                self.zygote = Zygote::Starting;
+            GenerationAction::StartZygote => {
+                assert_eq!(self.zygote, ZygoteState::None, "two zygotes in one pool");
+                self.zygote = ZygoteState::Starting;
             }
-            Action::KillZygote(_) => {
-                assert!(!matches!(self.zygote, Zygote::None | Zygote::Killed));
-                self.zygote = Zygote::Killed;
+            GenerationAction::KillZygote(_) => {
+                assert!(!matches!(
+                    self.zygote,
+                    ZygoteState::None | ZygoteState::Killed
+                ));
+                self.zygote = ZygoteState::Killed;
             }
-            Action::Fill {
+            GenerationAction::Fill {
                 worker: WorkerId { seat, incarnation },
             } => {
-                assert_eq!(self.zygote, Zygote::Up, "an order to nobody");
+                assert_eq!(self.zygote, ZygoteState::Up, "an order to nobody");
                 assert!(
                     !self.seated.contains_key(&seat),
                     "two workers in seat {seat}"
@@ -119,11 +122,11 @@ impl World {
                 self.fills.push(self.now);
                 self.orders.push((seat, incarnation));
             }
-            Action::Look { .. } => {}
-            Action::TerminateWorker { pid } => {
+            GenerationAction::Look { .. } => {}
+            GenerationAction::TerminateWorker { pid } => {
                 assert!(self.workers.contains_key(&pid), "nobody to end");
             }
-            Action::Open {
+            GenerationAction::Open {
                 worker: WorkerId { seat, incarnation },
                 pid,
             } => {
@@ -131,29 +134,31 @@ impl World {
                 let other = self.seated.insert(seat, pid);
                 assert_eq!(other, None, "two workers in seat {seat}");
             }
-            Action::KillWorker { pid } => {
+            GenerationAction::KillWorker { pid } => {
                 assert!(self.workers.contains_key(&pid), "a stranger is killed");
                 self.worker_dies(pid, true);
             }
-            Action::DismissWorker { pid } => {
+            GenerationAction::DismissWorker { pid } => {
                 assert!(self.workers.contains_key(&pid), "a stranger is dismissed");
                 // Every second one does not heed it.
                 if pid % 2 == 0 {
                     self.worker_dies(pid, true);
                 }
             }
-            Action::DismissZygote => {
-                assert_eq!(self.zygote, Zygote::Up);
+            GenerationAction::DismissZygote => {
+                assert_eq!(self.zygote, ZygoteState::Up);
                 assert!(self.seated.is_empty() && self.orders.is_empty());
-                self.zygote = Zygote::Dismissed;
+                self.zygote = ZygoteState::Dismissed;
             }
-            Action::ReportStuck { .. } => panic!("in this world, whoever is killed is gone"),
-            Action::Report { retry, .. } => assert!(retry <= BACKOFF_LONGEST),
+            GenerationAction::ReportStuck { .. } => {
+                panic!("in this world, whoever is killed is gone")
+            }
+            GenerationAction::Report { retry, .. } => assert!(retry <= BACKOFF_LONGEST),
         }
     }
 
     pub(super) fn zygote_carries_out(&mut self, pick: usize) {
-        if self.zygote != Zygote::Up || self.orders.is_empty() {
+        if self.zygote != ZygoteState::Up || self.orders.is_empty() {
             return;
         }
         let (seat, incarnation) = self.orders.swap_remove(pick % self.orders.len());
@@ -161,7 +166,7 @@ impl World {
         self.next_pid += 1;
         self.workers.insert(pid, (seat, incarnation));
         self.announced.push(pid);
-        self.tell(Event::Announced {
+        self.tell(GenerationEvent::Announced {
             worker: WorkerId { seat, incarnation },
             pid,
         });
@@ -170,7 +175,7 @@ impl World {
     /// Everybody announced has by now become our child; those nobody waits for are swept away.
     pub(super) fn intermediates_leave(&mut self) {
         for pid in std::mem::take(&mut self.announced) {
-            self.tell(Event::Adopted { pid });
+            self.tell(GenerationEvent::Adopted { pid });
             if !self.seated.values().any(|seated| *seated == pid) {
                 self.workers.remove(&pid);
             }
@@ -178,12 +183,12 @@ impl World {
     }
 
     pub(super) fn zygote_dies(&mut self) {
-        if self.zygote != Zygote::None {
+        if self.zygote != ZygoteState::None {
             self.intermediates_leave();
             // What was ordered meanwhile is void, too.
             self.orders.clear();
-            self.zygote = Zygote::None;
-            self.tell(Event::ZygoteEnded);
+            self.zygote = ZygoteState::None;
+            self.tell(GenerationEvent::ZygoteEnded);
         }
     }
 
@@ -196,7 +201,7 @@ impl World {
         } else {
             HowEnded::Exited(exit::BAILOUT)
         };
-        self.tell(Event::Ended { pid, how });
+        self.tell(GenerationEvent::Ended { pid, how });
     }
 
     pub(super) fn any_worker(&self, pick: usize) -> Option<i32> {
@@ -209,18 +214,18 @@ impl World {
         self.now += Duration::from_millis(pass);
         let seat = u32::try_from(pick).unwrap() % (SEATS + SPARE_SEATS + 1);
         match kind {
-            0 => self.tell(Event::Tick),
-            1 | 2 if self.zygote == Zygote::Starting => {
-                self.zygote = Zygote::Up;
-                self.tell(Event::ZygoteStarted);
+            0 => self.tell(GenerationEvent::Tick),
+            1 | 2 if self.zygote == ZygoteState::Starting => {
+                self.zygote = ZygoteState::Up;
+                self.tell(GenerationEvent::ZygoteStarted);
             }
-            1 => self.tell(Event::ZygoteStarted),
+            1 => self.tell(GenerationEvent::ZygoteStarted),
             3 => self.zygote_dies(),
             4..=9 => self.zygote_carries_out(pick),
             10..=12 => self.intermediates_leave(),
-            13 if self.zygote == Zygote::Up && !self.orders.is_empty() => {
+            13 if self.zygote == ZygoteState::Up && !self.orders.is_empty() => {
                 let (seat, incarnation) = self.orders.swap_remove(pick % self.orders.len());
-                self.tell(Event::ForkFailed {
+                self.tell(GenerationEvent::ForkFailed {
                     worker: WorkerId { seat, incarnation },
                 });
             }
@@ -231,40 +236,40 @@ impl World {
             }
             16 => {
                 let incarnation = self.last.get(&seat).copied().unwrap_or(0);
-                self.tell(Event::EndWorker {
+                self.tell(GenerationEvent::EndWorker {
                     worker: WorkerId { seat, incarnation },
                 });
             }
-            17 if self.zygote == Zygote::Up => {
+            17 if self.zygote == ZygoteState::Up => {
                 let pid = self.any_worker(pick).unwrap_or(1);
                 let incarnation = self.last.get(&seat).copied().unwrap_or(9);
-                self.tell(Event::Announced {
+                self.tell(GenerationEvent::Announced {
                     worker: WorkerId { seat, incarnation },
                     pid,
                 });
                 self.orders.retain(|order| order.0 != seat);
             }
-            18 => self.tell(Event::ZygoteFailed(Reason::StartFailed)),
+            18 => self.tell(GenerationEvent::ZygoteFailed(KillReason::StartFailed)),
             19 | 20 => {
                 let workers = u32::try_from(pick).unwrap() % (SEATS + 3);
-                self.tell(Event::Wanted { workers });
+                self.tell(GenerationEvent::Wanted { workers });
             }
             21 | 22 => {
                 let incarnation = self.last.get(&seat).copied().unwrap_or(0);
-                self.tell(Event::Retired {
+                self.tell(GenerationEvent::Retired {
                     worker: WorkerId { seat, incarnation },
                 });
             }
             23 | 24 => {
                 let incarnation = self.last.get(&seat).copied().unwrap_or(0);
-                self.tell(Event::Worn {
+                self.tell(GenerationEvent::Worn {
                     worker: WorkerId { seat, incarnation },
                 });
             }
             25 => {
                 self.allowed = u32::try_from(pick).unwrap() % (SEATS + 3);
                 let workers = self.allowed;
-                self.tell(Event::Allowed { workers });
+                self.tell(GenerationEvent::Allowed { workers });
             }
             _ => {}
         }
@@ -274,8 +279,8 @@ impl World {
     /// it took until every seat was taken.
     pub(super) fn recover(&mut self) -> Duration {
         self.allowed = u32::MAX;
-        self.tell(Event::Allowed { workers: u32::MAX });
-        self.tell(Event::Wanted { workers: SEATS });
+        self.tell(GenerationEvent::Allowed { workers: u32::MAX });
+        self.tell(GenerationEvent::Wanted { workers: SEATS });
         self.settle()
     }
 
@@ -284,25 +289,27 @@ impl World {
     pub(super) fn settle(&mut self) -> Duration {
         let begun = self.now;
         for _ in 0..1000 {
-            if matches!(self.zygote, Zygote::Killed | Zygote::Dismissed) {
+            if matches!(self.zygote, ZygoteState::Killed | ZygoteState::Dismissed) {
                 self.zygote_dies();
             }
-            if self.zygote == Zygote::Starting {
+            if self.zygote == ZygoteState::Starting {
                 self.step(1, 0, 0);
             }
-            while self.zygote == Zygote::Up && !self.orders.is_empty() {
+            while self.zygote == ZygoteState::Up && !self.orders.is_empty() {
                 self.zygote_carries_out(0);
             }
             self.intermediates_leave();
-            let idle = self.pm == ProcessManager::Ondemand && self.zygote == Zygote::None;
-            if self.pool.is_full() && self.pool.lacks() == 0 && (self.zygote == Zygote::Up || idle)
+            let idle = self.pm == ProcessManager::Ondemand && self.zygote == ZygoteState::None;
+            if self.pool.is_full()
+                && self.pool.lacks() == 0
+                && (self.zygote == ZygoteState::Up || idle)
             {
                 return self.now - begun;
             }
             if let Some(deadline) = self.pool.deadline() {
                 self.now = self.now.max(deadline);
             }
-            self.tell(Event::Tick);
+            self.tell(GenerationEvent::Tick);
         }
         panic!("the pool is never full again: {:?}", self.pool);
     }
