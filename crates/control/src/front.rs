@@ -54,14 +54,14 @@ pub enum ToFront {
         generation: Generation,
     },
     /// What the front has to know of a generation's PHP to answer in its stead.
-    PhpInfo {
+    SetPhpInfo {
         /// The generation.
         generation: Generation,
         /// What it has to know.
-        manner: PhpInfo,
+        info: PhpInfo,
     },
     /// What the processes of a pool with `pm = auto` may use now.
-    Room {
+    SetCapacity {
         /// Its generation.
         generation: Generation,
         /// Thousandths of a processor.
@@ -70,7 +70,7 @@ pub enum ToFront {
         workers: Option<u32>,
     },
     /// A worker has grown, and memory is short: another is to take its place.
-    Outgrown {
+    ReplaceWorker {
         /// Its generation.
         generation: Generation,
         /// The worker.
@@ -82,28 +82,28 @@ pub enum ToFront {
         generation: Generation,
     },
     /// Where the lines of the access log go from now on. Descriptor: the file.
-    AccessLog,
+    SetAccessLog,
     /// Where the lines of the doors go from now on that log to this path. Descriptor: the file.
-    DoorLog {
+    SetPoolAccessLog {
         /// The path, as the pools' settings have it.
         path: PathBuf,
     },
     /// Where messages go from now on. Descriptor: the file that takes the place of standard error.
-    ErrorLog,
+    SetErrorLog,
     /// What handshakes of TLS are held with from now on. Descriptor: a file with it as JSON, which
     /// holds private keys.
-    Certificates,
+    SetCertificates,
     /// What authorities are to find that look whether a host is ours, instead of what was told
-    /// before; answered by [`FromFront::ProofsTaken`].
-    Proofs {
+    /// before; answered by [`FromFront::AcmeProofsSet`].
+    SetAcmeProofs {
         /// All of it.
         proofs: Vec<acme::Proof>,
         /// Number of this order, for the report.
         mark: u64,
     },
-    /// Tell how page cache and servers behind are doing; answered by [`FromFront::Figures`].
+    /// Tell how page cache and servers behind are doing; answered by [`FromFront::StatsWritten`].
     /// Descriptor: an anonymous file, whose contents are replaced by [`admin::FrontFigures`] as JSON.
-    Figures,
+    ReportStats,
     /// What becomes of kept pages; answered by [`FromFront::Purged`].
     Purge {
         /// What.
@@ -111,13 +111,13 @@ pub enum ToFront {
         /// Number of this order, for the report.
         mark: u64,
     },
-    /// What a [`FromFront::Purging`] told of is gone in all other fronts, too.
-    PurgedElsewhere {
+    /// What a [`FromFront::PagesDropped`] told of is gone in all other fronts, too.
+    ConfirmPurge {
         /// The number of that report.
         mark: u64,
     },
     /// Cookies that a site sets, beside those that are known already.
-    CookieNames {
+    AddCookieNames {
         /// The site's first host.
         site: String,
         /// Their names; none: more than are remembered.
@@ -175,7 +175,7 @@ pub enum FromFront {
     Listening,
     /// A worker must be ended: its script outlived `request_terminate_timeout`, or it broke the
     /// rules of the seat link.
-    EndWorker {
+    WorkerFailed {
         /// Its generation of the pool.
         generation: Generation,
         /// The worker.
@@ -199,7 +199,7 @@ pub enum FromFront {
     },
     /// How many workers a pool needs now that may grow. Said at once when it needs more than it
     /// has, at most once a second when it needs fewer; nothing is said while the last word holds.
-    Wanted {
+    WorkersNeeded {
         /// Its generation of the pool.
         generation: Generation,
         /// How many, those included that it has.
@@ -224,17 +224,17 @@ pub enum FromFront {
     },
     /// A generation could not be opened a while ago, for lack of descriptors or memory: it and its
     /// workers are to be told of once more.
-    NotOpened {
+    OpenFailed {
         /// Its number.
         generation: Generation,
     },
     /// The OPcache of a generation is full, its workers say. Said again now and then.
-    CacheFull {
+    OpcacheFilled {
         /// Its number.
         generation: Generation,
     },
     /// A script has run for longer than `request_slowlog_timeout`. Said once for each run.
-    SlowScript {
+    SlowScriptFound {
         /// Its generation of the pool.
         generation: Generation,
         /// The worker.
@@ -257,13 +257,13 @@ pub enum FromFront {
         /// The number of that order.
         mark: u64,
     },
-    /// What a [`ToFront::Proofs`] told is shown to whoever asks for it.
-    ProofsTaken {
+    /// What a [`ToFront::SetAcmeProofs`] told is shown to whoever asks for it.
+    AcmeProofsSet {
         /// The number of that order.
         mark: u64,
     },
-    /// The answer to [`ToFront::Figures`], in any case.
-    Figures,
+    /// The answer to [`ToFront::ReportStats`], in any case.
+    StatsWritten,
     /// What came of a [`ToFront::Purge`].
     Purged {
         /// The number of the order.
@@ -272,15 +272,15 @@ pub enum FromFront {
         outcome: Result<Vec<String>, String>,
     },
     /// Pages have been dropped, and others may have them, too; answered by
-    /// [`ToFront::PurgedElsewhere`].
-    Purging {
+    /// [`ToFront::ConfirmPurge`].
+    PagesDropped {
         /// Which.
         dropped: Vec<purge::Dropped>,
         /// Number of this report, for the answer.
         mark: u64,
     },
     /// A site has set cookies that were not known before.
-    CookieNames {
+    CookiesSeen {
         /// The site's first host.
         site: String,
         /// Their names; none: more than are remembered.
@@ -288,7 +288,7 @@ pub enum FromFront {
     },
     /// Somebody asks for metrics: the pools' memory is to be measured and shown on their
     /// scoreboards.
-    MemoryAsked,
+    MetricsRequested,
     /// Nothing is in hand any more.
     Drained,
 }

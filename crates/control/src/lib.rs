@@ -19,7 +19,7 @@ mod zygote;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use maitred_os::channel::{Channel, Received, Reports, SupervisorEnd};
+use maitred_os::channel::{self, Channel, Reports, SupervisorEnd};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +51,7 @@ pub type Generation = u32;
 
 /// A message that arrived.
 #[derive(Debug)]
-pub enum Heard<M> {
+pub enum Received<M> {
     /// A message with its descriptors.
     Message(M, Vec<OwnedFd>),
     /// Nothing is there now.
@@ -93,7 +93,7 @@ pub fn say_waiting<M: Serialize>(reports: &Reports, message: &M) -> io::Result<(
 ///
 /// # Errors
 /// As [`Channel::receive`]; bytes that are no message of the expected kind are `InvalidData`.
-pub fn hear<M: DeserializeOwned>(channel: &Channel, wait: bool) -> io::Result<Heard<M>> {
+pub fn hear<M: DeserializeOwned>(channel: &Channel, wait: bool) -> io::Result<Received<M>> {
     heard(channel.receive(wait)?)
 }
 
@@ -101,15 +101,17 @@ pub fn hear<M: DeserializeOwned>(channel: &Channel, wait: bool) -> io::Result<He
 ///
 /// # Errors
 /// As [`SupervisorEnd::receive`]; bytes that are no message of the expected kind are `InvalidData`.
-pub fn hear_report<M: DeserializeOwned>(channel: &mut SupervisorEnd) -> io::Result<Heard<M>> {
+pub fn hear_report<M: DeserializeOwned>(channel: &mut SupervisorEnd) -> io::Result<Received<M>> {
     heard(channel.receive()?)
 }
 
-fn heard<M: DeserializeOwned>(received: Received) -> io::Result<Heard<M>> {
+fn heard<M: DeserializeOwned>(received: channel::Received) -> io::Result<Received<M>> {
     match received {
-        Received::Message(bytes, fds) => Ok(Heard::Message(serde_json::from_slice(&bytes)?, fds)),
-        Received::Nothing => Ok(Heard::Nothing),
-        Received::Closed => Ok(Heard::Closed),
+        channel::Received::Message(bytes, fds) => {
+            Ok(Received::Message(serde_json::from_slice(&bytes)?, fds))
+        }
+        channel::Received::Nothing => Ok(Received::Nothing),
+        channel::Received::Closed => Ok(Received::Closed),
     }
 }
 
@@ -132,7 +134,7 @@ mod tests {
         };
         say(theirs.reports(), &said).unwrap();
         match hear_report::<FromZygote>(&mut ours).unwrap() {
-            Heard::Message(heard, fds) => {
+            Received::Message(heard, fds) => {
                 assert_eq!(heard, said);
                 assert!(fds.is_empty());
             }

@@ -28,9 +28,9 @@ pub enum ToZygote {
     /// [`FromZygote::Warmed`], after ten seconds at most. No worker is forked meanwhile. Descriptor:
     /// a file with the list, which is read from its beginning wherever its position is.
     Warm,
-    /// Tell how OPcache is doing; answered by [`FromZygote::CacheFigures`], after a quarter of a
+    /// Tell how OPcache is doing; answered by [`FromZygote::OpcacheReported`], after a quarter of a
     /// second at most.
-    CacheFigures,
+    ReportOpcache,
     /// Read the stack of the script that a worker runs, and report [`FromZygote::Traced`].
     Trace {
         /// Number of this order, for the report.
@@ -106,8 +106,8 @@ pub enum FromZygote {
         /// How many scripts are in the list; none, too, when it could not be made.
         count: u32,
     },
-    /// The answer to [`ToZygote::CacheFigures`], in any case.
-    CacheFigures {
+    /// The answer to [`ToZygote::ReportOpcache`], in any case.
+    OpcacheReported {
         /// How OPcache is doing; nothing when there is none or it was not told in time.
         figures: Option<CacheFigures>,
     },

@@ -11,7 +11,7 @@ use std::time::Duration;
 use maitred_config::Config;
 use maitred_control::admin::FrontFigures;
 use maitred_control::{
-    Clients, FromFront, Generation as Number, Heard, ToFront, WorkerId, acme, purge,
+    Clients, FromFront, Generation as Number, Received, ToFront, WorkerId, acme, purge,
 };
 use maitred_sandbox::Readable;
 use tokio::io::Interest;
@@ -216,12 +216,12 @@ impl CommandReceiver {
         };
         loop {
             match shared.supervisor.order(false) {
-                Ok(Heard::Message(order, fds)) => self.follow(order, fds).await,
-                Ok(Heard::Nothing) => match channel.readable().await {
+                Ok(Received::Message(order, fds)) => self.follow(order, fds).await,
+                Ok(Received::Nothing) => match channel.readable().await {
                     Ok(mut ready) => ready.clear_ready(),
                     Err(_) => return,
                 },
-                Ok(Heard::Closed) => return shared.drain(),
+                Ok(Received::Closed) => return shared.drain(),
                 Err(error) => tracing::error!("an order cannot be understood: {error}"),
             }
         }
@@ -247,15 +247,15 @@ impl CommandReceiver {
             ToFront::ClosePool { generation } => {
                 self.with_pool(generation, |pool| pool.leave(generation));
             }
-            ToFront::PhpInfo { generation, manner } => {
-                self.with_pool(generation, |pool| pool.manner.store(Arc::new(manner)));
+            ToFront::SetPhpInfo { generation, info } => {
+                self.with_pool(generation, |pool| pool.manner.store(Arc::new(info)));
             }
-            ToFront::Room {
+            ToFront::SetCapacity {
                 generation,
                 cores,
                 workers,
             } => self.with_pool(generation, |pool| pool.see_room(cores, workers)),
-            ToFront::Outgrown {
+            ToFront::ReplaceWorker {
                 generation,
                 worker:
                     WorkerId {
@@ -287,19 +287,19 @@ impl CommandReceiver {
                 });
             }
             ToFront::Reconfigure => self.reconfigure_and_tell(fds).await,
-            ToFront::Figures => self.tell_figures(fds.pop()),
-            ToFront::Certificates => self.take_certificates(fds).await,
-            ToFront::Proofs { proofs, mark } => self.take_proofs(proofs, mark),
+            ToFront::ReportStats => self.tell_figures(fds.pop()),
+            ToFront::SetCertificates => self.take_certificates(fds).await,
+            ToFront::SetAcmeProofs { proofs, mark } => self.take_proofs(proofs, mark),
             ToFront::Purge { order, mark } => self.purge(&order, mark),
-            ToFront::CookieNames { site, names } => {
+            ToFront::AddCookieNames { site, names } => {
                 if let Some(cache) = &self.shared.cache {
                     cache.cookies_told(&site, names.as_deref());
                 }
             }
-            ToFront::PurgedElsewhere { mark } => self.purged_elsewhere(mark),
-            ToFront::AccessLog => self.take_access_log(fds.pop()),
-            ToFront::DoorLog { path } => self.take_door_log(path, fds.pop()),
-            ToFront::ErrorLog => take_error_log(fds),
+            ToFront::ConfirmPurge { mark } => self.purged_elsewhere(mark),
+            ToFront::SetAccessLog => self.take_access_log(fds.pop()),
+            ToFront::SetPoolAccessLog { path } => self.take_door_log(path, fds.pop()),
+            ToFront::SetErrorLog => take_error_log(fds),
             other @ (ToFront::Configure { .. } | ToFront::Begin) => {
                 tracing::error!("an order came too late: {other:?}");
             }
@@ -380,7 +380,7 @@ impl CommandReceiver {
         if let Err(error) = write_json(file, &figures) {
             tracing::warn!("the front's figures cannot be told: {error}");
         }
-        shared.supervisor.report(&FromFront::Figures);
+        shared.supervisor.report(&FromFront::StatsWritten);
     }
 
     /// Shows authorities these from now on.
@@ -390,7 +390,7 @@ impl CommandReceiver {
         if let Some(tls) = shared.tls.load_full() {
             self.use_tls(&tls);
         }
-        shared.supervisor.report(&FromFront::ProofsTaken { mark });
+        shared.supervisor.report(&FromFront::AcmeProofsSet { mark });
     }
 
     /// Handshakes from now on are held with these. What is wrong with them the supervisor has seen
@@ -444,7 +444,7 @@ impl CommandReceiver {
                 let supervisor = self.shared.supervisor.clone();
                 tokio::spawn(async move {
                     tokio::time::sleep(TRY_AGAIN_AFTER).await;
-                    supervisor.report(&FromFront::NotOpened { generation: number });
+                    supervisor.report(&FromFront::OpenFailed { generation: number });
                 });
             }
         }

@@ -5,7 +5,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use maitred_control::{Heard, hear_report};
+use maitred_control::{Received, hear_report};
 use maitred_os::channel::{Channel, SupervisorEnd, Taken};
 use maitred_os::signals::{self, Signal};
 use maitred_os::spawn::{self, Program};
@@ -160,9 +160,9 @@ impl<Out: Serialize> Peer<Out> {
     /// keep to the language.
     pub fn hear<In: DeserializeOwned>(&mut self) -> Option<In> {
         match hear_report(&mut self.channel) {
-            Ok(Heard::Message(report, _)) => return Some(report),
-            Ok(Heard::Nothing) => {}
-            Ok(Heard::Closed) => self.closed = true,
+            Ok(Received::Message(report, _)) => return Some(report),
+            Ok(Received::Nothing) => {}
+            Ok(Received::Closed) => self.closed = true,
             Err(why) => {
                 self.closed = true;
                 self.give_up(&why);

@@ -330,7 +330,7 @@ impl Supervisor {
             }
             FromZygote::Traced { trace, stack } => self.traced(id, trace, &stack),
             FromZygote::ForkFailed { worker, why } => self.fork_failed(id, worker, &one_line(&why)),
-            FromZygote::CacheFigures { figures } => self.cache_told(id, figures),
+            FromZygote::OpcacheReported { figures } => self.cache_told(id, figures),
             FromZygote::ScriptsListed { count } => self.scripts_listed(id, count),
             FromZygote::Warmed { compiled } => self.warmed(id, compiled),
         }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use maitred_control::{
-    CacheSize, FromZygote, Heard, ToZygote, WorkerId, ZygoteSettings, exit, hear, say_waiting,
+    CacheSize, FromZygote, Received, ToZygote, WorkerId, ZygoteSettings, exit, hear, say_waiting,
 };
 use maitred_os::channel::{Channel, Reports};
 use maitred_os::errand::{Errand, fork_errand};
@@ -90,7 +90,7 @@ impl Ready {
 }
 
 fn prepare(control: &Channel) -> Result<Ready, String> {
-    let Ok(Heard::Message(ToZygote::Configure(settings), fds)) = hear(control, true) else {
+    let Ok(Received::Message(ToZygote::Configure(settings), fds)) = hear(control, true) else {
         return Err("the zygote was not told its settings".to_owned());
     };
     // They are needed as long as the process lives, and so are its workers' copies.
@@ -328,7 +328,7 @@ impl Zygote {
             let order = hear(&self.control, true);
             self.sight.look();
             match order {
-                Ok(Heard::Message(
+                Ok(Received::Message(
                     ToZygote::FillSeat {
                         worker: WorkerId { seat, incarnation },
                     },
@@ -342,7 +342,7 @@ impl Zygote {
                         });
                     }
                 }
-                Ok(Heard::Message(order @ (ToZygote::ListScripts | ToZygote::Warm), fds)) => {
+                Ok(Received::Message(order @ (ToZygote::ListScripts | ToZygote::Warm), fds)) => {
                     if self.is_frozen {
                         self.say(&warm::nothing_done(&order));
                         continue;
@@ -352,16 +352,16 @@ impl Zygote {
                         warm::Side::Child(order) => return Came::Compiler(order),
                     }
                 }
-                Ok(Heard::Message(ToZygote::CacheFigures, _)) => {
+                Ok(Received::Message(ToZygote::ReportOpcache, _)) => {
                     match figures::look(&self.control, &self.proc) {
                         figures::Side::Zygote(figures) => {
-                            self.say(&FromZygote::CacheFigures { figures });
+                            self.say(&FromZygote::OpcacheReported { figures });
                         }
                         figures::Side::Child(look) if self.is_frozen => look.run_within(),
                         figures::Side::Child(look) => return Came::Looker(look),
                     }
                 }
-                Ok(Heard::Message(
+                Ok(Received::Message(
                     ToZygote::Trace {
                         trace,
                         worker: WorkerId { seat, incarnation },
@@ -373,8 +373,8 @@ impl Zygote {
                     let stack = self.sight.stack(seat, incarnation, request, depth);
                     self.say(&FromZygote::Traced { trace, stack });
                 }
-                Ok(Heard::Message(ToZygote::Configure(_), _) | Heard::Nothing) => {}
-                Ok(Heard::Closed) | Err(_) => return Came::End,
+                Ok(Received::Message(ToZygote::Configure(_), _) | Received::Nothing) => {}
+                Ok(Received::Closed) | Err(_) => return Came::End,
             }
         }
     }

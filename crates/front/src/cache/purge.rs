@@ -273,7 +273,7 @@ impl Others {
                 waiting.insert(mark, sender);
             }
             let dropped = dropped.to_vec();
-            let report = FromFront::Purging { dropped, mark };
+            let report = FromFront::PagesDropped { dropped, mark };
             if self.supervisor.report(&report) {
                 told.push(receiver);
             }

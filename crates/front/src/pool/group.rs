@@ -367,7 +367,8 @@ impl Pool {
         let generation = generation.number;
         if inner.full_said.is_due(generation, Instant::now()) {
             // What is not taken now is said again.
-            self.supervisor.report(&FromFront::CacheFull { generation });
+            self.supervisor
+                .report(&FromFront::OpcacheFilled { generation });
         }
     }
 

@@ -465,7 +465,7 @@ impl Pool {
     pub fn broken(&self, generation: &Generation, place: Place, how: &str) {
         generation.link().restore();
         let script = generation.script_in(place.seat.number);
-        self.supervisor.report(&FromFront::EndWorker {
+        self.supervisor.report(&FromFront::WorkerFailed {
             generation: generation.number,
             worker: WorkerId {
                 seat: place.seat.number,
@@ -495,7 +495,7 @@ impl Pool {
     /// Asks the supervisor to end a worker; `overrun`: for what it has run for too long.
     pub fn end_worker(&self, loan: &SlotLease, why: &str, overrun: Option<Overrun>) {
         let SlotLease { generation, lent } = loan;
-        self.supervisor.report(&FromFront::EndWorker {
+        self.supervisor.report(&FromFront::WorkerFailed {
             generation: generation.number,
             worker: WorkerId {
                 seat: lent.seat(),

@@ -18,7 +18,7 @@ const MAX_ID_BYTES: usize = 64;
 pub fn report(loan: &SlotLease, ran: Duration, request: &[u8]) -> Option<FromFront> {
     let (link, seat) = (loan.generation.link(), loan.lent.seat());
     let board = link.seat_board(seat);
-    let report = FromFront::SlowScript {
+    let report = FromFront::SlowScriptFound {
         generation: loan.generation.number,
         worker: WorkerId {
             seat,

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use maitred_config::ProcessManager;
-use maitred_control::{Heard, hear_report};
+use maitred_control::{Received, hear_report};
 use maitred_os::channel::{Channel, SupervisorEnd};
 
 use super::growth::{Growth, tend};
@@ -51,7 +51,7 @@ fn pool(pm: ProcessManager, length: usize) -> (Arc<Pool>, RefCell<SupervisorEnd>
 /// For how many workers the supervisor was asked, one time after the other.
 fn asked(supervisor: &RefCell<SupervisorEnd>) -> Vec<u32> {
     let wanted = |report| match report {
-        FromFront::Wanted { workers, .. } => Some(workers),
+        FromFront::WorkersNeeded { workers, .. } => Some(workers),
         _ => None,
     };
     reports(supervisor).into_iter().filter_map(wanted).collect()
@@ -60,7 +60,7 @@ fn asked(supervisor: &RefCell<SupervisorEnd>) -> Vec<u32> {
 /// What the supervisor was told.
 fn reports(supervisor: &RefCell<SupervisorEnd>) -> Vec<FromFront> {
     let mut reports = Vec::new();
-    while let Ok(Heard::Message(report, _)) = hear_report(&mut supervisor.borrow_mut()) {
+    while let Ok(Received::Message(report, _)) = hear_report(&mut supervisor.borrow_mut()) {
         reports.push(report);
     }
     reports
@@ -154,7 +154,7 @@ async fn who_was_asked_for_before_a_late_word_of_one_that_goes_is_asked_for_agai
                 worker: maitred_control::WorkerId { seat: 1, .. },
                 ..
             },
-            FromFront::Wanted { workers: 3, .. }
+            FromFront::WorkersNeeded { workers: 3, .. }
         ]
     );
     assert!(is_asked_again, "{told:?}");

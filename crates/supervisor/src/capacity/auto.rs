@@ -301,7 +301,7 @@ impl Supervisor {
                     grown.has / MEGABYTE
                 );
             }
-            let order = ToFront::Outgrown {
+            let order = ToFront::ReplaceWorker {
                 generation: running.generation,
                 worker: worker.worker,
             };
@@ -355,7 +355,7 @@ impl Supervisor {
             return;
         };
         if self.room.told.insert(name.clone(), told) != Some(told) {
-            let order = ToFront::Room {
+            let order = ToFront::SetCapacity {
                 generation,
                 cores,
                 workers,

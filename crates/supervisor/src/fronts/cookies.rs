@@ -88,7 +88,7 @@ pub fn follow(all: &mut CookieNames, before: &Config, after: &Config) {
 impl Supervisor {
     /// A front has seen cookies being set: the others are told as well.
     pub fn cookies_learned(&mut self, line: u32, report: FromFront) {
-        let FromFront::CookieNames { site, names } = report else {
+        let FromFront::CookiesSeen { site, names } = report else {
             return;
         };
         let is_guarded = guarded(&self.plan.config, &site).is_some();
@@ -99,7 +99,7 @@ impl Supervisor {
         for other in others.into_iter().filter(|other| *other != line) {
             let (site, names) = (site.clone(), names.clone());
             if let Some(peer) = self.peer_of_line(other) {
-                peer.say(ToFront::CookieNames { site, names }, &[]);
+                peer.say(ToFront::AddCookieNames { site, names }, &[]);
             }
         }
     }
@@ -108,7 +108,7 @@ impl Supervisor {
     pub fn cookies_for_new_front(&self) -> Vec<ToFront> {
         let mut orders = Vec::new();
         for (site, names) in &self.cookies {
-            let order = |names| ToFront::CookieNames {
+            let order = |names| ToFront::AddCookieNames {
                 site: site.clone(),
                 names,
             };

@@ -39,7 +39,7 @@ impl Supervisor {
         };
         match shared::file_with("maitred-front-figures", b"") {
             Ok(file) => {
-                peer.say(ToFront::Figures, &[file.as_fd()]);
+                peer.say(ToFront::ReportStats, &[file.as_fd()]);
                 self.front_figures = FrontStats {
                     asked: Some((epoch, file)),
                     told: FrontFigures::default(),

@@ -244,7 +244,7 @@ impl Supervisor {
                 PurgeRequester::Upgrade => {}
                 PurgeRequester::Front(line, mark) => {
                     if let Some(peer) = self.peer_of_line(line) {
-                        peer.say(ToFront::PurgedElsewhere { mark }, &[]);
+                        peer.say(ToFront::ConfirmPurge { mark }, &[]);
                     }
                 }
                 PurgeRequester::Command => {

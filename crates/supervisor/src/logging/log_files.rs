@@ -183,7 +183,7 @@ impl Supervisor {
         match reopened {
             Ok(file) => {
                 info!("the error log {name} was opened again");
-                self.tell_fronts(ToFront::ErrorLog, &file);
+                self.tell_fronts(ToFront::SetErrorLog, &file);
                 true
             }
             Err(why) => {
@@ -202,7 +202,7 @@ impl Supervisor {
         match open(path) {
             Ok(file) => {
                 info!("the access log {name} was opened again");
-                self.tell_fronts(ToFront::AccessLog, &file);
+                self.tell_fronts(ToFront::SetAccessLog, &file);
                 self.plan.access_log = Some(file);
                 true
             }

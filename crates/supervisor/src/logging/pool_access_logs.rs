@@ -104,7 +104,7 @@ impl PoolAccessLogs {
     pub fn tell(&self, front: &mut Peer<ToFront>) {
         for (path, file) in &self.0 {
             let path = path.clone();
-            front.say(ToFront::DoorLog { path }, &[file.as_fd()]);
+            front.say(ToFront::SetPoolAccessLog { path }, &[file.as_fd()]);
         }
     }
 }
@@ -201,7 +201,7 @@ impl Supervisor {
             }
         }
         for (path, file) in &again.0 {
-            let order = ToFront::DoorLog { path: path.clone() };
+            let order = ToFront::SetPoolAccessLog { path: path.clone() };
             self.tell_fronts(order, file);
         }
         self.plan.door_logs.0.extend(again.0);

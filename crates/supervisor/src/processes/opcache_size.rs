@@ -160,7 +160,7 @@ impl Supervisor {
         if let Some(zygote) = running.zygote.as_mut().filter(|_| is_up)
             && zygote.cache.ask_whether_full()
         {
-            zygote.peer.say(ToZygote::CacheFigures, &[]);
+            zygote.peer.say(ToZygote::ReportOpcache, &[]);
         }
     }
 

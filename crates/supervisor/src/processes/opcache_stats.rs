@@ -64,7 +64,7 @@ impl Supervisor {
                 continue;
             };
             if zygote.cache.ask(now) {
-                zygote.peer.say(ToZygote::CacheFigures, &[]);
+                zygote.peer.say(ToZygote::ReportOpcache, &[]);
             } else if let Some(page) = page.filter(|_| !zygote.cache.asked) {
                 page.workers().cache_is_fresh();
             }

@@ -107,7 +107,7 @@ impl Supervisor {
             listener.tell(peer);
         }
         if let Some(log) = &self.plan.access_log {
-            peer.say(ToFront::AccessLog, &[log.as_fd()]);
+            peer.say(ToFront::SetAccessLog, &[log.as_fd()]);
         }
         self.plan.door_logs.tell(peer);
         let ours = |pool: &&RunningPool| pool.introduced && pool.line == self.front.line;
@@ -151,25 +151,25 @@ impl Supervisor {
         match report {
             FromFront::Listening if line == self.front.line => self.front_listens(),
             FromFront::Listening => {}
-            report @ (FromFront::EndWorker { .. }
+            report @ (FromFront::WorkerFailed { .. }
             | FromFront::ScriptDied { .. }
-            | FromFront::Wanted { .. }
+            | FromFront::WorkersNeeded { .. }
             | FromFront::SeatRetired { .. }
             | FromFront::SeatWorn { .. }
-            | FromFront::NotOpened { .. }
-            | FromFront::SlowScript { .. }) => self.said_of_a_pool(report),
-            FromFront::CacheFull { generation } => self.cache_said_full(generation),
+            | FromFront::OpenFailed { .. }
+            | FromFront::SlowScriptFound { .. }) => self.said_of_a_pool(report),
+            FromFront::OpcacheFilled { generation } => self.cache_said_full(generation),
             FromFront::Reconfigured { refused } => {
                 self.reconfigured(refused.map(|why| one_line(&why)));
             }
             FromFront::Settled { mark } if line == self.front.line => self.settled(mark),
             FromFront::Settled { .. } => {}
-            FromFront::ProofsTaken { mark } => self.proofs_taken(mark),
-            FromFront::Figures => self.figures_told(line),
+            FromFront::AcmeProofsSet { mark } => self.proofs_taken(mark),
+            FromFront::StatsWritten => self.figures_told(line),
             FromFront::Purged { mark, outcome } => self.purged(line, mark, outcome),
-            FromFront::Purging { dropped, mark } => self.purging(line, dropped, mark),
-            report @ FromFront::CookieNames { .. } => self.cookies_learned(line, report),
-            FromFront::MemoryAsked => {
+            FromFront::PagesDropped { dropped, mark } => self.purging(line, dropped, mark),
+            report @ FromFront::CookiesSeen { .. } => self.cookies_learned(line, report),
+            FromFront::MetricsRequested => {
                 self.look_at_caches();
                 self.measure();
             }
@@ -184,7 +184,7 @@ impl Supervisor {
             return;
         };
         match report {
-            FromFront::EndWorker {
+            FromFront::WorkerFailed {
                 worker,
                 why,
                 overrun,
@@ -199,7 +199,7 @@ impl Supervisor {
                 let (now, script) = (self.now(), one_line(&script));
                 self.obituaries.ran(who, script, now);
             }
-            FromFront::Wanted { workers, .. } => {
+            FromFront::WorkersNeeded { workers, .. } => {
                 self.pool_event(id, generation::GenerationEvent::Wanted { workers });
             }
             FromFront::SeatRetired { worker, .. } => {
@@ -210,7 +210,7 @@ impl Supervisor {
                 self.pools[id].to_be_replaced += 1;
                 self.pool_event(id, generation::GenerationEvent::Worn { worker });
             }
-            FromFront::SlowScript {
+            FromFront::SlowScriptFound {
                 worker,
                 request,
                 overrun,
@@ -225,7 +225,7 @@ impl Supervisor {
                 };
                 self.slow_script(id, slow);
             }
-            FromFront::NotOpened { .. } => self.introduce_again(id),
+            FromFront::OpenFailed { .. } => self.introduce_again(id),
             _ => {}
         }
     }
@@ -438,9 +438,9 @@ impl RunningPool {
         };
         let alike = all.iter().find(is_alike);
         let manner = alike.map_or(&self.manner, |alike| &alike.manner);
-        ToFront::PhpInfo {
+        ToFront::SetPhpInfo {
             generation: self.generation,
-            manner: manner.clone(),
+            info: manner.clone(),
         }
     }
 
@@ -491,13 +491,13 @@ impl RunningPool {
 /// Which generation the front says something of, if it is one.
 fn generation_of(report: &FromFront) -> Option<Generation> {
     match report {
-        FromFront::EndWorker { generation, .. }
+        FromFront::WorkerFailed { generation, .. }
         | FromFront::ScriptDied { generation, .. }
-        | FromFront::Wanted { generation, .. }
+        | FromFront::WorkersNeeded { generation, .. }
         | FromFront::SeatRetired { generation, .. }
         | FromFront::SeatWorn { generation, .. }
-        | FromFront::NotOpened { generation }
-        | FromFront::SlowScript { generation, .. } => Some(*generation),
+        | FromFront::OpenFailed { generation }
+        | FromFront::SlowScriptFound { generation, .. } => Some(*generation),
         _ => None,
     }
 }

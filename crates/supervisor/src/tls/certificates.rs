@@ -116,7 +116,7 @@ impl Certificates {
     /// Tells a front what to hold handshakes with.
     pub fn tell(&self, front: &mut Peer<ToFront>) {
         match self.written() {
-            Ok(file) => front.say(ToFront::Certificates, &[file.as_fd()]),
+            Ok(file) => front.say(ToFront::SetCertificates, &[file.as_fd()]),
             Err(why) => error!("the front cannot be told of its certificates: {why}"),
         }
     }

@@ -126,7 +126,7 @@ impl AcmeManager {
             .going
             .as_ref()
             .filter(|going| !going.proofs.is_empty())?;
-        Some(ToFront::Proofs {
+        Some(ToFront::SetAcmeProofs {
             proofs: going.proofs.clone(),
             mark: self.mark,
         })
@@ -416,7 +416,7 @@ impl Supervisor {
     fn tell_proofs(&mut self) -> usize {
         self.acme.mark += 1;
         let mark = self.acme.mark;
-        let order = self.acme.proofs().unwrap_or(ToFront::Proofs {
+        let order = self.acme.proofs().unwrap_or(ToFront::SetAcmeProofs {
             proofs: Vec::new(),
             mark,
         });
