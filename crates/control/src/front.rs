@@ -293,6 +293,32 @@ pub enum FromFront {
     Drained,
 }
 
+impl FromFront {
+    /// The generation of a pool that it is about, if it is about one.
+    pub fn generation(&self) -> Option<Generation> {
+        match self {
+            FromFront::WorkerFailed { generation, .. }
+            | FromFront::ScriptDied { generation, .. }
+            | FromFront::WorkersNeeded { generation, .. }
+            | FromFront::SeatRetired { generation, .. }
+            | FromFront::SeatWorn { generation, .. }
+            | FromFront::OpenFailed { generation }
+            | FromFront::OpcacheFilled { generation }
+            | FromFront::SlowScriptFound { generation, .. } => Some(*generation),
+            FromFront::Listening
+            | FromFront::Reconfigured { .. }
+            | FromFront::Settled { .. }
+            | FromFront::AcmeProofsSet { .. }
+            | FromFront::StatsWritten
+            | FromFront::Purged { .. }
+            | FromFront::PagesDropped { .. }
+            | FromFront::CookiesSeen { .. }
+            | FromFront::MetricsRequested
+            | FromFront::Drained => None,
+        }
+    }
+}
+
 /// A script that runs for longer than it should.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overrun {

@@ -23,7 +23,6 @@ mod systemd;
 mod tls;
 mod upgrade;
 
-use std::ffi::OsStr;
 use std::os::fd::RawFd;
 use std::path::Path;
 
@@ -32,21 +31,23 @@ use maitred_os::{fork, signals, sockets, spawn, title};
 
 pub use error::Error;
 pub use logging::log_files::open_as_fpm;
-pub use plan::config_source::{Host, Invocation, Source};
+pub use plan::FRONT_ROLE;
+pub use plan::config_source::{Host, Invocation, LOG_VARIABLE, Source};
 pub use tls::acme::ACME_ROLE;
 pub use upgrade::{CAN_TAKE_OVER, TAKE_OVER, TRY_TAKE_OVER};
 
-use plan::Plan;
-use run::{SIGNALS, Supervisor};
+use fronts::log_manager::LogManager;
+use fronts::{Front, Fronts};
+use logging::terminal::Terminal;
+use plan::{Found, Plan, examine};
+use processes::pools::Pools;
+use processes::running_pool::RunningPool;
+use processes::scoreboards::Scoreboards;
+use run::{Parts, Resumed, SIGNALS, Supervisor};
 use system::programs::Programs;
+use system::{cgroups, confinement, identity};
 use tls::certificates::Certificates;
 use upgrade::handover::HandoverState;
-
-/// The argument that makes our program the front.
-pub const FRONT_ROLE: &str = "front";
-
-/// The environment variable that tells our processes how much to log.
-pub const LOG_VARIABLE: &str = "MAITRED_LOG";
 
 /// The supervisor's title.
 const TITLE: &str = "maitred: supervisor";
@@ -56,7 +57,7 @@ const TITLE: &str = "maitred: supervisor";
 /// # Errors
 /// One sentence, for a user that does not exist, is root, or cannot be had.
 pub fn user_of_pool(pool: &Pool, config: &Config) -> Result<Option<u32>, Error> {
-    let identity = system::identity::of_pool(pool, config)?;
+    let identity = identity::of_pool(pool, config)?;
     Ok(identity.map(|identity| identity.uid))
 }
 
@@ -97,14 +98,21 @@ pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<
     ))?;
     let config = source.load().map_err(Error::Mistakes)?;
     show_title(&config);
-    let (plan, pools) = Plan::make(config, source, invocation, log_level, inherited)?;
+    let (mut plan, pools) = Plan::make(config, source, invocation, log_level, inherited)?;
     let admin = admin::Admin::open(&plan.config)?;
-    let mut scores = processes::scoreboards::Scoreboards::new(plan.threads);
-    scores.add_all(pools.iter().map(|pool| pool.settings.pool.as_str()))?;
-    let mut supervisor = Supervisor::new(plan, pools, signals, admin, scores);
-    let host = &mut supervisor.plan.invocation.host;
-    host.set_up(&supervisor.plan.config)
-        .map_err(Error::Configuration)?;
+    let mut scoreboards = Scoreboards::new(plan.threads);
+    scoreboards.add_all(pools.iter().map(|pool| pool.settings.pool.as_str()))?;
+    let pools = Pools::new(pools);
+    let host = &mut plan.invocation.host;
+    host.set_up(&plan.config).map_err(Error::Configuration)?;
+    let supervisor = Supervisor::new(Parts {
+        plan,
+        pools,
+        fronts: Fronts::new(Front::new(1, 0), Vec::new()),
+        signals,
+        admin,
+        scoreboards,
+    });
     Ok(supervisor.run())
 }
 
@@ -123,58 +131,46 @@ fn take_over(
     let state = HandoverState::read(&state).map_err(Error::Configuration)?;
     let config = state.config.clone();
     show_title(&config);
-    system::identity::distrust_groups(&config);
-    // A version that is not there any more is told when it is needed: what runs goes on.
+    identity::distrust_groups(&config);
+    // A missing PHP version is reported when it is needed: what runs goes on.
     let (programs, _) = Programs::find(&config);
-    let since = (state.elapsed, state.last_generation);
-    let (reload_later, told) = (state.reload_later, state.systemd);
-    let cookies = state.cookies.clone();
-    let inherited = state.inherit().map_err(Error::system(what))?;
-    let mut plan = Plan {
-        terminal: match &config.fpm {
-            Some(_) => logging::text::Terminal::silent(),
-            None => inherited.terminal,
-        },
-        access_log: inherited.access_log.or_else(|| opened_anew(&config)),
-        certificates: inherited.certificates.or_else(|| read_anew(&config)),
-        door_logs: inherited.door_logs,
-        ..Plan::over(
-            config.clone(),
-            source,
-            invocation,
-            log_level,
-            (inherited.listeners, programs),
-        )?
+    let last_generation = state.last_generation;
+    let resumed = Resumed {
+        elapsed: state.elapsed,
+        systemd: state.systemd,
+        cookies: state.cookies.clone(),
+        reload_later: state.reload_later,
     };
-    if plan.config.fpm.is_some() {
+    let inherited = state.inherit().map_err(Error::system(what))?;
+    let terminal = match &config.fpm {
+        Some(_) => Terminal::silent(),
+        None => inherited.terminal,
+    };
+    let found = Found {
+        listeners: inherited.listeners,
+        programs,
+    };
+    let mut plan = Plan {
+        terminal,
+        logs: LogManager::inherited(inherited.access_log, inherited.door_logs, &config),
+        certificates: inherited.certificates.or_else(|| read_anew(&config)),
+        ..Plan::over(config, source, invocation, log_level, found)?
+    };
+    if plan.is_fpm() {
         listen::announce(&plan.listeners);
     }
     plan.follow_configuration();
-    let fronts = (inherited.front, inherited.old_fronts);
-    let mut scores =
-        processes::scoreboards::Scoreboards::inherited(plan.threads, inherited.scoreboards);
-    let pools = inherited.pools.iter();
-    scores.add_all(pools.map(|pool| pool.plan.settings.pool.as_str()))?;
-    let outside = (admin::Admin::reopen(&plan.config), scores);
-    let mut supervisor =
-        Supervisor::resumed(plan, since, fronts, inherited.pools, signals, outside);
-    let now = supervisor.now();
-    supervisor.systemd.go_on(told, now);
-    supervisor.reload_later = reload_later;
-    supervisor.cookies = cookies;
-    supervisor.tidings.reload_announced = reload_later;
-    supervisor.tidings.upgrade_tried = reload_later;
-    supervisor.begin_trials();
-    Ok(supervisor.run())
-}
-
-/// The access log, which a program of another version may not have left. That it cannot be had is
-/// no reason to end what runs.
-fn opened_anew(config: &Config) -> Option<std::fs::File> {
-    logging::log_files::open_access_log(config).unwrap_or_else(|why| {
-        tracing::error!("{why}");
-        None
-    })
+    let mut scoreboards = Scoreboards::inherited(plan.threads, inherited.scoreboards);
+    scoreboards.add_all(inherited.pools.iter().map(RunningPool::name))?;
+    let parts = Parts {
+        admin: admin::Admin::reopen(&plan.config),
+        plan,
+        pools: Pools::inherited(inherited.pools, last_generation),
+        fronts: inherited.fronts,
+        signals,
+        scoreboards,
+    };
+    Ok(Supervisor::resumed(parts, resumed).run())
 }
 
 /// The certificates, which a program of another version may not have left.
@@ -195,7 +191,7 @@ pub fn try_take_over(state: RawFd, source: &Source) -> Result<(), Error> {
     let state = spawn::inherited_fd(state).map_err(Error::system(what))?;
     let state = HandoverState::read(&state).map_err(Error::Configuration)?;
     // Whatever could end the server once it is ours, and with it all that runs.
-    system::identity::of_front(&state.config)?;
+    identity::of_front(&state.config)?;
     source.load().map(drop).map_err(Error::Mistakes)
 }
 
@@ -211,13 +207,13 @@ pub fn check(config: &Config, file: &Path) -> Vec<Error> {
 /// What of a configuration this machine does not give, though the server would run: one sentence
 /// each.
 pub fn warnings(config: &Config) -> Vec<String> {
-    let own = system::confinement::warnings(config);
-    let own = own.chain(system::identity::shared_with_front(config));
-    let own = own.chain(system::identity::admin_is_open(config));
+    let own = confinement::warnings(config);
+    let own = own.chain(identity::shared_with_front(config));
+    let own = own.chain(identity::admin_is_open(config));
     // What is wrong with them is a mistake, and told as one.
     let certificates = Certificates::of(config, None).ok().flatten();
     let complaints = certificates.map(|certificates| certificates.complaints());
-    own.chain(system::cgroups::obstacle(config))
+    own.chain(cgroups::obstacle(config))
         .chain(complaints.into_iter().flatten())
         .chain(logging::log_files::warnings(config))
         .collect()
@@ -226,7 +222,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
 /// The sites, by their number, whose document root the front could not look into: one sentence each.
 /// For a process with one thread.
 pub fn closed_roots(config: &Config) -> Vec<(usize, String)> {
-    system::identity::closed_roots(config)
+    identity::closed_roots(config)
 }
 
 /// The sites, by their number, with folders that people upload to and in which PHP would run: one
@@ -248,27 +244,4 @@ pub fn issued_hosts(config: &Config) -> Vec<String> {
 /// One sentence that says where it was looked for.
 pub fn php_program(version: Option<&str>) -> Result<std::path::PathBuf, Error> {
     Programs::find_one(version)
-}
-
-/// All that is wrong, said with where it is written in `file`, and the programs that were found meanwhile.
-fn examine(config: &Config, file: Option<&Path>) -> (Vec<Error>, Programs) {
-    system::identity::distrust_groups(config);
-    let (programs, lacking) = Programs::find(config);
-    let mut mistakes = system::identity::mistakes(config);
-    mistakes.extend(system::confinement::mistakes(config));
-    mistakes.extend(lacking);
-    mistakes.extend(logging::text::log_mistakes(config));
-    mistakes.extend(listen::mistakes(config));
-    mistakes.extend(config.admin_socket.as_deref().and_then(admin::mistake));
-    if let Some(file) = file {
-        mistakes = mistakes.into_iter().map(|why| why.located(file)).collect();
-    }
-    (mistakes, programs)
-}
-
-/// A name for a process we start, padded so that there is room for every title it may take: a
-/// title is written over the arguments and the environment it was started with.
-fn roomy_name(title: &str) -> std::ffi::OsString {
-    const TITLE_ROOM_BYTES: usize = 128;
-    OsStr::new(&format!("{title:<TITLE_ROOM_BYTES$}")).to_owned()
 }

@@ -1,6 +1,7 @@
 //! A process of ours that we talk with: the front or a zygote.
 
 use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -14,6 +15,16 @@ use serde::{Serialize, de::DeserializeOwned};
 use tracing::error;
 
 use crate::limits::{OUTBOX_BYTES, OUTBOX_DESCRIPTORS, OUTBOX_MESSAGES};
+
+/// The program of this process, even if its file was replaced since.
+pub const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// A name for a process to start, padded so that every later title fits: a title is written over
+/// the arguments and the environment that the process was started with.
+pub fn roomy_name(title: &str) -> OsString {
+    const TITLE_BYTES: usize = 128;
+    OsStr::new(&format!("{title:<TITLE_BYTES$}")).to_owned()
+}
 
 /// A child that gets orders `Out`.
 #[derive(Debug)]

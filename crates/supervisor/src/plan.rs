@@ -2,25 +2,28 @@
 
 pub mod config_source;
 
-use std::fs::File;
-use std::path::PathBuf;
+use std::path::Path;
 
 use maitred_config::Config;
+use maitred_config::fpm::Level;
 use maitred_os::users::Identity;
 use tracing::warn;
 
-use crate::LOG_VARIABLE;
+use crate::admin;
 use crate::error::Error;
+use crate::fronts::log_manager::LogManager;
 use crate::listen::{self, InheritedSockets, Listener};
 use crate::logging::log_files;
-use crate::logging::pool_access_logs::PoolAccessLogs;
-use crate::logging::text::Terminal;
-use crate::plan::config_source::{Invocation, Source};
+use crate::logging::terminal::Terminal;
+use crate::plan::config_source::{Invocation, LOG_VARIABLE, Source};
 use crate::processes::plan::{PoolPlan, processors};
 use crate::system::cgroups::Groups;
 use crate::system::programs::Programs;
 use crate::system::{confinement, identity};
 use crate::tls::certificates::Certificates;
+
+/// The argument that makes our program the front.
+pub const FRONT_ROLE: &str = "front";
 
 /// What our own environment hands on to our processes. Scripts get what their pool's `env` says.
 const HANDED_ON: [&str; 5] = ["PATH", "TZ", "LANG", "TMPDIR", "RUST_BACKTRACE"];
@@ -46,14 +49,21 @@ pub struct Plan {
     pub programs: Programs,
     /// The control groups of pools that have limits, where the machine lets us.
     pub groups: Option<Groups>,
-    /// The access log, if it is a file.
-    pub access_log: Option<File>,
-    /// The access logs of doors.
-    pub door_logs: PoolAccessLogs,
+    /// The log files.
+    pub logs: LogManager,
     /// The certificates and keys of TLS, if it is spoken.
     pub certificates: Option<Certificates>,
     /// Where the person who started the server reads.
     pub terminal: Terminal,
+}
+
+/// What was opened and found for a plan.
+#[derive(Debug)]
+pub struct Found {
+    /// The listening sockets.
+    pub listeners: Vec<Listener>,
+    /// The programs of zygotes and workers.
+    pub programs: Programs,
 }
 
 impl Plan {
@@ -68,7 +78,7 @@ impl Plan {
         log_level: &str,
         inherited: InheritedSockets,
     ) -> Result<(Plan, Vec<PoolPlan>), Error> {
-        let (mistakes, programs) = crate::examine(&config, source.file());
+        let (mistakes, programs) = examine(&config, source.file());
         if let Some(mistake) = mistakes.into_iter().next() {
             return Err(mistake);
         }
@@ -85,10 +95,18 @@ impl Plan {
                 Some(_) => Terminal::silent(),
                 None => Terminal::redirect(&config.error_log)?,
             },
-            access_log: log_files::open_access_log(&config)?,
-            door_logs: PoolAccessLogs::at_start(&config)?,
+            logs: LogManager::at_start(&config)?,
             certificates,
-            ..Plan::over(config, source, invocation, log_level, (listeners, programs))?
+            ..Plan::over(
+                config,
+                source,
+                invocation,
+                log_level,
+                Found {
+                    listeners,
+                    programs,
+                },
+            )?
         };
         Ok((plan, pools))
     }
@@ -102,8 +120,12 @@ impl Plan {
         source: Source,
         invocation: Invocation,
         log_level: &str,
-        (listeners, programs): (Vec<Listener>, Programs),
+        found: Found,
     ) -> Result<Plan, Error> {
+        let Found {
+            listeners,
+            programs,
+        } = found;
         let mut plan = Plan {
             listeners,
             threads: threads(&config),
@@ -111,8 +133,7 @@ impl Plan {
             environment: environment(log_level),
             programs,
             groups: None,
-            access_log: None,
-            door_logs: PoolAccessLogs::default(),
+            logs: LogManager::default(),
             certificates: None,
             terminal: Terminal::over(None),
             config: config.clone(),
@@ -143,11 +164,32 @@ impl Plan {
         }
     }
 
-    /// The folder of a pool's control group, if that may limit its memory.
-    pub fn memory_group(&self, pool: &str) -> Option<PathBuf> {
-        let folder = self.groups.as_ref()?.memory_folder(pool)?;
-        Some(folder.to_owned())
+    /// Whether the server was started as php-fpm.
+    pub fn is_fpm(&self) -> bool {
+        self.config.fpm.is_some()
     }
+
+    /// php-fpm's `log_level`, if the server was started as php-fpm.
+    pub fn fpm_log_level(&self) -> Option<Level> {
+        self.config.fpm.as_ref().map(|fpm| fpm.log_level)
+    }
+}
+
+/// All mistakes of a configuration on this machine, with their place in `file`, and the programs that
+/// were found.
+pub fn examine(config: &Config, file: Option<&Path>) -> (Vec<Error>, Programs) {
+    identity::distrust_groups(config);
+    let (programs, lacking) = Programs::find(config);
+    let mut mistakes = identity::mistakes(config);
+    mistakes.extend(confinement::mistakes(config));
+    mistakes.extend(lacking);
+    mistakes.extend(log_files::mistakes(config));
+    mistakes.extend(listen::mistakes(config));
+    mistakes.extend(config.admin_socket.as_deref().and_then(admin::mistake));
+    if let Some(file) = file {
+        mistakes = mistakes.into_iter().map(|why| why.located(file)).collect();
+    }
+    (mistakes, programs)
 }
 
 /// Threads of the front.

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use tracing::{debug, info};
 
 use crate::limits::Moment;
-use crate::run::Supervisor;
+use crate::processes::pools::Pools;
+use crate::processes::scoreboards::Scoreboards;
 
 /// Where systemd listens.
 const SOCKET: &str = "NOTIFY_SOCKET";
@@ -62,7 +63,7 @@ enum ServiceState {
 
 /// How the server is, all pools together.
 #[derive(Debug, Default, Clone, Copy)]
-struct ServerStats {
+pub struct ServerStats {
     active: u64,
     idle: u64,
     requests: u64,
@@ -141,7 +142,7 @@ impl Systemd {
         }
     }
 
-    /// A reload begins. Whatever comes of it, [`Supervisor::tell_systemd`] says when it is over.
+    /// A reload begins. Whatever comes of it, [`Systemd::keep`] reports when it is over.
     pub fn reloads(&mut self) {
         if matches!(
             self.told.state,
@@ -153,6 +154,19 @@ impl Systemd {
                 Ok(since) => self.tell(&[NotifyState::Reloading, since]),
                 Err(why) => debug!("the time is not known: {why}"),
             }
+        }
+    }
+
+    /// Notifies systemd of what has changed while the server serves, and of the statistics if that
+    /// is due. `is_settled`: neither a reload nor an upgrade is going on.
+    pub fn keep(&mut self, is_settled: bool, stats: impl FnOnce() -> ServerStats, now: Moment) {
+        match self.told.state {
+            ServiceState::Starting => self.serves(now),
+            ServiceState::Reloading if is_settled => self.serves(now),
+            ServiceState::Serving | ServiceState::Reloading | ServiceState::Stopping => {}
+        }
+        if self.deadline().is_some_and(|due| due <= now) {
+            self.report(&stats(), now);
         }
     }
 
@@ -209,34 +223,17 @@ impl Systemd {
     }
 }
 
-impl Supervisor {
-    /// Tells systemd what has changed, and how the server is if that is due.
-    pub fn tell_systemd(&mut self) {
-        if !self.phase.is_serving() {
-            return;
-        }
-        let now = self.now();
-        let is_over = !self.reloads.is_going_on() && self.upgrade.is_none();
-        match self.systemd.told.state {
-            ServiceState::Starting => self.systemd.serves(now),
-            ServiceState::Reloading if is_over => self.systemd.serves(now),
-            ServiceState::Serving | ServiceState::Reloading | ServiceState::Stopping => {}
-        }
-        if self.systemd.deadline().is_some_and(|due| due <= now) {
-            let figures = self.figures();
-            self.systemd.report(&figures, now);
-        }
-    }
-
-    fn figures(&self) -> ServerStats {
+impl ServerStats {
+    /// The sums over all pools.
+    pub fn of(scoreboards: &Scoreboards, pools: &Pools) -> ServerStats {
         let mut all = ServerStats::default();
-        for page in self.scores.pages() {
+        for page in scoreboards.pages() {
             let reading = page.read();
             all.active += reading.busy;
             all.idle += reading.seated.saturating_sub(reading.busy);
             all.requests += reading.outcomes.iter().sum::<u64>();
         }
-        for running in &self.pools {
+        for running in pools {
             if let Ok(boards) = Boards::map(&running.plan.memory) {
                 // Its workers can write anything there.
                 let slow = boards.pool().slow.load(Ordering::Relaxed);

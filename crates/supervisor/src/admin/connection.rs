@@ -114,7 +114,7 @@ impl AdminConnection {
                 self.input.extend_from_slice(&buffer[..count]);
                 if self.input.len() >= MAX_REQUEST_BYTES && !self.has_line() {
                     let why = format!("a request is a line of at most {MAX_REQUEST_BYTES} bytes");
-                    self.answer(&Answer::Refused { why }, now);
+                    self.reply(&Answer::Refused { why }, now);
                     self.silent = true;
                     self.input.clear();
                 }
@@ -135,7 +135,7 @@ impl AdminConnection {
     }
 
     /// Answers it, now or as it reads.
-    pub fn answer(&mut self, answer: &Answer, now: Moment) {
+    pub fn reply(&mut self, answer: &Answer, now: Moment) {
         let mut line = serde_json::to_vec(answer).unwrap_or_default();
         if line.is_empty() || line.len() >= MAX_ANSWER_BYTES {
             let why = "the answer is too long; ask for one pool".to_owned();
@@ -276,7 +276,7 @@ mod tests {
         assert!(silent.is_over(NOW + PATIENCE));
         let (mut deaf, mut theirs) = guest();
         theirs.write_all(b"more\n").unwrap();
-        deaf.answer(&refusal(), NOW);
+        deaf.reply(&refusal(), NOW);
         assert!(!deaf.is_over(NOW), "it may still read");
         deaf.read(NOW);
         assert_eq!(deaf.next_line(), None, "nothing more before it has read");
@@ -287,7 +287,7 @@ mod tests {
     fn who_waits_for_the_end_is_not_sent_away() {
         let (mut guest, theirs) = guest();
         guest.wait_for_the_end();
-        guest.answer(&Answer::Ending { running: 0 }, NOW);
+        guest.reply(&Answer::Ending { running: 0 }, NOW);
         assert!(!guest.is_over(NOW + 100 * PATIENCE));
         drop(theirs);
         guest.read(NOW);

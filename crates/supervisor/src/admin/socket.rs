@@ -1,12 +1,11 @@
 //! Making the admin socket, and letting commands in.
 
-use std::fs::{DirBuilder, File};
+use std::fs::DirBuilder;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use maitred_config::Section;
 use maitred_control::admin::default_socket;
@@ -14,19 +13,16 @@ use maitred_os::guarded::Named;
 use maitred_os::sockets::unix::{self, FileId, Found};
 use maitred_os::{sockets, users};
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{FileType, FlockOperation, flock};
+use rustix::fs::FileType;
 use tracing::{info, warn};
 
 use super::connection::AdminConnection;
 use crate::error::Error;
 use crate::limits::Moment;
+use crate::listen::folder_lock::lock_folder;
 
 /// The bits of the socket: those of its owner.
 const OWNERS: u32 = 0o600;
-
-/// How long another server that makes its socket is waited for, and between two looks.
-const LOCK_WAIT: Duration = Duration::from_millis(500);
-const LOCK_RETRY: Duration = Duration::from_millis(5);
 
 /// The listening socket. Its file goes with it.
 #[derive(Debug)]
@@ -103,7 +99,7 @@ impl AdminSocket {
     fn take(path: &Path) -> io::Result<AdminSocket> {
         let named = Named::at(path)?;
         let folder = named.open_folder()?;
-        lock(&folder);
+        let _lock = lock_folder(folder);
         // Never waits, also for a listener that never accepts.
         match unix::who_listens(path) {
             Ok(Found::Living(_)) => return Err(ErrorKind::AddrInUse.into()),
@@ -128,7 +124,7 @@ impl AdminSocket {
     }
 
     /// The commands that want in, and may.
-    pub fn guests(&self, now: Moment) -> impl Iterator<Item = AdminConnection> {
+    pub fn accept(&self, now: Moment) -> impl Iterator<Item = AdminConnection> {
         let accept = || self.listener.accept().ok();
         std::iter::from_fn(accept).filter_map(move |(stream, _)| {
             let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
@@ -143,24 +139,6 @@ impl AdminSocket {
 impl Drop for AdminSocket {
     fn drop(&mut self) {
         unix::remove_own(&self.path, self.file);
-    }
-}
-
-/// Locks a folder in which sockets are made for as long as the answer lives.
-pub fn lock_folder(folder: File) -> File {
-    lock(&folder);
-    folder
-}
-
-/// Locks the folder, unless somebody else keeps it: whoever may read it can, and is not waited for.
-/// Without the lock, only servers that are started at the same moment could take each other's
-/// socket.
-fn lock(folder: &File) {
-    let begun = Instant::now();
-    while flock(folder, FlockOperation::NonBlockingLockExclusive).is_err()
-        && begun.elapsed() < LOCK_WAIT
-    {
-        std::thread::sleep(LOCK_RETRY);
     }
 }
 
@@ -193,6 +171,11 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::time::Duration;
+
+    use rustix::fs::{FlockOperation, flock};
+
     use super::*;
 
     fn socket(folder: &tempfile::TempDir) -> PathBuf {

@@ -1,17 +1,20 @@
-//! What others have to tell for an answer to `maitred status`: zygotes stacks, and how OPcache is
-//! doing; the front how the page cache is. The answer waits for them a little, and goes out without what did not come.
+//! Parts of a status reply that other processes report: zygotes the stacks of scripts and the state of
+//! OPcache, the front the state of the page cache. The reply waits for them a little, and is sent
+//! without those that do not arrive.
 
 use std::time::Duration;
 
-use maitred_control::admin::{Answer, MAX_STACKS_SHOWN, Running, ServerStatus};
+use maitred_control::admin::{Answer, FrontFigures, MAX_STACKS_SHOWN, Running, ServerStatus};
 use maitred_control::stack::Stack;
 use maitred_control::{Generation, ToZygote, WorkerId};
 
 use crate::limits::Moment;
 use crate::logging::slowlog::calls;
-use crate::processes::slow_scripts::TraceTarget;
-use crate::run::Supervisor;
+use crate::processes::pools::Pools;
+use crate::processes::slow_scripts::{StackPosition, TraceTarget};
+use crate::processes::traces::Traces;
 
+use super::Admin;
 use super::connection::AdminConnection;
 use super::status::plain;
 
@@ -40,15 +43,13 @@ pub struct Runner {
     pub request: u64,
 }
 
-/// Where a stack belongs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StackPosition {
-    /// Number of the answer.
-    draft: u64,
-    /// Which of its pools.
-    pool: usize,
-    /// Which of the scripts of that pool.
-    script: usize,
+/// A status reply without stacks, and by pool the workers that run its scripts.
+#[derive(Debug)]
+pub struct DraftedStatus {
+    /// The reply.
+    pub status: Box<ServerStatus>,
+    /// The workers, in the order of the reply.
+    pub runners: Vec<Vec<Runner>>,
 }
 
 /// An answer without some of the stacks that belong in it.
@@ -66,16 +67,24 @@ impl StatusDraft {
         self.until
     }
 
-    /// Whether there is nothing to wait for: no pool's OPcache that is about to be told of, and, for
-    /// no pool, no page cache.
-    fn is_due(&self, now: Moment, cache_comes: impl Fn(Option<&str>) -> bool) -> bool {
-        let pools = self
-            .status
-            .pools
-            .iter()
-            .map(|pool| Some(pool.name.as_str()));
-        let all_came = self.missing == 0 && !pools.chain([None]).any(cache_comes);
-        now >= self.until || all_came
+    /// Whether nothing is waited for any more: neither stacks, nor sources that are awaited (the
+    /// OPcache of a pool by its name; the front without a name).
+    pub fn is_due(&self, now: Moment, is_awaited: impl Fn(Option<&str>) -> bool) -> bool {
+        let names = self.status.pools.iter().map(|pool| pool.name.as_str());
+        let mut sources = names.map(Some).chain([None]);
+        let is_complete = self.missing == 0 && !sources.any(is_awaited);
+        now >= self.until || is_complete
+    }
+
+    /// The reply, with what pools and front have reported by now.
+    pub fn finish(self, pools: &Pools, front: &FrontFigures, now: Moment) -> Answer {
+        let mut status = self.status;
+        for pool in &mut status.pools {
+            pool.opcache = pools.opcache(&pool.name, now);
+        }
+        status.page_cache.clone_from(&front.page_cache);
+        status.proxies.clone_from(&front.proxies);
+        Answer::Status(status)
     }
 
     fn script(&mut self, place: StackPosition) -> Option<&mut Running> {
@@ -94,87 +103,77 @@ impl StatusDraft {
     }
 }
 
-impl super::Admin {
-    /// The stack for an answer has come, or there is none. The answer may have gone out already.
-    pub fn stack_came(&mut self, place: StackPosition, stack: Option<&Stack>) {
-        let drafts = self.guests.iter_mut().flat_map(AdminConnection::draft);
-        for draft in drafts.filter(|draft| draft.number == place.draft) {
-            draft.take(place, stack);
+impl Admin {
+    /// A stack for a reply has arrived, or there is none. The reply may have been sent already.
+    pub fn take_stack(&mut self, position: StackPosition, stack: Option<&Stack>) {
+        let drafts = self.connections.iter_mut().flat_map(AdminConnection::draft);
+        for draft in drafts.filter(|draft| draft.number == position.draft) {
+            draft.take(position, stack);
         }
     }
-}
 
-impl Supervisor {
-    /// Asks for the stacks of the slowest scripts of an answer; `runners` are those of its scripts,
-    /// by pool.
-    pub(super) fn ask_stacks(
+    /// Requests the stacks of the slowest scripts of a status reply from their zygotes.
+    pub fn draft(
         &mut self,
-        status: ServerStatus,
-        runners: Vec<Vec<Runner>>,
+        status: DraftedStatus,
+        pools: &mut Pools,
+        traces: &mut Traces<TraceTarget>,
+        now: Moment,
     ) -> StatusDraft {
-        self.admin.last_draft += 1;
-        let number = self.admin.last_draft;
+        let DraftedStatus { status, runners } = status;
+        self.last_draft += 1;
+        let draft = self.last_draft;
         let mut missing = 0;
         for (pool, script) in slowest(&status) {
-            let place = StackPosition {
-                draft: number,
+            let position = StackPosition {
+                draft,
                 pool,
                 script,
             };
             let runner = runners.get(pool).and_then(|of_pool| of_pool.get(script));
-            missing += usize::from(runner.is_some_and(|runner| self.ask_stack(*runner, place)));
+            let is_requested = |runner: &Runner| runner.request_stack(position, pools, traces, now);
+            missing += usize::from(runner.is_some_and(is_requested));
         }
         StatusDraft {
-            number,
-            status: Box::new(status),
+            number: draft,
+            status,
             missing,
-            until: self.now() + ZYGOTES,
+            until: now + ZYGOTES,
         }
     }
+}
 
-    /// Whether a zygote was asked.
-    fn ask_stack(&mut self, runner: Runner, place: StackPosition) -> bool {
-        let Some(id) = self.pools.find(runner.generation) else {
+impl Runner {
+    /// Whether the stack was requested from a zygote.
+    fn request_stack(
+        &self,
+        position: StackPosition,
+        pools: &mut Pools,
+        traces: &mut Traces<TraceTarget>,
+        now: Moment,
+    ) -> bool {
+        let Some(id) = pools.find(self.generation) else {
             return false;
         };
-        let now = self.now();
-        let is_shown = |about: &TraceTarget| matches!(about, TraceTarget::Shown(_));
-        let unanswered = self.traces.unanswered(runner.generation, is_shown);
-        let running = &mut self.pools[id];
-        let is_up = running.pool.zygote_is_up() && unanswered < UNANSWERED_MAX;
+        let is_shown = |target: &TraceTarget| matches!(target, TraceTarget::Shown(_));
+        let unanswered = traces.unanswered(self.generation, is_shown);
+        let running = &mut pools[id];
+        let is_up = running.state.zygote_is_up() && unanswered < UNANSWERED_MAX;
         let Some(zygote) = running.zygote.as_mut().filter(|_| is_up) else {
             return false;
         };
-        let about = TraceTarget::Shown(place);
-        let Ok(trace) = self.traces.ask(runner.generation, about, now) else {
+        let target = TraceTarget::Shown(position);
+        let Ok(trace) = traces.ask(self.generation, target, now) else {
             return false;
         };
         let order = ToZygote::Trace {
             trace,
-            worker: runner.worker,
-            request: runner.request,
+            worker: self.worker,
+            request: self.request,
             depth: CALLS_SHOWN,
         };
         zygote.peer.say(order, &[]);
         true
-    }
-
-    /// Gives a command the answer that it waits for, if it is complete or waited for long enough.
-    pub(super) fn tell_drafted(&self, guest: &mut AdminConnection, now: Moment) {
-        let comes = |pool: Option<&str>| match pool {
-            Some(pool) => self.cache_comes(pool),
-            None => self.figures_come(),
-        };
-        let is_due = |draft: &mut StatusDraft| draft.is_due(now, comes);
-        if let Some(mut draft) = guest.draft().take_if(is_due) {
-            for pool in &mut draft.status.pools {
-                pool.opcache = self.opcache(&pool.name);
-            }
-            let figures = self.front_figures();
-            draft.status.page_cache = figures.page_cache;
-            draft.status.proxies = figures.proxies;
-            guest.answer(&Answer::Status(draft.status), self.now());
-        }
     }
 }
 

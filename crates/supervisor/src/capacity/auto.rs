@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use maitred_config::ProcessManager;
-use maitred_control::ToFront;
+use maitred_control::{Generation, ToFront};
 use maitred_scoreboard::Page;
 use maitred_sizing::memory::Level;
 use maitred_sizing::rooms::{Budget, Rooms};
@@ -26,10 +26,12 @@ use tracing::{info, warn};
 use self::memory_log::{MemoryLog, MemoryLogLine};
 use self::worker_counters::{CounterSource, WorkerCounters, with_told};
 use self::worker_memory::WorkerMemory;
+use crate::fronts::Fronts;
 use crate::limits::Moment;
-use crate::processes::pools::PoolId;
+use crate::processes::pools::Pools;
 use crate::processes::running_pool::RunningPool;
-use crate::run::Supervisor;
+use crate::processes::scoreboards::Scoreboards;
+use crate::system::cgroups::Groups;
 
 /// How often it is looked while a pool grows or shrinks, and until it is known what workers take.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -63,7 +65,8 @@ const MEGABYTE: f64 = 1024.0 * 1024.0;
 #[derive(Debug, Default)]
 pub struct CapacityManager {
     due: Option<Moment>,
-    stirred: Moment,
+    /// When a worker was last started or ended, or memory lacked for one.
+    changed_at: Moment,
     counters: Counters,
     /// Thousandths of a processor.
     cores: u32,
@@ -75,10 +78,19 @@ pub struct CapacityManager {
     /// At which pool the next look begins.
     next: usize,
     /// By pool, what the front of this number was told last: of which generation, and what.
-    told: BTreeMap<String, (u32, u32, u32, Option<u32>)>,
-    words: MemoryLog,
+    told: BTreeMap<String, ToldCapacity>,
+    memory_log: MemoryLog,
     /// That memory cannot be read was said.
-    said: bool,
+    is_unreadable_logged: bool,
+}
+
+/// The capacity of a pool as a front knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ToldCapacity {
+    epoch: u32,
+    generation: Generation,
+    cores: u32,
+    workers: Option<u32>,
 }
 
 /// A pool that finds its size, with its workers' processes and the requests that they have answered.
@@ -89,7 +101,7 @@ struct SizedPool<'a> {
     coming: usize,
     requests: u64,
     /// Whose workers tell how much they have served, and of the programs that their scripts have run.
-    told_by: Vec<&'a dyn CounterSource>,
+    counters: Vec<&'a dyn CounterSource>,
     /// The folder of its control group, if that may limit its memory.
     group: Option<PathBuf>,
 }
@@ -108,7 +120,7 @@ fn joined<'a>(generations: impl Iterator<Item = SizedPool<'a>>) -> Vec<SizedPool
                 let pool = &mut all[*place.get()];
                 pool.workers.extend(seen.workers);
                 pool.coming += seen.coming;
-                pool.told_by.extend(seen.told_by);
+                pool.counters.extend(seen.counters);
             }
         }
     }
@@ -174,7 +186,7 @@ impl CapacityManager {
             // A young one is asked even so; those are not young for long.
             let asks =
                 all_due.iter().any(|due| due.exactly) || self.rooms.may_have_young(&pool.name);
-            let tells = pool.told_by.iter().filter(|_| asks);
+            let tells = pool.counters.iter().filter(|_| asks);
             let told: HashMap<i32, WorkerCounters> =
                 tells.flat_map(|pool| pool.told_by_workers()).collect();
             for due in all_due {
@@ -201,14 +213,16 @@ impl CapacityManager {
         u32::try_from(room).unwrap_or(u32::MAX)
     }
 
-    /// How hard memory was pressed at the last look.
-    pub fn level(&self) -> Level {
-        self.words.level()
+    /// The memory pressure at the last check; calm if no pool finds its size, since nothing is
+    /// checked then.
+    pub fn level(&self, pools: &Pools) -> Level {
+        let checked = self.deadline(pools);
+        checked.map_or(Level::Calm, |_| self.memory_log.level())
     }
 
     /// How long until the next look; `most` is the number of workers of the largest pool.
     fn wait(&self, now: Moment, most: u32) -> Duration {
-        let is_stirred = now < self.stirred + STIRRED_FOR;
+        let is_stirred = now < self.changed_at + STIRRED_FOR;
         let is_full = |memory: &Memory| memory.used >= NEARLY_FULL * memory.limit;
         let mut memories = self.memory.iter().chain(self.apart.values());
         let is_pressed = self.rooms.level() > Level::Calm || memories.any(is_full);
@@ -221,8 +235,8 @@ impl CapacityManager {
         }
     }
 
-    fn say(&mut self, now: Moment) {
-        if !self.rooms.is_readable() && !std::mem::replace(&mut self.said, true) {
+    fn log(&mut self, now: Moment) {
+        if !self.rooms.is_readable() && !std::mem::replace(&mut self.is_unreadable_logged, true) {
             warn!(
                 "neither /proc/meminfo nor a control group tells how much memory there is; pools \
                  with pm = \"auto\" get no more workers than they have, set max_children and \
@@ -231,130 +245,143 @@ impl CapacityManager {
         }
         let used = self.memory.map_or(0.0, |memory| memory.used / memory.limit);
         let used = (used * 100.0).round();
-        let lines = self.words.look(now, self.rooms.level(), used);
+        let lines = self.memory_log.look(now, self.rooms.level(), used);
         lines.into_iter().for_each(MemoryLogLine::log);
     }
 }
 
-impl Supervisor {
-    /// When what there is has to be looked at again.
-    pub fn room_deadline(&self) -> Option<Moment> {
-        let any = self.phase.wants_workers() && self.pools.iter().any(|pool| pool.finds_its_size());
-        any.then(|| self.room.due.unwrap_or(Moment::ZERO))
+/// What the sizes of pools depend on.
+#[derive(Debug)]
+pub struct CapacityContext<'a> {
+    /// All generations.
+    pub pools: &'a mut Pools,
+    /// All scoreboards.
+    pub scoreboards: &'a Scoreboards,
+    /// All fronts.
+    pub fronts: &'a mut Fronts,
+    /// The control groups of pools.
+    pub groups: Option<&'a Groups>,
+    /// The time.
+    pub now: Moment,
+}
+
+impl CapacityManager {
+    /// When the machine has to be checked again, if a pool finds its size.
+    pub fn deadline(&self, pools: &Pools) -> Option<Moment> {
+        let any = pools.iter().any(RunningPool::finds_its_size);
+        any.then(|| self.due.unwrap_or(Moment::ZERO))
     }
 
-    /// Looks at what there is, if it is time to, and tells the front.
-    pub fn keep_room(&mut self) {
-        let now = self.now();
-        if self.room_deadline().is_none_or(|due| due > now) {
-            return;
-        }
-        let pools = self.pools.iter().filter(|pool| pool.finds_its_size());
+    /// Checks processors and memory, and sends the front what has changed.
+    pub fn keep(&mut self, context: &mut CapacityContext<'_>) {
+        let now = context.now;
+        let pools = context.pools.iter().filter(|pool| pool.finds_its_size());
         let pools = pools.map(|pool| {
-            let name = pool.plan.settings.pool.clone();
-            let page = self.scores.page(&name);
+            let page = context.scoreboards.page(pool.name());
             SizedPool {
+                name: pool.name().to_owned(),
                 workers: pool.workers.keys().copied().collect(),
-                coming: (pool.pool.workers() as usize).saturating_sub(pool.workers.len()),
+                coming: (pool.state.workers() as usize).saturating_sub(pool.workers.len()),
                 requests: page.map_or(0, Page::answered),
-                told_by: vec![pool],
-                group: self.plan.memory_group(&name),
-                name,
+                counters: vec![pool],
+                group: memory_group(context.groups, pool.name()),
             }
         });
         let pools = joined(pools);
-        self.room.look(now, &Machine, &pools);
-        self.room.say(now);
+        self.look(now, &Machine, &pools);
+        self.log(now);
         let most = pools.iter().map(|pool| pool.workers.len()).max();
         let most = u32::try_from(most.unwrap_or(0)).unwrap_or(u32::MAX);
-        for id in self.pools.ids() {
-            if self.give_room(id) && self.pools[id].pool.lacks_room() {
-                self.room.stirred = now;
+        drop(pools);
+        for running in context.pools.iter_mut() {
+            if self.limit(running) && running.state.lacks_room() {
+                self.changed_at = now;
             }
-            self.tell_room(id);
+            self.tell_capacity(running, context.fronts);
         }
-        self.replace_outgrown(now);
-        self.room.due = Some(now + self.room.wait(now, most));
+        self.replace_grown(context);
+        self.due = Some(now + self.wait(now, most));
     }
 
-    /// Where memory is nearly full, has the worker that has grown most leave its place to a new one.
-    fn replace_outgrown(&mut self, now: Moment) {
-        let Some((pool, grown)) = self.room.rooms.outgrown() else {
+    /// Where memory is nearly full, has the worker that has grown most replaced.
+    fn replace_grown(&mut self, context: &mut CapacityContext<'_>) {
+        let Some((pool, grown)) = self.rooms.outgrown() else {
             return;
         };
-        let (pool, pid) = (pool.to_owned(), grown.worker);
-        let line = self.front.line;
-        let found = self.pools.iter_mut().find_map(|running| {
+        let (pool, pid, line) = (pool.to_owned(), grown.worker, context.fronts.line());
+        let found = context.pools.iter_mut().find_map(|running| {
             let is_current = running.is_current() && running.line == line;
-            if !is_current || running.plan.settings.pool != pool {
+            if !is_current || running.name() != pool {
                 return None;
             }
-            let worker = running.pool.seated().find(|worker| worker.pid == pid)?;
+            let worker = running.state.seated().find(|worker| worker.pid == pid)?;
             Some((running, worker))
         });
-        if let (Some((running, worker)), Some(peer)) = (found, &mut self.front.peer) {
-            if running.troubles.grown_replaced(now) {
-                info!(
-                    "pool {pool}: worker {pid} has grown from {:.0} to {:.0} MB, and memory is nearly \
-                     full: another takes its place",
-                    grown.began_with / MEGABYTE,
-                    grown.has / MEGABYTE
-                );
-            }
-            let order = ToFront::ReplaceWorker {
-                generation: running.generation,
-                worker: worker.worker,
-            };
-            peer.say(order, &[]);
-            self.room.rooms.replaces(&pool, pid);
+        let Some(((running, worker), peer)) = found.zip(context.fronts.peer()) else {
+            return;
+        };
+        if running.errors.grown_replaced(context.now) {
+            info!(
+                "pool {pool}: worker {pid} has grown from {:.0} to {:.0} MB, and memory is nearly \
+                 full: another takes its place",
+                grown.began_with / MEGABYTE,
+                grown.has / MEGABYTE
+            );
         }
+        let order = ToFront::ReplaceWorker {
+            generation: running.generation,
+            worker: worker.worker,
+        };
+        peer.say(order, &[]);
+        self.rooms.replaces(&pool, pid);
     }
 
-    /// Has a pool that finds its size keep to what there is now. True if it is such a pool.
-    pub fn give_room(&mut self, id: PoolId) -> bool {
-        let running = &mut self.pools[id];
+    /// Has a pool that finds its size keep to the present capacity. True if it is such a pool.
+    pub fn limit(&self, running: &mut RunningPool) -> bool {
         if !running.finds_its_size() {
             return false;
         }
-        let name = &running.plan.settings.pool;
-        let room = self.room.workers(name, running.pool.workers());
-        running.pool.give_room(room);
+        let capacity = self.workers(running.name(), running.state.workers());
+        running.state.give_room(capacity);
         true
     }
 
-    /// A pool that finds its size had `before` workers: those that have come are paid for.
-    pub fn pay_for_workers(&mut self, id: PoolId, before: u32) {
-        let running = &self.pools[id];
-        let now = running.pool.workers();
-        if now == before {
+    /// A pool that finds its size had `before` workers: memory is reserved for new ones.
+    pub fn workers_changed(&mut self, running: &RunningPool, before: u32, now: Moment) {
+        let workers = running.state.workers();
+        if workers == before {
             return;
         }
-        let name = &running.plan.settings.pool;
-        let more = now.saturating_sub(before) as usize;
-        self.room.rooms.promise(name, more);
-        self.room.stirred = self.now();
-        let soon = match self.room.rooms.are_far_from_the_limit() {
-            true => STEADY_LOOK_EVERY,
-            false => LOOK_SOON,
+        let more = workers.saturating_sub(before) as usize;
+        self.rooms.promise(running.name(), more);
+        self.changed_at = now;
+        let soon = if self.rooms.are_far_from_the_limit() {
+            STEADY_LOOK_EVERY
+        } else {
+            LOOK_SOON
         };
-        let soon = self.room.stirred + soon;
-        self.room.due = self.room.due.map(|due| due.min(soon));
+        self.due = self.due.map(|due| due.min(now + soon));
     }
 
-    fn tell_room(&mut self, id: PoolId) {
-        let running = &self.pools[id];
-        if !running.is_current() || running.line != self.front.line || !running.finds_its_size() {
+    fn tell_capacity(&mut self, running: &RunningPool, fronts: &mut Fronts) {
+        let (line, epoch) = (fronts.line(), fronts.current().epoch);
+        if !running.is_current() || running.line != line || !running.finds_its_size() {
             return;
         }
-        let name = &running.plan.settings.pool;
-        let room = self.room.workers(name, running.pool.workers());
-        let workers = (room < running.plan.max_children()).then_some(room);
-        let (generation, cores) = (running.generation, self.room.cores);
-        let told = (self.front.epoch, generation, cores, workers);
-        let Some(peer) = &mut self.front.peer else {
+        let name = running.name();
+        let capacity = self.workers(name, running.state.workers());
+        let workers = (capacity < running.plan.max_children()).then_some(capacity);
+        let (generation, cores) = (running.generation, self.cores);
+        let Some(peer) = fronts.peer() else {
             return;
         };
-        if self.room.told.insert(name.clone(), told) != Some(told) {
+        let told = ToldCapacity {
+            epoch,
+            generation,
+            cores,
+            workers,
+        };
+        if self.told.insert(name.to_owned(), told) != Some(told) {
             let order = ToFront::SetCapacity {
                 generation,
                 cores,
@@ -365,10 +392,15 @@ impl Supervisor {
     }
 }
 
+/// The folder of a pool's control group, if that may limit its memory.
+pub fn memory_group(groups: Option<&Groups>, pool: &str) -> Option<PathBuf> {
+    Some(groups?.memory_folder(pool)?.to_owned())
+}
+
 impl RunningPool {
     /// Whether its number of workers is found.
     pub fn finds_its_size(&self) -> bool {
-        self.plan.pool.pm == ProcessManager::Auto && !self.pool.is_leaving()
+        self.plan.pool.pm == ProcessManager::Auto && !self.state.is_leaving()
     }
 }
 
@@ -398,7 +430,7 @@ mod tests {
             workers,
             coming: 0,
             requests: 0,
-            told_by: Vec::new(),
+            counters: Vec::new(),
             group: None,
         }
     }
@@ -522,7 +554,7 @@ mod tests {
      {
         let young = Young(std::cell::Cell::new(0));
         let mut ours = pool("www", vec![std::process::id() as i32]);
-        ours.told_by = vec![&young];
+        ours.counters = vec![&young];
         // Of the others nothing is ever known, and each takes what may be counted when it is the first.
         let cold = |name| pool(name, (-8..0).collect());
         let pools = [ours, cold("one"), cold("two"), cold("three")];

@@ -7,39 +7,23 @@ use std::cmp::Reverse;
 use maitred_sizing::memory::Level;
 
 use crate::limits::Moment;
-use crate::processes::generation;
-use crate::processes::pools::PoolId;
-use crate::run::Supervisor;
+use crate::processes::pools::{PoolId, Pools};
 
-impl Supervisor {
-    /// Has zygotes kept, and others rest.
-    pub fn keep_spare_zygotes(&mut self) {
-        if self.phase.is_start() || !self.phase.wants_workers() {
-            return;
-        }
-        let may_rest = |pool: &crate::processes::running_pool::RunningPool| {
-            pool.is_current() && pool.pool.may_rest()
-        };
-        let resting = self.pools.iter().filter(|pool| may_rest(pool));
-        let resting: Vec<RestingZygote> = resting
-            .map(|pool| RestingZygote {
-                id: pool.id(),
-                asked_at: pool.pool.asked_at(),
-                has_failed: pool.pool.has_failed(),
-            })
-            .collect();
-        // Where no pool finds its size nobody looks.
-        let level = self
-            .room_deadline()
-            .map_or(Level::Calm, |_| self.room.level());
-        let most = most_kept(self.plan.config.spare_zygotes as usize, level);
-        let kept = kept(&resting, most);
-        for RestingZygote { id, .. } in resting {
-            if self.pools[id].pool.keep_zygote(kept.contains(&id)) {
-                self.pool_event(id, generation::GenerationEvent::Tick);
-            }
-        }
-    }
+/// Decides which zygotes stay without workers, `configured` of them at most. Returns the pools for
+/// which that has changed.
+pub fn keep(pools: &mut Pools, configured: u32, level: Level) -> Vec<PoolId> {
+    let resting = pools.current().filter(|pool| pool.state.may_rest());
+    let resting: Vec<RestingZygote> = resting
+        .map(|pool| RestingZygote {
+            id: pool.id(),
+            asked_at: pool.state.asked_at(),
+            has_failed: pool.state.has_failed(),
+        })
+        .collect();
+    let kept = kept(&resting, most_kept(configured as usize, level));
+    let ids = resting.iter().map(|one| one.id);
+    ids.filter(|id| pools[*id].state.keep_zygote(kept.contains(id)))
+        .collect()
 }
 
 /// A pool whose PHP may rest.

@@ -12,6 +12,15 @@ const CRASHES: [i32; 2] = [11, 7];
 /// Most crashes that are remembered. A threshold beyond it is never reached.
 const MAX_CRASHES: usize = 65_536;
 
+/// So many crashes within the interval restart every pool. Zero, for either, is never.
+#[derive(Debug, Clone, Copy)]
+pub struct CrashRule {
+    /// `emergency_restart_threshold`.
+    pub threshold: u32,
+    /// `emergency_restart_interval`.
+    pub interval: Duration,
+}
+
 /// When workers have crashed lately.
 #[derive(Debug, Default)]
 pub struct CrashCounter {
@@ -22,12 +31,11 @@ impl CrashCounter {
     /// A worker was ended by `signal`. True when so many have crashed within `interval` that every
     /// pool is to begin anew; counting begins again then. Zero, for either, is never.
     #[must_use]
-    pub fn ended_by(
-        &mut self,
-        signal: i32,
-        (threshold, interval): (u32, Duration),
-        now: Moment,
-    ) -> bool {
+    pub fn ended_by(&mut self, signal: i32, rule: CrashRule, now: Moment) -> bool {
+        let CrashRule {
+            threshold,
+            interval,
+        } = rule;
         let threshold = usize::try_from(threshold).unwrap_or(usize::MAX);
         if !CRASHES.contains(&signal) || threshold == 0 || interval.is_zero() {
             return false;
@@ -55,8 +63,15 @@ impl CrashCounter {
 mod tests {
     use super::*;
 
-    const RULE: (u32, Duration) = (3, Duration::from_secs(10));
+    const RULE: CrashRule = rule(3, Duration::from_secs(10));
     const SIGSEGV: i32 = 11;
+
+    const fn rule(threshold: u32, interval: Duration) -> CrashRule {
+        CrashRule {
+            threshold,
+            interval,
+        }
+    }
 
     fn at(seconds: u64) -> Moment {
         Duration::from_secs(seconds)
@@ -84,16 +99,16 @@ mod tests {
         let mut emergency = CrashCounter::default();
         for _ in 0..10 {
             assert!(!emergency.ended_by(9, RULE, at(100)));
-            assert!(!emergency.ended_by(SIGSEGV, (0, RULE.1), at(100)));
-            assert!(!emergency.ended_by(SIGSEGV, (1, Duration::ZERO), at(100)));
+            assert!(!emergency.ended_by(SIGSEGV, rule(0, RULE.interval), at(100)));
+            assert!(!emergency.ended_by(SIGSEGV, rule(1, Duration::ZERO), at(100)));
         }
-        assert!(emergency.ended_by(SIGSEGV, (1, RULE.1), at(100)));
+        assert!(emergency.ended_by(SIGSEGV, rule(1, RULE.interval), at(100)));
     }
 
     #[test]
     fn crashes_without_end_fill_no_memory() {
         let mut emergency = CrashCounter::default();
-        let rule = (u32::MAX, Duration::from_secs(1 << 30));
+        let rule = rule(u32::MAX, Duration::from_secs(1 << 30));
         for _ in 0..MAX_CRASHES + 10 {
             assert!(!emergency.ended_by(SIGSEGV, rule, at(1)));
         }

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
+use maitred_control::WorkerId;
 use maitred_os::clock::monotonic_nanos;
 use maitred_seat::Boards;
 use maitred_seat::board::SeatBoard;
 
 use crate::limits::Moment;
-use crate::processes::generation;
-use crate::run::Supervisor;
+use crate::processes::pools::{PoolId, Pools};
 
 /// Whether a worker has run the same script for so long by `now`, as far as its board says.
 fn has_run_for(board: &SeatBoard, time: Duration, now: Duration) -> bool {
@@ -17,47 +17,36 @@ fn has_run_for(board: &SeatBoard, time: Duration, now: Duration) -> bool {
     since.is_some_and(|since| now.saturating_sub(since) >= time)
 }
 
-impl Supervisor {
-    /// The scripts that run when their generation is replaced may have `process_control_timeout`, if
-    /// it is set; then their workers are ended, as php-fpm ends them. What began later is no old
-    /// request: php-fpm would have given it to a new worker.
-    pub fn hurry_leaving(&mut self) {
-        let limit = self.plan.config.process_control_timeout;
-        if !self.is_fpm() || limit.is_zero() {
-            return;
+/// Workers of leaving generations that have run the same script for longer than `limit`
+/// (`process_control_timeout`) since their generation was replaced. A script that started later is
+/// no old request: php-fpm would have given it to a new worker.
+pub fn overdue(pools: &mut Pools, limit: Duration, now: Moment) -> Vec<(PoolId, WorkerId)> {
+    let mut overdue = Vec::new();
+    for running in pools.iter_mut().filter(|pool| pool.state.is_leaving()) {
+        let leave_by = *running.leave_by.get_or_insert(now + limit);
+        if leave_by > now {
+            continue;
         }
-        let now = self.now();
-        for id in self.pools.ids() {
-            let running = &mut self.pools[id];
-            if !running.pool.is_leaving() {
-                continue;
-            }
-            let leave_by = *running.leave_by.get_or_insert(now + limit);
-            if leave_by > now {
-                continue;
-            }
-            running.leave_by = Some(Moment::MAX);
-            let since = (now - leave_by).saturating_add(limit);
-            let boards = Boards::map(&running.plan.memory);
-            let clock = Duration::from_nanos(monotonic_nanos());
-            let seated: Vec<_> = running.pool.seated().collect();
-            for generation::Seated { worker, .. } in seated {
-                let board = boards
-                    .as_ref()
-                    .ok()
-                    .and_then(|boards| boards.seat(worker.seat));
-                if board.is_none_or(|board| has_run_for(board, since, clock)) {
-                    self.pool_event(id, generation::GenerationEvent::TerminateWorker { worker });
-                }
-            }
-        }
+        running.leave_by = Some(Moment::MAX);
+        let since = (now - leave_by).saturating_add(limit);
+        let boards = Boards::map(&running.plan.memory).ok();
+        let clock = Duration::from_nanos(monotonic_nanos());
+        let id = running.id();
+        let late = running.state.seated().filter(|seated| {
+            let board = boards
+                .as_ref()
+                .and_then(|boards| boards.seat(seated.worker.seat));
+            board.is_none_or(|board| has_run_for(board, since, clock))
+        });
+        overdue.extend(late.map(|seated| (id, seated.worker)));
     }
+    overdue
+}
 
-    /// When workers of a generation that leaves get no more time.
-    pub fn leaving_deadline(&self) -> Option<Moment> {
-        let leaving = self.pools.iter().filter_map(|pool| pool.leave_by);
-        leaving.filter(|by| *by != Moment::MAX).min()
-    }
+/// When workers of a leaving generation are ended.
+pub fn deadline(pools: &Pools) -> Option<Moment> {
+    let leaving = pools.iter().filter_map(|pool| pool.leave_by);
+    leaving.filter(|by| *by != Moment::MAX).min()
 }
 
 #[cfg(test)]

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use maitred_config::fpm::Level;
 
-use super::say;
+use super::{FpmLogState, say};
 use crate::capacity::process_max::{self, PoolDemand};
 use crate::fpm::fpm_words as words;
+use crate::limits::Moment;
+use crate::processes::pools::Pools;
 use crate::processes::running_pool::RunningPool;
-use crate::run::Supervisor;
 
 /// A pool, all its generations together.
 #[derive(Debug)]
@@ -32,10 +33,10 @@ impl<'a> PoolTotals<'a> {
     }
 
     fn add(&mut self, running: &RunningPool) {
-        let workers = running.pool.workers();
-        self.need.wants = self.need.wants.max(running.pool.wants());
+        let workers = running.state.workers();
+        self.need.wants = self.need.wants.max(running.state.wants());
         self.need.has += workers;
-        if running.pool.is_leaving() {
+        if running.state.is_leaving() {
             self.left += workers;
         } else if running.introduced {
             self.replaces = Some(running.replaces);
@@ -52,40 +53,43 @@ impl<'a> PoolTotals<'a> {
     }
 }
 
-impl Supervisor {
-    /// How many workers each pool may have because of `process.max`, by its name; nothing: it is
-    /// not limited.
-    pub fn share_process_max(&mut self) -> HashMap<String, u32> {
-        let most = self.fpm().map_or(0, |fpm| fpm.process_max);
+impl FpmLogState {
+    /// How many workers each pool may have when all may have `most` (`process.max`), by its name;
+    /// empty if there is no limit.
+    pub fn share_process_max(
+        &mut self,
+        pools: &Pools,
+        most: u32,
+        now: Moment,
+    ) -> HashMap<String, u32> {
         if most == 0 {
             return HashMap::new();
         }
-        let mut wholes: Vec<PoolTotals<'_>> = Vec::new();
-        for running in &self.pools {
-            let name = running.plan.settings.pool.as_str();
-            match wholes.iter_mut().find(|whole| whole.name == name) {
-                Some(whole) => whole.add(running),
+        let mut totals: Vec<PoolTotals<'_>> = Vec::new();
+        for running in pools {
+            let name = running.name();
+            match totals.iter_mut().find(|pool| pool.name == name) {
+                Some(pool) => pool.add(running),
                 None => {
-                    let mut whole = PoolTotals::none_of(name);
-                    whole.add(running);
-                    wholes.push(whole);
+                    let mut pool = PoolTotals::none_of(name);
+                    pool.add(running);
+                    totals.push(pool);
                 }
             }
         }
-        let needs: Vec<PoolDemand> = wholes.iter().map(PoolTotals::need).collect();
+        let needs: Vec<PoolDemand> = totals.iter().map(PoolTotals::need).collect();
         let shares = process_max::share(&needs, most);
-        let names = wholes.iter().map(|whole| whole.name.to_owned());
+        let names = totals.iter().map(|pool| pool.name.to_owned());
         let shared = names.zip(shares.iter().copied()).collect();
         let mut pairs = needs.iter().zip(&shares);
         let held = pairs.any(|(need, share)| need.wants > *share);
-        self.tell_process_max(held);
+        self.log_process_max(held, now);
         shared
     }
 
-    fn tell_process_max(&mut self, held: bool) {
-        let now = self.now();
-        let _ = self.tidings.process_max.due(now);
-        if held && self.tidings.process_max.happened(now, |()| {}) == 1 {
+    fn log_process_max(&mut self, held: bool, now: Moment) {
+        let _ = self.process_max.due(now);
+        if held && self.process_max.happened(now, |()| {}) == 1 {
             say(Level::Warning, words::PROCESS_MAX);
         }
     }

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use maitred_config::{Config, Site};
-use maitred_control::{FromFront, ToFront};
+use maitred_control::ToFront;
 use serde::{Deserialize, Serialize};
 
-use crate::run::Supervisor;
+use crate::fronts::Fronts;
 
 /// Most names of a site; a front remembers fewer.
 const MAX_NAMES: usize = 512;
@@ -54,6 +54,48 @@ fn add(all: &mut CookieNames, site: &str, names: Option<&[String]>) -> bool {
     true
 }
 
+/// Cookies that a front has seen being set.
+#[derive(Debug)]
+pub struct SeenCookies {
+    /// The front's line.
+    pub line: u32,
+    /// The site's first host.
+    pub site: String,
+    /// Their names; none: more than a front remembers.
+    pub names: Option<Vec<String>>,
+}
+
+/// A front has seen cookies being set: the other fronts learn their names, too.
+pub fn seen(all: &mut CookieNames, config: &Config, fronts: &mut Fronts, seen: SeenCookies) {
+    let SeenCookies { line, site, names } = seen;
+    let is_guarded = guarded(config, &site).is_some();
+    if !is_guarded || !add(all, &site, names.as_deref()) {
+        return;
+    }
+    for other in fronts.lines().into_iter().filter(|other| *other != line) {
+        let (site, names) = (site.clone(), names.clone());
+        fronts.tell(other, ToFront::AddCookieNames { site, names });
+    }
+}
+
+/// The orders by which a new front learns all names.
+pub fn orders(all: &CookieNames) -> Vec<ToFront> {
+    let mut orders = Vec::new();
+    for (site, names) in all {
+        let order = |names| ToFront::AddCookieNames {
+            site: site.clone(),
+            names,
+        };
+        let known: Vec<String> = names.names.iter().cloned().collect();
+        let pieces = known.chunks(NAMES_PER_MESSAGE);
+        orders.extend(pieces.map(|piece| order(Some(piece.to_vec()))));
+        if names.are_too_many {
+            orders.push(order(None));
+        }
+    }
+    orders
+}
+
 /// The site of this name, if it guards cookies.
 fn guarded<'c>(config: &'c Config, name: &str) -> Option<&'c Site> {
     let is_it = |site: &&Site| {
@@ -83,44 +125,6 @@ pub fn follow(all: &mut CookieNames, before: &Config, after: &Config) {
         }
         true
     });
-}
-
-impl Supervisor {
-    /// A front has seen cookies being set: the others are told as well.
-    pub fn cookies_learned(&mut self, line: u32, report: FromFront) {
-        let FromFront::CookiesSeen { site, names } = report else {
-            return;
-        };
-        let is_guarded = guarded(&self.plan.config, &site).is_some();
-        if !is_guarded || !add(&mut self.cookies, &site, names.as_deref()) {
-            return;
-        }
-        let others: Vec<u32> = self.fronts().map(|(other, _)| other).collect();
-        for other in others.into_iter().filter(|other| *other != line) {
-            let (site, names) = (site.clone(), names.clone());
-            if let Some(peer) = self.peer_of_line(other) {
-                peer.say(ToFront::AddCookieNames { site, names }, &[]);
-            }
-        }
-    }
-
-    /// What a front that is being started has to know of them.
-    pub fn cookies_for_new_front(&self) -> Vec<ToFront> {
-        let mut orders = Vec::new();
-        for (site, names) in &self.cookies {
-            let order = |names| ToFront::AddCookieNames {
-                site: site.clone(),
-                names,
-            };
-            let known: Vec<String> = names.names.iter().cloned().collect();
-            let pieces = known.chunks(NAMES_PER_MESSAGE);
-            orders.extend(pieces.map(|piece| order(Some(piece.to_vec()))));
-            if names.are_too_many {
-                orders.push(order(None));
-            }
-        }
-        orders
-    }
 }
 
 #[cfg(test)]

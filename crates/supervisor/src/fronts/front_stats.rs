@@ -1,76 +1,72 @@
-//! How page cache and servers behind are doing: the front is asked when somebody wants to know.
+//! Statistics of the page cache and of upstream servers: the front is queried on demand.
 
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::{AsFd, OwnedFd};
 
+use maitred_config::Site;
 use maitred_control::ToFront;
 use maitred_control::admin::FrontFigures;
 use maitred_os::shared;
 use tracing::warn;
 
-use crate::run::Supervisor;
+use crate::fronts::Fronts;
 
-/// Most that a front can have to tell, in bytes: a thousand sites with all they count.
+/// Largest report of a front, in bytes: a thousand sites with all their counters.
 const MAX_FIGURES_BYTES: u64 = 4 * 1024 * 1024;
 
-/// What the front has told.
+/// The statistics of the current front.
 #[derive(Debug, Default)]
 pub struct FrontStats {
-    /// The front that was asked and has not answered yet, by its number, and where it answers.
-    asked: Option<(u32, OwnedFd)>,
-    told: FrontFigures,
+    /// The front that was queried and has not replied, by its number, and the file for its reply.
+    queried: Option<(u32, OwnedFd)>,
+    reported: FrontFigures,
 }
 
-impl Supervisor {
-    /// Has the front tell how page cache and servers behind are doing, if a site has either.
-    pub fn look_at_front(&mut self) {
-        if self.figures_come() {
+impl FrontStats {
+    /// Queries the front, if a site has a page cache or upstream servers.
+    pub fn query(&mut self, sites: &[Site], fronts: &mut Fronts) {
+        if self.is_awaited(fronts) {
             return;
         }
-        let epoch = self.front.epoch;
-        let sites = &self.plan.config.sites;
-        let has_figures =
-            |site: &maitred_config::Site| site.cache.is_some() || !site.rules.proxy.is_empty();
-        let is_used = sites.iter().any(has_figures);
-        let Some(peer) = self.front.peer.as_mut().filter(|_| is_used) else {
-            self.front_figures = FrontStats::default();
+        let epoch = fronts.current().epoch;
+        let has_stats = |site: &Site| site.cache.is_some() || !site.rules.proxy.is_empty();
+        let is_used = sites.iter().any(has_stats);
+        let Some(peer) = fronts.peer().filter(|_| is_used) else {
+            *self = FrontStats::default();
             return;
         };
         match shared::file_with("maitred-front-figures", b"") {
             Ok(file) => {
                 peer.say(ToFront::ReportStats, &[file.as_fd()]);
-                self.front_figures = FrontStats {
-                    asked: Some((epoch, file)),
-                    told: FrontFigures::default(),
+                *self = FrontStats {
+                    queried: Some((epoch, file)),
+                    reported: FrontFigures::default(),
                 };
             }
-            Err(error) => warn!("the front cannot be asked how it is doing: {error}"),
+            Err(error) => warn!("the front cannot be queried for its statistics: {error}"),
         }
     }
 
-    /// A front has answered.
-    pub fn figures_told(&mut self, line: u32) {
-        if line != self.front.line {
-            return;
-        }
-        if let Some((_, file)) = self.front_figures.asked.take() {
-            let told = read(file).inspect_err(|why| {
-                warn!("what the front tells of how it is doing cannot be read: {why}");
+    /// The current front has replied.
+    pub fn written(&mut self) {
+        if let Some((_, file)) = self.queried.take() {
+            let reported = read(file).inspect_err(|why| {
+                warn!("the statistics of the front cannot be read: {why}");
             });
-            self.front_figures.told = told.unwrap_or_default();
+            self.reported = reported.unwrap_or_default();
         }
     }
 
-    /// Whether the front is about to tell.
-    pub fn figures_come(&self) -> bool {
-        let asked = self.front_figures.asked.as_ref();
-        asked.is_some_and(|(epoch, _)| *epoch == self.front.epoch)
+    /// Whether the front has yet to reply.
+    pub fn is_awaited(&self, fronts: &Fronts) -> bool {
+        let queried = self.queried.as_ref();
+        queried.is_some_and(|(epoch, _)| *epoch == fronts.current().epoch)
     }
 
-    /// What is known of that.
-    pub fn front_figures(&self) -> FrontFigures {
-        self.front_figures.told.clone()
+    /// What was reported.
+    pub fn reported(&self) -> &FrontFigures {
+        &self.reported
     }
 }
 

@@ -6,8 +6,8 @@ use maitred_control::ToFront;
 use maitred_control::admin::Answer;
 use maitred_control::purge::{Asked, Dropped, Order};
 
+use crate::fronts::Fronts;
 use crate::limits::{Moment, PURGE_ANSWER};
-use crate::run::Supervisor;
 
 /// Most purges that are on their way at a time. What scripts and clients ask for is not among them
 /// while there is one front.
@@ -29,7 +29,7 @@ enum PurgeRequester {
 struct PendingPurge {
     mark: u64,
     order: Order,
-    asker: PurgeRequester,
+    requester: PurgeRequester,
     /// The lines of the fronts that have not said that it is done.
     missing: Vec<u32>,
     /// What a front has said, if one has.
@@ -54,9 +54,9 @@ impl PendingPurge {
         if self.missing.len() == before {
             return;
         }
-        if another_comes && self.asker != PurgeRequester::Upgrade {
+        if another_comes && self.requester != PurgeRequester::Upgrade {
             self.outcome = None;
-        } else if self.asker != PurgeRequester::Command && self.missing.is_empty() {
+        } else if self.requester != PurgeRequester::Command && self.missing.is_empty() {
             self.outcome.get_or_insert((0, Ok(Vec::new())));
         }
     }
@@ -95,18 +95,18 @@ impl PurgeCoordinator {
     fn begin(
         &mut self,
         order: Order,
-        asker: PurgeRequester,
+        requester: PurgeRequester,
         missing: Vec<u32>,
         now: Moment,
     ) -> u64 {
         self.last += 1;
-        // Who has nobody to wait for has nothing to say, but a command wants to hear of one.
-        let outcome =
-            (missing.is_empty() && asker != PurgeRequester::Command).then(|| (0, Ok(Vec::new())));
+        // Without a front to wait for, it is done; but a command wants the report of one.
+        let outcome = (missing.is_empty() && requester != PurgeRequester::Command)
+            .then(|| (0, Ok(Vec::new())));
         self.pending.push(PendingPurge {
             mark: self.last,
             order,
-            asker,
+            requester,
             missing,
             outcome,
             until: now + PURGE_ANSWER,
@@ -121,8 +121,8 @@ impl PurgeCoordinator {
 
     /// Whether the old front has not said yet that it will tell of its purges.
     pub fn prepares_upgrade(&self) -> bool {
-        let mut askers = self.pending.iter().map(|pending| pending.asker);
-        askers.any(|asker| asker == PurgeRequester::Upgrade)
+        let mut requesters = self.pending.iter().map(|pending| pending.requester);
+        requesters.any(|requester| requester == PurgeRequester::Upgrade)
     }
 
     /// What came of the purge that a command has asked for, once that is known.
@@ -135,75 +135,82 @@ impl PurgeCoordinator {
     pub fn deadline(&self) -> Option<Moment> {
         self.pending.iter().map(|pending| pending.until).min()
     }
-}
 
-impl Supervisor {
-    /// Has all fronts drop what a command asks for. Returns the number by which the outcome is found.
+    /// Has all fronts drop what a command requests. Returns the number by which the outcome is found.
     ///
     /// # Errors
-    /// When too much is on its way already.
-    pub fn purge(&mut self, asked: Asked) -> Result<u64, String> {
-        if self.purges.pending.len() >= MAX_PENDING {
+    /// When too many purges are pending.
+    pub fn purge(
+        &mut self,
+        request: Asked,
+        fronts: &mut Fronts,
+        now: Moment,
+    ) -> Result<u64, String> {
+        if self.pending.len() >= MAX_PENDING {
             return Err("too many purges are on their way; try again in a moment".to_owned());
         }
-        Ok(self.order_purge(Order::Asked(asked), PurgeRequester::Command, |_| true))
+        let lines = fronts.lines();
+        let order = Order::Asked(request);
+        Ok(self.order(order, PurgeRequester::Command, lines, fronts, now))
     }
 
-    /// A front has dropped pages: the others drop them, too.
-    pub fn purging(&mut self, line: u32, dropped: Vec<Dropped>, mark: u64) {
-        let order = Order::Dropped(dropped);
-        self.order_purge(order, PurgeRequester::Front(line, mark), |other| {
-            other != line
-        });
-        self.end_purges();
+    /// A front has dropped pages: the others drop them, too. `mark` is the number of its report.
+    pub fn dropped(
+        &mut self,
+        line: u32,
+        mark: u64,
+        dropped: Vec<Dropped>,
+        fronts: &mut Fronts,
+        now: Moment,
+    ) {
+        let mut others = fronts.lines();
+        others.retain(|other| *other != line);
+        let requester = PurgeRequester::Front(line, mark);
+        self.order(Order::Dropped(dropped), requester, others, fronts, now);
+        self.finish(fronts, now);
     }
 
-    /// Before there is a second front, the one there is tells of what it drops.
-    pub fn prepare_company(&mut self) {
-        self.order_purge(Order::Company(true), PurgeRequester::Upgrade, |_| true);
-        self.end_purges();
+    /// Before there is a second front, the first one has to report what it drops.
+    pub fn prepare_second_front(&mut self, fronts: &mut Fronts, now: Moment) {
+        self.order_peers(true, fronts, now);
+        self.finish(fronts, now);
     }
 
-    /// A front that is alone need tell nobody any more.
-    pub fn see_whether_alone(&mut self) {
-        if self.upgrade.is_some() || self.fronts().count() != 1 {
-            return;
-        }
-        self.order_purge(Order::Company(false), PurgeRequester::Upgrade, |_| true);
+    fn order_peers(&mut self, has_peers: bool, fronts: &mut Fronts, now: Moment) {
+        let order = Order::Company(has_peers);
+        let lines = fronts.lines();
+        self.order(order, PurgeRequester::Upgrade, lines, fronts, now);
     }
 
-    fn order_purge(
+    fn order(
         &mut self,
         order: Order,
-        asker: PurgeRequester,
-        meant: impl Fn(u32) -> bool,
+        requester: PurgeRequester,
+        lines: Vec<u32>,
+        fronts: &mut Fronts,
+        now: Moment,
     ) -> u64 {
-        let lines = self.fronts().map(|(line, _)| line);
-        let lines: Vec<u32> = lines.filter(|line| meant(*line)).collect();
-        let now = self.now();
-        let mark = self.purges.begin(order.clone(), asker, lines.clone(), now);
+        let mark = self.begin(order.clone(), requester, lines.clone(), now);
         for line in lines {
             let order = order.clone();
-            if let Some(peer) = self.peer_of_line(line) {
-                peer.say(ToFront::Purge { order, mark }, &[]);
-            }
+            fronts.tell(line, ToFront::Purge { order, mark });
         }
         mark
     }
 
-    /// What a front that is being started has to know: whether there are others, and what is on its
-    /// way to them. It may have read what was purged before that was written.
-    pub fn purges_for_new_front(&mut self) -> Vec<ToFront> {
-        let line = self.front.line;
-        let has_company = self.fronts().any(|(other, _)| other != line);
+    /// The orders for a front that is being started: whether there are others, and the pending
+    /// purges. It may have read pages from disk that were purged before.
+    pub fn orders_for_new_front(&mut self, fronts: &Fronts) -> Vec<ToFront> {
+        let line = fronts.line();
+        let has_peers = fronts.iter().any(|(other, _)| other != line);
         let mut orders = Vec::new();
-        if has_company {
+        if has_peers {
             let order = Order::Company(true);
-            // Number 0 is nobody's: the report is not waited for.
+            // The report to number 0 is not waited for.
             orders.push(ToFront::Purge { order, mark: 0 });
         }
-        for pending in &mut self.purges.pending {
-            if pending.asker != PurgeRequester::Upgrade {
+        for pending in &mut self.pending {
+            if pending.requester != PurgeRequester::Upgrade {
                 pending.missing.push(line);
                 let (order, mark) = (pending.order.clone(), pending.mark);
                 orders.push(ToFront::Purge { order, mark });
@@ -214,42 +221,41 @@ impl Supervisor {
 
     /// A front has carried a purge out.
     pub fn purged(&mut self, line: u32, mark: u64, outcome: Result<Vec<String>, String>) {
-        let mut pending = self.purges.pending.iter_mut();
+        let mut pending = self.pending.iter_mut();
         if let Some(pending) = pending.find(|pending| pending.mark == mark) {
             pending.done_by(line, outcome);
         }
-        self.end_purges();
     }
 
-    /// A front is no more, and what it kept in memory neither. What it kept in files the next one of
-    /// its line will have, which is told of what this one may not have come to.
-    pub fn front_purges_no_more(&mut self, line: u32) {
-        let another_comes = line == self.front.line;
-        for pending in &mut self.purges.pending {
-            pending.lost(line, another_comes);
+    /// A front has ended, and its memory cache with it. Its files are taken over by the next front
+    /// of its line, which gets the purges that this one may not have carried out. `is_alone`: no
+    /// upgrade is going on, so a single front need not report what it drops.
+    pub fn front_ended(&mut self, line: u32, is_alone: bool, fronts: &mut Fronts, now: Moment) {
+        let another_starts = line == fronts.line();
+        for pending in &mut self.pending {
+            pending.lost(line, another_starts);
         }
-        self.end_purges();
-        self.see_whether_alone();
+        self.finish(fronts, now);
+        if is_alone && fronts.iter().count() == 1 {
+            self.order_peers(false, fronts, now);
+        }
     }
 
-    /// Tells whoever waits for purges that are over.
-    pub fn end_purges(&mut self) {
-        let now = self.now();
-        let pending = std::mem::take(&mut self.purges.pending);
-        let (over, pending) = pending.into_iter().partition(|one| one.is_over(now));
-        self.purges.pending = pending;
-        let over: Vec<PendingPurge> = over;
+    /// Reports purges that are over to those that wait for them.
+    pub fn finish(&mut self, fronts: &mut Fronts, now: Moment) {
+        let pending = std::mem::take(&mut self.pending);
+        let (over, pending): (Vec<_>, Vec<_>) =
+            pending.into_iter().partition(|one| one.is_over(now));
+        self.pending = pending;
         for one in over {
-            match one.asker {
+            match one.requester {
                 PurgeRequester::Upgrade => {}
                 PurgeRequester::Front(line, mark) => {
-                    if let Some(peer) = self.peer_of_line(line) {
-                        peer.say(ToFront::ConfirmPurge { mark }, &[]);
-                    }
+                    fronts.tell(line, ToFront::ConfirmPurge { mark });
                 }
                 PurgeRequester::Command => {
                     let mark = one.mark;
-                    self.purges.outcomes.push((mark, one.answer()));
+                    self.outcomes.push((mark, one.answer()));
                 }
             }
         }
@@ -266,9 +272,9 @@ mod tests {
         Ok(vec![text.to_owned()])
     }
 
-    fn begun(asker: PurgeRequester, lines: &[u32]) -> PurgeCoordinator {
+    fn begun(requester: PurgeRequester, lines: &[u32]) -> PurgeCoordinator {
         let mut purges = PurgeCoordinator::default();
-        purges.begin(Order::Company(true), asker, lines.to_vec(), NOW);
+        purges.begin(Order::Company(true), requester, lines.to_vec(), NOW);
         purges
     }
 

@@ -1,6 +1,7 @@
 //! The listening sockets: opening them, taking over those that whoever started us has left open, and
 //! finding out who is in the way. How php-fpm does it is in its `fpm_sockets.c` and `fpm_unix.c`.
 
+pub mod folder_lock;
 mod inherited;
 mod open_error;
 mod tcp;

@@ -13,8 +13,8 @@ use maitred_os::sockets::unix::{
 use maitred_os::users;
 use serde::{Deserialize, Serialize};
 
+use super::folder_lock::lock_folder;
 use super::{NamedListener, OpenError, backlog, tcp};
-use crate::admin;
 use crate::error::Error;
 
 /// The file of a socket that we made. It is removed with this.
@@ -112,7 +112,7 @@ pub fn open(
     let failed = |why| named.error(OpenError::Bind(why, None));
     let place = guarded::Named::at(path).map_err(failed)?;
     // Two servers that start at once must not take each other's socket for a dead one's.
-    let _lock = place.open_folder().map(admin::lock_folder);
+    let _lock = place.open_folder().map(lock_folder);
     match who_listens(path) {
         Ok(Found::Nothing) => {}
         Ok(Found::Stale) => remove_stale(&place).map_err(failed)?,

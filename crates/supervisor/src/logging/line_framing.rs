@@ -20,7 +20,7 @@ pub enum OutputStream {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// Where.
-    pub source: OutputStream,
+    pub stream: OutputStream,
     /// What, without the end of the line; not empty.
     pub text: Vec<u8>,
     /// It was not complete when the worker went.
@@ -30,7 +30,7 @@ pub struct Message {
 /// What a worker has begun to say.
 #[derive(Debug)]
 pub struct LineFramer {
-    source: OutputStream,
+    stream: OutputStream,
     /// A message as far as it has come.
     text: Vec<u8>,
     /// By source: what may be the beginning of [`FLUSH`].
@@ -41,7 +41,7 @@ pub struct LineFramer {
 impl Default for LineFramer {
     fn default() -> LineFramer {
         LineFramer {
-            source: OutputStream::Stderr,
+            stream: OutputStream::Stderr,
             text: Vec::new(),
             held: [Vec::new(), Vec::new()],
             messages: Vec::new(),
@@ -61,12 +61,12 @@ impl OutputStream {
 
 impl LineFramer {
     /// Takes what was said.
-    pub fn say(&mut self, source: OutputStream, bytes: &[u8]) {
-        if source != self.source {
+    pub fn take(&mut self, stream: OutputStream, bytes: &[u8]) {
+        if stream != self.stream {
             self.end(false);
-            self.source = source;
+            self.stream = stream;
         }
-        let mut said = std::mem::take(&mut self.held[source as usize]);
+        let mut said = std::mem::take(&mut self.held[stream as usize]);
         said.extend_from_slice(bytes);
         let mut rest = &said[..];
         while let Some(found) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\0')) {
@@ -76,7 +76,7 @@ impl LineFramer {
                 self.end(false);
                 rest = after;
             } else if FLUSH.starts_with(rest) {
-                self.held[source as usize] = rest.to_vec();
+                self.held[stream as usize] = rest.to_vec();
                 rest = &[];
             } else {
                 self.add(&rest[..1]);
@@ -88,7 +88,7 @@ impl LineFramer {
 
     /// Nothing more will be said.
     pub fn close(&mut self) {
-        let held = std::mem::take(&mut self.held[self.source as usize]);
+        let held = std::mem::take(&mut self.held[self.stream as usize]);
         self.add(&held);
         self.end(true);
     }
@@ -119,7 +119,7 @@ impl LineFramer {
         let text = std::mem::take(&mut self.text);
         if !text.is_empty() {
             self.messages.push(Message {
-                source: self.source,
+                stream: self.stream,
                 text,
                 is_cut_off,
             });
@@ -138,7 +138,7 @@ mod tests {
         let tell = |message: Message| {
             let text = String::from_utf8(message.text).unwrap();
             let end = if message.is_cut_off { " (cut off)" } else { "" };
-            format!("{}: {text}{end}", message.source.name())
+            format!("{}: {text}{end}", message.stream.name())
         };
         messages.map(tell).collect()
     }
@@ -146,9 +146,9 @@ mod tests {
     #[test]
     fn each_line_is_a_message_and_the_last_is_complete_with_its_request() {
         let mut speech = LineFramer::default();
-        speech.say(Stderr, b"msg 1\n\nmsg 2\nmsg");
+        speech.take(Stderr, b"msg 1\n\nmsg 2\nmsg");
         assert_eq!(told(&mut speech), ["stderr: msg 1", "stderr: msg 2"]);
-        speech.say(Stderr, b" 3\0fscf\0\0fscf\0");
+        speech.take(Stderr, b" 3\0fscf\0\0fscf\0");
         assert_eq!(told(&mut speech), ["stderr: msg 3"]);
         speech.close();
         assert!(told(&mut speech).is_empty());
@@ -157,17 +157,17 @@ mod tests {
     #[test]
     fn what_is_said_elsewhere_ends_a_message() {
         let mut speech = LineFramer::default();
-        speech.say(Stdout, b"out");
-        speech.say(Stderr, b"error\n");
+        speech.take(Stdout, b"out");
+        speech.take(Stderr, b"error\n");
         assert_eq!(told(&mut speech), ["stdout: out", "stderr: error"]);
     }
 
     #[test]
     fn a_message_that_never_ends_fills_no_memory() {
         let mut speech = LineFramer::default();
-        speech.say(Stderr, &vec![b'x'; MESSAGE_BYTES]);
+        speech.take(Stderr, &vec![b'x'; MESSAGE_BYTES]);
         assert!(speech.messages().is_empty());
-        speech.say(Stderr, &vec![b'x'; 2 * MESSAGE_BYTES]);
+        speech.take(Stderr, &vec![b'x'; 2 * MESSAGE_BYTES]);
         let lengths: Vec<usize> = speech.messages().iter().map(|one| one.text.len()).collect();
         assert_eq!(lengths, [MESSAGE_BYTES, MESSAGE_BYTES]);
     }
@@ -176,19 +176,19 @@ mod tests {
     fn the_mark_is_found_however_it_comes_and_nothing_else_is_taken_for_it() {
         for cut in 0..=FLUSH.len() {
             let mut speech = LineFramer::default();
-            speech.say(Stderr, &[b"one", &FLUSH[..cut]].concat());
-            speech.say(Stderr, &[&FLUSH[cut..], b"two\n"].concat());
+            speech.take(Stderr, &[b"one", &FLUSH[..cut]].concat());
+            speech.take(Stderr, &[&FLUSH[cut..], b"two\n"].concat());
             assert_eq!(told(&mut speech), ["stderr: one", "stderr: two"], "{cut}");
         }
         let mut speech = LineFramer::default();
-        speech.say(Stderr, b"\0fsc\0fscf\0\0fabc\n");
+        speech.take(Stderr, b"\0fsc\0fscf\0\0fabc\n");
         assert_eq!(told(&mut speech), ["stderr: \0fsc", "stderr: \0fabc"]);
     }
 
     #[test]
     fn the_last_words_say_that_they_were_cut_off() {
         let mut speech = LineFramer::default();
-        speech.say(Stderr, b"half\0f");
+        speech.take(Stderr, b"half\0f");
         speech.close();
         assert_eq!(told(&mut speech), ["stderr: half\0f (cut off)"]);
     }
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_are_passed_on_as_they_are() {
         let mut speech = LineFramer::default();
-        speech.say(Stdout, b"\xff\x1b\r\n");
+        speech.take(Stdout, b"\xff\x1b\r\n");
         assert_eq!(speech.messages()[0].text, b"\xff\x1b\r");
     }
 }

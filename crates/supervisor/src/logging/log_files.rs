@@ -4,26 +4,60 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::path::Path;
 
-use maitred_config::{Config, LogTarget, SiteLog};
-use maitred_control::ToFront;
+use maitred_config::{Config, LogTarget, Section, SiteLog};
 use maitred_os::guarded;
 use maitred_os::users::{self, Identity};
 use rustix::io::Errno;
-use tracing::{error, info};
 
 use crate::error::Error;
-use crate::run::Supervisor;
 use crate::system::path_trust;
-use crate::upgrade::Upgrade;
 
 /// Mode of a log file that we make: tenants have no business in it, and addresses carry secrets.
 pub const LOG_MODE: u32 = 0o640;
 
 /// Mode of a log file that php-fpm makes.
 const FPM_LOG_MODE: u32 = 0o600;
+
+/// Logs whose folder is not there.
+pub fn mistakes(config: &Config) -> Vec<Error> {
+    let file = |log: &LogTarget| match log {
+        LogTarget::File(path) => Some(path.clone()),
+        _ => None,
+    };
+    let access_log = config.access_log.as_ref().and_then(file);
+    let servers = [
+        (Section::Server, "error_log", file(&config.error_log)),
+        (Section::Server, "access_log", access_log),
+    ];
+    let pools = config.pools.iter().map(|pool| {
+        let section = Section::Pool(pool.name.clone());
+        (section, "slowlog", pool.slowlog.as_ref().and_then(file))
+    });
+    let sites = config.sites.iter().enumerate().map(|(number, site)| {
+        let path = match &site.access_log {
+            SiteLog::File(path) => Some(path.clone()),
+            SiteLog::Server | SiteLog::Off => None,
+        };
+        (Section::Site(number), "access_log", path)
+    });
+    let logs = servers.into_iter().chain(pools).chain(sites);
+    let missing = logs.filter_map(|(section, setting, path)| {
+        let path = path.filter(|path| !path.parent().is_some_and(Path::is_dir))?;
+        let said = format!(
+            "{setting} {} cannot be written: its folder does not exist; make it, or correct \
+             {setting}",
+            path.display()
+        );
+        Some(Error::Setting {
+            section,
+            setting,
+            said,
+        })
+    });
+    missing.collect()
+}
 
 /// Opens a log for appending, and makes it if it is not there. Neither this nor a write to it ever
 /// waits: a FIFO without a reader is refused, and one that is full takes no more. Where others than
@@ -42,6 +76,17 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// What `open(2)` says, in words for the person who named the file.
 pub fn open_as_fpm(path: &Path) -> io::Result<File> {
     open_with(path, FPM_LOG_MODE)
+}
+
+/// Opens the error log of a server with this configuration.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_error_log(path: &Path, config: &Config) -> io::Result<File> {
+    match config.fpm {
+        Some(_) => open_as_fpm(path),
+        None => open(path),
+    }
 }
 
 fn open_with(path: &Path, mode: u32) -> io::Result<File> {
@@ -131,106 +176,8 @@ pub fn warnings(config: &Config) -> Vec<String> {
     said.filter(|_| users::is_root()).collect()
 }
 
-impl Supervisor {
-    /// Opens every log file again. One that cannot be opened goes on as it is.
-    pub fn reopen_logs(&mut self) {
-        if self.is_fpm() {
-            return self.reopen_logs_as_fpm();
-        }
-        self.reopen_error_log();
-        self.reopen_access_log();
-        self.reopen_door_logs();
-        self.reopen_slowlogs();
-    }
-
-    /// Opens the log files of a configuration to come, as far as they are others than now: the
-    /// access log, if it is a file. The error log is only tried.
-    ///
-    /// # Errors
-    /// One sentence, when one cannot be opened.
-    pub fn logs_of(&self, config: &Config) -> Result<Option<File>, String> {
-        if let LogTarget::File(path) = &config.error_log {
-            let tried = match config.fpm {
-                Some(_) => open_as_fpm(path),
-                None => open(path),
-            };
-            tried.map_err(|why| {
-                format!("the error log {} cannot be opened: {why}", path.display())
-            })?;
-        }
-        let same = config.access_log == self.plan.config.access_log;
-        let copy = |file: &File| file.try_clone().map_err(|why| why.to_string());
-        match (&self.plan.access_log, same) {
-            (Some(file), true) => copy(file).map(Some),
-            _ => open_access_log(config).map_err(|why| why.to_string()),
-        }
-    }
-
-    /// Opens the error log again. False when it cannot be had; lines still go where they went.
-    pub fn reopen_error_log(&mut self) -> bool {
-        let LogTarget::File(path) = &self.plan.config.error_log else {
-            return true;
-        };
-        let name = path.display();
-        let opened = match self.plan.config.fpm {
-            Some(_) => open_as_fpm(path),
-            None => open(path),
-        };
-        let reopened = opened.and_then(|file| {
-            rustix::stdio::dup2_stderr(&file)?;
-            Ok(file)
-        });
-        match reopened {
-            Ok(file) => {
-                info!("the error log {name} was opened again");
-                self.tell_fronts(ToFront::SetErrorLog, &file);
-                true
-            }
-            Err(why) => {
-                error!("{}", stays("error", &name, &why));
-                false
-            }
-        }
-    }
-
-    /// Opens the access log again. False when it cannot be had; lines still go where they went.
-    pub fn reopen_access_log(&mut self) -> bool {
-        let Some(LogTarget::File(path)) = &self.plan.config.access_log else {
-            return true;
-        };
-        let name = path.display();
-        match open(path) {
-            Ok(file) => {
-                info!("the access log {name} was opened again");
-                self.tell_fronts(ToFront::SetAccessLog, &file);
-                self.plan.access_log = Some(file);
-                true
-            }
-            Err(why) => {
-                error!("{}", stays("access", &name, &why));
-                false
-            }
-        }
-    }
-
-    /// Gives an order to every front, with a file.
-    pub fn tell_fronts(&mut self, order: ToFront, file: &File) {
-        for old in &mut self.old_fronts {
-            old.peer.say(order.clone(), &[file.as_fd()]);
-        }
-        if let Some(Upgrade::Opening { old, .. }) = &mut self.upgrade
-            && let Some(peer) = &mut old.peer
-        {
-            peer.say(order.clone(), &[file.as_fd()]);
-        }
-        if let Some(front) = &mut self.front.peer {
-            front.say(order, &[file.as_fd()]);
-        }
-    }
-}
-
 /// The sentence for a log that could not be opened again.
-pub fn stays(which: &str, name: &impl std::fmt::Display, why: &io::Error) -> String {
+pub fn not_reopened(which: &str, name: &impl std::fmt::Display, why: &io::Error) -> String {
     format!(
         "the {which} log {name} cannot be opened again: {why}; lines still go to the file that was \
          opened before; mend it and send SIGUSR1 once more"

@@ -8,5 +8,6 @@ pub mod pool_output;
 pub mod repeated_errors;
 pub mod running_time;
 pub mod slowlog;
+pub mod terminal;
 pub mod text;
 pub mod worker_output;

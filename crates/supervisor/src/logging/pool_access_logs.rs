@@ -7,18 +7,15 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 
 use maitred_config::{Config, Pool, SiteLog};
-use maitred_control::ToFront;
 use maitred_os::stderr;
 use tracing::{error, info};
 
 use crate::error::Error;
 use crate::logging::log_files;
-use crate::peer::Peer;
-use crate::run::Supervisor;
 use crate::system::identity;
 
 /// Names of standard error, which may be nothing to open, such as a socket.
@@ -100,12 +97,53 @@ impl PoolAccessLogs {
         self.0.retain(|path, _| is_kept(path) || used(path));
     }
 
-    /// Tells a front of all of them.
-    pub fn tell(&self, front: &mut Peer<ToFront>) {
-        for (path, file) in &self.0 {
-            let path = path.clone();
-            front.say(ToFront::SetPoolAccessLog { path }, &[file.as_fd()]);
+    /// All of them, by path.
+    pub fn iter(&self) -> impl Iterator<Item = (&PathBuf, &File)> {
+        self.0.iter()
+    }
+
+    /// Uses these files in place of those of the same paths.
+    pub fn extend(&mut self, again: PoolAccessLogs) {
+        self.0.extend(again.0);
+    }
+
+    /// Opens all of them again: the files were moved away. False when one cannot be opened.
+    pub fn reopened(&self, config: &Config) -> (PoolAccessLogs, bool) {
+        let mut is_well = true;
+        let mut again = PoolAccessLogs::default();
+        for pool in &config.pools {
+            let path = pool.door_log.as_ref().map(|log| &log.path);
+            let is_done = |path: &PathBuf| again.0.contains_key(path) || is_standard_error(path);
+            let Some(path) = path.filter(|path| !is_done(path)) else {
+                continue;
+            };
+            match open_of(pool, path, config, self) {
+                Ok(file) => {
+                    again.0.insert(path.clone(), file);
+                }
+                Err(why) => {
+                    error!(target: "fpm", "{why}");
+                    is_well = false;
+                }
+            }
         }
+        for path in of_sites(config) {
+            if again.0.contains_key(path) {
+                continue;
+            }
+            match log_files::open(path) {
+                Ok(file) => {
+                    info!("the access log {} was opened again", path.display());
+                    again.0.insert(path.clone(), file);
+                }
+                Err(why) => {
+                    let name = path.display();
+                    error!("{}", log_files::not_reopened("access", &name, &why));
+                    is_well = false;
+                }
+            }
+        }
+        (again, is_well)
     }
 }
 
@@ -160,53 +198,6 @@ fn keeps_standard_error(config: &Config) -> bool {
 
 fn is_standard_error(path: &Path) -> bool {
     STANDARD_ERROR.iter().any(|name| path == Path::new(name))
-}
-
-impl Supervisor {
-    /// Opens all of them anew: the files were moved away. False when one cannot be had; its lines still go
-    /// where they went.
-    pub fn reopen_door_logs(&mut self) -> bool {
-        let config = &self.plan.config;
-        let mut is_well = true;
-        let mut again = PoolAccessLogs::default();
-        for pool in &config.pools {
-            let path = pool.door_log.as_ref().map(|log| &log.path);
-            let is_done = |path: &PathBuf| again.0.contains_key(path) || is_standard_error(path);
-            let Some(path) = path.filter(|path| !is_done(path)) else {
-                continue;
-            };
-            match open_of(pool, path, config, &self.plan.door_logs) {
-                Ok(file) => {
-                    again.0.insert(path.clone(), file);
-                }
-                Err(why) => {
-                    error!(target: "fpm", "{why}");
-                    is_well = false;
-                }
-            }
-        }
-        for path in of_sites(config) {
-            if again.0.contains_key(path) {
-                continue;
-            }
-            match log_files::open(path) {
-                Ok(file) => {
-                    info!("the access log {} was opened again", path.display());
-                    again.0.insert(path.clone(), file);
-                }
-                Err(why) => {
-                    error!("{}", log_files::stays("access", &path.display(), &why));
-                    is_well = false;
-                }
-            }
-        }
-        for (path, file) in &again.0 {
-            let order = ToFront::SetPoolAccessLog { path: path.clone() };
-            self.tell_fronts(order, file);
-        }
-        self.plan.door_logs.0.extend(again.0);
-        is_well
-    }
 }
 
 #[cfg(test)]

@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use maitred_control::episode::{Account, LogThrottle, News};
 
-use tracing::{info, warn};
-
 use crate::limits::{MEMORY_CALM, Moment, TROUBLE_CALM, ZYGOTE_CALM};
-use crate::run::Supervisor;
 
 /// The troubles of one pool.
 #[derive(Debug)]
@@ -151,41 +148,6 @@ fn grown_news(news: News<()>) -> Option<String> {
 /// A time for people.
 pub fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
-}
-
-impl Supervisor {
-    /// Says what has become of what was said before, or goes wrong now.
-    pub fn tell_troubles(&mut self) {
-        let now = self.now();
-        for line in self.obituaries.due(now) {
-            self.tell_obituary(&line);
-        }
-        self.tell_troubles_of_pools(now);
-        self.tend_slow();
-    }
-
-    /// Says what goes on with the pools' processes.
-    fn tell_troubles_of_pools(&mut self, now: Moment) {
-        for running in &mut self.pools {
-            let name = &running.plan.settings.pool;
-            let (held, rate) = (
-                running.pool.held_back(now),
-                running.plan.pool.max_spawn_rate,
-            );
-            if running.troubles.rate_reached(now, held, rate) {
-                warn!(
-                    "pool {name}: max_spawn_rate = {rate} workers a second is reached; {held} more \
-                     workers are wanted now"
-                );
-            }
-            for line in running.troubles.due(now) {
-                warn!("pool {name}: {line}");
-            }
-            if let Some(line) = running.troubles.grown_due(now) {
-                info!("pool {name}: {line}");
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub struct Subject {
     /// The request's id in the logs; empty if it has none.
     pub id: String,
     /// Where its time went so far, if that is known.
-    pub so_far: Option<RunningTime>,
+    pub running_time: Option<RunningTime>,
 }
 
 /// A slow log. Nobody ever waits for it: an entry that cannot be written at once is lost.
@@ -133,7 +133,7 @@ pub fn entry(
         pid,
         script,
         id,
-        so_far,
+        running_time,
     } = subject;
     let script = stack
         .ok()
@@ -148,12 +148,12 @@ pub fn entry(
     if !id.is_empty() {
         let _ = writeln!(entry, "request_id = {id}");
     }
-    if let Some(so_far) = so_far {
+    if let Some(running_time) = running_time {
         let RunningTime {
             cpu,
             core_wait,
             blocked,
-        } = so_far;
+        } = running_time;
         let seconds = [cpu, core_wait, blocked].map(|time| time.as_secs_f64());
         let [cpu, core_wait, blocked] = seconds;
         let _ = writeln!(

@@ -17,7 +17,7 @@ fn subject() -> Subject {
         pid: 3527,
         script: "/srv/by-worker.php".to_owned(),
         id: String::new(),
-        so_far: None,
+        running_time: None,
     }
 }
 
@@ -77,7 +77,7 @@ fn a_request_with_an_id_is_named_after_its_script() {
 #[test]
 fn where_a_scripts_time_went_so_far_is_told_in_seconds() {
     let subject = Subject {
-        so_far: Some(RunningTime {
+        running_time: Some(RunningTime {
             cpu: Duration::from_micros(4_400),
             core_wait: Duration::ZERO,
             blocked: Duration::from_millis(1_230),

@@ -9,17 +9,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use maitred_config::fpm::Level;
-use maitred_control::{ToZygote, WorkerId};
+use maitred_control::WorkerId;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use tracing::{error, warn};
+use tracing::error;
 
-use crate::logging::line_framing::{LineFramer, OutputStream};
-use crate::processes::pools::PoolId;
-use crate::run::Supervisor;
-use crate::run::wait::Ready;
+use crate::logging::line_framing::{LineFramer, Message, OutputStream};
 
 /// Most bytes taken from a pipe in one turn: all else waits for it to end.
 const TURN_BYTES: usize = 8 * 1024;
@@ -28,14 +24,8 @@ const TURN_BYTES: usize = 8 * 1024;
 /// behind may go on filling it.
 const LAST_WORDS_BYTES: usize = 64 * 1024;
 
-/// What the last message of a worker ends with that had not completed it.
-const CLOSED: &str = ", pipe is closed";
-
-/// Which worker.
-pub type Key = WorkerId;
-
 /// The workers of a generation whose output is caught.
-pub type WorkerOutputs = BTreeMap<Key, WorkerOutput>;
+pub type WorkerOutputs = BTreeMap<WorkerId, WorkerOutput>;
 
 /// The pipes of a worker.
 #[derive(Debug)]
@@ -44,41 +34,79 @@ pub struct WorkerOutput {
     pid: Option<i32>,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
-    speech: LineFramer,
+    framer: LineFramer,
 }
 
-/// The ends that a worker writes to: its standard output and error.
-type Ends = (OwnedFd, OwnedFd);
+/// The ends of the pipes that a worker writes to.
+#[derive(Debug)]
+pub struct PipeWriters {
+    /// Its standard output.
+    pub stdout: OwnedFd,
+    /// Its standard error.
+    pub stderr: OwnedFd,
+}
+
+/// The ends of the pipes that the supervisor reads.
+#[derive(Debug, Default)]
+pub struct PipeReaders {
+    /// The worker's standard output.
+    pub stdout: Option<OwnedFd>,
+    /// The worker's standard error.
+    pub stderr: Option<OwnedFd>,
+}
 
 impl WorkerOutput {
-    /// The pipes of a worker that is to be forked, and its ends of them.
-    fn new() -> io::Result<(WorkerOutput, Ends)> {
-        let pipe = || -> io::Result<(OwnedFd, OwnedFd)> {
-            let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-            rustix::io::ioctl_fionbio(&reader, true)?;
-            Ok((reader, writer))
+    /// The pipes of a worker that is to be forked, and the worker's ends of them.
+    ///
+    /// # Errors
+    /// When the process is out of descriptors.
+    pub fn new() -> io::Result<(WorkerOutput, PipeWriters)> {
+        let (stdout, stdout_writer) = pipe()?;
+        let (stderr, stderr_writer) = pipe()?;
+        let readers = PipeReaders {
+            stdout: Some(stdout),
+            stderr: Some(stderr),
         };
-        let (stdout, stderr) = (pipe()?, pipe()?);
-        let output = WorkerOutput::over(None, (Some(stdout.0), Some(stderr.0)));
-        Ok((output, (stdout.1, stderr.1)))
+        let writers = PipeWriters {
+            stdout: stdout_writer,
+            stderr: stderr_writer,
+        };
+        Ok((WorkerOutput::over(None, readers), writers))
     }
 
-    /// Pipes that are there already.
-    pub fn over(
-        pid: Option<i32>,
-        (stdout, stderr): (Option<OwnedFd>, Option<OwnedFd>),
-    ) -> WorkerOutput {
+    /// Pipes that exist already.
+    pub fn over(pid: Option<i32>, readers: PipeReaders) -> WorkerOutput {
         WorkerOutput {
             pid,
-            stdout,
-            stderr,
-            speech: LineFramer::default(),
+            stdout: readers.stdout,
+            stderr: readers.stderr,
+            framer: LineFramer::default(),
         }
     }
 
-    /// Whether its worker has been announced.
-    pub fn is_known(&self) -> bool {
-        self.pid.is_some()
+    /// The worker has been announced.
+    pub fn attribute(&mut self, pid: i32) {
+        self.pid = Some(pid);
+    }
+
+    /// The process id of its worker, once that was announced.
+    pub fn pid(&self) -> Option<i32> {
+        self.pid
+    }
+
+    /// Adds output that was not read from a pipe.
+    pub fn take(&mut self, stream: OutputStream, bytes: &[u8]) {
+        self.framer.take(stream, bytes);
+    }
+
+    /// Completes the message that has been started.
+    pub fn flush(&mut self) {
+        self.framer.flush();
+    }
+
+    /// Takes the complete messages.
+    pub fn messages(&mut self) -> Vec<Message> {
+        self.framer.messages()
     }
 
     /// The numbers of its descriptors, if its worker is known.
@@ -100,7 +128,7 @@ impl WorkerOutput {
     }
 
     /// Reads from a pipe what one turn takes. False when nothing is there any more.
-    fn hear(&mut self, source: OutputStream) -> bool {
+    pub fn hear(&mut self, source: OutputStream) -> bool {
         let pipe = match source {
             OutputStream::Stdout => &mut self.stdout,
             OutputStream::Stderr => &mut self.stderr,
@@ -112,11 +140,11 @@ impl WorkerOutput {
         match rustix::io::read(reader, &mut bytes) {
             Ok(0) => {
                 *pipe = None;
-                self.speech.close();
+                self.framer.close();
                 false
             }
             Ok(count) => {
-                self.speech.say(source, &bytes[..count]);
+                self.framer.take(source, &bytes[..count]);
                 true
             }
             Err(Errno::AGAIN | Errno::INTR) => false,
@@ -130,7 +158,7 @@ impl WorkerOutput {
     }
 
     /// Reads what a worker that has gone left behind.
-    fn hear_last_words(&mut self) {
+    pub fn hear_last_words(&mut self) {
         for source in [OutputStream::Stdout, OutputStream::Stderr] {
             // A process that the worker has left may hold the pipe and go on.
             for _ in 0..LAST_WORDS_BYTES / TURN_BYTES {
@@ -139,143 +167,26 @@ impl WorkerOutput {
                 }
             }
         }
-        self.speech.close();
+        self.framer.close();
     }
 }
 
-impl Supervisor {
-    /// Orders a worker for a seat, with pipes for what it will print or nowhere for it to go.
-    pub fn fill(&mut self, id: PoolId, worker: WorkerId) {
-        let ends = self.ends_for(id, worker);
-        let running = &mut self.pools[id];
-        let Some(zygote) = &mut running.zygote else {
-            return;
-        };
-        let order = ToZygote::FillSeat { worker };
-        match &ends {
-            Some((stdout, stderr)) => zygote.peer.say(order, &[stdout.as_fd(), stderr.as_fd()]),
-            None => zygote.peer.say(order, &[]),
-        }
-    }
-
-    fn ends_for(&mut self, id: PoolId, key: Key) -> Option<Ends> {
-        let plan = &self.pools[id].plan;
-        if !plan.settings.fpm {
-            return None;
-        }
-        let output = plan.settings.output.as_ref();
-        if !output.is_some_and(|output| output.caught) {
-            return nowhere().ok();
-        }
-        match WorkerOutput::new() {
-            Ok((output, ends)) => {
-                self.pools[id].outputs.insert(key, output);
-                Some(ends)
-            }
-            Err(why) => {
-                let pool = &plan.settings.pool;
-                error!(
-                    target: "fpm",
-                    "[pool {pool}] failed to prepare the stdout pipe: {why}; what the next child \
-                     says is lost; raise rlimit_files"
-                );
-                nowhere().ok()
-            }
-        }
-    }
-
-    /// A worker has been announced: its words are its own from now on.
-    pub fn output_is_of(&mut self, id: PoolId, key: Key, pid: i32) {
-        if let Some(output) = self.pools[id].outputs.get_mut(&key) {
-            output.pid = Some(pid);
-        }
-    }
-
-    /// Logs what workers have printed.
-    pub fn hear_outputs(&mut self, ready: &Ready) {
-        for &(id, key, source) in &ready.outputs {
-            if let Some(output) = self.pools[id].outputs.get_mut(&key) {
-                output.hear(source);
-                self.log_output(id, key);
-            }
-        }
-    }
-
-    /// A worker has gone: logs its last words.
-    pub fn end_output(&mut self, id: PoolId, pid: i32) {
-        let mut outputs = self.pools[id].outputs.iter_mut();
-        let output = outputs.find(|(_, output)| output.pid == Some(pid));
-        if let Some((&key, output)) = output {
-            output.hear_last_words();
-            self.log_output(id, key);
-            self.pools[id].outputs.remove(&key);
-        }
-    }
-
-    /// Logs what is left of everybody's words: the server ends.
-    pub fn end_outputs(&mut self) {
-        for id in self.pools.ids() {
-            let outputs = &self.pools[id].outputs;
-            let pids: Vec<i32> = outputs.values().filter_map(|output| output.pid).collect();
-            for pid in pids {
-                self.end_output(id, pid);
-            }
-        }
-    }
-
-    /// Logs `lines` as if a worker had written them to its standard error, if that is caught.
-    pub fn say_for_worker(&mut self, id: PoolId, pid: i32, lines: &str) {
-        let mut outputs = self.pools[id].outputs.iter_mut();
-        let Some((key, output)) = outputs.find(|(_, output)| output.pid == Some(pid)) else {
-            return;
-        };
-        let key = *key;
-        output.speech.say(OutputStream::Stderr, lines.as_bytes());
-        self.log_output(id, key);
-    }
-
-    /// Logs what has been said so far: the next program begins without it.
-    pub fn flush_outputs(&mut self) {
-        for id in self.pools.ids() {
-            let keys: Vec<Key> = self.pools[id].outputs.keys().copied().collect();
-            for key in keys {
-                if let Some(output) = self.pools[id].outputs.get_mut(&key) {
-                    output.speech.flush();
-                }
-                self.log_output(id, key);
-            }
-        }
-    }
-
-    fn log_output(&mut self, id: PoolId, key: Key) {
-        let level = self.plan.config.fpm.as_ref().map(|fpm| fpm.log_level);
-        let running = &mut self.pools[id];
-        let is_decorated = running.plan.pool.decorate_workers_output;
-        // As php-fpm: what is no warning for anybody any more is shown for what it is.
-        let is_decorated = is_decorated && level.is_none_or(|level| level <= Level::Warning);
-        let pool = &running.plan.settings.pool;
-        let Some(output) = running.outputs.get_mut(&key) else {
-            return;
-        };
-        let pid = output.pid.unwrap_or(0);
-        for message in output.speech.messages() {
-            let text = &message.text[..];
-            if is_decorated {
-                let name = message.source.name();
-                let who = format!("[pool {pool}] child {pid} said into {name}: ");
-                let ending = if message.is_cut_off { CLOSED } else { "" };
-                warn!(target: "fpm::said", who = who.as_str(), text, ending);
-            } else {
-                error!(target: "fpm::bare", text);
-            }
-        }
-    }
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&reader, true)?;
+    Ok((reader, writer))
 }
 
-/// Where words are lost.
-fn nowhere() -> io::Result<Ends> {
+/// Writers whose output is discarded.
+///
+/// # Errors
+/// When the process is out of descriptors.
+pub fn discard() -> io::Result<PipeWriters> {
     let null = rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    Ok((null.try_clone()?, null))
+    Ok(PipeWriters {
+        stdout: null.try_clone()?,
+        stderr: null,
+    })
 }
 
 #[cfg(test)]
@@ -293,10 +204,10 @@ mod tests {
     #[test]
     fn last_words_are_heard_though_somebody_holds_the_pipe() {
         let (mut output, ends) = WorkerOutput::new().expect("two pipes");
-        rustix::io::write(&ends.0, b"out").expect("room");
-        rustix::io::write(&ends.1, b"one\ntwo").expect("room");
+        rustix::io::write(&ends.stdout, b"out").expect("room");
+        rustix::io::write(&ends.stderr, b"one\ntwo").expect("room");
         output.hear_last_words();
-        let texts = output.speech.messages().into_iter();
+        let texts = output.framer.messages().into_iter();
         let texts: Vec<Vec<u8>> = texts.map(|message| message.text).collect();
         assert_eq!(texts, [&b"out"[..], b"one", b"two"]);
     }
@@ -307,7 +218,7 @@ mod tests {
     #[test]
     fn a_pipe_that_is_full_is_read_in_many_turns() {
         let (mut output, ends) = WorkerOutput::new().expect("two pipes");
-        rustix::io::write(&ends.1, &vec![b'x'; PIPE_BYTES]).expect("room");
+        rustix::io::write(&ends.stderr, &vec![b'x'; PIPE_BYTES]).expect("room");
         assert!(output.hear(OutputStream::Stderr));
         let reader = output.stderr.as_ref().expect("it is open");
         let left = rustix::io::ioctl_fionread(reader).expect("a pipe");
@@ -318,10 +229,10 @@ mod tests {
     fn last_words_end_though_there_is_always_something_to_hear() {
         let (mut output, ends) = WorkerOutput::new().expect("two pipes");
         // What a process writes that the worker has left behind, however fast it is.
-        rustix::pipe::fcntl_setpipe_size(&ends.1, 8 * PIPE_BYTES).expect("a larger pipe");
-        rustix::io::write(&ends.1, &b"x\n".repeat(4 * PIPE_BYTES)).expect("room");
+        rustix::pipe::fcntl_setpipe_size(&ends.stderr, 8 * PIPE_BYTES).expect("a larger pipe");
+        rustix::io::write(&ends.stderr, &b"x\n".repeat(4 * PIPE_BYTES)).expect("room");
         output.hear_last_words();
-        let heard = output.speech.messages().len() * b"x\n".len();
+        let heard = output.framer.messages().len() * b"x\n".len();
         assert!(heard <= PIPE_BYTES, "{heard} bytes");
     }
 
@@ -329,7 +240,7 @@ mod tests {
     fn a_pipe_that_is_closed_is_waited_for_no_more() {
         let (mut output, ends) = WorkerOutput::new().expect("two pipes");
         output.pid = Some(12);
-        drop(ends.0);
+        drop(ends.stdout);
         assert!(!output.hear(OutputStream::Stdout));
         assert_eq!(output.listening().count(), 1);
     }

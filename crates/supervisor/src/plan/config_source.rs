@@ -9,6 +9,9 @@ use maitred_os::users;
 
 use crate::system::identity;
 
+/// The environment variable that sets the log level of our processes.
+pub const LOG_VARIABLE: &str = "MAITRED_LOG";
+
 /// Reads the configuration, checked, or says what is wrong with it in one sentence or more.
 type Load = Box<dyn Fn() -> Result<Config, String>>;
 
@@ -26,7 +29,7 @@ pub trait Host: std::fmt::Debug {
     /// The server serves for the first time.
     fn serves(&mut self) {}
 
-    /// Another configuration is in use from now on. Returns what [`crate::LOG_VARIABLE`] says from now
+    /// Another configuration is in use from now on. Returns what [`LOG_VARIABLE`] says from now
     /// on to processes that are started, if that is something else.
     fn follow(&mut self, config: &Config) -> Option<String> {
         let _ = config;

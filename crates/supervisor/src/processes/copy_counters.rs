@@ -1,4 +1,4 @@
-//! What copies of booted applications have counted of themselves, on the scoreboards of their pools.
+//! Counters of the copies of a booted application, added up on the scoreboard of their pool.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,20 +8,19 @@ use maitred_scoreboard::CopiesTold;
 use maitred_seat::Boards;
 
 use crate::limits::WORKER_SPAWN;
-use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
-use crate::run::Supervisor;
+use crate::processes::scoreboards::Scoreboards;
 
-/// Most that is believed of a counter between two looks: it is the word of processes that run scripts.
-const BELIEVED: u64 = 1 << 32;
+/// Largest plausible increase of a counter between two reads: processes that run scripts write them.
+const PLAUSIBLE: u64 = 1 << 32;
 
 impl RunningPool {
-    /// What its copies have counted so far, all together.
-    pub fn told_by_copies(&self) -> CopiesTold {
+    /// The sum of what its copies have counted so far.
+    pub fn copy_counters(&self) -> CopiesTold {
         let mut all = CopiesTold::default();
-        // Mapped for the moment only: a pool's memory is large, and this is rarely asked for.
+        // Mapped only now: a pool's memory is large, and this is rarely needed.
         let Ok(boards) = Boards::map(&self.plan.memory) else {
-            return self.told;
+            return self.copies_shown;
         };
         let seats = 0..self.plan.settings.seats;
         for words in seats.filter_map(|seat| Some(&boards.seat(seat)?.copies)) {
@@ -37,44 +36,39 @@ impl RunningPool {
         }
         all
     }
-}
 
-impl Supervisor {
-    /// A copy was forked in this time, as its zygote says.
-    pub fn copy_forked(&self, id: PoolId, took: Duration) {
-        if let Some(page) = self.scores.page(self.name(id))
-            && self.pools[id].boots()
+    /// Counts a fork of a copy, whose duration the zygote has reported.
+    pub fn count_fork(&self, scoreboards: &Scoreboards, took: Duration) {
+        if let Some(page) = scoreboards.page(self.name())
+            && self.boots()
         {
             page.workers().forked(took.min(WORKER_SPAWN));
         }
     }
 
-    /// Copies of this generation serve, or workers that are no copies.
-    pub fn show_whose_copies(&self, id: PoolId) {
-        if let Some(page) = self.scores.page(self.name(id)) {
-            let running = &self.pools[id];
-            page.workers().copies_of(match running.boots() {
-                true => running.generation,
-                false => 0,
-            });
+    /// Shows that copies of this generation serve, or workers that are no copies.
+    pub fn show_copied_generation(&self, scoreboards: &Scoreboards) {
+        if let Some(page) = scoreboards.page(self.name()) {
+            let generation = if self.boots() { self.generation } else { 0 };
+            page.workers().copies_of(generation);
         }
     }
 
-    /// Shows what the copies of a generation have counted since this was done last.
-    pub fn show_copies(&mut self, id: PoolId) {
-        if !self.pools[id].boots() {
+    /// Adds to the scoreboard what its copies have counted since this was called last.
+    pub fn show_copy_counters(&mut self, scoreboards: &Scoreboards) {
+        if !self.boots() {
             return;
         }
-        let now = self.pools[id].told_by_copies();
-        let before = std::mem::replace(&mut self.pools[id].told, now);
-        let more = |now: u64, before: u64| now.saturating_sub(before).min(BELIEVED);
+        let now = self.copy_counters();
+        let before = std::mem::replace(&mut self.copies_shown, now);
+        let more = |now: u64, before: u64| now.saturating_sub(before).min(PLAUSIBLE);
         let more = CopiesTold {
             went_back: more(now.went_back, before.went_back),
             stayed: std::array::from_fn(|reason| more(now.stayed[reason], before.stayed[reason])),
             pages: more(now.pages, before.pages),
             measured: more(now.measured, before.measured),
         };
-        if let Some(page) = self.scores.page(self.name(id)) {
+        if let Some(page) = scoreboards.page(self.name()) {
             page.workers().copies_told(more);
         }
     }

@@ -3,6 +3,7 @@
 pub mod adopt;
 pub mod backoff;
 pub mod copy_counters;
+pub mod error_log;
 pub mod generation;
 pub mod growth;
 pub mod kill_reason;
@@ -17,3 +18,4 @@ pub mod running_pool;
 pub mod scoreboards;
 pub mod slow_scripts;
 pub mod traces;
+pub mod worker_logs;

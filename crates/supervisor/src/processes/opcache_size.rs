@@ -3,13 +3,11 @@
 //! gets another generation with a larger one, while the one before serves.
 
 use maitred_config::{Config, Pool};
-use maitred_control::{CacheFigures, CacheSize, Generation, ToZygote};
+use maitred_control::{CacheFigures, CacheSize, ToZygote};
 use tracing::{info, warn};
 
-use crate::capacity::auto::there_is_now;
-use crate::processes::pools::PoolId;
+use crate::processes::pools::Pools;
 use crate::processes::running_pool::RunningPool;
-use crate::run::Supervisor;
 
 const MB: u64 = 1 << 20;
 
@@ -140,107 +138,95 @@ fn in_words(figures: &CacheFigures) -> String {
 }
 
 impl RunningPool {
-    /// Whether its workers run a script that is booted once.
-    pub fn is_booted(&self) -> bool {
-        self.boots() || self.plan.settings.worker_script.is_some()
-    }
-}
-
-impl Supervisor {
-    /// Workers say that the OPcache of their generation is full. Its zygote is asked: it has the figures.
-    pub fn cache_said_full(&mut self, generation: Generation) {
-        let Some(id) = self.pools.find(generation) else {
-            return;
-        };
-        let running = &mut self.pools[id];
-        if running.outgrown.is_settled() || !running.is_current() || !running.is_booted() {
+    /// Workers report that the OPcache of their generation is full. Its zygote is queried, which has
+    /// the numbers.
+    pub fn opcache_filled(&mut self) {
+        if self.opcache_growth.is_settled() || !self.is_current() || !self.is_booted() {
             return;
         }
-        let is_up = running.pool.zygote_is_up();
-        if let Some(zygote) = running.zygote.as_mut().filter(|_| is_up)
-            && zygote.cache.ask_whether_full()
+        let is_up = self.state.zygote_is_up();
+        if let Some(zygote) = self.zygote.as_mut().filter(|_| is_up)
+            && zygote.opcache.query_whether_full()
         {
             zygote.peer.say(ToZygote::ReportOpcache, &[]);
         }
     }
 
-    /// A zygote was asked because its OPcache is said to be full, and this is how it is doing.
-    pub fn judge_fullness(&mut self, id: PoolId, figures: &CacheFigures) {
-        let running = &self.pools[id];
-        if !figures.is_full && !figures.strings_are_full || !running.is_current() {
-            return;
+    /// Decides whether the next generation gets a larger OPcache, of `most` bytes at most. True if it
+    /// does.
+    pub fn grow_opcache(&mut self, figures: &CacheFigures, most: u64) -> bool {
+        if !figures.is_full && !figures.strings_are_full || !self.is_current() {
+            return false;
         }
-        let pool = running.plan.settings.pool.clone();
-        let most = self.most_cache_bytes(&running.plan.pool);
-        let (what, next) = (in_words(figures), larger(figures, most));
-        let outgrown = &mut self.pools[id].outgrown;
-        match next {
-            Some(size) => {
-                outgrown.next = Some(size);
-                info!(
-                    "pool `{pool}`: OPcache is full ({what}): it is booted anew with {} MB, {} keys and \
-                     {} MB for strings",
-                    size.memory_mb, size.keys, size.strings_mb
-                );
-                self.renewals.want_larger(&pool);
-            }
-            None if outgrown.stays => {}
-            None => {
-                outgrown.stays = true;
+        let pool = &self.plan.settings.pool;
+        let what = in_words(figures);
+        let growth = &mut self.opcache_growth;
+        let Some(size) = larger(figures, most) else {
+            if !std::mem::replace(&mut growth.stays, true) {
                 warn!(
-                    "pool `{pool}`: OPcache is full ({what}): it has run out of {} and stays so, since {}: what \
-                     finds no room is compiled by every request",
+                    "pool `{pool}`: OPcache is full ({what}): it has run out of {} and stays so, since \
+                     {}: what finds no room is compiled by every request",
                     run_out_of(figures),
                     why_it_stays(figures, most)
                 );
             }
-        }
+            return false;
+        };
+        growth.next = Some(size);
+        info!(
+            "pool `{pool}`: OPcache is full ({what}): it is booted anew with {} MB, {} keys and {} MB \
+             for strings",
+            size.memory_mb, size.keys, size.strings_mb
+        );
+        true
     }
+}
 
-    /// How large the OPcache of this pool may be made, in bytes; 0: it stays as it is.
-    fn most_cache_bytes(&self, pool: &Pool) -> u64 {
-        let group = self.plan.memory_group(&pool.name);
-        let (_, memory) = there_is_now(group.as_deref());
-        let together = &pool.confinement.together;
-        let limits = [
-            memory.map(|memory| memory.limit as u64),
-            together.memory_max,
-            together.memory_high,
-        ];
-        let limits = limits.into_iter().flatten();
-        let part = limits.map(|limit| limit / MEMORY_PART).min();
-        part.map_or(pool.opcache_memory_max, |part| {
-            part.min(pool.opcache_memory_max)
-        })
-    }
-
-    /// How large the OPcache of the next generation of `pool` has to be: as one before it needed, unless its
-    /// settings are others since.
-    pub fn cache_size_of(&self, pool: &Pool, config: &Config) -> Option<CacheSize> {
-        let mut in_use = self.pools.iter().filter(|running| running.is_current());
-        let running = in_use.rfind(|running| running.plan.settings.pool == pool.name)?;
-        let size = running.outgrown.next.or(running.plan.settings.cache_size);
+impl Pools {
+    /// The size of the OPcache of the next generation of `pool`: what one before it needed, unless
+    /// its settings have changed since.
+    pub fn opcache_size(&self, pool: &Pool, config: &Config) -> Option<CacheSize> {
+        let running = self.current_of(&pool.name)?;
+        let size = running
+            .opcache_growth
+            .next
+            .or(running.plan.settings.cache_size);
         size.filter(|_| !running.plan.differs(pool, config))
     }
 
     /// Whether the pool of this name waits for a larger OPcache: a reload may have brought it since.
-    pub fn is_outgrown(&self, pool: &str) -> bool {
-        let mut in_use = self.pools.iter().filter(|running| running.is_current());
-        in_use.any(|running| running.plan.settings.pool == pool && running.outgrown.next.is_some())
+    pub fn has_outgrown_opcache(&self, name: &str) -> bool {
+        let mut current = self.current().filter(|pool| pool.name() == name);
+        current.any(|pool| pool.opcache_growth.next.is_some())
     }
 
-    /// What was to take this pool's place has failed, or could not even be tried; `for_it_alone`: it came for
-    /// a larger OPcache and nothing else.
-    pub fn larger_cache_failed(&mut self, pool: &str, for_it_alone: bool) {
-        let mut in_use = self.pools.iter_mut().filter(|running| running.is_current());
-        let before = in_use.rfind(|running| running.plan.settings.pool == pool);
-        if before.is_some_and(|before| before.outgrown.failed(for_it_alone)) {
+    /// The next generation of this pool has failed, or could not even be tried; `for_it_alone`: its
+    /// only purpose was a larger OPcache.
+    pub fn larger_opcache_failed(&mut self, name: &str, for_it_alone: bool) {
+        let before = self.current_of_mut(name);
+        if before.is_some_and(|before| before.opcache_growth.failed(for_it_alone)) {
             warn!(
-                "pool `{pool}`: its boot with a larger OPcache has failed: what serves keeps the one it has, \
-                 and what finds no room is compiled by every request"
+                "pool `{name}`: its boot with a larger OPcache has failed: what serves keeps the one \
+                 it has, and what finds no room is compiled by every request"
             );
         }
     }
+}
+
+/// The largest size of this pool's OPcache, in bytes, where there is `memory` for it; 0: it does not
+/// grow.
+pub fn largest_opcache(pool: &Pool, memory: Option<f64>) -> u64 {
+    let together = &pool.confinement.together;
+    let limits = [
+        memory.map(|limit| limit as u64),
+        together.memory_max,
+        together.memory_high,
+    ];
+    let limits = limits.into_iter().flatten();
+    let part = limits.map(|limit| limit / MEMORY_PART).min();
+    part.map_or(pool.opcache_memory_max, |part| {
+        part.min(pool.opcache_memory_max)
+    })
 }
 
 #[cfg(test)]

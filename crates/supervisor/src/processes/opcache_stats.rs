@@ -1,4 +1,4 @@
-//! How the pools' OPcaches are doing: zygotes are asked, when somebody wants to know, and not often.
+//! The state of the pools' OPcaches: zygotes are queried on demand, at a bounded rate.
 
 use std::time::Duration;
 
@@ -7,110 +7,109 @@ use maitred_control::{CacheFigures, ToZygote};
 use maitred_scoreboard::Cache;
 
 use crate::limits::Moment;
-use crate::processes::pools::PoolId;
+use crate::processes::pools::Pools;
 use crate::processes::running_pool::RunningPool;
-use crate::run::Supervisor;
+use crate::processes::scoreboards::Scoreboards;
 
-/// How long figures are good: to look at OPcache takes a process and a request to PHP.
+/// How long a report is fresh: reading the state of OPcache takes a process and a request to PHP.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// What a zygote has told of its OPcache.
+/// The state of an OPcache, as its zygote has reported it.
 #[derive(Debug, Default)]
 pub struct OpcacheStats {
-    /// It was asked and has not answered yet.
-    asked: bool,
-    /// Its answer decides whether there has to be a larger one.
-    judges: bool,
-    /// When it answered last, and what.
-    told: Option<(Moment, Option<CacheFigures>)>,
+    /// The zygote was queried and has not replied.
+    queried: bool,
+    /// Its reply decides whether a larger OPcache is needed.
+    may_be_full: bool,
+    /// When it replied last, and its reply.
+    reported: Option<(Moment, Option<CacheFigures>)>,
 }
 
 impl OpcacheStats {
-    /// Whether it is to be asked now. It is asked one thing at a time, however long it takes.
-    fn ask(&mut self, now: Moment) -> bool {
-        let is_fresh = self.told.is_some_and(|(at, _)| now < at + FRESH);
-        let asks = !self.asked && !is_fresh;
-        self.asked |= asks;
-        asks
+    /// Whether to query the zygote now. One query at a time, however long it takes.
+    fn query(&mut self, now: Moment) -> bool {
+        let is_fresh = self.reported.is_some_and(|(at, _)| now < at + FRESH);
+        let queries = !self.queried && !is_fresh;
+        self.queried |= queries;
+        queries
     }
 
-    /// Its workers say that it is full. Whether it is to be asked now.
-    pub fn ask_whether_full(&mut self) -> bool {
-        self.judges = true;
-        !std::mem::replace(&mut self.asked, true)
+    /// Workers report that it is full. Whether to query the zygote now.
+    pub fn query_whether_full(&mut self) -> bool {
+        self.may_be_full = true;
+        !std::mem::replace(&mut self.queried, true)
     }
 
-    /// It has answered. False when it was not asked.
-    fn answered(&mut self, figures: Option<CacheFigures>, now: Moment) -> bool {
-        let was_asked = std::mem::take(&mut self.asked);
-        if was_asked {
-            self.told = Some((now, figures));
+    /// The zygote has reported. False when it was not queried.
+    fn report(&mut self, figures: Option<CacheFigures>, now: Moment) -> bool {
+        let was_queried = std::mem::take(&mut self.queried);
+        if was_queried {
+            self.reported = Some((now, figures));
         }
-        was_asked
+        was_queried
     }
 }
 
-impl Supervisor {
-    /// Has the zygotes tell how their OPcaches are doing, as far as that is not known.
-    pub fn look_at_caches(&mut self) {
-        let now = self.now();
-        for running in self.pools.iter_mut().filter(|pool| pool.is_current()) {
-            let is_up = running.pool.zygote_is_up();
+impl Pools {
+    /// Queries the zygotes for the state of their OPcaches, where it is not known.
+    pub fn query_opcaches(&mut self, scoreboards: &Scoreboards, now: Moment) {
+        for running in self.iter_mut().filter(|pool| pool.is_current()) {
+            let is_up = running.state.zygote_is_up();
             let zygote = running.zygote.as_mut().filter(|_| is_up);
-            let page = self.scores.page(&running.plan.settings.pool);
+            let page = scoreboards.page(&running.plan.settings.pool);
             let Some(zygote) = zygote else {
-                // What it told is gone with it.
                 page.inspect(|page| page.workers().show_cache(None));
                 continue;
             };
-            if zygote.cache.ask(now) {
+            if zygote.opcache.query(now) {
                 zygote.peer.say(ToZygote::ReportOpcache, &[]);
-            } else if let Some(page) = page.filter(|_| !zygote.cache.asked) {
+            } else if let Some(page) = page.filter(|_| !zygote.opcache.queried) {
                 page.workers().cache_is_fresh();
             }
         }
     }
 
-    /// A zygote tells how its OPcache is doing.
-    pub fn cache_told(&mut self, id: PoolId, figures: Option<CacheFigures>) {
-        let now = self.now();
-        let running = &mut self.pools[id];
-        let look = running.zygote.as_mut().map(|zygote| &mut zygote.cache);
-        let Some(look) = look.filter(|look| look.asked) else {
-            return;
-        };
-        look.answered(figures, now);
-        let judges = std::mem::take(&mut look.judges);
-        if !running.is_current() {
-            return;
-        }
-        if let Some(figures) = figures.filter(|_| judges) {
-            self.judge_fullness(id, &figures);
-        }
-        let running = &self.pools[id];
-        if let Some(page) = self.scores.page(&running.plan.settings.pool) {
-            page.workers().show_cache(figures.map(shown));
-        }
+    /// Whether the zygote of the pool `name` has yet to report.
+    pub fn awaits_opcache(&self, name: &str) -> bool {
+        self.opcache_stats(name).is_some_and(|stats| stats.queried)
     }
 
-    /// Whether a zygote of the pool `name` is about to tell.
-    pub fn cache_comes(&self, name: &str) -> bool {
-        self.cache_look(name).is_some_and(|look| look.asked)
-    }
-
-    /// The OPcache of the pool `name`, if it is known.
-    pub fn opcache(&self, name: &str) -> Option<Opcache> {
-        let (at, figures) = self.cache_look(name)?.told?;
+    /// The state of the OPcache of the pool `name`, if it is known.
+    pub fn opcache(&self, name: &str, now: Moment) -> Option<Opcache> {
+        let (at, figures) = self.opcache_stats(name)?.reported?;
         Some(Opcache {
-            age_seconds: self.now().saturating_sub(at).as_secs_f64(),
+            age_seconds: now.saturating_sub(at).as_secs_f64(),
             figures: figures?,
         })
     }
 
-    fn cache_look(&self, name: &str) -> Option<&OpcacheStats> {
-        let is_it = |pool: &&RunningPool| pool.is_current() && pool.plan.settings.pool == name;
-        let current = self.pools.iter().rfind(is_it)?;
-        current.zygote.as_ref().map(|zygote| &zygote.cache)
+    fn opcache_stats(&self, name: &str) -> Option<&OpcacheStats> {
+        let current = self.current_of(name)?;
+        current.zygote.as_ref().map(|zygote| &zygote.opcache)
+    }
+}
+
+impl RunningPool {
+    /// The zygote has reported the state of its OPcache. Returns it if it is to be checked for being
+    /// full.
+    pub fn opcache_reported(
+        &mut self,
+        figures: Option<CacheFigures>,
+        scoreboards: &Scoreboards,
+        now: Moment,
+    ) -> Option<CacheFigures> {
+        let stats = &mut self.zygote.as_mut()?.opcache;
+        if !stats.report(figures, now) {
+            return None;
+        }
+        let may_be_full = std::mem::take(&mut stats.may_be_full);
+        if !self.is_current() {
+            return None;
+        }
+        if let Some(page) = scoreboards.page(self.name()) {
+            page.workers().show_cache(figures.map(shown));
+        }
+        figures.filter(|_| may_be_full)
     }
 }
 
@@ -136,12 +135,15 @@ mod tests {
     fn a_zygote_is_asked_one_thing_at_a_time_and_not_often() {
         let at = Duration::from_secs;
         let mut look = OpcacheStats::default();
-        assert!(!look.answered(None, at(1)), "it was not asked");
-        assert!(look.ask(at(1)));
-        assert!(!look.ask(at(1)) && !look.ask(at(100)), "it is still at it");
-        assert!(look.answered(Some(CacheFigures::default()), at(100)));
-        assert!(!look.answered(None, at(101)));
-        assert!(matches!(look.told, Some((_, Some(_)))));
-        assert!(!look.ask(at(109)) && look.ask(at(110)));
+        assert!(!look.report(None, at(1)), "it was not asked");
+        assert!(look.query(at(1)));
+        assert!(
+            !look.query(at(1)) && !look.query(at(100)),
+            "it is still at it"
+        );
+        assert!(look.report(Some(CacheFigures::default()), at(100)));
+        assert!(!look.report(None, at(101)));
+        assert!(matches!(look.reported, Some((_, Some(_)))));
+        assert!(!look.query(at(109)) && look.query(at(110)));
     }
 }

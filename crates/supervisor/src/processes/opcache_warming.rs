@@ -9,10 +9,8 @@ use maitred_os::shared;
 use tracing::{debug, info};
 
 use crate::limits::{LIST_SCRIPTS, Moment, WARM};
-use crate::processes::generation;
-use crate::processes::pools::PoolId;
+use crate::processes::pools::{PoolId, Pools};
 use crate::processes::running_pool::RunningPool;
-use crate::run::Supervisor;
 
 /// What a generation on trial waits for.
 #[derive(Debug)]
@@ -36,81 +34,78 @@ impl OpcacheWarming {
     }
 }
 
-impl Supervisor {
-    /// PHP runs in a generation on trial: warms it, if there is anything to warm it with.
-    pub fn begin_warming(&mut self, id: PoolId) {
-        let Some(old) = self.warm_with(id) else {
-            return self.pool_event(id, generation::GenerationEvent::Passed);
+impl Pools {
+    /// PHP runs in a generation on trial: starts to warm its OPcache. False if there is nothing to
+    /// warm it with.
+    pub fn warm_opcache(&mut self, id: PoolId, now: Moment) -> bool {
+        let Some(old) = self.warmed_generation(id) else {
+            return false;
         };
-        let until = self.now() + LIST_SCRIPTS;
-        let by = self.pools[old].generation;
         let file = match shared::file_with("maitred-scripts", b"") {
             Ok(file) => file,
             Err(why) => {
-                debug!("pool {}: OPcache is not warmed: {why}", self.name(id));
-                return self.pool_event(id, generation::GenerationEvent::Passed);
+                debug!("pool {}: OPcache is not warmed: {why}", self[id].name());
+                return false;
             }
         };
-        if let Some(zygote) = &mut self.pools[old].zygote {
+        let by = self[old].generation;
+        if let Some(zygote) = &mut self[old].zygote {
             zygote.peer.say(ToZygote::ListScripts, &[file.as_fd()]);
         }
-        self.pools[id].warming = Some(OpcacheWarming::Listing { by, file, until });
+        let until = now + LIST_SCRIPTS;
+        self[id].warming = Some(OpcacheWarming::Listing { by, file, until });
+        true
     }
 
-    /// The generation whose scripts are of use: of the same pool and the same user.
-    fn warm_with(&self, id: PoolId) -> Option<PoolId> {
-        let new = &self.pools[id].plan.settings;
-        let mut all = self.pools.iter();
-        let old = all.find(|old| {
+    /// The generation whose scripts are useful: of the same pool and the same user.
+    fn warmed_generation(&self, id: PoolId) -> Option<PoolId> {
+        let new = &self[id].plan.settings;
+        let mut same = self.current().filter(|old| {
             let settings = &old.plan.settings;
-            old.is_current()
-                && settings.pool == new.pool
-                && settings.identity == new.identity
-                && old.pool.zygote_is_up()
-                && old.zygote.is_some()
+            settings.pool == new.pool && settings.identity == new.identity
         });
+        let old = same.find(|old| old.state.zygote_is_up() && old.zygote.is_some());
         old.map(RunningPool::id)
     }
 
-    /// A zygote has listed its scripts: whoever waits for them gets them.
-    pub fn scripts_listed(&mut self, id: PoolId, count: u32) {
-        let lister = self.pools[id].generation;
-        let until = self.now() + WARM;
-        for running in &mut self.pools {
+    /// A zygote has listed its scripts: the generations that wait for them get them.
+    pub fn scripts_listed(&mut self, id: PoolId, count: u32, now: Moment) {
+        let lister = self[id].generation;
+        for running in self.iter_mut() {
             let waits = |warming: &mut OpcacheWarming| matches!(warming, OpcacheWarming::Listing { by, .. } if *by == lister);
             let Some(OpcacheWarming::Listing { file, .. }) = running.warming.take_if(waits) else {
                 continue;
             };
             if let Some(zygote) = &mut running.zygote {
-                debug!(
-                    "pool {}: {count} scripts to warm",
-                    running.plan.settings.pool
-                );
+                let pool = &running.plan.settings.pool;
+                debug!("pool {pool}: {count} scripts to warm");
                 zygote.peer.say(ToZygote::Warm, &[file.as_fd()]);
-                running.warming = Some(OpcacheWarming::Filling { until });
+                running.warming = Some(OpcacheWarming::Filling { until: now + WARM });
             }
         }
     }
 
-    /// A zygote has filled its OPcache.
-    pub fn warmed(&mut self, id: PoolId, compiled: u32) {
-        if self.pools[id].warming.take().is_some() {
+    /// The generations whose warming has taken too long; it is given up.
+    pub fn give_up_warming(&mut self, now: Moment) -> Vec<PoolId> {
+        let is_late = |warming: &mut OpcacheWarming| warming.until() <= now;
+        let late = self.iter_mut().filter_map(|pool| {
+            let given_up = pool.warming.take_if(is_late);
+            given_up.map(|_| pool.id())
+        });
+        late.collect()
+    }
+}
+
+impl RunningPool {
+    /// The zygote has filled its OPcache. False if that was not waited for.
+    pub fn opcache_warmed(&mut self, compiled: u32) -> bool {
+        let was_warming = self.warming.take().is_some();
+        if was_warming {
             info!(
                 "pool {}: OPcache warmed with {compiled} scripts",
-                self.name(id)
+                self.name()
             );
-            self.pool_event(id, generation::GenerationEvent::Passed);
         }
-    }
-
-    /// Lets the generations pass that were being warmed for long enough.
-    pub fn end_warming(&mut self) {
-        let now = self.now();
-        for id in self.pools.ids() {
-            let late = |warming: &mut OpcacheWarming| warming.until() <= now;
-            if self.pools[id].warming.take_if(late).is_some() {
-                self.pool_event(id, generation::GenerationEvent::Passed);
-            }
-        }
+        was_warming
     }
 }

@@ -37,7 +37,7 @@ pub struct PoolPlan {
     /// One event for each thread of the front.
     pub events: Vec<OwnedFd>,
     /// What its processes print.
-    pub voice: PoolOutput,
+    pub output: PoolOutput,
 }
 
 impl PoolPlan {
@@ -89,7 +89,7 @@ impl PoolPlan {
             .map_err(|source| {
                 Error::system("the events of a pool could not be made")(source.into())
             })?;
-        let voice =
+        let output =
             PoolOutput::new().map_err(Error::system("a pipe for a pool could not be made"))?;
         let settings = settings(pool, config, seats, identity);
         Ok(PoolPlan {
@@ -104,7 +104,7 @@ impl PoolPlan {
             uid,
             memory,
             events,
-            voice,
+            output,
         })
     }
 

@@ -1,11 +1,12 @@
 //! All generations of all pools that run.
 
+use std::collections::BTreeSet;
 use std::ops::{Index, IndexMut};
 
 use maitred_control::Generation;
 
 use super::plan::PoolPlan;
-use super::running_pool::RunningPool;
+use super::running_pool::{RunningPool, Zygote};
 
 /// A running generation of a pool. It stays valid while others are added and removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,8 +111,90 @@ impl Pools {
         self.running.iter().filter(|pool| pool.is_current())
     }
 
+    /// The generation that the requests of one pool go to.
+    pub fn current_of(&self, name: &str) -> Option<&RunningPool> {
+        self.running
+            .iter()
+            .rfind(|pool| pool.is_current() && pool.name() == name)
+    }
+
+    /// The same, to be changed.
+    pub fn current_of_mut(&mut self, name: &str) -> Option<&mut RunningPool> {
+        let mut all = self.running.iter_mut();
+        all.rfind(|pool| pool.is_current() && pool.name() == name)
+    }
+
+    /// The current generations of the pools of these names.
+    pub fn current_among(&self, names: &BTreeSet<String>) -> Vec<PoolId> {
+        let named = self.current().filter(|pool| names.contains(pool.name()));
+        named.map(RunningPool::id).collect()
+    }
+
+    /// How many workers the current generation of a pool has.
+    pub fn workers_of(&self, name: &str) -> u32 {
+        let current = self.current().filter(|pool| pool.name() == name);
+        current.map(|pool| pool.state.workers()).sum()
+    }
+
+    /// How many workers the leaving generations have.
+    pub fn leaving_workers(&self) -> usize {
+        let leaving = self.running.iter().filter(|old| old.state.is_leaving());
+        leaving.map(|old| old.state.seated().count()).sum()
+    }
+
+    /// Whether the pool of this name has neither workers nor a zygote.
+    pub fn is_at_rest(&self, name: &str) -> bool {
+        let mut current = self.current().filter(|pool| pool.name() == name);
+        current.any(RunningPool::is_at_rest)
+    }
+
+    /// The names of the pools, each once.
+    pub fn names(&self) -> BTreeSet<&str> {
+        self.running.iter().map(RunningPool::name).collect()
+    }
+
+    /// The processes of a pool.
+    pub fn pids_of(&self, name: &str) -> Vec<i32> {
+        self.named(name).flat_map(RunningPool::pids).collect()
+    }
+
+    /// Whether `pid` is a zygote, or a worker of another generation than this one.
+    pub fn knows_beside(&self, id: PoolId, pid: i32) -> bool {
+        let is_zygote = |zygote: &Zygote| zygote.peer.pid() == pid;
+        self.running.iter().any(|pool| {
+            pool.zygote.as_ref().is_some_and(is_zygote) || pool.id() != id && pool.state.knows(pid)
+        })
+    }
+
+    /// A generation starts to serve its pool. The one extra worker that a pool has while it moves
+    /// from one generation to the next is not one more to replace.
+    pub fn take_place(&mut self, id: PoolId) {
+        let (name, generation) = (self[id].name(), self[id].generation);
+        let before = self.named(name).filter(|one| one.generation < generation);
+        let serving = before.clone().filter(|one| one.state.workers() > 0);
+        let moves = serving.clone().any(|one| one.state.is_leaving());
+        let workers: u32 = serving.map(|one| one.state.workers()).sum();
+        let asked_at = before.map(|one| one.state.asked_at()).max().flatten();
+        let new = &mut self[id];
+        new.state.was_asked_at(asked_at);
+        new.replaces = workers.saturating_sub(u32::from(moves));
+        new.introduced = true;
+    }
+
+    /// Whether every pool has moved to its new generation: no old worker is left, or there are as
+    /// many new ones as may be open, or as the old ones were. Then the remaining old ones get no
+    /// new request, since others are ready in their stead.
+    pub fn have_moved(&self) -> bool {
+        self.current().all(|new| {
+            let mut old = self.named(new.name()).filter(|old| old.state.is_leaving());
+            let enough = new.plan.max_children().min(new.replaces);
+            let ready = new.state.seated().count() >= enough as usize;
+            ready || old.all(|old| old.state.seated().next().is_none())
+        })
+    }
+
     /// The generations of one pool, the oldest first.
-    pub fn named(&self, name: &str) -> impl Iterator<Item = &RunningPool> {
+    pub fn named(&self, name: &str) -> impl Iterator<Item = &RunningPool> + Clone {
         self.running.iter().filter(move |pool| pool.name() == name)
     }
 

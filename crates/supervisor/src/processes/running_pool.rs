@@ -1,18 +1,18 @@
-//! What the supervisor has running: the generations of pools, their zygotes, and the fronts. What is done
-//! with them is in `run.rs`.
+//! A running generation of a pool: its state, its zygote and its workers.
 
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
-use maitred_control::{Generation, PhpInfo, ToFront, ToZygote};
+use maitred_control::{Generation, PhpInfo, ToZygote, WorkerId};
+use maitred_os::signals::{self, Signal};
 use maitred_scoreboard::CopiesTold;
 
-use crate::limits::{FRONT_START, Moment};
+use crate::limits::{Moment, ZYGOTE_LINGER};
+use crate::logging::exit_reports::WorkerLabel;
 use crate::logging::repeated_errors::RepeatedErrors;
 use crate::logging::worker_output::WorkerOutputs;
 use crate::peer::Peer;
 use crate::processes::generation::GenerationState;
-use crate::processes::life::Life;
 use crate::processes::opcache_size::OpcacheGrowth;
 use crate::processes::opcache_stats::OpcacheStats;
 use crate::processes::opcache_warming::OpcacheWarming;
@@ -20,57 +20,63 @@ use crate::processes::plan::PoolPlan;
 use crate::processes::protocol_errors::ProtocolErrors;
 use crate::processes::slow_scripts::SlowScripts;
 
-/// A generation of a pool: what is decided about it, and the processes it has.
+/// A generation of a pool: what is decided about it, and its processes.
 #[derive(Debug)]
 pub struct RunningPool {
+    /// Its number.
     pub generation: Generation,
-    /// Which line of fronts uses it.
+    /// The line of fronts that uses it.
     pub line: u32,
     /// The front knows it.
     pub introduced: bool,
-    /// It is leaving, and its pool with it.
+    /// Its pool is not configured any more.
     pub closed: bool,
-    /// How many workers it was told the other generations of its pool leave it.
+    /// How many workers the other generations of its pool leave to it, as it was told last.
     pub allowed: u32,
     /// How many workers its pool had when it took over.
     pub replaces: u32,
-    /// Why its zygote did not start, if that was said.
-    pub complaint: Option<String>,
-    /// It could not be started: a server that begins as php-fpm begins without it.
+    /// Why its zygote did not start, if that was logged.
+    pub start_error: Option<String>,
+    /// It could not be started. A server that starts as php-fpm starts without it.
     pub failed: bool,
-    /// Workers that died so that php-fpm says who takes their place.
+    /// Ended workers whose successor php-fpm would log.
     pub to_be_replaced: u32,
-    /// When its workers get no more time, if it leaves and their time is limited.
+    /// When its workers are ended, if it leaves and their time is limited.
     pub leave_by: Option<Moment>,
-    /// Its OPcache is being warmed.
+    /// The state of filling its OPcache, while that is going on.
     pub warming: Option<OpcacheWarming>,
+    /// Its settings, and what it shares with the front.
     pub plan: PoolPlan,
-    pub pool: GenerationState,
+    /// Its seats and its zygote's life.
+    pub state: GenerationState,
+    /// Its zygote.
     pub zygote: Option<Zygote>,
-    /// The PHP it runs, once a zygote has said so.
+    /// Its PHP version, once a zygote has reported it.
     pub php: Option<String>,
-    /// What has to be known of that PHP to answer in its stead.
-    pub manner: PhpInfo,
-    /// Descriptors of the processes that sit in its seats.
+    /// What the front has to know of its PHP.
+    pub php_info: PhpInfo,
+    /// The pidfds of its workers, by process id.
     pub workers: HashMap<i32, OwnedFd>,
-    /// What its workers print, if that is caught for each of them.
+    /// The output pipes of its workers, if their output is caught.
     pub outputs: WorkerOutputs,
-    pub slow: SlowScripts,
-    /// What goes wrong with its processes.
-    pub troubles: RepeatedErrors,
-    /// Its workers as the pool's scoreboard shows them: those in seats, those on their way.
+    /// Its slow scripts, and their log.
+    pub slow_scripts: SlowScripts,
+    /// Errors of its processes that recur.
+    pub errors: RepeatedErrors,
+    /// Its workers as the pool's scoreboard shows them: those in seats, those that are starting.
     pub shown: (u64, u64),
-    /// What its copies have counted, as far as the scoreboard shows it.
-    pub told: CopiesTold,
-    /// Its OPcache, if that is full.
-    pub outgrown: OpcacheGrowth,
-    /// What its workers have done to the memory they share.
-    pub breaches: ProtocolErrors,
+    /// The counters of its copies, as far as they are on the scoreboard.
+    pub copies_shown: CopiesTold,
+    /// Its full OPcache.
+    pub opcache_growth: OpcacheGrowth,
+    /// Its workers that broke the rules of the seat link.
+    pub protocol_errors: ProtocolErrors,
 }
 
 impl RunningPool {
     /// A generation without processes, which is used from the start.
     pub fn new(generation: Generation, line: u32, plan: PoolPlan) -> RunningPool {
+        let state = GenerationState::new(plan.settings.seats, plan.growth());
         RunningPool {
             generation,
             line,
@@ -78,42 +84,41 @@ impl RunningPool {
             closed: false,
             allowed: u32::MAX,
             replaces: 0,
-            complaint: None,
+            start_error: None,
             failed: false,
             to_be_replaced: 0,
             leave_by: None,
             warming: None,
-            pool: GenerationState::new(plan.settings.seats, plan.growth())
-                .booting(plan.boots_within()),
-            slow: SlowScripts::new(&plan.pool, plan.settings.identity.as_ref()),
+            state: state.booting(plan.boots_within()),
+            slow_scripts: SlowScripts::new(&plan.pool, plan.settings.identity.as_ref()),
             plan,
             zygote: None,
             php: None,
-            manner: PhpInfo::default(),
+            php_info: PhpInfo::default(),
             workers: HashMap::new(),
             outputs: WorkerOutputs::new(),
-            troubles: RepeatedErrors::default(),
+            errors: RepeatedErrors::default(),
             shown: (0, 0),
-            told: CopiesTold::default(),
-            outgrown: OpcacheGrowth::default(),
-            breaches: ProtocolErrors::default(),
+            copies_shown: CopiesTold::default(),
+            opcache_growth: OpcacheGrowth::default(),
+            protocol_errors: ProtocolErrors::default(),
         }
     }
 
-    /// A generation without processes, which is used once it has shown that it works.
-    /// It begins with as many workers as the generation before it has, as far as it may.
+    /// A generation without processes, which is used once it has shown that it works. It starts
+    /// with as many `workers` as the generation before it has, within its limits.
     pub fn on_trial(
         generation: Generation,
         line: u32,
         plan: PoolPlan,
         workers: u32,
     ) -> RunningPool {
-        let pool = GenerationState::on_trial(plan.settings.seats, plan.growth());
-        let mut pool = pool.booting(plan.boots_within());
-        pool.expect(workers);
+        let state = GenerationState::on_trial(plan.settings.seats, plan.growth());
+        let mut state = state.booting(plan.boots_within());
+        state.expect(workers);
         RunningPool {
             introduced: false,
-            pool,
+            state,
             ..RunningPool::new(generation, line, plan)
         }
     }
@@ -131,79 +136,95 @@ impl RunningPool {
         self.plan.settings.snapshot.is_some()
     }
 
-    /// Whether nobody is being forked for it.
-    pub fn is_still(&self) -> bool {
-        let reaped = |zygote: &Zygote| zygote.reaped.is_some() || zygote.peer.is_behind();
-        self.pool.is_still() && !self.zygote.as_ref().is_some_and(reaped)
+    /// Whether its workers run a script that is booted once.
+    pub fn is_booted(&self) -> bool {
+        self.boots() || self.plan.settings.worker_script.is_some()
     }
 
-    /// Whether it is the one that its pool's requests go to.
+    /// Whether no process is being forked for it.
+    pub fn is_still(&self) -> bool {
+        let reaped = |zygote: &Zygote| zygote.reaped.is_some() || zygote.peer.is_behind();
+        self.state.is_still() && !self.zygote.as_ref().is_some_and(reaped)
+    }
+
+    /// Whether its pool's requests go to it.
     pub fn is_current(&self) -> bool {
-        self.introduced && !self.pool.is_leaving()
+        self.introduced && !self.state.is_leaving()
+    }
+
+    /// Whether it is on trial, for a front of this line.
+    pub fn is_undecided(&self, line: u32) -> bool {
+        self.line == line && !self.introduced && !self.state.is_leaving()
+    }
+
+    /// Whether it has neither workers nor a zygote.
+    pub fn is_at_rest(&self) -> bool {
+        self.zygote.is_none() && self.state.workers() == 0
+    }
+
+    /// Its processes: its workers, and its zygote.
+    pub fn pids(&self) -> impl Iterator<Item = i32> {
+        let zygote = self
+            .zygote
+            .as_ref()
+            .filter(|zygote| zygote.reaped.is_none());
+        let zygote = zygote.map(|zygote| zygote.peer.pid());
+        self.workers.keys().copied().chain(zygote)
+    }
+
+    /// The name of a worker in a report.
+    pub fn label(&self, worker: WorkerId) -> WorkerLabel {
+        WorkerLabel {
+            pool: self.name().to_owned(),
+            generation: self.generation,
+            worker,
+        }
+    }
+
+    /// Sends a signal to a worker, if it still runs.
+    pub fn signal_worker(&self, pid: i32, signal: Signal) {
+        if let Some(pidfd) = self.workers.get(&pid) {
+            // A failure means that it has ended.
+            let _ = signals::send_to(pidfd.as_fd(), signal);
+        }
+    }
+
+    /// Sends a signal to the zygote, if it runs.
+    pub fn signal_zygote(&self, signal: Signal) {
+        if let Some(zygote) = &self.zygote {
+            zygote.peer.signal(signal);
+        }
+    }
+
+    /// Whether the zygote is over: it was reaped, and no process can report in its stead any more,
+    /// since its channel is closed or has been open for too long. The last announcement of its last
+    /// intermediate process has been received by then.
+    pub fn zygote_is_over(&self, now: Moment) -> bool {
+        self.zygote.as_ref().is_some_and(|zygote| {
+            let is_silent = |reaped| zygote.peer.is_closed() || now >= reaped + ZYGOTE_LINGER;
+            zygote.reaped.is_some_and(is_silent)
+        })
     }
 }
 
 /// A pool's zygote.
 #[derive(Debug)]
 pub struct Zygote {
+    /// The process.
     pub peer: Peer<ToZygote>,
-    /// When it was reaped. Its last intermediate process may still speak for it.
+    /// When it was reaped. Its last intermediate process may still report for it.
     pub reaped: Option<Moment>,
-    pub cache: OpcacheStats,
+    /// What it has reported of its OPcache.
+    pub opcache: OpcacheStats,
 }
 
 impl Zygote {
-    /// A process that is talked with.
+    /// A process with a channel.
     pub fn new(peer: Peer<ToZygote>) -> Zygote {
         Zygote {
             peer,
             reaped: None,
-            cache: OpcacheStats::default(),
-        }
-    }
-}
-
-/// The front that accepts clients.
-#[derive(Debug)]
-pub struct Front {
-    pub life: Life,
-    /// A front and those that are started after its death are one line; each upgrade begins
-    /// another. Every generation of a pool belongs to one.
-    pub line: u32,
-    pub epoch: u32,
-    pub peer: Option<Peer<ToFront>>,
-    pub drained: bool,
-}
-
-/// A front that has handed over to another and finishes what it has.
-#[derive(Debug)]
-pub struct DrainingFront {
-    pub line: u32,
-    pub epoch: u32,
-    pub peer: Peer<ToFront>,
-    /// When it is ended whatever it still has.
-    pub until: Moment,
-    pub drained: bool,
-}
-
-impl Front {
-    /// A front that has not been started; those before it had numbers up to `epoch`.
-    pub fn new(line: u32, epoch: u32) -> Front {
-        Front {
-            life: Life::new(FRONT_START),
-            line,
-            epoch,
-            peer: None,
-            drained: false,
-        }
-    }
-
-    /// One that accepts clients already.
-    pub fn running(line: u32, epoch: u32, peer: Peer<ToFront>, now: Moment) -> Front {
-        Front {
-            life: Life::of_running(FRONT_START, now),
-            peer: Some(peer),
-            ..Front::new(line, epoch)
+            opcache: OpcacheStats::default(),
         }
     }
 }

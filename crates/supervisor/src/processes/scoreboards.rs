@@ -10,7 +10,7 @@ use maitred_os::fork::HowEnded;
 use maitred_scoreboard::{Cause, Page};
 
 use crate::error::Error;
-use crate::processes::pools::PoolId;
+use crate::processes::running_pool::RunningPool;
 
 /// The signals that we send (signal(7)).
 const SIGKILL: i32 = 9;
@@ -100,16 +100,6 @@ impl Scoreboards {
         self.pages.values().for_each(|page| page.clear_front(epoch));
     }
 
-    /// So many workers of a generation of a pool sit in seats, and so many were ordered and are
-    /// not there yet; `shown` is what was said of it before.
-    pub fn show_workers(&self, pool: &str, shown: &mut (u64, u64), seated: usize, coming: usize) {
-        let now = (seated as u64, coming as u64);
-        if let Some(page) = self.page(pool).filter(|_| *shown != now) {
-            page.workers().show(*shown, now);
-            *shown = now;
-        }
-    }
-
     /// A worker of a pool was started.
     pub fn spawned(&self, pool: &str) {
         if let Some(page) = self.page(pool) {
@@ -135,6 +125,28 @@ impl Scoreboards {
         self.leaving.get(&pid).copied()
     }
 
+    /// A worker is to be replaced, and the front has reported why.
+    pub fn wears(&mut self, running: &RunningPool, worker: WorkerId, why: Wear) {
+        let cause = match why {
+            Wear::Requests => Cause::MaxRequests,
+            Wear::Memory => Cause::MaxPrivateMemory,
+            Wear::Grown => Cause::Grown,
+        };
+        if let Some(pid) = running.state.pid_of(worker) {
+            self.leaves(pid, cause);
+        }
+    }
+
+    /// Shows how many workers of a generation sit in seats, and how many are starting.
+    pub fn show_workers(&self, running: &mut RunningPool) {
+        let seated = running.state.seated().count() as u64;
+        let now = (seated, running.state.coming() as u64);
+        if let Some(page) = self.page(running.name()).filter(|_| running.shown != now) {
+            page.workers().show(running.shown, now);
+            running.shown = now;
+        }
+    }
+
     /// A worker of a pool has ended; `stopping`: with the whole server.
     /// Returns why it left, if somebody of us had wanted it to.
     pub fn ended(&mut self, pool: &str, pid: i32, how: HowEnded, stopping: bool) -> Option<Cause> {
@@ -147,20 +159,6 @@ impl Scoreboards {
             page.workers().ended(cause, signal);
         }
         noted
-    }
-}
-
-impl crate::run::Supervisor {
-    /// The front says that a worker has served, or grown, as much as it may.
-    pub fn note_wear(&mut self, id: PoolId, worker: WorkerId, why: Wear) {
-        let cause = match why {
-            Wear::Requests => Cause::MaxRequests,
-            Wear::Memory => Cause::MaxPrivateMemory,
-            Wear::Grown => Cause::Grown,
-        };
-        if let Some(pid) = self.pools[id].pool.pid_of(worker) {
-            self.scores.leaves(pid, cause);
-        }
     }
 }
 

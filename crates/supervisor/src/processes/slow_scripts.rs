@@ -9,13 +9,13 @@ use maitred_os::users::Identity;
 use maitred_seat::Boards;
 use tracing::warn;
 
-use crate::admin::StackPosition;
 use crate::limits::{Moment, SLOW_EPISODE};
 use crate::logging::running_time::RunningTime;
 use crate::logging::slowlog::{Slowlog, Subject, entry};
 use crate::logging::text::one_line;
-use crate::processes::pools::PoolId;
-use crate::run::Supervisor;
+use crate::processes::pools::Pools;
+use crate::processes::running_pool::RunningPool;
+use crate::processes::traces::Traces;
 
 /// What a stack is wanted for.
 #[derive(Debug)]
@@ -24,6 +24,17 @@ pub enum TraceTarget {
     SlowScript(Subject),
     /// For a command that shows what runs.
     Shown(StackPosition),
+}
+
+/// The position of a stack in a status reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StackPosition {
+    /// Number of the reply.
+    pub draft: u64,
+    /// Position of the pool in the reply.
+    pub pool: usize,
+    /// Position of the script in the pool.
+    pub script: usize,
 }
 
 /// A script that is slow, as the front reports it.
@@ -69,11 +80,6 @@ impl SlowScripts {
         SlowScripts { log, episode: None }
     }
 
-    /// The slow log, if there is one.
-    pub fn log(&mut self) -> Option<&mut Slowlog> {
-        self.log.as_mut()
-    }
-
     /// Counts a slow script. True when it is the first of an episode.
     fn count(&mut self, now: Moment) -> bool {
         let is_first = self.episode.is_none();
@@ -110,69 +116,21 @@ impl SlowScripts {
     }
 }
 
-impl Supervisor {
-    /// Asks for the stack of a script that is slow.
-    pub fn slow_script(&mut self, id: PoolId, slow: SlowScript) {
-        // The stack of a worker that has ended is gone, and its end is logged.
-        let Some(pid) = self.pools[id].pool.pid_of(slow.worker) else {
-            return;
-        };
-        self.tell_slow(id, pid, &slow);
-        let now = self.now();
-        // php-fpm's slow log has no such lines.
-        let (request_id, so_far) = match self.is_fpm() {
-            true => (String::new(), None),
-            false => (one_line(&slow.id), self.so_far(id, pid, &slow)),
-        };
-        let running = &mut self.pools[id];
-        let subject = Subject {
-            id: request_id,
-            pool: running.plan.settings.pool.clone(),
-            pid,
-            script: one_line(&slow.overrun.script),
-            so_far,
-        };
-        let about = TraceTarget::SlowScript(subject);
-        let Some(zygote) = &mut running.zygote else {
-            return self.use_stack(id, about, Err("the pool's zygote does not run"));
-        };
-        match self.traces.ask(running.generation, about, now) {
-            Ok(trace) => {
-                let order = ToZygote::Trace {
-                    trace,
-                    worker: slow.worker,
-                    request: slow.request,
-                    depth: running.plan.pool.request_slowlog_trace_depth,
-                };
-                zygote.peer.say(order, &[]);
-            }
-            Err(about) => self.use_stack(id, about, Err("too many scripts are slow at once")),
-        }
-    }
-
-    fn so_far(&self, id: PoolId, pid: i32, slow: &SlowScript) -> Option<RunningTime> {
-        // Mapped for the moment only: a pool's memory is large, and scripts are rarely slow.
-        let boards = Boards::map(&self.pools[id].plan.memory).ok()?;
-        RunningTime::of(pid, boards.seat(slow.worker.seat)?, slow.overrun.ran)
-    }
-
-    fn tell_slow(&mut self, id: PoolId, pid: i32, slow: &SlowScript) {
-        if self.is_fpm() {
-            return self.tell_slow_as_fpm(id, pid, &slow.overrun);
-        }
-        let now = self.now();
-        if !self.pools[id].slow.count(now) {
+impl RunningPool {
+    /// Logs that a script is slow, if it is the first of an episode.
+    pub fn log_slow_script(&mut self, pid: i32, slow: &SlowScript, now: Moment) {
+        if !self.slow_scripts.count(now) {
             return;
         }
-        let log = self.pools[id].slow.log();
+        let log = self.slow_scripts.log.as_ref();
         let log = log.map_or_else(String::new, |log| {
             format!("; the stacks of such scripts are in {}", log.target())
         });
-        let timeout = self.pools[id].plan.pool.request_slowlog_timeout;
+        let timeout = self.plan.pool.request_slowlog_timeout;
         warn!(
             "pool {} seat {}: worker {pid} has run {} ({}) for {:.1} s, and \
              request_slowlog_timeout is {} s{log}",
-            self.name(id),
+            self.name(),
             slow.worker.seat,
             one_line(&slow.overrun.script),
             one_line(&slow.overrun.target),
@@ -181,56 +139,88 @@ impl Supervisor {
         );
     }
 
-    /// A zygote tells a stack, or why there is none.
-    pub fn traced(&mut self, id: PoolId, trace: u64, stack: &Result<Stack, String>) {
-        let generation = self.pools[id].generation;
-        // Nobody waits for it any more when it comes late.
-        if let Some(about) = self.traces.answered(generation, trace) {
-            let stack = stack.as_ref().map_err(String::as_str);
-            self.use_stack(id, about, stack);
-        }
-    }
-
-    /// Gives up stacks that do not come, and ends episodes.
-    pub fn tend_slow(&mut self) {
-        let now = self.now();
-        for (generation, about) in self.traces.overdue(now) {
-            if let Some(id) = self.pools.find(generation) {
-                self.use_stack(id, about, Err("the pool's zygote did not answer"));
-            }
-        }
-        for id in self.pools.ids() {
-            if let Some(figures) = self.pools[id].slow.over(now) {
-                warn!("pool {}: {figures}", self.name(id));
-            }
-        }
-    }
-
-    /// Opens all slow logs anew: their files were moved away.
-    pub fn reopen_slowlogs(&mut self) {
-        for running in &mut self.pools {
-            let problem = running.slow.log().and_then(Slowlog::reopen);
-            if let Some(problem) = problem {
-                warn!("pool {}: {problem}", running.plan.settings.pool);
-            }
-        }
-    }
-
-    fn use_stack(&mut self, id: PoolId, about: TraceTarget, stack: Result<&Stack, &str>) {
-        let subject = match about {
-            TraceTarget::SlowScript(subject) => subject,
-            TraceTarget::Shown(place) => return self.admin.stack_came(place, stack.ok()),
+    /// The entry of the slow log for a slow script. As php-fpm, without request id and times if
+    /// `is_fpm`.
+    pub fn slowlog_subject(&self, pid: i32, slow: &SlowScript, is_fpm: bool) -> Subject {
+        let (id, running_time) = if is_fpm {
+            (String::new(), None)
+        } else {
+            (one_line(&slow.id), self.running_time(pid, slow))
         };
-        let running = &mut self.pools[id];
-        let depth = running.plan.pool.request_slowlog_trace_depth as usize;
-        let Some(log) = running.slow.log() else {
+        Subject {
+            id,
+            pool: self.name().to_owned(),
+            pid,
+            script: one_line(&slow.overrun.script),
+            running_time,
+        }
+    }
+
+    fn running_time(&self, pid: i32, slow: &SlowScript) -> Option<RunningTime> {
+        // Mapped only now: a pool's memory is large, and scripts are rarely slow.
+        let boards = Boards::map(&self.plan.memory).ok()?;
+        RunningTime::of(pid, boards.seat(slow.worker.seat)?, slow.overrun.ran)
+    }
+
+    /// Requests the stack of a slow script for the slow log.
+    ///
+    /// # Errors
+    /// The entry, and why it has no stack.
+    pub fn trace_slow_script(
+        &mut self,
+        subject: Subject,
+        slow: &SlowScript,
+        traces: &mut Traces<TraceTarget>,
+        now: Moment,
+    ) -> Result<(), (TraceTarget, &'static str)> {
+        let target = TraceTarget::SlowScript(subject);
+        let Some(zygote) = &mut self.zygote else {
+            return Err((target, "the pool's zygote does not run"));
+        };
+        let trace = traces.ask(self.generation, target, now);
+        let trace = trace.map_err(|target| (target, "too many scripts are slow at once"))?;
+        let order = ToZygote::Trace {
+            trace,
+            worker: slow.worker,
+            request: slow.request,
+            depth: self.plan.pool.request_slowlog_trace_depth,
+        };
+        zygote.peer.say(order, &[]);
+        Ok(())
+    }
+
+    /// Writes an entry of the slow log.
+    pub fn write_slowlog(&mut self, subject: &Subject, stack: Result<&Stack, &str>) {
+        let depth = self.plan.pool.request_slowlog_trace_depth as usize;
+        let Some(log) = &mut self.slow_scripts.log else {
             return;
         };
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |passed| passed.as_secs());
         let now = i64::try_from(now).ok().and_then(local_time);
-        if let Some(problem) = log.append(&entry(&subject, now, stack, depth)) {
+        if let Some(problem) = log.append(&entry(subject, now, stack, depth)) {
             warn!("pool {}: {problem}", subject.pool);
+        }
+    }
+}
+
+impl Pools {
+    /// Logs the end of episodes of slow scripts.
+    pub fn end_slow_episodes(&mut self, now: Moment) {
+        for running in self.iter_mut() {
+            if let Some(summary) = running.slow_scripts.over(now) {
+                warn!("pool {}: {summary}", running.name());
+            }
+        }
+    }
+
+    /// Opens all slow logs again: their files were moved away.
+    pub fn reopen_slowlogs(&mut self) {
+        for running in self.iter_mut() {
+            let log = running.slow_scripts.log.as_mut();
+            if let Some(problem) = log.and_then(Slowlog::reopen) {
+                warn!("pool {}: {problem}", running.name());
+            }
         }
     }
 }

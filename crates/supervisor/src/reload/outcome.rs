@@ -7,7 +7,7 @@ use maitred_config::Config;
 use super::{Outcome, Reload, ReloadScope};
 
 /// Says of settings that only a restart changes them.
-pub(super) fn needs_restart(names: &[&str]) -> String {
+pub fn needs_restart(names: &[&str]) -> String {
     let (has, it) = match names.len() {
         1 => ("has", "it stays as it was"),
         _ => ("have", "they stay as they were"),
@@ -19,7 +19,7 @@ pub(super) fn needs_restart(names: &[&str]) -> String {
 impl Reload {
     /// What it has done, and which pools go on as they were; `unchanged` pools were not touched, and
     /// `busy` workers of earlier generations still run a script.
-    pub(super) fn outcome(&self, unchanged: usize, busy: usize) -> Outcome {
+    pub fn outcome(&self, unchanged: usize, busy: usize) -> Outcome {
         let list = |names: &[String]| match names {
             [] => "no pool".to_owned(),
             [one] => format!("pool {one}"),
@@ -56,7 +56,7 @@ impl Reload {
 
 impl ReloadScope {
     /// The pools that are asked for by name.
-    pub(super) fn names(&self, config: &Config) -> BTreeSet<String> {
+    pub fn names(&self, config: &Config) -> BTreeSet<String> {
         match self {
             ReloadScope::Changed => BTreeSet::new(),
             ReloadScope::Named(names) => names.iter().cloned().collect(),

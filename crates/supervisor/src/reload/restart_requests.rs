@@ -10,8 +10,8 @@ use maitred_os::fork::HowEnded;
 use tracing::info;
 
 use crate::limits::Moment;
-use crate::processes::pools::PoolId;
-use crate::run::Supervisor;
+use crate::processes::pools::Pools;
+use crate::processes::running_pool::RunningPool;
 
 /// Least time between two renewals of a pool: who updates an application says so for each of its
 /// files. Each renewal doubles it.
@@ -49,6 +49,15 @@ struct RestartRequest {
     ended: Option<Moment>,
     /// How long files that are saved are left alone from then on.
     rest: Duration,
+}
+
+/// Pools that are to be restarted.
+#[derive(Debug)]
+pub struct DueRestarts {
+    /// Their names.
+    pub pools: BTreeSet<String>,
+    /// Those of them that need only a larger OPcache.
+    pub outgrown: BTreeSet<String>,
 }
 
 /// What is to be said of a file that was saved.
@@ -163,7 +172,7 @@ impl RestartRequests {
     }
 
     /// No renewal is going on.
-    fn are_over(&mut self, now: Moment) {
+    pub fn are_over(&mut self, now: Moment) {
         let begun = self.0.values_mut().filter(|one| one.last.is_some());
         for renewal in begun {
             renewal.ended.get_or_insert(now);
@@ -185,61 +194,46 @@ impl RestartRequests {
     }
 
     /// When there is something to do.
-    fn deadline(&self) -> Option<Moment> {
+    pub fn deadline(&self) -> Option<Moment> {
         let wanted = self.0.values().filter(|renewal| renewal.is_wanted());
         wanted.map(RestartRequest::not_before).min()
     }
-}
 
-impl Supervisor {
-    /// A worker of this generation has ended; it may have said that its scripts are outdated.
-    pub fn see_whether_outdated(&mut self, id: PoolId, how: HowEnded) {
-        if how == HowEnded::Exited(exit::RENEW) && self.pools[id].boots() {
-            let pool = self.name(id).to_owned();
-            self.renewals.want(&pool);
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A worker of this generation has ended. It may have reported that its scripts are outdated.
+    pub fn worker_ended(&mut self, running: &RunningPool, how: HowEnded) {
+        if how == HowEnded::Exited(exit::RENEW) && running.boots() {
+            self.want(running.name());
         }
     }
 
-    /// When something is to be booted anew; nothing while something else comes first, whose end is
-    /// an event of its own.
-    pub fn renewal_deadline(&self) -> Option<Moment> {
-        let is_free = self.phase.is_serving() && self.upgrade.is_none();
-        let is_free = is_free && !self.reloads.is_going_on();
-        self.renewals.deadline().filter(|_| is_free)
-    }
-
-    /// Boots anew what is to be, as it is configured now.
-    pub fn renew_outdated(&mut self) {
-        if !self.reloads.is_going_on() && !self.renewals.0.is_empty() {
-            self.renewals.are_over(self.started.elapsed());
-        }
-        if self.renewal_deadline().is_none() {
-            return;
-        }
-        let known = self.renewals.clone();
-        let mut pools = self.renewals.due(self.now());
-        // A reload may have removed one since, or given it another mode.
-        let in_use = self.pools.iter().filter(|pool| pool.is_current());
-        let in_use: Vec<_> = in_use
-            .map(|pool| (&*pool.plan.settings.pool, pool.is_booted()))
-            .collect();
-        pools.retain(|name| {
-            let is_due = known.have_changed(name) || self.is_outgrown(name);
+    /// Takes the pools that are to be restarted now, and among them those that need only a larger
+    /// OPcache.
+    pub fn take_due(&mut self, pools: &Pools, now: Moment) -> DueRestarts {
+        let known = self.clone();
+        let mut due = self.due(now);
+        // A reload may have removed one since, or changed its mode.
+        due.retain(|name| {
+            let is_due = known.have_changed(name) || pools.has_outgrown_opcache(name);
             let is_spoilt = known.is_spoilt(name);
-            let mut of_name = in_use.iter().filter(|(pool, _)| pool == name);
-            of_name.any(|(_, is_booted)| is_spoilt || is_due && *is_booted)
+            let mut current = pools.current().filter(|pool| pool.name() == *name);
+            current.any(|pool| is_spoilt || is_due && pool.is_booted())
         });
-        if pools.is_empty() {
-            return;
-        }
-        let others = pools.iter().filter(|name| !known.is_spoilt(name)).cloned();
+        let others = due.iter().filter(|name| !known.is_spoilt(name)).cloned();
         let (changed, outgrown): (BTreeSet<_>, BTreeSet<_>) =
             others.partition(|name| known.have_changed(name));
         if !changed.is_empty() {
             let names = Vec::from_iter(changed).join("`, `");
             info!("pool `{names}`: its scripts have changed since its boot, and it is booted anew");
         }
-        self.renew(pools, outgrown);
+        DueRestarts {
+            pools: due,
+            outgrown,
+        }
     }
 }
 

@@ -19,7 +19,6 @@ use tracing::{error, info, warn};
 use crate::error::Error;
 use crate::limits::Moment;
 use crate::peer::Peer;
-use crate::run::Supervisor;
 use crate::tls::acme::hosts::{self, AcmeHosts};
 use crate::tls::acme::schedule::AcmeHost;
 
@@ -113,7 +112,22 @@ impl Certificates {
         })
     }
 
-    /// Tells a front what to hold handshakes with.
+    /// Checks the files if that is due. True if other certificates are to be used from now on.
+    pub fn check_files(&mut self, config: &Config, tls: &Tls, now: Moment) -> bool {
+        let is_new = self.look(config, tls, now);
+        self.complain();
+        if is_new {
+            info!("the files of certificates have changed; they are used from now on");
+        }
+        is_new
+    }
+
+    /// Whether handshakes are done with the same material as with `other`.
+    pub fn is_same_as(&self, other: &Certificates) -> bool {
+        self.material == other.material
+    }
+
+    /// Sends a front its certificates and keys.
     pub fn tell(&self, front: &mut Peer<ToFront>) {
         match self.written() {
             Ok(file) => front.say(ToFront::SetCertificates, &[file.as_fd()]),
@@ -225,54 +239,6 @@ impl Certificates {
         let complaints = self.server.complaints(SystemTime::now()).into_iter();
         let complaints = complaints.map(|(_, complaint)| complaint);
         complaints.chain(self.found.notes.iter().cloned()).collect()
-    }
-}
-
-impl Supervisor {
-    /// Looks at the files of certificates when it is time to, and has others used if there are.
-    pub fn keep_certificates(&mut self) {
-        let now = self.now();
-        let Some(certificates) = &mut self.plan.certificates else {
-            return;
-        };
-        let Some(tls) = &self.plan.config.tls else {
-            return;
-        };
-        if certificates.deadline() > now || !self.phase.wants_front() {
-            return;
-        }
-        let is_new = certificates.look(&self.plan.config, tls, now);
-        certificates.complain();
-        self.acme.changed(false);
-        if is_new {
-            info!("the files of certificates have changed; they are used from now on");
-            if let Some(peer) = &mut self.front.peer {
-                certificates.tell(peer);
-            }
-        }
-    }
-
-    /// When the files are looked at next, if there are any.
-    pub fn certificates_deadline(&self) -> Option<Moment> {
-        let certificates = self.plan.certificates.as_ref();
-        certificates
-            .filter(|_| self.phase.wants_front())
-            .map(Certificates::deadline)
-    }
-
-    /// Uses what a reload has read.
-    pub fn use_certificates(&mut self, certificates: Option<Certificates>) {
-        let before = self.plan.certificates.take();
-        let material = before.map(|before| before.material);
-        self.plan.certificates = certificates;
-        self.acme.changed(true);
-        let (Some(new), Some(peer)) = (&mut self.plan.certificates, &mut self.front.peer) else {
-            return;
-        };
-        new.complain();
-        if material.as_ref() != Some(&new.material) {
-            new.tell(peer);
-        }
     }
 }
 

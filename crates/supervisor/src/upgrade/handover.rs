@@ -12,20 +12,24 @@ use std::time::Duration;
 use maitred_config::{Address, Config, Pool};
 use maitred_control::{Clients, Generation, Incarnation, PhpInfo, WorkerId, ZygoteSettings};
 use maitred_os::channel::{SupervisorEnd, Taken};
-use maitred_os::spawn;
+use maitred_os::{shared, spawn};
 use serde::{Deserialize, Serialize};
 
 use crate::fronts::cookies::CookieNames;
+use crate::fronts::{DrainingFront, Front, Fronts};
+use crate::limits::Moment;
 use crate::listen::{FileState, Listener, OwnFile};
 use crate::logging::pool_access_logs::PoolAccessLogs;
 use crate::logging::pool_output::PoolOutput;
-use crate::logging::text::Terminal;
-use crate::logging::worker_output::WorkerOutput;
+use crate::logging::terminal::Terminal;
+use crate::logging::worker_output::{PipeReaders, WorkerOutput};
 use crate::peer::Peer;
+use crate::plan::Plan;
 use crate::processes::generation;
 use crate::processes::plan::PoolPlan;
-use crate::processes::running_pool::{DrainingFront, Front, RunningPool, Zygote};
-use crate::run::Supervisor;
+use crate::processes::pools::Pools;
+use crate::processes::running_pool::{RunningPool, Zygote};
+use crate::processes::scoreboards::Scoreboards;
 use crate::systemd::SystemdState;
 use crate::tls::certificates::Certificates;
 
@@ -159,24 +163,45 @@ pub struct InheritedServer {
     pub certificates: Option<Certificates>,
     /// The access logs of doors.
     pub door_logs: PoolAccessLogs,
-    pub front: Front,
-    pub old_fronts: Vec<DrainingFront>,
+    pub fronts: Fronts,
     pub pools: Vec<RunningPool>,
     /// By the name of the pool.
     pub scoreboards: Vec<(String, OwnedFd)>,
 }
 
-impl Supervisor {
-    /// Writes down what is there. The descriptors are only numbers until [`keep_open`] has been told
-    /// of them.
-    pub fn hand_over(&self) -> HandoverState {
-        let current = self.front.peer.as_ref().map(|peer| FrontState {
-            line: self.front.line,
-            epoch: self.front.epoch,
+/// What a supervisor hands over.
+#[derive(Debug)]
+pub struct Running<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// All generations.
+    pub pools: &'a Pools,
+    /// All fronts.
+    pub fronts: &'a Fronts,
+    /// Cookies that sites have set.
+    pub cookies: &'a CookieNames,
+    /// All scoreboards.
+    pub scoreboards: &'a Scoreboards,
+    /// What systemd knows.
+    pub systemd: SystemdState,
+    /// A reload waits for the upgrade.
+    pub reload_later: bool,
+    /// The time.
+    pub now: Moment,
+}
+
+impl HandoverState {
+    /// Writes down what runs. The descriptors are only numbers until [`HandoverState::keep_open`].
+    pub fn of(running: &Running<'_>) -> HandoverState {
+        let Running { plan, fronts, .. } = running;
+        let current = fronts.current();
+        let current = current.peer.as_ref().map(|peer| FrontState {
+            line: current.line,
+            epoch: current.epoch,
             peer: peer_state(peer),
             until: None,
         });
-        let old = self.old_fronts.iter().map(|old| FrontState {
+        let draining = fronts.draining().iter().map(|old| FrontState {
             line: old.line,
             epoch: old.epoch,
             peer: peer_state(&old.peer),
@@ -184,21 +209,31 @@ impl Supervisor {
         });
         HandoverState {
             format: FORMAT,
-            elapsed: self.now(),
-            config: self.plan.config.clone(),
-            last_generation: self.pools.last_generation(),
-            reload_later: self.reload_later,
-            cookies: self.cookies.clone(),
-            systemd: self.systemd.told(),
-            fronts: current.into_iter().chain(old).collect(),
-            listeners: self.plan.listeners.iter().map(listener_state).collect(),
-            terminal: self.plan.terminal.descriptor().map(|fd| fd.as_raw_fd()),
-            access_log: self.plan.access_log.as_ref().map(AsRawFd::as_raw_fd),
-            certificates: self.plan.certificates.as_ref().and_then(Certificates::left),
-            door_logs: self.plan.door_logs.descriptors(),
-            pools: self.pools.iter().map(pool_state).collect(),
-            scoreboards: self.scores.descriptors(),
+            elapsed: running.now,
+            config: plan.config.clone(),
+            last_generation: running.pools.last_generation(),
+            reload_later: running.reload_later,
+            cookies: running.cookies.clone(),
+            systemd: running.systemd,
+            fronts: current.into_iter().chain(draining).collect(),
+            listeners: plan.listeners.iter().map(listener_state).collect(),
+            terminal: plan.terminal.descriptor().map(|fd| fd.as_raw_fd()),
+            access_log: plan.logs.access_log().map(AsRawFd::as_raw_fd),
+            certificates: plan.certificates.as_ref().and_then(Certificates::left),
+            door_logs: plan.logs.pool_logs().descriptors(),
+            pools: running.pools.iter().map(pool_state).collect(),
+            scoreboards: running.scoreboards.descriptors(),
         }
+    }
+
+    /// Writes it into a file.
+    ///
+    /// # Errors
+    /// One sentence, when the system is out of memory or descriptors.
+    pub fn write(&self) -> Result<OwnedFd, String> {
+        let file = serde_json::to_vec(self).map_err(std::io::Error::from);
+        let file = file.and_then(|json| shared::file_with("maitred-state", &json));
+        file.map_err(|why| format!("what is running cannot be written down: {why}"))
     }
 }
 
@@ -268,13 +303,13 @@ impl HandoverState {
     /// When a descriptor is not there.
     pub fn inherit(self) -> io::Result<InheritedServer> {
         let mut front = Front::new(0, 0);
-        let mut old_fronts = Vec::new();
+        let mut draining = Vec::new();
         for state in self.fronts {
             let FrontState { line, epoch, .. } = state;
             let peer = state.peer.inherit()?;
             match state.until {
                 None => front = Front::running(line, epoch, peer, self.elapsed),
-                Some(until) => old_fronts.push(DrainingFront {
+                Some(until) => draining.push(DrainingFront {
                     line,
                     epoch,
                     peer,
@@ -300,8 +335,7 @@ impl HandoverState {
             access_log: access_log.map(File::from),
             certificates: certificates.and_then(|file| Certificates::inherited(file).ok()),
             door_logs: PoolAccessLogs::inherited(door_logs),
-            front,
-            old_fronts,
+            fronts: Fronts::new(front, draining),
             pools: pools?,
             scoreboards: scoreboards.collect::<io::Result<_>>()?,
         })
@@ -330,7 +364,7 @@ fn listener_state(listener: &Listener) -> ListenerState {
 
 fn pool_state(running: &RunningPool) -> PoolState {
     let plan = &running.plan;
-    let workers = running.pool.all_seated().filter_map(|(seated, mark)| {
+    let workers = running.state.all_seated().filter_map(|(seated, mark)| {
         let generation::Seated { worker, pid } = seated;
         let pidfd = running.workers.get(&pid)?.as_raw_fd();
         Some(WorkerState {
@@ -355,7 +389,7 @@ fn pool_state(running: &RunningPool) -> PoolState {
         line: running.line,
         introduced: running.introduced,
         closed: running.closed,
-        leaving: running.pool.is_leaving(),
+        leaving: running.state.is_leaving(),
         settings: plan.settings.clone(),
         configured: plan.configured.clone(),
         pool: plan.pool.clone(),
@@ -363,13 +397,13 @@ fn pool_state(running: &RunningPool) -> PoolState {
         uid: plan.uid,
         memory: plan.memory.as_raw_fd(),
         events: plan.events.iter().map(AsRawFd::as_raw_fd).collect(),
-        voice: plan.voice.descriptors(),
+        voice: plan.output.descriptors(),
         php: running.php.clone(),
-        manner: running.manner.clone(),
+        manner: running.php_info.clone(),
         zygote: zygote.map(|zygote| peer_state(&zygote.peer)),
         workers: workers.collect(),
-        incarnations: running.pool.incarnations(),
-        asked_at: running.pool.asked_at(),
+        incarnations: running.state.incarnations(),
+        asked_at: running.state.asked_at(),
     }
 }
 
@@ -407,14 +441,14 @@ impl PoolState {
             uid: self.uid,
             memory: spawn::inherited_fd(self.memory)?,
             events: events.collect::<io::Result<_>>()?,
-            voice: PoolOutput::over(
+            output: PoolOutput::over(
                 spawn::inherited_fd(self.voice.0)?,
                 spawn::inherited_fd(self.voice.1)?,
             ),
             settings: self.settings,
         };
         let mut running = RunningPool::new(self.generation, self.line, plan);
-        running.manner = self.manner;
+        running.php_info = self.manner;
         let mut seated = Vec::new();
         for worker in self.workers {
             let pidfd = spawn::inherited_fd(worker.pidfd)?;
@@ -422,7 +456,8 @@ impl PoolState {
             if let Some((stdout, stderr)) = worker.output {
                 let stdout = stdout.map(spawn::inherited_fd).transpose()?;
                 let stderr = stderr.map(spawn::inherited_fd).transpose()?;
-                let output = WorkerOutput::over(Some(worker.pid), (stdout, stderr));
+                let readers = PipeReaders { stdout, stderr };
+                let output = WorkerOutput::over(Some(worker.pid), readers);
                 running.outputs.insert(worker.worker, output);
             }
             let who = generation::Seated {
@@ -439,9 +474,9 @@ impl PoolState {
         }
         let zygote = self.zygote.map(PeerState::inherit).transpose()?;
         let up = zygote.is_some();
-        running.pool.remember(&self.incarnations);
-        running.pool.take_over(&seated, up, self.leaving, now);
-        running.pool.was_asked_at(self.asked_at);
+        running.state.remember(&self.incarnations);
+        running.state.take_over(&seated, up, self.leaving, now);
+        running.state.was_asked_at(self.asked_at);
         running.zygote = zygote.map(|mut peer: Peer<_>| {
             peer.allow(running.plan.descriptors_of_zygote());
             Zygote::new(peer)
@@ -449,7 +484,7 @@ impl PoolState {
         running.introduced = self.introduced;
         running.closed = self.closed;
         running.php = self.php;
-        running.told = running.told_by_copies();
+        running.copies_shown = running.copy_counters();
         Ok(running)
     }
 }

@@ -28,7 +28,7 @@ impl CounterSource for RunningPool {
     fn told_by_workers(&self) -> HashMap<i32, WorkerCounters> {
         // Mapped for the moment only.
         let boards = Boards::map(&self.plan.memory).ok();
-        boards.map_or_else(HashMap::new, |boards| told_by(&boards, self.pool.seated()))
+        boards.map_or_else(HashMap::new, |boards| told_by(&boards, self.state.seated()))
     }
 }
 

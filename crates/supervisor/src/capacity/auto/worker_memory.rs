@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use maitred_sizing::rooms::{Due, Has};
 use maitred_sizing::sources::Files;
 
-use crate::admin::private_bytes;
+use crate::capacity::private_memory::private_bytes;
 
 /// Programs whose memory counts of those that a worker's script runs.
 const PROGRAMS_MOST: usize = 16;

@@ -16,9 +16,9 @@ use tracing::{error, info, warn};
 
 use crate::limits::Moment;
 use crate::logging::text::one_line;
+use crate::processes::pools::Pools;
 use crate::processes::running_pool::RunningPool;
-use crate::reload::restart_requests::SaveNotice;
-use crate::run::Supervisor;
+use crate::reload::restart_requests::{RestartRequests, SaveNotice};
 use debounce::Debounce;
 use folders::Folders;
 
@@ -50,29 +50,17 @@ impl Watches {
         let folders = self.0.values().filter_map(|watch| watch.folders.as_ref());
         folders.map(Folders::as_fd)
     }
-}
 
-impl RunningPool {
-    /// The script of an application that is to be watched.
-    fn watched(&self) -> Option<&PathBuf> {
-        let pool = &self.plan.pool;
-        let is_watched = pool.watch && pool.mode != Mode::Classic && self.is_current();
-        pool.script.as_ref().filter(|_| is_watched)
-    }
-}
-
-impl Supervisor {
-    /// When files that were saved are to be acted upon.
-    pub fn watch_deadline(&self) -> Option<Moment> {
-        let watches = self.watches.0.values();
+    /// When saved files are acted upon.
+    pub fn deadline(&self) -> Option<Moment> {
+        let watches = self.0.values();
         let deadlines = watches.flat_map(|watch| [watch.changes.deadline(), watch.look_at]);
         deadlines.flatten().min()
     }
 
-    /// Hears which files have been saved.
-    pub fn hear_watches(&mut self) {
-        let now = self.now();
-        for watch in self.watches.0.values_mut() {
+    /// Reads which files have been saved.
+    pub fn read(&mut self, now: Moment) {
+        for watch in self.0.values_mut() {
             let saved = watch.folders.as_mut().map(Folders::take_saved);
             for file in saved.into_iter().flatten() {
                 watch.changes.note(file, now);
@@ -80,32 +68,28 @@ impl Supervisor {
         }
     }
 
-    /// Watches what is to be watched now, and has booted anew what was saved.
-    pub fn keep_watches(&mut self) {
-        let watched = self.pools.iter().filter_map(RunningPool::watched);
-        if self.watches.0.is_empty() && watched.count() == 0 {
+    /// Watches the folders of the current generations, and requests restarts for saved files.
+    pub fn keep(&mut self, pools: &Pools, restarts: &mut RestartRequests, now: Moment) {
+        let watched = pools.iter().filter_map(RunningPool::watched);
+        if self.0.is_empty() && watched.count() == 0 {
             return;
         }
-        let pools = self.pools.iter();
-        let wanted = pools.filter_map(|pool| {
+        let wanted = pools.iter().filter_map(|pool| {
             let script = pool.watched()?.clone();
-            let name = pool.plan.settings.pool.clone();
-            Some((name, (script, pool.generation)))
+            Some((pool.name().to_owned(), (script, pool.generation)))
         });
         let wanted: BTreeMap<String, (PathBuf, Generation)> = wanted.collect();
-        let watches = &mut self.watches.0;
-        watches.retain(|pool, watch| {
+        self.0.retain(|pool, watch| {
             let wanted = wanted.get(pool);
             wanted.is_some_and(|(script, generation)| watch.goes_on(script, *generation))
         });
         for (pool, (script, generation)) in wanted {
-            if let Entry::Vacant(new) = watches.entry(pool) {
+            if let Entry::Vacant(new) = self.0.entry(pool) {
                 let watch = Watch::begin(new.key(), script, generation);
                 new.insert(watch);
             }
         }
-        let now = self.started.elapsed();
-        for (pool, watch) in &mut self.watches.0 {
+        for (pool, watch) in &mut self.0 {
             watch.look_for_root(pool, now);
             let lack = watch.folders.as_mut().and_then(Folders::take_lack);
             if let Some(lack) = lack.as_deref().map(one_line) {
@@ -115,10 +99,19 @@ impl Supervisor {
                 );
             }
             if let Some((file, at)) = watch.changes.take_due(now) {
-                let heard = self.renewals.want_saved(pool, at);
-                tell_saved(pool, &file, heard);
+                let notice = restarts.want_saved(pool, at);
+                log_saved(pool, &file, notice);
             }
         }
+    }
+}
+
+impl RunningPool {
+    /// The script of an application that is to be watched.
+    fn watched(&self) -> Option<&PathBuf> {
+        let pool = &self.plan.pool;
+        let is_watched = pool.watch && pool.mode != Mode::Classic && self.is_current();
+        pool.script.as_ref().filter(|_| is_watched)
     }
 }
 
@@ -131,7 +124,7 @@ fn in_words(file: &Path) -> String {
 }
 
 /// Says why a pool is booted anew.
-fn tell_saved(pool: &str, file: &Path, heard: SaveNotice) {
+fn log_saved(pool: &str, file: &Path, heard: SaveNotice) {
     let file = in_words(file);
     match heard {
         SaveNotice::News => info!("pool {pool}: {file} was saved"),

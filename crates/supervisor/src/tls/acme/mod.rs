@@ -11,26 +11,23 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use maitred_config::{Acme as Settings, Challenge};
+use maitred_config::{Acme as Settings, Challenge, Config};
 use maitred_control::ToFront;
-use maitred_control::acme::{
-    Cause, FromAcme, MAX_ACCOUNT_BYTES, Order, PATIENCE, Proof, Secret, ToAcme,
-};
+use maitred_control::acme::{FromAcme, MAX_ACCOUNT_BYTES, Order, PATIENCE, Proof, Secret, ToAcme};
 use maitred_control::admin::CertificateStatus;
 use maitred_os::fork::HowEnded;
 use maitred_os::shared;
 use maitred_os::signals::Signal;
 use maitred_os::spawn::Program;
+use maitred_os::users::Identity;
 use maitred_tls::{Pair, PemFile, Validity, examine};
 use tracing::{debug, error, info, warn};
 
+use crate::fronts::Fronts;
 use crate::limits::{ACME_MESSAGES_PER_TURN, Moment};
 use crate::logging::text::one_line;
-use crate::peer::Peer;
-use crate::roomy_name;
-use crate::run::Supervisor;
-use crate::run::front::THIS_PROGRAM;
-use crate::tls::certificates::read_file;
+use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
+use crate::tls::certificates::{Certificates, read_file};
 
 use schedule::{Clocks, OrderFailure, Schedule};
 use store::Store;
@@ -61,11 +58,11 @@ const MAX_WHY_CHARS: usize = 1000;
 #[derive(Debug, Default)]
 pub struct AcmeManager {
     schedule: Schedule,
-    going: Option<RunningOrder>,
+    order: Option<RunningOrder>,
     /// The schedule is that of the configuration in use.
     is_set: bool,
     /// When the schedule is looked at next: it may have thousands of hosts.
-    look_at: Moment,
+    check_at: Moment,
     /// The folder of the authority that is asked.
     folder: PathBuf,
     /// Number of the last order to show proofs.
@@ -88,6 +85,12 @@ struct RunningOrder {
 }
 
 impl RunningOrder {
+    /// All fronts serve the proofs, or have had the time to.
+    fn published(&mut self) {
+        self.publishing = None;
+        self.peer.say(ToAcme::Published, &[]);
+    }
+
     /// Keeps an account, which takes the disk some time: no more often than an order can need it.
     fn keep_account(&mut self, account: &Secret) {
         if account.0.len() > MAX_ACCOUNT_BYTES || self.accounts >= MAX_ACCOUNTS {
@@ -101,7 +104,7 @@ impl RunningOrder {
     }
 }
 
-/// Fronts have been told a proof.
+/// Fronts have been sent a proof.
 #[derive(Debug)]
 struct Publishing {
     mark: u64,
@@ -114,7 +117,7 @@ impl AcmeManager {
     /// The certificates in use are others now; `reloaded`: somebody has asked for that.
     pub fn changed(&mut self, reloaded: bool) {
         self.is_set = false;
-        self.look_at = Moment::ZERO;
+        self.check_at = Moment::ZERO;
         if reloaded {
             self.schedule.hurry();
         }
@@ -122,19 +125,19 @@ impl AcmeManager {
 
     /// What the fronts are to show, if an order is being carried out that needs it.
     pub fn proofs(&self) -> Option<ToFront> {
-        let going = self
-            .going
+        let order = self
+            .order
             .as_ref()
-            .filter(|going| !going.proofs.is_empty())?;
+            .filter(|order| !order.proofs.is_empty())?;
         Some(ToFront::SetAcmeProofs {
-            proofs: going.proofs.clone(),
+            proofs: order.proofs.clone(),
             mark: self.mark,
         })
     }
 
     /// The process that gets a certificate, if it can have something to say.
     pub fn listening(&self) -> Option<&Peer<ToAcme>> {
-        let peer = self.going.as_ref().map(|going| &going.peer);
+        let peer = self.order.as_ref().map(|order| &order.peer);
         peer.filter(|peer| !peer.is_closed())
     }
 
@@ -176,369 +179,365 @@ fn seconds(time: SystemTime) -> u64 {
         .as_secs()
 }
 
-impl Supervisor {
+/// What the orders of certificates need of the rest of the server.
+#[derive(Debug)]
+pub struct AcmeContext<'a> {
+    /// The configuration in use.
+    pub config: &'a Config,
+    /// The certificates in use.
+    pub certificates: &'a mut Option<Certificates>,
+    /// All fronts.
+    pub fronts: &'a mut Fronts,
+    /// The environment of the process.
+    pub environment: &'a [(String, String)],
+    /// The user of the process.
+    pub identity: Option<&'a Identity>,
+    /// The server serves, and no upgrade is order on.
+    pub is_serving: bool,
+    /// The time.
+    pub now: Moment,
+}
+
+impl AcmeContext<'_> {
     fn clocks(&self) -> Clocks {
         Clocks {
-            moment: self.now(),
+            moment: self.now,
             wall: SystemTime::now(),
         }
     }
 
-    fn acme_settings(&self) -> Option<&Settings> {
-        self.plan.config.tls.as_ref()?.acme.as_ref()
+    fn settings(&self) -> Option<&Settings> {
+        settings(self.config)
     }
+}
 
-    /// Whether certificates may be asked for: the server serves, and goes on doing so.
-    fn may_ask(&self) -> bool {
-        self.phase.is_serving() && self.upgrade.is_none() && self.acme_settings().is_some()
-    }
+fn settings(config: &Config) -> Option<&Settings> {
+    config.tls.as_ref()?.acme.as_ref()
+}
 
-    /// When something about certificates by ACME is due.
-    pub fn acme_deadline(&self) -> Option<Moment> {
-        if let Some(going) = &self.acme.going {
-            let publishing = going.publishing.as_ref().map(|publishing| publishing.until);
-            return Some(publishing.map_or(going.until, |until| until.min(going.until)));
+impl AcmeManager {
+    /// When something is due.
+    pub fn deadline(&self, config: &Config, is_serving: bool) -> Option<Moment> {
+        if let Some(order) = &self.order {
+            let publishing = order.publishing.as_ref().map(|publishing| publishing.until);
+            return Some(publishing.map_or(order.until, |until| until.min(order.until)));
         }
-        if !self.may_ask() {
-            return None;
-        }
-        Some(self.acme.look_at)
+        (is_serving && settings(config).is_some()).then_some(self.check_at)
     }
 
     /// Does what is due.
-    pub fn keep_acme(&mut self) {
-        if !self.may_ask() {
-            if self.acme_settings().is_none() {
-                self.acme.schedule.set(&[]);
+    pub fn keep(&mut self, context: &mut AcmeContext<'_>) {
+        if !context.is_serving || context.settings().is_none() {
+            if context.settings().is_none() {
+                self.schedule.set(&[]);
             }
-            return self.stop_asking();
+            return self.give_up(context.fronts);
         }
-        self.set_schedule();
-        let now = self.clocks();
-        if self.acme.going.is_some() {
-            return self.hurry_order(now.moment);
+        self.set_schedule(context);
+        let now = context.clocks();
+        if self.order.is_some() {
+            return self.keep_order(context);
         }
-        if now.moment < self.acme.look_at {
+        if now.moment < self.check_at {
             return;
         }
-        if let Some(name) = self.acme.schedule.next(now) {
-            debug!("a certificate for {name} is asked for");
-            match self.begin_asking(name) {
-                Ok(going) => self.acme.going = Some(going),
-                Err(why) => self.no_certificate(OrderFailure {
-                    cause: Cause::Unreachable,
-                    why,
-                    retry_after: None,
-                }),
+        if let Some(name) = self.schedule.next(now) {
+            debug!("a certificate for {name} is ordered");
+            match start_order(name, context) {
+                Ok(order) => self.order = Some(order),
+                Err(why) => self.failed(OrderFailure::unreachable(why), context),
             }
         } else {
-            let deadline = self.acme.schedule.deadline(now);
-            self.acme.look_at = deadline.unwrap_or(Moment::MAX);
+            let deadline = self.schedule.deadline(now);
+            self.check_at = deadline.unwrap_or(Moment::MAX);
         }
     }
 
     /// Has the schedule know the hosts of the configuration in use.
-    fn set_schedule(&mut self) {
-        if std::mem::replace(&mut self.acme.is_set, true) {
+    fn set_schedule(&mut self, context: &mut AcmeContext<'_>) {
+        if std::mem::replace(&mut self.is_set, true) {
             return;
         }
-        let folder = self
-            .acme_settings()
-            .map(|settings| Store::of(settings).folder().to_owned());
-        if let Some(folder) = folder.filter(|folder| *folder != self.acme.folder) {
-            // What another authority has said counts no more.
-            self.stop_asking();
-            self.acme.schedule = Schedule::default();
-            self.acme.folder = folder;
+        let folder = context
+            .settings()
+            .map(|acme| Store::of(acme).folder().to_owned());
+        if let Some(folder) = folder.filter(|folder| *folder != self.folder) {
+            // The errors of another authority do not count any more.
+            self.give_up(context.fronts);
+            self.schedule = Schedule::default();
+            self.folder = folder;
         }
-        let certificates = self.plan.certificates.as_ref();
+        let certificates = context.certificates.as_ref();
         let wanted = certificates.map_or(&[][..], |certificates| certificates.wanted());
-        self.acme.schedule.set(wanted);
+        self.schedule.set(wanted);
     }
 
-    /// Sees to it that an order comes to its end.
-    fn hurry_order(&mut self, now: Moment) {
-        if let Some(going) = &mut self.acme.going {
-            if let Some(publishing) = &going.publishing
-                && publishing.until <= now
-            {
-                going.publishing = None;
-                going.peer.say(ToAcme::Published, &[]);
-            }
-            if going.until <= now {
-                let seconds = (PATIENCE + GRACE).as_secs();
-                self.no_certificate(OrderFailure {
-                    cause: Cause::Unreachable,
-                    why: format!("the process that gets it has said nothing for {seconds} s"),
-                    retry_after: None,
-                });
-            }
-        }
-    }
-
-    fn begin_asking(&self, name: String) -> Result<RunningOrder, String> {
-        let settings = self.acme_settings().ok_or("`acme` is not set any more")?;
-        let store = Store::of(settings);
-        store.prove_writable().map_err(|why| {
-            let folder = store.folder().display();
-            format!(
-                "it could not be kept, since {folder} cannot be written: {why}; correct its rights, \
-                 or set `folder` of `acme`"
-            )
-        })?;
-        let asked = maitred_tls::ask_for(&name)?;
-        let read = |path: &Path| {
-            let file = read_file(path).map_err(|fault| fault.to_string());
-            file.map(|file| file.text)
-        };
-        let external = settings.external_account.as_ref().map(|external| {
-            let key = read(&external.key_file)?;
-            Ok::<_, String>((external.id.clone(), Secret(key)))
-        });
-        let order = Order {
-            identity: self.plan.front_identity.clone(),
-            restricted: self.plan.config.front_sandbox,
-            directory: settings.directory.clone(),
-            roots: settings.ca.as_deref().map(read).transpose()?,
-            email: settings.email.clone(),
-            account: store.account(),
-            external_account: external.transpose()?,
-            by_file: settings.challenge(&self.plan.config) == Challenge::Http01,
-            name: name.clone(),
-            request: asked.request,
-        };
-        let file = serde_json::to_vec(&order).map_err(std::io::Error::from);
-        let file = file.and_then(|json| shared::file_with("maitred-acme", &json));
-        let started = file.and_then(|file| {
-            let mut peer = Peer::start(&Program {
-                path: Path::new(THIS_PROGRAM),
-                name: &roomy_name("maitred: acme"),
-                arguments: &[OsStr::new(ACME_ROLE)],
-                environment: &self.plan.environment,
-                inherit: &[],
-                output: None,
-                group: None,
-            })?;
-            peer.say(ToAcme::Get, &[file.as_fd()]);
-            Ok(peer)
-        });
-        let peer = started
-            .map_err(|why| format!("the process that gets it could not be started: {why}"))?;
-        Ok(RunningOrder {
-            peer,
-            name,
-            store,
-            key: Secret(asked.key),
-            until: self.now() + PATIENCE + GRACE,
-            proofs: Vec::new(),
-            publishing: None,
-            accounts: 0,
-        })
-    }
-
-    /// Hears what the process that gets a certificate says, if it has `spoken`.
-    pub fn hear_acme(&mut self, spoken: bool) {
-        if !spoken {
+    /// Bounds how long an order takes.
+    fn keep_order(&mut self, context: &mut AcmeContext<'_>) {
+        let now = context.now;
+        let Some(order) = &mut self.order else {
             return;
+        };
+        if order
+            .publishing
+            .as_ref()
+            .is_some_and(|publishing| publishing.until <= now)
+        {
+            order.published();
         }
+        if order.until <= now {
+            let seconds = (PATIENCE + GRACE).as_secs();
+            let why = format!("the process that gets it has said nothing for {seconds} s");
+            self.failed(OrderFailure::unreachable(why), context);
+        }
+    }
+
+    /// Receives the reports of the process that gets a certificate.
+    pub fn receive(&mut self, context: &mut AcmeContext<'_>) {
         for _ in 0..ACME_MESSAGES_PER_TURN {
-            let Some(going) = &mut self.acme.going else {
+            let Some(order) = &mut self.order else {
                 return;
             };
-            going.peer.flush();
-            let Some(report) = going.peer.hear::<FromAcme>() else {
+            order.peer.flush();
+            let Some(report) = order.peer.hear::<FromAcme>() else {
                 return;
             };
             match report {
-                FromAcme::Account { account } => going.keep_account(&account),
-                FromAcme::Prove(proof) => self.publish(proof),
-                FromAcme::Issued { chain } => self.issued(&chain),
+                FromAcme::Account { account } => order.keep_account(&account),
+                FromAcme::Prove(proof) => self.publish(proof, context),
+                FromAcme::Issued { chain } => self.issued(&chain, context),
                 FromAcme::Failed {
                     why,
                     cause,
                     retry_after,
-                } => self.no_certificate(OrderFailure {
-                    cause,
-                    why: one_line(&why).chars().take(MAX_WHY_CHARS).collect(),
-                    retry_after,
-                }),
+                } => {
+                    let why = one_line(&why).chars().take(MAX_WHY_CHARS).collect();
+                    let failure = OrderFailure {
+                        cause,
+                        why,
+                        retry_after,
+                    };
+                    self.failed(failure, context);
+                }
             }
         }
     }
 
-    /// A child has ended: was it the one that gets a certificate?
-    pub fn acme_ended(&mut self, pid: i32, how: HowEnded) -> bool {
-        let is_it = |acme: &AcmeManager| {
-            acme.going
-                .as_ref()
-                .is_some_and(|going| going.peer.pid() == pid)
-        };
-        if !is_it(&self.acme) {
-            return false;
-        }
-        self.hear_acme(true);
-        if is_it(&self.acme) {
-            self.no_certificate(OrderFailure {
-                cause: Cause::Unreachable,
-                why: format!("the process that gets it {how}"),
-                retry_after: None,
-            });
-        }
-        true
+    /// Whether this is the process that gets a certificate.
+    pub fn is_process(&self, pid: i32) -> bool {
+        self.order
+            .as_ref()
+            .is_some_and(|order| order.peer.pid() == pid)
     }
 
-    /// Has all fronts show what the authority is going to look for.
-    fn publish(&mut self, proof: Proof) {
-        let until = self.now() + PUBLISH;
-        let Some(going) = &mut self.acme.going else {
+    /// The process that gets a certificate has ended.
+    pub fn process_ended(&mut self, pid: i32, how: HowEnded, context: &mut AcmeContext<'_>) {
+        self.receive(context);
+        if self.is_process(pid) {
+            let why = format!("the process that gets it {how}");
+            self.failed(OrderFailure::unreachable(why), context);
+        }
+    }
+
+    /// Has all fronts serve the proof that the authority will request.
+    fn publish(&mut self, proof: Proof, context: &mut AcmeContext<'_>) {
+        let Some(order) = &mut self.order else {
             return;
         };
-        if going.proofs.len() >= MAX_PROOFS || !is_possible(&proof, &going.name) {
-            return self.no_certificate(OrderFailure {
-                cause: Cause::Refused,
-                why: "the authority wants a proof that there cannot be".to_owned(),
-                retry_after: None,
-            });
+        if order.proofs.len() >= MAX_PROOFS || !is_possible(&proof, &order.name) {
+            let why = "the authority wants a proof that there cannot be".to_owned();
+            return self.failed(OrderFailure::refused(why), context);
         }
-        going.proofs.push(proof);
-        let missing = self.tell_proofs();
-        if let Some(going) = &mut self.acme.going {
-            let mark = self.acme.mark;
-            going.publishing = Some(Publishing {
-                mark,
+        order.proofs.push(proof);
+        let missing = self.tell_proofs(context.fronts);
+        if let Some(order) = &mut self.order {
+            order.publishing = Some(Publishing {
+                mark: self.mark,
                 missing,
-                until,
+                until: context.now + PUBLISH,
             });
         }
     }
 
-    /// Tells all fronts what to show; how many that are.
-    fn tell_proofs(&mut self) -> usize {
-        self.acme.mark += 1;
-        let mark = self.acme.mark;
-        let order = self.acme.proofs().unwrap_or(ToFront::SetAcmeProofs {
+    /// Sends the proofs to all fronts. Returns how many there are.
+    fn tell_proofs(&mut self, fronts: &mut Fronts) -> usize {
+        self.mark += 1;
+        let mark = self.mark;
+        let order = self.proofs().unwrap_or(ToFront::SetAcmeProofs {
             proofs: Vec::new(),
             mark,
         });
-        let lines: Vec<u32> = self.fronts().map(|(line, _)| line).collect();
-        for &line in &lines {
-            if let Some(peer) = self.peer_of_line(line) {
-                peer.say(order.clone(), &[]);
-            }
-        }
-        lines.len()
+        fronts.tell_all(&order, &[])
     }
 
-    /// A front shows what it was told to.
-    pub fn proofs_taken(&mut self, mark: u64) {
-        let Some(going) = &mut self.acme.going else {
+    /// A front serves the proofs of order `mark`.
+    pub fn proofs_set(&mut self, mark: u64) {
+        let Some(order) = &mut self.order else {
             return;
         };
-        let Some(publishing) = going.publishing.as_mut().filter(|one| one.mark == mark) else {
+        let Some(publishing) = order.publishing.as_mut().filter(|one| one.mark == mark) else {
             return;
         };
         publishing.missing = publishing.missing.saturating_sub(1);
         if publishing.missing == 0 {
-            going.publishing = None;
-            going.peer.say(ToAcme::Published, &[]);
+            order.published();
         }
     }
 
-    /// Uses and keeps what was issued.
-    fn issued(&mut self, chain: &str) {
-        let Some(going) = &self.acme.going else {
+    /// Uses and stores an issued certificate.
+    fn issued(&mut self, chain: &str, context: &mut AcmeContext<'_>) {
+        let Some(order) = &self.order else {
             return;
         };
-        let path = going.store.file(&going.name);
-        let both = format!("{}{chain}", going.key.0);
+        let path = order.store.file(&order.name);
+        let both = format!("{}{chain}", order.key.0);
         let file = PemFile::new(path, both.as_bytes());
         let pair = Pair {
             cert: file.clone(),
             key: file,
         };
-        let valid = match examine(&pair, &going.name) {
+        let valid = match examine(&pair, &order.name) {
             Ok(valid) if valid.until > SystemTime::now() => valid,
-            Ok(_) => return self.unusable("it has expired already; is the clock right?"),
-            Err(fault) => return self.unusable(&fault.sentence),
+            Ok(_) => {
+                return self.unusable("it has expired already; is the clock right?", context);
+            }
+            Err(fault) => return self.unusable(&fault.sentence, context),
         };
-        let Some(going) = self.end_asking() else {
+        let Some(order) = self.end_order(context.fronts) else {
             return;
         };
-        if let Err(why) = going.store.save(&going.name, &both) {
-            let file = going.store.file(&going.name);
+        if let Err(why) = order.store.save(&order.name, &both) {
+            let file = order.store.file(&order.name);
             let file = file.display();
             error!("{file} cannot be written: {why}; the certificate is lost at the next start");
         }
-        self.acme.schedule.issued(valid);
-        self.acme.look_at = Moment::ZERO;
-        self.use_issued(&going.name, pair, valid);
+        self.schedule.issued(valid);
+        self.check_at = Moment::ZERO;
+        use_issued(&order.name, pair, valid, context);
     }
 
-    fn unusable(&mut self, why: &str) {
-        self.no_certificate(OrderFailure {
-            cause: Cause::Refused,
-            why: format!("what the authority issued cannot be used: {why}"),
-            retry_after: None,
-        });
+    fn unusable(&mut self, why: &str, context: &mut AcmeContext<'_>) {
+        let why = format!("what the authority issued cannot be used: {why}");
+        self.failed(OrderFailure::refused(why), context);
     }
 
-    fn use_issued(&mut self, name: &str, pair: Pair, valid: Validity) {
-        let Some(certificates) = &mut self.plan.certificates else {
-            return;
-        };
-        match certificates.take_issued(name, pair, valid) {
-            Ok(false) => debug!("nobody wants the certificate for {name} any more"),
-            Ok(true) => {
-                let days = valid.until.duration_since(SystemTime::now());
-                let days = days.unwrap_or_default().as_secs() / (24 * 3600);
-                if let Some(peer) = &mut self.front.peer {
-                    certificates.tell(peer);
-                }
-                info!("{name} has a new certificate, which is valid for {days} days");
-            }
-            Err(why) => error!("the certificate for {name} cannot be used: {why}"),
-        }
-    }
-
-    /// There is no certificate this time. That before it, if there is one, stays in use.
-    fn no_certificate(&mut self, failed: OrderFailure) {
-        self.end_asking();
-        self.acme.look_at = Moment::ZERO;
-        let now = self.clocks();
+    /// An order has failed. The certificate before it, if there is one, stays in use.
+    fn failed(&mut self, failure: OrderFailure, context: &mut AcmeContext<'_>) {
+        self.end_order(context.fronts);
+        self.check_at = Moment::ZERO;
         let mut random = [0];
         let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-        let asked = self.acme.schedule.asked().map(str::to_owned);
-        let retry = self.acme.schedule.failed(&failed, now, random[0]);
+        let asked = self.schedule.asked().map(str::to_owned);
+        let retry = self.schedule.failed(&failure, context.clocks(), random[0]);
         let (Some(name), Some(retry)) = (asked, retry) else {
             return;
         };
         let wait = in_words(retry.wait);
         let sentence = format!(
             "no certificate for {name}: {}; it is tried again in {wait}",
-            failed.why
+            failure.why
         );
-        match retry.is_news {
-            true => error!("{sentence}"),
-            false => debug!("{sentence}"),
+        if retry.is_news {
+            error!("{sentence}");
+        } else {
+            debug!("{sentence}");
         }
     }
 
-    /// Nothing is asked for any more.
-    pub fn stop_asking(&mut self) {
-        if self.end_asking().is_some() {
-            self.acme.schedule.given_up();
-            self.acme.look_at = Moment::ZERO;
+    /// Gives the running order up.
+    fn give_up(&mut self, fronts: &mut Fronts) {
+        if self.end_order(fronts).is_some() {
+            self.schedule.given_up();
+            self.check_at = Moment::ZERO;
         }
     }
 
-    /// Ends the process, which has nothing more to do, and has fronts show nothing more.
-    fn end_asking(&mut self) -> Option<RunningOrder> {
-        let going = self.acme.going.take()?;
-        going.peer.signal(Signal::SIGKILL);
-        if !going.proofs.is_empty() {
-            self.tell_proofs();
+    /// Kills the process, which has nothing more to do, and removes its proofs from the fronts.
+    fn end_order(&mut self, fronts: &mut Fronts) -> Option<RunningOrder> {
+        let order = self.order.take()?;
+        order.peer.signal(Signal::SIGKILL);
+        if !order.proofs.is_empty() {
+            self.tell_proofs(fronts);
         }
-        Some(going)
+        Some(order)
+    }
+}
+
+fn start_order(name: String, context: &AcmeContext<'_>) -> Result<RunningOrder, String> {
+    let settings = context.settings().ok_or("`acme` is not set any more")?;
+    let store = Store::of(settings);
+    store.prove_writable().map_err(|why| {
+        let folder = store.folder().display();
+        format!(
+            "it could not be kept, since {folder} cannot be written: {why}; correct its rights, or \
+             set `folder` of `acme`"
+        )
+    })?;
+    let asked = maitred_tls::ask_for(&name)?;
+    let read = |path: &Path| {
+        let file = read_file(path).map_err(|fault| fault.to_string());
+        file.map(|file| file.text)
+    };
+    let external = settings.external_account.as_ref().map(|external| {
+        let key = read(&external.key_file)?;
+        Ok::<_, String>((external.id.clone(), Secret(key)))
+    });
+    let order = Order {
+        identity: context.identity.cloned(),
+        restricted: context.config.front_sandbox,
+        directory: settings.directory.clone(),
+        roots: settings.ca.as_deref().map(read).transpose()?,
+        email: settings.email.clone(),
+        account: store.account(),
+        external_account: external.transpose()?,
+        by_file: settings.challenge(context.config) == Challenge::Http01,
+        name: name.clone(),
+        request: asked.request,
+    };
+    let file = serde_json::to_vec(&order).map_err(std::io::Error::from);
+    let file = file.and_then(|json| shared::file_with("maitred-acme", &json));
+    let started = file.and_then(|file| {
+        let mut peer = Peer::start(&Program {
+            path: Path::new(THIS_PROGRAM),
+            name: &roomy_name("maitred: acme"),
+            arguments: &[OsStr::new(ACME_ROLE)],
+            environment: context.environment,
+            inherit: &[],
+            output: None,
+            group: None,
+        })?;
+        peer.say(ToAcme::Get, &[file.as_fd()]);
+        Ok(peer)
+    });
+    let peer =
+        started.map_err(|why| format!("the process that gets it could not be started: {why}"))?;
+    Ok(RunningOrder {
+        peer,
+        name,
+        store,
+        key: Secret(asked.key),
+        until: context.now + PATIENCE + GRACE,
+        proofs: Vec::new(),
+        publishing: None,
+        accounts: 0,
+    })
+}
+
+fn use_issued(name: &str, pair: Pair, valid: Validity, context: &mut AcmeContext<'_>) {
+    let Some(certificates) = context.certificates else {
+        return;
+    };
+    match certificates.take_issued(name, pair, valid) {
+        Ok(false) => debug!("the certificate for {name} is not needed any more"),
+        Ok(true) => {
+            let days = valid.until.duration_since(SystemTime::now());
+            let days = days.unwrap_or_default().as_secs() / (24 * 3600);
+            if let Some(peer) = context.fronts.peer() {
+                certificates.tell(peer);
+            }
+            info!("{name} has a new certificate, which is valid for {days} days");
+        }
+        Err(why) => error!("the certificate for {name} cannot be used: {why}"),
     }
 }
 

@@ -261,6 +261,25 @@ pub struct OrderFailure {
     pub retry_after: Option<Duration>,
 }
 
+impl OrderFailure {
+    /// The authority was not reached.
+    pub fn unreachable(why: String) -> OrderFailure {
+        OrderFailure {
+            cause: Cause::Unreachable,
+            why,
+            retry_after: None,
+        }
+    }
+
+    /// The authority refused, or what it said is of no use.
+    pub fn refused(why: String) -> OrderFailure {
+        OrderFailure {
+            cause: Cause::Refused,
+            ..OrderFailure::unreachable(why)
+        }
+    }
+}
+
 /// What a failure has in common with the next one of its kind: its first words, and the kind at its
 /// end. In between authorities tell tokens and times.
 fn gist(why: &str) -> (&str, &str) {
