@@ -10,6 +10,7 @@ pub mod process_control_timeout;
 mod process_max_shares;
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
@@ -27,7 +28,6 @@ use crate::fpm::emergency_restart::{CrashCounter, CrashRule};
 use crate::fpm::fpm_words as words;
 use crate::limits::{DRAIN, Moment, TROUBLE_CALM};
 use crate::logging::text::one_line;
-use crate::plan::config_source::Invocation;
 use crate::processes::generation::{GenerationAction, WorkerMark};
 use crate::processes::running_pool::RunningPool;
 
@@ -190,14 +190,14 @@ impl FpmLogState {
     }
 
     /// A reload starts as soon as nothing else is going on. True the first time.
-    pub fn announce_reload(&mut self, invocation: &Invocation) -> bool {
+    pub fn announce_reload(&mut self, program: &Path, arguments: &[OsString]) -> bool {
         let is_new = !std::mem::replace(&mut self.reload_announced, true);
         if is_new {
-            let arguments = invocation.arguments.iter();
+            let arguments = arguments.iter();
             let arguments: Vec<String> = arguments
                 .map(|argument| argument.to_string_lossy().into_owned())
                 .collect();
-            let program = invocation.program.display().to_string();
+            let program = program.display().to_string();
             say(Level::Notice, &words::reloading(&program, &arguments));
         }
         is_new

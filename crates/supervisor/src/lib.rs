@@ -1,9 +1,30 @@
 //! The supervisor: the process that owns the process tree, the listening sockets and the
 //! configuration. One thread, no PHP, no async; it never reads a byte that a client sent.
 //!
-//! Read [`run`] first: wait, decide, apply. What is decided is in [`phase`] (the whole server),
-//! [`pool`] (zygote and seats), [`life`] (a process that must always be there) and [`backoff`]:
-//! pure functions of state, event and time.
+//! Read [`run`] first: wait, decide, apply. The decisions are pure functions of state, event and
+//! time: [`run::phase`] (the whole server), [`processes::generation`] (zygote and seats),
+//! [`processes::life`] (a process that must always run) and [`processes::backoff`].
+//!
+//! Folders, from top to bottom. A file imports from its own folder and from those below it:
+//!
+//! ```text
+//! run          the loop, and the steps that apply what was decided
+//! upgrade      the state of an upgrade, and what it hands over
+//! plan         what a configuration comes to on this machine
+//! admin        the admin socket and the status reply
+//! reload       the state of a reload; restarts of pools; watched applications
+//! fpm          the parts of php-fpm's master: its log lines, process.max, emergency restart
+//! capacity     pm = auto: processors, memory, spare zygotes
+//! tls          certificates of files, and by ACME
+//! fronts       the front processes, and what they share: purges, cookies, logs, statistics
+//! systemd      notifications of the service manager
+//! processes    a generation of a pool: its state, its zygote, its workers
+//! logging      log files, and what is written to them
+//! listen       the listening sockets
+//! peer         a child process with a channel
+//! system       users, programs, control groups
+//! error, limits
+//! ```
 
 mod admin;
 mod capacity;

@@ -4,19 +4,22 @@ pub mod config_source;
 
 use std::path::Path;
 
-use maitred_config::Config;
 use maitred_config::fpm::Level;
+use maitred_config::{Config, Listening};
+use maitred_control::ToFront;
 use maitred_os::users::Identity;
-use tracing::warn;
+use tracing::{error, warn};
 
 use crate::admin;
 use crate::error::Error;
 use crate::fronts::log_manager::LogManager;
-use crate::listen::{self, InheritedSockets, Listener};
+use crate::listen::{self, InheritedSockets, Listener, OpenedListeners};
 use crate::logging::log_files;
 use crate::logging::terminal::Terminal;
+use crate::peer::Peer;
 use crate::plan::config_source::{Invocation, LOG_VARIABLE, Source};
 use crate::processes::plan::{PoolPlan, processors};
+use crate::processes::pools::Pools;
 use crate::system::cgroups::Groups;
 use crate::system::programs::Programs;
 use crate::system::{confinement, identity};
@@ -161,6 +164,53 @@ impl Plan {
         let lacking = Groups::arrange(&mut self.groups, config).err();
         for warning in confinement::warnings(config).chain(lacking) {
             warn!("{warning}");
+        }
+    }
+
+    /// Closes the listeners: the kernel rejects new clients at once, and they can go elsewhere.
+    pub fn close_listeners(&mut self) {
+        for listener in &mut self.listeners {
+            listener.close();
+        }
+    }
+
+    /// Uses the listeners of a new configuration, and has the front do so. A listener whose socket is
+    /// replaced is closed before the new one is opened.
+    pub fn switch_listeners(&mut self, opened: OpenedListeners, front: Option<&mut Peer<ToFront>>) {
+        let wanted = self.config.listening();
+        let wanted: Vec<_> = wanted.into_iter().map(Listening::address).collect();
+        let stays = |one: &Listener| wanted.contains(&one.asked) && !opened.replaces(one);
+        opened.adjust(&mut self.listeners);
+        let (mut stay, removed): (Vec<_>, Vec<_>) = std::mem::take(&mut self.listeners)
+            .into_iter()
+            .partition(stays);
+        if let Some(peer) = front {
+            for listener in &removed {
+                let address = listener.address.to_string();
+                peer.say(ToFront::Unlisten { address }, &[]);
+            }
+            for listener in &opened.new {
+                listener.tell(peer);
+            }
+        }
+        stay.extend(opened.new);
+        self.listeners = stay;
+    }
+
+    /// How many descriptors a new front gets.
+    pub fn descriptors_of_front(&self, pools: &Pools) -> usize {
+        let sockets = self.listeners.iter().map(|one| one.sockets.len());
+        let pools = pools
+            .iter()
+            .map(|running| running.plan.descriptors_of_front());
+        sockets.chain(pools).fold(0, usize::saturating_add)
+    }
+
+    /// Logs why the server does not start, also for the person who started it.
+    pub fn log_failure(&self, sentence: &str) {
+        error!("{sentence}");
+        if self.terminal.is_aside() && !self.is_fpm() {
+            self.terminal.tell(sentence);
         }
     }
 

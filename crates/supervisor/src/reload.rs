@@ -20,6 +20,7 @@ pub mod watch;
 use std::collections::{BTreeSet, VecDeque};
 
 use maitred_config::Config;
+use tracing::{error, info};
 
 pub use outcome::needs_restart;
 
@@ -135,8 +136,26 @@ impl Reloader {
         Some(&outcomes.find(|(known, _)| *known == ticket)?.1)
     }
 
-    /// Stores the outcome of a reload.
+    /// A reload is over, well or not, which is logged.
     pub fn finish(&mut self, ticket: Ticket, outcome: Outcome) {
+        match &outcome {
+            Ok(done) => info!("{done}"),
+            Err(why) => error!("{why}"),
+        }
+        self.store(ticket, outcome);
+    }
+
+    /// A reload is given up, which is logged; as php-fpm, not as an error.
+    pub fn give_up(&mut self, ticket: Ticket, why: &str, is_fpm: bool) {
+        if is_fpm {
+            info!("{why}");
+        } else {
+            error!("{why}");
+        }
+        self.store(ticket, Err(why.to_owned()));
+    }
+
+    fn store(&mut self, ticket: Ticket, outcome: Outcome) {
         if self.outcomes.len() >= MAX_OUTCOMES {
             self.outcomes.pop_front();
         }

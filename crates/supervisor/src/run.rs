@@ -27,12 +27,12 @@ use crate::fronts::Fronts;
 use crate::fronts::cookies::CookieNames;
 use crate::fronts::front_stats::FrontStats;
 use crate::fronts::purges::PurgeCoordinator;
-use crate::limits::{MESSAGES_PER_TURN, Moment, REAPED_PER_TURN, SIGNALS_PER_TURN};
+use crate::limits::{FIRST_FILL, MESSAGES_PER_TURN, Moment, REAPED_PER_TURN, SIGNALS_PER_TURN};
 use crate::logging::exit_reports::ExitReports;
 use crate::plan::Plan;
 use crate::processes::adopt;
 use crate::processes::generation::GenerationEvent;
-use crate::processes::pools::{PoolId, Pools};
+use crate::processes::pools::{Pools, StartState};
 use crate::processes::scoreboards::Scoreboards;
 use crate::processes::slow_scripts::TraceTarget;
 use crate::processes::traces::{TRACES_MAX, Traces};
@@ -173,13 +173,14 @@ impl Supervisor {
         while self.phase.exit_code().is_none() {
             let ready = wait::wait(&self);
             // A worker's output is logged before the effects of the response it belongs to.
-            self.log_workers(&ready);
+            self.pools
+                .log_workers(&ready.outputs, self.plan.fpm_log_level());
             let ended = self.take_signals(&ready);
             self.hear_zygotes(&ready, !ended.is_empty());
             self.hear_fronts(&ready);
-            self.log_pools(&ready);
+            self.pools.log_outputs(&ready.pool_outputs, self.now());
             if ready.acme {
-                self.hear_acme();
+                self.acme().receive();
             }
             if ready.watches {
                 self.watches.read(self.now());
@@ -205,23 +206,6 @@ impl Supervisor {
         self.phase.exit_code().unwrap_or(phase::EXIT_FAILED)
     }
 
-    /// Logs the output of workers that is caught for each of them.
-    fn log_workers(&mut self, ready: &Ready) {
-        let level = self.plan.fpm_log_level();
-        for output in &ready.outputs {
-            self.pools[output.pool].log_worker(output.worker, output.stream, level);
-        }
-    }
-
-    /// Logs the output of the pools' pipes.
-    fn log_pools(&mut self, ready: &Ready) {
-        let now = self.now();
-        for running in &mut self.pools {
-            let is_ready = ready.pool_outputs.contains(&running.id());
-            running.log_output(is_ready, now);
-        }
-    }
-
     fn now(&self) -> Moment {
         self.started.elapsed()
     }
@@ -229,13 +213,13 @@ impl Supervisor {
     /// Acts on signals, and reaps the children that have ended.
     fn take_signals(&mut self, ready: &Ready) -> Vec<Ended> {
         let mut ended = Vec::new();
-        if std::mem::take(&mut self.reaps_on) {
-            self.reap(&mut ended);
+        if self.reaps_on {
+            self.reaps_on = reap(&mut ended);
         }
         let most = if ready.signals { SIGNALS_PER_TURN } else { 0 };
         for _ in 0..most {
             match self.signals.take() {
-                Ok(Some((Signal::SIGCHLD, _))) => self.reap(&mut ended),
+                Ok(Some((Signal::SIGCHLD, _))) => self.reaps_on = reap(&mut ended),
                 Ok(Some((signal, _))) => self.obey(signal),
                 Ok(None) => return ended,
                 Err(why) => {
@@ -247,39 +231,23 @@ impl Supervisor {
         ended
     }
 
-    /// Reaps ended children, at most [`REAPED_PER_TURN`]; the rest waits for the next turn.
-    fn reap(&mut self, ended: &mut Vec<Ended>) {
-        while ended.len() < REAPED_PER_TURN {
-            let Ok(Some(child)) = fork::reap() else {
-                return;
-            };
-            ended.push(child);
-        }
-        self.reaps_on = true;
-    }
-
-    fn hear_zygotes(&mut self, ready: &Ready, all: bool) {
-        for id in self.pools.ids() {
-            if all || ready.zygotes.contains(&id) {
-                self.hear_zygote(id);
-            }
-        }
-    }
-
     /// Receives all reports that a zygote can have sent which keeps to the rules: two for each seat,
     /// one for each stack, one of its start and one of its OPcache. So no announcement stays behind
     /// the death of its worker.
-    fn hear_zygote(&mut self, id: PoolId) {
-        let reports = self.pools[id].plan.settings.seats as usize * 2 + TRACES_MAX + 2;
-        for _ in 0..reports {
-            let Some(zygote) = &mut self.pools[id].zygote else {
-                return;
-            };
-            zygote.peer.flush();
-            let Some(report) = zygote.peer.hear::<FromZygote>() else {
-                return;
-            };
-            self.zygote_reported(id, report);
+    fn hear_zygotes(&mut self, ready: &Ready, all: bool) {
+        let ids = self.pools.ids().into_iter();
+        for id in ids.filter(|id| all || ready.zygotes.contains(id)) {
+            let reports = self.pools[id].plan.settings.seats as usize * 2 + TRACES_MAX + 2;
+            for _ in 0..reports {
+                let Some(zygote) = &mut self.pools[id].zygote else {
+                    break;
+                };
+                zygote.peer.flush();
+                let Some(report) = zygote.peer.hear::<FromZygote>() else {
+                    break;
+                };
+                self.zygote_reported(id, report);
+            }
         }
     }
 
@@ -305,10 +273,11 @@ impl Supervisor {
             return self.front_ended(line, how);
         }
         if self.upgrader.is_trial(pid) {
-            return self.program_tried(how);
+            let (program, now) = (&self.plan.invocation.program, self.now());
+            return self.upgrader.tried(program, how, now);
         }
         if self.acme.is_process(pid) {
-            return self.acme_ended(pid, how);
+            return self.acme().process_ended(pid, how);
         }
         let now = self.now();
         for id in self.pools.ids() {
@@ -347,7 +316,12 @@ impl Supervisor {
             }
         }
         if self.phase.is_start() {
-            self.check_pools_full();
+            // A script that boots slowly, or not at all, does not delay the other pools.
+            match self.pools.start_state(self.now() >= FIRST_FILL) {
+                StartState::Starting => {}
+                StartState::Full => self.server_event(ServerEvent::PoolsFull),
+                StartState::Failed => self.fail("no pool can be started"),
+            }
         }
         self.keep_spare_zygotes();
         // An upgrade that is refused allows workers again, which the reload tells the pools.
@@ -361,12 +335,12 @@ impl Supervisor {
         self.keep_front();
         self.keep_capacity();
         self.keep_certificates();
-        self.keep_acme();
+        self.acme().keep();
         self.purges.finish(&mut self.fronts, now);
         self.server_event(ServerEvent::Tick);
         if self.phase.kills() {
             // The children of a killed process become ours.
-            self.signal_all(Signal::SIGKILL);
+            server::signal_all(&self.fronts, &self.pools, Signal::SIGKILL);
         }
         if !self.phase.wants_workers() && !adopt::any_child() {
             self.server_event(ServerEvent::NobodyLeft);
@@ -374,4 +348,15 @@ impl Supervisor {
         self.log_errors();
         self.keep_systemd();
     }
+}
+
+/// Reaps ended children, at most [`REAPED_PER_TURN`] in a turn. Whether some may be left.
+fn reap(ended: &mut Vec<Ended>) -> bool {
+    while ended.len() < REAPED_PER_TURN {
+        let Ok(Some(child)) = fork::reap() else {
+            return false;
+        };
+        ended.push(child);
+    }
+    true
 }

@@ -19,9 +19,11 @@
 pub mod handover;
 
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use maitred_os::fork::HowEnded;
 use maitred_os::signals::{self, Signal};
+use tracing::error;
 
 use crate::limits::{Moment, STILL, TRIAL, UPGRADE_TRY};
 
@@ -103,11 +105,20 @@ impl Upgrader {
         matches!(self.stage, Some(Stage::Trying { pid: trial, .. }) if trial == pid)
     }
 
-    /// The process that tried the new program has ended. False if the program cannot take over.
-    pub fn tried(&mut self, how: HowEnded, now: Moment) -> bool {
-        let can = how == HowEnded::Exited(CAN_TAKE_OVER);
-        self.stage = can.then_some(Stage::Waiting { until: now + STILL });
-        can
+    /// The process that tried the new `program` has ended.
+    pub fn tried(&mut self, program: &Path, how: HowEnded, now: Moment) {
+        if how == HowEnded::Exited(CAN_TAKE_OVER) {
+            self.stage = Some(Stage::Waiting { until: now + STILL });
+        } else {
+            let program = program.display();
+            self.refuse(&format!("{program} {how} when it was asked to take over"));
+        }
+    }
+
+    /// The upgrade is refused, which is logged.
+    pub fn refuse(&mut self, why: &str) {
+        self.end();
+        error!("the upgrade is refused, all goes on as it was: {why}");
     }
 
     /// No worker may be ordered now.

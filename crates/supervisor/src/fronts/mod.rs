@@ -68,6 +68,17 @@ pub enum EndedFront {
     Unknown,
 }
 
+impl EndedFront {
+    /// Its number; `current` is that of the current front.
+    pub fn epoch(self, current: u32) -> Option<u32> {
+        match self {
+            EndedFront::Current => Some(current),
+            EndedFront::Replaced { epoch } | EndedFront::Draining { epoch, .. } => Some(epoch),
+            EndedFront::Unknown => None,
+        }
+    }
+}
+
 /// All fronts.
 #[derive(Debug)]
 pub struct Fronts {
@@ -137,6 +148,13 @@ impl Fronts {
     /// The process of the current front, if it runs.
     pub fn peer(&mut self) -> Option<&mut Peer<ToFront>> {
         self.current.peer.as_mut()
+    }
+
+    /// Lets this many descriptors wait for the current front: as many as it may be sent at once.
+    pub fn allow(&mut self, descriptors: usize) {
+        if let Some(peer) = self.peer() {
+            peer.allow(descriptors);
+        }
     }
 
     /// Fronts that were replaced.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use maitred_control::episode::{Account, LogThrottle, News};
 use maitred_control::{Generation, WorkerId};
+use tracing::{error, info};
 
 use crate::limits::{Moment, SCRIPT_NAMED, TROUBLE_CALM};
 use crate::logging::repeated_errors::seconds;
@@ -121,6 +122,17 @@ impl ExitReports {
         let deaths = self.deaths.iter().map(|death| death.at + SCRIPT_NAMED);
         let episodes = self.episodes.values().filter_map(LogThrottle::deadline);
         deaths.chain(episodes).min()
+    }
+}
+
+/// Logs how workers have ended. php-fpm logs less, and has logged it already.
+pub fn log_exits(lines: &[String], is_fpm: bool) {
+    for line in lines {
+        if is_fpm {
+            info!("{line}");
+        } else {
+            error!("{line}");
+        }
     }
 }
 

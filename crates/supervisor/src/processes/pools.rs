@@ -19,6 +19,17 @@ impl PoolId {
     }
 }
 
+/// How far the start of the server has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartState {
+    /// Some pool lacks workers.
+    Starting,
+    /// Every pool has the workers it starts with, or cannot start.
+    Full,
+    /// No pool can start.
+    Failed,
+}
+
 /// The running generations, in the order of their numbers.
 #[derive(Debug)]
 pub struct Pools {
@@ -91,11 +102,6 @@ impl Pools {
         ids.find(|id| id.0 == generation)
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.running.is_empty()
-    }
-
     /// All generations.
     pub fn iter(&self) -> std::slice::Iter<'_, RunningPool> {
         self.running.iter()
@@ -146,6 +152,34 @@ impl Pools {
     pub fn is_at_rest(&self, name: &str) -> bool {
         let mut current = self.current().filter(|pool| pool.name() == name);
         current.any(RunningPool::is_at_rest)
+    }
+
+    /// Whether every pool has the workers it starts with. A pool that cannot start does not delay the
+    /// others, and once it is `late`, a pool whose scripts boot does not either.
+    pub fn start_state(&self, late: bool) -> StartState {
+        let boots =
+            |pool: &RunningPool| pool.state.boots_in_vain() || late && pool.state.is_seated();
+        let is_ready = |pool: &RunningPool| pool.state.is_full() || pool.failed || boots(pool);
+        let fails = |pool: &RunningPool| pool.failed && !pool.boots();
+        if !self.running.iter().all(is_ready) {
+            StartState::Starting
+        } else if !self.running.is_empty() && self.running.iter().all(fails) {
+            StartState::Failed
+        } else {
+            StartState::Full
+        }
+    }
+
+    /// How many workers a generation may have beside the others of its pool: together no more than
+    /// `max_children` of the newest and the spare ones, and no more than the pool's `share`.
+    pub fn allowance(&self, id: PoolId, share: u32) -> u32 {
+        let running = &self[id];
+        let others = self.named(running.name()).filter(|other| other.id() != id);
+        let taken: u32 = others.map(|pool| pool.state.workers()).sum();
+        let most = running.plan.settings.seats.min(share);
+        // On trial it has to show one worker, and the others may all be busy for long.
+        most.saturating_sub(taken)
+            .max(u32::from(!running.introduced))
     }
 
     /// The names of the pools, each once.

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use maitred_control::{Wear, WorkerId, exit};
 use maitred_os::fork::HowEnded;
+use maitred_os::signals::Signal;
 use maitred_scoreboard::{Cause, Page};
 
 use crate::error::Error;
@@ -123,6 +124,12 @@ impl Scoreboards {
     /// Why a worker is about to end, if somebody of us wants it to.
     pub fn cause(&self, pid: i32) -> Option<Cause> {
         self.leaving.get(&pid).copied()
+    }
+
+    /// Ends a worker with a signal, for a cause that is counted.
+    pub fn end_worker(&mut self, running: &RunningPool, pid: i32, cause: Cause, signal: Signal) {
+        self.leaves(pid, cause);
+        running.signal_worker(pid, signal);
     }
 
     /// A worker is to be replaced, and the front has reported why.

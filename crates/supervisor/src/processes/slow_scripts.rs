@@ -162,23 +162,23 @@ impl RunningPool {
         RunningTime::of(pid, boards.seat(slow.worker.seat)?, slow.overrun.ran)
     }
 
-    /// Requests the stack of a slow script for the slow log.
-    ///
-    /// # Errors
-    /// The entry, and why it has no stack.
+    /// Requests the stack of a slow script for the slow log. Returns the entry if there will be no
+    /// stack, and why.
     pub fn trace_slow_script(
         &mut self,
         subject: Subject,
         slow: &SlowScript,
         traces: &mut Traces<TraceTarget>,
         now: Moment,
-    ) -> Result<(), (TraceTarget, &'static str)> {
+    ) -> Option<(TraceTarget, &'static str)> {
         let target = TraceTarget::SlowScript(subject);
         let Some(zygote) = &mut self.zygote else {
-            return Err((target, "the pool's zygote does not run"));
+            return Some((target, "the pool's zygote does not run"));
         };
-        let trace = traces.ask(self.generation, target, now);
-        let trace = trace.map_err(|target| (target, "too many scripts are slow at once"))?;
+        let trace = match traces.ask(self.generation, target, now) {
+            Ok(trace) => trace,
+            Err(target) => return Some((target, "too many scripts are slow at once")),
+        };
         let order = ToZygote::Trace {
             trace,
             worker: slow.worker,
@@ -186,7 +186,7 @@ impl RunningPool {
             depth: self.plan.pool.request_slowlog_trace_depth,
         };
         zygote.peer.say(order, &[]);
-        Ok(())
+        None
     }
 
     /// Writes an entry of the slow log.

@@ -10,10 +10,39 @@ use tracing::{error, warn};
 use crate::limits::Moment;
 use crate::logging::line_framing::OutputStream;
 use crate::logging::worker_output::{PipeWriters, WorkerOutput, discard};
+use crate::processes::pools::{PoolId, Pools};
 use crate::processes::running_pool::RunningPool;
 
 /// The end of a worker's last message, if the message was incomplete.
 const CLOSED: &str = ", pipe is closed";
+
+/// The pipe of a worker.
+#[derive(Debug, Clone, Copy)]
+pub struct OutputRef {
+    /// The generation of its pool.
+    pub pool: PoolId,
+    /// The worker.
+    pub worker: WorkerId,
+    /// Which of its pipes.
+    pub stream: OutputStream,
+}
+
+impl Pools {
+    /// Logs the output of workers from pipes that can be read. `level` is php-fpm's `log_level`.
+    pub fn log_workers(&mut self, ready: &[OutputRef], level: Option<Level>) {
+        for output in ready {
+            self[output.pool].log_worker(output.worker, output.stream, level);
+        }
+    }
+
+    /// Logs the output of pools; the pipes of those that are `ready` can be read.
+    pub fn log_outputs(&mut self, ready: &[PoolId], now: Moment) {
+        for running in self.iter_mut() {
+            let is_ready = ready.contains(&running.id());
+            running.log_output(is_ready, now);
+        }
+    }
+}
 
 impl RunningPool {
     /// Orders a worker for a seat, with pipes for its output where that is caught.
@@ -64,7 +93,7 @@ impl RunningPool {
     }
 
     /// Reads and logs a worker's output. `level` is php-fpm's `log_level`.
-    pub fn log_worker(&mut self, worker: WorkerId, stream: OutputStream, level: Option<Level>) {
+    fn log_worker(&mut self, worker: WorkerId, stream: OutputStream, level: Option<Level>) {
         if let Some(output) = self.outputs.get_mut(&worker) {
             output.hear(stream);
             self.log_messages(worker, level);
@@ -151,7 +180,7 @@ impl RunningPool {
     }
 
     /// Reads the pool's pipe if it `is_ready`, and logs its lines.
-    pub fn log_output(&mut self, is_ready: bool, now: Moment) {
+    fn log_output(&mut self, is_ready: bool, now: Moment) {
         let output = &mut self.plan.output;
         let mut lines = if is_ready {
             output.lines(now)

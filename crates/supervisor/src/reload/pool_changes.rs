@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use maitred_config::{Config, LogTarget};
 
+use crate::processes::pools::Pools;
+
 /// A pool that runs, as far as a reload has to compare it.
 #[derive(Debug)]
 pub struct ComparedPool<'a> {
@@ -22,6 +24,19 @@ pub struct PoolChanges {
     pub anew: BTreeSet<String>,
     /// They are configured no more.
     pub removed: BTreeSet<String>,
+}
+
+impl Pools {
+    /// The current generations, compared with a new configuration.
+    pub fn compared(&self, config: &Config) -> Vec<ComparedPool<'_>> {
+        let compared = self.current().map(|pool| ComparedPool {
+            name: pool.name(),
+            differs: config
+                .pool(pool.name())
+                .is_some_and(|wanted| pool.plan.differs(wanted, config)),
+        });
+        compared.collect()
+    }
 }
 
 /// Compares what runs with the names that are configured. The pools `asked` for get a new

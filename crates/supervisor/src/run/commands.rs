@@ -54,16 +54,16 @@ impl Supervisor {
                 }
                 Err(why) => Answer::Refused { why },
             },
-            Ok(Request::Stop) => {
-                info!("stop, asked for by process {}", connection.pid());
-                self.stop(connection, true)
-            }
-            Ok(Request::Drain) => {
-                let is_new = !self.phase.is_ending();
-                if is_new {
-                    info!("drain, asked for by process {}", connection.pid());
+            Ok(request @ (Request::Stop | Request::Drain)) => {
+                let is_drain = request == Request::Drain;
+                connection.wait_for_the_end();
+                let running = self.scoreboards.pages().map(|page| page.read().busy).sum();
+                if !is_drain || !self.phase.is_ending() {
+                    let name = if is_drain { "drain" } else { "stop" };
+                    info!("{name}, asked for by process {}", connection.pid());
+                    self.server_event(ServerEvent::StopAsked);
                 }
-                self.stop(connection, is_new)
+                Answer::Ending { running }
             }
             Ok(Request::Purge(request)) => {
                 match self.purges.purge(request, &mut self.fronts, now) {
@@ -76,15 +76,6 @@ impl Supervisor {
             },
         };
         connection.reply(&reply, now);
-    }
-
-    fn stop(&mut self, connection: &mut AdminConnection, is_new: bool) -> Answer {
-        connection.wait_for_the_end();
-        let running = self.scoreboards.pages().map(|page| page.read().busy).sum();
-        if is_new {
-            self.server_event(ServerEvent::StopAsked);
-        }
-        Answer::Ending { running }
     }
 
     /// Replies to a command that waits for the end of a reload or a purge, or for a complete status.

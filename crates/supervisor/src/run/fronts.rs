@@ -74,7 +74,7 @@ impl Supervisor {
                 for order in purges.into_iter().chain(cookies::orders(&self.cookies)) {
                     peer.say(order, &[]);
                 }
-                self.introduce_all(&mut peer);
+                introduce_all(self, &mut peer);
                 self.fronts.current_mut().peer = Some(peer);
             }
             Err(why) => {
@@ -83,47 +83,6 @@ impl Supervisor {
                 self.fronts.current_mut().life.ended(now);
             }
         }
-    }
-
-    /// Sends a new front everything: certificates, listeners, logs, pools, and their workers.
-    fn introduce_all(&self, peer: &mut Peer<ToFront>) {
-        peer.allow(self.descriptors_of_front());
-        if let Some(certificates) = &self.plan.certificates {
-            certificates.tell(peer);
-        }
-        if let Some(proofs) = self.acme.proofs() {
-            peer.say(proofs, &[]);
-        }
-        for listener in &self.plan.listeners {
-            listener.tell(peer);
-        }
-        self.plan.logs.introduce_to(peer);
-        let line = self.fronts.line();
-        let pools = self.pools.iter();
-        for running in pools.filter(|pool| pool.introduced && pool.line == line) {
-            running.open_in(peer, &self.scoreboards, &self.pools);
-            running.open_seats_in(peer);
-            if running.closed {
-                running.close_in(peer);
-            }
-        }
-        peer.say(ToFront::Begin, &[]);
-    }
-
-    /// Lets as many descriptors wait for the front as it may be sent at once, and some `more`.
-    pub(super) fn allow_front(&mut self, more: usize) {
-        let descriptors = self.descriptors_of_front().saturating_add(more);
-        if let Some(peer) = self.fronts.peer() {
-            peer.allow(descriptors);
-        }
-    }
-
-    /// How many descriptors a new front gets.
-    fn descriptors_of_front(&self) -> usize {
-        let sockets = self.plan.listeners.iter().map(|one| one.sockets.len());
-        let pools = self.pools.iter();
-        let pools = pools.map(|running| running.plan.descriptors_of_front());
-        sockets.chain(pools).fold(0, usize::saturating_add)
     }
 
     fn kill_front(&mut self, why: &str) {
@@ -311,42 +270,38 @@ impl Supervisor {
 
     /// A front has ended. The workers of an earlier line are not used any more, then.
     pub(super) fn front_ended(&mut self, line: u32, how: HowEnded) {
-        let now = self.now();
-        match self.fronts.ended(line, now) {
-            EndedFront::Current => return self.current_front_ended(how),
-            EndedFront::Replaced { epoch } => {
-                self.scoreboards.clear_front(epoch);
+        let ended = self.fronts.ended(line, self.now());
+        if ended == EndedFront::Current && self.reloader.front_ended() {
+            let why = "the front ended while it took the configuration over".to_owned();
+            self.configuration_taken(Some(why));
+        }
+        if let Some(epoch) = ended.epoch(self.fronts.current().epoch) {
+            self.scoreboards.clear_front(epoch);
+        }
+        match ended {
+            EndedFront::Current => {
+                self.end_purges_of(line);
+                if self.phase.wants_front() {
+                    self.fail(&format!("the front {how}"));
+                }
+                for id in self.pools.ids() {
+                    if self.pools[id].line == line {
+                        self.pool_event(id, GenerationEvent::Wanted { workers: 0 });
+                    }
+                }
+            }
+            EndedFront::Replaced { .. } => {
                 error!("the front {how}; the one that was to take over is being started");
                 return self.end_purges_of(line);
             }
             EndedFront::Draining { epoch, drained } => {
-                self.scoreboards.clear_front(epoch);
                 if !drained {
                     error!("front {epoch} {how}; what it had in hand is lost");
                 }
+                self.dismiss_workers_of(line);
+                self.end_purges_of(line);
             }
             EndedFront::Unknown => {}
-        }
-        self.dismiss_workers_of(line);
-        self.end_purges_of(line);
-        self.check_drained();
-    }
-
-    fn current_front_ended(&mut self, how: HowEnded) {
-        let line = self.fronts.line();
-        if self.reloader.front_ended() {
-            let why = "the front ended while it took the configuration over".to_owned();
-            self.configuration_taken(Some(why));
-        }
-        self.end_purges_of(line);
-        self.scoreboards.clear_front(self.fronts.current().epoch);
-        if self.phase.wants_front() {
-            self.fail(&format!("the front {how}"));
-        }
-        for id in self.pools.ids() {
-            if self.pools[id].line == line {
-                self.pool_event(id, GenerationEvent::Wanted { workers: 0 });
-            }
         }
         self.check_drained();
     }
@@ -357,4 +312,29 @@ impl Supervisor {
         self.purges
             .front_ended(line, is_alone, &mut self.fronts, now);
     }
+}
+
+/// Sends a new front everything: certificates, listeners, logs, pools, and their workers.
+fn introduce_all(server: &Supervisor, peer: &mut Peer<ToFront>) {
+    peer.allow(server.plan.descriptors_of_front(&server.pools));
+    if let Some(certificates) = &server.plan.certificates {
+        certificates.tell(peer);
+    }
+    if let Some(proofs) = server.acme.proofs() {
+        peer.say(proofs, &[]);
+    }
+    for listener in &server.plan.listeners {
+        listener.tell(peer);
+    }
+    server.plan.logs.introduce_to(peer);
+    let line = server.fronts.line();
+    let pools = server.pools.iter();
+    for running in pools.filter(|pool| pool.introduced && pool.line == line) {
+        running.open_in(peer, &server.scoreboards, &server.pools);
+        running.open_seats_in(peer);
+        if running.closed {
+            running.close_in(peer);
+        }
+    }
+    peer.say(ToFront::Begin, &[]);
 }

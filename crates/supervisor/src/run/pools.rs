@@ -3,7 +3,6 @@
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 use maitred_control::stack::Stack;
 use maitred_control::{FromZygote, PhpInfo, ToFront, ToZygote, WorkerId};
@@ -64,10 +63,20 @@ impl Supervisor {
             GenerationAction::Look { pid } => self.check_child(id, pid),
             GenerationAction::Open { worker, pid } => self.open_seat(id, worker, pid),
             GenerationAction::KillWorker { pid } => {
-                self.end_worker(id, pid, Cause::Terminated, Signal::SIGKILL);
+                self.scoreboards.end_worker(
+                    &self.pools[id],
+                    pid,
+                    Cause::Terminated,
+                    Signal::SIGKILL,
+                );
             }
             GenerationAction::TerminateWorker { pid } => {
-                self.end_worker(id, pid, Cause::Terminated, Signal::SIGTERM);
+                self.scoreboards.end_worker(
+                    &self.pools[id],
+                    pid,
+                    Cause::Terminated,
+                    Signal::SIGTERM,
+                );
             }
             GenerationAction::DismissWorker { pid } => {
                 let is_leaving = self.pools[id].state.is_leaving();
@@ -76,7 +85,8 @@ impl Supervisor {
                 } else {
                     Cause::Idle
                 };
-                self.end_worker(id, pid, cause, Signal::SIGTERM);
+                self.scoreboards
+                    .end_worker(&self.pools[id], pid, cause, Signal::SIGTERM);
             }
             GenerationAction::ReportStuck { seat, pid } => error!(
                 "pool {} seat {seat}: worker {pid} does not end, though it was killed; it hangs in \
@@ -92,24 +102,11 @@ impl Supervisor {
                 retry,
             } => {
                 let label = self.pools[id].label(worker);
-                let how = self.how_ended(id, how, boot);
+                let how = self.pools[id].describe_end(how, boot);
                 self.exit_reports.died(label, pid, how, retry, self.now());
                 if boot != BootState::Done {
                     self.trial_failed(id, "its script does not boot");
                 }
-            }
-        }
-    }
-
-    /// How a worker has ended, as the end of a sentence.
-    fn how_ended(&self, id: PoolId, how: HowEnded, boot: BootState) -> String {
-        match boot {
-            BootState::Done => how.to_string(),
-            BootState::Until(_) => format!("{how} before its script had booted"),
-            BootState::Late => {
-                let limit: Duration = self.pools[id].plan.pool.boot_timeout;
-                let limit = limit.as_secs_f64();
-                format!("was ended, for its script has not booted in {limit} s")
             }
         }
     }
@@ -138,12 +135,6 @@ impl Supervisor {
             };
             peer.say(order, &[pidfd.as_fd()]);
         }
-    }
-
-    /// Ends a worker with a signal, for a cause that is counted.
-    fn end_worker(&mut self, id: PoolId, pid: i32, cause: Cause, signal: Signal) {
-        self.scoreboards.leaves(pid, cause);
-        self.pools[id].signal_worker(pid, signal);
     }
 
     /// Checks whether an announced process has become our child.
@@ -248,7 +239,10 @@ impl Supervisor {
                 }
             }
             FromZygote::ForkFailed { worker, why } => {
-                self.fork_failed(id, worker, &one_line(&why));
+                let running = &mut self.pools[id];
+                running.fork_failed(worker, &one_line(&why), now);
+                self.scoreboards.fork_failed(running.name());
+                self.pool_event(id, GenerationEvent::ForkFailed { worker });
             }
             FromZygote::OpcacheReported { figures } => {
                 let running = &mut self.pools[id];
@@ -308,21 +302,6 @@ impl Supervisor {
         }
     }
 
-    fn fork_failed(&mut self, id: PoolId, worker: WorkerId, why: &str) {
-        let now = self.now();
-        let running = &mut self.pools[id];
-        let (pool, seat) = (running.plan.settings.pool.as_str(), worker.seat);
-        let sentence = format!("pool {pool} seat {seat}: no worker could be made: {why}");
-        if running.errors.fork_failed(now) {
-            warn!("{sentence}; it is tried again");
-        } else {
-            debug!("{sentence}");
-        }
-        self.scoreboards.fork_failed(pool);
-        running.outputs.remove(&worker);
-        self.pool_event(id, GenerationEvent::ForkFailed { worker });
-    }
-
     /// A script runs for longer than `request_slowlog_timeout`: logs it, and requests its stack.
     pub(super) fn script_is_slow(&mut self, id: PoolId, slow: &SlowScript) {
         let now = self.now();
@@ -338,7 +317,7 @@ impl Supervisor {
         }
         let subject = running.slowlog_subject(pid, slow, self.plan.is_fpm());
         let traced = running.trace_slow_script(subject, slow, &mut self.traces, now);
-        if let Err((target, why)) = traced {
+        if let Some((target, why)) = traced {
             self.use_stack(id, target, Err(why));
         }
     }
@@ -377,27 +356,15 @@ impl Supervisor {
         let cause = self.scoreboards.ended(running.name(), pid, how, stopping);
         self.pool_event(id, GenerationEvent::Ended { pid, how });
         self.restarts.worker_ended(&self.pools[id], how);
-        self.fpm_worker_ended(id, cause, how);
-    }
-
-    /// What php-fpm does when a worker has ended.
-    fn fpm_worker_ended(&mut self, id: PoolId, cause: Option<Cause>, how: HowEnded) {
-        let HowEnded::Signaled(signal) = how else {
+        // What else php-fpm does.
+        let (HowEnded::Signaled(signal), true) = (how, self.plan.is_fpm()) else {
             return;
         };
-        if !self.plan.is_fpm() {
-            return;
-        }
         if let Some(workers) = fpm::workers_after_kill(&self.pools[id], cause, signal) {
             self.pool_event(id, GenerationEvent::Wanted { workers });
         }
-        let now = self.now();
-        if let Some(fpm) = self
-            .plan
-            .config
-            .fpm
-            .as_ref()
-            .filter(|_| self.phase.is_serving())
+        let fpm = self.plan.config.fpm.as_ref();
+        if let Some(fpm) = fpm.filter(|_| self.phase.is_serving())
             && self.fpm.worker_crashed(fpm, signal, now)
         {
             self.reloader.postpone(true);

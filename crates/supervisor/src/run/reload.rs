@@ -1,10 +1,10 @@
 //! The steps of a reload: another configuration, or the same pools restarted, while the server
 //! serves. See [`crate::reload`].
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 
-use maitred_config::{Config, Listening};
+use maitred_config::Config;
 use maitred_control::ToFront;
 use maitred_os::shared;
 use maitred_os::signals::Signal;
@@ -16,14 +16,15 @@ use crate::fpm;
 use crate::fronts::cookies;
 use crate::fronts::log_manager::reopen_error_log;
 use crate::limits::{CONSENT, Moment, TRIAL};
-use crate::listen::{self, Listener, OpenedListeners};
+use crate::listen;
 use crate::plan;
+use crate::plan::config_source::Invocation;
 use crate::processes::generation::GenerationEvent;
 use crate::processes::plan::PoolPlan;
 use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
-use crate::reload::pool_changes::{self, ComparedPool, PoolChanges};
-use crate::reload::{Outcome, Reload, ReloadScope, Settling, Ticket, needs_restart};
+use crate::reload::pool_changes::{self, PoolChanges};
+use crate::reload::{Reload, ReloadScope, Settling, Ticket, needs_restart};
 use crate::tls::certificates::Certificates;
 
 impl Supervisor {
@@ -64,10 +65,13 @@ impl Supervisor {
         if !self.reloader.is_postponed() || !is_free || !self.phase.is_serving() {
             return;
         }
-        if self.fpm.announce_reload(&self.plan.invocation) {
+        let Invocation {
+            program, arguments, ..
+        } = &self.plan.invocation;
+        if self.fpm.announce_reload(program, arguments) {
             self.systemd.reloads();
         }
-        if self.fpm.needs_upgrade(&self.plan.invocation.program) {
+        if self.fpm.needs_upgrade(program) {
             // Whatever comes of it, the reload follows.
             info!("another program lies where ours lay; it takes over first");
             return self.upgrade();
@@ -107,7 +111,11 @@ impl Supervisor {
         let logs = self.plan.logs.open_for(&config, &self.plan.config)?;
         let certificates = Certificates::of(&config, self.plan.certificates.as_ref());
         let certificates = certificates.map_err(|why| why.to_string())?;
-        let changes = self.compare(&config, scope)?;
+        let configured: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
+        let mut requested = scope.names(&config);
+        requested.extend(self.reloader.unfinished(&configured));
+        let changes =
+            pool_changes::compare(&self.pools.compared(&config), &configured, &requested)?;
         let listeners = listen::open_others(&config, &self.plan.listeners, self.plan.threads)
             .map_err(|why| why.to_string())?;
         self.give_up_reload("a later reload has taken over what this one had not done yet");
@@ -128,20 +136,6 @@ impl Supervisor {
         Ok(ticket)
     }
 
-    fn compare(&self, config: &Config, scope: &ReloadScope) -> Result<PoolChanges, String> {
-        let configured: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
-        let mut requested = scope.names(config);
-        requested.extend(self.reloader.unfinished(&configured));
-        let compared = self.pools.current().map(|pool| ComparedPool {
-            name: pool.name(),
-            differs: config
-                .pool(pool.name())
-                .is_some_and(|wanted| pool.plan.differs(wanted, config)),
-        });
-        let compared: Vec<ComparedPool<'_>> = compared.collect();
-        pool_changes::compare(&compared, &configured, &requested)
-    }
-
     /// Gives the current reload up: a later one takes over, or the server stops.
     pub(super) fn give_up_reload(&mut self, why: &str) {
         let Some(reload) = self.reloader.take() else {
@@ -152,21 +146,8 @@ impl Supervisor {
                 self.pool_event(id, GenerationEvent::Leave);
             }
         }
-        if self.plan.is_fpm() {
-            info!("{why}");
-        } else {
-            error!("{why}");
-        }
-        self.reloader.finish(reload.ticket, Err(why.to_owned()));
-    }
-
-    /// A reload is over, well or not.
-    fn finish_reload(&mut self, ticket: Ticket, outcome: Outcome) {
-        match &outcome {
-            Ok(done) => info!("{done}"),
-            Err(why) => error!("{why}"),
-        }
-        self.reloader.finish(ticket, outcome);
+        self.reloader
+            .give_up(reload.ticket, why, self.plan.is_fpm());
     }
 
     /// Starts new pools. They need no trial: there is no generation to keep instead.
@@ -221,20 +202,6 @@ impl Supervisor {
         }
     }
 
-    /// A front that does not reply to a configuration is stuck, and may still use it later: it is
-    /// killed.
-    fn end_silent_front(&mut self) {
-        if !self.reloader.front_is_silent(self.now()) {
-            return;
-        }
-        let why = format!("the front said nothing for {} s", CONSENT.as_secs());
-        if let Some(peer) = self.fronts.peer() {
-            error!("the front is killed: {why} about a configuration");
-            peer.signal(Signal::SIGKILL);
-        }
-        self.configuration_taken(Some(why));
-    }
-
     /// The front uses the configuration, or has refused it, and why.
     pub(super) fn configuration_taken(&mut self, refused: Option<String>) {
         let Some(mut reload) = self.reloader.take_unaccepted() else {
@@ -245,7 +212,7 @@ impl Supervisor {
                 self.close_pool(id);
             }
             let why = format!("the reload is refused, all is as before: {why}");
-            return self.finish_reload(reload.ticket, Err(why));
+            return self.reloader.finish(reload.ticket, Err(why));
         }
         self.use_configuration(&mut reload);
         for id in self.pools.current_among(&reload.changes.removed) {
@@ -283,7 +250,11 @@ impl Supervisor {
                 new.tell(peer);
             }
         }
-        self.switch_listeners(std::mem::take(&mut reload.listeners));
+        let opened = std::mem::take(&mut reload.listeners);
+        let more: usize = opened.new.iter().map(|one| one.sockets.len()).sum();
+        let descriptors = self.plan.descriptors_of_front(&self.pools);
+        self.fronts.allow(descriptors.saturating_add(more));
+        self.plan.switch_listeners(opened, self.fronts.peer());
     }
 
     /// Gives the pools that are to be restarted another generation beside the one that serves.
@@ -317,30 +288,6 @@ impl Supervisor {
         self.pool_event(id, GenerationEvent::Leave);
     }
 
-    /// Opens the new listeners and closes the removed ones. A listener whose socket is replaced is
-    /// closed before the new one is opened.
-    fn switch_listeners(&mut self, opened: OpenedListeners) {
-        let wanted = self.plan.config.listening();
-        let wanted: Vec<_> = wanted.into_iter().map(Listening::address).collect();
-        let stays = |one: &Listener| wanted.contains(&one.asked) && !opened.replaces(one);
-        opened.adjust(&mut self.plan.listeners);
-        let (mut stay, removed): (Vec<_>, Vec<_>) = std::mem::take(&mut self.plan.listeners)
-            .into_iter()
-            .partition(stays);
-        self.allow_front(opened.new.iter().map(|one| one.sockets.len()).sum());
-        if let Some(peer) = self.fronts.peer() {
-            for listener in &removed {
-                let address = listener.address.to_string();
-                peer.say(ToFront::Unlisten { address }, &[]);
-            }
-            for listener in &opened.new {
-                listener.tell(peer);
-            }
-        }
-        stay.extend(opened.new);
-        self.plan.listeners = stay;
-    }
-
     /// A generation on trial has failed: the one before goes on serving.
     pub(super) fn trial_failed(&mut self, id: PoolId, why: &str) {
         let running = &mut self.pools[id];
@@ -364,7 +311,8 @@ impl Supervisor {
     /// leave.
     pub(super) fn introduce_generation(&mut self, id: PoolId) {
         self.pools.take_place(id);
-        self.allow_front(0);
+        let descriptors = self.plan.descriptors_of_front(&self.pools);
+        self.fronts.allow(descriptors);
         let running = &self.pools[id];
         if let Some(peer) = self.fronts.peer() {
             running.open_in(peer, &self.scoreboards, &self.pools);
@@ -385,7 +333,15 @@ impl Supervisor {
         for id in self.pools.give_up_warming(now) {
             self.pool_event(id, GenerationEvent::Passed);
         }
-        self.end_silent_front();
+        if self.reloader.front_is_silent(now) {
+            // It is stuck, and may still use the configuration later.
+            let why = format!("the front said nothing for {} s", CONSENT.as_secs());
+            if let Some(peer) = self.fronts.peer() {
+                error!("the front is killed: {why} about a configuration");
+                peer.signal(Signal::SIGKILL);
+            }
+            self.configuration_taken(Some(why));
+        }
         let (late, line) = (self.reloader.trial_is_over(now), self.fronts.line());
         for id in self.pools.ids() {
             let running = &self.pools[id];
@@ -423,15 +379,13 @@ impl Supervisor {
         let unchanged = self.pools.current().count();
         let unchanged = unchanged.saturating_sub(reload.replaced.len() + reload.kept.len());
         let outcome = reload.outcome(unchanged, old_workers);
-        self.finish_reload(reload.ticket, outcome);
+        self.reloader.finish(reload.ticket, outcome);
         if self.plan.is_fpm() {
             fpm::log_ready_again();
         }
     }
 
-    /// Tells every generation how many workers the others of its pool leave it: together they have
-    /// no more than `max_children` of the newest and the spare ones, and one more while a generation
-    /// is on trial.
+    /// Tells every generation how many workers the others of its pool leave it.
     fn limit_workers(&mut self) {
         let now = self.now();
         let process_max = self
@@ -440,29 +394,18 @@ impl Supervisor {
             .fpm
             .as_ref()
             .map_or(0, |fpm| fpm.process_max);
-        let shares: HashMap<String, u32> =
-            self.fpm.share_process_max(&self.pools, process_max, now);
+        let shares = self.fpm.share_process_max(&self.pools, process_max, now);
         for id in self.pools.ids() {
-            let running = &self.pools[id];
-            if running.state.is_leaving() {
+            if self.pools[id].state.is_leaving() {
                 continue;
             }
-            let name = running.name();
-            let others = self.pools.named(name).filter(|other| other.id() != id);
-            let taken: u32 = others.map(|pool| pool.state.workers()).sum();
+            let share = shares.get(self.pools[id].name()).copied();
             let workers = if self.upgrader.holds_still() {
                 0
             } else {
-                // On trial it has to show one worker, and the others may all be busy for long.
-                running
-                    .plan
-                    .settings
-                    .seats
-                    .min(shares.get(name).copied().unwrap_or(u32::MAX))
-                    .saturating_sub(taken)
-                    .max(u32::from(!running.introduced))
+                self.pools.allowance(id, share.unwrap_or(u32::MAX))
             };
-            if running.allowed != workers {
+            if self.pools[id].allowed != workers {
                 self.pools[id].allowed = workers;
                 self.pool_event(id, GenerationEvent::Allowed { workers });
             }

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use maitred_config::{Address, Config};
 use maitred_control::{Clients, ToFront};
-use maitred_os::fork::HowEnded;
 use maitred_os::signals::{self, Signal};
 use tracing::{error, info, warn};
 
@@ -14,8 +13,10 @@ use super::Supervisor;
 use super::phase::{ServerAction, ServerEvent};
 use crate::capacity::auto::CapacityContext;
 use crate::fpm::{self, ReopenedLog, SignalAction, process_control_timeout};
+use crate::fronts::Fronts;
 use crate::fronts::log_manager::reopen_error_log;
 use crate::limits::FIRST_FILL;
+use crate::logging::exit_reports::log_exits;
 use crate::logging::text::some_workers;
 use crate::processes::adopt;
 use crate::processes::generation::GenerationEvent;
@@ -23,7 +24,7 @@ use crate::processes::pools::Pools;
 use crate::processes::running_pool::RunningPool;
 use crate::system::identity;
 use crate::systemd::ServerStats;
-use crate::tls::acme::{AcmeContext, AcmeManager};
+use crate::tls::acme::{AcmeContext, AcmeTask};
 use crate::tls::certificates::Certificates;
 
 /// Document roots named in the line that tells where the server serves.
@@ -38,13 +39,14 @@ impl Supervisor {
             Some(ServerAction::Announce) => self.announce(),
             Some(ServerAction::ReportSlowStart) => {
                 let limit = FIRST_FILL.as_secs();
-                self.log_failure(&format!(
+                self.plan.log_failure(&format!(
                     "not every pool was full of workers after {limit} s"
                 ));
-                self.signal_all(Signal::SIGKILL);
+                signal_all(&self.fronts, &self.pools, Signal::SIGKILL);
             }
             Some(ServerAction::Drain) => {
-                self.stop_listening();
+                self.systemd.stops();
+                self.plan.close_listeners();
                 self.give_up_reload(stopped);
                 self.fronts.tell_all(&ToFront::Drain, &[]);
                 self.check_drained();
@@ -54,20 +56,21 @@ impl Supervisor {
                 warn!(
                     "requests still run after process_control_timeout = {limit} s; they are ended"
                 );
-                self.signal_all(Signal::SIGTERM);
+                signal_all(&self.fronts, &self.pools, Signal::SIGTERM);
             }
             Some(ServerAction::Terminate) => {
-                self.stop_listening();
+                self.systemd.stops();
+                self.plan.close_listeners();
                 self.give_up_reload(stopped);
-                self.signal_all(Signal::SIGTERM);
+                signal_all(&self.fronts, &self.pools, Signal::SIGTERM);
             }
             Some(ServerAction::AskAllToLeave) => {
                 self.systemd.stops();
-                self.signal_all(Signal::SIGTERM);
+                signal_all(&self.fronts, &self.pools, Signal::SIGTERM);
             }
             Some(ServerAction::KillAll) => {
                 self.systemd.stops();
-                self.signal_all(Signal::SIGKILL);
+                signal_all(&self.fronts, &self.pools, Signal::SIGKILL);
             }
         }
     }
@@ -124,29 +127,14 @@ impl Supervisor {
         self.pools.reopen_slowlogs();
     }
 
-    /// Closes the listeners: the kernel rejects new clients at once, and they can go elsewhere.
-    fn stop_listening(&mut self) {
-        self.systemd.stops();
-        for listener in &mut self.plan.listeners {
-            listener.close();
-        }
-    }
-
     /// Logs an error. Before the server serves, that ends it.
     pub(super) fn fail(&mut self, sentence: &str) {
         if self.phase.is_start() {
-            self.log_failure(sentence);
+            self.plan.log_failure(sentence);
         } else {
             error!("{sentence}");
         }
         self.server_event(ServerEvent::StartFailed);
-    }
-
-    fn log_failure(&self, sentence: &str) {
-        error!("{sentence}");
-        if self.plan.terminal.is_aside() && !self.plan.is_fpm() {
-            self.plan.terminal.tell(sentence);
-        }
     }
 
     /// The server serves.
@@ -184,38 +172,6 @@ impl Supervisor {
         self.plan.invocation.host.serves();
     }
 
-    /// Sends a signal to every child: our processes, and orphans that became our children.
-    pub(super) fn signal_all(&self, signal: Signal) {
-        let fronts = self.fronts.iter().map(|(_, peer)| peer.pid());
-        let known = fronts.chain(self.pools.iter().flat_map(RunningPool::pids));
-        let all: BTreeSet<i32> = adopt::children().into_iter().chain(known).collect();
-        for pid in all {
-            // No pid is reused before we have reaped it. A process that has ended needs no signal.
-            if let Ok(pidfd) = signals::pidfd(pid) {
-                let _ = signals::send_to(pidfd.as_fd(), signal);
-            }
-        }
-    }
-
-    /// Checks whether every pool has the workers it starts with. A pool that cannot start does not
-    /// delay the others, unless none can.
-    pub(super) fn check_pools_full(&mut self) {
-        // A script that boots slowly, or not at all, does not delay the other pools.
-        let late = self.now() >= FIRST_FILL;
-        let boots =
-            |pool: &RunningPool| pool.state.boots_in_vain() || late && pool.state.is_seated();
-        let is_ready = |pool: &RunningPool| pool.state.is_full() || pool.failed || boots(pool);
-        if !self.pools.iter().all(is_ready) {
-            return;
-        }
-        let fails = |pool: &RunningPool| pool.failed && !pool.boots();
-        if !self.pools.is_empty() && self.pools.iter().all(fails) {
-            self.fail("no pool can be started");
-        } else {
-            self.server_event(ServerEvent::PoolsFull);
-        }
-    }
-
     /// Ends old workers after `process_control_timeout`, as php-fpm does.
     pub(super) fn end_old_workers(&mut self) {
         let limit = self.plan.config.process_control_timeout;
@@ -232,7 +188,7 @@ impl Supervisor {
     pub(super) fn log_errors(&mut self) {
         let now = self.now();
         let lines = self.exit_reports.due(now);
-        self.log_exits(&lines);
+        log_exits(&lines, self.plan.is_fpm());
         for running in &mut self.pools {
             running.log_errors(now);
         }
@@ -242,17 +198,6 @@ impl Supervisor {
             }
         }
         self.pools.end_slow_episodes(now);
-    }
-
-    /// Logs how workers have ended. php-fpm logs less, and has logged it already.
-    pub(super) fn log_exits(&self, lines: &[String]) {
-        for line in lines {
-            if self.plan.is_fpm() {
-                info!("{line}");
-            } else {
-                error!("{line}");
-            }
-        }
     }
 
     /// Notifies systemd.
@@ -297,42 +242,34 @@ impl Supervisor {
         });
     }
 
-    /// Whether certificates may be ordered: the server serves, and will go on.
-    pub(super) fn may_order_certificates(&self) -> bool {
-        self.phase.is_serving() && !self.upgrader.is_going_on()
-    }
-
-    fn with_acme<R>(
-        &mut self,
-        work: impl FnOnce(&mut AcmeManager, &mut AcmeContext<'_>) -> R,
-    ) -> R {
-        let is_serving = self.may_order_certificates();
+    /// The orders of certificates, and what they need.
+    pub(super) fn acme(&mut self) -> AcmeTask<'_> {
         let now = self.now();
-        let mut context = AcmeContext {
-            config: &self.plan.config,
-            certificates: &mut self.plan.certificates,
-            fronts: &mut self.fronts,
-            environment: &self.plan.environment,
-            identity: self.plan.front_identity.as_ref(),
-            is_serving,
-            now,
-        };
-        work(&mut self.acme, &mut context)
+        AcmeTask {
+            manager: &mut self.acme,
+            context: AcmeContext {
+                config: &self.plan.config,
+                certificates: &mut self.plan.certificates,
+                fronts: &mut self.fronts,
+                environment: &self.plan.environment,
+                identity: self.plan.front_identity.as_ref(),
+                is_serving: self.phase.is_serving() && !self.upgrader.is_going_on(),
+                now,
+            },
+        }
     }
+}
 
-    /// Orders certificates that are due.
-    pub(super) fn keep_acme(&mut self) {
-        self.with_acme(|acme, context| acme.keep(context));
-    }
-
-    /// Receives the reports of the process that gets a certificate.
-    pub(super) fn hear_acme(&mut self) {
-        self.with_acme(|acme, context| acme.receive(context));
-    }
-
-    /// The process that gets a certificate has ended.
-    pub(super) fn acme_ended(&mut self, pid: i32, how: HowEnded) {
-        self.with_acme(|acme, context| acme.process_ended(pid, how, context));
+/// Sends a signal to every child: our processes, and orphans that became our children.
+pub fn signal_all(fronts: &Fronts, pools: &Pools, signal: Signal) {
+    let fronts = fronts.iter().map(|(_, peer)| peer.pid());
+    let known = fronts.chain(pools.iter().flat_map(RunningPool::pids));
+    let all: BTreeSet<i32> = adopt::children().into_iter().chain(known).collect();
+    for pid in all {
+        // No pid is reused before we have reaped it. A process that has ended needs no signal.
+        if let Ok(pidfd) = signals::pidfd(pid) {
+            let _ = signals::send_to(pidfd.as_fd(), signal);
+        }
     }
 }
 

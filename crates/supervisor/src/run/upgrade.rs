@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd};
 
-use maitred_os::fork::HowEnded;
 use maitred_os::spawn::{self, Program};
 use tracing::{error, info};
 
 use super::Supervisor;
+use crate::logging::exit_reports::log_exits;
 use crate::peer::roomy_name;
 use crate::processes::generation::GenerationEvent;
 use crate::processes::plan::PoolPlan;
@@ -25,13 +25,8 @@ impl Supervisor {
             return info!("the upgrade begins when the reload is over");
         }
         if let Err(why) = self.try_program() {
-            self.upgrade_refused(&why);
+            self.upgrader.refuse(&why);
         }
-    }
-
-    fn upgrade_refused(&mut self, why: &str) {
-        self.upgrader.end();
-        error!("the upgrade is refused, all goes on as it was: {why}");
     }
 
     /// Starts the program at our path on trial: it says whether it can read what we would hand over.
@@ -39,13 +34,13 @@ impl Supervisor {
         if !self.phase.is_serving() {
             return Err("the server is starting or ending".to_owned());
         }
-        if !self.fronts_are_settled() {
+        if !(self.fronts.are_settled() && self.purges.are_done()) {
             return Err("the front is being started; upgrade again when it serves".to_owned());
         }
         if self.upgrader.is_going_on() {
             return Err("another upgrade is going on".to_owned());
         }
-        let state = self.handover().write()?;
+        let state = handover(self).write()?;
         let mut arguments = self.plan.invocation.arguments.clone();
         arguments.push(TRY_TAKE_OVER.into());
         arguments.push(spawn::FIRST_INHERITED_FD.to_string().into());
@@ -71,34 +66,6 @@ impl Supervisor {
         Ok(())
     }
 
-    /// The state of the server, for the next program.
-    fn handover(&self) -> HandoverState {
-        HandoverState::of(&Running {
-            plan: &self.plan,
-            pools: &self.pools,
-            fronts: &self.fronts,
-            cookies: &self.cookies,
-            scoreboards: &self.scoreboards,
-            systemd: self.systemd.told(),
-            reload_later: self.reloader.is_postponed(),
-            now: self.now(),
-        })
-    }
-
-    /// The new program has ended its trial.
-    pub(super) fn program_tried(&mut self, how: HowEnded) {
-        if !self.upgrader.tried(how, self.now()) {
-            let program = self.plan.invocation.program.display().to_string();
-            self.upgrade_refused(&format!("{program} {how} when it was asked to take over"));
-        }
-    }
-
-    /// Whether the front accepts clients, and no front has orders or purges pending: these cannot be
-    /// handed over.
-    fn fronts_are_settled(&self) -> bool {
-        self.fronts.are_settled() && self.purges.are_done()
-    }
-
     /// Does what is due for an upgrade.
     pub(super) fn keep_upgrade(&mut self) {
         let now = self.now();
@@ -106,11 +73,11 @@ impl Supervisor {
             self.upgrader.give_up();
             self.fronts.keep_both(now);
         }
-        let is_settled = self.fronts_are_settled();
+        let is_settled = self.fronts.are_settled() && self.purges.are_done();
         let is_still = || is_settled && self.pools.iter().all(RunningPool::is_still);
         match self.upgrader.due(is_still, now) {
             None => {}
-            Some(UpgradeStep::Refuse(why)) => self.upgrade_refused(&why),
+            Some(UpgradeStep::Refuse(why)) => self.upgrader.refuse(&why),
             Some(UpgradeStep::BecomeProgram) => self.become_program(),
             Some(UpgradeStep::JudgeTrials { late }) => self.judge_trials(late),
             Some(UpgradeStep::TakeBack(why)) => self.take_back(&why),
@@ -121,7 +88,7 @@ impl Supervisor {
     /// Runs the new program in this process. Returns only if that failed.
     fn become_program(&mut self) {
         let lines = self.exit_reports.last_words(self.now());
-        self.log_exits(&lines);
+        log_exits(&lines, self.plan.is_fpm());
         let level = self.plan.fpm_log_level();
         for running in &mut self.pools {
             running.flush_outputs(level);
@@ -130,7 +97,7 @@ impl Supervisor {
         if let Some(certificates) = &mut self.plan.certificates {
             certificates.leave();
         }
-        let state = self.handover();
+        let state = handover(self);
         let why = match state.write() {
             Err(why) => why,
             Ok(file) => {
@@ -151,7 +118,7 @@ impl Supervisor {
                 format!("{} cannot be run: {why}", program.display())
             }
         };
-        self.upgrade_refused(&why);
+        self.upgrader.refuse(&why);
     }
 
     /// This is the new program: gives every pool a generation of its own PHP program.
@@ -265,4 +232,18 @@ impl Supervisor {
             }
         }
     }
+}
+
+/// The state of the server, for the next program.
+fn handover(server: &Supervisor) -> HandoverState {
+    HandoverState::of(&Running {
+        plan: &server.plan,
+        pools: &server.pools,
+        fronts: &server.fronts,
+        cookies: &server.cookies,
+        scoreboards: &server.scoreboards,
+        systemd: server.systemd.told(),
+        reload_later: server.reloader.is_postponed(),
+        now: server.now(),
+    })
 }

@@ -4,33 +4,22 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use maitred_control::acme::ToAcme;
-use maitred_control::{ToFront, ToZygote, WorkerId};
+use maitred_control::{ToFront, ToZygote};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::error;
 
 use super::Supervisor;
 use crate::fpm::process_control_timeout;
 use crate::limits::{Moment, ZYGOTE_LINGER};
-use crate::logging::line_framing::OutputStream;
 use crate::peer::Peer;
 use crate::processes::opcache_warming::OpcacheWarming;
 use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
+use crate::processes::worker_logs::OutputRef;
 use crate::tls::certificates::Certificates;
 
 /// How long to sleep after `poll(2)` has failed, so as not to spin.
 const REFUSED_WAIT: Duration = Duration::from_millis(100);
-
-/// The pipe of a worker.
-#[derive(Debug, Clone, Copy)]
-pub struct OutputRef {
-    /// The generation of its pool.
-    pub pool: PoolId,
-    /// The worker.
-    pub worker: WorkerId,
-    /// Which of its pipes.
-    pub stream: OutputStream,
-}
 
 /// What can be read.
 pub struct Ready {
@@ -161,6 +150,7 @@ pub fn wait(server: &Supervisor) -> Ready {
 fn deadline(server: &Supervisor) -> Option<Moment> {
     let (pools, phase, now) = (&server.pools, &server.phase, server.now());
     let wants_front = phase.wants_front();
+    let is_serving = phase.is_serving() && !server.upgrader.is_going_on();
     let certificates = server.plan.certificates.as_ref().filter(|_| wants_front);
     let front = wants_front.then(|| server.fronts.current().life.deadline());
     let capacity = phase
@@ -180,9 +170,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
         server.systemd.deadline(),
         certificates.map(Certificates::deadline),
         capacity.flatten(),
-        server
-            .acme
-            .deadline(&server.plan.config, server.may_order_certificates()),
+        server.acme.deadline(&server.plan.config, is_serving),
         server.admin.deadline(),
         front.flatten(),
     ];

@@ -2,6 +2,7 @@
 //! (`store.rs`), makes the keys, and has a process of its own talk with the authority, one order at
 //! a time. That process has no rights and learns no key; fronts show what the authority looks for.
 
+mod context;
 pub mod hosts;
 pub mod schedule;
 pub mod store;
@@ -11,7 +12,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use maitred_config::{Acme as Settings, Challenge, Config};
+use maitred_config::{Challenge, Config};
 use maitred_control::ToFront;
 use maitred_control::acme::{FromAcme, MAX_ACCOUNT_BYTES, Order, PATIENCE, Proof, Secret, ToAcme};
 use maitred_control::admin::CertificateStatus;
@@ -19,7 +20,6 @@ use maitred_os::fork::HowEnded;
 use maitred_os::shared;
 use maitred_os::signals::Signal;
 use maitred_os::spawn::Program;
-use maitred_os::users::Identity;
 use maitred_tls::{Pair, PemFile, Validity, examine};
 use tracing::{debug, error, info, warn};
 
@@ -27,8 +27,11 @@ use crate::fronts::Fronts;
 use crate::limits::{ACME_MESSAGES_PER_TURN, Moment};
 use crate::logging::text::one_line;
 use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
-use crate::tls::certificates::{Certificates, read_file};
+use crate::tls::certificates::read_file;
 
+pub use context::{AcmeContext, AcmeTask};
+
+use context::settings;
 use schedule::{Clocks, OrderFailure, Schedule};
 use store::Store;
 
@@ -179,42 +182,6 @@ fn seconds(time: SystemTime) -> u64 {
         .as_secs()
 }
 
-/// What the orders of certificates need of the rest of the server.
-#[derive(Debug)]
-pub struct AcmeContext<'a> {
-    /// The configuration in use.
-    pub config: &'a Config,
-    /// The certificates in use.
-    pub certificates: &'a mut Option<Certificates>,
-    /// All fronts.
-    pub fronts: &'a mut Fronts,
-    /// The environment of the process.
-    pub environment: &'a [(String, String)],
-    /// The user of the process.
-    pub identity: Option<&'a Identity>,
-    /// The server serves, and no upgrade is order on.
-    pub is_serving: bool,
-    /// The time.
-    pub now: Moment,
-}
-
-impl AcmeContext<'_> {
-    fn clocks(&self) -> Clocks {
-        Clocks {
-            moment: self.now,
-            wall: SystemTime::now(),
-        }
-    }
-
-    fn settings(&self) -> Option<&Settings> {
-        settings(self.config)
-    }
-}
-
-fn settings(config: &Config) -> Option<&Settings> {
-    config.tls.as_ref()?.acme.as_ref()
-}
-
 impl AcmeManager {
     /// When something is due.
     pub fn deadline(&self, config: &Config, is_serving: bool) -> Option<Moment> {
@@ -226,7 +193,7 @@ impl AcmeManager {
     }
 
     /// Does what is due.
-    pub fn keep(&mut self, context: &mut AcmeContext<'_>) {
+    fn keep(&mut self, context: &mut AcmeContext<'_>) {
         if !context.is_serving || context.settings().is_none() {
             if context.settings().is_none() {
                 self.schedule.set(&[]);
@@ -293,7 +260,7 @@ impl AcmeManager {
     }
 
     /// Receives the reports of the process that gets a certificate.
-    pub fn receive(&mut self, context: &mut AcmeContext<'_>) {
+    fn receive(&mut self, context: &mut AcmeContext<'_>) {
         for _ in 0..ACME_MESSAGES_PER_TURN {
             let Some(order) = &mut self.order else {
                 return;
@@ -331,7 +298,7 @@ impl AcmeManager {
     }
 
     /// The process that gets a certificate has ended.
-    pub fn process_ended(&mut self, pid: i32, how: HowEnded, context: &mut AcmeContext<'_>) {
+    fn process_ended(&mut self, pid: i32, how: HowEnded, context: &mut AcmeContext<'_>) {
         self.receive(context);
         if self.is_process(pid) {
             let why = format!("the process that gets it {how}");
