@@ -1,7 +1,7 @@
-//! What is said over the admin socket: one JSON object a line, a [`Request`] from the command and
-//! an [`Answer`] from the supervisor.
+//! The protocol of the admin socket: one JSON object a line, a [`Request`] from the command and an
+//! [`Answer`] from the supervisor.
 //!
-//! The answer's fields are for programs of other people too: they are added to, and not renamed.
+//! Other people's programs read the replies, too: fields are added, and not renamed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,81 +10,83 @@ use maitred_os::users;
 use serde::{Deserialize, Serialize};
 
 use crate::CacheFigures;
-use crate::purge::Asked;
+use crate::purge::PurgeRequest;
 
-/// Longest request in bytes, its line's end included.
+/// Longest request in bytes, including the end of the line.
 pub const MAX_REQUEST_BYTES: usize = 4096;
 
-/// Longest answer in bytes. A thousand pools, each with all the scripts that are shown of it, fit.
+/// Longest reply in bytes. A thousand pools fit, each with all its shown scripts.
 pub const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
 /// Most running scripts that are shown of a pool: those that have run for longest.
 pub const MAX_RUNNING_SHOWN: usize = 10;
 
-/// Most running scripts, of all pools that are told of together, whose stacks are shown.
+/// Most running scripts, of all pools in a reply, whose stacks are shown.
 pub const MAX_STACKS_SHOWN: usize = 5;
 
 /// Name of the socket in its folder.
 const SOCKET_NAME: &str = "admin.sock";
 
-/// What is asked of a running server.
+/// A request to a running server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// How it is.
+    /// Report the status.
     Status {
-        /// The only pool to tell of; all, without.
+        /// The only pool to report; none: all.
         #[serde(default)]
         pool: Option<String>,
     },
-    /// Read the configuration again, as SIGHUP does. The reply comes when all of it is done, or refused.
+    /// Read the configuration again, as SIGHUP does. The reply is sent when all of it is done, or
+    /// refused.
     Reload {
-        /// Pools to start anew whether they have changed or not.
+        /// Pools to restart even if they have not changed.
         #[serde(default)]
         pools: Vec<String>,
     },
-    /// As SIGTERM: finish what runs, within its bound, and end; asked again, end at once.
+    /// As SIGTERM: finish the requests in flight, within a timeout, and exit; repeated, exit at
+    /// once.
     Stop,
-    /// Take no more clients, finish what runs, and end; asked again, the same.
+    /// Accept no more clients, finish the requests in flight, and exit; repeated, the same.
     Drain,
-    /// Drop pages that are kept. The reply comes when no request that comes gets one of them any more.
-    Purge(Asked),
+    /// Drop cached pages. The reply is sent when no later request gets one of them.
+    Purge(PurgeRequest),
 }
 
-/// What the server says.
+/// A reply of the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// How it is.
+    /// The status.
     Status(Box<ServerStatus>),
     /// A reload is done.
     Reloaded {
-        /// One sentence: what was done.
+        /// One sentence that says what was done.
         what: String,
     },
-    /// It ends. The connection is closed when it has ended.
+    /// The server stops. The connection is closed when it has exited.
     Ending {
-        /// Scripts that run now.
+        /// Running scripts.
         running: u64,
     },
     /// Pages have been dropped.
     Purged {
-        /// Which, each in words.
+        /// Descriptions of them.
         what: Vec<String>,
     },
-    /// It was to be done, and could not be.
+    /// The request was started, and failed.
     Failed {
         /// One sentence.
         why: String,
     },
-    /// It does not do that.
+    /// The request was refused.
     Refused {
         /// One sentence.
         why: String,
     },
 }
 
-/// A server at about one moment.
+/// The status of a server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerStatus {
     /// Its version.
@@ -95,65 +97,65 @@ pub struct ServerStatus {
     pub phase: String,
     /// Seconds since it was started.
     pub uptime_seconds: f64,
-    /// Where it listens.
+    /// The addresses it listens on.
     pub listen: Vec<String>,
-    /// How many fronts there have been; more than one means that fronts have died.
+    /// Number of fronts so far; more than one means that fronts have died, or an upgrade.
     pub front_epoch: u32,
     /// Process id of the front, if there is one.
     pub front_pid: Option<i32>,
     /// The pools, sorted by name.
     pub pools: Vec<PoolStatus>,
-    /// The page cache, if a site has one and the front has told of it.
+    /// The page cache, if a site has one and the front has reported it.
     #[serde(default)]
     pub page_cache: Option<PageCache>,
-    /// The servers behind (`proxy`), sorted by name, if the front has told of them.
+    /// The upstream servers (`proxy`), sorted by name, if the front has reported them.
     #[serde(default)]
     pub proxies: Vec<ProxyServer>,
-    /// The hosts whose certificates are got by ACME, sorted by name.
+    /// The hosts with certificates by ACME, sorted by name.
     #[serde(default)]
     pub certificates: Vec<CertificateStatus>,
 }
 
-/// What a front tells of itself.
+/// The statistics of a front.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FrontFigures {
     /// The page cache, if a site has one.
     pub page_cache: Option<PageCache>,
-    /// The servers behind, sorted by name.
+    /// The upstream servers, sorted by name.
     pub proxies: Vec<ProxyServer>,
 }
 
-/// Another HTTP server, which sites have answer some paths. Its counters begin anew with each front.
+/// An upstream HTTP server (`proxy`). Its counters start at zero with each front.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProxyServer {
     /// The server, as it is written in the configuration.
     pub server: String,
-    /// Requests to it that have ended: by the class of its answer (`1xx` for WebSockets, to `5xx`),
-    /// `unreachable`, `timeout`, `broken` (no answer, or half of one), `refused` (the client's body),
-    /// `client_left`.
+    /// Finished requests to it: by the class of its response (`1xx` for WebSockets, to `5xx`),
+    /// `unreachable`, `timeout`, `broken` (no response, or half of one), `refused` (the client's
+    /// body), `client_left`.
     pub requests: BTreeMap<String, u64>,
-    /// Time that they took, without WebSockets.
+    /// Duration of these, without WebSockets.
     pub seconds: f64,
-    /// Requests to it that are on their way now.
+    /// Requests to it in flight.
     pub active: u64,
-    /// Connections that were opened to it.
+    /// Connections opened to it.
     pub connections: u64,
 }
 
-/// The page cache. Its counters begin anew with each front.
+/// The page cache. Its counters start at zero with each front.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PageCache {
     /// Pages in memory.
     pub memory: PageTier,
-    /// Pages on disk, if there may be any. After a start those are not all known at once.
+    /// Pages on disk, if that is used. After a start, they are found little by little.
     pub disk: Option<PageTier>,
-    /// Files that were damaged, and were taken away.
+    /// Damaged files that were removed.
     pub damaged_files: u64,
-    /// Pages that could not be written to the disk: it is full, or read-only.
+    /// Pages that could not be written to disk: it is full, or read-only.
     pub write_errors: u64,
-    /// Purges that are remembered until nothing is left of what they were about.
+    /// Purges that are stored until none of their pages is left.
     pub purges_remembered: u64,
-    /// Pages that are being made for all who wait for them.
+    /// Pages being generated for all requests that wait for them.
     pub filling: u64,
     /// Requests that wait for such a page.
     pub waiting: u64,
@@ -161,65 +163,65 @@ pub struct PageCache {
     pub sites: Vec<CachedSite>,
 }
 
-/// A place where pages are kept.
+/// One tier of the page cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageTier {
-    /// How many there are, in all forms in which they are kept.
+    /// Cached pages, in all their variants.
     pub pages: u64,
-    /// Bytes that they take.
+    /// Bytes in use.
     pub bytes: u64,
-    /// Bytes that they may take.
+    /// Most bytes.
     pub limit_bytes: u64,
-    /// Those that had to make room for others.
+    /// Pages evicted for others.
     pub evicted: u64,
 }
 
-/// What is counted of a site's cache.
+/// Counters of a site's cache.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CachedSite {
     /// The site, by its first host.
     pub site: String,
-    /// Requests for scripts, each once: `hit`, `updating` and `stale` were answered with a kept page,
-    /// `revalidated` after the script said that it is still good; `miss`, `vary_miss`, `expired` and
-    /// `bypass` with what a script said.
+    /// Requests for scripts, each once: `hit`, `updating` and `stale` got a cached page,
+    /// `revalidated` did after the script confirmed it; `miss`, `vary_miss`, `expired` and `bypass`
+    /// got the response of a script.
     pub requests: BTreeMap<String, u64>,
-    /// Those that were none of the cache's, by reason.
+    /// Requests that bypassed the cache, by reason.
     pub bypasses: BTreeMap<String, u64>,
-    /// Answers that were kept.
+    /// Responses that were stored.
     pub stored: u64,
-    /// Answers that were not kept, by reason; those of `bypasses` are not counted again.
+    /// Responses that were not stored, by reason; those of `bypasses` are not counted again.
     pub not_stored: BTreeMap<String, u64>,
     /// Purges.
     pub purges: u64,
-    /// Bytes of bodies that were sent without a script.
+    /// Bytes of bodies sent without a script.
     pub saved_bytes: u64,
-    /// Time that workers would have needed for them: what each page took when it was made.
+    /// Worker time saved: the time that each page took when it was generated.
     pub saved_script_seconds: f64,
 }
 
-/// A host whose certificate is got by ACME.
+/// A host with a certificate by ACME.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateStatus {
     /// The host.
     pub name: String,
-    /// Until when its certificate is valid, in seconds since 1970; nothing: it has none yet.
+    /// End of its validity, in seconds since 1970; none: it has none yet.
     pub expires: Option<u64>,
-    /// When the next one is asked for, in seconds since 1970; nothing: that is being done.
+    /// Time of the next order, in seconds since 1970; none: one is running.
     pub next: Option<u64>,
-    /// How often that has failed in a row.
+    /// Failures in a row.
     pub failures: u32,
     /// Why it failed last, as one sentence.
     pub error: Option<String>,
 }
 
-/// A pool at about one moment. Counters are since the server was started.
+/// A pool. Counters are since the server was started.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PoolStatus {
     /// Its name.
     pub name: String,
-    /// How its number of workers is decided: `static`, `dynamic`, `ondemand` or `auto`.
+    /// Its process manager: `static`, `dynamic`, `ondemand` or `auto`.
     pub pm: String,
-    /// The PHP it runs, once that is known.
+    /// Its PHP version, once that is known.
     pub php: Option<String>,
     /// Its workers.
     pub workers: Workers,
@@ -229,62 +231,63 @@ pub struct PoolStatus {
     pub queue_wait: Times,
     /// How long scripts took.
     pub script_time: Times,
-    /// Of scripts' time: how long they used a processor.
+    /// Of the time of scripts: processor time.
     #[serde(default)]
     pub cpu_time: Times,
-    /// How long they were ready to run and had none; without any where the kernel does not tell.
+    /// Of the time of scripts: ready to run without a processor; empty where the kernel does not
+    /// report it.
     #[serde(default)]
     pub core_wait_time: Times,
-    /// How long they waited for anything else; without any where `core_wait_time` is.
+    /// Of the time of scripts: the rest; empty where `core_wait_time` is.
     #[serde(default)]
     pub blocked_time: Times,
-    /// Processor time of programs that scripts have started, in seconds.
+    /// Processor time of programs started by scripts, in seconds.
     #[serde(default)]
     pub children_cpu_seconds: f64,
-    /// The most memory that scripts had.
+    /// Peak memory of scripts.
     #[serde(default)]
     pub peak_memory: PeakMemory,
-    /// Requests that have ended, however that was.
+    /// Finished requests, with whatever result.
     pub requests: u64,
-    /// The same, by how they ended.
+    /// The same, by result.
     pub outcomes: BTreeMap<String, u64>,
-    /// Requests that were refused or failed, by cause: part of `outcomes`.
+    /// Rejected or failed requests, by cause: part of `outcomes`.
     pub refusals: BTreeMap<String, u64>,
     /// Memory of its processes.
     pub memory: Memory,
     /// Its OPcache, if it has one and its zygote runs.
     #[serde(default)]
     pub opcache: Option<Opcache>,
-    /// How its number of workers was found, with `pm = "auto"`.
+    /// The terms of its number of workers, with `pm = "auto"`.
     #[serde(default)]
     pub size: Option<Size>,
-    /// How many workers `pm = "auto"` would have now, where the number is not found.
+    /// The number of workers that `pm = "auto"` would choose, where it is fixed.
     #[serde(default)]
     pub advice: Option<Size>,
-    /// How its workers are doing as copies of a booted application, with `mode = "snapshot"`.
+    /// Its workers as copies of a booted application, with `mode = "snapshot"`.
     #[serde(default)]
     pub copies: Option<Copies>,
-    /// Scripts that run, the longest-running first, at most [`MAX_RUNNING_SHOWN`].
+    /// Running scripts, the longest-running first, at most [`MAX_RUNNING_SHOWN`].
     pub running: Vec<Running>,
 }
 
-/// A number of workers, and what it was made of.
+/// A number of workers, and its terms.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Size {
-    /// As many there are to be.
+    /// Number of workers.
     pub workers: u64,
-    /// Which term decides.
+    /// The term that decides.
     pub binding: String,
-    /// How many workers each term allows: `demand`, `cpu`, `memory`, `downstream`, `max_children`; `null`
-    /// where it is no limit.
+    /// Workers that each term allows: `demand`, `cpu`, `memory`, `downstream`, `max_children`;
+    /// `null` for no limit.
     pub terms: BTreeMap<String, Option<u64>>,
     /// Processors that the pool may use.
     pub cores: f64,
-    /// What a request works for a processor, in seconds, once it is known.
+    /// Processor time of a request, in seconds, once it is known.
     pub cpu_seconds: Option<f64>,
-    /// What it waits for anything else, in seconds.
+    /// Its time without a processor, in seconds.
     pub blocked_seconds: f64,
-    /// Workers whose script has run for much longer than one takes.
+    /// Workers whose script has run for much longer than usual.
     pub hanging: u64,
 }
 
@@ -293,52 +296,52 @@ pub struct Size {
 pub struct Copies {
     /// The generation that serves: its number is higher after each boot for new code.
     pub generation: u64,
-    /// Copies that are ready and serve nobody.
+    /// Idle copies.
     pub spare: u64,
-    /// How long the forks took.
+    /// Duration of the forks.
     pub fork_time: Quantiles,
-    /// Times that a copy has gone back to what it was (`rewinds_per_child`).
+    /// Times that a copy has returned to its first state (`rewinds_per_child`).
     pub went_back: u64,
-    /// Copies that were to go back and ended instead, by reason.
+    /// Copies that could not return and ended instead, by reason.
     pub stayed: BTreeMap<String, u64>,
-    /// Pages of memory that a copy had for itself at its end, on average; nothing if none was
-    /// measured. One copy in 64 measures itself.
+    /// Private pages of a copy at its end, on average; none if none was measured. One copy in 64
+    /// measures itself.
     pub pages: Option<f64>,
 }
 
 /// Workers of a pool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Workers {
-    /// Those that run a script.
+    /// Workers that run a script.
     pub busy: u64,
-    /// Those that run none.
+    /// Workers that do not.
     pub idle: u64,
-    /// Those that were ordered and are not there yet.
+    /// Workers being started.
     pub starting: u64,
-    /// Most that there may be (`max_children`).
+    /// Most workers (`max_children`).
     pub limit: u64,
-    /// Most that ever ran a script at once.
+    /// Most workers that ever ran a script at once.
     pub max_busy: u64,
-    /// Times that a request found all of them busy and no further one allowed.
+    /// Times that a request found all workers busy and no further one allowed.
     pub limit_reached: u64,
-    /// Those that were started so far.
+    /// Workers started so far.
     pub spawned: u64,
-    /// Those that have ended, by cause.
+    /// Ended workers, by cause.
     pub ended: BTreeMap<String, u64>,
 }
 
 /// Queue of a pool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {
-    /// Requests that wait now.
+    /// Waiting requests.
     pub now: u64,
-    /// Most that ever waited at once.
+    /// Most requests that ever waited at once.
     pub max: u64,
-    /// Most that may (`request_queue_length`).
+    /// Its limit (`request_queue_length`).
     pub limit: u64,
 }
 
-/// How long something took.
+/// Durations of something.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// Since the server was started.
@@ -347,37 +350,37 @@ pub struct Times {
     pub recent: Quantiles,
 }
 
-/// How long something took, in seconds. An eighth too long at most; nothing if it never happened.
+/// Quantiles of a duration, in seconds, at most an eighth too long; none if it never happened.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     /// How often it happened.
     pub count: u64,
-    /// Half took no longer.
+    /// The median.
     pub p50_seconds: Option<f64>,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile.
     pub p99_seconds: Option<f64>,
 }
 
-/// The most memory that PHP had for each script, in bytes. An eighth too much at most; nothing if
-/// there was no script.
+/// Quantiles of the peak memory of scripts, in bytes, at most an eighth too much; none without a
+/// script.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeakMemory {
-    /// Half had no more.
+    /// The median.
     pub p50_bytes: Option<u64>,
-    /// 99 of 100 had no more.
+    /// The 99th percentile.
     pub p99_bytes: Option<u64>,
 }
 
 /// Memory of a pool's processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// What each has for itself, of all of them together, in bytes.
+    /// Sum of the private memory of all processes, in bytes.
     pub private_bytes: u64,
-    /// What the one with the most shares with others, in bytes.
+    /// Largest shared memory of a process, in bytes.
     pub shared_bytes: u64,
     /// How it was measured.
     pub measured: Measured,
-    /// Processes that it is measured of.
+    /// Measured processes.
     pub processes: u64,
     /// Processes that could not be measured.
     pub unmeasured: u64,
@@ -386,9 +389,9 @@ pub struct Memory {
 /// The OPcache of a pool's current zygote and its workers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Opcache {
-    /// For how long the figures have been known, in seconds.
+    /// Age of the numbers, in seconds.
     pub age_seconds: f64,
-    /// The figures. Its counters begin anew with each zygote.
+    /// The numbers. Counters start at zero with each zygote.
     #[serde(flatten)]
     pub figures: CacheFigures,
 }
@@ -402,12 +405,12 @@ pub enum Measured {
     Nothing,
     /// By the kernel's count of private pages (`Private_*` of `smaps_rollup`).
     Private,
-    /// For some processes we were not let look at that: resident pages less those of files and
-    /// shared memory (`statm`), which takes what was inherited from the zygote for private.
+    /// For lack of rights for some processes: resident pages less those of files and shared memory
+    /// (`statm`), which counts memory inherited from the zygote as private.
     RssMinusShared,
 }
 
-/// A script that runs. All but its pid and its seat is its worker's word.
+/// A running script. All but its pid and seat is reported by its worker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Running {
     /// Process id of its worker.
@@ -422,24 +425,24 @@ pub struct Running {
     pub uri: String,
     /// Its file.
     pub script: String,
-    /// Of that, how long it used a processor, in seconds; nothing, as the next two, where its pool does
-    /// not measure it or the kernel does not tell.
+    /// Of that, processor time, in seconds; none, as the next two, where the pool or the kernel
+    /// does not measure it.
     #[serde(default)]
     pub cpu_seconds: Option<f64>,
-    /// How long it was ready to run and had no processor.
+    /// Time that it was ready to run without a processor.
     #[serde(default)]
     pub core_wait_seconds: Option<f64>,
-    /// How long it waited for anything else.
+    /// The rest.
     #[serde(default)]
     pub blocked_seconds: Option<f64>,
-    /// Where in the script it is, the innermost call first, each as `function() file:line` with the
-    /// place it was called from. Empty when that is not known, or not worth the look: it is told of
-    /// the [`MAX_STACKS_SHOWN`] slowest scripts, if they have run for a tenth of a second.
+    /// Its stack, the innermost call first, each as `function() file:line` with the line it was
+    /// called from. Empty when unknown, or not requested: only the [`MAX_STACKS_SHOWN`] slowest
+    /// scripts that have run for a tenth of a second have one.
     pub stack: Vec<String>,
 }
 
-/// Where a server's admin socket is if nobody says otherwise: `/run/maitred` for root, the user's
-/// runtime folder, or else a folder among the temporary files.
+/// Default path of a server's admin socket: `/run/maitred` for root, the user's runtime folder, or
+/// else a folder among the temporary files.
 pub fn default_socket() -> PathBuf {
     if users::is_root() {
         return PathBuf::from("/run/maitred").join(SOCKET_NAME);

@@ -1,9 +1,9 @@
-//! What the processes of maitred say to each other, one message a frame, over a
-//! [`maitred_os::channel::Channel`]. Orders are imperative, reports are in the past tense. Orders
-//! may have descriptors, reports never do.
+//! Messages between the processes of maitred, one a frame, over a [`maitred_os::channel::Channel`].
+//! Orders are imperative, reports are in the past tense. Orders may have descriptors, reports never
+//! do.
 //!
 //! The supervisor talks with the front ([`ToFront`], [`FromFront`]) and with each zygote
-//! ([`ToZygote`], [`FromZygote`]). Workers say nothing here: they and the front share a seat link.
+//! ([`ToZygote`], [`FromZygote`]). Workers send nothing here: they and the front share a seat link.
 
 pub mod acme;
 pub mod admin;
@@ -32,8 +32,8 @@ pub use zygote::{
 /// Number of a seat within its pool, from 0.
 pub type Seat = u32;
 
-/// Which of the workers that have sat in a seat over time, from 1. An offer names it, so that a
-/// new worker never takes what was meant for its predecessor.
+/// Distinguishes the workers that have sat in a seat, from 1. A request is assigned to one
+/// incarnation, so that a new worker never takes a request of its predecessor.
 pub type Incarnation = u32;
 
 /// A worker within its generation of a pool.
@@ -45,18 +45,18 @@ pub struct WorkerId {
     pub incarnation: Incarnation,
 }
 
-/// A pool from one reload to the next: its seat link, its zygote and its workers. Every generation of
-/// every pool has a number of its own, from 1, that is never used again while the server runs.
+/// A pool from one reload to the next: its seat link, its zygote and its workers. Every generation
+/// of every pool has a number of its own, from 1, that is never used again while the server runs.
 pub type Generation = u32;
 
-/// A message that arrived.
+/// A received message.
 #[derive(Debug)]
 pub enum Received<M> {
     /// A message with its descriptors.
     Message(M, Vec<OwnedFd>),
-    /// Nothing is there now.
+    /// Nothing can be read now.
     Nothing,
-    /// The other process has gone.
+    /// The other process has closed its end.
     Closed,
 }
 
@@ -80,8 +80,8 @@ pub fn say<M: Serialize>(reports: &Reports, message: &M) -> io::Result<()> {
     reports.send(&serde_json::to_vec(message)?)
 }
 
-/// Sends a report, waiting for room: what a zygote says is said once, and must not be lost on a
-/// supervisor that is busy. The supervisor never waits for a zygote.
+/// Sends a report, waiting for space: a zygote's reports are sent once, and must not be lost on a
+/// busy supervisor. The supervisor never waits for a zygote.
 ///
 /// # Errors
 /// As [`Reports::send_waiting`]; a message that cannot be written as JSON is `InvalidData`.

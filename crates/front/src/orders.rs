@@ -416,7 +416,7 @@ impl CommandReceiver {
         self.shared.tls.store(Some(Arc::new(tls)));
     }
 
-    fn purge(&self, order: &purge::Order, mark: u64) {
+    fn purge(&self, order: &purge::PurgeOrder, mark: u64) {
         let outcome = match &self.shared.cache {
             Some(cache) => cache.obey(order),
             None => Err("there is no page cache".to_owned()),

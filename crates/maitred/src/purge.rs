@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use maitred_control::admin::{Answer, MAX_REQUEST_BYTES, Request};
-use maitred_control::purge::{Asked, Target, Thoroughness, TooLong};
+use maitred_control::purge::{PurgeRequest, Target, Thoroughness, TooLong};
 use serde_json::json;
 
 use crate::client::Client;
@@ -67,7 +67,7 @@ fn requests(asked: &Purge, targets: Vec<Target>) -> Result<Vec<Request>, String>
         true => Thoroughness::Soft,
         false => Thoroughness::Hard,
     };
-    let all = Asked {
+    let all = PurgeRequest {
         targets,
         how,
         site: asked.site.as_ref().map(|site| site.to_ascii_lowercase()),

@@ -1,8 +1,7 @@
-//! The supervisor as php-fpm's master, when it was started as php-fpm: what its signals mean, and
-//! what it says when. The words are in [`fpm_words`].
+//! php-fpm's master, if the server was started as php-fpm: its signals, and its log lines, whose
+//! text is in [`fpm_words`].
 //!
-//! Whatever else the supervisor does is as always: only what php-fpm's users send and read is
-//! different.
+//! Everything else works as always: only what php-fpm's users send and read is different.
 
 pub mod emergency_restart;
 pub mod fpm_words;
@@ -31,23 +30,23 @@ use crate::logging::text::one_line;
 use crate::processes::generation::{GenerationAction, WorkerMark};
 use crate::processes::running_pool::RunningPool;
 
-/// Workers that a pool gets at once are worth a line from this many on: the rate at which php-fpm
-/// begins to warn (`fpm_process_ctl.c`).
+/// Number of workers started at once from which it is logged: the rate at which php-fpm warns
+/// (`fpm_process_ctl.c`).
 const BUSY_FROM: usize = 8;
 
 /// SIGTERM as `waitpid(2)` numbers it.
 const SIGTERM: i32 = Signal::SIGTERM as i32;
 
-/// What a server that was started as php-fpm keeps in mind.
+/// State of a server that was started as php-fpm.
 #[derive(Debug)]
 pub struct FpmLogState {
-    /// It was said that a reload begins, which an upgrade comes before.
+    /// The reload was logged, and an upgrade may come before it.
     reload_announced: bool,
-    /// The upgrade that comes before a reload was tried, whatever came of it.
+    /// The upgrade before the reload was tried, whatever its outcome.
     upgrade_tried: bool,
-    /// The file that our program is; none: it is not the one that should run.
+    /// The file of our program; none: another program should run.
     program: Option<FileMark>,
-    /// Pools that get many workers at once, each told once an episode.
+    /// Pools that get many workers at once, each logged once an episode.
     busy: HashMap<String, LogThrottle<()>>,
     /// `process.max` keeps a pool from growing.
     process_max: LogThrottle<()>,
@@ -76,7 +75,7 @@ pub enum ReopenedLog {
     Access,
 }
 
-/// What tells one file at a path from another.
+/// Identifies the file at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileMark {
     device: u64,
@@ -97,8 +96,8 @@ impl FileMark {
     }
 }
 
-/// How long a stop waits for requests that run. php-fpm's `process_control_timeout` is 0 where
-/// nobody sets it, and cuts them off; here that means [`DRAIN`].
+/// How long a stop waits for requests in flight. php-fpm's `process_control_timeout` is 0 by
+/// default, which cuts them off; here that means [`DRAIN`].
 pub fn patience(config: &Config) -> Duration {
     let timeout = config.process_control_timeout;
     match config.fpm.is_some() && timeout.is_zero() {
@@ -107,7 +106,7 @@ pub fn patience(config: &Config) -> Duration {
     }
 }
 
-/// Says something at a level of php-fpm's.
+/// Logs a line at a level of php-fpm's.
 fn say(level: Level, line: &str) {
     match level {
         Level::Debug => debug!(target: "fpm", "{line}"),
@@ -118,18 +117,18 @@ fn say(level: Level, line: &str) {
     }
 }
 
-/// How the end of a worker is told, and whether it is told who takes its place.
+/// How the end of a worker is logged, and whether its successor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ExitLogging {
     level: Level,
-    /// How it ended, as php-fpm would have it; nothing: it was let go because nobody needed it.
+    /// How it ended, as php-fpm would see it; none: it was dismissed as idle.
     how: Option<HowEnded>,
-    /// Its successor is told, too.
+    /// The start of its successor is logged at the same level.
     is_replaced: bool,
 }
 
-/// How the end of a worker is told that was ended for this `cause`, if for any; `quiet`: with the
-/// whole server, or because its pool begins anew (`fpm_children_bury` in `fpm_children.c`).
+/// How the end of a worker is logged that was ended for this `cause`, if for any; `quiet`: the
+/// whole server stops, or its pool restarts (`fpm_children_bury` in `fpm_children.c`).
 fn logging(cause: Option<Cause>, how: HowEnded, quiet: bool) -> ExitLogging {
     let planned = matches!(
         how,
@@ -148,14 +147,14 @@ fn logging(cause: Option<Cause>, how: HowEnded, quiet: bool) -> ExitLogging {
             how: None,
             is_replaced: false,
         },
-        // The one that takes its place came before it went.
+        // Its successor was started before.
         (Some(Cause::MaxRequests | Cause::MaxPrivateMemory | Cause::Grown), _) if planned => {
             ExitLogging {
                 is_replaced: false,
                 ..told(Level::Notice, HowEnded::Exited(exit::RECYCLED))
             }
         }
-        // A fatal error ends a script, and with us its worker; php-fpm has nothing to tell there.
+        // A fatal error ends a script, and here its worker; php-fpm logs nothing then.
         (_, HowEnded::Exited(exit::BAILOUT)) => {
             told(Level::Debug, HowEnded::Exited(exit::RECYCLED))
         }
@@ -203,8 +202,8 @@ impl FpmLogState {
         is_new
     }
 
-    /// Whether the file at our program's path has changed, so that an upgrade has to come before the
-    /// reload. It is tried once.
+    /// Whether the file at our program's path has changed, so that an upgrade has to come before
+    /// the reload. It is tried once.
     pub fn needs_upgrade(&mut self, program: &Path) -> bool {
         if std::mem::replace(&mut self.upgrade_tried, true) {
             return false;
@@ -224,8 +223,8 @@ impl FpmLogState {
         self.program = None;
     }
 
-    /// A signal has ended a worker. True if so many have crashed that every pool is to be restarted,
-    /// which is logged.
+    /// A signal has ended a worker. True if so many have crashed that every pool is to be
+    /// restarted, which is logged.
     pub fn worker_crashed(&mut self, fpm: &Fpm, signal: i32, now: Moment) -> bool {
         let rule = CrashRule {
             threshold: fpm.emergency_restart_threshold,

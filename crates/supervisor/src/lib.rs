@@ -73,17 +73,17 @@ use upgrade::handover::HandoverState;
 /// The supervisor's title.
 const TITLE: &str = "maitred: supervisor";
 
-/// The id of the user that a pool's workers get; none: they stay who this process is.
+/// The user id of a pool's workers; none: that of this process.
 ///
 /// # Errors
-/// One sentence, for a user that does not exist, is root, or cannot be had.
+/// One sentence, for a user that does not exist, is root, or cannot be adopted.
 pub fn user_of_pool(pool: &Pool, config: &Config) -> Result<Option<u32>, Error> {
     let identity = identity::of_pool(pool, config)?;
     Ok(identity.map(|identity| identity.uid))
 }
 
-/// Shows whom scripts look for that know php-fpm, if we were started as that: its master, and
-/// Debian's name for the program.
+/// Shows php-fpm's process title and Debian's program name, if the server was started as php-fpm:
+/// scripts look for them.
 fn show_title(config: &Config) {
     let Some(fpm) = &config.fpm else {
         return;
@@ -94,21 +94,21 @@ fn show_title(config: &Config) {
     title::set_with_name(&title, &name);
 }
 
-/// Serves what `source` says until somebody asks the server to stop, and returns the exit code: 0 after a
-/// stop, 1 when a process that the start needs failed. The processes it starts log as much as
-/// `log_level` says. Call it while the process has one thread, after
+/// Runs the server of the configuration from `source` until it is stopped, and returns the exit
+/// code: 0 after a stop, 1 when a process failed that the start needs. `log_level` is the log level
+/// of the processes it starts. Call it while the process has one thread, after
 /// [`maitred_os::title::prepare`].
 ///
 /// # Errors
-/// When the server cannot even be set up; nothing has been started then.
+/// When the server cannot be set up; nothing has been started then.
 pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<i32, Error> {
     title::set(TITLE);
     if let Some(state) = invocation.take_over {
         return take_over(state, source, invocation, log_level);
     }
     let inherited = listen::InheritedSockets::from_environment();
-    // A signal that whoever started us ignores would never show: a shell ignores SIGINT for what
-    // it starts in the background, and ignoring SIGCHLD takes the dead away unseen.
+    // An inherited ignored signal would never arrive: a shell ignores SIGINT for what it starts in
+    // the background, and ignoring SIGCHLD reaps children unseen.
     signals::reset(&SIGNALS);
     let signals = signals::SignalEvents::take_over(&SIGNALS)
         .map_err(Error::system("signals could not be taken over"))?;
@@ -137,8 +137,8 @@ pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<
     Ok(supervisor.run())
 }
 
-/// Serves what the program before us in this process has left running. Its signals are still
-/// blocked, so none is lost.
+/// Runs the server that the previous program in this process has left running. Its signals are
+/// still blocked, so none is lost.
 fn take_over(
     state: RawFd,
     source: Source,
@@ -194,7 +194,7 @@ fn take_over(
     Ok(Supervisor::resumed(parts, resumed).run())
 }
 
-/// The certificates, which a program of another version may not have left.
+/// The certificates, which a program of another version may not have handed over.
 fn read_anew(config: &Config) -> Option<Certificates> {
     Certificates::of(config, None).unwrap_or_else(|why| {
         tracing::error!("{why}");
@@ -202,8 +202,7 @@ fn read_anew(config: &Config) -> Option<Certificates> {
     })
 }
 
-/// Whether this program could take over what another has written down in the file behind
-/// descriptor `state`.
+/// Whether this program could take over the state that another has written to descriptor `state`.
 ///
 /// # Errors
 /// Why not.
@@ -211,27 +210,27 @@ pub fn try_take_over(state: RawFd, source: &Source) -> Result<(), Error> {
     let what = "what the other program left could not be read";
     let state = spawn::inherited_fd(state).map_err(Error::system(what))?;
     let state = HandoverState::read(&state).map_err(Error::Configuration)?;
-    // Whatever could end the server once it is ours, and with it all that runs.
+    // Everything that could end the running server after the take-over.
     identity::of_front(&state.config)?;
     source.load().map(drop).map_err(Error::Mistakes)
 }
 
-/// What is wrong with a configuration on this machine, beside what its text says: users that do
-/// not exist or may not be taken on, PHP versions that are not there, logs that have no folder, and
-/// certificates that are not in order. `file` is what the configuration was read from.
+/// All mistakes of a configuration on this machine, besides those of its text: users that do not
+/// exist or may not be adopted, missing PHP versions, logs without a folder, and bad certificates.
+/// `file` is the file that the configuration was read from.
 pub fn check(config: &Config, file: &Path) -> Vec<Error> {
     let mut mistakes = examine(config, Some(file)).0;
     mistakes.extend(Certificates::of(config, None).err());
     mistakes
 }
 
-/// What of a configuration this machine does not give, though the server would run: one sentence
+/// What this machine does not provide of a configuration, though the server would run: one sentence
 /// each.
 pub fn warnings(config: &Config) -> Vec<String> {
     let own = confinement::warnings(config);
     let own = own.chain(identity::shared_with_front(config));
     let own = own.chain(identity::admin_is_open(config));
-    // What is wrong with them is a mistake, and told as one.
+    // Bad certificates are mistakes, and reported as such.
     let certificates = Certificates::of(config, None).ok().flatten();
     let complaints = certificates.map(|certificates| certificates.complaints());
     own.chain(cgroups::obstacle(config))
@@ -240,29 +239,29 @@ pub fn warnings(config: &Config) -> Vec<String> {
         .collect()
 }
 
-/// The sites, by their number, whose document root the front could not look into: one sentence each.
-/// For a process with one thread.
+/// The sites, by their number, whose document root the front could not read: one sentence each. For
+/// a process with one thread.
 pub fn closed_roots(config: &Config) -> Vec<(usize, String)> {
     identity::closed_roots(config)
 }
 
-/// The sites, by their number, with folders that people upload to and in which PHP would run: one
-/// sentence each. For a process with one thread.
+/// The sites, by their number, with upload folders in which PHP would run: one sentence each. For a
+/// process with one thread.
 pub fn upload_folders(config: &Config) -> Vec<(usize, String)> {
     system::upload_folders::warnings(config)
 }
 
-/// What is kept of the hosts whose certificates are got by ACME: one sentence each.
+/// The stored certificates of the hosts with ACME: one sentence each.
 pub fn issued_hosts(config: &Config) -> Vec<String> {
     let certificates = Certificates::of(config, None).ok().flatten();
     let hosts = certificates.iter().flat_map(Certificates::wanted);
     hosts.map(tls::acme::hosts::in_words).collect()
 }
 
-/// The program that runs PHP of this version, as `8.2`, or else the one that is there.
+/// The program that runs PHP of this version, as `8.2`, or else the default one.
 ///
 /// # Errors
-/// One sentence that says where it was looked for.
+/// One sentence that lists the searched folders.
 pub fn php_program(version: Option<&str>) -> Result<std::path::PathBuf, Error> {
     Programs::find_one(version)
 }

@@ -1,4 +1,4 @@
-//! What a configuration comes to on this machine, with everything the processes share made.
+//! What a configuration comes to on this machine: sockets, logs, certificates, programs.
 
 pub mod config_source;
 
@@ -28,7 +28,7 @@ use crate::tls::certificates::Certificates;
 /// The argument that makes our program the front.
 pub const FRONT_ROLE: &str = "front";
 
-/// What our own environment hands on to our processes. Scripts get what their pool's `env` says.
+/// Environment variables that our processes inherit. Scripts get those of their pool's `env`.
 const HANDED_ON: [&str; 5] = ["PATH", "TZ", "LANG", "TMPDIR", "RUST_BACKTRACE"];
 
 /// Everything that is decided before the first process is started.
@@ -36,27 +36,27 @@ const HANDED_ON: [&str; 5] = ["PATH", "TZ", "LANG", "TMPDIR", "RUST_BACKTRACE"];
 pub struct Plan {
     /// The configuration, as the front gets it.
     pub config: Config,
-    /// Where it comes from.
+    /// Its source.
     pub source: Source,
-    /// How we were started.
+    /// The command line.
     pub invocation: Invocation,
     /// Threads of the front.
     pub threads: u32,
-    /// Whom the front becomes.
+    /// User of the front.
     pub front_identity: Option<Identity>,
-    /// Where clients are listened for.
+    /// The listeners.
     pub listeners: Vec<Listener>,
     /// The environment of our processes.
     pub environment: Vec<(String, String)>,
     /// The programs of zygotes and workers.
     pub programs: Programs,
-    /// The control groups of pools that have limits, where the machine lets us.
+    /// The control groups of pools with limits, where the machine supports them.
     pub groups: Option<Groups>,
     /// The log files.
     pub logs: LogManager,
-    /// The certificates and keys of TLS, if it is spoken.
+    /// The certificates and keys, if TLS is configured.
     pub certificates: Option<Certificates>,
-    /// Where the person who started the server reads.
+    /// Standard error of the person who started the server.
     pub terminal: Terminal,
 }
 
@@ -70,10 +70,10 @@ pub struct Found {
 }
 
 impl Plan {
-    /// Makes the plan, and that of each pool, and with them sockets, memory and events.
+    /// Plans the server and its pools, and opens sockets, memory and events.
     ///
     /// # Errors
-    /// What the configuration asks for and cannot be had here.
+    /// Something that the configuration needs and this machine does not have.
     pub fn make(
         config: Config,
         source: Source,
@@ -114,10 +114,10 @@ impl Plan {
         Ok((plan, pools))
     }
 
-    /// The plan of a server that the program before this one has left running.
+    /// The plan of a server that the previous program has left running.
     ///
     /// # Errors
-    /// What the configuration asks for and cannot be had here any more.
+    /// Something that the configuration needs and this machine does not have any more.
     pub fn over(
         config: Config,
         source: Source,
@@ -147,7 +147,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Has the program around the supervisor do as the configuration says that is in use from now on.
+    /// Has the host program use the configuration from now on.
     pub fn follow_configuration(&mut self) {
         let Some(log) = self.invocation.host.follow(&self.config) else {
             return;
@@ -158,8 +158,8 @@ impl Plan {
         }
     }
 
-    /// Puts the limits of pools into force that hold for all of a pool's processes together, and
-    /// says what the machine does not give.
+    /// Applies the limits that hold for all processes of a pool together, and logs those that the
+    /// machine does not support.
     pub fn limit(&mut self, config: &Config) {
         let lacking = Groups::arrange(&mut self.groups, config).err();
         for warning in confinement::warnings(config).chain(lacking) {
@@ -174,8 +174,8 @@ impl Plan {
         }
     }
 
-    /// Uses the listeners of a new configuration, and has the front do so. A listener whose socket is
-    /// replaced is closed before the new one is opened.
+    /// Uses the listeners of a new configuration, and has the front do so. A listener whose socket
+    /// is replaced is closed before the new one is opened.
     pub fn switch_listeners(&mut self, opened: OpenedListeners, front: Option<&mut Peer<ToFront>>) {
         let wanted = self.config.listening();
         let wanted: Vec<_> = wanted.into_iter().map(Listening::address).collect();
@@ -225,8 +225,8 @@ impl Plan {
     }
 }
 
-/// All mistakes of a configuration on this machine, with their place in `file`, and the programs that
-/// were found.
+/// All mistakes of a configuration on this machine, with their place in `file`, and the programs
+/// that were found.
 pub fn examine(config: &Config, file: Option<&Path>) -> (Vec<Error>, Programs) {
     identity::distrust_groups(config);
     let (programs, lacking) = Programs::find(config);

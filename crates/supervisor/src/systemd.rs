@@ -1,5 +1,5 @@
-//! What systemd is told (sd_notify(3)): that the server serves, reloads or stops, how it is, and
-//! that it is alive. Nobody is told, and nothing is due, where there is no `NOTIFY_SOCKET`.
+//! Notifications of systemd (sd_notify(3)): that the server serves, reloads or stops, its
+//! statistics, and that it is alive. Without `NOTIFY_SOCKET`, nothing is sent, and nothing is due.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,28 +14,28 @@ use crate::limits::Moment;
 use crate::processes::pools::Pools;
 use crate::processes::scoreboards::Scoreboards;
 
-/// Where systemd listens.
+/// systemd's socket.
 const SOCKET: &str = "NOTIFY_SOCKET";
 
-/// After how many microseconds without a word systemd takes the server for dead.
+/// The watchdog timeout, in microseconds.
 const WATCHDOG: &str = "WATCHDOG_USEC";
 
-/// php-fpm takes a watchdog seriously whose half is longer than this.
+/// php-fpm uses a watchdog whose half is longer than this.
 const WATCHDOG_MIN: Duration = Duration::from_secs(1);
 
-/// How often systemd is told how the server is where no configuration says (`systemd_interval`).
+/// Default interval of the statistics (`systemd_interval`).
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// What systemd reads while nothing has happened yet, as php-fpm says it.
+/// The first status, as php-fpm words it.
 const READY: &str = "Ready to handle connections";
 
-/// What systemd was told, and when it is told more.
+/// What was sent to systemd, and when more is due.
 #[derive(Debug)]
 pub struct Systemd {
     listens: bool,
-    /// Words for the log as php-fpm has them.
+    /// Log lines are php-fpm's.
     speaks: bool,
-    /// How often it is told how the server is; zero is never.
+    /// Interval of the statistics; zero is never.
     interval: Duration,
     has_watchdog: bool,
     told: SystemdState,
@@ -45,7 +45,7 @@ pub struct Systemd {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SystemdState {
     state: ServiceState,
-    /// When it is told more.
+    /// When the next notification is due.
     next: Option<Moment>,
     /// Requests at the last report.
     requests: u64,
@@ -54,14 +54,14 @@ pub struct SystemdState {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 enum ServiceState {
     Starting,
-    /// A program that hands over serves, though an earlier version did not write that down.
+    /// A program that hands over is serving, though an earlier version did not write that down.
     #[default]
     Serving,
     Reloading,
     Stopping,
 }
 
-/// How the server is, all pools together.
+/// Statistics over all pools.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct ServerStats {
     active: u64,
@@ -70,7 +70,7 @@ pub struct ServerStats {
     slow: u64,
 }
 
-/// How often to tell, and whether a watchdog waits for that; as php-fpm's `fpm_systemd_conf`.
+/// Interval, and whether a watchdog depends on it; as php-fpm's `fpm_systemd_conf`.
 fn interval(watchdog: Option<&str>, configured: Duration) -> (Duration, bool) {
     let half = watchdog.and_then(|text| text.parse::<u64>().ok());
     let half = Duration::from_micros(half.unwrap_or(0) / 2);
@@ -91,7 +91,7 @@ fn status(now: &ServerStats, before: u64, interval: Duration) -> String {
 }
 
 impl Systemd {
-    /// As the environment and the configuration say.
+    /// As environment and configuration say.
     pub fn found(fpm: Option<&Fpm>) -> Systemd {
         let configured = fpm.map_or(INTERVAL, |fpm| fpm.systemd_interval);
         let watchdog = std::env::var(WATCHDOG).ok();
@@ -108,19 +108,20 @@ impl Systemd {
         }
     }
 
-    /// What a program that takes over has to know.
+    /// The state for a program that takes over.
     pub fn told(&self) -> SystemdState {
         self.told
     }
 
-    /// The program before us has told this.
+    /// Resumes from the state of the previous program.
     pub fn go_on(&mut self, told: SystemdState, now: Moment) {
         self.told = told;
         let next = told.next.unwrap_or(now);
         self.told.next = self.after(now).map(|last| last.min(next));
     }
 
-    /// When it is told more. A watchdog does not rest during a reload, and does when the server ends.
+    /// When the next notification is due. The watchdog goes on during a reload, but not when the
+    /// server ends.
     pub fn deadline(&self) -> Option<Moment> {
         match self.told.state {
             ServiceState::Serving | ServiceState::Reloading => self.told.next,
@@ -128,7 +129,7 @@ impl Systemd {
         }
     }
 
-    /// When it is told more after a report at `now`; nothing: never.
+    /// When the next notification is due after one at `now`; none: never.
     fn after(&self, now: Moment) -> Option<Moment> {
         (self.listens && !self.interval.is_zero()).then(|| now + self.interval)
     }
@@ -142,14 +143,14 @@ impl Systemd {
         }
     }
 
-    /// A reload begins. Whatever comes of it, [`Systemd::keep`] reports when it is over.
+    /// A reload starts. Whatever its outcome, [`Systemd::keep`] reports when it is over.
     pub fn reloads(&mut self) {
         if matches!(
             self.told.state,
             ServiceState::Serving | ServiceState::Reloading
         ) {
             self.told.state = ServiceState::Reloading;
-            // systemd wants to know since when, to tell this reload from an earlier one.
+            // systemd needs the start time, to distinguish this reload from an earlier one.
             match NotifyState::monotonic_usec_now() {
                 Ok(since) => self.tell(&[NotifyState::Reloading, since]),
                 Err(why) => debug!("the time is not known: {why}"),
@@ -178,7 +179,7 @@ impl Systemd {
         }
     }
 
-    /// The server serves, for the first time or after a reload, which does not put off what is due.
+    /// The server serves, for the first time or after a reload, which does not delay what is due.
     fn serves(&mut self, now: Moment) {
         let first = self.told.state == ServiceState::Starting;
         self.told.state = ServiceState::Serving;
@@ -198,7 +199,7 @@ impl Systemd {
         }
     }
 
-    /// Says how the server is. That it is ready would end a reload that goes on.
+    /// Sends the statistics. READY=1 would end a reload that is going on.
     fn report(&mut self, figures: &ServerStats, now: Moment) {
         let status = status(figures, self.told.requests, self.interval);
         self.told.requests = figures.requests;

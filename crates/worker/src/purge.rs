@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maitred_control::purge::{Asked, Fate, Target, Thoroughness};
+use maitred_control::purge::{Fate, PurgeRequest, Target, Thoroughness};
 use maitred_php::{Purge, Purged};
 use maitred_seat::{WISH_BYTES, WorkerEnd};
 
@@ -28,11 +28,11 @@ pub fn purge(end: &mut WorkerEnd, asked: &Purge<'_>) -> Purged {
     Purged::Dropped
 }
 
-fn wanted(asked: &Purge<'_>) -> Asked {
+fn wanted(asked: &Purge<'_>) -> PurgeRequest {
     // As the cache reads tags and addresses of answers.
     let text = |name: &&[u8]| String::from_utf8_lossy(name).into_owned();
     let names = asked.names.iter().map(text);
-    Asked {
+    PurgeRequest {
         targets: match asked.are_urls {
             true => names.map(Target::Url).collect(),
             false => names.map(Target::Tag).collect(),

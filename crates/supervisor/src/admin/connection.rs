@@ -1,4 +1,4 @@
-//! A command that is connected to the admin socket.
+//! The connection of a command to the admin socket.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,29 +12,29 @@ use crate::reload::Ticket;
 
 use super::status_draft::StatusDraft;
 
-/// How long a command may say nothing, or read nothing of its answer, before it is sent away.
+/// Timeout of a command that sends nothing, or reads nothing of its reply.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A command. Its stream never blocks.
+/// A connected command. Its stream never blocks.
 #[derive(Debug)]
 pub struct AdminConnection {
     stream: UnixStream,
     pid: i32,
-    /// What it said that has not been answered.
+    /// Received bytes of requests without a reply.
     input: Vec<u8>,
-    /// What it has not read yet, from `sent` on.
+    /// The reply, which is sent up to `sent`.
     output: Vec<u8>,
     sent: usize,
-    /// When it is sent away; nothing: it waits for the server's end.
+    /// When it times out; none: it waits for the server's end.
     deadline: Option<Moment>,
     waits_for_the_end: bool,
     /// The reload whose outcome it waits for.
     awaited_reload: Option<Ticket>,
     /// The purge whose outcome it waits for.
     awaited_purge: Option<u64>,
-    /// The answer that it gets as soon as that is complete.
+    /// The reply that it gets as soon as it is complete.
     draft: Option<StatusDraft>,
-    /// It says nothing more.
+    /// It has closed its writing end.
     silent: bool,
     gone: bool,
 }
@@ -63,7 +63,7 @@ impl AdminConnection {
         self.pid
     }
 
-    /// What to wait for. Nothing while its answer is about to be complete: it is heard after that.
+    /// What to poll. Nothing while a reply is being completed.
     pub fn interest(&self) -> Option<PollFd<'_>> {
         let flags = match (self.has_unsent(), self.room()) {
             (true, _) => PollFlags::OUT,
@@ -74,7 +74,7 @@ impl AdminConnection {
         listens.then(|| PollFd::new(&self.stream, flags))
     }
 
-    /// When something is due without a word of it: at once, if it has asked already.
+    /// When something is due without a further request: at once, if one was received.
     pub fn deadline(&self) -> Option<Moment> {
         if self.has_line() && !self.has_unsent() && !self.awaits() {
             return Some(Moment::ZERO);
@@ -82,7 +82,7 @@ impl AdminConnection {
         self.deadline
     }
 
-    /// Whether what it asked last is answered later.
+    /// Whether its last request is replied to later.
     pub fn awaits(&self) -> bool {
         self.awaited_reload.is_some() || self.awaited_purge.is_some() || self.draft.is_some()
     }
@@ -99,7 +99,7 @@ impl AdminConnection {
         self.input.contains(&b'\n')
     }
 
-    /// Takes what it has said, as far as there is room.
+    /// Reads requests, as far as there is space.
     pub fn read(&mut self, now: Moment) {
         let mut buffer = [0; MAX_REQUEST_BYTES];
         let room = self.room();
@@ -124,7 +124,7 @@ impl AdminConnection {
         }
     }
 
-    /// The next request, once the one before has been answered and that is on its way.
+    /// The next request, once the reply to the one before was sent.
     pub fn next_line(&mut self) -> Option<Vec<u8>> {
         let end = self.input.iter().position(|byte| *byte == b'\n')?;
         if self.has_unsent() || self.awaits() {
@@ -134,7 +134,7 @@ impl AdminConnection {
         Some(std::mem::replace(&mut self.input, rest))
     }
 
-    /// Answers it, now or as it reads.
+    /// Sends a reply, now or as it reads.
     pub fn reply(&mut self, answer: &Answer, now: Moment) {
         let mut line = serde_json::to_vec(answer).unwrap_or_default();
         if line.is_empty() || line.len() >= MAX_ANSWER_BYTES {
@@ -151,12 +151,12 @@ impl AdminConnection {
         self.flush(now);
     }
 
-    /// It stays until the server has ended: that is what it asked for.
+    /// It stays connected until the server has ended, as it requested.
     pub fn wait_for_the_end(&mut self) {
         self.waits_for_the_end = true;
     }
 
-    /// It gets its answer when reload `ticket` is done, however long that takes.
+    /// It gets its reply when reload `ticket` is done, however long that takes.
     pub fn wait_for_reload(&mut self, ticket: Ticket) {
         self.awaited_reload = Some(ticket);
         self.deadline = None;
@@ -167,7 +167,7 @@ impl AdminConnection {
         self.awaited_reload
     }
 
-    /// It gets its answer when the purge with this number is done, for which there is a bound.
+    /// It gets its reply when the purge with this number is done, which has a timeout.
     pub fn wait_for_purge(&mut self, mark: u64) {
         self.awaited_purge = Some(mark);
         self.deadline = None;
@@ -178,13 +178,13 @@ impl AdminConnection {
         self.awaited_purge
     }
 
-    /// It gets this answer when that is complete, or time is up.
+    /// It gets this reply when that is complete, or at its timeout.
     pub fn wait_for(&mut self, draft: StatusDraft) {
         self.deadline = Some(draft.until());
         self.draft = Some(draft);
     }
 
-    /// The answer that it gets as soon as that is complete.
+    /// The incomplete reply.
     pub fn draft(&mut self) -> &mut Option<StatusDraft> {
         &mut self.draft
     }
@@ -211,7 +211,7 @@ impl AdminConnection {
         self.sent = 0;
     }
 
-    /// Whether it is to be sent away, after another try to say what it has not heard.
+    /// Whether to close it, after another try to send the rest of its reply.
     pub fn is_over(&mut self, now: Moment) -> bool {
         self.flush(now);
         let waits = self.draft.is_some() || self.awaited_purge.is_some();

@@ -1,5 +1,5 @@
-//! The admin socket: where `maitred status`, `top`, `stop` and `drain` reach the supervisor. It is
-//! part of the supervisor's one loop, so nobody here is ever waited for.
+//! The admin socket, which `maitred status`, `top`, `stop` and `drain` connect to. It is part of
+//! the supervisor's loop, so nothing here blocks.
 
 mod advice;
 mod connection;
@@ -22,16 +22,16 @@ pub use connection::AdminConnection;
 use socket::AdminSocket;
 pub use socket::mistake;
 
-/// Most commands that are connected at once.
+/// Most connected commands.
 const MAX_CONNECTIONS: usize = 16;
 
-/// The admin socket, and who is connected to it.
+/// The admin socket, and its connections.
 #[derive(Debug)]
 pub struct Admin {
     socket: Option<AdminSocket>,
     connections: Vec<AdminConnection>,
     measures: Measures,
-    /// Number of the last answer that stacks were asked for.
+    /// Number of the last status reply.
     last_draft: u64,
 }
 
@@ -39,8 +39,8 @@ impl Admin {
     /// Opens the socket that `config` names, or else the default one.
     ///
     /// # Errors
-    /// When the one that it names cannot be had. Without the default one the server runs all the
-    /// same, and says so.
+    /// When the configured socket cannot be opened. Without the default one the server runs all the
+    /// same, and logs that.
     pub fn open(config: &Config) -> Result<Admin, Error> {
         let socket = match &config.admin_socket {
             Some(path) => Some(AdminSocket::open(path)?),
@@ -52,8 +52,7 @@ impl Admin {
         Ok(Admin::behind(socket))
     }
 
-    /// Opens it again in a program that takes over from another. That the socket cannot be had is
-    /// no reason to end what runs.
+    /// Opens it again in a program that takes over. A failure is no reason to end the server.
     pub fn reopen(config: &Config) -> Admin {
         Admin::open(config).unwrap_or_else(|why| {
             warn!("{why}; maitred's commands cannot reach this server");
@@ -70,7 +69,7 @@ impl Admin {
         }
     }
 
-    /// What to wait for.
+    /// What to poll.
     pub fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {
         let socket = self
             .socket

@@ -1,4 +1,4 @@
-//! Making the admin socket, and letting commands in.
+//! Opening the admin socket, and accepting commands.
 
 use std::fs::DirBuilder;
 use std::io::{self, ErrorKind};
@@ -21,10 +21,10 @@ use crate::error::Error;
 use crate::limits::Moment;
 use crate::listen::folder_lock::lock_folder;
 
-/// The bits of the socket: those of its owner.
+/// Mode of the socket.
 const OWNERS: u32 = 0o600;
 
-/// The listening socket. Its file goes with it.
+/// The listening socket. Its file is removed with it.
 #[derive(Debug)]
 pub struct AdminSocket {
     listener: UnixListener,
@@ -33,7 +33,7 @@ pub struct AdminSocket {
     file: FileId,
 }
 
-/// What is wrong with a configured socket, beside that somebody may have it.
+/// What is wrong with a configured socket, besides being in use.
 pub fn mistake(path: &Path) -> Option<Error> {
     let missing = !path.parent().is_some_and(Path::is_dir);
     missing.then(|| {
@@ -53,7 +53,7 @@ impl AdminSocket {
     /// Makes the socket that the configuration or the command line names.
     ///
     /// # Errors
-    /// When a living server has it, or it cannot be made.
+    /// When a running server uses it, or it cannot be created.
     pub fn open(path: &Path) -> Result<AdminSocket, Error> {
         AdminSocket::take(path).map_err(|why| Error::AdminSocket {
             path: path.to_owned(),
@@ -61,12 +61,12 @@ impl AdminSocket {
         })
     }
 
-    /// Makes the default socket, or one beside it if a living server has that. Nothing if that
-    /// one is taken too. That is told to whoever looks for a fault alone if the server is `quiet`: in
-    /// php-fpm's place there may be several, and nobody has asked for the socket.
+    /// Opens the default socket, or one beside it if a running server uses that. None if that one
+    /// is in use too. A `quiet` server logs this as information only: several may run in php-fpm's
+    /// place, and the socket was not configured.
     ///
     /// # Errors
-    /// One sentence, when it cannot be made.
+    /// One sentence, when it cannot be created.
     pub fn open_default(quiet: bool) -> Result<Option<AdminSocket>, String> {
         let path = default_socket();
         let failed = |path: &Path, why: io::Error| {
@@ -94,13 +94,13 @@ impl AdminSocket {
         }
     }
 
-    /// Makes the socket `path`. One that a server left behind, which died, is replaced; the lock
-    /// keeps two servers from taking each other's for such a one.
+    /// Creates the socket `path`. The stale socket of a dead server is replaced; the lock keeps two
+    /// servers from taking each other for dead.
     fn take(path: &Path) -> io::Result<AdminSocket> {
         let named = Named::at(path)?;
         let folder = named.open_folder()?;
         let _lock = lock_folder(folder);
-        // Never waits, also for a listener that never accepts.
+        // Never blocks, even if the listener never accepts.
         match unix::who_listens(path) {
             Ok(Found::Living(_)) => return Err(ErrorKind::AddrInUse.into()),
             Ok(Found::Stale) => remove_socket(&named)?,
@@ -118,12 +118,12 @@ impl AdminSocket {
         })
     }
 
-    /// What to wait for.
+    /// What to poll.
     pub fn interest(&self) -> PollFd<'_> {
         PollFd::new(&self.listener, PollFlags::IN)
     }
 
-    /// The commands that want in, and may.
+    /// New connections of permitted users.
     pub fn accept(&self, now: Moment) -> impl Iterator<Item = AdminConnection> {
         let accept = || self.listener.accept().ok();
         std::iter::from_fn(accept).filter_map(move |(stream, _)| {
@@ -142,7 +142,7 @@ impl Drop for AdminSocket {
     }
 }
 
-/// Removes a socket that nobody listens on. Anything else of that name is kept: it was not ours.
+/// Removes a socket without a listener. Any other file is left alone.
 fn remove_socket(named: &Named) -> io::Result<()> {
     match named.look()?.map(|place| place.facts.kind()) {
         Some(FileType::Socket) => named.remove(),
@@ -150,7 +150,7 @@ fn remove_socket(named: &Named) -> io::Result<()> {
     }
 }
 
-/// Makes the folder of the default socket, or sees that nobody else can have put it there.
+/// Creates the folder of the default socket, or checks that no other user can have created it.
 fn make_folder(folder: &Path) -> io::Result<()> {
     let made = DirBuilder::new().mode(0o755).create(folder);
     match made {

@@ -1,4 +1,4 @@
-//! What `maitred status` is told.
+//! The reply to `maitred status`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -69,7 +69,7 @@ impl StatusSource<'_> {
     fn pool_status(&self, name: &str) -> (PoolStatus, Vec<Runner>) {
         let page = self.scoreboards.page(name);
         let reading = page.map(|page| page.read()).unwrap_or_default();
-        // A generation on trial is not yet the pool, and a leaving one is so no more.
+        // A generation on trial is not yet the pool, and a leaving one no longer.
         let current = self.pools.current_of(name);
         let Some(current) = current.or_else(|| self.pools.named(name).last()) else {
             return (PoolStatus::default(), Vec::new());
@@ -132,7 +132,7 @@ impl StatusSource<'_> {
 }
 
 fn running_in(pool: &RunningPool) -> Vec<(Running, Runner)> {
-    // Mapped for the moment only: a pool's memory is large, and this is rarely asked for.
+    // Mapped only now: a pool's memory is large, and this is rarely needed.
     let Ok(boards) = Boards::map(&pool.plan.memory) else {
         return Vec::new();
     };
@@ -175,13 +175,13 @@ fn shown(seated: Seated, process: Process, running_time: Option<RunningTime>) ->
     }
 }
 
-/// What a script or a client wrote, without anything that a terminal could obey.
+/// Text of a script or a client, without terminal control characters.
 pub fn plain(text: &str) -> String {
     text.replace(|c: char| c.is_control(), "?")
 }
 
 fn workers(reading: &Reading, limit: u32) -> Workers {
-    // The two are counted by two processes, and may be some moments apart.
+    // The two are counted by two processes, and may differ for a moment.
     let busy = reading.busy.min(reading.seated);
     let ended = Cause::ALL
         .into_iter()

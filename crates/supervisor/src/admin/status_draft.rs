@@ -1,6 +1,6 @@
-//! Parts of a status reply that other processes report: zygotes the stacks of scripts and the state of
-//! OPcache, the front the state of the page cache. The reply waits for them a little, and is sent
-//! without those that do not arrive.
+//! Parts of a status reply that other processes report: zygotes the stacks of scripts and the state
+//! of OPcache, the front the state of the page cache. The reply waits for them a little, and is
+//! sent without those that do not arrive.
 
 use std::time::Duration;
 
@@ -18,28 +18,28 @@ use super::Admin;
 use super::connection::AdminConnection;
 use super::status::plain;
 
-/// Longest that an answer waits for zygotes. One that has nothing else to do tells a stack in well
-/// under a millisecond, and of its OPcache in a few.
+/// How long a reply waits for zygotes. An idle one reads a stack in well under a millisecond, and
+/// the state of OPcache in a few.
 const ZYGOTES: Duration = Duration::from_millis(30);
 
-/// How long a script has to have run for its stack to be worth a question, in seconds.
+/// How long a script has to have run for its stack to be requested, in seconds.
 const WORTH_A_LOOK: f64 = 0.1;
 
 /// Most calls of a stack that are shown.
 const CALLS_SHOWN: u32 = 8;
 
-/// Most questions of commands to a zygote that it has not answered, so that one that has something
-/// else to do does not find more orders than it is allowed to leave unread.
+/// Most pending requests of commands to a zygote, so that a busy one does not get more orders than
+/// may be queued.
 const UNANSWERED_MAX: usize = 2 * MAX_STACKS_SHOWN;
 
-/// Who runs a script, by the word of the worker.
+/// The worker of a running script, as the worker reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Runner {
     /// The generation of its pool.
     pub generation: Generation,
     /// The worker.
     pub worker: WorkerId,
-    /// Which request of that worker.
+    /// Number of the request of that worker.
     pub request: u64,
 }
 
@@ -52,7 +52,7 @@ pub struct DraftedStatus {
     pub runners: Vec<Vec<Runner>>,
 }
 
-/// An answer without some of the stacks that belong in it.
+/// An incomplete status reply.
 #[derive(Debug)]
 pub struct StatusDraft {
     number: u64,
@@ -62,7 +62,7 @@ pub struct StatusDraft {
 }
 
 impl StatusDraft {
-    /// When it goes out as it is.
+    /// When it is sent as it is.
     pub fn until(&self) -> Moment {
         self.until
     }
@@ -92,7 +92,7 @@ impl StatusDraft {
         pool.running.get_mut(place.script)
     }
 
-    /// A stack has come, or there is none.
+    /// A stack has arrived, or there is none.
     fn take(&mut self, place: StackPosition, stack: Option<&Stack>) {
         self.missing = self.missing.saturating_sub(1);
         let depth = CALLS_SHOWN as usize;
@@ -177,7 +177,7 @@ impl Runner {
     }
 }
 
-/// The scripts whose stacks are shown: the slowest, as pool and place among the pool's.
+/// The scripts whose stacks are shown: the slowest, by pool and position in the pool.
 fn slowest(status: &ServerStatus) -> Vec<(usize, usize)> {
     let mut slow: Vec<(f64, (usize, usize))> = Vec::new();
     for (pool, of_pool) in status.pools.iter().enumerate() {

@@ -1,10 +1,9 @@
-//! What pools with `pm = auto` may use: processors, and memory for workers. The files are read here; what
-//! follows from them is decided by the crate `sizing` ([`Rooms`]).
+//! The capacity of pools with `pm = auto`: processors, and memory for workers. The files are read
+//! here; the crate `sizing` ([`Rooms`]) decides.
 //!
-//! They are read once a second while such a pool grows or shrinks or memory is nearly full, more often
-//! until it is known what workers take, and otherwise now and then: seldom where there is plenty of memory.
-//! However many pools and workers there are, a look costs about the same ([`BUDGET`]), and less where
-//! there is plenty.
+//! They are read once a second while such a pool grows or shrinks or memory is nearly full, more
+//! often until the memory of workers is known, and rarely otherwise. A check costs about the same
+//! however many pools and workers there are ([`BUDGET`]), and less where memory is plentiful.
 
 mod memory_log;
 mod worker_counters;
@@ -33,35 +32,35 @@ use crate::processes::running_pool::RunningPool;
 use crate::processes::scoreboards::Scoreboards;
 use crate::system::cgroups::Groups;
 
-/// How often it is looked while a pool grows or shrinks, and until it is known what workers take.
+/// Interval of checks while a pool grows or shrinks, and until the memory of workers is known.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_SOON: Duration = Duration::from_millis(100);
 
-/// Workers that are measured at a look: whose pages the kernel has to walk through, and others.
+/// Workers measured in one check: by their private pages, and by cheaper counters.
 const BUDGET: Budget = Budget {
     exactly: 16,
     roughly: 128,
 };
 
-/// The same where there is plenty of memory: to count the pages of one takes 60 to 360 µs.
+/// The same where memory is plentiful: counting the pages of one worker takes 60 to 360 µs.
 const CALM_BUDGET: Budget = Budget {
     exactly: 4,
     roughly: 32,
 };
 
-/// How often while some pool has more than one worker, and while none has.
+/// Interval while some pool has more than one worker, and while none has.
 const STEADY_LOOK_EVERY: Duration = Duration::from_secs(2);
 const CALM_LOOK_EVERY: Duration = Duration::from_secs(30);
 
-/// How long a pool counts as growing or shrinking after its last worker came or went.
+/// How long a pool counts as growing or shrinking after its last change.
 const STIRRED_FOR: Duration = Duration::from_secs(10);
 
-/// From which part of the limit on memory counts as nearly full.
+/// Part of the memory limit from which memory counts as nearly full.
 const NEARLY_FULL: f64 = 0.75;
 
 const MEGABYTE: f64 = 1024.0 * 1024.0;
 
-/// What there is for all pools that find their size.
+/// The capacity for all pools that find their size.
 #[derive(Debug, Default)]
 pub struct CapacityManager {
     due: Option<Moment>,
@@ -71,16 +70,16 @@ pub struct CapacityManager {
     /// Thousandths of a processor.
     cores: u32,
     memory: Option<Memory>,
-    /// What pools have to themselves whose control groups have a limit.
+    /// Memory of pools whose control groups have a limit.
     apart: BTreeMap<String, Memory>,
     rooms: Rooms,
     counted: WorkerMemory,
-    /// At which pool the next look begins.
+    /// The pool that the next check starts with.
     next: usize,
-    /// By pool, what the front of this number was told last: of which generation, and what.
+    /// By pool, what the front was told last.
     told: BTreeMap<String, ToldCapacity>,
     memory_log: MemoryLog,
-    /// That memory cannot be read was said.
+    /// It was logged that the memory cannot be read.
     is_unreadable_logged: bool,
 }
 
@@ -93,21 +92,21 @@ struct ToldCapacity {
     workers: Option<u32>,
 }
 
-/// A pool that finds its size, with its workers' processes and the requests that they have answered.
+/// A pool that finds its size: its workers, and the number of finished requests.
 struct SizedPool<'a> {
     name: String,
     workers: Vec<i32>,
-    /// That were ordered, and have not come yet.
+    /// Workers that are starting.
     coming: usize,
     requests: u64,
-    /// Whose workers tell how much they have served, and of the programs that their scripts have run.
+    /// Generations whose workers count requests and the memory of programs they have run.
     counters: Vec<&'a dyn CounterSource>,
     /// The folder of its control group, if that may limit its memory.
     group: Option<PathBuf>,
 }
 
-/// With all workers of a pool as one pool's: while another generation of it is on trial, both have some, and what
-/// is known of a pool is known by its name.
+/// Joins the generations of each pool: while one is on trial, both have workers, and measurements
+/// are stored by the name of the pool.
 fn joined<'a>(generations: impl Iterator<Item = SizedPool<'a>>) -> Vec<SizedPool<'a>> {
     let (mut all, mut places) = (Vec::<SizedPool>::new(), HashMap::new());
     for seen in generations {
@@ -136,8 +135,8 @@ impl Files for Machine {
     }
 }
 
-/// Processors and memory there are now for a pool whose memory may be limited by the group in this folder,
-/// read anew.
+/// The present processors and memory for a pool whose control group in this folder may limit its
+/// memory.
 pub fn there_is_now(group: Option<&Path>) -> (f64, Option<Memory>) {
     let allowed = std::thread::available_parallelism().map_or(1, usize::from);
     let cores = sources::cores(&Machine, allowed).count;
@@ -147,7 +146,7 @@ pub fn there_is_now(group: Option<&Path>) -> (f64, Option<Memory>) {
 }
 
 impl CapacityManager {
-    /// Looks at the machine; `pools` are the pools that find their size.
+    /// Checks the machine; `pools` are the pools that find their size.
     fn look(&mut self, now: Moment, files: &dyn Files, pools: &[SizedPool]) {
         self.measure(files, pools);
         let counters = Counters::read(files);
@@ -168,8 +167,7 @@ impl CapacityManager {
         self.rooms.look_apart(now, &self.apart);
     }
 
-    /// Measures some of the workers of each pool, as far as the budget goes; the next look goes on from
-    /// there.
+    /// Measures some workers of each pool, within the budget; the next check goes on from there.
     fn measure(&mut self, files: &dyn Files, pools: &[SizedPool]) {
         let mut left = match self.rooms.are_far_from_the_limit() {
             true => CALM_BUDGET,
@@ -181,9 +179,9 @@ impl CapacityManager {
             let workers = (pool.workers.as_slice(), pool.requests);
             let all_due = self.rooms.due(&pool.name, workers, &mut left);
             self.rooms.are_coming(&pool.name, pool.coming);
-            // Nobody has had more than there is, whatever a worker says.
+            // No worker can have had more than there is, whatever it reports.
             let limit = self.memory.map_or(0.0, |memory| memory.limit);
-            // A young one is asked even so; those are not young for long.
+            // Young workers are read even so; they are not young for long.
             let asks =
                 all_due.iter().any(|due| due.exactly) || self.rooms.may_have_young(&pool.name);
             let tells = pool.counters.iter().filter(|_| asks);
@@ -200,7 +198,7 @@ impl CapacityManager {
                 self.next = (first + turn + 1) % seen;
             }
         }
-        // One that takes all of the budget leaves the next look to others.
+        // A pool that takes all of the budget leaves the next check to others.
         if seen > 0 && self.next == first {
             self.next = (first + 1) % seen;
         }
@@ -220,7 +218,7 @@ impl CapacityManager {
         checked.map_or(Level::Calm, |_| self.memory_log.level())
     }
 
-    /// How long until the next look; `most` is the number of workers of the largest pool.
+    /// How long until the next check; `most` is the number of workers of the largest pool.
     fn wait(&self, now: Moment, most: u32) -> Duration {
         let is_stirred = now < self.changed_at + STIRRED_FOR;
         let is_full = |memory: &Memory| memory.used >= NEARLY_FULL * memory.limit;
@@ -398,7 +396,7 @@ pub fn memory_group(groups: Option<&Groups>, pool: &str) -> Option<PathBuf> {
 }
 
 impl RunningPool {
-    /// Whether its number of workers is found.
+    /// Whether it finds its number of workers.
     pub fn finds_its_size(&self) -> bool {
         self.plan.pool.pm == ProcessManager::Auto && !self.state.is_leaving()
     }

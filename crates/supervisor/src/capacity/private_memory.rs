@@ -1,5 +1,5 @@
-//! How much memory processes have for themselves. Reading it costs the kernel a walk through all
-//! pages of a process, so it is read at most once a second, and never for long at a time.
+//! The private memory of processes. Reading it costs the kernel a walk through all pages of a
+//! process, so it is read at most once a second, and within a time budget.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use maitred_control::admin::{Measured, Memory};
 
 use crate::limits::Moment;
 
-/// How long a measurement is good.
+/// How long a measurement is fresh.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Longest that one answer spends on measuring. What is then not measured keeps its last figure,
-/// and has its turn first the next time.
+/// Time budget of one status reply. A process that is not measured then keeps its last number, and
+/// comes first the next time.
 const BUDGET: Duration = Duration::from_millis(10);
 
-/// What was measured of each process, by process id.
+/// Measurements, by process id.
 #[derive(Debug, Default)]
 pub struct Measures {
     known: HashMap<i32, (Moment, Usage)>,
@@ -26,15 +26,14 @@ pub struct Measures {
 struct Usage {
     private: u64,
     shared: u64,
-    /// Its part of what is swapped out.
+    /// Its share of swapped pages.
     swapped: u64,
     /// By the count of private pages.
     exact: bool,
 }
 
 impl Measures {
-    /// Measures these processes, those first that were not measured for longest, and forgets all
-    /// others.
+    /// Measures these processes, those with the oldest measurement first, and drops all others.
     pub fn measure(&mut self, pids: &[i32], now: Moment) {
         let begun = Instant::now();
         let age = |pid: &i32| self.known.get(pid).map(|(at, _)| *at);
@@ -54,7 +53,7 @@ impl Measures {
         self.known.retain(|pid, _| present.contains(pid));
     }
 
-    /// What is known of these processes together.
+    /// The sums over these processes.
     pub fn of(&self, pids: &[i32]) -> Memory {
         let mut memory = Memory::default();
         for pid in pids {
@@ -74,7 +73,7 @@ impl Measures {
     }
 }
 
-/// What a process has for itself, in bytes, with its part of what is swapped out: that is to come back.
+/// Private memory of a process in bytes, with its share of swapped pages: these will come back.
 pub fn private_bytes(pid: i32) -> Option<u64> {
     let usage = usage(pid)?;
     Some(usage.private.saturating_add(usage.swapped))

@@ -1,33 +1,34 @@
-//! php-fpm's `process.max`: how many workers each pool may have when all together may only have so
-//! many. Pure.
+//! php-fpm's `process.max`: how many workers each pool may have when there is a limit for all
+//! together. Pure.
 //!
-//! php-fpm gives them to whoever asks first, so that a static pool may take them all and another
-//! never answer. Here no pool goes without while another has two: each that needs workers, or is at
-//! rest and may need one, has one kept for it, and what is left is dealt out one by one.
+//! php-fpm serves the first pool first, so that a static pool may take all and another never
+//! respond. Here no pool has none while another has two: one is reserved for each pool that needs
+//! workers, or is at rest and may need one, and the rest is shared one by one.
 //!
 //! While an older generation of a pool still has workers, the pool keeps as many as it had when the
-//! new one took over, and may have one beside, as it had while the new one was on trial: each new
-//! worker lets an old one go, and at no time does the pool serve with fewer than before. php-fpm,
-//! which ends all before it starts any, has no such time.
+//! new one took over, and may have one more, as it had while the new one was on trial: each new
+//! worker replaces an old one, and the pool never serves with fewer than before. php-fpm, which
+//! ends all before it starts any, has no such phase.
 
-/// What a pool needs and has.
+/// The demand of a pool.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct PoolDemand {
     /// Workers it wants now.
     pub wants: u32,
-    /// Workers it has, those on their way and those about to leave included.
+    /// Its workers, including those that are starting or leaving.
     pub has: u32,
-    /// Workers of an older generation are left: how many are kept for the pool meanwhile.
+    /// While workers of an older generation are left: how many are reserved for the pool.
     pub moves: Option<u32>,
 }
 
 impl PoolDemand {
-    /// One beside its share, if it moves from one generation to the next.
+    /// One beyond its share, while it moves from one generation to the next.
     fn beside(self) -> u32 {
         u32::from(self.moves.is_some())
     }
 
-    /// What nobody else gets: the workers it has, and those it lacks only until another has come.
+    /// Workers that no other pool gets: those it has, and those it lacks only until another has
+    /// started.
     fn keeps(self) -> u32 {
         let counts = self.has.saturating_sub(self.beside());
         counts.max(self.moves.unwrap_or(0))
@@ -35,9 +36,9 @@ impl PoolDemand {
 }
 
 /// How many workers each pool may have, in the order of `needs`, when all together may have `most`.
-/// Who has more than its share keeps them, and the others get what is left until they have gone.
-/// Pools that want nothing have one kept for them if there are enough for every pool. A pool that
-/// moves to a new generation may have one beside.
+/// A pool with more than its share keeps them, and the others get the rest until they have left.
+/// One is reserved for idle pools if there are enough for every pool. A pool that moves to a new
+/// generation may have one more.
 pub fn share(needs: &[PoolDemand], most: u32) -> Vec<u32> {
     let shares = deal(needs, most);
     let kept: u32 = needs.iter().map(|need| need.keeps()).sum();
@@ -52,7 +53,7 @@ pub fn share(needs: &[PoolDemand], most: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Deals `most` workers out, one to each pool in turn.
+/// Shares `most` workers out, one to each pool in turn.
 fn deal(needs: &[PoolDemand], most: u32) -> Vec<u32> {
     let pools = u32::try_from(needs.len()).unwrap_or(u32::MAX);
     let keeps_for_all = most >= pools;

@@ -1,5 +1,5 @@
-//! php-fpm's `emergency_restart_threshold` and `emergency_restart_interval`: workers that crash one
-//! after the other are a sign that what they share is spoiled, and every pool begins anew. Pure.
+//! php-fpm's `emergency_restart_threshold` and `emergency_restart_interval`: workers that crash in
+//! a row are a sign of corrupted shared memory, and every pool is restarted. Pure.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::limits::Moment;
 /// The signals that count: SIGSEGV and SIGBUS (signal(7)).
 const CRASHES: [i32; 2] = [11, 7];
 
-/// Most crashes that are remembered. A threshold beyond it is never reached.
+/// Most crashes that are stored. A larger threshold is never reached.
 const MAX_CRASHES: usize = 65_536;
 
 /// So many crashes within the interval restart every pool. Zero, for either, is never.
@@ -21,15 +21,15 @@ pub struct CrashRule {
     pub interval: Duration,
 }
 
-/// When workers have crashed lately.
+/// The times of recent crashes.
 #[derive(Debug, Default)]
 pub struct CrashCounter {
     crashes: VecDeque<Moment>,
 }
 
 impl CrashCounter {
-    /// A worker was ended by `signal`. True when so many have crashed within `interval` that every
-    /// pool is to begin anew; counting begins again then. Zero, for either, is never.
+    /// A signal has ended a worker. True if every pool is to be restarted; counting starts again
+    /// then.
     #[must_use]
     pub fn ended_by(&mut self, signal: i32, rule: CrashRule, now: Moment) -> bool {
         let CrashRule {

@@ -1,8 +1,7 @@
-//! What a supervisor that was started as php-fpm says, word for word as php-fpm says it: monitoring
-//! looks for these lines. The form of each is from the file of php-src's `sapi/fpm/fpm` that is named
-//! with it.
+//! Log lines of php-fpm, word for word: monitoring looks for them. The file of php-src's
+//! `sapi/fpm/fpm` that has the line is named with each.
 //!
-//! Which level a line has is decided where it is said: `target: "fpm"` makes `info!` a NOTICE.
+//! The caller chooses the level: `target: "fpm"` makes `info!` a NOTICE.
 
 use std::time::Duration;
 
@@ -32,7 +31,7 @@ pub const ERROR_LOG_LOST: &str = "unable to re-opened error log file";
 /// SIGUSR1, when a pool has an access log (`fpm_events.c`).
 pub const ACCESS_LOG_OPENED: &str = "access log file re-opened";
 
-/// SIGUSR1 and an access log that cannot be had (`fpm_events.c`).
+/// SIGUSR1 and an access log that cannot be opened (`fpm_events.c`).
 pub const ACCESS_LOG_LOST: &str = "unable to re-opened access log file";
 
 /// `process.max` keeps a pool from growing (`fpm_children.c`).
@@ -47,7 +46,7 @@ pub fn running(pid: u32) -> String {
     format!("fpm is running, pid {pid}")
 }
 
-/// The server is about to begin anew with the same arguments (`fpm_process_ctl.c`).
+/// The server is about to be restarted with the same arguments (`fpm_process_ctl.c`).
 pub fn reloading(program: &str, arguments: &[String]) -> String {
     let named = arguments.iter().take(NAMED_ARGUMENTS);
     let named: String = named.map(|named| format!(", \"{named}\"")).collect();
@@ -74,7 +73,7 @@ pub fn exited(pool: &str, pid: i32, how: HowEnded, core: bool, age: Duration) ->
     )
 }
 
-/// A worker that had nothing to do was let go (`fpm_children.c`).
+/// An idle worker was dismissed (`fpm_children.c`).
 pub fn managed_away(pool: &str, pid: i32, age: Duration) -> String {
     format!(
         "[pool {pool}] child {pid} has been killed by the process management after {}",
@@ -91,7 +90,7 @@ pub fn seems_busy(pool: &str, spawning: usize, idle: u64, total: usize) -> Strin
     )
 }
 
-/// So many workers have crashed within the interval (`fpm_children.c`).
+/// The number of crashes within the interval was reached (`fpm_children.c`).
 pub fn crashes(threshold: u32, interval: Duration) -> String {
     format!(
         "failed processes threshold ({threshold} in {} sec) is reached, initiating reload",
@@ -135,7 +134,7 @@ fn seconds(time: Duration) -> String {
     format!("{}.{:06} sec", time.as_secs(), time.subsec_micros())
 }
 
-/// As `fpm_signals.c` names it; nothing for one that it has no name for.
+/// The name of a signal in `fpm_signals.c`; empty without one.
 fn signal_name(signal: i32) -> &'static str {
     maitred_os::signals::Signal::try_from(signal).map_or("", |signal| signal.as_str())
 }

@@ -1,5 +1,5 @@
-//! How long what runs in a generation that has been replaced is waited for, as php-fpm's
-//! `process_control_timeout` has it.
+//! php-fpm's `process_control_timeout`: how long running scripts of a replaced generation are
+//! waited for.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use maitred_seat::board::SeatBoard;
 use crate::limits::Moment;
 use crate::processes::pools::{PoolId, Pools};
 
-/// Whether a worker has run the same script for so long by `now`, as far as its board says.
+/// Whether a worker has run the same script for this `time` at `now`, as its board says.
 fn has_run_for(board: &SeatBoard, time: Duration, now: Duration) -> bool {
     let since = board.runs_since(now);
     since.is_some_and(|since| now.saturating_sub(since) >= time)

@@ -1,4 +1,4 @@
-//! `process.max`: what the pools have and want, for [`process_max`] to say what each may have.
+//! `process.max`: the demand of the pools, for [`process_max`] to compute their shares.
 
 use std::collections::HashMap;
 
@@ -11,12 +11,12 @@ use crate::limits::Moment;
 use crate::processes::pools::Pools;
 use crate::processes::running_pool::RunningPool;
 
-/// A pool, all its generations together.
+/// A pool, with all its generations.
 #[derive(Debug)]
 struct PoolTotals<'a> {
     name: &'a str,
     need: PoolDemand,
-    /// Workers of generations that leave.
+    /// Workers of leaving generations.
     left: u32,
     /// How many workers the current generation is to replace.
     replaces: Option<u32>,

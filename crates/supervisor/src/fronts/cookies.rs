@@ -1,5 +1,6 @@
 //! The names of cookies that sites have set: a front learns them from responses, and the supervisor
-//! passes them on to the fronts after it. What a front says is bounded here, since it may say anything.
+//! passes them on to later fronts. A front's reports are bounded here, since a front is not
+//! trusted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,28 +13,28 @@ use crate::fronts::Fronts;
 /// Most names of a site; a front remembers fewer.
 const MAX_NAMES: usize = 512;
 
-/// Longest name, in bytes. Fronts tell names apart by fewer.
+/// Longest name, in bytes. Fronts distinguish names by fewer.
 const MAX_NAME_BYTES: usize = 128;
 
-/// Most sites whose names are remembered.
+/// Most sites with stored names.
 const MAX_SITES: usize = 10_000;
 
-/// Names in one message, which has a bound of its own.
+/// Names in one message, which has a size limit.
 const NAMES_PER_MESSAGE: usize = 64;
 
-/// What a site has set.
+/// The cookies of a site.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteCookies {
     names: BTreeSet<String>,
-    /// There are more than are remembered, so that every cookie counts.
+    /// There are more than are stored, so that every cookie counts.
     are_too_many: bool,
 }
 
 /// By the name of the site.
 pub type CookieNames = BTreeMap<String, SiteCookies>;
 
-/// Adds what a front has said; without names, that there are too many. False if that is not to be
-/// believed.
+/// Adds names that a front has reported; without names, there are too many. False if the report is
+/// rejected.
 fn add(all: &mut CookieNames, site: &str, names: Option<&[String]>) -> bool {
     let is_known = all.contains_key(site);
     if !is_known && all.len() >= MAX_SITES {
@@ -109,8 +110,8 @@ fn guarded<'c>(config: &'c Config, name: &str) -> Option<&'c Site> {
         .then_some(site)
 }
 
-/// What is left of the names when a site's settings change: those that still count, and none where none
-/// do. Whether there are too many is then found out again.
+/// Drops names that do not count any more after a site's settings have changed. Whether there are
+/// too many is found out again, then.
 pub fn follow(all: &mut CookieNames, before: &Config, after: &Config) {
     all.retain(|name, names| {
         let cache = |config| guarded(config, name).and_then(|site| site.cache.as_ref());

@@ -1,22 +1,21 @@
-//! Purges on their way to the fronts that keep pages. As a rule there is one, and it only has to
-//! carry out what a command asks for. During an upgrade there are several, and each hears of what
-//! another one has dropped before that counts as done.
+//! Purges on their way to the fronts. Usually there is one front, which carries out what a command
+//! requests. During an upgrade there are several, and each is told what another one has dropped
+//! before that counts as done.
 
 use maitred_control::ToFront;
 use maitred_control::admin::Answer;
-use maitred_control::purge::{Asked, Dropped, Order};
+use maitred_control::purge::{DroppedPages, PurgeOrder, PurgeRequest};
 
 use crate::fronts::Fronts;
 use crate::limits::{Moment, PURGE_ANSWER};
 
-/// Most purges that are on their way at a time. What scripts and clients ask for is not among them
-/// while there is one front.
+/// Most pending purges. Those of scripts and clients are not among them while there is one front.
 const MAX_PENDING: usize = 4096;
 
-/// Who waits for a purge to be done.
+/// Who waits for a purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PurgeRequester {
-    /// A command, which looks for the outcome by the purge's number.
+    /// A command, which polls the outcome by the purge's number.
     Command,
     /// The front of this line, by the number of its report.
     Front(u32, u64),
@@ -28,18 +27,18 @@ enum PurgeRequester {
 #[derive(Debug)]
 struct PendingPurge {
     mark: u64,
-    order: Order,
+    order: PurgeOrder,
     requester: PurgeRequester,
-    /// The lines of the fronts that have not said that it is done.
+    /// The lines of the fronts that have not carried it out.
     missing: Vec<u32>,
-    /// What a front has said, if one has.
+    /// The result of a front, if there is one.
     outcome: Option<(u32, Result<Vec<String>, String>)>,
     until: Moment,
 }
 
 impl PendingPurge {
-    /// The front of a line has carried it out. Of several that say what is gone, the newest knows
-    /// the configuration in use.
+    /// The front of a line has carried it out. Of several results, that of the newest front counts:
+    /// it has the configuration in use.
     fn done_by(&mut self, line: u32, outcome: Result<Vec<String>, String>) {
         self.missing.retain(|missing| *missing != line);
         if self.outcome.as_ref().is_none_or(|(by, _)| *by < line) {
@@ -47,7 +46,7 @@ impl PendingPurge {
         }
     }
 
-    /// The front of a line is no more; `another_comes` for that line.
+    /// The front of a line has ended; `another_comes` for that line.
     fn lost(&mut self, line: u32, another_comes: bool) {
         let before = self.missing.len();
         self.missing.retain(|missing| *missing != line);
@@ -61,7 +60,7 @@ impl PendingPurge {
         }
     }
 
-    /// What the command is told that has asked for it.
+    /// The reply to the command that has requested it.
     fn answer(self) -> Answer {
         match self.outcome.filter(|_| self.missing.is_empty()) {
             Some((_, Ok(what))) => Answer::Purged { what },
@@ -82,19 +81,19 @@ impl PendingPurge {
     }
 }
 
-/// Purges that are on their way, and those that a command has not heard the outcome of.
+/// Pending purges, and outcomes that commands have not polled.
 #[derive(Debug, Default)]
 pub struct PurgeCoordinator {
     last: u64,
     pending: Vec<PendingPurge>,
-    /// What came of those that commands wait for, by number.
+    /// Outcomes for commands, by number.
     outcomes: Vec<(u64, Answer)>,
 }
 
 impl PurgeCoordinator {
     fn begin(
         &mut self,
-        order: Order,
+        order: PurgeOrder,
         requester: PurgeRequester,
         missing: Vec<u32>,
         now: Moment,
@@ -114,35 +113,36 @@ impl PurgeCoordinator {
         self.last
     }
 
-    /// Whether nothing is on its way.
+    /// Whether nothing is pending.
     pub fn are_done(&self) -> bool {
         self.pending.is_empty()
     }
 
-    /// Whether the old front has not said yet that it will tell of its purges.
+    /// Whether the old front has not confirmed yet that it will report its purges.
     pub fn prepares_upgrade(&self) -> bool {
         let mut requesters = self.pending.iter().map(|pending| pending.requester);
         requesters.any(|requester| requester == PurgeRequester::Upgrade)
     }
 
-    /// What came of the purge that a command has asked for, once that is known.
+    /// The outcome of the purge of a command, once that is known.
     pub fn outcome(&mut self, mark: u64) -> Option<Answer> {
         let at = self.outcomes.iter().position(|(of, _)| *of == mark)?;
         Some(self.outcomes.swap_remove(at).1)
     }
 
-    /// When a purge has waited for too long.
+    /// When a purge times out.
     pub fn deadline(&self) -> Option<Moment> {
         self.pending.iter().map(|pending| pending.until).min()
     }
 
-    /// Has all fronts drop what a command requests. Returns the number by which the outcome is found.
+    /// Has all fronts drop what a command requests. Returns the number by which the outcome is
+    /// found.
     ///
     /// # Errors
     /// When too many purges are pending.
     pub fn purge(
         &mut self,
-        request: Asked,
+        request: PurgeRequest,
         fronts: &mut Fronts,
         now: Moment,
     ) -> Result<u64, String> {
@@ -150,7 +150,7 @@ impl PurgeCoordinator {
             return Err("too many purges are on their way; try again in a moment".to_owned());
         }
         let lines = fronts.lines();
-        let order = Order::Asked(request);
+        let order = PurgeOrder::Asked(request);
         Ok(self.order(order, PurgeRequester::Command, lines, fronts, now))
     }
 
@@ -159,14 +159,14 @@ impl PurgeCoordinator {
         &mut self,
         line: u32,
         mark: u64,
-        dropped: Vec<Dropped>,
+        dropped: Vec<DroppedPages>,
         fronts: &mut Fronts,
         now: Moment,
     ) {
         let mut others = fronts.lines();
         others.retain(|other| *other != line);
         let requester = PurgeRequester::Front(line, mark);
-        self.order(Order::Dropped(dropped), requester, others, fronts, now);
+        self.order(PurgeOrder::Dropped(dropped), requester, others, fronts, now);
         self.finish(fronts, now);
     }
 
@@ -177,14 +177,14 @@ impl PurgeCoordinator {
     }
 
     fn order_peers(&mut self, has_peers: bool, fronts: &mut Fronts, now: Moment) {
-        let order = Order::Company(has_peers);
+        let order = PurgeOrder::Company(has_peers);
         let lines = fronts.lines();
         self.order(order, PurgeRequester::Upgrade, lines, fronts, now);
     }
 
     fn order(
         &mut self,
-        order: Order,
+        order: PurgeOrder,
         requester: PurgeRequester,
         lines: Vec<u32>,
         fronts: &mut Fronts,
@@ -205,7 +205,7 @@ impl PurgeCoordinator {
         let has_peers = fronts.iter().any(|(other, _)| other != line);
         let mut orders = Vec::new();
         if has_peers {
-            let order = Order::Company(true);
+            let order = PurgeOrder::Company(true);
             // The report to number 0 is not waited for.
             orders.push(ToFront::Purge { order, mark: 0 });
         }
@@ -274,7 +274,7 @@ mod tests {
 
     fn begun(requester: PurgeRequester, lines: &[u32]) -> PurgeCoordinator {
         let mut purges = PurgeCoordinator::default();
-        purges.begin(Order::Company(true), requester, lines.to_vec(), NOW);
+        purges.begin(PurgeOrder::Company(true), requester, lines.to_vec(), NOW);
         purges
     }
 

@@ -1,5 +1,5 @@
-//! The listening sockets: opening them, taking over those that whoever started us has left open, and
-//! finding out who is in the way. How php-fpm does it is in its `fpm_sockets.c` and `fpm_unix.c`.
+//! The listening sockets: opening them, taking over inherited ones, and finding out which process
+//! is in the way. php-fpm does this in `fpm_sockets.c` and `fpm_unix.c`.
 
 pub mod folder_lock;
 mod inherited;
@@ -29,30 +29,30 @@ use open_error::OpenError;
 /// An address and its sockets, one for each thread of the front.
 #[derive(Debug)]
 pub struct Listener {
-    /// The address as it was asked for.
+    /// The configured address.
     pub asked: Address,
-    /// The address, with the port the system chose where we left it the choice.
+    /// The address, with the port that the system chose if it was left open.
     pub address: Address,
-    /// Who comes there.
+    /// Who connects there.
     pub clients: Clients,
     /// The sockets.
     pub sockets: Vec<OwnedFd>,
-    /// The file of a Unix socket, unless it is somebody else's to remove.
+    /// The file of a Unix socket, unless it is another program's to remove.
     pub file: Option<OwnFile>,
 }
 
-/// What a new configuration comes to.
+/// The listeners of a new configuration.
 #[derive(Debug, Default)]
 pub struct OpenedListeners {
-    /// What is listened on in addition.
+    /// New listeners.
     pub new: Vec<Listener>,
-    /// Doors that stay, with what holds for them from now on.
+    /// FastCGI listeners that stay, with their new settings.
     stays: Vec<Door>,
-    /// Who may connect to those that are Unix sockets.
+    /// Owner and mode of those that are Unix sockets.
     rights: Vec<Option<Rights>>,
 }
 
-/// A door and the pool that messages about it name.
+/// A FastCGI listener, and the pool that messages about it name.
 #[derive(Debug, Clone, Copy)]
 struct NamedListener<'a> {
     door: &'a Door,
@@ -61,10 +61,10 @@ struct NamedListener<'a> {
     fpm: bool,
 }
 
-/// Listens on everything with `threads` sockets each, and closes what is inherited and not used.
+/// Opens all listeners with `threads` sockets each, and closes unused inherited ones.
 ///
 /// # Errors
-/// The first address that cannot be had, and who has it.
+/// The first address that cannot be used, and the process that uses it.
 pub fn open(
     config: &Config,
     mut inherited: InheritedSockets,
@@ -76,7 +76,7 @@ pub fn open(
     Ok(opened.new)
 }
 
-/// Listens on what is not in `known`.
+/// Opens the listeners that are not `known`.
 ///
 /// # Errors
 /// As [`open`].
@@ -138,7 +138,7 @@ fn open_in(
     Ok(opened)
 }
 
-/// Something to listen on that was not listened on before.
+/// A new listener.
 struct NewListener<'a> {
     one: Listening<'a>,
     door: Option<NamedListener<'a>>,
@@ -251,7 +251,7 @@ impl NewListener<'_> {
 }
 
 impl NamedListener<'_> {
-    /// A port alone means all addresses, in whatever family there is.
+    /// A port alone means all addresses, of IPv6 if there is any.
     fn means_all_addresses(&self) -> bool {
         let asked = &self.door.asked;
         !asked.is_empty() && asked.bytes().all(|byte| byte.is_ascii_digit())
@@ -261,7 +261,7 @@ impl NamedListener<'_> {
         refusal.of(self)
     }
 
-    /// Who may connect to a Unix socket; none for TCP.
+    /// Owner and mode of a Unix socket; none for TCP.
     fn rights(&self) -> Result<Option<Rights>, Error> {
         match &self.door.listen {
             Address::Unix(path) => unix::rights(*self, path).map(Some),
@@ -269,7 +269,7 @@ impl NamedListener<'_> {
         }
     }
 
-    /// An access list takes the place of owner and group; said in php-fpm's words.
+    /// An access list replaces owner and group; logged in php-fpm's words.
     fn warn_of_owners(&self) {
         let NamedListener { door, pool, .. } = self;
         if door.acl_users.is_empty() && door.acl_groups.is_empty() {
@@ -297,12 +297,12 @@ impl NamedListener<'_> {
 }
 
 impl OpenedListeners {
-    /// Whether something new is listened on in the place of `listener`.
+    /// Whether a new listener replaces this one.
     pub fn replaces(&self, listener: &Listener) -> bool {
         self.new.iter().any(|new| new.asked == listener.asked)
     }
 
-    /// Lets what stays be as it is to be from now on: rights and queues that have changed.
+    /// Applies new settings to the listeners that stay: owner, mode and queue length.
     pub fn adjust(&self, listeners: &mut [Listener]) {
         for (door, rights) in self.stays.iter().zip(&self.rights) {
             let Some(listener) = listeners.iter_mut().find(|one| one.asked == door.listen) else {
@@ -323,7 +323,7 @@ impl OpenedListeners {
 }
 
 impl Listener {
-    /// Tells a front to accept clients here.
+    /// Has a front accept clients here.
     pub fn tell(&self, front: &mut Peer<ToFront>) {
         for (thread, socket) in (0..).zip(&self.sockets) {
             let order = ToFront::Listen {
@@ -335,7 +335,7 @@ impl Listener {
         }
     }
 
-    /// Whether clients find it: the file of a Unix socket may have been removed or replaced.
+    /// Whether clients can connect: the file of a Unix socket may have been removed or replaced.
     fn can_be_reached(&self) -> bool {
         self.file.as_ref().is_none_or(OwnFile::is_there)
     }
@@ -346,7 +346,7 @@ impl Listener {
         self.file = None;
     }
 
-    /// The same sockets, for others.
+    /// The same sockets for other clients.
     fn for_clients(&self, clients: Clients) -> io::Result<Listener> {
         let sockets = self.sockets.iter().map(OwnedFd::try_clone);
         Ok(Listener {
@@ -359,7 +359,7 @@ impl Listener {
     }
 }
 
-/// Says which sockets go on being listened on: php-fpm's line after a reload.
+/// Logs the sockets that stay open: php-fpm's line after a reload.
 pub fn announce(listeners: &[Listener]) {
     for listener in listeners {
         if let Some(socket) = listener.sockets.first() {
@@ -369,7 +369,7 @@ pub fn announce(listeners: &[Listener]) {
     }
 }
 
-/// What is wrong with the configured doors, beside that somebody may have their addresses.
+/// Mistakes in the configured FastCGI listeners, besides addresses in use.
 pub fn mistakes(config: &Config) -> impl Iterator<Item = Error> {
     let listening = config.listening().into_iter();
     listening.filter_map(|one| match one {
@@ -380,7 +380,7 @@ pub fn mistakes(config: &Config) -> impl Iterator<Item = Error> {
     })
 }
 
-/// Who comes to what is listened on.
+/// The clients of a listener.
 fn clients_of(listening: Listening<'_>) -> Clients {
     match listening {
         Listening::Http(_) => Clients::Http,
@@ -392,8 +392,8 @@ fn clients_of(listening: Listening<'_>) -> Clients {
     }
 }
 
-/// The name of an address in `FPM_SOCKETS`: a path, or address and port as `inet_ntop(3)` prints them,
-/// without brackets.
+/// The name of an address in `FPM_SOCKETS`: a path, or address and port as `inet_ntop(3)` prints
+/// them, without brackets.
 fn key(address: &Address) -> String {
     match address {
         Address::Tcp(address) => format!("{}:{}", address.ip(), address.port()),
@@ -407,7 +407,7 @@ fn backlog(door: &Door) -> i32 {
         .map_or(longest, |asked| i32::try_from(asked).unwrap_or(i32::MAX))
 }
 
-/// Finds the pool of a door.
+/// The pool of a FastCGI listener.
 fn name<'a>(config: &'a Config, door: &'a Door) -> NamedListener<'a> {
     let has = |pool: &&Pool| {
         let mut doors = [&pool.door, &pool.status_door].into_iter().flatten();

@@ -1,4 +1,5 @@
-//! Why a door cannot be opened: in php-fpm's words where we were started as it, and what to do.
+//! Why a FastCGI listener cannot be opened: in php-fpm's words if the server was started as
+//! php-fpm, and what to do.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,32 +11,33 @@ use maitred_os::sockets::unix::MAX_PATH_BYTES;
 use super::{NamedListener, tcp};
 use crate::error::Error;
 
-/// Ports below this are for root (`net.ipv4.ip_unprivileged_port_start`).
+/// Lower ports are for root (`net.ipv4.ip_unprivileged_port_start`).
 const FIRST_FREE_PORT: u16 = 1024;
 
-/// Why a door cannot be opened.
+/// Why a FastCGI listener cannot be opened.
 #[derive(Debug)]
 pub enum OpenError {
-    /// Somebody listens on the Unix socket; who, as far as that can be seen.
+    /// Another process listens on the Unix socket; its name, as far as known.
     Taken(Option<String>),
-    /// The address cannot be taken; who has it, as far as that can be seen.
+    /// The address is in use or not available; the name of the process that uses it, as far as
+    /// known.
     Bind(io::Error, Option<String>),
     /// It cannot be listened on.
     Listen(io::Error),
-    /// Its file cannot be given to its owner.
+    /// Its owner cannot be set.
     Owner(io::Error),
-    /// Its access list cannot be written.
+    /// Its access list cannot be set.
     AccessList(io::Error),
-    /// Its path has so many bytes.
+    /// Length of its path, in bytes.
     TooLong(usize),
-    /// There is no user of this name.
+    /// Name of a user that does not exist.
     NoUser(String),
-    /// There is no group of this name.
+    /// Name of a group that does not exist.
     NoGroup(String),
 }
 
 impl OpenError {
-    /// A TCP address that cannot be taken.
+    /// A TCP address that is not available.
     pub fn bind(why: io::Error, address: SocketAddr) -> OpenError {
         let taken = why.kind() == io::ErrorKind::AddrInUse;
         let holder = taken.then(|| tcp::holder(address)).flatten();
@@ -50,7 +52,7 @@ impl OpenError {
         };
         let remedy = self.remedy(named);
         match (self, remedy) {
-            // What no machine would accept.
+            // Mistakes on any machine.
             (
                 OpenError::TooLong(_) | OpenError::NoUser(_) | OpenError::NoGroup(_),
                 Some(remedy),
@@ -63,7 +65,7 @@ impl OpenError {
         }
     }
 
-    /// As `fpm_sockets.c` and `fpm_unix.c` say it; a path that is too long, as PHP 8.4 does.
+    /// In the words of `fpm_sockets.c` and `fpm_unix.c`; for a path that is too long, of PHP 8.4.
     fn as_php_fpm(&self, named: &NamedListener<'_>) -> String {
         let (asked, pool) = (&named.door.asked, named.pool);
         match self {
@@ -111,7 +113,7 @@ impl OpenError {
         format!("{} cannot be listened on: {why}", named.door.asked)
     }
 
-    /// What the person who reads it can do.
+    /// What the operator can do.
     fn remedy(&self, named: &NamedListener<'_>) -> Option<String> {
         let folder = match &named.door.listen {
             Address::Unix(path) => path.parent().map(Path::to_owned),

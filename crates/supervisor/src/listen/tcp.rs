@@ -1,19 +1,18 @@
-//! Who is in the way of a TCP address.
+//! Which process uses a TCP address.
 
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// `TCP_LISTEN` as the tables of `/proc/net` write it (include/net/tcp_states.h).
+/// `TCP_LISTEN` in the tables of `/proc/net` (include/net/tcp_states.h).
 const LISTENING: &str = "0A";
 
-/// `[::]` takes the clients of IPv4 too, unless IPv4 has an address of its own on that port.
+/// `[::]` accepts IPv4 clients too, unless there is an IPv4 listener on that port.
 pub fn is_only_ipv6(address: SocketAddr, addresses: &[SocketAddr]) -> bool {
     let same_port = |other: &SocketAddr| other.is_ipv4() && other.port() == address.port();
     address.is_ipv6() && addresses.iter().any(same_port)
 }
 
-/// Who listens on the port of `address`: the process that holds a listening socket there, as far
-/// as we may look into other processes.
+/// The process that listens on the port of `address`, as far as we may read other processes.
 pub fn holder(address: SocketAddr) -> Option<String> {
     let inodes: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()
@@ -36,13 +35,13 @@ pub fn holder(address: SocketAddr) -> Option<String> {
             ))
         })
         .collect();
-    // A supervisor of ours first, then the oldest: a server's first process rather than its last.
+    // A supervisor first, then the oldest process: the first process of a server.
     holders.sort();
     let (_, pid, name) = holders.into_iter().next()?;
     Some(describe(&name, pid))
 }
 
-/// A process as the person who started us may know it.
+/// A process, described for the operator.
 pub fn describe(name: &str, pid: u32) -> String {
     match name.starts_with("maitred") {
         true => format!("another maitred (process {pid})"),

@@ -1,4 +1,4 @@
-//! Where the configuration comes from: it is asked for at the start and at every reload.
+//! The source of the configuration: it is read at the start and at every reload.
 
 use std::ffi::OsString;
 use std::os::fd::RawFd;
@@ -12,12 +12,12 @@ use crate::system::identity;
 /// The environment variable that sets the log level of our processes.
 pub const LOG_VARIABLE: &str = "MAITRED_LOG";
 
-/// Reads the configuration, checked, or says what is wrong with it in one sentence or more.
+/// Reads and checks the configuration, or returns its mistakes in one sentence or more.
 type Load = Box<dyn Fn() -> Result<Config, String>>;
 
-/// What the program around the supervisor does when the server has come so far. By default nothing.
+/// Callbacks of the program around the supervisor. By default, they do nothing.
 pub trait Host: std::fmt::Debug {
-    /// Everything is there that the server needs, its sockets too, and no process was started yet.
+    /// Everything is set up, sockets too, and no process was started yet.
     ///
     /// # Errors
     /// One sentence, when the server must not start.
@@ -29,28 +29,28 @@ pub trait Host: std::fmt::Debug {
     /// The server serves for the first time.
     fn serves(&mut self) {}
 
-    /// Another configuration is in use from now on. Returns what [`LOG_VARIABLE`] says from now
-    /// on to processes that are started, if that is something else.
+    /// Another configuration is used from now on. Returns the new value of [`LOG_VARIABLE`] for
+    /// processes, if it changes.
     fn follow(&mut self, config: &Config) -> Option<String> {
         let _ = config;
         None
     }
 }
 
-/// How this program was started, so that another can be started in its place.
+/// The command line of this program, so that another can be started in its place.
 #[derive(Debug)]
 pub struct Invocation {
     /// The file it was started from.
     pub program: PathBuf,
-    /// Its arguments, without its name and without the order to take over.
+    /// Its arguments, without its name and the order to take over.
     pub arguments: Vec<OsString>,
-    /// The descriptor of what the program before this one has left, if there was one.
+    /// The descriptor of the state that the previous program has handed over, if there was one.
     pub take_over: Option<RawFd>,
     /// The program around the supervisor.
     pub host: Box<dyn Host>,
 }
 
-/// Where the configuration comes from.
+/// The source of the configuration.
 pub struct Source {
     load: Load,
     file: Option<PathBuf>,
@@ -65,7 +65,7 @@ impl Source {
         }
     }
 
-    /// The same, of the one file `path`: mistakes say where they are written in it.
+    /// The same, from the one file `path`: mistakes get their position in it.
     pub fn of_file(self, path: &Path) -> Source {
         Source {
             file: Some(path.to_path_buf()),
@@ -73,12 +73,12 @@ impl Source {
         }
     }
 
-    /// The one file it is read from, if it is one of `maitred.toml`'s form.
+    /// The one file it is read from, if it is in `maitred.toml`'s format.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// Reads the configuration, with what this process alone can find out of it.
+    /// Reads the configuration, and adds what only this process knows.
     ///
     /// # Errors
     /// All its mistakes.

@@ -1,8 +1,8 @@
-//! Is a process that a zygote announced really a worker of ours?
+//! Checks whether a process that a zygote announced is a worker of ours.
 //!
-//! A zygote runs as its pool's user and is not believed. Two questions settle it, both asked of
-//! the kernel: is the process our child, and does it run as the pool's user? The worst a lying
-//! zygote can then name is another process of its own user, which it could kill anyway.
+//! A zygote runs as its pool's user and is not trusted. Two questions to the kernel settle it: is
+//! the process our child, and does it run as the pool's user? At worst, a lying zygote can name
+//! another process of its own user, which it could kill anyway.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -10,7 +10,7 @@ use maitred_os::signals;
 use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
-/// What an announced process is.
+/// The result of the check.
 #[derive(Debug)]
 pub enum ChildCheck {
     /// Our child, of the right user, and its pidfd.
@@ -21,11 +21,11 @@ pub enum ChildCheck {
     Stranger,
 }
 
-/// Looks at the process `pid`, which has to run as `uid`.
+/// Checks process `pid`, which has to run as `uid`.
 ///
-/// `waitid(2)` on a pidfd answers for the very process the descriptor stands for, and refuses
-/// (`ECHILD`) whatever is not the caller's child; a pid read from `/proc` could change hands
-/// between two looks.
+/// `waitid(2)` on a pidfd refers to exactly the process of the descriptor, and fails (`ECHILD`) for
+/// a process that is not the caller's child; a pid read from `/proc` could be reused between two
+/// checks.
 pub fn see(pid: i32, uid: u32) -> ChildCheck {
     let Ok(pidfd) = signals::pidfd(pid) else {
         return ChildCheck::NotYet;
@@ -44,7 +44,7 @@ pub fn any_child() -> bool {
     !matches!(waitid(WaitId::All, look), Err(Errno::CHILD))
 }
 
-/// All children of ours, those included that a script left behind and we were given.
+/// All our children, including orphans of scripts.
 pub fn children() -> Vec<i32> {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! How long to wait before trying again what has failed.
+//! Waits between retries.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ struct Failure {
 }
 
 impl Backoff {
-    /// Notes a failure and returns when to try again. Failures during a wait belong to the one
-    /// that began it: eight workers that die together are one failure, not eight doublings.
+    /// Notes a failure and returns when to retry. Failures during a wait belong to the one that
+    /// started it: eight workers that die together are one failure, not eight doublings.
     pub fn failed(&mut self, now: Moment) -> Moment {
         let delay = match &self.last {
             None => BACKOFF_FIRST,
@@ -29,12 +29,12 @@ impl Backoff {
         now + delay
     }
 
-    /// Notes that all is well.
+    /// Notes a success.
     pub fn succeeded(&mut self) {
         self.last = None;
     }
 
-    /// When the failure happened that holds the present wait, if there is one.
+    /// When the failure happened that caused the current wait, if there is one.
     pub fn failed_at(&self) -> Option<Moment> {
         self.last.as_ref().map(|last| last.at)
     }

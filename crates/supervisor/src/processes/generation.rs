@@ -1,4 +1,4 @@
-//! One pool: its zygote's life, and who sits in its seats.
+//! The state of one generation of a pool: its zygote, and its seats.
 //!
 //! ```text
 //!            zygote up             announced            is our child
@@ -8,13 +8,13 @@
 //!     ╰───────────────────────┴─────────────────────┴────────────────────╯
 //! ```
 //!
-//! How many seats are to be taken, [`Growth`] says; the front says which worker has had nothing to
-//! do for long, and that one is asked to leave. A worker that is worn stays until another is
-//! ready: for that there are [`SPARE_SEATS`] more seats than workers. Every order carries an
-//! incarnation of its own, so that whatever comes late is known for late.
+//! [`Growth`] decides how many seats are taken; the front reports which worker was idle for long,
+//! and that one is dismissed. A worn worker stays until another is ready: for that there are
+//! [`SPARE_SEATS`] more seats than workers. Every order has its own incarnation, so that late
+//! reports are recognised.
 //!
-//! A `GenerationState` is one generation of a pool. On trial it has a zygote that shows whether PHP starts, and
-//! no worker; leaving, it fills no seat any more and is gone when the last one is empty.
+//! A generation on trial has a zygote, which shows whether PHP starts, and no worker. A leaving one
+//! fills no seat any more, and ends when the last one is empty.
 
 mod boot;
 mod inherited;
@@ -38,78 +38,78 @@ pub use inherited::WorkerMark;
 pub use seat_state::BootState;
 use seat_state::{SeatSlot, SeatState};
 
-/// Seats of a pool beyond `max_children`: for workers that are ready and serve nobody before
+/// Seats of a pool beyond `max_children`: for workers that are ready and get no request before
 /// another has left.
 pub const SPARE_SEATS: u32 = 2;
 
-/// What happened to a pool.
+/// An event of a generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GenerationEvent {
-    /// Nothing but that time went by.
+    /// Time has passed.
     Tick,
-    /// The zygote says that PHP runs.
+    /// The zygote reports that PHP runs.
     ZygoteStarted,
-    /// The zygote cannot do its work, or broke the rules.
+    /// The zygote cannot work, or broke the rules.
     ZygoteFailed(KillReason),
-    /// The zygote has ended, and nobody is left who could speak for it.
+    /// The zygote has ended, and no process can report for it any more.
     ZygoteEnded,
-    /// The zygote says that it forked a worker.
+    /// The zygote reports that it forked a worker.
     Announced { worker: WorkerId, pid: i32 },
-    /// An announced process has been seen to be our child, of the pool's user.
+    /// An announced process is our child, and runs as the pool's user.
     Adopted { pid: i32 },
-    /// A worker says that its script has booted.
+    /// A worker reports that its script has booted.
     Booted { worker: WorkerId },
-    /// The zygote says that it could not fork.
+    /// The zygote reports that it could not fork.
     ForkFailed { worker: WorkerId },
     /// A child of ours with this pid has ended.
     Ended { pid: i32, how: HowEnded },
-    /// The front asks for the end of a worker.
+    /// The front requests the end of a worker.
     EndWorker { worker: WorkerId },
-    /// The same as php-fpm does it: the worker is asked to end before it is killed.
+    /// The same as php-fpm does it: SIGTERM before SIGKILL.
     TerminateWorker { worker: WorkerId },
-    /// The front says how many workers are needed; 0 also for a front that has gone.
+    /// The front reports how many workers are needed; 0 also for a front that has ended.
     Wanted { workers: u32 },
-    /// The front says that a worker has served, or grown, as much as it may.
+    /// The front reports that a worker has served, or grown, as much as it may.
     Worn { worker: WorkerId },
     /// Other generations of the pool leave this one as many workers.
     Allowed { workers: u32 },
-    /// The zygote has shown what it had to: workers may be ordered.
+    /// The trial is passed: workers may be ordered.
     Passed,
-    /// Another generation takes over, or none: no seat is filled any more.
+    /// Another generation takes over, or the pool is removed: no seat is filled any more.
     Leave,
-    /// The front gives a worker nothing more to do.
+    /// The front gives a worker no further request.
     Retired { worker: WorkerId },
 }
 
-/// What is to be done for a pool.
+/// An action for a generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GenerationAction {
     /// Start a zygote.
     StartZygote,
     /// Kill the zygote.
     KillZygote(KillReason),
-    /// Ask the zygote to leave: nobody needs it.
+    /// Terminate the zygote, which is not needed.
     DismissZygote,
     /// Order the zygote to fill a seat.
     Fill { worker: WorkerId },
-    /// See whether this process has become our child.
+    /// Check whether this process has become our child.
     Look { pid: i32 },
-    /// Tell the front of the worker in this seat.
+    /// Have the front use the worker in this seat.
     Open { worker: WorkerId, pid: i32 },
     /// Kill this worker.
     KillWorker { pid: i32 },
-    /// Ask this worker, which has nothing to do, to leave.
+    /// Terminate this idle worker.
     DismissWorker { pid: i32 },
-    /// End this worker whatever it does, as SIGTERM does.
+    /// Terminate this worker, whatever it does.
     TerminateWorker { pid: i32 },
-    /// Say in the log that a killed worker does not end, and keeps its seat.
+    /// Log that a killed worker does not end, and keeps its seat.
     ReportStuck { seat: Seat, pid: i32 },
-    /// Say in the log that a worker failed.
+    /// Log that a worker failed.
     Report {
         worker: WorkerId,
         pid: i32,
         how: HowEnded,
-        /// How far it had come.
+        /// How far its script had booted.
         boot: BootState,
         retry: Duration,
     },
@@ -124,33 +124,33 @@ pub struct Seated {
     pub pid: i32,
 }
 
-/// One pool.
+/// The state of a generation.
 #[derive(Debug)]
 pub struct GenerationState {
     zygote: Life,
     places: Vec<SeatSlot>,
     backoff: Backoff,
     growth: Growth,
-    /// Longest that the script of a worker may take to boot; nothing: workers have none.
+    /// Timeout of the boot of a worker; none: workers do not boot a script.
     boots_within: Option<Duration>,
-    /// The last worker that was to boot has not.
+    /// The last worker that was to boot has failed.
     boots_in_vain: bool,
     /// PHP has yet to show that it starts.
     trial: bool,
     /// No seat is filled any more.
     leaving: bool,
-    /// Since when the zygote has had no workers and nobody has asked for one.
+    /// Since when the zygote has had no workers and none was needed.
     unneeded_since: Option<Moment>,
-    /// When workers were last asked for, or the last one went.
+    /// When workers were last needed, or the last one ended.
     asked_at: Option<Moment>,
-    /// The zygote is to be there although nobody asks for workers.
+    /// The zygote stays although no workers are needed.
     keeps_zygote: bool,
     /// The last zygote did not start.
     has_failed: bool,
 }
 
 impl GenerationState {
-    /// A pool of `seats` empty seats and no zygote, as many of which are filled as `growth` says.
+    /// A generation with `seats` empty seats and no zygote; `growth` decides how many are filled.
     pub fn new(seats: u32, growth: Growth) -> GenerationState {
         GenerationState {
             zygote: Life::new(ZYGOTE_START),
@@ -168,7 +168,7 @@ impl GenerationState {
         }
     }
 
-    /// Such a pool, whose zygote has yet to show that PHP starts.
+    /// The same, whose zygote has yet to show that PHP starts.
     pub fn on_trial(seats: u32, growth: Growth) -> GenerationState {
         GenerationState {
             trial: true,
@@ -176,7 +176,7 @@ impl GenerationState {
         }
     }
 
-    /// Takes note of what happened and says what to do.
+    /// Takes an event and returns actions.
     pub fn on(&mut self, event: GenerationEvent, now: Moment) -> Vec<GenerationAction> {
         let mut actions = Vec::new();
         match event {
@@ -211,7 +211,7 @@ impl GenerationState {
         actions
     }
 
-    /// When something is due without anything happening before.
+    /// When something is due without an event.
     pub fn deadline(&self) -> Option<Moment> {
         let places = self.places.iter().filter_map(|place| match place.state {
             SeatState::Empty { .. } => None,
@@ -235,12 +235,12 @@ impl GenerationState {
             .min()
     }
 
-    /// Whether there are as many workers as there are to be.
+    /// Whether there are as many workers as wanted.
     pub fn is_full(&self) -> bool {
         self.seated().count() >= self.growth.wants().min(self.growth.allowed())
     }
 
-    /// How many workers there are too few, those not counted that are on their way.
+    /// How many workers are missing, besides those being started.
     fn lacks(&self) -> usize {
         if self.leaving {
             return 0;
@@ -258,17 +258,17 @@ impl GenerationState {
         self.zygote.is_up() && !self.trial
     }
 
-    /// There is memory for so many workers: as long as that is so, no more are ordered.
+    /// There is memory for this many workers: no more are ordered as long as that is so.
     pub fn give_room(&mut self, workers: u32) {
         self.growth.give_room(workers);
     }
 
-    /// Whether there would be more workers if there were memory for them.
+    /// Whether more workers are wanted than there is memory for.
     pub fn lacks_room(&self) -> bool {
         self.growth.lacks_room()
     }
 
-    /// How many workers there are, those that are on their way or about to leave included.
+    /// How many workers there are, including those that are starting or leaving.
     pub fn workers(&self) -> u32 {
         let taken = self.places.iter().filter(|place| !place.is_empty());
         u32::try_from(taken.count()).unwrap_or(u32::MAX)
@@ -284,7 +284,7 @@ impl GenerationState {
         self.leaving && self.is_empty() && self.zygote.is_absent()
     }
 
-    /// Whether another generation takes over, or none.
+    /// Whether it is leaving.
     pub fn is_leaving(&self) -> bool {
         self.leaving
     }
@@ -388,7 +388,7 @@ impl GenerationState {
                 HowEnded::Exited(code) => exit::is_failure(code),
                 HowEnded::Signaled(_) => true,
             };
-        // However long it took: a script that has not booted has not lived.
+        // A script that has not booted counts as an early death, however long it took.
         let early = failed && (boot != BootState::Done || now < born + EARLY_DEATH);
         self.boots_in_vain |= failed && boot != BootState::Done;
         if !early || self.somebody_lives(now) {
@@ -412,8 +412,8 @@ impl GenerationState {
         }
     }
 
-    /// Whether a worker that came after the last failure has outlived the age of early deaths.
-    /// Older ones prove nothing: a script that crashes meets the newest worker first.
+    /// Whether a worker that was started after the last failure has outlived the age of early
+    /// deaths. Older ones prove nothing: a script that crashes meets the newest worker first.
     fn somebody_lives(&self, now: Moment) -> bool {
         let Some(failed_at) = self.backoff.failed_at() else {
             return true;
@@ -428,7 +428,7 @@ impl GenerationState {
         })
     }
 
-    /// No seat is filled any more. Who sits in one stays until the front lets it go; a zygote that
+    /// No seat is filled any more. Seated workers stay until the front retires them; a zygote that
     /// is still starting is of no use.
     fn leave(&mut self, now: Moment, actions: &mut Vec<GenerationAction>) {
         self.leaving = true;
@@ -500,8 +500,8 @@ impl GenerationState {
         }
     }
 
-    /// Orders the workers that lack. One whose seat has to wait after a failure is not ordered
-    /// for another seat instead.
+    /// Orders the missing workers. One whose seat has to wait after a failure is not ordered for
+    /// another seat instead.
     fn order(&mut self, now: Moment, actions: &mut Vec<GenerationAction>) {
         let mut lacks = self.lacks().saturating_sub(self.waiting(now));
         for (seat, place) in (0..).zip(&mut self.places) {

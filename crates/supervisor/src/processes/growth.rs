@@ -1,5 +1,5 @@
 //! How many workers a pool is to have, how quickly it may get them, and whether its zygote may
-//! rest. What is needed now is the front's word: it has the queue.
+//! rest. The front reports how many are needed: it has the queue.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use maitred_config::{Mode, Pool, ProcessManager};
 use crate::limits::Moment;
 use crate::processes::generation::SPARE_SEATS;
 
-/// The time that `max_spawn_rate` is about.
+/// The period of `max_spawn_rate`.
 const RATE_PERIOD: Duration = Duration::from_secs(1);
 
-/// A pool's size: its bounds, and what is wanted within them.
+/// A pool's size: its bounds, and the wanted number of workers.
 #[derive(Debug)]
 pub struct Growth {
     /// Most workers (`max_children`).
@@ -24,9 +24,9 @@ pub struct Growth {
     room: u32,
     /// Most workers that other generations of the pool leave to this one.
     allowed: u32,
-    /// Workers beyond the limit that wait until one of the others has gone.
+    /// Workers beyond the limit that wait until another has left.
     ahead: u32,
-    /// There are some of those however many are wanted.
+    /// Such workers are started however many are wanted.
     always_ahead: bool,
     rate: Option<Rate>,
     zygote_rest: Option<Duration>,
@@ -53,8 +53,8 @@ impl Growth {
             ProcessManager::Auto => (pool.fewest_found(), pool.fewest_found()),
         };
         let is_copied = pool.mode == Mode::Snapshot;
-        // Every request uses a copy up: a rate would be one of requests. A pool that finds its size is held
-        // back by what there is for workers, and nothing else.
+        // Every request uses a copy up, so that a rate would limit requests. A pool that finds its
+        // size is limited only by its capacity.
         let heeds_rate = matches!(pool.pm, ProcessManager::Dynamic | ProcessManager::Ondemand);
         let bounded = heeds_rate && !is_copied;
         let rests = match pool.pm {
@@ -69,7 +69,7 @@ impl Growth {
             room: u32::MAX,
             allowed: u32::MAX,
             ahead: if is_copied { SPARE_SEATS } else { 0 },
-            // Such a pool has no idle workers that it was told to keep.
+            // Such a pool has no configured number of idle workers.
             always_ahead: pool.pm == ProcessManager::Auto,
             rate: bounded.then(|| Rate {
                 most: (pool.max_spawn_rate as usize).max(1),
@@ -80,14 +80,15 @@ impl Growth {
         }
     }
 
-    /// How many workers there are to be now.
+    /// How many workers are wanted now.
     pub fn wants(&self) -> usize {
         let wanted = self.wanted.min(self.room);
         wanted.max(self.floor).min(self.limit) as usize
     }
 
-    /// How many workers are to be ready beyond those that serve, where each leaves after a few requests: if
-    /// all that may serve are wanted or the pool finds its size, as far as there is memory for them.
+    /// How many workers are to be ready beyond those that serve, where each leaves after a few
+    /// requests: if the limit is wanted or the pool finds its size, as far as there is memory for
+    /// them.
     pub fn ahead(&self) -> usize {
         let wants = self.wants();
         let room = (self.room as usize).saturating_sub(wants);
@@ -97,17 +98,17 @@ impl Growth {
         }
     }
 
-    /// The front says how many are needed. A front that has gone needs none.
+    /// The front reports how many are needed. A front that has ended needs none.
     pub fn want(&mut self, workers: u32) {
         self.wanted = workers;
     }
 
-    /// The front has let a worker go for good: there are `workers` now, and no more are needed.
+    /// The front has given a worker up: there are `workers` now, and no more are needed.
     pub fn gave_up(&mut self, workers: usize) {
         self.wanted = self.wanted.min(u32::try_from(workers).unwrap_or(u32::MAX));
     }
 
-    /// There is memory for so many workers.
+    /// There is memory for this many workers.
     pub fn give_room(&mut self, workers: u32) {
         self.room = workers;
     }
@@ -122,12 +123,12 @@ impl Growth {
         self.allowed = workers;
     }
 
-    /// Most workers there may be now, those included that wait for another to leave.
+    /// Most workers now, including those that wait for another to leave.
     pub fn allowed(&self) -> usize {
         self.allowed as usize
     }
 
-    /// When the next worker may be ordered; a moment that has passed: now.
+    /// When the next worker may be ordered; in the past: now.
     pub fn next_order(&self) -> Moment {
         match &self.rate {
             Some(rate) if rate.free == 0 && rate.orders.len() >= rate.most => {
@@ -151,7 +152,7 @@ impl Growth {
         }
     }
 
-    /// How long a zygote stays that has no workers and is not asked for any; nothing: for ever.
+    /// How long a zygote stays without workers; none: for ever.
     pub fn zygote_rest(&self) -> Option<Duration> {
         self.zygote_rest
     }

@@ -1,21 +1,21 @@
-//! Why a zygote has to go, as the log tells it.
+//! Why a zygote is killed, as it is logged.
 
 use crate::limits::{WORKER_SPAWN, ZYGOTE_START};
 
-/// Why a zygote has to go.
+/// Why a zygote is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KillReason {
     /// PHP was not running within [`ZYGOTE_START`].
     SlowStart,
-    /// It did not leave within [`LEAVE`](crate::limits::LEAVE) after it was asked to.
+    /// It did not exit within [`LEAVE`](crate::limits::LEAVE) after it was dismissed.
     SlowEnd,
     /// An order was not carried out within [`WORKER_SPAWN`].
     SlowFork,
-    /// It said what nobody asked, or named a process that is not its own.
+    /// It sent a report out of turn, or named a process that is not its own.
     BrokeRules,
     /// Its generation of the pool is not used any more.
     NotNeeded,
-    /// It said itself that PHP cannot start.
+    /// It reported that PHP cannot start.
     StartFailed,
 }
 

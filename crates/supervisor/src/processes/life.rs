@@ -1,4 +1,4 @@
-//! The life of a process that must always be there: a zygote or the front.
+//! The life of a process that must always run: a zygote or the front.
 //!
 //! ```text
 //!            start                 ready
@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::limits::{EARLY_DEATH, LEAVE, Moment};
 use crate::processes::backoff::Backoff;
 
-/// What is to be done with the process.
+/// The next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Start it.
@@ -24,11 +24,11 @@ pub enum Step {
     Kill,
 }
 
-/// A process that said it was ready when nobody had asked.
+/// A process reported that it was ready out of turn.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UnexpectedReady;
 
-/// Where in its life such a process is.
+/// The state of such a process.
 #[derive(Debug)]
 pub struct Life {
     state: LifeState,
@@ -46,7 +46,7 @@ enum LifeState {
 }
 
 impl Life {
-    /// A process that has not been started and may take `start_limit` to become ready.
+    /// A process that has not been started; `start_limit` is its timeout until it is ready.
     pub fn new(start_limit: Duration) -> Life {
         let state = LifeState::Absent {
             not_before: Moment::ZERO,
@@ -66,7 +66,7 @@ impl Life {
         }
     }
 
-    /// Whether it is ready for orders.
+    /// Whether it accepts orders.
     pub fn is_up(&self) -> bool {
         matches!(self.state, LifeState::Up { .. })
     }
@@ -76,12 +76,12 @@ impl Life {
         matches!(self.state, LifeState::Absent { .. })
     }
 
-    /// Whether it was asked to leave.
+    /// Whether it was dismissed.
     pub fn is_leaving(&self) -> bool {
         matches!(self.state, LifeState::Leaving { .. })
     }
 
-    /// It was asked to leave because nobody needs it. One that stays is killed after [`LEAVE`].
+    /// It was dismissed. If it stays, it is killed after [`LEAVE`].
     pub fn dismiss(&mut self, now: Moment) {
         if self.is_up() {
             self.state = LifeState::Leaving {
@@ -112,7 +112,7 @@ impl Life {
         }
     }
 
-    /// It says that it is ready.
+    /// It reports that it is ready.
     ///
     /// # Errors
     /// When it is not being started.
@@ -129,7 +129,7 @@ impl Life {
         }
     }
 
-    /// It broke the rules, or is stuck: it has to go.
+    /// It broke the rules, or is stuck: it is killed.
     pub fn give_up(&mut self) -> Option<Step> {
         match self.state {
             LifeState::Starting { .. } | LifeState::Leaving { .. } => {
@@ -146,7 +146,7 @@ impl Life {
         }
     }
 
-    /// It has ended. One that was up for a while is started again at once.
+    /// It has ended. One that was up for a while is restarted at once.
     pub fn ended(&mut self, now: Moment) {
         let not_before = match self.state {
             LifeState::Absent { not_before } => not_before,
@@ -158,7 +158,7 @@ impl Life {
             LifeState::Ending {
                 up_since: Some(since),
             } if now >= since + EARLY_DEATH => {
-                // What failed before it came up is long mended.
+                // Failures before it came up do not count any more.
                 self.backoff.succeeded();
                 self.backoff.failed(now)
             }
@@ -169,7 +169,7 @@ impl Life {
         self.state = LifeState::Absent { not_before };
     }
 
-    /// When [`Life::due`] has something to say without anything happening before.
+    /// When [`Life::due`] returns something, without an event.
     pub fn deadline(&self) -> Option<Moment> {
         match self.state {
             LifeState::Absent { not_before } => Some(not_before),

@@ -1,6 +1,6 @@
-//! Booted applications whose OPcache is full. It begins anew only when nobody uses it, and a script that is
-//! booted once uses it for as long as it lives: what finds no room is compiled by every request. So the pool
-//! gets another generation with a larger one, while the one before serves.
+//! Booted applications whose OPcache is full. It restarts only while no process uses it, and a
+//! script that is booted once uses it all its life: what does not fit is compiled by every request.
+//! So the pool gets another generation with a larger OPcache, while the one before serves.
 
 use maitred_config::{Config, Pool};
 use maitred_control::{CacheFigures, CacheSize, ToZygote};
@@ -11,49 +11,49 @@ use crate::processes::running_pool::RunningPool;
 
 const MB: u64 = 1 << 20;
 
-/// Most keys that OPcache takes (`MAX_ACCEL_FILES` in ZendAccelerator.h).
+/// Most keys of OPcache (`MAX_ACCEL_FILES` in ZendAccelerator.h).
 const KEYS_MAX: u64 = 1_000_000;
 
-/// OPcache is given one part in so many of the memory that the pool may have, at most: the rest is for what
-/// runs.
+/// OPcache gets at most this part of the pool's memory (a quarter): the rest is for scripts.
 const MEMORY_PART: u64 = 4;
 
-/// A new OPcache of the same size helps for a while when more than one part in so many holds what is outdated.
+/// A new OPcache of the same size helps for a while when more than this part (an eighth) is wasted.
 const WASTED_PART: u64 = 8;
 
-/// No OPcache has more than this, in MB (16 TiB): figures that say so are wrong.
+/// Largest plausible OPcache, in MB (16 TiB).
 const MEMORY_MB_MAX: u64 = 1 << 24;
 
-/// What is known of a generation whose OPcache is full.
+/// State of the growth of a full OPcache.
 #[derive(Debug, Default)]
 pub struct OpcacheGrowth {
-    /// How large that of the next generation is to be.
+    /// The size of that of the next generation.
     next: Option<CacheSize>,
-    /// It was said that it stays as it is. It is looked at again all the same: a limit may have been raised
-    /// since, or much of what it holds be outdated.
+    /// It was logged that it does not grow. It is checked again all the same: a limit may have been
+    /// raised since, or many entries be outdated.
     stays: bool,
-    /// It was to be larger, and that has failed.
+    /// A larger one has failed.
     has_failed: bool,
 }
 
 impl OpcacheGrowth {
-    /// A generation that was to take this one's place has failed, `for_it_alone`: it came for a larger OPcache
-    /// and nothing else. Then that is not tried again, and true. Otherwise it may have failed of anything, and
-    /// whoever finds OPcache full next has it looked at again.
+    /// The next generation has failed; `for_it_alone`: its only purpose was a larger OPcache. Then
+    /// that is not tried again, and the result is true. Otherwise it may have failed for any
+    /// reason, and the next report of a full OPcache is checked again.
     fn failed(&mut self, for_it_alone: bool) -> bool {
         let was_tried = self.next.take().is_some();
         self.has_failed |= was_tried && for_it_alone;
         was_tried && for_it_alone
     }
 
-    /// Nothing that is said of it changes anything any more.
+    /// Further reports change nothing.
     fn is_settled(&self) -> bool {
         self.next.is_some() || self.has_failed
     }
 }
 
-/// The size at which an OPcache that is full would not be; nothing: there is none. It is of `most` bytes at
-/// most, or of as many as it has: then it may have more keys, or begin anew as it is. With 0 it never does.
+/// The size at which a full OPcache would not be full; none: there is none. It has `most` bytes at
+/// most, or as many as now: then it may get more keys, or start again at the same size. With `most`
+/// = 0, none.
 fn larger(figures: &CacheFigures, most: u64) -> Option<CacheSize> {
     let used = figures.memory_used_bytes.div_ceil(MB);
     let wasted = figures.memory_wasted_bytes;
@@ -70,12 +70,12 @@ fn larger(figures: &CacheFigures, most: u64) -> Option<CacheSize> {
     }
     let (mut size, most) = (present, (most / MB).max(present.memory_mb));
     if figures.is_full && keys >= all_keys {
-        // OPcache takes the next one of its own list, each about twice as much as the one before.
+        // OPcache rounds it up to the next one of its own list, each about twice the one before.
         size.keys = all_keys.saturating_add(1).min(KEYS_MAX);
     } else if figures.is_full {
         size.memory_mb = doubled_for(used, present.memory_mb).min(most);
     }
-    // What was wasted is free in the next one.
+    // Wasted memory is free in the next one.
     let lasts = size != present || figures.is_full && wasted > all / WASTED_PART;
     let with_strings = size.memory_mb.saturating_add(present.strings_mb);
     if figures.strings_are_full && (lasts || !figures.is_full) && with_strings <= most {
@@ -90,7 +90,7 @@ fn used_and_free(figures: &CacheFigures) -> u64 {
     used.saturating_add(figures.memory_free_bytes)
 }
 
-/// So much memory, doubled until what is in use takes half of it at most.
+/// `memory`, doubled until the used part is half of it at most.
 fn doubled_for(used: u64, mut memory: u64) -> u64 {
     while memory < used.saturating_mul(2) && memory > 0 {
         memory = memory.saturating_mul(2);
@@ -98,7 +98,7 @@ fn doubled_for(used: u64, mut memory: u64) -> u64 {
     memory
 }
 
-/// What it has run out of, in words.
+/// What it lacks, as text.
 fn run_out_of(figures: &CacheFigures) -> &'static str {
     let (keys, all_keys) = figures.keys;
     match figures.is_full {
@@ -108,7 +108,7 @@ fn run_out_of(figures: &CacheFigures) -> &'static str {
     }
 }
 
-/// Why one that is full stays as it is, which may have `most` bytes.
+/// Why it does not grow, within `most` bytes.
 fn why_it_stays(figures: &CacheFigures, most: u64) -> String {
     match run_out_of(figures) {
         _ if most == 0 => "`opcache_memory_max` is 0".to_owned(),
@@ -120,7 +120,7 @@ fn why_it_stays(figures: &CacheFigures, most: u64) -> String {
     }
 }
 
-/// What is full, in figures.
+/// Its usage, as text.
 fn in_words(figures: &CacheFigures) -> String {
     let mb = |bytes: u64| bytes as f64 / MB as f64;
     let all = used_and_free(figures).saturating_add(figures.memory_wasted_bytes);
@@ -138,8 +138,8 @@ fn in_words(figures: &CacheFigures) -> String {
 }
 
 impl RunningPool {
-    /// Workers report that the OPcache of their generation is full. Its zygote is queried, which has
-    /// the numbers.
+    /// Workers report that the OPcache of their generation is full. Its zygote is queried, which
+    /// has the numbers.
     pub fn opcache_filled(&mut self) {
         if self.opcache_growth.is_settled() || !self.is_current() || !self.is_booted() {
             return;
@@ -152,8 +152,8 @@ impl RunningPool {
         }
     }
 
-    /// Decides whether the next generation gets a larger OPcache, of `most` bytes at most. True if it
-    /// does.
+    /// Decides whether the next generation gets a larger OPcache, of `most` bytes at most. True if
+    /// it does.
     pub fn grow_opcache(&mut self, figures: &CacheFigures, most: u64) -> bool {
         if !figures.is_full && !figures.strings_are_full || !self.is_current() {
             return false;
@@ -194,7 +194,8 @@ impl Pools {
         size.filter(|_| !running.plan.differs(pool, config))
     }
 
-    /// Whether the pool of this name waits for a larger OPcache: a reload may have brought it since.
+    /// Whether the pool of this name waits for a larger OPcache: a reload may have brought it
+    /// since.
     pub fn has_outgrown_opcache(&self, name: &str) -> bool {
         let mut current = self.current().filter(|pool| pool.name() == name);
         current.any(|pool| pool.opcache_growth.next.is_some())
@@ -213,8 +214,8 @@ impl Pools {
     }
 }
 
-/// The largest size of this pool's OPcache, in bytes, where there is `memory` for it; 0: it does not
-/// grow.
+/// The largest size of this pool's OPcache, in bytes, where there is `memory` for it; 0: it does
+/// not grow.
 pub fn largest_opcache(pool: &Pool, memory: Option<f64>) -> u64 {
     let together = &pool.confinement.together;
     let limits = [

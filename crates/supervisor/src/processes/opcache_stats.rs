@@ -90,8 +90,8 @@ impl Pools {
 }
 
 impl RunningPool {
-    /// The zygote has reported the state of its OPcache. Returns it if it is to be checked for being
-    /// full.
+    /// The zygote has reported the state of its OPcache. Returns it if it is to be checked for
+    /// being full.
     pub fn opcache_reported(
         &mut self,
         figures: Option<CacheFigures>,

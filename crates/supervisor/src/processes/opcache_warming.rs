@@ -1,6 +1,6 @@
-//! The OPcache of a generation on trial is filled with the scripts that the one before holds, so that
-//! its first requests find it warm. Best effort, with a bound: a generation that could not be warmed
-//! has passed its trial all the same.
+//! Warming the OPcache of a generation on trial with the scripts that the one before holds, so that
+//! its first requests find it warm. Best effort, with a timeout: a generation that could not be
+//! warmed passes its trial all the same.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -12,7 +12,7 @@ use crate::limits::{LIST_SCRIPTS, Moment, WARM};
 use crate::processes::pools::{PoolId, Pools};
 use crate::processes::running_pool::RunningPool;
 
-/// What a generation on trial waits for.
+/// The state of the warming of a generation.
 #[derive(Debug)]
 pub enum OpcacheWarming {
     /// The zygote of `by` writes its scripts to `file`.
@@ -26,7 +26,7 @@ pub enum OpcacheWarming {
 }
 
 impl OpcacheWarming {
-    /// When it is not waited for any longer.
+    /// When it times out.
     pub fn until(&self) -> Moment {
         match self {
             OpcacheWarming::Listing { until, .. } | OpcacheWarming::Filling { until } => *until,
@@ -97,7 +97,7 @@ impl Pools {
 }
 
 impl RunningPool {
-    /// The zygote has filled its OPcache. False if that was not waited for.
+    /// The zygote has filled its OPcache. False if no warming was going on.
     pub fn opcache_warmed(&mut self, compiled: u32) -> bool {
         let was_warming = self.warming.take().is_some();
         if was_warming {

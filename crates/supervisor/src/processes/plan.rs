@@ -17,16 +17,16 @@ use crate::logging::pool_output::PoolOutput;
 use crate::system::programs::Programs;
 use crate::system::{confinement, identity};
 
-/// One pool, and what its front and its workers share.
+/// The settings of a generation, and what its front and its workers share.
 #[derive(Debug)]
 pub struct PoolPlan {
-    /// What its zygote is told.
+    /// The settings of its zygote.
     pub settings: ZygoteSettings,
     /// Its settings as they are configured.
     pub configured: Pool,
-    /// Its settings with nothing left open, as the front gets them.
+    /// Its settings with all defaults filled in, as the front gets them.
     pub pool: Pool,
-    /// The PHP version it asks for, as `8.2`.
+    /// The configured PHP version, as `8.2`.
     pub php: Option<String>,
     /// The program of its zygote and workers.
     pub program: PathBuf,
@@ -36,18 +36,17 @@ pub struct PoolPlan {
     pub memory: OwnedFd,
     /// One event for each thread of the front.
     pub events: Vec<OwnedFd>,
-    /// What its processes print.
+    /// The output of its processes.
     pub output: PoolOutput,
 }
 
 impl PoolPlan {
-    /// How the pool grows.
+    /// The bounds of its size.
     pub fn growth(&self) -> Growth {
         Growth::of(&self.pool, self.max_children())
     }
 
-    /// Longest that the script of a worker may take to boot, zero for no limit; nothing if workers
-    /// boot none.
+    /// Timeout of the boot of a worker, zero for no limit; none if workers boot no script.
     pub fn boots_within(&self) -> Option<Duration> {
         let boots = self.settings.worker_script.is_some();
         boots.then_some(self.pool.boot_timeout)
@@ -58,17 +57,17 @@ impl PoolPlan {
         self.settings.seats.saturating_sub(SPARE_SEATS)
     }
 
-    /// Whether the pool would be another one with these settings.
+    /// Whether these settings differ from its own.
     pub fn differs(&self, wanted: &Pool, config: &Config) -> bool {
         let identity = identity::of_pool(wanted, config);
         *wanted != self.configured
             || identity.is_ok_and(|identity| identity != self.settings.identity)
     }
 
-    /// Makes the plan of a pool, with the memory, the events and the pipe of one generation.
+    /// Plans a pool, and opens the memory, the events and the pipe of one generation.
     ///
     /// # Errors
-    /// What the pool asks for and cannot be had here.
+    /// Something that the pool needs and this machine does not have.
     pub fn make(
         pool: &Pool,
         config: &Config,
@@ -108,7 +107,7 @@ impl PoolPlan {
         })
     }
 
-    /// What the front and the zygote of a pool share: its memory, then its events.
+    /// The descriptors that front and zygote share: the memory, then the events.
     pub fn shared(&self) -> Vec<BorrowedFd<'_>> {
         std::iter::once(&self.memory)
             .chain(&self.events)
@@ -116,15 +115,14 @@ impl PoolPlan {
             .collect()
     }
 
-    /// Most descriptors that a zygote is sent at once: what its workers print goes into two pipes
-    /// each.
+    /// Most descriptors that a zygote is sent at once: two pipes for each worker's output.
     pub fn descriptors_of_zygote(&self) -> usize {
         let seats = usize::try_from(self.settings.seats).unwrap_or(usize::MAX);
         seats.saturating_mul(2)
     }
 
-    /// How many descriptors a front is sent of this pool: what the two share, the settings, the
-    /// scoreboard, and who sits in the seats.
+    /// Descriptors of this pool that a front is sent: the shared ones, the settings, the
+    /// scoreboard, and the pidfds of workers.
     pub fn descriptors_of_front(&self) -> usize {
         let seats = usize::try_from(self.settings.seats).unwrap_or(usize::MAX);
         seats.saturating_add(self.events.len() + 3)
@@ -166,7 +164,7 @@ fn settings(
             notices: fpm.log_level <= maitred_config::fpm::Level::Notice,
         }),
         measures_cpu: config.fpm.is_some() && shows_cpu(pool),
-        // Without it nobody knows how many workers are enough.
+        // `pm = auto` needs it to find the size.
         accounts: pool.request_accounting || pool.pm == ProcessManager::Auto,
         no_php_ini: pool.no_php_ini,
         defines: pool.defines.clone(),
@@ -180,7 +178,7 @@ fn settings(
     }
 }
 
-/// What a pool boots whose workers are copies.
+/// The application of a pool whose workers are copies.
 fn snapshot_of(pool: &Pool) -> Option<Snapshot> {
     let script = pool
         .booted_script()
@@ -194,7 +192,7 @@ fn snapshot_of(pool: &Pool) -> Option<Snapshot> {
     })
 }
 
-/// Whether somebody is shown how much processor time a request took: it costs a system call.
+/// Whether the processor time of requests is shown anywhere: measuring it costs a system call.
 fn shows_cpu(pool: &Pool) -> bool {
     let format = pool.door_log.as_ref().map(|log| log.format.as_str());
     let format = format.and_then(|format| AccessFormat::parse(format).ok());

@@ -1,7 +1,7 @@
-//! Workers that break the rules of the seat link. Each is ended, and its seat is written again for
-//! the next one. Where that does not help, another process still writes to the pool's memory (a
-//! process that a script has left behind has it mapped): then the pool gets another generation,
-//! with memory that no process has mapped before.
+//! Workers that break the rules of the seat link. Each is ended, and its seat is initialised again
+//! for the next one. Where that does not help, another process still writes to the pool's memory
+//! (an orphan of a script has it mapped): then the pool is restarted, with new memory that no
+//! process has mapped.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use maitred_control::WorkerId;
 
 use crate::limits::Moment;
 
-/// So many workers of a generation that break the rules within [`BREACHES_WITHIN`] have it
-/// replaced. How often that may happen is up to the renewals.
+/// Number of such workers within [`BREACHES_WITHIN`] after which the generation is replaced.
+/// Restarts are throttled elsewhere.
 pub const BREACHES_MAX: usize = 3;
 
-/// How long a breach counts.
+/// How long such a worker counts.
 pub const BREACHES_WITHIN: Duration = Duration::from_secs(60);
 
-/// The breaches of a generation that count.
+/// The workers of a generation that count.
 #[derive(Debug, Default)]
 pub struct ProtocolErrors(VecDeque<(Moment, WorkerId)>);
 
@@ -25,7 +25,7 @@ impl ProtocolErrors {
     /// A worker has broken the rules. True if the generation is to be replaced.
     pub fn note(&mut self, worker: WorkerId, now: Moment) -> bool {
         self.0.retain(|(at, _)| now < *at + BREACHES_WITHIN);
-        // All of its requests may say so.
+        // All of its requests may report it.
         if self.0.iter().any(|(_, known)| *known == worker) {
             return false;
         }

@@ -1,5 +1,5 @@
-//! The pools' scoreboards, by the name of the pool: they outlive every process of it, and what is
-//! counted of workers.
+//! The pools' scoreboards, by the name of the pool, which outlive all processes of it; and the
+//! counts of workers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -17,7 +17,7 @@ use crate::processes::running_pool::RunningPool;
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
-/// All scoreboards, and why workers leave that have not left yet.
+/// All scoreboards, and why workers that are still running are to end.
 #[derive(Debug)]
 pub struct Scoreboards {
     threads: u32,
@@ -36,8 +36,8 @@ impl Scoreboards {
         }
     }
 
-    /// The scoreboards that the program before us left, by pool. What is none of this version is
-    /// left out: counting begins anew then.
+    /// The scoreboards that the previous program has handed over, by pool. One of another version
+    /// is dropped: counting starts again.
     pub fn inherited(threads: u32, left: Vec<(String, OwnedFd)>) -> Scoreboards {
         let mut scores = Scoreboards::new(threads);
         for (pool, file) in left {
@@ -57,7 +57,7 @@ impl Scoreboards {
             .collect()
     }
 
-    /// Makes the scoreboards of these pools, as far as they have none.
+    /// Creates the scoreboards of these pools, where there is none.
     ///
     /// # Errors
     /// When the system is out of descriptors or memory.
@@ -69,7 +69,7 @@ impl Scoreboards {
         Ok(())
     }
 
-    /// Makes the scoreboard of a pool, if there is none.
+    /// Creates the scoreboard of a pool, if there is none.
     ///
     /// # Errors
     /// When the system is out of descriptors or memory.
@@ -96,7 +96,7 @@ impl Scoreboards {
         self.pages.values()
     }
 
-    /// Front number `epoch` begins, or has gone: no request waits there and none runs for it.
+    /// Front number `epoch` starts, or has ended: it has no waiting and no running request.
     pub fn clear_front(&self, epoch: u32) {
         self.pages.values().for_each(|page| page.clear_front(epoch));
     }
@@ -115,13 +115,13 @@ impl Scoreboards {
         }
     }
 
-    /// A worker is about to be ended. What is said first counts: one that is killed because it did
-    /// not leave when it was asked to has still left for that reason.
+    /// A worker is to be ended. The first cause counts: a worker that is killed because it did not
+    /// leave has still left for the first reason.
     pub fn leaves(&mut self, pid: i32, cause: Cause) {
         self.leaving.entry(pid).or_insert(cause);
     }
 
-    /// Why a worker is about to end, if somebody of us wants it to.
+    /// Why a worker is to be ended, if the supervisor ends it.
     pub fn cause(&self, pid: i32) -> Option<Cause> {
         self.leaving.get(&pid).copied()
     }
@@ -154,8 +154,8 @@ impl Scoreboards {
         }
     }
 
-    /// A worker of a pool has ended; `stopping`: with the whole server.
-    /// Returns why it left, if somebody of us had wanted it to.
+    /// A worker of a pool has ended; `stopping`: with the whole server. Returns why, if the
+    /// supervisor has ended it.
     pub fn ended(&mut self, pool: &str, pid: i32, how: HowEnded, stopping: bool) -> Option<Cause> {
         let noted = self
             .leaving
@@ -169,8 +169,8 @@ impl Scoreboards {
     }
 }
 
-/// Why a worker ended of which this was `noted` before, and the signal that nobody of us sent. One
-/// that was to leave and crashed has crashed.
+/// The cause of the end of a worker that was `noted` before, and a signal that the supervisor has
+/// not sent. A worker that crashed while it was to leave has crashed.
 fn cause_of(noted: Option<Cause>, how: HowEnded) -> (Cause, Option<i32>) {
     match (noted, how) {
         (Some(cause @ (Cause::Terminated | Cause::Stop)), _)

@@ -1,5 +1,5 @@
-//! Scripts that run for longer than `request_slowlog_timeout`: their stacks go to the slow log, and
-//! that there are any is said once, when it begins and when it is over.
+//! Scripts that run for longer than `request_slowlog_timeout`: their stacks go to the slow log;
+//! that there are any is logged once, and again when it is over.
 
 use maitred_config::Pool;
 use maitred_control::stack::Stack;
@@ -17,12 +17,12 @@ use crate::processes::pools::Pools;
 use crate::processes::running_pool::RunningPool;
 use crate::processes::traces::Traces;
 
-/// What a stack is wanted for.
+/// The purpose of a stack.
 #[derive(Debug)]
 pub enum TraceTarget {
-    /// For an entry of the slow log.
+    /// An entry of the slow log.
     SlowScript(Subject),
-    /// For a command that shows what runs.
+    /// A status reply.
     Shown(StackPosition),
 }
 
@@ -37,14 +37,14 @@ pub struct StackPosition {
     pub script: usize,
 }
 
-/// A script that is slow, as the front reports it.
+/// A slow script, as the front reports it.
 #[derive(Debug)]
 pub struct SlowScript {
     /// The worker.
     pub worker: WorkerId,
-    /// Which request of that worker.
+    /// Number of the request of that worker.
     pub request: u64,
-    /// What has run for how long.
+    /// The script, and for how long it has run.
     pub overrun: Overrun,
     /// The request's id in the logs; empty if it has none.
     pub id: String,
@@ -57,7 +57,7 @@ pub struct SlowScripts {
     episode: Option<SlowEpisode>,
 }
 
-/// A time in which scripts are slow: it ends when none was for [`SLOW_EPISODE`].
+/// An episode of slow scripts: it ends after [`SLOW_EPISODE`] without one.
 #[derive(Debug, PartialEq, Eq)]
 struct SlowEpisode {
     began: Moment,
@@ -66,7 +66,7 @@ struct SlowEpisode {
 }
 
 impl SlowScripts {
-    /// No script is slow yet. The slow log is opened, if the pool has one and uses it.
+    /// No slow script yet. The slow log is opened, if the pool has one and uses it.
     pub fn new(pool: &Pool, identity: Option<&Identity>) -> SlowScripts {
         let is_used = !pool.request_slowlog_timeout.is_zero();
         let target = pool.slowlog.clone().filter(|_| is_used);
@@ -100,7 +100,7 @@ impl SlowScripts {
             .map(|episode| episode.last + SLOW_EPISODE)
     }
 
-    /// The end of an episode, as the end of a sentence. One of a single script has been told.
+    /// The summary of an episode that is over. An episode of one script needs none.
     fn over(&mut self, now: Moment) -> Option<String> {
         let episode = self
             .episode
@@ -139,8 +139,7 @@ impl RunningPool {
         );
     }
 
-    /// The entry of the slow log for a slow script. As php-fpm, without request id and times if
-    /// `is_fpm`.
+    /// The slow log entry of a script. As php-fpm, without request id and times if `is_fpm`.
     pub fn slowlog_subject(&self, pid: i32, slow: &SlowScript, is_fpm: bool) -> Subject {
         let (id, running_time) = if is_fpm {
             (String::new(), None)
@@ -162,8 +161,8 @@ impl RunningPool {
         RunningTime::of(pid, boards.seat(slow.worker.seat)?, slow.overrun.ran)
     }
 
-    /// Requests the stack of a slow script for the slow log. Returns the entry if there will be no
-    /// stack, and why.
+    /// Requests the stack of a slow script for the slow log. Returns the entry and the reason if
+    /// there will be no stack.
     pub fn trace_slow_script(
         &mut self,
         subject: Subject,

@@ -1,4 +1,4 @@
-//! Stacks that zygotes were asked for and have not told yet, and what each is for.
+//! Stacks that were requested from zygotes, and the purpose of each.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use maitred_control::Generation;
 
 use crate::limits::{Moment, TRACE_ANSWER};
 
-/// Most stacks that are asked for at a time. A zygote needs well under a millisecond for one, so
-/// more means that zygotes are stuck, or that everything is slow at once.
+/// Most pending requests. A zygote needs well under a millisecond for one, so more means that
+/// zygotes are stuck, or that everything is slow at once.
 pub const TRACES_MAX: usize = 256;
 
-/// Questions without an answer. `TraceTarget` is what somebody wants to do with it.
+/// Pending requests. `TraceTarget` is the purpose of the stack.
 #[derive(Debug)]
 pub struct Traces<TraceTarget> {
     last: u64,
-    /// By their numbers, in which they were asked: all wait equally long.
+    /// By their numbers, in the order of the requests: all have the same timeout.
     pending: BTreeMap<u64, PendingTrace<TraceTarget>>,
 }
 
@@ -35,10 +35,10 @@ impl<TraceTarget> Default for Traces<TraceTarget> {
 }
 
 impl<TraceTarget> Traces<TraceTarget> {
-    /// Notes a question to the zygote of a generation, and returns its number.
+    /// Adds a request to the zygote of a generation, and returns its number.
     ///
     /// # Errors
-    /// What it was about, when [`TRACES_MAX`] have no answer yet.
+    /// The purpose, when [`TRACES_MAX`] are pending.
     pub fn ask(
         &mut self,
         generation: Generation,
@@ -58,21 +58,21 @@ impl<TraceTarget> Traces<TraceTarget> {
         Ok(self.last)
     }
 
-    /// How many questions to the zygote of a generation have no answer yet that are about `what`.
+    /// How many requests to the zygote of a generation are pending whose purpose is `what`.
     pub fn unanswered(&self, generation: Generation, what: impl Fn(&TraceTarget) -> bool) -> usize {
         let pending = self.pending.values();
         let ours = pending.filter(|one| one.generation == generation && what(&one.about));
         ours.count()
     }
 
-    /// The zygote of a generation has answered. Nothing when it was not asked, or too late.
+    /// The zygote of a generation has replied. None when it was not requested, or too late.
     pub fn answered(&mut self, generation: Generation, trace: u64) -> Option<TraceTarget> {
         let asked = self.pending.get(&trace)?.generation == generation;
         let pending = asked.then(|| self.pending.remove(&trace)).flatten();
         pending.map(|pending| pending.about)
     }
 
-    /// What was not answered in time, and will not be waited for any more.
+    /// Removes requests without a reply in time.
     pub fn overdue(&mut self, now: Moment) -> Vec<(Generation, TraceTarget)> {
         let mut overdue = Vec::new();
         while let Some(first) = self.pending.first_entry() {
@@ -85,7 +85,7 @@ impl<TraceTarget> Traces<TraceTarget> {
         overdue
     }
 
-    /// When the next question is given up.
+    /// When the next request times out.
     pub fn deadline(&self) -> Option<Moment> {
         self.pending.values().next().map(|pending| pending.until)
     }

@@ -1,4 +1,4 @@
-//! The whole server, from its start to its end.
+//! The phases of the server, from its start to its end.
 //!
 //! ```text
 //!   Filling ──pools full──▶ Opening ──listening──▶ Serving ──stop──▶ Draining
@@ -14,64 +14,64 @@ use std::time::Duration;
 
 use crate::limits::{FIRST_FILL, KILLED, LEAVE, Moment, SAME_STOP};
 
-/// Exit code of a server that was asked to stop.
+/// Exit code of a server that was stopped.
 pub const EXIT_STOPPED: i32 = 0;
 
 /// Exit code of a server that could not start.
 pub const EXIT_FAILED: i32 = 1;
 
-/// What happened.
+/// An event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerEvent {
-    /// Nothing but that time went by.
+    /// Time has passed.
     Tick,
     /// Every seat of every pool has a worker.
     PoolsFull,
     /// The front accepts clients.
     Listening,
-    /// A process that the start needs has failed.
+    /// A process has failed that the start needs.
     StartFailed,
-    /// Somebody asks the server to stop.
+    /// A command requests a stop.
     StopAsked,
-    /// A signal asks the server to stop. Several within [`SAME_STOP`] are one.
+    /// A signal requests a stop. Several within [`SAME_STOP`] count as one.
     StopSignaled,
-    /// php-fpm's SIGQUIT: requests that run may finish. A further one changes nothing.
+    /// php-fpm's SIGQUIT: requests in flight may finish. A further one changes nothing.
     Finish,
-    /// php-fpm's SIGTERM: whatever runs is ended now, also during a graceful stop.
+    /// php-fpm's SIGTERM: requests in flight are ended now, also during a graceful stop.
     Terminate,
-    /// The front has nothing in hand any more, or has ended.
+    /// The fronts have no request in flight any more, or have ended.
     Drained,
     /// No process of ours is left.
     NobodyLeft,
 }
 
-/// What is to be done.
+/// An action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerAction {
-    /// Say that the server serves.
+    /// Log that the server serves.
     Announce,
-    /// Say that the start took too long, and kill every process.
+    /// Log that the start took too long, and kill every process.
     ReportSlowStart,
-    /// Tell the front to finish what it has in hand.
+    /// Have the fronts finish the requests in flight.
     Drain,
-    /// Say that requests which still run get no more time, and ask every process to end.
+    /// Log that requests in flight get no more time, and terminate every process.
     CutOff,
-    /// Ask every process to end.
+    /// Terminate every process.
     AskAllToLeave,
-    /// Accept nobody any more, and ask every process to end.
+    /// Accept no more clients, and terminate every process.
     Terminate,
     /// Kill every process.
     KillAll,
 }
 
-/// Where the server is between its start and its end.
+/// The phase of the server.
 #[derive(Debug)]
 pub struct Phase {
     state: ServerState,
     exit: i32,
-    /// How long a stop waits for requests that run.
+    /// How long a stop waits for requests in flight.
     drain: Duration,
-    /// When a stop was asked for first.
+    /// When a stop was requested first.
     asked: Option<Moment>,
 }
 
@@ -87,8 +87,8 @@ enum ServerState {
 }
 
 impl Phase {
-    /// The start of the server at `now`. A stop will wait for `drain` at most until the requests
-    /// that run have ended.
+    /// The start of the server at `now`. A stop will wait for requests in flight, for `drain` at
+    /// most.
     pub fn new(now: Moment, drain: Duration) -> Phase {
         Phase {
             state: ServerState::Filling {
@@ -110,12 +110,12 @@ impl Phase {
         }
     }
 
-    /// A stop that has not begun will wait for `drain`.
+    /// A future stop will wait for `drain`.
     pub fn drain_for(&mut self, drain: Duration) {
         self.drain = drain;
     }
 
-    /// Takes note of what happened and says what to do.
+    /// Takes an event and returns an action.
     pub fn on(&mut self, event: ServerEvent, now: Moment) -> Option<ServerAction> {
         let first = self.asked.is_none();
         let event = match event {
@@ -166,7 +166,7 @@ impl Phase {
         }
     }
 
-    /// Somebody asks for a stop for the first time, or with the same breath again.
+    /// A stop is requested for the first time, or again by signals that count as one.
     fn first_stop(&mut self, now: Moment) -> Option<ServerAction> {
         match self.state {
             ServerState::Filling { .. } | ServerState::Opening => self.leave(now),
@@ -196,7 +196,7 @@ impl Phase {
         }
     }
 
-    /// Whether the next wish for a stop is a second one.
+    /// Whether the next stop signal is a second one.
     pub fn would_stop_at_once(&self, now: Moment) -> bool {
         self.asked.is_some_and(|asked| now >= asked + SAME_STOP)
     }
@@ -238,7 +238,7 @@ impl Phase {
         Some(ServerAction::KillAll)
     }
 
-    /// When something is due without anything happening before.
+    /// When something is due without an event.
     pub fn deadline(&self) -> Option<Moment> {
         match self.state {
             ServerState::Filling { deadline }
@@ -249,7 +249,7 @@ impl Phase {
         }
     }
 
-    /// Where the server is, for people.
+    /// Name of the phase.
     pub fn name(&self) -> &'static str {
         match self.state {
             ServerState::Filling { .. } | ServerState::Opening => "starting",
@@ -261,7 +261,7 @@ impl Phase {
         }
     }
 
-    /// Whether the server was asked to stop, or stops because it failed.
+    /// Whether the server stops, on request or because it failed.
     pub fn is_ending(&self) -> bool {
         !matches!(
             self.state,
@@ -269,7 +269,7 @@ impl Phase {
         )
     }
 
-    /// Whether the server has not begun to serve yet: every failure ends it.
+    /// Whether the server has not served yet: every failure ends it.
     pub fn is_start(&self) -> bool {
         matches!(
             self.state,
@@ -277,17 +277,17 @@ impl Phase {
         )
     }
 
-    /// Whether the server serves, and nobody has asked it to stop.
+    /// Whether the server serves, and no stop was requested.
     pub fn is_serving(&self) -> bool {
         matches!(self.state, ServerState::Serving)
     }
 
-    /// Whether there has to be a front.
+    /// Whether a front is needed.
     pub fn wants_front(&self) -> bool {
         matches!(self.state, ServerState::Opening | ServerState::Serving)
     }
 
-    /// Whether there have to be zygotes and workers.
+    /// Whether zygotes and workers are needed.
     pub fn wants_workers(&self) -> bool {
         self.is_start()
             || matches!(
@@ -296,12 +296,12 @@ impl Phase {
             )
     }
 
-    /// Whether every process that is still there is to be killed.
+    /// Whether every remaining process is to be killed.
     pub fn kills(&self) -> bool {
         matches!(self.state, ServerState::Killing { .. })
     }
 
-    /// The exit code, once all is over.
+    /// The exit code, once the server has ended.
     pub fn exit_code(&self) -> Option<i32> {
         (self.state == ServerState::Over).then_some(self.exit)
     }

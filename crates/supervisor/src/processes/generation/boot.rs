@@ -1,4 +1,4 @@
-//! Workers whose script has to boot before requests can go to them.
+//! Workers whose script has to boot before they get requests.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{GenerationAction, GenerationState};
 use crate::limits::{LEAVE, Moment};
 
 impl GenerationState {
-    /// The same pool, whose workers boot a script first if there is a limit for that; zero is none.
+    /// The same generation, whose workers boot a script first, with this timeout; zero is none.
     #[must_use]
     pub fn booting(self, within: Option<Duration>) -> GenerationState {
         GenerationState {
@@ -18,21 +18,21 @@ impl GenerationState {
         }
     }
 
-    /// Whether scripts do not boot, as far as the last one has shown.
+    /// Whether the last boot of a script has failed.
     pub fn boots_in_vain(&self) -> bool {
         self.boots_in_vain
     }
 
-    /// Whether there are as many workers as there are to be, counting those that boot.
+    /// Whether there are as many workers as wanted, counting those that boot.
     pub fn is_seated(&self) -> bool {
         let coming = self.places.iter().filter(|place| place.has_worker());
         coming.count() >= self.growth.wants().min(self.growth.allowed())
     }
 
-    /// What comes too late, for a worker that has been killed meanwhile, is passed over.
+    /// A script has booted. A report that arrives after its worker was killed is ignored.
     pub(super) fn booted(&mut self, worker: WorkerId, actions: &mut Vec<GenerationAction>) {
         match self.state_of(worker) {
-            // It was faster than we have looked whether it is our child.
+            // It was faster than our check whether it is our child.
             Some(SeatState::Announced { booted, .. }) => *booted = true,
             Some(SeatState::Taken {
                 pid,
@@ -51,7 +51,7 @@ impl GenerationState {
         self.boots_in_vain = false;
     }
 
-    /// Nobody needs those any more that have yet to boot, and the front does not know them.
+    /// Dismisses workers that have yet to boot, which the front does not know.
     pub(super) fn end_boots(&mut self, now: Moment, actions: &mut Vec<GenerationAction>) {
         for place in &mut self.places {
             if let SeatState::Taken {

@@ -1,4 +1,4 @@
-//! What one program tells the next of a pool, when it is upgraded.
+//! Handing a generation over to the next program.
 
 use maitred_control::Incarnation;
 
@@ -7,21 +7,21 @@ use super::{GenerationState, Seated};
 use crate::limits::{LEAVE, Moment, ZYGOTE_START};
 use crate::processes::life::Life;
 
-/// What was said of a worker that sits in a seat.
+/// The state of a seated worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerMark {
-    /// Nothing: it stays.
+    /// It stays.
     None,
     /// It stays until another is ready.
     Worn,
-    /// It was asked to leave.
+    /// It was dismissed.
     Sentenced,
     /// Its script has yet to boot.
     Boots,
 }
 
 impl GenerationState {
-    /// Every worker that is known to be our child, and what was said of it.
+    /// Every worker that is our child, and its state.
     pub fn all_seated(&self) -> impl Iterator<Item = (Seated, WorkerMark)> {
         (0..)
             .zip(&self.places)
@@ -51,20 +51,20 @@ impl GenerationState {
             })
     }
 
-    /// By seat: which worker was ordered last.
+    /// The last incarnation of each seat.
     pub fn incarnations(&self) -> Vec<Incarnation> {
         self.places.iter().map(|place| place.incarnation).collect()
     }
 
-    /// Goes on counting where [`GenerationState::incarnations`] ended.
+    /// Resumes counting from [`GenerationState::incarnations`].
     pub fn remember(&mut self, incarnations: &[Incarnation]) {
         for (place, incarnation) in self.places.iter_mut().zip(incarnations) {
             place.incarnation = *incarnation;
         }
     }
 
-    /// Makes this the pool that the program before us had: who sits in its seats, whether its
-    /// zygote is up, and whether it is leaving.
+    /// Resumes the state of the previous program: the seated workers, whether the zygote is up, and
+    /// whether it is leaving.
     pub fn take_over(
         &mut self,
         seated: &[(Seated, WorkerMark)],

@@ -1,4 +1,4 @@
-//! What others ask about a pool's workers.
+//! Queries about the workers of a generation.
 
 use maitred_control::WorkerId;
 
@@ -7,7 +7,7 @@ use super::{GenerationState, Seated};
 use crate::limits::Moment;
 
 impl GenerationState {
-    /// The workers that are known to be our children, have booted, and stay.
+    /// The workers that are our children, have booted, and stay.
     pub fn seated(&self) -> impl Iterator<Item = Seated> {
         (0..)
             .zip(&self.places)
@@ -50,8 +50,8 @@ impl GenerationState {
         })
     }
 
-    /// How many workers are wanted now, whatever others leave to this generation; none for one that
-    /// is leaving.
+    /// How many workers are wanted now, whatever other generations leave to this one; none if it is
+    /// leaving.
     pub fn wants(&self) -> u32 {
         match self.leaving {
             true => 0,
@@ -65,7 +65,7 @@ impl GenerationState {
         self.growth.want(workers.max(wants));
     }
 
-    /// Whether nobody is being forked, and the zygote is either there or not.
+    /// Whether no worker is being forked, and the zygote is either up or absent.
     pub fn is_still(&self) -> bool {
         let moving = |place: &SeatSlot| {
             matches!(
@@ -77,7 +77,7 @@ impl GenerationState {
         settled && !self.places.iter().any(moving)
     }
 
-    /// How many workers were ordered and are not known yet to be our children, or have yet to boot.
+    /// How many workers are starting: ordered, not yet our children, or booting.
     pub fn coming(&self) -> usize {
         let coming = |place: &&SeatSlot| match place.state {
             SeatState::Ordered { .. } | SeatState::Announced { .. } => true,
@@ -89,7 +89,7 @@ impl GenerationState {
         self.places.iter().filter(coming).count()
     }
 
-    /// The processes that were announced and not yet seen to be our children.
+    /// The processes that were announced and are not known to be our children.
     pub fn announced(&self) -> Vec<i32> {
         let pids = self.places.iter().filter_map(|place| match place.state {
             SeatState::Announced { pid, .. } => Some(pid),

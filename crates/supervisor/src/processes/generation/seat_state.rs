@@ -1,4 +1,4 @@
-//! A seat of a pool, as the supervisor sees it.
+//! The state of a seat.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use maitred_control::{Incarnation, Seat, WorkerId};
 
 use crate::limits::Moment;
 
-/// A seat: which worker was ordered for it last, and where that one is in its life.
+/// A seat: its last incarnation, and the state of that worker.
 #[derive(Debug)]
 pub(super) struct SeatSlot {
-    /// That of the last order given.
+    /// The incarnation of the last order.
     pub(super) incarnation: Incarnation,
     pub(super) state: SeatState,
 }
@@ -27,38 +27,38 @@ pub(super) enum SeatState {
         since: Moment,
         look_at: Moment,
         deadline: Moment,
-        /// It says that its script has booted.
+        /// It has reported that its script has booted.
         booted: bool,
     },
     Taken {
         pid: i32,
         born: Moment,
-        /// Whether requests can go to it.
+        /// Whether it can take requests.
         boot: BootState,
-        /// It has to end, and another may be ordered for what it did.
+        /// It is to end, and another may be ordered in its place.
         sentenced: bool,
         /// It has served, or grown, as much as it may.
         worn: bool,
-        /// When it is killed, if it was asked to leave and has not.
+        /// When it is killed, if it was dismissed and has not exited.
         kill_at: Option<Moment>,
-        /// When a killed one should have been gone for long.
+        /// When a killed one should have disappeared.
         gone_by: Option<Moment>,
     },
 }
 
-/// How far a worker's script has come.
+/// How far the script of a worker has booted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BootState {
     /// It can take requests, or there is no such script.
     Done,
-    /// It has yet to boot, until then.
+    /// It has yet to boot, until this timeout.
     Until(Moment),
-    /// It took too long, and is killed.
+    /// It timed out, and is killed.
     Late,
 }
 
 impl BootState {
-    /// Of a worker that begins now.
+    /// The state of a worker that starts now.
     pub(super) fn begin(within: Option<Duration>, now: Moment) -> BootState {
         match within {
             None => BootState::Done,
@@ -76,7 +76,7 @@ impl BootState {
 }
 
 impl SeatSlot {
-    /// A seat that nobody has sat in.
+    /// A seat without any incarnation.
     pub(super) fn empty() -> SeatSlot {
         let not_before = Moment::ZERO;
         SeatSlot {
@@ -93,12 +93,12 @@ impl SeatSlot {
         }
     }
 
-    /// Whether nobody sits here and nobody is on the way.
+    /// Whether it has no worker, and none is starting.
     pub(super) fn is_empty(&self) -> bool {
         matches!(self.state, SeatState::Empty { .. })
     }
 
-    /// Whether a worker sits here that stays, or is on its way.
+    /// Whether it has a worker that stays, or one is starting.
     pub(super) fn has_worker(&self) -> bool {
         match self.state {
             SeatState::Ordered { .. } | SeatState::Announced { .. } => true,
@@ -107,7 +107,7 @@ impl SeatSlot {
         }
     }
 
-    /// Whether the worker that sits here stays only until another can take over.
+    /// Whether its worker stays only until another can take over.
     pub(super) fn is_worn(&self) -> bool {
         match self.state {
             SeatState::Taken {

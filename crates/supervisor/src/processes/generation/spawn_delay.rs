@@ -1,12 +1,11 @@
-//! Which workers of a pool have to wait, after a failure or because of `max_spawn_rate`.
+//! Workers that have to wait, after a failure or because of `max_spawn_rate`.
 
 use super::GenerationState;
 use super::seat_state::{SeatSlot, SeatState};
 use crate::limits::Moment;
 
 impl GenerationState {
-    /// When [`GenerationState::order`] has something to order: as soon as fewer seats have to wait than lack
-    /// a worker.
+    /// When the next worker can be ordered: as soon as fewer seats have to wait than lack a worker.
     pub(super) fn order_deadline(&self) -> Option<Moment> {
         let lacks = self.lacks();
         if lacks == 0 || !self.orders() {
@@ -24,7 +23,7 @@ impl GenerationState {
         Some((*decisive).max(self.growth.next_order()))
     }
 
-    /// How many workers lack for no other reason than `max_spawn_rate`.
+    /// How many workers are missing only because of `max_spawn_rate`.
     pub fn held_back(&self, now: Moment) -> usize {
         if self.orders() && self.growth.next_order() > now {
             self.lacks().saturating_sub(self.waiting(now))

@@ -1,4 +1,4 @@
-//! A pool's zygote: when it has to be there, and when it may rest.
+//! The zygote of a generation: when it has to run, and when it may rest.
 
 use super::seat_state::SeatState;
 use super::{GenerationAction, GenerationState, KillReason};
@@ -6,17 +6,17 @@ use crate::limits::Moment;
 use crate::processes::life::Step;
 
 impl GenerationState {
-    /// Whether the zygote is ready for orders.
+    /// Whether the zygote accepts orders.
     pub fn zygote_is_up(&self) -> bool {
         self.zygote.is_up()
     }
 
-    /// Whether the zygote was asked to leave.
+    /// Whether the zygote was dismissed.
     pub fn zygote_leaves(&self) -> bool {
         self.zygote.is_leaving()
     }
 
-    /// Whether the zygote is there, or has to be.
+    /// Whether the zygote runs, or has to.
     pub(super) fn heeds_zygote(&self) -> bool {
         if !self.zygote.is_absent() {
             return true;
@@ -29,19 +29,18 @@ impl GenerationState {
         !self.leaving && !self.trial && self.growth.zygote_rest().is_some()
     }
 
-    /// So many workers are asked for.
+    /// This many workers are needed.
     pub(super) fn want(&mut self, workers: u32, now: Moment) {
         self.asked_at = self.asked_at.max((workers > 0).then_some(now));
         self.growth.want(workers);
     }
 
-    /// When workers were last asked for, or the last one went: until then they had something to do, or
-    /// were kept in case they would. Nothing before anybody asks.
+    /// When workers were last needed, or the last one ended. None before the first request.
     pub fn asked_at(&self) -> Option<Moment> {
         self.asked_at
     }
 
-    /// Workers were asked for at this time, of the generation before this one.
+    /// When workers of the generation before this one were needed.
     pub fn was_asked_at(&mut self, at: Option<Moment>) {
         self.asked_at = self.asked_at.max(at);
     }
@@ -51,13 +50,13 @@ impl GenerationState {
         self.has_failed
     }
 
-    /// Whether the zygote is to be there although nobody asks for workers. True if that is news.
+    /// Whether the zygote is to stay without workers. True if that has changed.
     pub fn keep_zygote(&mut self, keeps: bool) -> bool {
         std::mem::replace(&mut self.keeps_zygote, keeps) != keeps
     }
 
-    /// Orders that were not carried out are void. So are announcements: whoever could become our
-    /// child has done so, or never will.
+    /// Orders that were not carried out are void. So are announcements: an announced process has
+    /// become our child by now, or never will.
     pub(super) fn zygote_ended(&mut self, now: Moment) {
         self.has_failed |= !self.zygote.is_up() && !self.zygote.is_leaving();
         self.zygote.ended(now);
@@ -94,7 +93,7 @@ impl GenerationState {
         self.rest_zygote(now, actions);
     }
 
-    /// Lets a zygote go that has no workers, and is not asked for any, for as long as it may rest.
+    /// Dismisses a zygote that has had no workers, and needed none, for long enough.
     fn rest_zygote(&mut self, now: Moment, actions: &mut Vec<GenerationAction>) {
         let Some(rest) = self.zygote_rest() else {
             return;
@@ -110,8 +109,8 @@ impl GenerationState {
         }
     }
 
-    /// How long the zygote stays when it has nothing to do; nothing: for ever. One that did not start is
-    /// not started again before somebody asks for workers.
+    /// How long the zygote stays without work; none: for ever. One that did not start is not
+    /// started again before workers are needed.
     pub(super) fn zygote_rest(&self) -> Option<Moment> {
         match self.leaving {
             true => Some(Moment::ZERO),
