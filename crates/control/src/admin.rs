@@ -473,7 +473,7 @@ mod tests {
         assert_eq!(read(r#"{"do":"reload"}"#), reload);
         assert_eq!(read(r#"{"do":"drain"}"#), Request::Drain);
         let purge = r#"{"do":"purge","targets":[{"tag":"news"},"everything"],"how":"soft"}"#;
-        let asked = Asked {
+        let asked = PurgeRequest {
             targets: vec![Target::Tag("news".to_owned()), Target::Everything],
             how: Thoroughness::Soft,
             site: None,

@@ -1,6 +1,6 @@
-//! Applications that are booted once, and whose scripts have changed since, or whose OPcache is
-//! full, and pools whose memory was corrupted: they get a new generation, and the one before
-//! serves until that is ready.
+//! Restarts of pools: of booted applications whose scripts have changed or whose OPcache is full,
+//! and of pools whose memory was corrupted. They get a new generation, and the one before serves
+//! until that is ready.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,41 +13,41 @@ use crate::limits::Moment;
 use crate::processes::pools::Pools;
 use crate::processes::running_pool::RunningPool;
 
-/// Least time between two renewals of a pool: who updates an application says so for each of its
-/// files. Each renewal doubles it.
+/// Least time between two restarts of a pool: an application that is updated reports each of its
+/// files. It doubles with each restart.
 const RENEWED_EVERY: Duration = Duration::from_secs(1);
 
-/// Longest time between two renewals that are both asked for: an application that asks with every
-/// request is not booted for more than this, and one that was updated then is as old at most.
+/// Longest time between two requested restarts: an application that requests one with every request
+/// is not booted more often than this, and outdated for this long at most.
 const RENEWED_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 
-/// A file that is saved during a boot, or so soon after, may have been written by the boot itself or by
-/// the first requests: a boot for it may be the first of a row without end.
+/// A file that is saved during a boot, or this soon after, may have been written by the boot itself
+/// or by the first requests: a boot for it may be the first of an endless series.
 const AFTERMATH: Duration = Duration::from_secs(1);
 
-/// After so long without a renewal, the next one is the first again.
+/// After this time without a restart, the next one is the first again.
 const CALM: Duration = Duration::from_secs(300);
 
-/// Pools that are to be booted anew.
+/// Requested restarts, by pool.
 #[derive(Debug, Clone, Default)]
 pub struct RestartRequests(BTreeMap<String, RestartRequest>);
 
-/// What is known of one pool.
+/// The state of one pool.
 #[derive(Debug, Clone, Default)]
 struct RestartRequest {
-    /// Because a script has asked for it.
+    /// A script has requested it.
     asked: bool,
-    /// Because somebody has saved a file, and wants to see it.
+    /// A watched file was saved.
     saved: bool,
-    /// Because its OPcache is full.
+    /// Its OPcache is full.
     outgrown: bool,
     /// Its shared memory was corrupted repeatedly.
     spoilt: bool,
-    /// When it was last renewed, and how long scripts that ask are left alone from then on.
+    /// When it was last restarted, and how long requests of scripts wait from then on.
     last: Option<(Moment, Duration)>,
-    /// When the last renewal was over; nothing: it is going on, or there was none.
+    /// When the last restart was over; none: it is going on, or there was none.
     ended: Option<Moment>,
-    /// How long files that are saved are left alone from then on.
+    /// How long saved files wait from then on.
     rest: Duration,
 }
 
@@ -60,12 +60,13 @@ pub struct DueRestarts {
     pub outgrown: BTreeSet<String>,
 }
 
-/// What is to be said of a file that was saved.
+/// What to log about a saved file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SaveNotice {
-    /// That it is the reason of the renewal to come.
+    /// It is the reason of the next restart.
     News,
-    /// The same, and that such files may come from the boots themselves; the next one waits so long.
+    /// The same, and such files may be written by the boots themselves; the next restart waits this
+    /// long.
     Echo(Duration),
     /// Nothing: there is a reason already.
     Known,
@@ -76,12 +77,12 @@ impl RestartRequest {
         self.saved || self.is_asked()
     }
 
-    /// Whether it waits longer each time.
+    /// Whether the wait doubles.
     fn is_asked(&self) -> bool {
         self.asked || self.outgrown || self.spoilt
     }
 
-    /// Whether its scripts have.
+    /// Whether its scripts have changed.
     fn has_changed(&self) -> bool {
         self.asked || self.saved
     }
@@ -109,7 +110,7 @@ impl RestartRequest {
                 true => RENEWED_EVERY,
                 false => (self.rest * 2).min(RENEWED_AT_LEAST_EVERY),
             };
-            // Once may be chance.
+            // The first time may be chance.
             if self.rest == RENEWED_EVERY * 2 {
                 return SaveNotice::Echo(self.rest);
             }
@@ -119,7 +120,7 @@ impl RestartRequest {
         SaveNotice::News
     }
 
-    /// It is renewed now.
+    /// It is restarted now.
     fn begin(&mut self, now: Moment) {
         let pause = match self.last {
             Some((_, pause)) if !self.is_asked() => pause,
@@ -143,19 +144,17 @@ impl RestartRequests {
         self.of(pool).asked = true;
     }
 
-    /// The OPcache of this pool has to be larger. Those who fill one after the other wait as scripts do that
-    /// ask.
+    /// The OPcache of this pool has to be larger. The wait doubles, as for scripts.
     pub fn want_larger(&mut self, pool: &str) {
         self.of(pool).outgrown = true;
     }
 
-    /// The memory of this pool is spoilt. Where that happens again and again, it waits as scripts
-    /// do that ask.
+    /// The memory of this pool is corrupted. The wait doubles, as for scripts.
     pub fn want_fresh(&mut self, pool: &str) {
         self.of(pool).spoilt = true;
     }
 
-    /// Whether the memory of this pool is spoilt.
+    /// Whether the memory of this pool is corrupted.
     fn is_spoilt(&self, pool: &str) -> bool {
         self.0.get(pool).is_some_and(|renewal| renewal.spoilt)
     }
@@ -165,13 +164,13 @@ impl RestartRequests {
         self.0.get(pool).is_some_and(RestartRequest::has_changed)
     }
 
-    /// Somebody has saved a file of this pool's at this time, and is not let wait as scripts are that
-    /// ask for it; but for files that the boots may have written.
+    /// A watched file of this pool was saved at this time. It does not wait as scripts do, unless
+    /// the boots may have written it.
     pub fn want_saved(&mut self, pool: &str, at: Moment) -> SaveNotice {
         self.of(pool).note_saved(at)
     }
 
-    /// No renewal is going on.
+    /// No restart is going on.
     pub fn are_over(&mut self, now: Moment) {
         let begun = self.0.values_mut().filter(|one| one.last.is_some());
         for renewal in begun {
@@ -179,7 +178,7 @@ impl RestartRequests {
         }
     }
 
-    /// The pools whose turn it is now.
+    /// The pools that are due.
     fn due(&mut self, now: Moment) -> BTreeSet<String> {
         let calm = |renewal: &RestartRequest| renewal.last.is_none_or(|(at, _)| at + CALM <= now);
         self.0
@@ -193,7 +192,7 @@ impl RestartRequests {
         .collect()
     }
 
-    /// When there is something to do.
+    /// When a restart is due.
     pub fn deadline(&self) -> Option<Moment> {
         let wanted = self.0.values().filter(|renewal| renewal.is_wanted());
         wanted.map(RestartRequest::not_before).min()

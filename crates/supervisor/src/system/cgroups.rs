@@ -1,8 +1,8 @@
 //! A control group for each pool that has limits for all of its processes together.
 //!
-//! They are made inside of the group that the supervisor was started in, which somebody must have
-//! left to us: systemd with `Delegate=yes`, or a container with a writable `cgroup2`. A group that
-//! is divided must hold no process itself, so the supervisor moves into one of its own first.
+//! They are created inside the group that the supervisor was started in, which must be delegated:
+//! by systemd with `Delegate=yes`, or as a container with a writable `cgroup2`. A group with
+//! subgroups must hold no process itself, so the supervisor moves into a subgroup first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,13 +12,13 @@ use std::path::Path;
 use maitred_config::{Config, Pool, Together};
 use maitred_os::cgroup::Group;
 
-/// The group of supervisor and front, where these had to move.
+/// The subgroup of supervisor and front, if they had to move.
 const OWN_GROUP: &str = "maitred-supervisor";
 
-/// The group of a pool has its name after this.
+/// Prefix of a pool's group.
 const POOL_GROUP: &str = "maitred-pool-";
 
-/// The period in which `cpu_max` is given out, in microseconds: the kernel's own default.
+/// The period of `cpu_max`, in microseconds: the kernel's default.
 const CPU_PERIOD_MICROS: u64 = 100_000;
 
 /// Why pools run without their limits, as one sentence.
@@ -29,9 +29,9 @@ pub type Warning = String;
 pub struct Groups {
     base: Group,
     controllers: BTreeSet<&'static str>,
-    /// Those by which the group was not divided before.
+    /// Controllers that were not enabled for subgroups before.
     divided: Vec<&'static str>,
-    /// Where the supervisor has moved.
+    /// The subgroup of the supervisor.
     own: Option<Group>,
     pools: BTreeMap<String, PoolGroup>,
 }
@@ -42,10 +42,10 @@ struct PoolGroup {
     entrance: OwnedFd,
 }
 
-/// A setting of a control group: the controller it belongs to, its name and its value.
+/// A setting of a control group: its controller, name and value.
 type Setting = (&'static str, &'static str, String);
 
-/// The settings for a pool, all of them: a group that is there already may have others.
+/// All settings for a pool: an existing group may have others.
 fn settings(limits: &Together) -> [Setting; 4] {
     let or_max = |limit: Option<u64>| limit.map_or("max".to_owned(), |limit| limit.to_string());
     let quota = limits
@@ -60,7 +60,7 @@ fn settings(limits: &Together) -> [Setting; 4] {
     ]
 }
 
-/// What keeps the limits of a pool, and the directives that need it.
+/// Controllers for the limits of a pool, with the directives.
 fn needed(limits: &Together) -> Vec<(&'static str, &'static str)> {
     let all = [
         ("memory", "memory_max", limits.memory_max.is_some()),
@@ -78,13 +78,13 @@ fn limited(config: &Config) -> impl Iterator<Item = &Pool> {
     pools.filter(|pool| !pool.confinement.together.is_unlimited())
 }
 
-/// The controllers that the pools of `config` need.
+/// The controllers for all pools of `config`.
 fn controllers(config: &Config) -> BTreeSet<&'static str> {
     let needs = limited(config).flat_map(|pool| needed(&pool.confinement.together));
     needs.map(|(controller, _)| controller).collect()
 }
 
-/// What stands in the way on this machine wherever the server is started, if anything does.
+/// Why this machine cannot limit pools, however the server is started; none if it can.
 pub fn obstacle(config: &Config) -> Option<Warning> {
     let wanted = controllers(config);
     if wanted.is_empty() {
@@ -94,7 +94,7 @@ pub fn obstacle(config: &Config) -> Option<Warning> {
         Ok(group) => group,
         Err(error) => return Some(warning(config, &no_group(&error))),
     };
-    // The outermost group that can be seen has all that the machine, or the container, has.
+    // The outermost visible group has all controllers of the machine, or of the container.
     let mut group = group;
     while let Some(outer) = group.parent().filter(|outer| outer.controllers().is_ok()) {
         group = outer;
@@ -103,11 +103,11 @@ pub fn obstacle(config: &Config) -> Option<Warning> {
 }
 
 impl Groups {
-    /// Makes the groups of the pools that need one, or has those that are there keep the limits
-    /// of another configuration.
+    /// Creates the groups of the pools with limits, or applies the limits of another configuration
+    /// to them.
     ///
     /// # Errors
-    /// Why this cannot be had here.
+    /// Why the limits cannot be applied.
     pub fn arrange(groups: &mut Option<Groups>, config: &Config) -> Result<(), Warning> {
         let arranged = match groups {
             Some(groups) => groups.follow(config),
@@ -121,7 +121,7 @@ impl Groups {
     }
 
     fn inside(present: Group, config: &Config) -> Result<Groups, String> {
-        // Whom another program of ours was put in the place of is in the right group already.
+        // A program that takes over is in the right group already.
         let is_own = present.path().file_name() == Some(OWN_GROUP.as_ref());
         let base = present.parent().filter(|_| is_own);
         let mut groups = Groups {
@@ -135,7 +135,7 @@ impl Groups {
         Ok(groups)
     }
 
-    /// Makes what lacks for `config`, and sets every limit to what it says.
+    /// Creates missing groups for `config`, and sets every limit.
     fn follow(&mut self, config: &Config) -> Result<(), String> {
         let wanted = controllers(config);
         if let Some(why) = lacking(&self.base, &wanted) {
@@ -208,7 +208,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Where a process of this pool enters its group, if it has one.
+    /// The descriptor by which a process enters the group of this pool, if it has one.
     pub fn entrance(&self, pool: &str) -> Option<BorrowedFd<'_>> {
         Some(self.pools.get(pool)?.entrance.as_fd())
     }
@@ -222,13 +222,13 @@ impl Groups {
 }
 
 impl Drop for Groups {
-    /// What cannot be removed stays: it is empty, and taken over by the next start.
+    /// A group that cannot be removed stays: it is empty, and used by the next start.
     fn drop(&mut self) {
         for pool in self.pools.values() {
             let _ = pool.group.remove();
         }
-        // The machine's own group, from which nobody has to move out, may have other parts than
-        // ours, which need what it is divided by.
+        // The machine's root group, which no process has to leave, may have other subgroups than
+        // ours, which need its controllers.
         if let Some(own) = &self.own {
             let _ = self.base.unite(&self.divided);
             let _ = self.base.enter();

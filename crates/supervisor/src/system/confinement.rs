@@ -1,4 +1,4 @@
-//! What a pool's processes may use and where they live, as its zygote is told.
+//! Resource limits and root directory of a pool's processes.
 
 use maitred_config::{Config, CoreSize, NoNewPrivileges, Pool, Section};
 use maitred_control::Confinement;
@@ -6,10 +6,10 @@ use maitred_os::{limits, users};
 
 use crate::error::Error;
 
-/// Where those packages of PHP look for time zones, beneath the root.
+/// Where distribution packages of PHP read time zones, beneath the root.
 const TIME_ZONES: &str = "usr/share/zoneinfo";
 
-/// What only root can arrange, and is asked for though we are not root.
+/// Settings that need root, where we are not root.
 pub fn mistakes(config: &Config) -> Vec<Error> {
     if users::is_root() {
         return Vec::new();
@@ -29,8 +29,8 @@ pub fn mistakes(config: &Config) -> Vec<Error> {
         .collect()
 }
 
-/// What a pool's scripts will miss in their chroot: Debian's and Ubuntu's PHP reads time zones from
-/// the machine, and crashes in date functions where they are not, under php-fpm too.
+/// Files that are missing in a chroot: the PHP of Debian and Ubuntu reads time zones from the
+/// system, and crashes in date functions without them, under php-fpm too.
 pub fn warnings(config: &Config) -> impl Iterator<Item = String> {
     let pools = config.pools.iter();
     pools.filter_map(|pool| {
@@ -46,7 +46,7 @@ pub fn warnings(config: &Config) -> impl Iterator<Item = String> {
     })
 }
 
-/// What the zygote of a pool is told.
+/// The limits of a pool, for its zygote.
 pub fn of_pool(pool: &Pool) -> Confinement {
     let wanted = &pool.confinement;
     Confinement {

@@ -1,4 +1,4 @@
-//! Whom the front and the pools run as.
+//! The users of the front and the pools.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,10 +10,10 @@ use maitred_os::walk;
 use crate::error::Error;
 use crate::system::path_trust;
 
-/// Who PHP runs as where nobody says so and the document root is root's.
+/// Default user of PHP where the document root is owned by root.
 const DEFAULT_USER: &str = "www-data";
 
-/// What of a configuration asks this machine for somebody it does not have, all of it.
+/// All users of a configuration that cannot be used on this machine.
 pub fn mistakes(config: &Config) -> Vec<Error> {
     let pools = config.pools.iter().map(|pool| of_pool(pool, config));
     pools
@@ -22,14 +22,14 @@ pub fn mistakes(config: &Config) -> Vec<Error> {
         .collect()
 }
 
-/// Has this process distrust what the users of a configuration may write to by their groups, from
-/// now on. To be called before a log or a socket of that configuration is looked at.
+/// Has this process distrust files that the users of a configuration can write to by their groups,
+/// from now on. Call it before a log or a socket of that configuration is opened.
 pub fn distrust_groups(config: &Config) {
     if !users::is_root() {
         return;
     }
     let pools = config.pools.iter().map(|pool| of_pool(pool, config));
-    // Who does not exist is a mistake, which is logged as one.
+    // A missing user is a mistake, which is reported elsewhere.
     let all = pools.chain([of_front(config)]).filter_map(Result::ok);
     let mut all: Vec<Identity> = all.flatten().collect();
     all.sort_by_key(|user| (user.uid, user.gid));
@@ -37,7 +37,7 @@ pub fn distrust_groups(config: &Config) {
     walk::distrust_groups_of(&all);
 }
 
-/// Whom the front has to become; none: it stays who we are.
+/// The user of the front; none: that of this process.
 ///
 /// # Errors
 /// One sentence, for a user that does not exist or is root.
@@ -55,8 +55,8 @@ pub fn of_front(config: &Config) -> Result<Option<Identity>, Error> {
     Ok(Some(identity))
 }
 
-/// The pools whose scripts can send signals to the front, if there are such, and others that it
-/// serves: they run as its user. Where all pools are of one user, they can harm but themselves.
+/// A warning if the front runs as the user of some pools, whose scripts can send signals to it, and
+/// serves others, too. If all pools have one user, they can harm only themselves.
 pub fn shared_with_front(config: &Config) -> Option<String> {
     let front = of_front(config).ok()??;
     let is_its = |pool: &Pool| {
@@ -80,7 +80,7 @@ pub fn shared_with_front(config: &Config) -> Option<String> {
     })
 }
 
-/// Whether pools run as more than one user, so that what one does may be no concern of another's.
+/// Whether pools run as more than one user, so that one may have secrets from another.
 pub fn has_several_users(config: &Config) -> bool {
     let users = config.pools.iter().map(|pool| {
         let identity = of_pool(pool, config).ok().flatten();
@@ -90,7 +90,8 @@ pub fn has_several_users(config: &Config) -> bool {
     users.len() > 1
 }
 
-/// What scripts can learn of others' requests, or other machines of any, over `admin`.
+/// A warning if `admin` shows scripts the requests of other users, or if other machines can reach
+/// it.
 pub fn admin_is_open(config: &Config) -> Option<String> {
     let admin = config
         .admin
@@ -110,8 +111,8 @@ pub fn admin_is_open(config: &Config) -> Option<String> {
     })
 }
 
-/// The sites, by their number, whose document root is closed to the front: one sentence each. For a process with one
-/// thread.
+/// The sites, by their number, whose document root the front cannot read: one sentence each. For a
+/// process with one thread.
 pub fn closed_roots(config: &Config) -> Vec<(usize, String)> {
     let Ok(Some(front)) = of_front(config) else {
         return Vec::new();
@@ -127,20 +128,19 @@ pub fn closed_roots(config: &Config) -> Vec<(usize, String)> {
     };
     let sites = config.sites.iter().enumerate();
     let closed = sites.filter_map(|(number, site)| Some((number, sentence(&site.root)?)));
-    // Where its rights cannot be tried out, nothing is said of them.
+    // Where its rights cannot be tried out, nothing is reported.
     users::with_rights_of(&front, || closed.collect()).unwrap_or_default()
 }
 
-/// Whom a pool's zygote has to become; none: it stays who we are.
+/// The user of a pool's zygote; none: that of this process.
 ///
-/// Started as root, a pool without `user` runs as the owner of its document root (that of the
-/// first site it serves), or as `www-data` if that is root. Not started as root, it cannot run as
-/// anybody else, and to be asked to is an error rather than a surprise. Where we were started as
-/// php-fpm, a user is passed over then, as php-fpm does, and `--allow-to-run-as-root` is the one way to
-/// have PHP run as root.
+/// Started as root, a pool without `user` runs as the owner of its document root (that of the first
+/// site it serves), or as `www-data` if that is root. Not started as root, it cannot change its
+/// user, and a `user` is an error rather than a surprise. A server that was started as php-fpm
+/// ignores `user` then, as php-fpm does, and only `--allow-to-run-as-root` makes PHP run as root.
 ///
 /// # Errors
-/// One sentence, for a user that does not exist, is root, or cannot be taken on.
+/// One sentence, for a user that does not exist, is root, or cannot be adopted.
 pub fn of_pool(pool: &Pool, config: &Config) -> Result<Option<Identity>, Error> {
     let asked = pool
         .user
@@ -165,8 +165,8 @@ pub fn of_pool(pool: &Pool, config: &Config) -> Result<Option<Identity>, Error> 
     Ok(Some(identity))
 }
 
-/// The owner of the pool's document root, unless somebody else leads there, who need not be in the user database (in a container,
-/// say), unless a group has to be looked up as well.
+/// The owner of the pool's document root, unless another user's link leads there. It need not be in
+/// the user database (in a container, say), unless a group has to be looked up as well.
 fn of_root(pool: &Pool, config: &Config) -> Result<Identity, Error> {
     let owner = root_of(pool, config).and_then(|root| path_trust::owner_of(root).ok());
     match owner.filter(|owner| owner.uid != 0) {

@@ -1,5 +1,4 @@
-//! Whom the way along a path has to be believed of: root opens no file, and takes on no user, by the
-//! word of a tenant who puts links into his folders.
+//! Path trust: as root we open no file and adopt no user through a symlink that a tenant controls.
 
 use std::io;
 use std::path::Path;
@@ -12,19 +11,19 @@ const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
-/// Whether none but root can have put a link on the way to `path`: every folder on it is root's, and
-/// neither `user` nor everybody may change what is in it. A folder with an access control list is
-/// not trusted, whichever user the list names.
+/// Whether only root can have put a link on the path: every folder on it is owned by root, and
+/// writable neither by `user` nor by everyone. A folder with an access control list is not trusted,
+/// whichever user the list names.
 pub fn leads_where_root_says(path: &Path, user: &Identity) -> bool {
     let reached = walk::to(path, Rule::Change);
     reached.is_ok_and(|reached| reached.steps.iter().all(|step| is_roots(step, user)))
 }
 
-/// The owner of the folder `path`. One who does not own a folder cannot make it pass for his own, nor
-/// his own for it: every link on the way is root's or the owner's.
+/// The owner of the folder `path`. Every link on the path must belong to root or the owner, so that
+/// no user can pass another's folder for his own, or his own for another's.
 ///
 /// # Errors
-/// When it is not there, or a link of somebody else leads to it.
+/// When it does not exist, or a link of another user leads to it.
 pub fn owner_of(path: &Path) -> io::Result<Identity> {
     let reached = walk::to(path, Rule::Any)?;
     let place = reached.entry.ok_or(io::ErrorKind::NotFound)?;
@@ -36,8 +35,8 @@ pub fn owner_of(path: &Path) -> io::Result<Identity> {
     }
 }
 
-/// Whether a step leads where it does because root says so. What is root's in a folder like `/tmp`
-/// cannot be replaced by others (inode(7), "sticky").
+/// Whether only root controls a step of the path. A file of root in a folder like `/tmp` cannot be
+/// replaced by others (inode(7), "sticky").
 fn is_roots(step: &Step, user: &Identity) -> bool {
     let folder = &step.folder;
     if folder.uid != 0 {

@@ -1,4 +1,4 @@
-//! Which program runs a pool's PHP: `maitred-php`, or `maitred-phpX.Y` for a certain version.
+//! The program that runs a pool's PHP: `maitred-php`, or `maitred-phpX.Y` for one version.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -11,27 +11,26 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::Error;
 
-/// The program where no version is asked for; others have the version as `8.2` after it.
+/// The program without a version; others have the version as `8.2` after it.
 const NAME: &str = "maitred-php";
 
-/// The folder that is looked into besides our own, from there: where packages put programs that
-/// nobody calls by name.
+/// A second folder, relative to our own: where packages put programs that are not started by hand.
 const LIBEXEC: &str = "../libexec/maitred";
 
-/// How long a program may take to say which PHP it runs.
+/// Timeout of a program that prints its PHP version.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Most bytes of that answer.
+/// Most bytes of that output.
 const ANSWER_BYTES: usize = 4096;
 
-/// The programs of each pool, by the version it asks for.
+/// The programs, by PHP version.
 #[derive(Debug, Default)]
 pub struct Programs {
     by_version: BTreeMap<Option<String>, PathBuf>,
 }
 
 impl Programs {
-    /// Finds the programs that `config` needs, and says which cannot be had.
+    /// Finds the programs that `config` needs, and reports missing ones.
     pub fn find(config: &Config) -> (Programs, Vec<Error>) {
         let folders = match folders() {
             Ok(folders) => folders,
@@ -58,22 +57,21 @@ impl Programs {
     /// Finds the program for one version.
     ///
     /// # Errors
-    /// One sentence that says where it was looked for.
+    /// One sentence that lists the searched folders.
     pub fn find_one(version: Option<&str>) -> Result<PathBuf, Error> {
         let folders = folders()?;
         let found = find(&folders, version, &mut ask);
         found.map_err(|why| Error::Configuration(format!("this command {why}")))
     }
 
-    /// The program for pools that ask for this version. For one that was not found, a name that
-    /// leads nowhere.
+    /// The program for this version. For one that was not found, a name that leads nowhere.
     pub fn of(&self, version: Option<&str>) -> &Path {
         let found = self.by_version.get(&version.map(str::to_owned));
         found.map_or(Path::new(NAME), PathBuf::as_path)
     }
 }
 
-/// Where programs may lie.
+/// The searched folders.
 fn folders() -> Result<Vec<PathBuf>, Error> {
     let own = std::env::current_exe().map_err(Error::system(
         "the folder of this program could not be found",
@@ -83,7 +81,7 @@ fn folders() -> Result<Vec<PathBuf>, Error> {
     Ok(vec![own, libexec])
 }
 
-/// The program for `version`. `ask` says which PHP a program runs, as `8.2.35`.
+/// The program for `version`. `ask` returns the PHP version of a program, as `8.2.35`.
 fn find(
     folders: &[PathBuf],
     version: Option<&str>,
@@ -94,7 +92,7 @@ fn find(
         paths.find(|path| path.is_file())
     };
     let Some(version) = version else {
-        // One that is not there is no mistake of the configuration; its start says so.
+        // A missing default program is no mistake of the configuration; its start reports it.
         let beside = folders.first().map(|folder| folder.join(NAME));
         return Ok(named(NAME).or(beside).unwrap_or_default());
     };
@@ -123,7 +121,7 @@ fn list(folders: &[PathBuf]) -> String {
     names.join(" or ")
 }
 
-/// What programs there are, as the middle of a sentence.
+/// The programs that exist, as the middle of a sentence.
 fn there(folders: &[PathBuf], ask: &mut dyn FnMut(&Path) -> Result<String, String>) -> String {
     let mut found = Vec::new();
     for folder in folders {
@@ -159,7 +157,7 @@ pub fn is_version(php: &str, wanted: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Asks a program which PHP it runs.
+/// The PHP version of a program.
 fn ask(program: &Path) -> Result<String, String> {
     let problem = |why: String| format!("{} {why}", program.display());
     let child = maitred_os::spawn::command(program)
@@ -186,7 +184,7 @@ fn ask(program: &Path) -> Result<String, String> {
         .ok_or_else(|| problem("does not say which PHP it runs".to_owned()))
 }
 
-/// All that is said until its end, or as much as may be said in so much time.
+/// All output until its end, within limits of time and size.
 fn listen(output: &mut std::process::ChildStdout) -> std::io::Result<Vec<u8>> {
     let (begun, mut heard) = (Instant::now(), Vec::new());
     let mut piece = [0; 512];

@@ -1,5 +1,5 @@
-//! Folders that people upload to, by their names, in which PHP would run. A script that gets there
-//! runs as the pool's user.
+//! Folders that, by their names, hold uploads, and in which PHP would run. An uploaded script would
+//! run as the pool's user.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,19 +11,19 @@ use maitred_rules::SiteRules;
 
 use crate::system::identity;
 
-/// Names, in lower case, of folders that applications write what people send to.
+/// Names of upload folders, in lower case.
 const NAMES: [&str; 4] = ["files", "media", "upload", "uploads"];
 
-/// Folders that are not looked into: they hold what developers install, and thousands of folders.
+/// Skipped folders: they hold installed packages, and thousands of folders.
 const PASSED_OVER: [&str; 2] = ["node_modules", "vendor"];
 
-/// How many folders below a site's root or alias are looked into.
+/// Depth of the search below a site's root or alias.
 const MAX_DEPTH: usize = 3;
 
-/// Most entries of folders that are looked at for one site.
+/// Most entries read for one site.
 const MAX_ENTRIES: usize = 50_000;
 
-/// Most folders that are named for one site.
+/// Most folders named for one site.
 const MAX_NAMED: usize = 5;
 
 /// One sentence for each site that has such folders, with the site's number. For a process with one
@@ -41,7 +41,7 @@ pub fn warnings(config: &Config) -> Vec<(usize, String)> {
     warned.collect()
 }
 
-/// Who a site's scripts run as; none: who this is, or a server that this one does not know.
+/// The user of a site's scripts; none: that of this process, or an upstream server's.
 fn user_of(config: &Config, site: &Site) -> Option<Identity> {
     match &site.destination {
         Destination::Pool(name) => identity::of_pool(config.pool(name)?, config).ok()?,
@@ -69,7 +69,7 @@ fn sentence(site: &Site, found: &[String]) -> Option<String> {
     ))
 }
 
-/// The paths of such folders, with the rights that hold now.
+/// The paths of such folders, with the rights of this process.
 fn find(site: &Site, rules: &SiteRules) -> Vec<String> {
     let root = ("/".to_owned(), site.root.clone());
     let aliases = site.rules.aliases.iter();
@@ -80,7 +80,7 @@ fn find(site: &Site, rules: &SiteRules) -> Vec<String> {
         let mut folders = vec![(path, folder, 0)];
         while let Some((path, folder, depth)) = folders.pop() {
             if is_upload_folder(&path) && runs_php(rules, &path) && users::may_write_to(&folder) {
-                // What lies below it is of the same kind.
+                // Its subfolders are of the same kind.
                 found.push(path);
             } else if depth < MAX_DEPTH {
                 let below = below(&folder, &mut left);
@@ -93,8 +93,8 @@ fn find(site: &Site, rules: &SiteRules) -> Vec<String> {
     found
 }
 
-/// The folders in a folder, as long as entries are `left`. Links are not followed: their targets
-/// have a path of their own, or lie outside.
+/// The subfolders of a folder, as long as entries are `left`. Links are not followed: their targets
+/// have a path of their own, or are outside.
 fn below(folder: &Path, left: &mut usize) -> impl Iterator<Item = (String, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let entries: Vec<_> = entries.take(*left).collect();

@@ -1,5 +1,5 @@
-//! The certificates and keys of TLS: read with the supervisor's rights, checked, handed to the front,
-//! and read again when their files have changed.
+//! Certificates and keys of files: read with the supervisor's rights, checked, sent to the front,
+//! and read again when they have changed.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -22,45 +22,45 @@ use crate::peer::Peer;
 use crate::tls::acme::hosts::{self, AcmeHosts};
 use crate::tls::acme::schedule::AcmeHost;
 
-/// Largest file that is read, in bytes: all roots that browsers know are a fifth of it.
+/// Largest file, in bytes: all roots of browsers are a fifth of it.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// How often the files are looked at.
+/// Interval of file checks.
 pub const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// How long files have to be as they are before they are read: whoever renews them writes several.
+/// How long files have to be unchanged before they are read: a renewal writes several.
 const SETTLES: Duration = Duration::from_secs(2);
 
-/// What shows that a file is another one, or has been written to.
+/// A file's identity and last change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileStamp(u64, u64, i64, i64, u64);
 
 type FileStamps = Vec<Option<FileStamp>>;
 
-/// What handshakes are held with, and the files it is from.
+/// The certificates in use, and their files.
 #[derive(Debug)]
 pub struct Certificates {
     material: Material,
     server: Server,
-    /// Hosts whose certificates are got by ACME.
+    /// Hosts with certificates by ACME.
     found: AcmeHosts,
-    /// How the files were found last; nothing: the program before this one has read them.
+    /// The files when they were read; none: the previous program has read them.
     stamps: Option<FileStamps>,
-    /// How the files were found last, if they have changed and may change further.
+    /// The files at the last check, if they have changed and may change further.
     changing: Option<FileStamps>,
     next_look: Moment,
-    /// Files of certificates that were complained about.
+    /// Files that a warning was logged for.
     told: BTreeSet<String>,
-    /// What the program that takes over is left.
+    /// A copy for the program that takes over.
     left: Option<OwnedFd>,
 }
 
 impl Certificates {
-    /// Reads and checks what a configuration names; nothing if it has no TLS. Tickets go on being
-    /// opened that were given with what was there `before`.
+    /// Reads and checks the files of a configuration; none without TLS. The session tickets of
+    /// `before` stay valid.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its file and line.
+    /// The first mistake, with its file and line.
     pub fn of(
         config: &Config,
         before: Option<&Certificates>,
@@ -87,15 +87,15 @@ impl Certificates {
         }))
     }
 
-    /// Takes over what the program before this one has left in `file`. Whether the files have
-    /// changed meanwhile shows at the next look.
+    /// Takes over the previous program's certificates from `file`. Whether the files have changed
+    /// meanwhile shows at the next check.
     ///
     /// # Errors
     /// When it cannot be read.
     pub fn inherited(file: OwnedFd) -> io::Result<Certificates> {
         let mut bytes = Vec::new();
         File::from(file).read_to_end(&mut bytes)?;
-        // What a parser says of it could repeat some of it.
+        // A parser's error could quote a key.
         let parsed: Result<Material, _> = serde_json::from_slice(&bytes);
         let mut material = parsed.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
         material.tickets.move_on(SystemTime::now());
@@ -140,7 +140,7 @@ impl Certificates {
         shared::file_with("maitred-certificates", &json)
     }
 
-    /// Writes down what the program that takes over needs.
+    /// Writes a copy for the program that takes over.
     pub fn leave(&mut self) {
         self.left = match self.written() {
             Ok(file) => Some(file),
@@ -151,26 +151,25 @@ impl Certificates {
         };
     }
 
-    /// Where it is written down.
+    /// The descriptor of that copy.
     pub fn left(&self) -> Option<RawFd> {
         self.left.as_ref().map(AsRawFd::as_raw_fd)
     }
 
-    /// When the files are looked at next.
+    /// When the files are checked next.
     pub fn deadline(&self) -> Moment {
         self.next_look
     }
 
-    /// The hosts whose certificates are got by ACME.
+    /// The hosts with certificates by ACME.
     pub fn wanted(&self) -> &[AcmeHost] {
         &self.found.wanted
     }
 
-    /// Uses what was issued for a host, in place of what it had. False when it is not wanted any
-    /// more.
+    /// Uses the issued certificate of a host. False when the host does not need it any more.
     ///
     /// # Errors
-    /// When it cannot be used after all; all is as it was, then.
+    /// When it cannot be used; nothing is changed then.
     pub fn take_issued(&mut self, name: &str, pair: Pair, valid: Validity) -> Result<bool, Fault> {
         let mut wanted = self.found.wanted.iter_mut();
         let Some(wanted) = wanted.find(|wanted| wanted.name == name) else {
@@ -189,7 +188,7 @@ impl Certificates {
         Ok(true)
     }
 
-    /// Looks at the files. True when there are others to be used from now on.
+    /// Checks the files. True when other certificates are to be used from now on.
     fn look(&mut self, config: &Config, tls: &Tls, now: Moment) -> bool {
         self.material.tickets.move_on(SystemTime::now());
         self.next_look = now + LOOK_EVERY;
@@ -222,7 +221,7 @@ impl Certificates {
         }
     }
 
-    /// Says which certificates clients complain about, once for each.
+    /// Logs problems that clients will have with certificates, once for each.
     pub fn complain(&mut self) {
         for (file, complaint) in self.server.complaints(SystemTime::now()) {
             if self.told.insert(file) {
@@ -234,7 +233,7 @@ impl Certificates {
         }
     }
 
-    /// What clients will complain about.
+    /// Problems that clients will have with certificates.
     pub fn complaints(&self) -> Vec<String> {
         let complaints = self.server.complaints(SystemTime::now()).into_iter();
         let complaints = complaints.map(|(_, complaint)| complaint);
@@ -246,7 +245,7 @@ fn refused(fault: Fault) -> Error {
     Error::Configuration(fault.to_string())
 }
 
-/// The files that are looked at.
+/// The checked files.
 fn files(tls: &Tls) -> impl Iterator<Item = &PathBuf> {
     let certificates = tls.certificates.iter();
     let files = certificates.flat_map(|files| [&files.cert, &files.key]);
@@ -322,7 +321,7 @@ fn read_files(tls: &Tls, tickets: Secret) -> Result<(Material, Server), Fault> {
 /// Why it cannot be read.
 pub fn read_file(path: &Path) -> Result<PemFile, Fault> {
     let mut bytes = Vec::new();
-    // A certificate may lie in a tenant's folder: a link there leads to no key of another's.
+    // A certificate may be in a tenant's folder: a link there leads to no key of another user.
     let opened = walk::open_to_read(path, Rule::of_reader());
     let read = opened.and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
     if let Err(why) = read {

@@ -1,7 +1,7 @@
-//! What one program hands to the next when it is upgraded: the processes, sockets and memory that it
-//! leaves running, written as JSON with the numbers of its descriptors, which stay open across the
-//! `exec`. A later version must be able to read what an earlier one wrote: add fields with a default,
-//! and raise [`FORMAT`] only for what an older program cannot leave out.
+//! The state that one program hands to the next in an upgrade: processes, sockets and memory,
+//! written as JSON with the numbers of descriptors, which stay open across the `exec`. A later
+//! version must be able to read the state of an earlier one: add fields with a default, and raise
+//! [`FORMAT`] only for what an older program cannot leave out.
 
 use std::fs::File;
 use std::io;
@@ -33,13 +33,13 @@ use crate::processes::scoreboards::Scoreboards;
 use crate::systemd::SystemdState;
 use crate::tls::certificates::Certificates;
 
-/// The form of what is handed over.
+/// The format of the state.
 const FORMAT: u32 = 2;
 
 /// Largest state that is read, in bytes.
 const MAX_STATE_BYTES: u64 = 256 << 20;
 
-/// Everything one supervisor leaves to the next.
+/// Everything that one supervisor hands to the next.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct HandoverState {
     format: u32,
@@ -48,7 +48,7 @@ pub struct HandoverState {
     /// The configuration in use.
     pub config: Config,
     pub last_generation: Generation,
-    /// A reload was asked for during the upgrade.
+    /// A reload was requested during the upgrade.
     #[serde(default)]
     pub reload_later: bool,
     #[serde(default)]
@@ -72,13 +72,13 @@ pub struct HandoverState {
     scoreboards: Vec<(String, RawFd)>,
 }
 
-/// A process that is talked with.
+/// A process with a channel.
 #[derive(Debug, Serialize, Deserialize)]
 struct PeerState {
     pid: i32,
     orders: RawFd,
     reports: RawFd,
-    /// The beginnings of a frame and of a report that have been taken.
+    /// Partly received frame and report.
     taken: (Vec<u8>, Vec<u8>),
 }
 
@@ -88,7 +88,7 @@ impl PeerState {
     }
 }
 
-/// A front; the first is the one that accepts clients, the others are leaving.
+/// A front; the first is the one that accepts clients, the others are draining.
 #[derive(Debug, Serialize, Deserialize)]
 struct FrontState {
     line: u32,
@@ -127,9 +127,9 @@ struct PoolState {
     manner: PhpInfo,
     zygote: Option<PeerState>,
     workers: Vec<WorkerState>,
-    /// By seat: which worker was ordered last.
+    /// The last incarnation of each seat.
     incarnations: Vec<Incarnation>,
-    /// When workers were last asked for.
+    /// When workers were last needed.
     #[serde(default)]
     asked_at: Option<Duration>,
 }
@@ -140,19 +140,19 @@ struct WorkerState {
     worker: WorkerId,
     pid: i32,
     worn: bool,
-    /// It was asked to leave.
+    /// It was dismissed.
     #[serde(default)]
     sentenced: bool,
     /// Its script has yet to boot.
     #[serde(default)]
     boots: bool,
     pidfd: RawFd,
-    /// Where its standard output and error are read, if they are.
+    /// The reading ends of its standard output and error, if they are caught.
     #[serde(default)]
     output: Option<(Option<RawFd>, Option<RawFd>)>,
 }
 
-/// What a supervisor has of the one before it.
+/// The state of the previous supervisor, taken over.
 #[derive(Debug)]
 pub struct InheritedServer {
     pub listeners: Vec<Listener>,
@@ -161,7 +161,7 @@ pub struct InheritedServer {
     pub access_log: Option<File>,
     /// The certificates and keys of TLS.
     pub certificates: Option<Certificates>,
-    /// The access logs of doors.
+    /// The access logs of pools and sites.
     pub door_logs: PoolAccessLogs,
     pub fronts: Fronts,
     pub pools: Vec<RunningPool>,
@@ -191,7 +191,7 @@ pub struct Running<'a> {
 }
 
 impl HandoverState {
-    /// Writes down what runs. The descriptors are only numbers until [`HandoverState::keep_open`].
+    /// Writes the state down. The descriptors are only numbers until [`HandoverState::keep_open`].
     pub fn of(running: &Running<'_>) -> HandoverState {
         let Running { plan, fronts, .. } = running;
         let current = fronts.current();
@@ -238,10 +238,10 @@ impl HandoverState {
 }
 
 impl HandoverState {
-    /// Reads what the program before us left in `file`.
+    /// Reads the state of the previous program from `file`.
     ///
     /// # Errors
-    /// One sentence, when it cannot be read or is of a form that this version does not know.
+    /// One sentence, when it cannot be read or its format is unknown.
     pub fn read(file: &OwnedFd) -> Result<HandoverState, String> {
         use std::io::Read;
         let bad =
@@ -263,7 +263,7 @@ impl HandoverState {
         Ok(state)
     }
 
-    /// All descriptors that are named in it.
+    /// All descriptors in it.
     fn descriptors(&self) -> Vec<RawFd> {
         let mut all: Vec<RawFd> = self.terminal.into_iter().collect();
         all.extend(self.access_log);
@@ -286,10 +286,10 @@ impl HandoverState {
         all
     }
 
-    /// Lets the descriptors live through the `exec` to come, or not after all.
+    /// Keeps the descriptors open across the `exec` to come, or not.
     ///
     /// # Errors
-    /// What the system says about one of them.
+    /// The system's error.
     pub fn keep_open(&self, keep: bool) -> io::Result<()> {
         for fd in self.descriptors() {
             spawn::keep_across_exec(fd, keep)?;

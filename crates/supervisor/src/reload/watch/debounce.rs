@@ -1,17 +1,17 @@
-//! When files that were saved are worth a new boot: as soon as whoever saves them has paused.
+//! Debouncing of saved files: a boot starts after a pause.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::limits::Moment;
 
-/// So long nothing has been saved when all that belongs together has been.
+/// A pause of this length means that all files of a change are saved.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Longest that is waited for such a pause.
+/// Longest wait for such a pause.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// What has been saved and not been acted upon.
+/// Saved files without a restart yet.
 #[derive(Debug, Default)]
 pub struct Debounce(Option<SavedFiles>);
 
@@ -24,21 +24,20 @@ struct SavedFiles {
 }
 
 impl Debounce {
-    /// This file has been saved.
+    /// A file was saved.
     pub fn note(&mut self, file: PathBuf, now: Moment) {
         let first = self.0.as_ref().map_or(now, |saved| saved.first);
         let last = now;
         self.0 = Some(SavedFiles { file, first, last });
     }
 
-    /// When they are to be acted upon.
+    /// When a restart is due.
     pub fn deadline(&self) -> Option<Moment> {
         let saved = self.0.as_ref()?;
         Some((saved.last + PAUSE).min(saved.first + LONGEST))
     }
 
-    /// One of the files that were saved, and when the first of them was, if it is time to act upon
-    /// them. That counts as done.
+    /// Takes one of the saved files, and when the first of them was saved, if a restart is due.
     pub fn take_due(&mut self, now: Moment) -> Option<(PathBuf, Moment)> {
         self.deadline().filter(|due| *due <= now)?;
         self.0.take().map(|saved| (saved.file, saved.first))

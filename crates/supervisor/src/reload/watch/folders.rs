@@ -1,4 +1,4 @@
-//! The folders of an application, whose files are looked at while somebody works on them (inotify(7)).
+//! Watching the folders of an application (inotify(7)).
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -11,18 +11,18 @@ use std::path::{Path, PathBuf};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
-/// Events after which nothing more is read before others have their turn.
+/// Most events read in one turn.
 const EVENTS_PER_TURN: usize = 4096;
 
-/// Bytes of events that are read at a time.
+/// Bytes of events read at once.
 const EVENT_BYTES: usize = 16 * 1024;
 
-/// How the names of files end that a boot reads.
+/// Extensions of files that a boot reads.
 const SOURCES: [&str; 10] = [
     "php", "inc", "phtml", "module", "install", "theme", "ini", "neon", "yaml", "yml",
 ];
 
-/// Folders beneath an application's that hold what it writes itself, or what others have written.
+/// Subfolders with generated files, or other people's.
 const NOT_ITS_OWN: [&str; 8] = [
     "cache",
     "log",
@@ -34,8 +34,8 @@ const NOT_ITS_OWN: [&str; 8] = [
     "vendor",
 ];
 
-/// The folder that an application is in: the nearest one above its script with a `composer.json`, or
-/// that of the script.
+/// The folder of an application: the nearest one above its script with a `composer.json`, or that
+/// of the script.
 pub fn of_application(script: &Path) -> PathBuf {
     let script = script.canonicalize().unwrap_or(script.to_path_buf());
     let mut above = script.ancestors().skip(1);
@@ -51,7 +51,7 @@ fn is_source(name: &OsStr) -> bool {
         || name.as_bytes().starts_with(b".env")
 }
 
-/// Whether what is in a folder of this name is the application's own work.
+/// Whether a folder of this name has the application's own files.
 fn is_own(name: &OsStr) -> bool {
     let is_another = name
         .to_str()
@@ -59,23 +59,23 @@ fn is_own(name: &OsStr) -> bool {
     !is_another && !name.as_bytes().starts_with(b".")
 }
 
-/// Folders that are watched.
+/// Watched folders.
 #[derive(Debug)]
 pub struct Folders {
     inotify: OwnedFd,
     root: PathBuf,
     paths: HashMap<i32, PathBuf>,
-    /// What was watched is not where it was any more.
+    /// The root was removed or moved.
     gone: bool,
     most: usize,
-    /// Why some of them are not watched.
+    /// Why some are not watched.
     lacks: Option<String>,
-    /// What was told of that last, unless all have been watched since.
+    /// The reason that was logged last, unless all have been watched since.
     told: Option<String>,
 }
 
 impl Folders {
-    /// Watches `root` and what is below, `most` folders in all.
+    /// Watches `root` and its subfolders, `most` folders in all.
     ///
     /// # Errors
     /// When the user has too many descriptors or instances of inotify.
@@ -93,22 +93,22 @@ impl Folders {
         Ok(folders)
     }
 
-    /// How many there are.
+    /// How many are watched.
     pub fn count(&self) -> usize {
         self.paths.len()
     }
 
-    /// The folder that all are in, without symbolic links.
+    /// The root, without symbolic links.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Whether that folder was removed or moved away. What has come into its place is not watched.
+    /// Whether the root was removed or moved away. Its replacement is not watched.
     pub fn are_gone(&self) -> bool {
         self.gone
     }
 
-    /// Why some are not watched, said once.
+    /// Takes the reason why some are not watched, once.
     pub fn take_lack(&mut self) -> Option<String> {
         let told = self.told.as_ref();
         let lack = self.lacks.take().filter(|lack| told != Some(lack))?;
@@ -133,7 +133,7 @@ impl Folders {
                 | WatchFlags::DONT_FOLLOW;
             match inotify::add_watch(&self.inotify, &folder, what) {
                 Ok(number) => drop(self.paths.insert(number, folder.clone())),
-                // It has gone meanwhile.
+                // It was removed meanwhile.
                 Err(Errno::NOENT | Errno::NOTDIR) => {
                     self.gone |= folder == self.root;
                     continue;
@@ -157,7 +157,7 @@ impl Folders {
         }
     }
 
-    /// Looks for all folders again: some may have come or gone without being seen.
+    /// Finds all folders again: events may have been lost.
     fn add_anew(&mut self) {
         let known = std::mem::take(&mut self.paths);
         self.lacks = None;
@@ -167,21 +167,21 @@ impl Folders {
         }
         for number in known.into_keys() {
             if !self.paths.contains_key(&number) {
-                // Where the folder is gone, the kernel watches it no more.
+                // A removed folder is not watched any more.
                 let _ = inotify::remove_watch(&self.inotify, number);
             }
         }
     }
 
-    /// The files that have been saved or have gone since this was asked last, as far as a boot may
-    /// read them. A path without a name stands for those that the kernel has not told of.
+    /// Files that were saved or removed since the last call, if a boot may read them. An empty path
+    /// stands for lost events.
     pub fn take_saved(&mut self) -> Vec<PathBuf> {
         let mut buffer = [MaybeUninit::uninit(); EVENT_BYTES];
         let (mut saved, mut new) = (Vec::new(), Vec::new());
         let mut has_missed_some = false;
         let mut events = Reader::new(&self.inotify, &mut buffer);
         let mut taken = 0;
-        // What the kernel has given at once is taken at once; the rest can wait for the next turn.
+        // A filled buffer is processed whole; the rest waits for the next turn.
         while taken < EVENTS_PER_TURN || !events.is_buffer_empty() {
             let Ok(event) = events.next() else { break };
             taken += 1;

@@ -1,5 +1,5 @@
-//! `watch`: applications that are booted once, and booted anew when somebody saves one of their files.
-//! The generation before serves until the new one is ready, or for good if that one does not boot.
+//! `watch`: booted applications are restarted when one of their files is saved. The generation
+//! before serves until the new one is ready, or for good if that does not boot.
 
 mod debounce;
 mod folders;
@@ -22,30 +22,30 @@ use crate::reload::restart_requests::{RestartRequests, SaveNotice};
 use debounce::Debounce;
 use folders::Folders;
 
-/// Most folders of an application that are watched.
+/// Most watched folders of an application.
 const FOLDERS_MAX: usize = 4096;
 
-/// How often it is seen whether an application whose folder has gone is there again.
+/// How often a removed application folder is checked for.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The applications that are watched, by the names of their pools.
+/// The watched applications, by the names of their pools.
 #[derive(Debug, Default)]
 pub struct Watches(BTreeMap<String, Watch>);
 
 #[derive(Debug)]
 struct Watch {
     script: PathBuf,
-    /// The generation of the pool that has begun it, or that has been booted since.
+    /// The generation that the watch was started for, or a later one of the same folder.
     generation: Generation,
-    /// Nothing if that is not possible, which was said.
+    /// None if watching is not possible, which was logged.
     folders: Option<Folders>,
     changes: Debounce,
-    /// The folder has gone: when to see whether it is there again.
+    /// The folder was removed: when to check for it again.
     look_at: Option<Moment>,
 }
 
 impl Watches {
-    /// Where there is something to hear.
+    /// Descriptors to poll.
     pub fn listening(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let folders = self.0.values().filter_map(|watch| watch.folders.as_ref());
         folders.map(Folders::as_fd)
@@ -107,7 +107,7 @@ impl Watches {
 }
 
 impl RunningPool {
-    /// The script of an application that is to be watched.
+    /// The script of an application to watch.
     fn watched(&self) -> Option<&PathBuf> {
         let pool = &self.plan.pool;
         let is_watched = pool.watch && pool.mode != Mode::Classic && self.is_current();
@@ -115,7 +115,7 @@ impl RunningPool {
     }
 }
 
-/// A file that was saved, on one line whatever its name is.
+/// The name of a saved file, on one line.
 fn in_words(file: &Path) -> String {
     match file.as_os_str().is_empty() {
         true => "more than the kernel has kept".to_owned(),
@@ -123,7 +123,7 @@ fn in_words(file: &Path) -> String {
     }
 }
 
-/// Says why a pool is booted anew.
+/// Logs why a pool is restarted.
 fn log_saved(pool: &str, file: &Path, heard: SaveNotice) {
     let file = in_words(file);
     match heard {
@@ -166,8 +166,8 @@ impl Watch {
         }
     }
 
-    /// Whether this is what is to be watched for this script and generation of the pool. Another
-    /// generation may have booted another release, if the path has a symbolic link.
+    /// Whether the watch still fits this script and generation of the pool. Another generation may
+    /// have booted another release, through a symbolic link.
     fn goes_on(&mut self, script: &Path, generation: Generation) -> bool {
         if self.script != script {
             return false;
@@ -179,7 +179,7 @@ impl Watch {
         root.is_none_or(|root| root == folders::of_application(script))
     }
 
-    /// Begins anew once a folder that has gone is there again: nobody has seen what was saved meanwhile.
+    /// Starts again once a removed folder is back: files that were saved meanwhile were not seen.
     fn look_for_root(&mut self, pool: &str, now: Moment) {
         if !self.folders.as_ref().is_some_and(Folders::are_gone) {
             return;

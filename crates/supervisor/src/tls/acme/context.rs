@@ -25,7 +25,7 @@ pub struct AcmeContext<'a> {
     pub environment: &'a [(String, String)],
     /// The user of the process.
     pub identity: Option<&'a Identity>,
-    /// The server serves, and no upgrade is order on.
+    /// The server serves, and no upgrade is going on.
     pub is_serving: bool,
     /// The time.
     pub now: Moment,

@@ -1,4 +1,4 @@
-//! Which hosts get their certificates by ACME, and what is kept of them.
+//! The hosts with certificates by ACME, and their stored certificates.
 
 use maitred_config::{Acme, Config, Host};
 use maitred_tls::{Material, Server, examine};
@@ -7,19 +7,19 @@ use crate::error::Error;
 use crate::tls::acme::schedule::{AcmeHost, renewal_of};
 use crate::tls::acme::store::Store;
 
-/// The hosts of a configuration that get their certificates by ACME.
+/// The hosts of a configuration with certificates by ACME.
 #[derive(Debug, Default)]
 pub struct AcmeHosts {
     /// Those hosts.
     pub wanted: Vec<AcmeHost>,
-    /// What is to be said of others, and of files that cannot be used: one sentence each.
+    /// Warnings about other hosts, and about unusable files: one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Adds to the certificates of files, which `server` was made of, those that are kept.
+/// Adds the stored certificates to those of files, which `server` was made of.
 ///
 /// # Errors
-/// Sites whose hosts no certificate can be got for.
+/// Sites with hosts that ACME issues no certificate for.
 pub fn add_kept(
     config: &Config,
     acme: &Acme,
@@ -70,7 +70,7 @@ pub fn add_kept(
     Ok(found)
 }
 
-/// How it is with a host, for people.
+/// The state of a host, for people.
 pub fn in_words(host: &AcmeHost) -> String {
     let name = &host.name;
     match &host.valid {
@@ -83,7 +83,7 @@ pub fn in_words(host: &AcmeHost) -> String {
     }
 }
 
-/// Refuses names with `*.` that have no certificate: that they are ours only DNS could show.
+/// Refuses wildcard names (`*.`) without a certificate: only DNS could prove that they are ours.
 fn refuse_wildcards(config: &Config, server: &Server) -> Result<(), Error> {
     let hosts = config.sites.iter().flat_map(|site| &site.hosts);
     let mut open =

@@ -1,6 +1,6 @@
-//! Certificates by ACME: the supervisor's part. It decides when (`schedule.rs`), keeps what was got
-//! (`store.rs`), makes the keys, and has a process of its own talk with the authority, one order at
-//! a time. That process has no rights and learns no key; fronts show what the authority looks for.
+//! The supervisor's part of ACME. It schedules orders (`schedule.rs`), stores certificates
+//! (`store.rs`), creates the keys, and starts a process that talks with the authority, one order at
+//! a time. That process has no rights and learns no key; fronts serve the proofs.
 
 mod context;
 pub mod hosts;
@@ -38,41 +38,41 @@ use store::Store;
 /// The argument that makes our program the one that gets a certificate.
 pub const ACME_ROLE: &str = "acme";
 
-/// How much longer the process may take than it gives itself.
+/// How much longer the process may take than its own timeout.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// How long fronts may take to show a proof. The authority looks then in any case.
+/// How long fronts may take to serve a proof. The authority requests it then in any case.
 const PUBLISH: Duration = Duration::from_secs(5);
 
-/// Most accounts that are kept during one order: an authority may have forgotten the one there was.
+/// Most accounts stored during one order: an authority may have forgotten the first one.
 const MAX_ACCOUNTS: usize = 2;
 
-/// Most proofs that one order takes: one for each host of it, and each has one.
+/// Most proofs of one order: one for each of its hosts.
 const MAX_PROOFS: usize = 4;
 
-/// Longest name and contents of a file for an authority, in bytes: a token, and with it the digest of
-/// a key (RFC 8555 §8.1).
+/// Longest name and contents of a proof file, in bytes: a token, and with it the digest of a key
+/// (RFC 8555 §8.1).
 const MAX_PROOF_BYTES: usize = 512;
 
 /// Longest sentence about a failure, in characters.
 const MAX_WHY_CHARS: usize = 1000;
 
-/// What is decided about certificates by ACME, and the process that gets one.
+/// The schedule of certificates, and the running order.
 #[derive(Debug, Default)]
 pub struct AcmeManager {
     schedule: Schedule,
     order: Option<RunningOrder>,
-    /// The schedule is that of the configuration in use.
+    /// The schedule has the hosts of the configuration in use.
     is_set: bool,
-    /// When the schedule is looked at next: it may have thousands of hosts.
+    /// When the schedule is checked next: it may have thousands of hosts.
     check_at: Moment,
-    /// The folder of the authority that is asked.
+    /// The authority's folder.
     folder: PathBuf,
-    /// Number of the last order to show proofs.
+    /// Number of the last order to serve proofs.
     mark: u64,
 }
 
-/// An order that is being carried out.
+/// An order that is running.
 #[derive(Debug)]
 struct RunningOrder {
     peer: Peer<ToAcme>,
@@ -83,7 +83,7 @@ struct RunningOrder {
     until: Moment,
     proofs: Vec<Proof>,
     publishing: Option<Publishing>,
-    /// How often an account was kept.
+    /// How many accounts were stored.
     accounts: usize,
 }
 
@@ -94,7 +94,7 @@ impl RunningOrder {
         self.peer.say(ToAcme::Published, &[]);
     }
 
-    /// Keeps an account, which takes the disk some time: no more often than an order can need it.
+    /// Stores an account, which takes the disk some time: no more often than an order can need it.
     fn keep_account(&mut self, account: &Secret) {
         if account.0.len() > MAX_ACCOUNT_BYTES || self.accounts >= MAX_ACCOUNTS {
             return;
@@ -111,13 +111,13 @@ impl RunningOrder {
 #[derive(Debug)]
 struct Publishing {
     mark: u64,
-    /// How many have not said that they show it.
+    /// How many have not confirmed it.
     missing: usize,
     until: Moment,
 }
 
 impl AcmeManager {
-    /// The certificates in use are others now; `reloaded`: somebody has asked for that.
+    /// Other certificates are in use; `reloaded`: by a reload.
     pub fn changed(&mut self, reloaded: bool) {
         self.is_set = false;
         self.check_at = Moment::ZERO;
@@ -126,7 +126,7 @@ impl AcmeManager {
         }
     }
 
-    /// What the fronts are to show, if an order is being carried out that needs it.
+    /// The proofs of the running order, if there are any.
     pub fn proofs(&self) -> Option<ToFront> {
         let order = self
             .order
@@ -138,13 +138,13 @@ impl AcmeManager {
         })
     }
 
-    /// The process that gets a certificate, if it can have something to say.
+    /// The process that gets a certificate, if it can report.
     pub fn listening(&self) -> Option<&Peer<ToAcme>> {
         let peer = self.order.as_ref().map(|order| &order.peer);
         peer.filter(|peer| !peer.is_closed())
     }
 
-    /// How the certificates are.
+    /// The status of all hosts.
     pub fn status(&self, moment: Moment) -> Vec<CertificateStatus> {
         let now = Clocks {
             moment,
@@ -164,7 +164,7 @@ impl AcmeManager {
     }
 }
 
-/// Whether fronts may show this for a host: it is what its process says, which talks with strangers.
+/// Whether fronts may serve this for a host: it is reported by a process that talks with strangers.
 fn is_possible(proof: &Proof, host: &str) -> bool {
     match proof {
         Proof::File { token, contents } => {
@@ -508,7 +508,7 @@ fn use_issued(name: &str, pair: Pair, valid: Validity, context: &mut AcmeContext
     }
 }
 
-/// A wait as people say it.
+/// A wait, for people.
 fn in_words(wait: Duration) -> String {
     match wait.as_secs() {
         seconds @ 0..=119 => format!("{seconds} s"),

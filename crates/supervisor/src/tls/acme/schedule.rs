@@ -1,5 +1,5 @@
-//! When which host's certificate is asked for. Pure: names, times and outcomes in; the next name and
-//! the next moment out.
+//! The schedule of certificate orders. Pure: names, times and outcomes in; the next name and the
+//! next time out.
 //!
 //! ```text
 //!   missing ──────────▶ due ──▶ asked ──▶ issued ──▶ (two thirds of its life) ──▶ due
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Validity is by the wall clock, waits are by the monotonic one: a clock that is set back must not
-//! hold up a try.
+//! delay a retry.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -18,33 +18,33 @@ use maitred_tls::Validity;
 
 use crate::limits::Moment;
 
-/// First and longest wait after a failure that the authority has not counted. Nobody else asks
-/// either: what is the matter with the authority, or here, is so for all.
+/// First and longest wait after a failure that the authority has not counted. All hosts wait: the
+/// cause is the same for all.
 const UNREACHABLE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(3600));
 
 /// First and longest wait after a refusal. Let's Encrypt allows five of a host an hour: these are
 /// four in the first.
 const REFUSED: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(12 * 3600));
 
-/// Least and longest wait after the authority has said that it was asked too often.
+/// Least and longest wait after a rate limit of the authority.
 const LIMITED: (Duration, Duration) = (Duration::from_secs(3600), Duration::from_secs(24 * 3600));
 
-/// How long nobody else asks either, then.
+/// How long all other hosts wait then.
 const LIMITED_ALL: Duration = Duration::from_secs(60);
 
-/// Longest wait that an authority's word brings about.
+/// Longest wait that an authority can request.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How soon after a try a reload may bring about the next one.
+/// How soon after a try a reload may cause the next one.
 const HURRY: Duration = Duration::from_secs(10);
 
 /// Longest sleep: the wall clock may be set meanwhile.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(3600);
 
-/// What part of a certificate's life the renewals of several are spread over.
+/// Part of a certificate's life over which renewals are spread.
 const SPREAD: u32 = 20;
 
-/// The present, by both clocks.
+/// The present time, by both clocks.
 #[derive(Debug, Clone, Copy)]
 pub struct Clocks {
     /// By the monotonic one.
@@ -53,19 +53,19 @@ pub struct Clocks {
     pub wall: SystemTime,
 }
 
-/// A host whose certificate is got by ACME.
+/// A host with a certificate by ACME.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcmeHost {
     /// The host.
     pub name: String,
-    /// How long its certificate is valid, if it has one.
+    /// Validity of its certificate, if it has one.
     pub valid: Option<Validity>,
 }
 
-/// How it is with a host.
+/// The state of a host.
 #[derive(Debug, Clone, Default)]
 pub struct HostState {
-    /// How long its certificate is valid, if it has one.
+    /// Validity of its certificate, if it has one.
     pub valid: Option<Validity>,
     /// Failures in a row.
     pub failures: u32,
@@ -75,34 +75,34 @@ pub struct HostState {
     tried: Option<Moment>,
     /// Not tried before this.
     not_before: Moment,
-    /// A reload does not hurry what an authority has asked to wait for.
+    /// A reload does not shorten a wait that an authority has requested.
     limited: bool,
 }
 
-/// When which host's certificate is asked for.
+/// The schedule.
 #[derive(Debug, Default)]
 pub struct Schedule {
     entries: BTreeMap<String, HostState>,
-    /// The one that is asked for now.
+    /// The host of the running order.
     asked: Option<String>,
-    /// Nobody is tried before this.
+    /// No order before this.
     pause: Moment,
     /// The authority was not reached.
     unreached: Option<Unreached>,
 }
 
-/// The authority was not reached, whichever host it was asked for.
+/// The authority was not reached, for whatever host.
 #[derive(Debug, Clone)]
 struct Unreached {
     /// How often in a row.
     times: u32,
-    /// When it was last.
+    /// When it was tried last.
     tried: Moment,
-    /// Why it was not, the last time.
+    /// Why it failed last.
     why: String,
 }
 
-/// What comes of a failure.
+/// What follows from a failure.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Retry {
     /// How long until the next try.
@@ -112,7 +112,7 @@ pub struct Retry {
 }
 
 impl Schedule {
-    /// The hosts there are from now on. What was known of each stays known.
+    /// Sets the hosts. The state of known hosts stays.
     pub fn set(&mut self, wanted: &[AcmeHost]) {
         let mut before = std::mem::take(&mut self.entries);
         for AcmeHost { name, valid } in wanted {
@@ -122,7 +122,7 @@ impl Schedule {
         }
     }
 
-    /// Somebody has reloaded, perhaps having put right what was wrong: what waits is tried soon.
+    /// A reload may have corrected the cause: waiting hosts are tried soon.
     pub fn hurry(&mut self) {
         for entry in self.entries.values_mut().filter(|entry| !entry.limited) {
             let soon = entry.tried.map_or(Moment::ZERO, |tried| tried + HURRY);
@@ -133,7 +133,7 @@ impl Schedule {
         }
     }
 
-    /// The host whose certificate is to be asked for now. It counts as asked.
+    /// The host to order a certificate for now. Its order counts as started.
     pub fn next(&mut self, now: Clocks) -> Option<String> {
         if self.asked.is_some() || now.moment < self.pause {
             return None;
@@ -141,8 +141,8 @@ impl Schedule {
         let due = self.entries.iter().filter(|(name, entry)| {
             entry.not_before <= now.moment && renewal(name, entry).is_none_or(|at| at <= now.wall)
         });
-        // Those that have none first, then the one that expires first; but never twice in a row
-        // before others that are due.
+        // Hosts without a certificate first, then the one that expires first; but never twice in a
+        // row before others that are due.
         let first = due.min_by_key(|(_, entry)| {
             let until = entry.valid.map(|valid| valid.until);
             (entry.failures, until)
@@ -152,7 +152,7 @@ impl Schedule {
         Some(name)
     }
 
-    /// When [`Schedule::next`] has something to say, if nothing happens before.
+    /// When [`Schedule::next`] returns a host, without another event.
     pub fn deadline(&self, now: Clocks) -> Option<Moment> {
         if self.asked.is_some() {
             return None;
@@ -165,12 +165,12 @@ impl Schedule {
         due.min().map(|due| due.max(self.pause))
     }
 
-    /// The host whose certificate is asked for now.
+    /// The host of the running order.
     pub fn asked(&self) -> Option<&str> {
         self.asked.as_deref()
     }
 
-    /// The certificate that was asked for is there.
+    /// The running order has succeeded.
     pub fn issued(&mut self, valid: Validity) {
         self.unreached = None;
         let name = self.asked.take();
@@ -182,8 +182,7 @@ impl Schedule {
         }
     }
 
-    /// The certificate that was asked for cannot be had. `random` decides how the tries of several
-    /// servers are spread.
+    /// The running order has failed. `random` spreads the retries of several servers.
     pub fn failed(&mut self, failure: &OrderFailure, now: Clocks, random: u8) -> Option<Retry> {
         let name = self.asked.take()?;
         let before = match failure.cause {
@@ -229,12 +228,12 @@ impl Schedule {
         Some(Retry { wait, is_news })
     }
 
-    /// Nobody asks any more, and nothing was learned.
+    /// The running order was given up without a result.
     pub fn given_up(&mut self) {
         self.asked = None;
     }
 
-    /// All hosts, sorted, each with when it is asked for next; nothing: that is being done.
+    /// All hosts, sorted, each with the time of its next order; none: it is running.
     pub fn hosts(
         &self,
         now: Clocks,
@@ -250,10 +249,10 @@ impl Schedule {
     }
 }
 
-/// Why a certificate cannot be had.
+/// Why an order failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderFailure {
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub cause: Cause,
     /// One sentence.
     pub why: String,
@@ -271,7 +270,7 @@ impl OrderFailure {
         }
     }
 
-    /// The authority refused, or what it said is of no use.
+    /// The authority refused, or its response is of no use.
     pub fn refused(why: String) -> OrderFailure {
         OrderFailure {
             cause: Cause::Refused,
@@ -280,8 +279,8 @@ impl OrderFailure {
     }
 }
 
-/// What a failure has in common with the next one of its kind: its first words, and the kind at its
-/// end. In between authorities tell tokens and times.
+/// What failures of a kind have in common: the first words, and the kind at the end. In between
+/// authorities put tokens and times.
 fn gist(why: &str) -> (&str, &str) {
     let first = why.split(": ").next().unwrap_or_default();
     let kind = why.rsplit_once(" (").map_or("", |(_, kind)| kind);
@@ -292,8 +291,8 @@ fn renewal(name: &str, entry: &HostState) -> Option<SystemTime> {
     Some(renewal_of(name, &entry.valid?))
 }
 
-/// When a host's certificate is renewed: after two thirds of its life, or a little earlier, so that
-/// those which were issued at once are not renewed at once.
+/// When a certificate is renewed: after two thirds of its life, or a little earlier, so that
+/// certificates that were issued together are not renewed together.
 pub fn renewal_of(name: &str, valid: &Validity) -> SystemTime {
     let life = valid.until.duration_since(valid.from).unwrap_or_default();
     // FNV-1a: the same at every start.

@@ -1,5 +1,5 @@
-//! What is kept of an authority: the account, and a file for each host with its key and its chain.
-//! Every file is written beside its place and renamed, and only its owner can read it.
+//! The store of an authority: the account, and a file for each host with its key and its chain.
+//! Every file is written under another name and renamed, and only its owner can read it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -15,19 +15,19 @@ use maitred_tls::{Fault, Pair};
 
 use crate::tls::certificates::read_file;
 
-/// Where state is kept that root keeps.
+/// Folder of root's state.
 const ROOT_FOLDER: &str = "/var/lib/maitred/acme";
 
 /// Longest name of an authority's folder, in bytes.
 const MAX_NAME_BYTES: usize = 120;
 
-/// The rights of our folders and files.
+/// Modes of our folders and files.
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
 const ACCOUNT: &str = "account.json";
 
-/// The folder with what is kept of one authority. Another one (a test authority, say) has its own.
+/// The folder of one authority. Another one (a test authority, say) has its own.
 #[derive(Debug, Clone)]
 pub struct Store {
     folder: PathBuf,
@@ -42,7 +42,7 @@ impl Store {
         }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -52,7 +52,7 @@ impl Store {
         self.folder.join(format!("{name}.pem"))
     }
 
-    /// What is kept of a host, if anything is.
+    /// The stored certificate of a host, if there is one.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -69,15 +69,15 @@ impl Store {
         }))
     }
 
-    /// Keeps a host's key and chain.
+    /// Stores a host's key and chain.
     ///
     /// # Errors
-    /// When it cannot be written; what was there before still is.
+    /// When it cannot be written; the file before it stays.
     pub fn save(&self, name: &str, text: &str) -> io::Result<()> {
         self.write(&self.file(name), text)
     }
 
-    /// What is kept of the account.
+    /// The stored account.
     pub fn account(&self) -> Option<Secret> {
         let path = self.folder.join(ACCOUNT);
         let file = walk::open_to_read(&path, Rule::of_reader()).ok()?;
@@ -86,7 +86,7 @@ impl Store {
         (!text.is_empty()).then_some(Secret(text))
     }
 
-    /// Keeps the account.
+    /// Stores the account.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -94,7 +94,7 @@ impl Store {
         self.write(&self.folder.join(ACCOUNT), text)
     }
 
-    /// Whether something can be kept: nothing is asked for that would be lost.
+    /// Whether the store is writable: nothing is ordered that would be lost.
     ///
     /// # Errors
     /// Why not.
@@ -133,7 +133,7 @@ impl Store {
     }
 }
 
-/// Private keys of root's are not written where others could take them away or lead root elsewhere.
+/// Root's private keys are not written where other users could remove or redirect them.
 fn refuse_shared(path: &Path) -> io::Result<()> {
     match Named::at(path)?.is_shared() {
         false => Ok(()),
@@ -146,7 +146,7 @@ fn refuse_shared(path: &Path) -> io::Result<()> {
 }
 
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
-    // One that was left by a process of the same number is nobody's.
+    // A file left by a process of the same number is stale.
     let _ = fs::remove_file(path);
     let mut file = OpenOptions::new()
         .write(true)
