@@ -268,8 +268,9 @@ impl Reloader {
         self.current.as_ref().is_some_and(is_late)
     }
 
-    /// No generation is on trial any more. Whether the front is to settle, and whether that is `late`:
-    /// its reply is not waited for. `moved`: as [`crate::processes::pools::Pools::have_moved`].
+    /// No generation is on trial any more. Whether the front is to settle, and whether that is
+    /// `late`: its reply is not waited for. `moved`: as
+    /// [`crate::processes::pools::Pools::have_moved`].
     pub fn settle(&mut self, moved: bool, old_workers: usize, now: Moment) -> Option<(u64, bool)> {
         let reload = self.current.as_mut().filter(|reload| reload.accepted)?;
         let late = *reload.moving_until.get_or_insert(now + MOVE_OVER) <= now;

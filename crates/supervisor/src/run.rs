@@ -231,9 +231,9 @@ impl Supervisor {
         ended
     }
 
-    /// Receives all reports that a zygote can have sent which keeps to the rules: two for each seat,
-    /// one for each stack, one of its start and one of its OPcache. So no announcement stays behind
-    /// the death of its worker.
+    /// Receives all reports that a zygote can have sent which keeps to the rules: two for each
+    /// seat, one for each stack, one of its start and one of its OPcache. So no announcement stays
+    /// behind the death of its worker.
     fn hear_zygotes(&mut self, ready: &Ready, all: bool) {
         let ids = self.pools.ids().into_iter();
         for id in ids.filter(|id| all || ready.zygotes.contains(id)) {

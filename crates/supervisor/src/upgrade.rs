@@ -1,5 +1,5 @@
-//! The state of an upgrade (SIGUSR2): a new program takes over in this process, with everything that
-//! runs. The steps are taken in `run/upgrade.rs`.
+//! The state of an upgrade (SIGUSR2): a new program takes over in this process, with everything
+//! that runs. The steps are taken in `run/upgrade.rs`.
 //!
 //! ```text
 //!   requested ──▶ new program tried ──▶ no process is being forked ──▶ exec

@@ -1,6 +1,7 @@
-//! Pools with `pm = "ondemand"`, or with `pm = "auto"` and `min_spare_servers = 0`, whose PHP stays started while
-//! they have no worker: those that were asked last, since they are the likeliest to be asked next. php-fpm
-//! holds a PHP that has started in any case, one for all pools.
+//! Zygotes kept ready without workers. They belong to pools with `pm = "ondemand"`, or with `pm =
+//! "auto"` and `min_spare_servers = 0`. The pools that were requested most recently are preferred,
+//! since they are the likeliest to be requested next. php-fpm always keeps one started PHP, which
+//! serves all pools.
 
 use std::cmp::Reverse;
 
@@ -9,7 +10,7 @@ use maitred_sizing::memory::Level;
 use crate::limits::Moment;
 use crate::processes::pools::{PoolId, Pools};
 
-/// Decides which zygotes stay without workers, `configured` of them at most. Returns the pools for
+/// Decides which zygotes stay without workers, at most `configured` of them. Returns the pools for
 /// which that has changed.
 pub fn keep(pools: &mut Pools, configured: u32, level: Level) -> Vec<PoolId> {
     let resting = pools.current().filter(|pool| pool.state.may_rest());
@@ -26,17 +27,17 @@ pub fn keep(pools: &mut Pools, configured: u32, level: Level) -> Vec<PoolId> {
         .collect()
 }
 
-/// A pool whose PHP may rest.
+/// A pool whose zygote may run without workers.
 #[derive(Debug, Clone, Copy)]
 struct RestingZygote {
     id: PoolId,
     asked_at: Option<Moment>,
-    /// Its PHP does not start, and keeping it would keep nothing.
+    /// Its PHP does not start, so there is no zygote to keep.
     has_failed: bool,
 }
 
-/// How many may be kept of `configured`: where workers have to go since memory is short, nobody's PHP stays
-/// for nobody.
+/// How many of `configured` may be kept. When memory is so short that workers have to stop, none is
+/// kept.
 fn most_kept(configured: usize, level: Level) -> usize {
     match level {
         Level::Calm | Level::Careful => configured,
@@ -44,7 +45,8 @@ fn most_kept(configured: usize, level: Level) -> usize {
     }
 }
 
-/// Which of these pools are kept ready: `most` of them. Of those that nobody has asked, the first.
+/// Which of these pools keep their zygotes: `most` of them. Of pools without any request, the first
+/// in the configuration.
 fn kept(resting: &[RestingZygote], most: usize) -> Vec<PoolId> {
     let mut all: Vec<&RestingZygote> = resting.iter().filter(|pool| !pool.has_failed).collect();
     all.sort_by_key(|pool| (Reverse(pool.asked_at), pool.id));

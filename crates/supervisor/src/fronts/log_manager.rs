@@ -127,8 +127,8 @@ impl LogManager {
         }
     }
 
-    /// Reopens the access logs of pools and sites. False if one cannot be opened: its lines go where
-    /// they went before.
+    /// Reopens the access logs of pools and sites. False if one cannot be opened: its lines go
+    /// where they went before.
     pub fn reopen_pool_logs(&mut self, config: &Config, fronts: &mut Fronts) -> bool {
         let (again, is_well) = self.pool_logs.reopened(config);
         for (path, file) in again.iter() {

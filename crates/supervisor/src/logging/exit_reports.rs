@@ -1,6 +1,6 @@
-//! One line for a worker that failed: how it ended, which the kernel tells us, and the script it
-//! ran, which the front tells. Either may come first; the line waits a moment for both. Of many
-//! that fail in a row, the first are told one by one and the others together.
+//! One log line for each worker that failed: how it ended, which the kernel reports, and the script
+//! it ran, which the front reports. The two arrive in either order, and the line waits a moment for
+//! both. When many workers fail in a row, the first get a line each and the others are summarized.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -12,19 +12,20 @@ use tracing::{error, info};
 use crate::limits::{Moment, SCRIPT_NAMED, TROUBLE_CALM};
 use crate::logging::repeated_errors::seconds;
 
-/// Deaths of an episode that get a line of their own.
+/// Failures of an episode that get a line each.
 const TOLD_ONE_BY_ONE: u64 = 3;
 
-/// Most different ways of ending that are counted in one episode; the rest counts as `OTHERWISE`.
+/// Most different ways of ending that are counted in one episode; all others count as `OTHERWISE`.
 const MAX_WAYS: usize = 8;
 
-/// What further ways of ending are called.
+/// The name for all further ways of ending.
 const OTHERWISE: &str = "ended otherwise";
 
-/// Most script names kept for deaths not seen yet. They are dropped after [`SCRIPT_NAMED`].
+/// Most script names kept for workers whose end is not known yet. They are dropped after
+/// [`SCRIPT_NAMED`].
 const MAX_SCRIPTS: usize = 1024;
 
-/// Which worker is spoken of.
+/// Which worker a report is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerLabel {
     /// Name of its pool.
@@ -35,16 +36,16 @@ pub struct WorkerLabel {
     pub worker: WorkerId,
 }
 
-/// Deaths and scripts that wait for each other.
+/// Failures and script names that wait for each other.
 #[derive(Debug, Default)]
 pub struct ExitReports {
     deaths: Vec<ExitReport>,
     scripts: Vec<(WorkerLabel, String, Moment)>,
-    /// For each pool in which workers have died lately.
+    /// One episode for each pool in which workers have failed lately.
     episodes: HashMap<String, LogThrottle<ExitCounts>>,
 }
 
-/// The deaths of an episode, by how they ended, and the script that was run last.
+/// The failures of an episode, counted by how the workers ended, and the last script.
 #[derive(Debug, Clone, Default)]
 struct ExitCounts {
     ways: BTreeMap<String, u64>,
@@ -61,7 +62,7 @@ struct ExitReport {
 }
 
 impl ExitReports {
-    /// A worker failed. `how` is the end of a sentence; its seat is filled again after `retry`.
+    /// A worker failed. `how` is the end of a sentence. Its seat is filled again after `retry`.
     pub fn died(&mut self, who: WorkerLabel, pid: i32, how: String, retry: Duration, now: Moment) {
         self.deaths.push(ExitReport {
             who,
@@ -72,14 +73,14 @@ impl ExitReports {
         });
     }
 
-    /// The front says what a worker ran when it died.
+    /// The front reports which script a worker ran when it failed.
     pub fn ran(&mut self, who: WorkerLabel, script: String, now: Moment) {
         if self.scripts.len() < MAX_SCRIPTS {
             self.scripts.push((who, script, now));
         }
     }
 
-    /// The lines that are ready, or have waited long enough.
+    /// The lines that are complete, or have waited long enough.
     pub fn due(&mut self, now: Moment) -> Vec<String> {
         let mut lines = Vec::new();
         let (scripts, episodes) = (&mut self.scripts, &mut self.episodes);
@@ -109,7 +110,7 @@ impl ExitReports {
         lines
     }
 
-    /// All that there is to say, for when nobody is left to say it later.
+    /// All remaining lines, for the end of the server.
     pub fn last_words(&mut self, now: Moment) -> Vec<String> {
         let named = now + SCRIPT_NAMED;
         let mut lines = self.due(named);
@@ -117,7 +118,7 @@ impl ExitReports {
         lines
     }
 
-    /// When a line is due that nothing completes before.
+    /// When the next incomplete line is due.
     pub fn deadline(&self) -> Option<Moment> {
         let deaths = self.deaths.iter().map(|death| death.at + SCRIPT_NAMED);
         let episodes = self.episodes.values().filter_map(LogThrottle::deadline);
@@ -125,7 +126,7 @@ impl ExitReports {
     }
 }
 
-/// Logs how workers have ended. php-fpm logs less, and has logged it already.
+/// Logs how workers have ended. php-fpm logs less, and its lines have been logged already.
 pub fn log_exits(lines: &[String], is_fpm: bool) {
     for line in lines {
         if is_fpm {
@@ -147,7 +148,7 @@ impl ExitCounts {
     }
 }
 
-/// What is said of many deaths. Of few, all has been said.
+/// The summary of many failures. A few have been logged one by one.
 fn summary(pool: &str, news: &News<ExitCounts>) -> Option<String> {
     let (account, still) = match news {
         News::GoesOn(account) => (account, ", and no end is seen"),

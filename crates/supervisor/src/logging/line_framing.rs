@@ -1,39 +1,39 @@
-//! What a worker says, made into messages as php-fpm makes them (`fpm_stdio.c`): one for each line,
-//! and what has no end is complete when its request is. Pure: bytes in, messages out.
+//! Splits a worker's output into messages as php-fpm does (`fpm_stdio.c`): one for each line, and
+//! an unfinished line is complete when its request is. No I/O: bytes in, messages out.
 
-/// What a worker writes at the end of a request: all it has said is complete.
+/// What a worker writes at the end of a request: all output before it is complete.
 pub const FLUSH: &[u8] = b"\0fscf\0";
 
-/// Longest message in bytes; what is longer is several. The log makes as many lines of one as it takes.
+/// Longest message in bytes; a longer one is split. The log may use several lines for one message.
 const MESSAGE_BYTES: usize = 1 << 20;
 
-/// Where a worker has said something.
+/// The stream that a worker wrote to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputStream {
-    /// On standard output.
+    /// Standard output.
     Stdout,
-    /// On standard error.
+    /// Standard error.
     Stderr,
 }
 
-/// Something that a worker has said.
+/// A message of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Where.
+    /// The stream.
     pub stream: OutputStream,
-    /// What, without the end of the line; not empty.
+    /// The text without the line end; not empty.
     pub text: Vec<u8>,
-    /// It was not complete when the worker went.
+    /// It was incomplete when the worker ended.
     pub is_cut_off: bool,
 }
 
-/// What a worker has begun to say.
+/// The unfinished output of a worker.
 #[derive(Debug)]
 pub struct LineFramer {
     stream: OutputStream,
-    /// A message as far as it has come.
+    /// The beginning of a message.
     text: Vec<u8>,
-    /// By source: what may be the beginning of [`FLUSH`].
+    /// For each stream, what may be the beginning of [`FLUSH`].
     held: [Vec<u8>; 2],
     messages: Vec<Message>,
 }
@@ -50,7 +50,7 @@ impl Default for LineFramer {
 }
 
 impl OutputStream {
-    /// As the log names it.
+    /// Its name in the log.
     pub fn name(self) -> &'static str {
         match self {
             OutputStream::Stdout => "stdout",
@@ -60,7 +60,7 @@ impl OutputStream {
 }
 
 impl LineFramer {
-    /// Takes what was said.
+    /// Takes output of the worker.
     pub fn take(&mut self, stream: OutputStream, bytes: &[u8]) {
         if stream != self.stream {
             self.end(false);
@@ -86,19 +86,19 @@ impl LineFramer {
         self.add(rest);
     }
 
-    /// Nothing more will be said.
+    /// The stream has ended.
     pub fn close(&mut self) {
         let held = std::mem::take(&mut self.held[self.stream as usize]);
         self.add(&held);
         self.end(true);
     }
 
-    /// What has been said so far is all there will be of it.
+    /// The message so far is complete.
     pub fn flush(&mut self) {
         self.end(false);
     }
 
-    /// What is complete by now.
+    /// Takes the complete messages.
     pub fn messages(&mut self) -> Vec<Message> {
         std::mem::take(&mut self.messages)
     }
@@ -114,7 +114,7 @@ impl LineFramer {
         self.text.extend_from_slice(rest);
     }
 
-    /// As php-fpm, an empty line says nothing.
+    /// An empty line makes no message, as in php-fpm.
     fn end(&mut self, is_cut_off: bool) {
         let text = std::mem::take(&mut self.text);
         if !text.is_empty() {

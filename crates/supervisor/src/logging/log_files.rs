@@ -1,5 +1,6 @@
-//! The log files: opened here, as root if the server is, and opened again on SIGUSR1, when
-//! somebody has renamed them. The front has given its privileges up and is sent what it writes to.
+//! The log files. They are opened here, as root if the server runs as root, and opened again on
+//! SIGUSR1 after they were renamed. The front has dropped its privileges and gets the descriptors
+//! that it writes to.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -14,13 +15,13 @@ use rustix::io::Errno;
 use crate::error::Error;
 use crate::system::path_trust;
 
-/// Mode of a log file that we make: tenants have no business in it, and addresses carry secrets.
+/// Mode of a new log file: tenants may not read it, and the URLs in it can contain secrets.
 pub const LOG_MODE: u32 = 0o640;
 
-/// Mode of a log file that php-fpm makes.
+/// Mode of a new log file in php-fpm mode.
 const FPM_LOG_MODE: u32 = 0o600;
 
-/// Logs whose folder is not there.
+/// Logs whose folder does not exist.
 pub fn mistakes(config: &Config) -> Vec<Error> {
     let file = |log: &LogTarget| match log {
         LogTarget::File(path) => Some(path.clone()),
@@ -59,21 +60,21 @@ pub fn mistakes(config: &Config) -> Vec<Error> {
     missing.collect()
 }
 
-/// Opens a log for appending, and makes it if it is not there. Neither this nor a write to it ever
-/// waits: a FIFO without a reader is refused, and one that is full takes no more. Where others than
-/// root may write, root opens only a regular file with one name ([`guarded::append`]).
+/// Opens a log for appending, and creates it if needed. Neither this nor a write blocks: a FIFO
+/// without a reader is refused, and a full one takes no more. Where users other than root may
+/// write, root opens only a regular file with a single link ([`guarded::append`]).
 ///
 /// # Errors
-/// What `open(2)` says, in words for the person who named the file.
+/// The error of `open(2)`, worded for the author of the configuration.
 pub fn open(path: &Path) -> io::Result<File> {
     open_with(path, LOG_MODE)
 }
 
-/// Opens a log of a server that was started as php-fpm, as [`open`], and makes it as php-fpm
-/// does: for its owner alone.
+/// Opens a log of a server that was started as php-fpm, as [`open`], and creates it as php-fpm
+/// does: readable for its owner only.
 ///
 /// # Errors
-/// What `open(2)` says, in words for the person who named the file.
+/// The error of `open(2)`, worded for the author of the configuration.
 pub fn open_as_fpm(path: &Path) -> io::Result<File> {
     open_with(path, FPM_LOG_MODE)
 }
@@ -100,8 +101,8 @@ fn in_words(opened: io::Result<File>) -> io::Result<File> {
     })
 }
 
-/// Opens a log of a pool that runs as `identity`. Where others than root can put links, a name may
-/// lead anywhere: the log is opened with the rights of the pool's user there.
+/// Opens a log of a pool that runs as `identity`. Where users other than root can place links, the
+/// name may point anywhere, so the log is opened with the rights of the pool's user.
 ///
 /// # Errors
 /// As [`open`].
@@ -109,8 +110,8 @@ pub fn open_of_pool(path: &Path, identity: Option<&Identity>) -> io::Result<File
     with_rights_for(path, identity, LOG_MODE)
 }
 
-/// Opens the access log of a pool's door, as [`open_of_pool`], and makes it as php-fpm does: for its
-/// owner alone.
+/// Opens the access log of a pool's FastCGI listener, as [`open_of_pool`], and creates it as
+/// php-fpm does: readable for its owner only.
 ///
 /// # Errors
 /// As [`open`].
@@ -130,7 +131,7 @@ fn with_rights_for(path: &Path, identity: Option<&Identity>, mode: u32) -> io::R
     }
 }
 
-/// Opens the access log, if there is one that is a file.
+/// Opens the access log, if it is configured as a file.
 ///
 /// # Errors
 /// When the file cannot be opened.
@@ -147,8 +148,8 @@ pub fn open_access_log(config: &Config) -> Result<Option<File>, Error> {
     })
 }
 
-/// Logs that others than root can change, since they may write to a folder on the way: one sentence
-/// each.
+/// Logs that users other than root can replace because they may write to a folder on the path: one
+/// sentence each.
 pub fn warnings(config: &Config) -> Vec<String> {
     let file = |target: &LogTarget| match target {
         LogTarget::File(path) => Some(path.clone()),
@@ -176,7 +177,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
     said.filter(|_| users::is_root()).collect()
 }
 
-/// The sentence for a log that could not be opened again.
+/// The sentence for a log that could not be reopened.
 pub fn not_reopened(which: &str, name: &impl std::fmt::Display, why: &io::Error) -> String {
     format!(
         "the {which} log {name} cannot be opened again: {why}; lines still go to the file that was \

@@ -1,4 +1,4 @@
-//! Log files, and what is written to them.
+//! Log files, and the output of processes that is written to them.
 
 pub mod exit_reports;
 pub mod line_framing;

@@ -1,9 +1,9 @@
-//! The access logs of pools' doors (`access.log`) and of sites: opened here, and again on SIGUSR1, and
-//! sent to the front, which writes them.
+//! Access logs of pools with a FastCGI listener (`access.log`) and of sites: opened here, opened
+//! again on SIGUSR1, and sent to the front, which writes them.
 //!
-//! What standard error was when the server was started can be had only then, for it becomes the error
-//! log: it is kept where somebody may want it after a reload, which is in the foreground alone. Who
-//! has sent a server to the background does not wait for it to close standard error.
+//! The original standard error is available only at the start, because the error log replaces it. A
+//! server in the foreground keeps it in case a later configuration names it. A server in the
+//! background must close it, since the program that started it may wait for that.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,18 +18,18 @@ use crate::error::Error;
 use crate::logging::log_files;
 use crate::system::identity;
 
-/// Names of standard error, which may be nothing to open, such as a socket.
+/// Names of standard error, which may be something that cannot be opened, such as a socket.
 const STANDARD_ERROR: [&str; 3] = [KEPT, "/dev/fd/2", "/proc/self/fd/2"];
 
-/// The name by which standard error is kept.
+/// The name under which standard error is kept.
 const KEPT: &str = "/dev/stderr";
 
-/// The files, by their paths: pools may share one.
+/// The files, by path; several pools may share one.
 #[derive(Debug, Default)]
 pub struct PoolAccessLogs(BTreeMap<PathBuf, File>);
 
 impl PoolAccessLogs {
-    /// Those of the configuration that the server is started with.
+    /// Opens those of the initial configuration.
     ///
     /// # Errors
     /// As [`PoolAccessLogs::open`].
@@ -45,10 +45,10 @@ impl PoolAccessLogs {
         Ok(logs)
     }
 
-    /// Opens those of a configuration, as far as they are not among `known`.
+    /// Opens those of a configuration that are not among `known`.
     ///
     /// # Errors
-    /// What php-fpm says of one that cannot be opened (`fpm_log_open`).
+    /// The message of php-fpm about a log that cannot be opened (`fpm_log_open`).
     pub fn open(config: &Config, known: &PoolAccessLogs) -> Result<PoolAccessLogs, Error> {
         let mut opened = PoolAccessLogs::default();
         for pool in &config.pools {
@@ -71,19 +71,19 @@ impl PoolAccessLogs {
         Ok(opened)
     }
 
-    /// Those that the program before this one had open.
+    /// Restores those that the program before an upgrade had open.
     pub fn inherited(files: impl IntoIterator<Item = (PathBuf, File)>) -> PoolAccessLogs {
         PoolAccessLogs(files.into_iter().collect())
     }
 
-    /// Each with the number of its descriptor.
+    /// Each with its descriptor number.
     pub fn descriptors(&self) -> Vec<(PathBuf, RawFd)> {
         let all = self.0.iter();
         all.map(|(path, file)| (path.clone(), file.as_raw_fd()))
             .collect()
     }
 
-    /// Adds what was opened for a configuration, and forgets what it does not use.
+    /// Adds the files opened for a configuration, and closes those that it does not use.
     pub fn use_for(&mut self, config: &Config, opened: PoolAccessLogs) {
         self.0.extend(opened.0);
         let used = |path: &PathBuf| {
@@ -102,12 +102,12 @@ impl PoolAccessLogs {
         self.0.iter()
     }
 
-    /// Uses these files in place of those of the same paths.
+    /// Replaces the files of the same paths.
     pub fn extend(&mut self, again: PoolAccessLogs) {
         self.0.extend(again.0);
     }
 
-    /// Opens all of them again: the files were moved away. False when one cannot be opened.
+    /// Opens all of them again after a rotation. False when one cannot be opened.
     pub fn reopened(&self, config: &Config) -> (PoolAccessLogs, bool) {
         let mut is_well = true;
         let mut again = PoolAccessLogs::default();
@@ -147,7 +147,7 @@ impl PoolAccessLogs {
     }
 }
 
-/// The files that sites log to; those of several are there several times.
+/// The files that sites log to; a file of several sites is listed several times.
 fn of_sites(config: &Config) -> impl Iterator<Item = &PathBuf> {
     config
         .sites

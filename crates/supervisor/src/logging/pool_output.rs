@@ -1,10 +1,11 @@
-//! What a pool's processes print on standard output and error: a pipe of the pool's own, read here
-//! and logged line by line with the pool's name. They never hold a descriptor of our log, which a
-//! script could empty or forge.
+//! Standard output and error of a pool's processes: one pipe per pool, read here and logged line by
+//! line with the pool's name. The processes never hold a descriptor of the log, which a script
+//! could truncate or forge.
 //!
-//! Both ends are non-blocking: a script that prints more than is read loses words, and waits for
-//! nobody. The pipe of a pool that has used up its limit is not read until the next period, so that
-//! the pool costs the supervisor nothing; lines that the pipe has no room for are lost uncounted.
+//! Both ends are non-blocking: a script that prints faster than the supervisor reads loses output
+//! instead of waiting. The pipe of a pool that has used up its limit is not read until the next
+//! period, so that it costs the supervisor nothing; lines that do not fit into the pipe are lost
+//! without being counted.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -14,9 +15,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::limits::Moment;
 
-/// Longest line in bytes; what is longer is cut into several.
+/// Longest line in bytes; a longer one is split.
 const LINE_BYTES: usize = 4096;
-/// Bytes taken in one turn.
+/// Most bytes read at a time.
 const TURN_BYTES: usize = 16 * 1024;
 
 /// A pool's pipe.
@@ -24,13 +25,13 @@ const TURN_BYTES: usize = 16 * 1024;
 pub struct PoolOutput {
     reader: OwnedFd,
     writer: OwnedFd,
-    /// The beginning of a line whose end has not come.
+    /// The beginning of an unfinished line.
     partial: Vec<u8>,
     limit: LogLimit,
 }
 
 impl PoolOutput {
-    /// A pipe that nobody has written to.
+    /// A new pipe.
     ///
     /// # Errors
     /// When the process is out of descriptors.
@@ -39,7 +40,7 @@ impl PoolOutput {
         Ok(PoolOutput::over(reader, writer))
     }
 
-    /// A pipe that is there already.
+    /// An existing pipe.
     pub fn over(reader: OwnedFd, writer: OwnedFd) -> PoolOutput {
         PoolOutput {
             reader,
@@ -49,34 +50,33 @@ impl PoolOutput {
         }
     }
 
-    /// The numbers of its descriptors: where it is read and where it is written.
+    /// The descriptor numbers of the read end and the write end.
     pub fn descriptors(&self) -> (RawFd, RawFd) {
         (self.reader.as_raw_fd(), self.writer.as_raw_fd())
     }
 
-    /// The end that the pool's processes get.
+    /// The end for the pool's processes.
     pub fn writer(&self) -> BorrowedFd<'_> {
         self.writer.as_fd()
     }
 
-    /// The end to wait on, unless the pool has said too much lately.
+    /// The end to poll, unless the pool has used up its limit.
     pub fn listening(&self, now: Moment) -> Option<BorrowedFd<'_>> {
         self.deaf_until(now).is_none().then(|| self.reader.as_fd())
     }
 
-    /// When the pool is listened to again, if it is not now.
+    /// When the pipe is read again, if it is not read now.
     pub fn deaf_until(&self, now: Moment) -> Option<Moment> {
         self.limit.used_up_until(now)
     }
 
-    /// When there is something to do though nothing is printed: to listen again, or to say what was
-    /// dropped.
+    /// When to act without output: to read again, or to log how many lines were dropped.
     pub fn deadline(&self, now: Moment) -> Option<Moment> {
         let told = self.limit.deadline();
         self.deaf_until(now).into_iter().chain(told).min()
     }
 
-    /// What has been printed, as lines without their ends.
+    /// New output as lines without their ends.
     pub fn lines(&mut self, now: Moment) -> Vec<String> {
         if self.deaf_until(now).is_some() {
             return Vec::new();
@@ -87,7 +87,7 @@ impl PoolOutput {
         self.within_limit(lines, now)
     }
 
-    /// All that has been printed and the beginning of a line, for when nobody prints any more.
+    /// All remaining output including an unfinished line, for when the processes have ended.
     pub fn last_words(&mut self, now: Moment) -> Vec<String> {
         let mut lines = self.lines(now);
         let partial = std::mem::take(&mut self.partial);
@@ -95,7 +95,7 @@ impl PoolOutput {
         lines
     }
 
-    /// What is to be said of lines that were dropped.
+    /// The log line about dropped lines, if one is due.
     pub fn dropped(&mut self, now: Moment) -> Option<String> {
         self.limit.due(now)
     }
@@ -113,7 +113,7 @@ impl PoolOutput {
     }
 }
 
-/// Takes `bytes` after what was left of a line, and leaves what is left again.
+/// Appends `bytes` to the unfinished line, and keeps the new unfinished rest.
 fn split(partial: &mut Vec<u8>, bytes: &[u8]) -> Vec<String> {
     let mut lines = Vec::new();
     for piece in bytes.split_inclusive(|&byte| byte == b'\n') {

@@ -1,5 +1,5 @@
-//! What goes wrong with a pool's processes again and again: said once when it begins, and then with
-//! numbers. Which words, is decided here; when, by [`LogThrottle`].
+//! Repeated problems with a pool's processes: logged once when they begin, then with counts. This
+//! module decides the wording, and [`LogThrottle`] decides when to log.
 
 use std::time::Duration;
 
@@ -7,16 +7,17 @@ use maitred_control::episode::{Account, LogThrottle, News};
 
 use crate::limits::{MEMORY_CALM, Moment, TROUBLE_CALM, ZYGOTE_CALM};
 
-/// The troubles of one pool.
+/// The problems of one pool.
 #[derive(Debug)]
 pub struct RepeatedErrors {
     /// No worker could be forked.
     forks: LogThrottle<()>,
     /// A zygote did not start, or ended.
     zygotes: LogThrottle<()>,
-    /// More workers were wanted at once than `max_spawn_rate` allows: most that had to wait.
+    /// More workers were needed at once than `max_spawn_rate` allows; the maximum is that of
+    /// waiting workers.
     rate: LogThrottle<usize>,
-    /// Workers were replaced since they had grown and memory was nearly full.
+    /// Workers were replaced because they had grown and memory was nearly full.
     grown: LogThrottle<()>,
 }
 
@@ -31,27 +32,27 @@ impl Default for RepeatedErrors {
     }
 }
 
-/// How often the trouble with a zygote is told in full: what failed, and how the process ended.
+/// How many failures of a zygote are logged in full: what failed, and how the process ended.
 const ZYGOTE_LINES: u64 = 2;
 
-/// Workers that wait for `max_spawn_rate` are news from one part in this many of it on.
+/// Workers that wait for `max_spawn_rate` are logged when they exceed this fraction of it.
 const RATE_NEWS_PART: usize = 10;
 
 impl RepeatedErrors {
-    /// A worker could not be forked. True when that is to be said.
+    /// A worker could not be forked. True when that is to be logged.
     #[must_use]
     pub fn fork_failed(&mut self, now: Moment) -> bool {
         self.forks.happened(now, |()| {}) == 1
     }
 
-    /// A zygote failed. True when that is to be said.
+    /// A zygote failed. True when that is to be logged.
     #[must_use]
     pub fn zygote_failed(&mut self, now: Moment) -> bool {
         self.zygotes.happened(now, |()| {}) <= ZYGOTE_LINES
     }
 
     /// `held` workers wait because of `rate`, the pool's `max_spawn_rate`. True when that is to be
-    /// said.
+    /// logged.
     #[must_use]
     pub fn rate_reached(&mut self, now: Moment, held: usize, rate: u32) -> bool {
         if held * RATE_NEWS_PART < (rate as usize).max(RATE_NEWS_PART) {
@@ -60,18 +61,18 @@ impl RepeatedErrors {
         self.rate.happened(now, |most| *most = held.max(*most)) == 1
     }
 
-    /// A worker is replaced since it has grown. True when that is to be said.
+    /// A worker is replaced because it has grown. True when that is to be logged.
     #[must_use]
     pub fn grown_replaced(&mut self, now: Moment) -> bool {
         self.grown.happened(now, |()| {}) == 1
     }
 
-    /// What is to be said now of workers that have grown, which is no trouble.
+    /// The line due now about workers that have grown, which is not an error.
     pub fn grown_due(&mut self, now: Moment) -> Option<String> {
         grown_news(self.grown.due(now)?)
     }
 
-    /// What is to be said now, as sentences about the pool.
+    /// The lines due now, as sentences about the pool.
     pub fn due(&mut self, now: Moment) -> Vec<String> {
         let forks = self.forks.due(now).map(fork_news);
         let zygotes = self.zygotes.due(now).and_then(zygote_news);
@@ -79,7 +80,7 @@ impl RepeatedErrors {
         [forks, zygotes, rate].into_iter().flatten().collect()
     }
 
-    /// When something is to be said, if nothing happens before.
+    /// When the next line is due, if nothing happens before.
     pub fn deadline(&self) -> Option<Moment> {
         let all = [
             self.forks.deadline(),
@@ -104,7 +105,7 @@ fn fork_news(news: News<()>) -> String {
     }
 }
 
-/// Of a zygote that failed no more often than was told, there is nothing to add.
+/// Failures that were logged in full need no summary.
 fn zygote_news(news: News<()>) -> Option<String> {
     match news {
         News::GoesOn(Account { lasted, times, .. }) => Some(format!(
@@ -131,7 +132,7 @@ fn rate_news(news: News<usize>) -> String {
     )
 }
 
-/// Of a single one all was told.
+/// A single failure was logged in full.
 fn grown_news(news: News<()>) -> Option<String> {
     let (verb, Account { lasted, times, .. }) = match news {
         News::GoesOn(account) => ("have been", account),
@@ -145,7 +146,7 @@ fn grown_news(news: News<()>) -> Option<String> {
     })
 }
 
-/// A time for people.
+/// A duration for log lines.
 pub fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }

@@ -1,5 +1,5 @@
-//! Where the time of a script went that still runs: what its worker had used when it was measured
-//! last, which was before that script, and what it has used by now.
+//! How a script that still runs has spent its time: what its worker has used now, minus what it had
+//! used when it was last measured, before that script.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -7,20 +7,20 @@ use std::time::Duration;
 use maitred_os::schedstat::Schedstat;
 use maitred_seat::board::{NOT_KNOWN, SeatBoard};
 
-/// Where the time of a script went so far.
+/// How a script has spent its time so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunningTime {
-    /// How long it used a processor; up to a tick of the clock (4 ms) may be missing.
+    /// Time on a processor; up to one clock tick (4 ms) may be missing.
     pub cpu: Duration,
-    /// How long it was ready to run and had none.
+    /// Time in which it was ready to run without having a processor.
     pub core_wait: Duration,
-    /// How long it waited for anything else.
+    /// Time in which it waited for anything else.
     pub blocked: Duration,
 }
 
 impl RunningTime {
-    /// Of a script that has run for as long as `ran` in the worker `pid`, which shows this board.
-    /// Nothing if its worker or the kernel does not tell.
+    /// For a script that has run for `ran` in the worker `pid`, which publishes to this board.
+    /// `None` if the worker or the kernel gives no values.
     pub fn of(pid: i32, board: &SeatBoard, ran: Duration) -> Option<RunningTime> {
         let (cpu, waited) = (
             board.used_cpu.load(Relaxed),

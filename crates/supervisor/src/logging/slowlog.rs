@@ -17,36 +17,37 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// What an entry is about.
+/// The data of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject {
     /// Name of the pool.
     pub pool: String,
     /// The worker's process id.
     pub pid: i32,
-    /// The script, by the word of its worker; the stack knows better.
+    /// The script, as reported by its worker; the stack is more reliable.
     pub script: String,
     /// The request's id in the logs; empty if it has none.
     pub id: String,
-    /// Where its time went so far, if that is known.
+    /// How it has spent its time so far, if that is known.
     pub running_time: Option<RunningTime>,
 }
 
-/// A slow log. Nobody ever waits for it: an entry that cannot be written at once is lost.
+/// A slow log. Writing never blocks: an entry that cannot be written at once is lost.
 #[derive(Debug)]
 pub struct Slowlog {
     target: LogTarget,
-    /// Whom the pool runs as.
+    /// The identity of the pool.
     identity: Option<Identity>,
     file: Option<File>,
     /// Entries lost since the last one that was written.
     lost: u64,
-    /// Whether it was said that entries are lost.
+    /// Whether it was logged that entries are lost.
     said: bool,
 }
 
 impl Slowlog {
-    /// The slow log at `target` of a pool that runs as `identity`, and a sentence for the log if it cannot be opened.
+    /// The slow log at `target` of a pool that runs as `identity`, and a sentence for the log if it
+    /// cannot be opened.
     pub fn new(target: LogTarget, identity: Option<Identity>) -> (Slowlog, Option<String>) {
         let mut log = Slowlog {
             target,
@@ -59,18 +60,19 @@ impl Slowlog {
         (log, problem)
     }
 
-    /// Where it is.
+    /// Its path or collector.
     pub fn target(&self) -> &LogTarget {
         &self.target
     }
 
-    /// Begins the file anew that now has its name: the old one was moved away.
+    /// Reopens the file after it was renamed.
     pub fn reopen(&mut self) -> Option<String> {
         self.file = None;
         self.open().err().map(|why| self.trouble(&why))
     }
 
-    /// Adds an entry, or loses it. Returns a sentence for the log when that begins or ends.
+    /// Adds an entry, or counts it as lost. Returns a sentence for the log when losing begins or
+    /// ends.
     pub fn append(&mut self, entry: &str) -> Option<String> {
         match self.write(entry.as_bytes()) {
             Ok(()) => {
@@ -83,7 +85,7 @@ impl Slowlog {
             }
             Err(why) => {
                 self.lost += 1;
-                // Whatever is wrong with it: the next entry tries a new beginning.
+                // After any error the next entry opens the file again.
                 self.file = None;
                 (!self.said).then(|| self.trouble(&why))
             }
@@ -105,12 +107,12 @@ impl Slowlog {
         Ok(())
     }
 
-    /// Writes in one piece, so that the entries of several pools do not mix.
+    /// Writes an entry in one piece, so that entries of several pools do not mix.
     fn write(&mut self, entry: &[u8]) -> io::Result<()> {
         self.open()?;
         let written = match &mut self.file {
             Some(file) => file.write(entry)?,
-            // What was lost is told when it can be written again.
+            // Lost entries are reported as soon as the log can be written again.
             None => return stderr::write_line(entry, |_| Vec::new()),
         };
         match written == entry.len() {
@@ -120,8 +122,8 @@ impl Slowlog {
     }
 }
 
-/// An entry: the calls, the innermost first, each with the place it was called from. The stack is
-/// the word of a zygote, which may lie, and cannot write an entry in the name of another pool.
+/// An entry: the calls, the innermost first, each with its location. The stack comes from a zygote,
+/// which is not trusted, so the text must not be able to imitate an entry of another pool.
 pub fn entry(
     subject: &Subject,
     now: Option<LocalTime>,
@@ -176,7 +178,7 @@ pub fn entry(
     entry
 }
 
-/// A text of somebody else, all on one line. How long it may be, a message says.
+/// Text from another process on a single line. Its length is limited by the size of a message.
 fn plain(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
@@ -187,8 +189,8 @@ fn write_frames(entry: &mut String, frames: &[Frame], depth: usize) {
     }
 }
 
-/// The `depth` innermost calls, each with the place it was called from: `function() file:line`. As
-/// php-fpm, nothing is said of the script itself, unless there is nothing else to be said.
+/// The `depth` innermost calls, each with its location: `function() file:line`. As in php-fpm, the
+/// main script is left out unless it is the only entry.
 pub fn calls(frames: &[Frame], depth: usize) -> impl Iterator<Item = (&Frame, String)> {
     let innermost = frames.iter().enumerate().take(depth);
     innermost.filter_map(move |(index, frame)| {

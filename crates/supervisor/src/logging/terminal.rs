@@ -1,4 +1,4 @@
-//! The standard error output that the server was started with.
+//! The original standard error of the server.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,17 +9,18 @@ use maitred_config::LogTarget;
 use crate::error::Error;
 use crate::logging::log_files;
 
-/// The standard error output that the server was started with.
+/// The original standard error of the server.
 #[derive(Debug)]
 pub struct Terminal {
-    /// Where it has to be written to, if standard error has become a log file.
+    /// The descriptor to write to, if standard error has become a log file.
     aside: Option<File>,
-    /// Nothing is written for the person who started the server: all there is to say is logged.
+    /// Nothing is written to the terminal: everything is logged.
     is_silent: bool,
 }
 
 impl Terminal {
-    /// Makes standard error, ours and that of everything we start, the file `log` names, if it is one.
+    /// Redirects standard error of this process and all its children to the file in `log`, if it is
+    /// a file.
     ///
     /// # Errors
     /// When the file cannot be opened.
@@ -31,7 +32,7 @@ impl Terminal {
         let path = match log {
             LogTarget::File(path) => path,
             LogTarget::Stderr | LogTarget::Syslog => return Ok(Terminal::over(None)),
-            // The program around the supervisor sees to that.
+            // The embedding program handles these.
             LogTarget::Collector(_) => return Ok(Terminal::over(Some(aside()?))),
         };
         let file = log_files::open(path).map_err(|why| {
@@ -46,8 +47,7 @@ impl Terminal {
         Ok(Terminal::over(Some(aside)))
     }
 
-    /// That of a server whose log is seen to by the program around the supervisor, and which says
-    /// everything there.
+    /// For a server whose embedding program handles the log and writes everything there.
     pub fn silent() -> Terminal {
         Terminal {
             aside: None,
@@ -55,7 +55,7 @@ impl Terminal {
         }
     }
 
-    /// The terminal of a server that was started by the program before this one.
+    /// For a server that was started by an upgrade.
     pub fn over(aside: Option<OwnedFd>) -> Terminal {
         Terminal {
             aside: aside.map(File::from),
@@ -63,12 +63,12 @@ impl Terminal {
         }
     }
 
-    /// What is written to if standard error has become a log file.
+    /// The descriptor to write to, if standard error has become a log file.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.aside.as_ref().map(AsFd::as_fd)
     }
 
-    /// Writes one line for the person who started the server. That nobody reads it is no error.
+    /// Writes one line to the original standard error. Write errors are ignored.
     pub fn tell(&self, line: &str) {
         if self.is_silent {
             return;
@@ -80,7 +80,7 @@ impl Terminal {
         };
     }
 
-    /// Whether the terminal sees nothing of the log.
+    /// Whether log lines do not appear on the terminal.
     pub fn is_aside(&self) -> bool {
         self.aside.is_some()
     }

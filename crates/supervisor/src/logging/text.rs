@@ -1,9 +1,9 @@
-//! Text of other processes, made fit for a line of the log.
+//! Text from other processes, made safe for a log line.
 
 /// Longest quoted text of another process, in characters.
 const MAX_QUOTED_CHARS: usize = 500;
 
-/// The words of another process on one line, without control characters and not too long.
+/// Text of another process on one line, without control characters and shortened.
 pub fn one_line(words: &str) -> String {
     let mut kept: String = words.chars().take(MAX_QUOTED_CHARS).collect();
     if kept.len() < words.len() {
@@ -13,18 +13,18 @@ pub fn one_line(words: &str) -> String {
     kept.trim_end().chars().map(plain).collect()
 }
 
-/// Longest version of PHP that is repeated, in characters.
+/// Longest PHP version that is kept, in characters.
 const MAX_VERSION_CHARS: usize = 64;
 
-/// What a zygote says is its PHP's version, without what no version has: it becomes part of a
-/// header.
+/// The PHP version that a zygote reports, reduced to characters that occur in versions, since it
+/// becomes part of a header.
 pub fn version_in(words: &str) -> String {
     let is_of_versions = |c: &char| c.is_ascii_alphanumeric() || ".+~-_".contains(*c);
     let kept = words.chars().filter(is_of_versions);
     kept.take(MAX_VERSION_CHARS).collect()
 }
 
-/// So many workers, and at most so many in pools that find their size.
+/// A number of workers, and the maximum for pools with `pm = "auto"`.
 pub fn some_workers(workers: usize, most_of_auto: usize) -> String {
     let some = |number| match number {
         1 => "1 worker".to_owned(),

@@ -1,9 +1,11 @@
-//! What workers print when the server runs as php-fpm: two pipes for each worker of a pool with
-//! `catch_workers_output`, read here, made into messages ([`crate::logging::line_framing`]) and handed to the log,
-//! which writes `fpm::said` as php-fpm writes it and `fpm::bare` as it is; otherwise it is lost.
+//! Output of workers when the server runs as php-fpm: two pipes for each worker of a pool with
+//! `catch_workers_output`, read here, split into messages ([`crate::logging::line_framing`]) and
+//! logged. Target `fpm::said` is written in php-fpm's format and `fpm::bare` unchanged. Without
+//! `catch_workers_output` the output is discarded.
 //!
-//! A worker that prints faster than is read waits, as with php-fpm, so that nothing is lost. It
-//! never waits for long: a pipe is read in every turn of the supervisor, which waits for no worker.
+//! A worker that prints faster than the supervisor reads is blocked, as in php-fpm, so that nothing
+//! is lost. It is never blocked for long: every turn of the loop reads the pipe, and the loop does
+//! not wait for workers.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,11 +19,11 @@ use tracing::error;
 
 use crate::logging::line_framing::{LineFramer, Message, OutputStream};
 
-/// Most bytes taken from a pipe in one turn: all else waits for it to end.
+/// Most bytes read from a pipe in one turn, since everything else waits for it.
 const TURN_BYTES: usize = 8 * 1024;
 
-/// Most bytes of a worker's last words that are logged: what the kernel keeps in a pipe. What it left
-/// behind may go on filling it.
+/// Most bytes logged of the remaining output of a worker that has ended: the size of a pipe.
+/// Processes that it left behind may keep writing.
 const LAST_WORDS_BYTES: usize = 64 * 1024;
 
 /// The workers of a generation whose output is caught.
@@ -37,7 +39,7 @@ pub struct WorkerOutput {
     framer: LineFramer,
 }
 
-/// The ends of the pipes that a worker writes to.
+/// The worker's ends of its pipes.
 #[derive(Debug)]
 pub struct PipeWriters {
     /// Its standard output.
@@ -46,7 +48,7 @@ pub struct PipeWriters {
     pub stderr: OwnedFd,
 }
 
-/// The ends of the pipes that the supervisor reads.
+/// The supervisor's ends of the pipes.
 #[derive(Debug, Default)]
 pub struct PipeReaders {
     /// The worker's standard output.
@@ -56,7 +58,7 @@ pub struct PipeReaders {
 }
 
 impl WorkerOutput {
-    /// The pipes of a worker that is to be forked, and the worker's ends of them.
+    /// Creates the pipes of a worker that is to be forked, and returns the worker's ends.
     ///
     /// # Errors
     /// When the process is out of descriptors.
@@ -74,7 +76,7 @@ impl WorkerOutput {
         Ok((WorkerOutput::over(None, readers), writers))
     }
 
-    /// Pipes that exist already.
+    /// Adds existing pipes.
     pub fn over(pid: Option<i32>, readers: PipeReaders) -> WorkerOutput {
         WorkerOutput {
             pid,
@@ -89,7 +91,7 @@ impl WorkerOutput {
         self.pid = Some(pid);
     }
 
-    /// The process id of its worker, once that was announced.
+    /// The process id of the worker, once it was announced.
     pub fn pid(&self) -> Option<i32> {
         self.pid
     }
@@ -109,14 +111,14 @@ impl WorkerOutput {
         self.framer.messages()
     }
 
-    /// The numbers of its descriptors, if its worker is known.
+    /// The descriptor numbers, if the worker is known.
     pub fn descriptors(&self) -> Option<(Option<RawFd>, Option<RawFd>)> {
         self.pid?;
         let number = |pipe: &Option<OwnedFd>| pipe.as_ref().map(AsRawFd::as_raw_fd);
         Some((number(&self.stdout), number(&self.stderr)))
     }
 
-    /// What to wait on: nothing as long as nobody knows whose words they are.
+    /// What to poll: nothing until the worker is known.
     pub fn listening(&self) -> impl Iterator<Item = (OutputStream, BorrowedFd<'_>)> {
         let known = self.pid.is_some();
         let pipes = [
@@ -127,7 +129,7 @@ impl WorkerOutput {
         pipes.filter_map(|(source, pipe)| Some((source, pipe.as_ref()?.as_fd())))
     }
 
-    /// Reads from a pipe what one turn takes. False when nothing is there any more.
+    /// Reads what one turn takes from a pipe. False at the end of the stream.
     pub fn hear(&mut self, source: OutputStream) -> bool {
         let pipe = match source {
             OutputStream::Stdout => &mut self.stdout,
@@ -157,10 +159,10 @@ impl WorkerOutput {
         }
     }
 
-    /// Reads what a worker that has gone left behind.
+    /// Reads the remaining output of a worker that has ended.
     pub fn hear_last_words(&mut self) {
         for source in [OutputStream::Stdout, OutputStream::Stderr] {
-            // A process that the worker has left may hold the pipe and go on.
+            // A process that the worker has left behind may hold the pipe and keep writing.
             for _ in 0..LAST_WORDS_BYTES / TURN_BYTES {
                 if !self.hear(source) {
                     break;
@@ -177,7 +179,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((reader, writer))
 }
 
-/// Writers whose output is discarded.
+/// Pipes whose output is discarded.
 ///
 /// # Errors
 /// When the process is out of descriptors.

@@ -11,7 +11,8 @@ use crate::limits::WORKER_SPAWN;
 use crate::processes::running_pool::RunningPool;
 use crate::processes::scoreboards::Scoreboards;
 
-/// Largest plausible increase of a counter between two reads: processes that run scripts write them.
+/// Largest plausible increase of a counter between two reads: processes that run scripts write
+/// them.
 const PLAUSIBLE: u64 = 1 << 32;
 
 impl RunningPool {

@@ -154,8 +154,8 @@ impl Pools {
         current.any(RunningPool::is_at_rest)
     }
 
-    /// Whether every pool has the workers it starts with. A pool that cannot start does not delay the
-    /// others, and once it is `late`, a pool whose scripts boot does not either.
+    /// Whether every pool has the workers it starts with. A pool that cannot start does not delay
+    /// the others, and once it is `late`, a pool whose scripts boot does not either.
     pub fn start_state(&self, late: bool) -> StartState {
         let boots =
             |pool: &RunningPool| pool.state.boots_in_vain() || late && pool.state.is_seated();

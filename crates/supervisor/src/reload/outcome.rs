@@ -1,4 +1,4 @@
-//! What a reload is asked for, and what is said of it when it is over.
+//! Arguments of a reload, and what is logged when it has finished.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use maitred_config::Config;
 
 use super::{Outcome, Reload, ReloadScope};
 
-/// Says of settings that only a restart changes them.
+/// Logs settings that need a restart to change.
 pub fn needs_restart(names: &[&str]) -> String {
     let (has, it) = match names.len() {
         1 => ("has", "it stays as it was"),
@@ -17,8 +17,9 @@ pub fn needs_restart(names: &[&str]) -> String {
 }
 
 impl Reload {
-    /// What it has done, and which pools go on as they were; `unchanged` pools were not touched, and
-    /// `busy` workers of earlier generations still run a script.
+    /// What the reload has done, and which pools continue unchanged. `unchanged` is the number of
+    /// pools that were not touched; `busy` is the number of workers of earlier generations that
+    /// still run a script.
     pub fn outcome(&self, unchanged: usize, busy: usize) -> Outcome {
         let list = |names: &[String]| match names {
             [] => "no pool".to_owned(),
@@ -55,7 +56,7 @@ impl Reload {
 }
 
 impl ReloadScope {
-    /// The pools that are asked for by name.
+    /// The pools that were requested by name.
     pub fn names(&self, config: &Config) -> BTreeSet<String> {
         match self {
             ReloadScope::Changed => BTreeSet::new(),

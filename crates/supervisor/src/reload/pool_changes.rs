@@ -1,4 +1,5 @@
-//! What a reload has to do: which pools are new, changed or gone, and what stays. Pure.
+//! What a reload has to do: which pools are new, changed or removed, and which settings stay. No
+//! I/O.
 
 use std::collections::BTreeSet;
 
@@ -6,23 +7,23 @@ use maitred_config::{Config, LogTarget};
 
 use crate::processes::pools::Pools;
 
-/// A pool that runs, as far as a reload has to compare it.
+/// A running pool, as far as a reload has to compare it.
 #[derive(Debug)]
 pub struct ComparedPool<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Whether it differs from what the new configuration makes of it.
+    /// Whether it differs from the new configuration.
     pub differs: bool,
 }
 
-/// What is to become of the pools, by name.
+/// What the reload does with the pools, by name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct PoolChanges {
     /// They do not run yet.
     pub added: BTreeSet<String>,
     /// They get a new generation.
     pub anew: BTreeSet<String>,
-    /// They are configured no more.
+    /// They are no longer configured.
     pub removed: BTreeSet<String>,
 }
 
@@ -39,11 +40,11 @@ impl Pools {
     }
 }
 
-/// Compares what runs with the names that are configured. The pools `asked` for get a new
-/// generation even if nothing about them has changed.
+/// Compares the running pools with the configured names. The pools in `asked` get a new generation
+/// even if their settings have not changed.
 ///
 /// # Errors
-/// One sentence, if a pool is asked for that is not configured.
+/// One sentence, if a pool in `asked` is not configured.
 pub fn compare(
     running: &[ComparedPool<'_>],
     configured: &[&str],
@@ -77,7 +78,8 @@ pub fn compare(
     Ok(changes)
 }
 
-/// The page cache stays as it is, whose folder is open. Returns the names of what was to change.
+/// The page cache keeps its settings, since its folder is open. Returns the names of settings that
+/// would have changed.
 fn keep_cache(old: &Config, config: &mut Config) -> Vec<&'static str> {
     let differs = [
         ("cache_memory", config.cache_memory != old.cache_memory),
@@ -99,12 +101,12 @@ fn keep_cache(old: &Config, config: &mut Config) -> Vec<&'static str> {
     differs.map(|(name, _)| name).collect()
 }
 
-/// What cannot change while the server runs stays as it is in `old`. Returns its names.
+/// Settings that cannot change while the server runs keep the values in `old`. Returns their names.
 pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'static str> {
     let mut stays = Vec::new();
     if config.front_user != old.front_user {
         config.front_user.clone_from(&old.front_user);
-        // Nobody has set it in a configuration of php-fpm's.
+        // A configuration of php-fpm cannot set it.
         if config.fpm.is_none() {
             stays.push("front_user");
         }
@@ -119,7 +121,8 @@ pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'sta
     }
     stays.extend(keep_cache(old, config));
     let mut moved = false;
-    // Workers of two roots know a script by two names, and a site's requests have one.
+    // With two roots a worker would know one script by two names, and the requests of a site carry
+    // one of them.
     for pool in &mut config.pools {
         let Some(before) = old.pool(&pool.name) else {
             continue;
@@ -132,7 +135,8 @@ pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'sta
     if moved {
         stays.push("the chroot of a pool");
     }
-    // It can move from one file to another, or from one collector to another, and no further.
+    // The log can move from one file to another, or from one collector to another, but not from one
+    // kind to the other.
     let kind = |log: &LogTarget| match log {
         LogTarget::File(_) => 0,
         LogTarget::Stderr | LogTarget::Syslog => 1,

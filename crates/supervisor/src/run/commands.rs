@@ -78,7 +78,8 @@ impl Supervisor {
         connection.reply(&reply, now);
     }
 
-    /// Replies to a command that waits for the end of a reload or a purge, or for a complete status.
+    /// Replies to a command that waits for the end of a reload or a purge, or for a complete
+    /// status.
     fn reply_later(&mut self, connection: &mut AdminConnection, now: Moment) {
         let ticket = connection.awaited_reload();
         let outcome = ticket.and_then(|ticket| self.reloader.outcome(ticket));
@@ -102,8 +103,8 @@ impl Supervisor {
         }
     }
 
-    /// The status of the server, of all its pools or only of `pool`. Stacks of scripts, and the state
-    /// of OPcaches and of the page cache, may still arrive.
+    /// The status of the server, of all its pools or only of `pool`. Stacks of scripts, and the
+    /// state of OPcaches and of the page cache, may still arrive.
     fn draft_status(&mut self, pool: Option<&str>) -> Result<StatusDraft, String> {
         let now = self.now();
         self.pools.query_opcaches(&self.scoreboards, now);

@@ -216,8 +216,8 @@ impl Supervisor {
         self.pool_event(id, GenerationEvent::TerminateWorker { worker });
     }
 
-    /// A worker has broken the rules of the seat link: it is ended. After several of them, its pool is
-    /// restarted.
+    /// A worker has broken the rules of the seat link: it is ended. After several of them, its pool
+    /// is restarted.
     fn end_rule_breaker(&mut self, id: PoolId, worker: WorkerId, why: &str) {
         let now = self.now();
         let running = &mut self.pools[id];

@@ -1,5 +1,5 @@
-//! Applying what was decided for a pool, and acting on the reports of its zygote and the ends of its
-//! processes.
+//! Applying what was decided for a pool, and acting on the reports of its zygote and the ends of
+//! its processes.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;

@@ -83,8 +83,8 @@ impl Supervisor {
         }
     }
 
-    /// Starts a reload: the configuration is read again, and the pools that have changed, and those of
-    /// the `scope`, get a new generation. It takes over what a current reload has not done yet.
+    /// Starts a reload: the configuration is read again, and the pools that have changed, and those
+    /// of the `scope`, get a new generation. It takes over what a current reload has not done yet.
     ///
     /// # Errors
     /// One sentence or more; nothing has been changed then.
@@ -179,8 +179,8 @@ impl Supervisor {
         Ok(plan)
     }
 
-    /// Sends the front the new configuration. A front that is being started gets it later, and cannot
-    /// refuse it.
+    /// Sends the front the new configuration. A front that is being started gets it later, and
+    /// cannot refuse it.
     fn send_configuration(&mut self) {
         let (Some(reload), Some(peer)) = (self.reloader.current(), self.fronts.peer()) else {
             return self.configuration_taken(None);
@@ -369,8 +369,8 @@ impl Supervisor {
         }
     }
 
-    /// The front has followed all orders before this one. A reload is over then, if no old worker has
-    /// ended since: the front sends no request to an old worker while a new one is ready.
+    /// The front has followed all orders before this one. A reload is over then, if no old worker
+    /// has ended since: the front sends no request to an old worker while a new one is ready.
     pub(super) fn settled(&mut self, mark: u64) {
         let old_workers = self.pools.leaving_workers();
         let Some(reload) = self.reloader.settled(Settling { mark, old_workers }) else {

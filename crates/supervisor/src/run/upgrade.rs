@@ -29,7 +29,8 @@ impl Supervisor {
         }
     }
 
-    /// Starts the program at our path on trial: it says whether it can read what we would hand over.
+    /// Starts the program at our path on trial: it says whether it can read what we would hand
+    /// over.
     fn try_program(&mut self) -> Result<(), String> {
         if !self.phase.is_serving() {
             return Err("the server is starting or ending".to_owned());
@@ -153,7 +154,8 @@ impl Supervisor {
         }
     }
 
-    /// Starts the new front once every generation on trial has a worker that is ready, or needs none.
+    /// Starts the new front once every generation on trial has a worker that is ready, or needs
+    /// none.
     fn judge_trials(&mut self, late: bool) {
         let now = self.now();
         let line = self.fronts.line() + 1;

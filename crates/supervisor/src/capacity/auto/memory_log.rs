@@ -1,5 +1,5 @@
-//! What is said of how hard memory is pressed: when it begins, from time to time while it comes again and again,
-//! and when it is over.
+//! Log lines about memory pressure: one when it begins, one from time to time while it recurs, and
+//! one when it is over.
 
 use maitred_control::episode::{Account, LogThrottle, News};
 use maitred_sizing::memory::Level;
@@ -8,12 +8,13 @@ use tracing::{info, warn};
 use crate::limits::{MEMORY_CALM, Moment};
 use crate::logging::repeated_errors::seconds;
 
-/// What was said.
+/// What was logged.
 #[derive(Debug)]
 pub(super) struct MemoryLog {
-    /// How hard memory was pressed at the last look.
+    /// The pressure level at the last measurement.
     level: Level,
-    /// Looks that found memory nearly full or worse, and short, and how many times it had become so.
+    /// Measurements that found memory nearly full or worse, and short, and how many times it had
+    /// become so.
     nearly_full: LogThrottle<u64>,
     short: LogThrottle<u64>,
 }
@@ -45,12 +46,13 @@ impl MemoryLogLine {
 }
 
 impl MemoryLog {
-    /// How hard memory was pressed at the last look.
+    /// The pressure level at the last measurement.
     pub(super) fn level(&self) -> Level {
         self.level
     }
 
-    /// What is to be said at a look that finds memory on this level and so many hundredths of it in use.
+    /// The line to log for a measurement with this level and this percentage of memory in use, if
+    /// any.
     pub(super) fn look(&mut self, now: Moment, level: Level, used: f64) -> Vec<MemoryLogLine> {
         let before = std::mem::replace(&mut self.level, level);
         let happens = |episode: &mut LogThrottle<u64>, least: Level| {
@@ -79,7 +81,8 @@ impl MemoryLog {
     }
 }
 
-/// What is said of an episode after its beginning. While memory only stays as it is there is nothing to add.
+/// The line about an episode after its beginning. While the level stays the same there is nothing
+/// to add.
 fn further(news: News<u64>, what: &str, used: f64) -> Option<MemoryLogLine> {
     let line = match news {
         News::GoesOn(Account { total: 1, .. }) => return None,

@@ -1,4 +1,4 @@
-//! What workers tell of themselves, on the boards of their seats.
+//! Counters that workers publish in the shared memory of their seats.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,30 +9,31 @@ use maitred_sizing::rooms::Has;
 use crate::processes::generation::Seated;
 use crate::processes::running_pool::RunningPool;
 
-/// What a worker tells of itself.
+/// What a worker publishes about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WorkerCounters {
-    /// What the largest program had that it has run, in bytes.
+    /// Peak memory of the largest program that it has run, in bytes.
     pub(super) program: u64,
     /// Requests that it has begun.
     pub(super) requests: u64,
 }
 
-/// Somebody who can be asked what workers tell.
+/// A source of worker counters.
 pub(super) trait CounterSource {
-    /// What each tells, by process id.
+    /// The counters of each worker, by process id.
     fn told_by_workers(&self) -> HashMap<i32, WorkerCounters>;
 }
 
 impl CounterSource for RunningPool {
     fn told_by_workers(&self) -> HashMap<i32, WorkerCounters> {
-        // Mapped for the moment only.
+        // Mapped only while they are read.
         let boards = Boards::map(&self.plan.memory).ok();
         boards.map_or_else(HashMap::new, |boards| told_by(&boards, self.state.seated()))
     }
 }
 
-/// With what the worker has told, if it has; there is no more memory than `limit`.
+/// Adds the worker's counters, if it has published any. A value above `limit`, the memory of the
+/// machine, is cut to it.
 pub(super) fn with_told(has: Has, told: Option<WorkerCounters>, limit: f64) -> Has {
     let program = told.map_or(0.0, |told| told.program as f64).min(limit);
     Has {
@@ -42,7 +43,7 @@ pub(super) fn with_told(has: Has, told: Option<WorkerCounters>, limit: f64) -> H
     }
 }
 
-/// What workers tell, by their process ids.
+/// The counters of workers, by process id.
 fn told_by(boards: &Boards, seated: impl Iterator<Item = Seated>) -> HashMap<i32, WorkerCounters> {
     let told = seated.filter_map(|worker| {
         let board = boards.seat(worker.worker.seat)?;

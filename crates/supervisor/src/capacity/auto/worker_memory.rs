@@ -1,8 +1,9 @@
-//! What workers have for themselves, measured at little cost.
+//! The private memory of workers, measured at little cost.
 //!
-//! Counting private pages costs the kernel a walk through all pages of a process (50 µs for a small one).
-//! In between it is enough to see by how much what is resident, and neither a file's nor shared, has
-//! changed since (3 µs): what a worker still shares with its zygote does not change much once it is warm.
+//! To count private pages the kernel walks through all pages of a process (50 µs for a small one).
+//! Between two such counts it is enough to read how much the resident memory that is neither
+//! file-backed nor shared has changed (3 µs): what a worker still shares with its zygote changes
+//! little once the worker is warm.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,17 +12,18 @@ use maitred_sizing::sources::Files;
 
 use crate::capacity::private_memory::private_bytes;
 
-/// Programs whose memory counts of those that a worker's script runs.
+/// Most programs run by a worker's script whose memory is counted.
 const PROGRAMS_MOST: usize = 16;
 
 /// Bytes in a kilobyte of `/proc/PID/status`.
 const KILOBYTE: f64 = 1024.0;
 
-/// What was counted of workers, by process id.
+/// The last count of each worker, by process id.
 #[derive(Debug, Default)]
 pub(super) struct WorkerMemory(HashMap<i32, Count>);
 
-/// In bytes: what is private, and what was resident then that is neither a file's nor shared.
+/// In bytes: private memory, and the resident memory at that time that was neither file-backed nor
+/// shared.
 #[derive(Debug, Clone, Copy)]
 struct Count {
     private: f64,
@@ -29,7 +31,8 @@ struct Count {
 }
 
 impl WorkerMemory {
-    /// Measures a worker with what its script runs, as it is due. Nothing: it is gone.
+    /// Measures a worker and the programs its script runs, if it is due. `None` when the worker is
+    /// gone.
     pub(super) fn measure(&mut self, files: &dyn Files, due: Due) -> Option<Has> {
         let pid = due.worker;
         let before = self.0.get(&pid).filter(|_| !due.exactly).copied();
@@ -48,7 +51,7 @@ impl WorkerMemory {
         })
     }
 
-    /// Counts private pages: what there are now, and what there have been at most.
+    /// Counts private pages: the present number and the peak.
     fn count(&mut self, files: &dyn Files, pid: i32) -> Option<(f64, Option<f64>)> {
         let private = private_bytes(pid)? as f64;
         let resident = resident(files, pid).unwrap_or(private);
@@ -57,13 +60,14 @@ impl WorkerMemory {
         Some((private, most))
     }
 
-    /// Forgets all but these.
+    /// Forgets all other workers.
     pub(super) fn keep(&mut self, present: &HashSet<i32>) {
         self.0.retain(|pid, _| present.contains(pid));
     }
 }
 
-/// What is resident of a process and neither a file's nor shared memory, in bytes (proc_pid_statm(5)).
+/// Resident memory of a process that is neither file-backed nor shared, in bytes
+/// (proc_pid_statm(5)).
 fn resident(files: &dyn Files, pid: i32) -> Option<f64> {
     let text = files.read(&format!("/proc/{pid}/statm"))?;
     let mut pages = text.split_ascii_whitespace().skip(1);
@@ -73,8 +77,8 @@ fn resident(files: &dyn Files, pid: i32) -> Option<f64> {
     Some(bytes)
 }
 
-/// The most of it that there has been since the process came, in bytes (`VmHWM` in
-/// proc_pid_status(5)): what is a file's or shared is taken to have been what it is now.
+/// The peak of it since the process started, in bytes (`VmHWM` in proc_pid_status(5)). The
+/// file-backed and shared part is assumed to have been the same as now.
 fn highest(files: &dyn Files, pid: i32) -> Option<f64> {
     let text = files.read(&format!("/proc/{pid}/status"))?;
     let of = |name: &str| -> Option<f64> {
@@ -85,8 +89,8 @@ fn highest(files: &dyn Files, pid: i32) -> Option<f64> {
     Some((of("VmHWM")? - of("RssFile")? - of("RssShmem")?).max(0.0))
 }
 
-/// What programs have for themselves that a worker's script runs, in bytes. Its child is mostly a shell, which
-/// has little, and has the program for a child.
+/// Private memory of the programs that a worker's script runs, in bytes. The worker's child is
+/// usually a small shell, and the program is a child of that shell.
 fn of_programs(files: &dyn Files, pid: i32) -> f64 {
     let mut family = vec![pid];
     let mut looked = 0;

@@ -1,4 +1,5 @@
-//! Workers that boot a script: when requests go to them, and what becomes of those that do not boot.
+//! Workers that boot a script: when requests go to them, and what becomes of those that do not
+//! boot.
 
 use super::*;
 use crate::limits::{BACKOFF_FIRST, LEAVE};
