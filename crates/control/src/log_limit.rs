@@ -86,8 +86,8 @@ impl LogLimit {
         let DroppedLines { lines, bytes } = total;
         let lasted = lasted.as_secs_f64();
         Some(format!(
-            "{lines} lines ({bytes} bytes) of what it logs {verb} dropped in {lasted:.1} s, because \
-             they were too many"
+            "{lines} lines ({bytes} bytes) of what it logs {verb} dropped in {lasted:.1} s, \
+             because they were too many"
         ))
     }
 
@@ -117,8 +117,8 @@ impl LogLimit {
         }
         let kib = BYTES_PER_PERIOD / 1024;
         Admission::Exceeded(format!(
-            "it logs more than {LINES_PER_PERIOD} lines or {kib} KiB a second, which is all that is \
-             taken; the lines beyond are dropped and counted"
+            "it logs more than {LINES_PER_PERIOD} lines or {kib} KiB a second, which is all that \
+             is taken; the lines beyond are dropped and counted"
         ))
     }
 }

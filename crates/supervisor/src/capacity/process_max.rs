@@ -171,7 +171,10 @@ mod tests {
         {
             let needs = needs(&wants.iter().map(|&wants| (wants, 0)).collect::<Vec<_>>());
             let shares = share(&needs, most);
-            let lacks = needs.iter().zip(&shares).any(|(need, share)| need.wants > 0 && *share == 0);
+            let lacks = needs
+                .iter()
+                .zip(&shares)
+                .any(|(need, share)| need.wants > 0 && *share == 0);
             prop_assert!(!lacks || shares.iter().all(|&share| share <= 1));
         }
     }

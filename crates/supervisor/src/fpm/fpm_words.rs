@@ -198,7 +198,8 @@ mod tests {
         assert_eq!(
             seems_busy("www", 32, 0, 40),
             "[pool www] seems busy (you may need to increase pm.start_servers, or \
-             pm.min/max_spare_servers), spawning 32 children, there are 0 idle, and 40 total children"
+             pm.min/max_spare_servers), spawning 32 children, there are 0 idle, and 40 total \
+             children"
         );
         assert_eq!(
             crashes(3, Duration::from_secs(60)),

@@ -114,7 +114,8 @@ fn why_it_stays(figures: &CacheFigures, most: u64) -> String {
         _ if most == 0 => "`opcache_memory_max` is 0".to_owned(),
         "keys" => format!("it may have {KEYS_MAX} keys at most"),
         _ => format!(
-            "it may have {} MB at most (`opcache_memory_max`, and a quarter of the memory there is)",
+            "it may have {} MB at most (`opcache_memory_max`, and a quarter of the memory there \
+             is)",
             most / MB
         ),
     }
@@ -127,8 +128,8 @@ fn in_words(figures: &CacheFigures) -> String {
     let (keys, all_keys) = figures.keys;
     let (strings, all_strings) = figures.strings_bytes;
     format!(
-        "{:.1} of {:.0} MB in use and {:.1} MB wasted, {keys} of {all_keys} keys, {:.1} of {:.0} MB of \
-         strings",
+        "{:.1} of {:.0} MB in use and {:.1} MB wasted, {keys} of {all_keys} keys, {:.1} of {:.0} MB \
+         of strings",
         mb(figures.memory_used_bytes),
         mb(all),
         mb(figures.memory_wasted_bytes),
@@ -164,8 +165,8 @@ impl RunningPool {
         let Some(size) = larger(figures, most) else {
             if !std::mem::replace(&mut growth.stays, true) {
                 warn!(
-                    "pool `{pool}`: OPcache is full ({what}): it has run out of {} and stays so, since \
-                     {}: what finds no room is compiled by every request",
+                    "pool `{pool}`: OPcache is full ({what}): it has run out of {} and stays so, \
+                     since {}: what finds no room is compiled by every request",
                     run_out_of(figures),
                     why_it_stays(figures, most)
                 );
@@ -174,8 +175,8 @@ impl RunningPool {
         };
         growth.next = Some(size);
         info!(
-            "pool `{pool}`: OPcache is full ({what}): it is booted anew with {} MB, {} keys and {} MB \
-             for strings",
+            "pool `{pool}`: OPcache is full ({what}): it is booted anew with {} MB, {} keys and {} \
+             MB for strings",
             size.memory_mb, size.keys, size.strings_mb
         );
         true
@@ -207,8 +208,8 @@ impl Pools {
         let before = self.current_of_mut(name);
         if before.is_some_and(|before| before.opcache_growth.failed(for_it_alone)) {
             warn!(
-                "pool `{name}`: its boot with a larger OPcache has failed: what serves keeps the one \
-                 it has, and what finds no room is compiled by every request"
+                "pool `{name}`: its boot with a larger OPcache has failed: what serves keeps the \
+                 one it has, and what finds no room is compiled by every request"
             );
         }
     }
@@ -369,7 +370,8 @@ mod tests {
         let all = [full(), keys, strings];
         let names = all.map(|figures| run_out_of(&figures));
         assert_eq!(names, ["memory", "keys", "room for strings"]);
-        let of_memory = "it may have 64 MB at most (`opcache_memory_max`, and a quarter of the memory there is)";
+        let of_memory = "it may have 64 MB at most (`opcache_memory_max`, and a quarter of the \
+                         memory there is)";
         let of_keys = "it may have 1000000 keys at most";
         let why = all.map(|figures| why_it_stays(&figures, 64 * MB));
         assert_eq!(why, [of_memory, of_keys, of_memory]);

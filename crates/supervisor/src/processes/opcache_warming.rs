@@ -72,7 +72,10 @@ impl Pools {
     pub fn scripts_listed(&mut self, id: PoolId, count: u32, now: Moment) {
         let lister = self[id].generation;
         for running in self.iter_mut() {
-            let waits = |warming: &mut OpcacheWarming| matches!(warming, OpcacheWarming::Listing { by, .. } if *by == lister);
+            let waits = |warming: &mut OpcacheWarming| match warming {
+                OpcacheWarming::Listing { by, .. } => *by == lister,
+                _ => false,
+            };
             let Some(OpcacheWarming::Listing { file, .. }) = running.warming.take_if(waits) else {
                 continue;
             };

@@ -174,9 +174,8 @@ impl Scoreboards {
 fn cause_of(noted: Option<Cause>, how: HowEnded) -> (Cause, Option<i32>) {
     match (noted, how) {
         (Some(cause @ (Cause::Terminated | Cause::Stop)), _)
-        | (Some(cause), HowEnded::Exited(exit::RECYCLED) | HowEnded::Signaled(SIGTERM | SIGKILL)) => {
-            (cause, None)
-        }
+        | (Some(cause), HowEnded::Exited(exit::RECYCLED))
+        | (Some(cause), HowEnded::Signaled(SIGTERM | SIGKILL)) => (cause, None),
         (_, HowEnded::Signaled(signal)) => (Cause::Signal, Some(signal)),
         (_, HowEnded::Exited(exit::RECYCLED | exit::RENEW)) => (Cause::MaxRequests, None),
         (_, HowEnded::Exited(exit::BAILOUT)) => (Cause::Bailout, None),

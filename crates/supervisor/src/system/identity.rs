@@ -120,8 +120,8 @@ pub fn closed_roots(config: &Config) -> Vec<(usize, String)> {
     let sentence = |root: &Path| {
         let why = root.join(".").metadata().err()?;
         Some(format!(
-            "the front runs as user `{}`, who cannot look into {}: {why}; let that user in, or set `front_user` \
-             to one that may",
+            "the front runs as user `{}`, who cannot look into {}: {why}; let that user in, or \
+             set `front_user` to one that may",
             front.name,
             root.display()
         ))

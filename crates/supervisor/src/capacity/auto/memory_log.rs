@@ -157,7 +157,10 @@ mod tests {
         let mut words = MemoryLog::default();
         let short = said(&mut words, 0..10, |_| Level::Short);
         assert!(
-            matches!(&short[..], [MemoryLogLine::Warning(line)] if line.starts_with("memory is short (87 %")),
+            matches!(
+                &short[..],
+                [MemoryLogLine::Warning(line)] if line.starts_with("memory is short (87 %")
+            ),
             "{short:?}"
         );
         let careful = said(&mut words, 10..1000, |_| Level::Careful);

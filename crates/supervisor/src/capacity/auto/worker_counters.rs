@@ -63,8 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_worker_tells_of_its_requests_and_the_largest_program_it_has_run_counts_with_what_it_has()
-     {
+    fn the_requests_and_the_largest_program_that_a_worker_publishes_are_counted() {
         let memory = maitred_seat::create("www", 2, 1).unwrap();
         let boards = Boards::map(&memory).unwrap();
         boards.seat(1).unwrap().program_most.store(4000, Relaxed);

@@ -34,7 +34,10 @@ impl GenerationState {
 
     /// Seats that have to wait after a failure.
     pub(super) fn waiting(&self, now: Moment) -> usize {
-        let waits = |place: &&SeatSlot| matches!(place.state, SeatState::Empty { not_before } if not_before > now);
+        let waits = |place: &&SeatSlot| match place.state {
+            SeatState::Empty { not_before } => not_before > now,
+            _ => false,
+        };
         self.places.iter().filter(waits).count()
     }
 }

@@ -94,8 +94,8 @@ impl Watches {
             let lack = watch.folders.as_mut().and_then(Folders::take_lack);
             if let Some(lack) = lack.as_deref().map(one_line) {
                 warn!(
-                    "pool {pool}: {lack}, and files in some folders may be saved without being seen \
-                     (watch); use `maitred reload {pool}` for those"
+                    "pool {pool}: {lack}, and files in some folders may be saved without being \
+                     seen (watch); use `maitred reload {pool}` for those"
                 );
             }
             if let Some((file, at)) = watch.changes.take_due(now) {
@@ -129,10 +129,10 @@ fn log_saved(pool: &str, file: &Path, heard: SaveNotice) {
     match heard {
         SaveNotice::News => info!("pool {pool}: {file} was saved"),
         SaveNotice::Echo(rest) => warn!(
-            "pool {pool}: {file} was saved, and so was a file during the boot before, or less than a \
-             second after it; if the application writes it itself, let it do so in a folder named var, \
-             cache or storage; the next boot waits for {} s, and more each time (watch); `maitred reload \
-             {pool}` boots at once",
+            "pool {pool}: {file} was saved, and so was a file during the boot before, or less than \
+             a second after it; if the application writes it itself, let it do so in a folder named \
+             var, cache or storage; the next boot waits for {} s, and more each time (watch); \
+             `maitred reload {pool}` boots at once",
             rest.as_secs()
         ),
         SaveNotice::Known => {}

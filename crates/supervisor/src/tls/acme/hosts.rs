@@ -91,8 +91,8 @@ fn refuse_wildcards(config: &Config, server: &Server) -> Result<(), Error> {
     match open.next() {
         None => Ok(()),
         Some(host) => Err(Error::Configuration(format!(
-            "a site has the host `{host}`, for which `acme` can get no certificate: authorities want \
-             it shown by DNS, which maitred does not do; name the hosts one by one, or add a \
+            "a site has the host `{host}`, for which `acme` can get no certificate: authorities \
+             want it shown by DNS, which maitred does not do; name the hosts one by one, or add a \
              certificate for `{host}` to `certificates`"
         ))),
     }
