@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A generation on trial has a zygote of its own, and no worker. When its PHP runs and its first
-//! worker is ready, the front is told, and from then on each of its workers replaces one of the
+//! worker is ready, it is announced to the front, and from then on each of its workers replaces one of the
 //! generation before.
 
 mod outcome;
@@ -206,7 +206,7 @@ impl Reloader {
     /// The pools that the current reload has yet to restart, among `configured`.
     pub fn unfinished(&self, configured: &[&str]) -> BTreeSet<String> {
         let current = self.current.iter();
-        let unfinished = current.flat_map(|reload| &reload.changes.anew);
+        let unfinished = current.flat_map(|reload| &reload.changes.restarted);
         let unfinished = unfinished.filter(|name| configured.contains(&name.as_str()));
         unfinished.cloned().collect()
     }
@@ -220,7 +220,7 @@ impl Reloader {
     /// A pool has its new generation.
     pub fn replaced(&mut self, pool: &str) {
         if let Some(reload) = &mut self.current
-            && reload.changes.anew.contains(pool)
+            && reload.changes.restarted.contains(pool)
         {
             reload.replaced.push(pool.to_owned());
         }

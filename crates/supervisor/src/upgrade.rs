@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Before and after the `exec` the same processes serve: the old front, zygotes and workers notice
-//! nothing. Both fronts accept from the same sockets until the old one is told to hand over.
+//! nothing. Both fronts accept from the same sockets until the old one is ordered to hand over.
 
 pub mod handover;
 

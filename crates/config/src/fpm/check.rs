@@ -144,7 +144,7 @@ fn check_globals(
 fn open_log(path: &str) -> io::Result<()> {
     let opened = guarded::append(Path::new(path), 0o600).map(drop);
     opened.map_err(|why| match why.raw_os_error() {
-        Some(libc::ENXIO) => io::Error::other("it is a FIFO, and nobody reads from it"),
+        Some(libc::ENXIO) => io::Error::other("it is a FIFO without a reader"),
         _ => why,
     })
 }

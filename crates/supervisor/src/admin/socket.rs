@@ -161,7 +161,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
                 return Ok(());
             }
             Err(io::Error::other(format!(
-                "{} belongs to somebody else, or others may write to it",
+                "{} belongs to another user, or others may write to it",
                 folder.display()
             )))
         }
@@ -199,7 +199,7 @@ mod tests {
         let living = AdminSocket::open(&path).unwrap();
         let refused = AdminSocket::open(&path).unwrap_err().to_string();
         assert!(refused.contains("another server"), "{refused}");
-        // What a killed server leaves: the file, and nobody who listens.
+        // A killed server leaves its file behind without a listener.
         let dead = UnixListener::bind(folder.path().join("dead")).unwrap();
         drop(dead);
         assert!(AdminSocket::open(&folder.path().join("dead")).is_ok());

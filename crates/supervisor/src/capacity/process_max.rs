@@ -160,7 +160,7 @@ mod tests {
             let beside: u32 = needs.iter().map(|need| need.beside()).sum();
             prop_assert!(shares.iter().sum::<u32>() <= most.max(keep) + beside);
             for (need, share) in needs.iter().zip(shares) {
-                prop_assert!(share >= need.has, "nobody is sent away");
+                prop_assert!(share >= need.has, "no worker is stopped");
                 prop_assert!(share <= need.wants.max(need.keeps()).max(1) + need.beside());
             }
         }

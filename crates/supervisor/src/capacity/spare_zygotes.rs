@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(kept(&pools, 1), [4].map(PoolId::of));
         assert_eq!(kept(&pools, 3), [4, 1, 0].map(PoolId::of));
         assert_eq!(kept(&pools, 9), [4, 1, 0, 3].map(PoolId::of));
-        // One whose PHP does not start takes nobody's place.
+        // One whose PHP does not start takes no place of another.
         pools[3].has_failed = true;
         assert_eq!(kept(&pools, 2), [1, 0].map(PoolId::of));
     }

@@ -100,7 +100,7 @@ impl OpenError {
 
     fn as_ours(&self, named: &NamedListener<'_>) -> String {
         let why = match self {
-            OpenError::Taken(_) => "somebody listens there already".to_owned(),
+            OpenError::Taken(_) => "another process listens there already".to_owned(),
             OpenError::Bind(why, _) | OpenError::Listen(why) => why.to_string(),
             OpenError::Owner(why) => format!("its owner or group cannot be set: {why}"),
             OpenError::AccessList(why) => format!("its access list cannot be set: {why}"),
@@ -119,12 +119,12 @@ impl OpenError {
             Address::Unix(path) => path.parent().map(Path::to_owned),
             Address::Tcp(_) => None,
         };
-        let somebody = |holder: &Option<String>| {
+        let taken = |holder: &Option<String>| {
             let holder = holder.as_deref().unwrap_or("another program");
             format!("{holder} listens there; stop it, or choose another address")
         };
         Some(match (self, folder) {
-            (OpenError::Taken(holder), _) => somebody(holder),
+            (OpenError::Taken(holder), _) => taken(holder),
             (OpenError::Bind(why, holder), folder) => match (why.kind(), folder) {
                 (io::ErrorKind::NotFound, Some(folder)) => format!(
                     "the folder {} does not exist; make it, or correct listen",
@@ -134,7 +134,7 @@ impl OpenError {
                     "a file that is no socket lies there; remove it, or choose another path"
                         .to_owned()
                 }
-                (io::ErrorKind::AddrInUse, None) => somebody(holder),
+                (io::ErrorKind::AddrInUse, None) => taken(holder),
                 (io::ErrorKind::AddrNotAvailable, None) => {
                     "no network interface of this machine has that address; correct listen"
                         .to_owned()

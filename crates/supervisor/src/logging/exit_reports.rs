@@ -248,7 +248,7 @@ mod tests {
         );
         assert!(
             deaths.scripts.is_empty(),
-            "names nobody asked for are forgotten"
+            "names that were not needed are forgotten"
         );
     }
 

@@ -96,7 +96,7 @@ fn open_with(path: &Path, mode: u32) -> io::Result<File> {
 
 fn in_words(opened: io::Result<File>) -> io::Result<File> {
     opened.map_err(|why| match Errno::from_io_error(&why) {
-        Some(Errno::NXIO) => io::Error::other("it is a FIFO, and nobody reads from it"),
+        Some(Errno::NXIO) => io::Error::other("it is a FIFO without a reader"),
         _ => why,
     })
 }
@@ -211,7 +211,7 @@ mod tests {
         let kind = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
         let refused = open(&path).unwrap_err().to_string();
-        assert!(refused.contains("nobody reads"), "{refused}");
+        assert!(refused.contains("without a reader"), "{refused}");
         let flags = OFlags::NONBLOCK | OFlags::RDONLY;
         let _reader = rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
         let mut log = open(&path).unwrap();

@@ -107,9 +107,9 @@ fn a_script_that_calls_nothing_is_shown_where_it_is() {
 
 #[test]
 fn a_stack_that_is_not_there_or_not_whole_says_why() {
-    let none = entry(&subject(), None, Err("nobody knows"), 20);
+    let none = entry(&subject(), None, Err("it is unknown"), 20);
     let expected = "\n[-]  [pool www] pid 3527\nscript_filename = /srv/by-worker.php\n\
-                    +++ dump failed: nobody knows\n";
+                    +++ dump failed: it is unknown\n";
     assert_eq!(none, expected);
     let torn = Stack {
         is_sound: false,

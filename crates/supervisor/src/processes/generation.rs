@@ -93,7 +93,7 @@ pub enum GenerationAction {
     /// Order the zygote to fill a seat.
     Fill { worker: WorkerId },
     /// Check whether this process has become our child.
-    Look { pid: i32 },
+    CheckChild { pid: i32 },
     /// Have the front use the worker in this seat.
     Open { worker: WorkerId, pid: i32 },
     /// Kill this worker.
@@ -466,7 +466,7 @@ impl GenerationState {
                     ..
                 } if *look_at <= now => {
                     *look_at = now + ((now - *since) / 2).max(LOOK_AGAIN);
-                    actions.push(GenerationAction::Look { pid: *pid });
+                    actions.push(GenerationAction::CheckChild { pid: *pid });
                 }
                 SeatState::Taken {
                     pid,

@@ -128,8 +128,8 @@ fn in_words(figures: &CacheFigures) -> String {
     let (keys, all_keys) = figures.keys;
     let (strings, all_strings) = figures.strings_bytes;
     format!(
-        "{:.1} of {:.0} MB in use and {:.1} MB wasted, {keys} of {all_keys} keys, {:.1} of {:.0} MB \
-         of strings",
+        "{:.1} of {:.0} MB in use and {:.1} MB wasted, {keys} of {all_keys} keys, {:.1} of {:.0} \
+         MB of strings",
         mb(figures.memory_used_bytes),
         mb(all),
         mb(figures.memory_wasted_bytes),
@@ -175,7 +175,7 @@ impl RunningPool {
         };
         growth.next = Some(size);
         info!(
-            "pool `{pool}`: OPcache is full ({what}): it is booted anew with {} MB, {} keys and {} \
+            "pool `{pool}`: OPcache is full ({what}): it is restarted with {} MB, {} keys and {} \
              MB for strings",
             size.memory_mb, size.keys, size.strings_mb
         );

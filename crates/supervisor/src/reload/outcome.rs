@@ -27,7 +27,7 @@ impl Reload {
             many => format!("pools {}", many.join(", ")),
         };
         let mut said = format!(
-            "reloaded: {} anew, {unchanged} unchanged",
+            "reloaded: {} restarted, {unchanged} unchanged",
             list(&self.replaced)
         );
         let removed: Vec<String> = self.changes.removed.iter().cloned().collect();

@@ -22,7 +22,7 @@ pub struct PoolChanges {
     /// They do not run yet.
     pub added: BTreeSet<String>,
     /// They get a new generation.
-    pub anew: BTreeSet<String>,
+    pub restarted: BTreeSet<String>,
     /// They are no longer configured.
     pub removed: BTreeSet<String>,
 }
@@ -66,7 +66,7 @@ pub fn compare(
         match runs(name) {
             None => drop(changes.added.insert(name.to_owned())),
             Some(pool) if pool.differs || asked.contains(name) => {
-                changes.anew.insert(name.to_owned());
+                changes.restarted.insert(name.to_owned());
             }
             Some(_) => {}
         }
@@ -181,7 +181,7 @@ mod tests {
         let changes = compare(&RUNNING, &["blog", "new", "shop"], &set(&[])).unwrap();
         let expected = PoolChanges {
             added: set(&["new"]),
-            anew: set(&["shop"]),
+            restarted: set(&["shop"]),
             removed: set(&["old"]),
         };
         assert_eq!(changes, expected);
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_pool_that_is_asked_for_gets_a_new_generation_though_nothing_has_changed() {
         let changes = compare(&RUNNING, &["blog", "old", "shop"], &set(&["blog"])).unwrap();
-        assert_eq!(changes.anew, set(&["blog", "shop"]));
+        assert_eq!(changes.restarted, set(&["blog", "shop"]));
     }
 
     #[test]

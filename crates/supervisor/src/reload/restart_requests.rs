@@ -227,7 +227,7 @@ impl RestartRequests {
             others.partition(|name| known.have_changed(name));
         if !changed.is_empty() {
             let names = Vec::from_iter(changed).join("`, `");
-            info!("pool `{names}`: its scripts have changed since its boot, and it is booted anew");
+            info!("pool `{names}`: its scripts have changed since its boot, and it is restarted");
         }
         DueRestarts {
             pools: due,
@@ -317,7 +317,7 @@ mod tests {
             let asked = [0, 0, 1, 3, 7, 15, 31, 59, 59, 59];
             assert_eq!(pauses, asked);
             assert_eq!(echoes, [RENEWED_EVERY * 2]);
-            // While it rests, somebody saves a file; then nobody does; then somebody does again.
+            // A file is saved while it rests, then none is, then one is again.
             let other = now + RENEWED_AT_LEAST_EVERY / 2;
             assert_eq!(renewals.want_saved("shop", other), SaveNotice::News);
             assert_eq!(renewals.deadline(), Some(now + RENEWED_AT_LEAST_EVERY));

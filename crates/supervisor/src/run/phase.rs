@@ -7,7 +7,7 @@
 //!      ╰───────────────────────┴────────────▶ Leaving ◀────────────────╯
 //!                                                │ too late, or a second stop at any time
 //!                                                ▼
-//!                                             Killing ──nobody left, too late──▶ Over
+//!                                             Killing ──none left, too late────▶ Over
 //! ```
 
 use std::time::Duration;

@@ -60,7 +60,7 @@ impl Supervisor {
             GenerationAction::KillZygote(reason) => self.kill_zygote(id, reason),
             GenerationAction::DismissZygote => self.pools[id].signal_zygote(Signal::SIGTERM),
             GenerationAction::Fill { worker } => self.pools[id].order_worker(worker),
-            GenerationAction::Look { pid } => self.check_child(id, pid),
+            GenerationAction::CheckChild { pid } => self.check_child(id, pid),
             GenerationAction::Open { worker, pid } => self.open_seat(id, worker, pid),
             GenerationAction::KillWorker { pid } => {
                 self.scoreboards.end_worker(

@@ -259,7 +259,7 @@ impl Supervisor {
 
     /// Gives the pools that are to be restarted another generation beside the one that serves.
     fn start_reload_trials(&mut self, reload: &mut Reload) {
-        for name in reload.changes.anew.clone() {
+        for name in reload.changes.restarted.clone() {
             match self.plan_pool(&name, &reload.config) {
                 Ok(plan) => {
                     let generation = self.pools.next_generation();
@@ -457,7 +457,7 @@ impl Supervisor {
             return;
         }
         let changes = PoolChanges {
-            anew: due.pools,
+            restarted: due.pools,
             added: BTreeSet::new(),
             removed: BTreeSet::new(),
         };

@@ -61,7 +61,7 @@ fn sentence(site: &Site, found: &[String]) -> Option<String> {
     let patterns: Vec<String> = named.iter().map(|path| format!("\"{path}*\"")).collect();
     Some(format!(
         "PHP runs in folders of the site at {} that its scripts can write to and that are named as \
-         those for uploads are: {}{more}; a script that somebody uploads there would run; add \
+         those for uploads are: {}{more}; an uploaded script would run there; add \
          deny_php = [{}] unless it has to",
         site.root.display(),
         named.join(", "),

@@ -145,7 +145,7 @@ impl Certificates {
         self.left = match self.written() {
             Ok(file) => Some(file),
             Err(why) => {
-                error!("the next program has to read its certificates anew: {why}");
+                error!("the next program has to read its certificates again: {why}");
                 None
             }
         };

@@ -127,7 +127,7 @@ fn a_pool_that_takes_the_whole_budget_leaves_the_next_look_to_others() {
     assert!(read.contains(&format!("/proc/{ours}/statm")), "{read:?}");
 }
 
-/// Of which each worker has served three requests, and how often somebody has asked.
+/// Each worker has served three requests. Counts how often the counters were read.
 struct Young(std::cell::Cell<u32>);
 
 impl CounterSource for Young {

@@ -90,7 +90,7 @@ mod tests {
             has(Some(3002.0), Some(7)),
             "and no more than there is"
         );
-        assert_eq!(with(None), has(None, Some(7)), "nobody tells");
+        assert_eq!(with(None), has(None, Some(7)), "no counters");
         let unknown = with_told(has(None, None), None, 3000.0);
         assert_eq!(unknown, has(None, None));
     }

@@ -204,7 +204,7 @@ mod tests {
         let before = counted.measure(&first, OURSELVES(true)).unwrap();
         let after = counted.measure(&more, OURSELVES(false)).unwrap();
         assert_eq!(after.own - before.own, 50.0 * page);
-        assert_eq!((before.most, after.most), (None, None), "nobody tells");
+        assert_eq!((before.most, after.most), (None, None), "no counters");
         let less = Written("1 1 1\n", "");
         let least = counted.measure(&less, OURSELVES(false)).unwrap();
         assert!(least.own >= 0.0);

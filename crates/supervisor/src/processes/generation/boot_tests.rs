@@ -52,7 +52,7 @@ fn end(pool: &mut GenerationState, code: i32, now: Moment) -> (BootState, Durati
         GenerationAction::Report { boot, retry, .. } => Some((boot, retry)),
         _ => None,
     });
-    told.expect("it is told")
+    told.expect("a report")
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn a_copy_in_its_zygotes_last_words_keeps_its_seat_and_the_others_are_ordered_ag
     };
     assert_eq!(
         pool.on(announced, now),
-        [GenerationAction::Look { pid: 10 }]
+        [GenerationAction::CheckChild { pid: 10 }]
     );
     let opened = GenerationAction::Open {
         worker: WorkerId {

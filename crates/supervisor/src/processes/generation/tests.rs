@@ -109,7 +109,7 @@ fn a_zygote_that_is_kept_waits_for_nobody_and_one_that_did_not_start_does() {
     assert_eq!(
         (world.pool.deadline(), &world.zygote),
         (None, &ZygoteState::None),
-        "nobody asks for it"
+        "it is not requested"
     );
     world.tell(GenerationEvent::Wanted { workers: 1 });
     world.settle();
@@ -187,7 +187,7 @@ fn a_worker_that_does_not_leave_is_killed() {
     world.now += LEAVE;
     world.tell(GenerationEvent::Tick);
     assert!(!world.workers.contains_key(&pid));
-    assert!(world.orders.is_empty(), "nobody needs a successor");
+    assert!(world.orders.is_empty(), "no worker needs a successor");
 }
 
 fn full_pool() -> World {
@@ -258,7 +258,7 @@ fn a_worker_that_not_even_a_kill_ends_keeps_its_seat_and_is_told_of_once() {
     let late = world.pool.on(GenerationEvent::Tick, now + KILLED);
     assert_eq!(late, [GenerationAction::ReportStuck { seat, pid }]);
     let later = world.pool.on(GenerationEvent::Tick, now + KILLED * 3 / 2);
-    assert_eq!(later, [], "its seat is not filled, and it is told of once");
+    assert_eq!(later, [], "its seat is not filled, and it is reported once");
     assert!(world.pool.knows(pid));
 }
 

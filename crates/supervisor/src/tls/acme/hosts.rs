@@ -30,7 +30,7 @@ pub fn add_kept(
     let mut found = AcmeHosts::default();
     for (host, why) in acme.left_out(config) {
         if !server.covers(host) {
-            let sentence = format!("no certificate is asked for {host}: it {why}");
+            let sentence = format!("no certificate is requested for {host}: it {why}");
             found.notes.push(sentence);
         }
     }
@@ -51,7 +51,7 @@ pub fn add_kept(
             Ok(None) => material.awaited.push(name.to_owned()),
             Err(fault) => {
                 material.awaited.push(name.to_owned());
-                let sentence = format!("{fault}; a new certificate is asked for");
+                let sentence = format!("{fault}; a new certificate is requested");
                 found.notes.push(sentence);
             }
         }
@@ -74,7 +74,7 @@ pub fn add_kept(
 pub fn in_words(host: &AcmeHost) -> String {
     let name = &host.name;
     match &host.valid {
-        None => format!("{name}: no certificate is kept; one is asked for by the running server"),
+        None => format!("{name}: no certificate is stored; the running server requests one"),
         Some(valid) => {
             let expires = httpdate::fmt_http_date(valid.until);
             let renewed = httpdate::fmt_http_date(renewal_of(name, valid));

@@ -116,7 +116,7 @@ fn what_the_authority_asks_to_wait_is_waited_and_no_reload_hurries_it() {
     let retry = schedule.failed(&limited, at(0), 0).unwrap();
     assert_eq!(retry.wait, Duration::from_secs(5000));
     schedule.hurry();
-    assert_eq!(schedule.next(at(59)), None, "nobody asks for a while");
+    assert_eq!(schedule.next(at(59)), None, "no order is due for a while");
     assert_eq!(schedule.next(at(60)).as_deref(), Some("b.com"));
     schedule.issued(valid(at(60), 90));
     assert_eq!(schedule.next(at(4999)), None);

@@ -100,7 +100,7 @@ impl World {
             GenerationAction::Fill {
                 worker: WorkerId { seat, incarnation },
             } => {
-                assert_eq!(self.zygote, ZygoteState::Up, "an order to nobody");
+                assert_eq!(self.zygote, ZygoteState::Up, "an order without a zygote");
                 assert!(
                     !self.seated.contains_key(&seat),
                     "two workers in seat {seat}"
@@ -122,9 +122,9 @@ impl World {
                 self.fills.push(self.now);
                 self.orders.push((seat, incarnation));
             }
-            GenerationAction::Look { .. } => {}
+            GenerationAction::CheckChild { .. } => {}
             GenerationAction::TerminateWorker { pid } => {
-                assert!(self.workers.contains_key(&pid), "nobody to end");
+                assert!(self.workers.contains_key(&pid), "no worker to end");
             }
             GenerationAction::Open {
                 worker: WorkerId { seat, incarnation },
@@ -151,7 +151,7 @@ impl World {
                 self.zygote = ZygoteState::Dismissed;
             }
             GenerationAction::ReportStuck { .. } => {
-                panic!("in this world, whoever is killed is gone")
+                panic!("in this world a killed process is gone")
             }
             GenerationAction::Report { retry, .. } => assert!(retry <= BACKOFF_LONGEST),
         }
@@ -172,7 +172,7 @@ impl World {
         });
     }
 
-    /// Everybody announced has by now become our child; those nobody waits for are swept away.
+    /// Every announced process is a child by now; those without a seat are reaped.
     pub(super) fn intermediates_leave(&mut self) {
         for pid in std::mem::take(&mut self.announced) {
             self.tell(GenerationEvent::Adopted { pid });
