@@ -10,7 +10,7 @@
 //! ```text
 //! run          the loop, and the steps that apply what was decided
 //! upgrade      the state of an upgrade, and what it hands over
-//! plan         what a configuration comes to on this machine
+//! plan         the resources of a configuration: sockets, logs, programs
 //! admin        the admin socket and the status reply
 //! reload       the state of a reload; restarts of pools; watched applications
 //! fpm          the parts of php-fpm's master: its log lines, process.max, emergency restart
@@ -153,7 +153,7 @@ fn take_over(
     let config = state.config.clone();
     show_title(&config);
     identity::distrust_groups(&config);
-    // A missing PHP version is reported when it is needed: what runs goes on.
+    // A missing PHP version is reported when it is needed: running pools continue.
     let (programs, _) = Programs::find(&config);
     let last_generation = state.last_generation;
     let resumed = Resumed {

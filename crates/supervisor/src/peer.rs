@@ -247,7 +247,7 @@ mod tests {
         (child, peer, theirs)
     }
 
-    /// Says the same until the peer is given up, and how often it was said.
+    /// Sends the same until the peer is given up, and counts how often.
     fn say_until_given_up(peer: &mut Peer<String>, said: &str, fds: &[BorrowedFd<'_>]) -> usize {
         let mut waiting = 0;
         for _ in 0..2 * OUTBOX_MESSAGES {

@@ -1,4 +1,4 @@
-//! What a configuration comes to on this machine: sockets, logs, certificates, programs.
+//! The resources of a configuration on this machine: sockets, logs, certificates, programs.
 
 pub mod config_source;
 

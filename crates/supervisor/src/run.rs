@@ -145,7 +145,7 @@ impl Supervisor {
         }
     }
 
-    /// The supervisor of a server that the previous program has left running. Its upgrade goes on.
+    /// The supervisor of a server that the previous program has left running. Its upgrade continues.
     pub fn resumed(parts: Parts, state: Resumed) -> Supervisor {
         let now = Instant::now();
         let mut supervisor = Supervisor {
@@ -324,7 +324,7 @@ impl Supervisor {
             }
         }
         self.keep_spare_zygotes();
-        // An upgrade that is refused allows workers again, which the reload tells the pools.
+        // An upgrade that is refused allows workers again, which the reload passes on to the pools.
         self.keep_upgrade();
         self.start_postponed();
         self.keep_reload();

@@ -120,7 +120,7 @@ impl Systemd {
         self.told.next = self.after(now).map(|last| last.min(next));
     }
 
-    /// When the next notification is due. The watchdog goes on during a reload, but not when the
+    /// When the next notification is due. The watchdog continues during a reload, but not when the
     /// server ends.
     pub fn deadline(&self) -> Option<Moment> {
         match self.told.state {

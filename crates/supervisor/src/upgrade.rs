@@ -30,7 +30,7 @@ use crate::limits::{Moment, STILL, TRIAL, UPGRADE_TRY};
 /// The argument after which the new program finds the descriptor of the handed-over state.
 pub const TAKE_OVER: &str = "--take-over";
 
-/// The argument with which a program is tried: it says whether it could take over.
+/// The argument with which a program is tried: it reports whether it could take over.
 pub const TRY_TAKE_OVER: &str = "--try-take-over";
 
 /// Exit code of a program that could take over. No usual exit code: the file at our path may be any
@@ -66,7 +66,7 @@ pub enum UpgradeStep {
         /// They have had enough time.
         late: bool,
     },
-    /// The new program goes on with the old front, and why.
+    /// The new program continues with the old front, and why.
     TakeBack(String),
 }
 

@@ -76,7 +76,7 @@ pub struct CapacityManager {
     counted: WorkerMemory,
     /// The pool that the next check starts with.
     next: usize,
-    /// By pool, what the front was told last.
+    /// By pool, the last capacity sent to the front.
     told: BTreeMap<String, ToldCapacity>,
     memory_log: MemoryLog,
     /// It was logged that the memory cannot be read.
@@ -167,7 +167,7 @@ impl CapacityManager {
         self.rooms.look_apart(now, &self.apart);
     }
 
-    /// Measures some workers of each pool, within the budget; the next check goes on from there.
+    /// Measures some workers of each pool, within the budget; the next check continues from there.
     fn measure(&mut self, files: &dyn Files, pools: &[SizedPool]) {
         let mut left = match self.rooms.are_far_from_the_limit() {
             true => CALM_BUDGET,

@@ -13,7 +13,7 @@
 /// The demand of a pool.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct PoolDemand {
-    /// Workers it wants now.
+    /// Workers it needs now.
     pub wants: u32,
     /// Its workers, including those that are starting or leaving.
     pub has: u32,

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use OutputStream::{Stderr, Stdout};
 
-    /// The messages, each with where it was said and whether it was cut off.
+    /// The messages, each with its stream and whether it was cut off.
     fn told(speech: &mut LineFramer) -> Vec<String> {
         let messages = speech.messages().into_iter();
         let tell = |message: Message| {

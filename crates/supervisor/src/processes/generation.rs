@@ -294,7 +294,7 @@ impl GenerationState {
         self.trial
     }
 
-    /// Whether it wants no workers now.
+    /// Whether it needs no workers now.
     pub fn wants_none(&self) -> bool {
         self.growth.wants() == 0
     }

@@ -31,7 +31,7 @@ pub struct RunningPool {
     pub introduced: bool,
     /// Its pool is not configured any more.
     pub closed: bool,
-    /// How many workers the other generations of its pool leave to it, as it was told last.
+    /// How many workers the other generations of its pool leave to it, as it was last notified.
     pub allowed: u32,
     /// How many workers its pool had when it took over.
     pub replaces: u32,

@@ -190,7 +190,7 @@ impl Supervisor {
         }
     }
 
-    /// The front wants a worker ended.
+    /// The front reported a worker that has to be ended.
     fn end_failed_worker(
         &mut self,
         id: PoolId,

@@ -72,7 +72,7 @@ impl Supervisor {
             self.systemd.reloads();
         }
         if self.fpm.needs_upgrade(program) {
-            // Whatever comes of it, the reload follows.
+            // The reload follows even if this fails.
             info!("another program lies where ours lay; it takes over first");
             return self.upgrade();
         }
@@ -288,7 +288,7 @@ impl Supervisor {
         self.pool_event(id, GenerationEvent::Leave);
     }
 
-    /// A generation on trial has failed: the one before goes on serving.
+    /// A generation on trial has failed: the previous one continues to serve.
     pub(super) fn trial_failed(&mut self, id: PoolId, why: &str) {
         let running = &mut self.pools[id];
         if running.introduced || running.state.is_leaving() {

@@ -27,7 +27,7 @@ use crate::systemd::ServerStats;
 use crate::tls::acme::{AcmeContext, AcmeTask};
 use crate::tls::certificates::Certificates;
 
-/// Document roots named in the line that tells where the server serves.
+/// Document roots named in the log line about the addresses.
 const ROOTS_SHOWN: usize = 8;
 
 impl Supervisor {

@@ -29,7 +29,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts the program at our path on trial: it says whether it can read what we would hand
+    /// Starts the program at our path on trial: it reports whether it can read what we would hand
     /// over.
     fn try_program(&mut self) -> Result<(), String> {
         if !self.phase.is_serving() {
