@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A generation on trial has a zygote of its own, and no worker. When its PHP runs and its first
-//! worker is ready, it is announced to the front, and from then on each of its workers replaces one of the
-//! generation before.
+//! worker is ready, it is announced to the front, and from then on each of its workers replaces one
+//! of the generation before.
 
 mod outcome;
 pub mod pool_changes;

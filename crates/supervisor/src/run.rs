@@ -145,7 +145,8 @@ impl Supervisor {
         }
     }
 
-    /// The supervisor of a server that the previous program has left running. Its upgrade continues.
+    /// The supervisor of a server that the previous program has left running. Its upgrade
+    /// continues.
     pub fn resumed(parts: Parts, state: Resumed) -> Supervisor {
         let now = Instant::now();
         let mut supervisor = Supervisor {

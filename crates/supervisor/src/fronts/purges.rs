@@ -1,6 +1,6 @@
 //! Purges on their way to the fronts. Usually there is one front, which carries out what a command
-//! requests. During an upgrade there are several, and each is notified of what another one has dropped
-//! before that counts as done.
+//! requests. During an upgrade there are several, and each is notified of what another one has
+//! dropped before that counts as done.
 
 use maitred_control::ToFront;
 use maitred_control::admin::Answer;

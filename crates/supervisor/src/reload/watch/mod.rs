@@ -129,10 +129,10 @@ fn log_saved(pool: &str, file: &Path, heard: SaveNotice) {
     match heard {
         SaveNotice::News => info!("pool {pool}: {file} was saved"),
         SaveNotice::Echo(rest) => warn!(
-            "pool {pool}: {file} was saved, and so was a file during the boot before, or less than \
-             a second after it; if the application writes it itself, let it do so in a folder \
-             named var, cache or storage; the next boot waits for {} s, and more each time (watch); \
-             `maitred reload {pool}` boots at once",
+            "pool {pool}: {file} was saved, and so was a file during the boot before, or less \
+             than a second after it; if the application writes it itself, let it do so in a \
+             folder named var, cache or storage; the next boot waits for {} s, and more each time \
+             (watch); `maitred reload {pool}` boots at once",
             rest.as_secs()
         ),
         SaveNotice::Known => {}
