@@ -226,7 +226,7 @@ fn check_refuses_names_with_a_star_and_says_which_hosts_are_left_out() {
         "10.0.0.1: it is an address",
         "intranet: it is no name of the public",
     ] {
-        let sentence = format!("warning: no certificate is asked for {left}");
+        let sentence = format!("warning: no certificate is requested for {left}");
         assert!(text(&said).contains(&sentence), "{}", text(&said));
     }
     let said = check(site.state.path(), &toml("[\"localhost\"]"));

@@ -180,7 +180,7 @@ fn a_kept_file_that_is_damaged_is_said_and_replaced() {
     let whole = fs::read(file).unwrap();
     fs::write(file, &whole[..whole.len() / 2]).unwrap();
     let server = setup.start();
-    let line = server.expect_log(0, "a new certificate is asked for");
+    let line = server.expect_log(0, "a new certificate is requested");
     assert!(line.contains("shop.test.pem"), "{line}");
     server.expect_log(0, ISSUED);
     serves(&pebble, "shop.test");

@@ -397,7 +397,7 @@ fn a_reload_is_told_when_it_is_done_and_counters_go_on() {
     let output = command(&server, &["reload", "www"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
-    assert!(said.contains("reloaded: pool www anew"), "{said}");
+    assert!(said.contains("reloaded: pool www restarted"), "{said}");
     assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
     wait::until_true("the workers to have moved over", || {
         let www = pool(&server);

@@ -152,7 +152,7 @@ fn an_upload_in_the_middle_of_a_reload_arrives_whole() {
         let mut client = Connection::open(server.address());
         client.send(first).expect("half of it is taken");
         server.configure(&setup(version));
-        assert!(server.reload().contains("reloaded: pool www anew"));
+        assert!(server.reload().contains("reloaded: pool www restarted"));
         client.send(second).expect("the rest is taken");
         let answer = client.read_response(false).expect("an answer comes");
         assert_eq!(answer.text(), format!("{length} {version}"));

@@ -102,8 +102,8 @@ fn expect_a_larger_one(mode: &str) {
     assert_eq!(then["memory"], 16);
     let line = server.expect_log(0, "OPcache is full");
     assert!(line.contains("pool `www`: OPcache is full (") && line.contains(" of 8 MB in use"));
-    assert!(line.contains("it is booted anew with 16 MB, "), "{line}");
-    server.expect_log(0, "reloaded: pool www anew");
+    assert!(line.contains("it is restarted with 16 MB, "), "{line}");
+    server.expect_log(0, "reloaded: pool www restarted");
     let told = wait::until("figures of the larger one", || {
         let told = pool(&server)["opcache"].clone();
         (told["cached_scripts"].as_u64() >= Some(PARTS as u64)).then_some(told)
@@ -281,11 +281,11 @@ fn one_that_stays_as_it_is_begins_anew_when_much_of_what_it_holds_is_outdated() 
         ask(&server, &format!("/?n={part}"));
     }
     server.expect_log(0, "it has run out of memory and stays so");
-    assert_eq!(times(&server, "it is booted anew"), 0);
+    assert_eq!(times(&server, "it is restarted"), 0);
     ask(&server, "/?outdate");
     wait::until_within("another boot", PATIENCE, || {
         ask(&server, "/?n=0");
-        (times(&server, "it is booted anew with 8 MB") > 0).then_some(())
+        (times(&server, "it is restarted with 8 MB") > 0).then_some(())
     });
     server.stop();
 }
@@ -310,7 +310,7 @@ fn a_larger_opcache_whose_boot_fails_leaves_what_serves_and_is_not_tried_again()
     for part in 0..PARTS {
         ask(&server, &format!("/?n={part}"));
     }
-    server.expect_log(0, "it is booted anew with 16 MB");
+    server.expect_log(0, "it is restarted with 16 MB");
     server.expect_log(0, "pool www goes on as it was");
     for part in 0..PARTS {
         assert_eq!(ask(&server, &format!("/?n={part}"))["memory"], 8);

@@ -89,7 +89,7 @@ fn a_changed_pool_gets_new_workers_and_another_keeps_its_own() {
     assert!(
         server
             .reload()
-            .contains("reloaded: pool www anew, 1 unchanged")
+            .contains("reloaded: pool www restarted, 1 unchanged")
     );
     assert_eq!(version_of(&server), "2");
     wait_for_new(&server, &old, WORKERS);
@@ -105,7 +105,7 @@ fn a_reload_without_a_change_changes_nothing() {
     assert!(
         server
             .reload()
-            .contains("reloaded: no pool anew, 1 unchanged")
+            .contains("reloaded: no pool restarted, 1 unchanged")
     );
     assert_eq!(server.processes(), old);
 }
@@ -118,7 +118,7 @@ fn no_request_is_lost_and_none_mixed_up_however_often_a_pool_is_reloaded_under_l
     for number in 1..=10 {
         load.wait_for_ok(ENOUGH);
         server.configure(&version(root.path(), number));
-        assert!(server.reload().contains("reloaded: pool www anew"));
+        assert!(server.reload().contains("reloaded: pool www restarted"));
         assert_eq!(version_of(&server).parse::<u32>(), Ok(number));
     }
     let tally = load.stop();
@@ -183,7 +183,7 @@ fn a_pool_that_cannot_boot_goes_on_as_it_was_and_says_why_and_the_others_are_rel
     let (old, blog) = (server.workers(), of_pool(&server, "worker", "blog"));
     server.configure(&with_blog(version(root.path(), 2), root.path(), broken));
     let line = server.reload();
-    assert!(line.contains("reloaded: pool www anew"), "{line}");
+    assert!(line.contains("reloaded: pool www restarted"), "{line}");
     assert!(line.contains("pool blog goes on as it was"), "{line}");
     assert!(line.contains("no_such_setting"), "{line}");
     assert_eq!(ask(&server, "blog.test", "/echo.php?id=7").text(), "7");
@@ -218,7 +218,7 @@ fn what_needs_a_restart_stays_as_it_was_and_is_said() {
     server.configure(&changed);
     let mark = server.log().mark();
     let done = server.reload();
-    assert!(done.contains("reloaded: pool www anew"), "{done}");
+    assert!(done.contains("reloaded: pool www restarted"), "{done}");
     let line = server.expect_log(mark, "needs a restart");
     for said in [line, done] {
         assert!(said.contains("front_threads and error_log have"), "{said}");
@@ -232,7 +232,7 @@ fn a_stop_waits_as_long_as_the_last_reload_says() {
     let root = site();
     let mut server = version(root.path(), 1).start();
     server.configure(&version(root.path(), 1).top("process_control_timeout = \"200ms\""));
-    assert!(server.reload().contains("reloaded: no pool anew"));
+    assert!(server.reload().contains("reloaded: no pool restarted"));
     let mut busy = Connection::open(server.address());
     busy.send(&Request::get("/wait.php").to_bytes()).unwrap();
     busy.read_head().unwrap();
@@ -259,7 +259,7 @@ fn pools_sites_and_addresses_come_and_go() {
     server.configure(&more.listen(&both));
     let line = server.reload();
     assert!(
-        line.contains("reloaded: pool blog anew, 1 unchanged"),
+        line.contains("reloaded: pool blog restarted, 1 unchanged"),
         "{line}"
     );
     assert_eq!(ask(&server, "blog.test", "/version.php").text(), "blog");
@@ -366,7 +366,7 @@ fn an_ondemand_pool_at_rest_is_tried_and_rests_again() {
     };
     let server = setup(1).start();
     server.configure(&setup(2));
-    assert!(server.reload().contains("reloaded: pool www anew"));
+    assert!(server.reload().contains("reloaded: pool www restarted"));
     wait::until_true("nobody to be left", || {
         server.workers().is_empty() && server.zygote().is_none()
     });
@@ -430,7 +430,7 @@ fn logs_that_are_configured_otherwise_are_used_after_a_reload() {
     ask(&server);
     wait::until_true("a line", || lines(&first) == 1);
     server.configure(&with(format!("access_log = {second:?}")));
-    assert!(server.reload().contains("reloaded: no pool anew"));
+    assert!(server.reload().contains("reloaded: no pool restarted"));
     ask(&server);
     wait::until_true("a line in the other log", || lines(&second) == 1);
     server.configure(&with("access_log = \"off\"".to_owned()));
@@ -465,7 +465,7 @@ fn a_second_reload_does_not_wait_for_scripts_that_run_since_before_the_first() {
     for number in 2..5 {
         server.configure(&version(root.path(), number));
         let line = server.reload();
-        assert!(line.contains("reloaded: pool www anew"), "{line}");
+        assert!(line.contains("reloaded: pool www restarted"), "{line}");
     }
     go(root.path());
     assert_eq!(version_of(&server), "4");

@@ -112,7 +112,7 @@ fn an_application_whose_boot_writes_files_is_not_booted_without_end_and_it_is_sa
     expect(&server, "3");
     let log = server.log().since(0);
     let count = |words: &str| log.iter().filter(|line| line.contains(words)).count();
-    assert!(count("is booted anew") <= FEW, "{log:?}");
+    assert!(count("is restarted") <= FEW, "{log:?}");
     assert_eq!(count("src/compiled.php was saved, and so"), 1, "{log:?}");
     server.stop();
 }

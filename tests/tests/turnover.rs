@@ -102,7 +102,7 @@ fn reloads_under_load_lose_no_request_and_leave_nothing_in_the_front() {
     let before = belongings(&front);
     for number in 1..=RELOADS {
         let said = reload(&server, next_generation(number));
-        assert!(said.contains("reloaded: pool www anew"), "{said}");
+        assert!(said.contains("reloaded: pool www restarted"), "{said}");
         load.wait_for_ok(ENOUGH);
     }
     let tally = load.stop();

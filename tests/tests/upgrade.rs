@@ -150,13 +150,13 @@ fn a_reload_during_an_upgrade_and_an_upgrade_during_a_reload_wait_for_each_other
     server.configure(&with(2));
     server.signal(Signal::HUP);
     server.expect_log(mark, "upgraded to");
-    server.expect_log(mark, "reloaded: pool www anew");
+    server.expect_log(mark, "reloaded: pool www restarted");
     let mark = server.log().mark();
     server.configure(&with(3));
     server.signal(Signal::HUP);
     server.expect_log(mark, "reloading");
     server.signal(Signal::USR2);
-    server.expect_log(mark, "reloaded: pool www anew");
+    server.expect_log(mark, "reloaded: pool www restarted");
     server.expect_log(mark, "upgraded to");
 }
 

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use maitred_control::acme::{FromAcme, Order, ToAcme};
-use maitred_control::{Heard, hear, say};
+use maitred_control::{Received, hear, say};
 use maitred_os::channel::Channel;
 
 /// The supervisor's end of the channel.
@@ -28,7 +28,7 @@ impl Link {
     /// When another message arrives.
     pub fn order(&self) -> Result<Order, String> {
         let heard = hear(&self.channel, true).map_err(|error| error.to_string())?;
-        let Heard::Message(ToAcme::Get, fds) = heard else {
+        let Received::Message(ToAcme::Get, fds) = heard else {
             return Err("no order came".to_owned());
         };
         let file = fds.into_iter().next().ok_or("the order lacks its file")?;
@@ -56,7 +56,7 @@ impl Link {
         let channel = self.channel.clone();
         let heard = tokio::task::spawn_blocking(move || hear(&channel, true));
         match heard.await {
-            Ok(Ok(Heard::Message(ToAcme::Published, _))) => Ok(()),
+            Ok(Ok(Received::Message(ToAcme::Published, _))) => Ok(()),
             _ => Err("the supervisor has gone".to_owned()),
         }
     }

@@ -1,5 +1,5 @@
-//! What the supervisor and the process that gets a certificate (ACME, RFC 8555) say to each other.
-//! That process talks with the Internet; it gets one order, and ends.
+//! Messages between the supervisor and the process that gets a certificate (ACME, RFC 8555). That
+//! process talks with the Internet; it gets one order, and exits.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use maitred_os::users::Identity;
 use serde::{Deserialize, Serialize};
 
-/// Longest chain of certificates that is taken, in bytes. Those of public authorities have 4 to 6 KiB.
+/// Longest accepted chain of certificates, in bytes. Those of public authorities have 4 to 6 KiB.
 pub const MAX_CHAIN_BYTES: usize = 32 * 1024;
 
-/// Longest account that is taken, in bytes.
+/// Longest accepted account, in bytes.
 pub const MAX_ACCOUNT_BYTES: usize = 16 * 1024;
 
-/// How long the process gives itself.
+/// Timeout that the process sets itself.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Orders to the process that gets a certificate.
@@ -21,7 +21,7 @@ pub const PATIENCE: Duration = Duration::from_secs(180);
 pub enum ToAcme {
     /// Get a certificate. Descriptor: a file with an [`Order`] as JSON, which holds secrets.
     Get,
-    /// All proofs that were asked for are where the authority finds them.
+    /// All requested proofs are served to the authority.
     Published,
 }
 
@@ -30,84 +30,84 @@ pub enum ToAcme {
 pub enum FromAcme {
     /// There is a new account, to be used from now on.
     Account {
-        /// What has to be kept of it.
+        /// The account, to be stored.
         account: Secret,
     },
-    /// The authority is going to look for this; answered by [`ToAcme::Published`].
+    /// The authority is about to request this. Reply: [`ToAcme::Published`].
     Prove(Proof),
-    /// Here it is.
+    /// The certificate was issued.
     Issued {
-        /// The certificate and those between it and its root, as PEM.
+        /// The certificate and the intermediates up to its root, as PEM.
         chain: String,
     },
-    /// There is none.
+    /// There is no certificate.
     Failed {
-        /// One sentence; part of it may be the authority's words.
+        /// One sentence; part of it may be the authority's.
         why: String,
-        /// What kind of failure it is.
+        /// The kind of failure.
         cause: Cause,
         /// How long the authority asks to wait before the next try.
         retry_after: Option<Duration>,
     },
 }
 
-/// What kind of failure it is that there is no certificate.
+/// Why there is no certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
-    /// The authority was not reached, or had a fault of its own; or something lacks here. It has not
-    /// counted the try.
+    /// The authority was not reached, or had an error of its own; or something is missing on this
+    /// machine. It has not counted the try.
     Unreachable,
-    /// The authority says no, or did not find the proof.
+    /// The authority refused, or did not find the proof.
     Refused,
-    /// The authority has been asked too often.
+    /// The rate limit of the authority was reached.
     Limited,
 }
 
-/// What shows the authority that a host is ours. Nothing in it is secret.
+/// Proves to the authority that a host is ours. Nothing in it is secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Proof {
     /// A file over plain HTTP (`http-01`, RFC 8555 §8.3).
     File {
         /// Its name.
         token: String,
-        /// What is in it.
+        /// Its contents.
         contents: String,
     },
     /// A certificate in a handshake (`tls-alpn-01`, RFC 8737 §3).
     Certificate {
         /// The host.
         name: String,
-        /// The SHA-256 that the certificate has to show.
+        /// The SHA-256 in the certificate.
         digest: [u8; 32],
     },
 }
 
-/// All that is needed to get a certificate for one host.
+/// Everything needed to get a certificate for one host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// Whom to become before anything is sent.
+    /// User to become before anything is sent.
     pub identity: Option<Identity>,
-    /// Whether it is restricted to what it needs, as the front is.
+    /// Whether it is sandboxed, as the front is.
     pub restricted: bool,
     /// The URL of the authority's directory.
     pub directory: String,
     /// The roots that it is trusted by, as PEM; none: the system's.
     pub roots: Option<String>,
-    /// Whom the authority may write to.
+    /// Contact address for the authority.
     pub email: Option<String>,
-    /// What was kept of the account; none: a new one is needed.
+    /// The stored account; none: a new one is needed.
     pub account: Option<Secret>,
-    /// The name and the key (base64url) of the account that a new one is bound to.
+    /// Name and key (base64url) of the external account that a new one is bound to.
     pub external_account: Option<(String, Secret)>,
-    /// How it is to be shown that the host is ours.
+    /// The proof is a file, not a certificate.
     pub by_file: bool,
     /// The host.
     pub name: String,
-    /// The request to be signed (PKCS #10, DER).
+    /// The certificate request to be signed (PKCS #10, DER).
     pub request: Vec<u8>,
 }
 
-/// A text that nobody is to read in a log.
+/// A text that must not be logged.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secret(pub String);
 

@@ -11,12 +11,12 @@ use maitred_scoreboard::Counters;
 use serde::{Deserialize, Serialize};
 
 use crate::CacheFigures;
-use crate::purge::Asked;
+use crate::purge::PurgeRequest;
 
-/// Longest request in bytes, its line's end included.
+/// Longest request in bytes, including the end of the line.
 pub const MAX_REQUEST_BYTES: usize = 4096;
 
-/// Longest answer in bytes. A thousand pools, each with all the scripts that are shown of it, fit.
+/// Longest reply in bytes. A thousand pools fit, each with all its shown scripts.
 pub const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
 /// Most running scripts per pool in a reply: the longest-running ones.
@@ -32,9 +32,9 @@ const SOCKET_NAME: &str = "admin.sock";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// How it is.
+    /// Report the status.
     Status {
-        /// The only pool to tell of; all, without.
+        /// The only pool to report; none: all.
         #[serde(default)]
         pool: Option<String>,
     },
@@ -45,42 +45,43 @@ pub enum Request {
         #[serde(default)]
         pools: Vec<String>,
     },
-    /// As SIGTERM: finish what runs, within its bound, and end; asked again, end at once.
+    /// As SIGTERM: finish the requests in flight, within a timeout, and exit; repeated, exit at
+    /// once.
     Stop,
-    /// Take no more clients, finish what runs, and end; asked again, the same.
+    /// Accept no more clients, finish the requests in flight, and exit; repeated, the same.
     Drain,
     /// Drop pages that are kept. The reply comes when no request that comes gets one of them any
     /// more.
-    Purge(Asked),
+    Purge(PurgeRequest),
 }
 
-/// What the server says.
+/// A reply of the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// How it is.
+    /// The status.
     Status(Box<ServerStatus>),
     /// A reload is done.
     Reloaded {
-        /// One sentence: what was done.
+        /// One sentence that says what was done.
         what: String,
     },
-    /// It ends. The connection is closed when it has ended.
+    /// The server stops. The connection is closed when it has exited.
     Ending {
-        /// Scripts that run now.
+        /// Running scripts.
         running: u64,
     },
     /// Pages have been dropped.
     Purged {
-        /// Which, each in words.
+        /// Descriptions of them.
         what: Vec<String>,
     },
-    /// It was to be done, and could not be.
+    /// The request was started, and failed.
     Failed {
         /// One sentence.
         why: String,
     },
-    /// It does not do that.
+    /// The request was refused.
     Refused {
         /// One sentence.
         why: String,
@@ -469,7 +470,7 @@ mod tests {
         assert_eq!(read(r#"{"do":"reload"}"#), reload);
         assert_eq!(read(r#"{"do":"drain"}"#), Request::Drain);
         let purge = r#"{"do":"purge","targets":[{"tag":"news"},"everything"],"how":"soft"}"#;
-        let asked = Asked {
+        let asked = PurgeRequest {
             targets: vec![Target::Tag("news".to_owned()), Target::Everything],
             how: PurgeMode::Soft,
             site: None,

@@ -1,19 +1,18 @@
-//! Something that happens again and again is said when it begins, from time to time while it goes
-//! on, and when it is over, each time with the numbers behind it: never once for each time it
-//! happens. Pure: whoever uses it brings the time, and finds the words.
+//! A throttle for log lines: a recurring event is logged when it starts, at growing intervals while
+//! it lasts, and when it is over, each time with numbers. Pure: the caller provides time and text.
 
 use std::time::Duration;
 
-/// A point in time: how long after some fixed one, on the monotonic clock.
+/// A point in time: the time since a fixed one, on the monotonic clock.
 pub type Moment = Duration;
 
-/// How long after its beginning an episode is spoken of again; the time doubles each time.
+/// Time until an episode is first logged again; it doubles each time.
 const SAID_AGAIN_FIRST: Duration = Duration::from_secs(60);
 
-/// Longest time between two words on an episode that goes on.
+/// Longest time between two lines about an episode.
 const SAID_AGAIN_LONGEST: Duration = Duration::from_secs(3600);
 
-/// One kind of thing that happens, with a total `T` of what belongs to the present episode.
+/// One kind of event, with a total `T` over the current episode.
 #[derive(Debug)]
 pub struct LogThrottle<T> {
     calm: Duration,
@@ -30,34 +29,34 @@ struct Going<T> {
     total: T,
 }
 
-/// What is to be said of an episode after its beginning.
+/// What to log about an episode after its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News<T> {
-    /// It has gone on for this long, and no end is seen.
+    /// It has lasted for this long, and is not over.
     GoesOn(Account<T>),
     /// It is over.
     Over(Account<T>),
 }
 
-/// The numbers behind an episode.
+/// The numbers of an episode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account<T> {
-    /// How long it lasted, from the first time to the last.
+    /// Its duration, from the first event to the last.
     pub lasted: Duration,
-    /// How often it happened.
+    /// Number of events.
     pub times: u64,
-    /// What was counted.
+    /// The total.
     pub total: T,
 }
 
 impl<T: Clone + Default> LogThrottle<T> {
-    /// Nothing has happened yet. An episode is over when nothing has happened for `calm`.
+    /// No event yet. An episode is over without an event for `calm`.
     pub fn new(calm: Duration) -> LogThrottle<T> {
         LogThrottle { calm, going: None }
     }
 
-    /// It has happened (again); `count` adds to the total. Returns how often it has happened in
-    /// this episode: 1 says that it begins.
+    /// The event has happened (again); `count` adds to the total. Returns the number of events in
+    /// this episode: 1 means that it starts.
     pub fn happened(&mut self, now: Moment, count: impl FnOnce(&mut T)) -> u64 {
         let going = self.going.get_or_insert_with(|| Going {
             began: now,
@@ -73,7 +72,7 @@ impl<T: Clone + Default> LogThrottle<T> {
         going.times
     }
 
-    /// What is to be said now. It counts as said.
+    /// What to log now. It counts as logged.
     pub fn due(&mut self, now: Moment) -> Option<News<T>> {
         let going = self.going.as_mut()?;
         if now >= going.last + self.calm {
@@ -88,13 +87,13 @@ impl<T: Clone + Default> LogThrottle<T> {
         Some(News::GoesOn(going.account(now)))
     }
 
-    /// When [`LogThrottle::due`] has something to say, if nothing happens before.
+    /// When [`LogThrottle::due`] returns something, without another event.
     pub fn deadline(&self) -> Option<Moment> {
         let going = self.going.as_ref()?;
         Some((going.last + self.calm).min(going.say_at))
     }
 
-    /// Whether nothing is going on.
+    /// Whether no episode is going on.
     pub fn is_quiet(&self) -> bool {
         self.going.is_none()
     }

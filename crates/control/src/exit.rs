@@ -1,7 +1,6 @@
-//! Exit codes by which a zygote or a worker says how it ended. Whatever else it exits with, and
-//! every signal, counts as a failure.
+//! Exit codes of zygotes and workers. Every other exit code, and every signal, counts as a failure.
 
-/// A worker left its seat as it should: it had served `max_requests`, or was asked to stop.
+/// A worker left as it should: it had served `max_requests`, or was asked to stop.
 pub const RECYCLED: i32 = 0;
 
 /// PHP could not start in this process. `EX_SOFTWARE` of sysexits.h.
@@ -11,11 +10,11 @@ pub const START_FAILED: i32 = 70;
 /// with a reason of its own, never a failure. `EX_TEMPFAIL` of sysexits.h.
 pub const BAILOUT: i32 = 75;
 
-/// A worker's script did not come as far as to ask for a request. `EX_CONFIG` of sysexits.h.
+/// A worker's script ended before it took a request. `EX_CONFIG` of sysexits.h.
 pub const NOT_BOOTED: i32 = 78;
 
-/// A worker left as it should, and its script has said that scripts in memory are outdated: its pool
-/// needs a new generation. Not one of sysexits.h.
+/// A worker left as it should, and its script has reported that scripts in memory are outdated: its
+/// pool needs a new generation. Not one of sysexits.h.
 pub const RENEW: i32 = 79;
 
 /// Whether a worker that exited with `code` failed.

@@ -1,4 +1,4 @@
-//! What the supervisor and the front say to each other.
+//! Messages between the supervisor and the front.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,140 +6,138 @@ use std::time::Duration;
 use maitred_os::users::Identity;
 use serde::{Deserialize, Serialize};
 
-use crate::{Generation, Incarnation, PhpInfo, Seat, acme, purge};
+use crate::{Generation, PhpInfo, WorkerId, acme, purge};
 
 /// Orders from the supervisor to the front.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ToFront {
     /// The settings to run with. Descriptor: a file with the configuration as JSON.
     Configure {
-        /// Number of this front, from 1; answers meant for an earlier one are discarded.
+        /// Number of this front, from 1; worker replies to an earlier one are discarded.
         epoch: u32,
         /// Number of threads, each with a listening socket per address.
         threads: u32,
-        /// Whom to become before the first client is accepted.
+        /// User to become before the first client is accepted.
         identity: Option<Identity>,
     },
     /// A socket to accept clients from. Descriptor: the socket.
     Listen {
-        /// Thread that accepts from it.
+        /// The thread that accepts from it.
         thread: u32,
         /// Its address, for messages and [`ToFront::Unlisten`].
         address: String,
-        /// Who comes there.
+        /// Who connects there.
         clients: Clients,
     },
-    /// No more clients are accepted at an address that no listener of the configuration has any
-    /// more.
+    /// Accept no more clients at an address that the configuration does not have any more.
     Unlisten {
         /// The address, as [`ToFront::Listen`] named it.
         address: String,
     },
-    /// A generation of a pool. Descriptors: a file with the pool's settings as JSON, its seat link's
-    /// memory, one event per front thread, and the pool's scoreboard. No request goes to it before
-    /// [`ToFront::Replace`].
+    /// Open a generation of a pool. Descriptors: a file with the pool's settings as JSON, its seat
+    /// link's memory, one event per front thread, and the pool's scoreboard. It gets no request
+    /// before [`ToFront::Replace`].
     OpenPool {
         /// Its number.
         generation: Generation,
     },
-    /// From now on the requests for the pool's name go to `new`. The generations before it are
-    /// leaving: each gives a worker up for every one that `new` gets, as soon as it has an idle one.
+    /// Send the requests for the pool's name to `new` from now on. The generations before it leave:
+    /// each gives up a worker for every worker that `new` gets, as soon as one is idle.
     Replace {
-        /// The number of the generation that is used from now on.
+        /// The number of the new generation.
         new: Generation,
     },
-    /// A generation is leaving and nothing takes its place: its pool is configured no more.
+    /// A generation leaves without a successor: its pool is not configured any more.
     ClosePool {
         /// Its number.
         generation: Generation,
     },
-    /// What the front has to know of a generation's PHP to answer in its stead.
-    PhpInfo {
+    /// Use these facts about a generation's PHP in responses and for paths.
+    SetPhpInfo {
         /// The generation.
         generation: Generation,
-        /// What it has to know.
-        manner: PhpInfo,
+        /// The facts.
+        info: PhpInfo,
     },
-    /// What the processes of a pool with `pm = auto` may use now.
-    Room {
+    /// Limit the processes of a pool with `pm = auto` to this capacity.
+    SetCapacity {
         /// Its generation.
         generation: Generation,
         /// Thousandths of a processor.
         cores: u32,
-        /// Workers there is memory for; nothing: more than there may be anyway.
+        /// Workers there is memory for; none: more than the pool may have.
         workers: Option<u32>,
     },
-    /// A worker has grown, and memory is short: another is to take its place.
-    Outgrown {
+    /// Replace a worker that has grown while memory is short.
+    ReplaceWorker {
         /// Its generation.
         generation: Generation,
-        /// Its seat.
-        seat: Seat,
-        /// Which worker of that seat it is.
-        incarnation: Incarnation,
+        /// The worker.
+        worker: WorkerId,
     },
-    /// Nothing is left of a generation.
+    /// Forget a generation of which nothing is left.
     ForgetPool {
         /// Its number.
         generation: Generation,
     },
-    /// Where the lines of the access log go from now on. Descriptor: the file.
-    AccessLog,
-    /// Where the lines of the doors go from now on that log to this path. Descriptor: the file.
-    DoorLog {
-        /// The path, as the pools' settings have it.
+    /// Write the access log to this file from now on. Descriptor: the file.
+    SetAccessLog,
+    /// Write the access logs of pools and sites with this path to this file from now on.
+    /// Descriptor: the file.
+    SetPoolAccessLog {
+        /// The path, as the settings have it.
         path: PathBuf,
     },
-    /// Where messages go from now on. Descriptor: the file that takes the place of standard error.
-    ErrorLog,
-    /// What handshakes of TLS are held with from now on. Descriptor: a file with it as JSON, which
-    /// holds private keys.
-    Certificates,
-    /// What authorities are to find that look whether a host is ours, instead of what was told
-    /// before; answered by [`FromFront::ProofsTaken`].
-    Proofs {
-        /// All of it.
+    /// Write messages to this file from now on. Descriptor: the file, which replaces standard
+    /// error.
+    SetErrorLog,
+    /// Use these certificates and keys for TLS handshakes from now on. Descriptor: a file with them
+    /// as JSON, which holds private keys.
+    SetCertificates,
+    /// Serve these proofs to certificate authorities, instead of those before. Reply:
+    /// [`FromFront::AcmeProofsSet`].
+    SetAcmeProofs {
+        /// All proofs.
         proofs: Vec<acme::Proof>,
         /// Number of this order, for the report.
         mark: u64,
     },
-    /// Tell how page cache and servers behind are doing; answered by [`FromFront::Figures`].
-    /// Descriptor: an anonymous file, whose contents are replaced by [`admin::FrontFigures`] as JSON.
-    Figures,
-    /// What becomes of kept pages; answered by [`FromFront::Purged`].
+    /// Report the statistics of the page cache and of upstream servers. Reply:
+    /// [`FromFront::StatsWritten`]. Descriptor: an anonymous file, whose contents are replaced by
+    /// [`admin::FrontFigures`] as JSON.
+    ReportStats,
+    /// Drop cached pages. Reply: [`FromFront::Purged`].
     Purge {
-        /// What.
-        order: purge::Order,
+        /// Which pages.
+        order: purge::PurgeOrder,
         /// Number of this order, for the report.
         mark: u64,
     },
-    /// What a [`FromFront::Purging`] told of is gone in all other fronts, too.
-    PurgedElsewhere {
+    /// All other fronts have dropped the pages of a [`FromFront::PagesDropped`], too.
+    ConfirmPurge {
         /// The number of that report.
         mark: u64,
     },
-    /// Cookies that a site sets, beside those that are known already.
-    CookieNames {
+    /// Remember cookies that a site sets, besides those known already.
+    AddCookieNames {
         /// The site's first host.
         site: String,
         /// Their names; none: more than are remembered.
         names: Option<Vec<String>>,
     },
-    /// Everything has been said: accept clients.
+    /// Everything has been sent: accept clients.
     Begin,
-    /// Sites, hosts and limits to use from now on; answered by [`FromFront::Reconfigured`].
+    /// Use these sites, hosts and limits from now on. Reply: [`FromFront::Reconfigured`].
     /// Descriptors: a file with the configuration as JSON, then the access log if that is a file.
     Reconfigure,
-    /// A worker sits in a seat and may be offered requests. Descriptor: its pidfd. It is offered none
-    /// as long as the pool, all its generations together, has `max_children` open seats: an idle
-    /// worker of an older generation or one that is worn has to leave first.
+    /// Send requests to a worker that sits in a seat. Descriptor: its pidfd. It gets none as long
+    /// as the pool, all its generations together, has `max_children` open seats: an idle worker of
+    /// an older generation, or a worn one, has to leave first.
     OpenSeat {
-        /// Its generation of the pool.
+        /// The generation of its pool.
         generation: Generation,
-        /// Its seat.
-        seat: Seat,
-        /// Which worker of that seat.
-        incarnation: Incarnation,
+        /// The worker.
+        worker: WorkerId,
         /// Its process id, for messages.
         pid: i32,
     },
@@ -148,24 +146,25 @@ pub enum ToFront {
         /// Number of this order, for the report.
         mark: u64,
     },
-    /// Accept no more clients, finish what runs, then report [`FromFront::Drained`] and end.
+    /// Accept no more clients, finish the requests in flight, then report [`FromFront::Drained`]
+    /// and exit.
     Drain,
-    /// Another front accepts the clients from now on. As [`ToFront::Drain`], but a connection that
-    /// is kept is closed after its next answer instead of at once, and idle workers are given up as
-    /// soon as nothing needs them.
+    /// Another front accepts the clients from now on. As [`ToFront::Drain`], but a keep-alive
+    /// connection is closed after its next response instead of at once, and idle workers are given
+    /// up as soon as they are not needed.
     HandOver,
 }
 
-/// Who comes to a listening socket.
+/// Who connects to a listening socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Clients {
     /// Clients of the sites, over HTTP.
     Http,
     /// Clients of the sites, over TLS.
     Https,
-    /// Whoever looks after the server, over HTTP: metrics and status are answered, and no site.
+    /// Operators, over HTTP: metrics and status are served, and no site.
     Admin,
-    /// Web servers, over FastCGI. Which pool they mean says the configuration.
+    /// Web servers, over FastCGI. The configuration says which pool they reach.
     Fastcgi {
         /// The address as the configuration has it.
         listen: String,
@@ -177,134 +176,150 @@ pub enum Clients {
 pub enum FromFront {
     /// Clients are being accepted.
     Listening,
-    /// A worker must be ended: its script outlived `request_terminate_timeout`, or it broke the
+    /// A worker has to be ended: its script outlived `request_terminate_timeout`, or it broke the
     /// rules of the seat link.
-    EndWorker {
-        /// Its generation of the pool.
+    WorkerFailed {
+        /// The generation of its pool.
         generation: Generation,
-        /// Its seat.
-        seat: Seat,
-        /// Which worker of that seat; another one there now is left alone.
-        incarnation: Incarnation,
+        /// The worker.
+        worker: WorkerId,
         /// Why, for the log.
         why: String,
-        /// What it ran for too long, if that is why.
+        /// The script that ran too long, if that is why.
         overrun: Option<Overrun>,
-        /// It broke the rules of the seat link: others may have to suffer from what it wrote.
+        /// It broke the rules of the seat link: what it wrote may harm other workers.
         #[serde(default)]
         broke_rules: bool,
     },
-    /// A worker died while it ran a script: what the supervisor cannot know by itself.
+    /// A worker died while it ran a script, which the supervisor cannot know by itself.
     ScriptDied {
-        /// Its generation of the pool.
+        /// The generation of its pool.
         generation: Generation,
-        /// Its seat.
-        seat: Seat,
-        /// Which worker of that seat.
-        incarnation: Incarnation,
+        /// The worker.
+        worker: WorkerId,
         /// The script it ran.
         script: String,
     },
-    /// How many workers a pool needs now that may grow. Said at once when it needs more than it
-    /// has, at most once a second when it needs fewer; nothing is said while the last word holds.
-    Wanted {
-        /// Its generation of the pool.
+    /// How many workers a pool needs that may grow. Sent at once when it needs more than it has, at
+    /// most once a second when it needs fewer, and only when the number changes.
+    WorkersNeeded {
+        /// The generation of its pool.
         generation: Generation,
-        /// How many, those included that it has.
+        /// How many, including those it has.
         workers: u32,
     },
-    /// A seat's worker has had nothing to do for long and gets no further request: it is to end.
+    /// A worker was idle for long and gets no further request: it is to end.
     SeatRetired {
-        /// Its generation of the pool.
+        /// The generation of its pool.
         generation: Generation,
-        /// Its seat.
-        seat: Seat,
-        /// Which worker of that seat; another one there now is left alone.
-        incarnation: Incarnation,
+        /// The worker.
+        worker: WorkerId,
     },
-    /// A worker has served about as much as it may, or has grown as large as it may: another is to
-    /// take its place. It goes on serving until then, as far as it may.
+    /// A worker has served or grown as much as it may: it is to be replaced. It serves until then,
+    /// within its limits.
     SeatWorn {
-        /// Its generation of the pool.
+        /// The generation of its pool.
         generation: Generation,
-        /// Its seat.
-        seat: Seat,
-        /// Which worker of that seat.
-        incarnation: Incarnation,
+        /// The worker.
+        worker: WorkerId,
         /// Why.
         why: Wear,
     },
-    /// A generation could not be opened a while ago, for lack of descriptors or memory: it and its
-    /// workers are to be told of once more.
-    NotOpened {
+    /// A generation could not be opened, for lack of descriptors or memory: it and its workers are
+    /// to be sent again.
+    OpenFailed {
         /// Its number.
         generation: Generation,
     },
-    /// The OPcache of a generation is full, its workers say. Said again now and then.
-    CacheFull {
+    /// The OPcache of a generation is full, as its workers report. Repeated now and then.
+    OpcacheFilled {
         /// Its number.
         generation: Generation,
     },
-    /// A script has run for longer than `request_slowlog_timeout`. Said once for each run.
-    SlowScript {
-        /// Its generation of the pool.
+    /// A script has run for longer than `request_slowlog_timeout`. Sent once for each run.
+    SlowScriptFound {
+        /// The generation of its pool.
         generation: Generation,
-        /// Its seat.
-        seat: Seat,
-        /// Which worker of that seat.
-        incarnation: Incarnation,
-        /// Which request of that worker, from 1; it may serve another by now.
+        /// The worker.
+        worker: WorkerId,
+        /// Number of the request of that worker, from 1; it may serve another by now.
         request: u64,
-        /// What has run for how long.
+        /// The script, and for how long it has run.
         overrun: Overrun,
         /// The request's id in the logs; empty if it has none.
         #[serde(default)]
         id: String,
     },
-    /// What became of a [`ToFront::Reconfigure`].
+    /// The result of a [`ToFront::Reconfigure`].
     Reconfigured {
-        /// Why everything is as it was; nothing: the new configuration is used.
+        /// Why nothing has changed; none: the new configuration is used.
         refused: Option<String>,
     },
-    /// Every order before a [`ToFront::Settle`] has had its effect.
+    /// Every order before a [`ToFront::Settle`] has taken effect.
     Settled {
         /// The number of that order.
         mark: u64,
     },
-    /// What a [`ToFront::Proofs`] told is shown to whoever asks for it.
-    ProofsTaken {
+    /// The proofs of a [`ToFront::SetAcmeProofs`] are being served.
+    AcmeProofsSet {
         /// The number of that order.
         mark: u64,
     },
-    /// The answer to [`ToFront::Figures`], in any case.
-    Figures,
-    /// What came of a [`ToFront::Purge`].
+    /// The reply to [`ToFront::ReportStats`], in any case.
+    StatsWritten,
+    /// The result of a [`ToFront::Purge`].
     Purged {
         /// The number of the order.
         mark: u64,
-        /// What is gone, each in words, or one sentence that says why nothing is.
+        /// Descriptions of what was dropped, or one sentence that says why nothing was.
         outcome: Result<Vec<String>, String>,
     },
-    /// Pages have been dropped, and others may have them, too; answered by
-    /// [`ToFront::PurgedElsewhere`].
-    Purging {
-        /// Which.
-        dropped: Vec<purge::Dropped>,
-        /// Number of this report, for the answer.
+    /// Pages have been dropped, which other fronts may have cached, too. Reply:
+    /// [`ToFront::ConfirmPurge`].
+    PagesDropped {
+        /// Which pages.
+        dropped: Vec<purge::DroppedPages>,
+        /// Number of this report, for the reply.
         mark: u64,
     },
     /// A site has set cookies that were not known before.
-    CookieNames {
+    CookiesSeen {
         /// The site's first host.
         site: String,
         /// Their names; none: more than are remembered.
         names: Option<Vec<String>>,
     },
-    /// Somebody asks for metrics: the pools' memory is to be measured and shown on their
+    /// A client requests metrics: the memory of pools is to be measured and shown on their
     /// scoreboards.
-    MemoryAsked,
-    /// Nothing is in hand any more.
+    MetricsRequested,
+    /// No request is in flight any more.
     Drained,
+}
+
+impl FromFront {
+    /// The generation of a pool that it is about, if there is one.
+    pub fn generation(&self) -> Option<Generation> {
+        match self {
+            FromFront::WorkerFailed { generation, .. }
+            | FromFront::ScriptDied { generation, .. }
+            | FromFront::WorkersNeeded { generation, .. }
+            | FromFront::SeatRetired { generation, .. }
+            | FromFront::SeatWorn { generation, .. }
+            | FromFront::OpenFailed { generation }
+            | FromFront::OpcacheFilled { generation }
+            | FromFront::SlowScriptFound { generation, .. } => Some(*generation),
+            FromFront::Listening
+            | FromFront::Reconfigured { .. }
+            | FromFront::Settled { .. }
+            | FromFront::AcmeProofsSet { .. }
+            | FromFront::StatsWritten
+            | FromFront::Purged { .. }
+            | FromFront::PagesDropped { .. }
+            | FromFront::CookiesSeen { .. }
+            | FromFront::MetricsRequested
+            | FromFront::Drained => None,
+        }
+    }
 }
 
 /// A script that runs for longer than it should.
@@ -327,6 +342,6 @@ pub enum Wear {
     Requests,
     /// Its private memory has reached `max_private_memory`.
     Memory,
-    /// Its private memory has grown, and there is little left.
+    /// Its private memory has grown, and memory is short.
     Grown,
 }

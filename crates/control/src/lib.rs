@@ -1,9 +1,9 @@
-//! What the processes of maitred say to each other, one message a frame, over a
-//! [`maitred_os::channel::Channel`]. Orders are imperative, reports are in the past tense. Orders
-//! may have descriptors, reports never do.
+//! Messages between the processes of maitred, one a frame, over a [`maitred_os::channel::Channel`].
+//! Orders are imperative, reports are in the past tense. Orders may have descriptors, reports never
+//! do.
 //!
 //! The supervisor talks with the front ([`ToFront`], [`FromFront`]) and with each zygote
-//! ([`ToZygote`], [`FromZygote`]). Workers say nothing here: they and the front share a seat link.
+//! ([`ToZygote`], [`FromZygote`]). Workers send nothing here: they and the front share a seat link.
 
 pub mod acme;
 pub mod admin;
@@ -19,8 +19,9 @@ mod zygote;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use maitred_os::channel::{Channel, Received, Reports, SupervisorEnd};
-use serde::{Serialize, de::DeserializeOwned};
+use maitred_os::channel::{self, Channel, Reports, SupervisorEnd};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 pub use front::{Clients, FromFront, Overrun, ToFront, Wear};
 pub use zygote::{
@@ -31,22 +32,31 @@ pub use zygote::{
 /// Number of a seat within its pool, from 0.
 pub type Seat = u32;
 
-/// Which of the workers that have sat in a seat over time, from 1. An offer names it, so that a
-/// new worker never takes what was meant for its predecessor.
+/// Distinguishes the workers that have sat in a seat, from 1. A request is assigned to one
+/// incarnation, so that a new worker never takes a request of its predecessor.
 pub type Incarnation = u32;
 
-/// A pool from one reload to the next: its seat link, its zygote and its workers. Every generation of
-/// every pool has a number of its own, from 1, that is never used again while the server runs.
+/// A worker within its generation of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct WorkerId {
+    /// Its seat.
+    pub seat: Seat,
+    /// Its incarnation: a later worker of the same seat has another one.
+    pub incarnation: Incarnation,
+}
+
+/// A pool from one reload to the next: its seat link, its zygote and its workers. Every generation
+/// of every pool has a number of its own, from 1, that is never used again while the server runs.
 pub type Generation = u32;
 
-/// A message that arrived.
+/// A received message.
 #[derive(Debug)]
-pub enum Heard<M> {
+pub enum Received<M> {
     /// A message with its descriptors.
     Message(M, Vec<OwnedFd>),
-    /// Nothing is there now.
+    /// Nothing can be read now.
     Nothing,
-    /// The other process has gone.
+    /// The other process has closed its end.
     Closed,
 }
 
@@ -70,8 +80,8 @@ pub fn say<M: Serialize>(reports: &Reports, message: &M) -> io::Result<()> {
     reports.send(&serde_json::to_vec(message)?)
 }
 
-/// Sends a report, waiting for room: what a zygote says is said once, and must not be lost on a
-/// supervisor that is busy. The supervisor never waits for a zygote.
+/// Sends a report, waiting for space: a zygote's reports are sent once, and must not be lost on a
+/// busy supervisor. The supervisor never waits for a zygote.
 ///
 /// # Errors
 /// As [`Reports::send_waiting`]; a message that cannot be written as JSON is `InvalidData`.
@@ -83,7 +93,7 @@ pub fn say_waiting<M: Serialize>(reports: &Reports, message: &M) -> io::Result<(
 ///
 /// # Errors
 /// As [`Channel::receive`]; bytes that are no message of the expected kind are `InvalidData`.
-pub fn hear<M: DeserializeOwned>(channel: &Channel, wait: bool) -> io::Result<Heard<M>> {
+pub fn hear<M: DeserializeOwned>(channel: &Channel, wait: bool) -> io::Result<Received<M>> {
     heard(channel.receive(wait)?)
 }
 
@@ -91,15 +101,17 @@ pub fn hear<M: DeserializeOwned>(channel: &Channel, wait: bool) -> io::Result<He
 ///
 /// # Errors
 /// As [`SupervisorEnd::receive`]; bytes that are no message of the expected kind are `InvalidData`.
-pub fn hear_report<M: DeserializeOwned>(channel: &mut SupervisorEnd) -> io::Result<Heard<M>> {
+pub fn hear_report<M: DeserializeOwned>(channel: &mut SupervisorEnd) -> io::Result<Received<M>> {
     heard(channel.receive()?)
 }
 
-fn heard<M: DeserializeOwned>(received: Received) -> io::Result<Heard<M>> {
+fn heard<M: DeserializeOwned>(received: channel::Received) -> io::Result<Received<M>> {
     match received {
-        Received::Message(bytes, fds) => Ok(Heard::Message(serde_json::from_slice(&bytes)?, fds)),
-        Received::Nothing => Ok(Heard::Nothing),
-        Received::Closed => Ok(Heard::Closed),
+        channel::Received::Message(bytes, fds) => {
+            Ok(Received::Message(serde_json::from_slice(&bytes)?, fds))
+        }
+        channel::Received::Nothing => Ok(Received::Nothing),
+        channel::Received::Closed => Ok(Received::Closed),
     }
 }
 
@@ -113,14 +125,16 @@ mod tests {
     fn a_message_is_heard_as_it_was_said() {
         let (mut ours, theirs) = Channel::pair().unwrap();
         let said = FromZygote::SeatFilled {
-            seat: 3,
-            incarnation: 7,
+            worker: WorkerId {
+                seat: 3,
+                incarnation: 7,
+            },
             pid: 4711,
             took: Duration::from_micros(900),
         };
         say(theirs.reports(), &said).unwrap();
         match hear_report::<FromZygote>(&mut ours).unwrap() {
-            Heard::Message(heard, fds) => {
+            Received::Message(heard, fds) => {
                 assert_eq!(heard, said);
                 assert!(fds.is_empty());
             }

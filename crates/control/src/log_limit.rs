@@ -20,7 +20,7 @@ const CALM: Duration = Duration::from_secs(10);
 
 /// What was dropped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Dropped {
+struct DroppedLines {
     lines: u64,
     bytes: u64,
 }
@@ -31,7 +31,7 @@ pub struct LogLimit {
     began: Moment,
     lines: u64,
     bytes: u64,
-    dropped: LogThrottle<Dropped>,
+    dropped: LogThrottle<DroppedLines>,
 }
 
 impl Default for LogLimit {
@@ -45,7 +45,7 @@ impl Default for LogLimit {
     }
 }
 
-/// What becomes of a line.
+/// What happens to a line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Admission {
     /// It is logged.
@@ -76,22 +76,22 @@ impl LogLimit {
         (self.is_used_up() && now < end).then_some(end)
     }
 
-    /// What is to be logged of the lines that were dropped. It counts as said.
+    /// What to log about dropped lines. It counts as logged.
     pub fn due(&mut self, now: Moment) -> Option<String> {
         let (verb, account) = match self.dropped.due(now)? {
             News::GoesOn(account) => ("have been", account),
             News::Over(account) => ("were", account),
         };
         let Account { lasted, total, .. } = account;
-        let Dropped { lines, bytes } = total;
+        let DroppedLines { lines, bytes } = total;
         let lasted = lasted.as_secs_f64();
         Some(format!(
-            "{lines} lines ({bytes} bytes) of what it logs {verb} dropped in {lasted:.1} s, because \
-             they were too many"
+            "{lines} lines ({bytes} bytes) of what it logs {verb} dropped in {lasted:.1} s, \
+             because they were too many"
         ))
     }
 
-    /// When [`LogLimit::due`] has something to say, if nothing is dropped before.
+    /// When [`LogLimit::due`] returns something, if nothing is dropped before.
     pub fn deadline(&self) -> Option<Moment> {
         self.dropped.deadline()
     }
@@ -108,7 +108,7 @@ impl LogLimit {
     fn drop_line(&mut self, bytes: u64, now: Moment) -> Admission {
         // Shorter ones do not pass it.
         self.bytes = BYTES_PER_PERIOD;
-        let count = |dropped: &mut Dropped| {
+        let count = |dropped: &mut DroppedLines| {
             dropped.lines += 1;
             dropped.bytes += bytes;
         };
@@ -117,8 +117,8 @@ impl LogLimit {
         }
         let kib = BYTES_PER_PERIOD / 1024;
         Admission::Exceeded(format!(
-            "it logs more than {LINES_PER_PERIOD} lines or {kib} KiB a second, which is all that is \
-             taken; the lines beyond are dropped and counted"
+            "it logs more than {LINES_PER_PERIOD} lines or {kib} KiB a second, which is all that \
+             is taken; the lines beyond are dropped and counted"
         ))
     }
 }

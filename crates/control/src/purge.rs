@@ -1,43 +1,42 @@
-//! What is to be dropped of the page cache, on its way from process to process.
+//! Purges of the page cache, on their way between processes.
 
 use maitred_pagecache::purge::Purge;
 pub use maitred_pagecache::purge::PurgeMode;
 use serde::{Deserialize, Serialize};
 
-/// What a front is to do with its pages.
+/// A purge order for a front.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
-    /// Drop what somebody asks for who knows addresses, and not by what sites name their pages.
-    Asked(Asked),
+pub enum PurgeOrder {
+    /// Drop pages that a client names by address or tag, not by the names that sites give them.
+    Asked(PurgeRequest),
     /// Drop what another front has dropped.
-    Dropped(Vec<Dropped>),
-    /// From now on there are other fronts that keep pages, and are to hear of every purge; or there
-    /// are none.
+    Dropped(Vec<DroppedPages>),
+    /// Report every purge from now on, since there are other fronts with caches; or stop that.
     Company(bool),
 }
 
-/// What somebody asks for.
+/// A purge request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Asked {
-    /// What is to be dropped.
+pub struct PurgeRequest {
+    /// What to drop.
     pub targets: Vec<Target>,
-    /// How thoroughly.
+    /// The mode.
     pub how: PurgeMode,
-    /// The only site that is meant, by one of its hosts as the configuration has it; all, without.
+    /// The only site, by one of its hosts as the configuration has it; none: all.
     #[serde(default)]
     pub site: Option<String>,
 }
 
-impl Asked {
-    /// The same in parts of which none is longer than `bytes` as JSON.
+impl PurgeRequest {
+    /// The same in parts of at most `bytes` as JSON.
     ///
     /// # Errors
     /// When a target alone is longer.
-    pub fn split(self, bytes: usize) -> Result<Vec<Asked>, TooLong> {
-        let Asked { targets, how, site } = self;
-        let empty = || Asked {
+    pub fn split(self, bytes: usize) -> Result<Vec<PurgeRequest>, TooLong> {
+        let PurgeRequest { targets, how, site } = self;
+        let empty = || PurgeRequest {
             targets: Vec::new(),
             how,
             site: site.clone(),
@@ -63,22 +62,22 @@ impl Asked {
     }
 }
 
-/// What came of a script's wish to have pages dropped.
+/// The result of a script's purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Fate {
-    /// It was not heard.
+    /// It was not received.
     Unheard = 0,
-    /// They are gone.
+    /// The pages are dropped.
     Dropped = 1,
     /// No site of the script's pool has a cache.
     NoCache = 2,
-    /// An address is none of a site of the script's pool that has a cache.
+    /// An address belongs to no site of the script's pool that has a cache.
     NotIts = 3,
 }
 
 impl Fate {
-    /// The fate with this number.
+    /// The result with this number.
     pub fn of(number: u32) -> Fate {
         match number {
             1 => Fate::Dropped,
@@ -89,7 +88,7 @@ impl Fate {
     }
 }
 
-/// A target is named in more bytes than there is room for.
+/// A target is longer than the space for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLong;
 
@@ -97,9 +96,9 @@ pub struct TooLong;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// One address: a URL, or with a `*` at its end all that begin so.
+    /// One address: a URL; with a `*` at its end, all that start with it.
     Url(String),
-    /// All addresses that begin so: of a host, or if it begins with `/`, of all hosts.
+    /// All addresses that start with it: of a host, or if it starts with `/`, of all hosts.
     Prefix(String),
     /// All of a host.
     Host(String),
@@ -111,12 +110,12 @@ pub enum Target {
 
 /// Pages of one site, as the cache names them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dropped {
+pub struct DroppedPages {
     /// The site.
     pub site: String,
     /// Which of its pages.
     pub purge: Purge,
-    /// How thoroughly they are dropped.
+    /// The mode.
     pub how: PurgeMode,
 }
 
@@ -126,7 +125,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_split_into_parts_that_fit() {
-        let asked = |targets| Asked {
+        let asked = |targets| PurgeRequest {
             targets,
             how: PurgeMode::Soft,
             site: Some("a.example".to_owned()),

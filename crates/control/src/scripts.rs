@@ -1,5 +1,5 @@
-//! Lists of scripts that one zygote gives the next: their full paths, most used first, each with a
-//! NUL byte after it. Who writes one runs the pool's scripts, so who reads one relies on nothing.
+//! Lists of scripts that one zygote passes to the next: their full paths, most used first, each
+//! followed by a NUL byte. The writer runs the pool's scripts, so the reader trusts nothing in it.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ pub const SCRIPTS_MAX: usize = 20_000;
 /// Longest list, in bytes: room for [`SCRIPTS_MAX`] paths of 200 bytes.
 pub const LIST_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The list of `paths`, cut off where it would get too long, and how many scripts are in it.
+/// The list of `paths`, cut off where it would get too long, and its number of scripts.
 pub fn write<'a>(paths: impl IntoIterator<Item = &'a Path>) -> (Vec<u8>, usize) {
     let mut list = Vec::new();
     let mut count = 0;
@@ -28,8 +28,8 @@ pub fn write<'a>(paths: impl IntoIterator<Item = &'a Path>) -> (Vec<u8>, usize) 
     (list, count)
 }
 
-/// The paths in a list, [`SCRIPTS_MAX`] at most. What has no NUL byte after it was cut off and is
-/// left out, and so is what is no full path.
+/// The paths in a list, [`SCRIPTS_MAX`] at most. An entry without a NUL byte was cut off and is
+/// left out, and so is one that is not a full path.
 pub fn read(list: &[u8]) -> Vec<PathBuf> {
     list.split_inclusive(|byte| *byte == 0)
         .filter_map(|path| path.strip_suffix(&[0]))

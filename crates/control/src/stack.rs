@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What [`Frame::call`] is for the script itself.
+/// The [`Frame::call`] of the script itself.
 pub const MAIN: &str = "{main}";
 
 /// Most frames of a stack. With the longest names and paths it still fits one message, since a
-/// zygote leaves frames out that make it longer than [`STACK_BYTES_MAX`].
+/// zygote leaves out frames that make it longer than [`STACK_BYTES_MAX`].
 pub const STACK_DEPTH_MAX: u32 = 100;
 
-/// Most bytes of text in a stack: half a message, as JSON writes some characters with more.
+/// Most bytes of text in a stack: half a message, since JSON escapes some characters.
 pub const STACK_BYTES_MAX: usize = maitred_os::channel::MAX_MESSAGE_BYTES / 2;
 
 /// A stack, the innermost call first.
@@ -17,29 +17,28 @@ pub const STACK_BYTES_MAX: usize = maitred_os::channel::MAX_MESSAGE_BYTES / 2;
 pub struct Stack {
     /// The script's file; empty in shutdown functions.
     pub script: String,
-    /// The frames that were asked for, and after them those, if any, that tell where the last of
-    /// them was called from.
+    /// The requested frames, and after them those, if any, that show where the last of them was
+    /// called from.
     pub frames: Vec<Frame>,
-    /// Whether the frames fit together. If not, they are what could be read of a script that calls
-    /// and returns too fast to be looked at.
+    /// Whether the frames fit together. If not, the script calls and returns too fast to be read.
     pub is_sound: bool,
 }
 
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
-    /// Address of PHP's record of it, which tells calls of one function from each other.
+    /// Address of PHP's record of it, which distinguishes calls of one function.
     pub address: u64,
     /// `function`, `Class::function`, `Class->function`, `[INCLUDE_OR_EVAL]` or [`MAIN`].
     pub call: String,
-    /// The file of that code; none for what is not written in PHP.
+    /// The file of that code; none for a function that is not written in PHP.
     pub file: Option<String>,
-    /// The line where it is in that file; 0: not known.
+    /// The line in that file; 0: not known.
     pub line: u32,
 }
 
 impl Stack {
-    /// Leaves the outermost frames out that make this stack too long for a message.
+    /// Drops the outermost frames that make this stack too long for a message.
     pub fn fit(&mut self) {
         let mut bytes = self.script.len();
         let mut fits = |frame: &Frame| {
@@ -51,7 +50,7 @@ impl Stack {
     }
 }
 
-/// What a frame's names and numbers take in a message beside its texts, at most.
+/// Most bytes of a frame in a message besides its texts.
 const FRAME_BYTES: usize = 100;
 
 #[cfg(test)]

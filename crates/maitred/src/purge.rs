@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use maitred_control::admin::{Answer, MAX_REQUEST_BYTES, Request};
-use maitred_control::purge::{Asked, PurgeMode, Target, TooLong};
+use maitred_control::purge::{PurgeMode, PurgeRequest, Target, TooLong};
 use serde_json::json;
 
 use crate::client::{Client, UNEXPECTED};
@@ -67,7 +67,7 @@ fn requests(asked: &Purge, targets: Vec<Target>) -> Result<Vec<Request>, String>
     } else {
         PurgeMode::Hard
     };
-    let all = Asked {
+    let all = PurgeRequest {
         targets,
         how,
         site: asked.site.as_ref().map(|site| site.to_ascii_lowercase()),

@@ -10,64 +10,66 @@ use maitred_config::{Address, Mistake, Section, place_of_setting};
 pub enum Error {
     /// What is wrong with the text of the configuration.
     Mistakes(String),
-    /// The configuration asks for what cannot be here: a user that does not exist, for one.
+    /// The configuration needs something that this machine does not have: a user that does not
+    /// exist, for one.
     Configuration(String),
-    /// A setting asks for what cannot be here.
+    /// A setting needs something that this machine does not have.
     Setting {
-        /// The part of the configuration it is in.
+        /// The section of the configuration.
         section: Section,
         /// Its name.
         setting: &'static str,
         /// What is wrong, and what to do.
         said: String,
     },
-    /// Somebody else listens on an address of ours.
+    /// Another process listens on an address of ours.
     AddressInUse {
         /// The address.
         address: Address,
-        /// Who it is, as far as `/proc` lets us see.
+        /// That process, as far as `/proc` shows it.
         holder: Option<String>,
     },
     /// An address cannot be listened on.
     Listen {
         /// The address.
         address: Address,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// A FastCGI door cannot be opened.
+    /// A FastCGI listener cannot be opened.
     Door {
-        /// Why, as php-fpm says it where we were started as it.
+        /// Why, in php-fpm's words if the server was started as php-fpm.
         said: String,
-        /// What to do, if we know anything.
+        /// What to do, if that is known.
         remedy: Option<String>,
-        /// We were started as php-fpm: what to do is not part of the text.
+        /// The server was started as php-fpm: what to do is not part of the text.
         fpm: bool,
     },
-    /// The admin socket cannot be had.
+    /// The admin socket cannot be opened.
     AdminSocket {
         /// Its path.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         why: io::Error,
     },
-    /// The system refuses what the server needs.
+    /// A system call failed that the server needs.
     System {
-        /// What was being done, as `the pool's memory could not be made`.
+        /// What failed, as `the pool's memory could not be made`.
         doing: &'static str,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// Wraps what the system said while we were `doing` something.
-    pub(crate) fn system(doing: &'static str) -> impl FnOnce(io::Error) -> Error {
+    /// Wraps a system error; `doing` says what failed.
+    pub fn system(doing: &'static str) -> impl FnOnce(io::Error) -> Error {
         move |source| Error::System { doing, source }
     }
 
-    /// Says where in the file at `path`, which the configuration was read from, the setting is written.
-    pub(crate) fn located(self, path: &Path) -> Error {
+    /// Adds the position of the setting in the file at `path`, which the configuration was read
+    /// from.
+    pub fn located(self, path: &Path) -> Error {
         let Error::Setting {
             section,
             setting,
@@ -96,7 +98,7 @@ impl Error {
         )
     }
 
-    /// What to do, where the text is php-fpm's, which does not say.
+    /// What to do, where the text is php-fpm's, which does not say it.
     pub fn remedy(&self) -> Option<&str> {
         match self {
             Error::Door {

@@ -1,59 +1,81 @@
-//! The supervisor as php-fpm's master, when it was started as php-fpm: what its signals mean, and
-//! what it says when. The words are in [`fpm_words`].
+//! php-fpm's master, if the server was started as php-fpm: its signals, and its log lines, whose
+//! text is in [`fpm_words`].
 //!
-//! Whatever else the supervisor does is as always: only what php-fpm's users send and read is
-//! different.
+//! Everything else works as always: only what php-fpm's users send and read is different.
 
-mod leaving;
-mod shares;
+pub mod emergency_restart;
+pub mod fpm_words;
+pub mod process_control_timeout;
+mod process_max_shares;
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
 use maitred_config::fpm::{Fpm, Level};
 use maitred_config::{Config, ProcessManager};
-use maitred_control::{Incarnation, Overrun, Seat, exit};
+use maitred_control::episode::LogThrottle;
+use maitred_control::{Overrun, exit};
 use maitred_os::fork::{Ended, HowEnded};
 use maitred_os::signals::Signal;
 use maitred_scoreboard::Cause;
 use tracing::{debug, error, info, warn};
 
-use crate::fpm_words as words;
-use crate::limits::{DRAIN, FIRST_FILL, TROUBLE_CALM};
-use crate::listen;
-use crate::plan::Plan;
-use crate::pool::{self, Action, Pool};
-use crate::reload::Anew;
-use crate::run::Supervisor;
-use crate::running::RunningPool;
-use crate::words::one_line;
-use maitred_control::episode::LogThrottle;
+use crate::fpm::emergency_restart::{CrashCounter, CrashRule};
+use crate::fpm::fpm_words as words;
+use crate::limits::{DRAIN, Moment, TROUBLE_CALM};
+use crate::logging::text::one_line;
+use crate::processes::generation::{GenerationAction, WorkerMark};
+use crate::processes::running_pool::RunningPool;
 
-/// Workers that a pool gets at once are worth a line from this many on: the rate at which php-fpm
-/// begins to warn (`fpm_process_ctl.c`).
+/// Number of workers started at once from which it is logged: the rate at which php-fpm warns
+/// (`fpm_process_ctl.c`).
 const BUSY_FROM: usize = 8;
 
 /// SIGTERM as `waitpid(2)` numbers it.
 const SIGTERM: i32 = Signal::SIGTERM as i32;
 
-/// What a server that was started as php-fpm keeps in mind.
+/// State of a server that was started as php-fpm.
 #[derive(Debug)]
 pub struct FpmLogState {
-    /// It was said that a reload begins, which an upgrade comes before.
-    pub reload_announced: bool,
-    /// The upgrade that comes before a reload was tried, whatever came of it.
-    pub upgrade_tried: bool,
-    /// The file that our program is; none: it is not the one that should run.
+    /// The reload was logged, and an upgrade may come before it.
+    reload_announced: bool,
+    /// The upgrade before the reload was tried, whatever its outcome.
+    upgrade_tried: bool,
+    /// The file of our program; none: another program should run.
     program: Option<FileMark>,
-    /// Pools that get many workers at once, each told once an episode.
+    /// Pools that get many workers at once, each logged once an episode.
     busy: HashMap<String, LogThrottle<()>>,
     /// `process.max` keeps a pool from growing.
     process_max: LogThrottle<()>,
+    crashes: CrashCounter,
 }
 
-/// What tells one file at a path from another.
+/// What php-fpm's master does about a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignalAction {
+    /// Stop now.
+    Terminate,
+    /// Stop when requests have finished.
+    Finish,
+    /// Reopen all log files.
+    ReopenLogs,
+    /// Reload, with an upgrade before if the program has changed.
+    Reload,
+}
+
+/// A log of php-fpm's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReopenedLog {
+    /// The error log.
+    Error,
+    /// The access logs of pools.
+    Access,
+}
+
+/// Identifies the file at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileMark {
     device: u64,
@@ -74,21 +96,8 @@ impl FileMark {
     }
 }
 
-impl FpmLogState {
-    /// Nothing has happened yet.
-    pub fn new(plan: &Plan) -> FpmLogState {
-        FpmLogState {
-            reload_announced: false,
-            upgrade_tried: false,
-            program: FileMark::of(&plan.invocation.program),
-            busy: HashMap::new(),
-            process_max: LogThrottle::new(TROUBLE_CALM),
-        }
-    }
-}
-
-/// How long a stop waits for requests that run. php-fpm's `process_control_timeout` is 0 where
-/// nobody sets it, and cuts them off; here that means [`DRAIN`].
+/// How long a stop waits for requests in flight. php-fpm's `process_control_timeout` is 0 by
+/// default, which cuts them off; here that means [`DRAIN`].
 pub fn patience(config: &Config) -> Duration {
     let timeout = config.process_control_timeout;
     match config.fpm.is_some() && timeout.is_zero() {
@@ -97,7 +106,7 @@ pub fn patience(config: &Config) -> Duration {
     }
 }
 
-/// Says something at a level of php-fpm's.
+/// Logs a line at a level of php-fpm's.
 fn say(level: Level, line: &str) {
     match level {
         Level::Debug => debug!(target: "fpm", "{line}"),
@@ -108,24 +117,24 @@ fn say(level: Level, line: &str) {
     }
 }
 
-/// How the end of a worker is told, and whether it is told who takes its place.
+/// How the end of a worker is logged, and whether its successor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Telling {
+struct ExitLogging {
     level: Level,
-    /// How it ended, as php-fpm would have it; nothing: it was let go because nobody needed it.
+    /// How it ended, as php-fpm would see it; none: it was dismissed as idle.
     how: Option<HowEnded>,
-    /// Its successor is told, too.
+    /// The start of its successor is logged at the same level.
     is_replaced: bool,
 }
 
-/// How the end of a worker is told that was ended for this `cause`, if for any; `quiet`: with the
-/// whole server, or because its pool begins anew (`fpm_children_bury` in `fpm_children.c`).
-fn telling(cause: Option<Cause>, how: HowEnded, quiet: bool) -> Telling {
+/// How the end of a worker is logged that was ended for this `cause`, if for any; `quiet`: the
+/// whole server stops, or its pool restarts (`fpm_children_bury` in `fpm_children.c`).
+fn logging(cause: Option<Cause>, how: HowEnded, quiet: bool) -> ExitLogging {
     let planned = matches!(
         how,
         HowEnded::Exited(exit::RECYCLED) | HowEnded::Signaled(SIGTERM)
     );
-    let told = |level, how| Telling {
+    let told = |level, how| ExitLogging {
         level,
         how: Some(how),
         is_replaced: level > Level::Debug,
@@ -133,19 +142,19 @@ fn telling(cause: Option<Cause>, how: HowEnded, quiet: bool) -> Telling {
     match (cause, how) {
         _ if quiet => told(Level::Debug, how),
         (Some(Cause::Reload | Cause::Stop), _) if planned => told(Level::Debug, how),
-        (Some(Cause::Idle), _) if planned => Telling {
+        (Some(Cause::Idle), _) if planned => ExitLogging {
             level: Level::Debug,
             how: None,
             is_replaced: false,
         },
-        // The one that takes its place came before it went.
+        // Its successor was started before.
         (Some(Cause::MaxRequests | Cause::MaxPrivateMemory | Cause::Grown), _) if planned => {
-            Telling {
+            ExitLogging {
                 is_replaced: false,
                 ..told(Level::Notice, HowEnded::Exited(exit::RECYCLED))
             }
         }
-        // A fatal error ends a script, and with us its worker; php-fpm has nothing to tell there.
+        // A fatal error ends a script, and here its worker; php-fpm logs nothing then.
         (_, HowEnded::Exited(exit::BAILOUT)) => {
             told(Level::Debug, HowEnded::Exited(exit::RECYCLED))
         }
@@ -160,312 +169,249 @@ fn request_of(overrun: &Overrun) -> String {
     one_line(&format!("{}{mark}{}", overrun.target, overrun.query))
 }
 
-impl Supervisor {
-    /// What php-fpm's configuration says beside, if the server was started as php-fpm.
-    pub(crate) fn fpm(&self) -> Option<&Fpm> {
-        self.plan.config.fpm.as_ref()
-    }
-
-    /// Whether the server was started as php-fpm.
-    pub(crate) fn is_fpm(&self) -> bool {
-        self.fpm().is_some()
-    }
-
-    /// Obeys a signal as php-fpm's master does. SIGHUP is Debian's second name for SIGUSR2.
-    pub(crate) fn obey_as_fpm(&mut self, signal: Signal) {
-        match signal {
-            Signal::SIGTERM | Signal::SIGINT => {
-                say(Level::Notice, words::TERMINATING);
-                self.phase_event(crate::phase::Event::Terminate);
-            }
-            Signal::SIGQUIT => {
-                say(Level::Notice, words::FINISHING);
-                self.phase_event(crate::phase::Event::Finish);
-            }
-            Signal::SIGUSR1 => self.reopen_logs(),
-            Signal::SIGUSR2 | Signal::SIGHUP => {
-                say(Level::Notice, words::RELOADING);
-                self.reload_later = true;
-            }
-            // No other is taken over.
-            _ => {}
+impl FpmLogState {
+    /// Nothing has happened yet.
+    pub fn new(program: &Path) -> FpmLogState {
+        FpmLogState {
+            reload_announced: false,
+            upgrade_tried: false,
+            program: FileMark::of(program),
+            busy: HashMap::new(),
+            process_max: LogThrottle::new(TROUBLE_CALM),
+            crashes: CrashCounter::default(),
         }
     }
 
-    /// Opens every log file again and says so as php-fpm does.
-    pub(crate) fn reopen_logs_as_fpm(&mut self) {
-        match self.reopen_error_log() {
-            true => say(Level::Notice, words::ERROR_LOG_OPENED),
-            false => say(Level::Error, words::ERROR_LOG_LOST),
-        }
-        let has_access_log = |pool: &RunningPool| pool.plan.pool.door_log.is_some();
-        if self.pools.iter().any(has_access_log) {
-            match self.reopen_door_logs() {
-                true => say(Level::Notice, words::ACCESS_LOG_OPENED),
-                false => say(Level::Error, words::ACCESS_LOG_LOST),
-            }
-        }
-        self.reopen_slowlogs();
+    /// The previous program has announced a reload, and this program is the upgrade before it.
+    pub fn resume(&mut self, reload_announced: bool) {
+        self.reload_announced = reload_announced;
+        self.upgrade_tried = reload_announced;
     }
 
-    /// Begins every pool anew that was asked to, as soon as nothing else is going on. What was asked
-    /// for meanwhile is one further reload, since the configuration may be another by now.
-    pub(crate) fn begin_anew_when_possible(&mut self) {
-        let is_free = self.upgrade.is_none() && !self.reloads.is_going_on();
-        if !self.reload_later || !is_free || !self.phase.is_serving() {
-            return;
+    /// A reload starts as soon as nothing else is going on. True the first time.
+    pub fn announce_reload(&mut self, program: &Path, arguments: &[OsString]) -> bool {
+        let is_new = !std::mem::replace(&mut self.reload_announced, true);
+        if is_new {
+            let arguments = arguments.iter();
+            let arguments: Vec<String> = arguments
+                .map(|argument| argument.to_string_lossy().into_owned())
+                .collect();
+            let program = program.display().to_string();
+            say(Level::Notice, &words::reloading(&program, &arguments));
         }
-        if !std::mem::replace(&mut self.tidings.reload_announced, true) {
-            self.say_reloading();
-            self.systemd.reloads();
-        }
-        if !std::mem::replace(&mut self.tidings.upgrade_tried, true) && self.program_has_changed() {
-            // What it comes to, decides about the server; the reload comes after it in any case.
-            info!("another program lies where ours lay; it takes over first");
-            return self.upgrade();
-        }
-        self.reload_later = false;
-        self.tidings.reload_announced = false;
-        self.tidings.upgrade_tried = false;
-        if let Err(why) = self.reload(&Anew::All) {
-            why.lines().for_each(|line| say(Level::Error, line));
-            say(
-                Level::Error,
-                "the reload is refused, and every pool goes on as it was; correct the \
-                 configuration and reload again",
-            );
-        }
+        is_new
     }
 
-    fn say_reloading(&self) {
-        let invocation = &self.plan.invocation;
-        let arguments = invocation.arguments.iter();
-        let arguments: Vec<String> = arguments
-            .map(|argument| argument.to_string_lossy().into_owned())
-            .collect();
-        let program = invocation.program.display().to_string();
-        say(Level::Notice, &words::reloading(&program, &arguments));
-    }
-
-    /// Whether our program's path leads to another file than the one that we are.
-    fn program_has_changed(&self) -> bool {
-        let mark = FileMark::of(&self.plan.invocation.program);
-        mark.is_some() && self.tidings.program != mark
-    }
-
-    /// What lies at our program's path was tried and did not come to serve: it is tried again at the
-    /// next reload.
-    pub(crate) fn forget_program(&mut self) {
-        self.tidings.program = None;
-    }
-
-    /// The server serves. That it runs was said by its host, before its pools were started.
-    pub(crate) fn say_ready(&mut self) {
-        say(Level::Notice, words::READY);
-        self.tell_systemd();
-        for index in 0..self.pools.len() {
-            let seated: Vec<i32> = self.pools[index].pool.seated().map(|one| one.pid).collect();
-            for pid in seated {
-                self.speak_for(index, pid);
-            }
+    /// Whether the file at our program's path has changed, so that an upgrade has to come before
+    /// the reload. It is tried once.
+    pub fn needs_upgrade(&mut self, program: &Path) -> bool {
+        if std::mem::replace(&mut self.upgrade_tried, true) {
+            return false;
         }
+        let mark = FileMark::of(program);
+        mark.is_some() && self.program != mark
     }
 
-    /// The server serves with all that a reload has brought.
-    pub(crate) fn say_ready_again(&self) {
-        if self.is_fpm() {
-            say(Level::Notice, &words::running(std::process::id()));
-            say(Level::Notice, words::READY);
-        }
+    /// The reload starts.
+    pub fn reload_started(&mut self) {
+        self.reload_announced = false;
+        self.upgrade_tried = false;
     }
 
-    /// Says in a worker's place what php-fpm's workers say of the configuration when they start,
-    /// where what they say is heard.
-    fn speak_for(&mut self, index: usize, pid: i32) {
-        let said = self.fpm().map(|fpm| &fpm.said_when_ready);
-        let Some(said) = said.and_then(|said| said.get(self.name(index))) else {
-            return;
+    /// The program at our path was tried and does not serve: it is tried again at the next reload.
+    pub fn forget_program(&mut self) {
+        self.program = None;
+    }
+
+    /// A signal has ended a worker. True if so many have crashed that every pool is to be
+    /// restarted, which is logged.
+    pub fn worker_crashed(&mut self, fpm: &Fpm, signal: i32, now: Moment) -> bool {
+        let rule = CrashRule {
+            threshold: fpm.emergency_restart_threshold,
+            interval: fpm.emergency_restart_interval,
         };
-        let lines = said.iter();
-        let lines: String = lines
-            .map(|(level, text)| format!("{}: {text}\n", level.name()))
-            .collect();
-        self.say_for_worker(index, pid, &lines);
+        let reached = self.crashes.ended_by(signal, rule, now);
+        if reached {
+            let line = words::crashes(rule.threshold, rule.interval);
+            say(Level::Warning, &line);
+        }
+        reached
     }
 
-    /// A reload keeps every listening socket, first of all.
-    pub(crate) fn say_inherited(&self) {
-        if self.is_fpm() {
-            listen::announce(&self.plan.listeners);
-        }
-    }
-
-    /// The last line of all.
-    pub(crate) fn say_goodbye(&self) {
-        if self.is_fpm() && self.phase.exit_code() == Some(crate::phase::EXIT_STOPPED) {
-            say(Level::Notice, words::BYE);
-        }
-    }
-
-    /// Says what a worker died of, with what it ran. php-fpm says less, and said it already.
-    pub(crate) fn tell_obituary(&self, line: &str) {
-        match self.is_fpm() {
-            true => info!("{line}"),
-            false => error!("{line}"),
-        }
-    }
-
-    /// A worker has begun to serve.
-    pub(crate) fn tell_start(&mut self, index: usize, pid: i32) {
-        if !self.is_fpm() {
-            return;
-        }
-        let owed = &mut self.pools[index].to_be_replaced;
-        let level = match *owed {
-            0 => Level::Debug,
-            _ => Level::Notice,
-        };
-        *owed = owed.saturating_sub(1);
-        say(level, &words::started(self.name(index), pid));
-        if self.phase.is_serving() {
-            self.speak_for(index, pid);
-        }
-    }
-
-    /// A worker has ended, and nothing of that has been noted yet.
-    pub(crate) fn tell_end(&mut self, index: usize, ended: Ended) {
-        if !self.is_fpm() {
-            return;
-        }
-        let Ended {
-            pid,
-            how,
-            core_dumped,
-        } = ended;
-        let (now, running) = (self.now(), &self.pools[index]);
-        let quiet = running.pool.is_leaving() || !self.phase.wants_workers();
-        let telling = telling(self.scores.cause(pid), how, quiet);
-        let age = now.saturating_sub(running.pool.born(pid).unwrap_or(now));
-        let pool = self.name(index);
-        let line = match telling.how {
-            Some(how) => words::exited(pool, pid, how, core_dumped, age),
-            None => words::managed_away(pool, pid, age),
-        };
-        say(telling.level, &line);
-        let is_start = self.phase.is_start();
-        let mut seated = running.pool.all_seated();
-        let was_counted = how == HowEnded::Signaled(Signal::SIGTERM as i32)
-            && seated.any(|(one, mark)| one.pid == pid && mark == pool::Mark::Sentenced);
-        drop(seated);
-        let running = &mut self.pools[index];
-        running.to_be_replaced += u32::from(telling.is_replaced && !was_counted);
-        running.failed |= is_start && telling.level >= Level::Warning;
-    }
-
-    /// A worker has ended, and its seat is empty. What php-fpm does then and we do not.
-    pub(crate) fn after_end(&mut self, index: usize, cause: Option<Cause>, how: HowEnded) {
-        let Some(fpm) = self.fpm() else { return };
-        let rule = (
-            fpm.emergency_restart_threshold,
-            fpm.emergency_restart_interval,
-        );
-        let HowEnded::Signaled(signal) = how else {
-            return;
-        };
-        // One that had to be killed is a death as any other, and is replaced.
-        if cause == Some(Cause::Idle) && signal != SIGTERM {
-            let workers = self.pools[index].pool.wants() + 1;
-            self.pool_event(index, pool::Event::Wanted { workers });
-        }
-        let now = self.now();
-        if self.phase.is_serving() && self.emergency.ended_by(signal, rule, now) {
-            say(Level::Warning, &words::crashes(rule.0, rule.1));
-            self.reload_later = true;
-        }
-    }
-
-    /// A script is slow, as each is told that has a stack in the slow log.
-    pub(crate) fn tell_slow_as_fpm(&self, index: usize, pid: i32, overrun: &Overrun) {
-        let (script, request) = (one_line(&overrun.script), request_of(overrun));
-        let pool = self.name(index);
-        let line = words::slow(pool, pid, &script, &request, overrun.ran);
-        say(Level::Warning, &line);
-    }
-
-    /// The front wants a worker ended: because of `overrun`, or else because of `why`.
-    pub(crate) fn terminate_worker(
+    /// Logs that a pool gets many workers at once, if these `actions` have that effect; `busy`
+    /// workers serve a request.
+    pub fn log_growth(
         &mut self,
-        index: usize,
-        (seat, incarnation): (Seat, Incarnation),
-        why: &str,
-        overrun: Option<&Overrun>,
+        running: &RunningPool,
+        actions: &[GenerationAction],
+        busy: impl FnOnce() -> u64,
+        now: Moment,
     ) {
-        let mut seated = self.pools[index].pool.seated();
-        let same = |one: &pool::Seated| (one.seat, one.incarnation) == (seat, incarnation);
-        let Some(pid) = seated.find(same).map(|one| one.pid) else {
-            return;
-        };
-        drop(seated);
-        let pool = self.name(index);
-        match overrun {
-            Some(overrun) => {
-                let (script, request) = (one_line(&overrun.script), request_of(overrun));
-                let line = words::timed_out(pool, pid, &script, &request, overrun.ran);
-                say(Level::Warning, &line);
-            }
-            None => warn!("[pool {pool}] child {pid} is ended: {}", one_line(why)),
-        }
-        // Another may be there before this one is dead.
-        self.pools[index].to_be_replaced += 1;
-        self.pool_event(index, pool::Event::TerminateWorker { seat, incarnation });
-    }
-
-    /// A pool has decided what to do: does it get many workers at once?
-    pub(crate) fn tell_growth(&mut self, index: usize, actions: &[Action]) {
-        let running = &self.pools[index];
-        let is_dynamic = running.plan.pool.pm == ProcessManager::Dynamic;
-        if !self.is_fpm() || !is_dynamic || !running.is_current() || !self.phase.is_serving() {
+        if running.plan.pool.pm != ProcessManager::Dynamic || !running.is_current() {
             return;
         }
         let fills = actions
             .iter()
-            .filter(|action| matches!(action, Action::Fill { .. }));
+            .filter(|action| matches!(action, GenerationAction::Fill { .. }));
         let spawning = fills.count();
         if spawning < BUSY_FROM {
             return;
         }
-        let name = running.plan.settings.pool.clone();
-        let total = (running.pool.workers() as usize).saturating_sub(spawning);
-        let busy = self.scores.page(&name).map_or(0, |page| page.read().busy);
-        let (now, idle) = (self.now(), (total as u64).saturating_sub(busy));
-        let episode = self.tidings.busy.entry(name.clone());
+        let name = running.name().to_owned();
+        let total = (running.state.workers() as usize).saturating_sub(spawning);
+        let idle = (total as u64).saturating_sub(busy());
+        let episode = self.busy.entry(name.clone());
         let episode = episode.or_insert_with(|| LogThrottle::new(TROUBLE_CALM));
         let _ = episode.due(now);
         if episode.happened(now, |()| {}) == 1 {
-            say(
-                Level::Warning,
-                &words::seems_busy(&name, spawning, idle, total),
-            );
+            let line = words::seems_busy(&name, spawning, idle, total);
+            say(Level::Warning, &line);
         }
     }
+}
 
-    /// Whether every pool has the workers it starts with. One that cannot start keeps no other
-    /// waiting, unless none can.
-    pub(crate) fn see_whether_full(&mut self) {
-        // A script that takes long to boot, or does not, keeps no other pool from serving.
-        let late = self.now() >= FIRST_FILL;
-        let boots = |pool: &Pool| pool.boots_in_vain() || late && pool.is_seated();
-        let is_ready = |pool: &RunningPool| pool.pool.is_full() || pool.failed || boots(&pool.pool);
-        if !self.pools.iter().all(is_ready) {
-            return;
-        }
-        let fails = |pool: &RunningPool| pool.failed && !pool.boots();
-        let all_failed = !self.pools.is_empty() && self.pools.iter().all(fails);
-        match all_failed {
-            true => self.fail("no pool can be started"),
-            false => self.phase_event(crate::phase::Event::PoolsFull),
-        }
+/// Logs what php-fpm's master logs for a signal. Returns what it does about it.
+pub fn obey(signal: Signal) -> Option<SignalAction> {
+    let (line, action) = match signal {
+        Signal::SIGTERM | Signal::SIGINT => (words::TERMINATING, SignalAction::Terminate),
+        Signal::SIGQUIT => (words::FINISHING, SignalAction::Finish),
+        Signal::SIGUSR1 => return Some(SignalAction::ReopenLogs),
+        // SIGHUP is Debian's second name for SIGUSR2.
+        Signal::SIGUSR2 | Signal::SIGHUP => (words::RELOADING, SignalAction::Reload),
+        // No other is taken over.
+        _ => return None,
+    };
+    say(Level::Notice, line);
+    Some(action)
+}
+
+/// Logs that a log was reopened, or could not be.
+pub fn log_reopened(log: ReopenedLog, is_well: bool) {
+    let (opened, lost) = match log {
+        ReopenedLog::Error => (words::ERROR_LOG_OPENED, words::ERROR_LOG_LOST),
+        ReopenedLog::Access => (words::ACCESS_LOG_OPENED, words::ACCESS_LOG_LOST),
+    };
+    if is_well {
+        say(Level::Notice, opened);
+    } else {
+        say(Level::Error, lost);
     }
+}
+
+/// Logs why a reload was refused.
+pub fn log_refused_reload(why: &str) {
+    why.lines().for_each(|line| say(Level::Error, line));
+    say(
+        Level::Error,
+        "the reload is refused, and every pool goes on as it was; correct the configuration and \
+         reload again",
+    );
+}
+
+/// Logs that the server serves. That it runs was logged by its host, before its pools were started.
+pub fn log_ready() {
+    say(Level::Notice, words::READY);
+}
+
+/// Logs that the server serves after a reload.
+pub fn log_ready_again() {
+    say(Level::Notice, &words::running(std::process::id()));
+    log_ready();
+}
+
+/// The last line of the log.
+pub fn log_goodbye() {
+    say(Level::Notice, words::BYE);
+}
+
+/// Logs a slow script, for each stack in the slow log.
+pub fn log_slow_script(pool: &str, pid: i32, overrun: &Overrun) {
+    let (script, request) = (one_line(&overrun.script), request_of(overrun));
+    let line = words::slow(pool, pid, &script, &request, overrun.ran);
+    say(Level::Warning, &line);
+}
+
+/// Logs that a worker is ended: because of `overrun`, or else because of `why`.
+pub fn log_terminated(pool: &str, pid: i32, why: &str, overrun: Option<&Overrun>) {
+    match overrun {
+        Some(overrun) => {
+            let (script, request) = (one_line(&overrun.script), request_of(overrun));
+            let line = words::timed_out(pool, pid, &script, &request, overrun.ran);
+            say(Level::Warning, &line);
+        }
+        None => warn!("[pool {pool}] child {pid} is ended: {}", one_line(why)),
+    }
+}
+
+/// Logs in a worker's stead what php-fpm's workers log of the configuration when they start, where
+/// their output is caught.
+pub fn log_for_started_worker(fpm: &Fpm, running: &mut RunningPool, pid: i32) {
+    let Some(said) = fpm.said_when_ready.get(running.name()) else {
+        return;
+    };
+    let lines: String = said
+        .iter()
+        .map(|(level, text)| format!("{}: {text}\n", level.name()))
+        .collect();
+    running.log_for_worker(pid, &lines, Some(fpm.log_level));
+}
+
+/// Logs that a worker has started.
+pub fn log_start(running: &mut RunningPool, pid: i32) {
+    let level = match running.to_be_replaced {
+        0 => Level::Debug,
+        _ => Level::Notice,
+    };
+    running.to_be_replaced = running.to_be_replaced.saturating_sub(1);
+    say(level, &words::started(running.name(), pid));
+}
+
+/// What the supervisor knows of a worker that has ended.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkerEnd {
+    /// Its process id, and how it ended.
+    pub ended: Ended,
+    /// Why the supervisor ended it, if it did.
+    pub cause: Option<Cause>,
+    /// Its end is nothing to log: the whole server stops.
+    pub is_quiet: bool,
+    /// The server has not served yet.
+    pub is_start: bool,
+    /// The time.
+    pub now: Moment,
+}
+
+/// Logs the end of a worker, before the pool's state knows of it.
+pub fn log_end(running: &mut RunningPool, end: &WorkerEnd) {
+    let Ended {
+        pid,
+        how,
+        core_dumped,
+    } = end.ended;
+    let quiet = running.state.is_leaving() || end.is_quiet;
+    let logging = logging(end.cause, how, quiet);
+    let age = end
+        .now
+        .saturating_sub(running.state.born(pid).unwrap_or(end.now));
+    let pool = running.name();
+    let line = match logging.how {
+        Some(how) => words::exited(pool, pid, how, core_dumped, age),
+        None => words::managed_away(pool, pid, age),
+    };
+    say(logging.level, &line);
+    let mut seated = running.state.all_seated();
+    let was_counted = how == HowEnded::Signaled(SIGTERM)
+        && seated.any(|(one, mark)| one.pid == pid && mark == WorkerMark::Sentenced);
+    drop(seated);
+    running.to_be_replaced += u32::from(logging.is_replaced && !was_counted);
+    running.failed |= end.is_start && logging.level >= Level::Warning;
+}
+
+/// How many workers a pool needs after one that had nothing to do was killed by a signal other than
+/// SIGTERM: php-fpm replaces it.
+pub fn workers_after_kill(running: &RunningPool, cause: Option<Cause>, signal: i32) -> Option<u32> {
+    let was_idle = cause == Some(Cause::Idle) && signal != SIGTERM;
+    was_idle.then(|| running.state.wants() + 1)
 }
 
 #[cfg(test)]
@@ -479,7 +425,7 @@ mod tests {
     #[test]
     fn a_crash_is_a_warning_with_its_successor() {
         for how in [HowEnded::Signaled(11), HowEnded::Exited(255), KILLED] {
-            let told = telling(None, how, false);
+            let told = logging(None, how, false);
             assert_eq!((told.level, told.how), (Level::Warning, Some(how)));
             assert!(told.is_replaced);
         }
@@ -487,27 +433,27 @@ mod tests {
 
     #[test]
     fn a_planned_end_alarms_nobody() {
-        let own = telling(None, GOOD, false);
+        let own = logging(None, GOOD, false);
         assert_eq!((own.level, own.is_replaced), (Level::Notice, true));
-        let worn = telling(Some(Cause::MaxRequests), TERMINATED, false);
+        let worn = logging(Some(Cause::MaxRequests), TERMINATED, false);
         assert_eq!((worn.level, worn.how), (Level::Notice, Some(GOOD)));
         assert!(!worn.is_replaced, "its successor was there before");
-        let bailout = telling(None, HowEnded::Exited(exit::BAILOUT), false);
+        let bailout = logging(None, HowEnded::Exited(exit::BAILOUT), false);
         assert_eq!((bailout.level, bailout.how), (Level::Debug, Some(GOOD)));
     }
 
     #[test]
     fn an_idle_worker_that_goes_is_no_news_unless_it_had_to_be_killed() {
-        let gone = telling(Some(Cause::Idle), TERMINATED, false);
+        let gone = logging(Some(Cause::Idle), TERMINATED, false);
         assert_eq!((gone.level, gone.how), (Level::Debug, None));
-        let killed = telling(Some(Cause::Idle), KILLED, false);
+        let killed = logging(Some(Cause::Idle), KILLED, false);
         assert_eq!((killed.level, killed.how), (Level::Warning, Some(KILLED)));
     }
 
     #[test]
     fn nothing_is_said_of_workers_that_end_with_the_server_or_its_pool() {
         for how in [GOOD, KILLED, TERMINATED, HowEnded::Exited(1)] {
-            assert_eq!(telling(None, how, true).level, Level::Debug);
+            assert_eq!(logging(None, how, true).level, Level::Debug);
         }
     }
 }

@@ -1,111 +1,89 @@
 //! The supervisor: the process that owns the process tree, the listening sockets and the
 //! configuration. One thread, no PHP, no async; it never reads a byte that a client sent.
 //!
-//! Read [`run`] first: wait, decide, apply. What is decided is in [`phase`] (the whole server),
-//! [`pool`] (zygote and seats), [`life`] (a process that must always be there) and [`backoff`]:
-//! pure functions of state, event and time.
+//! Read [`run`] first: wait, decide, apply. The decisions are pure functions of state, event and
+//! time: [`run::phase`] (the whole server), [`processes::generation`] (zygote and seats),
+//! [`processes::life`] (a process that must always run) and [`processes::backoff`].
+//!
+//! Folders, from top to bottom. A file imports from its own folder and from those below it:
+//!
+//! ```text
+//! run          the loop, and the steps that apply what was decided
+//! upgrade      the state of an upgrade, and what it hands over
+//! plan         the resources of a configuration: sockets, logs, programs
+//! admin        the admin socket and the status reply
+//! reload       the state of a reload; restarts of pools; watched applications
+//! fpm          the parts of php-fpm's master: its log lines, process.max, emergency restart
+//! capacity     pm = auto: processors, memory, spare zygotes
+//! tls          certificates of files, and by ACME
+//! fronts       the front processes, and what they share: purges, cookies, logs, statistics
+//! systemd      notifications of the service manager
+//! processes    a generation of a pool: its state, its zygote, its workers
+//! logging      log files, and what is written to them
+//! listen       the listening sockets
+//! peer         a child process with a channel
+//! system       users, programs, control groups
+//! error, limits
+//! ```
 
-mod acme;
 mod admin;
-mod adopt;
-mod apply;
-mod backoff;
-mod breaches;
-mod cache;
-mod certificates;
-mod changes;
-mod confinement;
-mod cookies;
-mod copies;
-mod door_logs;
-mod emergency;
+mod capacity;
 mod error;
 mod fpm;
-mod fpm_words;
-mod front;
-mod front_figures;
-mod groups;
-mod growth;
-mod handover;
-mod identity;
-mod life;
+mod fronts;
 mod limits;
 mod listen;
-mod logs;
-mod obituary;
-mod outgrown;
-mod output;
+mod logging;
 mod peer;
-mod phase;
 mod plan;
-mod pool;
-mod process_max;
-mod programs;
-mod purges;
-mod reason;
+mod processes;
 mod reload;
-mod renewal;
-mod room;
 mod run;
-mod running;
-mod scores;
-mod slow;
-mod slowlog;
-mod so_far;
-mod source;
-mod spare;
-mod speech;
+mod system;
 mod systemd;
-mod traces;
-mod troubles;
-mod trust;
+mod tls;
 mod upgrade;
-mod upload_folders;
-mod voice;
-mod wait;
-mod warm;
-mod watch;
-mod words;
 
-use std::ffi::OsStr;
 use std::os::fd::RawFd;
 use std::path::Path;
 
 use maitred_config::{Config, Pool};
 use maitred_os::{fork, signals, sockets, spawn, title};
 
-pub use acme::ACME_ROLE;
 pub use error::Error;
-pub use logs::open_as_fpm;
-pub use source::{Host, Invocation, Source};
+pub use logging::log_files::open_as_fpm;
+pub use plan::FRONT_ROLE;
+pub use plan::config_source::{Host, Invocation, LOG_VARIABLE, Source};
+pub use tls::acme::ACME_ROLE;
 pub use upgrade::{CAN_TAKE_OVER, TAKE_OVER, TRY_TAKE_OVER};
 
-use certificates::Certificates;
-use handover::HandedOver;
-use plan::Plan;
-use programs::Programs;
-use run::{SIGNALS, Supervisor};
-
-/// The argument that makes our program the front.
-pub const FRONT_ROLE: &str = "front";
-
-/// The environment variable that tells our processes how much to log.
-pub const LOG_VARIABLE: &str = "MAITRED_LOG";
+use fronts::log_manager::LogManager;
+use fronts::{Front, Fronts};
+use logging::terminal::Terminal;
+use plan::{Found, Plan, examine};
+use processes::pools::Pools;
+use processes::running_pool::RunningPool;
+use processes::scoreboards::Scoreboards;
+use run::{Parts, Resumed, SIGNALS, Supervisor};
+use system::programs::Programs;
+use system::{cgroups, confinement, identity};
+use tls::certificates::Certificates;
+use upgrade::handover::HandoverState;
 
 /// The supervisor's title.
 const TITLE: &str = "maitred: supervisor";
 
-/// The id of the user that a pool's workers get; none: they stay who this process is.
+/// The user id of a pool's workers; none: that of this process.
 ///
 /// # Errors
-/// One sentence, for a user that does not exist, is root, or cannot be had.
+/// One sentence, for a user that does not exist, is root, or cannot be adopted.
 pub fn user_of_pool(pool: &Pool, config: &Config) -> Result<Option<u32>, Error> {
     let identity = identity::of_pool(pool, config)?;
     Ok(identity.map(|identity| identity.uid))
 }
 
-/// Shows whom scripts look for that know php-fpm, if we were started as that: its master, and
-/// Debian's name for the program.
+/// Shows php-fpm's process title and Debian's program name, if the server was started as php-fpm:
+/// scripts look for them.
 fn show_title(config: &Config) {
     let Some(fpm) = &config.fpm else {
         return;
@@ -116,21 +94,21 @@ fn show_title(config: &Config) {
     title::set_with_name(&title, &name);
 }
 
-/// Serves what `source` says until somebody asks the server to stop, and returns the exit code: 0 after a
-/// stop, 1 when a process that the start needs failed. The processes it starts log as much as
-/// `log_level` says. Call it while the process has one thread, after
+/// Runs the server of the configuration from `source` until it is stopped, and returns the exit
+/// code: 0 after a stop, 1 when a process failed that the start needs. `log_level` is the log level
+/// of the processes it starts. Call it while the process has one thread, after
 /// [`maitred_os::title::prepare`].
 ///
 /// # Errors
-/// When the server cannot even be set up; nothing has been started then.
+/// When the server cannot be set up; nothing has been started then.
 pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<i32, Error> {
     title::set(TITLE);
     if let Some(state) = invocation.take_over {
         return take_over(state, source, invocation, log_level);
     }
-    let inherited = listen::Inherited::from_environment();
-    // A signal that whoever started us ignores would never show: a shell ignores SIGINT for what
-    // it starts in the background, and ignoring SIGCHLD takes the dead away unseen.
+    let inherited = listen::InheritedSockets::from_environment();
+    // An inherited ignored signal would never arrive: a shell ignores SIGINT for what it starts in
+    // the background, and ignoring SIGCHLD reaps children unseen.
     signals::reset(&SIGNALS);
     let signals = signals::SignalEvents::take_over(&SIGNALS)
         .map_err(Error::system("signals could not be taken over"))?;
@@ -141,19 +119,26 @@ pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<
     ))?;
     let config = source.load().map_err(Error::Mistakes)?;
     show_title(&config);
-    let (plan, pools) = Plan::make(config, source, invocation, log_level, inherited)?;
+    let (mut plan, pools) = Plan::make(config, source, invocation, log_level, inherited)?;
     let admin = admin::Admin::open(&plan.config)?;
-    let mut scores = scores::Scores::new(plan.threads);
-    scores.add_all(pools.iter().map(|pool| pool.settings.pool.as_str()))?;
-    let mut supervisor = Supervisor::new(plan, pools, signals, admin, scores);
-    let host = &mut supervisor.plan.invocation.host;
-    host.set_up(&supervisor.plan.config)
-        .map_err(Error::Configuration)?;
+    let mut scoreboards = Scoreboards::new(plan.threads);
+    scoreboards.add_all(pools.iter().map(|pool| pool.settings.pool.as_str()))?;
+    let pools = Pools::new(pools);
+    let host = &mut plan.invocation.host;
+    host.set_up(&plan.config).map_err(Error::Configuration)?;
+    let supervisor = Supervisor::new(Parts {
+        plan,
+        pools,
+        fronts: Fronts::new(Front::new(1, 0), Vec::new()),
+        signals,
+        admin,
+        scoreboards,
+    });
     Ok(supervisor.run())
 }
 
-/// Serves what the program before us in this process has left running. Its signals are still
-/// blocked, so none is lost.
+/// Runs the server that the previous program in this process has left running. Its signals are
+/// still blocked, so none is lost.
 fn take_over(
     state: RawFd,
     source: Source,
@@ -164,63 +149,52 @@ fn take_over(
         .map_err(Error::system("signals could not be taken over"))?;
     let what = "what the program before this one left could not be taken over";
     let state = spawn::inherited_fd(state).map_err(Error::system(what))?;
-    let state = HandedOver::read(&state).map_err(Error::Configuration)?;
+    let state = HandoverState::read(&state).map_err(Error::Configuration)?;
     let config = state.config.clone();
     show_title(&config);
     identity::distrust_groups(&config);
-    // A version that is not there any more is told when it is needed: what runs goes on.
+    // A missing PHP version is reported when it is needed: running pools continue.
     let (programs, _) = Programs::find(&config);
-    let since = (state.elapsed, state.last_generation);
-    let (reload_later, told) = (state.reload_later, state.systemd);
-    let cookies = state.cookies.clone();
-    let inherited = state.inherit().map_err(Error::system(what))?;
-    let mut plan = Plan {
-        terminal: match &config.fpm {
-            Some(_) => words::Terminal::silent(),
-            None => inherited.terminal,
-        },
-        access_log: inherited.access_log.or_else(|| opened_anew(&config)),
-        certificates: inherited.certificates.or_else(|| read_anew(&config)),
-        door_logs: inherited.door_logs,
-        ..Plan::over(
-            config.clone(),
-            source,
-            invocation,
-            log_level,
-            (inherited.listeners, programs),
-        )?
+    let last_generation = state.last_generation;
+    let resumed = Resumed {
+        elapsed: state.elapsed,
+        systemd: state.systemd,
+        cookies: state.cookies.clone(),
+        reload_later: state.reload_later,
     };
-    if plan.config.fpm.is_some() {
+    let inherited = state.inherit().map_err(Error::system(what))?;
+    let terminal = match &config.fpm {
+        Some(_) => Terminal::silent(),
+        None => inherited.terminal,
+    };
+    let found = Found {
+        listeners: inherited.listeners,
+        programs,
+    };
+    let mut plan = Plan {
+        terminal,
+        logs: LogManager::inherited(inherited.access_log, inherited.door_logs, &config),
+        certificates: inherited.certificates.or_else(|| read_anew(&config)),
+        ..Plan::over(config, source, invocation, log_level, found)?
+    };
+    if plan.is_fpm() {
         listen::announce(&plan.listeners);
     }
     plan.follow_configuration();
-    let fronts = (inherited.front, inherited.old_fronts);
-    let mut scores = scores::Scores::inherited(plan.threads, inherited.scoreboards);
-    let pools = inherited.pools.iter();
-    scores.add_all(pools.map(|pool| pool.plan.settings.pool.as_str()))?;
-    let outside = (admin::Admin::reopen(&plan.config), scores);
-    let mut supervisor =
-        Supervisor::resumed(plan, since, fronts, inherited.pools, signals, outside);
-    let now = supervisor.now();
-    supervisor.systemd.go_on(told, now);
-    supervisor.reload_later = reload_later;
-    supervisor.cookies = cookies;
-    supervisor.tidings.reload_announced = reload_later;
-    supervisor.tidings.upgrade_tried = reload_later;
-    supervisor.begin_trials();
-    Ok(supervisor.run())
+    let mut scoreboards = Scoreboards::inherited(plan.threads, inherited.scoreboards);
+    scoreboards.add_all(inherited.pools.iter().map(RunningPool::name))?;
+    let parts = Parts {
+        admin: admin::Admin::reopen(&plan.config),
+        plan,
+        pools: Pools::inherited(inherited.pools, last_generation),
+        fronts: inherited.fronts,
+        signals,
+        scoreboards,
+    };
+    Ok(Supervisor::resumed(parts, resumed).run())
 }
 
-/// The access log, which a program of another version may not have left. That it cannot be had is
-/// no reason to end what runs.
-fn opened_anew(config: &Config) -> Option<std::fs::File> {
-    logs::open_access_log(config).unwrap_or_else(|why| {
-        tracing::error!("{why}");
-        None
-    })
-}
-
-/// The certificates, which a program of another version may not have left.
+/// The certificates, which a program of another version may not have handed over.
 fn read_anew(config: &Config) -> Option<Certificates> {
     Certificates::of(config, None).unwrap_or_else(|why| {
         tracing::error!("{why}");
@@ -228,90 +202,66 @@ fn read_anew(config: &Config) -> Option<Certificates> {
     })
 }
 
-/// Whether this program could take over what another has written down in the file behind
-/// descriptor `state`.
+/// Whether this program could take over the state that another has written to descriptor `state`.
 ///
 /// # Errors
 /// Why not.
 pub fn try_take_over(state: RawFd, source: &Source) -> Result<(), Error> {
     let what = "what the other program left could not be read";
     let state = spawn::inherited_fd(state).map_err(Error::system(what))?;
-    let state = HandedOver::read(&state).map_err(Error::Configuration)?;
-    // Whatever could end the server once it is ours, and with it all that runs.
+    let state = HandoverState::read(&state).map_err(Error::Configuration)?;
+    // Everything that could end the running server after the take-over.
     identity::of_front(&state.config)?;
     source.load().map(drop).map_err(Error::Mistakes)
 }
 
-/// What is wrong with a configuration on this machine, beside what its text says: users that do
-/// not exist or may not be taken on, PHP versions that are not there, logs that have no folder, and
-/// certificates that are not in order. `file` is what the configuration was read from.
+/// All mistakes of a configuration on this machine, besides those of its text: users that do not
+/// exist or may not be adopted, missing PHP versions, logs without a folder, and bad certificates.
+/// `file` is the file that the configuration was read from.
 pub fn check(config: &Config, file: &Path) -> Vec<Error> {
     let mut mistakes = examine(config, Some(file)).0;
     mistakes.extend(Certificates::of(config, None).err());
     mistakes
 }
 
-/// What of a configuration this machine does not give, though the server would run: one sentence
+/// What this machine does not provide of a configuration, though the server would run: one sentence
 /// each.
 pub fn warnings(config: &Config) -> Vec<String> {
     let own = confinement::warnings(config);
     let own = own.chain(identity::shared_with_front(config));
     let own = own.chain(identity::admin_is_open(config));
-    // What is wrong with them is a mistake, and told as one.
+    // Bad certificates are mistakes, and reported as such.
     let certificates = Certificates::of(config, None).ok().flatten();
     let complaints = certificates.map(|certificates| certificates.complaints());
-    own.chain(groups::obstacle(config))
+    own.chain(cgroups::obstacle(config))
         .chain(complaints.into_iter().flatten())
-        .chain(logs::warnings(config))
+        .chain(logging::log_files::warnings(config))
         .collect()
 }
 
-/// The sites, by their number, whose document root the front could not look into: one sentence each.
-/// For a process with one thread.
+/// The sites, by their number, whose document root the front could not read: one sentence each. For
+/// a process with one thread.
 pub fn closed_roots(config: &Config) -> Vec<(usize, String)> {
     identity::closed_roots(config)
 }
 
-/// The sites, by their number, with folders that people upload to and in which PHP would run: one
-/// sentence each. For a process with one thread.
+/// The sites, by their number, with upload folders in which PHP would run: one sentence each. For a
+/// process with one thread.
 pub fn upload_folders(config: &Config) -> Vec<(usize, String)> {
-    upload_folders::warnings(config)
+    system::upload_folders::warnings(config)
 }
 
-/// What is kept of the hosts whose certificates are got by ACME: one sentence each.
+/// The stored certificates of the hosts with ACME: one sentence each.
 pub fn issued_hosts(config: &Config) -> Vec<String> {
     let certificates = Certificates::of(config, None).ok().flatten();
     let hosts = certificates.iter().flat_map(Certificates::wanted);
-    hosts.map(acme::wanted::in_words).collect()
+    hosts.map(tls::acme::hosts::in_words).collect()
 }
 
-/// The program that runs PHP of this version, as `8.2`, or else the one that is there.
+/// The program that runs PHP of this version, as `8.2`, or else the default one.
 ///
 /// # Errors
-/// One sentence that says where it was looked for.
+/// One sentence that lists the searched folders.
 pub fn php_program(version: Option<&str>) -> Result<std::path::PathBuf, Error> {
     Programs::find_one(version)
-}
-
-/// All that is wrong, said with where it is written in `file`, and the programs that were found meanwhile.
-fn examine(config: &Config, file: Option<&Path>) -> (Vec<Error>, Programs) {
-    identity::distrust_groups(config);
-    let (programs, lacking) = Programs::find(config);
-    let mut mistakes = identity::mistakes(config);
-    mistakes.extend(confinement::mistakes(config));
-    mistakes.extend(lacking);
-    mistakes.extend(words::log_mistakes(config));
-    mistakes.extend(listen::mistakes(config));
-    mistakes.extend(config.admin_socket.as_deref().and_then(admin::mistake));
-    if let Some(file) = file {
-        mistakes = mistakes.into_iter().map(|why| why.located(file)).collect();
-    }
-    (mistakes, programs)
-}
-
-/// A name for a process we start, padded so that there is room for every title it may take: a
-/// title is written over the arguments and the environment it was started with.
-fn roomy_name(title: &str) -> std::ffi::OsString {
-    const TITLE_ROOM_BYTES: usize = 128;
-    OsStr::new(&format!("{title:<TITLE_ROOM_BYTES$}")).to_owned()
 }

@@ -1,51 +1,51 @@
-//! Every wait of the supervisor, and its bound.
+//! All timeouts and bounds of the supervisor.
 
 use std::time::Duration;
 
-/// A point in time: how long after the supervisor's start, on the monotonic clock. Decisions take
-/// it as a value, so that a test can invent it.
+/// A point in time: the time since the supervisor's start, on the monotonic clock. Decisions get it
+/// as a value, so that a test can choose it.
 pub type Moment = Duration;
 
-/// Longest a zygote may take from being started until it says that PHP runs.
+/// Timeout of a zygote, from its start until it reports that PHP runs.
 pub const ZYGOTE_START: Duration = Duration::from_secs(30);
 
-/// Longest the front may take from being started until it accepts clients.
+/// Timeout of the front, from its start until it accepts clients.
 pub const FRONT_START: Duration = Duration::from_secs(10);
 
-/// Longest from the order to fill a seat until its worker is a child of the supervisor. A zygote
+/// Timeout from the order to fill a seat until its worker is a child of the supervisor. A zygote
 /// that takes longer is stuck, or lies, and is replaced.
 pub const WORKER_SPAWN: Duration = Duration::from_secs(10);
 
-/// How long the front may take to say whether it takes a configuration over.
+/// Timeout of the front's reply to a new configuration.
 pub const CONSENT: Duration = Duration::from_secs(20);
 
-/// Longest that the generations of a reload may be on trial, from the front's consent until each has
-/// a worker that is ready.
+/// Timeout of the trials of a reload, from the front's reply until each new generation has a worker
+/// that is ready.
 pub const TRIAL: Duration = Duration::from_secs(60);
 
-/// Longest that a reload is waited for when every new generation works, and older ones still have
-/// more busy workers than there are spare seats.
+/// Longest wait for old workers when every new generation works: older ones may have more busy
+/// workers than there are spare seats.
 pub const MOVE_OVER: Duration = Duration::from_secs(10);
 
-/// How long a zygote may take to list the scripts in its OPcache: a little more than it gives itself.
+/// Timeout of a zygote that lists the scripts in its OPcache: a little more than its own.
 pub const LIST_SCRIPTS: Duration = Duration::from_secs(2);
 
-/// How long a new zygote may take to fill its OPcache: a little more than it gives itself.
+/// Timeout of a new zygote that fills its OPcache: a little more than its own.
 pub const WARM: Duration = Duration::from_secs(12);
 
-/// Longest that a purge waits for the fronts to say that it is done; a front may be being started.
+/// Timeout of a purge, until all fronts have carried it out; a front may be starting.
 pub const PURGE_ANSWER: Duration = Duration::from_secs(10);
 
-/// How long the new program of an upgrade may take to say whether it can take over.
+/// Timeout of the trial of a new program.
 pub const UPGRADE_TRY: Duration = Duration::from_secs(10);
 
-/// How long an upgrade waits for the workers to be there that were ordered before it.
+/// How long an upgrade waits for workers that are being started.
 pub const STILL: Duration = Duration::from_secs(15);
 
-/// Longest from the start of the server until every seat has its first worker.
+/// Timeout from the start of the server until every seat has its first worker.
 pub const FIRST_FILL: Duration = Duration::from_secs(60);
 
-/// A process that died younger than this failed to live: its successor waits a little.
+/// A process that died younger than this has failed to start: its successor waits a little.
 pub const EARLY_DEATH: Duration = Duration::from_secs(1);
 
 /// First wait after a failure; it doubles with each further one.
@@ -54,68 +54,68 @@ pub const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 /// Longest wait after a failure.
 pub const BACKOFF_LONGEST: Duration = Duration::from_secs(1);
 
-/// How long after an announcement we look for the first time again whether the worker has become
-/// our child; later looks wait half of the time that has passed.
+/// First wait until an announced process is checked again for being our child; later waits are half
+/// of the time that has passed.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// How long a dead zygote's channel may stay open: its last intermediate process still has to
 /// announce the worker it forked, and that worker has to close its copy.
 pub const ZYGOTE_LINGER: Duration = Duration::from_secs(1);
 
-/// How long the report of a worker's death waits for the front to name the script it ran.
+/// How long the log line about a worker's death waits for the front to name its script.
 pub const SCRIPT_NAMED: Duration = Duration::from_millis(250);
 
-/// Longest a zygote may take to tell a stack. One that forks or is stuck has something else to do.
+/// Timeout of a zygote that reads a stack. One that forks or is stuck does not reply.
 pub const TRACE_ANSWER: Duration = Duration::from_secs(2);
 
-/// How long no script of a pool is slow until the next one is worth a line of the log again.
+/// An episode of slow scripts ends after this time without one.
 pub const SLOW_EPISODE: Duration = Duration::from_secs(60);
 
-/// Longest a front that an upgrade has replaced may take until the requests it has are answered.
+/// How long a replaced front may take to finish its requests.
 pub const DRAIN: Duration = Duration::from_secs(60);
 
-/// Signals to stop that come within this time of the first one are the same wish: `timeout(1)`
-/// sends one to the process and one to its group.
+/// Stop signals within this time of the first one count as one: `timeout(1)` sends one to the
+/// process and one to its group.
 pub const SAME_STOP: Duration = Duration::from_millis(50);
 
-/// How long nothing may have happened for an episode in the log to be over.
+/// An episode of errors ends after this time without one.
 pub const TROUBLE_CALM: Duration = Duration::from_secs(10);
 
 /// The same for zygotes: one that hangs fails only every [`ZYGOTE_START`].
 pub const ZYGOTE_CALM: Duration = Duration::from_secs(90);
 
-/// The same for what memory that is nearly full has done, which may come again every half minute.
+/// The same for effects of nearly full memory, which may recur every half minute.
 pub const MEMORY_CALM: Duration = Duration::from_secs(300);
 
-/// How long workers and zygotes may take to leave after SIGTERM before they are killed.
+/// How long workers and zygotes may take to exit after SIGTERM before they are killed.
 pub const LEAVE: Duration = Duration::from_millis(500);
 
-/// How long killed processes may take to be gone. The supervisor then ends without them, or says
-/// in the log whose seat stays empty.
+/// How long killed processes may take to disappear. The supervisor then exits without them, or logs
+/// whose seat stays empty.
 pub const KILLED: Duration = Duration::from_secs(5);
 
-/// Most messages that wait for a process which does not read. More, and it is taken for stuck.
+/// Most messages queued for a process that does not read. With more, it is taken for stuck.
 pub const OUTBOX_MESSAGES: usize = 16 * 1024;
 
 /// Most bytes of such messages.
 pub const OUTBOX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Most descriptors of such messages, each of which is one of the supervisor's, beside those that a
-/// process of this kind may be sent at once.
+/// Most descriptors of such messages, each of which is one of the supervisor's, beside those that
+/// such a process may be sent at once.
 pub const OUTBOX_DESCRIPTORS: usize = 256;
 
-/// Most messages taken from the front before the others have their turn.
+/// Most messages received from the front in one turn.
 pub const MESSAGES_PER_TURN: usize = 128;
 
-/// Most messages taken from the process that gets a certificate before the others have their turn.
-/// All that one order has to say is fewer.
+/// Most messages received in one turn from the process that gets a certificate. One order has
+/// fewer.
 pub const ACME_MESSAGES_PER_TURN: usize = 16;
 
-/// Most signals that are acted on before the others have their turn: more than there are kinds.
+/// Most signals acted on in one turn: more than there are kinds.
 pub const SIGNALS_PER_TURN: usize = 16;
 
-/// Most children that are collected before the others have their turn. Scripts may leave processes
-/// behind as fast as the kernel makes them, and all of them become ours.
+/// Most children reaped in one turn. Scripts may leave processes behind as fast as the kernel
+/// starts them, and all of them become ours.
 pub const REAPED_PER_TURN: usize = 256;
 
 const _: () = assert!(

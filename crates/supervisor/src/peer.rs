@@ -1,11 +1,12 @@
-//! A process of ours that we talk with: the front or a zygote.
+//! A child process with a channel: the front, a zygote, or the process that gets a certificate.
 
 use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use maitred_control::{Heard, hear_report};
+use maitred_control::{Received, hear_report};
 use maitred_os::channel::{Channel, SupervisorEnd, Taken};
 use maitred_os::signals::{self, Signal};
 use maitred_os::spawn::{self, Program};
@@ -15,30 +16,40 @@ use tracing::error;
 
 use crate::limits::{OUTBOX_BYTES, OUTBOX_DESCRIPTORS, OUTBOX_MESSAGES};
 
+/// The program of this process, even if its file was replaced since.
+pub const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// A name for a process to start, padded so that every later title fits: a title is written over
+/// the arguments and the environment that the process was started with.
+pub fn roomy_name(title: &str) -> OsString {
+    const TITLE_BYTES: usize = 128;
+    OsStr::new(&format!("{title:<TITLE_BYTES$}")).to_owned()
+}
+
 /// A child that gets orders `Out`.
 #[derive(Debug)]
 pub struct Peer<Out> {
     pid: i32,
     pidfd: OwnedFd,
     channel: SupervisorEnd,
-    /// What did not fit into the channel yet.
+    /// Orders that did not fit into the channel yet.
     outbox: Outbox,
     closed: bool,
     orders: PhantomData<fn(Out)>,
 }
 
-/// Orders that wait for room in the channel.
+/// Queued orders.
 #[derive(Debug, Default)]
 struct Outbox {
     orders: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
     bytes: usize,
     descriptors: usize,
-    /// Descriptors that may wait beside [`OUTBOX_DESCRIPTORS`].
+    /// Descriptors that may be queued beside [`OUTBOX_DESCRIPTORS`].
     allowed: usize,
 }
 
 impl Outbox {
-    /// Takes an order in, with descriptors of its own.
+    /// Queues an order, with duplicates of its descriptors.
     fn put(&mut self, said: Vec<u8>, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let (bytes, descriptors) = (self.bytes + said.len(), self.descriptors + fds.len());
         if self.orders.len() >= OUTBOX_MESSAGES
@@ -59,7 +70,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// The first order is sent.
+    /// The first order was sent.
     fn pop(&mut self) {
         if let Some((said, fds)) = self.orders.pop_front() {
             self.bytes -= said.len();
@@ -80,7 +91,7 @@ impl<Out: Serialize> Peer<Out> {
     /// Starts `program`, which inherits one end of a new channel and nothing else.
     ///
     /// # Errors
-    /// When the program cannot be executed or the system is out of something.
+    /// When the program cannot be executed or the system is out of a resource.
     pub fn start(program: &Program<'_>) -> io::Result<Peer<Out>> {
         let (ours, theirs) = Channel::pair()?;
         let pid = spawn::start(&Program {
@@ -98,10 +109,10 @@ impl<Out: Serialize> Peer<Out> {
         })
     }
 
-    /// A child that is talked with already, over `channel`.
+    /// A running child with an existing channel.
     ///
     /// # Errors
-    /// When it has gone and was reaped, or no descriptor is left.
+    /// When it was reaped, or no descriptor is left.
     pub fn over(pid: i32, channel: SupervisorEnd) -> io::Result<Peer<Out>> {
         Ok(Peer {
             pid,
@@ -118,14 +129,14 @@ impl<Out: Serialize> Peer<Out> {
         self.pid
     }
 
-    /// Lets this many descriptors wait beside [`OUTBOX_DESCRIPTORS`]: as many as it may be sent at
-    /// once before it has had the time to read any.
+    /// Lets this many descriptors be queued beside [`OUTBOX_DESCRIPTORS`]: as many as it may be
+    /// sent at once before it has had the time to read any.
     pub fn allow(&mut self, descriptors: usize) {
         self.outbox.allowed = descriptors;
     }
 
-    /// Gives an order, now or when there is room in the channel. A process that has gone gets
-    /// none; one that does not read for too long is killed.
+    /// Sends an order, or queues it until there is space in the channel. A process that has ended
+    /// gets none; one that does not read for too long is killed.
     pub fn say(&mut self, order: Out, fds: &[BorrowedFd<'_>]) {
         if let Err(why) = self.try_say(order, fds) {
             self.give_up(&why);
@@ -143,7 +154,7 @@ impl<Out: Serialize> Peer<Out> {
         self.outbox.put(said, fds)
     }
 
-    /// Gives the orders that wait, as far as there is room.
+    /// Sends queued orders, as far as there is space.
     pub fn flush(&mut self) {
         while let Some((said, fds)) = self.outbox.orders.front() {
             let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
@@ -156,13 +167,13 @@ impl<Out: Serialize> Peer<Out> {
         }
     }
 
-    /// Takes the next report, if there is one. None also when the other end has gone or does not
-    /// keep to the language.
+    /// Takes the next report, if there is one. None also when the other end is closed or breaks the
+    /// protocol.
     pub fn hear<In: DeserializeOwned>(&mut self) -> Option<In> {
         match hear_report(&mut self.channel) {
-            Ok(Heard::Message(report, _)) => return Some(report),
-            Ok(Heard::Nothing) => {}
-            Ok(Heard::Closed) => self.closed = true,
+            Ok(Received::Message(report, _)) => return Some(report),
+            Ok(Received::Nothing) => {}
+            Ok(Received::Closed) => self.closed = true,
             Err(why) => {
                 self.closed = true;
                 self.give_up(&why);
@@ -171,19 +182,19 @@ impl<Out: Serialize> Peer<Out> {
         None
     }
 
-    /// Whether nothing will ever be heard again.
+    /// Whether no report will arrive any more.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Sends it a signal. A failure means that it has gone.
+    /// Sends it a signal. A failure means that it has ended.
     pub fn signal(&self, signal: Signal) {
         let _ = signals::send_to(self.pidfd.as_fd(), signal);
     }
 
     fn give_up(&mut self, why: &io::Error) {
         self.outbox.clear();
-        // Whoever closed its end is ending, and how is told when it has ended.
+        // A process that closed its end is exiting, and its end is logged when it is reaped.
         if why.kind() != io::ErrorKind::BrokenPipe && why.kind() != io::ErrorKind::ConnectionReset {
             error!("process {} is killed: {why}", self.pid);
             self.signal(Signal::SIGKILL);
@@ -192,29 +203,29 @@ impl<Out: Serialize> Peer<Out> {
 }
 
 impl<Out> Peer<Out> {
-    /// What to wait for: a report, and room for orders if some wait for it.
+    /// What to poll: reports, and space for queued orders.
     pub fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {
         let report = PollFd::from_borrowed_fd(self.channel.reports(), PollFlags::IN);
-        // Nobody waits for the socket otherwise: that its other end has gone would be told each
-        // time.
+        // The socket is polled only while orders are queued: that its other end is closed would
+        // wake us each time.
         let room = self
             .is_behind()
             .then(|| PollFd::from_borrowed_fd(self.channel.orders(), PollFlags::OUT));
         std::iter::once(report).chain(room)
     }
 
-    /// Whether any of [`Peer::interests`] has come, each of which `next` tells.
+    /// Whether any of [`Peer::interests`] is ready; `next` returns the results one by one.
     pub fn is_ready(&self, mut next: impl FnMut() -> bool) -> bool {
         let (spoke, has_room) = (next(), self.is_behind() && next());
         spoke || has_room
     }
 
-    /// Whether orders wait for room in the channel.
+    /// Whether orders are queued.
     pub fn is_behind(&self) -> bool {
         !self.outbox.orders.is_empty() && !self.closed
     }
 
-    /// The descriptors of orders and of reports, and what was taken from those.
+    /// The descriptors of orders and of reports, and partly received data.
     pub fn channel(&self) -> (RawFd, RawFd, &Taken) {
         let (orders, reports) = (self.channel.orders(), self.channel.reports());
         let taken = self.channel.taken();
@@ -236,7 +247,7 @@ mod tests {
         (child, peer, theirs)
     }
 
-    /// Says the same until the peer is given up, and how often it was said.
+    /// Sends the same until the peer is given up, and counts how often.
     fn say_until_given_up(peer: &mut Peer<String>, said: &str, fds: &[BorrowedFd<'_>]) -> usize {
         let mut waiting = 0;
         for _ in 0..2 * OUTBOX_MESSAGES {

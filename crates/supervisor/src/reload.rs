@@ -1,112 +1,161 @@
-//! Reload: another configuration, or the same pools anew, while everything goes on.
+//! The state of a reload: another configuration, or the same pools restarted, while the server
+//! serves. The steps are taken in `run/reload.rs`.
 //!
 //! ```text
-//!   asked ──▶ read, checked ──▶ told to the front ──▶ each changed pool on trial ──▶ done
-//!                │ refused            │ refused                 │ failed
-//!                ▼                    ▼                         ▼
-//!           all is as before     all is as before     that pool keeps its generation
+//!   requested ──▶ read, checked ──▶ sent to the front ──▶ each changed pool on trial ──▶ done
+//!                    │ refused           │ refused                 │ failed
+//!                    ▼                   ▼                         ▼
+//!            nothing is changed    nothing is changed    that pool keeps its generation
 //! ```
 //!
-//! A generation on trial has a zygote of its own, and no worker. When PHP runs there and its first
-//! worker is ready, the front is told, and from then on every worker of it takes the place of one
-//! of the generation before ([`Supervisor::share_out`]).
+//! A generation on trial has a zygote of its own, and no worker. When its PHP runs and its first
+//! worker is ready, it is announced to the front, and from then on each of its workers replaces one
+//! of the generation before.
 
 mod outcome;
-mod outdated;
-mod shares;
+pub mod pool_changes;
+pub mod restart_requests;
+pub mod watch;
 
 use std::collections::{BTreeSet, VecDeque};
-use std::fs::File;
 
 use maitred_config::Config;
-use maitred_config::Listening;
-use maitred_control::{Generation, ToFront};
-use maitred_os::shared;
-use maitred_os::signals::Signal;
-use std::os::fd::AsFd;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
-use crate::certificates::Certificates;
-use crate::changes::{self, Changes, Running};
-use crate::cookies;
-use crate::door_logs::DoorLogs;
-use crate::fpm;
+pub use outcome::needs_restart;
+
+use crate::fronts::log_manager::LogManager;
 use crate::limits::{CONSENT, MOVE_OVER, Moment, TRIAL};
-use crate::listen::{self, Listener, Opened};
-use crate::plan::PoolPlan;
-use crate::pool;
-use crate::run::Supervisor;
-use crate::running::RunningPool;
+use crate::listen::OpenedListeners;
+use crate::reload::pool_changes::PoolChanges;
+use crate::tls::certificates::Certificates;
 
-/// Most outcomes kept for those who ask what became of their reload.
+/// Most outcomes that are stored for the clients that wait for them.
 const MAX_OUTCOMES: usize = 64;
 
 /// Number of a reload, from 1.
 pub type Ticket = u64;
 
-/// What became of a reload: a sentence about what was done, or about what was not.
+/// The outcome of a reload: what was done, or why nothing was.
 pub type Outcome = Result<String, String>;
 
-/// The reload that is going on, and what became of those before.
+/// The current reload, and the outcomes of those before.
 #[derive(Debug, Default)]
-pub struct Reloads {
+pub struct Reloader {
     last: Ticket,
-    now: Option<Reload>,
-    /// Configurations the front has been sent and has not answered for.
+    current: Option<Reload>,
+    /// Configurations that the front was sent and has not replied to.
     unanswered: u32,
     outcomes: VecDeque<(Ticket, Outcome)>,
+    /// A reload was requested when none could start.
+    is_postponed: bool,
 }
 
 /// Which pools a reload gives a new generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Anew {
+pub enum ReloadScope {
     /// Those that have changed.
     Changed,
     /// Those of these names, too.
     Named(Vec<String>),
-    /// All of them, as php-fpm does. One at rest stays so: its first request starts PHP.
+    /// All of them, as php-fpm does. A pool at rest stays at rest: its first request starts PHP.
     All,
 }
 
+/// A reload that is going on.
 #[derive(Debug)]
-struct Reload {
-    ticket: Ticket,
-    config: Config,
-    /// Where clients are to be listened for, those included that were there before.
-    opened: Opened,
-    /// The access log, if it is a file.
-    access_log: Option<File>,
-    /// The access logs of doors that were not open before.
-    door_logs: DoorLogs,
+pub struct Reload {
+    /// Its number.
+    pub ticket: Ticket,
+    /// The new configuration.
+    pub config: Config,
+    /// The new listeners, and those that stay.
+    pub listeners: OpenedListeners,
+    /// The log files of the new configuration.
+    pub logs: LogManager,
     /// The certificates and keys of TLS.
-    certificates: Option<Certificates>,
-    changes: Changes,
-    /// Pools that are anew for a larger OPcache and nothing else.
-    outgrown: BTreeSet<String>,
+    pub certificates: Option<Certificates>,
+    /// What becomes of the pools.
+    pub changes: PoolChanges,
+    /// Pools that are restarted only for a larger OPcache.
+    pub outgrown: BTreeSet<String>,
     /// Pools at rest need not show that their PHP starts.
-    lets_rest: bool,
-    /// The front has taken the configuration over.
-    accepted: bool,
-    since: Moment,
-    /// When the old workers are not waited for any longer, once that is all there is to wait for.
-    moving_until: Option<Moment>,
-    /// The front was asked whether it has followed all orders, when there were so many workers.
-    asked: Option<(u64, usize)>,
-    replaced: Vec<String>,
-    /// Pools that keep what they had, and why.
-    kept: Vec<(String, String)>,
-    /// Settings that were changed and stay as they were until a restart.
-    stays: Vec<&'static str>,
+    pub lets_rest: bool,
+    /// The front uses the configuration.
+    pub accepted: bool,
+    /// When it was accepted, or else when it was started.
+    pub since: Moment,
+    /// Pools that have a new generation.
+    pub replaced: Vec<String>,
+    /// Pools that keep the old one, and why.
+    pub kept: Vec<(String, String)>,
+    /// Changed settings that take effect only after a restart.
+    pub stays: Vec<&'static str>,
+    /// When the old workers are not waited for any longer, once nothing else is waited for.
+    pub moving_until: Option<Moment>,
+    /// The last [`maitred_control::ToFront::Settle`].
+    pub settling: Option<Settling>,
 }
 
-impl Reloads {
-    /// What became of a reload; nothing: it is going on, or long forgotten.
+/// The front was asked to settle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settling {
+    /// Number of the order.
+    pub mark: u64,
+    /// How many old workers there were then.
+    pub old_workers: usize,
+}
+
+impl Reload {
+    /// A reload that changes nothing yet.
+    pub fn new(ticket: Ticket, config: Config, changes: PoolChanges, now: Moment) -> Reload {
+        Reload {
+            ticket,
+            config,
+            listeners: OpenedListeners::default(),
+            logs: LogManager::default(),
+            certificates: None,
+            changes,
+            outgrown: BTreeSet::new(),
+            lets_rest: false,
+            accepted: false,
+            since: now,
+            replaced: Vec::new(),
+            kept: Vec::new(),
+            stays: Vec::new(),
+            moving_until: None,
+            settling: None,
+        }
+    }
+}
+
+impl Reloader {
+    /// The outcome of a reload; nothing: it is going on, or long forgotten.
     pub fn outcome(&self, ticket: Ticket) -> Option<&Outcome> {
         let mut outcomes = self.outcomes.iter();
         Some(&outcomes.find(|(known, _)| *known == ticket)?.1)
     }
 
-    fn finish(&mut self, ticket: Ticket, outcome: Outcome) {
+    /// A reload is over, well or not, which is logged.
+    pub fn finish(&mut self, ticket: Ticket, outcome: Outcome) {
+        match &outcome {
+            Ok(done) => info!("{done}"),
+            Err(why) => error!("{why}"),
+        }
+        self.store(ticket, outcome);
+    }
+
+    /// A reload is given up, which is logged; as php-fpm, not as an error.
+    pub fn give_up(&mut self, ticket: Ticket, why: &str, is_fpm: bool) {
+        if is_fpm {
+            info!("{why}");
+        } else {
+            error!("{why}");
+        }
+        self.store(ticket, Err(why.to_owned()));
+    }
+
+    fn store(&mut self, ticket: Ticket, outcome: Outcome) {
         if self.outcomes.len() >= MAX_OUTCOMES {
             self.outcomes.pop_front();
         }
@@ -115,487 +164,139 @@ impl Reloads {
 
     /// Whether one is going on.
     pub fn is_going_on(&self) -> bool {
-        self.now.is_some()
+        self.current.is_some()
     }
 
-    /// When a trial has taken too long.
+    /// A reload was requested, which has to wait; or none waits any more.
+    pub fn postpone(&mut self, is_postponed: bool) {
+        self.is_postponed = is_postponed;
+    }
+
+    /// Whether a reload waits.
+    pub fn is_postponed(&self) -> bool {
+        self.is_postponed
+    }
+
+    /// The number of the next reload.
+    pub fn next_ticket(&mut self) -> Ticket {
+        self.last += 1;
+        self.last
+    }
+
+    /// Starts a reload.
+    pub fn start(&mut self, reload: Reload) {
+        self.current = Some(reload);
+    }
+
+    /// Takes the current reload.
+    pub fn take(&mut self) -> Option<Reload> {
+        self.current.take()
+    }
+
+    /// Takes the current reload, if the front has not accepted its configuration.
+    pub fn take_unaccepted(&mut self) -> Option<Reload> {
+        self.current.take_if(|reload| !reload.accepted)
+    }
+
+    /// The current reload.
+    pub fn current(&mut self) -> Option<&mut Reload> {
+        self.current.as_mut()
+    }
+
+    /// The pools that the current reload has yet to restart, among `configured`.
+    pub fn unfinished(&self, configured: &[&str]) -> BTreeSet<String> {
+        let current = self.current.iter();
+        let unfinished = current.flat_map(|reload| &reload.changes.restarted);
+        let unfinished = unfinished.filter(|name| configured.contains(&name.as_str()));
+        unfinished.cloned().collect()
+    }
+
+    /// Whether this pool is restarted only for a larger OPcache.
+    pub fn is_for_opcache(&self, pool: &str) -> bool {
+        let current = self.current.as_ref();
+        current.is_some_and(|reload| reload.outgrown.contains(pool))
+    }
+
+    /// A pool has its new generation.
+    pub fn replaced(&mut self, pool: &str) {
+        if let Some(reload) = &mut self.current
+            && reload.changes.restarted.contains(pool)
+        {
+            reload.replaced.push(pool.to_owned());
+        }
+    }
+
+    /// A pool keeps its old generation.
+    pub fn kept(&mut self, pool: &str, why: String) {
+        if let Some(reload) = &mut self.current {
+            reload.kept.push((pool.to_owned(), why));
+        }
+    }
+
+    /// The front was sent a configuration.
+    pub fn configuration_sent(&mut self) {
+        self.unanswered += 1;
+    }
+
+    /// The front has replied to a configuration. True if it was the last one, whose reply counts.
+    pub fn front_replied(&mut self) -> bool {
+        self.unanswered = self.unanswered.saturating_sub(1);
+        self.unanswered == 0
+    }
+
+    /// The front has ended. True if it has not replied to a configuration, and never will.
+    pub fn front_ended(&mut self) -> bool {
+        if let Some(reload) = &mut self.current {
+            reload.settling = None;
+        }
+        std::mem::take(&mut self.unanswered) > 0
+    }
+
+    /// Whether the front has not replied in time. It is not waited for any more, then.
+    pub fn front_is_silent(&mut self, now: Moment) -> bool {
+        let is_late = |reload: &Reload| !reload.accepted && reload.since + CONSENT <= now;
+        let is_silent = self.current.as_ref().is_some_and(is_late);
+        if is_silent {
+            self.unanswered = 0;
+        }
+        is_silent
+    }
+
+    /// Whether the generations on trial have had enough time.
+    pub fn trial_is_over(&self, now: Moment) -> bool {
+        let is_late = |reload: &Reload| reload.accepted && reload.since + TRIAL <= now;
+        self.current.as_ref().is_some_and(is_late)
+    }
+
+    /// No generation is on trial any more. Whether the front is to settle, and whether that is
+    /// `late`: its reply is not waited for. `moved`: as
+    /// [`crate::processes::pools::Pools::have_moved`].
+    pub fn settle(&mut self, moved: bool, old_workers: usize, now: Moment) -> Option<(u64, bool)> {
+        let reload = self.current.as_mut().filter(|reload| reload.accepted)?;
+        let late = *reload.moving_until.get_or_insert(now + MOVE_OVER) <= now;
+        let last = reload.settling;
+        let is_new = last.is_none_or(|last| last.old_workers != old_workers);
+        if !(late || moved && is_new) {
+            return None;
+        }
+        let mark = last.map_or(1, |last| last.mark + 1);
+        reload.settling = Some(Settling { mark, old_workers });
+        Some((mark, late))
+    }
+
+    /// The front has followed all orders before this one. Takes the reload if it is over: no new
+    /// request can reach an old worker.
+    pub fn settled(&mut self, settling: Settling) -> Option<Reload> {
+        let is_over = |reload: &mut Reload| reload.settling == Some(settling);
+        self.current.take_if(is_over)
+    }
+
+    /// When the front, or a trial, has taken too long.
     pub fn deadline(&self) -> Option<Moment> {
-        let reload = self.now.as_ref()?;
+        let reload = self.current.as_ref()?;
         if !reload.accepted {
             return Some(reload.since + CONSENT);
         }
         Some(reload.moving_until.unwrap_or(reload.since + TRIAL))
-    }
-}
-
-impl Supervisor {
-    /// Begins a reload: the configuration is read again, and pools that have changed, and those that
-    /// `anew` names, get a new generation. A reload that is going on is taken into this one.
-    ///
-    /// # Errors
-    /// One sentence or more; nothing has been changed then.
-    pub(crate) fn reload(&mut self, anew: &Anew) -> Result<Ticket, String> {
-        if !self.phase.is_serving() {
-            return Err("the server is starting or ending, and cannot be reloaded now".to_owned());
-        }
-        if self.upgrade.is_some() {
-            return Err("an upgrade is going on; reload when it is over".to_owned());
-        }
-        let mut config = self.plan.source.load()?;
-        let (mistakes, programs) = crate::examine(&config, self.plan.source.file());
-        let mut mistakes = mistakes.into_iter().map(|why| why.to_string());
-        if let Some(first) = mistakes.next() {
-            return Err(mistakes.fold(first, |all, why| format!("{all}\n{why}")));
-        }
-        let stays = changes::keep_what_needs_a_restart(&self.plan.config, &mut config);
-        if !stays.is_empty() {
-            warn!("{}", outcome::needs_restart(&stays));
-        }
-        if let Some(why) = config.site_outside_of_chroot() {
-            return Err(format!("a chroot that has changed needs a restart: {why}"));
-        }
-        let access_log = self.logs_of(&config)?;
-        let door_logs = DoorLogs::open(&config, &self.plan.door_logs);
-        let door_logs = door_logs.map_err(|why| why.to_string())?;
-        let certificates = Certificates::of(&config, self.plan.certificates.as_ref());
-        let certificates = certificates.map_err(|why| why.to_string())?;
-        let mut asked = anew.names(&config);
-        let unfinished = self.reloads.now.as_ref().map(|reload| &reload.changes.anew);
-        let configured: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
-        let unfinished = unfinished.into_iter().flatten();
-        asked.extend(
-            unfinished
-                .filter(|name| configured.contains(&name.as_str()))
-                .cloned(),
-        );
-        let changes = changes::compare(&self.compared(&config), &configured, &asked)?;
-        let opened = listen::open_others(&config, &self.plan.listeners, self.plan.threads)
-            .map_err(|why| why.to_string())?;
-        self.give_up_reload("a later reload has taken over what this one had not done yet");
-        let now = self.now();
-        let ticket = self.reloads.last + 1;
-        self.reloads.last = ticket;
-        let mut reload = Reload {
-            ticket,
-            config,
-            opened,
-            access_log,
-            door_logs,
-            certificates,
-            changes,
-            outgrown: BTreeSet::new(),
-            lets_rest: *anew == Anew::All,
-            accepted: false,
-            since: now,
-            moving_until: None,
-            asked: None,
-            replaced: Vec::new(),
-            kept: Vec::new(),
-            stays,
-        };
-        self.plan.programs = programs;
-        self.plan.limit(&reload.config);
-        self.add_pools(&mut reload);
-        self.reloads.now = Some(reload);
-        self.tell_configuration();
-        Ok(ticket)
-    }
-
-    fn compared(&self, config: &Config) -> Vec<Running<'_>> {
-        let in_use = self.pools.iter().filter(|pool| pool.is_current());
-        in_use
-            .map(|pool| Running {
-                name: &pool.plan.settings.pool,
-                differs: config
-                    .pool(&pool.plan.settings.pool)
-                    .is_some_and(|wanted| pool.plan.differs(wanted, config)),
-            })
-            .collect()
-    }
-
-    /// A reload that is going on is given up, and why: a later one does what this one has not done
-    /// yet, or the server stops.
-    pub(crate) fn give_up_reload(&mut self, why: &str) {
-        let Some(reload) = self.reloads.now.take() else {
-            return;
-        };
-        for index in 0..self.pools.len() {
-            if !self.pools[index].introduced {
-                self.pool_event(index, pool::Event::Leave);
-            }
-        }
-        match self.is_fpm() {
-            true => info!("{why}"),
-            false => error!("{why}"),
-        }
-        self.reloads.finish(reload.ticket, Err(why.to_owned()));
-    }
-
-    /// A reload is over, well or not.
-    fn finish_reload(&mut self, ticket: Ticket, outcome: Outcome) {
-        match &outcome {
-            Ok(done) => info!("{done}"),
-            Err(why) => error!("{why}"),
-        }
-        self.reloads.finish(ticket, outcome);
-    }
-
-    /// New pools need no trial: there is nothing that could be kept instead.
-    fn add_pools(&mut self, reload: &mut Reload) {
-        for name in reload.changes.added.clone() {
-            match self.plan_pool(&name, &reload.config) {
-                Ok(plan) => {
-                    let generation = self.next_generation();
-                    let running = RunningPool::new(generation, self.front.line, plan);
-                    self.pools.push(running);
-                    self.introduce_generation(self.pools.len() - 1);
-                    reload.replaced.push(name);
-                }
-                Err(why) => reload.kept.push((name, why)),
-            }
-        }
-    }
-
-    fn plan_pool(&mut self, name: &str, config: &Config) -> Result<PoolPlan, String> {
-        let pool = config
-            .pool(name)
-            .ok_or_else(|| format!("pool `{name}` is not configured"))?;
-        let scoreboard = self.scores.add(name);
-        scoreboard.map_err(|why| format!("its scoreboard cannot be made: {why}"))?;
-        let plan = PoolPlan::make(pool, config, &self.plan.programs, self.plan.threads);
-        let mut plan = plan.map_err(|why| why.to_string())?;
-        plan.settings.cache_size = self.cache_size_of(pool, config);
-        Ok(plan)
-    }
-
-    /// How many workers the pool of this name has.
-    pub(crate) fn workers_of(&self, name: &str) -> u32 {
-        let in_use = self.pools.iter().filter(|pool| pool.is_current());
-        let named = in_use.filter(|pool| pool.plan.settings.pool == name);
-        named.map(|pool| pool.pool.workers()).sum()
-    }
-
-    pub(crate) fn next_generation(&mut self) -> Generation {
-        self.last_generation += 1;
-        self.last_generation
-    }
-
-    /// Sends the front the configuration to come. One that is being started gets it later, and
-    /// cannot refuse it.
-    fn tell_configuration(&mut self) {
-        let Some(reload) = &self.reloads.now else {
-            return;
-        };
-        let Some(peer) = &mut self.front.peer else {
-            return self.configuration_taken(None);
-        };
-        let file = serde_json::to_vec(&reload.config).map_err(std::io::Error::from);
-        let file = file.and_then(|json| shared::file_with("maitred-configuration", &json));
-        match file {
-            Ok(file) => {
-                let log = reload.access_log.iter().map(AsFd::as_fd);
-                let fds: Vec<_> = std::iter::once(file.as_fd()).chain(log).collect();
-                reload.door_logs.tell(peer);
-                peer.say(ToFront::Reconfigure, &fds);
-                self.reloads.unanswered += 1;
-            }
-            Err(why) => {
-                let why = format!("the front cannot be told of the configuration: {why}");
-                self.configuration_taken(Some(why));
-            }
-        }
-    }
-
-    /// The front has said whether it takes a configuration. Only what it says of the last counts.
-    pub(crate) fn reconfigured(&mut self, refused: Option<String>) {
-        self.reloads.unanswered = self.reloads.unanswered.saturating_sub(1);
-        if self.reloads.unanswered == 0 {
-            self.configuration_taken(refused);
-        }
-    }
-
-    /// The front has ended, and with it its answers. A configuration that it was just sent may be
-    /// what ended it.
-    pub(crate) fn front_answers_no_more(&mut self) {
-        if let Some(reload) = &mut self.reloads.now {
-            reload.asked = None;
-        }
-        if std::mem::take(&mut self.reloads.unanswered) > 0 {
-            let why = "the front ended while it took the configuration over".to_owned();
-            self.configuration_taken(Some(why));
-        }
-    }
-
-    /// A front that does not say whether it takes a configuration is stuck, and may still take it
-    /// when nobody expects it any more.
-    fn end_silence(&mut self) {
-        let late = |reload: &Reload| !reload.accepted && reload.since + CONSENT <= self.now();
-        if !self.reloads.now.as_ref().is_some_and(late) {
-            return;
-        }
-        let why = format!("the front said nothing for {} s", CONSENT.as_secs());
-        if let Some(peer) = &self.front.peer {
-            error!("the front is killed: {why} about a configuration");
-            peer.signal(Signal::SIGKILL);
-        }
-        self.reloads.unanswered = 0;
-        self.configuration_taken(Some(why));
-    }
-
-    fn configuration_taken(&mut self, refused: Option<String>) {
-        let Some(mut reload) = self.reloads.now.take_if(|reload| !reload.accepted) else {
-            return;
-        };
-        if let Some(why) = refused {
-            for index in self.named(&reload.changes.added) {
-                self.close_pool(index);
-            }
-            let why = format!("the reload is refused, all is as before: {why}");
-            return self.finish_reload(reload.ticket, Err(why));
-        }
-        let error_log = self.plan.config.error_log != reload.config.error_log;
-        cookies::follow(&mut self.cookies, &self.plan.config, &reload.config);
-        self.plan.config = reload.config.clone();
-        self.plan.follow_configuration();
-        let now = self.now();
-        self.systemd.follow(self.plan.config.fpm.as_ref(), now);
-        self.phase.drain_for(fpm::patience(&reload.config));
-        self.plan.access_log = reload.access_log.take();
-        let door_logs = std::mem::take(&mut reload.door_logs);
-        self.plan.door_logs.use_for(&reload.config, door_logs);
-        if error_log {
-            self.reopen_error_log();
-        }
-        self.say_inherited();
-        self.use_certificates(reload.certificates.take());
-        self.move_listeners(std::mem::take(&mut reload.opened));
-        for index in self.named(&reload.changes.removed) {
-            self.close_pool(index);
-        }
-        reload.accepted = true;
-        reload.since = self.now();
-        self.put_on_trial(&mut reload);
-        self.reloads.now = Some(reload);
-    }
-
-    /// Gives the pools that are to be anew another generation beside the one that serves.
-    fn put_on_trial(&mut self, reload: &mut Reload) {
-        for name in reload.changes.anew.clone() {
-            match self.plan_pool(&name, &reload.config) {
-                Ok(plan) => {
-                    let generation = self.next_generation();
-                    let (line, workers) = (self.front.line, self.workers_of(&name));
-                    let running = match reload.lets_rest && self.rests(&name) {
-                        true => RunningPool::at_rest(generation, line, plan),
-                        false => RunningPool::on_trial(generation, line, plan, workers),
-                    };
-                    self.pools.push(running);
-                }
-                Err(why) => {
-                    self.larger_cache_failed(&name, false);
-                    reload.kept.push((name, why));
-                }
-            }
-        }
-    }
-
-    /// Where the pools of these names are that are in use.
-    fn named(&self, names: &BTreeSet<String>) -> Vec<usize> {
-        let pools = self.pools.iter().enumerate();
-        let named =
-            pools.filter(|(_, pool)| pool.is_current() && names.contains(&pool.plan.settings.pool));
-        named.map(|(index, _)| index).collect()
-    }
-
-    fn close_pool(&mut self, index: usize) {
-        let generation = self.pools[index].generation;
-        if let Some(peer) = self.peer_of_line(self.pools[index].line) {
-            peer.say(ToFront::ClosePool { generation }, &[]);
-        }
-        self.pools[index].closed = true;
-        self.pool_event(index, pool::Event::Leave);
-    }
-
-    /// Listens where it was not listened before, and no more where it is not to be. An address whose
-    /// socket is replaced is given up before it is listened on anew.
-    fn move_listeners(&mut self, opened: Opened) {
-        let wanted = self.plan.config.listening();
-        let wanted: Vec<_> = wanted.into_iter().map(Listening::address).collect();
-        let stays = |one: &Listener| wanted.contains(&one.asked) && !opened.replaces(one);
-        opened.adjust(&mut self.plan.listeners);
-        let (mut stay, go): (Vec<_>, Vec<_>) = std::mem::take(&mut self.plan.listeners)
-            .into_iter()
-            .partition(stays);
-        self.allow_front(opened.new.iter().map(|one| one.sockets.len()).sum());
-        if let Some(peer) = &mut self.front.peer {
-            for listener in &go {
-                let address = listener.address.to_string();
-                peer.say(ToFront::Unlisten { address }, &[]);
-            }
-            for listener in &opened.new {
-                listener.tell(peer);
-            }
-        }
-        stay.extend(opened.new);
-        self.plan.listeners = stay;
-    }
-
-    /// A generation that nobody uses yet has failed: the one before goes on.
-    pub(crate) fn trial_failed(&mut self, index: usize, why: &str) {
-        let running = &mut self.pools[index];
-        if running.introduced || running.pool.is_leaving() {
-            return;
-        }
-        let why = running.complaint.take().unwrap_or_else(|| why.to_owned());
-        let (name, line) = (running.plan.settings.pool.clone(), running.line);
-        let reload = self.reloads.now.as_ref();
-        let is_outgrown = reload.is_some_and(|reload| reload.outgrown.contains(&name));
-        self.larger_cache_failed(&name, is_outgrown && line == self.front.line);
-        self.pool_event(index, pool::Event::Leave);
-        if line != self.front.line {
-            self.upgrade_failed(format!("pool {name}: {why}"));
-        } else if let Some(reload) = &mut self.reloads.now {
-            reload.kept.push((name, why));
-        }
-    }
-
-    /// A generation has shown that it works, or has nothing to show it with: it is used from now
-    /// on, and those before it are leaving.
-    pub(crate) fn introduce_generation(&mut self, index: usize) {
-        let generation = self.pools[index].generation;
-        let name = self.name(index).to_owned();
-        self.take_place(index);
-        self.allow_front(0);
-        if let Some(peer) = &mut self.front.peer {
-            self.pools[index].tell_opened(peer, self.scores.page(&name), &self.pools);
-        }
-        for other in 0..self.pools.len() {
-            let pool = &self.pools[other];
-            if pool.is_current() && pool.generation < generation && self.name(other) == name {
-                self.pool_event(other, pool::Event::Leave);
-            }
-        }
-        if let Some(reload) = &mut self.reloads.now
-            && reload.changes.anew.contains(&name)
-        {
-            reload.replaced.push(name);
-        }
-    }
-
-    /// What has to be done for a reload because time went by or something has happened.
-    pub(crate) fn keep_reload(&mut self) {
-        self.end_warming();
-        self.end_silence();
-        let trial = |reload: &Reload| reload.accepted && reload.since + TRIAL <= self.now();
-        let late = self.reloads.now.as_ref().is_some_and(trial);
-        for index in 0..self.pools.len() {
-            let running = &self.pools[index];
-            if !self.is_undecided(running) {
-                continue;
-            }
-            if late {
-                let why = format!("no worker was ready within {} s", TRIAL.as_secs());
-                self.trial_failed(index, &why);
-            } else if !running.pool.is_on_trial() && running.pool.wants_none() {
-                self.introduce_generation(index);
-            }
-        }
-        self.share_out();
-        self.forget_gone();
-        if !self.pools.iter().any(|pool| self.is_undecided(pool)) {
-            self.see_whether_over();
-        }
-    }
-
-    fn see_whether_over(&mut self) {
-        let now = self.now();
-        let moved = self.has_moved_over();
-        let Some(reload) = self.reloads.now.as_mut().filter(|reload| reload.accepted) else {
-            return;
-        };
-        let late = *reload.moving_until.get_or_insert(now + MOVE_OVER) <= now;
-        if late || moved {
-            self.ask_whether_settled(late);
-        }
-    }
-
-    /// Whether no old worker is left, or the new ones are as many as may be open, or as the old ones
-    /// were: then those that are left get nothing new, since others are ready in their stead.
-    fn has_moved_over(&self) -> bool {
-        let mut new = self.pools.iter().filter(|pool| pool.is_current());
-        new.all(|new| {
-            let name = &new.plan.settings.pool;
-            let old = self.pools.iter().filter(|old| old.pool.is_leaving());
-            let mut old = old.filter(|old| old.plan.settings.pool == *name);
-            let enough = new.plan.max_children().min(new.replaces);
-            let ready = new.pool.seated().count() >= enough as usize;
-            ready || old.all(|old| old.pool.seated().next().is_none())
-        })
-    }
-
-    /// Workers of generations that are leaving.
-    fn leaving_workers(&self) -> usize {
-        let old = self.pools.iter().filter(|old| old.pool.is_leaving());
-        old.map(|old| old.pool.seated().count()).sum()
-    }
-
-    /// A reload is over when no new request can reach an old worker: when the front, which gives no
-    /// request to an old worker while a new one is ready, has followed all orders and let none go
-    /// since it was asked.
-    fn ask_whether_settled(&mut self, late: bool) {
-        let workers = self.leaving_workers();
-        let Some(reload) = &mut self.reloads.now else {
-            return;
-        };
-        let unasked = reload.asked.is_none_or(|(_, before)| before != workers);
-        if !reload.accepted || !(unasked || late) {
-            return;
-        }
-        let mark = reload.asked.map_or(1, |(mark, _)| mark + 1);
-        reload.asked = Some((mark, workers));
-        match &mut self.front.peer {
-            Some(peer) if !late => peer.say(ToFront::Settle { mark }, &[]),
-            _ => self.settled(mark),
-        }
-    }
-
-    /// The front has followed all orders that came before this one.
-    pub(crate) fn settled(&mut self, mark: u64) {
-        let now = (mark, self.leaving_workers());
-        let over = |reload: &mut Reload| reload.asked == Some(now);
-        if let Some(reload) = self.reloads.now.take_if(over) {
-            let unchanged = self.pools.iter().filter(|pool| pool.is_current()).count();
-            let unchanged = unchanged.saturating_sub(reload.replaced.len() + reload.kept.len());
-            let outcome = reload.outcome(unchanged, now.1);
-            self.finish_reload(reload.ticket, outcome);
-            self.say_ready_again();
-        }
-    }
-
-    /// Whether it is on trial for a reload.
-    fn is_undecided(&self, pool: &RunningPool) -> bool {
-        pool.line == self.front.line && !pool.introduced && !pool.pool.is_leaving()
-    }
-
-    fn forget_gone(&mut self) {
-        for index in (0..self.pools.len()).rev() {
-            if !self.pools[index].pool.is_gone() || self.pools[index].zygote.is_some() {
-                continue;
-            }
-            self.show_copies(index);
-            let mut gone = self.pools.remove(index);
-            let words = gone.plan.voice.last_words(self.started.elapsed());
-            for line in words {
-                warn!("pool {}: {line}", gone.plan.settings.pool);
-            }
-            let name = gone.plan.settings.pool.as_str();
-            if !(0..self.pools.len()).any(|other| self.name(other) == name) {
-                self.scores.forget(name);
-            }
-            let generation = gone.generation;
-            if let Some(peer) = self.peer_of_line(gone.line).filter(|_| gone.introduced) {
-                peer.say(ToFront::ForgetPool { generation }, &[]);
-            }
-        }
     }
 }

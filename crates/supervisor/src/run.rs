@@ -1,43 +1,51 @@
 //! All of the control flow: wait for something to happen, decide what it means, apply it.
 //!
-//! The decisions are in [`crate::phase`] and [`crate::pool`], which know no clock and no process;
-//! carrying them out is in `apply.rs`. This file is what happens in between, and in which order.
+//! The decisions are in [`phase`] and [`crate::processes::generation`], which know no clock and no
+//! process; the components keep the rest of the state. This file is what happens in between, and in
+//! which order; the files beside it apply what was decided, each for one topic.
+
+mod commands;
+mod fronts;
+pub mod phase;
+mod pools;
+mod reload;
+mod server;
+mod upgrade;
+mod wait;
 
 use std::time::{Duration, Instant};
 
-use maitred_control::{FromFront, FromZygote, Generation, Incarnation, PhpInfo, Seat};
+use maitred_control::{FromFront, FromZygote};
 use maitred_os::fork::{self, Ended};
 use maitred_os::signals::{Signal, SignalEvents};
-use maitred_scoreboard::Counter;
-use tracing::{debug, error, info, warn};
+use tracing::error;
 
-use crate::acme::Acme;
 use crate::admin::Admin;
-use crate::adopt;
-use crate::cookies::CookieNames;
-use crate::emergency::Emergency;
+use crate::capacity::auto::CapacityManager;
 use crate::fpm::{self, FpmLogState};
-use crate::front_figures::FiguresLook;
-use crate::limits::{MESSAGES_PER_TURN, Moment, REAPED_PER_TURN, SIGNALS_PER_TURN, ZYGOTE_LINGER};
-use crate::obituary::ExitReports;
-use crate::phase::{self, Phase};
-use crate::plan::{Plan, PoolPlan};
-use crate::pool::{self, Reason};
-use crate::purges::Purges;
-use crate::reload::Reloads;
-use crate::renewal::Renewals;
-use crate::room::Room;
-use crate::running::{Front, OldFront, RunningPool};
-use crate::scores::Scores;
-use crate::slow::About;
+use crate::fronts::Fronts;
+use crate::fronts::cookies::CookieNames;
+use crate::fronts::front_stats::FrontStats;
+use crate::fronts::purges::PurgeCoordinator;
+use crate::limits::{FIRST_FILL, MESSAGES_PER_TURN, Moment, REAPED_PER_TURN, SIGNALS_PER_TURN};
+use crate::logging::exit_reports::ExitReports;
+use crate::plan::Plan;
+use crate::processes::adopt;
+use crate::processes::generation::GenerationEvent;
+use crate::processes::pools::{Pools, StartState};
+use crate::processes::scoreboards::Scoreboards;
+use crate::processes::slow_scripts::TraceTarget;
+use crate::processes::traces::{TRACES_MAX, Traces};
+use crate::reload::Reloader;
+use crate::reload::restart_requests::RestartRequests;
+use crate::reload::watch::Watches;
 use crate::systemd::Systemd;
-use crate::traces::{TRACES_MAX, Traces};
-use crate::upgrade::Upgrade;
-use crate::wait::Ready;
-use crate::watch::Watches;
-use crate::words::{one_line, version_in};
+use crate::tls::acme::AcmeManager;
+use crate::upgrade::Upgrader;
+use phase::{Phase, ServerEvent};
+use wait::Ready;
 
-/// What the supervisor is told by signals. They are taken over before anything is started.
+/// The signals that the supervisor acts on. They are taken over before anything is started.
 pub const SIGNALS: [Signal; 7] = [
     Signal::SIGCHLD,
     Signal::SIGTERM,
@@ -51,127 +59,132 @@ pub const SIGNALS: [Signal; 7] = [
 /// The supervisor and everything it owns.
 #[derive(Debug)]
 pub struct Supervisor {
-    pub(crate) started: Instant,
-    pub(crate) signals: SignalEvents,
+    started: Instant,
+    signals: SignalEvents,
     /// Ended children may be left to reap without a further SIGCHLD.
-    pub(crate) reaps_on: bool,
-    pub(crate) plan: Plan,
-    pub(crate) phase: Phase,
-    /// By the number of their generation, ascending.
-    pub(crate) pools: Vec<RunningPool>,
-    pub(crate) last_generation: Generation,
-    pub(crate) reloads: Reloads,
-    pub(crate) renewals: Renewals,
-    pub(crate) watches: Watches,
-    pub(crate) front: Front,
-    pub(crate) old_fronts: Vec<OldFront>,
-    pub(crate) upgrade: Option<Upgrade>,
-    /// A reload was asked for when none could begin.
-    pub(crate) reload_later: bool,
+    reaps_on: bool,
+    plan: Plan,
+    phase: Phase,
+    pools: Pools,
+    fronts: Fronts,
+    reloader: Reloader,
+    restarts: RestartRequests,
+    watches: Watches,
+    upgrader: Upgrader,
+    cookies: CookieNames,
+    exit_reports: ExitReports,
+    /// Used only by a server that was started as php-fpm.
+    fpm: FpmLogState,
+    traces: Traces<TraceTarget>,
+    acme: AcmeManager,
+    front_stats: FrontStats,
+    admin: Admin,
+    purges: PurgeCoordinator,
+    scoreboards: Scoreboards,
+    capacity: CapacityManager,
+    systemd: Systemd,
+}
+
+/// What a supervisor is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// The plan.
+    pub plan: Plan,
+    /// The generations of its pools.
+    pub pools: Pools,
+    /// The fronts.
+    pub fronts: Fronts,
+    /// The signals, taken over.
+    pub signals: SignalEvents,
+    /// The admin socket.
+    pub admin: Admin,
+    /// The scoreboards of all pools.
+    pub scoreboards: Scoreboards,
+}
+
+/// State of the previous program that the new one resumes.
+#[derive(Debug)]
+pub struct Resumed {
+    /// Time since the first start of the server.
+    pub elapsed: Duration,
+    /// What systemd knows.
+    pub systemd: crate::systemd::SystemdState,
     /// Cookies that sites have set.
-    pub(crate) cookies: CookieNames,
-    /// SIGUSR2 came during a reload.
-    pub(crate) upgrade_later: bool,
-    pub(crate) obituaries: ExitReports,
-    /// What only a server that was started as php-fpm keeps in mind.
-    pub(crate) tidings: FpmLogState,
-    pub(crate) emergency: Emergency,
-    pub(crate) traces: Traces<About>,
-    pub(crate) acme: Acme,
-    pub(crate) front_figures: FiguresLook,
-    pub(crate) admin: Admin,
-    pub(crate) purges: Purges,
-    pub(crate) scores: Scores,
-    pub(crate) room: Room,
-    pub(crate) systemd: Systemd,
+    pub cookies: CookieNames,
+    /// A reload waits for the upgrade.
+    pub reload_later: bool,
 }
 
 impl Supervisor {
     /// A supervisor that has not started anything yet.
-    pub fn new(
-        plan: Plan,
-        pools: Vec<PoolPlan>,
-        signals: SignalEvents,
-        admin: Admin,
-        scores: Scores,
-    ) -> Supervisor {
-        let count = pools.len();
-        let pools = (1..).zip(pools);
-        let running = |(generation, plan)| RunningPool::new(generation, 1, plan);
+    pub fn new(parts: Parts) -> Supervisor {
+        let plan = parts.plan;
         Supervisor {
             started: Instant::now(),
-            signals,
+            signals: parts.signals,
             reaps_on: false,
             phase: Phase::new(Moment::ZERO, fpm::patience(&plan.config)),
-            last_generation: u32::try_from(count).unwrap_or(u32::MAX),
-            reloads: Reloads::default(),
-            renewals: Renewals::default(),
+            pools: parts.pools,
+            fronts: parts.fronts,
+            reloader: Reloader::default(),
+            restarts: RestartRequests::default(),
             watches: Watches::default(),
-            pools: pools.map(running).collect(),
-            front: Front::new(1, 0),
-            old_fronts: Vec::new(),
-            upgrade: None,
-            reload_later: false,
+            upgrader: Upgrader::default(),
             cookies: CookieNames::new(),
-            upgrade_later: false,
-            obituaries: ExitReports::default(),
-            tidings: FpmLogState::new(&plan),
-            emergency: Emergency::default(),
+            exit_reports: ExitReports::default(),
+            fpm: FpmLogState::new(&plan.invocation.program),
             traces: Traces::default(),
-            acme: Acme::default(),
-            front_figures: FiguresLook::default(),
-            admin,
-            purges: Purges::default(),
-            scores,
-            room: Room::default(),
+            acme: AcmeManager::default(),
+            front_stats: FrontStats::default(),
+            admin: parts.admin,
+            purges: PurgeCoordinator::default(),
+            scoreboards: parts.scoreboards,
+            capacity: CapacityManager::default(),
             systemd: Systemd::found(plan.config.fpm.as_ref()),
             plan,
         }
     }
 
-    /// The supervisor of a server that the program before us has left running.
-    pub fn resumed(
-        plan: Plan,
-        state: (Duration, Generation),
-        (front, old_fronts): (Front, Vec<OldFront>),
-        pools: Vec<RunningPool>,
-        signals: SignalEvents,
-        (admin, scores): (Admin, Scores),
-    ) -> Supervisor {
-        let (elapsed, last_generation) = state;
+    /// The supervisor of a server that the previous program has left running. Its upgrade
+    /// continues.
+    pub fn resumed(parts: Parts, state: Resumed) -> Supervisor {
         let now = Instant::now();
-        Supervisor {
-            started: now.checked_sub(elapsed).unwrap_or(now),
-            phase: Phase::serving(fpm::patience(&plan.config)),
-            front,
-            old_fronts,
-            last_generation,
-            pools,
-            // The program before us may have been told of some and not have come to them.
+        let mut supervisor = Supervisor {
+            started: now.checked_sub(state.elapsed).unwrap_or(now),
+            phase: Phase::serving(fpm::patience(&parts.plan.config)),
+            // The previous program may have been notified of some and not have reaped them.
             reaps_on: true,
-            ..Supervisor::new(plan, Vec::new(), signals, admin, scores)
-        }
+            cookies: state.cookies,
+            ..Supervisor::new(parts)
+        };
+        supervisor.systemd.go_on(state.systemd, supervisor.now());
+        supervisor.reloader.postpone(state.reload_later);
+        supervisor.fpm.resume(state.reload_later);
+        supervisor.start_trials();
+        supervisor
     }
 
     /// Runs the server to its end and returns its exit code.
     ///
-    /// The order within a turn matters. A worker is announced before anybody can collect it, so
-    /// what zygotes say is heard after the dead were collected and before their deaths count:
-    /// no death is ever that of a process we have not heard of.
+    /// The order within a turn matters. A worker is announced before it can be reaped, so the
+    /// reports of zygotes are received after dead children were reaped and before their deaths
+    /// count: no death is ever that of a process that is not known yet.
     pub fn run(mut self) -> i32 {
         self.keep_time();
         while self.phase.exit_code().is_none() {
-            let ready = self.wait();
-            // What a worker says before its request is answered is logged before what the answer
-            // leads to.
-            self.hear_outputs(&ready);
+            let ready = wait::wait(&self);
+            // A worker's output is logged before the effects of the response it belongs to.
+            self.pools
+                .log_workers(&ready.outputs, self.plan.fpm_log_level());
             let ended = self.take_signals(&ready);
             self.hear_zygotes(&ready, !ended.is_empty());
-            self.hear_front(&ready);
-            self.hear_voices(&ready);
-            self.hear_acme(ready.acme);
+            self.hear_fronts(&ready);
+            self.pools.log_outputs(&ready.pool_outputs, self.now());
+            if ready.acme {
+                self.acme().receive();
+            }
             if ready.watches {
-                self.hear_watches();
+                self.watches.read(self.now());
             }
             for ended in ended {
                 self.collect(ended);
@@ -184,71 +197,31 @@ impl Supervisor {
             let left = adopt::children();
             error!("processes {left:?} do not end, though they were killed; they are left behind");
         }
-        self.end_outputs();
-        for index in 0..self.pools.len() {
-            let words = self.pools[index]
-                .plan
-                .voice
-                .last_words(self.started.elapsed());
-            self.repeat(index, words);
+        let (level, now) = (self.plan.fpm_log_level(), self.now());
+        for running in &mut self.pools {
+            running.end_outputs(level, now);
         }
-        self.say_goodbye();
+        if self.plan.is_fpm() && self.phase.exit_code() == Some(phase::EXIT_STOPPED) {
+            fpm::log_goodbye();
+        }
         self.phase.exit_code().unwrap_or(phase::EXIT_FAILED)
     }
 
-    fn hear_voices(&mut self, ready: &Ready) {
-        for index in 0..self.pools.len() {
-            let now = self.started.elapsed();
-            let voice = &mut self.pools[index].plan.voice;
-            let mut lines = Vec::new();
-            if ready.voices.get(index).copied().unwrap_or(false) {
-                lines = voice.lines(now);
-            }
-            lines.extend(voice.dropped(now));
-            self.repeat(index, lines);
-        }
-    }
-
-    /// Logs what a pool's processes have printed.
-    fn repeat(&self, index: usize, lines: Vec<String>) {
-        for line in lines {
-            warn!("pool {}: {line}", self.name(index));
-        }
-    }
-
-    pub(crate) fn now(&self) -> Moment {
+    fn now(&self) -> Moment {
         self.started.elapsed()
     }
 
-    /// Acts on signals, and collects the children that have ended.
+    /// Acts on signals, and reaps the children that have ended.
     fn take_signals(&mut self, ready: &Ready) -> Vec<Ended> {
         let mut ended = Vec::new();
-        if std::mem::take(&mut self.reaps_on) {
-            self.reap(&mut ended);
+        if self.reaps_on {
+            self.reaps_on = reap(&mut ended);
         }
         let most = if ready.signals { SIGNALS_PER_TURN } else { 0 };
         for _ in 0..most {
             match self.signals.take() {
-                Ok(Some((Signal::SIGCHLD, _))) => self.reap(&mut ended),
-                Ok(Some((signal, _))) if self.is_fpm() => self.obey_as_fpm(signal),
-                Ok(Some((signal @ (Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT), _))) => {
-                    let how = match self.phase.would_stop_at_once(self.now()) {
-                        true => "stopping at once",
-                        false => "stopping",
-                    };
-                    info!("{signal}: {how}");
-                    self.phase_event(phase::Event::StopSignaled);
-                }
-                Ok(Some((Signal::SIGHUP, _))) => {
-                    self.reload_when_possible();
-                }
-                Ok(Some((Signal::SIGUSR2, _))) => {
-                    info!("SIGUSR2: upgrading");
-                    self.upgrade();
-                }
-                Ok(Some((Signal::SIGUSR1, _))) => self.reopen_logs(),
-                // No other comes: these are all of `SIGNALS`.
-                Ok(Some(_)) => {}
+                Ok(Some((Signal::SIGCHLD, _))) => self.reaps_on = reap(&mut ended),
+                Ok(Some((signal, _))) => self.obey(signal),
                 Ok(None) => return ended,
                 Err(why) => {
                     error!("signals cannot be read: {why}");
@@ -259,218 +232,132 @@ impl Supervisor {
         ended
     }
 
-    /// Collects children that have ended, up to what a turn takes; the rest waits for the next one.
-    fn reap(&mut self, ended: &mut Vec<Ended>) {
-        while ended.len() < REAPED_PER_TURN {
-            let Ok(Some(child)) = fork::reap() else {
-                return;
-            };
-            ended.push(child);
-        }
-        self.reaps_on = true;
-    }
-
+    /// Receives all reports that a zygote can have sent which keeps to the rules: two for each
+    /// seat, one for each stack, one of its start and one of its OPcache. So no announcement stays
+    /// behind the death of its worker.
     fn hear_zygotes(&mut self, ready: &Ready, all: bool) {
-        for index in 0..self.pools.len() {
-            if all || ready.zygotes.get(index).copied().unwrap_or(false) {
-                self.hear_zygote(index);
-            }
-        }
-    }
-
-    /// Hears all that a zygote which keeps to the rules can have said: two reports for each seat, one
-    /// for each stack, one of its start and one of its OPcache. No announcement stays behind the death
-    /// it has to come before.
-    fn hear_zygote(&mut self, index: usize) {
-        let reports = self.pools[index].plan.settings.seats as usize * 2 + TRACES_MAX + 2;
-        for _ in 0..reports {
-            let Some(zygote) = &mut self.pools[index].zygote else {
-                return;
-            };
-            zygote.peer.flush();
-            let Some(report) = zygote.peer.hear::<FromZygote>() else {
-                return;
-            };
-            self.zygote_said(index, report);
-        }
-    }
-
-    fn zygote_said(&mut self, index: usize, report: FromZygote) {
-        match report {
-            FromZygote::Started {
-                php,
-                fixed,
-                exposed,
-                by_path_info,
-            } => {
-                let php = version_in(&php);
-                let manner = PhpInfo {
-                    powered_by: exposed.then(|| format!("PHP/{php}")),
-                    by_path_info,
+        let ids = self.pools.ids().into_iter();
+        for id in ids.filter(|id| all || ready.zygotes.contains(id)) {
+            let reports = self.pools[id].plan.settings.seats as usize * 2 + TRACES_MAX + 2;
+            for _ in 0..reports {
+                let Some(zygote) = &mut self.pools[id].zygote else {
+                    break;
                 };
-                self.zygote_started(index, &php, fixed, manner);
-            }
-            FromZygote::StartFailed { why } => {
-                let (pool, why) = (self.name(index), one_line(&why));
-                let sentence = format!("PHP could not start for pool `{pool}`: {why}");
-                self.pool_fails(index, sentence);
-                self.pool_event(index, pool::Event::ZygoteFailed(Reason::StartFailed));
-            }
-            FromZygote::SeatFilled {
-                seat,
-                incarnation,
-                pid,
-                took,
-            } => {
-                self.copy_forked(index, took);
-                let taken = self.is_known_elsewhere(index, pid);
-                self.output_is_of(index, (seat, incarnation), pid);
-                let event = match taken {
-                    true => pool::Event::ZygoteFailed(Reason::BrokeRules),
-                    false => pool::Event::Announced {
-                        seat,
-                        incarnation,
-                        pid,
-                    },
+                zygote.peer.flush();
+                let Some(report) = zygote.peer.hear::<FromZygote>() else {
+                    break;
                 };
-                self.pool_event(index, event);
+                self.zygote_reported(id, report);
             }
-            FromZygote::Booted { seat, incarnation } => {
-                self.pool_event(index, pool::Event::Booted { seat, incarnation });
-            }
-            FromZygote::Traced { trace, stack } => self.traced(index, trace, &stack),
-            FromZygote::ForkFailed {
-                seat,
-                incarnation,
-                why,
-            } => self.fork_failed(index, (seat, incarnation), &one_line(&why)),
-            FromZygote::CacheFigures { figures } => self.cache_told(index, figures),
-            FromZygote::ScriptsListed { count } => self.scripts_listed(index, count),
-            FromZygote::Warmed { compiled } => self.warmed(index, compiled),
         }
     }
 
-    fn fork_failed(&mut self, index: usize, (seat, incarnation): (Seat, Incarnation), why: &str) {
-        let pool = self.name(index);
-        let sentence = format!("pool {pool} seat {seat}: no worker could be made: {why}");
-        let now = self.now();
-        match self.pools[index].troubles.fork_failed(now) {
-            true => warn!("{sentence}; it is tried again"),
-            false => debug!("{sentence}"),
-        }
-        self.scores.count(self.name(index), Counter::ForksFailed);
-        self.pools[index].outputs.remove(&(seat, incarnation));
-        self.pool_event(index, pool::Event::ForkFailed { seat, incarnation });
-    }
-
-    fn hear_front(&mut self, ready: &Ready) {
-        let lines: Vec<u32> = self.fronts().map(|(line, _)| line).collect();
-        let spoke = lines.into_iter().zip(&ready.fronts);
-        for line in spoke.filter_map(|(line, spoke)| spoke.then_some(line)) {
+    fn hear_fronts(&mut self, ready: &Ready) {
+        for &line in &ready.fronts {
             for _ in 0..MESSAGES_PER_TURN {
-                let Some(peer) = self.peer_of_line(line) else {
+                let Some(peer) = self.fronts.peer_of(line) else {
                     break;
                 };
                 peer.flush();
                 let Some(report) = peer.hear::<FromFront>() else {
                     break;
                 };
-                self.front_said(line, report);
+                self.front_reported(line, report);
             }
         }
     }
 
-    /// A child has ended: the front, a zygote, a worker, or a stray we were given.
+    /// A child has ended: the front, a zygote, a worker, or an orphan that became our child.
     fn collect(&mut self, ended: Ended) {
         let Ended { pid, how, .. } = ended;
-        let front = self.fronts().find(|(_, peer)| peer.pid() == pid);
-        if let Some(line) = front.map(|(line, _)| line) {
+        if let Some(line) = self.fronts.line_of(pid) {
             return self.front_ended(line, how);
         }
-        if self.tried(pid, how) || self.acme_ended(pid, how) {
-            return;
+        if self.upgrader.is_trial(pid) {
+            let (program, now) = (&self.plan.invocation.program, self.now());
+            return self.upgrader.tried(program, how, now);
+        }
+        if self.acme.is_process(pid) {
+            return self.acme().process_ended(pid, how);
         }
         let now = self.now();
-        for index in 0..self.pools.len() {
-            let running = &mut self.pools[index];
-            let zygote = running
-                .zygote
-                .as_mut()
-                .filter(|zygote| zygote.peer.pid() == pid);
-            if let Some(zygote) = zygote {
+        for id in self.pools.ids() {
+            let running = &mut self.pools[id];
+            let zygote = running.zygote.as_mut();
+            if let Some(zygote) = zygote.filter(|zygote| zygote.peer.pid() == pid) {
                 zygote.reaped = Some(now);
-                return self.zygote_reaped(index, how);
+                return self.zygote_reaped(id, how);
             }
-            if running.pool.knows(pid) {
-                running.workers.remove(&pid);
-                self.end_output(index, pid);
-                self.tell_end(index, ended);
-                let stopping = !self.phase.wants_workers();
-                let pool = &self.pools[index].plan.settings.pool;
-                let cause = self.scores.ended(pool, pid, how, stopping);
-                self.pool_event(index, pool::Event::Ended { pid, how });
-                self.see_whether_outdated(index, how);
-                return self.after_end(index, cause, how);
+            if running.state.knows(pid) {
+                return self.worker_ended(id, ended);
             }
         }
     }
 
-    /// A zygote is gone for its pool once it was reaped and nobody can speak for it any more: its
-    /// channel is closed, or has been open for too long. What its last intermediate process
-    /// announced has been heard by then, and the worker has become our child.
     fn end_zygotes(&mut self) {
-        for index in 0..self.pools.len() {
-            let now = self.now();
-            let over = self.pools[index].zygote.as_ref().is_some_and(|zygote| {
-                zygote
-                    .reaped
-                    .is_some_and(|reaped| zygote.peer.is_closed() || now >= reaped + ZYGOTE_LINGER)
-            });
-            if over {
-                for pid in self.pools[index].pool.announced() {
-                    self.look(index, pid);
-                }
-                self.pools[index].zygote = None;
-                // Nobody will fork those any more.
-                let outputs = &mut self.pools[index].outputs;
-                outputs.retain(|_, output| output.is_known());
-                self.pool_event(index, pool::Event::ZygoteEnded);
+        let now = self.now();
+        for id in self.pools.ids() {
+            if !self.pools[id].zygote_is_over(now) {
+                continue;
             }
+            for pid in self.pools[id].state.announced() {
+                self.check_child(id, pid);
+            }
+            self.pools[id].zygote = None;
+            self.pools[id].drop_unattributed_outputs();
+            self.pool_event(id, GenerationEvent::ZygoteEnded);
         }
     }
 
-    /// Does what is due because time went by.
+    /// Does what is due because time has passed.
     fn keep_time(&mut self) {
         if self.phase.wants_workers() {
-            for index in 0..self.pools.len() {
-                self.pool_event(index, pool::Event::Tick);
+            for id in self.pools.ids() {
+                self.pool_event(id, GenerationEvent::Tick);
             }
         }
         if self.phase.is_start() {
-            self.see_whether_full();
+            // A script that boots slowly, or not at all, does not delay the other pools.
+            match self.pools.start_state(self.now() >= FIRST_FILL) {
+                StartState::Starting => {}
+                StartState::Full => self.server_event(ServerEvent::PoolsFull),
+                StartState::Failed => self.fail("no pool can be started"),
+            }
         }
         self.keep_spare_zygotes();
-        // An upgrade that is refused allows workers again, which the other says.
+        // An upgrade that is refused allows workers again, which the reload passes on to the pools.
         self.keep_upgrade();
-        self.do_what_waited();
+        self.start_postponed();
         self.keep_reload();
-        self.keep_watches();
-        self.renew_outdated();
-        self.hurry_leaving();
+        let now = self.now();
+        self.watches.keep(&self.pools, &mut self.restarts, now);
+        self.restart_outdated();
+        self.end_old_workers();
         self.keep_front();
-        self.keep_room();
+        self.keep_capacity();
         self.keep_certificates();
-        self.keep_acme();
-        self.end_purges();
-        self.phase_event(phase::Event::Tick);
+        self.acme().keep();
+        self.purges.finish(&mut self.fronts, now);
+        self.server_event(ServerEvent::Tick);
         if self.phase.kills() {
-            // Whom a killed process leaves behind becomes our child.
-            self.signal_everybody(Signal::SIGKILL);
+            // The children of a killed process become ours.
+            server::signal_all(&self.fronts, &self.pools, Signal::SIGKILL);
         }
         if !self.phase.wants_workers() && !adopt::any_child() {
-            self.phase_event(phase::Event::NobodyLeft);
+            self.server_event(ServerEvent::NobodyLeft);
         }
-        self.tell_troubles();
-        self.tell_systemd();
+        self.log_errors();
+        self.keep_systemd();
     }
+}
+
+/// Reaps ended children, at most [`REAPED_PER_TURN`] in a turn. Whether some may be left.
+fn reap(ended: &mut Vec<Ended>) -> bool {
+    while ended.len() < REAPED_PER_TURN {
+        let Ok(Some(child)) = fork::reap() else {
+            return false;
+        };
+        ended.push(child);
+    }
+    true
 }

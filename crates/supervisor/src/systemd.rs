@@ -1,5 +1,5 @@
-//! What systemd is told (sd_notify(3)): that the server serves, reloads or stops, how it is, and
-//! that it is alive. Nobody is told, and nothing is due, where there is no `NOTIFY_SOCKET`.
+//! Notifications of systemd (sd_notify(3)): that the server serves, reloads or stops, its
+//! statistics, and that it is alive. Without `NOTIFY_SOCKET`, nothing is sent, and nothing is due.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,65 +11,66 @@ use serde::{Deserialize, Serialize};
 use tracing::{debug, info};
 
 use crate::limits::Moment;
-use crate::run::Supervisor;
+use crate::processes::pools::Pools;
+use crate::processes::scoreboards::Scoreboards;
 
-/// Where systemd listens.
+/// systemd's socket.
 const SOCKET: &str = "NOTIFY_SOCKET";
 
-/// After how many microseconds without a word systemd takes the server for dead.
+/// The watchdog timeout, in microseconds.
 const WATCHDOG: &str = "WATCHDOG_USEC";
 
-/// php-fpm takes a watchdog seriously whose half is longer than this.
+/// php-fpm uses a watchdog whose half is longer than this.
 const WATCHDOG_MIN: Duration = Duration::from_secs(1);
 
-/// How often systemd is told how the server is where no configuration says (`systemd_interval`).
+/// Default interval of the statistics (`systemd_interval`).
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// What systemd reads while nothing has happened yet, as php-fpm says it.
+/// The first status, as php-fpm words it.
 const READY: &str = "Ready to handle connections";
 
-/// What systemd was told, and when it is told more.
+/// What was sent to systemd, and when more is due.
 #[derive(Debug)]
 pub struct Systemd {
     listens: bool,
-    /// Words for the log as php-fpm has them.
+    /// Log lines are php-fpm's.
     speaks: bool,
-    /// How often it is told how the server is; zero is never.
+    /// Interval of the statistics; zero is never.
     interval: Duration,
     has_watchdog: bool,
-    told: Told,
+    told: SystemdState,
 }
 
 /// What systemd knows, which stays true when another program takes over in this process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
-    state: State,
-    /// When it is told more.
+pub struct SystemdState {
+    state: ServiceState,
+    /// When the next notification is due.
     next: Option<Moment>,
     /// Requests at the last report.
     requests: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-enum State {
+enum ServiceState {
     Starting,
-    /// A program that hands over serves, though an earlier version did not write that down.
+    /// A program that hands over is serving, though an earlier version did not write that down.
     #[default]
     Serving,
     Reloading,
     Stopping,
 }
 
-/// How the server is, all pools together.
+/// Statistics over all pools.
 #[derive(Debug, Default, Clone, Copy)]
-struct Figures {
+pub struct ServerStats {
     active: u64,
     idle: u64,
     requests: u64,
     slow: u64,
 }
 
-/// How often to tell, and whether a watchdog waits for that; as php-fpm's `fpm_systemd_conf`.
+/// Interval, and whether a watchdog depends on it; as php-fpm's `fpm_systemd_conf`.
 fn interval(watchdog: Option<&str>, configured: Duration) -> (Duration, bool) {
     let half = watchdog.and_then(|text| text.parse::<u64>().ok());
     let half = Duration::from_micros(half.unwrap_or(0) / 2);
@@ -80,7 +81,7 @@ fn interval(watchdog: Option<&str>, configured: Duration) -> (Duration, bool) {
 }
 
 /// As php-fpm words it.
-fn status(now: &Figures, before: u64, interval: Duration) -> String {
+fn status(now: &ServerStats, before: u64, interval: Duration) -> String {
     let new = now.requests.saturating_sub(before) as f64;
     let traffic = new / interval.as_secs_f64().max(f64::MIN_POSITIVE);
     format!(
@@ -90,7 +91,7 @@ fn status(now: &Figures, before: u64, interval: Duration) -> String {
 }
 
 impl Systemd {
-    /// As the environment and the configuration say.
+    /// As environment and configuration say.
     pub fn found(fpm: Option<&Fpm>) -> Systemd {
         let configured = fpm.map_or(INTERVAL, |fpm| fpm.systemd_interval);
         let watchdog = std::env::var(WATCHDOG).ok();
@@ -100,34 +101,35 @@ impl Systemd {
             speaks: fpm.is_some(),
             interval,
             has_watchdog,
-            told: Told {
-                state: State::Starting,
-                ..Told::default()
+            told: SystemdState {
+                state: ServiceState::Starting,
+                ..SystemdState::default()
             },
         }
     }
 
-    /// What a program that takes over has to know.
-    pub fn told(&self) -> Told {
+    /// The state for a program that takes over.
+    pub fn told(&self) -> SystemdState {
         self.told
     }
 
-    /// The program before us has told this.
-    pub fn go_on(&mut self, told: Told, now: Moment) {
+    /// Resumes from the state of the previous program.
+    pub fn go_on(&mut self, told: SystemdState, now: Moment) {
         self.told = told;
         let next = told.next.unwrap_or(now);
         self.told.next = self.after(now).map(|last| last.min(next));
     }
 
-    /// When it is told more. A watchdog does not rest during a reload, and does when the server ends.
+    /// When the next notification is due. The watchdog continues during a reload, but not when the
+    /// server ends.
     pub fn deadline(&self) -> Option<Moment> {
         match self.told.state {
-            State::Serving | State::Reloading => self.told.next,
-            State::Starting | State::Stopping => None,
+            ServiceState::Serving | ServiceState::Reloading => self.told.next,
+            ServiceState::Starting | ServiceState::Stopping => None,
         }
     }
 
-    /// When it is told more after a report at `now`; nothing: never.
+    /// When the next notification is due after one at `now`; none: never.
     fn after(&self, now: Moment) -> Option<Moment> {
         (self.listens && !self.interval.is_zero()).then(|| now + self.interval)
     }
@@ -141,11 +143,14 @@ impl Systemd {
         }
     }
 
-    /// A reload begins. Whatever comes of it, [`Supervisor::tell_systemd`] says when it is over.
+    /// A reload starts. Whatever its outcome, [`Systemd::keep`] reports when it is over.
     pub fn reloads(&mut self) {
-        if matches!(self.told.state, State::Serving | State::Reloading) {
-            self.told.state = State::Reloading;
-            // systemd wants to know since when, to tell this reload from an earlier one.
+        if matches!(
+            self.told.state,
+            ServiceState::Serving | ServiceState::Reloading
+        ) {
+            self.told.state = ServiceState::Reloading;
+            // systemd needs the start time, to distinguish this reload from an earlier one.
             match NotifyState::monotonic_usec_now() {
                 Ok(since) => self.tell(&[NotifyState::Reloading, since]),
                 Err(why) => debug!("the time is not known: {why}"),
@@ -153,18 +158,31 @@ impl Systemd {
         }
     }
 
+    /// Notifies systemd of what has changed while the server serves, and of the statistics if that
+    /// is due. `is_settled`: neither a reload nor an upgrade is going on.
+    pub fn keep(&mut self, is_settled: bool, stats: impl FnOnce() -> ServerStats, now: Moment) {
+        match self.told.state {
+            ServiceState::Starting => self.serves(now),
+            ServiceState::Reloading if is_settled => self.serves(now),
+            ServiceState::Serving | ServiceState::Reloading | ServiceState::Stopping => {}
+        }
+        if self.deadline().is_some_and(|due| due <= now) {
+            self.report(&stats(), now);
+        }
+    }
+
     /// The server ends.
     pub fn stops(&mut self) {
-        if self.told.state != State::Stopping {
-            self.told.state = State::Stopping;
+        if self.told.state != ServiceState::Stopping {
+            self.told.state = ServiceState::Stopping;
             self.tell(&[NotifyState::Stopping]);
         }
     }
 
-    /// The server serves, for the first time or after a reload, which does not put off what is due.
+    /// The server serves, for the first time or after a reload, which does not delay what is due.
     fn serves(&mut self, now: Moment) {
-        let first = self.told.state == State::Starting;
-        self.told.state = State::Serving;
+        let first = self.told.state == ServiceState::Starting;
+        self.told.state = ServiceState::Serving;
         self.told.next = self.told.next.or_else(|| self.after(now));
         let pid = NotifyState::MainPid(std::process::id());
         self.tell(&[NotifyState::Ready, NotifyState::Status(READY), pid]);
@@ -181,13 +199,13 @@ impl Systemd {
         }
     }
 
-    /// Says how the server is. That it is ready would end a reload that goes on.
-    fn report(&mut self, figures: &Figures, now: Moment) {
+    /// Sends the statistics. READY=1 would end a reload that is going on.
+    fn report(&mut self, figures: &ServerStats, now: Moment) {
         let status = status(figures, self.told.requests, self.interval);
         self.told.requests = figures.requests;
         self.told.next = self.after(now);
         let mut told = vec![NotifyState::Status(&status)];
-        if self.told.state == State::Serving {
+        if self.told.state == ServiceState::Serving {
             told.insert(0, NotifyState::Ready);
         }
         if self.has_watchdog {
@@ -206,34 +224,17 @@ impl Systemd {
     }
 }
 
-impl Supervisor {
-    /// Tells systemd what has changed, and how the server is if that is due.
-    pub(crate) fn tell_systemd(&mut self) {
-        if !self.phase.is_serving() {
-            return;
-        }
-        let now = self.now();
-        let is_over = !self.reloads.is_going_on() && self.upgrade.is_none();
-        match self.systemd.told.state {
-            State::Starting => self.systemd.serves(now),
-            State::Reloading if is_over => self.systemd.serves(now),
-            State::Serving | State::Reloading | State::Stopping => {}
-        }
-        if self.systemd.deadline().is_some_and(|due| due <= now) {
-            let figures = self.figures();
-            self.systemd.report(&figures, now);
-        }
-    }
-
-    fn figures(&self) -> Figures {
-        let mut all = Figures::default();
-        for page in self.scores.pages() {
+impl ServerStats {
+    /// The sums over all pools.
+    pub fn of(scoreboards: &Scoreboards, pools: &Pools) -> ServerStats {
+        let mut all = ServerStats::default();
+        for page in scoreboards.pages() {
             let reading = page.read();
             all.active += reading.busy;
             all.idle += reading.seated.saturating_sub(reading.busy);
             all.requests += reading.outcomes.iter().sum::<u64>();
         }
-        for running in &self.pools {
+        for running in pools {
             if let Ok(boards) = Boards::map(&running.plan.memory) {
                 // Its workers can write anything there.
                 let slow = boards.pool().slow.load(Ordering::Relaxed);
@@ -268,14 +269,14 @@ mod tests {
             speaks: false,
             interval: TEN,
             has_watchdog: true,
-            told: Told::default(),
+            told: SystemdState::default(),
         }
     }
 
     #[test]
     fn no_reload_puts_off_what_is_due() {
         let mut systemd = listened();
-        systemd.told.state = State::Starting;
+        systemd.told.state = ServiceState::Starting;
         assert_eq!(systemd.deadline(), None);
         systemd.serves(TEN);
         for second in 11..19 {
@@ -284,7 +285,7 @@ mod tests {
             systemd.serves(Duration::from_secs(second));
         }
         assert_eq!(systemd.deadline(), Some(TEN * 2));
-        systemd.report(&Figures::default(), TEN * 2);
+        systemd.report(&ServerStats::default(), TEN * 2);
         assert_eq!(systemd.deadline(), Some(TEN * 3));
         systemd.stops();
         assert_eq!(systemd.deadline(), None);
@@ -303,16 +304,16 @@ mod tests {
         );
         assert_eq!(after.told(), before.told());
         // One that wrote nothing down served, and may have been silent for long.
-        after.go_on(Told::default(), TEN);
+        after.go_on(SystemdState::default(), TEN);
         assert_eq!(
             (after.told.state, after.deadline()),
-            (State::Serving, Some(TEN))
+            (ServiceState::Serving, Some(TEN))
         );
     }
 
     #[test]
     fn the_status_is_worded_as_php_fpm_words_it() {
-        let now = Figures {
+        let now = ServerStats {
             active: 2,
             idle: 3,
             requests: 125,

@@ -1,467 +1,206 @@
-//! Upgrade (SIGUSR2): a new program takes over in this process, with everything that runs.
+//! The state of an upgrade (SIGUSR2): a new program takes over in this process, with everything
+//! that runs. The steps are taken in `run/upgrade.rs`.
 //!
 //! ```text
-//!   asked ──▶ new program tried ──▶ nobody is being forked ──▶ exec
-//!                 │ it cannot              │ too late            │ refused
-//!                 ▼                        ▼                     ▼
-//!             all goes on as it was, and the log says why
+//!   requested ──▶ new program tried ──▶ no process is being forked ──▶ exec
+//!                    │ it cannot              │ too late                 │ refused
+//!                    ▼                        ▼                          ▼
+//!                nothing is changed, and the reason is logged
 //!
-//!   (new program) every pool on trial ──▶ new front started ──▶ it listens ──▶ old front hands over
-//!                    │ one failed              │ it does not come
+//!   (new program) every pool on trial ──▶ new front started ──▶ it listens ──▶ old front drains
+//!                    │ one failed              │ it does not
 //!                    ▼                         ▼
-//!             old front and generations go on, and the log says why
+//!             old front and generations stay, and the reason is logged
 //! ```
 //!
 //! Before and after the `exec` the same processes serve: the old front, zygotes and workers notice
-//! nothing. Both fronts accept from the same sockets until the old one is told to hand over.
+//! nothing. Both fronts accept from the same sockets until the old one is ordered to hand over.
 
-use std::ffi::OsString;
-use std::os::fd::{AsFd, AsRawFd};
+pub mod handover;
 
-use maitred_control::ToFront;
+use std::os::fd::AsFd;
+use std::path::Path;
+
 use maitred_os::fork::HowEnded;
-use maitred_os::shared;
 use maitred_os::signals::{self, Signal};
-use maitred_os::spawn::{self, Program};
-use tracing::{error, info, warn};
+use tracing::error;
 
-use crate::handover::HandedOver;
-use crate::limits::{DRAIN, Moment, STILL, TRIAL, UPGRADE_TRY};
-use crate::peer::Peer;
-use crate::plan::PoolPlan;
-use crate::pool;
-use crate::reload::Anew;
-use crate::roomy_name;
-use crate::run::Supervisor;
-use crate::running::{Front, OldFront, RunningPool};
+use crate::limits::{Moment, STILL, TRIAL, UPGRADE_TRY};
 
-/// The argument after which the new program finds the descriptor of what it takes over.
+/// The argument after which the new program finds the descriptor of the handed-over state.
 pub const TAKE_OVER: &str = "--take-over";
 
-/// The argument with which a program is asked whether it could take over.
+/// The argument with which a program is tried: it reports whether it could take over.
 pub const TRY_TAKE_OVER: &str = "--try-take-over";
 
-/// Exit code of a program that could take over. None that programs commonly end with: what lies at our
-/// path may be anything.
+/// Exit code of a program that could take over. No usual exit code: the file at our path may be any
+/// program.
 pub const CAN_TAKE_OVER: i32 = 113;
 
-/// How far an upgrade has come.
+/// The stage of an upgrade.
 #[derive(Debug)]
-pub enum Upgrade {
-    /// The new program is asked whether it could take over.
+enum Stage {
+    /// The new program is being tried.
     Trying { pid: i32, until: Moment },
-    /// It can; it does as soon as nobody is being forked.
+    /// It can take over, and does as soon as no process is being forked.
     Waiting { until: Moment },
-    /// We are the new program: every pool has a generation on trial.
+    /// This is the new program: every pool has a generation on trial.
     OnTrial {
         until: Moment,
-        /// One has failed, and why.
+        /// Why one has failed.
         failed: Option<String>,
     },
-    /// The new front is being started; `old` accepts clients until it has been.
-    Opening { old: Front, until: Moment },
+    /// The new front is being started; the old one accepts clients until then.
+    Opening { until: Moment },
 }
 
-impl Supervisor {
-    /// Reloads as soon as no upgrade is going on.
-    pub(crate) fn reload_when_possible(&mut self) {
-        self.reload_later = self.upgrade.is_some();
-        if self.reload_later {
-            return info!("the reload begins when the upgrade is over");
-        }
-        info!("SIGHUP: reloading");
-        self.systemd.reloads();
-        if let Err(why) = self.reload(&Anew::Changed) {
-            error!("the reload is refused, all is as before: {why}");
+/// What is due for an upgrade.
+#[derive(Debug, PartialEq, Eq)]
+pub enum UpgradeStep {
+    /// It is refused, and why.
+    Refuse(String),
+    /// Run the new program in this process.
+    BecomeProgram,
+    /// Check whether all trials have passed.
+    JudgeTrials {
+        /// They have had enough time.
+        late: bool,
+    },
+    /// The new program continues with the old front, and why.
+    TakeBack(String),
+}
+
+/// The upgrade that is going on, if there is one.
+#[derive(Debug, Default)]
+pub struct Upgrader {
+    stage: Option<Stage>,
+    /// An upgrade was requested during a reload.
+    is_postponed: bool,
+}
+
+impl Upgrader {
+    /// Whether one is going on.
+    pub fn is_going_on(&self) -> bool {
+        self.stage.is_some()
+    }
+
+    /// An upgrade was requested, which has to wait; or none waits any more.
+    pub fn postpone(&mut self, is_postponed: bool) {
+        self.is_postponed = is_postponed;
+    }
+
+    /// Whether an upgrade waits.
+    pub fn is_postponed(&self) -> bool {
+        self.is_postponed
+    }
+
+    /// The new program is being tried by process `pid`.
+    pub fn start(&mut self, pid: i32, now: Moment) {
+        let until = now + UPGRADE_TRY;
+        self.stage = Some(Stage::Trying { pid, until });
+    }
+
+    /// Whether this process tries the new program.
+    pub fn is_trial(&self, pid: i32) -> bool {
+        matches!(self.stage, Some(Stage::Trying { pid: trial, .. }) if trial == pid)
+    }
+
+    /// The process that tried the new `program` has ended.
+    pub fn tried(&mut self, program: &Path, how: HowEnded, now: Moment) {
+        if how == HowEnded::Exited(CAN_TAKE_OVER) {
+            self.stage = Some(Stage::Waiting { until: now + STILL });
+        } else {
+            let program = program.display();
+            self.refuse(&format!("{program} {how} when it was asked to take over"));
         }
     }
 
-    /// Begins what had to wait for a reload or an upgrade to be over.
-    pub(crate) fn do_what_waited(&mut self) {
-        if self.is_fpm() {
-            return self.begin_anew_when_possible();
-        }
-        if self.upgrade.is_some() {
-            return;
-        }
-        if std::mem::take(&mut self.reload_later) {
-            self.reload_when_possible();
-        }
-        if self.upgrade_later && !self.reloads.is_going_on() {
-            self.upgrade();
-        }
-    }
-
-    /// Begins an upgrade, as soon as no reload is going on.
-    pub(crate) fn upgrade(&mut self) {
-        self.upgrade_later = self.reloads.is_going_on();
-        if self.upgrade_later {
-            return info!("the upgrade begins when the reload is over");
-        }
-        if let Err(why) = self.try_program() {
-            self.upgrade_refused(&why);
-        }
-    }
-
-    fn upgrade_refused(&mut self, why: &str) {
-        self.upgrade = None;
+    /// The upgrade is refused, which is logged.
+    pub fn refuse(&mut self, why: &str) {
+        self.end();
         error!("the upgrade is refused, all goes on as it was: {why}");
     }
 
-    /// Asks the program that lies where ours lay whether it can read what we would leave to it.
-    fn try_program(&mut self) -> Result<(), String> {
-        if !self.phase.is_serving() {
-            return Err("the server is starting or ending".to_owned());
-        }
-        if !self.front_is_settled() {
-            return Err("the front is being started; upgrade again when it serves".to_owned());
-        }
-        if self.upgrade.is_some() {
-            return Err("another upgrade is going on".to_owned());
-        }
-        let state = self.state_file(&self.hand_over())?;
-        let mut arguments = self.plan.invocation.arguments.clone();
-        arguments.push(TRY_TAKE_OVER.into());
-        arguments.push(spawn::FIRST_INHERITED_FD.to_string().into());
-        let arguments: Vec<_> = arguments.iter().map(OsString::as_os_str).collect();
-        let program = &self.plan.invocation.program;
-        // A program that may be php-fpm by its name has to know that.
-        let name = match self.is_fpm() {
-            true => program.clone().into_os_string(),
-            false => roomy_name("maitred: upgrade"),
-        };
-        let pid = spawn::start(&Program {
-            path: program,
-            name: &name,
-            arguments: &arguments,
-            environment: &self.plan.environment,
-            inherit: &[state.as_fd()],
-            output: None,
-            group: None,
-        });
-        let pid = pid.map_err(|why| format!("{} cannot be run: {why}", program.display()))?;
-        let until = self.now() + UPGRADE_TRY;
-        self.upgrade = Some(Upgrade::Trying { pid, until });
-        Ok(())
+    /// No worker may be ordered now.
+    pub fn holds_still(&self) -> bool {
+        matches!(self.stage, Some(Stage::Waiting { .. }))
     }
 
-    fn state_file(&self, state: &HandedOver) -> Result<std::os::fd::OwnedFd, String> {
-        let file = serde_json::to_vec(state).map_err(std::io::Error::from);
-        let file = file.and_then(|json| shared::file_with("maitred-state", &json));
-        file.map_err(|why| format!("what is running cannot be written down: {why}"))
-    }
-
-    /// A child has ended: was it the new program on its trial?
-    pub(crate) fn tried(&mut self, ended: i32, how: HowEnded) -> bool {
-        match self.upgrade {
-            Some(Upgrade::Trying { pid, .. }) if pid == ended => {}
-            _ => return false,
-        }
-        if how == HowEnded::Exited(CAN_TAKE_OVER) {
-            let until = self.now() + STILL;
-            self.upgrade = Some(Upgrade::Waiting { until });
-        } else {
-            let program = self.plan.invocation.program.display().to_string();
-            self.upgrade_refused(&format!("{program} {how} when it was asked to take over"));
-        }
-        true
-    }
-
-    /// Whether no worker may be ordered for a moment.
-    pub(crate) fn holds_still(&self) -> bool {
-        matches!(self.upgrade, Some(Upgrade::Waiting { .. }))
-    }
-
-    /// Whether the front accepts clients, and no front has orders before it that only we know: what
-    /// is handed over has no place for either.
-    fn front_is_settled(&self) -> bool {
-        let accepts = self.front.peer.is_some() && self.front.life.is_up();
-        let is_behind = self.fronts().any(|(_, peer)| peer.is_behind());
-        accepts && !is_behind && self.purges.are_done()
-    }
-
-    /// What has to be done for an upgrade because time went by or something has happened.
-    pub(crate) fn keep_upgrade(&mut self) {
-        let now = self.now();
-        if !self.phase.is_serving() {
-            self.give_up_upgrade();
-        }
-        match &self.upgrade {
-            None => {}
-            Some(Upgrade::Trying { pid, until }) if *until <= now => {
-                kill(*pid);
-                let limit = UPGRADE_TRY.as_secs();
-                self.upgrade_refused(&format!("the new program said nothing for {limit} s"));
-            }
-            Some(Upgrade::Waiting { until }) => {
-                let late = *until <= now;
-                if self.front_is_settled() && self.pools.iter().all(RunningPool::is_still) {
-                    self.become_program();
-                } else if late {
-                    let limit = STILL.as_secs();
-                    self.upgrade_refused(&format!(
-                        "workers or the front were being started for {limit} s"
-                    ));
-                }
-            }
-            Some(Upgrade::OnTrial { until, failed }) => {
-                let late = *until <= now;
-                match failed.clone() {
-                    Some(why) => self.take_back(&why),
-                    None => self.judge_trials(late),
-                }
-            }
-            Some(Upgrade::Opening { until, .. }) if *until <= now => {
-                self.take_back("the new front did not accept clients in time");
-            }
-            Some(Upgrade::Trying { .. } | Upgrade::Opening { .. }) => {}
-        }
-        self.end_old_fronts();
-    }
-
-    /// The server is to stop: nothing new is begun, and what has begun ends with all the rest.
-    fn give_up_upgrade(&mut self) {
-        match self.upgrade.take() {
-            Some(Upgrade::Trying { pid, .. }) => kill(pid),
-            Some(Upgrade::Opening { mut old, .. }) => {
-                if let Some(peer) = old.peer.take() {
-                    self.keep_old_front(&old, peer);
-                }
-            }
-            Some(Upgrade::Waiting { .. } | Upgrade::OnTrial { .. }) | None => {}
-        }
-    }
-
-    fn keep_old_front(&mut self, old: &Front, peer: Peer<ToFront>) {
-        self.old_fronts.push(OldFront {
-            line: old.line,
-            epoch: old.epoch,
-            peer,
-            until: self.now() + DRAIN,
-            drained: old.drained,
-        });
-    }
-
-    /// When an upgrade has taken too long, or an old front.
-    pub(crate) fn upgrade_deadline(&self) -> Option<Moment> {
-        let upgrade = self.upgrade.as_ref().map(|upgrade| match upgrade {
-            Upgrade::Trying { until, .. }
-            | Upgrade::Waiting { until }
-            | Upgrade::OnTrial { until, .. }
-            | Upgrade::Opening { until, .. } => *until,
-        });
-        let old = self.old_fronts.iter().map(|old| old.until);
-        upgrade.into_iter().chain(old).min()
-    }
-
-    /// Runs the new program in this process. Returns only if that failed.
-    fn become_program(&mut self) {
-        for line in self.obituaries.last_words(self.started.elapsed()) {
-            self.tell_obituary(&line);
-        }
-        self.flush_outputs();
-        if let Some(certificates) = &mut self.plan.certificates {
-            certificates.leave();
-        }
-        for index in 0..self.pools.len() {
-            self.show_copies(index);
-        }
-        let state = self.hand_over();
-        let why = match self.state_file(&state) {
-            Err(why) => why,
-            Ok(file) => {
-                let number = file.as_raw_fd();
-                let mut arguments = vec![self.plan.invocation.program.clone().into_os_string()];
-                arguments.extend(self.plan.invocation.arguments.iter().cloned());
-                arguments.extend([TAKE_OVER.into(), number.to_string().into()]);
-                info!(
-                    "SIGUSR2: {} takes over",
-                    self.plan.invocation.program.display()
-                );
-                let kept = state
-                    .keep_open(true)
-                    .and_then(|()| spawn::keep_across_exec(number, true));
-                let why = match kept {
-                    Ok(()) => spawn::become_program(&self.plan.invocation.program, &arguments),
-                    Err(why) => why,
-                };
-                let _ = state.keep_open(false);
-                format!(
-                    "{} cannot be run: {why}",
-                    self.plan.invocation.program.display()
-                )
-            }
-        };
-        self.upgrade_refused(&why);
-    }
-
-    /// We are the new program: gives every pool a generation of its own PHP program.
-    pub(crate) fn begin_trials(&mut self) {
-        let until = self.now() + TRIAL;
-        self.upgrade = Some(Upgrade::OnTrial {
-            until,
+    /// This is the new program: its trials start.
+    pub fn start_trials(&mut self, now: Moment) {
+        self.stage = Some(Stage::OnTrial {
+            until: now + TRIAL,
             failed: None,
         });
-        self.prepare_company();
-        let config = self.plan.config.clone();
-        // A pool at rest stays so, or a hundred of them would start PHP at once; but some pool has to
-        // show that PHP starts at all.
-        let mut tried = config.pools.iter().any(|pool| !self.rests(&pool.name));
-        for pool in &config.pools {
-            match PoolPlan::make(pool, &config, &self.plan.programs, self.plan.threads) {
-                Ok(mut plan) => {
-                    plan.settings.cache_size = self.cache_size_of(pool, &config);
-                    let generation = self.next_generation();
-                    let line = self.front.line + 1;
-                    let workers = self.workers_of(&pool.name);
-                    let running = match self.rests(&pool.name) && tried {
-                        true => RunningPool::at_rest(generation, line, plan),
-                        false => RunningPool::on_trial(generation, line, plan, workers),
-                    };
-                    tried = true;
-                    self.pools.push(running);
-                }
-                Err(why) => return self.take_back(&why.to_string()),
-            }
-        }
-    }
-
-    /// Whether the pool of this name has neither workers nor a zygote.
-    pub(crate) fn rests(&self, name: &str) -> bool {
-        let mut in_use = self.pools.iter().filter(|pool| pool.is_current());
-        in_use.any(|pool| {
-            pool.plan.settings.pool == name && pool.zygote.is_none() && pool.pool.workers() == 0
-        })
     }
 
     /// A generation of the new program has failed.
-    pub(crate) fn upgrade_failed(&mut self, why: String) {
-        if let Some(Upgrade::OnTrial { failed, .. }) = &mut self.upgrade {
+    pub fn trial_failed(&mut self, why: String) {
+        if let Some(Stage::OnTrial { failed, .. }) = &mut self.stage {
             failed.get_or_insert(why);
         }
     }
 
-    /// Starts the new front once every generation on trial has a worker that is ready, or needs none.
-    fn judge_trials(&mut self, late: bool) {
-        let line = self.front.line + 1;
-        // What an upgrade that failed has left, and is still leaving, was of the same line.
-        let is_new = |pool: &&RunningPool| pool.line == line && !pool.pool.is_leaving();
-        let new = || self.pools.iter().filter(is_new);
-        let ready = |pool: &RunningPool| {
-            let pool = &pool.pool;
-            !pool.is_on_trial() && (pool.wants_none() || pool.seated().next().is_some())
-        };
-        if !new().all(ready) || self.purges.prepares_upgrade() {
-            if late {
-                let limit = TRIAL.as_secs();
-                self.take_back(&format!("not every pool had a worker within {limit} s"));
-            }
-            return;
-        }
-        for index in 0..self.pools.len() {
-            if is_new(&&self.pools[index]) {
-                self.take_place(index);
-            }
-        }
-        let new = Front::new(line, self.front.epoch);
-        let old = std::mem::replace(&mut self.front, new);
-        let until = self.now() + TRIAL;
-        self.upgrade = Some(Upgrade::Opening { old, until });
+    /// All trials have passed: the new front is started.
+    pub fn open_front(&mut self, now: Moment) {
+        self.stage = Some(Stage::Opening { until: now + TRIAL });
     }
 
-    /// The new front accepts clients: the old one finishes what it has, and gives its workers up.
-    pub(crate) fn front_has_taken_over(&mut self) {
-        let Some(Upgrade::Opening { .. }) = &self.upgrade else {
-            return;
-        };
-        let Some(Upgrade::Opening { mut old, .. }) = self.upgrade.take() else {
-            return;
-        };
-        for index in 0..self.pools.len() {
-            if self.pools[index].line != self.front.line {
-                self.pool_event(index, pool::Event::Leave);
-            }
-        }
-        if let Some(mut peer) = old.peer.take() {
-            peer.say(ToFront::HandOver, &[]);
-            self.keep_old_front(&old, peer);
-        } else {
-            self.dismiss_workers_of(old.line);
-        }
-        info!(
-            "upgraded to {} {}; front {} accepts clients",
-            env!("CARGO_PKG_NAME").trim_end_matches("-supervisor"),
-            env!("CARGO_PKG_VERSION"),
-            self.front.epoch
-        );
+    /// Whether the new front is being started.
+    pub fn opens_front(&self) -> bool {
+        matches!(self.stage, Some(Stage::Opening { .. }))
     }
 
-    /// The upgrade has failed: the old front and its generations go on.
-    fn take_back(&mut self, why: &str) {
-        let new = match self.upgrade.take() {
-            Some(Upgrade::Opening { old, .. }) => {
-                let new = std::mem::replace(&mut self.front, old);
-                if let Some(peer) = &new.peer {
-                    peer.signal(Signal::SIGKILL);
-                }
-                self.front.epoch = new.epoch;
-                new.line
-            }
-            _ => self.front.line + 1,
-        };
-        for index in 0..self.pools.len() {
-            if self.pools[index].line == new {
-                self.pool_event(index, pool::Event::Leave);
-            }
-        }
-        self.dismiss_workers_of(new);
-        self.front_purges_no_more(new);
-        self.forget_program();
-        error!(
-            "the new program runs with the front and the workers of the one before: {why}; correct \
-             that and upgrade again"
-        );
+    /// The upgrade is over, well or not.
+    pub fn end(&mut self) {
+        self.stage = None;
     }
 
-    /// Lets the workers go that no front uses any more.
-    pub(crate) fn dismiss_workers_of(&mut self, line: u32) {
-        for index in 0..self.pools.len() {
-            if self.pools[index].line == line {
-                self.dismiss_workers(index);
-            }
+    /// The server stops: no new program takes over.
+    pub fn give_up(&mut self) {
+        if let Some(Stage::Trying { pid, .. }) = self.stage.take() {
+            kill(pid);
         }
     }
 
-    fn dismiss_workers(&mut self, index: usize) {
-        let seated: Vec<_> = self.pools[index].pool.seated().collect();
-        for pool::Seated {
-            seat, incarnation, ..
-        } in seated
-        {
-            self.pool_event(index, pool::Event::Retired { seat, incarnation });
+    /// What is due. `is_still`: whether no process is being started or forked.
+    pub fn due(&mut self, is_still: impl FnOnce() -> bool, now: Moment) -> Option<UpgradeStep> {
+        match self.stage.as_ref()? {
+            Stage::Trying { pid, until } => (*until <= now).then(|| {
+                kill(*pid);
+                let limit = UPGRADE_TRY.as_secs();
+                UpgradeStep::Refuse(format!("the new program said nothing for {limit} s"))
+            }),
+            Stage::Waiting { .. } if is_still() => Some(UpgradeStep::BecomeProgram),
+            Stage::Waiting { until } => (*until <= now).then(|| {
+                let limit = STILL.as_secs();
+                let why = format!("workers or the front were being started for {limit} s");
+                UpgradeStep::Refuse(why)
+            }),
+            Stage::OnTrial { until, failed } => Some(match failed {
+                Some(why) => UpgradeStep::TakeBack(why.clone()),
+                None => UpgradeStep::JudgeTrials {
+                    late: *until <= now,
+                },
+            }),
+            Stage::Opening { until } => (*until <= now).then(|| {
+                UpgradeStep::TakeBack("the new front did not accept clients in time".to_owned())
+            }),
         }
     }
 
-    /// An old front has no more time: what it still holds is lost, and said.
-    fn end_old_fronts(&mut self) {
-        let now = self.now();
-        for old in self.old_fronts.iter().filter(|old| old.until <= now) {
-            warn!(
-                "front {} is ended: it still had requests after {} s",
-                old.epoch,
-                DRAIN.as_secs()
-            );
-            old.peer.signal(Signal::SIGKILL);
-        }
-        for old in &mut self.old_fronts {
-            if old.until <= now {
-                old.until = Moment::MAX;
-            }
-        }
+    /// When it has taken too long.
+    pub fn deadline(&self) -> Option<Moment> {
+        self.stage.as_ref().map(|stage| match stage {
+            Stage::Trying { until, .. }
+            | Stage::Waiting { until }
+            | Stage::OnTrial { until, .. }
+            | Stage::Opening { until } => *until,
+        })
     }
 }
 
-/// Kills a child of ours that has not been reaped.
+/// Kills a child that has not been reaped.
 fn kill(pid: i32) {
     if let Ok(pidfd) = signals::pidfd(pid) {
         let _ = signals::send_to(pidfd.as_fd(), Signal::SIGKILL);

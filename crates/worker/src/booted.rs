@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use maitred_control::{FromZygote, ZygoteSettings, exit, say_waiting};
+use maitred_control::{FromZygote, WorkerId, ZygoteSettings, exit, say_waiting};
 use maitred_os::channel::Reports;
 use maitred_os::fork::{exit_now, is_forked_child};
 use maitred_os::{sigterm, users};
@@ -97,7 +97,12 @@ impl BootedWorker {
         };
         let (seat, incarnation) = (self.seat, self.incarnation);
         // If the supervisor has exited, so will this process.
-        let _ = say_waiting(&boot.reports, &FromZygote::Booted { seat, incarnation });
+        let _ = say_waiting(
+            &boot.reports,
+            &FromZygote::Booted {
+                worker: WorkerId { seat, incarnation },
+            },
+        );
         drop(boot);
         settle(self.settings);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maitred_control::purge::{Asked, Fate, PurgeMode, Target};
+use maitred_control::purge::{Fate, PurgeMode, PurgeRequest, Target};
 use maitred_php::{Purge, Purged};
 use maitred_seat::{CALL_BYTES, WorkerEnd};
 
@@ -29,11 +29,11 @@ pub fn purge(end: &mut WorkerEnd, asked: &Purge<'_>) -> Purged {
     Purged::Done
 }
 
-fn wanted(asked: &Purge<'_>) -> Asked {
+fn wanted(asked: &Purge<'_>) -> PurgeRequest {
     // Decoded as tags and URLs of responses are.
     let text = |name: &&[u8]| String::from_utf8_lossy(name).into_owned();
     let names = asked.names.iter().map(text);
-    Asked {
+    PurgeRequest {
         targets: if asked.are_urls {
             names.map(Target::Url).collect()
         } else {

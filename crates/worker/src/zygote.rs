@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use maitred_control::{
-    CacheSize, FromZygote, Heard, ToZygote, ZygoteSettings, exit, hear, say_waiting,
+    CacheSize, FromZygote, Received, ToZygote, WorkerId, ZygoteSettings, exit, hear, say_waiting,
 };
 use maitred_os::channel::{Channel, Reports};
 use maitred_os::fork::{self, OwnProc, Side};
@@ -104,7 +104,7 @@ impl Ready {
 }
 
 fn prepare(control: &Channel) -> Result<Ready, String> {
-    let Ok(Heard::Message(ToZygote::Configure(settings), fds)) = hear(control, true) else {
+    let Ok(Received::Message(ToZygote::Configure(settings), fds)) = hear(control, true) else {
         return Err("the zygote has received no settings".to_owned());
     };
     // They are needed as long as the process and its workers live.
@@ -342,7 +342,12 @@ impl Zygote {
             let order = hear(&self.control, true);
             self.stacks.receive();
             match order {
-                Ok(Heard::Message(ToZygote::FillSeat { seat, incarnation }, output)) => {
+                Ok(Received::Message(
+                    ToZygote::FillSeat {
+                        worker: WorkerId { seat, incarnation },
+                    },
+                    output,
+                )) => {
                     if self.fill(seat, incarnation) {
                         return Forked::Worker(SeatAssignment {
                             seat,
@@ -351,7 +356,7 @@ impl Zygote {
                         });
                     }
                 }
-                Ok(Heard::Message(order @ (ToZygote::ListScripts | ToZygote::Warm), fds)) => {
+                Ok(Received::Message(order @ (ToZygote::ListScripts | ToZygote::Warm), fds)) => {
                     if self.is_frozen {
                         self.say(&warm::nothing_done(&order));
                         continue;
@@ -361,10 +366,10 @@ impl Zygote {
                         warm::WarmSide::Child(order) => return Forked::Compiler(order),
                     }
                 }
-                Ok(Heard::Message(ToZygote::CacheFigures, _)) => {
+                Ok(Received::Message(ToZygote::ReportOpcache, _)) => {
                     match opcache_stats::read_stats(&self.control, &self.proc) {
                         opcache_stats::StatsSide::Zygote(figures) => {
-                            self.say(&FromZygote::CacheFigures { figures });
+                            self.say(&FromZygote::OpcacheReported { figures });
                         }
                         opcache_stats::StatsSide::Child(look) if self.is_frozen => {
                             look.run_within()
@@ -372,11 +377,10 @@ impl Zygote {
                         opcache_stats::StatsSide::Child(look) => return Forked::StatsReader(look),
                     }
                 }
-                Ok(Heard::Message(
+                Ok(Received::Message(
                     ToZygote::Trace {
                         trace,
-                        seat,
-                        incarnation,
+                        worker: WorkerId { seat, incarnation },
                         request,
                         depth,
                     },
@@ -385,8 +389,8 @@ impl Zygote {
                     let stack = self.stacks.stack(seat, incarnation, request, depth);
                     self.say(&FromZygote::Traced { trace, stack });
                 }
-                Ok(Heard::Message(ToZygote::Configure(_), _) | Heard::Nothing) => {}
-                Ok(Heard::Closed) | Err(_) => return Forked::End,
+                Ok(Received::Message(ToZygote::Configure(_), _) | Received::Nothing) => {}
+                Ok(Received::Closed) | Err(_) => return Forked::End,
             }
         }
     }
@@ -433,8 +437,7 @@ impl Zygote {
             Err(error) => {
                 let why = error.to_string();
                 self.say(&FromZygote::ForkFailed {
-                    seat,
-                    incarnation,
+                    worker: WorkerId { seat, incarnation },
                     why,
                 });
                 false
@@ -496,8 +499,7 @@ fn fork_worker(
     let begun = Instant::now();
     fork::fork_orphan(proc, |pid| {
         let filled = FromZygote::SeatFilled {
-            seat,
-            incarnation,
+            worker: WorkerId { seat, incarnation },
             pid,
             took: begun.elapsed(),
         };

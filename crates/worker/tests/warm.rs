@@ -9,7 +9,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use maitred_control::{FromZygote, Heard, ToZygote, ZygoteSettings, hear_report, order, scripts};
+use maitred_control::{
+    FromZygote, Received, ToZygote, ZygoteSettings, hear_report, order, scripts,
+};
 use maitred_os::channel::{Channel, SupervisorEnd};
 use maitred_os::{shared, signals, spawn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -102,7 +104,7 @@ impl ZygoteProcess {
         let long = Timespec::try_from(LONG).unwrap();
         assert_eq!(poll(&mut watched, Some(&long)), Ok(1), "nothing was heard");
         match hear_report(&mut control).unwrap() {
-            Heard::Message(answer, _) => answer,
+            Received::Message(answer, _) => answer,
             other => panic!("expected an answer, got {other:?}"),
         }
     }

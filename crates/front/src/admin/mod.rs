@@ -95,7 +95,7 @@ async fn measure(shared: &Shared) {
         pages.all(|page| page.measured_at() >= moment && page.cache_asked_at() >= moment)
     };
     if measured_since(begun.saturating_sub(FRESH))
-        || !shared.supervisor.report(&FromFront::MemoryAsked)
+        || !shared.supervisor.report(&FromFront::MetricsRequested)
     {
         return;
     }

@@ -227,7 +227,7 @@ impl Cache {
         if new.is_empty() {
             return;
         }
-        let report = |names| FromFront::CookieNames {
+        let report = |names| FromFront::CookiesSeen {
             site: of.site.clone(),
             names,
         };

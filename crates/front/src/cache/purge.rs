@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use maitred_config::Config;
 use maitred_control::FromFront;
-use maitred_control::purge::{Asked, Dropped, Fate, Order, Target};
+use maitred_control::purge::{DroppedPages, Fate, PurgeOrder, PurgeRequest, Target};
 use maitred_pagecache::invalidate;
 use maitred_pagecache::purge::Purge;
 use maitred_pagecache::settings::KeyParts;
@@ -82,7 +82,7 @@ impl Known {
     ///
     /// # Errors
     /// One sentence, when something of it cannot be anybody's page.
-    pub fn resolve(&self, asked: &Asked) -> Result<Vec<Dropped>, String> {
+    pub fn resolve(&self, asked: &PurgeRequest) -> Result<Vec<DroppedPages>, String> {
         let is_meant = |site: &&KnownSite| match &asked.site {
             Some(host) => site.hosts.contains(host),
             None => true,
@@ -104,8 +104,8 @@ impl Known {
     pub fn resolve_for_pool(
         &self,
         pool: &str,
-        asked: &Asked,
-    ) -> Result<Option<Vec<Dropped>>, String> {
+        asked: &PurgeRequest,
+    ) -> Result<Option<Vec<DroppedPages>>, String> {
         let is_its = |site: &&KnownSite| site.pools.iter().any(|one| one == pool);
         let meant: Vec<&KnownSite> = self.sites.iter().filter(is_its).collect();
         match meant.is_empty() {
@@ -114,12 +114,16 @@ impl Known {
         }
     }
 
-    fn resolve_among(&self, meant: &[&KnownSite], asked: &Asked) -> Result<Vec<Dropped>, String> {
+    fn resolve_among(
+        &self,
+        meant: &[&KnownSite],
+        asked: &PurgeRequest,
+    ) -> Result<Vec<DroppedPages>, String> {
         let mut dropped = Vec::new();
         for target in &asked.targets {
             let mut add = |site: &KnownSite, purge| {
                 let (site, how) = (site.name.clone(), asked.how);
-                dropped.push(Dropped { site, purge, how });
+                dropped.push(DroppedPages { site, purge, how });
             };
             match target {
                 Target::Everything => meant.iter().for_each(|site| add(site, Purge::All)),
@@ -214,7 +218,7 @@ fn without_own_port(host: &str, is_https: Option<bool>) -> &str {
 }
 
 /// What was dropped, in words.
-pub fn words(dropped: &Dropped) -> String {
+pub fn words(dropped: &DroppedPages) -> String {
     let site = &dropped.site;
     match &dropped.purge {
         Purge::All => format!("everything of {site}"),
@@ -251,7 +255,7 @@ impl Others {
     }
 
     /// Tells them what has been dropped here.
-    fn tell(&self, dropped: &[Dropped]) -> Option<Elsewhere> {
+    fn tell(&self, dropped: &[DroppedPages]) -> Option<Elsewhere> {
         if !self.any.load(Ordering::Acquire) || dropped.is_empty() {
             return None;
         }
@@ -266,7 +270,7 @@ impl Others {
                 waiting.insert(mark, sender);
             }
             let dropped = dropped.to_vec();
-            let report = FromFront::Purging { dropped, mark };
+            let report = FromFront::PagesDropped { dropped, mark };
             if self.supervisor.report(&report) {
                 told.push(receiver);
             }
@@ -288,7 +292,7 @@ impl Others {
 }
 
 /// As many as fit into a message together.
-fn pieces(dropped: &[Dropped]) -> Vec<&[Dropped]> {
+fn pieces(dropped: &[DroppedPages]) -> Vec<&[DroppedPages]> {
     let (mut pieces, mut start, mut bytes) = (Vec::new(), 0, 0);
     for (at, one) in dropped.iter().enumerate() {
         let length = one.site.len() + words(one).len() + 128;
@@ -327,15 +331,15 @@ impl Elsewhere {
 
 impl Cache {
     /// Drops pages, here and in other fronts if there are any: it is done when the future is.
-    pub fn purge(&self, dropped: &[Dropped]) -> Option<Elsewhere> {
+    pub fn purge(&self, dropped: &[DroppedPages]) -> Option<Elsewhere> {
         for one in dropped {
             self.purge_here(one);
         }
         self.others.tell(dropped)
     }
 
-    fn purge_here(&self, dropped: &Dropped) {
-        let Dropped { site, purge, how } = dropped;
+    fn purge_here(&self, dropped: &DroppedPages) {
+        let DroppedPages { site, purge, how } = dropped;
         self.changed.notify_one();
         self.figures.purged(site);
         if let Err(error) = self.store.purge(site, purge, *how) {
@@ -365,7 +369,7 @@ impl Cache {
     }
 
     fn fulfil(&self, call: &WorkerCall) -> (Fate, Option<Elsewhere>) {
-        let Ok(asked) = serde_json::from_slice::<Asked>(&call.bytes) else {
+        let Ok(asked) = serde_json::from_slice::<PurgeRequest>(&call.bytes) else {
             // A script's worker says nothing else unless it was tampered with.
             return (Fate::Unheard, None);
         };
@@ -380,14 +384,14 @@ impl Cache {
     ///
     /// # Errors
     /// One sentence that says why nothing has.
-    pub fn obey(&self, order: &Order) -> Result<Vec<String>, String> {
+    pub fn obey(&self, order: &PurgeOrder) -> Result<Vec<String>, String> {
         let dropped = match order {
-            Order::Company(any) => {
+            PurgeOrder::Company(any) => {
                 self.others.any.store(*any, Ordering::Release);
                 return Ok(Vec::new());
             }
-            Order::Dropped(dropped) => dropped,
-            Order::Asked(asked) => &self.known.load().resolve(asked)?,
+            PurgeOrder::Dropped(dropped) => dropped,
+            PurgeOrder::Asked(asked) => &self.known.load().resolve(asked)?,
         };
         for one in dropped {
             self.purge_here(one);
@@ -435,8 +439,8 @@ mod tests {
         })
     }
 
-    fn asked(target: Target, site: Option<&str>) -> Asked {
-        Asked {
+    fn asked(target: Target, site: Option<&str>) -> PurgeRequest {
+        PurgeRequest {
             targets: vec![target],
             how: PurgeMode::Hard,
             site: site.map(str::to_owned),
@@ -517,7 +521,7 @@ mod tests {
 
     #[test]
     fn messages_to_other_fronts_are_bounded() {
-        let one = Dropped {
+        let one = DroppedPages {
             site: "a.example".to_owned(),
             purge: Purge::Tag("t".repeat(1000)),
             how: PurgeMode::Hard,

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use maitred_config::Config;
 use maitred_control::admin::FrontFigures;
-use maitred_control::{Clients, FromFront, Generation as Number, Heard, ToFront, acme, purge};
+use maitred_control::{
+    Clients, FromFront, Generation as Number, Received, ToFront, WorkerId, acme, purge,
+};
 use maitred_sandbox::Readable;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -207,12 +209,12 @@ impl CommandReceiver {
         };
         loop {
             match shared.supervisor.order(false) {
-                Ok(Heard::Message(order, fds)) => self.follow(order, fds).await,
-                Ok(Heard::Nothing) => match channel.readable().await {
+                Ok(Received::Message(order, fds)) => self.follow(order, fds).await,
+                Ok(Received::Nothing) => match channel.readable().await {
                     Ok(mut ready) => ready.clear_ready(),
                     Err(_) => return,
                 },
-                Ok(Heard::Closed) => return shared.drain(),
+                Ok(Received::Closed) => return shared.drain(),
                 Err(error) => tracing::error!("a command is invalid: {error}"),
             }
         }
@@ -238,18 +240,21 @@ impl CommandReceiver {
             ToFront::ClosePool { generation } => {
                 self.with_pool(generation, |pool| pool.leave(generation));
             }
-            ToFront::PhpInfo { generation, manner } => {
-                self.with_pool(generation, |pool| pool.manner.store(Arc::new(manner)));
+            ToFront::SetPhpInfo { generation, info } => {
+                self.with_pool(generation, |pool| pool.manner.store(Arc::new(info)));
             }
-            ToFront::Room {
+            ToFront::SetCapacity {
                 generation,
                 cores,
                 workers,
             } => self.with_pool(generation, |pool| pool.set_capacity(cores, workers)),
-            ToFront::Outgrown {
+            ToFront::ReplaceWorker {
                 generation,
-                seat: number,
-                incarnation,
+                worker:
+                    WorkerId {
+                        seat: number,
+                        incarnation,
+                    },
             } => {
                 let seat = SeatId { generation, number };
                 self.with_pool(generation, |pool| pool.outgrown(seat.worker(incarnation)));
@@ -260,8 +265,11 @@ impl CommandReceiver {
             }
             ToFront::OpenSeat {
                 generation,
-                seat: number,
-                incarnation,
+                worker:
+                    WorkerId {
+                        seat: number,
+                        incarnation,
+                    },
                 pid,
             } => {
                 let (seat, pidfd) = (SeatId { generation, number }, fds.pop());
@@ -276,19 +284,19 @@ impl CommandReceiver {
                 });
             }
             ToFront::Reconfigure => self.reconfigure_and_tell(fds).await,
-            ToFront::Figures => self.tell_figures(fds.pop()),
-            ToFront::Certificates => self.take_certificates(fds).await,
-            ToFront::Proofs { proofs, mark } => self.take_proofs(proofs, mark),
+            ToFront::ReportStats => self.tell_figures(fds.pop()),
+            ToFront::SetCertificates => self.take_certificates(fds).await,
+            ToFront::SetAcmeProofs { proofs, mark } => self.take_proofs(proofs, mark),
             ToFront::Purge { order, mark } => self.purge(&order, mark),
-            ToFront::CookieNames { site, names } => {
+            ToFront::AddCookieNames { site, names } => {
                 if let Some(cache) = &self.shared.cache {
                     cache.cookies_told(&site, names.as_deref());
                 }
             }
-            ToFront::PurgedElsewhere { mark } => self.purged_elsewhere(mark),
-            ToFront::AccessLog => self.take_access_log(fds.pop()),
-            ToFront::DoorLog { path } => self.take_door_log(path, fds.pop()),
-            ToFront::ErrorLog => take_error_log(fds),
+            ToFront::ConfirmPurge { mark } => self.purged_elsewhere(mark),
+            ToFront::SetAccessLog => self.take_access_log(fds.pop()),
+            ToFront::SetPoolAccessLog { path } => self.take_door_log(path, fds.pop()),
+            ToFront::SetErrorLog => take_error_log(fds),
             other @ (ToFront::Configure { .. } | ToFront::Begin) => {
                 tracing::error!("a command arrived too late: {other:?}");
             }
@@ -369,7 +377,7 @@ impl CommandReceiver {
         if let Err(error) = write_json(file, &figures) {
             tracing::warn!("the front's statistics cannot be sent: {error}");
         }
-        shared.supervisor.report(&FromFront::Figures);
+        shared.supervisor.report(&FromFront::StatsWritten);
     }
 
     /// Sets the responses to challenges of ACME authorities.
@@ -379,7 +387,7 @@ impl CommandReceiver {
         if let Some(tls) = shared.tls.load_full() {
             self.use_tls(&tls);
         }
-        shared.supervisor.report(&FromFront::ProofsTaken { mark });
+        shared.supervisor.report(&FromFront::AcmeProofsSet { mark });
     }
 
     /// Uses these certificates for new handshakes. The supervisor has checked them: on an error,
@@ -405,7 +413,7 @@ impl CommandReceiver {
         self.shared.tls.store(Some(Arc::new(tls)));
     }
 
-    fn purge(&self, order: &purge::Order, mark: u64) {
+    fn purge(&self, order: &purge::PurgeOrder, mark: u64) {
         let outcome = match &self.shared.cache {
             Some(cache) => cache.obey(order),
             None => Err("there is no page cache".to_owned()),
@@ -433,7 +441,7 @@ impl CommandReceiver {
                 let supervisor = self.shared.supervisor.clone();
                 tokio::spawn(async move {
                     tokio::time::sleep(TRY_AGAIN_AFTER).await;
-                    supervisor.report(&FromFront::NotOpened { generation: number });
+                    supervisor.report(&FromFront::OpenFailed { generation: number });
                 });
             }
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use maitred_config::Config;
-use maitred_control::{FromFront, Heard, ToFront};
+use maitred_control::{FromFront, Received, ToFront};
 use maitred_os::channel::Channel;
 use maitred_os::users::Identity;
 use maitred_sandbox::Readable;
@@ -91,9 +91,11 @@ fn receive_start(supervisor: &Arc<Supervisor>, follow: fn(&Config)) -> Result<St
     let mut orders = Orders::default();
     loop {
         match supervisor.order(true).map_err(|error| error.to_string())? {
-            Heard::Message(ToFront::Begin, _) => return prepare(supervisor, orders, follow),
-            Heard::Message(order, fds) => take_order(&mut orders, order, fds)?,
-            Heard::Nothing | Heard::Closed => return Err("the supervisor has gone".to_owned()),
+            Received::Message(ToFront::Begin, _) => return prepare(supervisor, orders, follow),
+            Received::Message(order, fds) => take_order(&mut orders, order, fds)?,
+            Received::Nothing | Received::Closed => {
+                return Err("the supervisor has gone".to_owned());
+            }
         }
     }
 }
@@ -115,27 +117,27 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::Replace { .. }
         | ToFront::ClosePool { .. }
         | ToFront::ForgetPool { .. }
-        | ToFront::PhpInfo { .. }
-        | ToFront::Room { .. }
-        | ToFront::Outgrown { .. }
-        | ToFront::Certificates
-        | ToFront::Figures
-        | ToFront::Proofs { .. }
+        | ToFront::SetPhpInfo { .. }
+        | ToFront::SetCapacity { .. }
+        | ToFront::ReplaceWorker { .. }
+        | ToFront::SetCertificates
+        | ToFront::ReportStats
+        | ToFront::SetAcmeProofs { .. }
         | ToFront::Purge { .. }
-        | ToFront::CookieNames { .. }
+        | ToFront::AddCookieNames { .. }
         | ToFront::OpenSeat { .. } => orders.early.push((order, fds)),
-        ToFront::AccessLog => orders.access_log = fds.into_iter().next(),
-        ToFront::DoorLog { path } => {
+        ToFront::SetAccessLog => orders.access_log = fds.into_iter().next(),
+        ToFront::SetPoolAccessLog { path } => {
             if let Some(file) = fds.into_iter().next() {
                 orders.door_logs.opened(path, file);
             }
         }
-        ToFront::ErrorLog => take_error_log(fds),
+        ToFront::SetErrorLog => take_error_log(fds),
         ToFront::Begin
         | ToFront::Drain
         | ToFront::HandOver
         | ToFront::Settle { .. }
-        | ToFront::PurgedElsewhere { .. }
+        | ToFront::ConfirmPurge { .. }
         | ToFront::Unlisten { .. }
         | ToFront::Reconfigure => return Err(format!("a command arrived too early: {order:?}")),
     }

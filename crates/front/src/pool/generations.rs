@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use maitred_config::Mode;
-use maitred_control::{FromFront, Generation as Number, Wear};
+use maitred_control::{FromFront, Generation as Number, Wear, WorkerId};
 use maitred_scoreboard::RequestOutcome;
 
 use crate::pool::exchange::{AfterDeath, Exchange};
@@ -275,8 +275,10 @@ impl Pool {
         };
         self.supervisor.report(&FromFront::ScriptDied {
             generation,
-            seat: number,
-            incarnation: at.incarnation,
+            worker: WorkerId {
+                seat: number,
+                incarnation: at.incarnation,
+            },
             script: script.script_in(number),
         });
     }
@@ -317,8 +319,7 @@ impl Pool {
     pub(crate) fn report_retired(&self, state: &mut PoolQueues, worker: WorkerRef) {
         let report = FromFront::SeatRetired {
             generation: worker.seat.generation,
-            seat: worker.seat.number,
-            incarnation: worker.incarnation,
+            worker: worker.into(),
         };
         self.send_report(state, report);
     }
@@ -334,8 +335,7 @@ impl Pool {
         while let Some((worker, why)) = state.queue.next_worn() {
             let report = FromFront::SeatWorn {
                 generation: worker.seat.generation,
-                seat: worker.seat.number,
-                incarnation: worker.incarnation,
+                worker: worker.into(),
                 why,
             };
             self.send_report(state, report);
@@ -347,7 +347,8 @@ impl Pool {
         let generation = generation.number;
         if state.full_cache_reports.is_due(generation, Instant::now()) {
             // A lost report is repeated anyway.
-            self.supervisor.report(&FromFront::CacheFull { generation });
+            self.supervisor
+                .report(&FromFront::OpcacheFilled { generation });
         }
     }
 

@@ -148,7 +148,7 @@ impl Pool {
             return;
         }
         let workers = u32::try_from(needs).unwrap_or(u32::MAX);
-        let wanted = FromFront::Wanted {
+        let wanted = FromFront::WorkersNeeded {
             generation,
             workers,
         };

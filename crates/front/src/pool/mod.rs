@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use maitred_config::Pool as Settings;
-use maitred_control::{FromFront, Overrun, PhpInfo};
+use maitred_control::{FromFront, Overrun, PhpInfo, WorkerId};
 use maitred_scoreboard::RequestOutcome;
 use maitred_seat::{AssignedSlot, PoolState, SLOTS_PER_SEAT};
 use tokio::sync::Notify;
@@ -489,10 +489,12 @@ impl Pool {
         why: &str,
         overrun: Option<Overrun>,
     ) {
-        self.supervisor.report(&FromFront::EndWorker {
+        self.supervisor.report(&FromFront::WorkerFailed {
             generation: generation.number,
-            seat: at.seat.number,
-            incarnation: at.incarnation,
+            worker: WorkerId {
+                seat: at.seat.number,
+                incarnation: at.incarnation,
+            },
             why: format!("{why} ({})", generation.script_in(at.seat.number)),
             broke_rules: overrun.is_none(),
             overrun,

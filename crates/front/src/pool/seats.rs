@@ -1,7 +1,7 @@
 //! The seats of a pool's generations, as its queue tracks them: which worker sits where, and which
 //! requests it has.
 
-use maitred_control::{Generation, Incarnation};
+use maitred_control::{Generation, Incarnation, WorkerId};
 use maitred_seat::SLOTS_PER_SEAT;
 
 use crate::pool::wear;
@@ -32,6 +32,15 @@ pub struct WorkerRef {
     pub seat: SeatId,
     /// Its incarnation: a later worker of the same seat has another one.
     pub incarnation: Incarnation,
+}
+
+impl From<WorkerRef> for WorkerId {
+    fn from(worker: WorkerRef) -> WorkerId {
+        WorkerId {
+            seat: worker.seat.number,
+            incarnation: worker.incarnation,
+        }
+    }
 }
 
 /// The position of a request: a slot of a worker.

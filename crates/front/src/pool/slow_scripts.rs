@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use maitred_control::{FromFront, Overrun};
+use maitred_control::{FromFront, Overrun, WorkerId};
 use maitred_fastcgi::{FOREIGN_MAX_PARAMS_BYTES, RequestEvent, RequestReader, params};
 use maitred_seat::SlotProgress;
 
@@ -17,10 +17,12 @@ const MAX_ID_BYTES: usize = 64;
 pub fn report(lease: &SlotLease, ran: Duration, request: &[u8]) -> Option<FromFront> {
     let (link, seat) = (lease.generation.link(), lease.slot.seat());
     let board = link.seat_board(seat);
-    let report = FromFront::SlowScript {
+    let report = FromFront::SlowScriptFound {
         generation: lease.generation.number,
-        seat,
-        incarnation: lease.slot.incarnation(),
+        worker: WorkerId {
+            seat,
+            incarnation: lease.slot.incarnation(),
+        },
         request: board.requests.load(Ordering::Relaxed),
         overrun: overrun(lease, ran),
         id: request_id(request),

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use maitred_config::ProcessManager;
-use maitred_control::{Heard, hear_report};
+use maitred_control::{Received, hear_report};
 use maitred_os::channel::{Channel, SupervisorEnd};
 
 use super::*;
@@ -45,7 +45,7 @@ fn pool(pm: ProcessManager, length: usize) -> (Arc<Pool>, RefCell<SupervisorEnd>
 /// The numbers of workers that were requested, one after the other.
 fn asked(supervisor: &RefCell<SupervisorEnd>) -> Vec<u32> {
     let wanted = |report| match report {
-        FromFront::Wanted { workers, .. } => Some(workers),
+        FromFront::WorkersNeeded { workers, .. } => Some(workers),
         _ => None,
     };
     reports(supervisor).into_iter().filter_map(wanted).collect()
@@ -54,7 +54,7 @@ fn asked(supervisor: &RefCell<SupervisorEnd>) -> Vec<u32> {
 /// The reports to the supervisor.
 fn reports(supervisor: &RefCell<SupervisorEnd>) -> Vec<FromFront> {
     let mut reports = Vec::new();
-    while let Ok(Heard::Message(report, _)) = hear_report(&mut supervisor.borrow_mut()) {
+    while let Ok(Received::Message(report, _)) = hear_report(&mut supervisor.borrow_mut()) {
         reports.push(report);
     }
     reports
@@ -145,8 +145,11 @@ async fn who_was_asked_for_before_a_late_word_of_one_that_goes_is_asked_for_agai
     let is_asked_again = matches!(
         told,
         [
-            FromFront::SeatRetired { seat: 1, .. },
-            FromFront::Wanted { workers: 3, .. }
+            FromFront::SeatRetired {
+                worker: maitred_control::WorkerId { seat: 1, .. },
+                ..
+            },
+            FromFront::WorkersNeeded { workers: 3, .. }
         ]
     );
     assert!(is_asked_again, "{told:?}");

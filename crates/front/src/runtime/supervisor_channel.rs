@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 
-use maitred_control::{FromFront, Heard, ToFront, hear, say};
+use maitred_control::{FromFront, Received, ToFront, hear, say};
 use maitred_os::channel::Channel;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -40,7 +40,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// When the message is invalid.
-    pub fn order(&self, wait: bool) -> io::Result<Heard<ToFront>> {
+    pub fn order(&self, wait: bool) -> io::Result<Received<ToFront>> {
         hear(&self.channel, wait)
     }
 }

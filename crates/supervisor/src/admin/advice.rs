@@ -1,5 +1,5 @@
-//! How many workers `pm = "auto"` would have where the number is fixed: from what is counted of the pool
-//! anyway, so it costs its requests nothing, and nobody acts on it.
+//! The number of workers that `pm = "auto"` would choose where it is fixed: computed from counters
+//! that exist anyway, so it costs requests nothing, and has no effect.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +11,27 @@ use maitred_sizing::memory::Capacity;
 use maitred_sizing::sources::Memory;
 use maitred_sizing::{Binding, Terms};
 
-/// Requests that say something about what requests cost.
+/// Fewest requests from which their cost is known.
 const ENOUGH: u64 = 20;
 
-/// How long what is recent is, on average, in seconds: the last fifth of it is being filled.
+/// Average span of the recent counters, in seconds: the last fifth is being filled.
 const RECENT_SECONDS: f64 = RECENT.as_secs() as f64 * 0.9;
 
-/// What there is to use.
+/// The available resources.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Means {
+pub(super) struct Resources {
     /// Processors.
     pub cores: f64,
     /// Memory, if it can be read.
     pub memory: Option<Memory>,
-    /// What a worker of the pool has for itself on average, in bytes; 0: it was not measured.
+    /// Average private memory of a worker, in bytes; 0: not measured.
     pub worker: f64,
-    /// Most workers there may be (`max_children`).
+    /// Most workers (`max_children`).
     pub limit: u32,
 }
 
-/// The number there would be; nothing where too few requests were measured.
-pub(super) fn advice(reading: &Reading, means: &Means) -> Option<Size> {
+/// That number; none where too few requests were measured.
+pub(super) fn advice(reading: &Reading, means: &Resources) -> Option<Size> {
     let count = reading.total.cpu.count();
     if count < ENOUGH {
         return None;
@@ -72,8 +72,8 @@ pub(super) fn advice(reading: &Reading, means: &Means) -> Option<Size> {
     })
 }
 
-/// For how many workers there is memory: for those there are, and those that what is free is enough for.
-fn room(reading: &Reading, memory: &Memory, means: &Means) -> Option<usize> {
+/// How many workers there is memory for: the present ones, and more in free memory.
+fn room(reading: &Reading, memory: &Memory, means: &Resources) -> Option<usize> {
     let own = means.worker * reading.seated as f64;
     let room = Capacity {
         limit: memory.limit,
@@ -107,8 +107,8 @@ mod tests {
         page.read()
     }
 
-    fn means(memory: Option<Memory>) -> Means {
-        Means {
+    fn means(memory: Option<Memory>) -> Resources {
+        Resources {
             cores: 4.0,
             memory,
             worker: 50.0 * MB,

@@ -1,45 +1,37 @@
-//! The admin socket: where `maitred status`, `top`, `stop` and `drain` reach the supervisor. It is
-//! part of the supervisor's one loop, so nobody here is ever waited for.
+//! The admin socket, which `maitred status`, `top`, `stop` and `drain` connect to. It is part of
+//! the supervisor's loop, so nothing here blocks.
 
 mod advice;
-mod door;
-mod guest;
-mod memory;
-mod stacks;
-mod status;
+mod connection;
+mod socket;
+pub mod status;
+pub mod status_draft;
 
 use maitred_config::Config;
-use maitred_control::admin::{Answer, Request};
 use rustix::event::PollFd;
-use tracing::{info, warn};
+use tracing::warn;
 
+use crate::capacity::private_memory::Measures;
 use crate::error::Error;
 use crate::limits::Moment;
-use crate::phase;
-use crate::reload::Anew;
-use crate::run::Supervisor;
+use crate::processes::pools::Pools;
+use crate::processes::running_pool::RunningPool;
+use crate::processes::scoreboards::Scoreboards;
 
-use door::Door;
-use guest::AdminConnection;
-use memory::Measures;
-pub(crate) use memory::private_bytes;
+pub use connection::AdminConnection;
+use socket::AdminSocket;
+pub use socket::mistake;
 
-pub use door::{lock_folder, mistake};
-pub use stacks::Place;
+/// Most connected commands.
+const MAX_CONNECTIONS: usize = 16;
 
-/// Most commands that are connected at once.
-const MAX_GUESTS: usize = 16;
-
-/// Most requests of one command that are answered before the others have their turn.
-const REQUESTS_PER_TURN: usize = 4;
-
-/// The admin socket, and who is connected to it.
+/// The admin socket, and its connections.
 #[derive(Debug)]
 pub struct Admin {
-    door: Option<Door>,
-    guests: Vec<AdminConnection>,
+    socket: Option<AdminSocket>,
+    connections: Vec<AdminConnection>,
     measures: Measures,
-    /// Number of the last answer that stacks were asked for.
+    /// Number of the last status reply.
     last_draft: u64,
 }
 
@@ -47,21 +39,20 @@ impl Admin {
     /// Opens the socket that `config` names, or else the default one.
     ///
     /// # Errors
-    /// When the one that it names cannot be had. Without the default one the server runs all the
-    /// same, and says so.
+    /// When the configured socket cannot be opened. Without the default one the server runs all the
+    /// same, and logs that.
     pub fn open(config: &Config) -> Result<Admin, Error> {
-        let door = match &config.admin_socket {
-            Some(path) => Some(Door::open(path)?),
-            None => Door::open_default(config.fpm.is_some()).unwrap_or_else(|why| {
+        let socket = match &config.admin_socket {
+            Some(path) => Some(AdminSocket::open(path)?),
+            None => AdminSocket::open_default(config.fpm.is_some()).unwrap_or_else(|why| {
                 warn!("{why}; maitred's commands cannot reach this server");
                 None
             }),
         };
-        Ok(Admin::behind(door))
+        Ok(Admin::behind(socket))
     }
 
-    /// Opens it again in a program that takes over from another. That the socket cannot be had is
-    /// no reason to end what runs.
+    /// Opens it again in a program that takes over. A failure is no reason to end the server.
     pub fn reopen(config: &Config) -> Admin {
         Admin::open(config).unwrap_or_else(|why| {
             warn!("{why}; maitred's commands cannot reach this server");
@@ -69,134 +60,80 @@ impl Admin {
         })
     }
 
-    fn behind(door: Option<Door>) -> Admin {
+    fn behind(socket: Option<AdminSocket>) -> Admin {
         Admin {
-            door,
-            guests: Vec::new(),
+            socket,
+            connections: Vec::new(),
             measures: Measures::default(),
             last_draft: 0,
         }
     }
 
-    /// What to wait for.
+    /// What to poll.
     pub fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {
-        let door = self
-            .door
+        let socket = self
+            .socket
             .as_ref()
-            .filter(|_| self.guests.len() < MAX_GUESTS);
-        let guests = self.guests.iter().filter_map(AdminConnection::interest);
-        door.map(Door::interest).into_iter().chain(guests)
+            .filter(|_| self.connections.len() < MAX_CONNECTIONS);
+        let connections = self
+            .connections
+            .iter()
+            .filter_map(AdminConnection::interest);
+        socket
+            .map(AdminSocket::interest)
+            .into_iter()
+            .chain(connections)
     }
 
-    /// Whether a command waits for a reload to be done, or for an answer to be complete.
-    fn owes_answers(&self) -> bool {
-        self.guests.iter().any(AdminConnection::awaits)
+    /// Whether there is anything to do: `is_ready`, a connection can be read or accepted; or else a
+    /// reply or a timeout is due.
+    pub fn is_due(&self, is_ready: bool, now: Moment) -> bool {
+        let is_late = self.deadline().is_some_and(|due| due <= now);
+        is_ready || is_late || self.connections.iter().any(AdminConnection::awaits)
     }
 
-    /// When something is due without anybody saying anything.
+    /// Takes all connections, new ones included.
+    pub fn take_connections(&mut self, now: Moment) -> Vec<AdminConnection> {
+        let mut connections = std::mem::take(&mut self.connections);
+        let free = MAX_CONNECTIONS.saturating_sub(connections.len());
+        if let Some(socket) = &self.socket {
+            connections.extend(socket.accept(now).take(free));
+        }
+        connections
+    }
+
+    /// Puts connections back that are not over.
+    pub fn put_back(&mut self, mut connections: Vec<AdminConnection>, now: Moment) {
+        connections.retain_mut(|connection| !connection.is_over(now));
+        self.connections = connections;
+    }
+
+    /// Measures the memory of all pools' processes, and shows it on their scoreboards.
+    pub fn measure(&mut self, pools: &mut Pools, scoreboards: &Scoreboards, now: Moment) {
+        for running in pools.iter_mut() {
+            running.show_copy_counters(scoreboards);
+        }
+        let pids: Vec<i32> = pools.iter().flat_map(RunningPool::pids).collect();
+        self.measures.measure(&pids, now);
+        for name in pools.names() {
+            let memory = self.measures.of(&pools.pids_of(name));
+            if let Some(page) = scoreboards.page(name) {
+                let (private, shared) = (memory.private_bytes, memory.shared_bytes);
+                page.workers().measured(private, shared);
+            }
+        }
+    }
+
+    /// The memory of processes, as it was measured last.
+    pub fn measures(&self) -> &Measures {
+        &self.measures
+    }
+
+    /// When something is due without a request.
     pub fn deadline(&self) -> Option<Moment> {
-        self.guests
+        self.connections
             .iter()
             .filter_map(AdminConnection::deadline)
             .min()
-    }
-}
-
-impl Supervisor {
-    /// Lets commands in, answers them, and sends those away that say nothing for too long.
-    /// Nothing of that without a reason: `spoke` is one, that something is due another.
-    pub(crate) fn serve_admin(&mut self, spoke: bool) {
-        let now = self.now();
-        let due = self.admin.deadline().is_some_and(|due| due <= now);
-        if !spoke && !due && !self.admin.owes_answers() {
-            return;
-        }
-        let free = MAX_GUESTS.saturating_sub(self.admin.guests.len());
-        if let Some(door) = &self.admin.door {
-            let new: Vec<AdminConnection> = door.guests(now).take(free).collect();
-            self.admin.guests.extend(new);
-        }
-        let mut guests = std::mem::take(&mut self.admin.guests);
-        for guest in &mut guests {
-            guest.read(now);
-            self.tell_reloaded(guest);
-            self.tell_purged(guest);
-            self.tell_drafted(guest, now);
-            for _ in 0..REQUESTS_PER_TURN {
-                let Some(line) = guest.next_line() else { break };
-                self.obey(guest, &line);
-            }
-        }
-        guests.retain_mut(|guest| !guest.is_over(now));
-        self.admin.guests = guests;
-    }
-
-    fn obey(&mut self, guest: &mut AdminConnection, line: &[u8]) {
-        let now = self.now();
-        let answer = match serde_json::from_slice(line) {
-            Ok(Request::Status { pool }) => match self.draft_status(pool.as_deref()) {
-                Ok(draft) => {
-                    guest.wait_for(draft);
-                    return self.tell_drafted(guest, now);
-                }
-                Err(why) => Answer::Refused { why },
-            },
-            Ok(Request::Reload { pools }) => match self.reload(&Anew::Named(pools)) {
-                Ok(ticket) => {
-                    info!("reload, asked for by process {}", guest.pid());
-                    self.systemd.reloads();
-                    return guest.wait_for_reload(ticket);
-                }
-                Err(why) => Answer::Refused { why },
-            },
-            Ok(Request::Stop) => {
-                info!("stop, asked for by process {}", guest.pid());
-                guest.wait_for_the_end();
-                let running = self.scripts_running();
-                self.phase_event(phase::Event::StopAsked);
-                Answer::Ending { running }
-            }
-            Ok(Request::Drain) => {
-                guest.wait_for_the_end();
-                let running = self.scripts_running();
-                if !self.phase.is_ending() {
-                    info!("drain, asked for by process {}", guest.pid());
-                    self.phase_event(phase::Event::StopAsked);
-                }
-                Answer::Ending { running }
-            }
-            Ok(Request::Purge(asked)) => match self.purge(asked) {
-                Ok(mark) => return guest.wait_for_purge(mark),
-                Err(why) => Answer::Refused { why },
-            },
-            Err(why) => Answer::Refused {
-                why: format!("this is no request: {why}"),
-            },
-        };
-        guest.answer(&answer, now);
-    }
-
-    /// Tells a command what became of the reload it asked for.
-    fn tell_reloaded(&self, guest: &mut AdminConnection) {
-        let ticket = guest.awaited_reload();
-        let outcome = ticket.and_then(|ticket| self.reloads.outcome(ticket));
-        let answer = match outcome.cloned() {
-            Some(Ok(what)) => Answer::Reloaded { what },
-            Some(Err(why)) => Answer::Refused { why },
-            None => return,
-        };
-        guest.answer(&answer, self.now());
-    }
-
-    /// Tells a command what became of the purge it asked for.
-    fn tell_purged(&mut self, guest: &mut AdminConnection) {
-        let purge = guest.awaited_purge();
-        if let Some(answer) = purge.and_then(|mark| self.purges.outcome(mark)) {
-            guest.answer(&answer, self.now());
-        }
-    }
-
-    fn scripts_running(&self) -> u64 {
-        self.scores.pages().map(|page| page.read().busy).sum()
     }
 }

@@ -1,6 +1,5 @@
 //! The reply to `maitred status`.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maitred_control::admin::{
@@ -12,26 +11,45 @@ use maitred_scoreboard::{
 };
 use maitred_seat::{Boards, PoolState, WorkerState};
 
-use crate::pool::Seated;
-use crate::room::there_is_now;
-use crate::run::Supervisor;
-use crate::running::RunningPool;
-use crate::so_far::SoFar;
+use crate::capacity::auto::{memory_group, there_is_now};
+use crate::capacity::private_memory::Measures;
+use crate::logging::running_time::RunningTime;
+use crate::processes::generation::Seated;
+use crate::processes::pools::Pools;
+use crate::processes::running_pool::RunningPool;
+use crate::processes::scoreboards::Scoreboards;
+use crate::system::cgroups::Groups;
 
-use super::advice::{Means, advice};
-use super::stacks::{Draft, Runner};
+use super::advice::{Resources, advice};
+use super::status_draft::{DraftedStatus, Runner};
 
-impl Supervisor {
-    /// The state of the server, of all its pools or only of `pool`, for which stacks of scripts
-    /// and figures of OPcache may still come.
+/// The state that a status reply shows.
+#[derive(Debug)]
+pub struct StatusSource<'a> {
+    /// All generations.
+    pub pools: &'a Pools,
+    /// All scoreboards.
+    pub scoreboards: &'a Scoreboards,
+    /// The control groups of pools.
+    pub groups: Option<&'a Groups>,
+    /// The memory of processes, as it was measured last.
+    pub measures: &'a Measures,
+}
+
+impl StatusSource<'_> {
+    /// Adds all pools, or only `pool`, to a status reply.
     ///
     /// # Errors
     /// One sentence, when there is no such pool.
-    pub(super) fn draft_status(&mut self, pool: Option<&str>) -> Result<Draft, String> {
+    pub fn add_to(
+        &self,
+        mut status: ServerStatus,
+        pool: Option<&str>,
+    ) -> Result<DraftedStatus, String> {
+        let names = self.pools.names();
         if let Some(pool) = pool
-            && self.generations(pool).next().is_none()
+            && !names.contains(pool)
         {
-            let names = self.names();
             let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
             return Err(format!(
                 "there is no pool `{}`; expected one of {}",
@@ -39,91 +57,23 @@ impl Supervisor {
                 names.join(", ")
             ));
         }
-        self.look_at_caches();
-        self.look_at_front();
-        self.measure();
-        let names = self.names().into_iter();
+        let names = names.into_iter();
         let names = names.filter(|name| pool.is_none_or(|pool| pool == *name));
-        let (pools, scripts) = names.map(|name| self.pool_status(name)).unzip();
-        let listeners = self.plan.listeners.iter();
-        let status = ServerStatus {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
-            phase: self.phase.name().to_owned(),
-            uptime_seconds: self.now().as_secs_f64(),
-            listen: listeners
-                .map(|listener| listener.address.to_string())
-                .collect(),
-            front_epoch: self.front.epoch,
-            front_pid: self.front.peer.as_ref().map(crate::peer::Peer::pid),
-            pools,
-            page_cache: None,
-            proxies: Vec::new(),
-            certificates: self.acme.status(self.now()),
-        };
-        Ok(self.ask_stacks(status, scripts))
+        let (pools, runners) = names.map(|name| self.pool_status(name)).unzip();
+        status.pools = pools;
+        Ok(DraftedStatus {
+            status: Box::new(status),
+            runners,
+        })
     }
 
-    /// Measures the memory of all pools' processes, and shows it on their scoreboards.
-    pub(crate) fn measure(&mut self) {
-        for index in 0..self.pools.len() {
-            self.show_copies(index);
-        }
-        let now = self.now();
-        let all: Vec<i32> = self
-            .names()
-            .iter()
-            .flat_map(|name| self.pids(name))
-            .collect();
-        self.admin.measures.measure(&all, now);
-        for name in self.names() {
-            let memory = self.admin.measures.of(&self.pids(name));
-            if let Some(page) = self.scores.page(name) {
-                let (private, shared) = (memory.private_bytes, memory.shared_bytes);
-                page.workers().measured(private, shared);
-            }
-        }
-    }
-
-    /// The pools by name, each once.
-    fn names(&self) -> BTreeSet<&str> {
-        let names = self
-            .pools
-            .iter()
-            .map(|pool| pool.plan.settings.pool.as_str());
-        names.collect()
-    }
-
-    /// The generations of a pool, the oldest first.
-    fn generations(&self, name: &str) -> impl Iterator<Item = &RunningPool> {
-        let is_one = move |pool: &&RunningPool| pool.plan.settings.pool == name;
-        self.pools.iter().filter(is_one)
-    }
-
-    /// The processes of a pool: its workers, and its zygotes.
-    fn pids(&self, name: &str) -> Vec<i32> {
-        let of_one = |running: &RunningPool| {
-            let zygote = running
-                .zygote
-                .as_ref()
-                .filter(|zygote| zygote.reaped.is_none());
-            let workers = running.workers.keys().copied();
-            let pids = workers.chain(zygote.map(|zygote| zygote.peer.pid()));
-            pids.collect::<Vec<i32>>()
-        };
-        self.generations(name).flat_map(of_one).collect()
-    }
-
-    /// A pool, and who runs each of the scripts that are shown of it.
+    /// A pool, and the workers of the scripts that are shown of it.
     fn pool_status(&self, name: &str) -> (PoolStatus, Vec<Runner>) {
-        let page = self.scores.page(name);
+        let page = self.scoreboards.page(name);
         let reading = page.map(|page| page.read()).unwrap_or_default();
-        // What is on trial is not yet the pool, and what is leaving is so no more.
-        let current = self
-            .generations(name)
-            .filter(|pool| pool.is_current())
-            .last();
-        let Some(current) = current.or_else(|| self.generations(name).last()) else {
+        // A generation on trial is not yet the pool, and a leaving one no longer.
+        let current = self.pools.current_of(name);
+        let Some(current) = current.or_else(|| self.pools.named(name).last()) else {
             return (PoolStatus::default(), Vec::new());
         };
         let (running, runners) = self.running(name).into_iter().unzip();
@@ -147,36 +97,36 @@ impl Supervisor {
             requests: reading.outcomes.iter().sum(),
             outcomes: outcomes(&reading, |_| true),
             failed: outcomes(&reading, RequestOutcome::is_failure),
-            memory: self.admin.measures.of(&self.pids(name)),
+            memory: self.measures.of(&self.pools.pids_of(name)),
             opcache: None,
             size: reading.size.map(size),
             copies: copies(&reading),
-            advice: self.advice(name, &reading, current),
+            advice: self.advice(&reading, current),
             running,
         };
         (status, runners)
     }
 
     /// How many workers there would be if they were not fixed.
-    fn advice(&self, name: &str, reading: &Reading, current: &RunningPool) -> Option<Size> {
+    fn advice(&self, reading: &Reading, current: &RunningPool) -> Option<Size> {
         if reading.size.is_some() {
             return None;
         }
-        let memory = self.admin.measures.of(&self.pids(name));
-        let group = self.plan.memory_group(name);
-        let (cores, there_is) = there_is_now(group.as_deref());
-        let means = Means {
+        let memory = self.measures.of(&self.pools.pids_of(current.name()));
+        let group = memory_group(self.groups, current.name());
+        let (cores, available) = there_is_now(group.as_deref());
+        let resources = Resources {
             cores,
-            memory: there_is,
+            memory: available,
             worker: memory.private_bytes as f64 / memory.processes.max(1) as f64,
             limit: current.plan.max_children(),
         };
-        advice(reading, &means)
+        advice(reading, &resources)
     }
 
-    /// The scripts that run, by the word of their workers, the longest-running first.
+    /// The running scripts, as their workers report them, the longest-running first.
     fn running(&self, name: &str) -> Vec<(Running, Runner)> {
-        let mut running: Vec<_> = self.generations(name).flat_map(running_in).collect();
+        let mut running: Vec<_> = self.pools.named(name).flat_map(running_in).collect();
         running.sort_by(|(a, _), (b, _)| b.seconds.total_cmp(&a.seconds));
         running.truncate(MAX_RUNNING_SHOWN);
         running
@@ -184,54 +134,56 @@ impl Supervisor {
 }
 
 fn running_in(pool: &RunningPool) -> Vec<(Running, Runner)> {
-    // Mapped for the moment only: a pool's memory is large, and this is rarely asked for.
+    // Mapped only now: a pool's memory is large, and this is rarely needed.
     let Ok(boards) = Boards::map(&pool.plan.memory) else {
         return Vec::new();
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.unwrap_or_default();
-    let running = pool.pool.seated().filter_map(|seated| {
-        let board = boards.seat(seated.seat)?;
+    let running = pool.state.seated().filter_map(|seated| {
+        let board = boards.seat(seated.worker.seat)?;
         let snapshot = PoolState::take(boards.pool(), std::iter::once(board), now);
         let process = snapshot.processes.into_iter().next()?;
         let runner = Runner {
             generation: pool.generation,
-            seat: seated.seat,
-            incarnation: seated.incarnation,
+            worker: seated.worker,
             request: process.requests,
         };
-        let so_far = || SoFar::of(seated.pid, board, Duration::from_micros(process.duration));
-        let so_far = process.running.then(so_far).flatten();
+        let running_time =
+            || RunningTime::of(seated.pid, board, Duration::from_micros(process.duration));
+        let running_time = process.running.then(running_time).flatten();
         process
             .running
-            .then(|| (shown(seated, process, so_far), runner))
+            .then(|| (shown(seated, process, running_time), runner))
     });
     running.collect()
 }
 
-fn shown(seated: Seated, process: WorkerState, so_far: Option<SoFar>) -> Running {
-    let seconds = |part: fn(&SoFar) -> Duration| so_far.as_ref().map(part).map(|d| d.as_secs_f64());
+fn shown(seated: Seated, process: WorkerState, running_time: Option<RunningTime>) -> Running {
+    let seconds = |part: fn(&RunningTime) -> Duration| {
+        running_time.as_ref().map(part).map(|d| d.as_secs_f64())
+    };
     Running {
         pid: seated.pid,
-        seat: seated.seat,
+        seat: seated.worker.seat,
         seconds: process.duration as f64 / 1e6,
         method: plain(&process.method),
         uri: plain(&process.uri),
         script: plain(&process.script),
-        cpu_seconds: seconds(|so_far| so_far.cpu),
-        core_wait_seconds: seconds(|so_far| so_far.core_wait),
-        blocked_seconds: seconds(|so_far| so_far.blocked),
+        cpu_seconds: seconds(|running_time| running_time.cpu),
+        core_wait_seconds: seconds(|running_time| running_time.core_wait),
+        blocked_seconds: seconds(|running_time| running_time.blocked),
         stack: Vec::new(),
     }
 }
 
-/// What a script or a client wrote, without anything that a terminal could obey.
-pub(super) fn plain(text: &str) -> String {
+/// Text of a script or a client, without terminal control characters.
+pub fn plain(text: &str) -> String {
     text.replace(|c: char| c.is_control(), "?")
 }
 
 fn workers(reading: &Reading, limit: u32) -> Workers {
-    // The two are counted by two processes, and may be some moments apart.
+    // The two are counted by two processes, and may differ for a moment.
     let busy = reading.busy.min(reading.seated);
     let exited = Cause::ALL
         .into_iter()

@@ -1,5 +1,5 @@
-//! Sockets that whoever started us has left open for us: php-fpm before a reload, or somebody by hand,
-//! in `FPM_SOCKETS` (`fpm_sockets.c`), and systemd in `LISTEN_FDS` (sd_listen_fds(3)).
+//! Inherited listening sockets: of php-fpm before a reload, or of a script, in `FPM_SOCKETS`
+//! (`fpm_sockets.c`), and of systemd in `LISTEN_FDS` (sd_listen_fds(3)).
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::PathBuf;
@@ -15,46 +15,46 @@ use super::{key, unix};
 /// Most variables that are read: php-fpm's `FPM_ENV_SOCKET_SET_MAX`.
 const MAX_VARIABLES: usize = 256;
 
-/// Most sockets that are taken of systemd. Units with more than a few are rare.
+/// Most sockets of systemd. Units with more than a few are rare.
 const MAX_LISTEN_FDS: RawFd = 4096;
 
-/// What systemd tells a service of its sockets.
+/// Variables of socket activation.
 const LISTEN_PID: &str = "LISTEN_PID";
 const LISTEN_FDS: &str = "LISTEN_FDS";
 const LISTEN_FDNAMES: &str = "LISTEN_FDNAMES";
 
-/// Sockets that can be listened on instead of opening others.
+/// Sockets that are used in place of opening others.
 #[derive(Debug, Default)]
-pub struct Inherited {
-    sockets: Vec<Handed>,
-    /// What is to be said of them.
+pub struct InheritedSockets {
+    sockets: Vec<InheritedSocket>,
+    /// Warnings about them.
     complaints: Vec<String>,
 }
 
 #[derive(Debug)]
-struct Handed {
-    /// What it listens on, as `FPM_SOCKETS` names it.
+struct InheritedSocket {
+    /// Its address, as `FPM_SOCKETS` names it.
     key: String,
     number: RawFd,
     socket: OwnedFd,
     origin: Origin,
 }
 
-/// Who looks after the file of an inherited Unix socket.
+/// Who manages the file of an inherited Unix socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// We do, as php-fpm does.
     Fpm,
-    /// systemd, which goes on listening when we have ended.
+    /// systemd, which keeps listening after we have ended.
     Systemd,
 }
 
-impl Inherited {
-    /// Takes over what the environment names, and takes the variables out of it. Call it before
+impl InheritedSockets {
+    /// Takes over the sockets that the environment names, and removes the variables. Call it before
     /// anything else is listened on, and while there is one thread.
-    pub fn from_environment() -> Inherited {
+    pub fn from_environment() -> InheritedSockets {
         let of_systemd = of_systemd();
-        let mut all = Inherited::default();
+        let mut all = InheritedSockets::default();
         let named: Vec<(String, RawFd)> = fpm_variables().iter().flat_map(|v| parse(v)).collect();
         for (key, number) in named {
             let origin = match of_systemd.contains(&number) {
@@ -83,11 +83,12 @@ impl Inherited {
             None => LISTEN_FDS,
         };
         let taken = take(number).inspect(|socket| {
-            // Another kind of socket takes none anyway; an older kernel leaves it to the front.
+            // Other kinds of sockets receive no descriptors anyway; on an older kernel the front
+            // drops them.
             let _ = refuse_descriptors(socket.as_fd());
         });
         match taken {
-            Ok(socket) => self.sockets.push(Handed {
+            Ok(socket) => self.sockets.push(InheritedSocket {
                 key: key.unwrap_or_else(|| key_of(&socket)),
                 number,
                 socket,
@@ -102,10 +103,11 @@ impl Inherited {
         }
     }
 
-    /// Says what there is: php-fpm's line for each, at its level where we were started as it.
+    /// Logs the sockets: php-fpm's line for each, at its level if the server was started as
+    /// php-fpm.
     pub fn announce(&self, fpm: bool) {
         for one in &self.sockets {
-            let Handed { number, key, .. } = one;
+            let InheritedSocket { number, key, .. } = one;
             match fpm {
                 true => info!(target: "fpm", "using inherited socket fd={number}, \"{key}\""),
                 false => info!("using inherited socket fd={number}, \"{key}\""),
@@ -116,14 +118,15 @@ impl Inherited {
         }
     }
 
-    /// The socket that listens on what `key` names, if there is one.
+    /// The socket with the address `key`, if there is one.
     pub fn take(&mut self, key: &str) -> Option<(OwnedFd, Origin)> {
         let index = self.sockets.iter().position(|one| one.key == key)?;
         let one = self.sockets.swap_remove(index);
         Some((one.socket, one.origin))
     }
 
-    /// Closes what nobody wanted. The file of a Unix socket goes too, unless systemd listens there.
+    /// Closes unused sockets. The file of a Unix socket is removed, too, unless systemd listens
+    /// there.
     pub fn close_unused(self) {
         for one in self.sockets {
             drop(one.socket);
@@ -140,7 +143,7 @@ impl Inherited {
     }
 }
 
-/// The values of `FPM_SOCKETS`, `FPM_SOCKETS_1` and so on, up to the first that is not there.
+/// The values of `FPM_SOCKETS`, `FPM_SOCKETS_1` and so on, up to the first missing one.
 fn fpm_variables() -> Vec<String> {
     let names = (0..MAX_VARIABLES).map(|index| match index {
         0 => "FPM_SOCKETS".to_owned(),
@@ -154,7 +157,7 @@ fn fpm_variables() -> Vec<String> {
     values.collect()
 }
 
-/// Reads `address=fd,address=fd`. What is no entry is passed over, as php-fpm does.
+/// Parses `address=fd,address=fd`. Other entries are ignored, as php-fpm does.
 fn parse(variable: &str) -> Vec<(String, RawFd)> {
     let entries = variable.split(',');
     let entries = entries.filter_map(|entry| {
@@ -177,7 +180,7 @@ fn of_systemd() -> Vec<RawFd> {
     (first..first + count.clamp(0, MAX_LISTEN_FDS)).collect()
 }
 
-/// What an inherited socket listens on.
+/// The address of an inherited socket.
 fn key_of(socket: &OwnedFd) -> String {
     let path = path_of(socket).map(Address::Unix);
     let tcp = || sockets::local_address(socket).ok().map(Address::Tcp);

@@ -1,8 +1,9 @@
-//! The listening sockets: opening them, taking over those that whoever started us has left open, and
-//! finding out who is in the way. How php-fpm does it is in its `fpm_sockets.c` and `fpm_unix.c`.
+//! The listening sockets: opening them, taking over inherited ones, and finding out which process
+//! is in the way. php-fpm does this in `fpm_sockets.c` and `fpm_unix.c`.
 
+pub mod folder_lock;
 mod inherited;
-mod refusal;
+mod open_error;
 mod tcp;
 mod unix;
 
@@ -19,54 +20,54 @@ use tracing::{info, warn};
 use crate::error::Error;
 use crate::peer::Peer;
 
-pub use inherited::Inherited;
+pub use inherited::InheritedSockets;
 pub use unix::{FileState, OwnFile};
 
 use inherited::Origin;
-use refusal::Refusal;
+use open_error::OpenError;
 
 /// An address and its sockets, one for each thread of the front.
 #[derive(Debug)]
 pub struct Listener {
-    /// The address as it was asked for.
+    /// The configured address.
     pub asked: Address,
-    /// The address, with the port the system chose where we left it the choice.
+    /// The address, with the port that the system chose if it was left open.
     pub address: Address,
-    /// Who comes there.
+    /// Who connects there.
     pub clients: Clients,
     /// The sockets.
     pub sockets: Vec<OwnedFd>,
-    /// The file of a Unix socket, unless it is somebody else's to remove.
+    /// The file of a Unix socket, unless it is another program's to remove.
     pub file: Option<OwnFile>,
 }
 
-/// What a new configuration comes to.
+/// The listeners of a new configuration.
 #[derive(Debug, Default)]
-pub struct Opened {
-    /// What is listened on in addition.
+pub struct OpenedListeners {
+    /// New listeners.
     pub new: Vec<Listener>,
-    /// Doors that stay, with what holds for them from now on.
+    /// FastCGI listeners that stay, with their new settings.
     stays: Vec<Door>,
-    /// Who may connect to those that are Unix sockets.
+    /// Owner and mode of those that are Unix sockets.
     rights: Vec<Option<Rights>>,
 }
 
-/// A door and the pool that messages about it name.
+/// A FastCGI listener, and the pool that messages about it name.
 #[derive(Debug, Clone, Copy)]
-struct Named<'a> {
+struct NamedListener<'a> {
     door: &'a Door,
     pool: &'a str,
     /// Messages are php-fpm's.
     fpm: bool,
 }
 
-/// Listens on everything with `threads` sockets each, and closes what is inherited and not used.
+/// Opens all listeners with `threads` sockets each, and closes unused inherited ones.
 ///
 /// # Errors
-/// The first address that cannot be had, and who has it.
+/// The first address that cannot be used, and the process that uses it.
 pub fn open(
     config: &Config,
-    mut inherited: Inherited,
+    mut inherited: InheritedSockets,
     threads: u32,
 ) -> Result<Vec<Listener>, Error> {
     inherited.announce(config.fpm.is_some());
@@ -75,27 +76,31 @@ pub fn open(
     Ok(opened.new)
 }
 
-/// Listens on what is not in `known`.
+/// Opens the listeners that are not `known`.
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_others(config: &Config, known: &[Listener], threads: u32) -> Result<Opened, Error> {
-    open_in(config, known, &mut Inherited::default(), threads)
+pub fn open_others(
+    config: &Config,
+    known: &[Listener],
+    threads: u32,
+) -> Result<OpenedListeners, Error> {
+    open_in(config, known, &mut InheritedSockets::default(), threads)
 }
 
 fn open_in(
     config: &Config,
     known: &[Listener],
-    inherited: &mut Inherited,
+    inherited: &mut InheritedSockets,
     threads: u32,
-) -> Result<Opened, Error> {
+) -> Result<OpenedListeners, Error> {
     let listening = config.listening();
     let tcp = listening.iter().filter_map(|one| match one.address() {
         Address::Tcp(address) => Some(address),
         Address::Unix(_) => None,
     });
     let tcp: Vec<SocketAddr> = tcp.collect();
-    let mut opened = Opened::default();
+    let mut opened = OpenedListeners::default();
     for one in listening {
         let there = known.iter();
         let there = there
@@ -119,7 +124,7 @@ fn open_in(
                     .push(moved.map_err(|source| Error::Listen { address, source })?);
             }
             None => {
-                let asked = Asked {
+                let asked = NewListener {
                     one,
                     door,
                     rights,
@@ -133,18 +138,18 @@ fn open_in(
     Ok(opened)
 }
 
-/// Something to listen on that was not listened on before.
-struct Asked<'a> {
+/// A new listener.
+struct NewListener<'a> {
     one: Listening<'a>,
-    door: Option<Named<'a>>,
+    door: Option<NamedListener<'a>>,
     rights: Option<Rights>,
     threads: usize,
     /// All TCP addresses there are.
     tcp: &'a [SocketAddr],
 }
 
-impl Asked<'_> {
-    fn open(&self, inherited: &mut Inherited) -> Result<Listener, Error> {
+impl NewListener<'_> {
+    fn open(&self, inherited: &mut InheritedSockets) -> Result<Listener, Error> {
         if let Some(named) = self.door {
             named.warn_of_backlog();
             named.warn_of_owners();
@@ -163,7 +168,7 @@ impl Asked<'_> {
                         let file = own.then(|| OwnFile::found(&path, rights)).flatten();
                         let sockets = self.adopt(socket);
                         (
-                            sockets.map_err(|why| named.error(Refusal::Listen(why)))?,
+                            sockets.map_err(|why| named.error(OpenError::Listen(why)))?,
                             file,
                         )
                     }
@@ -174,7 +179,11 @@ impl Asked<'_> {
         }
     }
 
-    fn open_tcp(&self, address: SocketAddr, inherited: &mut Inherited) -> Result<Listener, Error> {
+    fn open_tcp(
+        &self,
+        address: SocketAddr,
+        inherited: &mut InheritedSockets,
+    ) -> Result<Listener, Error> {
         let first = self.try_tcp(address, inherited);
         let opened = match (first, self.door) {
             (Err(why), Some(named)) if named.means_all_addresses() => {
@@ -186,7 +195,7 @@ impl Asked<'_> {
             (first, _) => first,
         };
         opened.map_err(|why| match (self.door, why.kind()) {
-            (Some(named), _) => named.error(Refusal::bind(why, address)),
+            (Some(named), _) => named.error(OpenError::bind(why, address)),
             (None, io::ErrorKind::AddrInUse) => Error::AddressInUse {
                 address: Address::Tcp(address),
                 holder: tcp::holder(address),
@@ -198,7 +207,11 @@ impl Asked<'_> {
         })
     }
 
-    fn try_tcp(&self, address: SocketAddr, inherited: &mut Inherited) -> io::Result<Listener> {
+    fn try_tcp(
+        &self,
+        address: SocketAddr,
+        inherited: &mut InheritedSockets,
+    ) -> io::Result<Listener> {
         let sockets = match inherited.take(&key(&Address::Tcp(address))) {
             Some((socket, _)) => {
                 sockets::set_for_requests(&socket)?;
@@ -237,18 +250,18 @@ impl Asked<'_> {
     }
 }
 
-impl Named<'_> {
-    /// A port alone means all addresses, in whatever family there is.
+impl NamedListener<'_> {
+    /// A port alone means all addresses, of IPv6 if there is any.
     fn means_all_addresses(&self) -> bool {
         let asked = &self.door.asked;
         !asked.is_empty() && asked.bytes().all(|byte| byte.is_ascii_digit())
     }
 
-    fn error(&self, refusal: Refusal) -> Error {
+    fn error(&self, refusal: OpenError) -> Error {
         refusal.of(self)
     }
 
-    /// Who may connect to a Unix socket; none for TCP.
+    /// Owner and mode of a Unix socket; none for TCP.
     fn rights(&self) -> Result<Option<Rights>, Error> {
         match &self.door.listen {
             Address::Unix(path) => unix::rights(*self, path).map(Some),
@@ -256,9 +269,9 @@ impl Named<'_> {
         }
     }
 
-    /// An access list takes the place of owner and group; said in php-fpm's words.
+    /// An access list replaces owner and group; logged in php-fpm's words.
     fn warn_of_owners(&self) {
-        let Named { door, pool, .. } = self;
+        let NamedListener { door, pool, .. } = self;
         if door.acl_users.is_empty() && door.acl_groups.is_empty() {
             return;
         }
@@ -283,13 +296,13 @@ impl Named<'_> {
     }
 }
 
-impl Opened {
-    /// Whether something new is listened on in the place of `listener`.
+impl OpenedListeners {
+    /// Whether a new listener replaces this one.
     pub fn replaces(&self, listener: &Listener) -> bool {
         self.new.iter().any(|new| new.asked == listener.asked)
     }
 
-    /// Lets what stays be as it is to be from now on: rights and queues that have changed.
+    /// Applies new settings to the listeners that stay: owner, mode and queue length.
     pub fn adjust(&self, listeners: &mut [Listener]) {
         for (door, rights) in self.stays.iter().zip(&self.rights) {
             let Some(listener) = listeners.iter_mut().find(|one| one.asked == door.listen) else {
@@ -310,7 +323,7 @@ impl Opened {
 }
 
 impl Listener {
-    /// Tells a front to accept clients here.
+    /// Has a front accept clients here.
     pub fn tell(&self, front: &mut Peer<ToFront>) {
         for (thread, socket) in (0..).zip(&self.sockets) {
             let order = ToFront::Listen {
@@ -322,7 +335,7 @@ impl Listener {
         }
     }
 
-    /// Whether clients find it: the file of a Unix socket may have been removed or replaced.
+    /// Whether clients can connect: the file of a Unix socket may have been removed or replaced.
     fn can_be_reached(&self) -> bool {
         self.file.as_ref().is_none_or(OwnFile::is_there)
     }
@@ -333,7 +346,7 @@ impl Listener {
         self.file = None;
     }
 
-    /// The same sockets, for others.
+    /// The same sockets for other clients.
     fn for_clients(&self, clients: Clients) -> io::Result<Listener> {
         let sockets = self.sockets.iter().map(OwnedFd::try_clone);
         Ok(Listener {
@@ -346,7 +359,7 @@ impl Listener {
     }
 }
 
-/// Says which sockets go on being listened on: php-fpm's line after a reload.
+/// Logs the sockets that stay open: php-fpm's line after a reload.
 pub fn announce(listeners: &[Listener]) {
     for listener in listeners {
         if let Some(socket) = listener.sockets.first() {
@@ -356,7 +369,7 @@ pub fn announce(listeners: &[Listener]) {
     }
 }
 
-/// What is wrong with the configured doors, beside that somebody may have their addresses.
+/// Mistakes in the configured FastCGI listeners, besides addresses in use.
 pub fn mistakes(config: &Config) -> impl Iterator<Item = Error> {
     let listening = config.listening().into_iter();
     listening.filter_map(|one| match one {
@@ -367,7 +380,7 @@ pub fn mistakes(config: &Config) -> impl Iterator<Item = Error> {
     })
 }
 
-/// Who comes to what is listened on.
+/// The clients of a listener.
 fn clients_of(listening: Listening<'_>) -> Clients {
     match listening {
         Listening::Http(_) => Clients::Http,
@@ -379,8 +392,8 @@ fn clients_of(listening: Listening<'_>) -> Clients {
     }
 }
 
-/// The name of an address in `FPM_SOCKETS`: a path, or address and port as `inet_ntop(3)` prints them,
-/// without brackets.
+/// The name of an address in `FPM_SOCKETS`: a path, or address and port as `inet_ntop(3)` prints
+/// them, without brackets.
 fn key(address: &Address) -> String {
     match address {
         Address::Tcp(address) => format!("{}:{}", address.ip(), address.port()),
@@ -394,13 +407,13 @@ fn backlog(door: &Door) -> i32 {
         .map_or(longest, |asked| i32::try_from(asked).unwrap_or(i32::MAX))
 }
 
-/// Finds the pool of a door.
-fn name<'a>(config: &'a Config, door: &'a Door) -> Named<'a> {
+/// The pool of a FastCGI listener.
+fn name<'a>(config: &'a Config, door: &'a Door) -> NamedListener<'a> {
     let has = |pool: &&Pool| {
         let mut doors = [&pool.door, &pool.status_door].into_iter().flatten();
         doors.any(|other| other.listen == door.listen)
     };
-    Named {
+    NamedListener {
         door,
         pool: config.pools.iter().find(has).map_or("", |pool| &pool.name),
         fpm: config.fpm.is_some(),

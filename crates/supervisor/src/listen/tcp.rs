@@ -1,17 +1,16 @@
-//! Who is in the way of a TCP address.
+//! Which process uses a TCP address.
 
 use std::net::SocketAddr;
 
 use maitred_os::proc::{self, listeners};
 
-/// `[::]` takes the clients of IPv4 too, unless IPv4 has an address of its own on that port.
+/// `[::]` accepts IPv4 clients too, unless there is an IPv4 listener on that port.
 pub fn is_only_ipv6(address: SocketAddr, addresses: &[SocketAddr]) -> bool {
     let same_port = |other: &SocketAddr| other.is_ipv4() && other.port() == address.port();
     address.is_ipv6() && addresses.iter().any(same_port)
 }
 
-/// Who listens on the port of `address`: the process that holds a listening socket there, as far
-/// as we may look into other processes.
+/// The process that listens on the port of `address`, as far as we may read other processes.
 pub fn holder(address: SocketAddr) -> Option<String> {
     let listeners = listeners::tcp_listeners(address.port()).into_iter();
     let own = i32::try_from(std::process::id()).ok();
@@ -21,13 +20,13 @@ pub fn holder(address: SocketAddr) -> Option<String> {
         Some((!is_ours, pid, name.trim().to_owned()))
     });
     let mut holders: Vec<(bool, i32, String)> = named.collect();
-    // A supervisor of ours first, then the oldest: a server's first process rather than its last.
+    // A supervisor first, then the oldest process: the first process of a server.
     holders.sort();
     let (_, pid, name) = holders.into_iter().next()?;
     Some(describe(&name, pid))
 }
 
-/// A process as the person who started us may know it.
+/// A process, described for the operator.
 pub fn describe(name: &str, pid: i32) -> String {
     match name.starts_with("maitred") {
         true => format!("another maitred (process {pid})"),

@@ -18,7 +18,7 @@ fn config(listen: &[SocketAddr], doors: Vec<Door>) -> Config {
 }
 
 fn opened(config: &Config) -> Result<Vec<Listener>, Error> {
-    open(config, Inherited::default(), 2)
+    open(config, InheritedSockets::default(), 2)
 }
 
 fn unix_door(path: &Path) -> Door {
@@ -85,7 +85,10 @@ fn a_socket_that_somebody_listens_on_is_left_alone_and_a_dead_one_is_replaced() 
     let path = socket(&folder);
     let living = UnixListener::bind(&path).unwrap();
     let said = refusal(vec![unix_door(&path)]);
-    assert!(said.contains("somebody listens there already"), "{said}");
+    assert!(
+        said.contains("another process listens there already"),
+        "{said}"
+    );
     let process = format!("(process {})", std::process::id());
     assert!(said.contains(&process), "{said}");
     drop(living);
@@ -117,11 +120,11 @@ fn why_a_unix_socket_cannot_be_made_is_said_with_what_to_do() {
     let said = refusal(vec![unix_door(&file)]);
     assert!(said.contains("a file that is no socket"), "{said}");
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
-    let nobody = Door {
+    let unknown = Door {
         owner: Some("nobody-of-this-name".to_owned()),
         ..unix_door(&socket(&folder))
     };
-    let said = refusal(vec![nobody]);
+    let said = refusal(vec![unknown]);
     assert!(said.contains("no user `nobody-of-this-name`"), "{said}");
 }
 
@@ -142,19 +145,19 @@ fn php_fpm_s_words_are_said_where_we_were_started_as_it() {
     let living = socket(&folder);
     let _living = UnixListener::bind(&living).unwrap();
     let said = |door: Door| {
-        let named = Named {
+        let named = NamedListener {
             door: &door,
             pool: "www",
             fpm: true,
         };
-        let asked = Asked {
+        let asked = NewListener {
             one: Listening::Fastcgi(&door),
             door: Some(named),
             rights: named.rights().unwrap(),
             threads: 1,
             tcp: &[],
         };
-        let error = asked.open(&mut Inherited::default()).unwrap_err();
+        let error = asked.open(&mut InheritedSockets::default()).unwrap_err();
         (error.to_string(), error.remedy().map(str::to_owned))
     };
     let (text, remedy) = said(Door::at(Address::Tcp(address)));
@@ -172,7 +175,7 @@ fn php_fpm_s_words_are_said_where_we_were_started_as_it() {
 
 #[test]
 fn a_port_alone_falls_back_to_ipv4() {
-    // Whoever listens on all IPv6 addresses only leaves IPv4 free.
+    // A socket that listens on all IPv6 addresses only leaves IPv4 free.
     let six = sockets::listen_tcp("[::]:0".parse().unwrap(), true, 1, 1).unwrap();
     let port = sockets::local_address(&six[0]).unwrap().port();
     let door = Door {

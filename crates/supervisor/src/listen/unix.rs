@@ -1,4 +1,4 @@
-//! Unix sockets of doors: who may connect, and whose file it is.
+//! Unix sockets of FastCGI listeners: the file, its owner and who may connect.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,26 +13,26 @@ use maitred_os::sockets::unix::{
 use maitred_os::users;
 use serde::{Deserialize, Serialize};
 
-use super::{Named, Refusal, backlog, tcp};
-use crate::admin;
+use super::folder_lock::lock_folder;
+use super::{NamedListener, OpenError, backlog, tcp};
 use crate::error::Error;
 
-/// The file of a socket that we made. It is removed with this.
+/// The file of a socket that this server made. It is removed on drop.
 #[derive(Debug)]
 pub struct OwnFile(FileState);
 
-/// The same, written down.
+/// The same in serialized form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileState {
     path: PathBuf,
-    /// Another file of that name is not ours to change or remove.
+    /// Device and inode. Another file of that name is not ours to change or remove.
     id: FileId,
     /// Who may connect.
     rights: Rights,
 }
 
 impl OwnFile {
-    /// The socket that lies at `path`, which others have made for us.
+    /// The socket at `path`, which another program made for this server.
     pub fn found(path: &Path, rights: &Rights) -> Option<OwnFile> {
         let file = SocketFile::at(path).ok()?;
         Some(OwnFile::new(path, &file, rights))
@@ -46,25 +46,25 @@ impl OwnFile {
         })
     }
 
-    /// What the program before us has written down.
+    /// Restores what the program before an upgrade has written.
     pub fn over(state: FileState) -> OwnFile {
         OwnFile(state)
     }
 
-    /// What the program after us has to know.
+    /// What the next program of an upgrade needs.
     pub fn state(&self) -> FileState {
         self.0.clone()
     }
 
-    /// Whether it still lies under its name.
+    /// Whether the file still exists under its name.
     pub fn is_there(&self) -> bool {
         SocketFile::at(&self.0.path).is_ok_and(|file| file.id() == self.0.id)
     }
 
-    /// Lets others connect than those who could, if it is others.
+    /// Changes who may connect, if that differs from the present access.
     ///
     /// # Errors
-    /// When the system does not let us, or the socket has another's file by now.
+    /// When the system refuses, or the name belongs to another file by now.
     pub fn set_rights(&mut self, rights: &Rights) -> io::Result<()> {
         if *rights == self.0.rights {
             return Ok(());
@@ -78,7 +78,7 @@ impl OwnFile {
         if !self.0.rights.has_list() && !rights.has_list() {
             file.set_mode(rights.mode)?;
         } else {
-            // A mode that is set while there is a list changes the list.
+            // A mode that is set while there is an access list changes the list.
             file.deny_others()?;
             file.set_mode(rights.mode)?;
         }
@@ -98,61 +98,61 @@ impl Drop for OwnFile {
     }
 }
 
-/// Listens on a Unix socket that is made at `path`. One that somebody listens on is left alone, one
-/// that nobody does is replaced.
+/// Listens on a Unix socket that is made at `path`. An existing socket is replaced if no process
+/// listens on it.
 ///
 /// # Errors
-/// Why that cannot be.
+/// Why that is impossible.
 pub fn open(
-    named: Named<'_>,
+    named: NamedListener<'_>,
     path: &Path,
     rights: &Rights,
     threads: usize,
 ) -> Result<(Vec<OwnedFd>, Option<OwnFile>), Error> {
-    let failed = |why| named.error(Refusal::Bind(why, None));
+    let failed = |why| named.error(OpenError::Bind(why, None));
     let place = guarded::Named::at(path).map_err(failed)?;
-    // Two servers that start at once must not take each other's socket for a dead one's.
-    let _lock = place.open_folder().map(admin::lock_folder);
+    // Two servers that start at once must not take each other's socket for a stale one.
+    let _lock = place.open_folder().map(lock_folder);
     match who_listens(path) {
         Ok(Found::Nothing) => {}
         Ok(Found::Stale) => remove_stale(&place).map_err(failed)?,
-        Ok(Found::Living(pid)) => return Err(named.error(Refusal::Taken(pid.and_then(process)))),
+        Ok(Found::Living(pid)) => return Err(named.error(OpenError::Taken(pid.and_then(process)))),
         Err(why) => return Err(failed(why)),
     }
     let (socket, file) = bind_unix(path, &place, rights.mode).map_err(failed)?;
-    // From here on it goes again if anything fails.
+    // From here on the file is removed if anything fails.
     let own = OwnFile::new(path, &file, rights);
     give(named, &file, rights)?;
     let listens = sockets::listen(&socket, backlog(named.door));
     let sockets = listens.and_then(|()| sockets::copies(socket, threads));
-    let sockets = sockets.map_err(|why| named.error(Refusal::Listen(why)))?;
+    let sockets = sockets.map_err(|why| named.error(OpenError::Listen(why)))?;
     Ok((sockets, Some(own)))
 }
 
-/// Owner and group, or an access list; its mode it has already.
-fn give(named: Named<'_>, file: &SocketFile, rights: &Rights) -> Result<(), Error> {
+/// Sets owner and group, or an access list. The mode is set already.
+fn give(named: NamedListener<'_>, file: &SocketFile, rights: &Rights) -> Result<(), Error> {
     if rights.has_list() {
         let admitted = file.admit(&rights.users, &rights.groups);
-        return admitted.map_err(|why| named.error(Refusal::AccessList(why)));
+        return admitted.map_err(|why| named.error(OpenError::AccessList(why)));
     }
     if rights.owner.is_none() && rights.group.is_none() {
         return Ok(());
     }
     let given = file.give(rights.owner, rights.group);
-    given.map_err(|why| named.error(Refusal::Owner(why)))
+    given.map_err(|why| named.error(OpenError::Owner(why)))
 }
 
-/// Who may connect to a door at `path`, with names looked up. An access list takes the place of owner
-/// and group; an owner who is named brings the own group along
+/// Who may connect to a listener at `path`, with names looked up. An access list replaces owner and
+/// group; an owner without a group brings its primary group
 /// (`fpm_unix_resolve_socket_permissions`).
 ///
 /// # Errors
-/// A path that no socket can have, or the first user or group that there is not.
-pub fn rights(named: Named<'_>, path: &Path) -> Result<Rights, Error> {
+/// A path that is too long for a socket, or the first user or group that does not exist.
+pub fn rights(named: NamedListener<'_>, path: &Path) -> Result<Rights, Error> {
     use std::os::unix::ffi::OsStrExt;
     let bytes = path.as_os_str().as_bytes().len();
     if bytes > MAX_PATH_BYTES {
-        return Err(named.error(Refusal::TooLong(bytes)));
+        return Err(named.error(OpenError::TooLong(bytes)));
     }
     let Door {
         owner,
@@ -164,11 +164,11 @@ pub fn rights(named: Named<'_>, path: &Path) -> Result<Rights, Error> {
     } = named.door;
     let user = |name: &String| {
         let found = users::owner_named(name);
-        found.map_err(|_| named.error(Refusal::NoUser(name.clone())))
+        found.map_err(|_| named.error(OpenError::NoUser(name.clone())))
     };
     let group_named = |name: &String| {
         let found = users::group_named(name);
-        found.map_err(|_| named.error(Refusal::NoGroup(name.clone())))
+        found.map_err(|_| named.error(OpenError::NoGroup(name.clone())))
     };
     let mut rights = Rights {
         mode: *mode,
@@ -193,13 +193,13 @@ pub fn rights(named: Named<'_>, path: &Path) -> Result<Rights, Error> {
     Ok(rights)
 }
 
-/// A process, as messages name it.
+/// A process, as log lines name it.
 fn process(pid: i32) -> Option<String> {
     let name = maitred_os::proc::read(pid, "comm")?;
     Some(tcp::describe(name.trim(), pid))
 }
 
-/// Removes the file of a socket that has been closed, if it is one.
+/// Removes the file of a closed socket, if it is a socket.
 pub fn remove(path: &Path) {
     if let Ok(Found::Stale) = who_listens(path)
         && let Ok(place) = guarded::Named::at(path)

@@ -1,13 +1,13 @@
-//! What a reload is asked for, and what is said of it when it is over.
+//! Arguments of a reload, and what is logged when it has finished.
 
 use std::collections::BTreeSet;
 
 use maitred_config::Config;
 
-use super::{Anew, Outcome, Reload};
+use super::{Outcome, Reload, ReloadScope};
 
-/// Says of settings that only a restart changes them.
-pub(super) fn needs_restart(names: &[&str]) -> String {
+/// Logs settings that need a restart to change.
+pub fn needs_restart(names: &[&str]) -> String {
     let (has, it) = match names.len() {
         1 => ("has", "it stays as it was"),
         _ => ("have", "they stay as they were"),
@@ -17,16 +17,17 @@ pub(super) fn needs_restart(names: &[&str]) -> String {
 }
 
 impl Reload {
-    /// What it has done, and which pools go on as they were; `unchanged` pools were not touched, and
-    /// `busy` workers of earlier generations still run a script.
-    pub(super) fn outcome(&self, unchanged: usize, busy: usize) -> Outcome {
+    /// What the reload has done, and which pools continue unchanged. `unchanged` is the number of
+    /// pools that were not touched; `busy` is the number of workers of earlier generations that
+    /// still run a script.
+    pub fn outcome(&self, unchanged: usize, busy: usize) -> Outcome {
         let list = |names: &[String]| match names {
             [] => "no pool".to_owned(),
             [one] => format!("pool {one}"),
             many => format!("pools {}", many.join(", ")),
         };
         let mut said = format!(
-            "reloaded: {} anew, {unchanged} unchanged",
+            "reloaded: {} restarted, {unchanged} unchanged",
             list(&self.replaced)
         );
         let removed: Vec<String> = self.changes.removed.iter().cloned().collect();
@@ -54,13 +55,13 @@ impl Reload {
     }
 }
 
-impl Anew {
-    /// The pools that are asked for by name.
-    pub(super) fn names(&self, config: &Config) -> BTreeSet<String> {
+impl ReloadScope {
+    /// The pools that were requested by name.
+    pub fn names(&self, config: &Config) -> BTreeSet<String> {
         match self {
-            Anew::Changed => BTreeSet::new(),
-            Anew::Named(names) => names.iter().cloned().collect(),
-            Anew::All => config.pools.iter().map(|pool| pool.name.clone()).collect(),
+            ReloadScope::Changed => BTreeSet::new(),
+            ReloadScope::Named(names) => names.iter().cloned().collect(),
+            ReloadScope::All => config.pools.iter().map(|pool| pool.name.clone()).collect(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use maitred_control::purge::Dropped;
+use maitred_control::purge::DroppedPages;
 use maitred_fastcgi::cgi::AnswerHead;
 use maitred_http1::Head;
 use maitred_pagecache::admit::{Admitted, NotStored, Times, admit};
@@ -356,13 +356,13 @@ impl<'a> Fill<'a> {
         let request = request_of(self.head, self.way);
         let settings = &self.of.settings;
         let after = invalidate::after(&settings.key, &request, said.status(), said.headers());
-        let named = |(purge, how)| Dropped {
+        let named = |(purge, how)| DroppedPages {
             site: self.of.site.clone(),
             purge,
             how,
         };
         let hard = |purge| named((purge, PurgeMode::Hard));
-        let mut dropped: Vec<Dropped> = after.into_iter().map(hard).collect();
+        let mut dropped: Vec<DroppedPages> = after.into_iter().map(hard).collect();
         if settings.litespeed {
             let asked = purge::litespeed(said.headers(), &settings.key, request.host);
             dropped.extend(asked.into_iter().map(named));

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use maitred_control::purge::Dropped;
+use maitred_control::purge::DroppedPages;
 use maitred_http1::Head;
 use maitred_pagecache::purge::{Purge, PurgeMode};
 use maitred_pagecache::{invalidate, tags};
@@ -50,12 +50,12 @@ pub async fn purge(
             vec![purge]
         }
     };
-    let named = |purge| Dropped {
+    let named = |purge| DroppedPages {
         site: of.site.clone(),
         purge,
         how,
     };
-    let dropped: Vec<Dropped> = purges.into_iter().map(named).collect();
+    let dropped: Vec<DroppedPages> = purges.into_iter().map(named).collect();
     if let Some(elsewhere) = cache.purge(&dropped) {
         elsewhere.done().await;
     }

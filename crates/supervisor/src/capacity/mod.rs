@@ -1,0 +1,6 @@
+//! How many workers each pool may have: processors, memory, `process.max`.
+
+pub mod auto;
+pub mod private_memory;
+pub mod process_max;
+pub mod spare_zygotes;

@@ -1,0 +1,321 @@
+//! Purges on their way to the fronts. Usually there is one front, which carries out what a command
+//! requests. During an upgrade there are several, and each is notified of what another one has
+//! dropped before that counts as done.
+
+use maitred_control::ToFront;
+use maitred_control::admin::Answer;
+use maitred_control::purge::{DroppedPages, PurgeOrder, PurgeRequest};
+
+use crate::fronts::Fronts;
+use crate::limits::{Moment, PURGE_ANSWER};
+
+/// Most pending purges. Those of scripts and clients are not among them while there is one front.
+const MAX_PENDING: usize = 4096;
+
+/// Who waits for a purge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PurgeRequester {
+    /// A command, which polls the outcome by the purge's number.
+    Command,
+    /// The front of this line, by the number of its report.
+    Front(u32, u64),
+    /// An upgrade, before there is a second front.
+    Upgrade,
+}
+
+/// A purge that not all fronts have carried out.
+#[derive(Debug)]
+struct PendingPurge {
+    mark: u64,
+    order: PurgeOrder,
+    requester: PurgeRequester,
+    /// The lines of the fronts that have not carried it out.
+    missing: Vec<u32>,
+    /// The result of a front, if there is one.
+    outcome: Option<(u32, Result<Vec<String>, String>)>,
+    until: Moment,
+}
+
+impl PendingPurge {
+    /// The front of a line has carried it out. Of several results, that of the newest front counts:
+    /// it has the configuration in use.
+    fn done_by(&mut self, line: u32, outcome: Result<Vec<String>, String>) {
+        self.missing.retain(|missing| *missing != line);
+        if self.outcome.as_ref().is_none_or(|(by, _)| *by < line) {
+            self.outcome = Some((line, outcome));
+        }
+    }
+
+    /// The front of a line has ended; `another_comes` for that line.
+    fn lost(&mut self, line: u32, another_comes: bool) {
+        let before = self.missing.len();
+        self.missing.retain(|missing| *missing != line);
+        if self.missing.len() == before {
+            return;
+        }
+        if another_comes && self.requester != PurgeRequester::Upgrade {
+            self.outcome = None;
+        } else if self.requester != PurgeRequester::Command && self.missing.is_empty() {
+            self.outcome.get_or_insert((0, Ok(Vec::new())));
+        }
+    }
+
+    /// The reply to the command that has requested it.
+    fn answer(self) -> Answer {
+        match self.outcome.filter(|_| self.missing.is_empty()) {
+            Some((_, Ok(what))) => Answer::Purged { what },
+            Some((_, Err(why))) => Answer::Refused { why },
+            None => Answer::Failed {
+                why: format!(
+                    "not every front has said within {} s that it is done; look at the log and try \
+                     again",
+                    PURGE_ANSWER.as_secs()
+                ),
+            },
+        }
+    }
+
+    fn is_over(&self, now: Moment) -> bool {
+        let is_done = self.missing.is_empty() && self.outcome.is_some();
+        is_done || self.until <= now
+    }
+}
+
+/// Pending purges, and outcomes that commands have not polled.
+#[derive(Debug, Default)]
+pub struct PurgeCoordinator {
+    last: u64,
+    pending: Vec<PendingPurge>,
+    /// Outcomes for commands, by number.
+    outcomes: Vec<(u64, Answer)>,
+}
+
+impl PurgeCoordinator {
+    fn begin(
+        &mut self,
+        order: PurgeOrder,
+        requester: PurgeRequester,
+        missing: Vec<u32>,
+        now: Moment,
+    ) -> u64 {
+        self.last += 1;
+        // Without a front to wait for, it is done; but a command wants the report of one.
+        let outcome = (missing.is_empty() && requester != PurgeRequester::Command)
+            .then(|| (0, Ok(Vec::new())));
+        self.pending.push(PendingPurge {
+            mark: self.last,
+            order,
+            requester,
+            missing,
+            outcome,
+            until: now + PURGE_ANSWER,
+        });
+        self.last
+    }
+
+    /// Whether nothing is pending.
+    pub fn are_done(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// Whether the old front has not confirmed yet that it will report its purges.
+    pub fn prepares_upgrade(&self) -> bool {
+        let mut requesters = self.pending.iter().map(|pending| pending.requester);
+        requesters.any(|requester| requester == PurgeRequester::Upgrade)
+    }
+
+    /// The outcome of the purge of a command, once that is known.
+    pub fn outcome(&mut self, mark: u64) -> Option<Answer> {
+        let at = self.outcomes.iter().position(|(of, _)| *of == mark)?;
+        Some(self.outcomes.swap_remove(at).1)
+    }
+
+    /// When a purge times out.
+    pub fn deadline(&self) -> Option<Moment> {
+        self.pending.iter().map(|pending| pending.until).min()
+    }
+
+    /// Has all fronts drop what a command requests. Returns the number by which the outcome is
+    /// found.
+    ///
+    /// # Errors
+    /// When too many purges are pending.
+    pub fn purge(
+        &mut self,
+        request: PurgeRequest,
+        fronts: &mut Fronts,
+        now: Moment,
+    ) -> Result<u64, String> {
+        if self.pending.len() >= MAX_PENDING {
+            return Err("too many purges are on their way; try again in a moment".to_owned());
+        }
+        let lines = fronts.lines();
+        let order = PurgeOrder::Asked(request);
+        Ok(self.order(order, PurgeRequester::Command, lines, fronts, now))
+    }
+
+    /// A front has dropped pages: the others drop them, too. `mark` is the number of its report.
+    pub fn dropped(
+        &mut self,
+        line: u32,
+        mark: u64,
+        dropped: Vec<DroppedPages>,
+        fronts: &mut Fronts,
+        now: Moment,
+    ) {
+        let mut others = fronts.lines();
+        others.retain(|other| *other != line);
+        let requester = PurgeRequester::Front(line, mark);
+        self.order(PurgeOrder::Dropped(dropped), requester, others, fronts, now);
+        self.finish(fronts, now);
+    }
+
+    /// Before there is a second front, the first one has to report what it drops.
+    pub fn prepare_second_front(&mut self, fronts: &mut Fronts, now: Moment) {
+        self.order_peers(true, fronts, now);
+        self.finish(fronts, now);
+    }
+
+    fn order_peers(&mut self, has_peers: bool, fronts: &mut Fronts, now: Moment) {
+        let order = PurgeOrder::Company(has_peers);
+        let lines = fronts.lines();
+        self.order(order, PurgeRequester::Upgrade, lines, fronts, now);
+    }
+
+    fn order(
+        &mut self,
+        order: PurgeOrder,
+        requester: PurgeRequester,
+        lines: Vec<u32>,
+        fronts: &mut Fronts,
+        now: Moment,
+    ) -> u64 {
+        let mark = self.begin(order.clone(), requester, lines.clone(), now);
+        for line in lines {
+            let order = order.clone();
+            fronts.tell(line, ToFront::Purge { order, mark });
+        }
+        mark
+    }
+
+    /// The orders for a front that is being started: whether there are others, and the pending
+    /// purges. It may have read pages from disk that were purged before.
+    pub fn orders_for_new_front(&mut self, fronts: &Fronts) -> Vec<ToFront> {
+        let line = fronts.line();
+        let has_peers = fronts.iter().any(|(other, _)| other != line);
+        let mut orders = Vec::new();
+        if has_peers {
+            let order = PurgeOrder::Company(true);
+            // The report to number 0 is not waited for.
+            orders.push(ToFront::Purge { order, mark: 0 });
+        }
+        for pending in &mut self.pending {
+            if pending.requester != PurgeRequester::Upgrade {
+                pending.missing.push(line);
+                let (order, mark) = (pending.order.clone(), pending.mark);
+                orders.push(ToFront::Purge { order, mark });
+            }
+        }
+        orders
+    }
+
+    /// A front has carried a purge out.
+    pub fn purged(&mut self, line: u32, mark: u64, outcome: Result<Vec<String>, String>) {
+        let mut pending = self.pending.iter_mut();
+        if let Some(pending) = pending.find(|pending| pending.mark == mark) {
+            pending.done_by(line, outcome);
+        }
+    }
+
+    /// A front has ended, and its memory cache with it. Its files are taken over by the next front
+    /// of its line, which gets the purges that this one may not have carried out. `is_alone`: no
+    /// upgrade is going on, so a single front need not report what it drops.
+    pub fn front_ended(&mut self, line: u32, is_alone: bool, fronts: &mut Fronts, now: Moment) {
+        let another_starts = line == fronts.line();
+        for pending in &mut self.pending {
+            pending.lost(line, another_starts);
+        }
+        self.finish(fronts, now);
+        if is_alone && fronts.iter().count() == 1 {
+            self.order_peers(false, fronts, now);
+        }
+    }
+
+    /// Reports purges that are over to those that wait for them.
+    pub fn finish(&mut self, fronts: &mut Fronts, now: Moment) {
+        let pending = std::mem::take(&mut self.pending);
+        let (over, pending): (Vec<_>, Vec<_>) =
+            pending.into_iter().partition(|one| one.is_over(now));
+        self.pending = pending;
+        for one in over {
+            match one.requester {
+                PurgeRequester::Upgrade => {}
+                PurgeRequester::Front(line, mark) => {
+                    fronts.tell(line, ToFront::ConfirmPurge { mark });
+                }
+                PurgeRequester::Command => {
+                    let mark = one.mark;
+                    self.outcomes.push((mark, one.answer()));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Moment = Moment::from_secs(1);
+
+    fn done(text: &str) -> Result<Vec<String>, String> {
+        Ok(vec![text.to_owned()])
+    }
+
+    fn begun(requester: PurgeRequester, lines: &[u32]) -> PurgeCoordinator {
+        let mut purges = PurgeCoordinator::default();
+        purges.begin(PurgeOrder::Company(true), requester, lines.to_vec(), NOW);
+        purges
+    }
+
+    #[test]
+    fn a_purge_is_over_when_every_front_has_said_so_and_the_newest_has_the_word() {
+        let mut purges = begun(PurgeRequester::Command, &[1, 2]);
+        let one = &mut purges.pending[0];
+        one.done_by(2, done("new"));
+        assert!(!one.is_over(NOW));
+        one.done_by(1, done("old"));
+        assert!(one.is_over(NOW));
+        assert_eq!(one.outcome, Some((2, done("new"))));
+    }
+
+    #[test]
+    fn a_command_waits_for_a_front_that_is_being_started_and_not_for_ever() {
+        let purges = begun(PurgeRequester::Command, &[]);
+        assert!(!purges.pending[0].is_over(NOW));
+        assert!(purges.pending[0].is_over(NOW + PURGE_ANSWER));
+        assert_eq!(purges.deadline(), Some(NOW + PURGE_ANSWER));
+    }
+
+    #[test]
+    fn what_a_dead_front_has_not_done_the_next_one_has_to() {
+        let mut purges = begun(PurgeRequester::Command, &[1, 2]);
+        let one = &mut purges.pending[0];
+        one.done_by(1, done("old"));
+        one.lost(2, true);
+        assert!(!one.is_over(NOW));
+        one.missing.push(2);
+        one.done_by(2, done("new"));
+        assert!(one.is_over(NOW));
+        let mut purges = begun(PurgeRequester::Front(2, 7), &[1]);
+        let one = &mut purges.pending[0];
+        one.lost(1, false);
+        assert!(one.is_over(NOW));
+    }
+
+    #[test]
+    fn a_front_that_is_alone_waits_for_nobody() {
+        let purges = begun(PurgeRequester::Front(1, 7), &[]);
+        assert!(purges.pending[0].is_over(NOW));
+    }
+}

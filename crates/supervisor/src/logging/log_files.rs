@@ -1,0 +1,223 @@
+//! The log files. They are opened here, as root if the server runs as root, and opened again on
+//! SIGUSR1 after they were renamed. The front has dropped its privileges and gets the descriptors
+//! that it writes to.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use maitred_config::{Config, LogTarget, Section, SiteLog};
+use maitred_os::guarded;
+use maitred_os::users::{self, Identity};
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::system::path_trust;
+
+/// Mode of a new log file: tenants may not read it, and the URLs in it can contain secrets.
+pub const LOG_MODE: u32 = 0o640;
+
+/// Mode of a new log file in php-fpm mode.
+const FPM_LOG_MODE: u32 = 0o600;
+
+/// Logs whose folder does not exist.
+pub fn mistakes(config: &Config) -> Vec<Error> {
+    let file = |log: &LogTarget| match log {
+        LogTarget::File(path) => Some(path.clone()),
+        _ => None,
+    };
+    let access_log = config.access_log.as_ref().and_then(file);
+    let servers = [
+        (Section::Server, "error_log", file(&config.error_log)),
+        (Section::Server, "access_log", access_log),
+    ];
+    let pools = config.pools.iter().map(|pool| {
+        let section = Section::Pool(pool.name.clone());
+        (section, "slowlog", pool.slowlog.as_ref().and_then(file))
+    });
+    let sites = config.sites.iter().enumerate().map(|(number, site)| {
+        let path = match &site.access_log {
+            SiteLog::File(path) => Some(path.clone()),
+            SiteLog::Server | SiteLog::Off => None,
+        };
+        (Section::Site(number), "access_log", path)
+    });
+    let logs = servers.into_iter().chain(pools).chain(sites);
+    let missing = logs.filter_map(|(section, setting, path)| {
+        let path = path.filter(|path| !path.parent().is_some_and(Path::is_dir))?;
+        let said = format!(
+            "{setting} {} cannot be written: its folder does not exist; make it, or correct \
+             {setting}",
+            path.display()
+        );
+        Some(Error::Setting {
+            section,
+            setting,
+            said,
+        })
+    });
+    missing.collect()
+}
+
+/// Opens a log for appending, and creates it if needed. Neither this nor a write blocks: a FIFO
+/// without a reader is refused, and a full one takes no more. Where users other than root may
+/// write, root opens only a regular file with a single link ([`guarded::append`]).
+///
+/// # Errors
+/// The error of `open(2)`, worded for the author of the configuration.
+pub fn open(path: &Path) -> io::Result<File> {
+    open_with(path, LOG_MODE)
+}
+
+/// Opens a log of a server that was started as php-fpm, as [`open`], and creates it as php-fpm
+/// does: readable for its owner only.
+///
+/// # Errors
+/// The error of `open(2)`, worded for the author of the configuration.
+pub fn open_as_fpm(path: &Path) -> io::Result<File> {
+    open_with(path, FPM_LOG_MODE)
+}
+
+/// Opens the error log of a server with this configuration.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_error_log(path: &Path, config: &Config) -> io::Result<File> {
+    match config.fpm {
+        Some(_) => open_as_fpm(path),
+        None => open(path),
+    }
+}
+
+fn open_with(path: &Path, mode: u32) -> io::Result<File> {
+    in_words(guarded::append(path, mode))
+}
+
+fn in_words(opened: io::Result<File>) -> io::Result<File> {
+    opened.map_err(|why| match Errno::from_io_error(&why) {
+        Some(Errno::NXIO) => io::Error::other("it is a FIFO without a reader"),
+        _ => why,
+    })
+}
+
+/// Opens a log of a pool that runs as `identity`. Where users other than root can place links, the
+/// name may point anywhere, so the log is opened with the rights of the pool's user.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_of_pool(path: &Path, identity: Option<&Identity>) -> io::Result<File> {
+    with_rights_for(path, identity, LOG_MODE)
+}
+
+/// Opens the access log of a pool's FastCGI listener, as [`open_of_pool`], and creates it as
+/// php-fpm does: readable for its owner only.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_of_door(path: &Path, identity: Option<&Identity>) -> io::Result<File> {
+    with_rights_for(path, identity, FPM_LOG_MODE)
+}
+
+fn with_rights_for(path: &Path, identity: Option<&Identity>, mode: u32) -> io::Result<File> {
+    match identity {
+        Some(identity)
+            if users::is_root() && !path_trust::leads_where_root_says(path, identity) =>
+        {
+            let open = || in_words(guarded::append_as_it_is(path, mode));
+            users::with_rights_of(identity, open)?
+        }
+        _ => open_with(path, mode),
+    }
+}
+
+/// Opens the access log, if it is configured as a file.
+///
+/// # Errors
+/// When the file cannot be opened.
+pub fn open_access_log(config: &Config) -> Result<Option<File>, Error> {
+    let Some(LogTarget::File(path)) = &config.access_log else {
+        return Ok(None);
+    };
+    open(path).map(Some).map_err(|why| {
+        Error::Configuration(format!(
+            "the access log {} cannot be opened: {why}; correct access_log or the rights of its \
+             folder",
+            path.display()
+        ))
+    })
+}
+
+/// Logs that users other than root can replace because they may write to a folder on the path: one
+/// sentence each.
+pub fn warnings(config: &Config) -> Vec<String> {
+    let file = |target: &LogTarget| match target {
+        LogTarget::File(path) => Some(path.clone()),
+        LogTarget::Stderr | LogTarget::Syslog | LogTarget::Collector(_) => None,
+    };
+    let of_sites = config
+        .sites
+        .iter()
+        .filter_map(|site| match &site.access_log {
+            SiteLog::File(path) => Some(("access_log", path.clone())),
+            SiteLog::Server | SiteLog::Off => None,
+        });
+    let own = [
+        ("error_log", file(&config.error_log)),
+        ("access_log", config.access_log.as_ref().and_then(file)),
+    ];
+    let own = own
+        .into_iter()
+        .filter_map(|(setting, path)| Some((setting, path?)));
+    let all: BTreeSet<_> = own.chain(of_sites).collect();
+    let said = all.iter().filter_map(|(setting, path)| {
+        let why = guarded::warning_of(path)?;
+        Some(format!("{setting}: {why}"))
+    });
+    said.filter(|_| users::is_root()).collect()
+}
+
+/// The sentence for a log that could not be reopened.
+pub fn not_reopened(which: &str, name: &impl std::fmt::Display, why: &io::Error) -> String {
+    format!(
+        "the {which} log {name} cannot be opened again: {why}; lines still go to the file that was \
+         opened before; mend it and send SIGUSR1 once more"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::OFlags;
+    use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_log_is_nothing_for_everybody_to_read_and_is_appended_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        open(&path).unwrap().write_all(b"one\n").unwrap();
+        open(&path).unwrap().write_all(b"two\n").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"one\ntwo\n");
+        let mode = std::fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o137, 0);
+    }
+
+    #[test]
+    fn a_fifo_that_nobody_reads_is_refused_at_once_and_one_that_is_full_waits_for_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fifo");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
+        let refused = open(&path).unwrap_err().to_string();
+        assert!(refused.contains("without a reader"), "{refused}");
+        let flags = OFlags::NONBLOCK | OFlags::RDONLY;
+        let _reader = rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
+        let mut log = open(&path).unwrap();
+        let full = std::iter::repeat_with(|| log.write_all(&[b'x'; 4096]))
+            .find_map(Result::err)
+            .unwrap();
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+    }
+}

@@ -1,0 +1,13 @@
+//! Log files, and the output of processes that is written to them.
+
+pub mod exit_reports;
+pub mod line_framing;
+pub mod log_files;
+pub mod pool_access_logs;
+pub mod pool_output;
+pub mod repeated_errors;
+pub mod running_time;
+pub mod slowlog;
+pub mod terminal;
+pub mod text;
+pub mod worker_output;

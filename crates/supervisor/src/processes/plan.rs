@@ -1,0 +1,202 @@
+//! The settings of one generation of a pool, and the memory, events and pipe that it owns.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use maitred_config::fpm::access_format::{AccessFormat, Token};
+use maitred_config::{BootConnections, Config, Mode, Pool, ProcessManager};
+use maitred_control::{Snapshot, WorkersOutput, ZygoteSettings};
+use maitred_os::users::{self, Identity};
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::generation::SPARE_SEATS;
+use super::growth::Growth;
+use crate::error::Error;
+use crate::logging::pool_output::PoolOutput;
+use crate::system::programs::Programs;
+use crate::system::{confinement, identity};
+
+/// The settings of a generation, and what its front and its workers share.
+#[derive(Debug)]
+pub struct PoolPlan {
+    /// The settings of its zygote.
+    pub settings: ZygoteSettings,
+    /// Its settings as they are configured.
+    pub configured: Pool,
+    /// Its settings with all defaults filled in, as the front gets them.
+    pub pool: Pool,
+    /// The configured PHP version, as `8.2`.
+    pub php: Option<String>,
+    /// The program of its zygote and workers.
+    pub program: PathBuf,
+    /// User id of its workers.
+    pub uid: u32,
+    /// The seat link's memory.
+    pub memory: OwnedFd,
+    /// One event for each thread of the front.
+    pub events: Vec<OwnedFd>,
+    /// The output of its processes.
+    pub output: PoolOutput,
+}
+
+impl PoolPlan {
+    /// The bounds of its size.
+    pub fn growth(&self) -> Growth {
+        Growth::of(&self.pool, self.max_children())
+    }
+
+    /// Timeout of the boot of a worker, zero for no limit; none if workers boot no script.
+    pub fn boots_within(&self) -> Option<Duration> {
+        let boots = self.settings.worker_script.is_some();
+        boots.then_some(self.pool.boot_timeout)
+    }
+
+    /// Most workers.
+    pub fn max_children(&self) -> u32 {
+        self.settings.seats.saturating_sub(SPARE_SEATS)
+    }
+
+    /// Whether these settings differ from its own.
+    pub fn differs(&self, wanted: &Pool, config: &Config) -> bool {
+        let identity = identity::of_pool(wanted, config);
+        *wanted != self.configured
+            || identity.is_ok_and(|identity| identity != self.settings.identity)
+    }
+
+    /// Plans a pool, and opens the memory, the events and the pipe of one generation.
+    ///
+    /// # Errors
+    /// Something that the pool needs and this machine does not have.
+    pub fn make(
+        pool: &Pool,
+        config: &Config,
+        programs: &Programs,
+        threads: u32,
+    ) -> Result<PoolPlan, Error> {
+        let identity = identity::of_pool(pool, config)?;
+        let uid = identity
+            .as_ref()
+            .map_or_else(|| users::current().uid, |identity| identity.uid);
+        let max_children = pool.most_workers(processors());
+        let seats = max_children + SPARE_SEATS;
+        let memory = maitred_seat::create(&pool.name, seats, threads)
+            .map_err(Error::system("the memory of a pool could not be made"))?;
+        let events = (0..threads)
+            .map(|_| eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC))
+            .collect::<Result<_, _>>()
+            .map_err(|source| {
+                Error::system("the events of a pool could not be made")(source.into())
+            })?;
+        let output =
+            PoolOutput::new().map_err(Error::system("a pipe for a pool could not be made"))?;
+        let settings = settings(pool, config, seats, identity);
+        Ok(PoolPlan {
+            settings,
+            configured: pool.clone(),
+            pool: Pool {
+                max_children: Some(max_children),
+                ..pool.clone()
+            },
+            php: pool.php.clone(),
+            program: programs.of(pool.php.as_deref()).to_owned(),
+            uid,
+            memory,
+            events,
+            output,
+        })
+    }
+
+    /// The descriptors that front and zygote share: the memory, then the events.
+    pub fn shared(&self) -> Vec<BorrowedFd<'_>> {
+        std::iter::once(&self.memory)
+            .chain(&self.events)
+            .map(AsFd::as_fd)
+            .collect()
+    }
+
+    /// Most descriptors that a zygote is sent at once: two pipes for each worker's output.
+    pub fn descriptors_of_zygote(&self) -> usize {
+        let seats = usize::try_from(self.settings.seats).unwrap_or(usize::MAX);
+        seats.saturating_mul(2)
+    }
+
+    /// Descriptors of this pool that a front is sent: the shared ones, the settings, the
+    /// scoreboard, and the pidfds of workers.
+    pub fn descriptors_of_front(&self) -> usize {
+        let seats = usize::try_from(self.settings.seats).unwrap_or(usize::MAX);
+        seats.saturating_add(self.events.len() + 3)
+    }
+}
+
+/// The processors that this process may use.
+pub fn processors() -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    u32::try_from(cores).unwrap_or(u32::MAX)
+}
+
+fn settings(
+    pool: &Pool,
+    config: &Config,
+    seats: u32,
+    identity: Option<Identity>,
+) -> ZygoteSettings {
+    ZygoteSettings {
+        pool: pool.name.clone(),
+        process_manager: pool.pm.to_string(),
+        supervisor: i32::try_from(std::process::id()).unwrap_or(0),
+        identity,
+        php_ini: pool.php_ini.clone(),
+        php_ini_scan_dir: pool.php_ini_scan_dir.clone(),
+        php_values: pool.php_value.clone().into_iter().collect(),
+        php_admin_values: pool.php_admin_value.clone().into_iter().collect(),
+        env: pool.env.clone(),
+        confinement: confinement::of_pool(pool),
+        max_requests: pool.max_requests,
+        max_private_memory: pool.max_private_memory,
+        request_terminate_timeout: Some(pool.request_terminate_timeout)
+            .filter(|timeout| *timeout != Duration::ZERO),
+        seats,
+        fpm: config.fpm.is_some(),
+        output: config.fpm.as_ref().map(|fpm| WorkersOutput {
+            caught: pool.catch_workers_output,
+            limit: fpm.log_limit,
+            notices: fpm.log_level <= maitred_config::fpm::Level::Notice,
+        }),
+        measures_cpu: config.fpm.is_some() && shows_cpu(pool),
+        // `pm = auto` needs it to find the size.
+        accounts: pool.request_accounting || pool.pm == ProcessManager::Auto,
+        no_php_ini: pool.no_php_ini,
+        defines: pool.defines.clone(),
+        extensions: pool.extensions.clone(),
+        limit_extensions: pool.limit_extensions.clone(),
+        dumpable: pool.process_dumpable,
+        apparmor_hat: pool.apparmor_hat.clone(),
+        worker_script: pool.booted_script().filter(|_| pool.mode == Mode::Worker),
+        snapshot: snapshot_of(pool),
+        cache_size: None,
+    }
+}
+
+/// The application of a pool whose workers are copies.
+fn snapshot_of(pool: &Pool) -> Option<Snapshot> {
+    let script = pool
+        .booted_script()
+        .filter(|_| pool.mode == Mode::Snapshot)?;
+    Some(Snapshot {
+        script,
+        requests_per_child: pool.requests_per_child.into(),
+        rewinds_per_child: pool.rewinds_per_child.into(),
+        closes_connections: pool.boot_connections == BootConnections::Close,
+        warm_requests: pool.warm_requests.clone(),
+    })
+}
+
+/// Whether the processor time of requests is shown anywhere: measuring it costs a system call.
+fn shows_cpu(pool: &Pool) -> bool {
+    let format = pool.door_log.as_ref().map(|log| log.format.as_str());
+    let format = format.and_then(|format| AccessFormat::parse(format).ok());
+    let is_cpu = |token: &Token| matches!(token, Token::Cpu(_));
+    let is_logged = format.is_some_and(|format| format.0.iter().any(is_cpu));
+    is_logged || pool.status_path.is_some() || pool.status_door.is_some()
+}

@@ -1,0 +1,272 @@
+//! All generations of all pools that run.
+
+use std::collections::BTreeSet;
+use std::ops::{Index, IndexMut};
+
+use maitred_control::Generation;
+
+use super::plan::PoolPlan;
+use super::running_pool::{RunningPool, Zygote};
+
+/// A running generation of a pool. It stays valid while others are added and removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PoolId(Generation);
+
+impl PoolId {
+    /// The id of the generation of this number.
+    pub fn of(generation: Generation) -> PoolId {
+        PoolId(generation)
+    }
+}
+
+/// How far the start of the server has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartState {
+    /// Some pool lacks workers.
+    Starting,
+    /// Every pool has the workers it starts with, or cannot start.
+    Full,
+    /// No pool can start.
+    Failed,
+}
+
+/// The running generations, in the order of their numbers.
+#[derive(Debug)]
+pub struct Pools {
+    running: Vec<RunningPool>,
+    last: Generation,
+}
+
+impl RunningPool {
+    /// Its id.
+    pub fn id(&self) -> PoolId {
+        PoolId::of(self.generation)
+    }
+
+    /// The name of its pool.
+    pub fn name(&self) -> &str {
+        &self.plan.settings.pool
+    }
+}
+
+impl Pools {
+    /// A first generation of each pool, without processes, for the first front.
+    pub fn new(plans: Vec<PoolPlan>) -> Pools {
+        let last = u32::try_from(plans.len()).unwrap_or(u32::MAX);
+        let plans = (1..).zip(plans);
+        let running = plans.map(|(generation, plan)| RunningPool::new(generation, 1, plan));
+        Pools {
+            running: running.collect(),
+            last,
+        }
+    }
+
+    /// Generations that the previous program has left running; `last` is the highest number that
+    /// was given out.
+    pub fn inherited(running: Vec<RunningPool>, last: Generation) -> Pools {
+        Pools { running, last }
+    }
+
+    /// The number of the last generation that was added.
+    pub fn last_generation(&self) -> Generation {
+        self.last
+    }
+
+    /// The number of the next generation.
+    pub fn next_generation(&mut self) -> Generation {
+        self.last += 1;
+        self.last
+    }
+
+    /// Adds a generation, whose number is the highest so far.
+    pub fn push(&mut self, running: RunningPool) -> PoolId {
+        let id = running.id();
+        self.running.push(running);
+        id
+    }
+
+    /// Removes a generation.
+    pub fn remove(&mut self, id: PoolId) -> RunningPool {
+        let position = self.position(id);
+        self.running.remove(position)
+    }
+
+    /// The ids of all generations, in ascending order.
+    pub fn ids(&self) -> Vec<PoolId> {
+        self.running.iter().map(RunningPool::id).collect()
+    }
+
+    /// The generation of this number, if it runs.
+    pub fn find(&self, generation: Generation) -> Option<PoolId> {
+        let mut ids = self.running.iter().map(RunningPool::id);
+        ids.find(|id| id.0 == generation)
+    }
+
+    /// All generations.
+    pub fn iter(&self) -> std::slice::Iter<'_, RunningPool> {
+        self.running.iter()
+    }
+
+    /// All generations, to be changed.
+    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, RunningPool> {
+        self.running.iter_mut()
+    }
+
+    /// The generations that requests go to.
+    pub fn current(&self) -> impl Iterator<Item = &RunningPool> {
+        self.running.iter().filter(|pool| pool.is_current())
+    }
+
+    /// The generation that the requests of one pool go to.
+    pub fn current_of(&self, name: &str) -> Option<&RunningPool> {
+        self.running
+            .iter()
+            .rfind(|pool| pool.is_current() && pool.name() == name)
+    }
+
+    /// The same, to be changed.
+    pub fn current_of_mut(&mut self, name: &str) -> Option<&mut RunningPool> {
+        let mut all = self.running.iter_mut();
+        all.rfind(|pool| pool.is_current() && pool.name() == name)
+    }
+
+    /// The current generations of the pools of these names.
+    pub fn current_among(&self, names: &BTreeSet<String>) -> Vec<PoolId> {
+        let named = self.current().filter(|pool| names.contains(pool.name()));
+        named.map(RunningPool::id).collect()
+    }
+
+    /// How many workers the current generation of a pool has.
+    pub fn workers_of(&self, name: &str) -> u32 {
+        let current = self.current().filter(|pool| pool.name() == name);
+        current.map(|pool| pool.state.workers()).sum()
+    }
+
+    /// How many workers the leaving generations have.
+    pub fn leaving_workers(&self) -> usize {
+        let leaving = self.running.iter().filter(|old| old.state.is_leaving());
+        leaving.map(|old| old.state.seated().count()).sum()
+    }
+
+    /// Whether the pool of this name has neither workers nor a zygote.
+    pub fn is_at_rest(&self, name: &str) -> bool {
+        let mut current = self.current().filter(|pool| pool.name() == name);
+        current.any(RunningPool::is_at_rest)
+    }
+
+    /// Whether every pool has the workers it starts with. A pool that cannot start does not delay
+    /// the others, and once it is `late`, a pool whose scripts boot does not either.
+    pub fn start_state(&self, late: bool) -> StartState {
+        let boots =
+            |pool: &RunningPool| pool.state.boots_in_vain() || late && pool.state.is_seated();
+        let is_ready = |pool: &RunningPool| pool.state.is_full() || pool.failed || boots(pool);
+        let fails = |pool: &RunningPool| pool.failed && !pool.boots();
+        if !self.running.iter().all(is_ready) {
+            StartState::Starting
+        } else if !self.running.is_empty() && self.running.iter().all(fails) {
+            StartState::Failed
+        } else {
+            StartState::Full
+        }
+    }
+
+    /// How many workers a generation may have beside the others of its pool: together no more than
+    /// `max_children` of the newest and the spare ones, and no more than the pool's `share`.
+    pub fn allowance(&self, id: PoolId, share: u32) -> u32 {
+        let running = &self[id];
+        let others = self.named(running.name()).filter(|other| other.id() != id);
+        let taken: u32 = others.map(|pool| pool.state.workers()).sum();
+        let most = running.plan.settings.seats.min(share);
+        // On trial it has to show one worker, and the others may all be busy for long.
+        most.saturating_sub(taken)
+            .max(u32::from(!running.introduced))
+    }
+
+    /// The names of the pools, each once.
+    pub fn names(&self) -> BTreeSet<&str> {
+        self.running.iter().map(RunningPool::name).collect()
+    }
+
+    /// The processes of a pool.
+    pub fn pids_of(&self, name: &str) -> Vec<i32> {
+        self.named(name).flat_map(RunningPool::pids).collect()
+    }
+
+    /// Whether `pid` is a zygote, or a worker of another generation than this one.
+    pub fn knows_beside(&self, id: PoolId, pid: i32) -> bool {
+        let is_zygote = |zygote: &Zygote| zygote.peer.pid() == pid;
+        self.running.iter().any(|pool| {
+            pool.zygote.as_ref().is_some_and(is_zygote) || pool.id() != id && pool.state.knows(pid)
+        })
+    }
+
+    /// A generation starts to serve its pool. The one extra worker that a pool has while it moves
+    /// from one generation to the next is not one more to replace.
+    pub fn take_place(&mut self, id: PoolId) {
+        let (name, generation) = (self[id].name(), self[id].generation);
+        let before = self.named(name).filter(|one| one.generation < generation);
+        let serving = before.clone().filter(|one| one.state.workers() > 0);
+        let moves = serving.clone().any(|one| one.state.is_leaving());
+        let workers: u32 = serving.map(|one| one.state.workers()).sum();
+        let asked_at = before.map(|one| one.state.asked_at()).max().flatten();
+        let new = &mut self[id];
+        new.state.was_asked_at(asked_at);
+        new.replaces = workers.saturating_sub(u32::from(moves));
+        new.introduced = true;
+    }
+
+    /// Whether every pool has moved to its new generation: no old worker is left, or there are as
+    /// many new ones as may be open, or as the old ones were. Then the remaining old ones get no
+    /// new request, since others are ready in their stead.
+    pub fn have_moved(&self) -> bool {
+        self.current().all(|new| {
+            let mut old = self.named(new.name()).filter(|old| old.state.is_leaving());
+            let enough = new.plan.max_children().min(new.replaces);
+            let ready = new.state.seated().count() >= enough as usize;
+            ready || old.all(|old| old.state.seated().next().is_none())
+        })
+    }
+
+    /// The generations of one pool, the oldest first.
+    pub fn named(&self, name: &str) -> impl Iterator<Item = &RunningPool> + Clone {
+        self.running.iter().filter(move |pool| pool.name() == name)
+    }
+
+    fn position(&self, id: PoolId) -> usize {
+        let found = self.running.binary_search_by_key(&id, RunningPool::id);
+        found.unwrap_or(usize::MAX)
+    }
+}
+
+impl Index<PoolId> for Pools {
+    type Output = RunningPool;
+
+    fn index(&self, id: PoolId) -> &RunningPool {
+        &self.running[self.position(id)]
+    }
+}
+
+impl IndexMut<PoolId> for Pools {
+    fn index_mut(&mut self, id: PoolId) -> &mut RunningPool {
+        let position = self.position(id);
+        &mut self.running[position]
+    }
+}
+
+impl<'a> IntoIterator for &'a Pools {
+    type Item = &'a RunningPool;
+    type IntoIter = std::slice::Iter<'a, RunningPool>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a mut Pools {
+    type Item = &'a mut RunningPool;
+    type IntoIter = std::slice::IterMut<'a, RunningPool>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter_mut()
+    }
+}

@@ -1,0 +1,230 @@
+//! A running generation of a pool: its state, its zygote and its workers.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+
+use maitred_control::{Generation, PhpInfo, ToZygote, WorkerId};
+use maitred_os::signals::{self, Signal};
+use maitred_scoreboard::CopyCounters;
+
+use crate::limits::{Moment, ZYGOTE_LINGER};
+use crate::logging::exit_reports::WorkerLabel;
+use crate::logging::repeated_errors::RepeatedErrors;
+use crate::logging::worker_output::WorkerOutputs;
+use crate::peer::Peer;
+use crate::processes::generation::GenerationState;
+use crate::processes::opcache_size::OpcacheGrowth;
+use crate::processes::opcache_stats::OpcacheStats;
+use crate::processes::opcache_warming::OpcacheWarming;
+use crate::processes::plan::PoolPlan;
+use crate::processes::protocol_errors::ProtocolErrors;
+use crate::processes::slow_scripts::SlowScripts;
+
+/// A generation of a pool: what is decided about it, and its processes.
+#[derive(Debug)]
+pub struct RunningPool {
+    /// Its number.
+    pub generation: Generation,
+    /// The line of fronts that uses it.
+    pub line: u32,
+    /// The front knows it.
+    pub introduced: bool,
+    /// Its pool is not configured any more.
+    pub closed: bool,
+    /// How many workers the other generations of its pool leave to it, as it was last notified.
+    pub allowed: u32,
+    /// How many workers its pool had when it took over.
+    pub replaces: u32,
+    /// Why its zygote did not start, if that was logged.
+    pub start_error: Option<String>,
+    /// It could not be started. A server that starts as php-fpm starts without it.
+    pub failed: bool,
+    /// Ended workers whose successor php-fpm would log.
+    pub to_be_replaced: u32,
+    /// When its workers are ended, if it leaves and their time is limited.
+    pub leave_by: Option<Moment>,
+    /// The state of filling its OPcache, while that is going on.
+    pub warming: Option<OpcacheWarming>,
+    /// Its settings, and what it shares with the front.
+    pub plan: PoolPlan,
+    /// Its seats and its zygote's life.
+    pub state: GenerationState,
+    /// Its zygote.
+    pub zygote: Option<Zygote>,
+    /// Its PHP version, once a zygote has reported it.
+    pub php: Option<String>,
+    /// What the front has to know of its PHP.
+    pub php_info: PhpInfo,
+    /// The pidfds of its workers, by process id.
+    pub workers: HashMap<i32, OwnedFd>,
+    /// The output pipes of its workers, if their output is caught.
+    pub outputs: WorkerOutputs,
+    /// Its slow scripts, and their log.
+    pub slow_scripts: SlowScripts,
+    /// Errors of its processes that recur.
+    pub errors: RepeatedErrors,
+    /// Its workers as the pool's scoreboard shows them: those in seats, those that are starting.
+    pub shown: (u64, u64),
+    /// The counters of its copies, as far as they are on the scoreboard.
+    pub copies_shown: CopyCounters,
+    /// Its full OPcache.
+    pub opcache_growth: OpcacheGrowth,
+    /// Its workers that broke the rules of the seat link.
+    pub protocol_errors: ProtocolErrors,
+}
+
+impl RunningPool {
+    /// A generation without processes, which is used from the start.
+    pub fn new(generation: Generation, line: u32, plan: PoolPlan) -> RunningPool {
+        let state = GenerationState::new(plan.settings.seats, plan.growth());
+        RunningPool {
+            generation,
+            line,
+            introduced: true,
+            closed: false,
+            allowed: u32::MAX,
+            replaces: 0,
+            start_error: None,
+            failed: false,
+            to_be_replaced: 0,
+            leave_by: None,
+            warming: None,
+            state: state.booting(plan.boots_within()),
+            slow_scripts: SlowScripts::new(&plan.pool, plan.settings.identity.as_ref()),
+            plan,
+            zygote: None,
+            php: None,
+            php_info: PhpInfo::default(),
+            workers: HashMap::new(),
+            outputs: WorkerOutputs::new(),
+            errors: RepeatedErrors::default(),
+            shown: (0, 0),
+            copies_shown: CopyCounters::default(),
+            opcache_growth: OpcacheGrowth::default(),
+            protocol_errors: ProtocolErrors::default(),
+        }
+    }
+
+    /// A generation without processes, which is used once it has shown that it works. It starts
+    /// with as many `workers` as the generation before it has, within its limits.
+    pub fn on_trial(
+        generation: Generation,
+        line: u32,
+        plan: PoolPlan,
+        workers: u32,
+    ) -> RunningPool {
+        let state = GenerationState::on_trial(plan.settings.seats, plan.growth());
+        let mut state = state.booting(plan.boots_within());
+        state.expect(workers);
+        RunningPool {
+            introduced: false,
+            state,
+            ..RunningPool::new(generation, line, plan)
+        }
+    }
+
+    /// A generation without processes that needs none: the first request starts its PHP.
+    pub fn at_rest(generation: Generation, line: u32, plan: PoolPlan) -> RunningPool {
+        RunningPool {
+            introduced: false,
+            ..RunningPool::new(generation, line, plan)
+        }
+    }
+
+    /// Whether its zygote boots an application, which may fail for reasons of its own.
+    pub fn boots(&self) -> bool {
+        self.plan.settings.snapshot.is_some()
+    }
+
+    /// Whether its workers run a script that is booted once.
+    pub fn is_booted(&self) -> bool {
+        self.boots() || self.plan.settings.worker_script.is_some()
+    }
+
+    /// Whether no process is being forked for it.
+    pub fn is_still(&self) -> bool {
+        let reaped = |zygote: &Zygote| zygote.reaped.is_some() || zygote.peer.is_behind();
+        self.state.is_still() && !self.zygote.as_ref().is_some_and(reaped)
+    }
+
+    /// Whether its pool's requests go to it.
+    pub fn is_current(&self) -> bool {
+        self.introduced && !self.state.is_leaving()
+    }
+
+    /// Whether it is on trial, for a front of this line.
+    pub fn is_undecided(&self, line: u32) -> bool {
+        self.line == line && !self.introduced && !self.state.is_leaving()
+    }
+
+    /// Whether it has neither workers nor a zygote.
+    pub fn is_at_rest(&self) -> bool {
+        self.zygote.is_none() && self.state.workers() == 0
+    }
+
+    /// Its processes: its workers, and its zygote.
+    pub fn pids(&self) -> impl Iterator<Item = i32> {
+        let zygote = self
+            .zygote
+            .as_ref()
+            .filter(|zygote| zygote.reaped.is_none());
+        let zygote = zygote.map(|zygote| zygote.peer.pid());
+        self.workers.keys().copied().chain(zygote)
+    }
+
+    /// The name of a worker in a report.
+    pub fn label(&self, worker: WorkerId) -> WorkerLabel {
+        WorkerLabel {
+            pool: self.name().to_owned(),
+            generation: self.generation,
+            worker,
+        }
+    }
+
+    /// Sends a signal to a worker, if it still runs.
+    pub fn signal_worker(&self, pid: i32, signal: Signal) {
+        if let Some(pidfd) = self.workers.get(&pid) {
+            // A failure means that it has ended.
+            let _ = signals::send_to(pidfd.as_fd(), signal);
+        }
+    }
+
+    /// Sends a signal to the zygote, if it runs.
+    pub fn signal_zygote(&self, signal: Signal) {
+        if let Some(zygote) = &self.zygote {
+            zygote.peer.signal(signal);
+        }
+    }
+
+    /// Whether the zygote is over: it was reaped, and no process can report in its stead any more,
+    /// since its channel is closed or has been open for too long. The last announcement of its last
+    /// intermediate process has been received by then.
+    pub fn zygote_is_over(&self, now: Moment) -> bool {
+        self.zygote.as_ref().is_some_and(|zygote| {
+            let is_silent = |reaped| zygote.peer.is_closed() || now >= reaped + ZYGOTE_LINGER;
+            zygote.reaped.is_some_and(is_silent)
+        })
+    }
+}
+
+/// A pool's zygote.
+#[derive(Debug)]
+pub struct Zygote {
+    /// The process.
+    pub peer: Peer<ToZygote>,
+    /// When it was reaped. Its last intermediate process may still report for it.
+    pub reaped: Option<Moment>,
+    /// What it has reported of its OPcache.
+    pub opcache: OpcacheStats,
+}
+
+impl Zygote {
+    /// A process with a channel.
+    pub fn new(peer: Peer<ToZygote>) -> Zygote {
+        Zygote {
+            peer,
+            reaped: None,
+            opcache: OpcacheStats::default(),
+        }
+    }
+}

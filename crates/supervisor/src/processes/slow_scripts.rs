@@ -1,0 +1,254 @@
+//! Scripts that run for longer than `request_slowlog_timeout`: their stacks go to the slow log;
+//! that there are any is logged once, and again when it is over.
+
+use maitred_config::Pool;
+use maitred_control::stack::Stack;
+use maitred_control::{Overrun, ToZygote, WorkerId};
+use maitred_os::clock::format_local;
+use maitred_os::users::Identity;
+use maitred_seat::Boards;
+use tracing::warn;
+
+use crate::limits::{Moment, SLOW_EPISODE};
+use crate::logging::running_time::RunningTime;
+use crate::logging::slowlog::{Slowlog, Subject, entry};
+use crate::logging::text::one_line;
+use crate::processes::pools::Pools;
+use crate::processes::running_pool::RunningPool;
+use crate::processes::traces::Traces;
+
+/// The purpose of a stack.
+#[derive(Debug)]
+pub enum TraceTarget {
+    /// An entry of the slow log.
+    SlowScript(Subject),
+    /// A status reply.
+    Shown(StackPosition),
+}
+
+/// The position of a stack in a status reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StackPosition {
+    /// Number of the reply.
+    pub draft: u64,
+    /// Position of the pool in the reply.
+    pub pool: usize,
+    /// Position of the script in the pool.
+    pub script: usize,
+}
+
+/// A slow script, as the front reports it.
+#[derive(Debug)]
+pub struct SlowScript {
+    /// The worker.
+    pub worker: WorkerId,
+    /// Number of the request of that worker.
+    pub request: u64,
+    /// The script, and for how long it has run.
+    pub overrun: Overrun,
+    /// The request's id in the logs; empty if it has none.
+    pub id: String,
+}
+
+/// A pool's slow scripts.
+#[derive(Debug)]
+pub struct SlowScripts {
+    log: Option<Slowlog>,
+    episode: Option<SlowEpisode>,
+}
+
+/// An episode of slow scripts: it ends after [`SLOW_EPISODE`] without one.
+#[derive(Debug, PartialEq, Eq)]
+struct SlowEpisode {
+    began: Moment,
+    last: Moment,
+    scripts: u64,
+}
+
+impl SlowScripts {
+    /// No slow script yet. The slow log is opened, if the pool has one and uses it.
+    pub fn new(pool: &Pool, identity: Option<&Identity>) -> SlowScripts {
+        let is_used = !pool.request_slowlog_timeout.is_zero();
+        let target = pool.slowlog.clone().filter(|_| is_used);
+        let log = target.map(|target| {
+            let (log, problem) = Slowlog::new(target, identity.cloned());
+            if let Some(problem) = problem {
+                warn!("pool {}: {problem}", pool.name);
+            }
+            log
+        });
+        SlowScripts { log, episode: None }
+    }
+
+    /// Counts a slow script. True when it is the first of an episode.
+    fn count(&mut self, now: Moment) -> bool {
+        let is_first = self.episode.is_none();
+        let episode = self.episode.get_or_insert(SlowEpisode {
+            began: now,
+            last: now,
+            scripts: 0,
+        });
+        episode.last = now;
+        episode.scripts += 1;
+        is_first
+    }
+
+    /// When the episode is over, unless another script is slow.
+    pub fn deadline(&self) -> Option<Moment> {
+        self.episode
+            .as_ref()
+            .map(|episode| episode.last + SLOW_EPISODE)
+    }
+
+    /// The summary of an episode that is over. An episode of one script needs none.
+    fn over(&mut self, now: Moment) -> Option<String> {
+        let episode = self
+            .episode
+            .take_if(|episode| now >= episode.last + SLOW_EPISODE)?;
+        let (scripts, length) = (episode.scripts, episode.last - episode.began);
+        (scripts > 1).then(|| {
+            format!(
+                "{scripts} scripts were slow within {:.1} s, and none in the {} s since",
+                length.as_secs_f64(),
+                SLOW_EPISODE.as_secs()
+            )
+        })
+    }
+}
+
+impl RunningPool {
+    /// Logs that a script is slow, if it is the first of an episode.
+    pub fn log_slow_script(&mut self, pid: i32, slow: &SlowScript, now: Moment) {
+        if !self.slow_scripts.count(now) {
+            return;
+        }
+        let log = self.slow_scripts.log.as_ref();
+        let log = log.map_or_else(String::new, |log| {
+            format!("; the stacks of such scripts are in {}", log.target())
+        });
+        let timeout = self.plan.pool.request_slowlog_timeout;
+        warn!(
+            "pool {} seat {}: worker {pid} has run {} ({}) for {:.1} s, and \
+             request_slowlog_timeout is {} s{log}",
+            self.name(),
+            slow.worker.seat,
+            one_line(&slow.overrun.script),
+            one_line(&slow.overrun.target),
+            slow.overrun.ran.as_secs_f64(),
+            timeout.as_secs_f64(),
+        );
+    }
+
+    /// The slow log entry of a script. As php-fpm, without request id and times if `is_fpm`.
+    pub fn slowlog_subject(&self, pid: i32, slow: &SlowScript, is_fpm: bool) -> Subject {
+        let (id, running_time) = if is_fpm {
+            (String::new(), None)
+        } else {
+            (one_line(&slow.id), self.running_time(pid, slow))
+        };
+        Subject {
+            id,
+            pool: self.name().to_owned(),
+            pid,
+            script: one_line(&slow.overrun.script),
+            running_time,
+        }
+    }
+
+    fn running_time(&self, pid: i32, slow: &SlowScript) -> Option<RunningTime> {
+        // Mapped only now: a pool's memory is large, and scripts are rarely slow.
+        let boards = Boards::map(&self.plan.memory).ok()?;
+        RunningTime::of(pid, boards.seat(slow.worker.seat)?, slow.overrun.ran)
+    }
+
+    /// Requests the stack of a slow script for the slow log. Returns the entry and the reason if
+    /// there will be no stack.
+    pub fn trace_slow_script(
+        &mut self,
+        subject: Subject,
+        slow: &SlowScript,
+        traces: &mut Traces<TraceTarget>,
+        now: Moment,
+    ) -> Option<(TraceTarget, &'static str)> {
+        let target = TraceTarget::SlowScript(subject);
+        let Some(zygote) = &mut self.zygote else {
+            return Some((target, "the pool's zygote does not run"));
+        };
+        let trace = match traces.ask(self.generation, target, now) {
+            Ok(trace) => trace,
+            Err(target) => return Some((target, "too many scripts are slow at once")),
+        };
+        let order = ToZygote::Trace {
+            trace,
+            worker: slow.worker,
+            request: slow.request,
+            depth: self.plan.pool.request_slowlog_trace_depth,
+        };
+        zygote.peer.say(order, &[]);
+        None
+    }
+
+    /// Writes an entry of the slow log.
+    pub fn write_slowlog(&mut self, subject: &Subject, stack: Result<&Stack, &str>) {
+        let depth = self.plan.pool.request_slowlog_trace_depth as usize;
+        let Some(log) = &mut self.slow_scripts.log else {
+            return;
+        };
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = now.map_or(0, |passed| passed.as_secs().cast_signed());
+        let stamp = format_local(now, c"[%d-%b-%Y %H:%M:%S]");
+        let stamp = String::from_utf8_lossy(&stamp);
+        if let Some(problem) = log.append(&entry(subject, &stamp, stack, depth)) {
+            warn!("pool {}: {problem}", subject.pool);
+        }
+    }
+}
+
+impl Pools {
+    /// Logs the end of episodes of slow scripts.
+    pub fn end_slow_episodes(&mut self, now: Moment) {
+        for running in self.iter_mut() {
+            if let Some(summary) = running.slow_scripts.over(now) {
+                warn!("pool {}: {summary}", running.name());
+            }
+        }
+    }
+
+    /// Opens all slow logs again: their files were moved away.
+    pub fn reopen_slowlogs(&mut self) {
+        for running in self.iter_mut() {
+            let log = running.slow_scripts.log.as_mut();
+            if let Some(problem) = log.and_then(Slowlog::reopen) {
+                warn!("pool {}: {problem}", running.name());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_episode_begins_once_and_ends_with_its_figures() {
+        let at = Duration::from_secs;
+        let mut slow = SlowScripts {
+            log: None,
+            episode: None,
+        };
+        assert!(slow.count(at(100)));
+        assert_eq!(slow.deadline(), Some(at(100) + SLOW_EPISODE));
+        assert_eq!(slow.over(at(100) + SLOW_EPISODE), None, "one was told");
+        assert!(slow.count(at(200)) && !slow.count(at(210)) && !slow.count(at(230)));
+        assert_eq!(slow.over(at(231)), None);
+        let end = slow.over(at(230) + SLOW_EPISODE).expect("figures");
+        assert_eq!(
+            end,
+            "3 scripts were slow within 30.0 s, and none in the 60 s since"
+        );
+        assert_eq!(slow.deadline(), None);
+        assert!(slow.count(at(1000)));
+    }
+}

@@ -1,0 +1,204 @@
+//! What a reload has to do: which pools are new, changed or removed, and which settings stay. No
+//! I/O.
+
+use std::collections::BTreeSet;
+
+use maitred_config::{Config, LogTarget};
+
+use crate::processes::pools::Pools;
+
+/// A running pool, as far as a reload has to compare it.
+#[derive(Debug)]
+pub struct ComparedPool<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Whether it differs from the new configuration.
+    pub differs: bool,
+}
+
+/// What the reload does with the pools, by name.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct PoolChanges {
+    /// They do not run yet.
+    pub added: BTreeSet<String>,
+    /// They get a new generation.
+    pub restarted: BTreeSet<String>,
+    /// They are no longer configured.
+    pub removed: BTreeSet<String>,
+}
+
+impl Pools {
+    /// The current generations, compared with a new configuration.
+    pub fn compared(&self, config: &Config) -> Vec<ComparedPool<'_>> {
+        let compared = self.current().map(|pool| ComparedPool {
+            name: pool.name(),
+            differs: config
+                .pool(pool.name())
+                .is_some_and(|wanted| pool.plan.differs(wanted, config)),
+        });
+        compared.collect()
+    }
+}
+
+/// Compares the running pools with the configured names. The pools in `asked` get a new generation
+/// even if their settings have not changed.
+///
+/// # Errors
+/// One sentence, if a pool in `asked` is not configured.
+pub fn compare(
+    running: &[ComparedPool<'_>],
+    configured: &[&str],
+    asked: &BTreeSet<String>,
+) -> Result<PoolChanges, String> {
+    if let Some(unknown) = asked
+        .iter()
+        .find(|name| !configured.contains(&name.as_str()))
+    {
+        let names: Vec<String> = configured.iter().map(|name| format!("`{name}`")).collect();
+        return Err(format!(
+            "there is no pool `{unknown}`; the pools are {}",
+            names.join(", ")
+        ));
+    }
+    let runs = |name: &str| running.iter().find(|pool| pool.name == name);
+    let mut changes = PoolChanges::default();
+    for &name in configured {
+        match runs(name) {
+            None => drop(changes.added.insert(name.to_owned())),
+            Some(pool) if pool.differs || asked.contains(name) => {
+                changes.restarted.insert(name.to_owned());
+            }
+            Some(_) => {}
+        }
+    }
+    let gone = running
+        .iter()
+        .filter(|pool| !configured.contains(&pool.name));
+    changes.removed = gone.map(|pool| pool.name.to_owned()).collect();
+    Ok(changes)
+}
+
+/// The page cache keeps its settings, since its folder is open. Returns the names of settings that
+/// would have changed.
+fn keep_cache(old: &Config, config: &mut Config) -> Vec<&'static str> {
+    let differs = [
+        ("cache_memory", config.cache_memory != old.cache_memory),
+        ("cache_dir", config.cache_dir != old.cache_dir),
+        (
+            "cache_max_size",
+            config.cache_max_size != old.cache_max_size,
+        ),
+        (
+            "cache_inactive",
+            config.cache_inactive != old.cache_inactive,
+        ),
+    ];
+    config.cache_memory = old.cache_memory;
+    config.cache_dir.clone_from(&old.cache_dir);
+    config.cache_max_size = old.cache_max_size;
+    config.cache_inactive = old.cache_inactive;
+    let differs = differs.into_iter().filter(|(_, differs)| *differs);
+    differs.map(|(name, _)| name).collect()
+}
+
+/// Settings that cannot change while the server runs keep the values in `old`. Returns their names.
+pub fn keep_what_needs_a_restart(old: &Config, config: &mut Config) -> Vec<&'static str> {
+    let mut stays = Vec::new();
+    if config.front_user != old.front_user {
+        config.front_user.clone_from(&old.front_user);
+        // A configuration of php-fpm cannot set it.
+        if config.fpm.is_none() {
+            stays.push("front_user");
+        }
+    }
+    if config.front_threads != old.front_threads {
+        config.front_threads = old.front_threads;
+        stays.push("front_threads");
+    }
+    if config.front_sandbox != old.front_sandbox {
+        config.front_sandbox = old.front_sandbox;
+        stays.push("front_sandbox");
+    }
+    stays.extend(keep_cache(old, config));
+    let mut moved = false;
+    // With two roots a worker would know one script by two names, and the requests of a site carry
+    // one of them.
+    for pool in &mut config.pools {
+        let Some(before) = old.pool(&pool.name) else {
+            continue;
+        };
+        if pool.confinement.chroot != before.confinement.chroot {
+            pool.confinement = before.confinement.clone();
+            moved = true;
+        }
+    }
+    if moved {
+        stays.push("the chroot of a pool");
+    }
+    // The log can move from one file to another, or from one collector to another, but not from one
+    // kind to the other.
+    let kind = |log: &LogTarget| match log {
+        LogTarget::File(_) => 0,
+        LogTarget::Stderr | LogTarget::Syslog => 1,
+        LogTarget::Collector(_) => 2,
+    };
+    if kind(&config.error_log) != kind(&old.error_log) {
+        config.error_log.clone_from(&old.error_log);
+        stays.push("error_log");
+    }
+    if config.admin_socket != old.admin_socket {
+        config.admin_socket.clone_from(&old.admin_socket);
+        stays.push("admin_socket");
+    }
+    stays
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUNNING: [ComparedPool<'static>; 3] = [
+        ComparedPool {
+            name: "blog",
+            differs: false,
+        },
+        ComparedPool {
+            name: "old",
+            differs: false,
+        },
+        ComparedPool {
+            name: "shop",
+            differs: true,
+        },
+    ];
+
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[test]
+    fn pools_are_added_changed_removed_and_left_alone() {
+        let changes = compare(&RUNNING, &["blog", "new", "shop"], &set(&[])).unwrap();
+        let expected = PoolChanges {
+            added: set(&["new"]),
+            restarted: set(&["shop"]),
+            removed: set(&["old"]),
+        };
+        assert_eq!(changes, expected);
+    }
+
+    #[test]
+    fn a_pool_that_is_asked_for_gets_a_new_generation_though_nothing_has_changed() {
+        let changes = compare(&RUNNING, &["blog", "old", "shop"], &set(&["blog"])).unwrap();
+        assert_eq!(changes.restarted, set(&["blog", "shop"]));
+    }
+
+    #[test]
+    fn a_pool_that_does_not_exist_cannot_be_asked_for() {
+        let error = compare(&RUNNING, &["blog", "shop"], &set(&["shpo"])).unwrap_err();
+        assert_eq!(
+            error,
+            "there is no pool `shpo`; the pools are `blog`, `shop`"
+        );
+    }
+}

@@ -1,0 +1,385 @@
+//! Watching the folders of an application (inotify(7)).
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
+
+/// Most events read in one turn.
+const EVENTS_PER_TURN: usize = 4096;
+
+/// Bytes of events read at once.
+const EVENT_BYTES: usize = 16 * 1024;
+
+/// Extensions of files that a boot reads.
+const SOURCES: [&str; 10] = [
+    "php", "inc", "phtml", "module", "install", "theme", "ini", "neon", "yaml", "yml",
+];
+
+/// Subfolders with generated files, or other people's.
+const NOT_ITS_OWN: [&str; 8] = [
+    "cache",
+    "log",
+    "logs",
+    "node_modules",
+    "storage",
+    "tmp",
+    "var",
+    "vendor",
+];
+
+/// The folder of an application: the nearest one above its script with a `composer.json`, or that
+/// of the script.
+pub fn of_application(script: &Path) -> PathBuf {
+    let script = script.canonicalize().unwrap_or(script.to_path_buf());
+    let mut above = script.ancestors().skip(1);
+    let own = above.find(|folder| folder.join("composer.json").is_file());
+    let own = own.or(script.parent()).unwrap_or(Path::new("/"));
+    own.to_path_buf()
+}
+
+/// Whether a boot may read a file of this name.
+fn is_source(name: &OsStr) -> bool {
+    let extension = Path::new(name).extension().and_then(OsStr::to_str);
+    extension.is_some_and(|extension| SOURCES.contains(&extension))
+        || name.as_bytes().starts_with(b".env")
+}
+
+/// Whether a folder of this name has the application's own files.
+fn is_own(name: &OsStr) -> bool {
+    let is_another = name
+        .to_str()
+        .is_some_and(|name| NOT_ITS_OWN.contains(&name));
+    !is_another && !name.as_bytes().starts_with(b".")
+}
+
+/// Watched folders.
+#[derive(Debug)]
+pub struct Folders {
+    inotify: OwnedFd,
+    root: PathBuf,
+    paths: HashMap<i32, PathBuf>,
+    /// The root was removed or moved.
+    gone: bool,
+    most: usize,
+    /// Why some are not watched.
+    lacks: Option<String>,
+    /// The reason that was logged last, unless all have been watched since.
+    told: Option<String>,
+}
+
+impl Folders {
+    /// Watches `root` and its subfolders, `most` folders in all.
+    ///
+    /// # Errors
+    /// When the user has too many descriptors or instances of inotify.
+    pub fn below(root: &Path, most: usize) -> io::Result<Folders> {
+        let mut folders = Folders {
+            inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
+            root: root.to_path_buf(),
+            paths: HashMap::new(),
+            gone: false,
+            most,
+            lacks: None,
+            told: None,
+        };
+        folders.add(root.to_path_buf());
+        Ok(folders)
+    }
+
+    /// How many are watched.
+    pub fn count(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// The root, without symbolic links.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Whether the root was removed or moved away. Its replacement is not watched.
+    pub fn are_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Takes the reason why some are not watched, once.
+    pub fn take_lack(&mut self) -> Option<String> {
+        let told = self.told.as_ref();
+        let lack = self.lacks.take().filter(|lack| told != Some(lack))?;
+        self.told = Some(lack.clone());
+        Some(lack)
+    }
+
+    fn add(&mut self, folder: PathBuf) {
+        let mut ahead = vec![folder];
+        while let Some(folder) = ahead.pop() {
+            if self.paths.len() >= self.most {
+                let most = self.most;
+                self.lacks = Some(format!("there are more than {most} folders"));
+                return;
+            }
+            let what = WatchFlags::CLOSE_WRITE
+                | WatchFlags::CREATE
+                | WatchFlags::DELETE
+                | WatchFlags::MOVE
+                | WatchFlags::MOVE_SELF
+                | WatchFlags::ONLYDIR
+                | WatchFlags::DONT_FOLLOW;
+            match inotify::add_watch(&self.inotify, &folder, what) {
+                Ok(number) => drop(self.paths.insert(number, folder.clone())),
+                // It was removed meanwhile.
+                Err(Errno::NOENT | Errno::NOTDIR) => {
+                    self.gone |= folder == self.root;
+                    continue;
+                }
+                Err(Errno::NOSPC) => {
+                    let why =
+                        "the kernel lets this user watch no more (fs.inotify.max_user_watches)";
+                    self.lacks = Some(why.to_owned());
+                    return;
+                }
+                Err(error) => {
+                    self.lacks = Some(format!("{}: {error}", folder.display()));
+                    continue;
+                }
+            }
+            let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+            let inner = entries.filter(|entry| {
+                entry.file_type().is_ok_and(|kind| kind.is_dir()) && is_own(&entry.file_name())
+            });
+            ahead.extend(inner.map(|entry| entry.path()));
+        }
+    }
+
+    /// Finds all folders again: events may have been lost.
+    fn add_anew(&mut self) {
+        let known = std::mem::take(&mut self.paths);
+        self.lacks = None;
+        self.add(self.root.clone());
+        if self.lacks.is_none() {
+            self.told = None;
+        }
+        for number in known.into_keys() {
+            if !self.paths.contains_key(&number) {
+                // A removed folder is not watched any more.
+                let _ = inotify::remove_watch(&self.inotify, number);
+            }
+        }
+    }
+
+    /// Files that were saved or removed since the last call, if a boot may read them. An empty path
+    /// stands for lost events.
+    pub fn take_saved(&mut self) -> Vec<PathBuf> {
+        let mut buffer = [MaybeUninit::uninit(); EVENT_BYTES];
+        let (mut saved, mut new) = (Vec::new(), Vec::new());
+        let mut has_missed_some = false;
+        let mut events = Reader::new(&self.inotify, &mut buffer);
+        let mut taken = 0;
+        // A filled buffer is processed whole; the rest waits for the next turn.
+        while taken < EVENTS_PER_TURN || !events.is_buffer_empty() {
+            let Ok(event) = events.next() else { break };
+            taken += 1;
+            let how = event.events();
+            has_missed_some |= how.contains(ReadFlags::QUEUE_OVERFLOW);
+            if how.intersects(ReadFlags::IGNORED | ReadFlags::MOVE_SELF) {
+                self.gone |= self.paths.get(&event.wd()) == Some(&self.root);
+                if how.contains(ReadFlags::IGNORED) {
+                    self.paths.remove(&event.wd());
+                }
+                continue;
+            }
+            let Some(folder) = self.paths.get(&event.wd()) else {
+                continue;
+            };
+            let Some(name) = event.file_name() else {
+                continue;
+            };
+            let name = OsStr::from_bytes(name.to_bytes());
+            let path = folder.join(name);
+            let comes = how.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO);
+            if how.contains(ReadFlags::ISDIR) {
+                if comes && is_own(name) {
+                    new.push(path.clone());
+                    saved.push(path);
+                }
+            } else if is_source(name) && !how.contains(ReadFlags::CREATE) {
+                saved.push(path);
+            }
+        }
+        if has_missed_some {
+            self.add_anew();
+            saved.push(PathBuf::new());
+        } else {
+            new.into_iter().for_each(|folder| self.add(folder));
+        }
+        saved
+    }
+}
+
+impl AsFd for Folders {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inotify.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn what_somebody_saves_is_seen_and_what_the_application_writes_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["src/deep", "vendor/a", "var/cache", ".git"] {
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        let mut folders = Folders::below(root.path(), 100).unwrap();
+        assert_eq!(folders.count(), 3);
+        let write = |name: &str| fs::write(root.path().join(name), "x").unwrap();
+        for other in [
+            "vendor/a/a.php",
+            "var/cache/a.php",
+            ".git/a.php",
+            "src/notes.txt",
+            "src/.a.php.swp",
+        ] {
+            write(other);
+        }
+        assert_eq!(folders.take_saved(), Vec::<PathBuf>::new());
+        let is_seen = |folders: &mut Folders, name: &str| {
+            let saved = folders.take_saved();
+            assert!(saved.contains(&root.path().join(name)), "{name}: {saved:?}");
+        };
+        for name in ["src/deep/a.php", ".env.local", "services.yaml"] {
+            write(name);
+            is_seen(&mut folders, name);
+        }
+        // As many editors save: beside it, and into its place.
+        write("src/a.php~");
+        fs::rename(
+            root.path().join("src/a.php~"),
+            root.path().join("src/a.php"),
+        )
+        .unwrap();
+        is_seen(&mut folders, "src/a.php");
+        fs::remove_file(root.path().join("src/a.php")).unwrap();
+        is_seen(&mut folders, "src/a.php");
+        fs::create_dir(root.path().join("src/new")).unwrap();
+        is_seen(&mut folders, "src/new");
+        write("src/new/b.php");
+        is_seen(&mut folders, "src/new/b.php");
+        assert_eq!(folders.take_lack(), None);
+    }
+
+    #[test]
+    fn no_more_folders_are_watched_than_may_be_and_that_is_said() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["a", "b", "c"] {
+            fs::create_dir(root.path().join(folder)).unwrap();
+        }
+        let mut folders = Folders::below(root.path(), 2).unwrap();
+        assert_eq!(folders.count(), 2);
+        assert_eq!(
+            folders.take_lack().as_deref(),
+            Some("there are more than 2 folders")
+        );
+    }
+
+    #[test]
+    fn what_is_still_not_watched_is_not_said_again_until_all_was() {
+        let root = tempfile::tempdir().unwrap();
+        let inside = ["a", "b"].map(|name| root.path().join(name));
+        let fill = || inside.iter().for_each(|path| fs::create_dir(path).unwrap());
+        fill();
+        let mut folders = Folders::below(root.path(), 2).unwrap();
+        assert!(folders.take_lack().is_some());
+        // As after each burst of which the kernel could not tell all.
+        folders.add_anew();
+        assert_eq!(folders.take_lack(), None);
+        inside.iter().for_each(|path| fs::remove_dir(path).unwrap());
+        folders.add_anew();
+        assert_eq!((folders.count(), folders.take_lack()), (1, None));
+        fill();
+        folders.add_anew();
+        assert!(folders.take_lack().is_some());
+    }
+
+    #[test]
+    fn what_comes_while_the_kernel_keeps_no_more_is_watched_all_the_same() {
+        // Beyond this, one that has been raised by far is not filled.
+        const MOST_FILLED: usize = 200_000;
+        let kept = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+        let kept: usize = kept.trim().parse().unwrap();
+        if kept > MOST_FILLED {
+            eprintln!("skipped: the kernel keeps {kept} events");
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["a", "old"] {
+            fs::create_dir(root.path().join(folder)).unwrap();
+        }
+        let mut folders = Folders::below(root.path(), 3).unwrap();
+        let write = |name: &str| fs::write(root.path().join(name), "x").unwrap();
+        // The same twice in a row would be one event.
+        for number in 0..=kept {
+            write(["a/a.php", "a/b.php"][number % 2]);
+        }
+        fs::create_dir(root.path().join("late")).unwrap();
+        fs::remove_dir(root.path().join("old")).unwrap();
+        // As many turns as it takes.
+        let turns = std::iter::repeat_with(|| folders.take_saved());
+        let turns: Vec<_> = turns.take_while(|saved| !saved.is_empty()).collect();
+        assert!(turns.len() > 1, "others have had their turn");
+        assert!(turns.concat().contains(&PathBuf::new()));
+        assert_eq!((folders.count(), folders.take_lack()), (3, None));
+        folders.take_saved();
+        for name in ["late/a.php", "a/a.php"] {
+            write(name);
+            assert_eq!(folders.take_saved(), [root.path().join(name)]);
+        }
+        assert!(!folders.are_gone());
+    }
+
+    #[test]
+    fn a_root_that_is_removed_or_moved_away_is_gone_and_a_folder_below_is_not() {
+        let inside = tempfile::tempdir().unwrap();
+        let root = inside.path().join("app");
+        let begin = || {
+            fs::create_dir_all(root.join("src")).unwrap();
+            Folders::below(&root, 100).unwrap()
+        };
+        let mut folders = begin();
+        fs::rename(root.join("src"), root.join("lib")).unwrap();
+        folders.take_saved();
+        fs::remove_dir(root.join("lib")).unwrap();
+        folders.take_saved();
+        assert!(!folders.are_gone());
+        fs::remove_dir(&root).unwrap();
+        folders.take_saved();
+        assert!(folders.are_gone());
+        let mut folders = begin();
+        assert!(!folders.are_gone());
+        fs::rename(&root, inside.path().join("old")).unwrap();
+        folders.take_saved();
+        assert!(folders.are_gone());
+        assert!(Folders::below(&root, 100).unwrap().are_gone());
+    }
+
+    #[test]
+    fn an_application_is_where_its_composer_json_is() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        fs::create_dir(root.join("public")).unwrap();
+        let script = root.join("public/index.php");
+        fs::write(&script, "<?php").unwrap();
+        assert_eq!(of_application(&script), root.join("public"));
+        fs::write(root.join("composer.json"), "{}").unwrap();
+        assert_eq!(of_application(&script), root);
+    }
+}

@@ -1,0 +1,340 @@
+//! Starting the fronts, and acting on their reports and ends.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use maitred_control::{FromFront, Overrun, ToFront, WorkerId};
+use maitred_os::fork::HowEnded;
+use maitred_os::shared;
+use maitred_os::signals::Signal;
+use maitred_os::spawn::Program;
+use tracing::{error, info, warn};
+
+use super::Supervisor;
+use super::phase::ServerEvent;
+use crate::fpm;
+use crate::fronts::EndedFront;
+use crate::fronts::cookies::{self, SeenCookies};
+use crate::limits::FRONT_START;
+use crate::logging::text::one_line;
+use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
+use crate::plan::FRONT_ROLE;
+use crate::processes::generation::GenerationEvent;
+use crate::processes::life::Step;
+use crate::processes::pools::PoolId;
+use crate::processes::protocol_errors::{BREACHES_MAX, BREACHES_WITHIN};
+use crate::processes::slow_scripts::SlowScript;
+
+impl Supervisor {
+    /// Starts the front, or kills it if it does not start in time.
+    pub(super) fn keep_front(&mut self) {
+        if !self.phase.wants_front() {
+            return;
+        }
+        let now = self.now();
+        match self.fronts.current_mut().life.due(now) {
+            Some(Step::Start) => self.start_front(),
+            Some(Step::Kill) => self.kill_front(&format!(
+                "it accepted no clients within {} s",
+                FRONT_START.as_secs()
+            )),
+            None => {}
+        }
+    }
+
+    fn start_front(&mut self) {
+        self.fronts.current_mut().epoch += 1;
+        let epoch = self.fronts.current().epoch;
+        self.scoreboards.clear_front(epoch);
+        let configuration = serde_json::to_vec(&self.plan.config).map_err(std::io::Error::from);
+        let configuration =
+            configuration.and_then(|json| shared::file_with("maitred-configuration", &json));
+        let started = configuration.and_then(|file| {
+            let peer = Peer::start(&Program {
+                path: Path::new(THIS_PROGRAM),
+                name: &roomy_name("maitred: front"),
+                arguments: &[OsStr::new(FRONT_ROLE)],
+                environment: &self.plan.environment,
+                inherit: &[],
+                output: None,
+                group: None,
+            })?;
+            Ok((peer, file))
+        });
+        match started {
+            Ok((mut peer, file)) => {
+                let order = ToFront::Configure {
+                    epoch,
+                    threads: self.plan.threads,
+                    identity: self.plan.front_identity.clone(),
+                };
+                peer.say(order, &[file.as_fd()]);
+                let purges = self.purges.orders_for_new_front(&self.fronts);
+                for order in purges.into_iter().chain(cookies::orders(&self.cookies)) {
+                    peer.say(order, &[]);
+                }
+                introduce_all(self, &mut peer);
+                self.fronts.current_mut().peer = Some(peer);
+            }
+            Err(why) => {
+                self.fail(&format!("the front could not be started: {why}"));
+                let now = self.now();
+                self.fronts.current_mut().life.ended(now);
+            }
+        }
+    }
+
+    fn kill_front(&mut self, why: &str) {
+        if let Some(peer) = self.fronts.peer() {
+            peer.signal(Signal::SIGKILL);
+        }
+        self.fail(&format!("the front is killed: {why}"));
+    }
+
+    /// Acts on a report of a front.
+    pub(super) fn front_reported(&mut self, line: u32, report: FromFront) {
+        let (is_current, now) = (line == self.fronts.line(), self.now());
+        match report {
+            FromFront::Listening if is_current => self.front_listens(),
+            FromFront::Settled { mark } if is_current => self.settled(mark),
+            FromFront::StatsWritten if is_current => self.front_stats.written(),
+            FromFront::Listening | FromFront::Settled { .. } | FromFront::StatsWritten => {}
+            FromFront::Reconfigured { refused } => {
+                if self.reloader.front_replied() {
+                    self.configuration_taken(refused.map(|why| one_line(&why)));
+                }
+            }
+            FromFront::AcmeProofsSet { mark } => self.acme.proofs_set(mark),
+            FromFront::Purged { mark, outcome } => {
+                self.purges.purged(line, mark, outcome);
+                self.purges.finish(&mut self.fronts, now);
+            }
+            FromFront::PagesDropped { dropped, mark } => {
+                self.purges
+                    .dropped(line, mark, dropped, &mut self.fronts, now);
+            }
+            FromFront::CookiesSeen { site, names } => {
+                let seen = SeenCookies { line, site, names };
+                let config = &self.plan.config;
+                cookies::seen(&mut self.cookies, config, &mut self.fronts, seen);
+            }
+            FromFront::MetricsRequested => {
+                self.pools.query_opcaches(&self.scoreboards, now);
+                self.admin.measure(&mut self.pools, &self.scoreboards, now);
+            }
+            FromFront::Drained => {
+                self.fronts.drained(line);
+                self.check_drained();
+            }
+            report => self.front_reported_of_pool(report),
+        }
+    }
+
+    /// Acts on a report about a generation, unless that is gone.
+    fn front_reported_of_pool(&mut self, report: FromFront) {
+        let generation = report.generation();
+        let Some(id) = generation.and_then(|generation| self.pools.find(generation)) else {
+            return;
+        };
+        match report {
+            FromFront::WorkerFailed {
+                worker,
+                why,
+                overrun,
+                broke_rules,
+                ..
+            } => {
+                if broke_rules {
+                    self.end_rule_breaker(id, worker, &why);
+                } else {
+                    self.end_failed_worker(id, worker, &why, overrun.as_ref());
+                }
+            }
+            FromFront::ScriptDied { worker, script, .. } => {
+                let (label, now) = (self.pools[id].label(worker), self.now());
+                self.exit_reports.ran(label, one_line(&script), now);
+            }
+            FromFront::WorkersNeeded { workers, .. } => {
+                self.pool_event(id, GenerationEvent::Wanted { workers });
+            }
+            FromFront::SeatRetired { worker, .. } => {
+                self.pool_event(id, GenerationEvent::Retired { worker });
+            }
+            FromFront::SeatWorn { worker, why, .. } => {
+                self.scoreboards.wears(&self.pools[id], worker, why);
+                self.pools[id].to_be_replaced += 1;
+                self.pool_event(id, GenerationEvent::Worn { worker });
+            }
+            FromFront::SlowScriptFound {
+                worker,
+                request,
+                overrun,
+                id: request_id,
+                ..
+            } => {
+                let slow = SlowScript {
+                    id: request_id,
+                    worker,
+                    request,
+                    overrun,
+                };
+                self.script_is_slow(id, &slow);
+            }
+            FromFront::OpcacheFilled { .. } => self.pools[id].opcache_filled(),
+            FromFront::OpenFailed { .. } => {
+                self.fronts
+                    .introduce_again(id, &self.pools, &self.scoreboards);
+            }
+            _ => {}
+        }
+    }
+
+    /// The front reported a worker that has to be ended.
+    fn end_failed_worker(
+        &mut self,
+        id: PoolId,
+        worker: WorkerId,
+        why: &str,
+        overrun: Option<&Overrun>,
+    ) {
+        let running = &mut self.pools[id];
+        if !self.plan.is_fpm() {
+            let (pool, why) = (running.name(), one_line(why));
+            warn!(
+                "pool {pool} seat {}: its worker is ended: {why}",
+                worker.seat
+            );
+            return self.pool_event(id, GenerationEvent::EndWorker { worker });
+        }
+        let Some(pid) = running.state.pid_of(worker) else {
+            return;
+        };
+        fpm::log_terminated(running.name(), pid, why, overrun);
+        // Its successor may start before it is dead.
+        running.to_be_replaced += 1;
+        self.pool_event(id, GenerationEvent::TerminateWorker { worker });
+    }
+
+    /// A worker has broken the rules of the seat link: it is ended. After several of them, its pool
+    /// is restarted.
+    fn end_rule_breaker(&mut self, id: PoolId, worker: WorkerId, why: &str) {
+        let now = self.now();
+        let running = &mut self.pools[id];
+        let pool = running.plan.settings.pool.clone();
+        if running.protocol_errors.note(worker, now) && running.is_current() {
+            warn!(
+                "pool `{pool}`: {BREACHES_MAX} workers have broken the rules of the seat link \
+                 within {} s; something that its scripts run writes to the memory of all of them, \
+                 so the pool is started again, with other memory",
+                BREACHES_WITHIN.as_secs()
+            );
+            self.restarts.want_fresh(&pool);
+        }
+        if !running.state.serves(worker) {
+            return;
+        }
+        warn!(
+            "pool {pool} seat {}: its worker is ended: {}",
+            worker.seat,
+            one_line(why)
+        );
+        if self.plan.is_fpm() {
+            running.to_be_replaced += 1;
+        }
+        self.pool_event(id, GenerationEvent::EndWorker { worker });
+    }
+
+    /// Notifies the server when no front has a request in flight any more.
+    pub(super) fn check_drained(&mut self) {
+        if self.fronts.are_drained() {
+            self.server_event(ServerEvent::Drained);
+        }
+    }
+
+    fn front_listens(&mut self) {
+        let now = self.now();
+        let front = self.fronts.current_mut();
+        if front.life.ready(now).is_err() {
+            front.life.give_up();
+            return self.kill_front("it said twice that it listens");
+        }
+        if self.upgrader.opens_front() {
+            return self.front_has_taken_over();
+        }
+        if !self.phase.is_start() {
+            info!("front {} accepts clients", self.fronts.current().epoch);
+        }
+        self.server_event(ServerEvent::Listening);
+    }
+
+    /// A front has ended. The workers of an earlier line are not used any more, then.
+    pub(super) fn front_ended(&mut self, line: u32, how: HowEnded) {
+        let ended = self.fronts.ended(line, self.now());
+        if ended == EndedFront::Current && self.reloader.front_ended() {
+            let why = "the front ended while it took the configuration over".to_owned();
+            self.configuration_taken(Some(why));
+        }
+        if let Some(epoch) = ended.epoch(self.fronts.current().epoch) {
+            self.scoreboards.clear_front(epoch);
+        }
+        match ended {
+            EndedFront::Current => {
+                self.end_purges_of(line);
+                if self.phase.wants_front() {
+                    self.fail(&format!("the front {how}"));
+                }
+                for id in self.pools.ids() {
+                    if self.pools[id].line == line {
+                        self.pool_event(id, GenerationEvent::Wanted { workers: 0 });
+                    }
+                }
+            }
+            EndedFront::Replaced { .. } => {
+                error!("the front {how}; the one that was to take over is being started");
+                return self.end_purges_of(line);
+            }
+            EndedFront::Draining { epoch, drained } => {
+                if !drained {
+                    error!("front {epoch} {how}; what it had in hand is lost");
+                }
+                self.dismiss_workers_of(line);
+                self.end_purges_of(line);
+            }
+            EndedFront::Unknown => {}
+        }
+        self.check_drained();
+    }
+
+    /// The front of a line has ended, and carries out no purge any more.
+    pub(super) fn end_purges_of(&mut self, line: u32) {
+        let (is_alone, now) = (!self.upgrader.is_going_on(), self.now());
+        self.purges
+            .front_ended(line, is_alone, &mut self.fronts, now);
+    }
+}
+
+/// Sends a new front everything: certificates, listeners, logs, pools, and their workers.
+fn introduce_all(server: &Supervisor, peer: &mut Peer<ToFront>) {
+    peer.allow(server.plan.descriptors_of_front(&server.pools));
+    if let Some(certificates) = &server.plan.certificates {
+        certificates.tell(peer);
+    }
+    if let Some(proofs) = server.acme.proofs() {
+        peer.say(proofs, &[]);
+    }
+    for listener in &server.plan.listeners {
+        listener.tell(peer);
+    }
+    server.plan.logs.introduce_to(peer);
+    let line = server.fronts.line();
+    let pools = server.pools.iter();
+    for running in pools.filter(|pool| pool.introduced && pool.line == line) {
+        running.open_in(peer, &server.scoreboards, &server.pools);
+        running.open_seats_in(peer);
+        if running.closed {
+            running.close_in(peer);
+        }
+    }
+    peer.say(ToFront::Begin, &[]);
+}

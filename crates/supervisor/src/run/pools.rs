@@ -1,0 +1,417 @@
+//! Applying what was decided for a pool, and acting on the reports of its zygote and the ends of
+//! its processes.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+
+use maitred_control::stack::Stack;
+use maitred_control::{FromZygote, PhpInfo, ToFront, ToZygote, WorkerId};
+use maitred_os::fork::{Ended, HowEnded};
+use maitred_os::signals::Signal;
+use maitred_os::spawn::Program;
+use maitred_scoreboard::Cause;
+use maitred_scoreboard::Counter;
+use tracing::{debug, error, warn};
+
+use super::Supervisor;
+use crate::capacity::auto::{memory_group, there_is_now};
+use crate::fpm::{self, WorkerEnd};
+use crate::logging::text::{one_line, version_in};
+use crate::peer::{Peer, roomy_name};
+use crate::processes::adopt::{self, ChildCheck};
+use crate::processes::generation::{BootState, GenerationAction, GenerationEvent, KillReason};
+use crate::processes::opcache_size::largest_opcache;
+use crate::processes::pools::PoolId;
+use crate::processes::running_pool::Zygote;
+use crate::processes::slow_scripts::{SlowScript, TraceTarget};
+use crate::system::programs::is_version;
+
+/// The argument that makes the PHP program a zygote.
+const ZYGOTE_ROLE: &str = "zygote";
+
+impl Supervisor {
+    /// Notifies a generation of an event, and applies its actions.
+    pub(super) fn pool_event(&mut self, id: PoolId, event: GenerationEvent) {
+        let now = self.now();
+        let running = &mut self.pools[id];
+        let is_auto = self.capacity.limit(running);
+        let before = running.state.workers();
+        let actions = running.state.on(event, now);
+        if is_auto {
+            self.capacity.workers_changed(running, before, now);
+        }
+        if self.plan.is_fpm() && self.phase.is_serving() {
+            let page = self.scoreboards.page(running.name());
+            let busy = || page.map_or(0, |page| page.read().busy);
+            self.fpm.log_growth(running, &actions, busy, now);
+        }
+        for action in actions {
+            self.apply(id, action);
+        }
+        self.scoreboards.show_workers(&mut self.pools[id]);
+    }
+
+    /// Applies one action. While the server ends, nothing is started any more.
+    fn apply(&mut self, id: PoolId, action: GenerationAction) {
+        if !self.phase.wants_workers() {
+            return;
+        }
+        match action {
+            GenerationAction::StartZygote => self.start_zygote(id),
+            GenerationAction::KillZygote(reason) => self.kill_zygote(id, reason),
+            GenerationAction::DismissZygote => self.pools[id].signal_zygote(Signal::SIGTERM),
+            GenerationAction::Fill { worker } => self.pools[id].order_worker(worker),
+            GenerationAction::CheckChild { pid } => self.check_child(id, pid),
+            GenerationAction::Open { worker, pid } => self.open_seat(id, worker, pid),
+            GenerationAction::KillWorker { pid } => {
+                self.scoreboards.end_worker(
+                    &self.pools[id],
+                    pid,
+                    Cause::Terminated,
+                    Signal::SIGKILL,
+                );
+            }
+            GenerationAction::TerminateWorker { pid } => {
+                self.scoreboards.end_worker(
+                    &self.pools[id],
+                    pid,
+                    Cause::Terminated,
+                    Signal::SIGTERM,
+                );
+            }
+            GenerationAction::DismissWorker { pid } => {
+                let is_leaving = self.pools[id].state.is_leaving();
+                let cause = if is_leaving {
+                    Cause::Reload
+                } else {
+                    Cause::Idle
+                };
+                self.scoreboards
+                    .end_worker(&self.pools[id], pid, cause, Signal::SIGTERM);
+            }
+            GenerationAction::ReportStuck { seat, pid } => error!(
+                "pool {} seat {seat}: worker {pid} does not end, though it was killed; it hangs in \
+                 the kernel (a dead network disk?) or is being traced, and keeps its seat until it \
+                 has gone",
+                self.pools[id].name()
+            ),
+            GenerationAction::Report {
+                worker,
+                pid,
+                how,
+                boot,
+                retry,
+            } => {
+                let label = self.pools[id].label(worker);
+                let how = self.pools[id].describe_end(how, boot);
+                self.exit_reports.died(label, pid, how, retry, self.now());
+                if boot != BootState::Done {
+                    self.trial_failed(id, "its script does not boot");
+                }
+            }
+        }
+    }
+
+    /// Has the front send requests to a worker that is ready.
+    fn open_seat(&mut self, id: PoolId, worker: WorkerId, pid: i32) {
+        let line = self.pools[id].line;
+        if !self.pools[id].introduced && line == self.fronts.line() {
+            self.introduce_generation(id);
+        }
+        let running = &mut self.pools[id];
+        if let Some(fpm) = &self.plan.config.fpm {
+            fpm::log_start(running, pid);
+            if self.phase.is_serving() {
+                fpm::log_for_started_worker(fpm, running, pid);
+            }
+        }
+        running.show_copied_generation(&self.scoreboards);
+        self.scoreboards
+            .count(running.name(), Counter::WorkersStarted);
+        let peer = self.fronts.peer_of(line).filter(|_| running.introduced);
+        if let (Some(pidfd), Some(peer)) = (running.workers.get(&pid), peer) {
+            let order = ToFront::OpenSeat {
+                generation: running.generation,
+                worker,
+                pid,
+            };
+            peer.say(order, &[pidfd.as_fd()]);
+        }
+    }
+
+    /// Checks whether an announced process has become our child.
+    pub(super) fn check_child(&mut self, id: PoolId, pid: i32) {
+        match adopt::see(pid, self.pools[id].plan.uid) {
+            ChildCheck::Ours(pidfd) => {
+                self.pools[id].workers.insert(pid, pidfd);
+                self.pool_event(id, GenerationEvent::Adopted { pid });
+            }
+            ChildCheck::NotYet => {}
+            ChildCheck::Stranger => {
+                self.pool_event(id, GenerationEvent::ZygoteFailed(KillReason::BrokeRules));
+            }
+        }
+    }
+
+    fn start_zygote(&mut self, id: PoolId) {
+        let (plan, groups) = (&self.pools[id].plan, self.plan.groups.as_ref());
+        let pool = &plan.settings.pool;
+        let started = Peer::start(&Program {
+            path: &plan.program,
+            name: &roomy_name(&format!("maitred-php: zygote pool {pool}")),
+            arguments: &[OsStr::new(ZYGOTE_ROLE)],
+            environment: &self.plan.environment,
+            inherit: &[],
+            output: Some(plan.output.writer()),
+            group: groups.and_then(|groups| groups.entrance(pool)),
+        });
+        match started {
+            Ok(mut peer) => {
+                peer.allow(plan.descriptors_of_zygote());
+                let order = ToZygote::Configure(Box::new(plan.settings.clone()));
+                peer.say(order, &plan.shared());
+                self.pools[id].zygote = Some(Zygote::new(peer));
+            }
+            Err(why) => {
+                let program = plan.program.display();
+                let sentence = format!("{program} could not be started: {why}");
+                self.start_failed(id, sentence);
+                self.trial_failed(id, "its zygote could not be started");
+                self.pool_event(id, GenerationEvent::ZygoteEnded);
+            }
+        }
+    }
+
+    fn kill_zygote(&mut self, id: PoolId, reason: KillReason) {
+        self.pools[id].signal_zygote(Signal::SIGKILL);
+        if !matches!(reason, KillReason::StartFailed | KillReason::NotNeeded) {
+            let pool = self.pools[id].name();
+            let sentence = format!("the zygote of pool `{pool}` is killed: {reason}");
+            self.start_failed(id, sentence);
+        }
+        self.trial_failed(id, &reason.to_string());
+    }
+
+    /// Acts on a report of a zygote.
+    pub(super) fn zygote_reported(&mut self, id: PoolId, report: FromZygote) {
+        let now = self.now();
+        match report {
+            FromZygote::Started {
+                php,
+                fixed,
+                exposed,
+                by_path_info,
+            } => {
+                let php = version_in(&php);
+                let info = PhpInfo {
+                    powered_by: exposed.then(|| format!("PHP/{php}")),
+                    by_path_info,
+                };
+                self.zygote_started(id, &php, fixed, info);
+            }
+            FromZygote::StartFailed { why } => {
+                let (pool, why) = (self.pools[id].name(), one_line(&why));
+                let sentence = format!("PHP could not start for pool `{pool}`: {why}");
+                self.start_failed(id, sentence);
+                self.pool_event(id, GenerationEvent::ZygoteFailed(KillReason::StartFailed));
+            }
+            FromZygote::SeatFilled { worker, pid, took } => {
+                self.pools[id].count_fork(&self.scoreboards, took);
+                let is_taken =
+                    self.fronts.line_of(pid).is_some() || self.pools.knows_beside(id, pid);
+                self.pools[id].attribute_output(worker, pid);
+                self.pool_event(
+                    id,
+                    if is_taken {
+                        GenerationEvent::ZygoteFailed(KillReason::BrokeRules)
+                    } else {
+                        GenerationEvent::Announced { worker, pid }
+                    },
+                );
+            }
+            FromZygote::Booted { worker } => {
+                self.pool_event(id, GenerationEvent::Booted { worker });
+            }
+            FromZygote::Traced { trace, stack } => {
+                let generation = self.pools[id].generation;
+                // A stack that arrives too late is not waited for any more.
+                if let Some(target) = self.traces.answered(generation, trace) {
+                    let stack = stack.as_ref().map_err(String::as_str);
+                    self.use_stack(id, target, stack);
+                }
+            }
+            FromZygote::ForkFailed { worker, why } => {
+                let running = &mut self.pools[id];
+                running.fork_failed(worker, &one_line(&why), now);
+                self.scoreboards.count(running.name(), Counter::ForksFailed);
+                self.pool_event(id, GenerationEvent::ForkFailed { worker });
+            }
+            FromZygote::OpcacheReported { figures } => {
+                let running = &mut self.pools[id];
+                if let Some(figures) = running.opcache_reported(figures, &self.scoreboards, now) {
+                    let group = memory_group(self.plan.groups.as_ref(), running.name());
+                    let (_, memory) = there_is_now(group.as_deref());
+                    let memory = memory.map(|memory| memory.limit);
+                    let most = largest_opcache(&running.plan.pool, memory);
+                    if running.grow_opcache(&figures, most) {
+                        self.restarts.want_larger(running.name());
+                    }
+                }
+            }
+            FromZygote::ScriptsListed { count } => self.pools.scripts_listed(id, count, now),
+            FromZygote::Warmed { compiled } => {
+                if self.pools[id].opcache_warmed(compiled) {
+                    self.pool_event(id, GenerationEvent::Passed);
+                }
+            }
+        }
+    }
+
+    /// A zygote reports that PHP runs. Checks whether it is a usable version.
+    fn zygote_started(&mut self, id: PoolId, php: &str, fixed: bool, info: PhpInfo) {
+        let running = &self.pools[id];
+        let (pool, php) = (running.name(), one_line(php));
+        let wanted = running.plan.php.as_ref();
+        if let Some(wanted) = wanted.filter(|wanted| !is_version(&php, wanted)) {
+            let sentence = format!(
+                "pool `{pool}` asks for PHP {wanted}, and {} runs PHP {php}; correct `php`, or \
+                 build maitred against the other version",
+                running.plan.program.display()
+            );
+            self.start_failed(id, sentence);
+            return self.pool_event(id, GenerationEvent::ZygoteFailed(KillReason::StartFailed));
+        }
+        if !fixed {
+            let lacks = format!(
+                "pool `{pool}` runs PHP {php}, which lacks the security fixes of October 2026; \
+                 update it to 8.2.35, 8.3.36, 8.4.27, 8.5.12 or newer"
+            );
+            if self.plan.config.require_fixed_php {
+                self.start_failed(id, format!("{lacks}, or set require_fixed_php = false"));
+                return self.pool_event(id, GenerationEvent::ZygoteFailed(KillReason::StartFailed));
+            }
+            if running.php.as_ref() != Some(&php) {
+                warn!("{lacks}");
+            }
+        }
+        self.pools[id].php_info = info;
+        self.pools[id].php = Some(php);
+        self.fronts.tell_php_info(id, &self.pools);
+        self.pools[id].failed = false;
+        self.pool_event(id, GenerationEvent::ZygoteStarted);
+        if self.pools[id].state.is_on_trial() && !self.pools.warm_opcache(id, self.now()) {
+            self.pool_event(id, GenerationEvent::Passed);
+        }
+    }
+
+    /// A script runs for longer than `request_slowlog_timeout`: logs it, and requests its stack.
+    pub(super) fn script_is_slow(&mut self, id: PoolId, slow: &SlowScript) {
+        let now = self.now();
+        let running = &mut self.pools[id];
+        // The stack of a worker that has ended is gone, and its end is logged.
+        let Some(pid) = running.state.pid_of(slow.worker) else {
+            return;
+        };
+        if self.plan.is_fpm() {
+            fpm::log_slow_script(running.name(), pid, &slow.overrun);
+        } else {
+            running.log_slow_script(pid, slow, now);
+        }
+        let subject = running.slowlog_subject(pid, slow, self.plan.is_fpm());
+        let traced = running.trace_slow_script(subject, slow, &mut self.traces, now);
+        if let Some((target, why)) = traced {
+            self.use_stack(id, target, Err(why));
+        }
+    }
+
+    /// A stack has arrived, or there is none, and why.
+    pub(super) fn use_stack(
+        &mut self,
+        id: PoolId,
+        target: TraceTarget,
+        stack: Result<&Stack, &str>,
+    ) {
+        match target {
+            TraceTarget::SlowScript(subject) => self.pools[id].write_slowlog(&subject, stack),
+            TraceTarget::Shown(position) => self.admin.take_stack(position, stack.ok()),
+        }
+    }
+
+    /// A worker has ended.
+    pub(super) fn worker_ended(&mut self, id: PoolId, ended: Ended) {
+        let Ended { pid, how, .. } = ended;
+        let now = self.now();
+        let stopping = !self.phase.wants_workers();
+        let running = &mut self.pools[id];
+        running.workers.remove(&pid);
+        running.end_output(pid, self.plan.fpm_log_level());
+        if self.plan.is_fpm() {
+            let end = WorkerEnd {
+                ended,
+                cause: self.scoreboards.cause(pid),
+                is_quiet: stopping,
+                is_start: self.phase.is_start(),
+                now,
+            };
+            fpm::log_end(running, &end);
+        }
+        let cause = self.scoreboards.ended(running.name(), pid, how, stopping);
+        self.pool_event(id, GenerationEvent::Ended { pid, how });
+        self.restarts.worker_ended(&self.pools[id], how);
+        // What else php-fpm does.
+        let (HowEnded::Signaled(signal), true) = (how, self.plan.is_fpm()) else {
+            return;
+        };
+        if let Some(workers) = fpm::workers_after_kill(&self.pools[id], cause, signal) {
+            self.pool_event(id, GenerationEvent::Wanted { workers });
+        }
+        let fpm = self.plan.config.fpm.as_ref();
+        if let Some(fpm) = fpm.filter(|_| self.phase.is_serving())
+            && self.fpm.worker_crashed(fpm, signal, now)
+        {
+            self.reloader.postpone(true);
+        }
+    }
+
+    /// A zygote was reaped.
+    pub(super) fn zygote_reaped(&mut self, id: PoolId, how: HowEnded) {
+        if self.pools[id].state.zygote_leaves() {
+            // It was dismissed.
+            return;
+        }
+        if self.phase.wants_workers() {
+            let running = &self.pools[id];
+            let rest = if running.introduced {
+                "; its workers go on serving"
+            } else {
+                ""
+            };
+            let sentence = format!("the zygote of pool `{}` {how}{rest}", running.name());
+            self.zygote_failed(id, &sentence);
+        }
+        self.trial_failed(id, &format!("its zygote {how}"));
+    }
+
+    /// Logs why a pool does not start, and keeps that for its reload.
+    fn start_failed(&mut self, id: PoolId, sentence: String) {
+        self.zygote_failed(id, &sentence);
+        self.pools[id].start_error = Some(sentence);
+    }
+
+    /// Logs why a zygote failed; once the server serves, at a bounded rate.
+    fn zygote_failed(&mut self, id: PoolId, sentence: &str) {
+        let now = self.now();
+        let (is_start, is_fpm) = (self.phase.is_start(), self.plan.is_fpm());
+        let running = &mut self.pools[id];
+        if is_start && (is_fpm || running.boots()) {
+            // The other pools have done nothing wrong, and php-fpm starts them. What an application
+            // lacks at its boot, such as its database, may come later.
+            running.failed = true;
+            error!("{sentence}");
+        } else if is_start || running.errors.zygote_failed(now) {
+            self.fail(sentence);
+        } else {
+            debug!("{sentence}");
+        }
+    }
+}

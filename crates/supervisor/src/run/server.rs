@@ -1,0 +1,300 @@
+//! Applying what was decided for the whole server: its start, its stop, its signals.
+
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use maitred_config::{Address, Config};
+use maitred_control::{Clients, ToFront};
+use maitred_os::signals::{self, Signal};
+use tracing::{error, info, warn};
+
+use super::Supervisor;
+use super::phase::{ServerAction, ServerEvent};
+use crate::capacity::auto::CapacityContext;
+use crate::fpm::{self, ReopenedLog, SignalAction, process_control_timeout};
+use crate::fronts::Fronts;
+use crate::fronts::log_manager::reopen_error_log;
+use crate::limits::FIRST_FILL;
+use crate::logging::exit_reports::log_exits;
+use crate::logging::text::some_workers;
+use crate::processes::adopt;
+use crate::processes::generation::GenerationEvent;
+use crate::processes::pools::Pools;
+use crate::processes::running_pool::RunningPool;
+use crate::system::identity;
+use crate::systemd::ServerStats;
+use crate::tls::acme::{AcmeContext, AcmeTask};
+use crate::tls::certificates::Certificates;
+
+/// Document roots named in the log line about the addresses.
+const ROOTS_SHOWN: usize = 8;
+
+impl Supervisor {
+    /// Notifies the whole server of an event, and applies its action.
+    pub(super) fn server_event(&mut self, event: ServerEvent) {
+        let stopped = "the server was asked to stop before the reload was done";
+        match self.phase.on(event, self.now()) {
+            None => {}
+            Some(ServerAction::Announce) => self.announce(),
+            Some(ServerAction::ReportSlowStart) => {
+                let limit = FIRST_FILL.as_secs();
+                self.plan.log_failure(&format!(
+                    "not every pool was full of workers after {limit} s"
+                ));
+                signal_all(&self.fronts, &self.pools, Signal::SIGKILL);
+            }
+            Some(ServerAction::Drain) => {
+                self.systemd.stops();
+                self.plan.close_listeners();
+                self.give_up_reload(stopped);
+                self.fronts.tell_all(&ToFront::Drain, &[]);
+                self.check_drained();
+            }
+            Some(ServerAction::CutOff) => {
+                let limit = fpm::patience(&self.plan.config).as_secs_f64();
+                warn!(
+                    "requests still run after process_control_timeout = {limit} s; they are ended"
+                );
+                signal_all(&self.fronts, &self.pools, Signal::SIGTERM);
+            }
+            Some(ServerAction::Terminate) => {
+                self.systemd.stops();
+                self.plan.close_listeners();
+                self.give_up_reload(stopped);
+                signal_all(&self.fronts, &self.pools, Signal::SIGTERM);
+            }
+            Some(ServerAction::AskAllToLeave) => {
+                self.systemd.stops();
+                signal_all(&self.fronts, &self.pools, Signal::SIGTERM);
+            }
+            Some(ServerAction::KillAll) => {
+                self.systemd.stops();
+                signal_all(&self.fronts, &self.pools, Signal::SIGKILL);
+            }
+        }
+    }
+
+    /// Acts on a signal.
+    pub(super) fn obey(&mut self, signal: Signal) {
+        if self.plan.is_fpm() {
+            match fpm::obey(signal) {
+                Some(SignalAction::Terminate) => self.server_event(ServerEvent::Terminate),
+                Some(SignalAction::Finish) => self.server_event(ServerEvent::Finish),
+                Some(SignalAction::ReopenLogs) => self.reopen_logs(),
+                Some(SignalAction::Reload) => self.reloader.postpone(true),
+                None => {}
+            }
+            return;
+        }
+        match signal {
+            Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT => {
+                let at_once = self.phase.would_stop_at_once(self.now());
+                let how = if at_once {
+                    "stopping at once"
+                } else {
+                    "stopping"
+                };
+                info!("{signal}: {how}");
+                self.server_event(ServerEvent::StopSignaled);
+            }
+            Signal::SIGHUP => self.reload_when_possible(),
+            Signal::SIGUSR2 => {
+                info!("SIGUSR2: upgrading");
+                self.upgrade();
+            }
+            Signal::SIGUSR1 => self.reopen_logs(),
+            // These are all of `SIGNALS`.
+            _ => {}
+        }
+    }
+
+    /// Reopens every log file.
+    fn reopen_logs(&mut self) {
+        let (config, logs, fronts) = (&self.plan.config, &mut self.plan.logs, &mut self.fronts);
+        let is_well = reopen_error_log(config, fronts);
+        if config.fpm.is_some() {
+            fpm::log_reopened(ReopenedLog::Error, is_well);
+            let has_access_log = |pool: &RunningPool| pool.plan.pool.door_log.is_some();
+            if self.pools.iter().any(has_access_log) {
+                let is_well = logs.reopen_pool_logs(config, fronts);
+                fpm::log_reopened(ReopenedLog::Access, is_well);
+            }
+        } else {
+            logs.reopen_access_log(config, fronts);
+            logs.reopen_pool_logs(config, fronts);
+        }
+        self.pools.reopen_slowlogs();
+    }
+
+    /// Logs an error. Before the server serves, that ends it.
+    pub(super) fn fail(&mut self, sentence: &str) {
+        if self.phase.is_start() {
+            self.plan.log_failure(sentence);
+        } else {
+            error!("{sentence}");
+        }
+        self.server_event(ServerEvent::StartFailed);
+    }
+
+    /// The server serves.
+    fn announce(&mut self) {
+        if let Some(shared) = identity::shared_with_front(&self.plan.config) {
+            warn!("{shared}");
+        }
+        if let Some(fpm) = &self.plan.config.fpm {
+            fpm::log_ready();
+            for running in &mut self.pools {
+                let seated: Vec<i32> = running.state.seated().map(|one| one.pid).collect();
+                for pid in seated {
+                    fpm::log_for_started_worker(fpm, running, pid);
+                }
+            }
+            self.keep_systemd();
+        } else {
+            let (roots, facts) = (roots(&self.plan.config), facts(&self.pools));
+            for listener in &self.plan.listeners {
+                let address = &listener.address;
+                self.plan.terminal.tell(&match listener.clients {
+                    Clients::Admin => match address {
+                        Address::Tcp(address) => format!("metrics and status on http://{address}"),
+                        Address::Unix(path) => format!("metrics and status on {}", path.display()),
+                    },
+                    Clients::Http => format!("serving {roots} on http://{address} ({facts})"),
+                    Clients::Https => format!("serving {roots} on https://{address} ({facts})"),
+                    Clients::Fastcgi { .. } => format!("FastCGI on {address} ({facts})"),
+                });
+            }
+            if let Some(open) = identity::admin_is_open(&self.plan.config) {
+                warn!("{open}");
+            }
+        }
+        self.plan.invocation.host.serves();
+    }
+
+    /// Ends old workers after `process_control_timeout`, as php-fpm does.
+    pub(super) fn end_old_workers(&mut self) {
+        let limit = self.plan.config.process_control_timeout;
+        if !self.plan.is_fpm() || limit.is_zero() {
+            return;
+        }
+        let now = self.now();
+        for (id, worker) in process_control_timeout::overdue(&mut self.pools, limit, now) {
+            self.pool_event(id, GenerationEvent::TerminateWorker { worker });
+        }
+    }
+
+    /// Logs exits and recurring errors that are due.
+    pub(super) fn log_errors(&mut self) {
+        let now = self.now();
+        let lines = self.exit_reports.due(now);
+        log_exits(&lines, self.plan.is_fpm());
+        for running in &mut self.pools {
+            running.log_errors(now);
+        }
+        for (generation, target) in self.traces.overdue(now) {
+            if let Some(id) = self.pools.find(generation) {
+                self.use_stack(id, target, Err("the pool's zygote did not answer"));
+            }
+        }
+        self.pools.end_slow_episodes(now);
+    }
+
+    /// Notifies systemd.
+    pub(super) fn keep_systemd(&mut self) {
+        if !self.phase.is_serving() {
+            return;
+        }
+        let is_settled = !self.reloader.is_going_on() && !self.upgrader.is_going_on();
+        let stats = || ServerStats::of(&self.scoreboards, &self.pools);
+        self.systemd.keep(is_settled, stats, self.started.elapsed());
+    }
+
+    /// Checks the files of certificates when that is due.
+    pub(super) fn keep_certificates(&mut self) {
+        let now = self.now();
+        let (config, wants_front) = (&self.plan.config, self.phase.wants_front());
+        let certificates = self.plan.certificates.as_mut();
+        let due = |one: &&mut Certificates| wants_front && one.deadline() <= now;
+        let (Some(certificates), Some(tls)) = (certificates.filter(due), &config.tls) else {
+            return;
+        };
+        let is_new = certificates.check_files(config, tls, now);
+        self.acme.changed(false);
+        if let Some(peer) = self.fronts.peer().filter(|_| is_new) {
+            certificates.tell(peer);
+        }
+    }
+
+    /// Checks processors and memory when that is due.
+    pub(super) fn keep_capacity(&mut self) {
+        let now = self.now();
+        let due = self.capacity.deadline(&self.pools);
+        if !self.phase.wants_workers() || due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.capacity.keep(&mut CapacityContext {
+            pools: &mut self.pools,
+            scoreboards: &self.scoreboards,
+            fronts: &mut self.fronts,
+            groups: self.plan.groups.as_ref(),
+            now,
+        });
+    }
+
+    /// The orders of certificates, and what they need.
+    pub(super) fn acme(&mut self) -> AcmeTask<'_> {
+        let now = self.now();
+        AcmeTask {
+            manager: &mut self.acme,
+            context: AcmeContext {
+                config: &self.plan.config,
+                certificates: &mut self.plan.certificates,
+                fronts: &mut self.fronts,
+                environment: &self.plan.environment,
+                identity: self.plan.front_identity.as_ref(),
+                is_serving: self.phase.is_serving() && !self.upgrader.is_going_on(),
+                now,
+            },
+        }
+    }
+}
+
+/// Sends a signal to every child: our processes, and orphans that became our children.
+pub fn signal_all(fronts: &Fronts, pools: &Pools, signal: Signal) {
+    let fronts = fronts.iter().map(|(_, peer)| peer.pid());
+    let known = fronts.chain(pools.iter().flat_map(RunningPool::pids));
+    let all: BTreeSet<i32> = adopt::children().into_iter().chain(known).collect();
+    for pid in all {
+        // No pid is reused before we have reaped it. A process that has ended needs no signal.
+        if let Ok(pidfd) = signals::pidfd(pid) {
+            let _ = signals::send_to(pidfd.as_fd(), signal);
+        }
+    }
+}
+
+/// The document roots of a configuration, as a list.
+fn roots(config: &Config) -> String {
+    let roots = config.sites.iter().map(|site| site.root.as_path());
+    let roots: BTreeSet<&Path> = roots.collect();
+    let shown = roots.iter().take(ROOTS_SHOWN);
+    let mut shown: Vec<String> = shown.map(|root| root.display().to_string()).collect();
+    if let more @ 1.. = roots.len() - shown.len() {
+        shown.push(format!("{more} more"));
+    }
+    shown.join(", ")
+}
+
+/// The number of workers, and the PHP versions.
+fn facts(pools: &Pools) -> String {
+    let (auto, others): (Vec<_>, Vec<_>) = pools.iter().partition(|pool| pool.finds_its_size());
+    let workers = others.iter().map(|pool| pool.state.seated().count()).sum();
+    let most = auto.iter().map(|pool| pool.plan.max_children() as usize);
+    let versions = pools.iter().filter_map(|pool| pool.php.as_ref());
+    let versions: BTreeSet<&String> = versions.collect();
+    let mut facts = some_workers(workers, most.sum());
+    for version in versions {
+        facts.push_str(&format!(", PHP {version}"));
+    }
+    facts
+}

@@ -1,0 +1,251 @@
+//! The steps of an upgrade: a new program takes over in this process. See [`crate::upgrade`].
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, AsRawFd};
+
+use maitred_os::spawn::{self, Program};
+use tracing::{error, info};
+
+use super::Supervisor;
+use crate::logging::exit_reports::log_exits;
+use crate::peer::roomy_name;
+use crate::processes::generation::GenerationEvent;
+use crate::processes::plan::PoolPlan;
+use crate::processes::pools::PoolId;
+use crate::processes::running_pool::RunningPool;
+use crate::upgrade::handover::{HandoverState, Running};
+use crate::upgrade::{TAKE_OVER, TRY_TAKE_OVER, UpgradeStep};
+
+impl Supervisor {
+    /// Starts an upgrade, as soon as no reload is going on.
+    pub(super) fn upgrade(&mut self) {
+        let is_postponed = self.reloader.is_going_on();
+        self.upgrader.postpone(is_postponed);
+        if is_postponed {
+            return info!("the upgrade begins when the reload is over");
+        }
+        if let Err(why) = self.try_program() {
+            self.upgrader.refuse(&why);
+        }
+    }
+
+    /// Starts the program at our path on trial: it reports whether it can read what we would hand
+    /// over.
+    fn try_program(&mut self) -> Result<(), String> {
+        if !self.phase.is_serving() {
+            return Err("the server is starting or ending".to_owned());
+        }
+        if !(self.fronts.are_settled() && self.purges.are_done()) {
+            return Err("the front is being started; upgrade again when it serves".to_owned());
+        }
+        if self.upgrader.is_going_on() {
+            return Err("another upgrade is going on".to_owned());
+        }
+        let state = handover(self).write()?;
+        let mut arguments = self.plan.invocation.arguments.clone();
+        arguments.push(TRY_TAKE_OVER.into());
+        arguments.push(spawn::FIRST_INHERITED_FD.to_string().into());
+        let arguments: Vec<_> = arguments.iter().map(OsString::as_os_str).collect();
+        let program = &self.plan.invocation.program;
+        // A program that may be php-fpm by its name has to get that name.
+        let name = if self.plan.is_fpm() {
+            program.clone().into_os_string()
+        } else {
+            roomy_name("maitred: upgrade")
+        };
+        let pid = spawn::start(&Program {
+            path: program,
+            name: &name,
+            arguments: &arguments,
+            environment: &self.plan.environment,
+            inherit: &[state.as_fd()],
+            output: None,
+            group: None,
+        });
+        let pid = pid.map_err(|why| format!("{} cannot be run: {why}", program.display()))?;
+        self.upgrader.start(pid, self.now());
+        Ok(())
+    }
+
+    /// Does what is due for an upgrade.
+    pub(super) fn keep_upgrade(&mut self) {
+        let now = self.now();
+        if !self.phase.is_serving() {
+            self.upgrader.give_up();
+            self.fronts.keep_both(now);
+        }
+        let is_settled = self.fronts.are_settled() && self.purges.are_done();
+        let is_still = || is_settled && self.pools.iter().all(RunningPool::is_still);
+        match self.upgrader.due(is_still, now) {
+            None => {}
+            Some(UpgradeStep::Refuse(why)) => self.upgrader.refuse(&why),
+            Some(UpgradeStep::BecomeProgram) => self.become_program(),
+            Some(UpgradeStep::JudgeTrials { late }) => self.judge_trials(late),
+            Some(UpgradeStep::TakeBack(why)) => self.take_back(&why),
+        }
+        self.fronts.end_overdue(now);
+    }
+
+    /// Runs the new program in this process. Returns only if that failed.
+    fn become_program(&mut self) {
+        let lines = self.exit_reports.last_words(self.now());
+        log_exits(&lines, self.plan.is_fpm());
+        let level = self.plan.fpm_log_level();
+        for running in &mut self.pools {
+            running.flush_outputs(level);
+            running.show_copy_counters(&self.scoreboards);
+        }
+        if let Some(certificates) = &mut self.plan.certificates {
+            certificates.leave();
+        }
+        let state = handover(self);
+        let why = match state.write() {
+            Err(why) => why,
+            Ok(file) => {
+                let number = file.as_raw_fd();
+                let program = &self.plan.invocation.program;
+                let mut arguments = vec![program.clone().into_os_string()];
+                arguments.extend(self.plan.invocation.arguments.iter().cloned());
+                arguments.extend([TAKE_OVER.into(), number.to_string().into()]);
+                info!("SIGUSR2: {} takes over", program.display());
+                let kept = state
+                    .keep_open(true)
+                    .and_then(|()| spawn::keep_across_exec(number, true));
+                let why = match kept {
+                    Ok(()) => spawn::become_program(program, &arguments),
+                    Err(why) => why,
+                };
+                let _ = state.keep_open(false);
+                format!("{} cannot be run: {why}", program.display())
+            }
+        };
+        self.upgrader.refuse(&why);
+    }
+
+    /// This is the new program: gives every pool a generation of its own PHP program.
+    pub(super) fn start_trials(&mut self) {
+        let now = self.now();
+        self.upgrader.start_trials(now);
+        self.purges.prepare_second_front(&mut self.fronts, now);
+        let config = self.plan.config.clone();
+        // A pool at rest stays at rest, or a hundred of them would start PHP at once; but one pool
+        // has to show that PHP starts at all.
+        let mut tried = config
+            .pools
+            .iter()
+            .any(|pool| !self.pools.is_at_rest(&pool.name));
+        for pool in &config.pools {
+            match PoolPlan::make(pool, &config, &self.plan.programs, self.plan.threads) {
+                Ok(mut plan) => {
+                    plan.settings.cache_size = self.pools.opcache_size(pool, &config);
+                    let generation = self.pools.next_generation();
+                    let line = self.fronts.line() + 1;
+                    let workers = self.pools.workers_of(&pool.name);
+                    self.pools
+                        .push(if self.pools.is_at_rest(&pool.name) && tried {
+                            RunningPool::at_rest(generation, line, plan)
+                        } else {
+                            RunningPool::on_trial(generation, line, plan, workers)
+                        });
+                    tried = true;
+                }
+                Err(why) => return self.take_back(&why.to_string()),
+            }
+        }
+    }
+
+    /// Starts the new front once every generation on trial has a worker that is ready, or needs
+    /// none.
+    fn judge_trials(&mut self, late: bool) {
+        let now = self.now();
+        let line = self.fronts.line() + 1;
+        // Generations of an upgrade that failed are of the same line, and may still be leaving.
+        let new = self.pools.iter();
+        let new: Vec<PoolId> = new
+            .filter(|pool| pool.line == line && !pool.state.is_leaving())
+            .map(RunningPool::id)
+            .collect();
+        let ready = |id: &PoolId| {
+            let state = &self.pools[*id].state;
+            !state.is_on_trial() && (state.wants_none() || state.seated().next().is_some())
+        };
+        if !new.iter().all(ready) || self.purges.prepares_upgrade() {
+            if late {
+                let limit = crate::limits::TRIAL.as_secs();
+                self.take_back(&format!("not every pool had a worker within {limit} s"));
+            }
+            return;
+        }
+        for id in new {
+            self.pools.take_place(id);
+        }
+        self.fronts.replace_current();
+        self.upgrader.open_front(now);
+    }
+
+    /// The new front accepts clients: the old one finishes its requests, and gives its workers up.
+    pub(super) fn front_has_taken_over(&mut self) {
+        self.upgrader.end();
+        let line = self.fronts.line();
+        for id in self.pools.ids() {
+            if self.pools[id].line != line {
+                self.pool_event(id, GenerationEvent::Leave);
+            }
+        }
+        if let Some((old, false)) = self.fronts.hand_over(self.now()) {
+            self.dismiss_workers_of(old);
+        }
+        info!(
+            "upgraded to {} {}; front {} accepts clients",
+            env!("CARGO_PKG_NAME").trim_end_matches("-supervisor"),
+            env!("CARGO_PKG_VERSION"),
+            self.fronts.current().epoch
+        );
+    }
+
+    /// The upgrade has failed: the old front and its generations stay.
+    fn take_back(&mut self, why: &str) {
+        self.upgrader.end();
+        let line = self.fronts.take_back();
+        for id in self.pools.ids() {
+            if self.pools[id].line == line {
+                self.pool_event(id, GenerationEvent::Leave);
+            }
+        }
+        self.dismiss_workers_of(line);
+        self.end_purges_of(line);
+        self.fpm.forget_program();
+        error!(
+            "the new program runs with the front and the workers of the one before: {why}; correct \
+             that and upgrade again"
+        );
+    }
+
+    /// Dismisses the workers that no front uses any more.
+    pub(super) fn dismiss_workers_of(&mut self, line: u32) {
+        for id in self.pools.ids() {
+            if self.pools[id].line != line {
+                continue;
+            }
+            let seated: Vec<_> = self.pools[id].state.seated().collect();
+            for seated in seated {
+                let worker = seated.worker;
+                self.pool_event(id, GenerationEvent::Retired { worker });
+            }
+        }
+    }
+}
+
+/// The state of the server, for the next program.
+fn handover(server: &Supervisor) -> HandoverState {
+    HandoverState::of(&Running {
+        plan: &server.plan,
+        pools: &server.pools,
+        fronts: &server.fronts,
+        cookies: &server.cookies,
+        scoreboards: &server.scoreboards,
+        systemd: server.systemd.told(),
+        reload_later: server.reloader.is_postponed(),
+        now: server.now(),
+    })
+}

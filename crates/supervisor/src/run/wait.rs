@@ -1,0 +1,190 @@
+//! Waiting for events, and no longer than until something is due.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use maitred_control::acme::ToAcme;
+use maitred_control::{ToFront, ToZygote};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::error;
+
+use super::Supervisor;
+use crate::fpm::process_control_timeout;
+use crate::limits::{Moment, ZYGOTE_LINGER};
+use crate::peer::Peer;
+use crate::processes::opcache_warming::OpcacheWarming;
+use crate::processes::pools::PoolId;
+use crate::processes::running_pool::RunningPool;
+use crate::processes::worker_logs::OutputRef;
+use crate::tls::certificates::Certificates;
+
+/// How long to sleep after `poll(2)` has failed, so as not to spin.
+const REFUSED_WAIT: Duration = Duration::from_millis(100);
+
+/// What can be read.
+pub struct Ready {
+    pub signals: bool,
+    /// By the lines of the fronts.
+    pub fronts: Vec<u32>,
+    pub zygotes: Vec<PoolId>,
+    pub pool_outputs: Vec<PoolId>,
+    pub outputs: Vec<OutputRef>,
+    /// Files of an application that is watched.
+    pub watches: bool,
+    pub acme: bool,
+    pub admin: bool,
+}
+
+/// What is polled, in this order.
+struct Polled<'a> {
+    signals: PollFd<'a>,
+    fronts: Vec<(u32, &'a Peer<ToFront>)>,
+    zygotes: Vec<(PoolId, &'a Peer<ToZygote>)>,
+    pool_outputs: Vec<(PoolId, BorrowedFd<'a>)>,
+    outputs: Vec<(OutputRef, BorrowedFd<'a>)>,
+    watches: Vec<BorrowedFd<'a>>,
+    acme: Option<&'a Peer<ToAcme>>,
+    admin: Vec<PollFd<'a>>,
+}
+
+impl<'a> Polled<'a> {
+    fn of(server: &'a Supervisor) -> Polled<'a> {
+        let (pools, now) = (&server.pools, server.now());
+        let fronts = server.fronts.iter().filter(|(_, peer)| !peer.is_closed());
+        let pool_output =
+            |pool: &'a RunningPool| Some((pool.id(), pool.plan.output.listening(now)?));
+        Polled {
+            signals: PollFd::new(&server.signals, PollFlags::IN),
+            fronts: fronts.collect(),
+            zygotes: pools.iter().filter_map(zygote_of).collect(),
+            pool_outputs: pools.iter().filter_map(pool_output).collect(),
+            outputs: pools.iter().flat_map(outputs_of).collect(),
+            watches: server.watches.listening().collect(),
+            acme: server.acme.listening(),
+            admin: server.admin.interests().collect(),
+        }
+    }
+
+    fn interests(&self) -> Vec<PollFd<'a>> {
+        let mut fds = vec![self.signals.clone()];
+        fds.extend(self.fronts.iter().flat_map(|(_, peer)| peer.interests()));
+        fds.extend(self.zygotes.iter().flat_map(|(_, peer)| peer.interests()));
+        let pools = self.pool_outputs.iter().map(|(_, pipe)| pipe);
+        let outputs = self.outputs.iter().map(|(_, pipe)| pipe);
+        let read = pools.chain(outputs).chain(&self.watches);
+        fds.extend(read.map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
+        fds.extend(self.acme.iter().flat_map(|peer| peer.interests()));
+        fds.extend(self.admin.iter().cloned());
+        fds
+    }
+
+    /// What can be read, by the results for [`Polled::interests`].
+    fn ready(self, fds: &[PollFd<'_>]) -> Ready {
+        let mut results = fds.iter().map(|fd| !fd.revents().is_empty());
+        let mut next = || results.next().unwrap_or(false);
+        let signals = next();
+        let fronts = self.fronts.iter();
+        let fronts = fronts.filter_map(|(line, peer)| peer.is_ready(&mut next).then_some(*line));
+        let fronts = fronts.collect();
+        let zygotes = self.zygotes.iter();
+        let zygotes = zygotes.filter_map(|(id, peer)| peer.is_ready(&mut next).then_some(*id));
+        let zygotes = zygotes.collect();
+        let pool_outputs = self.pool_outputs.iter();
+        let pool_outputs = pool_outputs.filter_map(|(id, _)| next().then_some(*id));
+        let pool_outputs = pool_outputs.collect();
+        let outputs = self.outputs.iter();
+        let outputs = outputs.filter_map(|(output, _)| next().then_some(*output));
+        Ready {
+            signals,
+            fronts,
+            zygotes,
+            pool_outputs,
+            outputs: outputs.collect(),
+            watches: self.watches.iter().fold(false, |any, _| next() || any),
+            acme: self.acme.is_some_and(|peer| peer.is_ready(&mut next)),
+            admin: results.any(|is_ready| is_ready),
+        }
+    }
+}
+
+fn zygote_of(pool: &RunningPool) -> Option<(PoolId, &Peer<ToZygote>)> {
+    let peer = &pool.zygote.as_ref()?.peer;
+    (!peer.is_closed()).then(|| (pool.id(), peer))
+}
+
+fn outputs_of(pool: &RunningPool) -> impl Iterator<Item = (OutputRef, BorrowedFd<'_>)> {
+    pool.outputs.iter().flat_map(|(worker, output)| {
+        let pipes = output.listening();
+        pipes.map(|(stream, pipe)| {
+            let output = OutputRef {
+                pool: pool.id(),
+                worker: *worker,
+                stream,
+            };
+            (output, pipe)
+        })
+    })
+}
+
+/// Waits until something can be read, or something is due.
+pub fn wait(server: &Supervisor) -> Ready {
+    let polled = Polled::of(server);
+    let mut fds = polled.interests();
+    let timeout = if server.reaps_on {
+        Some(Duration::ZERO)
+    } else {
+        deadline(server).map(|deadline| deadline.saturating_sub(server.now()))
+    };
+    let timeout = timeout.and_then(|wait| Timespec::try_from(wait).ok());
+    match poll(&mut fds, timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(why) => {
+            error!("waiting for events failed: {why}");
+            std::thread::sleep(REFUSED_WAIT);
+        }
+    }
+    polled.ready(&fds)
+}
+
+/// When something is due without an event.
+fn deadline(server: &Supervisor) -> Option<Moment> {
+    let (pools, phase, now) = (&server.pools, &server.phase, server.now());
+    let wants_front = phase.wants_front();
+    let is_serving = phase.is_serving() && !server.upgrader.is_going_on();
+    let certificates = server.plan.certificates.as_ref().filter(|_| wants_front);
+    let front = wants_front.then(|| server.fronts.current().life.deadline());
+    let capacity = phase
+        .wants_workers()
+        .then(|| server.capacity.deadline(pools));
+    let fixed = [
+        phase.deadline(),
+        server.exit_reports.deadline(),
+        server.reloader.deadline(),
+        server.restarts_deadline(),
+        server.watches.deadline(),
+        server.traces.deadline(),
+        server.upgrader.deadline(),
+        server.fronts.deadline(),
+        server.purges.deadline(),
+        process_control_timeout::deadline(pools),
+        server.systemd.deadline(),
+        certificates.map(Certificates::deadline),
+        capacity.flatten(),
+        server.acme.deadline(&server.plan.config, is_serving),
+        server.admin.deadline(),
+        front.flatten(),
+    ];
+    let of_pools = pools.iter().flat_map(|pool| {
+        let reaped = pool.zygote.as_ref().and_then(|zygote| zygote.reaped);
+        let state = phase.wants_workers().then(|| pool.state.deadline());
+        [
+            reaped.map(|reaped| reaped + ZYGOTE_LINGER),
+            pool.slow_scripts.deadline(),
+            state.flatten(),
+            pool.plan.output.deadline(now),
+            pool.warming.as_ref().map(OpcacheWarming::until),
+            pool.errors.deadline(),
+        ]
+    });
+    fixed.into_iter().chain(of_pools).flatten().min()
+}

@@ -1,0 +1,345 @@
+//! A control group for each pool that has limits for all of its processes together.
+//!
+//! They are created inside the group that the supervisor was started in, which must be delegated:
+//! by systemd with `Delegate=yes`, or as a container with a writable `cgroup2`. A group with
+//! subgroups must hold no process itself, so the supervisor moves into a subgroup first.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use maitred_config::{Config, GroupLimits, Pool};
+use maitred_os::cgroup::Group;
+
+/// The subgroup of supervisor and front, if they had to move.
+const OWN_GROUP: &str = "maitred-supervisor";
+
+/// Prefix of a pool's group.
+const POOL_GROUP: &str = "maitred-pool-";
+
+/// The period of `cpu_max`, in microseconds: the kernel's default.
+const CPU_PERIOD_MICROS: u64 = 100_000;
+
+/// Why pools run without their limits, as one sentence.
+pub type Warning = String;
+
+/// The control groups of a server; removed when this is dropped.
+#[derive(Debug)]
+pub struct Groups {
+    base: Group,
+    controllers: BTreeSet<&'static str>,
+    /// Controllers that were not enabled for subgroups before.
+    divided: Vec<&'static str>,
+    /// The subgroup of the supervisor.
+    own: Option<Group>,
+    pools: BTreeMap<String, PoolGroup>,
+}
+
+#[derive(Debug)]
+struct PoolGroup {
+    group: Group,
+    entrance: OwnedFd,
+}
+
+/// A setting of a control group: its controller, name and value.
+type Setting = (&'static str, &'static str, String);
+
+/// All settings for a pool: an existing group may have others.
+fn settings(limits: &GroupLimits) -> [Setting; 4] {
+    let or_max = |limit: Option<u64>| limit.map_or("max".to_owned(), |limit| limit.to_string());
+    let quota = limits
+        .cpu_max
+        .map(|thousandths| u64::from(thousandths) * CPU_PERIOD_MICROS / 1000);
+    let cpu = format!("{} {CPU_PERIOD_MICROS}", or_max(quota));
+    [
+        ("memory", "memory.max", or_max(limits.memory_max)),
+        ("memory", "memory.high", or_max(limits.memory_high)),
+        ("cpu", "cpu.max", cpu),
+        ("pids", "pids.max", or_max(limits.pids_max.map(u64::from))),
+    ]
+}
+
+/// Controllers for the limits of a pool, with the directives.
+fn needed(limits: &GroupLimits) -> Vec<(&'static str, &'static str)> {
+    let all = [
+        ("memory", "memory_max", limits.memory_max.is_some()),
+        ("memory", "memory_high", limits.memory_high.is_some()),
+        ("cpu", "cpu_max", limits.cpu_max.is_some()),
+        ("pids", "pids_max", limits.pids_max.is_some()),
+    ];
+    let set = all.into_iter().filter(|(_, _, is_set)| *is_set);
+    set.map(|(controller, directive, _)| (controller, directive))
+        .collect()
+}
+
+fn limited(config: &Config) -> impl Iterator<Item = &Pool> {
+    let pools = config.pools.iter();
+    pools.filter(|pool| !pool.confinement.together.is_unlimited())
+}
+
+/// The controllers for all pools of `config`.
+fn controllers(config: &Config) -> BTreeSet<&'static str> {
+    let needs = limited(config).flat_map(|pool| needed(&pool.confinement.together));
+    needs.map(|(controller, _)| controller).collect()
+}
+
+/// Why this machine cannot limit pools, however the server is started; none if it can.
+pub fn obstacle(config: &Config) -> Option<Warning> {
+    let wanted = controllers(config);
+    if wanted.is_empty() {
+        return None;
+    }
+    let group = match Group::of_this_process() {
+        Ok(group) => group,
+        Err(error) => return Some(warning(config, &no_group(&error))),
+    };
+    // The outermost visible group has all controllers of the machine, or of the container.
+    let mut group = group;
+    while let Some(outer) = group.parent().filter(|outer| outer.controllers().is_ok()) {
+        group = outer;
+    }
+    lacking(&group, &wanted).map(|why| warning(config, &why))
+}
+
+impl Groups {
+    /// Creates the groups of the pools with limits, or applies the limits of another configuration
+    /// to them.
+    ///
+    /// # Errors
+    /// Why the limits cannot be applied.
+    pub fn arrange(groups: &mut Option<Groups>, config: &Config) -> Result<(), Warning> {
+        let arranged = match groups {
+            Some(groups) => groups.follow(config),
+            None if controllers(config).is_empty() => Ok(()),
+            None => Group::of_this_process()
+                .map_err(|error| no_group(&error))
+                .and_then(|own| Groups::inside(own, config))
+                .map(|made| *groups = Some(made)),
+        };
+        arranged.map_err(|why| warning(config, &why))
+    }
+
+    fn inside(present: Group, config: &Config) -> Result<Groups, String> {
+        // A program that takes over is in the right group already.
+        let is_own = present.path().file_name() == Some(OWN_GROUP.as_ref());
+        let base = present.parent().filter(|_| is_own);
+        let mut groups = Groups {
+            own: base.is_some().then(|| present.clone()),
+            base: base.unwrap_or(present),
+            controllers: BTreeSet::new(),
+            divided: Vec::new(),
+            pools: BTreeMap::new(),
+        };
+        groups.follow(config)?;
+        Ok(groups)
+    }
+
+    /// Creates missing groups for `config`, and sets every limit.
+    fn follow(&mut self, config: &Config) -> Result<(), String> {
+        let wanted = controllers(config);
+        if let Some(why) = lacking(&self.base, &wanted) {
+            return Err(why);
+        }
+        if !wanted.is_subset(&self.controllers) {
+            self.controllers.extend(wanted);
+            self.divide()?;
+        }
+        let is_freed = |pool: &&Pool| {
+            pool.confinement.together.is_unlimited() && self.pools.contains_key(&pool.name)
+        };
+        let freed = config.pools.iter().filter(is_freed);
+        let pools: Vec<&Pool> = limited(config).chain(freed).collect();
+        for pool in pools {
+            let made = self.add(pool);
+            made.map_err(|(what, error)| refused(&self.base, &what, &error))?;
+        }
+        Ok(())
+    }
+
+    fn divide(&mut self) -> Result<(), String> {
+        let names: Vec<&'static str> = self.controllers.iter().copied().collect();
+        let before = self.base.divided_by().unwrap_or_default();
+        let is_new = |name: &&str| !before.iter().any(|before| before == name);
+        self.divided
+            .extend(names.iter().filter(|name| is_new(name)));
+        let divided = match self.base.divide_by(&names) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && self.own.is_none() => {
+                self.move_out().and_then(|()| self.base.divide_by(&names))
+            }
+            divided => divided,
+        };
+        divided.map_err(|error| match error.kind() {
+            io::ErrorKind::ResourceBusy => format!(
+                "the control group {} holds other processes as well; start maitred in one of its \
+                 own, with systemd as a service with Delegate=yes",
+                self.base.path().display()
+            ),
+            _ => refused(&self.base, "divided", &error),
+        })
+    }
+
+    fn move_out(&mut self) -> io::Result<()> {
+        let own = self.base.make(OWN_GROUP)?;
+        let moved = own.enter();
+        self.own = Some(own);
+        moved
+    }
+
+    fn add(&mut self, pool: &Pool) -> Result<(), (String, io::Error)> {
+        let name = format!("{POOL_GROUP}{}", pool.name);
+        let group = self
+            .base
+            .make(&name)
+            .map_err(|error| ("given groups".to_owned(), error))?;
+        let entrance = group
+            .entrance()
+            .map_err(|error| ("given processes".to_owned(), error))?;
+        let added = PoolGroup { group, entrance };
+        let group = self.pools.entry(pool.name.clone()).or_insert(added);
+        for (controller, setting, value) in settings(&pool.confinement.together) {
+            if self.controllers.contains(controller) {
+                group
+                    .group
+                    .set(setting, &value)
+                    .map_err(|error| (format!("limited by {setting} = {value}"), error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The descriptor by which a process enters the group of this pool, if it has one.
+    pub fn entrance(&self, pool: &str) -> Option<BorrowedFd<'_>> {
+        Some(self.pools.get(pool)?.entrance.as_fd())
+    }
+
+    /// The folder of this pool's group, if memory can be limited there.
+    pub fn memory_folder(&self, pool: &str) -> Option<&Path> {
+        let group = self.pools.get(pool)?;
+        let can_be = self.controllers.contains("memory");
+        can_be.then(|| group.group.path())
+    }
+}
+
+impl Drop for Groups {
+    /// A group that cannot be removed stays: it is empty, and used by the next start.
+    fn drop(&mut self) {
+        for pool in self.pools.values() {
+            let _ = pool.group.remove();
+        }
+        // The machine's root group, which no process has to leave, may have other subgroups than
+        // ours, which need its controllers.
+        if let Some(own) = &self.own {
+            let _ = self.base.unite(&self.divided);
+            let _ = self.base.enter();
+            let _ = own.remove();
+        }
+    }
+}
+
+fn no_group(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no control groups of version 2 are mounted here; boot with \
+                                    systemd.unified_cgroup_hierarchy=1, or give the container \
+                                    /sys/fs/cgroup"
+            .to_owned(),
+        _ => format!("the control group of this process cannot be found: {error}"),
+    }
+}
+
+fn lacking(group: &Group, wanted: &BTreeSet<&'static str>) -> Option<String> {
+    let there = group.controllers().unwrap_or_default();
+    let lacks: Vec<&str> = wanted
+        .iter()
+        .copied()
+        .filter(|name| !there.iter().any(|there| there == name))
+        .collect();
+    (!lacks.is_empty()).then(|| {
+        format!(
+            "the control group {} cannot limit {}; with systemd, set Delegate=yes for the service, \
+             and where the kernel still has control groups of version 1, boot with \
+             systemd.unified_cgroup_hierarchy=1",
+            group.path().display(),
+            lacks.join(" and ")
+        )
+    })
+}
+
+fn refused(group: &Group, what: &str, error: &io::Error) -> String {
+    format!(
+        "the control group {} cannot be {what}: {error}; with systemd, set Delegate=yes for the \
+         service, and make /sys/fs/cgroup writable in a container",
+        group.path().display()
+    )
+}
+
+fn warning(config: &Config, why: &str) -> Warning {
+    let pools = limited(config).map(|pool| {
+        let directives = needed(&pool.confinement.together);
+        let names: Vec<&str> = directives.iter().map(|(_, directive)| *directive).collect();
+        format!("{} of pool `{}`", names.join(", "), pool.name)
+    });
+    let pools: Vec<String> = pools.collect();
+    format!("{} cannot be kept: {why}", pools.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(lines: &str) -> Config {
+        let text = format!("[pools.shop]\n{lines}\n[[sites]]\nroot = \"/\"");
+        maitred_config::parse(&text, Path::new("/maitred.toml")).unwrap()
+    }
+
+    fn values(lines: &str) -> Vec<String> {
+        let config = config(lines);
+        let settings = settings(&config.pools[0].confinement.together);
+        settings
+            .into_iter()
+            .map(|(_, setting, value)| format!("{setting} = {value}"))
+            .collect()
+    }
+
+    #[test]
+    fn limits_are_written_as_the_kernel_takes_them() {
+        assert_eq!(
+            values("memory_max = \"2G\"\nmemory_high = \"1G\"\ncpu_max = 1.5\npids_max = 50"),
+            [
+                "memory.max = 2147483648",
+                "memory.high = 1073741824",
+                "cpu.max = 150000 100000",
+                "pids.max = 50"
+            ]
+        );
+        assert_eq!(
+            values("cpu_max = 0.01"),
+            [
+                "memory.max = max",
+                "memory.high = max",
+                "cpu.max = 1000 100000",
+                "pids.max = max"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_pool_without_limits_needs_no_group_whatever_the_machine_has() {
+        assert_eq!(obstacle(&config("")), None);
+        let mut groups = None;
+        Groups::arrange(&mut groups, &config("")).unwrap();
+        assert!(groups.is_none());
+    }
+
+    #[test]
+    fn a_warning_names_the_pool_its_limits_the_cause_and_what_to_do() {
+        let config = config("memory_max = \"2G\"\npids_max = 50");
+        let why = no_group(&io::ErrorKind::NotFound.into());
+        assert_eq!(
+            warning(&config, &why),
+            "memory_max, pids_max of pool `shop` cannot be kept: no control groups of version 2 \
+             are mounted here; boot with systemd.unified_cgroup_hierarchy=1, or give the \
+             container /sys/fs/cgroup"
+        );
+    }
+}

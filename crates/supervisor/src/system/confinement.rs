@@ -1,0 +1,68 @@
+//! Resource limits and root directory of a pool's processes.
+
+use maitred_config::{Config, CoreSize, NoNewPrivileges, Pool, Section};
+use maitred_control::Confinement;
+use maitred_os::{limits, users};
+
+use crate::error::Error;
+
+/// Where distribution packages of PHP read time zones, beneath the root.
+const TIME_ZONES: &str = "usr/share/zoneinfo";
+
+/// Settings that need root, where we are not root.
+pub fn mistakes(config: &Config) -> Vec<Error> {
+    if users::is_root() {
+        return Vec::new();
+    }
+    let pools = config.pools.iter();
+    pools
+        .filter(|pool| pool.confinement.chroot.is_some())
+        .map(|pool| Error::Setting {
+            section: Section::Pool(pool.name.clone()),
+            setting: "chroot",
+            said: format!(
+                "pool `{}` has a `chroot`, which only root can arrange; start maitred as root, or \
+                 leave `chroot` out",
+                pool.name
+            ),
+        })
+        .collect()
+}
+
+/// Files that are missing in a chroot: the PHP of Debian and Ubuntu reads time zones from the
+/// system, and crashes in date functions without them, under php-fpm too.
+pub fn warnings(config: &Config) -> impl Iterator<Item = String> {
+    let pools = config.pools.iter();
+    pools.filter_map(|pool| {
+        let zones = pool.confinement.chroot.as_ref()?.join(TIME_ZONES);
+        (!zones.is_dir()).then(|| {
+            format!(
+                "pool `{}` has no {} in its `chroot`, without which PHP as Debian and Ubuntu \
+                 package it crashes in date functions; copy it there or mount it",
+                pool.name,
+                zones.display()
+            )
+        })
+    })
+}
+
+/// The limits of a pool, for its zygote.
+pub fn of_pool(pool: &Pool) -> Confinement {
+    let wanted = &pool.confinement;
+    Confinement {
+        chroot: wanted.chroot.clone(),
+        chdir: wanted.chdir.clone(),
+        rlimit_files: wanted.rlimit_files,
+        rlimit_core: wanted.rlimit_core.map(|size| match size {
+            CoreSize::Unlimited => limits::UNLIMITED,
+            CoreSize::Bytes(bytes) => bytes,
+        }),
+        process_priority: wanted.process_priority,
+        oom_score_adj: wanted.oom_score_adj,
+        no_new_privileges: match wanted.no_new_privileges {
+            NoNewPrivileges::Auto => None,
+            NoNewPrivileges::Yes => Some(true),
+            NoNewPrivileges::No => Some(false),
+        },
+    }
+}

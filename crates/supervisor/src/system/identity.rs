@@ -1,0 +1,299 @@
+//! The users of the front and the pools.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use maitred_config::{Config, Destination, Pool, Section};
+use maitred_os::users::{self, Identity};
+use maitred_os::walk;
+
+use crate::error::Error;
+use crate::system::path_trust;
+
+/// Default user of PHP where the document root is owned by root.
+const DEFAULT_USER: &str = "www-data";
+
+/// All users of a configuration that cannot be used on this machine.
+pub fn mistakes(config: &Config) -> Vec<Error> {
+    let pools = config.pools.iter().map(|pool| of_pool(pool, config));
+    pools
+        .chain([of_front(config)])
+        .filter_map(Result::err)
+        .collect()
+}
+
+/// Has this process distrust files that the users of a configuration can write to by their groups,
+/// from now on. Call it before a log or a socket of that configuration is opened.
+pub fn distrust_groups(config: &Config) {
+    if !users::is_root() {
+        return;
+    }
+    let pools = config.pools.iter().map(|pool| of_pool(pool, config));
+    // A missing user is a mistake, which is reported elsewhere.
+    let all = pools.chain([of_front(config)]).filter_map(Result::ok);
+    let mut all: Vec<Identity> = all.flatten().collect();
+    all.sort_by_key(|user| (user.uid, user.gid));
+    all.dedup();
+    walk::distrust_groups_of(&all);
+}
+
+/// The user of the front; none: that of this process.
+///
+/// # Errors
+/// One sentence, for a user that does not exist or is root.
+pub fn of_front(config: &Config) -> Result<Option<Identity>, Error> {
+    if !users::is_root() {
+        return Ok(None);
+    }
+    let identity = users::look_up(&config.front_user, None);
+    let identity = identity.map_err(|why| Error::Setting {
+        section: Section::Server,
+        setting: "front_user",
+        said: format!("{why}; set front_user to a user that does"),
+    })?;
+    not_root("the front", Section::Server, "front_user", &identity)?;
+    Ok(Some(identity))
+}
+
+/// A warning if the front runs as the user of some pools, whose scripts can send signals to it, and
+/// serves others, too. If all pools have one user, they can harm only themselves.
+pub fn shared_with_front(config: &Config) -> Option<String> {
+    let front = of_front(config).ok()??;
+    let is_its = |pool: &Pool| {
+        let user = of_pool(pool, config).ok().flatten();
+        user.is_some_and(|user| user.uid == front.uid)
+    };
+    let (its, others): (Vec<_>, Vec<_>) = config.pools.iter().partition(|pool| is_its(pool));
+    let named = its.iter().map(|pool| format!("`{}`", pool.name));
+    let named: Vec<String> = named.filter(|_| !others.is_empty()).collect();
+    let remedy = match config.fpm {
+        Some(_) => "",
+        None => ", or the front another `front_user`",
+    };
+    (!named.is_empty()).then(|| {
+        format!(
+            "the front runs as user `{}`, as these pools do: {}; their scripts can send signals to \
+             it, which serves all pools; give them a `user` of their own{remedy}",
+            front.name,
+            named.join(", ")
+        )
+    })
+}
+
+/// Whether pools run as more than one user, so that one may have secrets from another.
+pub fn has_several_users(config: &Config) -> bool {
+    let users = config.pools.iter().map(|pool| {
+        let identity = of_pool(pool, config).ok().flatten();
+        identity.map(|identity| identity.uid)
+    });
+    let users: BTreeSet<_> = users.collect();
+    users.len() > 1
+}
+
+/// A warning if `admin` shows scripts the requests of other users, or if other machines can reach
+/// it.
+pub fn admin_is_open(config: &Config) -> Option<String> {
+    let admin = config
+        .admin
+        .filter(|_| config.admin_access.token.is_none())?;
+    let remedy = "set `admin_token_file`, or let `admin` be a Unix socket";
+    if !admin.ip().to_canonical().is_loopback() {
+        return Some(format!(
+            "admin = \"{admin}\" can be reached from other machines; a client there can read \
+             which pools and URLs there are: {remedy}"
+        ));
+    }
+    has_several_users(config).then(|| {
+        format!(
+            "admin = \"{admin}\" has no token, and pools run as several users: the scripts of each \
+             can read there what the others are busy with; {remedy}"
+        )
+    })
+}
+
+/// The sites, by their number, whose document root the front cannot read: one sentence each. For a
+/// process with one thread.
+pub fn closed_roots(config: &Config) -> Vec<(usize, String)> {
+    let Ok(Some(front)) = of_front(config) else {
+        return Vec::new();
+    };
+    let sentence = |root: &Path| {
+        let why = root.join(".").metadata().err()?;
+        Some(format!(
+            "the front runs as user `{}`, who cannot look into {}: {why}; let that user in, or \
+             set `front_user` to one that may",
+            front.name,
+            root.display()
+        ))
+    };
+    let sites = config.sites.iter().enumerate();
+    let closed = sites.filter_map(|(number, site)| Some((number, sentence(&site.root)?)));
+    // Where its rights cannot be tried out, nothing is reported.
+    users::with_rights_of(&front, || closed.collect()).unwrap_or_default()
+}
+
+/// The user of a pool's zygote; none: that of this process.
+///
+/// Started as root, a pool without `user` runs as the owner of its document root (that of the first
+/// site it serves), or as `www-data` if that is root. Not started as root, it cannot change its
+/// user, and a `user` is an error rather than a surprise. A server that was started as php-fpm
+/// ignores `user` then, as php-fpm does, and only `--allow-to-run-as-root` makes PHP run as root.
+///
+/// # Errors
+/// One sentence, for a user that does not exist, is root, or cannot be adopted.
+pub fn of_pool(pool: &Pool, config: &Config) -> Result<Option<Identity>, Error> {
+    let asked = pool
+        .user
+        .as_deref()
+        .map(|user| look_up(pool, user))
+        .transpose()?;
+    if !users::is_root() {
+        return match config.fpm {
+            Some(_) => Ok(None),
+            None => stays_who_we_are(pool, asked).map(|()| None),
+        };
+    }
+    if config.fpm.as_ref().is_some_and(|fpm| fpm.allow_root) {
+        return Ok(asked);
+    }
+    let identity = match asked {
+        Some(asked) => asked,
+        None => of_root(pool, config)?,
+    };
+    let who = format!("pool `{}`", pool.name);
+    not_root(&who, Section::Pool(pool.name.clone()), "user", &identity)?;
+    Ok(Some(identity))
+}
+
+/// The owner of the pool's document root, unless another user's link leads there. It need not be in
+/// the user database (in a container, say), unless a group has to be looked up as well.
+fn of_root(pool: &Pool, config: &Config) -> Result<Identity, Error> {
+    let owner = root_of(pool, config).and_then(|root| path_trust::owner_of(root).ok());
+    match owner.filter(|owner| owner.uid != 0) {
+        Some(owner) if pool.group.is_none() => Ok(owner),
+        Some(owner) => look_up(pool, &owner.name),
+        None => look_up(pool, DEFAULT_USER),
+    }
+}
+
+fn look_up(pool: &Pool, user: &str) -> Result<Identity, Error> {
+    users::look_up(user, pool.group.as_deref()).map_err(|why| {
+        let setting = match users::look_up(user, None) {
+            Ok(_) => "group",
+            Err(_) => "user",
+        };
+        let said = format!(
+            "pool `{}`: {why}; set `user` and `group` to ones that do",
+            pool.name
+        );
+        wrong(pool, setting, said)
+    })
+}
+
+fn wrong(pool: &Pool, setting: &'static str, said: String) -> Error {
+    Error::Setting {
+        section: Section::Pool(pool.name.clone()),
+        setting,
+        said,
+    }
+}
+
+fn stays_who_we_are(pool: &Pool, asked: Option<Identity>) -> Result<(), Error> {
+    let ours = users::current();
+    match asked {
+        Some(asked) if asked.uid != ours.uid => {
+            let said = format!(
+                "pool `{}` is to run as user `{}`, which only root can arrange; start maitred as \
+                 root, or leave `user` out to run as `{}`",
+                pool.name, asked.name, ours.name
+            );
+            Err(wrong(pool, "user", said))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn not_root(
+    who: &str,
+    section: Section,
+    setting: &'static str,
+    identity: &Identity,
+) -> Result<(), Error> {
+    if identity.uid != 0 {
+        return Ok(());
+    }
+    let said = format!(
+        "{who} is to run as root, which maitred never does; set `{setting}` to another user"
+    );
+    Err(Error::Setting {
+        section,
+        setting,
+        said,
+    })
+}
+
+fn root_of<'a>(pool: &Pool, config: &'a Config) -> Option<&'a Path> {
+    let serves = |destination: &Destination| match destination {
+        Destination::Pool(name) => *name == pool.name,
+        Destination::Upstream(_) => false,
+    };
+    let site = config.sites.iter().find(|site| serves(&site.destination))?;
+    Some(&site.root)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(user: &str) -> Config {
+        let text =
+            format!("[pools.www]\nuser = \"{user}\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/\"");
+        maitred_config::parse(&text, Path::new("/maitred.toml")).unwrap()
+    }
+
+    #[test]
+    fn a_user_that_does_not_exist_is_named_with_its_pool() {
+        let config = config("nobody-of-this-name");
+        let error = of_pool(&config.pools[0], &config).unwrap_err();
+        assert!(error.is_configuration());
+        assert_eq!(
+            error.to_string(),
+            "pool `www`: user `nobody-of-this-name` does not exist on this machine; set `user` and \
+             `group` to ones that do"
+        );
+    }
+
+    #[test]
+    fn pools_that_run_as_the_fronts_user_beside_others_are_named() {
+        let mut both = config("www-data");
+        assert_eq!(shared_with_front(&both), None, "there are no others");
+        both.pools.extend(config("nobody").pools);
+        let shared = shared_with_front(&both);
+        match users::is_root() {
+            true => assert!(shared.unwrap().contains("as these pools do: `www`;")),
+            false => assert_eq!(shared, None, "all run as one"),
+        }
+        assert_eq!(shared_with_front(&config("nobody")), None);
+    }
+
+    #[test]
+    fn nobody_runs_php_as_root() {
+        let config = config("root");
+        assert!(
+            of_pool(&config.pools[0], &config)
+                .unwrap_err()
+                .is_configuration()
+        );
+    }
+
+    #[test]
+    fn a_root_of_roots_is_served_by_www_data_if_we_are_root_and_by_ourselves_if_not() {
+        let mut config = config("root");
+        config.pools[0].user = None;
+        let identity = of_pool(&config.pools[0], &config).unwrap();
+        match users::is_root() {
+            true => assert_eq!(identity.unwrap().name, DEFAULT_USER),
+            false => assert_eq!(identity, None),
+        }
+    }
+}

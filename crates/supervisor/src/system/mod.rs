@@ -1,0 +1,8 @@
+//! What the machine has: users, programs, control groups.
+
+pub mod cgroups;
+pub mod confinement;
+pub mod identity;
+pub mod path_trust;
+pub mod programs;
+pub mod upload_folders;

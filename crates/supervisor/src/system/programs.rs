@@ -1,0 +1,280 @@
+//! The program that runs a pool's PHP: `maitred-php`, or `maitred-phpX.Y` for one version.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use maitred_config::{Config, Section};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::error::Error;
+
+/// The program without a version; others have the version as `8.2` after it.
+const NAME: &str = "maitred-php";
+
+/// A second folder, relative to our own: where packages put programs that are not started by hand.
+const LIBEXEC: &str = "../libexec/maitred";
+
+/// Timeout of a program that prints its PHP version.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Most bytes of that output.
+const ANSWER_BYTES: usize = 4096;
+
+/// The programs, by PHP version.
+#[derive(Debug, Default)]
+pub struct Programs {
+    by_version: BTreeMap<Option<String>, PathBuf>,
+}
+
+impl Programs {
+    /// Finds the programs that `config` needs, and reports missing ones.
+    pub fn find(config: &Config) -> (Programs, Vec<Error>) {
+        let folders = match folders() {
+            Ok(folders) => folders,
+            Err(error) => return (Programs::default(), vec![error]),
+        };
+        let mut found = Programs::default();
+        let mut mistakes = Vec::new();
+        for pool in &config.pools {
+            if found.by_version.contains_key(&pool.php) {
+                continue;
+            }
+            match find(&folders, pool.php.as_deref(), &mut ask) {
+                Ok(program) => drop(found.by_version.insert(pool.php.clone(), program)),
+                Err(why) => mistakes.push(Error::Setting {
+                    section: Section::Pool(pool.name.clone()),
+                    setting: "php",
+                    said: format!("pool `{}` {why}", pool.name),
+                }),
+            }
+        }
+        (found, mistakes)
+    }
+
+    /// Finds the program for one version.
+    ///
+    /// # Errors
+    /// One sentence that lists the searched folders.
+    pub fn find_one(version: Option<&str>) -> Result<PathBuf, Error> {
+        let folders = folders()?;
+        let found = find(&folders, version, &mut ask);
+        found.map_err(|why| Error::Configuration(format!("this command {why}")))
+    }
+
+    /// The program for this version. For one that was not found, a name that leads nowhere.
+    pub fn of(&self, version: Option<&str>) -> &Path {
+        let found = self.by_version.get(&version.map(str::to_owned));
+        found.map_or(Path::new(NAME), PathBuf::as_path)
+    }
+}
+
+/// The searched folders.
+fn folders() -> Result<Vec<PathBuf>, Error> {
+    let own = std::env::current_exe().map_err(Error::system(
+        "the folder of this program could not be found",
+    ))?;
+    let own = own.parent().unwrap_or(Path::new("/")).to_owned();
+    let libexec = own.join(LIBEXEC);
+    Ok(vec![own, libexec])
+}
+
+/// The program for `version`. `ask` returns the PHP version of a program, as `8.2.35`.
+fn find(
+    folders: &[PathBuf],
+    version: Option<&str>,
+    ask: &mut dyn FnMut(&Path) -> Result<String, String>,
+) -> Result<PathBuf, String> {
+    let named = |name: &str| {
+        let mut paths = folders.iter().map(|folder| folder.join(name));
+        paths.find(|path| path.is_file())
+    };
+    let Some(version) = version else {
+        // A missing default program is no mistake of the configuration; its start reports it.
+        let beside = folders.first().map(|folder| folder.join(NAME));
+        return Ok(named(NAME).or(beside).unwrap_or_default());
+    };
+    let exact = named(&format!("{NAME}{version}"));
+    let mut why = String::new();
+    for program in exact.into_iter().chain(named(NAME)) {
+        match ask(&program) {
+            Ok(php) if is_version(&php, version) => return Ok(program),
+            Ok(_) => {}
+            Err(problem) => why = format!("; {problem}"),
+        }
+    }
+    Err(format!(
+        "asks for PHP {version}, and neither {NAME}{version} nor a {NAME} of that version is in \
+         {}{}{why}; build it with MAITRED_PHP_VERSION={version}, or correct `php`",
+        list(folders),
+        there(folders, ask)
+    ))
+}
+
+fn list(folders: &[PathBuf]) -> String {
+    let names: Vec<String> = folders
+        .iter()
+        .map(|folder| folder.display().to_string())
+        .collect();
+    names.join(" or ")
+}
+
+/// The programs that exist, as the middle of a sentence.
+fn there(folders: &[PathBuf], ask: &mut dyn FnMut(&Path) -> Result<String, String>) -> String {
+    let mut found = Vec::new();
+    for folder in folders {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut programs: Vec<PathBuf> = entries
+            .filter(|entry| is_program(&entry.file_name().to_string_lossy()))
+            .map(|entry| entry.path())
+            .collect();
+        programs.sort();
+        for program in programs {
+            if let Ok(php) = ask(&program) {
+                found.push(format!("{} (PHP {php})", program.display()));
+            }
+        }
+    }
+    match found.is_empty() {
+        true => " (no other is there)".to_owned(),
+        false => format!(" (there are: {})", found.join(", ")),
+    }
+}
+
+fn is_program(name: &str) -> bool {
+    let version = |rest: &str| {
+        rest.bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'.')
+    };
+    name.strip_prefix(NAME).is_some_and(version)
+}
+
+/// Whether `php` (as `8.2.35`) is of the version `wanted` (as `8.2`).
+pub fn is_version(php: &str, wanted: &str) -> bool {
+    php.strip_prefix(wanted)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// The PHP version of a program.
+fn ask(program: &Path) -> Result<String, String> {
+    let problem = |why: String| format!("{} {why}", program.display());
+    let child = maitred_os::spawn::command(program)
+        .arg("--version")
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut child = child.map_err(|error| problem(format!("cannot be run: {error}")))?;
+    let answer = child
+        .stdout
+        .take()
+        .ok_or_else(|| std::io::Error::other("it has no output"))
+        .and_then(|mut output| listen(&mut output));
+    let _ = child.kill();
+    let _ = child.wait();
+    let answer = answer.map_err(|error| problem(format!("does not say its version: {error}")))?;
+    let words = String::from_utf8_lossy(&answer);
+    let php = words.trim().rsplit_once("runs PHP ").map(|(_, php)| php);
+    let is_number = |php: &&str| php.starts_with(|c: char| c.is_ascii_digit());
+    php.filter(is_number)
+        .map(str::to_owned)
+        .ok_or_else(|| problem("does not say which PHP it runs".to_owned()))
+}
+
+/// All output until its end, within limits of time and size.
+fn listen(output: &mut std::process::ChildStdout) -> std::io::Result<Vec<u8>> {
+    let (begun, mut heard) = (Instant::now(), Vec::new());
+    let mut piece = [0; 512];
+    while heard.len() < ANSWER_BYTES {
+        let left = ANSWER.saturating_sub(begun.elapsed());
+        let left = Timespec::try_from(left).unwrap_or_default();
+        let mut ready = [PollFd::new(output, PollFlags::IN)];
+        match poll(&mut ready, Some(&left)) {
+            Ok(0) => return Err(std::io::ErrorKind::TimedOut.into()),
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        match output.read(&mut piece)? {
+            0 => break,
+            length => heard.extend_from_slice(&piece[..length]),
+        }
+    }
+    Ok(heard)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two folders with empty files of these names, and what each says it runs.
+    fn find_in(files: &[(&str, &str)], version: Option<&str>) -> Result<String, String> {
+        let home = tempfile::tempdir().unwrap();
+        let folders = ["bin", "libexec"].map(|name| home.path().join(name));
+        for folder in &folders {
+            std::fs::create_dir(folder).unwrap();
+        }
+        for (name, _) in files {
+            std::fs::write(home.path().join(name), "").unwrap();
+        }
+        let mut ask = |program: &Path| {
+            let name = program.strip_prefix(home.path()).unwrap().to_str().unwrap();
+            let said = files.iter().find(|(file, _)| *file == name).unwrap().1;
+            Ok(said.to_owned())
+        };
+        let home = home.path().to_str().unwrap();
+        let found = find(&folders, version, &mut ask);
+        let plain = |text: &str| text.replace(&format!("{home}/"), "");
+        found
+            .map(|path| plain(path.to_str().unwrap()))
+            .map_err(|why| plain(&why))
+    }
+
+    #[test]
+    fn a_version_has_its_own_program_or_the_plain_one_if_that_fits() {
+        let both = [
+            ("bin/maitred-php", "8.2.35"),
+            ("libexec/maitred-php8.3", "8.3.36"),
+        ];
+        let found = |version| find_in(&both, version);
+        assert_eq!(found(None).unwrap(), "bin/maitred-php");
+        assert_eq!(found(Some("8.2")).unwrap(), "bin/maitred-php");
+        assert_eq!(found(Some("8.3")).unwrap(), "libexec/maitred-php8.3");
+    }
+
+    #[test]
+    fn a_program_that_runs_another_php_than_it_is_named_for_is_not_taken() {
+        let files = [
+            ("bin/maitred-php8.2", "8.3.36"),
+            ("bin/maitred-php", "8.2.35"),
+        ];
+        assert_eq!(find_in(&files, Some("8.2")).unwrap(), "bin/maitred-php");
+    }
+
+    #[test]
+    fn a_version_that_is_not_there_is_answered_with_those_that_are() {
+        let files = [
+            ("bin/maitred-php", "8.2.35"),
+            ("bin/maitred-phpinfo", "9.9.9"),
+            ("libexec/maitred-php8.3", "8.3.36"),
+        ];
+        assert_eq!(
+            find_in(&files, Some("8.4")).unwrap_err(),
+            "asks for PHP 8.4, and neither maitred-php8.4 nor a maitred-php of that version is in \
+             bin or libexec (there are: bin/maitred-php (PHP 8.2.35), libexec/maitred-php8.3 (PHP \
+             8.3.36)); build it with MAITRED_PHP_VERSION=8.4, or correct `php`"
+        );
+        assert_eq!(find_in(&files[2..], None).unwrap(), "bin/maitred-php");
+    }
+
+    #[test]
+    fn a_version_is_compared_by_its_parts_and_not_by_its_letters() {
+        assert!(is_version("8.2.35", "8.2"));
+        assert!(is_version("8.2.35", "8.2.35"));
+        assert!(!is_version("8.20.1", "8.2"));
+        assert!(!is_version("8.3.1", "8.2"));
+    }
+}

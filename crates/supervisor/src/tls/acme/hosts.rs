@@ -1,0 +1,99 @@
+//! The hosts with certificates by ACME, and their stored certificates.
+
+use maitred_config::{Acme, Config, Host};
+use maitred_tls::{Material, Server, examine};
+
+use crate::error::Error;
+use crate::tls::acme::schedule::{AcmeHost, renewal_of};
+use crate::tls::acme::store::Store;
+
+/// The hosts of a configuration with certificates by ACME.
+#[derive(Debug, Default)]
+pub struct AcmeHosts {
+    /// Those hosts.
+    pub wanted: Vec<AcmeHost>,
+    /// Warnings about other hosts, and about unusable files: one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Adds the stored certificates to those of files, which `server` was made of.
+///
+/// # Errors
+/// Sites with hosts that ACME issues no certificate for.
+pub fn add_kept(
+    config: &Config,
+    acme: &Acme,
+    server: &Server,
+    material: &mut Material,
+) -> Result<AcmeHosts, Error> {
+    refuse_wildcards(config, server)?;
+    let mut found = AcmeHosts::default();
+    for (host, why) in acme.left_out(config) {
+        if !server.covers(host) {
+            let sentence = format!("no certificate is requested for {host}: it {why}");
+            found.notes.push(sentence);
+        }
+    }
+    let store = Store::of(acme);
+    for name in acme.names(config) {
+        if server.covers(name) {
+            continue;
+        }
+        let mut valid = None;
+        match store.load(name).and_then(|pair| {
+            let examined = pair.map(|pair| Ok((examine(&pair, name)?, pair)));
+            examined.transpose()
+        }) {
+            Ok(Some((validity, pair))) => {
+                valid = Some(validity);
+                material.certificates.push(pair);
+            }
+            Ok(None) => material.awaited.push(name.to_owned()),
+            Err(fault) => {
+                material.awaited.push(name.to_owned());
+                let sentence = format!("{fault}; a new certificate is requested");
+                found.notes.push(sentence);
+            }
+        }
+        found.wanted.push(AcmeHost {
+            name: name.to_owned(),
+            valid,
+        });
+    }
+    if material.certificates.is_empty() && found.wanted.is_empty() {
+        let sentence = "`acme` has no host to get a certificate for: no site names one that it can \
+                        be asked for; add `hosts` to a site";
+        let notes = found.notes.iter().map(|note| format!("; {note}"));
+        let notes: String = notes.collect();
+        return Err(Error::Configuration(format!("{sentence}{notes}")));
+    }
+    Ok(found)
+}
+
+/// The state of a host, for people.
+pub fn in_words(host: &AcmeHost) -> String {
+    let name = &host.name;
+    match &host.valid {
+        None => format!("{name}: no certificate is stored; the running server requests one"),
+        Some(valid) => {
+            let expires = httpdate::fmt_http_date(valid.until);
+            let renewed = httpdate::fmt_http_date(renewal_of(name, valid));
+            format!("{name}: its certificate expires {expires} and is renewed {renewed}")
+        }
+    }
+}
+
+/// Refuses wildcard names (`*.`) without a certificate: only DNS could prove that they are ours.
+fn refuse_wildcards(config: &Config, server: &Server) -> Result<(), Error> {
+    let hosts = config.sites.iter().flat_map(|site| &site.hosts);
+    let mut open =
+        hosts.filter(|host| matches!(host, Host::Below(_)) && !server.covers(&host.to_string()));
+    match open.next() {
+        None => Ok(()),
+        Some(host) => Err(Error::Configuration(format!(
+            "a site has the host `{host}`, for which `acme` can get no certificate: authorities \
+             want it shown by DNS, which maitred does not do; name the hosts one by one, or add a \
+             certificate for `{host}` to `certificates`"
+        ))),
+    }
+}

@@ -1,0 +1,308 @@
+//! The schedule of certificate orders. Pure: names, times and outcomes in; the next name and the
+//! next time out.
+//!
+//! ```text
+//!   missing ──────────▶ due ──▶ asked ──▶ issued ──▶ (two thirds of its life) ──▶ due
+//!                        ▲        │ failed
+//!                        ╰─ wait ─╯  doubling; the certificate before stays
+//! ```
+//!
+//! Validity is by the wall clock, waits are by the monotonic one: a clock that is set back must not
+//! delay a retry.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use maitred_control::acme::Cause;
+use maitred_tls::Validity;
+
+use crate::limits::Moment;
+
+/// First and longest wait after a failure that the authority has not counted. All hosts wait: the
+/// cause is the same for all.
+const UNREACHABLE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(3600));
+
+/// First and longest wait after a refusal. Let's Encrypt allows five of a host an hour: these are
+/// four in the first.
+const REFUSED: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(12 * 3600));
+
+/// Least and longest wait after a rate limit of the authority.
+const LIMITED: (Duration, Duration) = (Duration::from_secs(3600), Duration::from_secs(24 * 3600));
+
+/// How long all other hosts wait then.
+const LIMITED_ALL: Duration = Duration::from_secs(60);
+
+/// Longest wait that an authority can request.
+const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How soon after a try a reload may cause the next one.
+const HURRY: Duration = Duration::from_secs(10);
+
+/// Longest sleep: the wall clock may be set meanwhile.
+const LOOK_AT_CLOCK: Duration = Duration::from_secs(3600);
+
+/// Part of a certificate's life over which renewals are spread.
+const SPREAD: u32 = 20;
+
+/// The present time, by both clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct Clocks {
+    /// By the monotonic one.
+    pub moment: Moment,
+    /// By the wall clock.
+    pub wall: SystemTime,
+}
+
+/// A host with a certificate by ACME.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AcmeHost {
+    /// The host.
+    pub name: String,
+    /// Validity of its certificate, if it has one.
+    pub valid: Option<Validity>,
+}
+
+/// The state of a host.
+#[derive(Debug, Clone, Default)]
+pub struct HostState {
+    /// Validity of its certificate, if it has one.
+    pub valid: Option<Validity>,
+    /// Failures in a row.
+    pub failures: u32,
+    /// Why it failed last.
+    pub error: Option<String>,
+    /// When it was tried last.
+    tried: Option<Moment>,
+    /// Not tried before this.
+    not_before: Moment,
+    /// A reload does not shorten a wait that an authority has requested.
+    limited: bool,
+}
+
+/// The schedule.
+#[derive(Debug, Default)]
+pub struct Schedule {
+    entries: BTreeMap<String, HostState>,
+    /// The host of the running order.
+    asked: Option<String>,
+    /// No order before this.
+    pause: Moment,
+    /// The authority was not reached.
+    unreached: Option<Unreached>,
+}
+
+/// The authority was not reached, for whatever host.
+#[derive(Debug, Clone)]
+struct Unreached {
+    /// How often in a row.
+    times: u32,
+    /// When it was tried last.
+    tried: Moment,
+    /// Why it failed last.
+    why: String,
+}
+
+/// What follows from a failure.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// How long until the next try.
+    pub wait: Duration,
+    /// It is another failure than the one before.
+    pub is_news: bool,
+}
+
+impl Schedule {
+    /// Sets the hosts. The state of known hosts stays.
+    pub fn set(&mut self, wanted: &[AcmeHost]) {
+        let mut before = std::mem::take(&mut self.entries);
+        for AcmeHost { name, valid } in wanted {
+            let mut entry = before.remove(name).unwrap_or_default();
+            entry.valid = *valid;
+            self.entries.insert(name.clone(), entry);
+        }
+    }
+
+    /// A reload may have corrected the cause: waiting hosts are tried soon.
+    pub fn hurry(&mut self) {
+        for entry in self.entries.values_mut().filter(|entry| !entry.limited) {
+            let soon = entry.tried.map_or(Moment::ZERO, |tried| tried + HURRY);
+            entry.not_before = entry.not_before.min(soon);
+        }
+        if let Some(unreached) = &self.unreached {
+            self.pause = self.pause.min(unreached.tried + HURRY);
+        }
+    }
+
+    /// The host to order a certificate for now. Its order counts as started.
+    pub fn next(&mut self, now: Clocks) -> Option<String> {
+        if self.asked.is_some() || now.moment < self.pause {
+            return None;
+        }
+        let due = self.entries.iter().filter(|(name, entry)| {
+            entry.not_before <= now.moment && renewal(name, entry).is_none_or(|at| at <= now.wall)
+        });
+        // Hosts without a certificate first, then the one that expires first; but never twice in a
+        // row before others that are due.
+        let first = due.min_by_key(|(_, entry)| {
+            let until = entry.valid.map(|valid| valid.until);
+            (entry.failures, until)
+        });
+        let name = first?.0.clone();
+        self.asked = Some(name.clone());
+        Some(name)
+    }
+
+    /// When [`Schedule::next`] returns a host, without another event.
+    pub fn deadline(&self, now: Clocks) -> Option<Moment> {
+        if self.asked.is_some() {
+            return None;
+        }
+        let due = self.entries.iter().map(|(name, entry)| {
+            let renewal = renewal(name, entry).unwrap_or(SystemTime::UNIX_EPOCH);
+            let left = renewal.duration_since(now.wall).unwrap_or_default();
+            (now.moment + left.min(LOOK_AT_CLOCK)).max(entry.not_before)
+        });
+        due.min().map(|due| due.max(self.pause))
+    }
+
+    /// The host of the running order.
+    pub fn asked(&self) -> Option<&str> {
+        self.asked.as_deref()
+    }
+
+    /// The running order has succeeded.
+    pub fn issued(&mut self, valid: Validity) {
+        self.unreached = None;
+        let name = self.asked.take();
+        if let Some(entry) = name.and_then(|name| self.entries.get_mut(&name)) {
+            *entry = HostState {
+                valid: Some(valid),
+                ..HostState::default()
+            };
+        }
+    }
+
+    /// The running order has failed. `random` spreads the retries of several servers.
+    pub fn failed(&mut self, failure: &OrderFailure, now: Clocks, random: u8) -> Option<Retry> {
+        let name = self.asked.take()?;
+        let before = match failure.cause {
+            Cause::Unreachable => self.unreached.take(),
+            Cause::Refused | Cause::Limited => {
+                self.unreached = None;
+                None
+            }
+        };
+        let in_a_row = before.as_ref().map_or(0, |before| before.times);
+        let entry = self.entries.get_mut(&name)?;
+        let (first, longest) = match failure.cause {
+            Cause::Unreachable => UNREACHABLE,
+            Cause::Refused => REFUSED,
+            Cause::Limited => LIMITED,
+        };
+        let asked = failure.retry_after.unwrap_or_default().min(LONGEST);
+        let after = |failures: u32| {
+            let wait = (first * 2u32.saturating_pow(failures.min(16))).min(longest);
+            // Up to a quarter longer.
+            (wait + wait / 1024 * u32::from(random)).max(asked)
+        };
+        let wait = after(entry.failures.max(in_a_row));
+        let said = before.map_or(entry.error.take(), |before| Some(before.why));
+        let is_news = said.as_deref().map(gist) != Some(gist(&failure.why));
+        entry.failures = entry.failures.saturating_add(1);
+        entry.error = Some(failure.why.clone());
+        entry.tried = Some(now.moment);
+        entry.not_before = now.moment + wait;
+        entry.limited = failure.cause == Cause::Limited;
+        match failure.cause {
+            Cause::Unreachable => {
+                self.pause = now.moment + after(in_a_row);
+                self.unreached = Some(Unreached {
+                    times: in_a_row.saturating_add(1),
+                    tried: now.moment,
+                    why: failure.why.clone(),
+                });
+            }
+            Cause::Refused => {}
+            Cause::Limited => self.pause = now.moment + LIMITED_ALL,
+        }
+        Some(Retry { wait, is_news })
+    }
+
+    /// The running order was given up without a result.
+    pub fn given_up(&mut self) {
+        self.asked = None;
+    }
+
+    /// All hosts, sorted, each with the time of its next order; none: it is running.
+    pub fn hosts(
+        &self,
+        now: Clocks,
+    ) -> impl Iterator<Item = (&str, &HostState, Option<SystemTime>)> {
+        self.entries.iter().map(move |(name, entry)| {
+            let wait = entry.not_before.max(self.pause);
+            let allowed = now.wall + wait.saturating_sub(now.moment);
+            let renewal = renewal(name, entry).unwrap_or(SystemTime::UNIX_EPOCH);
+            let is_asked = self.asked.as_deref() == Some(name);
+            let next = (!is_asked).then(|| allowed.max(renewal));
+            (name.as_str(), entry, next)
+        })
+    }
+}
+
+/// Why an order failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrderFailure {
+    /// The kind of failure.
+    pub cause: Cause,
+    /// One sentence.
+    pub why: String,
+    /// How long the authority asks to wait.
+    pub retry_after: Option<Duration>,
+}
+
+impl OrderFailure {
+    /// The authority was not reached.
+    pub fn unreachable(why: String) -> OrderFailure {
+        OrderFailure {
+            cause: Cause::Unreachable,
+            why,
+            retry_after: None,
+        }
+    }
+
+    /// The authority refused, or its response is of no use.
+    pub fn refused(why: String) -> OrderFailure {
+        OrderFailure {
+            cause: Cause::Refused,
+            ..OrderFailure::unreachable(why)
+        }
+    }
+}
+
+/// What failures of a kind have in common: the first words, and the kind at the end. In between
+/// authorities put tokens and times.
+fn gist(why: &str) -> (&str, &str) {
+    let first = why.split(": ").next().unwrap_or_default();
+    let kind = why.rsplit_once(" (").map_or("", |(_, kind)| kind);
+    (first, kind)
+}
+
+fn renewal(name: &str, entry: &HostState) -> Option<SystemTime> {
+    Some(renewal_of(name, &entry.valid?))
+}
+
+/// When a certificate is renewed: after two thirds of its life, or a little earlier, so that
+/// certificates that were issued together are not renewed together.
+pub fn renewal_of(name: &str, valid: &Validity) -> SystemTime {
+    let life = valid.until.duration_since(valid.from).unwrap_or_default();
+    // FNV-1a: the same at every start.
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    let earlier = life / SPREAD / 256 * (hash % 256);
+    valid.from + (life / 3 * 2).saturating_sub(earlier)
+}
+
+#[cfg(test)]
+#[path = "schedule_tests.rs"]
+mod tests;

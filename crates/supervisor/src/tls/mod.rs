@@ -1,0 +1,4 @@
+//! Certificates and keys: those of files, and those that ACME issues.
+
+pub mod acme;
+pub mod certificates;
