@@ -122,7 +122,7 @@ pub async fn answer(
         after,
     };
     let content = Content::of(&answer.body);
-    client.answer(&reply, content, record).await?;
+    record.written(client.answer(&reply, content).await)?;
     Ok(after)
 }
 

@@ -382,8 +382,6 @@ async fn send_file(
         length: None,
         after,
     };
-    client
-        .answer(&reply, Content::of(&answer.body), record)
-        .await?;
+    record.written(client.answer(&reply, Content::of(&answer.body)).await)?;
     Ok(after)
 }

@@ -120,6 +120,6 @@ pub async fn whole(
         Method::Head => Content::Nothing,
         _ => Content::Made(body.as_bytes()),
     };
-    client.answer(&reply, content, record).await?;
+    record.written(client.answer(&reply, content).await)?;
     Ok(after)
 }

@@ -474,7 +474,7 @@ async fn send_in_place(
         Method::Head => Content::Nothing,
         _ => content,
     };
-    client.answer(&reply, content, record).await?;
+    record.written(client.answer(&reply, content).await)?;
     Ok(caught.after)
 }
 

@@ -14,8 +14,7 @@ use maitred_rules::dress::{Expiry, HeaderPolicy};
 
 use crate::http::body::{Body, NoBody};
 use crate::http::body_stream::Inflow;
-use crate::http::client::{After, Client, Content, HttpClient, Raw, Reply};
-use crate::logging::record::RequestRecord;
+use crate::http::client::{After, Client, Content, HttpClient, Raw, Reply, Written};
 use crate::net::admin_peer::AdminPeer;
 use crate::net::tls::Secured;
 use crate::runtime::clock::expires;
@@ -151,12 +150,7 @@ impl<C: HttpClient> HttpClient for Ruled<'_, C> {
         self.client.discard_body(head)
     }
 
-    async fn answer(
-        &mut self,
-        reply: &Reply<'_>,
-        content: Content<'_>,
-        record: &mut RequestRecord,
-    ) -> io::Result<()> {
+    async fn answer(&mut self, reply: &Reply<'_>, content: Content<'_>) -> Written {
         if self.catches(reply.status) {
             let is_own = |name: &[u8]| name.eq_ignore_ascii_case(b"content-type");
             let kept = reply.headers.iter().filter(|(name, _)| !is_own(name));
@@ -168,11 +162,15 @@ impl<C: HttpClient> HttpClient for Ruled<'_, C> {
                 words: content.at_once().to_vec(),
                 after: reply.after,
             });
-            return Ok(());
+            return Written {
+                status: 0,
+                head_bytes: 0,
+                result: Ok(()),
+            };
         }
         let dressing = self.dressing;
         if dressing.is_empty() {
-            return self.client.answer(reply, content, record).await;
+            return self.client.answer(reply, content).await;
         }
         let kept = reply.headers.iter().copied();
         let kept = kept.filter(|(name, _)| dressing.keeps(name));
@@ -189,7 +187,7 @@ impl<C: HttpClient> HttpClient for Ruled<'_, C> {
             lines: &lines,
             ..*reply
         };
-        self.client.answer(&reply, content, record).await
+        self.client.answer(&reply, content).await
     }
 }
 

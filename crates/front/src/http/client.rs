@@ -14,7 +14,6 @@ use maitred_http1::{Answer, Head};
 use crate::http::body::{Body, NoBody};
 use crate::http::body_stream::Inflow;
 use crate::http::content::{AnswerBody, Part, Slice};
-use crate::logging::record::RequestRecord;
 use crate::net::admin_peer::AdminPeer;
 use crate::net::stream::Stream;
 use crate::net::tls::Secured;
@@ -84,17 +83,20 @@ pub trait HttpClient: Client {
     /// for.
     fn discard_body(&mut self, head: &Head) -> After;
 
-    /// Sends a whole answer; `record` is told the status, and how many of the bytes that
-    /// [`HttpClient::sent`] counts are the head's.
-    ///
-    /// # Errors
-    /// When the client has gone or does not read, or the file has become shorter.
-    async fn answer(
-        &mut self,
-        reply: &Reply<'_>,
-        content: Content<'_>,
-        record: &mut RequestRecord,
-    ) -> io::Result<()>;
+    /// Sends a whole response.
+    async fn answer(&mut self, reply: &Reply<'_>, content: Content<'_>) -> Written;
+}
+
+/// What was sent of a response. The access log needs it also of a response that is incomplete.
+#[derive(Debug)]
+pub struct Written {
+    /// The status; 0 if nothing was sent.
+    pub status: u16,
+    /// How many of the bytes that [`HttpClient::sent`] counts belong to the response head.
+    pub head_bytes: u64,
+    /// An error if the client has closed the connection or does not read, or the file has become
+    /// shorter.
+    pub result: io::Result<()>,
 }
 
 /// A client's connection, for what is not HTTP.

@@ -1,11 +1,13 @@
 //! The record of a request: what its line in the access log needs.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_seat::Spent;
 
+use crate::http::client::Written;
 use crate::logging::site_log::SiteLog;
 use crate::pool::Pool;
 use crate::pool::exchange::Exchange;
@@ -51,6 +53,15 @@ pub struct RequestRecord {
 }
 
 impl RequestRecord {
+    /// Records a response that was sent, or part of one.
+    ///
+    /// # Errors
+    /// Why it is incomplete.
+    pub fn written(&mut self, written: Written) -> io::Result<()> {
+        (self.status, self.head_bytes) = (written.status, written.head_bytes);
+        written.result
+    }
+
     /// The request's id, which it gets when it is first wanted.
     pub fn id(&mut self) -> RequestId {
         *self.id.get_or_insert_with(RequestId::next)

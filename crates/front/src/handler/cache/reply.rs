@@ -125,6 +125,6 @@ pub(crate) async fn reply(
     if code == stored.status {
         client.is_answered_by_script();
     }
-    client.answer(&reply, content, record).await?;
+    record.written(client.answer(&reply, content).await)?;
     Ok(after)
 }

@@ -18,9 +18,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::http::body::{Body, Collected, MEMORY_BYTES, NoBody};
 use crate::http::body_stream::Inflow;
-use crate::http::client::{After, Client, Content, HttpClient, Raw, Reply};
+use crate::http::client::{After, Client, Content, HttpClient, Raw, Reply, Written};
 use crate::http::spool;
-use crate::logging::record::RequestRecord;
 use crate::net::admin_peer::AdminPeer;
 use crate::net::client_rate::TooSlow;
 use crate::net::tls::Secured;
@@ -423,15 +422,22 @@ impl HttpClient for Http2Client {
         After::Keep
     }
 
-    async fn answer(
-        &mut self,
-        reply: &Reply<'_>,
-        content: Content<'_>,
-        record: &mut RequestRecord,
-    ) -> io::Result<()> {
-        record.status = reply.status;
+    async fn answer(&mut self, reply: &Reply<'_>, content: Content<'_>) -> Written {
         let response = head::ready(reply.status, reply.headers, reply.lines, reply.length);
-        self.start(response, Some(content.len()))?;
+        let result = match self.start(response, Some(content.len())) {
+            Ok(()) => self.send_content(content).await,
+            Err(error) => Err(error),
+        };
+        Written {
+            status: reply.status,
+            head_bytes: 0,
+            result,
+        }
+    }
+}
+
+impl Http2Client {
+    async fn send_content(&mut self, content: Content<'_>) -> io::Result<()> {
         match content {
             Content::Nothing => {}
             Content::Made(bytes) => self.send_copy(bytes).await?,
