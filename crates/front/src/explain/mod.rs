@@ -17,11 +17,11 @@ use maitred_rules::path::{CleanPath, clean_path, encode_path};
 use maitred_rules::settings::PathSettings;
 use maitred_rules::site::{Asked, Step, Verdict};
 
-use crate::handler::rules;
+use crate::handler::route_rules::{PathTarget, RouteChecks, RouteRules, target_of};
 use crate::http::hosts::{Hosts, host_name, https_address};
 use crate::site::compress::Compression;
 use crate::site::files::Entry;
-use crate::site::resolver::{Limits, Resolver, Route, Script, SiteFiles};
+use crate::site::resolver::{Limits, Resolver, Route, SiteFiles};
 
 /// What is asked.
 #[derive(Debug, Clone)]
@@ -141,7 +141,7 @@ fn decide(
                 None => asked.query.as_deref(),
             };
             if rewritten.is_some() {
-                let limits = rules::limits_of_rewritten((site, rules), &asked.path, path);
+                let limits = route_rules(site, rules, asked, path).limits_of_rewritten();
                 rate_limits(said, rules, &limits);
             }
             needs_user(said, rules, serve.auth);
@@ -215,9 +215,10 @@ fn target(
     };
     let settings = rules.path_settings(clean.as_bytes());
     let runner = Runner::of(settings, &site.destination);
-    if let Some(rule) = rules
-        .proxy(clean.as_bytes())
-        .and_then(|at| rules.settings().proxy.get(at))
+    let method = asked.method.as_str();
+    let path_target = target_of(rules, &clean, method);
+    if let PathTarget::Proxy(server) = path_target
+        && let Some(rule) = rules.settings().proxy.get(server)
     {
         said.say("proxy", format!("{} matches: {}", rule.path, rule.server()));
         said.say("answer", "what that server says");
@@ -228,8 +229,7 @@ fn target(
         return Ok(());
     }
     let (mut resolver, inner) = resolver_for(config, site, &clean, said)?;
-    if matches!(asked.method.as_str(), "GET" | "HEAD")
-        && rules.lists(clean.as_bytes())
+    if path_target == PathTarget::Listing
         && let Ok(inner) = clean_path(&inner)
         && resolver.open_folder(&inner).is_some()
     {
@@ -251,13 +251,32 @@ fn target(
         route = instead;
     }
     match route {
-        Route::File(entry) => file(said, (site, rules), asked, path, (&mut resolver, &entry)),
+        Route::File(entry) => {
+            let size = format!("{}, {} bytes", entry.content_type(), entry.len());
+            said.say("file", size);
+            let checks = route_rules(site, rules, asked, path).of_file(&entry);
+            rate_limits(said, rules, &checks.limits);
+            if admit(said, rules, checks, "the folder's index is denied") {
+                file_coding(said, site, &mut resolver, &entry);
+                match method {
+                    "GET" | "HEAD" => said.say("answer", "200 with the file"),
+                    _ => refuse(said, rules, 405, "a file is asked for with GET or HEAD"),
+                }
+            }
+        }
         Route::Script(script) => {
-            let limits = rules::limits_of_script((site, rules), &[&asked.path, path], &script);
-            rate_limits(said, rules, &limits);
+            let checks = route_rules(site, rules, asked, path).of_script(&script);
+            rate_limits(said, rules, &checks.limits);
             script_coding(said, site);
-            let answer = runner.answer(config);
-            script_runs(said, (site, rules), asked, &script, &answer);
+            said.say("script", String::from_utf8_lossy(&script.script_filename));
+            if !script.path_info.is_empty() {
+                said.say("PATH_INFO", String::from_utf8_lossy(&script.path_info));
+            }
+            let denied = "the script is denied (deny, allow_php or deny_php)";
+            if admit(said, rules, checks, denied) {
+                cache::cache(said, site, asked);
+                said.say("answer", runner.answer(config));
+            }
         }
         Route::RedirectSlash(location) => {
             said.say("answer", format!("301 to {location}: it is a folder"));
@@ -271,32 +290,31 @@ fn target(
     Ok(())
 }
 
-/// A file that the path stands for, if the rules let it be had.
-fn file(
-    said: &mut Explanation,
-    (site, rules): (&Site, &SiteRules),
-    asked: &Question,
-    path: &str,
-    (resolver, entry): (&mut Resolver, &Entry),
-) {
-    said.say(
-        "file",
-        format!("{}, {} bytes", entry.content_type(), entry.len()),
-    );
-    let limits = rules::limits_of_index(rules, &[&asked.path, path], path, entry);
-    rate_limits(said, rules, &limits);
-    match rules::admit_index(rules, path, entry, asked.client) {
-        Ok(auth) => needs_user(said, rules, [auth, None]),
+fn route_rules<'r>(
+    site: &'r Site,
+    rules: &'r SiteRules,
+    asked: &'r Question,
+    path: &'r str,
+) -> RouteRules<'r> {
+    RouteRules {
+        site,
+        rules,
+        client: asked.client,
+        requested: &asked.path,
+        path,
+    }
+}
+
+/// Says which users a file or script needs, or that it is `denied`. False if it is.
+fn admit(said: &mut Explanation, rules: &SiteRules, checks: RouteChecks, denied: &str) -> bool {
+    match checks.admitted {
+        Ok(auths) => needs_user(said, rules, auths),
         Err(refusal) => {
-            said.say("deny", "the folder's index is denied");
-            return refuse(said, rules, refusal.status, refusal.why);
+            said.say("deny", denied);
+            refuse(said, rules, refusal.status, refusal.why);
         }
     }
-    file_coding(said, site, resolver, entry);
-    match asked.method.as_str() {
-        "GET" | "HEAD" => said.say("answer", "200 with the file"),
-        _ => refuse(said, rules, 405, "a file is asked for with GET or HEAD"),
-    }
+    checks.admitted.is_ok()
 }
 
 fn script_coding(said: &mut Explanation, site: &Site) {
@@ -359,29 +377,6 @@ fn file_coding(said: &mut Explanation, site: &Site, resolver: &mut Resolver, ent
             said.say("compression", format!("{names}, as the client takes it"));
         }
     }
-}
-
-fn script_runs(
-    said: &mut Explanation,
-    (site, rules): (&Site, &SiteRules),
-    asked: &Question,
-    script: &Script,
-    answer: &str,
-) {
-    let name = String::from_utf8_lossy(&script.script_filename);
-    said.say("script", name);
-    if !script.path_info.is_empty() {
-        said.say("PATH_INFO", String::from_utf8_lossy(&script.path_info));
-    }
-    match rules::admit_script((site, rules), script, asked.client) {
-        Ok(auths) => needs_user(said, rules, auths),
-        Err(refusal) => {
-            said.say("deny", "the script is denied (deny, allow_php or deny_php)");
-            return refuse(said, rules, refusal.status, refusal.why);
-        }
-    }
-    cache::cache(said, site, asked);
-    said.say("answer", answer);
 }
 
 /// Who runs the scripts of a path.

@@ -67,16 +67,16 @@ pub struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    /// What `way` has made of a request.
-    pub fn of(way: &'a RequestContext<'_>, head: &'a Head) -> Seen<'a> {
+    /// A request after routing and rules.
+    pub fn of(context: &'a RequestContext<'_>) -> Seen<'a> {
         Seen {
-            query: way.query,
-            target: head.target(),
-            host: way.host(head),
-            is_https: way.origin.and_then(|origin| origin.is_https),
-            has_user: way.has_user,
-            error: way.status.map(|(status, _)| status),
-            names_files: !way.site.sendfile.is_empty(),
+            query: context.query(),
+            target: context.head.target(),
+            host: context.target.host,
+            is_https: context.target.forwarded_https,
+            has_user: context.has_user,
+            error: context.error_page.map(|page| page.status),
+            names_files: !context.site.sendfile.is_empty(),
             conditions: None,
         }
     }

@@ -35,10 +35,6 @@ pub trait HttpClient: Client {
     /// How a script's answer looks in its version of HTTP.
     type HeadWriter: HeadWriter<Head = Self::Head>;
 
-    /// The answer that comes next is what a script has said: a page of the site's takes its place only
-    /// where that is so for scripts.
-    fn is_answered_by_script(&mut self);
-
     /// Its address.
     fn peer(&self) -> SocketAddr;
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use maitred_http1::Head;
 use maitred_pagecache::fields;
 use maitred_pagecache::key::Key;
 use maitred_pagecache::stored::Stored;
@@ -25,14 +24,15 @@ const MAX_CODING: usize = 2;
 /// so long that it is there for those who ask later.
 pub fn coded(
     cache: &Arc<Cache>,
-    (head, way): (&Head, &RequestContext<'_>),
-    (key, page): (&Key, Arc<Object>),
+    context: &RequestContext<'_>,
+    key: &Key,
+    page: Arc<Object>,
 ) -> Arc<Object> {
     // It says Vary already, if it has to.
-    if head.header("accept-encoding").is_none() {
+    if context.head.header("accept-encoding").is_none() {
         return page;
     }
-    let Some(plan) = plan(head, way, &page) else {
+    let Some(plan) = plan(context, &page) else {
         return page;
     };
     let name = plan.coding.map_or("identity", |coding| coding.name());
@@ -115,27 +115,22 @@ fn make(page: &Object, plan: &Plan, effort: Effort) -> Option<Object> {
 }
 
 /// What is to be done to a page for a client, if anything is.
-fn plan(head: &Head, way: &RequestContext<'_>, page: &Object) -> Option<Plan> {
-    let plan = plan_of(head, way, &page.stored, page.body.len());
+fn plan(context: &RequestContext<'_>, page: &Object) -> Option<Plan> {
+    let plan = plan_of(context, &page.stored, page.body.len());
     let changes = plan.fields().next().is_some();
     changes.then_some(plan)
 }
 
-fn plan_of(head: &Head, way: &RequestContext<'_>, stored: &Stored, length: usize) -> Plan {
-    let compression = way.site.compression.as_deref();
+fn plan_of(context: &RequestContext<'_>, stored: &Stored, length: usize) -> Plan {
+    let compression = context.site.compression.as_deref();
     let (status, length) = (stored.status, Some(length as u64));
-    Plan::make(compression, head, stored.fields(), status, length)
+    Plan::make(compression, context.head, stored.fields(), status, length)
 }
 
 /// Has a page that is to be kept say that its coding depends on the client, if it does: those who take
 /// it as it is are then answered with it, without another beside it.
-pub fn say_that_it_varies(
-    head: &Head,
-    way: &RequestContext<'_>,
-    stored: &mut Stored,
-    length: usize,
-) {
-    let mut plan = plan_of(head, way, stored, length);
+pub fn say_that_it_varies(context: &RequestContext<'_>, stored: &mut Stored, length: usize) {
+    let mut plan = plan_of(context, stored, length);
     plan.give_up();
     if plan.fields().next().is_some() {
         let mut lines = Vec::with_capacity(stored.lines.len() + 32);

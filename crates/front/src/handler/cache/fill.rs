@@ -8,7 +8,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use maitred_control::purge::Dropped;
 use maitred_fastcgi::cgi::AnswerHead;
-use maitred_http1::Head;
 use maitred_pagecache::admit::{Admitted, NotStored, Times, admit};
 use maitred_pagecache::asked::Asked;
 use maitred_pagecache::fills::{Finished, Ticket};
@@ -28,21 +27,19 @@ use crate::cache::purge::Elsewhere;
 use crate::cache::{AT_ONCE_BYTES, Cache, SiteCache, now, whole};
 use crate::handler::cache::compressed::say_that_it_varies;
 use crate::handler::cache::detached_client::Wanted;
-use crate::handler::cache::reply::{reply, request_of};
-use crate::handler::context::RequestContext;
+use crate::handler::cache::reply::{CachedPage, reply, request_of};
+use crate::handler::context::{RequestContext, RequestCx};
 use crate::http::body::blocking;
 use crate::http::client::{After, HttpClient};
 use crate::http::headers::Header;
-use crate::logging::record::RequestRecord;
 
 pub use crate::handler::cache::fill_remaining::Left;
 
 /// A script's answer on its way through the cache.
 pub struct Fill<'a> {
     pub(crate) cache: Arc<Cache>,
-    of: &'a SiteCache,
-    head: &'a Head,
-    way: &'a RequestContext<'a>,
+    pub(crate) of: &'a SiteCache,
+    context: &'a RequestContext<'a>,
     pub(crate) plan: Plan,
     /// The key of the request.
     pub primary: Option<Key>,
@@ -88,18 +85,13 @@ pub struct Fill<'a> {
 
 impl<'a> Fill<'a> {
     /// A request of which nothing is known yet.
-    pub fn new(
-        cache: Arc<Cache>,
-        of: &'a SiteCache,
-        (head, way): (&'a Head, &'a RequestContext<'a>),
-    ) -> Fill<'a> {
+    pub fn new(cache: Arc<Cache>, of: &'a SiteCache, context: &'a RequestContext<'a>) -> Fill<'a> {
         let why = Bypass::Rule;
         Fill {
             stamp: cache.store.stamp(),
             cache,
             of,
-            head,
-            way,
+            context,
             plan: Plan {
                 read: Err(why),
                 store: Err(NotStored::Bypassed(why)),
@@ -137,7 +129,13 @@ impl<'a> Fill<'a> {
 
     /// The script sees this query in place of the client's, if its answer may be kept.
     pub fn see(&mut self, query: Option<&str>) {
-        let path = self.head.target().split('?').next().unwrap_or_default();
+        let path = self
+            .context
+            .head
+            .target()
+            .split('?')
+            .next()
+            .unwrap_or_default();
         let target = match query {
             Some(query) => format!("{path}?{query}"),
             None => path.to_owned(),
@@ -284,7 +282,7 @@ impl<'a> Fill<'a> {
         let Some((page, _)) = self.stale.clone() else {
             return;
         };
-        let asked = Asked::survey(request_of(self.head, self.way), self.head.headers());
+        let asked = Asked::survey(request_of(self.context), self.context.head.headers());
         let kept = (&page.stored, said.headers());
         let merged = merge(&self.of.settings, &asked, &self.plan, kept, times);
         match merged.kept {
@@ -319,11 +317,11 @@ impl<'a> Fill<'a> {
             // What it names is sent, and not what it says.
             return Err(NotStored::NoStore);
         }
-        let asked = Asked::survey(request_of(self.head, self.way), self.head.headers());
+        let asked = Asked::survey(request_of(self.context), self.context.head.headers());
         let answer = (said.status(), said.headers());
         let admitted = admit(&self.of.settings, &asked, &self.plan, answer, times)?;
         if let Some(primary) = &self.primary {
-            Place::of(primary, &admitted.vary, self.head.headers())?;
+            Place::of(primary, &admitted.vary, self.context.head.headers())?;
         }
         match length {
             Some(length) if length > self.largest() => Err(NotStored::TooLarge),
@@ -348,7 +346,7 @@ impl<'a> Fill<'a> {
 
     /// What the answer has made out of date is gone before anybody sees the answer.
     fn purge(&mut self, said: &AnswerHead) {
-        let request = request_of(self.head, self.way);
+        let request = request_of(self.context);
         let settings = &self.of.settings;
         let after = invalidate::after(&settings.key, &request, said.status(), said.headers());
         let named = |(purge, how)| Dropped {
@@ -443,18 +441,18 @@ impl<'a> Fill<'a> {
         let Some(primary) = &self.primary else {
             return;
         };
-        let place = match Place::of(primary, &admitted.vary, self.head.headers()) {
+        let place = match Place::of(primary, &admitted.vary, self.context.head.headers()) {
             Ok(place) => place,
             Err(why) => return self.kept(Err(why)),
         };
-        let request = request_of(self.head, self.way);
+        let request = request_of(self.context);
         let subject = Subject {
             site: self.of.site.as_str().into(),
             host: invalidate::host(request.host).into(),
             target: invalidate::target(&self.of.settings.key, request.path, request.query).into(),
         };
         let mut stored = admitted.stored;
-        say_that_it_varies(self.head, self.way, &mut stored, body.len());
+        say_that_it_varies(self.context, &mut stored, body.len());
         let is_large = body.len() as u64 > AT_ONCE_BYTES;
         let page = Object::new(subject, stored, body).of_cost(self.cost());
         let (store, pace) = (&self.cache.store, &self.cache.disk_pace);
@@ -506,14 +504,12 @@ impl<'a> Fill<'a> {
     ///
     /// # Errors
     /// When the client has gone.
-    pub async fn stand_in(
+    pub async fn stand_in<C: HttpClient>(
         mut self: Box<Self>,
-        client: &mut impl HttpClient,
+        cx: &mut RequestCx<'_, C>,
         failure: &Failure,
-        record: &mut RequestRecord,
     ) -> Option<io::Result<After>> {
         self.settle().await;
-        let request = (self.head, self.way);
         if let Some((stored, body)) = self.merged.take() {
             let ttl = whole(stored.lifetimes.fresh);
             let status = CacheStatus::Hit {
@@ -521,9 +517,14 @@ impl<'a> Fill<'a> {
                 detail: Some(REVALIDATED),
             };
             self.counts = false;
-            let kept = (&stored, &body, Duration::ZERO);
-            let how = (0, status);
-            return Some(reply(client, request, kept, how, record).await);
+            let page = CachedPage {
+                stored: &stored,
+                body: &body,
+                saved: Duration::ZERO,
+                age: 0,
+                status,
+            };
+            return Some(reply(cx, self.context, page).await);
         }
         let is_no_error = match failure {
             Failure::ClientLeft | Failure::LeftQueue | Failure::FileNamed => true,
@@ -540,9 +541,14 @@ impl<'a> Fill<'a> {
         };
         self.counts = false;
         self.finish(Finished::StoodIn);
-        let kept = (&page.stored, &page.body, Duration::ZERO);
-        let how = (stale.age, status);
-        Some(reply(client, request, kept, how, record).await)
+        let page = CachedPage {
+            stored: &page.stored,
+            body: &page.body,
+            saved: Duration::ZERO,
+            age: stale.age,
+            status,
+        };
+        Some(reply(cx, self.context, page).await)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use maitred_http1::Head;
 use maitred_pagecache::fills::{Finished, Ticket};
 use maitred_pagecache::key::Key;
 use maitred_pagecache::plan::Plan;
@@ -29,12 +28,8 @@ pub struct Left {
 
 impl Left {
     /// The script is asked now, with the same request.
-    pub fn resume<'a>(
-        mut self,
-        of: &'a SiteCache,
-        (head, way): (&'a Head, &'a RequestContext<'a>),
-    ) -> Fill<'a> {
-        let mut fill = Fill::new(self.cache.clone(), of, (head, way));
+    pub fn resume<'a>(mut self, of: &'a SiteCache, context: &'a RequestContext<'a>) -> Fill<'a> {
+        let mut fill = Fill::new(self.cache.clone(), of, context);
         fill.why = Forward::Stale;
         (fill.stale, fill.stale_key) = (self.stale.take(), self.stale_key.take());
         (fill.seen, fill.stamp) = (self.seen.take(), self.stamp);

@@ -8,13 +8,13 @@ use std::time::Duration;
 use maitred_http1::Head;
 use maitred_pagecache::admit::NotStored;
 use maitred_pagecache::asked::{Asked, Request};
-use maitred_pagecache::cookies;
 use maitred_pagecache::fields::Field;
 use maitred_pagecache::fills::{Finished, Joined, Ticket, Told};
 use maitred_pagecache::key::{Key, Primary};
 use maitred_pagecache::plan::{Bypass, Plan};
 use maitred_pagecache::reuse::{Judged, Stale, judge};
 use maitred_pagecache::status::{CacheStatus, Forward, ON_ERROR, UPDATING};
+use maitred_pagecache::{Millis, cookies};
 use maitred_pagestore as pagestore;
 use maitred_pagestore::Object;
 use tokio::sync::oneshot;
@@ -22,11 +22,11 @@ use tokio::sync::oneshot;
 use crate::cache::{AT_ONCE_BYTES, Cache, SiteCache, now, whole};
 use crate::handler::cache::compressed::coded;
 use crate::handler::cache::fill::Fill;
-use crate::handler::cache::reply::{reply, request_of};
-use crate::handler::context::RequestContext;
+use crate::handler::cache::reply::{CachedPage, reply, request_of};
+use crate::handler::context::{RequestContext, RequestCx, Target};
+use crate::handler::respond::TextResponse;
 use crate::http::body::blocking;
 use crate::http::client::{After, HttpClient};
-use crate::logging::record::RequestRecord;
 
 /// A client that has gone, as nginx logs it.
 const CLIENT_LEFT: u16 = 499;
@@ -41,66 +41,68 @@ pub enum Looked<'a> {
     Forward(Box<Fill<'a>>),
 }
 
-/// A request, and how it is answered.
-type Of<'a> = (&'a Head, &'a RequestContext<'a>);
-
 /// Looks for a page, and waits for one that another request has made.
 ///
 /// # Errors
 /// When the client has gone.
-pub async fn look<'a>(
-    client: &mut impl HttpClient,
-    head: &'a Head,
-    (cache, of): (&Arc<Cache>, &'a SiteCache),
-    way: &'a RequestContext<'a>,
-    record: &mut RequestRecord,
+pub async fn look<'a, C: HttpClient>(
+    cx: &mut RequestCx<'_, C>,
+    cache: &Arc<Cache>,
+    of: &'a SiteCache,
+    context: &'a RequestContext<'a>,
 ) -> io::Result<Looked<'a>> {
     let request = Request {
-        port: port_told(client, way),
-        ..request_of(head, way)
+        port: port_told(cx.client, context.target),
+        ..request_of(context)
     };
-    let asked = Asked::survey(request, head.headers());
-    let secured = client.secured();
+    let asked = Asked::survey(request, context.head.headers());
+    let secured = cx.client.secured();
     let shows_certificate = secured.is_some_and(|secured| secured.shows_certificate());
-    let mut fill = Box::new(Fill::new(cache.clone(), of, (head, way)));
-    let begun = begin(&asked, shows_certificate, (of, (head, way)), &mut fill);
+    let mut fill = Box::new(Fill::new(cache.clone(), of, context));
+    let begun = begin(&asked, shows_certificate, context, &mut fill);
     let Some((mut plan, primary, may_refresh)) = begun else {
         return Ok(Looked::Forward(fill));
     };
     loop {
         // Before: what is purged from now on must not come back by a 304.
         fill.look_from_now();
-        let found = find(cache, &primary, head).await?;
-        let key = match weigh((cache, of), &asked, found, (&mut plan, &mut fill)) {
-            Weighed::Fresh((key, page), times) => {
+        let found = find(cache, &primary, context.head).await?;
+        let key = match weigh(&asked, found, &mut plan, &mut fill) {
+            Weighed::Fresh(key, page, how) => {
                 let page = match asked.has_range {
                     true => page,
-                    false => coded(cache, (head, way), (&key, page)),
+                    false => coded(cache, context, &key, page),
                 };
-                let after = fresh(client, (head, way), &page, times, record);
-                return after.await.map(Looked::Responded);
+                return reply(cx, context, how.of(&page))
+                    .await
+                    .map(Looked::Responded);
             }
             Weighed::Other(key) => key,
         };
         if wants_nothing_else(&plan) {
             let why = "The page is not kept, and no other is wanted.";
-            let refused = crate::handler::respond::refuse(client, head, record, 504, why);
+            let refused = cx.refuse(TextResponse::new(504, why));
             return refused.await.map(Looked::Responded);
         }
         let is_refreshed_without = may_refresh && plan.store == Err(NotStored::UnknownCookie);
         if plan.store.is_err() && !is_refreshed_without {
             break;
         }
-        let times = (now(), of.settings.lock_age.saturating_mul(1000));
-        if let Some(old) = fill.will_do_meanwhile() {
+        if let Some((page, stale)) = fill.will_do_meanwhile() {
             if is_refreshed_without {
                 fill.cookies = Some(cookies::keyed(&of.settings, &asked));
                 plan.store = Ok(());
             }
-            let Some(turn) = take_turn((cache, of), (key, times), &mut fill) else {
+            let Some(turn) = take_turn(key, &mut fill) else {
                 break;
             };
-            let after = meanwhile(client, (head, way), old, turn, record).await?;
+            // One request pays for the new page; the others save a worker the time.
+            let saved = match turn {
+                Turn::Ours => Duration::ZERO,
+                Turn::Others => page.cost,
+            };
+            let how = Usable::stale(&stale, UPDATING, saved);
+            let after = reply(cx, context, how.of(&page)).await?;
             if turn == Turn::Others {
                 return Ok(Looked::Responded(after));
             }
@@ -110,14 +112,14 @@ pub async fn look<'a>(
         if plan.store.is_err() {
             break;
         }
-        let waits = (&mut plan, &mut *fill);
-        match join(client, (cache, of), (key, times), waits, record).await? {
+        match join(cx, key, &mut plan, &mut fill).await? {
             Next::Look => {}
             Next::Go => break,
             Next::StandIn(page, stale) => {
-                let how = (stale, ON_ERROR, Duration::ZERO);
-                let after = stand_in(client, (head, way), &page, how, record);
-                return after.await.map(Looked::Responded);
+                let how = Usable::stale(&stale, ON_ERROR, Duration::ZERO);
+                return reply(cx, context, how.of(&page))
+                    .await
+                    .map(Looked::Responded);
             }
         }
     }
@@ -125,13 +127,46 @@ pub async fn look<'a>(
     Ok(Looked::Forward(fill))
 }
 
+/// How a cached page may be used.
+#[derive(Clone, Copy)]
+struct Usable {
+    age: u64,
+    status: CacheStatus,
+    saved: Duration,
+}
+
+impl Usable {
+    /// A stale page, and why it is used all the same.
+    fn stale(stale: &Stale, why: &'static str, saved: Duration) -> Usable {
+        let status = CacheStatus::Hit {
+            ttl: -whole(stale.by),
+            detail: Some(why),
+        };
+        Usable {
+            age: stale.age,
+            status,
+            saved,
+        }
+    }
+
+    fn of(self, page: &Object) -> CachedPage<'_> {
+        CachedPage {
+            stored: &page.stored,
+            body: &page.body,
+            saved: self.saved,
+            age: self.age,
+            status: self.status,
+        }
+    }
+}
+
 /// The port that scripts are told, where it is part of the key: a client may come to any that is listened on, and
 /// name a host without it.
-fn port_told(client: &mut impl HttpClient, way: &RequestContext<'_>) -> Option<u16> {
-    if way.origin.is_some_and(|origin| origin.is_https.is_some()) {
+fn port_told(client: &mut impl HttpClient, target: Target<'_>) -> Option<u16> {
+    if target.forwarded_https.is_some() {
         return None;
     }
-    let own = if way.is_https { 443 } else { 80 };
+    let own = if target.is_https { 443 } else { 80 };
     Some(client.local().port()).filter(|port| *port != own)
 }
 
@@ -140,9 +175,10 @@ fn port_told(client: &mut impl HttpClient, way: &RequestContext<'_>) -> Option<u
 fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
     asked: &Asked<'a, H>,
     shows_certificate: bool,
-    (of, (head, way)): (&SiteCache, Of<'a>),
+    context: &RequestContext<'_>,
     fill: &mut Fill<'_>,
 ) -> Option<(Plan, Key, bool)> {
+    let (of, head) = (fill.of, context.head);
     let mut plan = Plan::make(&of.settings, asked);
     let has_unknown = plan.store == Err(NotStored::UnknownCookie);
     if has_unknown {
@@ -169,7 +205,7 @@ fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
     };
     if plan.store.is_ok() && query.as_deref() != head.query() {
         // The script would see what the key has not, and could show it to everybody.
-        match (way.path, way.query) == (head.path(), head.query()) {
+        match (&*context.path, context.query()) == (head.path(), head.query()) {
             true => fill.see(query.as_deref()),
             // Nobody knows what a rewrite has made of it.
             false => plan.store = Err(NotStored::UnkeyedField),
@@ -177,7 +213,7 @@ fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
     }
     let host = asked.request.host;
     let has_capitals = host.bytes().any(|byte| byte.is_ascii_uppercase());
-    if way.host(head) != host || has_capitals {
+    if context.target.host != host || has_capitals {
         // The script would see the host as it was written, and could send everybody there.
         plan.store = plan.store.and(Err(NotStored::UnkeyedField));
     }
@@ -235,18 +271,18 @@ async fn find_slowly(
 
 /// What was found is good for.
 enum Weighed {
-    /// The client gets it: its key and the page, its age and the time for which it will do in seconds.
-    Fresh((Key, Arc<Object>), (u64, i64)),
+    /// The client gets it: its key and the page.
+    Fresh(Key, Arc<Object>, Usable),
     /// Nothing yet: the key of what the client is to get.
     Other(Key),
 }
 
 /// Judges what was found, and notes in `fill` why the request goes on.
 fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
-    (cache, of): (&Cache, &SiteCache),
     asked: &Asked<'a, H>,
     found: pagestore::Looked,
-    (plan, fill): (&mut Plan, &mut Fill<'_>),
+    plan: &mut Plan,
+    fill: &mut Fill<'_>,
 ) -> Weighed {
     match found {
         pagestore::Looked::Page {
@@ -256,7 +292,13 @@ fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
         } => {
             match judge(&page.stored, asked, plan, is_stale, now()) {
                 Judged::Fresh { age, ttl } => {
-                    return Weighed::Fresh((key, page), (age, whole(ttl)));
+                    let ttl = whole(ttl);
+                    let how = Usable {
+                        age,
+                        status: CacheStatus::Hit { ttl, detail: None },
+                        saved: page.cost,
+                    };
+                    return Weighed::Fresh(key, page, how);
                 }
                 Judged::Stale(stale) => {
                     fill.why = Forward::Stale;
@@ -277,8 +319,8 @@ fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
                 false => Forward::UriMiss,
             };
             fill.stale = None;
-            let uses = of.settings.min_uses;
-            if plan.store.is_ok() && uses > 1 && cache.store.uses.count(&key) < uses {
+            let uses = fill.of.settings.min_uses;
+            if plan.store.is_ok() && uses > 1 && fill.cache.store.uses.count(&key) < uses {
                 plan.store = Err(NotStored::MinUses);
             }
             Weighed::Other(key)
@@ -302,62 +344,19 @@ enum Turn {
 }
 
 /// Whose turn it is to have a page made again; nothing if this request waits for the new one itself.
-fn take_turn(
-    (cache, of): (&Cache, &SiteCache),
-    (key, times): (Key, (u64, u64)),
-    fill: &mut Fill<'_>,
-) -> Option<Turn> {
-    let Some(ticket) = cache.fills.refresh(&key, times) else {
+fn take_turn(key: Key, fill: &mut Fill<'_>) -> Option<Turn> {
+    let Some(ticket) = fill.cache.fills.refresh(&key, lock_times(fill)) else {
         return Some(Turn::Others);
     };
     fill.begin(key, ticket);
     // Who has an unknown cookie cannot wait for the new page: that is made without the cookie.
-    let in_background = of.settings.background_update || fill.cookies.is_some();
+    let in_background = fill.of.settings.background_update || fill.cookies.is_some();
     in_background.then_some(Turn::Ours)
 }
 
-/// Answers with a page that is good: its age, and for how long it will be, in seconds.
-async fn fresh(
-    client: &mut impl HttpClient,
-    of: (&Head, &RequestContext<'_>),
-    page: &Object,
-    (age, ttl): (u64, i64),
-    record: &mut RequestRecord,
-) -> io::Result<After> {
-    let status = CacheStatus::Hit { ttl, detail: None };
-    let kept = (&page.stored, &page.body, page.cost);
-    reply(client, of, kept, (age, status), record).await
-}
-
-/// Answers with a page that will do until it has been made again, which one request pays for.
-async fn meanwhile(
-    client: &mut impl HttpClient,
-    of: (&Head, &RequestContext<'_>),
-    (page, stale): (Arc<Object>, Stale),
-    turn: Turn,
-    record: &mut RequestRecord,
-) -> io::Result<After> {
-    let saved = match turn {
-        Turn::Ours => Duration::ZERO,
-        Turn::Others => page.cost,
-    };
-    stand_in(client, of, &page, (stale, UPDATING, saved), record).await
-}
-
-/// Answers with a page that is stale, says why, and saves a worker so much time.
-async fn stand_in(
-    client: &mut impl HttpClient,
-    of: (&Head, &RequestContext<'_>),
-    page: &Object,
-    (stale, detail, saved): (Stale, &'static str, Duration),
-    record: &mut RequestRecord,
-) -> io::Result<After> {
-    let status = CacheStatus::Hit {
-        ttl: -whole(stale.by),
-        detail: Some(detail),
-    };
-    let kept = (&page.stored, &page.body, saved);
-    reply(client, of, kept, (stale.age, status), record).await
+/// The time, and how old the lock on a key may become, in milliseconds.
+fn lock_times(fill: &Fill<'_>) -> (Millis, Millis) {
+    (now(), fill.of.settings.lock_age.saturating_mul(1000))
 }
 
 /// What becomes of a request for which there is no page.
@@ -374,29 +373,29 @@ enum Next {
 ///
 /// # Errors
 /// When the client has gone.
-async fn join(
-    client: &mut impl HttpClient,
-    (cache, of): (&Arc<Cache>, &SiteCache),
-    (key, times): (Key, (u64, u64)),
-    (plan, fill): (&mut Plan, &mut Fill<'_>),
-    record: &mut RequestRecord,
+async fn join<C: HttpClient>(
+    cx: &mut RequestCx<'_, C>,
+    key: Key,
+    plan: &mut Plan,
+    fill: &mut Fill<'_>,
 ) -> io::Result<Next> {
     let (sender, receiver) = oneshot::channel();
-    let ticket: Ticket = match cache.fills.join(&key, times, || sender) {
+    let cache = fill.cache.clone();
+    let ticket: Ticket = match cache.fills.join(&key, lock_times(fill), || sender) {
         Joined::Fill(ticket) => ticket,
         Joined::Through => return Ok(Next::Go),
         Joined::Wait => {
             fill.is_collapsed = true;
-            let patience = Duration::from_secs(of.settings.lock_timeout);
-            let mut place = Place {
-                cache,
+            let patience = Duration::from_secs(fill.of.settings.lock_timeout);
+            let mut place = WaitingPlace {
+                cache: &cache,
                 key: &key,
                 receiver,
             };
             let told = tokio::select! {
                 told = tokio::time::timeout(patience, &mut place.receiver) => told,
-                () = client.gone() => {
-                    record.status = CLIENT_LEFT;
+                () = cx.client.gone() => {
+                    cx.record.status = CLIENT_LEFT;
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 }
             };
@@ -422,13 +421,13 @@ async fn join(
 }
 
 /// The place of one who waits for a page.
-struct Place<'a> {
+struct WaitingPlace<'a> {
     cache: &'a Cache,
     key: &'a Key,
     receiver: oneshot::Receiver<Told>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitingPlace<'_> {
     /// Whoever leaves just when the page was to be made by him leaves that to the next.
     fn drop(&mut self) {
         self.receiver.close();

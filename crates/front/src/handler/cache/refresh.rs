@@ -1,10 +1,10 @@
 //! A page that is made again after the request that found it stale has been answered: in a task of its
 //! own, so that the client's connection is free for what it asks next.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -21,13 +21,11 @@ use crate::cache::Cache;
 use crate::handler::cache::detached_client::DetachedClient;
 use crate::handler::cache::fill::{Fill, Left};
 use crate::handler::cache::tee::Watch;
-use crate::handler::context::{Origin, RequestContext};
-use crate::handler::rules;
+use crate::handler::context::{RequestContext, Target};
 use crate::handler::script::{Caller, run_of};
 use crate::http::body::Body;
 use crate::http::client::Client;
 use crate::http::spool;
-use crate::pool::queue::Lane;
 use crate::pool::thread_local::Paced;
 use crate::services::Thread;
 use crate::site::Site;
@@ -37,8 +35,8 @@ use crate::site::resolver::Script;
 /// asks again.
 const MAX_REFRESHES: usize = 1024;
 
-/// What a script is asked with when its client has gone on to other things.
-struct Errand {
+/// A run of a script whose response only the cache gets.
+struct RefreshRun {
     left: Left,
     thread: Arc<Thread>,
     caller: Caller,
@@ -46,43 +44,40 @@ struct Errand {
     script: Script,
     site: Arc<Site>,
     backend: Backend,
-    has_rules: bool,
     path: String,
     query: Option<String>,
-    origin: Option<(SocketAddr, Option<bool>, bool, String)>,
-    is_https: bool,
+    host: String,
+    target: Target<'static>,
 }
 
-/// Has a page made again that a client has just been answered with.
+/// Refreshes a stale page that its client has got.
 pub fn refresh(
     fill: Box<Fill<'_>>,
-    (head, way, script): (&Head, &RequestContext<'_>, &Script),
-    (thread, caller): (&Arc<Thread>, Caller),
+    context: &RequestContext<'_>,
+    script: &Script,
+    thread: &Arc<Thread>,
+    caller: Caller,
 ) {
     let head = match &fill.cookies {
-        Some(cookies) => head.with_cookies(cookies),
-        None => head.clone(),
+        Some(cookies) => context.head.with_cookies(cookies),
+        None => context.head.clone(),
     };
     let left = fill.leave();
     let Some(counted) = RunningRefresh::one_of(&left.cache) else {
         return;
     };
-    let errand = Errand {
+    let errand = RefreshRun {
         left,
         thread: thread.clone(),
         caller,
         head,
         script: script.clone(),
-        site: way.site.clone(),
-        backend: way.backend.clone(),
-        has_rules: way.rules.is_some(),
-        path: way.path.to_owned(),
-        query: way.query.map(str::to_owned),
-        origin: way.origin.map(|origin| {
-            let host = origin.host.to_owned();
-            (origin.client, origin.is_https, origin.by_forwarded, host)
-        }),
-        is_https: way.is_https,
+        site: context.site.clone(),
+        backend: context.backend.clone(),
+        path: context.path.clone().into_owned(),
+        query: context.query().map(str::to_owned),
+        host: context.target.host.to_owned(),
+        target: context.target.with_host(""),
     };
     tokio::spawn(Paced::new(async move {
         errand.run().await;
@@ -107,47 +102,34 @@ impl Drop for RunningRefresh {
     }
 }
 
-impl Errand {
+impl RefreshRun {
     async fn run(self) {
-        let origin = self.origin.as_ref();
-        let origin = origin.map(|(client, is_https, by_forwarded, host)| Origin {
-            client: *client,
-            is_https: *is_https,
-            by_forwarded: *by_forwarded,
-            host,
-        });
-        let way = RequestContext {
-            site: &self.site,
-            rules: self.site.rules.as_ref().filter(|_| self.has_rules),
-            path: &self.path,
-            query: self.query.as_deref(),
-            backend: &self.backend,
-            // Nobody waits for it.
-            lane: Lane::Usual,
-            max_body_size: 0,
-            dressing: rules::PLAIN,
-            origin,
-            is_https: self.is_https,
-            has_user: false,
-            status: None,
-        };
         let (Some(of), head) = (&self.site.cache, &self.head) else {
             return;
         };
-        let fill = Box::new(self.left.resume(of, (head, &way)));
+        let context = RequestContext {
+            path: self.path.into(),
+            query: self.query.map(Cow::Owned),
+            backend: &self.backend,
+            max_body_size: 0,
+            ..RequestContext::new(head, self.target.with_host(&self.host), &self.site)
+        };
+        let fill = Box::new(self.left.resume(of, &context));
         let body = Body::Memory(Bytes::new().into());
-        let asked = (head, &way, &self.script);
         // One whose fields are too large has never made the page.
-        let Ok(request) = self.caller.encode(asked, &body, Some(&fill)) else {
+        let Ok(request) = self
+            .caller
+            .encode(&context, &self.script, &body, Some(&fill))
+        else {
             return;
         };
         let name = String::from_utf8_lossy(&self.script.script_filename);
-        let run = run_of((head, &way, &name), true, &body, &self.caller.id);
+        let run = run_of(&context, &name, true, &body, &self.caller.id);
         let mut nobody = Nobody;
         let mut steadfast = DetachedClient::new(&mut nobody, Some(fill.wanted()), true);
         let mut unsent = Unsent {
             run: &run,
-            way: &way,
+            context: &context,
             watch: Watch::new(Some(fill)),
         };
         let number = self.thread.number;
@@ -161,7 +143,7 @@ impl Errand {
 /// An answer that nobody is sent.
 struct Unsent<'a> {
     run: &'a Run<'a>,
-    way: &'a RequestContext<'a>,
+    context: &'a RequestContext<'a>,
     watch: Watch<'a>,
 }
 
@@ -174,7 +156,7 @@ impl ResponseEncoder for Unsent<'_> {
             self.run.log(message);
         }
         match head {
-            Some(seen) if self.way.intercepts(seen.status) => {
+            Some(seen) if self.context.intercepts(seen.status) => {
                 let failure = Failure::Intercepted(seen.status);
                 self.watch.replaced(&failure);
                 Err(failure)

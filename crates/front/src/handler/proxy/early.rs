@@ -9,11 +9,11 @@ use bytes::Bytes;
 use hyper::header::HeaderMap;
 use hyper::{Request, StatusCode};
 
+use crate::handler::context::RequestCx;
 use crate::handler::proxy::relay::send;
 use crate::http::client::{HeadWriter, HttpClient};
 use crate::http::early_hints::is_used;
 use crate::http::headers::Header;
-use crate::logging::record::RequestRecord;
 use crate::proxy::error::Failure;
 use crate::proxy::upload::UploadBody;
 
@@ -80,9 +80,8 @@ fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
 /// # Errors
 /// When the client has gone.
 pub async fn pass<C: HttpClient>(
-    client: &mut C,
+    cx: &mut RequestCx<'_, C>,
     hints: &HeaderMap,
-    record: &mut RequestRecord,
 ) -> Result<(), Failure> {
     let fields = hints
         .iter()
@@ -93,8 +92,8 @@ pub async fn pass<C: HttpClient>(
     }
     let mut out = Vec::new();
     if let Some(apart) = C::HeadWriter::hints(&mut out, fields.into_iter()) {
-        client.begin(apart).map_err(|_| Failure::ClientLeft)?;
+        cx.client.begin(apart).map_err(|_| Failure::ClientLeft)?;
     }
-    record.head_bytes += out.len() as u64;
-    send(client, &mut Bytes::from(out)).await
+    cx.record.head_bytes += out.len() as u64;
+    send(cx.client, &mut Bytes::from(out)).await
 }

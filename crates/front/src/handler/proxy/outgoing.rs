@@ -11,12 +11,14 @@ use hyper::header::{
 use maitred_http1::{Framing, Head, Method, is_hop_by_hop};
 use maitred_rules::Pattern;
 use maitred_rules::path::encode_path;
-use maitred_rules::settings::{Proxy, Upstream};
+use maitred_rules::settings::Upstream;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
 use crate::handler::context::RequestContext;
 use crate::handler::proxy::early::Early;
+use crate::proxy::server::Server;
 use crate::proxy::upload::UploadBody;
+use crate::runtime::request_id::RequestId;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -24,23 +26,19 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// What is to be asked.
+/// A request to an upstream server.
 pub struct Outgoing<'a> {
-    /// The client's request.
-    pub head: &'a Head,
-    /// What the site has made of it.
-    pub way: &'a RequestContext<'a>,
-    /// Its path, decoded and resolved.
+    /// The client's request at its site.
+    pub context: &'a RequestContext<'a>,
+    /// The server.
+    pub server: &'a Server,
+    /// The path, decoded and normalised.
     pub path: &'a [u8],
-    /// The rule it is passed on by.
-    pub rule: &'a Proxy,
-    /// The client's address.
-    pub client: std::net::IpAddr,
-    /// What the request is called in logs.
-    pub id: &'a str,
-    /// Who is told what comes before the answer, if it may be passed on.
-    pub early: Option<&'a Early>,
-    /// It asks to change to WebSocket.
+    /// The request's id in logs.
+    pub id: RequestId,
+    /// Collects early hints, if the client may get them.
+    pub early: Option<Early>,
+    /// Whether it is the handshake of a WebSocket.
     pub is_websocket: bool,
 }
 
@@ -48,11 +46,11 @@ impl Outgoing<'_> {
     /// The request with this body; none if its address is none that can be passed on.
     pub fn request(&self, body: UploadBody) -> Option<Request<UploadBody>> {
         let request = Request::builder()
-            .method(self.head.method())
+            .method(self.context.head.method())
             .uri(self.target()?);
         let mut request = request.body(body).ok()?;
         *request.headers_mut() = self.header();
-        if let Some(early) = self.early {
+        if let Some(early) = &self.early {
             early.listen(&mut request);
         }
         Some(request)
@@ -60,16 +58,16 @@ impl Outgoing<'_> {
 
     /// The path as the client wrote it, or as it was rewritten, and the query.
     fn target(&self) -> Option<String> {
-        let query = self.way.query.map(|query| format!("?{query}"));
+        let query = self.context.query().map(|query| format!("?{query}"));
         let query = query.unwrap_or_default();
-        let raw: Cow<'_, str> = match climbs(self.way.path) {
-            Climbs::Not => self.way.path.into(),
+        let raw: Cow<'_, str> = match climbs(&self.context.path) {
+            Climbs::Not => (&*self.context.path).into(),
             // The rules have been asked for where it leads: the server is to go nowhere else.
             Climbs::Plainly => encode_path(self.path).into(),
             Climbs::ForSome => return None,
         };
-        let folder = match &self.rule.path {
-            Pattern::Below(folder) if self.rule.strip_prefix => folder.as_str(),
+        let folder = match &self.server.rule.path {
+            Pattern::Below(folder) if self.server.rule.strip_prefix => folder.as_str(),
             _ => return Some(encoded(format!("{raw}{query}"))),
         };
         let rest = match raw.strip_prefix(folder) {
@@ -81,12 +79,13 @@ impl Outgoing<'_> {
     }
 
     fn header(&self) -> HeaderMap {
-        let mut fields = HeaderMap::with_capacity(self.head.headers().len() + 6);
+        let (head, target, rule) = (self.context.head, self.context.target, &self.server.rule);
+        let mut fields = HeaderMap::with_capacity(head.headers().len() + 6);
         let mut cookies: Vec<u8> = Vec::new();
-        let options = self.head.values("Connection");
+        let options = head.values("Connection");
         let options: Vec<&[u8]> = options.flat_map(members).collect();
         let is_named = |name: &[u8]| options.iter().any(|one| one.eq_ignore_ascii_case(name));
-        for (name, value) in self.head.headers() {
+        for (name, value) in head.headers() {
             if is_hop_by_hop(name) || is_ours(name) || is_named(name) {
                 continue;
             }
@@ -110,23 +109,23 @@ impl Outgoing<'_> {
         if !cookies.is_empty() {
             set(COOKIE, &cookies);
         }
-        let asked_for = self.way.host(self.head);
-        let own = self.rule.host.as_deref();
+        let asked_for = target.host;
+        let own = rule.host.as_deref();
         let host = own.or((!asked_for.is_empty()).then_some(asked_for));
-        match (host, &self.rule.to) {
+        match (host, &rule.to) {
             (Some(host), _) => set(HOST, host.as_bytes()),
             (None, Upstream::Tcp { host, .. }) => set(HOST, host.as_bytes()),
             (None, Upstream::Unix(_)) => set(HOST, b"localhost"),
         }
-        let client = self.client.to_canonical().to_string();
+        let client = target.peer.ip().to_canonical().to_string();
         set(FORWARDED_FOR, client.as_bytes());
-        let scheme = if self.way.is_https { "https" } else { "http" };
+        let scheme = if target.is_https { "https" } else { "http" };
         set(FORWARDED_PROTO, scheme.as_bytes());
-        set(REQUEST_ID, self.id.as_bytes());
+        set(REQUEST_ID, self.id.as_str().as_bytes());
         if !asked_for.is_empty() {
             set(FORWARDED_HOST, asked_for.as_bytes());
         }
-        match self.head.body {
+        match head.body {
             Framing::None => {}
             Framing::Length(length) => {
                 set(

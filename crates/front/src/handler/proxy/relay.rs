@@ -16,21 +16,19 @@ use maitred_http1::{
     Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, Method, answer_framing, write_chunk_header,
 };
 use maitred_rules::coding::Coding;
-use maitred_rules::dress::Expiry;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::backend::script_headers::is_for_us;
-use crate::handler::context::RequestContext;
-use crate::handler::proxy::outgoing::members;
-use crate::handler::proxy::{Asking, busy, until};
+use crate::handler::context::{RequestContext, RequestCx};
+use crate::handler::proxy::outgoing::{Outgoing, members};
+use crate::handler::proxy::{busy, until};
+use crate::handler::response_headers::ResponseHeaders;
 use crate::http::client::{HeadWriter, HttpClient};
-use crate::http::headers::{Header, ServerHeaders};
-use crate::logging::record::RequestRecord;
+use crate::http::headers::Header;
 use crate::proxy::error::{Failure, Silence};
 use crate::proxy::upload::Upload;
-use crate::runtime::clock::{expires, http_date};
-use crate::services::Shared;
+use crate::runtime::clock::http_date;
 use crate::site::compress::{Effort, Encoder, Plan};
 
 /// Answers that are compressed at a time, by all threads together; those beyond go as they are. Each
@@ -58,28 +56,26 @@ pub fn refuse(parts: &Parts) -> Option<&'static str> {
 /// # Errors
 /// Why the answer is not complete.
 pub async fn relay<C: HttpClient>(
-    client: &mut C,
-    asking: &Asking<'_>,
-    shared: &Shared,
-    (response, upload): (Response<Incoming>, &mut Upload),
-    record: &mut RequestRecord,
+    cx: &mut RequestCx<'_, C>,
+    outgoing: &Outgoing<'_>,
+    response: Response<Incoming>,
+    upload: &mut Upload,
 ) -> Result<bool, Failure> {
+    let context = outgoing.context;
     let (parts, mut body) = response.into_parts();
     let status = parts.status.as_u16();
-    if asking.way.intercepts(status) {
+    if context.intercepts(status) {
         return Err(Failure::Intercepted(status));
     }
-    let secured = client.secured().cloned();
-    let id = record.id_sent();
-    let beside = ServerHeaders::of(secured.as_deref(), id.as_ref());
+    let headers = cx.response_headers();
     let length = body.size_hint().exact();
-    let keep_alive = asking.head.keep_alive && !upload.is_unread();
-    let mut form = ProxyEncoder::of(asking, &parts, length, keep_alive);
-    let (mut out, apart) = form.begin::<C::HeadWriter>(asking.way, &parts, beside.as_slice());
-    record.status = status;
-    record.head_bytes += out.len() as u64;
+    let keep_alive = context.head.keep_alive && !upload.is_unread();
+    let mut form = ProxyEncoder::of(context, &parts, length, keep_alive);
+    let (mut out, apart) = form.begin::<C::HeadWriter>(&parts, &headers);
+    cx.record.status = status;
+    cx.record.head_bytes += out.len() as u64;
     if let Some(apart) = apart {
-        client.begin(apart).map_err(|_| Failure::ClientLeft)?;
+        cx.client.begin(apart).map_err(|_| Failure::ClientLeft)?;
     }
     let ends_with_front = is_event_stream(&parts.headers);
     // What has come with the head goes with it.
@@ -99,19 +95,19 @@ pub async fn relay<C: HttpClient>(
             }
             Poll::Pending => false,
         };
-        send(client, &mut out).await?;
+        send(cx.client, &mut out).await?;
         if is_over {
             return Ok(keep_alive && form.framing != AnswerFraming::UntilClose);
         }
         while next.is_pending() {
             let begun = Instant::now();
-            let allows = upload.allows(asking.rule);
+            let allows = upload.allows(&outgoing.server.rule);
             let silence = Silence::of(upload);
             tokio::select! {
                 biased;
                 data = poll_fn(|cx| poll_data(&mut body, cx)) => next = Poll::Ready(data),
-                outcome = busy(client, upload) => outcome?,
-                () = shared.drains(), if ends_with_front => next = Poll::Ready(None),
+                outcome = busy(cx.client, upload) => outcome?,
+                () = cx.thread.shared.drains(), if ends_with_front => next = Poll::Ready(None),
                 () = until(allows.map(|allows| begun + allows)) => return Err(silence.into()),
             }
         }
@@ -160,16 +156,6 @@ fn poll_data(
     }
 }
 
-/// How long an answer may be kept, unless it says so itself.
-fn expiry<'w>(way: &RequestContext<'w>, parts: &Parts, status: u16) -> Option<Expiry<'w>> {
-    let value = |name| parts.headers.get(name).map(|value| value.as_bytes());
-    if way.dressing.is_empty() || value("cache-control").or(value("expires")).is_some() {
-        return None;
-    }
-    way.dressing
-        .expiry(status, value("content-type").unwrap_or_default())
-}
-
 /// What form an answer has.
 struct ProxyEncoder<'a> {
     request: &'a Head,
@@ -199,19 +185,19 @@ impl Coder {
 
 impl<'a> ProxyEncoder<'a> {
     fn of(
-        asking: &Asking<'a>,
+        context: &RequestContext<'a>,
         parts: &Parts,
         length: Option<u64>,
         keep_alive: bool,
     ) -> ProxyEncoder<'a> {
-        let request = asking.head;
+        let request = context.head;
         let is_head = request.kind() == Method::Head;
         // What HEAD asks for has a length and no body.
         let says = parts.headers.get(CONTENT_LENGTH);
         let says = says.and_then(|value| value.to_str().ok()?.parse().ok());
         let length = if is_head { says } else { length };
         let status = parts.status.as_u16();
-        let compression = asking.way.site.compression.as_deref();
+        let compression = context.site.compression.as_deref();
         let said: Vec<Header<'_>> = said(&parts.headers).collect();
         let mut plan = Plan::make(compression, request, said.iter().copied(), status, length);
         let coder = plan.coding.filter(|_| !is_head).and_then(Coder::new);
@@ -228,12 +214,11 @@ impl<'a> ProxyEncoder<'a> {
         }
     }
 
-    /// The head: bytes, or what goes apart from them.
+    /// The response head: bytes, or what is sent apart from them.
     fn begin<W: HeadWriter>(
         &self,
-        way: &RequestContext<'_>,
         parts: &Parts,
-        beside: &[Header<'_>],
+        server: &ResponseHeaders<'_>,
     ) -> (Bytes, Option<W::Head>) {
         let answer = Answer {
             version: self.request.version(),
@@ -243,29 +228,18 @@ impl<'a> ProxyEncoder<'a> {
             keep_alive: self.keep_alive,
             date: &http_date(),
         };
-        let expiry = expiry(way, parts, answer.status);
-        let date = expiry.map(|expiry| expires(expiry.after));
-        let fields = for_client(&parts.headers);
-        let is_said = |(name, _): &Header<'_>| {
+        let find = |name: &str| parts.headers.get(name).map(|value| value.as_bytes());
+        let expiry = server.expiry(answer.status, find);
+        let has = |name: &[u8]| {
             let name = std::str::from_utf8(name).unwrap_or_default();
             parts.headers.contains_key(name)
         };
         let plan = &self.plan;
-        let fields = fields.filter(|(name, _)| !plan.replaces(name));
-        let fields = fields.chain(beside.iter().copied().filter(|beside| !is_said(beside)));
-        let dressing = way.dressing;
+        let own = for_client(&parts.headers).filter(|(name, _)| !plan.replaces(name));
+        let expiry = expiry.iter().flat_map(|expiry| expiry.headers());
+        let all = server.complete(own, has).chain(expiry).chain(plan.fields());
         let mut out = Vec::with_capacity(512);
-        let (apart, _) = match dressing.is_empty() {
-            true => W::head(&mut out, &answer, fields.chain(plan.fields())),
-            false => {
-                let kept = fields.filter(|(name, _)| dressing.keeps(name));
-                let date = date.as_ref().map(|date| (&b"Expires"[..], date.as_bytes()));
-                let expiry = expiry.map(|expiry| expiry.cache_control.as_bytes());
-                let expiry = expiry.map(|value| (&b"Cache-Control"[..], value));
-                let own = dressing.fields().chain(expiry).chain(date);
-                W::head(&mut out, &answer, kept.chain(own).chain(plan.fields()))
-            }
-        };
+        let (apart, _) = W::head(&mut out, &answer, all);
         (out.into(), apart)
     }
 

@@ -15,14 +15,13 @@ use maitred_http1::{Answer, AnswerFraming, write_head};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional};
 use tokio::time::{sleep_until, timeout};
 
-use crate::handler::proxy::Asking;
+use crate::handler::context::RequestCx;
+use crate::handler::proxy::outgoing::Outgoing;
 use crate::handler::proxy::relay::for_client;
 use crate::http::client::{HttpClient, Raw};
-use crate::logging::record::RequestRecord;
 use crate::proxy::error::Failure;
 use crate::proxy::server::{Tap, UpstreamStream};
 use crate::runtime::clock::http_date;
-use crate::services::Shared;
 
 /// How long either side may take to agree that it is over when the front ends.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -31,23 +30,22 @@ const GOODBYE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// Why it has not begun.
-pub async fn run(
-    client: &mut impl HttpClient,
-    asking: &Asking<'_>,
-    shared: &Shared,
+pub async fn run<C: HttpClient>(
+    cx: &mut RequestCx<'_, C>,
+    outgoing: &Outgoing<'_>,
     mut response: Response<Incoming>,
-    record: &mut RequestRecord,
 ) -> Result<(), Failure> {
+    let Outgoing { server, .. } = outgoing;
     let upgraded = hyper::upgrade::on(&mut response);
     let (parts, _) = response.into_parts();
     let is_websocket =
         |value: &hyper::header::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"websocket");
-    if !asking.is_websocket || !parts.headers.get(UPGRADE).is_some_and(is_websocket) {
+    if !outgoing.is_websocket || !parts.headers.get(UPGRADE).is_some_and(is_websocket) {
         let why = "it changes to a protocol that nobody has asked for";
         return Err(Failure::Broken(why.to_owned()));
     }
     let lost = |why: String| Failure::Broken(why);
-    let upgraded = timeout(asking.rule.read_timeout, upgraded).await;
+    let upgraded = timeout(server.rule.read_timeout, upgraded).await;
     let upgraded = upgraded.map_err(|_| Failure::Silent)?;
     let upgraded = upgraded.map_err(|error| lost(crate::proxy::server::describe(&error)))?;
     let upgraded = upgraded.downcast::<TokioIo<UpstreamStream>>();
@@ -56,27 +54,27 @@ pub async fn run(
         stream,
         input,
         sent,
-    }) = client.raw()
+    }) = cx.client.raw()
     else {
         return Err(lost("the client's connection cannot be used".to_owned()));
     };
     let wire = upgraded.io.into_inner();
     let tap = wire.tap.clone();
     let head = agreement(&parts);
-    (record.status, record.head_bytes) = (101, head.len() as u64);
+    (cx.record.status, cx.record.head_bytes) = (101, head.len() as u64);
     let mut near = Side::of(stream, input.split().freeze());
     let mut far = Side::of(wire, upgraded.read_buf);
-    let told = timeout(asking.rule.send_timeout, near.write_all(&head)).await;
+    let told = timeout(server.rule.send_timeout, near.write_all(&head)).await;
     if !matches!(told, Ok(Ok(()))) {
         return Err(Failure::ClientLeft);
     }
     tokio::select! {
         biased;
         _ = copy_bidirectional(&mut near, &mut far) => {}
-        () = quiet_for(&tap, asking.rule.read_timeout) => {
-            tracing::debug!("{}: a WebSocket was quiet for read_timeout", asking.name);
+        () = quiet_for(&tap, server.rule.read_timeout) => {
+            tracing::debug!("{}: a WebSocket was quiet for read_timeout", server.name);
         }
-        () = shared.drains() => {}
+        () = cx.thread.shared.drains() => {}
     }
     // Either side is told that it is over, if it has not said so itself.
     let _ = timeout(GOODBYE, far.shutdown()).await;

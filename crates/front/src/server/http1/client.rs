@@ -82,8 +82,6 @@ impl Client for Connection {
 impl HttpClient for Connection {
     type HeadWriter = Http1;
 
-    fn is_answered_by_script(&mut self) {}
-
     fn peer(&self) -> SocketAddr {
         self.peer
     }

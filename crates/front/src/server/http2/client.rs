@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::http::body::{Body, Collected, MEMORY_BYTES, NoBody};
 use crate::http::body_stream::Inflow;
 use crate::http::client::{After, Client, Content, HttpClient, Raw, Reply, Written};
+use crate::http::headers::{Header, PLAIN, ServerHeaders};
 use crate::http::spool;
 use crate::net::admin_peer::AdminPeer;
 use crate::net::client_rate::TooSlow;
@@ -106,12 +107,9 @@ impl Http2Client {
     pub async fn refuse(&mut self, status: u16, why: &str) -> io::Result<()> {
         let text = crate::http::error_body::in_words(status, why);
         let length = Some(text.len() as u64);
-        let response = head::ready(
-            status,
-            &[crate::http::headers::PLAIN],
-            &Bytes::new(),
-            length,
-        );
+        let server = ServerHeaders::default();
+        let headers: Vec<Header<'_>> = [PLAIN].into_iter().chain(server.all()).collect();
+        let response = head::ready(status, &headers, &Bytes::new(), length);
         self.start(response, length)?;
         self.send_copy(text.as_bytes()).await
     }
@@ -329,8 +327,6 @@ impl Client for Http2Client {
 
 impl HttpClient for Http2Client {
     type HeadWriter = Http2;
-
-    fn is_answered_by_script(&mut self) {}
 
     fn peer(&self) -> SocketAddr {
         self.trunk.peer
