@@ -59,7 +59,7 @@ pub async fn page(shared: &Shared, head: &Head, view: View) -> Option<Page> {
                 .pools
                 .all()
                 .into_iter()
-                .find(|pool| pool.name == name)?;
+                .find(|pool| *pool.name == *name)?;
             match kind {
                 "status" => Some(status::for_admin(&pool, query, view)),
                 "ping" => Some(status::ping(&pool)),

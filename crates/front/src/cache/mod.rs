@@ -34,9 +34,9 @@ use crate::cache::disk_pace::DiskPace;
 use crate::cache::figures::{AllFigures, Board, SiteFigures};
 use crate::cache::making::Making;
 use crate::cache::purge::Known;
-use crate::pool::thread_local;
 use crate::runtime::clock::since_1970;
 use crate::runtime::supervisor_channel::Supervisor;
+use crate::runtime::thread;
 
 pub use crate::cache::purge::{Others, PURGE};
 
@@ -351,7 +351,7 @@ impl SiteCache {
             cookies: all.cookies.of(&site, &cache.rules),
             site,
             purge_from: Networks::new(&cache.purge_from),
-            thread: thread_local::thread(),
+            thread: thread::number(),
         })
     }
 

@@ -24,7 +24,7 @@ use crate::pool::rings::{DEAF_FOR, Rings};
 use crate::pool::{Pool, thread_local};
 use crate::runtime::sandbox;
 use crate::runtime::supervisor_channel::{read_json, write_json};
-use crate::server::accept::accept;
+use crate::server::accept::{Acceptor, accept};
 use crate::services::{Shared, Thread};
 
 /// Orders that a thread has not come to yet, before whoever gives them waits.
@@ -91,6 +91,7 @@ async fn listen_to(event: OwnedFd, generation: Weak<Generation>, thread: u32) {
 /// Follows the orders of one thread, for as long as it serves.
 pub async fn follow_thread(mut orders: mpsc::Receiver<ThreadOrder>, thread: Arc<Thread>) {
     let mut follower = ThreadCommands {
+        acceptor: Arc::new(Acceptor::new(thread.clone())),
         thread,
         events: HashMap::new(),
         listeners: HashMap::new(),
@@ -103,6 +104,7 @@ pub async fn follow_thread(mut orders: mpsc::Receiver<ThreadOrder>, thread: Arc<
 /// What one thread has begun and may have to end.
 struct ThreadCommands {
     thread: Arc<Thread>,
+    acceptor: Arc<Acceptor>,
     /// The tasks that wait for the workers of each generation.
     events: HashMap<Number, AbortHandle>,
     /// What ends the accepting at each address.
@@ -125,7 +127,7 @@ impl ThreadCommands {
                 clients,
             } => {
                 let (end, ended) = oneshot::channel();
-                tokio::spawn(accept(socket, clients, self.thread.clone(), ended));
+                tokio::spawn(accept(socket, clients, self.acceptor.clone(), ended));
                 self.listeners.insert(address, end);
             }
             ThreadOrder::Unlisten(address) => {

@@ -21,7 +21,7 @@ use crate::pool::pools::Pools;
 use crate::pool::thread_local::{self, Inbox};
 use crate::pool::wishes::Wishes;
 use crate::runtime::supervisor_channel::{Supervisor, read_json};
-use crate::runtime::{background, sandbox};
+use crate::runtime::{background, sandbox, thread};
 use crate::services::{Shared, Thread};
 
 /// Descriptors kept back for files, pools and temporary files when connections are counted.
@@ -348,20 +348,21 @@ async fn drained(shared: &Shared) {
 }
 
 /// Keeps a timer set while the thread has connections, and none when it has had none for a while.
-async fn beat(thread: Arc<Thread>) {
+async fn beat(serving: Arc<Thread>) {
     loop {
-        thread.first_connection.notified().await;
-        while thread.has_connections() {
+        serving.first_connection.notified().await;
+        while serving.has_connections() {
             tokio::time::sleep(BEAT).await;
-            thread_local::beat();
-            thread.shared.heap.look();
+            thread::notify_tick();
+            thread_local::rescue_forgotten();
+            serving.shared.heap.look();
         }
         for _ in 0..BEATS_AFTERWARDS {
-            if thread.has_connections() {
+            if serving.has_connections() {
                 break;
             }
             tokio::time::sleep(BEAT).await;
-            thread.shared.heap.look();
+            serving.shared.heap.look();
         }
     }
 }

@@ -3,6 +3,8 @@
 //! A client reads the same of every 404 and of every 403: the reason would reveal what exists. The
 //! log has it, and `maitred explain` prints it.
 
+use std::path::Path;
+
 use maitred_rules::path::Refused;
 use maitred_rules::site::Refusal;
 
@@ -10,7 +12,7 @@ use crate::handler::context::RequestContext;
 use crate::handler::respond::TextResponse;
 use crate::http::error_body::{FORBIDDEN, NOT_FOUND};
 use crate::logging::repeated::RepeatedErrors;
-use crate::site::resolver::Route;
+use crate::site::resolver::{FOREIGN_LINK, Route};
 
 /// The response body for a path that cannot be decoded.
 const BAD_PATH: &str = "The path of the address is not valid.";
@@ -38,7 +40,7 @@ pub fn of_rule(
     log(context, refused.status, refused.why);
     if refused.is_mistake {
         let why = "the site's rewrites lead in a circle; `maitred explain URL` shows them";
-        troubles.file_failed(&context.site.settings.root, refused.status, why);
+        log_failed(&context.site.settings.root, refused.status, why, troubles);
         return TextResponse::new(refused.status, FAILED);
     }
     TextResponse::new(refused.status, refused.why)
@@ -62,9 +64,17 @@ pub fn log_path(context: &RequestContext<'_>, refused: &Refused, troubles: &Repe
     log(context, refused.status, refused.why);
     let root = &context.site.settings.root;
     if refused.status >= 500 {
-        troubles.file_failed(root, refused.status, refused.why);
+        log_failed(root, refused.status, refused.why, troubles);
     } else if refused.is_notable {
         troubles.file_refused(root, &context.path, refused);
+    }
+}
+
+/// Logs that a file cannot be sent because of an error on the server's side. A refused document root
+/// is logged by its resolver, with the link.
+fn log_failed(root: &Path, status: u16, why: &'static str, troubles: &RepeatedErrors) {
+    if why != FOREIGN_LINK {
+        troubles.file_failed(root, status, why);
     }
 }
 

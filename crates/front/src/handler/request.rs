@@ -89,8 +89,13 @@ fn log(
     };
     let peer = record.client.unwrap_or_else(|| client.peer().ip());
     let secured = client.secured().cloned();
-    if record.going_on.is_some() && log.tells_costs() {
-        access_log::write_later(thread, (peer, head), (begun, secured), record);
+    if record.script_end.is_some() && log.tells_costs() {
+        access_log::write_later(
+            &thread.shared.access_log,
+            (peer, head),
+            (begun, secured),
+            record,
+        );
     } else {
         let how = (Time::Since(begun), secured.as_deref());
         log.write(&access_log::line(peer, head, how, &mut record));

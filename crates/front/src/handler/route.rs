@@ -2,6 +2,7 @@
 
 use maitred_http1::Head;
 
+use crate::backend::Backend;
 use crate::cache::PURGE;
 use crate::handler::context::RequestContext;
 use crate::handler::decision::Decision;
@@ -19,7 +20,9 @@ pub fn route<'r>(context: &RequestContext<'r>, thread: &Thread) -> Decision<'r> 
         troubles.websocket_refused(context.target.host, &context.path);
         return TextResponse::new(501, NO_WEBSOCKET).into();
     }
-    if let Some(page) = status::page(context.backend, head) {
+    if let Backend::Pool(pool) = context.backend
+        && let Some(page) = status::page(pool, head)
+    {
         return TextResponse::from(page).into();
     }
     if purges(head, context, thread) {

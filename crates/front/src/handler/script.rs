@@ -76,7 +76,7 @@ fn rejected<C: HttpClient>(
     let is_shared = fill.is_some_and(Fill::is_for_others);
     let run = run_of(context, &name, is_shared, &body, &id);
     let tried = attempt::turned_away(cx.thread.number, &run)?;
-    cx.record.pool = Some(pool.clone());
+    cx.record.pool = Some(pool.name.clone());
     cx.record.cache = fill.map(Fill::word);
     Some(tried)
 }
@@ -116,7 +116,7 @@ async fn run<C: HttpClient>(
     let caller = Caller::of(cx);
     cx.record.body_bytes = body.len();
     if let Backend::Pool(pool) = context.backend {
-        cx.record.pool = Some(pool.clone());
+        cx.record.pool = Some(pool.name.clone());
     }
     let Ok(encoded) = caller.encode(context, script, &body, fill.as_deref()) else {
         let why = "The request's headers are too large for a script.";
@@ -246,7 +246,7 @@ fn record<W: HeadWriter>(tee: &Tee<'_, W>, sent: &Sent, record: &mut RequestReco
     record.cache = tee.fill().map(Fill::word);
     (record.status, record.head_bytes) = (form.status, form.head_bytes);
     (record.queued, record.script, record.spent) = (sent.queued, sent.script, sent.spent);
-    record.going_on.clone_from(&sent.going_on);
+    record.script_end = sent.going_on.as_ref().map(|exchange| exchange.at_end());
 }
 
 /// What happens to the connection after a complete response.

@@ -202,7 +202,7 @@ impl AccessLog {
                     ("MAITRED_HOST", head.map(|head| head.host().as_bytes())),
                     ("MAITRED_METHOD", head.map(|head| head.method().as_bytes())),
                     ("MAITRED_URI", head.map(|head| head.path().as_bytes())),
-                    ("MAITRED_POOL", pool.map(|pool| pool.name.as_bytes())),
+                    ("MAITRED_POOL", pool.map(|pool| pool.as_bytes())),
                     ("MAITRED_CACHE", record.cache.map(str::as_bytes)),
                     ("MAITRED_REQUEST_ID", id.map(|id| id.as_str().as_bytes())),
                 ];

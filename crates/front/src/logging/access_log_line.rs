@@ -122,7 +122,7 @@ impl Line<'_> {
             Variable::PeakMemory => Count(spent.map(|spent| spent.peak_memory)),
             Variable::UpstreamTime => Time(self.upstream_time(), Unit::Seconds),
             Variable::RequestId => text(record.id.as_ref().map(|id| id.as_str())),
-            Variable::Pool => text(record.pool.as_ref().map(|pool| pool.name.as_str())),
+            Variable::Pool => text(record.pool.as_deref()),
             Variable::CacheStatus => text(record.cache),
             Variable::SslProtocol => text(secured.map(|secured| secured.protocol)),
             Variable::SslCipher => text(secured.map(|secured| secured.cipher)),

@@ -5,35 +5,36 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use arc_swap::ArcSwapOption;
 use maitred_http1::Head;
 
-use crate::logging::access_log::{Time, line};
+use crate::logging::access_log::{AccessLog, Time, line};
 use crate::logging::record::RequestRecord;
 use crate::net::tls::Secured;
 use crate::runtime::background;
-use crate::services::Thread;
+
+/// The log that is in use: a reload may replace it.
+pub type CurrentLog = Arc<ArcSwapOption<AccessLog>>;
 
 /// Writes the line of such a request, which has been answered now, when its script has ended. There are no
 /// more of them than workers.
 pub fn write_later(
-    thread: &Arc<Thread>,
+    log: &CurrentLog,
     (peer, head): (IpAddr, &Head),
     (begun, secured): (Instant, Option<Arc<Secured>>),
     mut record: RequestRecord,
 ) {
-    let Some(exchange) = record.going_on.take() else {
+    let Some(script_end) = record.script_end.take() else {
         return;
     };
-    let (thread, head, ends) = (thread.clone(), head.clone(), exchange.at_end());
+    let (log, head) = (log.clone(), head.clone());
     let time = Time::Over(begun.elapsed());
-    drop(exchange);
     background::write(async move {
-        if let Ok(Some(all)) = ends.await {
+        if let Ok(Some(all)) = script_end.await {
             record.rest = all.held.saturating_sub(record.script.unwrap_or_default());
             (record.script, record.spent) = (Some(all.held), Some(all));
         }
-        // The log may be another one by now.
-        if let Some(log) = thread.shared.access_log.load().as_ref() {
+        if let Some(log) = log.load().as_ref() {
             let secured = secured.as_deref();
             log.write(&line(peer, &head, (time, secured), &mut record));
         }

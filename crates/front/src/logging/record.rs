@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_seat::Spent;
+use tokio::sync::oneshot;
 
 use crate::http::client::Written;
 use crate::logging::site_log::SiteLog;
-use crate::pool::Pool;
-use crate::pool::exchange::Exchange;
 use crate::runtime::request_id::RequestId;
 
 /// What a line says of an answer.
@@ -36,12 +35,12 @@ pub struct RequestRecord {
     pub script: Option<Duration>,
     /// Where that time went, if its worker has told.
     pub spent: Option<Spent>,
-    /// The exchange of its script, if that goes on though its answer is complete.
-    pub going_on: Option<Arc<Exchange>>,
+    /// What all of its script has cost, if that continues though its response is complete.
+    pub script_end: Option<oneshot::Receiver<Option<Spent>>>,
     /// How long it went on, once that is known.
     pub rest: Duration,
-    /// The pool that ran it.
-    pub pool: Option<Arc<Pool>>,
+    /// The name of the pool that ran it.
+    pub pool: Option<Arc<str>>,
     /// The request's id, if somebody has wanted it.
     pub id: Option<RequestId>,
     /// The answer carries it.

@@ -15,7 +15,6 @@ use maitred_rules::path::Refused;
 use tokio::sync::Notify;
 
 use crate::net::client_rate::TooSlow;
-use crate::site::resolver;
 
 /// How long nothing may have happened for an episode to be over.
 pub const CALM: Duration = Duration::from_secs(10);
@@ -171,11 +170,8 @@ impl RepeatedErrors {
     }
 
     /// A request got a `status` of the 500s for a file, for a cause that lies with us; `root` is its
-    /// site's document root. A root that is refused is logged by its resolver, with the link.
+    /// site's document root.
     pub fn file_failed(&self, root: &Path, status: u16, why: &'static str) {
-        if why == resolver::FOREIGN_LINK {
-            return;
-        }
         let happened = |episodes: &mut Episodes, now| {
             let files = episodes.files.entry(why);
             let files = files.or_insert_with(|| LogThrottle::new(CALM));

@@ -83,7 +83,7 @@ pub enum NotTaken {
 #[derive(Debug)]
 pub struct Pool {
     /// Its name, which stays the same through all generations.
-    pub name: String,
+    pub name: Arc<str>,
     /// The settings of the generation that gets its requests.
     settings: ArcSwap<Settings>,
     inner: Mutex<Inner>,
@@ -122,7 +122,7 @@ impl Pool {
         is_fpm: bool,
     ) -> Pool {
         Pool {
-            name: settings.name.clone(),
+            name: settings.name.as_str().into(),
             settings: ArcSwap::new(settings),
             inner: Mutex::new(Inner::new()),
             interest: inboxes.iter().map(|_| AtomicU32::new(0)).collect(),

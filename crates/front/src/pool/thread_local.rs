@@ -1,16 +1,13 @@
-//! What each front thread keeps for itself: the exchanges it waits for, and the hooks that look
-//! after them when the thread is about to sleep, has woken, or has been busy for a while.
+//! The exchanges that a front thread follows, and the hooks that poll them when the thread is about to
+//! sleep, has woken, or has been busy for a while.
 //!
-//! A worker wakes a front thread only if that thread has said that it sleeps. So before it does,
-//! it says so and then looks once more; and a thread that never sleeps looks every
-//! [`POLLS_BETWEEN_LOOKS`] polls.
+//! A worker wakes a front thread only if the thread has announced that it sleeps. So the thread announces
+//! it and then polls once more before it sleeps; a thread that never sleeps polls at every hook of
+//! [`thread`].
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 
 use maitred_control::Generation as Number;
 use maitred_seat::Asleep;
@@ -19,10 +16,7 @@ use tokio::time::Duration;
 
 use crate::pool::exchange::Exchange;
 use crate::pool::generation::Generation;
-
-/// A busy thread looks for answers at least this often, in polls of its tasks. tokio looks for
-/// new socket events every 61.
-pub const POLLS_BETWEEN_LOOKS: u32 = 16;
+use crate::runtime::thread;
 
 /// How long a request may wait behind another before an idle worker is looked for. Requests are
 /// put behind others only where scripts take a fraction of this.
@@ -67,12 +61,9 @@ struct Local {
     inboxes: Arc<[Inbox]>,
     followed: RefCell<Vec<Arc<Exchange>>>,
     announced: RefCell<Vec<(usize, Asleep)>>,
-    polls: Cell<u32>,
-    moment: Cell<u64>,
     /// Whether the rescuer is at work.
     rescuing: Cell<bool>,
     rescue: Arc<Notify>,
-    tick: Arc<Notify>,
 }
 
 thread_local! {
@@ -81,6 +72,7 @@ thread_local! {
 
 /// Prepares this thread.
 pub fn set_up(thread: u32, inboxes: Arc<[Inbox]>) {
+    thread::set_up(thread, was_busy);
     LOCAL.with(|local| {
         *local.borrow_mut() = Some(Local {
             thread,
@@ -88,11 +80,8 @@ pub fn set_up(thread: u32, inboxes: Arc<[Inbox]>) {
             inboxes,
             followed: RefCell::default(),
             announced: RefCell::default(),
-            polls: Cell::new(0),
-            moment: Cell::new(1),
             rescuing: Cell::new(false),
             rescue: Arc::default(),
-            tick: Arc::default(),
         });
     });
 }
@@ -110,21 +99,6 @@ pub fn remove(number: Number) {
     });
 }
 
-/// The number of this thread, from 0. 0 on one that was not set up.
-pub fn thread() -> u32 {
-    let mut thread = 0;
-    with(|local| thread = local.thread);
-    thread
-}
-
-/// A number that changes whenever this thread has waited for events, and before its tasks have
-/// been polled [`POLLS_BETWEEN_LOOKS`] times. 0 on a thread that was not set up.
-pub fn moment() -> u64 {
-    let mut moment = 0;
-    with(|local| moment = local.moment.get());
-    moment
-}
-
 /// Looks after an exchange from now on, until it is over; `is_behind`: it waits behind another for
 /// its worker.
 pub fn follow(exchange: Arc<Exchange>, is_behind: bool) {
@@ -136,26 +110,14 @@ pub fn follow(exchange: Arc<Exchange>, is_behind: bool) {
     });
 }
 
-/// Some time has passed in which the thread had connections: whoever waits for [`tick`] is told, and
-/// requests are looked for that a worker does not begin although nothing is before them.
-pub fn beat() {
+/// Has requests looked for that a worker does not begin although nothing is before them; once in a while, as
+/// long as the thread has connections.
+pub fn rescue_forgotten() {
     with(|local| {
-        local.tick.notify_waiters();
         if local.rescue_waiting() {
             local.start_rescuer();
         }
     });
-}
-
-/// Returns when the thread looks at the clock the next time. This needs no timer, and setting one
-/// costs more than most requests take.
-pub async fn tick() {
-    let mut tick = None;
-    with(|local| tick = Some(local.tick.clone()));
-    match tick {
-        Some(tick) => tick.notified().await,
-        None => std::future::pending().await,
-    }
 }
 
 /// Looks, while requests are with workers, for one that waits behind a script which turned out
@@ -211,7 +173,7 @@ fn with(act: impl FnOnce(&Local)) {
 
 impl Local {
     fn catch_up(&self) {
-        self.moment.set(self.moment.get() + 1);
+        thread::advance();
         self.look();
     }
 
@@ -275,35 +237,5 @@ impl Local {
         for (index, asleep) in self.announced.borrow_mut().drain(..) {
             generations[index].link().awake(self.thread, asleep);
         }
-    }
-}
-
-pin_project_lite::pin_project! {
-    /// A task that lets its thread look for answers while it is busy.
-    pub struct Paced<F> {
-        #[pin]
-        task: F,
-    }
-}
-
-impl<F> Paced<F> {
-    /// Paces `task`.
-    pub fn new(task: F) -> Paced<F> {
-        Paced { task }
-    }
-}
-
-impl<F: Future> Future for Paced<F> {
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        with(|local| {
-            let polls = local.polls.get() + 1;
-            local.polls.set(polls % POLLS_BETWEEN_LOOKS);
-            if polls == POLLS_BETWEEN_LOOKS {
-                local.catch_up();
-            }
-        });
-        self.project().task.poll(cx)
     }
 }

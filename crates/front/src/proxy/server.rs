@@ -16,10 +16,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::backend::fastcgi_upstream::{self, Stream};
-use crate::pool::thread_local::Paced;
 use crate::proxy::error::Failure;
 use crate::proxy::stats::{AllFigures, Figures};
 use crate::proxy::upload::UploadBody;
+use crate::runtime::thread::Paced;
 
 /// Idle connections that are kept to one server by one thread (nginx's `keepalive`).
 const KEPT: usize = 32;

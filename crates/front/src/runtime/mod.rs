@@ -7,3 +7,4 @@ pub(crate) mod heap;
 pub(crate) mod request_id;
 pub(crate) mod sandbox;
 pub(crate) mod supervisor_channel;
+pub(crate) mod thread;

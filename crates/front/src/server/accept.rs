@@ -23,11 +23,12 @@ use crate::net::proxy_protocol::take_header;
 use crate::net::readable::readable;
 use crate::net::socket::{Family, Socket};
 use crate::net::tls::{self, NoTls};
-use crate::pool::thread_local::Paced;
+use crate::runtime::thread::Paced;
+use crate::server::connection_tasks::Tasks;
 use crate::server::http1::connection::{Connection, NO_ADDRESS, NoHead};
 use crate::server::{fastcgi, http2};
 use crate::services::Thread;
-use crate::services::lifecycle::{Counted, idle_is_over};
+use crate::services::lifecycle::{ConnectionGuard, idle_is_over};
 
 /// How long accepting pauses when there is no descriptor left, or no room for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
@@ -37,12 +38,32 @@ const ACCEPT_BATCH: usize = 64;
 /// (`net.core.somaxconn`).
 const QUEUE: u64 = 4096;
 
+/// What accepts the connections of one thread, and the tasks that serve them.
+pub struct Acceptor {
+    thread: Arc<Thread>,
+    http: Arc<Tasks<Client>>,
+    https: Arc<Tasks<Client>>,
+    fastcgi: Arc<Tasks<fastcgi::Accepted>>,
+}
+
+impl Acceptor {
+    /// For a thread; it has no tasks yet.
+    pub fn new(thread: Arc<Thread>) -> Acceptor {
+        Acceptor {
+            thread,
+            http: Tasks::new(),
+            https: Tasks::new(),
+            fastcgi: Tasks::new(),
+        }
+    }
+}
+
 /// Accepts clients until the front takes no more, or `ended` says that this socket is not needed
 /// any more. Clients that the kernel has let in by then are served.
 pub async fn accept(
     listener: OwnedFd,
     clients: Clients,
-    thread: Arc<Thread>,
+    acceptor: Arc<Acceptor>,
     mut ended: oneshot::Receiver<()>,
 ) {
     let listener = match readable(listener) {
@@ -50,7 +71,7 @@ pub async fn accept(
         Err(error) => return tracing::error!("a listening socket cannot be used: {error}"),
     };
     let admin = clients == Clients::Admin;
-    let shared = &thread.shared;
+    let shared = &acceptor.thread.shared;
     let door: Option<Arc<str>> = match &clients {
         Clients::Fastcgi { listen } => {
             shared.pools.unaccepted.watch(listen, &listener);
@@ -73,7 +94,7 @@ pub async fn accept(
         while wary > 0 && closer::is_full() {
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
-        if accept_some(&listener, &clients, door.as_ref(), &thread, &mut wary).await {
+        if accept_some(&listener, &clients, door.as_ref(), &acceptor, &mut wary).await {
             tokio::task::yield_now().await;
             continue;
         }
@@ -113,9 +134,10 @@ async fn accept_some(
     listener: &AsyncFd<OwnedFd>,
     clients: &Clients,
     door: Option<&Arc<str>>,
-    thread: &Arc<Thread>,
+    acceptor: &Acceptor,
     wary: &mut u64,
 ) -> bool {
+    let thread = &acceptor.thread;
     let admin = *clients == Clients::Admin;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ACCEPT_BATCH {
@@ -125,8 +147,7 @@ async fn accept_some(
         match rustix::net::acceptfrom_with(listener, flags) {
             Ok((socket, peer)) => {
                 let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-                thread.count_in(admin);
-                let mut counted = Counted(thread.clone(), admin, None);
+                let mut guard = ConnectionGuard::new(thread.clone(), admin);
                 let is_wary = *wary > 0;
                 *wary = wary.saturating_sub(1);
                 let family = match peer {
@@ -137,8 +158,13 @@ async fn accept_some(
                     let Ok(socket) = Socket::accepted(socket, family, is_wary) else {
                         continue;
                     };
-                    let newcomer = (socket, peer, listen.clone(), counted);
-                    thread.web_servers.serve(newcomer, fastcgi::converse);
+                    let accepted = fastcgi::Accepted {
+                        socket,
+                        peer,
+                        listen: listen.clone(),
+                        guard,
+                    };
+                    acceptor.fastcgi.serve(accepted, fastcgi::converse);
                     continue;
                 }
                 if admin {
@@ -147,24 +173,24 @@ async fn accept_some(
                         continue;
                     };
                     let connection = Connection::of_admin(socket, admin, peer, thread.rates());
-                    thread.clients.serve((connection, counted), plain);
+                    acceptor.http.serve(Client { connection, guard }, plain);
                     continue;
                 }
                 let peer = peer.unwrap_or(NO_ADDRESS);
                 if thread.is_proxied() {
                     let is_https = *clients == Clients::Https;
-                    let introduced = introduced(socket, peer, counted, is_https);
+                    let introduced = introduced(socket, peer, guard, is_https);
                     tokio::spawn(Paced::new(introduced));
                     continue;
                 }
-                if counted.admit(peer).is_err() {
+                if guard.admit(peer).is_err() {
                     continue;
                 }
                 let connection = Connection::new(socket, peer, thread.rates());
-                let newcomer = (connection, counted);
+                let client = Client { connection, guard };
                 match clients {
-                    Clients::Https => thread.secure_clients.serve(newcomer, secure),
-                    _ => thread.clients.serve(newcomer, plain),
+                    Clients::Https => acceptor.https.serve(client, secure),
+                    _ => acceptor.http.serve(client, plain),
                 }
             }
             Err(Errno::AGAIN) => return false,
@@ -181,7 +207,10 @@ async fn accept_some(
 }
 
 /// A client that has connected.
-type Newcomer = (Connection, Counted);
+struct Client {
+    connection: Connection,
+    guard: ConnectionGuard,
+}
 
 /// How a conversation over HTTP/1 ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,8 +222,8 @@ enum End {
 }
 
 /// A client whose proxy says with the PROXY protocol who it is.
-async fn introduced(socket: OwnedFd, peer: SocketAddr, mut counted: Counted, is_https: bool) {
-    let thread = counted.0.clone();
+async fn introduced(socket: OwnedFd, peer: SocketAddr, mut guard: ConnectionGuard, is_https: bool) {
+    let thread = guard.thread.clone();
     let troubles = &thread.shared.troubles;
     if !thread.sites().trust.proxies.contain(peer.ip()) {
         return troubles.not_proxied(peer.ip(), "it is none of trusted_proxies");
@@ -204,46 +233,51 @@ async fn introduced(socket: OwnedFd, peer: SocketAddr, mut counted: Counted, is_
         Err(no_header) => return troubles.not_proxied(peer.ip(), no_header.words()),
     };
     let peer = client.unwrap_or(peer);
-    if counted.admit(peer).is_err() {
+    if guard.admit(peer).is_err() {
         return;
     }
     let connection = Connection::new(socket, peer, thread.rates());
     match is_https {
-        true => secure((connection, counted)).await,
-        false => plain((connection, counted)).await,
+        true => secure(Client { connection, guard }).await,
+        false => plain(Client { connection, guard }).await,
     }
 }
 
 /// A client over plain HTTP or, when TLS is spoken, over that.
-#[expect(
-    clippy::manual_async_fn,
-    reason = "an async fn would hold its arguments twice, for as long as the connection is idle"
-)]
-fn plain((mut connection, counted): Newcomer) -> impl Future<Output = ()> + Send {
+fn plain(client: Client) -> impl Future<Output = ()> + Send {
+    // An async fn would hold its arguments twice, for as long as the connection is idle.
+    let Client {
+        mut connection,
+        guard,
+    } = client;
     async move {
-        if converse_http1(&mut connection, &counted.0).await == End::Http2 {
-            Box::pin(http2::converse_after_preface(connection, counted)).await;
+        if converse_http1(&mut connection, &guard.thread).await == End::Http2 {
+            Box::pin(http2::converse_after_preface(connection, guard)).await;
         } else if let Some(at) = connection.too_slow() {
-            let troubles = &counted.0.shared.troubles;
+            let troubles = &guard.thread.shared.troubles;
             troubles.too_slow(connection.peer.ip(), at);
         }
     }
 }
 
 /// A client over TLS.
-async fn secure((mut connection, counted): Newcomer) {
+async fn secure(client: Client) {
+    let Client {
+        mut connection,
+        guard,
+    } = client;
     // None of it is there any more when requests come.
-    match Box::pin(shake_hands(&mut connection, &counted.0)).await {
+    match Box::pin(shake_hands(&mut connection, &guard.thread)).await {
         Ok(()) if connection.protocol() == Some(tls::HTTP2) => {
-            Box::pin(http2::converse(connection, counted)).await;
+            Box::pin(http2::converse(connection, guard)).await;
         }
         // An authority has seen what it looks for (RFC 8737 §3).
         Ok(()) if connection.protocol() == Some(maitred_tls::ACME_TLS) => {}
-        Ok(()) => plain((connection, counted)).await,
+        Ok(()) => plain(Client { connection, guard }).await,
         Err(NoTls::PlainHttp) => {
             let why = "This port speaks HTTPS, and this was plain HTTP.";
             let answer = crate::http::headers::bare(400, why);
-            Box::pin(send_away(&mut connection, &counted.0, 400, &answer)).await;
+            Box::pin(send_away(&mut connection, &guard.thread, 400, &answer)).await;
         }
         Err(why) => tracing::debug!("{}: no TLS: {why}", connection.peer),
     }

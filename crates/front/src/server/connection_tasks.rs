@@ -5,7 +5,7 @@ use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use crate::pool::thread_local::Paced;
+use crate::runtime::thread::Paced;
 
 /// Most tasks of a kind that wait for another connection on one thread: as many as are accepted at
 /// once. What is more ends with its connection.

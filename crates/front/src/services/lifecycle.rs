@@ -5,30 +5,44 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::net::client_addresses::Address;
-use crate::net::socket::Socket;
 use crate::services::{Shared, Thread};
 
-/// Counts a connection, of the admin door or of a client, for as long as it lives; and for the client's
-/// address, if those of that are counted.
-pub struct Counted(pub Arc<Thread>, pub(crate) bool, pub(crate) Option<Address>);
+/// Counts a connection, of the admin listener or of a client, for as long as it lives; and for the client's
+/// address, if connections of that are counted.
+pub struct ConnectionGuard {
+    /// The thread that serves the connection.
+    pub thread: Arc<Thread>,
+    is_admin: bool,
+    address: Option<Address>,
+}
 
-impl Counted {
+impl ConnectionGuard {
+    /// Counts a connection of a thread.
+    pub fn new(thread: Arc<Thread>, is_admin: bool) -> ConnectionGuard {
+        thread.count_in(is_admin);
+        ConnectionGuard {
+            thread,
+            is_admin,
+            address: None,
+        }
+    }
+
     /// Counts it for the client's address.
     ///
     /// # Errors
-    /// When that has as many connections as it may.
-    pub(crate) fn admit(&mut self, peer: SocketAddr) -> Result<(), ()> {
-        self.2 = self.0.admit(peer.ip())?;
+    /// When the address has as many connections as it may.
+    pub fn admit(&mut self, peer: SocketAddr) -> Result<(), ()> {
+        self.address = self.thread.admit(peer.ip())?;
         Ok(())
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        if let Some(address) = self.2 {
-            self.0.shared.addresses.leave(address);
+        if let Some(address) = self.address {
+            self.thread.shared.addresses.leave(address);
         }
-        self.0.count_out(self.1);
+        self.thread.count_out(self.is_admin);
     }
 }
 
@@ -44,10 +58,6 @@ pub async fn idle_is_over(shared: &Shared) {
     })
     .await;
 }
-
-/// A web server that has connected: its socket, its address, which it has none of over a Unix
-/// socket, and where it came in, as the configuration has it.
-pub type Newcomer = (Socket, Option<SocketAddr>, Arc<str>, Counted);
 
 /// How long a connection without a request stays once another front takes the clients.
 pub(crate) const HAND_OVER_IDLE: Duration = Duration::from_secs(5);

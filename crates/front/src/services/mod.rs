@@ -1,5 +1,7 @@
 //! What all requests of a front share, and what those of one thread share.
 
+pub(crate) mod lifecycle;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,6 +14,7 @@ use crate::cache::Cache;
 use crate::http::hosts::host_name;
 use crate::http::request_memory::RequestMemory;
 use crate::logging::access_log::AccessLog;
+use crate::logging::deferred::CurrentLog;
 use crate::logging::log_limit::UpstreamLogs;
 use crate::logging::pool_access_log::DoorLogs;
 use crate::logging::repeated::RepeatedErrors;
@@ -23,14 +26,11 @@ use crate::pool::pools::Pools;
 use crate::proxy::stats::AllFigures;
 use crate::runtime::heap::Heap;
 use crate::runtime::supervisor_channel::Supervisor;
-use crate::server::connection_tasks::Tasks;
-use crate::server::http1::connection::Connection;
-use crate::services::lifecycle::{Counted, Newcomer};
 use crate::site::acme_challenges::Proofs;
 use crate::site::auth::Authenticator;
 use crate::site::compress::Made;
 use crate::site::rate_limits::AllLimits;
-use crate::site::sites::Sites;
+use crate::site::sites::{Resources, Sites};
 
 /// Most connections of the admin door at once. They need no room among those of clients.
 const ADMIN_CONNECTIONS: usize = 64;
@@ -46,7 +46,7 @@ pub struct Shared {
     /// The pages that are kept.
     pub cache: Option<Arc<Cache>>,
     /// The access log, if there is one.
-    pub access_log: ArcSwapOption<AccessLog>,
+    pub access_log: CurrentLog,
     /// The access logs of doors.
     pub door_logs: DoorLogs,
     /// What TLS begins with, if it is spoken.
@@ -103,7 +103,7 @@ impl Shared {
         Shared {
             pools,
             cache,
-            access_log: ArcSwapOption::new(access_log.map(Arc::new)),
+            access_log: Arc::new(ArcSwapOption::new(access_log.map(Arc::new))),
             door_logs,
             tls: ArcSwapOption::empty(),
             proofs: Proofs::default(),
@@ -125,6 +125,18 @@ impl Shared {
             handed_over: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             changed: Notify::new(),
+        }
+    }
+
+    fn resources(&self) -> Resources<'_> {
+        Resources {
+            pools: &self.pools,
+            cache: self.cache.as_deref(),
+            limits: &self.limits,
+            proxies: &self.proxies,
+            door_logs: &self.door_logs,
+            upstream_logs: &self.upstream_logs,
+            troubles: &self.troubles,
         }
     }
 
@@ -248,12 +260,6 @@ pub struct Thread {
     pub first_connection: Notify,
     /// Files in codings that were made of them.
     pub made: Made,
-    /// What serves clients over plain HTTP.
-    pub clients: Arc<Tasks<(Connection, Counted)>>,
-    /// What serves clients over TLS.
-    pub secure_clients: Arc<Tasks<(Connection, Counted)>>,
-    /// What serves web servers.
-    pub web_servers: Arc<Tasks<Newcomer>>,
 }
 
 impl Thread {
@@ -262,7 +268,7 @@ impl Thread {
     /// # Errors
     /// One sentence that names the root that cannot be opened.
     pub fn new(number: u32, shared: Arc<Shared>, config: &Config) -> Result<Thread, String> {
-        let sites = Sites::open(config, &shared, None)?;
+        let sites = Sites::open(config, shared.resources(), None)?;
         shared.requests.limit(sites.clients.request_memory);
         Ok(Thread {
             number,
@@ -272,9 +278,6 @@ impl Thread {
             connections: AtomicUsize::new(0),
             first_connection: Notify::new(),
             made: Made::default(),
-            clients: Tasks::new(),
-            secure_clients: Tasks::new(),
-            web_servers: Tasks::new(),
         })
     }
 
@@ -298,7 +301,7 @@ impl Thread {
     /// # Errors
     /// One sentence that names the root that cannot be opened.
     pub fn prepare(&self, config: &Config) -> Result<(), String> {
-        let sites = Sites::open(config, &self.shared, Some(&self.sites.load()))?;
+        let sites = Sites::open(config, self.shared.resources(), Some(&self.sites.load()))?;
         self.prepared.store(Some(Arc::new(sites)));
         Ok(())
     }
@@ -365,5 +368,3 @@ impl Thread {
         self.connections.load(Ordering::Relaxed) > 0
     }
 }
-
-pub(crate) mod lifecycle;

@@ -9,7 +9,7 @@ use maitred_config::{Config, Door, Pool as Settings};
 use crate::backend::Backend;
 use crate::logging::pool_access_log::DoorLog;
 use crate::pool::Pool;
-use crate::services::Shared;
+use crate::site::sites::Resources;
 
 /// A door, as one thread sees it.
 pub struct DoorSite {
@@ -29,13 +29,13 @@ pub struct DoorSite {
 
 impl DoorSite {
     /// All doors of a configuration, by where they listen.
-    pub fn all(config: &Config, shared: &Shared) -> Vec<(String, DoorSite)> {
+    pub fn all(config: &Config, resources: Resources<'_>) -> Vec<(String, DoorSite)> {
         let mut all = Vec::new();
         for settings in &config.pools {
             let doors = [(&settings.door, false), (&settings.status_door, true)];
             for (door, is_for_status) in doors {
                 if let Some(door) = door {
-                    let site = DoorSite::of(config, shared, settings, door, is_for_status);
+                    let site = DoorSite::of(config, resources, settings, door, is_for_status);
                     all.push((door.listen.to_string(), site));
                 }
             }
@@ -45,15 +45,15 @@ impl DoorSite {
 
     fn of(
         config: &Config,
-        shared: &Shared,
+        resources: Resources<'_>,
         settings: &Settings,
         door: &Door,
         is_for_status: bool,
     ) -> DoorSite {
         // As with php-fpm, whoever asks for the status alone is not logged.
         let is_fpm = config.fpm.is_some();
-        let log = shared.door_logs.of(settings, &shared.troubles, is_fpm);
-        let pool = shared.pools.named(&Arc::new(settings.clone()));
+        let log = resources.door_logs.of(settings, resources.troubles, is_fpm);
+        let pool = resources.pools.named(&Arc::new(settings.clone()));
         DoorSite {
             backend: Backend::Pool(pool.clone()),
             pool,

@@ -28,14 +28,14 @@ use maitred_rules::settings::Rules;
 use crate::backend::Backend;
 use crate::cache::SiteCache;
 use crate::logging::site_log::SiteLog;
-use crate::pool::thread_local;
 use crate::proxy::server::Server;
-use crate::services::Shared;
+use crate::runtime::thread;
 use crate::site::compress::Compression;
 use crate::site::files::Entry;
 use crate::site::rate_limits::SiteLimits;
 use crate::site::resolver::{Folder, Limits, Refused, Resolver, Route, SiteFiles};
 use crate::site::sendfile_roots::SendfileRoots;
+use crate::site::sites::Resources;
 
 /// A folder beside the root: what its paths begin with, and what they stand for.
 type Alias = (String, Mutex<Resolver>);
@@ -76,7 +76,7 @@ impl Site {
     /// One sentence.
     pub fn open(
         config: &Config,
-        shared: &Shared,
+        resources: Resources<'_>,
         settings: &maitred_config::Site,
         limits: Limits,
     ) -> Result<Site, String> {
@@ -101,11 +101,13 @@ impl Site {
             let pool = config
                 .pool(name)
                 .ok_or_else(|| format!("the site at {root} names a pool that does not exist"))?;
-            Ok::<_, String>(Backend::Pool(shared.pools.named(&Arc::new(pool.clone()))))
+            Ok::<_, String>(Backend::Pool(
+                resources.pools.named(&Arc::new(pool.clone())),
+            ))
         };
         let backend = match &settings.destination {
             Destination::Upstream(upstream) => {
-                let log = shared
+                let log = resources
                     .upstream_logs
                     .of(crate::backend::fastcgi_upstream::name(upstream));
                 Backend::Upstream(upstream.clone(), log)
@@ -122,16 +124,16 @@ impl Site {
             settings: settings.clone(),
             spool_dir: config.spool_dir.clone(),
             rules: compile_rules(settings)?,
-            cache: SiteCache::of(settings, shared.cache.as_deref()),
-            limits: shared.limits.of(settings),
-            access_log: SiteLog::of(&settings.access_log, &shared.door_logs),
+            cache: SiteCache::of(settings, resources.cache),
+            limits: resources.limits.of(settings),
+            access_log: SiteLog::of(&settings.access_log, resources.door_logs),
             backends: backends.collect::<Result<_, String>>()?,
             backend,
             resolver: open_files(files, compression.clone(), limits)?,
             compression,
             sendfile,
             aliases,
-            proxies: Server::all(&settings.rules.proxy, &shared.proxies),
+            proxies: Server::all(&settings.rules.proxy, resources.proxies),
         })
     }
 
@@ -201,7 +203,7 @@ impl Site {
 /// Only one thread ever takes the lock; it is there because tasks may move by their type.
 pub fn with<T>(resolver: &Mutex<Resolver>, work: impl FnOnce(&mut Resolver) -> T) -> T {
     let mut resolver = resolver.lock().unwrap_or_else(PoisonError::into_inner);
-    resolver.set_moment(thread_local::moment());
+    resolver.set_moment(thread::moment());
     work(&mut resolver)
 }
 

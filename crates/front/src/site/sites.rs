@@ -8,12 +8,37 @@ use maitred_http1::Head;
 use maitred_rules::forwarded::Trust;
 use maitred_rules::networks::Networks;
 
+use crate::cache::Cache;
 use crate::http::hosts::{Hosts, host_name, https_address};
+use crate::logging::log_limit::UpstreamLogs;
+use crate::logging::pool_access_log::DoorLogs;
+use crate::logging::repeated::RepeatedErrors;
 use crate::net::client_rate::Rates;
-use crate::services::Shared;
+use crate::pool::pools::Pools;
+use crate::proxy::stats::AllFigures;
 use crate::site::Site;
 use crate::site::fastcgi_listener::DoorSite;
+use crate::site::rate_limits::AllLimits;
 use crate::site::resolver::Limits;
+
+/// What sites share with each other, and with the sites of other threads.
+#[derive(Clone, Copy)]
+pub struct Resources<'a> {
+    /// The pools.
+    pub pools: &'a Pools,
+    /// The page cache, if there is one.
+    pub cache: Option<&'a Cache>,
+    /// What clients have used of the limits of sites.
+    pub limits: &'a AllLimits,
+    /// The counters of upstream HTTP servers.
+    pub proxies: &'a AllFigures,
+    /// The access logs of pools and sites.
+    pub door_logs: &'a DoorLogs,
+    /// The limits of messages of upstream FastCGI servers.
+    pub upstream_logs: &'a UpstreamLogs,
+    /// The repeated errors of the front.
+    pub troubles: &'a Arc<RepeatedErrors>,
+}
 
 /// All sites, as one thread sees them.
 pub struct Sites {
@@ -65,7 +90,7 @@ impl Sites {
     /// the files it has in memory.
     pub(crate) fn open(
         config: &Config,
-        shared: &Shared,
+        resources: Resources<'_>,
         before: Option<&Sites>,
     ) -> Result<Sites, String> {
         let count = config.sites.len().max(1);
@@ -75,7 +100,7 @@ impl Sites {
         };
         // Of another number of sites, each has another share of the memory.
         let before = before.filter(|before| before.sites.len() == config.sites.len());
-        shared.limits.forget_unused();
+        resources.limits.forget_unused();
         let before = before.iter().flat_map(|before| &before.sites);
         let before: HashMap<_, _> = before.map(|site| (&site.settings.hosts, site)).collect();
         let mut sites = Vec::with_capacity(count);
@@ -85,7 +110,7 @@ impl Sites {
                 .filter(|site| site.settings == *settings && site.spool_dir == config.spool_dir);
             sites.push(match same {
                 Some(&site) => site.clone(),
-                None => Arc::new(Site::open(config, shared, settings, limits)?),
+                None => Arc::new(Site::open(config, resources, settings, limits)?),
             });
         }
         Ok(Sites {
@@ -103,7 +128,7 @@ impl Sites {
             clients: config.clients.clone(),
             hosts: Hosts::of(&config.sites),
             sites,
-            doors: DoorSite::all(config, shared).into_iter().collect(),
+            doors: DoorSite::all(config, resources).into_iter().collect(),
             redirect: config.tls.as_ref().and_then(|tls| {
                 let (status, port) = (tls.redirect?, tls.port());
                 Some(Redirect { status, port })

@@ -55,7 +55,7 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> Page {
         let settings = pool.settings();
         let tally = pool.tally()?;
         Some(Pool {
-            name: pool.name.clone(),
+            name: pool.name.to_string(),
             queue_limit: settings.request_queue_length,
             workers_limit: settings.max_children.unwrap_or(0),
             reading: tally.page().read(),

@@ -26,7 +26,7 @@ use crate::handler::script::{Caller, run_of};
 use crate::http::body::Body;
 use crate::http::client::Client;
 use crate::http::spool;
-use crate::pool::thread_local::Paced;
+use crate::runtime::thread::Paced;
 use crate::services::Thread;
 use crate::site::Site;
 use crate::site::resolver::Script;

@@ -9,7 +9,6 @@ use maitred_http1::Head;
 use maitred_seat::{Process, Snapshot};
 use percent_encoding::percent_decode_str;
 
-use crate::backend::Backend;
 use crate::pool::Pool;
 
 /// What keeps a page out of every cache; php-fpm's.
@@ -57,10 +56,7 @@ pub struct Page {
 }
 
 /// The page that a request asks for, if its path is one of the pool's two.
-pub fn page(backend: &Backend, head: &Head) -> Option<Page> {
-    let Backend::Pool(pool) = backend else {
-        return None;
-    };
+pub fn page(pool: &Pool, head: &Head) -> Option<Page> {
     let query = head.query().unwrap_or_default();
     page_at(pool, head.path().as_bytes(), || query, Part::None)
 }

@@ -8,6 +8,7 @@ pub(crate) mod encoder;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 
 use maitred_fastcgi::{ProtocolError, ProtocolStatus, WANTS_REPORT, write_end};
 
@@ -16,13 +17,14 @@ use crate::backend::error::Failure;
 use crate::backend::run::Run;
 use crate::http::body::{Body, NoBody};
 use crate::logging::pool_access_log::Entry;
+use crate::net::socket::Socket;
 use crate::pool::queue::Lane;
 use crate::pool::status::{self, Part};
 use crate::server::fastcgi::call::{Call, Places};
 use crate::server::fastcgi::connection::{Begun, NoRequest, WebServer};
 use crate::server::fastcgi::encoder::FastcgiEncoder;
 use crate::services::Thread;
-use crate::services::lifecycle::{Newcomer, idle_is_over};
+use crate::services::lifecycle::{ConnectionGuard, idle_is_over};
 
 pub use crate::site::fastcgi_listener::DoorSite;
 
@@ -35,9 +37,27 @@ enum After {
     Linger,
 }
 
+/// A connection of a web server that has been accepted.
+pub struct Accepted {
+    /// Its socket.
+    pub socket: Socket,
+    /// The address of the web server; none over a Unix socket.
+    pub peer: Option<SocketAddr>,
+    /// The listener's address, as the configuration spells it.
+    pub listen: Arc<str>,
+    /// Counts the connection.
+    pub guard: ConnectionGuard,
+}
+
 /// One web server's connection, one request after the other.
-pub async fn converse((socket, peer, listen, counted): Newcomer) {
-    let thread = &counted.0;
+pub async fn converse(accepted: Accepted) {
+    let Accepted {
+        socket,
+        peer,
+        listen,
+        guard,
+    } = accepted;
+    let thread = &guard.thread;
     if !is_welcome(thread, &listen, peer) {
         return;
     }

@@ -19,7 +19,7 @@ use crate::net::client_rate::{ANSWER_GRACE, Pace, REQUEST_GRACE, Rates, TooSlow}
 use crate::net::socket::{Family, Socket};
 use crate::net::stream::Stream;
 use crate::net::tls::{NoTls, Secured, Tls};
-use crate::pool::thread_local;
+use crate::runtime::thread;
 use crate::site::files::{Residency, residency};
 
 /// How long a kept connection may be idle between two requests.
@@ -275,7 +275,7 @@ impl Connection {
     /// watched anyway, and for a fresh one when its answer is not there before the thread looks at the clock.
     pub async fn worth_watching(&mut self) {
         if !self.stream.is_registered() {
-            thread_local::tick().await;
+            thread::tick().await;
         }
     }
 

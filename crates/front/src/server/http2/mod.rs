@@ -26,13 +26,13 @@ use tokio::time::{Instant, Sleep};
 use crate::handler::request;
 use crate::http::client::{After, HttpClient};
 use crate::net::client_rate::TooSlow;
-use crate::pool::thread_local::Paced;
+use crate::runtime::thread::Paced;
 use crate::server::http1::connection::{Connection, IDLE};
 use crate::server::http2::client::Http2Client;
 use crate::server::http2::header_timeout::OpenFields;
 use crate::server::http2::shared::SharedState;
 use crate::server::http2::transport::Transport;
-use crate::services::lifecycle::Counted;
+use crate::services::lifecycle::ConnectionGuard;
 
 /// Most requests of one connection at once (nginx's `http2_max_concurrent_streams`).
 const MAX_STREAMS: u32 = 128;
@@ -65,18 +65,18 @@ fn builder(limits: &Limits) -> server::Builder {
 
 /// A connection whose client has begun HTTP/2 in place of a request of HTTP/1: what it began with
 /// has been taken off.
-pub async fn converse_after_preface(mut connection: Connection, counted: Counted) {
+pub async fn converse_after_preface(mut connection: Connection, guard: ConnectionGuard) {
     let input = connection.input();
     let rest = input.split();
     input.extend_from_slice(HTTP2_PREFACE);
     input.unsplit(rest);
-    converse(connection, counted).await;
+    converse(connection, guard).await;
 }
 
 /// One client's requests.
-pub async fn converse(mut connection: Connection, counted: Counted) {
+pub async fn converse(mut connection: Connection, guard: ConnectionGuard) {
     let peer = connection.peer;
-    let trunk = Arc::new(SharedState::new(counted, &mut connection));
+    let trunk = Arc::new(SharedState::new(guard, &mut connection));
     let (stream, input) = connection.into_parts();
     let mut transport = Transport::new(stream, input, trunk.clone());
     let outcome = serve(&mut transport, &trunk).await;

@@ -15,7 +15,7 @@ use crate::server::http1::connection::Connection;
 use crate::server::http2::abuse::Noise;
 use crate::server::http2::frames::Seen;
 use crate::services::Thread;
-use crate::services::lifecycle::Counted;
+use crate::services::lifecycle::ConnectionGuard;
 
 /// Bytes of answers that all streams together may have handed over and not written.
 const UNSENT_BYTES: usize = 256 * 1024;
@@ -40,7 +40,7 @@ const TAKEN_BACK: u64 = 100;
 
 /// What the streams of one connection share.
 pub struct SharedState {
-    counted: Counted,
+    guard: ConnectionGuard,
     /// The client's address.
     pub peer: SocketAddr,
     /// The address for which is counted what the requests hold, if it is. It stays the same when the
@@ -77,11 +77,11 @@ pub struct SharedState {
 
 impl SharedState {
     /// That of a connection on which nothing has happened.
-    pub fn new(counted: Counted, connection: &mut Connection) -> SharedState {
-        let rates = counted.0.rates();
-        let address = counted.0.address(connection.peer.ip());
+    pub fn new(guard: ConnectionGuard, connection: &mut Connection) -> SharedState {
+        let rates = guard.thread.rates();
+        let address = guard.thread.address(connection.peer.ip());
         SharedState {
-            counted,
+            guard,
             rates,
             is_slow: AtomicBool::new(false),
             peer: connection.peer,
@@ -105,7 +105,7 @@ impl SharedState {
 
     /// The thread that serves it.
     pub fn thread(&self) -> &Arc<Thread> {
-        &self.counted.0
+        &self.guard.thread
     }
 
     /// A stream was given up because its client is too slow.

@@ -1,0 +1,70 @@
+//! The style of the sources, as a test: names, folders, sizes and words.
+//!
+//! `exemptions.txt` says how many violations of a rule a file may still have. The list may only become
+//! shorter: fewer violations than it allows fail, too, until
+//! `MAITRED_SHRINK_TIDY=1 cargo test -p maitred-tests --test tidy -- --test-threads=1` has shortened it.
+#![allow(clippy::unwrap_used)]
+
+mod exemptions;
+mod layers;
+mod map;
+mod names;
+mod signatures;
+mod source;
+mod text;
+
+use source::{Tree, Violation};
+
+fn check(rule: &str, find: fn(&Tree) -> Vec<Violation>) {
+    exemptions::compare(rule, find(Tree::get()));
+}
+
+#[test]
+fn a_line_has_at_most_100_columns() {
+    check("columns", text::columns);
+}
+
+#[test]
+fn a_file_has_at_most_600_lines() {
+    check("lines", text::lines);
+}
+
+#[test]
+fn comments_messages_and_docs_have_none_of_the_banned_words() {
+    check("words", text::words);
+}
+
+#[test]
+fn no_parameter_of_a_function_is_a_tuple_pattern() {
+    check("tuples", signatures::tuples);
+}
+
+#[test]
+fn a_function_that_is_no_constructor_has_at_most_5_arguments() {
+    check("arguments", signatures::arguments);
+}
+
+#[test]
+fn a_type_name_is_unique_within_its_crate() {
+    check("types", names::types);
+}
+
+#[test]
+fn a_file_name_means_one_thing_in_the_workspace() {
+    check("files", names::files);
+}
+
+#[test]
+fn imports_run_down_the_folders_of_front_and_supervisor() {
+    check("layers", layers::upward);
+}
+
+#[test]
+fn a_crate_of_layers_has_at_most_18_modules_at_its_top() {
+    check("top", layers::top);
+}
+
+#[test]
+fn what_architecture_md_names_exists() {
+    check("map", map::missing);
+}
