@@ -1,5 +1,5 @@
-//! What is counted of the page cache: for each site and each thread of the front by itself, so that
-//! counting costs a hit no lock and no line of memory that another thread writes.
+//! Statistics of the page cache, for each site and each thread of the front: a hit takes no lock
+//! and writes no cache line that another thread writes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use maitred_pagecache::status::{Forward, ON_ERROR, REVALIDATED, UPDATING};
 
 use crate::cache::Cache;
 
-/// How requests end at a cache.
+/// How the cache handles requests.
 const RESULTS: [&str; 8] = [
     "hit",
     "updating",
@@ -25,19 +25,19 @@ const RESULTS: [&str; 8] = [
     "bypass",
 ];
 
-/// The figures of all sites, by their names.
+/// The statistics of all sites, by site.
 #[derive(Debug, Default)]
 pub struct AllFigures {
     sites: Mutex<HashMap<String, Arc<SiteFigures>>>,
 }
 
-/// The figures of a site.
+/// The statistics of a site.
 #[derive(Debug)]
 pub struct SiteFigures {
     boards: Box<[Board]>,
 }
 
-/// What one thread has counted of a site.
+/// The statistics of a site in one thread.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Board {
@@ -51,7 +51,7 @@ pub struct Board {
 }
 
 impl Board {
-    /// A request was answered with a kept page; `detail` says why a stale one did.
+    /// Counts a request that got a cached page; `detail` is why a stale one was used.
     pub fn answered(&self, detail: Option<&'static str>, bytes: u64, saved: Duration) {
         let result = match detail {
             None => 0,
@@ -65,8 +65,8 @@ impl Board {
         add(&self.saved_micros, micros);
     }
 
-    /// A request went on to a script; what became of the answer, if there was one. Why it did, unless
-    /// it had been answered before.
+    /// Counts a request that was forwarded to a script: whether the response was stored, if there
+    /// was one, and why it was forwarded, unless its client had got a cached page.
     pub fn forwarded(&self, why: Option<Forward>, kept: Option<Result<(), NotStored>>) {
         if let Some(why) = why {
             let result = match why {
@@ -103,7 +103,7 @@ fn add_at(words: &[AtomicU64], at: Option<usize>) {
 }
 
 impl SiteFigures {
-    /// What a thread counts.
+    /// The counters of one thread.
     pub fn board(&self, thread: u32) -> &Board {
         let threads = self.boards.len();
         &self.boards[usize::try_from(thread).unwrap_or(0) % threads]
@@ -146,8 +146,8 @@ impl SiteFigures {
 }
 
 impl AllFigures {
-    /// The figures of a site, which go on when its settings change. Those of sites that are no more
-    /// are forgotten.
+    /// The statistics of a site. They survive a change of its settings; those of removed sites are
+    /// dropped.
     pub fn of(&self, site: &str, threads: u32) -> Arc<SiteFigures> {
         let mut sites = self.lock();
         sites.retain(|name, figures| name == site || Arc::strong_count(figures) > 1);
@@ -160,7 +160,7 @@ impl AllFigures {
         figures.clone()
     }
 
-    /// A purge of a site's pages was done.
+    /// Counts a purge of a site's pages.
     pub fn purged(&self, site: &str) {
         if let Some(figures) = self.lock().get(site) {
             add(&figures.board(0).purges, 1);
@@ -183,7 +183,7 @@ impl AllFigures {
 }
 
 impl Cache {
-    /// How the cache is doing; nothing if no site has one.
+    /// The state of the cache; none if no site has one.
     pub fn figures(&self) -> Option<PageCache> {
         let sites = self.figures.read();
         if sites.is_empty() {

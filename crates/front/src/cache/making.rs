@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use maitred_pagecache::key::Key;
 
-/// Pages that are being put into a coding, by the keys that they will have.
+/// The pages that are being compressed, by the keys of the results.
 #[derive(Debug, Default)]
 pub struct Making(Mutex<Vec<Key>>);
 

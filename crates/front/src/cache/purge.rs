@@ -1,4 +1,5 @@
-//! Purges: by PURGE, by a command over the supervisor, and by other fronts, which hear of ours.
+//! Purges: by PURGE, by a command over the supervisor, and by other fronts, which are notified of
+//! ours.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,36 +21,36 @@ use crate::http::hosts::Hosts;
 use crate::pool::wishes::{Wish, Wishes};
 use crate::runtime::supervisor_channel::Supervisor;
 
-/// Longest that an answer waits for other fronts to have dropped what it has made out of date.
+/// Longest time that a response waits for other fronts to drop the pages that it invalidates.
 const OTHERS_ANSWER: Duration = Duration::from_secs(5);
 
-/// Most that are named of what has been dropped together.
+/// Most purges that a reply lists.
 const MAX_TOLD: usize = 20;
 
-/// About how many bytes of names are told other fronts in one message, which takes 64 KiB.
+/// Bytes of names that one message to other fronts has at most, about; a message may have 64 KiB.
 const MESSAGE_BYTES: usize = 16 * 1024;
 
-/// The sites that have a cache, for whoever names their pages from outside.
+/// The sites with a cache, for commands that name pages from outside.
 #[derive(Debug, Default)]
 pub struct Known {
     sites: Vec<KnownSite>,
     hosts: Hosts,
-    /// By the number of a site in the configuration: its place in `sites`.
+    /// By the number of a site in the configuration: its index in `sites`.
     places: Vec<Option<usize>>,
 }
 
 #[derive(Debug)]
 struct KnownSite {
-    /// Its first host, by which its pages are known.
+    /// The site's first host, which identifies its pages.
     name: String,
     hosts: Vec<String>,
-    /// Those that run its scripts.
+    /// The pools that run its scripts.
     pools: Vec<String>,
     parts: KeyParts,
 }
 
 impl Known {
-    /// Those of a configuration.
+    /// The sites of a configuration.
     pub fn of(config: &Config) -> Known {
         let mut sites = Vec::new();
         let mut places = Vec::new();
@@ -72,16 +73,16 @@ impl Known {
         }
     }
 
-    /// The names of sites that have a cache here, and none there.
+    /// The sites that have a cache here, and none there.
     pub fn gone_in<'a>(&'a self, other: &'a Known) -> impl Iterator<Item = &'a str> {
         let names = self.sites.iter().map(|site| site.name.as_str());
         names.filter(|name| !other.sites.iter().any(|site| site.name == *name))
     }
 
-    /// What is asked for, as sites name their pages.
+    /// The purges of a command.
     ///
     /// # Errors
-    /// One sentence, when something of it cannot be anybody's page.
+    /// One sentence, when a part of it names no page.
     pub fn resolve(&self, asked: &Asked) -> Result<Vec<Dropped>, String> {
         let is_meant = |site: &&KnownSite| match &asked.site {
             Some(host) => site.hosts.contains(host),
@@ -97,7 +98,7 @@ impl Known {
         self.resolve_among(&meant, asked)
     }
 
-    /// What a script of a pool asks for; nothing if no site of that pool has a cache.
+    /// The purges that a script of a pool requests; none if no site of that pool has a cache.
     ///
     /// # Errors
     /// As [`Known::resolve`].
@@ -153,7 +154,7 @@ impl Known {
         Ok(dropped)
     }
 
-    /// Whose page an address is, and which.
+    /// The site and the page of an address.
     fn address<'s>(
         &self,
         meant: &[&'s KnownSite],
@@ -191,7 +192,7 @@ impl Known {
         Ok((site, purge))
     }
 
-    /// Which of these sites answers for a host.
+    /// Which of these sites serves a host.
     fn site_of<'s>(&self, meant: &[&'s KnownSite], host: &str) -> Result<&'s KnownSite, String> {
         let number = self.hosts.site_for(host);
         let place = number.and_then(|number| self.places.get(number).copied()?);
@@ -205,7 +206,7 @@ impl Known {
     }
 }
 
-/// A host without the port that belongs to its scheme, or if that is not said, to either.
+/// A host without the default port of its scheme, or of either if no scheme is given.
 fn without_own_port(host: &str, is_https: Option<bool>) -> &str {
     match is_https {
         Some(is_https) => key_host(host, is_https),
@@ -213,7 +214,7 @@ fn without_own_port(host: &str, is_https: Option<bool>) -> &str {
     }
 }
 
-/// What was dropped, in words.
+/// The dropped pages in words.
 pub fn words(dropped: &Dropped) -> String {
     let site = &dropped.site;
     match &dropped.purge {
@@ -224,7 +225,7 @@ pub fn words(dropped: &Dropped) -> String {
     }
 }
 
-/// The fronts beside this one, while there are any, which have to drop what it drops.
+/// The other fronts, if there are any, which drop the same pages.
 pub struct Others {
     supervisor: Arc<Supervisor>,
     any: AtomicBool,
@@ -240,7 +241,7 @@ impl fmt::Debug for Others {
 }
 
 impl Others {
-    /// None, as far as is known.
+    /// No other fronts.
     pub fn new(supervisor: Arc<Supervisor>) -> Others {
         Others {
             supervisor,
@@ -250,7 +251,7 @@ impl Others {
         }
     }
 
-    /// Tells them what has been dropped here.
+    /// Sends them what was dropped here.
     fn tell(&self, dropped: &[Dropped]) -> Option<Elsewhere> {
         if !self.any.load(Ordering::Acquire) || dropped.is_empty() {
             return None;
@@ -274,20 +275,20 @@ impl Others {
         Some(Elsewhere(told))
     }
 
-    /// They have dropped what was told under this number.
+    /// Takes the acknowledgement of the message with this number.
     pub fn done(&self, mark: u64) {
         let waiting = self.waiting.lock();
         let sender = waiting
             .unwrap_or_else(PoisonError::into_inner)
             .remove(&mark);
         if let Some(sender) = sender {
-            // Whoever does not wait any more need not be told.
+            // A request that no longer waits has dropped its receiver.
             let _ = sender.send(());
         }
     }
 }
 
-/// As many as fit into a message together.
+/// As many as fit into one message.
 fn pieces(dropped: &[Dropped]) -> Vec<&[Dropped]> {
     let (mut pieces, mut start, mut bytes) = (Vec::new(), 0, 0);
     for (at, one) in dropped.iter().enumerate() {
@@ -302,16 +303,16 @@ fn pieces(dropped: &[Dropped]) -> Vec<&[Dropped]> {
     pieces
 }
 
-/// A purge that other fronts have been told of.
+/// A purge that was sent to other fronts.
 #[derive(Debug)]
 pub struct Elsewhere(Vec<oneshot::Receiver<()>>);
 
 impl Elsewhere {
-    /// Returns when they have done it.
+    /// Returns when they have carried it out.
     pub async fn done(self) {
         let all = async {
             for one in self.0 {
-                // The one who would tell is gone with the server.
+                // The sender is dropped with the server.
                 let _ = one.await;
             }
         };
@@ -326,7 +327,7 @@ impl Elsewhere {
 }
 
 impl Cache {
-    /// Drops pages, here and in other fronts if there are any: it is done when the future is.
+    /// Drops pages here, and in other fronts if there are any: the future is ready when they have.
     pub fn purge(&self, dropped: &[Dropped]) -> Option<Elsewhere> {
         for one in dropped {
             self.purge_here(one);
@@ -346,8 +347,8 @@ impl Cache {
         }
     }
 
-    /// Does what scripts wish, for as long as the front serves. A script waits until the pages are
-    /// gone in all fronts.
+    /// Carries out the purges that scripts request, as long as the front serves. A script waits
+    /// until all fronts have dropped the pages.
     pub async fn hear(self: Arc<Cache>, wishes: Wishes) {
         loop {
             let wish = wishes.next().await;
@@ -366,7 +367,7 @@ impl Cache {
 
     fn fulfil(&self, wish: &Wish) -> (Fate, Option<Elsewhere>) {
         let Ok(asked) = serde_json::from_slice::<Asked>(&wish.bytes) else {
-            // A script's worker says nothing else unless it was tampered with.
+            // Only a worker that was tampered with sends anything else.
             return (Fate::Unheard, None);
         };
         match self.known.load().resolve_for_pool(&wish.pool, &asked) {
@@ -376,10 +377,10 @@ impl Cache {
         }
     }
 
-    /// Does what the supervisor orders. Returns in words what has been dropped.
+    /// Carries out a command of the supervisor. Returns in words what was dropped.
     ///
     /// # Errors
-    /// One sentence that says why nothing has.
+    /// One sentence that says why nothing was dropped.
     pub fn obey(&self, order: &Order) -> Result<Vec<String>, String> {
         let dropped = match order {
             Order::Company(any) => {

@@ -1,6 +1,6 @@
-//! Files that a script has sent in place of its own answer: `X-Accel-Redirect` (nginx) and
-//! `X-Sendfile` (Apache's mod_xsendfile). They reach what the site lists in `sendfile_roots`, and
-//! nothing else. The answer is that of a static file, with the header that the script gave it.
+//! Files that a script sends in place of its own response: `X-Accel-Redirect` (nginx) and
+//! `X-Sendfile` (Apache's mod_xsendfile). A script can send files below the `sendfile_roots` of its
+//! site, and no others. The response is that of a static file, with the script's headers.
 
 use std::fmt::Write;
 use std::io;
@@ -17,7 +17,7 @@ use crate::http::headers::{Header, first_field};
 use crate::site::files::{self, Conditions};
 use crate::site::sendfile_roots::NotSent;
 
-/// Fields that speak of the body that the script did not send (nginx drops the same).
+/// Headers about the body, which the script did not send (nginx drops the same).
 const OF_THE_BODY: [&str; 7] = [
     "Content-Length",
     "Content-Encoding",
@@ -31,7 +31,7 @@ const OF_THE_BODY: [&str; 7] = [
 /// A request for the file. Any method but HEAD counts as GET, as with nginx.
 struct NamedFileRequest<'a> {
     head: &'a Head,
-    /// Conditions and range do not count where the file is the page of an error: that is sent whole.
+    /// Conditions and range do not apply to the page of an error, which is sent whole.
     is_conditional: bool,
 }
 
@@ -98,7 +98,7 @@ pub async fn serve<C: HttpClient>(
     cx.send(&response).await
 }
 
-/// Whether a field of the script's answer belongs to the file's, too.
+/// Whether a header of the script's response is sent with the file.
 fn is_kept(name: &[u8]) -> bool {
     let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
     !is_hop_by_hop(name)
@@ -111,7 +111,7 @@ fn is_kept(name: &[u8]) -> bool {
 fn log(backend: &Backend, script: &str, named: Named<'_>, status: u16, why: &str) {
     let mut value = String::new();
     for part in String::from_utf8_lossy(named.value()).chars() {
-        // A control character would write over the line on a terminal.
+        // A control character could overwrite the line on a terminal.
         let _ = match part.is_control() {
             true => write!(value, "{}", part.escape_default()),
             false => write!(value, "{part}"),

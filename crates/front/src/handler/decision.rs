@@ -1,4 +1,4 @@
-//! How a request is served: the result of routing and rules, which `handler/request.rs` carries out.
+//! How a request is served: the result of routing and rules. `handler/request.rs` carries it out.
 
 use std::sync::Arc;
 

@@ -18,7 +18,7 @@ use crate::site::resolver::{FOREIGN_LINK, Route};
 const BAD_PATH: &str = "The path of the address is not valid.";
 
 /// The response body for an error on the server's side.
-const FAILED: &str = "The server cannot answer this at the moment.";
+const FAILED: &str = "The server cannot respond to this now.";
 
 /// The response to a path that is refused.
 pub fn of_path(refused: &Refused) -> TextResponse {
@@ -70,8 +70,8 @@ pub fn log_path(context: &RequestContext<'_>, refused: &Refused, troubles: &Repe
     }
 }
 
-/// Logs that a file cannot be sent because of an error on the server's side. A refused document root
-/// is logged by its resolver, with the link.
+/// Logs that a file cannot be sent because of an error on the server's side. A refused document
+/// root is logged by its resolver, with the link.
 fn log_failed(root: &Path, status: u16, why: &'static str, troubles: &RepeatedErrors) {
     if why != FOREIGN_LINK {
         troubles.file_failed(root, status, why);

@@ -143,7 +143,7 @@ async fn respond<'r, C: HttpClient>(
     if cx.head.kind() == Method::Trace {
         // It would show a script the headers with cookies and passwords (as with nginx).
         return cx
-            .refuse(TextResponse::new(405, "TRACE is not answered."))
+            .refuse(TextResponse::new(405, "TRACE is not supported."))
             .await;
     }
     if let Some(peer) = cx.client.admin() {

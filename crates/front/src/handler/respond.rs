@@ -1,4 +1,4 @@
-//! Responses that the server makes itself, and the one function that sends a response of known length.
+//! Responses of the server's own, and the one function that sends a response of known length.
 
 use std::io;
 use std::pin::Pin;
@@ -72,12 +72,12 @@ impl From<Page> for TextResponse {
     }
 }
 
-fn owned((name, value): &Header<'_>) -> OwnedHeader {
-    (name.to_vec(), value.to_vec())
+fn owned(header: &Header<'_>) -> OwnedHeader {
+    (header.0.to_vec(), header.1.to_vec())
 }
 
-fn borrowed((name, value): &OwnedHeader) -> Header<'_> {
-    (name, value)
+fn borrowed(header: &OwnedHeader) -> Header<'_> {
+    (&header.0, &header.1)
 }
 
 /// A response whose whole content is known before it is sent.
@@ -208,8 +208,8 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
     }
 
     /// Sends a response of the server's own. `after` depends on whether the request's body has been
-    /// read: nothing behind an unread body can be read as a request. In a box, because most requests
-    /// get another response.
+    /// read: nothing behind an unread body can be read as a request. In a box, because most
+    /// requests get another response.
     pub fn respond(
         &mut self,
         response: TextResponse,
@@ -291,7 +291,8 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
                 let id = id.as_str();
                 if context.backend.may_log(target.len()) {
                     tracing::error!(
-                        "{method} {target}: its body cannot be kept in {dir}: {error} [request {id}]"
+                        "{method} {target}: its body cannot be kept in {dir}: {error} \
+                         [request {id}]"
                     );
                 }
                 let reason = "The body could not be kept: the disk is full or cannot be written.";

@@ -1,6 +1,6 @@
 //! What the rules of a site say of the paths that one request leads to: the path it requests, what
-//! that is rewritten to, and the script or folder index it resolves to. Pure: `maitred explain` uses
-//! it as well.
+//! that is rewritten to, and the script or folder index it resolves to. Pure: `maitred explain`
+//! uses it as well.
 
 use std::net::IpAddr;
 
@@ -60,8 +60,8 @@ pub fn target_of(rules: &SiteRules, path: &CleanPath<'_>, method: &str) -> PathT
 }
 
 impl RouteRules<'_> {
-    /// Indexes of the rate limits for the path after rewrites. Each limit counts a request once. The
-    /// front controller's name has none, as it stands for every path without a file.
+    /// Indexes of the rate limits for the path after rewrites. Each limit counts a request once.
+    /// The front controller's name has none, as it stands for every path without a file.
     pub fn limits_of_rewritten(&self) -> Vec<usize> {
         match clean_path(self.path) {
             Ok(path) if !self.is_front_controller(path.as_bytes()) => {
@@ -72,8 +72,8 @@ impl RouteRules<'_> {
     }
 
     /// What a script demands. `/login.php/x` and a folder whose index is `login.php` run
-    /// `/login.php`, so the script's own name counts as well. Of the front controller it is the path
-    /// behind the name: `/index.php/admin` is `/admin` to most applications.
+    /// `/login.php`, so the script's own name counts as well. Of the front controller it is the
+    /// path behind the name: `/index.php/admin` is `/admin` to most applications.
     pub fn of_script(&self, script: &Script) -> RouteChecks {
         let name = &script.script_name[..];
         let behind = self.path_behind(script);

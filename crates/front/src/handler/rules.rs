@@ -25,10 +25,10 @@ use crate::site::listing;
 use crate::site::rate_limits::RunningRequest;
 
 /// The response body for a client that exceeds a `rate_limit`.
-const TOO_OFTEN: &str = "You ask too often.";
+const TOO_OFTEN: &str = "Too many requests.";
 
 /// The response body for a client that exceeds the `connection_limit`.
-const TOO_MANY: &str = "You have too many requests at a time.";
+const TOO_MANY: &str = "Too many requests at a time.";
 
 const HTML: Header<'static> = (b"Content-Type", b"text/html; charset=utf-8");
 
@@ -158,10 +158,10 @@ impl<'r> RulesCheck<'r> {
                 response.with("WWW-Authenticate", &realm)
             }
             Outcome::Busy => {
-                let response = TextResponse::new(503, "Too many passwords are being looked at.");
+                let response = TextResponse::new(503, "Too many passwords are being checked.");
                 response.with("Retry-After", "1")
             }
-            Outcome::NoUsers => TextResponse::new(503, "Nobody can be let in at the moment."),
+            Outcome::NoUsers => TextResponse::new(503, "Authentication is unavailable."),
         })
     }
 

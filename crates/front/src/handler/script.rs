@@ -127,7 +127,7 @@ async fn run<C: HttpClient>(
         Ok(held) => held,
         Err(why) => {
             cx.thread.shared.refuse_head(caller.peer.ip(), why);
-            let why = "Too many large requests are in hand.";
+            let why = "Too many large requests are in flight.";
             return cx.respond(TextResponse::new(503, why), After::Linger).await;
         }
     };

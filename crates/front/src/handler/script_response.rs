@@ -1,4 +1,4 @@
-//! A script's answer as HTTP: its CGI head becomes a head of HTTP, its body is framed.
+//! A script's response over HTTP: its CGI head becomes an HTTP head, its body is framed.
 
 use std::io;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::http::server_timing;
 use crate::runtime::clock::http_date;
 use crate::site::compress::{Effort, Encoder, Plan};
 
-/// An answer to one request over HTTP.
+/// The response to one request over HTTP.
 pub struct HttpEncoder<'a, W: HeadWriter> {
     run: &'a Run<'a>,
     context: &'a RequestContext<'a>,
@@ -33,29 +33,28 @@ pub struct HttpEncoder<'a, W: HeadWriter> {
     head_reader: HeadReader,
     head: Option<AnswerHead>,
     framing: AnswerFraming,
-    /// Body bytes that came with the head and are not framed yet, as long as the whole answer
-    /// may still come in one piece.
+    /// Body bytes that are not framed yet: as long as the whole response may be sent in one piece.
     first: Vec<u8>,
-    /// Bytes of body still to come when the script has announced how many.
+    /// Bytes of body still to come, if the script has sent `Content-Length`.
     announced: Option<u64>,
-    /// What codes the body, if it is not whole with its head.
+    /// Compresses the body, if it is sent while the script runs.
     encoder: Option<Box<Encoder>>,
     framed: bool,
     hints: Hints,
-    /// Hints that are ready and have not gone: bytes, or heads.
+    /// Early hints that have not been sent: bytes, or heads.
     early: Vec<u8>,
     early_apart: Vec<W::Head>,
-    /// The head, if it goes apart from the bytes and has not gone.
+    /// The response head, if it is not part of the bytes and has not been sent.
     apart: Option<W::Head>,
     /// The status sent; 0 before there is one.
     pub status: u16,
-    /// Bytes of the head that was sent.
+    /// Bytes of the heads that were sent.
     pub head_bytes: u64,
     /// Whether the connection can be used again.
     pub reusable: bool,
-    /// What the client is told of the page cache, if the site has one.
+    /// The value of `Cache-Status`, if the site has a cache.
     pub cache_status: Option<String>,
-    /// Where the request's time went, if its answer says so.
+    /// The value of `Server-Timing`, if the response has it.
     timing: Option<String>,
 }
 
@@ -89,7 +88,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         }
     }
 
-    /// The head of the script's answer.
+    /// The head of the script's response.
     pub fn said(&self) -> Option<&AnswerHead> {
         self.head.as_ref()
     }
@@ -116,7 +115,8 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         Ok(())
     }
 
-    /// Early hints go to whoever may get interim answers (RFC 9110 §15.2), before the answer begins.
+    /// Takes early hints, which clients get that support interim responses (RFC 9110 §15.2), before
+    /// the response starts.
     fn take_hints(&mut self, lines: &[u8]) {
         let wanted =
             self.context.head.version() != Version::Http10 && self.context.error_page.is_none();
@@ -182,7 +182,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         self.reusable = keep_alive && self.framing != AnswerFraming::UntilClose;
     }
 
-    /// What becomes of the body, as far as it is known.
+    /// Whether and how the body is compressed, as far as it is known.
     fn plan(&self, head: &AnswerHead, over: bool) -> Plan {
         let compression = self.context.site.compression.as_deref();
         let status = self
@@ -203,7 +203,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         )
     }
 
-    /// Begins the coding of the body; one that is there already is coded at once.
+    /// Starts to compress the body; one that is complete is compressed at once.
     fn code(&mut self, plan: &mut Plan, head: &AnswerHead, over: bool) {
         let Some(coding) = plan.coding else { return };
         let is_head = self.context.head.kind() == Method::Head;
@@ -225,8 +225,8 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         self.framing = answer_framing(self.context.head.version(), is_head, head.status(), length);
     }
 
-    /// A complete answer has a length of our own counting. One that is sent while it is made has
-    /// the length that the script announces, if any.
+    /// The framing, and the length: of a complete response the counted one, otherwise the value of
+    /// `Content-Length`, if the script sends it.
     fn choose_framing(&self, head: &AnswerHead, over: bool) -> (AnswerFraming, Option<u64>) {
         let is_head = self.context.head.kind() == Method::Head;
         let announced = head
@@ -280,7 +280,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
             AnswerFraming::NoBody => {}
         }
         if over && !is_whole {
-            // Fewer bytes than announced: only the end of the connection can say so.
+            // Fewer bytes than `Content-Length`: only the end of the connection can show that.
             self.reusable = false;
         }
         Ok(())

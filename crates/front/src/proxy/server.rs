@@ -1,4 +1,4 @@
-//! Another HTTP server, and the connections that one thread keeps to it.
+//! An upstream HTTP server, and the idle connections of one thread to it.
 
 use std::error::Error;
 use std::io;
@@ -21,33 +21,33 @@ use crate::proxy::stats::{AllFigures, Figures};
 use crate::proxy::upload::UploadBody;
 use crate::runtime::thread::Paced;
 
-/// Idle connections that are kept to one server by one thread (nginx's `keepalive`).
+/// Most idle connections of one thread to one server (nginx's `keepalive`).
 const KEPT: usize = 32;
-/// How long a connection is kept for another request (nginx's `keepalive_timeout` to servers).
+/// How long an idle connection is kept open (nginx's `keepalive_timeout` in `upstream`).
 const KEEP: Duration = Duration::from_secs(60);
-/// How long a kept connection may have been idle for a request that cannot be sent twice. A server
-/// closes connections when it likes, and one that does so now has perhaps taken the request.
+/// How long a connection may have been idle for a request that cannot be repeated. A server may
+/// close an idle connection at any time; if it does so now, it may have taken the request.
 const FRESH: Duration = Duration::from_secs(1);
-/// Largest head of an answer in bytes, and most that is read of a body at once.
+/// Largest response head in bytes, and the most that is read of a body at once.
 const BUFFER_BYTES: usize = 128 * 1024;
 
-/// The server of one rule, as one thread sees it.
+/// The server of one rule, in one thread.
 #[derive(Debug)]
 pub struct Server {
-    /// What the configuration says of it.
+    /// The rule.
     pub rule: Proxy,
-    /// It, as it is written in the configuration.
+    /// Its address, as the configuration spells it.
     pub name: String,
-    /// What is counted of it.
+    /// Its statistics.
     pub figures: Arc<Figures>,
     shelf: Arc<Mutex<Shelf>>,
 }
 
-/// The connections that are kept.
+/// Idle connections.
 #[derive(Debug, Default)]
 struct Shelf {
     kept: Vec<Kept>,
-    /// There is a task that takes away what has been there for too long.
+    /// Whether a task closes those that are idle for too long.
     is_watched: bool,
 }
 
@@ -61,18 +61,18 @@ struct Kept {
 /// A connection to a server, for one request at a time.
 #[derive(Debug)]
 pub struct Link {
-    /// What takes a request.
+    /// Takes the request.
     pub sender: SendRequest<UploadBody>,
-    /// What has gone over it.
+    /// Observes the bytes of the connection.
     pub tap: Arc<Tap>,
 }
 
-/// What has gone over a connection, as seen from outside.
+/// What a connection has carried, observed from outside.
 #[derive(Debug)]
 pub struct Tap {
     begun: Instant,
     received: AtomicU64,
-    /// When something went over it last, in milliseconds since it began.
+    /// The time of the last byte, in milliseconds since the connection was opened.
     moved: AtomicU64,
 }
 
@@ -82,7 +82,7 @@ impl Tap {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// When something went over it last.
+    /// The time of the last byte.
     pub fn moved(&self) -> Instant {
         self.begun + Duration::from_millis(self.moved.load(Ordering::Relaxed))
     }
@@ -94,7 +94,7 @@ impl Tap {
 }
 
 impl Server {
-    /// The servers of these rules, to which there is no connection.
+    /// The servers of these rules, without connections.
     pub fn all(rules: &[Proxy], figures: &AllFigures) -> Vec<Server> {
         let server = |rule: &Proxy| Server {
             rule: rule.clone(),
@@ -105,8 +105,8 @@ impl Server {
         rules.iter().map(server).collect()
     }
 
-    /// A kept connection, if there is one that will do: one that has been idle for a moment only if
-    /// the request cannot be sent twice.
+    /// An idle connection, if there is one. For a request that cannot be repeated, only one that
+    /// has been idle for a moment.
     pub fn take(&self, can_repeat: bool) -> Option<Link> {
         let now = Instant::now();
         let mut shelf = lock(&self.shelf);
@@ -123,7 +123,7 @@ impl Server {
         None
     }
 
-    /// Keeps a connection whose answer has ended, for so long.
+    /// Keeps a connection open after a complete response, for this time.
     pub fn keep(&self, link: Link, kept_for: Duration) {
         let now = Instant::now();
         let until = now + kept_for;
@@ -141,10 +141,10 @@ impl Server {
         }
     }
 
-    /// Connects.
+    /// Opens a connection.
     ///
     /// # Errors
-    /// Why there is no connection.
+    /// Why there is none.
     pub async fn connect(&self) -> Result<Link, Failure> {
         let opened = timeout(
             self.rule.connect_timeout,
@@ -170,7 +170,7 @@ impl Server {
             .await
             .map_err(|error| Failure::Broken(describe(&error)))?;
         tokio::spawn(Paced::new(async move {
-            // Whoever waits for an answer is told what is wrong.
+            // The request that waits for the response gets the error.
             let _ = connection.with_upgrades().await;
         }));
         self.figures.connected();
@@ -178,8 +178,8 @@ impl Server {
     }
 }
 
-/// How long a server says in an answer that it keeps the connection, less a second for the way, and no
-/// longer than is sensible.
+/// How long a server keeps the connection open by its `Keep-Alive`, less a second for the network,
+/// and within a sensible limit.
 pub fn keep_time(header: &HeaderMap) -> Duration {
     let says = header.get(HeaderName::from_static("keep-alive"));
     let says = says.and_then(|value| value.to_str().ok());
@@ -191,7 +191,7 @@ pub fn keep_time(header: &HeaderMap) -> Duration {
     says.map_or(KEEP, |says| says.min(KEEP))
 }
 
-/// Closes connections when their time is over, for as long as there are some.
+/// Closes connections that are idle for too long, until there are none.
 async fn watch(shelf: Weak<Mutex<Shelf>>, mut next: Instant) {
     loop {
         sleep_until(next).await;
@@ -215,7 +215,7 @@ fn lock(shelf: &Mutex<Shelf>) -> MutexGuard<'_, Shelf> {
     shelf.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An error with what is behind it, as the end of a sentence.
+/// An error with its cause, as the end of a sentence.
 pub fn describe(error: &hyper::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),
@@ -223,10 +223,10 @@ pub fn describe(error: &hyper::Error) -> String {
     }
 }
 
-/// A connection's bytes, with a tap.
+/// The bytes of a connection, with an observer.
 pub struct UpstreamStream {
     stream: Box<dyn Stream>,
-    /// What has gone over it.
+    /// The observer.
     pub tap: Arc<Tap>,
 }
 

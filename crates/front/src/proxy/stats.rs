@@ -1,5 +1,5 @@
-//! What is counted of servers behind, by their names: a reload that keeps one leaves its counters
-//! alone, and one that several rules name is counted once.
+//! Statistics of upstream HTTP servers, by name: a reload does not reset them, and several rules
+//! with the same server share them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use crate::proxy::error::Failure;
 
-/// How requests end: with an answer of this class (that of a WebSocket is `1xx`), or without one, or
-/// with half of one.
+/// How requests end: with a response of this class (a WebSocket has `1xx`), without a response, or
+/// with an incomplete one.
 const RESULTS: [&str; 10] = [
     "1xx",
     "2xx",
@@ -26,16 +26,16 @@ const RESULTS: [&str; 10] = [
     CLIENT_LEFT,
 ];
 
-/// The result of a request whose client has gone.
+/// The result of a request whose client has closed the connection.
 const CLIENT_LEFT: &str = "client_left";
 
-/// The figures of all servers.
+/// The statistics of all servers.
 #[derive(Debug, Default)]
 pub struct AllFigures {
     servers: Mutex<BTreeMap<String, Arc<Figures>>>,
 }
 
-/// The figures of one server, which all threads share.
+/// The statistics of one server, which all threads share.
 #[derive(Debug, Default)]
 pub struct Figures {
     results: [AtomicU64; RESULTS.len()],
@@ -45,14 +45,14 @@ pub struct Figures {
 }
 
 impl AllFigures {
-    /// Those of a server. Servers that no site names any more are forgotten.
+    /// The statistics of a server. Those of servers that no site names any more are dropped.
     pub fn of(&self, server: &str) -> Arc<Figures> {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         servers.retain(|name, figures| name == server || Arc::strong_count(figures) > 1);
         servers.entry(server.to_owned()).or_default().clone()
     }
 
-    /// Those of all servers that are in use, by name.
+    /// The statistics of all servers in use, by name.
     pub fn read(&self) -> Vec<ProxyServer> {
         let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let used = servers
@@ -63,12 +63,12 @@ impl AllFigures {
 }
 
 impl Figures {
-    /// A connection to the server was opened.
+    /// Counts a connection.
     pub fn connected(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A request is on its way, until what is returned is dropped.
+    /// Counts a request as running until the result is dropped.
     pub fn begin(&self) -> Begun<'_> {
         self.active.fetch_add(1, Ordering::Relaxed);
         Begun {
@@ -95,7 +95,7 @@ impl Figures {
     }
 }
 
-/// A request on its way. Whose client is not waited for to its end has left.
+/// A running request. If it is dropped before its end, its client has closed the connection.
 #[derive(Debug)]
 pub struct Begun<'a> {
     figures: &'a Figures,
@@ -104,12 +104,12 @@ pub struct Begun<'a> {
 }
 
 impl Begun<'_> {
-    /// Since when it is on its way.
+    /// When it started.
     pub fn since(&self) -> Instant {
         self.since
     }
 
-    /// What has come of it, with this status if there is one.
+    /// Counts its outcome, with this status if there is one.
     pub fn ended<T>(&mut self, outcome: &Result<T, Failure>, status: u16) {
         self.result = match outcome {
             Ok(_) => class(status),
@@ -131,7 +131,7 @@ impl Drop for Begun<'_> {
         if let Some(count) = at.and_then(|at| self.figures.results.get(at)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
-        // A WebSocket lasts as long as its client likes: that says nothing of the server.
+        // A WebSocket lasts as long as its client likes: that says nothing about the server.
         if self.result != class(101) {
             let micros = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
             self.figures.micros.fetch_add(micros, Ordering::Relaxed);

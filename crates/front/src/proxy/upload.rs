@@ -1,5 +1,5 @@
-//! A request's body on its way to another server: as fast as that takes it, and no faster, so that
-//! no more than a few pieces are in memory.
+//! A request body on its way to an upstream server: no faster than the server takes it, so that
+//! only a few pieces are in memory.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,20 +16,20 @@ use crate::http::body::NoBody;
 use crate::http::body_stream::Inflow;
 use crate::http::client::HttpClient;
 
-/// Pieces that have come and that the server has not taken.
+/// Pieces that have arrived and that the server has not taken.
 const PIECES: usize = 1;
 
-/// What goes from the client's side to the server's.
+/// A message from the client's side to the server's.
 enum Piece {
     Data(Bytes),
-    /// That was all, without which the body counts as broken off.
+    /// The end, without which the body counts as broken off.
     End,
 }
 
 /// The client's side of a body.
 pub struct Upload {
     inflow: Inflow,
-    /// What has come and finds no room.
+    /// A piece that does not fit into the channel yet.
     piece: Option<Piece>,
     /// None when the server has everything, or wants no more.
     to: Option<mpsc::Sender<Piece>>,
@@ -41,7 +41,7 @@ pub struct UploadBody {
     length: Option<u64>,
 }
 
-/// The client has not sent all of the body that it began.
+/// The client has not sent all of its body.
 #[derive(Debug)]
 pub struct BrokenOff;
 
@@ -57,7 +57,7 @@ impl Upload {
     /// Both sides of the body after `head`, which may have `limit` bytes.
     ///
     /// # Errors
-    /// When it is said to be larger.
+    /// When `Content-Length` is larger.
     pub fn of(head: &Head, limit: u64) -> Result<(Upload, UploadBody), NoBody> {
         let inflow = Inflow::of(head, limit)?;
         let (to, pieces) = match inflow.is_over() {
@@ -80,7 +80,7 @@ impl Upload {
         Ok((upload, UploadBody { pieces, length }))
     }
 
-    /// Whether nothing is left to be done.
+    /// Whether the body is complete.
     pub fn is_over(&self) -> bool {
         self.to.is_none()
     }
@@ -90,12 +90,12 @@ impl Upload {
         !self.inflow.is_over()
     }
 
-    /// Bytes of the body that have come.
+    /// Bytes of the body that have arrived.
     pub fn taken(&self) -> u64 {
         self.inflow.taken()
     }
 
-    /// How long the server may do nothing now, and none while the client is waited for.
+    /// The timeout of the server now; none while the client is waited for.
     pub fn allows(&self, rule: &Proxy) -> Option<Duration> {
         match (&self.to, &self.piece) {
             (None, _) => Some(rule.read_timeout),
@@ -104,11 +104,10 @@ impl Upload {
         }
     }
 
-    /// Goes one step further: takes a piece from the client, or passes one on. Nothing is lost if
-    /// this is dropped half-way.
+    /// Takes a piece from the client, or passes one on. Nothing is lost if the future is dropped.
     ///
     /// # Errors
-    /// When there is no more of the body although there should be.
+    /// When the body is incomplete.
     pub async fn step(&mut self, client: &mut impl HttpClient) -> Result<(), NoBody> {
         let Some(to) = &self.to else { return Ok(()) };
         if self.piece.is_none() {
@@ -125,7 +124,7 @@ impl Upload {
                 }
                 None => false,
             },
-            // It may have answered all the same, and what it says counts.
+            // The server may have responded all the same, and its response counts.
             Err(_) => true,
         };
         if is_last {

@@ -361,7 +361,7 @@ async fn answer(connection: &mut Connection, thread: &Arc<Thread>, mut head: Hea
 /// Refuses a request for whose head there is no memory.
 async fn refuse_head(connection: &mut Connection, thread: &Thread, why: &str) {
     thread.shared.refuse_head(connection.peer.ip(), why);
-    let answer = crate::http::headers::bare(503, "Too many large requests are in hand.");
+    let answer = crate::http::headers::bare(503, "Too many large requests are in flight.");
     send_away(connection, thread, 503, &answer).await;
 }
 

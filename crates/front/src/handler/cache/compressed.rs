@@ -1,4 +1,5 @@
-//! A kept page in the coding that a client takes: made once, and kept beside the page.
+//! A cached page in the content encoding that a client accepts: compressed once, and cached beside
+//! the page.
 
 use std::sync::Arc;
 
@@ -13,22 +14,22 @@ use crate::cache::making::lock;
 use crate::handler::context::RequestContext;
 use crate::site::compress::{Effort, Encoder, Plan};
 
-/// Bytes of a page up to which it is put into a coding while its client waits: brotli takes 2 ms for
-/// as much, and others wait as well.
+/// Bytes of the largest page that is compressed while its client waits: brotli takes 2 ms for as
+/// much, and other clients of the thread wait as well.
 const AT_ONCE_BYTES: usize = 128 * 1024;
 
-/// Most pages that are put into a coding at a time while their clients get them as they are.
+/// Most pages that are compressed at a time while their clients get them as they are.
 const MAX_CODING: usize = 2;
 
-/// The page under a key as the client takes it; the page itself if nothing is to be coded, or that takes
-/// so long that it is there for those who ask later.
+/// The page under a key as the client accepts it. The page itself if it is not compressed, or if
+/// that takes so long that only later clients get the result.
 pub fn coded(
     cache: &Arc<Cache>,
     context: &RequestContext<'_>,
     key: &Key,
     page: Arc<Object>,
 ) -> Arc<Object> {
-    // It says Vary already, if it has to.
+    // The page has `Vary` already, if it needs it.
     if context.head.header("accept-encoding").is_none() {
         return page;
     }
@@ -36,7 +37,7 @@ pub fn coded(
         return page;
     };
     let name = plan.coding.map_or("identity", |coding| coding.name());
-    // Of another version of the page it is another one.
+    // The time tells versions of the page apart.
     let Ok(beside) = key.coded(&format!("{name} {}", page.stored.came)) else {
         return page;
     };
@@ -53,7 +54,7 @@ pub fn coded(
     cache.store.keep_beside(beside, made)
 }
 
-/// Puts a page into a coding on another thread, if somebody will find it then.
+/// Compresses a page on another thread, if the result fits into memory.
 fn code_later(cache: &Arc<Cache>, beside: Key, page: &Arc<Object>, plan: Plan) {
     let fits = page.body.len() as u64 <= cache.store.largest_in_memory();
     let Some(turn) = Turn::take(cache, &beside).filter(|_| fits) else {
@@ -67,7 +68,7 @@ fn code_later(cache: &Arc<Cache>, beside: Key, page: &Arc<Object>, plan: Plan) {
     });
 }
 
-/// The right to make what will be under a key.
+/// The right to compress the page for a key.
 struct Turn {
     cache: Arc<Cache>,
     key: Key,
@@ -91,7 +92,7 @@ impl Drop for Turn {
     }
 }
 
-/// What becomes of a page; nothing if there is no memory for it.
+/// The compressed page. None if there is no memory for it.
 fn make(page: &Object, plan: &Plan, effort: Effort) -> Option<Object> {
     let body = match plan.coding {
         None => page.body.clone(),
@@ -114,7 +115,7 @@ fn make(page: &Object, plan: &Plan, effort: Effort) -> Option<Object> {
     Some(Object::new(page.subject.clone(), stored, body).of_cost(page.cost))
 }
 
-/// What is to be done to a page for a client, if anything is.
+/// How a page changes for a client. None if it does not.
 fn plan(context: &RequestContext<'_>, page: &Object) -> Option<Plan> {
     let plan = plan_of(context, &page.stored, page.body.len());
     let changes = plan.fields().next().is_some();
@@ -127,8 +128,8 @@ fn plan_of(context: &RequestContext<'_>, stored: &Stored, length: usize) -> Plan
     Plan::make(compression, context.head, stored.fields(), status, length)
 }
 
-/// Has a page that is to be kept say that its coding depends on the client, if it does: those who take
-/// it as it is are then answered with it, without another beside it.
+/// Adds `Vary` to a page before it is stored, if its content encoding depends on the client. A
+/// client that accepts the page as it is then gets it without a second copy.
 pub fn say_that_it_varies(context: &RequestContext<'_>, stored: &mut Stored, length: usize) {
     let mut plan = plan_of(context, stored, length);
     plan.give_up();

@@ -1,5 +1,5 @@
-//! A client for whom an answer is made that is kept: it is made to its end, also when the client has
-//! gone.
+//! A client whose request fills the cache: the response is fetched to its end, also when the client
+//! has closed the connection.
 
 use std::future::pending;
 use std::io;
@@ -8,22 +8,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::http::client::Client;
 
-/// Whether an answer is wanted whether or not its client is still there.
+/// Whether the response is wanted without the client.
 pub type Wanted = Arc<AtomicBool>;
 
-/// A client whose going ends nothing as long as the answer is wanted.
+/// A client whose disconnect does not cancel the request as long as the response is wanted.
 pub struct DetachedClient<'a, C> {
     client: &'a mut C,
     wanted: Option<Wanted>,
-    /// It has gone.
+    /// The client has closed the connection.
     pub has_gone: bool,
-    /// It has had its answer: nothing of this one is for it.
+    /// The client has got another response, and none of this one.
     has_answer: bool,
 }
 
 impl<'a, C> DetachedClient<'a, C> {
-    /// `client`, for an answer that is `wanted`, if anybody else wants it, and by nobody else if the
-    /// client `has_answer`.
+    /// `client`, for a response that other requests may want (`wanted`). With `has_answer` the
+    /// client gets none of it.
     pub fn new(
         client: &'a mut C,
         wanted: Option<Wanted>,
@@ -42,7 +42,8 @@ impl<'a, C> DetachedClient<'a, C> {
         wanted.is_some_and(|wanted| wanted.load(Ordering::Relaxed))
     }
 
-    /// The client has gone, which only counts if nobody else wants the answer.
+    /// Notes that the client has closed the connection. An error only if no other request wants the
+    /// response.
     fn gone_with(&mut self, error: io::Error) -> io::Result<()> {
         self.has_gone = true;
         let goes_on = self.has_answer || self.goes_on();

@@ -1,4 +1,4 @@
-//! A page that is to be made again after its request has been answered.
+//! A refresh that starts after its request has got the stale page.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::cache::{Cache, SiteCache};
 use crate::handler::cache::fill::Fill;
 use crate::handler::context::RequestContext;
 
-/// What is left of a request that was answered with a stale page: the page is to be made again.
+/// What a request with a stale page leaves to its refresh.
 pub struct Left {
     /// The cache.
     pub cache: Arc<Cache>,
@@ -27,7 +27,7 @@ pub struct Left {
 }
 
 impl Left {
-    /// The script is asked now, with the same request.
+    /// Forwards the same request to the script.
     pub fn resume<'a>(mut self, of: &'a SiteCache, context: &'a RequestContext<'a>) -> Fill<'a> {
         let mut fill = Fill::new(self.cache.clone(), of, context);
         fill.why = Forward::Stale;
@@ -45,7 +45,7 @@ impl Left {
 }
 
 impl Drop for Left {
-    /// Whoever waits is told if nobody makes it.
+    /// The requests that wait are notified if no refresh starts.
     fn drop(&mut self) {
         if let Some((key, ticket)) = self.ticket.take() {
             self.cache.finish(&key, ticket, Finished::Failed);
@@ -54,7 +54,7 @@ impl Drop for Left {
 }
 
 impl Fill<'_> {
-    /// Leaves the page to be made when the request is over.
+    /// Leaves the refresh for the time after the request.
     pub fn leave(mut self: Box<Self>) -> Left {
         self.counts = false;
         Left {

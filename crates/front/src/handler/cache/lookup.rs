@@ -1,5 +1,5 @@
-//! What a request for a script finds in the page cache: a page, one that somebody else makes at the moment,
-//! or nothing, and then the script is asked.
+//! The lookup of a request in the page cache: it finds a page, waits for one that another request
+//! fetches, or forwards the request to the script.
 
 use std::io;
 use std::sync::Arc;
@@ -28,23 +28,23 @@ use crate::handler::respond::TextResponse;
 use crate::http::body::blocking;
 use crate::http::client::{After, HttpClient};
 
-/// A client that has gone, as nginx logs it.
+/// The status of a client that has closed the connection, as nginx logs it.
 const CLIENT_LEFT: u16 = 499;
 
-/// What the cache has to do with a request.
+/// The result of a lookup.
 pub enum Looked<'a> {
-    /// It has answered it.
+    /// The client has got a cached page, or a refusal.
     Responded(After),
-    /// It has answered it with a page that is now to be made again.
+    /// The client has got a stale page, which this request refreshes.
     Refresh(After, Box<Fill<'a>>),
-    /// The request goes on to a script, whose answer it looks at.
+    /// The request is forwarded to the script, whose response may be stored.
     Forward(Box<Fill<'a>>),
 }
 
-/// Looks for a page, and waits for one that another request has made.
+/// Looks a page up, and waits for one that another request fetches.
 ///
 /// # Errors
-/// When the client has gone.
+/// When the client has closed the connection.
 pub async fn look<'a, C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
     cache: &Arc<Cache>,
@@ -64,7 +64,7 @@ pub async fn look<'a, C: HttpClient>(
         return Ok(Looked::Forward(fill));
     };
     loop {
-        // Before: what is purged from now on must not come back by a 304.
+        // Before the lookup: a page that is purged from now on must not come back by a 304.
         fill.look_from_now();
         let found = find(cache, &primary, context.head).await?;
         let key = match weigh(&asked, found, &mut plan, &mut fill) {
@@ -80,7 +80,7 @@ pub async fn look<'a, C: HttpClient>(
             Weighed::Other(key) => key,
         };
         if wants_nothing_else(&plan) {
-            let why = "The page is not kept, and no other is wanted.";
+            let why = "The page is not cached, and the request accepts no other.";
             let refused = cx.refuse(TextResponse::new(504, why));
             return refused.await.map(Looked::Responded);
         }
@@ -136,7 +136,7 @@ struct Usable {
 }
 
 impl Usable {
-    /// A stale page, and why it is used all the same.
+    /// A stale page, and why it is used.
     fn stale(stale: &Stale, why: &'static str, saved: Duration) -> Usable {
         let status = CacheStatus::Hit {
             ttl: -whole(stale.by),
@@ -160,8 +160,8 @@ impl Usable {
     }
 }
 
-/// The port that scripts are told, where it is part of the key: a client may come to any that is listened on, and
-/// name a host without it.
+/// The port that scripts see, where it is part of the key: a client may connect to any listener,
+/// and send a host without port.
 fn port_told(client: &mut impl HttpClient, target: Target<'_>) -> Option<u16> {
     if target.forwarded_https.is_some() {
         return None;
@@ -170,8 +170,8 @@ fn port_told(client: &mut impl HttpClient, target: Target<'_>) -> Option<u16> {
     Some(client.local().port()).filter(|port| *port != own)
 }
 
-/// What may be done for a request, its key, and whether nothing but an unknown cookie keeps its
-/// response from being stored; nothing if it passes the cache by, which `fill` is told.
+/// The plan for a request, its key, and whether only an unknown cookie keeps its response from
+/// being stored. None if the request bypasses the cache.
 fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
     asked: &Asked<'a, H>,
     shows_certificate: bool,
@@ -182,7 +182,7 @@ fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
     let mut plan = Plan::make(&of.settings, asked);
     let has_unknown = plan.store == Err(NotStored::UnknownCookie);
     if has_unknown {
-        // What follows is found out as of a request without the cookie.
+        // The rest is decided as for a request without the cookie.
         plan.store = Ok(());
     }
     let may_be_known = of.settings.guards_cookies && asked.has_cookies;
@@ -204,17 +204,17 @@ fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
         return None;
     };
     if plan.store.is_ok() && query.as_deref() != head.query() {
-        // The script would see what the key has not, and could show it to everybody.
+        // The script would see a query that is not in the key, and could show it to all clients.
         match (&*context.path, context.query()) == (head.path(), head.query()) {
             true => fill.see(query.as_deref()),
-            // Nobody knows what a rewrite has made of it.
+            // A rewrite may have put any part of the query into the path.
             false => plan.store = Err(NotStored::UnkeyedField),
         }
     }
     let host = asked.request.host;
     let has_capitals = host.bytes().any(|byte| byte.is_ascii_uppercase());
     if context.target.host != host || has_capitals {
-        // The script would see the host as it was written, and could send everybody there.
+        // The script would see the host as the client wrote it, and could send all clients there.
         plan.store = plan.store.and(Err(NotStored::UnkeyedField));
     }
     let may_refresh = has_unknown && plan.store.is_ok();
@@ -229,7 +229,7 @@ fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
     Some((plan, key, may_refresh))
 }
 
-/// What is kept for a request, in memory or else on disk.
+/// Looks a page up in memory, then on disk.
 async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<pagestore::Looked> {
     let store = &cache.store;
     let found = match store.look(primary, head.headers()) {
@@ -245,12 +245,12 @@ async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<page
     let pagestore::Looked::Large { key, has_variants } = found else {
         return Ok(found);
     };
-    // Others have their turn while the disk is read.
+    // The thread serves other requests while the disk is read.
     let cache = cache.clone();
     blocking(move || Ok(cache.store.load_large(key, has_variants, now()))).await
 }
 
-/// The same from a disk that is slow.
+/// The same for a slow disk.
 async fn find_slowly(
     cache: &Arc<Cache>,
     primary: &Key,
@@ -269,15 +269,15 @@ async fn find_slowly(
     .await
 }
 
-/// What was found is good for.
+/// Whether the page that was found can be used.
 enum Weighed {
-    /// The client gets it: its key and the page.
+    /// It is: its key, the page, and how.
     Fresh(Key, Arc<Object>, Usable),
-    /// Nothing yet: the key of what the client is to get.
+    /// It is not: the key under which the response is stored.
     Other(Key),
 }
 
-/// Judges what was found, and notes in `fill` why the request goes on.
+/// Judges the page that was found, and notes in `fill` why the request is forwarded.
 fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
     asked: &Asked<'a, H>,
     found: pagestore::Looked,
@@ -328,51 +328,52 @@ fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
     }
 }
 
-/// Whether the request wants what is kept and nothing else.
+/// Whether the request accepts cached pages only (`only-if-cached`).
 fn wants_nothing_else(plan: &Plan) -> bool {
     let wishes = plan.wishes.as_ref();
     wishes.is_some_and(|wishes| wishes.only_if_cached)
 }
 
-/// Who has a page made again that will do until then.
+/// Which request refreshes a stale page.
 #[derive(Clone, Copy, PartialEq)]
 enum Turn {
-    /// This request.
+    /// This one.
     Ours,
-    /// One before it.
+    /// An earlier one.
     Others,
 }
 
-/// Whose turn it is to have a page made again; nothing if this request waits for the new one itself.
+/// Which request refreshes the page. None if this one waits for the new page itself.
 fn take_turn(key: Key, fill: &mut Fill<'_>) -> Option<Turn> {
     let Some(ticket) = fill.cache.fills.refresh(&key, lock_times(fill)) else {
         return Some(Turn::Others);
     };
     fill.begin(key, ticket);
-    // Who has an unknown cookie cannot wait for the new page: that is made without the cookie.
+    // A request with an unknown cookie cannot wait for the new page: that is fetched without the
+    // cookie.
     let in_background = fill.of.settings.background_update || fill.cookies.is_some();
     in_background.then_some(Turn::Ours)
 }
 
-/// The time, and how old the lock on a key may become, in milliseconds.
+/// The time, and the largest age of the lock on a key, in milliseconds.
 fn lock_times(fill: &Fill<'_>) -> (Millis, Millis) {
     (now(), fill.of.settings.lock_age.saturating_mul(1000))
 }
 
-/// What becomes of a request for which there is no page.
+/// What happens to a request without a page.
 enum Next {
-    /// Another has made it: look again.
+    /// Another has fetched the page: look it up again.
     Look,
-    /// The script is asked.
+    /// The request is forwarded to the script.
     Go,
-    /// No other page can be had than this.
+    /// The request gets this stale page, as no other is available.
     StandIn(Arc<Object>, Stale),
 }
 
-/// Has the request make the page for all who want it, or wait for whoever does.
+/// Lets the request fetch the page for all that wait, or wait for another that fetches it.
 ///
 /// # Errors
-/// When the client has gone.
+/// When the client has closed the connection.
 async fn join<C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
     key: Key,
@@ -420,7 +421,7 @@ async fn join<C: HttpClient>(
     Ok(Next::Go)
 }
 
-/// The place of one who waits for a page.
+/// A request that waits for a page.
 struct WaitingPlace<'a> {
     cache: &'a Cache,
     key: &'a Key,
@@ -428,7 +429,7 @@ struct WaitingPlace<'a> {
 }
 
 impl Drop for WaitingPlace<'_> {
-    /// Whoever leaves just when the page was to be made by him leaves that to the next.
+    /// A request that ends just when it has got the right to fetch the page passes that on.
     fn drop(&mut self) {
         self.receiver.close();
         if let Ok(Told::Fill(ticket)) = self.receiver.try_recv() {

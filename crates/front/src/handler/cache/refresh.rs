@@ -1,5 +1,5 @@
-//! A page that is made again after the request that found it stale has been answered: in a task of its
-//! own, so that the client's connection is free for what it asks next.
+//! A refresh of a stale page after its client has got it: in a task of its own, so that the
+//! client's connection is free for the next request.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -31,8 +31,7 @@ use crate::services::Thread;
 use crate::site::Site;
 use crate::site::resolver::Script;
 
-/// Most pages that are made again at a time for nobody who waits. Those beyond stay stale until somebody
-/// asks again.
+/// Most background refreshes at a time. Pages beyond them stay stale until the next request.
 const MAX_REFRESHES: usize = 1024;
 
 /// A run of a script whose response only the cache gets.
@@ -85,7 +84,7 @@ pub fn refresh(
     }));
 }
 
-/// One of the pages that are made again at the moment.
+/// A running refresh.
 struct RunningRefresh(Arc<Cache>);
 
 impl RunningRefresh {
@@ -116,7 +115,7 @@ impl RefreshRun {
         };
         let fill = Box::new(self.left.resume(of, &context));
         let body = Body::Memory(Bytes::new().into());
-        // One whose fields are too large has never made the page.
+        // A request with too large headers has never stored the page.
         let Ok(request) = self
             .caller
             .encode(&context, &self.script, &body, Some(&fill))
@@ -140,7 +139,7 @@ impl RefreshRun {
     }
 }
 
-/// An answer that nobody is sent.
+/// A response that is not sent.
 struct Unsent<'a> {
     run: &'a Run<'a>,
     context: &'a RequestContext<'a>,
@@ -195,7 +194,7 @@ impl ResponseEncoder for Unsent<'_> {
     fn timed(&mut self, _value: String) {}
 }
 
-/// A client that is not there, and takes everything.
+/// The client of a refresh: it accepts everything.
 struct Nobody;
 
 impl Client for Nobody {

@@ -20,7 +20,7 @@ use crate::handler::respond::WholeResponse;
 use crate::http::client::{After, Content, HttpClient};
 use crate::http::headers::Header;
 
-/// The request as the cache sees it, but for the port, which its key alone has.
+/// The request as the cache sees it, without the port, which only its key has.
 pub(crate) fn request_of<'h>(context: &'h RequestContext<'_>) -> Request<'h> {
     let (head, target) = (context.head, context.target);
     Request {
@@ -36,8 +36,8 @@ pub(crate) fn request_of<'h>(context: &'h RequestContext<'_>) -> Request<'h> {
     }
 }
 
-/// Lines with a field at their end: caches tell of themselves in the order in which the answer has passed them
-/// (RFC 9211 §2), so that what the script says comes before.
+/// Lines with one more header at their end. Caches append to `Cache-Status` in the order in which
+/// the response has passed them (RFC 9211 §2), so that the script's value is first.
 pub(crate) fn with_line(lines: &Bytes, name: &[u8], value: &[u8]) -> Bytes {
     let mut all = Vec::with_capacity(lines.len() + name.len() + value.len() + 4);
     all.extend_from_slice(lines);
@@ -45,7 +45,7 @@ pub(crate) fn with_line(lines: &Bytes, name: &[u8], value: &[u8]) -> Bytes {
     all.into()
 }
 
-/// What is sent of a page: with which status, which bytes, and where in the page they begin.
+/// The status and the bytes to send of a page, and the offset of the bytes in the page.
 pub(crate) fn part_of(status: u16, body: &Body, selected: Selected) -> (u16, Bytes, u64) {
     match selected {
         Selected::Whole => (status, Bytes::clone(body), 0),
@@ -124,7 +124,7 @@ pub(crate) async fn reply<C: HttpClient>(
     let response = WholeResponse {
         headers: &headers,
         lines,
-        // A 304 leaves out what the page says of these.
+        // A 304 has not all headers of the page, but the page's replace the server's all the same.
         unsent_lines: &stored.lines,
         length: carries_body.then_some(part.len() as u64),
         is_by_script: code == stored.status,

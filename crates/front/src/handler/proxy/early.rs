@@ -1,4 +1,4 @@
-//! Early hints (RFC 8297) of a server, on their way to a client that may get interim answers.
+//! Early hints (RFC 8297) of an upstream server, for clients that support interim responses.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -17,10 +17,10 @@ use crate::http::headers::Header;
 use crate::proxy::error::Failure;
 use crate::proxy::upload::UploadBody;
 
-/// Most times that a server is heard before its answer.
+/// Most early hints of one response.
 const MAX_TIMES: usize = 8;
 
-/// What a server has let be known before its answer.
+/// The early hints of one response.
 #[derive(Default)]
 pub struct Early {
     heard: Arc<Mutex<Heard>>,
@@ -34,7 +34,7 @@ struct Heard {
 }
 
 impl Early {
-    /// Listens to what comes before the answer to a request.
+    /// Collects the interim responses to a request.
     pub fn listen(&self, request: &mut Request<UploadBody>) {
         let heard = self.heard.clone();
         hyper::ext::on_informational(request, move |answer| {
@@ -50,7 +50,7 @@ impl Early {
         });
     }
 
-    /// The next hints, when they come.
+    /// Waits for the next hints.
     pub async fn next(&self) -> HeaderMap {
         poll_fn(|cx| {
             let mut heard = lock(&self.heard);
@@ -65,7 +65,7 @@ impl Early {
         .await
     }
 
-    /// The next hints, if they have come.
+    /// The next hints, if there are any.
     pub fn take(&self) -> Option<HeaderMap> {
         lock(&self.heard).hints.pop_front()
     }
@@ -78,7 +78,7 @@ fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
 /// Passes hints on.
 ///
 /// # Errors
-/// When the client has gone.
+/// When the client has closed the connection.
 pub async fn pass<C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
     hints: &HeaderMap,

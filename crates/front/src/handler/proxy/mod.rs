@@ -1,6 +1,6 @@
-//! Requests that another HTTP server answers (`proxy`): a Node process, a WebSocket server. The
-//! crate hyper speaks HTTP/1.1 to it; here is what goes there and comes back, and for how long.
-//! Bodies are passed on as they come, both ways: neither side is asked for more than the other takes.
+//! Requests that an upstream HTTP server serves (`proxy`): a Node process, a WebSocket server. The
+//! crate hyper speaks HTTP/1.1 to it; this module decides what is sent and passed on, and the
+//! timeouts. Bodies are streamed both ways: neither side is read faster than the other takes it.
 
 pub(crate) mod early;
 pub(crate) mod outgoing;
@@ -29,9 +29,9 @@ use crate::proxy::upload::{Upload, UploadBody};
 
 pub use crate::handler::proxy::outgoing::is_websocket;
 
-/// What a client of a WebSocket is told where no server is named for its path.
-pub const NO_WEBSOCKET: &str = "No server takes WebSocket connections here: the site has no `proxy` \
-                                for this path.";
+/// The reason of a 501 for a WebSocket whose path has no server.
+pub const NO_WEBSOCKET: &str = "No server takes WebSocket connections here: the site has no \
+                                `proxy` for this path.";
 
 /// The status of a request whose client has left, for the log (nginx's).
 const CLIENT_LEFT: u16 = 499;
@@ -61,7 +61,8 @@ pub async fn serve<C: HttpClient>(
     };
     let outcome = match outgoing.request(body) {
         None => {
-            let why = "The address has something in it that no address should have.";
+            let why =
+                "The path of the address is ambiguous, or has characters that no address may have.";
             let after = after_upload(context.head, &upload, After::Keep);
             return cx.respond(TextResponse::new(400, why), after).await;
         }
@@ -108,11 +109,10 @@ async fn follow<C: HttpClient>(
     Ok(after_upload(outgoing.context.head, upload, after))
 }
 
-/// What becomes of the client's connection: over HTTP/1 it is of no use behind a body that nobody has
-/// read.
+/// What happens to the client's connection: over HTTP/1 no request can follow an unread body.
 fn after_upload(head: &Head, upload: &Upload, after: After) -> After {
     match head.version() {
-        // What is left of a stream does not concern the others.
+        // The rest of a stream does not affect the others.
         Version::Http2 => After::Keep,
         _ if upload.is_unread() => After::Linger,
         _ => after,
@@ -150,19 +150,19 @@ async fn send_request<C: HttpClient>(
         Ok(response) => Ok((response, link)),
         Err(Lost::Silently(failure) | Lost::Otherwise(failure)) => Err(failure),
         Err(Lost::Unsent(_)) => {
-            let why = "it closed the connection before it was asked anything";
+            let why = "it closed the connection before a request";
             Err(Failure::Broken(why.to_owned()))
         }
     }
 }
 
-/// Why no answer has begun.
+/// Why there is no response.
 enum Lost {
     /// Nothing of the request was sent.
     Unsent(Box<Request<UploadBody>>),
-    /// The connection was closed without a byte of an answer.
+    /// The server closed the connection without a byte of a response.
     Silently(Failure),
-    /// Something else has happened.
+    /// Any other error.
     Otherwise(Failure),
 }
 
@@ -218,7 +218,7 @@ async fn heard(early: Option<&Early>) -> HeaderMap {
     }
 }
 
-/// Passes on what the client sends; when that was all, waits for it to leave.
+/// Passes on what the client sends; after its end, waits for the client to disconnect.
 async fn busy(client: &mut impl HttpClient, upload: &mut Upload) -> Result<(), Failure> {
     if upload.is_over() {
         client.gone_later().await;
@@ -270,29 +270,23 @@ async fn fail<C: HttpClient>(
     cx.respond(TextResponse::new(status, why), after).await
 }
 
-/// Which status each failure gets, and the sentence that goes with it.
+/// The status of each failure, and its reason as a sentence.
 fn explain(failure: &Failure) -> (u16, &'static str) {
     match failure {
-        Failure::Unreachable(_) => (502, "The server behind this one cannot be reached."),
-        Failure::Broken(_) => (502, "The server behind this one gave no valid answer."),
+        Failure::Unreachable(_) => (502, "The upstream server cannot be reached."),
+        Failure::Broken(_) => (502, "The upstream server sent no valid response."),
         Failure::NotAccepted => (
             504,
-            "The server behind this one did not accept a connection in time.",
+            "The upstream server did not accept a connection in time.",
         ),
-        Failure::Silent => (504, "The server behind this one said nothing for too long."),
-        Failure::Deaf => (
-            504,
-            "The server behind this one did not take the request in time.",
-        ),
-        Failure::Intercepted(status) => (
-            *status,
-            "The server behind this one answered with an error.",
-        ),
+        Failure::Silent => (504, "The upstream server sent nothing for too long."),
+        Failure::Deaf => (504, "The upstream server did not take the request in time."),
+        Failure::Intercepted(status) => (*status, "The upstream server responded with an error."),
         Failure::NoBody(_) | Failure::ClientLeft => (CLIENT_LEFT, "The client left."),
     }
 }
 
-/// What the log says of a failure, if that is the server's, as the end of a sentence.
+/// The log's reason of a failure of the server, as the end of a sentence.
 fn detail(failure: &Failure, rule: &Proxy) -> Option<String> {
     let too_long = |what: &str, limit: Duration, name: &str| {
         let seconds = limit.as_secs_f64();
@@ -300,13 +294,13 @@ fn detail(failure: &Failure, rule: &Proxy) -> Option<String> {
     };
     match failure {
         Failure::Unreachable(why) => Some(format!("it cannot be reached: {why}")),
-        Failure::Broken(why) => Some(format!("it gave no valid answer: {why}")),
+        Failure::Broken(why) => Some(format!("it sent no valid response: {why}")),
         Failure::NotAccepted => too_long(
             "it did not accept a connection",
             rule.connect_timeout,
             "connect_timeout",
         ),
-        Failure::Silent => too_long("it said nothing", rule.read_timeout, "read_timeout"),
+        Failure::Silent => too_long("it sent nothing", rule.read_timeout, "read_timeout"),
         Failure::Deaf => too_long(
             "it took nothing of a request",
             rule.send_timeout,

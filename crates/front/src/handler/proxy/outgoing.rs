@@ -1,5 +1,5 @@
-//! What a server is asked: the client's request without what belongs to the client's connection, and
-//! with what the server has to know of the client.
+//! The request to an upstream server: the client's without the headers of the client's connection,
+//! and with those that describe the client.
 
 use std::borrow::Cow;
 
@@ -43,7 +43,7 @@ pub struct Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
-    /// The request with this body; none if its address is none that can be passed on.
+    /// The request with this body; none if its target cannot be passed on.
     pub fn request(&self, body: UploadBody) -> Option<Request<UploadBody>> {
         let request = Request::builder()
             .method(self.context.head.method())
@@ -56,13 +56,13 @@ impl Outgoing<'_> {
         Some(request)
     }
 
-    /// The path as the client wrote it, or as it was rewritten, and the query.
+    /// The path as the client or a rewrite spells it, and the query.
     fn target(&self) -> Option<String> {
         let query = self.context.query().map(|query| format!("?{query}"));
         let query = query.unwrap_or_default();
         let raw: Cow<'_, str> = match climbs(&self.context.path) {
             Climbs::Not => (&*self.context.path).into(),
-            // The rules have been asked for where it leads: the server is to go nowhere else.
+            // The rules were checked for the normalised path: the server must resolve to the same.
             Climbs::Plainly => encode_path(self.path).into(),
             Climbs::ForSome => return None,
         };
@@ -72,7 +72,7 @@ impl Outgoing<'_> {
         };
         let rest = match raw.strip_prefix(folder) {
             Some(rest) => rest.to_owned(),
-            // It is the folder in another spelling.
+            // The path spells the folder in another way.
             None => encode_path(self.path.get(folder.len()..).unwrap_or_default()),
         };
         Some(encoded(format!("/{rest}{query}")))
@@ -90,7 +90,7 @@ impl Outgoing<'_> {
                 continue;
             }
             if name.eq_ignore_ascii_case(b"cookie") {
-                // HTTP/2 may have several, of which HTTP/1 makes one (RFC 9113 §8.2.3).
+                // HTTP/2 may split it, HTTP/1 has one (RFC 9113 §8.2.3).
                 let between: &[u8] = if cookies.is_empty() { b"" } else { b"; " };
                 cookies.extend_from_slice(between);
                 cookies.extend_from_slice(value);
@@ -143,13 +143,13 @@ impl Outgoing<'_> {
     }
 }
 
-/// Whether a path, as a client wrote it, has segments that lead elsewhere.
+/// Whether a raw path has dot segments.
 #[derive(Debug, PartialEq, Eq)]
 enum Climbs {
     Not,
     /// `.` and `..`, in any encoding.
     Plainly,
-    /// `..;a=b`, which is a name (RFC 3986 §3.3), and `..` to servers that take parameters off first (Tomcat).
+    /// `..;a=b`, a name by RFC 3986 §3.3, and `..` to servers that strip parameters first (Tomcat).
     ForSome,
 }
 
@@ -169,8 +169,8 @@ fn climbs(raw: &str) -> Climbs {
     climbs
 }
 
-/// A target without characters that no URI may have (RFC 3986 §2) and that some clients send. A backslash
-/// is a slash to many (WHATWG URL §4.4), and nothing of the kind to the rules.
+/// A target without characters that are forbidden in a URI (RFC 3986 §2) and that some clients
+/// send. Many servers read a backslash as a slash (WHATWG URL §4.4), the rules do not.
 fn encoded(target: String) -> String {
     const FORBIDDEN: &AsciiSet = &CONTROLS.add(b'"').add(b'<').add(b'>').add(b'`').add(b'\\');
     match target.contains(['"', '<', '>', '`', '\\']) {
@@ -179,8 +179,8 @@ fn encoded(target: String) -> String {
     }
 }
 
-/// Whether a request is the handshake of a WebSocket (RFC 6455 §4.1). Over HTTP/2 there is none: what
-/// RFC 8441 has in its place is not announced, and browsers then use HTTP/1.1.
+/// Whether a request is the handshake of a WebSocket (RFC 6455 §4.1). Over HTTP/2 there is none:
+/// its replacement (RFC 8441) is not announced, and browsers then use HTTP/1.1.
 pub fn is_websocket(head: &Head) -> bool {
     head.kind() == Method::Get
         && matches!(head.body, Framing::None | Framing::Length(0))
@@ -195,8 +195,8 @@ pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     members.filter(|member| !member.is_empty())
 }
 
-/// Whether a field is for us alone, or is one that the server has to believe us: what a client says
-/// there is not passed on. Some servers take `_` for `-` (CGI).
+/// Whether a header is for this server alone, or one that the server must be able to trust: the
+/// client's value is not passed on. Some servers read `_` as `-` (CGI).
 fn is_ours(name: &[u8]) -> bool {
     const NAMES: [&[u8]; 6] = [
         b"host",

@@ -1,5 +1,5 @@
-//! A server's answer on its way to the client: as fast as the client reads, and as soon as the server
-//! says something.
+//! An upstream server's response on its way to the client: as fast as the client reads, and as soon
+//! as the server sends.
 
 use std::future::poll_fn;
 use std::io;
@@ -31,30 +31,29 @@ use crate::proxy::upload::Upload;
 use crate::runtime::clock::http_date;
 use crate::site::compress::{Effort, Encoder, Plan};
 
-/// Answers that are compressed at a time, by all threads together; those beyond go as they are. Each
-/// holds about a megabyte, for as long as its server and its client like.
+/// Responses that are compressed at a time, by all threads together; those beyond are sent as they
+/// are. Each takes about a megabyte, for as long as server and client need.
 const AT_A_TIME: usize = 128;
 
 static CODING: Semaphore = Semaphore::const_new(AT_A_TIME);
 
-/// What is wrong with the head of an answer, if something is. What two could read in two ways is
-/// read by nobody (RFC 9112 §6.3).
+/// Why a response head is invalid. Framing that is ambiguous is rejected (RFC 9112 §6.3).
 pub fn refuse(parts: &Parts) -> Option<&'static str> {
     let codings = parts.headers.get_all(TRANSFER_ENCODING);
     let mut codings = codings.iter();
     let first = codings.next()?;
     if parts.headers.contains_key(CONTENT_LENGTH) {
-        return Some("its answer has both Content-Length and Transfer-Encoding");
+        return Some("its response has both Content-Length and Transfer-Encoding");
     }
     let is_chunked = first.as_bytes().eq_ignore_ascii_case(b"chunked");
     (!is_chunked || codings.next().is_some())
-        .then_some("its answer has a Transfer-Encoding other than chunked")
+        .then_some("its response has a Transfer-Encoding other than chunked")
 }
 
-/// Passes an answer on. True if the client's connection can be used again.
+/// Passes a response on. True if the client's connection can be used again.
 ///
 /// # Errors
-/// Why the answer is not complete.
+/// Why the response is incomplete.
 pub async fn relay<C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
     outgoing: &Outgoing<'_>,
@@ -78,7 +77,7 @@ pub async fn relay<C: HttpClient>(
         cx.client.begin(apart).map_err(|_| Failure::ClientLeft)?;
     }
     let ends_with_front = is_event_stream(&parts.headers);
-    // What has come with the head goes with it.
+    // Body bytes that came with the head are sent with it.
     let mut next = poll_fn(|cx| Poll::Ready(poll_data(&mut body, cx))).await;
     loop {
         let is_over = match std::mem::replace(&mut next, Poll::Pending) {
@@ -117,7 +116,7 @@ pub async fn relay<C: HttpClient>(
 /// Sends all of `out`.
 ///
 /// # Errors
-/// When the client has gone, or reads too slowly.
+/// When the client has closed the connection, or reads too slowly.
 pub async fn send(client: &mut impl HttpClient, out: &mut Bytes) -> Result<(), Failure> {
     while !out.is_empty() {
         match client.try_send(out) {
@@ -129,7 +128,7 @@ pub async fn send(client: &mut impl HttpClient, out: &mut Bytes) -> Result<(), F
     Ok(())
 }
 
-/// Whether an answer has no end of its own, and its client comes back by itself when it ends.
+/// Whether a response has no end of its own, and its client reconnects when it ends.
 fn is_event_stream(fields: &HeaderMap) -> bool {
     let says = fields
         .get(CONTENT_TYPE)
@@ -138,7 +137,7 @@ fn is_event_stream(fields: &HeaderMap) -> bool {
     media_type.is_some_and(|value| value.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
-/// What comes next of a body; trailers are dropped.
+/// The next piece of a body; trailers are dropped.
 fn poll_data(
     body: &mut Incoming,
     cx: &mut std::task::Context<'_>,
@@ -156,17 +155,17 @@ fn poll_data(
     }
 }
 
-/// What form an answer has.
+/// Frames and compresses a response.
 struct ProxyEncoder<'a> {
     request: &'a Head,
     framing: AnswerFraming,
     keep_alive: bool,
-    /// What becomes of its coding.
+    /// Whether and how the body is compressed.
     plan: Plan,
     coder: Option<Coder>,
 }
 
-/// What compresses a body, with its place among those that do.
+/// Compresses a body, and counts among those that are compressed at a time.
 struct Coder {
     encoder: Encoder,
     _place: SemaphorePermit<'static>,
@@ -192,7 +191,7 @@ impl<'a> ProxyEncoder<'a> {
     ) -> ProxyEncoder<'a> {
         let request = context.head;
         let is_head = request.kind() == Method::Head;
-        // What HEAD asks for has a length and no body.
+        // The response to HEAD has a length and no body.
         let says = parts.headers.get(CONTENT_LENGTH);
         let says = says.and_then(|value| value.to_str().ok()?.parse().ok());
         let length = if is_head { says } else { length };
@@ -243,10 +242,10 @@ impl<'a> ProxyEncoder<'a> {
         (out.into(), apart)
     }
 
-    /// A piece of the body, behind what has not been sent.
+    /// A piece of the body, appended to unsent bytes.
     ///
     /// # Errors
-    /// When there is no memory for its coding.
+    /// When there is no memory to compress it.
     fn frame(&mut self, unsent: Bytes, data: Bytes) -> Result<Bytes, Failure> {
         let data = match &mut self.coder {
             Some(coder) if !data.is_empty() => {
@@ -277,10 +276,10 @@ impl<'a> ProxyEncoder<'a> {
         out.into()
     }
 
-    /// What says that this was all.
+    /// The end of the body.
     ///
     /// # Errors
-    /// When there is no memory for its coding.
+    /// When there is no memory to compress it.
     fn end(&mut self, unsent: Bytes) -> Result<Bytes, Failure> {
         let unsent = match self.coder.take() {
             Some(coder) => {
@@ -302,14 +301,14 @@ fn not_coded(error: io::Error) -> Failure {
     Failure::Broken(format!("it cannot be compressed: {error}"))
 }
 
-/// All fields of an answer.
+/// All headers of a response.
 fn said(fields: &HeaderMap) -> impl Iterator<Item = Header<'_>> {
     let fields = fields.iter();
     fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
 }
 
-/// The fields of an answer that are for the client: without those of the server's connection, which
-/// `Connection` may name more of, and those by which a server speaks to the one in front of it.
+/// The headers of a response for the client: without those of the upstream connection, which
+/// `Connection` may list, and without instructions to this server.
 pub fn for_client(fields: &HeaderMap) -> impl Iterator<Item = Header<'_>> {
     let options = fields.get_all(CONNECTION).iter();
     let options: Vec<&[u8]> = options

@@ -1,4 +1,4 @@
-//! A WebSocket: once a server has agreed to it, bytes both ways, whatever they mean.
+//! A WebSocket: after the handshake, bytes both ways, whatever they mean.
 
 use std::io;
 use std::pin::Pin;
@@ -23,13 +23,14 @@ use crate::proxy::error::Failure;
 use crate::proxy::server::{Tap, UpstreamStream};
 use crate::runtime::clock::http_date;
 
-/// How long either side may take to agree that it is over when the front ends.
+/// How long either side may take to close the connection when the front shuts down.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// Passes bytes both ways until it is over; the client is sent that its server agrees.
+/// Sends the client the server's handshake, and then passes bytes both ways until either side
+/// closes.
 ///
 /// # Errors
-/// Why it has not begun.
+/// Why the handshake has failed.
 pub async fn run<C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
     outgoing: &Outgoing<'_>,
@@ -41,7 +42,7 @@ pub async fn run<C: HttpClient>(
     let is_websocket =
         |value: &hyper::header::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"websocket");
     if !outgoing.is_websocket || !parts.headers.get(UPGRADE).is_some_and(is_websocket) {
-        let why = "it changes to a protocol that nobody has asked for";
+        let why = "it switches to a protocol that was not requested";
         return Err(Failure::Broken(why.to_owned()));
     }
     let lost = |why: String| Failure::Broken(why);
@@ -76,13 +77,13 @@ pub async fn run<C: HttpClient>(
         }
         () = cx.thread.shared.drains() => {}
     }
-    // Either side is told that it is over, if it has not said so itself.
+    // Shuts down the side that is still open.
     let _ = timeout(GOODBYE, far.shutdown()).await;
     *sent += near.written;
     Ok(())
 }
 
-/// Returns when nothing has gone over a connection for as long as `limit`.
+/// Returns when a connection has carried no bytes for as long as `limit`.
 async fn quiet_for(tap: &Tap, limit: Duration) {
     loop {
         let moved = tap.moved();
@@ -93,7 +94,7 @@ async fn quiet_for(tap: &Tap, limit: Duration) {
     }
 }
 
-/// The head by which the client learns that its server agrees (RFC 6455 §4.2.2).
+/// The response head of the handshake (RFC 6455 §4.2.2).
 fn agreement(parts: &Parts) -> Vec<u8> {
     let answer = Answer {
         version: maitred_http1::Version::Http11,
@@ -105,13 +106,13 @@ fn agreement(parts: &Parts) -> Vec<u8> {
     };
     let mut out = Vec::with_capacity(256);
     write_head(&mut out, &answer, for_client(&parts.headers));
-    // These two belong to the connection, and come before the empty line.
+    // These two belong to the connection, and are written before the empty line.
     out.truncate(out.len() - 2);
     out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
     out
 }
 
-/// One side, with what was read of it already.
+/// One side, with the bytes that were read from it already.
 struct Side<S> {
     stream: S,
     first: Bytes,
