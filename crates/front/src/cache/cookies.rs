@@ -105,13 +105,12 @@ impl Guarded {
 impl AllCookies {
     /// The cookies of a site with these settings. Without `guard_cookies` they are not remembered.
     pub fn of(&self, site: &str, settings: &Settings) -> Arc<SiteCookies> {
-        match settings.guards_cookies {
-            true => {
-                let mut sites = self.lock();
-                let guarded = sites.entry(site.to_owned()).or_default();
-                guarded.cookies.clone()
-            }
-            false => Arc::default(),
+        if settings.guards_cookies {
+            let mut sites = self.lock();
+            let guarded = sites.entry(site.to_owned()).or_default();
+            guarded.cookies.clone()
+        } else {
+            Arc::default()
         }
     }
 
@@ -217,9 +216,10 @@ fn fitting(mut all: BTreeMap<String, Written>) -> io::Result<Vec<u8>> {
         (written.names, written.are_too_many) = (Vec::new(), true);
     }
     text = serde_json::to_vec(&all)?;
-    match text.len() <= FILE_BYTES {
-        true => Ok(text),
-        false => Err(io::Error::other("there are too many sites")),
+    if text.len() <= FILE_BYTES {
+        Ok(text)
+    } else {
+        Err(io::Error::other("there are too many sites"))
     }
 }
 

@@ -109,9 +109,10 @@ impl Known {
     ) -> Result<Option<Vec<Dropped>>, String> {
         let is_its = |site: &&KnownSite| site.pools.iter().any(|one| one == pool);
         let meant: Vec<&KnownSite> = self.sites.iter().filter(is_its).collect();
-        match meant.is_empty() {
-            true => Ok(None),
-            false => self.resolve_among(&meant, asked).map(Some),
+        if meant.is_empty() {
+            Ok(None)
+        } else {
+            self.resolve_among(&meant, asked).map(Some)
         }
     }
 

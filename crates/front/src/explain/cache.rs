@@ -26,9 +26,10 @@ pub fn purge(said: &mut Explanation, site: &Site, asked: &Question) -> bool {
     let purge = invalidate::purge_of(&cache.rules.key, host, &asked.path, query);
     let mut fields = asked.fields.iter();
     let has_groups = fields.any(|(name, _)| name.eq_ignore_ascii_case("cache-groups"));
-    match has_groups {
-        true => said.say("cache", "drops the pages in the groups of Cache-Groups"),
-        false => said.say("cache", format!("drops {purge}")),
+    if has_groups {
+        said.say("cache", "drops the pages in the groups of Cache-Groups")
+    } else {
+        said.say("cache", format!("drops {purge}"))
     }
     said.say("answer", "200, and no script is asked");
     true
@@ -120,9 +121,10 @@ fn kept(said: &mut Explanation, settings: &Settings) {
         None => format!("{} s for all others", valid.seconds),
     };
     let valid: Vec<String> = settings.valid.iter().map(valid).collect();
-    let otherwise = match valid.is_empty() {
-        true => "what does not say for how long it is good is not kept".to_owned(),
-        false => format!("or else {} (valid)", valid.join(", ")),
+    let otherwise = if valid.is_empty() {
+        "what does not say for how long it is good is not kept".to_owned()
+    } else {
+        format!("or else {} (valid)", valid.join(", "))
     };
     said.say(
         "cache",

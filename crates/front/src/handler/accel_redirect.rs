@@ -112,9 +112,10 @@ fn log(backend: &Backend, script: &str, named: Named<'_>, status: u16, why: &str
     let mut value = String::new();
     for part in String::from_utf8_lossy(named.value()).chars() {
         // A control character could overwrite the line on a terminal.
-        let _ = match part.is_control() {
-            true => write!(value, "{}", part.escape_default()),
-            false => write!(value, "{part}"),
+        let _ = if part.is_control() {
+            write!(value, "{}", part.escape_default())
+        } else {
+            write!(value, "{part}")
         };
     }
     let field = named.field();

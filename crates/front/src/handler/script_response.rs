@@ -306,9 +306,10 @@ impl<W: HeadWriter> ResponseEncoder for HttpEncoder<'_, W> {
         let mut out = std::mem::take(&mut self.early);
         self.head_bytes += out.len() as u64;
         let Some(head) = self.head.take() else {
-            return match over {
-                true => Err(Failure::Invalid(self.head_reader.ended_early().to_string())),
-                false => Ok(out),
+            return if over {
+                Err(Failure::Invalid(self.head_reader.ended_early().to_string()))
+            } else {
+                Ok(out)
             };
         };
         if !self.framed {

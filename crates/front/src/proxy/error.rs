@@ -32,9 +32,10 @@ pub(crate) enum Silence {
 
 impl Silence {
     pub(crate) fn of(upload: &Upload) -> Silence {
-        match upload.is_over() {
-            true => Silence::SaysNothing,
-            false => Silence::TakesNothing,
+        if upload.is_over() {
+            Silence::SaysNothing
+        } else {
+            Silence::TakesNothing
         }
     }
 }

@@ -60,12 +60,11 @@ impl Upload {
     /// When `Content-Length` is larger.
     pub fn of(head: &Head, limit: u64) -> Result<(Upload, UploadBody), NoBody> {
         let inflow = Inflow::of(head, limit)?;
-        let (to, pieces) = match inflow.is_over() {
-            true => (None, None),
-            false => {
-                let (to, pieces) = mpsc::channel(PIECES);
-                (Some(to), Some(pieces))
-            }
+        let (to, pieces) = if inflow.is_over() {
+            (None, None)
+        } else {
+            let (to, pieces) = mpsc::channel(PIECES);
+            (Some(to), Some(pieces))
         };
         let length = match head.body {
             Framing::Length(length) => Some(length),

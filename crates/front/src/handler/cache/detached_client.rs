@@ -83,17 +83,19 @@ impl<C: Client> Client for DetachedClient<'_, C> {
     }
 
     fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let sent = match self.has_gone {
-            true => Err(io::ErrorKind::ConnectionAborted.into()),
-            false => self.client.try_send(bytes),
+        let sent = if self.has_gone {
+            Err(io::ErrorKind::ConnectionAborted.into())
+        } else {
+            self.client.try_send(bytes)
         };
         sent.or_else(|error| self.gone_with(error).map(|()| bytes.len()))
     }
 
     async fn sendable(&mut self) -> io::Result<()> {
-        let sendable = match self.has_gone {
-            true => Err(io::ErrorKind::ConnectionAborted.into()),
-            false => self.client.sendable().await,
+        let sendable = if self.has_gone {
+            Err(io::ErrorKind::ConnectionAborted.into())
+        } else {
+            self.client.sendable().await
         };
         sendable.or_else(|error| self.gone_with(error))
     }

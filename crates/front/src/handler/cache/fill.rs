@@ -247,9 +247,10 @@ impl<'a> Fill<'a> {
         let stored = admitted.as_ref().map_err(|why| *why).map(|admitted| {
             let kept = &admitted.stored;
             let age = freshness::current_age(kept.initial_age, times.came, times.came);
-            match kept.no_cache {
-                true => 0,
-                false => kept.lifetimes.fresh.saturating_sub(age / 1000),
+            if kept.no_cache {
+                0
+            } else {
+                kept.lifetimes.fresh.saturating_sub(age / 1000)
             }
         });
         match admitted {
@@ -380,9 +381,10 @@ impl<'a> Fill<'a> {
                 let keep = || cache.store.keep_at(&place, page, now());
                 // A large page takes long on any disk, and in memory: it says nothing about the
                 // disk.
-                Ok(match is_small {
-                    true => cache.disk_pace.watch(keep, now),
-                    false => keep(),
+                Ok(if is_small {
+                    cache.disk_pace.watch(keep, now)
+                } else {
+                    keep()
                 })
             };
             let kept = blocking(keep).await;
@@ -462,9 +464,10 @@ impl<'a> Fill<'a> {
             return;
         }
         let keep = || store.keep_at(&place, page, now());
-        let kept = match store.has_disk() {
-            true => pace.watch(keep, now),
-            false => keep(),
+        let kept = if store.has_disk() {
+            pace.watch(keep, now)
+        } else {
+            keep()
         };
         self.kept(kept.map(drop));
     }

@@ -69,9 +69,10 @@ pub async fn look<'a, C: HttpClient>(
         let found = find(cache, &primary, context.head).await?;
         let key = match weigh(&asked, found, &mut plan, &mut fill) {
             Weighed::Fresh(key, page, how) => {
-                let page = match asked.has_range {
-                    true => page,
-                    false => coded(cache, context, &key, page),
+                let page = if asked.has_range {
+                    page
+                } else {
+                    coded(cache, context, &key, page)
                 };
                 return reply(cx, context, how.of(&page))
                     .await
@@ -314,9 +315,10 @@ fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
         }
         pagestore::Looked::Nothing { key, has_variants }
         | pagestore::Looked::Large { key, has_variants } => {
-            fill.why = match has_variants {
-                true => Forward::VaryMiss,
-                false => Forward::UriMiss,
+            fill.why = if has_variants {
+                Forward::VaryMiss
+            } else {
+                Forward::UriMiss
             };
             fill.stale = None;
             let uses = fill.of.settings.min_uses;

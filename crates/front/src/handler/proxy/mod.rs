@@ -193,10 +193,7 @@ async fn send_over<C: HttpClient>(
                         return Lost::Unsent(Box::new(request));
                     }
                     let failure = Failure::Broken(server::describe(error.error()));
-                    match link.tap.received() == before {
-                        true => Lost::Silently(failure),
-                        false => Lost::Otherwise(failure),
-                    }
+                    if link.tap.received() == before { Lost::Silently(failure) } else { Lost::Otherwise(failure) }
                 });
             }
             hints = heard(outgoing.early.as_ref()) => {

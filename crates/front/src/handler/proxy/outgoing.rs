@@ -173,9 +173,10 @@ fn climbs(raw: &str) -> Climbs {
 /// send. Many servers read a backslash as a slash (WHATWG URL §4.4), the rules do not.
 fn encoded(target: String) -> String {
     const FORBIDDEN: &AsciiSet = &CONTROLS.add(b'"').add(b'<').add(b'>').add(b'`').add(b'\\');
-    match target.contains(['"', '<', '>', '`', '\\']) {
-        false => target,
-        true => percent_encode(target.as_bytes(), FORBIDDEN).to_string(),
+    if target.contains(['"', '<', '>', '`', '\\']) {
+        percent_encode(target.as_bytes(), FORBIDDEN).to_string()
+    } else {
+        target
     }
 }
 
