@@ -28,13 +28,13 @@ pub struct SiteCookies(ArcSwap<Names>);
 /// The cookies of all sites that guard cookies, by site.
 #[derive(Debug, Default)]
 pub struct AllCookies {
-    sites: Mutex<HashMap<String, Guarded>>,
+    sites: Mutex<HashMap<String, GuardedSite>>,
     /// Held by the thread that writes the file.
     writing: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct Guarded {
+struct GuardedSite {
     cookies: Arc<SiteCookies>,
     /// The settings that decide which cookies count; none if no configuration in use has the site
     /// yet.
@@ -43,7 +43,7 @@ struct Guarded {
 
 /// A site in the file.
 #[derive(Debug, Serialize, Deserialize)]
-struct Written {
+struct SavedSite {
     names: Vec<String>,
     are_too_many: bool,
     /// The settings under which there are too many cookies ([`Settings::cookie_mark`]).
@@ -77,7 +77,7 @@ impl SiteCookies {
     }
 }
 
-impl Guarded {
+impl GuardedSite {
     /// Adds names.
     fn add(&self, names: &[String]) {
         let counts = |name: &&[u8]| {
@@ -89,12 +89,12 @@ impl Guarded {
         }
     }
 
-    fn written(&self) -> Option<Written> {
+    fn written(&self) -> Option<SavedSite> {
         let names = self.cookies.names();
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         let is_empty = names.all().next().is_none() && !names.are_too_many();
         let rules = self.rules.as_ref().filter(|_| !is_empty)?;
-        Some(Written {
+        Some(SavedSite {
             names: names.all().map(text).collect(),
             are_too_many: names.are_too_many(),
             mark: rules.cookie_mark(),
@@ -157,7 +157,7 @@ impl AllCookies {
         };
         let mut text = Vec::new();
         file.take(FILE_BYTES as u64).read_to_end(&mut text)?;
-        let all: BTreeMap<String, Written> = serde_json::from_slice(&text)?;
+        let all: BTreeMap<String, SavedSite> = serde_json::from_slice(&text)?;
         let sites = self.lock();
         for (site, written) in all {
             let Some(guarded) = sites.get(&site) else {
@@ -178,9 +178,9 @@ impl AllCookies {
     /// When it cannot be written.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: BTreeMap<String, Written> = {
+        let all: BTreeMap<String, SavedSite> = {
             let sites = self.lock();
-            let written = |(site, guarded): (&String, &Guarded)| {
+            let written = |(site, guarded): (&String, &GuardedSite)| {
                 let written = guarded.written()?;
                 Some((site.clone(), written))
             };
@@ -192,20 +192,20 @@ impl AllCookies {
         fs::rename(&new, dir.join(FILE))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Guarded>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, GuardedSite>> {
         self.sites.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The text of the file. If it is too large, the sites with most names are written as having too
 /// many: few sites must not displace the names of all others.
-fn fitting(mut all: BTreeMap<String, Written>) -> io::Result<Vec<u8>> {
+fn fitting(mut all: BTreeMap<String, SavedSite>) -> io::Result<Vec<u8>> {
     let mut text = serde_json::to_vec(&all)?;
     if text.len() <= FILE_BYTES {
         return Ok(text);
     }
-    let length = |written: &Written| written.names.iter().map(String::len).sum::<usize>();
-    let mut sites: Vec<&mut Written> = all.values_mut().collect();
+    let length = |written: &SavedSite| written.names.iter().map(String::len).sum::<usize>();
+    let mut sites: Vec<&mut SavedSite> = all.values_mut().collect();
     sites.sort_by_key(|written| std::cmp::Reverse(length(written)));
     let mut excess = text.len() - FILE_BYTES;
     for written in sites {

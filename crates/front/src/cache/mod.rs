@@ -1,11 +1,11 @@
 //! The page cache: cached responses of scripts. The crate `pagecache` has the rules, `pagestore`
 //! the pages.
 
+pub(crate) mod cache_stats;
+pub(crate) mod compressing;
 pub(crate) mod cookies;
 pub(crate) mod disk_pace;
-pub(crate) mod figures;
 pub(crate) mod key_host;
-pub(crate) mod making;
 pub(crate) mod purge;
 
 use std::io;
@@ -29,16 +29,16 @@ use maitred_pagestore::{Limits, Store};
 use maitred_rules::networks::Networks;
 use tokio::sync::{Notify, oneshot};
 
+use crate::cache::cache_stats::{AllCacheStats, SiteCacheStats, ThreadCacheStats};
+use crate::cache::compressing::CompressingKeys;
 use crate::cache::cookies::{AllCookies, SiteCookies};
 use crate::cache::disk_pace::DiskPace;
-use crate::cache::figures::{AllFigures, Board, SiteFigures};
-use crate::cache::making::Making;
-use crate::cache::purge::Known;
+use crate::cache::purge::PurgeableSites;
 use crate::runtime::clock::since_1970;
 use crate::runtime::supervisor_channel::Supervisor;
 use crate::runtime::thread;
 
-pub use crate::cache::purge::{Others, PURGE};
+pub use crate::cache::purge::{OtherFronts, PURGE};
 
 /// The header that describes what the cache has done (RFC 9211).
 pub const CACHE_STATUS: &[u8] = b"Cache-Status";
@@ -56,7 +56,7 @@ pub(crate) const AT_ONCE_BYTES: u64 = 64 * 1024;
 pub struct Cache {
     pub(crate) store: Store,
     pub(crate) disk_pace: DiskPace,
-    figures: AllFigures,
+    figures: AllCacheStats,
     /// The names of cookies that sites have set, and their file.
     cookies: AllCookies,
     dir: Option<PathBuf>,
@@ -68,13 +68,13 @@ pub struct Cache {
     /// Running background refreshes.
     pub(crate) refreshes: AtomicUsize,
     /// Pages that are being compressed.
-    pub(crate) making: Making,
+    pub(crate) compressing: CompressingKeys,
     /// Notified when a page is stored or purged: there may be something to sweep.
     pub(crate) changed: Notify,
     /// The sites with a cache.
-    known: ArcSwap<Known>,
+    known: ArcSwap<PurgeableSites>,
     /// The other fronts, which are notified of purges.
-    pub others: Others,
+    pub others: OtherFronts,
     supervisor: Arc<Supervisor>,
 }
 
@@ -134,17 +134,17 @@ impl Cache {
             disk_limit: disk_limit.filter(|_| store.has_disk()),
             store,
             disk_pace: DiskPace::default(),
-            figures: AllFigures::default(),
+            figures: AllCacheStats::default(),
             cookies: read_cookies(config),
             dir: config.cache_dir.clone(),
             threads,
             memory_limit: memory,
             fills,
             refreshes: AtomicUsize::new(0),
-            making: Making::default(),
+            compressing: CompressingKeys::default(),
             changed,
-            known: ArcSwap::from_pointee(Known::of(config)),
-            others: Others::new(supervisor.clone()),
+            known: ArcSwap::from_pointee(PurgeableSites::of(config)),
+            others: OtherFronts::new(supervisor.clone()),
             supervisor,
         })
     }
@@ -272,7 +272,7 @@ impl Cache {
     /// Takes the sites of a new configuration.
     pub fn use_sites(&self, config: &Config) {
         self.cookies.follow(config);
-        let before = self.known.swap(Arc::new(Known::of(config)));
+        let before = self.known.swap(Arc::new(PurgeableSites::of(config)));
         // While a site has no cache, changes of its pages go unnoticed.
         for site in before.gone_in(&self.known.load()) {
             if let Err(error) = self.store.purge(site, &Purge::All, Thoroughness::Hard) {
@@ -336,7 +336,7 @@ pub struct SiteCache {
     pub site: String,
     /// Clients that may send PURGE.
     pub(crate) purge_from: Networks,
-    figures: Arc<SiteFigures>,
+    figures: Arc<SiteCacheStats>,
     pub(crate) cookies: Arc<SiteCookies>,
     /// The thread of this site.
     thread: u32,
@@ -359,7 +359,7 @@ impl SiteCache {
     }
 
     /// The counters of this thread.
-    pub(crate) fn board(&self) -> &Board {
+    pub(crate) fn board(&self) -> &ThreadCacheStats {
         self.figures.board(self.thread)
     }
 }

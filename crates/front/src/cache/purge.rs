@@ -32,7 +32,7 @@ const MESSAGE_BYTES: usize = 16 * 1024;
 
 /// The sites with a cache, for commands that name pages from outside.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct PurgeableSites {
     sites: Vec<KnownSite>,
     hosts: Hosts,
     /// By the number of a site in the configuration: its index in `sites`.
@@ -49,9 +49,9 @@ struct KnownSite {
     parts: KeyParts,
 }
 
-impl Known {
+impl PurgeableSites {
     /// The sites of a configuration.
-    pub fn of(config: &Config) -> Known {
+    pub fn of(config: &Config) -> PurgeableSites {
         let mut sites = Vec::new();
         let mut places = Vec::new();
         for site in &config.sites {
@@ -66,7 +66,7 @@ impl Known {
                 sites.len() - 1
             }));
         }
-        Known {
+        PurgeableSites {
             sites,
             hosts: Hosts::of(&config.sites),
             places,
@@ -74,7 +74,7 @@ impl Known {
     }
 
     /// The sites that have a cache here, and none there.
-    pub fn gone_in<'a>(&'a self, other: &'a Known) -> impl Iterator<Item = &'a str> {
+    pub fn gone_in<'a>(&'a self, other: &'a PurgeableSites) -> impl Iterator<Item = &'a str> {
         let names = self.sites.iter().map(|site| site.name.as_str());
         names.filter(|name| !other.sites.iter().any(|site| site.name == *name))
     }
@@ -101,7 +101,7 @@ impl Known {
     /// The purges that a script of a pool requests; none if no site of that pool has a cache.
     ///
     /// # Errors
-    /// As [`Known::resolve`].
+    /// As [`PurgeableSites::resolve`].
     pub fn resolve_for_pool(
         &self,
         pool: &str,
@@ -227,24 +227,24 @@ pub fn words(dropped: &Dropped) -> String {
 }
 
 /// The other fronts, if there are any, which drop the same pages.
-pub struct Others {
+pub struct OtherFronts {
     supervisor: Arc<Supervisor>,
     any: AtomicBool,
     last: AtomicU64,
     waiting: Mutex<HashMap<u64, oneshot::Sender<()>>>,
 }
 
-impl fmt::Debug for Others {
+impl fmt::Debug for OtherFronts {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let any = self.any.load(Ordering::Relaxed);
-        out.debug_struct("Others").field("any", &any).finish()
+        out.debug_struct("OtherFronts").field("any", &any).finish()
     }
 }
 
-impl Others {
+impl OtherFronts {
     /// No other fronts.
-    pub fn new(supervisor: Arc<Supervisor>) -> Others {
-        Others {
+    pub fn new(supervisor: Arc<Supervisor>) -> OtherFronts {
+        OtherFronts {
             supervisor,
             any: AtomicBool::new(false),
             last: AtomicU64::new(0),
@@ -253,7 +253,7 @@ impl Others {
     }
 
     /// Sends them what was dropped here.
-    fn tell(&self, dropped: &[Dropped]) -> Option<Elsewhere> {
+    fn tell(&self, dropped: &[Dropped]) -> Option<PurgeAcks> {
         if !self.any.load(Ordering::Acquire) || dropped.is_empty() {
             return None;
         }
@@ -273,7 +273,7 @@ impl Others {
                 told.push(receiver);
             }
         }
-        Some(Elsewhere(told))
+        Some(PurgeAcks(told))
     }
 
     /// Takes the acknowledgement of the message with this number.
@@ -306,9 +306,9 @@ fn pieces(dropped: &[Dropped]) -> Vec<&[Dropped]> {
 
 /// A purge that was sent to other fronts.
 #[derive(Debug)]
-pub struct Elsewhere(Vec<oneshot::Receiver<()>>);
+pub struct PurgeAcks(Vec<oneshot::Receiver<()>>);
 
-impl Elsewhere {
+impl PurgeAcks {
     /// Returns when they have carried it out.
     pub async fn done(self) {
         let all = async {
@@ -329,7 +329,7 @@ impl Elsewhere {
 
 impl Cache {
     /// Drops pages here, and in other fronts if there are any: the future is ready when they have.
-    pub fn purge(&self, dropped: &[Dropped]) -> Option<Elsewhere> {
+    pub fn purge(&self, dropped: &[Dropped]) -> Option<PurgeAcks> {
         for one in dropped {
             self.purge_here(one);
         }
@@ -366,7 +366,7 @@ impl Cache {
         }
     }
 
-    fn fulfil(&self, wish: &Wish) -> (Fate, Option<Elsewhere>) {
+    fn fulfil(&self, wish: &Wish) -> (Fate, Option<PurgeAcks>) {
         let Ok(asked) = serde_json::from_slice::<Asked>(&wish.bytes) else {
             // Only a worker that was tampered with sends anything else.
             return (Fate::Unheard, None);
@@ -412,7 +412,7 @@ mod tests {
     use super::*;
     use maitred_pagecache::purge::Thoroughness;
 
-    fn known() -> Known {
+    fn known() -> PurgeableSites {
         let site = |hosts: &[Host], pool: &str, cached: bool| Site {
             hosts: hosts.to_vec(),
             root: "/".into(),
@@ -431,7 +431,7 @@ mod tests {
             site(&[exact("a.example"), exact("www.a.example")], "www", true),
             site(&[Host::Below("b.example".to_owned())], "other", true),
         ];
-        Known::of(&Config {
+        PurgeableSites::of(&Config {
             sites,
             ..Config::default()
         })

@@ -26,7 +26,7 @@ pub struct RequestCx<'r, C> {
     /// The thread that serves the request, and what its requests share.
     pub thread: &'r Arc<Thread>,
     /// Host, scheme and client address.
-    pub target: Target<'r>,
+    pub target: RequestTarget<'r>,
     /// The record for the access log.
     pub record: RequestRecord,
     /// The header rules for the path, if there are any.
@@ -40,7 +40,7 @@ pub struct RequestCx<'r, C> {
 /// Host, scheme and client of a request: as connection and request head name them, or a trusted
 /// proxy in front.
 #[derive(Debug, Clone, Copy)]
-pub struct Target<'r> {
+pub struct RequestTarget<'r> {
     /// The authority the client requested.
     pub host: &'r str,
     /// The client's address.
@@ -53,10 +53,10 @@ pub struct Target<'r> {
     pub by_forwarded: bool,
 }
 
-impl<'r> Target<'r> {
+impl<'r> RequestTarget<'r> {
     /// The target of a request by its connection and head alone.
-    pub fn direct(client: &impl HttpClient, head: &'r Head) -> Target<'r> {
-        Target {
+    pub fn direct(client: &impl HttpClient, head: &'r Head) -> RequestTarget<'r> {
+        RequestTarget {
             host: head.host(),
             peer: client.peer(),
             is_https: client.secured().is_some(),
@@ -66,8 +66,8 @@ impl<'r> Target<'r> {
     }
 
     /// The same for another host.
-    pub fn with_host<'h>(self, host: &'h str) -> Target<'h> {
-        Target {
+    pub fn with_host<'h>(self, host: &'h str) -> RequestTarget<'h> {
+        RequestTarget {
             host,
             peer: self.peer,
             is_https: self.is_https,
@@ -77,9 +77,9 @@ impl<'r> Target<'r> {
     }
 
     /// The same with what a trusted proxy says in its place.
-    pub fn forwarded(self, trust: &Trust, heard: &'r Heard) -> Target<'r> {
+    pub fn forwarded(self, trust: &Trust, heard: &'r Heard) -> RequestTarget<'r> {
         let is_trusted = trust.proxies.contain(self.peer.ip());
-        Target {
+        RequestTarget {
             host: heard.host.as_deref().unwrap_or(self.host),
             peer: heard.client.unwrap_or(self.peer),
             is_https: heard.is_https.unwrap_or(self.is_https),
@@ -95,7 +95,7 @@ pub struct RequestContext<'r> {
     /// The request head.
     pub head: &'r Head,
     /// Host, scheme and client address.
-    pub target: Target<'r>,
+    pub target: RequestTarget<'r>,
     /// The site.
     pub site: &'r Arc<Site>,
     /// The path after rewrites, percent-encoded.
@@ -125,7 +125,11 @@ pub struct ErrorPage {
 
 impl<'r> RequestContext<'r> {
     /// A request at its site, as no rule changes it.
-    pub fn new(head: &'r Head, target: Target<'r>, site: &'r Arc<Site>) -> RequestContext<'r> {
+    pub fn new(
+        head: &'r Head,
+        target: RequestTarget<'r>,
+        site: &'r Arc<Site>,
+    ) -> RequestContext<'r> {
         RequestContext {
             head,
             target,

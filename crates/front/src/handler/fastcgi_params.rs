@@ -26,7 +26,7 @@ const SOFTWARE: &[u8] = concat!("maitred/", env!("CARGO_PKG_VERSION"), " (as ngi
 
 /// A request to PHP.
 #[derive(Debug)]
-pub struct Call<'a> {
+pub struct ScriptCall<'a> {
     /// The request head.
     pub head: &'a Head,
     /// The request body.
@@ -40,14 +40,14 @@ pub struct Call<'a> {
     /// The client's TLS connection, if it has one.
     pub secured: Option<&'a Secured>,
     /// The request after rules and proxies.
-    pub seen: Seen<'a>,
+    pub seen: ScriptView<'a>,
     /// The request's id in the logs.
     pub id: &'a str,
 }
 
 /// What a script sees of a request, where that differs from the request head.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct ScriptView<'a> {
     /// The query after rewrites.
     pub query: Option<&'a str>,
     /// The target before rewrites.
@@ -66,10 +66,10 @@ pub struct Seen<'a> {
     pub conditions: Option<&'a [Header<'a>]>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> ScriptView<'a> {
     /// A request after routing and rules.
-    pub fn of(context: &'a RequestContext<'_>) -> Seen<'a> {
-        Seen {
+    pub fn of(context: &'a RequestContext<'_>) -> ScriptView<'a> {
+        ScriptView {
             query: context.query(),
             target: context.head.target(),
             host: context.target.host,
@@ -107,8 +107,8 @@ impl From<ParamTooLong> for TooLarge {
 ///
 /// # Errors
 /// When the parameters are larger than [`MAX_PARAMS_BYTES`].
-pub fn encode(call: &Call<'_>) -> Result<Vec<u8>, TooLarge> {
-    let mut out = Vec::with_capacity(room_for(call));
+pub fn encode(call: &ScriptCall<'_>) -> Result<Vec<u8>, TooLarge> {
+    let mut out = Vec::with_capacity(expected_bytes(call));
     let mut request = RequestWriter::new(&mut out, REQUEST_ID, false);
     write_params(&mut request, call)?;
     request.finish();
@@ -126,12 +126,12 @@ pub fn encode(call: &Call<'_>) -> Result<Vec<u8>, TooLarge> {
 
 /// About as many bytes as a call takes, seldom fewer: small allocations are much cheaper than large
 /// ones.
-fn room_for(call: &Call<'_>) -> usize {
+fn expected_bytes(call: &ScriptCall<'_>) -> usize {
     /// All names but those of headers, and the values whose length hardly varies.
     const FIXED_BYTES: usize = 600;
     /// Bytes that each header needs besides its name and value.
     const FIELD_BYTES: usize = 8;
-    let Call {
+    let ScriptCall {
         head, script, seen, ..
     } = call;
     let of_head = head.len_bytes() + FIELD_BYTES * head.headers().len() + seen.host.len();
@@ -147,8 +147,8 @@ fn room_for(call: &Call<'_>) -> usize {
     FIXED_BYTES + of_head + of_script + of_query + of_body
 }
 
-fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), TooLarge> {
-    let Call {
+fn write_params(request: &mut RequestWriter<'_>, call: &ScriptCall<'_>) -> Result<(), TooLarge> {
+    let ScriptCall {
         head, script, seen, ..
     } = call;
     // The page of an error is requested with GET, whatever the client has sent (as with nginx).
@@ -159,7 +159,7 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
     // The name that a client sends is a user's name only once the password has been checked (RFC
     // 3875 §4.1.11).
     let user = seen.has_user.then(|| head.header("authorization"));
-    let (mut ip, mut number) = (Text::default(), itoa::Buffer::new());
+    let (mut ip, mut number) = (TextBuffer::default(), itoa::Buffer::new());
     let is_https = seen.is_https.unwrap_or(call.secured.is_some());
     request
         .named(b"SCRIPT_FILENAME", &script.script_filename)?
@@ -219,7 +219,7 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
 fn write_headers(
     request: &mut RequestWriter<'_>,
     head: &Head,
-    seen: &Seen<'_>,
+    seen: &ScriptView<'_>,
 ) -> Result<(), TooLarge> {
     let headers: Vec<(&[u8], &[u8])> = match seen.conditions {
         None => head.headers().collect(),
@@ -228,7 +228,7 @@ fn write_headers(
             kept.chain(conditions.iter().copied()).collect()
         }
     };
-    let (mut joined, mut variable) = (Vec::new(), Text::default());
+    let (mut joined, mut variable) = (Vec::new(), TextBuffer::default());
     for (index, (name, value)) in headers.iter().enumerate() {
         let same = |other: &(&[u8], &[u8])| {
             other.0.len() == name.len() && other.0.eq_ignore_ascii_case(name)
@@ -269,28 +269,28 @@ fn is_passed_on(name: &[u8]) -> bool {
         .iter()
         .all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
     plain
-        && name.len() <= Text::NAME_BYTES
+        && name.len() <= TextBuffer::NAME_BYTES
         && !name.eq_ignore_ascii_case(b"host")
         && !name.eq_ignore_ascii_case(b"proxy")
 }
 
 /// A buffer for short texts, to save allocations.
-struct Text {
-    bytes: [u8; Text::BYTES],
+struct TextBuffer {
+    bytes: [u8; TextBuffer::BYTES],
 }
 
-impl Default for Text {
-    fn default() -> Text {
-        Text {
-            bytes: [0; Text::BYTES],
+impl Default for TextBuffer {
+    fn default() -> TextBuffer {
+        TextBuffer {
+            bytes: [0; TextBuffer::BYTES],
         }
     }
 }
 
-impl Text {
+impl TextBuffer {
     const BYTES: usize = 256;
     /// Longest header name that is passed on, in bytes.
-    const NAME_BYTES: usize = Text::BYTES - 5;
+    const NAME_BYTES: usize = TextBuffer::BYTES - 5;
 
     fn http(&mut self, name: &[u8]) -> &[u8] {
         self.bytes[..5].copy_from_slice(b"HTTP_");
@@ -310,10 +310,10 @@ impl Text {
             return self.of_v4(ip);
         }
         let mut rest = &mut self.bytes[..];
-        let room = rest.len();
+        let space = rest.len();
         let _ = write!(rest, "{}", ip.to_canonical());
         let left = rest.len();
-        &self.bytes[..room - left]
+        &self.bytes[..space - left]
     }
 
     /// The same as formatting, several times as fast.
@@ -362,9 +362,9 @@ mod tests {
             "2001:db8::17",
         ] {
             let address = ip.parse().unwrap();
-            assert_eq!(Text::default().of(address), ip.as_bytes());
+            assert_eq!(TextBuffer::default().of(address), ip.as_bytes());
         }
         let mapped = "::ffff:192.0.2.7".parse().unwrap();
-        assert_eq!(Text::default().of(mapped), b"192.0.2.7");
+        assert_eq!(TextBuffer::default().of(mapped), b"192.0.2.7");
     }
 }

@@ -11,7 +11,7 @@ use maitred_rules::path::{CleanPath, clean_path};
 
 use crate::admin;
 use crate::handler::cache::purge;
-use crate::handler::context::{ErrorPage, RequestContext, RequestCx, Target};
+use crate::handler::context::{ErrorPage, RequestContext, RequestCx, RequestTarget};
 use crate::handler::decision::Decision;
 use crate::handler::respond::{InterceptedResponse, TextResponse};
 use crate::handler::route::route;
@@ -43,7 +43,7 @@ pub async fn serve<C: HttpClient>(client: &mut C, head: &Head, thread: &Arc<Thre
     let sites = thread.sites();
     let mut record = RequestRecord::default();
     let heard = hear_proxy(client, head, &sites, &mut record);
-    let target = Target::direct(client, head);
+    let target = RequestTarget::direct(client, head);
     let mut cx = RequestCx {
         target: match &heard {
             Ok(Some(heard)) => target.forwarded(&sites.trust, heard),
@@ -161,7 +161,7 @@ async fn respond<'r, C: HttpClient>(
     };
     cx.record.is_https = cx.target.is_https;
     cx.record.log.clone_from(&site.access_log);
-    let Target { host, is_https, .. } = cx.target;
+    let RequestTarget { host, is_https, .. } = cx.target;
     let redirect = sites.redirect(is_https, host, cx.head);
     let awaits_certificate = || cx.thread.shared.awaits_certificate(host);
     if let Some((status, location)) = redirect.filter(|_| !awaits_certificate()) {

@@ -23,11 +23,11 @@ pub struct TextResponse {
     /// The status.
     pub status: u16,
     headers: Vec<OwnedHeader>,
-    text: Text,
+    text: TextBody,
 }
 
 #[derive(Debug)]
-enum Text {
+enum TextBody {
     /// The status in words, and this sentence.
     Reason(&'static str),
     /// All of the body.
@@ -40,7 +40,7 @@ impl TextResponse {
         TextResponse {
             status,
             headers: vec![owned(&PLAIN)],
-            text: Text::Reason(reason),
+            text: TextBody::Reason(reason),
         }
     }
 
@@ -54,7 +54,7 @@ impl TextResponse {
         TextResponse {
             status: 200,
             headers: headers.iter().map(owned).collect(),
-            text: Text::Whole(body),
+            text: TextBody::Whole(body),
         }
     }
 
@@ -217,12 +217,12 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
     ) -> Pin<Box<impl Future<Output = io::Result<After>>>> {
         Box::pin(async move {
             let body = match response.text {
-                Text::Whole(body) => body,
+                TextBody::Whole(body) => body,
                 // Clients of the admin listener may read the reason of a 403 and 404 as well.
-                Text::Reason(reason) if self.client.admin().is_some() => {
+                TextBody::Reason(reason) if self.client.admin().is_some() => {
                     unfiltered(response.status, reason)
                 }
-                Text::Reason(reason) => in_words(response.status, reason),
+                TextBody::Reason(reason) => in_words(response.status, reason),
             };
             let headers: Vec<Header<'_>> = response.headers.iter().map(borrowed).collect();
             let content = Content::Made(body.as_bytes());

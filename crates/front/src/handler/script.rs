@@ -15,11 +15,11 @@ use crate::backend::run::Run;
 use crate::handler::accel_redirect;
 use crate::handler::cache::detached_client::DetachedClient;
 use crate::handler::cache::fill::Fill;
-use crate::handler::cache::lookup::{self, Looked};
+use crate::handler::cache::lookup::{self, LookupResult};
 use crate::handler::cache::refresh;
 use crate::handler::cache::tee::Tee;
 use crate::handler::context::{RequestContext, RequestCx};
-use crate::handler::fastcgi_params::{self, Call, REQUEST_ID, Seen};
+use crate::handler::fastcgi_params::{self, REQUEST_ID, ScriptCall, ScriptView};
 use crate::handler::respond::TextResponse;
 use crate::handler::script_response::HttpEncoder;
 use crate::http::body::{Body, NoBody};
@@ -40,13 +40,13 @@ pub async fn serve<C: HttpClient>(
     let mut fill = None;
     let cache = cx.thread.shared.cache.as_ref();
     if let (Some(of), Some(cache), None) = (&context.site.cache, cache, context.error_page) {
-        match Box::pin(lookup::look(cx, cache, of, context)).await? {
-            Looked::Responded(after) => return Ok(after),
-            Looked::Refresh(after, fill) => {
+        match Box::pin(lookup::lookup(cx, cache, of, context)).await? {
+            LookupResult::Responded(after) => return Ok(after),
+            LookupResult::Refresh(after, fill) => {
                 refresh::refresh(fill, context, script, cx.thread, Caller::of(cx));
                 return Ok(after);
             }
-            Looked::Forward(forward) => fill = Some(forward),
+            LookupResult::Forward(forward) => fill = Some(forward),
         }
     }
     if let Some(tried) = rejected(cx, context, script, fill.as_deref()) {
@@ -73,7 +73,7 @@ fn rejected<C: HttpClient>(
     }
     let (body, id) = (Body::Memory(Vec::new()), cx.record.id());
     let name = String::from_utf8_lossy(&script.script_filename);
-    let is_shared = fill.is_some_and(Fill::is_for_others);
+    let is_shared = fill.is_some_and(Fill::is_shared);
     let run = run_of(context, &name, is_shared, &body, &id);
     let tried = attempt::turned_away(cx.thread.number, &run)?;
     cx.record.pool = Some(pool.name.clone());
@@ -96,7 +96,7 @@ async fn respond_rejected<C: HttpClient>(
         return Ok(After::Keep);
     };
     if let Some(fill) = fill
-        && let Some(after) = Box::pin(fill.stand_in(cx, &failure)).await
+        && let Some(after) = Box::pin(fill.respond_cached(cx, &failure)).await
     {
         return after;
     }
@@ -133,7 +133,7 @@ async fn run<C: HttpClient>(
     };
     let name = String::from_utf8_lossy(&script.script_filename);
     let wanted = fill.as_ref().map(|fill| fill.wanted());
-    let is_shared = fill.as_ref().is_some_and(|fill| fill.is_for_others());
+    let is_shared = fill.as_ref().is_some_and(|fill| fill.is_shared());
     let run = run_of(context, &name, is_shared, &body, &caller.id);
     let headers = cx.response_headers();
     let encoder = HttpEncoder::<C::HeadWriter>::new(&run, context, &headers);
@@ -147,7 +147,7 @@ async fn run<C: HttpClient>(
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
     match &tried.outcome {
-        Ok(()) => Ok(after(tee.form().reusable, context)),
+        Ok(()) => Ok(after(tee.encoder().reusable, context)),
         // In a box: every request would hold the memory for what is rare.
         Err(_) => Box::pin(fall_short(cx, context, &name, tee, tried)).await,
     }
@@ -219,17 +219,17 @@ impl Caller {
         fill: Option<&Fill<'_>>,
     ) -> Result<Vec<u8>, fastcgi_params::TooLarge> {
         let conditions = fill.and_then(Fill::conditions);
-        let seen = Seen::of(context);
+        let seen = ScriptView::of(context);
         let whole = (seen.query, seen.target);
-        let (query, target) = fill.and_then(Fill::seen).unwrap_or(whole);
-        fastcgi_params::encode(&Call {
+        let (query, target) = fill.and_then(Fill::shown).unwrap_or(whole);
+        fastcgi_params::encode(&ScriptCall {
             head: context.head,
             body,
             script,
             peer: self.peer,
             local: self.local,
             secured: self.secured.as_deref(),
-            seen: Seen {
+            seen: ScriptView {
                 query,
                 target,
                 conditions: conditions.as_deref(),
@@ -242,9 +242,9 @@ impl Caller {
 
 /// Records the outcome of a run.
 fn record<W: HeadWriter>(tee: &Tee<'_, W>, sent: &Sent, record: &mut RequestRecord) {
-    let form = tee.form();
+    let encoder = tee.encoder();
     record.cache = tee.fill().map(Fill::word);
-    (record.status, record.head_bytes) = (form.status, form.head_bytes);
+    (record.status, record.head_bytes) = (encoder.status, encoder.head_bytes);
     (record.queued, record.script, record.spent) = (sent.queued, sent.script, sent.spent);
     record.script_end = sent.going_on.as_ref().map(|exchange| exchange.at_end());
 }
@@ -272,16 +272,16 @@ async fn fall_short<C: HttpClient>(
         retry_after,
         ..
     } = tried;
-    let (form, fill) = tee.into_parts();
+    let (encoder, fill) = tee.into_parts();
     let Err(failure) = outcome else {
-        return Ok(after(form.reusable, context));
+        return Ok(after(encoder.reusable, context));
     };
     if let (Some(fill), false) = (fill, sent.begun)
-        && let Some(after) = fill.stand_in(cx, &failure).await
+        && let Some(after) = fill.respond_cached(cx, &failure).await
     {
         return after;
     }
-    if let (Failure::FileNamed, Some(said)) = (&failure, form.said()) {
+    if let (Failure::FileNamed, Some(said)) = (&failure, encoder.script_head()) {
         return accel_redirect::serve(cx, context, name, said).await;
     }
     fail(cx, &failure, retry_after, &sent).await

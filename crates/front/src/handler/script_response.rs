@@ -89,7 +89,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
     }
 
     /// The head of the script's response.
-    pub fn said(&self) -> Option<&AnswerHead> {
+    pub fn script_head(&self) -> Option<&AnswerHead> {
         self.head.as_ref()
     }
 
@@ -134,17 +134,17 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
 
     fn frame_head(&mut self, head: &AnswerHead, over: bool, out: &mut Vec<u8>) {
         (self.framing, self.announced) = self.choose_framing(head, over);
-        let page_of = self.context.error_page;
+        let error_page = self.context.error_page;
         let mut plan = self.plan(head, over);
-        self.code(&mut plan, head, over);
-        let lasts = page_of.is_none_or(|page| page.after == After::Keep);
+        self.start_compression(&mut plan, head, over);
+        let lasts = error_page.is_none_or(|page| page.after == After::Keep);
         let keep_alive = self.context.head.keep_alive && lasts;
         let before = out.len();
-        let status = page_of.map_or(head.status(), |page| page.status);
+        let status = error_page.map_or(head.status(), |page| page.status);
         let answer = Answer {
             version: self.context.head.version(),
             status,
-            reason: head.reason().filter(|_| page_of.is_none()),
+            reason: head.reason().filter(|_| error_page.is_none()),
             framing: self.framing,
             keep_alive,
             date: &http_date(),
@@ -204,7 +204,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
     }
 
     /// Starts to compress the body; one that is complete is compressed at once.
-    fn code(&mut self, plan: &mut Plan, head: &AnswerHead, over: bool) {
+    fn start_compression(&mut self, plan: &mut Plan, head: &AnswerHead, over: bool) {
         let Some(coding) = plan.coding else { return };
         let is_head = self.context.head.kind() == Method::Head;
         let mut length = None;

@@ -5,7 +5,7 @@ use crate::proxy::upload::Upload;
 
 /// Why a response of an upstream server is missing or incomplete.
 #[derive(Debug)]
-pub enum Failure {
+pub enum ProxyError {
     /// There is no connection to it.
     Unreachable(String),
     /// It did not accept a connection within `connect_timeout`.
@@ -40,11 +40,11 @@ impl Silence {
     }
 }
 
-impl From<Silence> for Failure {
-    fn from(silence: Silence) -> Failure {
+impl From<Silence> for ProxyError {
+    fn from(silence: Silence) -> ProxyError {
         match silence {
-            Silence::SaysNothing => Failure::Silent,
-            Silence::TakesNothing => Failure::Deaf,
+            Silence::SaysNothing => ProxyError::Silent,
+            Silence::TakesNothing => ProxyError::Deaf,
         }
     }
 }

@@ -16,13 +16,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::backend::fastcgi_upstream::{self, Stream};
-use crate::proxy::error::Failure;
-use crate::proxy::stats::{AllFigures, Figures};
+use crate::proxy::error::ProxyError;
+use crate::proxy::stats::{AllProxyStats, ProxyStats};
 use crate::proxy::upload::UploadBody;
 use crate::runtime::thread::Paced;
 
 /// Most idle connections of one thread to one server (nginx's `keepalive`).
-const KEPT: usize = 32;
+const MAX_IDLE: usize = 32;
 /// How long an idle connection is kept open (nginx's `keepalive_timeout` in `upstream`).
 const KEEP: Duration = Duration::from_secs(60);
 /// How long a connection may have been idle for a request that cannot be repeated. A server may
@@ -39,20 +39,20 @@ pub struct Server {
     /// Its address, as the configuration spells it.
     pub name: String,
     /// Its statistics.
-    pub figures: Arc<Figures>,
-    shelf: Arc<Mutex<Shelf>>,
+    pub stats: Arc<ProxyStats>,
+    idle: Arc<Mutex<IdleLinks>>,
 }
 
 /// Idle connections.
 #[derive(Debug, Default)]
-struct Shelf {
-    kept: Vec<Kept>,
+struct IdleLinks {
+    links: Vec<IdleLink>,
     /// Whether a task closes those that are idle for too long.
     is_watched: bool,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct IdleLink {
     link: Link,
     since: Instant,
     until: Instant,
@@ -95,12 +95,12 @@ impl Tap {
 
 impl Server {
     /// The servers of these rules, without connections.
-    pub fn all(rules: &[Proxy], figures: &AllFigures) -> Vec<Server> {
+    pub fn all(rules: &[Proxy], stats: &AllProxyStats) -> Vec<Server> {
         let server = |rule: &Proxy| Server {
             rule: rule.clone(),
             name: rule.server(),
-            figures: figures.of(&rule.server()),
-            shelf: Arc::default(),
+            stats: stats.of(&rule.server()),
+            idle: Arc::default(),
         };
         rules.iter().map(server).collect()
     }
@@ -109,15 +109,15 @@ impl Server {
     /// has been idle for a moment.
     pub fn take(&self, can_repeat: bool) -> Option<Link> {
         let now = Instant::now();
-        let mut shelf = lock(&self.shelf);
-        while let Some(last) = shelf.kept.last() {
+        let mut idle = lock(&self.idle);
+        while let Some(last) = idle.links.last() {
             let is_good = last.until > now && last.link.sender.is_ready();
             if is_good && !can_repeat && last.since + FRESH <= now {
                 return None;
             }
-            let kept = shelf.kept.pop();
+            let popped = idle.links.pop();
             if is_good {
-                return kept.map(|kept| kept.link);
+                return popped.map(|idle| idle.link);
             }
         }
         None
@@ -127,17 +127,17 @@ impl Server {
     pub fn keep(&self, link: Link, kept_for: Duration) {
         let now = Instant::now();
         let until = now + kept_for;
-        let mut shelf = lock(&self.shelf);
-        if shelf.kept.len() >= KEPT || link.sender.is_closed() || until == now {
+        let mut idle = lock(&self.idle);
+        if idle.links.len() >= MAX_IDLE || link.sender.is_closed() || until == now {
             return;
         }
-        shelf.kept.push(Kept {
+        idle.links.push(IdleLink {
             link,
             since: now,
             until,
         });
-        if !std::mem::replace(&mut shelf.is_watched, true) {
-            tokio::spawn(watch(Arc::downgrade(&self.shelf), until));
+        if !std::mem::replace(&mut idle.is_watched, true) {
+            tokio::spawn(watch(Arc::downgrade(&self.idle), until));
         }
     }
 
@@ -145,15 +145,15 @@ impl Server {
     ///
     /// # Errors
     /// Why there is none.
-    pub async fn connect(&self) -> Result<Link, Failure> {
+    pub async fn connect(&self) -> Result<Link, ProxyError> {
         let opened = timeout(
             self.rule.connect_timeout,
             fastcgi_upstream::open(&self.rule.to),
         )
         .await;
         let stream = opened
-            .map_err(|_| Failure::NotAccepted)?
-            .map_err(|error| Failure::Unreachable(error.to_string()))?;
+            .map_err(|_| ProxyError::NotAccepted)?
+            .map_err(|error| ProxyError::Unreachable(error.to_string()))?;
         let tap = Arc::new(Tap {
             begun: Instant::now(),
             received: AtomicU64::new(0),
@@ -168,12 +168,12 @@ impl Server {
         let (sender, connection) = builder
             .handshake(TokioIo::new(wire))
             .await
-            .map_err(|error| Failure::Broken(describe(&error)))?;
+            .map_err(|error| ProxyError::Broken(describe(&error)))?;
         tokio::spawn(Paced::new(async move {
             // The request that waits for the response gets the error.
             let _ = connection.with_upgrades().await;
         }));
-        self.figures.connected();
+        self.stats.connected();
         Ok(Link { sender, tap })
     }
 }
@@ -192,27 +192,26 @@ pub fn keep_time(header: &HeaderMap) -> Duration {
 }
 
 /// Closes connections that are idle for too long, until there are none.
-async fn watch(shelf: Weak<Mutex<Shelf>>, mut next: Instant) {
+async fn watch(idle: Weak<Mutex<IdleLinks>>, mut next: Instant) {
     loop {
         sleep_until(next).await;
-        let Some(shelf) = shelf.upgrade() else { return };
-        let mut shelf = lock(&shelf);
+        let Some(idle) = idle.upgrade() else { return };
+        let mut idle = lock(&idle);
         let now = Instant::now();
-        shelf
-            .kept
-            .retain(|kept| kept.until > now && !kept.link.sender.is_closed());
-        match shelf.kept.iter().map(|kept| kept.until).min() {
+        idle.links
+            .retain(|idle| idle.until > now && !idle.link.sender.is_closed());
+        match idle.links.iter().map(|idle| idle.until).min() {
             Some(until) => next = until,
             None => {
-                shelf.is_watched = false;
+                idle.is_watched = false;
                 return;
             }
         }
     }
 }
 
-fn lock(shelf: &Mutex<Shelf>) -> MutexGuard<'_, Shelf> {
-    shelf.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(idle: &Mutex<IdleLinks>) -> MutexGuard<'_, IdleLinks> {
+    idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An error with its cause, as the end of a sentence.

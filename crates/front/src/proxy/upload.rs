@@ -20,7 +20,7 @@ use crate::http::client::HttpClient;
 const PIECES: usize = 1;
 
 /// A message from the client's side to the server's.
-enum Piece {
+enum BodyPiece {
     Data(Bytes),
     /// The end, without which the body counts as broken off.
     End,
@@ -30,14 +30,14 @@ enum Piece {
 pub struct Upload {
     inflow: Inflow,
     /// A piece that does not fit into the channel yet.
-    piece: Option<Piece>,
+    piece: Option<BodyPiece>,
     /// None when the server has everything, or wants no more.
-    to: Option<mpsc::Sender<Piece>>,
+    to: Option<mpsc::Sender<BodyPiece>>,
 }
 
 /// The server's side of a body.
 pub struct UploadBody {
-    pieces: Option<mpsc::Receiver<Piece>>,
+    pieces: Option<mpsc::Receiver<BodyPiece>>,
     length: Option<u64>,
 }
 
@@ -111,13 +111,13 @@ impl Upload {
         let Some(to) = &self.to else { return Ok(()) };
         if self.piece.is_none() {
             let data = client.next_body(&mut self.inflow).await?;
-            self.piece = Some(data.map_or(Piece::End, Piece::Data));
+            self.piece = Some(data.map_or(BodyPiece::End, BodyPiece::Data));
             return Ok(());
         }
         let is_last = match to.reserve().await {
             Ok(room) => match self.piece.take() {
                 Some(piece) => {
-                    let is_last = matches!(piece, Piece::End);
+                    let is_last = matches!(piece, BodyPiece::End);
                     room.send(piece);
                     is_last
                 }
@@ -155,8 +155,8 @@ impl Body for UploadBody {
             return Poll::Ready(None);
         };
         pieces.poll_recv(cx).map(|piece| match piece {
-            Some(Piece::Data(bytes)) => Some(Ok(Frame::data(bytes))),
-            Some(Piece::End) => None,
+            Some(BodyPiece::Data(bytes)) => Some(Ok(Frame::data(bytes))),
+            Some(BodyPiece::End) => None,
             None => Some(Err(BrokenOff)),
         })
     }

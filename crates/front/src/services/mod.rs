@@ -23,7 +23,7 @@ use crate::net::client_rate::Rates;
 use crate::net::handshake_limit::Handshakes;
 use crate::net::tls::Tls;
 use crate::pool::pools::Pools;
-use crate::proxy::stats::AllFigures;
+use crate::proxy::stats::AllProxyStats;
 use crate::runtime::heap::Heap;
 use crate::runtime::supervisor_channel::Supervisor;
 use crate::site::acme_challenges::Proofs;
@@ -68,7 +68,7 @@ pub struct Shared {
     /// What clients have used of the limits of sites.
     pub limits: AllLimits,
     /// What is counted of servers behind.
-    pub proxies: AllFigures,
+    pub proxies: AllProxyStats,
     /// What foreign FastCGI servers may have logged.
     pub upstream_logs: UpstreamLogs,
     /// Whoever knows the users of sites.
@@ -114,7 +114,7 @@ impl Shared {
             requests: RequestMemory::default(),
             heap: Arc::new(Heap::new()),
             limits: AllLimits::default(),
-            proxies: AllFigures::default(),
+            proxies: AllProxyStats::default(),
             upstream_logs: UpstreamLogs::default(),
             porter: Authenticator::default(),
             connections: AtomicUsize::new(0),

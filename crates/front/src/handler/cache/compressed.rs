@@ -10,7 +10,7 @@ use maitred_pagecache::stored::Stored;
 use maitred_pagestore::{Looked, Object};
 
 use crate::cache::Cache;
-use crate::cache::making::lock;
+use crate::cache::compressing::lock;
 use crate::handler::context::RequestContext;
 use crate::site::compress::{Effort, Encoder, Plan};
 
@@ -19,11 +19,11 @@ use crate::site::compress::{Effort, Encoder, Plan};
 const AT_ONCE_BYTES: usize = 128 * 1024;
 
 /// Most pages that are compressed at a time while their clients get them as they are.
-const MAX_CODING: usize = 2;
+const MAX_COMPRESSIONS: usize = 2;
 
 /// The page under a key as the client accepts it. The page itself if it is not compressed, or if
 /// that takes so long that only later clients get the result.
-pub fn coded(
+pub fn compressed(
     cache: &Arc<Cache>,
     context: &RequestContext<'_>,
     key: &Key,
@@ -38,72 +38,72 @@ pub fn coded(
     };
     let name = plan.coding.map_or("identity", |coding| coding.name());
     // The time tells versions of the page apart.
-    let Ok(beside) = key.coded(&format!("{name} {}", page.stored.came)) else {
+    let Ok(variant_key) = key.coded(&format!("{name} {}", page.stored.came)) else {
         return page;
     };
-    if let Looked::Page { page, .. } = cache.store.look(&beside, [].into_iter()) {
+    if let Looked::Page { page, .. } = cache.store.look(&variant_key, [].into_iter()) {
         return page;
     }
     if plan.coding.is_some() && page.body.len() > AT_ONCE_BYTES {
-        code_later(cache, beside, &page, plan);
+        compress_later(cache, variant_key, &page, plan);
         return page;
     }
-    let Some(made) = make(&page, &plan, Effort::Passing) else {
+    let Some(made) = compress(&page, &plan, Effort::Passing) else {
         return page;
     };
-    cache.store.keep_beside(beside, made)
+    cache.store.keep_beside(variant_key, made)
 }
 
 /// Compresses a page on another thread, if the result fits into memory.
-fn code_later(cache: &Arc<Cache>, beside: Key, page: &Arc<Object>, plan: Plan) {
+fn compress_later(cache: &Arc<Cache>, variant_key: Key, page: &Arc<Object>, plan: Plan) {
     let fits = page.body.len() as u64 <= cache.store.largest_in_memory();
-    let Some(turn) = Turn::take(cache, &beside).filter(|_| fits) else {
+    let Some(turn) = CompressionTurn::take(cache, &variant_key).filter(|_| fits) else {
         return;
     };
     let page = page.clone();
     tokio::task::spawn_blocking(move || {
-        if let Some(made) = make(&page, &plan, Effort::Kept) {
-            turn.cache.store.keep_beside(beside, made);
+        if let Some(made) = compress(&page, &plan, Effort::Kept) {
+            turn.cache.store.keep_beside(variant_key, made);
         }
     });
 }
 
 /// The right to compress the page for a key.
-struct Turn {
+struct CompressionTurn {
     cache: Arc<Cache>,
     key: Key,
 }
 
-impl Turn {
-    fn take(cache: &Arc<Cache>, key: &Key) -> Option<Turn> {
-        let mut making = lock(&cache.making);
-        if making.len() >= MAX_CODING || making.contains(key) {
+impl CompressionTurn {
+    fn take(cache: &Arc<Cache>, key: &Key) -> Option<CompressionTurn> {
+        let mut compressing = lock(&cache.compressing);
+        if compressing.len() >= MAX_COMPRESSIONS || compressing.contains(key) {
             return None;
         }
-        making.push(key.clone());
+        compressing.push(key.clone());
         let (cache, key) = (cache.clone(), key.clone());
-        Some(Turn { cache, key })
+        Some(CompressionTurn { cache, key })
     }
 }
 
-impl Drop for Turn {
+impl Drop for CompressionTurn {
     fn drop(&mut self) {
-        lock(&self.cache.making).retain(|key| *key != self.key);
+        lock(&self.cache.compressing).retain(|key| *key != self.key);
     }
 }
 
 /// The compressed page. None if there is no memory for it.
-fn make(page: &Object, plan: &Plan, effort: Effort) -> Option<Object> {
+fn compress(page: &Object, plan: &Plan, effort: Effort) -> Option<Object> {
     let body = match plan.coding {
         None => page.body.clone(),
         Some(coding) => {
-            let coded = match effort {
+            let compressed = match effort {
                 Effort::Passing => Encoder::whole(coding, &page.body),
                 Effort::Kept => {
                     Encoder::new(coding, effort).and_then(|encoder| encoder.last(&page.body))
                 }
             };
-            Bytes::from(coded.ok()?.into_boxed_slice()).into()
+            Bytes::from(compressed.ok()?.into_boxed_slice()).into()
         }
     };
     let mut lines = Vec::with_capacity(page.stored.lines.len() + 64);
@@ -130,7 +130,7 @@ fn plan_of(context: &RequestContext<'_>, stored: &Stored, length: usize) -> Plan
 
 /// Adds `Vary` to a page before it is stored, if its content encoding depends on the client. A
 /// client that accepts the page as it is then gets it without a second copy.
-pub fn say_that_it_varies(context: &RequestContext<'_>, stored: &mut Stored, length: usize) {
+pub fn add_vary(context: &RequestContext<'_>, stored: &mut Stored, length: usize) {
     let mut plan = plan_of(context, stored, length);
     plan.give_up();
     if plan.fields().next().is_some() {

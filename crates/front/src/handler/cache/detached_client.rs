@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::http::client::Client;
 
 /// Whether the response is wanted without the client.
-pub type Wanted = Arc<AtomicBool>;
+pub type WantedFlag = Arc<AtomicBool>;
 
 /// A client whose disconnect does not cancel the request as long as the response is wanted.
 pub struct DetachedClient<'a, C> {
     client: &'a mut C,
-    wanted: Option<Wanted>,
+    wanted: Option<WantedFlag>,
     /// The client has closed the connection.
     pub has_gone: bool,
     /// The client has got another response, and none of this one.
@@ -26,7 +26,7 @@ impl<'a, C> DetachedClient<'a, C> {
     /// client gets none of it.
     pub fn new(
         client: &'a mut C,
-        wanted: Option<Wanted>,
+        wanted: Option<WantedFlag>,
         has_answer: bool,
     ) -> DetachedClient<'a, C> {
         DetachedClient {
@@ -37,17 +37,17 @@ impl<'a, C> DetachedClient<'a, C> {
         }
     }
 
-    fn goes_on(&self) -> bool {
+    fn is_wanted(&self) -> bool {
         let wanted = self.wanted.as_ref();
         wanted.is_some_and(|wanted| wanted.load(Ordering::Relaxed))
     }
 
     /// Notes that the client has closed the connection. An error only if no other request wants the
     /// response.
-    fn gone_with(&mut self, error: io::Error) -> io::Result<()> {
+    fn client_gone(&mut self, error: io::Error) -> io::Result<()> {
         self.has_gone = true;
-        let goes_on = self.has_answer || self.goes_on();
-        if goes_on { Ok(()) } else { Err(error) }
+        let is_wanted = self.has_answer || self.is_wanted();
+        if is_wanted { Ok(()) } else { Err(error) }
     }
 }
 
@@ -59,7 +59,7 @@ impl<C: Client> Client for DetachedClient<'_, C> {
             self.client.gone().await;
             self.has_gone = true;
         }
-        if self.goes_on() {
+        if self.is_wanted() {
             pending::<()>().await;
         }
     }
@@ -69,17 +69,17 @@ impl<C: Client> Client for DetachedClient<'_, C> {
             self.client.gone_later().await;
             self.has_gone = true;
         }
-        if self.goes_on() {
+        if self.is_wanted() {
             pending::<()>().await;
         }
     }
 
     fn begin(&mut self, head: C::Head) -> io::Result<()> {
         if self.has_gone {
-            return self.gone_with(io::ErrorKind::ConnectionAborted.into());
+            return self.client_gone(io::ErrorKind::ConnectionAborted.into());
         }
         let begun = self.client.begin(head);
-        begun.or_else(|error| self.gone_with(error))
+        begun.or_else(|error| self.client_gone(error))
     }
 
     fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -88,7 +88,7 @@ impl<C: Client> Client for DetachedClient<'_, C> {
         } else {
             self.client.try_send(bytes)
         };
-        sent.or_else(|error| self.gone_with(error).map(|()| bytes.len()))
+        sent.or_else(|error| self.client_gone(error).map(|()| bytes.len()))
     }
 
     async fn sendable(&mut self) -> io::Result<()> {
@@ -97,7 +97,7 @@ impl<C: Client> Client for DetachedClient<'_, C> {
         } else {
             self.client.sendable().await
         };
-        sendable.or_else(|error| self.gone_with(error))
+        sendable.or_else(|error| self.client_gone(error))
     }
 
     fn spool_bytes(&self) -> usize {

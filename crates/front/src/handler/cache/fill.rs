@@ -23,17 +23,17 @@ use maitred_pagestore::{Body, Object, Place, Subject};
 
 use crate::backend::error::Failure;
 use crate::backend::script_headers::Named;
-use crate::cache::purge::Elsewhere;
+use crate::cache::purge::PurgeAcks;
 use crate::cache::{AT_ONCE_BYTES, Cache, SiteCache, now, whole};
-use crate::handler::cache::compressed::say_that_it_varies;
-use crate::handler::cache::detached_client::Wanted;
+use crate::handler::cache::compressed::add_vary;
+use crate::handler::cache::detached_client::WantedFlag;
 use crate::handler::cache::reply::{CachedPage, reply, request_of};
 use crate::handler::context::{RequestContext, RequestCx};
 use crate::http::body::blocking;
 use crate::http::client::{After, HttpClient};
 use crate::http::headers::Header;
 
-pub use crate::handler::cache::fill_remaining::Left;
+pub use crate::handler::cache::fill_remaining::PendingRefresh;
 
 /// A script's response on its way through the cache.
 pub struct Fill<'a> {
@@ -55,12 +55,12 @@ pub struct Fill<'a> {
     pub(crate) is_refresh: bool,
     /// The query and the target as the script sees them, if the key leaves out part of the client's
     /// query.
-    pub(crate) seen: Option<(Option<String>, String)>,
+    pub(crate) shown: Option<(Option<String>, String)>,
     /// The cookies of a background refresh, if not the client's.
     pub cookies: Option<Vec<u8>>,
     /// The request has waited for the response to another.
     pub is_collapsed: bool,
-    wanted: Wanted,
+    wanted: WantedFlag,
     begun: Millis,
     pub(crate) stamp: u64,
     admitted: Option<Admitted>,
@@ -72,7 +72,7 @@ pub struct Fill<'a> {
     /// The worker time of the response.
     cost: Duration,
     /// Whether the response is stored; none before there is one.
-    kept: Option<Result<(), NotStored>>,
+    outcome: Option<Result<(), NotStored>>,
     /// The status of a response whose `Cache-Status` says that it is stored.
     promised: Option<u16>,
     /// The request was forwarded to a script, and counts as such.
@@ -80,7 +80,7 @@ pub struct Fill<'a> {
     /// The cached page after a 304.
     merged: Option<(Stored, Body)>,
     /// Waits for other fronts to drop the pages that the response invalidates.
-    elsewhere: Option<Elsewhere>,
+    elsewhere: Option<PurgeAcks>,
 }
 
 impl<'a> Fill<'a> {
@@ -103,7 +103,7 @@ impl<'a> Fill<'a> {
             stale_key: None,
             why: Forward::Bypass(why),
             is_refresh: false,
-            seen: None,
+            shown: None,
             cookies: None,
             is_collapsed: false,
             wanted: Arc::new(AtomicBool::new(false)),
@@ -113,7 +113,7 @@ impl<'a> Fill<'a> {
             body: Vec::new(),
             unwritten: None,
             cost: Duration::ZERO,
-            kept: None,
+            outcome: None,
             promised: None,
             counts: false,
             merged: None,
@@ -128,7 +128,7 @@ impl<'a> Fill<'a> {
     }
 
     /// Shows the script this query in place of the client's, if the response may be stored.
-    pub fn see(&mut self, query: Option<&str>) {
+    pub fn show_query(&mut self, query: Option<&str>) {
         let path = self
             .context
             .head
@@ -140,13 +140,13 @@ impl<'a> Fill<'a> {
             Some(query) => format!("{path}?{query}"),
             None => path.to_owned(),
         };
-        self.seen = Some((query.map(str::to_owned), target));
+        self.shown = Some((query.map(str::to_owned), target));
     }
 
     /// The query and the target that the script sees, if they are not the client's.
-    pub fn seen(&self) -> Option<(Option<&str>, &str)> {
+    pub fn shown(&self) -> Option<(Option<&str>, &str)> {
         self.plan.store.ok()?;
-        let (query, target) = self.seen.as_ref()?;
+        let (query, target) = self.shown.as_ref()?;
         Some((query.as_deref(), target))
     }
 
@@ -157,18 +157,18 @@ impl<'a> Fill<'a> {
     }
 
     /// The stale page, if it may be used while another is fetched.
-    pub fn will_do_meanwhile(&self) -> Option<(Arc<Object>, Stale)> {
+    pub fn usable_stale(&self) -> Option<(Arc<Object>, Stale)> {
         let stale = self.stale.as_ref();
         stale.filter(|(_, stale)| stale.while_revalidate).cloned()
     }
 
     /// Takes the time after which a purge keeps the response from being stored.
-    pub fn look_from_now(&mut self) {
+    pub fn take_stamp(&mut self) {
         self.stamp = self.cache.store.stamp();
     }
 
     /// Forwards the request to the script.
-    pub fn go_on(&mut self, plan: Plan, primary: Key) {
+    pub fn forward(&mut self, plan: Plan, primary: Key) {
         (self.plan, self.primary) = (plan, Some(primary));
         self.counts = true;
         self.begun = now();
@@ -194,12 +194,12 @@ impl<'a> Fill<'a> {
     }
 
     /// Whether other requests may wait for the response, or get it.
-    pub fn is_for_others(&self) -> bool {
+    pub fn is_shared(&self) -> bool {
         self.ticket.is_some()
     }
 
     /// Whether the response is wanted after the client has closed the connection.
-    pub fn wanted(&self) -> Wanted {
+    pub fn wanted(&self) -> WantedFlag {
         self.wanted.clone()
     }
 
@@ -245,26 +245,26 @@ impl<'a> Fill<'a> {
         }
         let admitted = self.admit(said, times);
         let stored = admitted.as_ref().map_err(|why| *why).map(|admitted| {
-            let kept = &admitted.stored;
-            let age = freshness::current_age(kept.initial_age, times.came, times.came);
-            if kept.no_cache {
+            let page = &admitted.stored;
+            let age = freshness::current_age(page.initial_age, times.came, times.came);
+            if page.no_cache {
                 0
             } else {
-                kept.lifetimes.fresh.saturating_sub(age / 1000)
+                page.lifetimes.fresh.saturating_sub(age / 1000)
             }
         });
         match admitted {
             Ok(admitted) => {
                 self.admitted = Some(admitted);
                 // Until the response is complete.
-                self.kept = Some(Err(NotStored::Incomplete));
+                self.outcome = Some(Err(NotStored::Incomplete));
                 self.promised = Some(status);
             }
             Err(why) => {
                 if !is_error(status) {
                     self.drop_stale(why);
                 }
-                self.kept = Some(Err(why));
+                self.outcome = Some(Err(why));
                 self.finish(Finished::NotKept);
             }
         }
@@ -275,7 +275,7 @@ impl<'a> Fill<'a> {
     /// turns out not to be stored.
     pub fn correction(&self) -> Option<String> {
         let status = self.promised.filter(|_| self.admitted.is_none())?;
-        let why = self.kept?.err()?;
+        let why = self.outcome?.err()?;
         Some(self.status(Some(status), Err(why)).to_string())
     }
 
@@ -285,8 +285,8 @@ impl<'a> Fill<'a> {
             return;
         };
         let asked = Asked::survey(request_of(self.context), self.context.head.headers());
-        let kept = (&page.stored, said.headers());
-        let merged = merge(&self.of.settings, &asked, &self.plan, kept, times);
+        let update = (&page.stored, said.headers());
+        let merged = merge(&self.of.settings, &asked, &self.plan, update, times);
         match merged.kept {
             Ok(admitted) => {
                 let told = Stored {
@@ -295,7 +295,7 @@ impl<'a> Fill<'a> {
                 };
                 self.merged = Some((told, page.body.clone()));
                 self.cost = page.cost;
-                self.keep(admitted, page.body.clone());
+                self.store(admitted, page.body.clone());
             }
             Err(why) => {
                 let stored = Stored {
@@ -387,8 +387,8 @@ impl<'a> Fill<'a> {
                     keep()
                 })
             };
-            let kept = blocking(keep).await;
-            self.kept(kept.unwrap_or(Err(NotStored::Fault)).map(drop));
+            let stored = blocking(keep).await;
+            self.note_outcome(stored.unwrap_or(Err(NotStored::Fault)).map(drop));
         }
         if let Some(elsewhere) = self.elsewhere.take() {
             elsewhere.done().await;
@@ -403,7 +403,7 @@ impl<'a> Fill<'a> {
         let length = (self.body.len() + content.len()) as u64;
         if length > self.largest() {
             (self.admitted, self.body) = (None, Vec::new());
-            return self.kept(Err(NotStored::TooLarge));
+            return self.note_outcome(Err(NotStored::TooLarge));
         }
         self.body.extend_from_slice(content);
     }
@@ -436,17 +436,17 @@ impl<'a> Fill<'a> {
             // Its length is wrong: the body may be incomplete, or too long.
             return self.finish(Finished::NotKept);
         }
-        self.keep(admitted, body.into());
+        self.store(admitted, body.into());
     }
 
     /// Stores a page. One that is large, or belongs on a slow disk, is stored by [`Fill::settle`].
-    fn keep(&mut self, admitted: Admitted, body: Body) {
+    fn store(&mut self, admitted: Admitted, body: Body) {
         let Some(primary) = &self.primary else {
             return;
         };
         let place = match Place::of(primary, &admitted.vary, self.context.head.headers()) {
             Ok(place) => place,
-            Err(why) => return self.kept(Err(why)),
+            Err(why) => return self.note_outcome(Err(why)),
         };
         let request = request_of(self.context);
         let subject = Subject {
@@ -455,7 +455,7 @@ impl<'a> Fill<'a> {
             target: invalidate::target(&self.of.settings.key, request.path, request.query).into(),
         };
         let mut stored = admitted.stored;
-        say_that_it_varies(self.context, &mut stored, body.len());
+        add_vary(self.context, &mut stored, body.len());
         let is_large = body.len() as u64 > AT_ONCE_BYTES;
         let page = Object::new(subject, stored, body).of_cost(self.cost());
         let (store, pace) = (&self.cache.store, &self.cache.disk_pace);
@@ -464,18 +464,18 @@ impl<'a> Fill<'a> {
             return;
         }
         let keep = || store.keep_at(&place, page, now());
-        let kept = if store.has_disk() {
+        let outcome = if store.has_disk() {
             pace.watch(keep, now)
         } else {
             keep()
         };
-        self.kept(kept.map(drop));
+        self.note_outcome(outcome.map(drop));
     }
 
     /// Takes down whether the page is stored.
-    fn kept(&mut self, kept: Result<(), NotStored>) {
-        self.kept = Some(kept);
-        let finished = match kept {
+    fn note_outcome(&mut self, outcome: Result<(), NotStored>) {
+        self.outcome = Some(outcome);
+        let finished = match outcome {
             Ok(()) => {
                 self.cache.changed.notify_one();
                 Finished::Stored
@@ -493,7 +493,7 @@ impl<'a> Fill<'a> {
     /// Takes down that a page of the site replaces the response.
     pub fn replaced(&mut self, status: u16) {
         if !is_error(status) && self.admitted.take().is_some() {
-            self.kept(Err(NotStored::Status));
+            self.note_outcome(Err(NotStored::Status));
         }
     }
 
@@ -508,7 +508,7 @@ impl<'a> Fill<'a> {
     ///
     /// # Errors
     /// When the client has closed the connection.
-    pub async fn stand_in<C: HttpClient>(
+    pub async fn respond_cached<C: HttpClient>(
         mut self: Box<Self>,
         cx: &mut RequestCx<'_, C>,
         failure: &Failure,
@@ -562,7 +562,7 @@ impl Drop for Fill<'_> {
         self.finish(Finished::Failed);
         if self.counts {
             let why = (!self.is_refresh).then_some(self.why);
-            self.of.board().forwarded(why, self.kept);
+            self.of.board().forwarded(why, self.outcome);
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::handler::cache::fill::Fill;
 use crate::handler::context::RequestContext;
 
 /// What a request with a stale page leaves to its refresh.
-pub struct Left {
+pub struct PendingRefresh {
     /// The cache.
     pub cache: Arc<Cache>,
     plan: Plan,
@@ -22,29 +22,29 @@ pub struct Left {
     ticket: Option<(Key, Ticket)>,
     stale: Option<(Arc<Object>, Stale)>,
     stale_key: Option<Key>,
-    seen: Option<(Option<String>, String)>,
+    shown: Option<(Option<String>, String)>,
     stamp: u64,
 }
 
-impl Left {
+impl PendingRefresh {
     /// Forwards the same request to the script.
     pub fn resume<'a>(mut self, of: &'a SiteCache, context: &'a RequestContext<'a>) -> Fill<'a> {
         let mut fill = Fill::new(self.cache.clone(), of, context);
         fill.why = Forward::Stale;
         (fill.stale, fill.stale_key) = (self.stale.take(), self.stale_key.take());
-        (fill.seen, fill.stamp) = (self.seen.take(), self.stamp);
+        (fill.shown, fill.stamp) = (self.shown.take(), self.stamp);
         if let Some((key, ticket)) = self.ticket.take() {
             fill.begin(key, ticket);
         }
         if let Some(primary) = self.primary.take() {
-            fill.go_on(self.plan.clone(), primary);
+            fill.forward(self.plan.clone(), primary);
         }
         fill.is_refresh = true;
         fill
     }
 }
 
-impl Drop for Left {
+impl Drop for PendingRefresh {
     /// The requests that wait are notified if no refresh starts.
     fn drop(&mut self) {
         if let Some((key, ticket)) = self.ticket.take() {
@@ -55,16 +55,16 @@ impl Drop for Left {
 
 impl Fill<'_> {
     /// Leaves the refresh for the time after the request.
-    pub fn leave(mut self: Box<Self>) -> Left {
+    pub fn into_pending(mut self: Box<Self>) -> PendingRefresh {
         self.counts = false;
-        Left {
+        PendingRefresh {
             cache: self.cache.clone(),
             plan: self.plan.clone(),
             primary: self.primary.take(),
             ticket: self.ticket.take(),
             stale: self.stale.take(),
             stale_key: self.stale_key.take(),
-            seen: self.seen.take(),
+            shown: self.shown.take(),
             stamp: self.stamp,
         }
     }

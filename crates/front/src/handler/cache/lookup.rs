@@ -20,10 +20,10 @@ use maitred_pagestore::Object;
 use tokio::sync::oneshot;
 
 use crate::cache::{AT_ONCE_BYTES, Cache, SiteCache, now, whole};
-use crate::handler::cache::compressed::coded;
+use crate::handler::cache::compressed::compressed;
 use crate::handler::cache::fill::Fill;
 use crate::handler::cache::reply::{CachedPage, reply, request_of};
-use crate::handler::context::{RequestContext, RequestCx, Target};
+use crate::handler::context::{RequestContext, RequestCx, RequestTarget};
 use crate::handler::respond::TextResponse;
 use crate::http::body::blocking;
 use crate::http::client::{After, HttpClient};
@@ -32,7 +32,7 @@ use crate::http::client::{After, HttpClient};
 const CLIENT_LEFT: u16 = 499;
 
 /// The result of a lookup.
-pub enum Looked<'a> {
+pub enum LookupResult<'a> {
     /// The client has got a cached page, or a refusal.
     Responded(After),
     /// The client has got a stale page, which this request refreshes.
@@ -45,51 +45,51 @@ pub enum Looked<'a> {
 ///
 /// # Errors
 /// When the client has closed the connection.
-pub async fn look<'a, C: HttpClient>(
+pub async fn lookup<'a, C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
     cache: &Arc<Cache>,
     of: &'a SiteCache,
     context: &'a RequestContext<'a>,
-) -> io::Result<Looked<'a>> {
+) -> io::Result<LookupResult<'a>> {
     let request = Request {
-        port: port_told(cx.client, context.target),
+        port: port_of_key(cx.client, context.target),
         ..request_of(context)
     };
     let asked = Asked::survey(request, context.head.headers());
     let secured = cx.client.secured();
     let shows_certificate = secured.is_some_and(|secured| secured.shows_certificate());
     let mut fill = Box::new(Fill::new(cache.clone(), of, context));
-    let begun = begin(&asked, shows_certificate, context, &mut fill);
-    let Some((mut plan, primary, may_refresh)) = begun else {
-        return Ok(Looked::Forward(fill));
+    let planned = plan_request(&asked, shows_certificate, context, &mut fill);
+    let Some((mut plan, primary, may_refresh)) = planned else {
+        return Ok(LookupResult::Forward(fill));
     };
     loop {
         // Before the lookup: a page that is purged from now on must not come back by a 304.
-        fill.look_from_now();
+        fill.take_stamp();
         let found = find(cache, &primary, context.head).await?;
-        let key = match weigh(&asked, found, &mut plan, &mut fill) {
-            Weighed::Fresh(key, page, how) => {
+        let key = match judge_found(&asked, found, &mut plan, &mut fill) {
+            Judgement::Fresh(key, page, how) => {
                 let page = if asked.has_range {
                     page
                 } else {
-                    coded(cache, context, &key, page)
+                    compressed(cache, context, &key, page)
                 };
                 return reply(cx, context, how.of(&page))
                     .await
-                    .map(Looked::Responded);
+                    .map(LookupResult::Responded);
             }
-            Weighed::Other(key) => key,
+            Judgement::Other(key) => key,
         };
-        if wants_nothing_else(&plan) {
+        if is_only_if_cached(&plan) {
             let why = "The page is not cached, and the request accepts no other.";
             let refused = cx.refuse(TextResponse::new(504, why));
-            return refused.await.map(Looked::Responded);
+            return refused.await.map(LookupResult::Responded);
         }
         let is_refreshed_without = may_refresh && plan.store == Err(NotStored::UnknownCookie);
         if plan.store.is_err() && !is_refreshed_without {
             break;
         }
-        if let Some((page, stale)) = fill.will_do_meanwhile() {
+        if let Some((page, stale)) = fill.usable_stale() {
             if is_refreshed_without {
                 fill.cookies = Some(cookies::keyed(&of.settings, &asked));
                 plan.store = Ok(());
@@ -99,33 +99,33 @@ pub async fn look<'a, C: HttpClient>(
             };
             // One request pays for the new page; the others save a worker the time.
             let saved = match turn {
-                Turn::Ours => Duration::ZERO,
-                Turn::Others => page.cost,
+                RefreshTurn::Ours => Duration::ZERO,
+                RefreshTurn::Others => page.cost,
             };
             let how = Usable::stale(&stale, UPDATING, saved);
             let after = reply(cx, context, how.of(&page)).await?;
-            if turn == Turn::Others {
-                return Ok(Looked::Responded(after));
+            if turn == RefreshTurn::Others {
+                return Ok(LookupResult::Responded(after));
             }
-            fill.go_on(plan, primary);
-            return Ok(Looked::Refresh(after, fill));
+            fill.forward(plan, primary);
+            return Ok(LookupResult::Refresh(after, fill));
         }
         if plan.store.is_err() {
             break;
         }
         match join(cx, key, &mut plan, &mut fill).await? {
-            Next::Look => {}
-            Next::Go => break,
-            Next::StandIn(page, stale) => {
+            JoinResult::Retry => {}
+            JoinResult::Forward => break,
+            JoinResult::UseStale(page, stale) => {
                 let how = Usable::stale(&stale, ON_ERROR, Duration::ZERO);
                 return reply(cx, context, how.of(&page))
                     .await
-                    .map(Looked::Responded);
+                    .map(LookupResult::Responded);
             }
         }
     }
-    fill.go_on(plan, primary);
-    Ok(Looked::Forward(fill))
+    fill.forward(plan, primary);
+    Ok(LookupResult::Forward(fill))
 }
 
 /// How a cached page may be used.
@@ -163,7 +163,7 @@ impl Usable {
 
 /// The port that scripts see, where it is part of the key: a client may connect to any listener,
 /// and send a host without port.
-fn port_told(client: &mut impl HttpClient, target: Target<'_>) -> Option<u16> {
+fn port_of_key(client: &mut impl HttpClient, target: RequestTarget<'_>) -> Option<u16> {
     if target.forwarded_https.is_some() {
         return None;
     }
@@ -173,7 +173,7 @@ fn port_told(client: &mut impl HttpClient, target: Target<'_>) -> Option<u16> {
 
 /// The plan for a request, its key, and whether only an unknown cookie keeps its response from
 /// being stored. None if the request bypasses the cache.
-fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
+fn plan_request<'a, H: Iterator<Item = Field<'a>> + Clone>(
     asked: &Asked<'a, H>,
     shows_certificate: bool,
     context: &RequestContext<'_>,
@@ -207,7 +207,7 @@ fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
     if plan.store.is_ok() && query.as_deref() != head.query() {
         // The script would see a query that is not in the key, and could show it to all clients.
         match (&*context.path, context.query()) == (head.path(), head.query()) {
-            true => fill.see(query.as_deref()),
+            true => fill.show_query(query.as_deref()),
             // A rewrite may have put any part of the query into the path.
             false => plan.store = Err(NotStored::UnkeyedField),
         }
@@ -271,7 +271,7 @@ async fn find_slowly(
 }
 
 /// Whether the page that was found can be used.
-enum Weighed {
+enum Judgement {
     /// It is: its key, the page, and how.
     Fresh(Key, Arc<Object>, Usable),
     /// It is not: the key under which the response is stored.
@@ -279,12 +279,12 @@ enum Weighed {
 }
 
 /// Judges the page that was found, and notes in `fill` why the request is forwarded.
-fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
+fn judge_found<'a, H: Iterator<Item = Field<'a>> + Clone>(
     asked: &Asked<'a, H>,
     found: pagestore::Looked,
     plan: &mut Plan,
     fill: &mut Fill<'_>,
-) -> Weighed {
+) -> Judgement {
     match found {
         pagestore::Looked::Page {
             page,
@@ -299,7 +299,7 @@ fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
                         status: CacheStatus::Hit { ttl, detail: None },
                         saved: page.cost,
                     };
-                    return Weighed::Fresh(key, page, how);
+                    return Judgement::Fresh(key, page, how);
                 }
                 Judged::Stale(stale) => {
                     fill.why = Forward::Stale;
@@ -311,7 +311,7 @@ fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
                     plan.store = Err(NotStored::Authorization);
                 }
             }
-            Weighed::Other(key)
+            Judgement::Other(key)
         }
         pagestore::Looked::Nothing { key, has_variants }
         | pagestore::Looked::Large { key, has_variants } => {
@@ -325,20 +325,20 @@ fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
             if plan.store.is_ok() && uses > 1 && fill.cache.store.uses.count(&key) < uses {
                 plan.store = Err(NotStored::MinUses);
             }
-            Weighed::Other(key)
+            Judgement::Other(key)
         }
     }
 }
 
 /// Whether the request accepts cached pages only (`only-if-cached`).
-fn wants_nothing_else(plan: &Plan) -> bool {
+fn is_only_if_cached(plan: &Plan) -> bool {
     let wishes = plan.wishes.as_ref();
     wishes.is_some_and(|wishes| wishes.only_if_cached)
 }
 
 /// Which request refreshes a stale page.
 #[derive(Clone, Copy, PartialEq)]
-enum Turn {
+enum RefreshTurn {
     /// This one.
     Ours,
     /// An earlier one.
@@ -346,15 +346,15 @@ enum Turn {
 }
 
 /// Which request refreshes the page. None if this one waits for the new page itself.
-fn take_turn(key: Key, fill: &mut Fill<'_>) -> Option<Turn> {
+fn take_turn(key: Key, fill: &mut Fill<'_>) -> Option<RefreshTurn> {
     let Some(ticket) = fill.cache.fills.refresh(&key, lock_times(fill)) else {
-        return Some(Turn::Others);
+        return Some(RefreshTurn::Others);
     };
     fill.begin(key, ticket);
     // A request with an unknown cookie cannot wait for the new page: that is fetched without the
     // cookie.
     let in_background = fill.of.settings.background_update || fill.cookies.is_some();
-    in_background.then_some(Turn::Ours)
+    in_background.then_some(RefreshTurn::Ours)
 }
 
 /// The time, and the largest age of the lock on a key, in milliseconds.
@@ -363,13 +363,13 @@ fn lock_times(fill: &Fill<'_>) -> (Millis, Millis) {
 }
 
 /// What happens to a request without a page.
-enum Next {
+enum JoinResult {
     /// Another has fetched the page: look it up again.
-    Look,
+    Retry,
     /// The request is forwarded to the script.
-    Go,
+    Forward,
     /// The request gets this stale page, as no other is available.
-    StandIn(Arc<Object>, Stale),
+    UseStale(Arc<Object>, Stale),
 }
 
 /// Lets the request fetch the page for all that wait, or wait for another that fetches it.
@@ -381,16 +381,16 @@ async fn join<C: HttpClient>(
     key: Key,
     plan: &mut Plan,
     fill: &mut Fill<'_>,
-) -> io::Result<Next> {
+) -> io::Result<JoinResult> {
     let (sender, receiver) = oneshot::channel();
     let cache = fill.cache.clone();
     let ticket: Ticket = match cache.fills.join(&key, lock_times(fill), || sender) {
         Joined::Fill(ticket) => ticket,
-        Joined::Through => return Ok(Next::Go),
+        Joined::Through => return Ok(JoinResult::Forward),
         Joined::Wait => {
             fill.is_collapsed = true;
             let patience = Duration::from_secs(fill.of.settings.lock_timeout);
-            let mut place = WaitingPlace {
+            let mut place = PageWaiter {
                 cache: &cache,
                 key: &key,
                 receiver,
@@ -404,33 +404,33 @@ async fn join<C: HttpClient>(
             };
             drop(place);
             match told {
-                Ok(Ok(Told::Look)) => return Ok(Next::Look),
+                Ok(Ok(Told::Look)) => return Ok(JoinResult::Retry),
                 Ok(Ok(Told::StandIn)) => {
                     let stale = fill.stale.take().filter(|(_, stale)| stale.if_error);
-                    let next = stale.map(|(page, stale)| Next::StandIn(page, stale));
-                    return Ok(next.unwrap_or(Next::Go));
+                    let next = stale.map(|(page, stale)| JoinResult::UseStale(page, stale));
+                    return Ok(next.unwrap_or(JoinResult::Forward));
                 }
-                Ok(Ok(Told::Through) | Err(_)) => return Ok(Next::Go),
+                Ok(Ok(Told::Through) | Err(_)) => return Ok(JoinResult::Forward),
                 Err(_) => {
                     plan.store = Err(NotStored::LockTimeout);
-                    return Ok(Next::Go);
+                    return Ok(JoinResult::Forward);
                 }
                 Ok(Ok(Told::Fill(ticket))) => ticket,
             }
         }
     };
     fill.begin(key, ticket);
-    Ok(Next::Go)
+    Ok(JoinResult::Forward)
 }
 
 /// A request that waits for a page.
-struct WaitingPlace<'a> {
+struct PageWaiter<'a> {
     cache: &'a Cache,
     key: &'a Key,
     receiver: oneshot::Receiver<Told>,
 }
 
-impl Drop for WaitingPlace<'_> {
+impl Drop for PageWaiter<'_> {
     /// A request that ends just when it has got the right to fetch the page passes that on.
     fn drop(&mut self) {
         self.receiver.close();

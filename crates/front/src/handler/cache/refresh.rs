@@ -19,9 +19,9 @@ use crate::backend::error::Failure;
 use crate::backend::run::Run;
 use crate::cache::Cache;
 use crate::handler::cache::detached_client::DetachedClient;
-use crate::handler::cache::fill::{Fill, Left};
-use crate::handler::cache::tee::Watch;
-use crate::handler::context::{RequestContext, Target};
+use crate::handler::cache::fill::{Fill, PendingRefresh};
+use crate::handler::cache::tee::CacheObserver;
+use crate::handler::context::{RequestContext, RequestTarget};
 use crate::handler::script::{Caller, run_of};
 use crate::http::body::Body;
 use crate::http::client::Client;
@@ -36,7 +36,7 @@ const MAX_REFRESHES: usize = 1024;
 
 /// A run of a script whose response only the cache gets.
 struct RefreshRun {
-    left: Left,
+    left: PendingRefresh,
     thread: Arc<Thread>,
     caller: Caller,
     head: Head,
@@ -46,7 +46,7 @@ struct RefreshRun {
     path: String,
     query: Option<String>,
     host: String,
-    target: Target<'static>,
+    target: RequestTarget<'static>,
 }
 
 /// Refreshes a stale page that its client has got.
@@ -61,11 +61,11 @@ pub fn refresh(
         Some(cookies) => context.head.with_cookies(cookies),
         None => context.head.clone(),
     };
-    let left = fill.leave();
+    let left = fill.into_pending();
     let Some(counted) = RunningRefresh::one_of(&left.cache) else {
         return;
     };
-    let errand = RefreshRun {
+    let run = RefreshRun {
         left,
         thread: thread.clone(),
         caller,
@@ -79,7 +79,7 @@ pub fn refresh(
         target: context.target.with_host(""),
     };
     tokio::spawn(Paced::new(async move {
-        errand.run().await;
+        run.run().await;
         drop(counted);
     }));
 }
@@ -124,40 +124,40 @@ impl RefreshRun {
         };
         let name = String::from_utf8_lossy(&self.script.script_filename);
         let run = run_of(&context, &name, true, &body, &self.caller.id);
-        let mut nobody = Nobody;
-        let mut steadfast = DetachedClient::new(&mut nobody, Some(fill.wanted()), true);
-        let mut unsent = Unsent {
+        let mut client = AbsentClient;
+        let mut detached = DetachedClient::new(&mut client, Some(fill.wanted()), true);
+        let mut encoder = UnsentEncoder {
             run: &run,
             context: &context,
-            watch: Watch::new(Some(fill)),
+            observer: CacheObserver::new(Some(fill)),
         };
         let number = self.thread.number;
-        attempt(&mut steadfast, &mut unsent, number, &run, request).await;
-        if let Some(fill) = &mut unsent.watch.fill {
+        attempt(&mut detached, &mut encoder, number, &run, request).await;
+        if let Some(fill) = &mut encoder.observer.fill {
             fill.settle().await;
         }
     }
 }
 
 /// A response that is not sent.
-struct Unsent<'a> {
+struct UnsentEncoder<'a> {
     run: &'a Run<'a>,
     context: &'a RequestContext<'a>,
-    watch: Watch<'a>,
+    observer: CacheObserver<'a>,
 }
 
-impl ResponseEncoder for Unsent<'_> {
+impl ResponseEncoder for UnsentEncoder<'_> {
     type Head = Infallible;
 
     fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {
-        let head = self.watch.look_at(&said)?;
+        let head = self.observer.observe(&said)?;
         if let AnswerEvent::Stderr(message) = said {
             self.run.log(message);
         }
         match head {
             Some(seen) if self.context.intercepts(seen.status) => {
                 let failure = Failure::Intercepted(seen.status);
-                self.watch.replaced(&failure);
+                self.observer.replaced(&failure);
                 Err(failure)
             }
             _ => Ok(()),
@@ -165,11 +165,11 @@ impl ResponseEncoder for Unsent<'_> {
     }
 
     async fn settle(&mut self) {
-        self.watch.settle().await;
+        self.observer.settle().await;
     }
 
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure> {
-        match self.watch.ended_early().filter(|_| over) {
+        match self.observer.ended_early().filter(|_| over) {
             Some(why) => Err(Failure::Invalid(why)),
             None => Ok(Vec::new()),
         }
@@ -184,20 +184,20 @@ impl ResponseEncoder for Unsent<'_> {
     }
 
     fn took(&mut self, time: std::time::Duration) {
-        self.watch.took(time);
+        self.observer.took(time);
     }
 
     fn has_begun(&self) -> bool {
-        self.watch.has_head()
+        self.observer.has_head()
     }
 
     fn timed(&mut self, _value: String) {}
 }
 
 /// The client of a refresh: it accepts everything.
-struct Nobody;
+struct AbsentClient;
 
-impl Client for Nobody {
+impl Client for AbsentClient {
     type Head = Infallible;
 
     async fn gone(&mut self) {

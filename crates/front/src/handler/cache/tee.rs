@@ -15,7 +15,7 @@ use crate::http::client::HeadWriter;
 const FATAL: u32 = 255;
 
 /// The cache's view of a response.
-pub struct Watch<'a> {
+pub struct CacheObserver<'a> {
     /// The response in the cache, if the site has one.
     pub fill: Option<Box<Fill<'a>>>,
     /// Reads the response head, if the site has a cache.
@@ -31,10 +31,10 @@ pub struct SeenHead {
     pub cache_status: String,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> CacheObserver<'a> {
     /// An empty response.
-    pub fn new(fill: Option<Box<Fill<'a>>>) -> Watch<'a> {
-        Watch {
+    pub fn new(fill: Option<Box<Fill<'a>>>) -> CacheObserver<'a> {
+        CacheObserver {
             head_reader: fill.as_ref().map(|_| Box::default()),
             fill,
             has_head: false,
@@ -45,7 +45,7 @@ impl<'a> Watch<'a> {
     ///
     /// # Errors
     /// When the client gets the cached page in place of the response.
-    pub fn look_at(&mut self, said: &AnswerEvent<'_>) -> Result<Option<SeenHead>, Failure> {
+    pub fn observe(&mut self, said: &AnswerEvent<'_>) -> Result<Option<SeenHead>, Failure> {
         let (Some(fill), Some(head_reader)) = (&mut self.fill, &mut self.head_reader) else {
             return Ok(None);
         };
@@ -108,30 +108,30 @@ impl<'a> Watch<'a> {
 /// A response for the client, and for the cache if the site has one.
 pub struct Tee<'a, W: HeadWriter> {
     /// The client's side.
-    form: HttpEncoder<'a, W>,
-    watch: Watch<'a>,
+    encoder: HttpEncoder<'a, W>,
+    observer: CacheObserver<'a>,
 }
 
 impl<'a, W: HeadWriter> Tee<'a, W> {
     /// An empty response.
-    pub fn new(form: HttpEncoder<'a, W>, fill: Option<Box<Fill<'a>>>) -> Tee<'a, W> {
-        let watch = Watch::new(fill);
-        Tee { form, watch }
+    pub fn new(encoder: HttpEncoder<'a, W>, fill: Option<Box<Fill<'a>>>) -> Tee<'a, W> {
+        let observer = CacheObserver::new(fill);
+        Tee { encoder, observer }
     }
 
     /// The client's side.
-    pub fn form(&self) -> &HttpEncoder<'a, W> {
-        &self.form
+    pub fn encoder(&self) -> &HttpEncoder<'a, W> {
+        &self.encoder
     }
 
     /// The cache's side, if the site has a cache.
     pub fn fill(&self) -> Option<&Fill<'a>> {
-        self.watch.fill.as_deref()
+        self.observer.fill.as_deref()
     }
 
     /// Both sides.
     pub fn into_parts(self) -> (HttpEncoder<'a, W>, Option<Box<Fill<'a>>>) {
-        (self.form, self.watch.fill)
+        (self.encoder, self.observer.fill)
     }
 }
 
@@ -139,47 +139,47 @@ impl<W: HeadWriter> ResponseEncoder for Tee<'_, W> {
     type Head = W::Head;
 
     fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {
-        if let Some(seen) = self.watch.look_at(&said)? {
-            self.form.cache_status = Some(seen.cache_status);
+        if let Some(seen) = self.observer.observe(&said)? {
+            self.encoder.cache_status = Some(seen.cache_status);
         }
-        let taken = self.form.take(said);
+        let taken = self.encoder.take(said);
         if let Err(failure) = &taken {
-            self.watch.replaced(failure);
+            self.observer.replaced(failure);
         }
         taken
     }
 
     async fn settle(&mut self) {
-        self.watch.settle().await;
+        self.observer.settle().await;
     }
 
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure> {
         // Until the head is sent, `Cache-Status` can be corrected.
-        if !self.form.has_begun()
+        if !self.encoder.has_begun()
             && let Some(told) = self.fill().and_then(Fill::correction)
         {
-            self.form.cache_status = Some(told);
+            self.encoder.cache_status = Some(told);
         }
-        self.form.frame(over)
+        self.encoder.frame(over)
     }
 
     fn head(&mut self) -> Option<W::Head> {
-        self.form.head()
+        self.encoder.head()
     }
 
     fn is_laborious(&self) -> bool {
-        self.form.is_laborious()
+        self.encoder.is_laborious()
     }
 
     fn has_begun(&self) -> bool {
-        self.form.has_begun()
+        self.encoder.has_begun()
     }
 
     fn took(&mut self, time: Duration) {
-        self.watch.took(time);
+        self.observer.took(time);
     }
 
     fn timed(&mut self, value: String) {
-        self.form.timed(value);
+        self.encoder.timed(value);
     }
 }

@@ -14,7 +14,7 @@ use crate::handler::proxy::relay::send;
 use crate::http::client::{HeadWriter, HttpClient};
 use crate::http::early_hints::is_used;
 use crate::http::headers::Header;
-use crate::proxy::error::Failure;
+use crate::proxy::error::ProxyError;
 use crate::proxy::upload::UploadBody;
 
 /// Most early hints of one response.
@@ -22,18 +22,18 @@ const MAX_TIMES: usize = 8;
 
 /// The early hints of one response.
 #[derive(Default)]
-pub struct Early {
-    heard: Arc<Mutex<Heard>>,
+pub struct EarlyHints {
+    heard: Arc<Mutex<HintQueue>>,
 }
 
 #[derive(Default)]
-struct Heard {
+struct HintQueue {
     hints: VecDeque<HeaderMap>,
     times: usize,
     waker: Option<Waker>,
 }
 
-impl Early {
+impl EarlyHints {
     /// Collects the interim responses to a request.
     pub fn listen(&self, request: &mut Request<UploadBody>) {
         let heard = self.heard.clone();
@@ -71,7 +71,7 @@ impl Early {
     }
 }
 
-fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+fn lock(heard: &Mutex<HintQueue>) -> MutexGuard<'_, HintQueue> {
     heard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -82,7 +82,7 @@ fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
 pub async fn pass<C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
     hints: &HeaderMap,
-) -> Result<(), Failure> {
+) -> Result<(), ProxyError> {
     let fields = hints
         .iter()
         .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
@@ -92,7 +92,7 @@ pub async fn pass<C: HttpClient>(
     }
     let mut out = Vec::new();
     if let Some(apart) = C::HeadWriter::hints(&mut out, fields.into_iter()) {
-        cx.client.begin(apart).map_err(|_| Failure::ClientLeft)?;
+        cx.client.begin(apart).map_err(|_| ProxyError::ClientLeft)?;
     }
     cx.record.head_bytes += out.len() as u64;
     send(cx.client, &mut Bytes::from(out)).await

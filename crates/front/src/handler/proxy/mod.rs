@@ -19,11 +19,11 @@ use maitred_rules::settings::Proxy;
 use tokio::time::{Instant, sleep_until};
 
 use crate::handler::context::{RequestContext, RequestCx};
-use crate::handler::proxy::early::Early;
+use crate::handler::proxy::early::EarlyHints;
 use crate::handler::proxy::outgoing::Outgoing;
 use crate::handler::respond::TextResponse;
 use crate::http::client::{After, HttpClient};
-use crate::proxy::error::{Failure, Silence};
+use crate::proxy::error::{ProxyError, Silence};
 use crate::proxy::server::{self, Link, Server};
 use crate::proxy::upload::{Upload, UploadBody};
 
@@ -46,7 +46,7 @@ pub async fn serve<C: HttpClient>(
     server: &Server,
     path: &[u8],
 ) -> io::Result<After> {
-    let mut begun = server.figures.begin();
+    let mut begun = server.stats.begin();
     let (mut upload, body) = match Upload::of(context.head, context.max_body_size) {
         Ok(both) => both,
         Err(no_body) => return cx.refuse_body(context, no_body).await,
@@ -56,7 +56,7 @@ pub async fn serve<C: HttpClient>(
         server,
         path,
         id: cx.record.id(),
-        early: (context.head.version() != Version::Http10).then(Early::default),
+        early: (context.head.version() != Version::Http10).then(EarlyHints::default),
         is_websocket: is_websocket(context.head),
     };
     let outcome = match outgoing.request(body) {
@@ -82,9 +82,9 @@ async fn follow<C: HttpClient>(
     outgoing: &Outgoing<'_>,
     request: Request<UploadBody>,
     upload: &mut Upload,
-) -> Result<After, Failure> {
+) -> Result<After, ProxyError> {
     let (response, link) = send_request(cx, outgoing, request, upload).await?;
-    while let Some(hints) = outgoing.early.as_ref().and_then(Early::take) {
+    while let Some(hints) = outgoing.early.as_ref().and_then(EarlyHints::take) {
         early::pass(cx, &hints).await?;
     }
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -93,7 +93,7 @@ async fn follow<C: HttpClient>(
     }
     let (parts, body) = response.into_parts();
     if let Some(why) = relay::refuse(&parts) {
-        return Err(Failure::Broken(why.to_owned()));
+        return Err(ProxyError::Broken(why.to_owned()));
     }
     let kept_for = server::keep_time(&parts.headers);
     let response = Response::from_parts(parts, body);
@@ -126,7 +126,7 @@ async fn send_request<C: HttpClient>(
     outgoing: &Outgoing<'_>,
     mut request: Request<UploadBody>,
     upload: &mut Upload,
-) -> Result<(Response<Incoming>, Link), Failure> {
+) -> Result<(Response<Incoming>, Link), ProxyError> {
     let server = outgoing.server;
     let can_repeat = outgoing.context.head.kind().is_idempotent() && upload.is_over();
     let idle = if outgoing.is_websocket {
@@ -137,33 +137,35 @@ async fn send_request<C: HttpClient>(
     if let Some(mut link) = idle {
         match send_over(cx, outgoing, &mut link, request, upload).await {
             Ok(response) => return Ok((response, link)),
-            Err(Lost::Unsent(unsent)) => request = *unsent,
-            Err(Lost::Silently(_)) if can_repeat => {
+            Err(SendError::Unsent(unsent)) => request = *unsent,
+            Err(SendError::Silently(_)) if can_repeat => {
                 let again = outgoing.request(UploadBody::empty());
-                request = again.ok_or(Failure::ClientLeft)?;
+                request = again.ok_or(ProxyError::ClientLeft)?;
             }
-            Err(Lost::Silently(failure) | Lost::Otherwise(failure)) => return Err(failure),
+            Err(SendError::Silently(failure) | SendError::Otherwise(failure)) => {
+                return Err(failure);
+            }
         }
     }
     let mut link = server.connect().await?;
     match send_over(cx, outgoing, &mut link, request, upload).await {
         Ok(response) => Ok((response, link)),
-        Err(Lost::Silently(failure) | Lost::Otherwise(failure)) => Err(failure),
-        Err(Lost::Unsent(_)) => {
+        Err(SendError::Silently(failure) | SendError::Otherwise(failure)) => Err(failure),
+        Err(SendError::Unsent(_)) => {
             let why = "it closed the connection before a request";
-            Err(Failure::Broken(why.to_owned()))
+            Err(ProxyError::Broken(why.to_owned()))
         }
     }
 }
 
 /// Why there is no response.
-enum Lost {
+enum SendError {
     /// Nothing of the request was sent.
     Unsent(Box<Request<UploadBody>>),
     /// The server closed the connection without a byte of a response.
-    Silently(Failure),
+    Silently(ProxyError),
     /// Any other error.
-    Otherwise(Failure),
+    Otherwise(ProxyError),
 }
 
 /// Sends the request over this connection.
@@ -173,10 +175,10 @@ async fn send_over<C: HttpClient>(
     link: &mut Link,
     request: Request<UploadBody>,
     upload: &mut Upload,
-) -> Result<Response<Incoming>, Lost> {
+) -> Result<Response<Incoming>, SendError> {
     if !upload.is_over() {
         let invited = cx.client.invite_body(cx.head).await;
-        invited.map_err(|no_body| Lost::Otherwise(Failure::NoBody(no_body)))?;
+        invited.map_err(|no_body| SendError::Otherwise(ProxyError::NoBody(no_body)))?;
     }
     let before = link.tap.received();
     let answer = link.sender.try_send_request(request);
@@ -190,25 +192,25 @@ async fn send_over<C: HttpClient>(
             answer = &mut answer => {
                 return answer.map_err(|mut error| {
                     if let Some(request) = error.take_message() {
-                        return Lost::Unsent(Box::new(request));
+                        return SendError::Unsent(Box::new(request));
                     }
-                    let failure = Failure::Broken(server::describe(error.error()));
-                    if link.tap.received() == before { Lost::Silently(failure) } else { Lost::Otherwise(failure) }
+                    let failure = ProxyError::Broken(server::describe(error.error()));
+                    if link.tap.received() == before { SendError::Silently(failure) } else { SendError::Otherwise(failure) }
                 });
             }
-            hints = heard(outgoing.early.as_ref()) => {
+            hints = next_hints(outgoing.early.as_ref()) => {
                 let passed = early::pass(cx, &hints).await;
-                passed.map_err(Lost::Otherwise)?;
+                passed.map_err(SendError::Otherwise)?;
             }
-            outcome = busy(cx.client, upload) => outcome.map_err(Lost::Otherwise)?,
+            outcome = busy(cx.client, upload) => outcome.map_err(SendError::Otherwise)?,
             () = until(allows.map(|allows| begun + allows)) => {
-                return Err(Lost::Otherwise(silence.into()));
+                return Err(SendError::Otherwise(silence.into()));
             }
         }
     }
 }
 
-async fn heard(early: Option<&Early>) -> HeaderMap {
+async fn next_hints(early: Option<&EarlyHints>) -> HeaderMap {
     match early {
         Some(early) => early.next().await,
         None => pending().await,
@@ -216,12 +218,12 @@ async fn heard(early: Option<&Early>) -> HeaderMap {
 }
 
 /// Passes on what the client sends; after its end, waits for the client to disconnect.
-async fn busy(client: &mut impl HttpClient, upload: &mut Upload) -> Result<(), Failure> {
+async fn busy(client: &mut impl HttpClient, upload: &mut Upload) -> Result<(), ProxyError> {
     if upload.is_over() {
         client.gone_later().await;
-        return Err(Failure::ClientLeft);
+        return Err(ProxyError::ClientLeft);
     }
-    upload.step(client).await.map_err(Failure::NoBody)
+    upload.step(client).await.map_err(ProxyError::NoBody)
 }
 
 async fn until(deadline: Option<Instant>) {
@@ -235,12 +237,12 @@ async fn until(deadline: Option<Instant>) {
 async fn fail<C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
     outgoing: &Outgoing<'_>,
-    failure: Failure,
+    failure: ProxyError,
     upload: &Upload,
 ) -> io::Result<After> {
     let (head, has_begun) = (cx.head, cx.record.status != 0);
     let failure = match failure {
-        Failure::NoBody(no_body) if !has_begun => {
+        ProxyError::NoBody(no_body) if !has_begun => {
             return cx.refuse_body(outgoing.context, no_body).await;
         }
         failure => failure,
@@ -268,41 +270,43 @@ async fn fail<C: HttpClient>(
 }
 
 /// The status of each failure, and its reason as a sentence.
-fn explain(failure: &Failure) -> (u16, &'static str) {
+fn explain(failure: &ProxyError) -> (u16, &'static str) {
     match failure {
-        Failure::Unreachable(_) => (502, "The upstream server cannot be reached."),
-        Failure::Broken(_) => (502, "The upstream server sent no valid response."),
-        Failure::NotAccepted => (
+        ProxyError::Unreachable(_) => (502, "The upstream server cannot be reached."),
+        ProxyError::Broken(_) => (502, "The upstream server sent no valid response."),
+        ProxyError::NotAccepted => (
             504,
             "The upstream server did not accept a connection in time.",
         ),
-        Failure::Silent => (504, "The upstream server sent nothing for too long."),
-        Failure::Deaf => (504, "The upstream server did not take the request in time."),
-        Failure::Intercepted(status) => (*status, "The upstream server responded with an error."),
-        Failure::NoBody(_) | Failure::ClientLeft => (CLIENT_LEFT, "The client left."),
+        ProxyError::Silent => (504, "The upstream server sent nothing for too long."),
+        ProxyError::Deaf => (504, "The upstream server did not take the request in time."),
+        ProxyError::Intercepted(status) => {
+            (*status, "The upstream server responded with an error.")
+        }
+        ProxyError::NoBody(_) | ProxyError::ClientLeft => (CLIENT_LEFT, "The client left."),
     }
 }
 
 /// The log's reason of a failure of the server, as the end of a sentence.
-fn detail(failure: &Failure, rule: &Proxy) -> Option<String> {
+fn detail(failure: &ProxyError, rule: &Proxy) -> Option<String> {
     let too_long = |what: &str, limit: Duration, name: &str| {
         let seconds = limit.as_secs_f64();
         Some(format!("{what} for {seconds} s ({name})"))
     };
     match failure {
-        Failure::Unreachable(why) => Some(format!("it cannot be reached: {why}")),
-        Failure::Broken(why) => Some(format!("it sent no valid response: {why}")),
-        Failure::NotAccepted => too_long(
+        ProxyError::Unreachable(why) => Some(format!("it cannot be reached: {why}")),
+        ProxyError::Broken(why) => Some(format!("it sent no valid response: {why}")),
+        ProxyError::NotAccepted => too_long(
             "it did not accept a connection",
             rule.connect_timeout,
             "connect_timeout",
         ),
-        Failure::Silent => too_long("it sent nothing", rule.read_timeout, "read_timeout"),
-        Failure::Deaf => too_long(
+        ProxyError::Silent => too_long("it sent nothing", rule.read_timeout, "read_timeout"),
+        ProxyError::Deaf => too_long(
             "it took nothing of a request",
             rule.send_timeout,
             "send_timeout",
         ),
-        Failure::Intercepted(_) | Failure::NoBody(_) | Failure::ClientLeft => None,
+        ProxyError::Intercepted(_) | ProxyError::NoBody(_) | ProxyError::ClientLeft => None,
     }
 }

@@ -15,7 +15,7 @@ use maitred_rules::settings::Upstream;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
 use crate::handler::context::RequestContext;
-use crate::handler::proxy::early::Early;
+use crate::handler::proxy::early::EarlyHints;
 use crate::proxy::server::Server;
 use crate::proxy::upload::UploadBody;
 use crate::runtime::request_id::RequestId;
@@ -37,7 +37,7 @@ pub struct Outgoing<'a> {
     /// The request's id in logs.
     pub id: RequestId,
     /// Collects early hints, if the client may get them.
-    pub early: Option<Early>,
+    pub early: Option<EarlyHints>,
     /// Whether it is the handshake of a WebSocket.
     pub is_websocket: bool,
 }
@@ -60,11 +60,11 @@ impl Outgoing<'_> {
     fn target(&self) -> Option<String> {
         let query = self.context.query().map(|query| format!("?{query}"));
         let query = query.unwrap_or_default();
-        let raw: Cow<'_, str> = match climbs(&self.context.path) {
-            Climbs::Not => (&*self.context.path).into(),
+        let raw: Cow<'_, str> = match dot_segments(&self.context.path) {
+            DotSegments::Absent => (&*self.context.path).into(),
             // The rules were checked for the normalised path: the server must resolve to the same.
-            Climbs::Plainly => encode_path(self.path).into(),
-            Climbs::ForSome => return None,
+            DotSegments::Plain => encode_path(self.path).into(),
+            DotSegments::Ambiguous => return None,
         };
         let folder = match &self.server.rule.path {
             Pattern::Below(folder) if self.server.rule.strip_prefix => folder.as_str(),
@@ -145,28 +145,28 @@ impl Outgoing<'_> {
 
 /// Whether a raw path has dot segments.
 #[derive(Debug, PartialEq, Eq)]
-enum Climbs {
-    Not,
+enum DotSegments {
+    Absent,
     /// `.` and `..`, in any encoding.
-    Plainly,
+    Plain,
     /// `..;a=b`, a name by RFC 3986 §3.3, and `..` to servers that strip parameters first (Tomcat).
-    ForSome,
+    Ambiguous,
 }
 
-fn climbs(raw: &str) -> Climbs {
+fn dot_segments(raw: &str) -> DotSegments {
     if !raw.contains("/.") && !raw.contains('%') {
-        return Climbs::Not;
+        return DotSegments::Absent;
     }
     let decoded: Cow<'_, [u8]> = percent_decode_str(raw).into();
-    let mut climbs = Climbs::Not;
+    let mut dot_segments = DotSegments::Absent;
     for segment in decoded.split(|byte| *byte == b'/') {
         match segment {
-            b"." | b".." => climbs = Climbs::Plainly,
-            [b'.', b';', ..] | [b'.', b'.', b';', ..] => return Climbs::ForSome,
+            b"." | b".." => dot_segments = DotSegments::Plain,
+            [b'.', b';', ..] | [b'.', b'.', b';', ..] => return DotSegments::Ambiguous,
             _ => {}
         }
     }
-    climbs
+    dot_segments
 }
 
 /// A target without characters that are forbidden in a URI (RFC 3986 §2) and that some clients
@@ -259,7 +259,7 @@ mod tests {
             "/a/.",
             "/%2e",
         ] {
-            assert_eq!(climbs(path), Climbs::Plainly, "{path}");
+            assert_eq!(dot_segments(path), DotSegments::Plain, "{path}");
         }
         for path in [
             "/a/..;/b",
@@ -268,10 +268,10 @@ mod tests {
             "/../..;/b",
             "/.;/b",
         ] {
-            assert_eq!(climbs(path), Climbs::ForSome, "{path}");
+            assert_eq!(dot_segments(path), DotSegments::Ambiguous, "{path}");
         }
         for path in ["/a%2Fb", "/a/...", "/a/..b", "/.well-known/a", "/a.;x/b"] {
-            assert_eq!(climbs(path), Climbs::Not, "{path}");
+            assert_eq!(dot_segments(path), DotSegments::Absent, "{path}");
         }
     }
 

@@ -26,7 +26,7 @@ use crate::handler::proxy::{busy, until};
 use crate::handler::response_headers::ResponseHeaders;
 use crate::http::client::{HeadWriter, HttpClient};
 use crate::http::headers::Header;
-use crate::proxy::error::{Failure, Silence};
+use crate::proxy::error::{ProxyError, Silence};
 use crate::proxy::upload::Upload;
 use crate::runtime::clock::http_date;
 use crate::site::compress::{Effort, Encoder, Plan};
@@ -35,7 +35,7 @@ use crate::site::compress::{Effort, Encoder, Plan};
 /// are. Each takes about a megabyte, for as long as server and client need.
 const AT_A_TIME: usize = 128;
 
-static CODING: Semaphore = Semaphore::const_new(AT_A_TIME);
+static COMPRESSING: Semaphore = Semaphore::const_new(AT_A_TIME);
 
 /// Why a response head is invalid. Framing that is ambiguous is rejected (RFC 9112 §6.3).
 pub fn refuse(parts: &Parts) -> Option<&'static str> {
@@ -59,22 +59,22 @@ pub async fn relay<C: HttpClient>(
     outgoing: &Outgoing<'_>,
     response: Response<Incoming>,
     upload: &mut Upload,
-) -> Result<bool, Failure> {
+) -> Result<bool, ProxyError> {
     let context = outgoing.context;
     let (parts, mut body) = response.into_parts();
     let status = parts.status.as_u16();
     if context.intercepts(status) {
-        return Err(Failure::Intercepted(status));
+        return Err(ProxyError::Intercepted(status));
     }
     let headers = cx.response_headers();
     let length = body.size_hint().exact();
     let keep_alive = context.head.keep_alive && !upload.is_unread();
-    let mut form = ProxyEncoder::of(context, &parts, length, keep_alive);
-    let (mut out, apart) = form.begin::<C::HeadWriter>(&parts, &headers);
+    let mut encoder = ProxyEncoder::of(context, &parts, length, keep_alive);
+    let (mut out, apart) = encoder.begin::<C::HeadWriter>(&parts, &headers);
     cx.record.status = status;
     cx.record.head_bytes += out.len() as u64;
     if let Some(apart) = apart {
-        cx.client.begin(apart).map_err(|_| Failure::ClientLeft)?;
+        cx.client.begin(apart).map_err(|_| ProxyError::ClientLeft)?;
     }
     let ends_with_front = is_event_stream(&parts.headers);
     // Body bytes that came with the head are sent with it.
@@ -82,21 +82,21 @@ pub async fn relay<C: HttpClient>(
     loop {
         let is_over = match std::mem::replace(&mut next, Poll::Pending) {
             Poll::Ready(Some(Ok(data))) => {
-                out = form.frame(out, data)?;
+                out = encoder.frame(out, data)?;
                 false
             }
             Poll::Ready(Some(Err(error))) => {
-                return Err(Failure::Broken(crate::proxy::server::describe(&error)));
+                return Err(ProxyError::Broken(crate::proxy::server::describe(&error)));
             }
             Poll::Ready(None) => {
-                out = form.end(out)?;
+                out = encoder.end(out)?;
                 true
             }
             Poll::Pending => false,
         };
         send(cx.client, &mut out).await?;
         if is_over {
-            return Ok(keep_alive && form.framing != AnswerFraming::UntilClose);
+            return Ok(keep_alive && encoder.framing != AnswerFraming::UntilClose);
         }
         while next.is_pending() {
             let begun = Instant::now();
@@ -117,12 +117,15 @@ pub async fn relay<C: HttpClient>(
 ///
 /// # Errors
 /// When the client has closed the connection, or reads too slowly.
-pub async fn send(client: &mut impl HttpClient, out: &mut Bytes) -> Result<(), Failure> {
+pub async fn send(client: &mut impl HttpClient, out: &mut Bytes) -> Result<(), ProxyError> {
     while !out.is_empty() {
         match client.try_send(out) {
-            Ok(0) => client.sendable().await.map_err(|_| Failure::ClientLeft)?,
+            Ok(0) => client
+                .sendable()
+                .await
+                .map_err(|_| ProxyError::ClientLeft)?,
             Ok(count) => out.advance(count),
-            Err(_) => return Err(Failure::ClientLeft),
+            Err(_) => return Err(ProxyError::ClientLeft),
         }
     }
     Ok(())
@@ -162,20 +165,20 @@ struct ProxyEncoder<'a> {
     keep_alive: bool,
     /// Whether and how the body is compressed.
     plan: Plan,
-    coder: Option<Coder>,
+    compressor: Option<CountedEncoder>,
 }
 
 /// Compresses a body, and counts among those that are compressed at a time.
-struct Coder {
+struct CountedEncoder {
     encoder: Encoder,
     _place: SemaphorePermit<'static>,
 }
 
-impl Coder {
-    fn new(coding: Coding) -> Option<Coder> {
-        let place = CODING.try_acquire().ok()?;
+impl CountedEncoder {
+    fn new(coding: Coding) -> Option<CountedEncoder> {
+        let place = COMPRESSING.try_acquire().ok()?;
         let encoder = Encoder::new(coding, Effort::Passing).ok()?;
-        Some(Coder {
+        Some(CountedEncoder {
             encoder,
             _place: place,
         })
@@ -199,8 +202,11 @@ impl<'a> ProxyEncoder<'a> {
         let compression = context.site.compression.as_deref();
         let said: Vec<Header<'_>> = said(&parts.headers).collect();
         let mut plan = Plan::make(compression, request, said.iter().copied(), status, length);
-        let coder = plan.coding.filter(|_| !is_head).and_then(Coder::new);
-        if coder.is_none() && !is_head {
+        let compressor = plan
+            .coding
+            .filter(|_| !is_head)
+            .and_then(CountedEncoder::new);
+        if compressor.is_none() && !is_head {
             plan.give_up();
         }
         let length = length.filter(|_| plan.coding.is_none());
@@ -209,7 +215,7 @@ impl<'a> ProxyEncoder<'a> {
             framing: answer_framing(request.version(), is_head, status, length),
             keep_alive,
             plan,
-            coder,
+            compressor,
         }
     }
 
@@ -246,11 +252,13 @@ impl<'a> ProxyEncoder<'a> {
     ///
     /// # Errors
     /// When there is no memory to compress it.
-    fn frame(&mut self, unsent: Bytes, data: Bytes) -> Result<Bytes, Failure> {
-        let data = match &mut self.coder {
-            Some(coder) if !data.is_empty() => {
-                coder.encoder.piece(&data).map_err(not_coded)?.into()
-            }
+    fn frame(&mut self, unsent: Bytes, data: Bytes) -> Result<Bytes, ProxyError> {
+        let data = match &mut self.compressor {
+            Some(compressor) if !data.is_empty() => compressor
+                .encoder
+                .piece(&data)
+                .map_err(not_compressed)?
+                .into(),
             _ => data,
         };
         Ok(self.wrap(unsent, data))
@@ -280,10 +288,10 @@ impl<'a> ProxyEncoder<'a> {
     ///
     /// # Errors
     /// When there is no memory to compress it.
-    fn end(&mut self, unsent: Bytes) -> Result<Bytes, Failure> {
-        let unsent = match self.coder.take() {
-            Some(coder) => {
-                let last = coder.encoder.last(b"").map_err(not_coded)?;
+    fn end(&mut self, unsent: Bytes) -> Result<Bytes, ProxyError> {
+        let unsent = match self.compressor.take() {
+            Some(compressor) => {
+                let last = compressor.encoder.last(b"").map_err(not_compressed)?;
                 self.wrap(unsent, last.into())
             }
             None => unsent,
@@ -297,8 +305,8 @@ impl<'a> ProxyEncoder<'a> {
     }
 }
 
-fn not_coded(error: io::Error) -> Failure {
-    Failure::Broken(format!("it cannot be compressed: {error}"))
+fn not_compressed(error: io::Error) -> ProxyError {
+    ProxyError::Broken(format!("it cannot be compressed: {error}"))
 }
 
 /// All headers of a response.

@@ -19,7 +19,7 @@ use crate::handler::context::RequestCx;
 use crate::handler::proxy::outgoing::Outgoing;
 use crate::handler::proxy::relay::for_client;
 use crate::http::client::{HttpClient, Raw};
-use crate::proxy::error::Failure;
+use crate::proxy::error::ProxyError;
 use crate::proxy::server::{Tap, UpstreamStream};
 use crate::runtime::clock::http_date;
 
@@ -35,7 +35,7 @@ pub async fn run<C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
     outgoing: &Outgoing<'_>,
     mut response: Response<Incoming>,
-) -> Result<(), Failure> {
+) -> Result<(), ProxyError> {
     let Outgoing { server, .. } = outgoing;
     let upgraded = hyper::upgrade::on(&mut response);
     let (parts, _) = response.into_parts();
@@ -43,11 +43,11 @@ pub async fn run<C: HttpClient>(
         |value: &hyper::header::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"websocket");
     if !outgoing.is_websocket || !parts.headers.get(UPGRADE).is_some_and(is_websocket) {
         let why = "it switches to a protocol that was not requested";
-        return Err(Failure::Broken(why.to_owned()));
+        return Err(ProxyError::Broken(why.to_owned()));
     }
-    let lost = |why: String| Failure::Broken(why);
+    let lost = |why: String| ProxyError::Broken(why);
     let upgraded = timeout(server.rule.read_timeout, upgraded).await;
-    let upgraded = upgraded.map_err(|_| Failure::Silent)?;
+    let upgraded = upgraded.map_err(|_| ProxyError::Silent)?;
     let upgraded = upgraded.map_err(|error| lost(crate::proxy::server::describe(&error)))?;
     let upgraded = upgraded.downcast::<TokioIo<UpstreamStream>>();
     let upgraded = upgraded.map_err(|_| lost("its connection cannot be used".to_owned()))?;
@@ -61,18 +61,18 @@ pub async fn run<C: HttpClient>(
     };
     let wire = upgraded.io.into_inner();
     let tap = wire.tap.clone();
-    let head = agreement(&parts);
+    let head = handshake(&parts);
     (cx.record.status, cx.record.head_bytes) = (101, head.len() as u64);
-    let mut near = Side::of(stream, input.split().freeze());
-    let mut far = Side::of(wire, upgraded.read_buf);
-    let told = timeout(server.rule.send_timeout, near.write_all(&head)).await;
-    if !matches!(told, Ok(Ok(()))) {
-        return Err(Failure::ClientLeft);
+    let mut near = TunnelSide::of(stream, input.split().freeze());
+    let mut far = TunnelSide::of(wire, upgraded.read_buf);
+    let written = timeout(server.rule.send_timeout, near.write_all(&head)).await;
+    if !matches!(written, Ok(Ok(()))) {
+        return Err(ProxyError::ClientLeft);
     }
     tokio::select! {
         biased;
         _ = copy_bidirectional(&mut near, &mut far) => {}
-        () = quiet_for(&tap, server.rule.read_timeout) => {
+        () = idle_for(&tap, server.rule.read_timeout) => {
             tracing::debug!("{}: a WebSocket was quiet for read_timeout", server.name);
         }
         () = cx.thread.shared.drains() => {}
@@ -84,7 +84,7 @@ pub async fn run<C: HttpClient>(
 }
 
 /// Returns when a connection has carried no bytes for as long as `limit`.
-async fn quiet_for(tap: &Tap, limit: Duration) {
+async fn idle_for(tap: &Tap, limit: Duration) {
     loop {
         let moved = tap.moved();
         sleep_until(moved + limit).await;
@@ -95,7 +95,7 @@ async fn quiet_for(tap: &Tap, limit: Duration) {
 }
 
 /// The response head of the handshake (RFC 6455 §4.2.2).
-fn agreement(parts: &Parts) -> Vec<u8> {
+fn handshake(parts: &Parts) -> Vec<u8> {
     let answer = Answer {
         version: maitred_http1::Version::Http11,
         status: 101,
@@ -113,15 +113,15 @@ fn agreement(parts: &Parts) -> Vec<u8> {
 }
 
 /// One side, with the bytes that were read from it already.
-struct Side<S> {
+struct TunnelSide<S> {
     stream: S,
     first: Bytes,
     written: u64,
 }
 
-impl<S> Side<S> {
-    fn of(stream: S, first: Bytes) -> Side<S> {
-        Side {
+impl<S> TunnelSide<S> {
+    fn of(stream: S, first: Bytes) -> TunnelSide<S> {
+        TunnelSide {
             stream,
             first,
             written: 0,
@@ -129,7 +129,7 @@ impl<S> Side<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Side<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TunnelSide<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -145,7 +145,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Side<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Side<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TunnelSide<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -6,8 +6,8 @@ use maitred_pagecache::key::Key;
 
 /// The pages that are being compressed, by the keys of the results.
 #[derive(Debug, Default)]
-pub struct Making(Mutex<Vec<Key>>);
+pub struct CompressingKeys(Mutex<Vec<Key>>);
 
-pub(crate) fn lock(making: &Making) -> MutexGuard<'_, Vec<Key>> {
-    making.0.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn lock(compressing: &CompressingKeys) -> MutexGuard<'_, Vec<Key>> {
+    compressing.0.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -27,20 +27,20 @@ const RESULTS: [&str; 8] = [
 
 /// The statistics of all sites, by site.
 #[derive(Debug, Default)]
-pub struct AllFigures {
-    sites: Mutex<HashMap<String, Arc<SiteFigures>>>,
+pub struct AllCacheStats {
+    sites: Mutex<HashMap<String, Arc<SiteCacheStats>>>,
 }
 
 /// The statistics of a site.
 #[derive(Debug)]
-pub struct SiteFigures {
-    boards: Box<[Board]>,
+pub struct SiteCacheStats {
+    boards: Box<[ThreadCacheStats]>,
 }
 
 /// The statistics of a site in one thread.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub struct Board {
+pub struct ThreadCacheStats {
     saved_bytes: AtomicU64,
     saved_micros: AtomicU64,
     results: [AtomicU64; RESULTS.len()],
@@ -50,7 +50,7 @@ pub struct Board {
     purges: AtomicU64,
 }
 
-impl Board {
+impl ThreadCacheStats {
     /// Counts a request that got a cached page; `detail` is why a stale one was used.
     pub fn answered(&self, detail: Option<&'static str>, bytes: u64, saved: Duration) {
         let result = match detail {
@@ -102,14 +102,14 @@ fn add_at(words: &[AtomicU64], at: Option<usize>) {
     }
 }
 
-impl SiteFigures {
+impl SiteCacheStats {
     /// The counters of one thread.
-    pub fn board(&self, thread: u32) -> &Board {
+    pub fn board(&self, thread: u32) -> &ThreadCacheStats {
         let threads = self.boards.len();
         &self.boards[usize::try_from(thread).unwrap_or(0) % threads]
     }
 
-    fn sum(&self, word: impl Fn(&Board) -> &AtomicU64) -> u64 {
+    fn sum(&self, word: impl Fn(&ThreadCacheStats) -> &AtomicU64) -> u64 {
         let words = self.boards.iter().map(word);
         words.map(|word| word.load(Ordering::Relaxed)).sum()
     }
@@ -117,7 +117,7 @@ impl SiteFigures {
     fn named<'n>(
         &self,
         names: impl Iterator<Item = &'n str>,
-        of: impl Fn(&Board) -> &[AtomicU64],
+        of: impl Fn(&ThreadCacheStats) -> &[AtomicU64],
     ) -> BTreeMap<String, u64> {
         let count = |at: usize| self.sum(|board| &of(board)[at]);
         let named = names.enumerate();
@@ -145,15 +145,15 @@ impl SiteFigures {
     }
 }
 
-impl AllFigures {
+impl AllCacheStats {
     /// The statistics of a site. They survive a change of its settings; those of removed sites are
     /// dropped.
-    pub fn of(&self, site: &str, threads: u32) -> Arc<SiteFigures> {
+    pub fn of(&self, site: &str, threads: u32) -> Arc<SiteCacheStats> {
         let mut sites = self.lock();
         sites.retain(|name, figures| name == site || Arc::strong_count(figures) > 1);
         let figures = sites.entry(site.to_owned()).or_insert_with(|| {
-            let boards = (0..threads.max(1)).map(|_| Board::default());
-            Arc::new(SiteFigures {
+            let boards = (0..threads.max(1)).map(|_| ThreadCacheStats::default());
+            Arc::new(SiteCacheStats {
                 boards: boards.collect(),
             })
         });
@@ -177,7 +177,7 @@ impl AllFigures {
         read
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<SiteFigures>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<SiteCacheStats>>> {
         self.sites.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn each_request_is_counted_once_and_all_threads_together() {
-        let all = AllFigures::default();
+        let all = AllCacheStats::default();
         let site = all.of("a.example", 2);
         let second = Duration::from_millis(1500);
         site.board(0).answered(None, 10, second);
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn figures_go_on_as_long_as_the_site_is_there() {
-        let all = AllFigures::default();
+        let all = AllCacheStats::default();
         let before = all.of("a.example", 1);
         before.board(0).forwarded(Some(Forward::UriMiss), None);
         let after = all.of("a.example", 1);
