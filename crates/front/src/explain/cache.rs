@@ -31,7 +31,7 @@ pub fn purge(said: &mut Explanation, site: &Site, asked: &Question) -> bool {
     } else {
         said.say("cache", format!("drops {purge}"))
     }
-    said.say("answer", "200, and no script is asked");
+    said.say("answer", "200, and no script runs");
     true
 }
 
@@ -63,7 +63,7 @@ pub fn cache(said: &mut Explanation, site: &Site, asked: &Question) {
     };
     let query = primary.query.as_deref();
     match plan.read {
-        Err(why) => said.say("cache", format!("bypass ({why}): the script is asked")),
+        Err(why) => said.say("cache", format!("bypass ({why}): the script runs")),
         Ok(()) => said.say("cache", format!("looks for {}", address(&request, query))),
     }
     if surveyed.has_authorization && (plan.read.is_ok() || plan.store.is_ok()) {

@@ -241,7 +241,7 @@ impl Explainer<'_> {
         self.file_compression(resolver, entry);
         match self.asked.method.as_str() {
             "GET" | "HEAD" => self.said.say("answer", "200 with the file"),
-            _ => self.refuse(405, "a file is asked for with GET or HEAD"),
+            _ => self.refuse(405, "a file is requested with GET or HEAD"),
         }
     }
 

@@ -102,7 +102,7 @@ pub async fn lookup<'a, C: HttpClient>(
                 RefreshTurn::Ours => Duration::ZERO,
                 RefreshTurn::Others => page.cost,
             };
-            let how = Usable::stale(&stale, UPDATING, saved);
+            let how = CacheHit::stale(&stale, UPDATING, saved);
             let after = reply(cx, context, how.of(&page)).await?;
             if turn == RefreshTurn::Others {
                 return Ok(LookupResult::Responded(after));
@@ -117,7 +117,7 @@ pub async fn lookup<'a, C: HttpClient>(
             JoinResult::Retry => {}
             JoinResult::Forward => break,
             JoinResult::UseStale(page, stale) => {
-                let how = Usable::stale(&stale, ON_ERROR, Duration::ZERO);
+                let how = CacheHit::stale(&stale, ON_ERROR, Duration::ZERO);
                 return reply(cx, context, how.of(&page))
                     .await
                     .map(LookupResult::Responded);
@@ -130,20 +130,20 @@ pub async fn lookup<'a, C: HttpClient>(
 
 /// How a cached page may be used.
 #[derive(Clone, Copy)]
-struct Usable {
+struct CacheHit {
     age: u64,
     status: CacheStatus,
     saved: Duration,
 }
 
-impl Usable {
+impl CacheHit {
     /// A stale page, and why it is used.
-    fn stale(stale: &Stale, why: &'static str, saved: Duration) -> Usable {
+    fn stale(stale: &Stale, why: &'static str, saved: Duration) -> CacheHit {
         let status = CacheStatus::Hit {
             ttl: -whole(stale.by),
             detail: Some(why),
         };
-        Usable {
+        CacheHit {
             age: stale.age,
             status,
             saved,
@@ -273,7 +273,7 @@ async fn find_slowly(
 /// Whether the page that was found can be used.
 enum Judgement {
     /// It is: its key, the page, and how.
-    Fresh(Key, Arc<Object>, Usable),
+    Fresh(Key, Arc<Object>, CacheHit),
     /// It is not: the key under which the response is stored.
     Other(Key),
 }
@@ -294,7 +294,7 @@ fn judge_found<'a, H: Iterator<Item = Field<'a>> + Clone>(
             match judge(&page.stored, asked, plan, is_stale, now()) {
                 Judged::Fresh { age, ttl } => {
                     let ttl = whole(ttl);
-                    let how = Usable {
+                    let how = CacheHit {
                         age,
                         status: CacheStatus::Hit { ttl, detail: None },
                         saved: page.cost,
