@@ -28,17 +28,17 @@ impl DiskPace {
     }
 
     /// Calls a function that uses the disk, and measures it.
-    pub fn watch<T>(&self, work: impl FnOnce() -> T, now: impl FnOnce() -> Millis) -> T {
+    pub fn measure<T>(&self, work: impl FnOnce() -> T, now: impl FnOnce() -> Millis) -> T {
         let begun = Instant::now();
         let done = work();
         let took = begun.elapsed();
         if took > QUICK {
-            self.was_slow(took, now());
+            self.note_slow(took, now());
         }
         done
     }
 
-    fn was_slow(&self, took: Duration, now: Millis) {
+    fn note_slow(&self, took: Duration, now: Millis) {
         let is_news = !self.is_slow(now);
         self.slow_until.store(now + SLOW_FOR, Ordering::Relaxed);
         if is_news {
@@ -58,11 +58,11 @@ mod tests {
     #[test]
     fn a_disk_is_slow_for_a_while_after_it_has_been() {
         let pace = DiskPace::default();
-        assert_eq!(pace.watch(|| 7, || 1000), 7);
+        assert_eq!(pace.measure(|| 7, || 1000), 7);
         assert!(!pace.is_slow(1000));
-        pace.was_slow(Duration::from_millis(21), 1000);
+        pace.note_slow(Duration::from_millis(21), 1000);
         assert!(pace.is_slow(1001) && pace.is_slow(10_999));
-        pace.was_slow(Duration::from_millis(21), 9000);
+        pace.note_slow(Duration::from_millis(21), 9000);
         assert!(pace.is_slow(18_999) && !pace.is_slow(19_000));
         assert!(!pace.is_slow(500), "the clock was set back");
     }
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn what_takes_long_is_noted() {
         let pace = DiskPace::default();
-        pace.watch(|| std::thread::sleep(QUICK * 2), || 1000);
+        pace.measure(|| std::thread::sleep(QUICK * 2), || 1000);
         assert!(pace.is_slow(1000));
     }
 }

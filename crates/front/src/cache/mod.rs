@@ -111,7 +111,7 @@ impl Cache {
         let opened = Store::open(limits(disk), boot.trim(), now());
         let store = match opened {
             Ok((store, opened)) => {
-                tell(opened);
+                log_state(opened);
                 store
             }
             Err(error) => {
@@ -182,8 +182,8 @@ impl Cache {
         let waits = std::thread::Builder::new().name("cache folder".to_owned());
         let begun = waits.spawn(move || match cache.store.claim_folder(now) {
             Ok(opened) => {
-                tell(opened);
-                cache.take_cookies_over();
+                log_state(opened);
+                cache.take_over_cookies();
                 cache.changed.notify_one();
             }
             Err(error) => {
@@ -196,10 +196,10 @@ impl Cache {
     }
 
     /// Merges the names that the previous process has learned in the meantime.
-    fn take_cookies_over(&self) {
+    fn take_over_cookies(&self) {
         if let Some(dir) = &self.dir {
             if let Err(error) = self.cookies.read(dir) {
-                tell_unread(&error);
+                log_unread_cookies(&error);
             }
             self.write_cookies(dir);
         }
@@ -254,7 +254,7 @@ impl Cache {
     }
 
     /// Takes cookies that another front has seen; none: more than are remembered.
-    pub fn cookies_told(&self, site: &str, names: Option<&[String]>) {
+    pub fn add_cookies(&self, site: &str, names: Option<&[String]>) {
         self.cookies.add(site, names);
     }
 
@@ -274,7 +274,7 @@ impl Cache {
         self.cookies.follow(config);
         let before = self.known.swap(Arc::new(PurgeableSites::of(config)));
         // While a site has no cache, changes of its pages go unnoticed.
-        for site in before.gone_in(&self.known.load()) {
+        for site in before.missing_in(&self.known.load()) {
             if let Err(error) = self.store.purge(site, &Purge::All, Thoroughness::Hard) {
                 tracing::error!("site {site}: its pages in cache_dir cannot be dropped: {error}");
             }
@@ -301,12 +301,12 @@ fn read_cookies(config: &Config) -> AllCookies {
     cookies.follow(config);
     let dir = config.cache_dir.as_deref();
     if let Some(Err(error)) = dir.map(|dir| cookies.read(dir)) {
-        tell_unread(&error);
+        log_unread_cookies(&error);
     }
     cookies
 }
 
-fn tell_unread(error: &io::Error) {
+fn log_unread_cookies(error: &io::Error) {
     tracing::warn!(
         "the names of cookies that sites have set cannot be read in cache_dir: {error}; they are \
          learned again"
@@ -314,7 +314,7 @@ fn tell_unread(error: &io::Error) {
 }
 
 /// Logs an unusual state of the folder.
-pub(crate) fn tell(opened: Opened) {
+pub(crate) fn log_state(opened: Opened) {
     match opened {
         Opened::Distrusted => tracing::warn!(
             "the machine has stopped without warning, or the file `purges` in cache_dir is \

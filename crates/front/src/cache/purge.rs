@@ -74,7 +74,7 @@ impl PurgeableSites {
     }
 
     /// The sites that have a cache here, and none there.
-    pub fn gone_in<'a>(&'a self, other: &'a PurgeableSites) -> impl Iterator<Item = &'a str> {
+    pub fn missing_in<'a>(&'a self, other: &'a PurgeableSites) -> impl Iterator<Item = &'a str> {
         let names = self.sites.iter().map(|site| site.name.as_str());
         names.filter(|name| !other.sites.iter().any(|site| site.name == *name))
     }
@@ -253,12 +253,12 @@ impl OtherFronts {
     }
 
     /// Sends them what was dropped here.
-    fn tell(&self, dropped: &[Dropped]) -> Option<PurgeAcks> {
+    fn notify(&self, dropped: &[Dropped]) -> Option<PurgeAcks> {
         if !self.any.load(Ordering::Acquire) || dropped.is_empty() {
             return None;
         }
         let mut told = Vec::new();
-        for dropped in pieces(dropped) {
+        for dropped in messages(dropped) {
             let mark = self.last.fetch_add(1, Ordering::Relaxed) + 1;
             let (sender, receiver) = oneshot::channel();
             {
@@ -290,7 +290,7 @@ impl OtherFronts {
 }
 
 /// As many as fit into one message.
-fn pieces(dropped: &[Dropped]) -> Vec<&[Dropped]> {
+fn messages(dropped: &[Dropped]) -> Vec<&[Dropped]> {
     let (mut pieces, mut start, mut bytes) = (Vec::new(), 0, 0);
     for (at, one) in dropped.iter().enumerate() {
         let length = one.site.len() + words(one).len() + 128;
@@ -333,7 +333,7 @@ impl Cache {
         for one in dropped {
             self.purge_here(one);
         }
-        self.others.tell(dropped)
+        self.others.notify(dropped)
     }
 
     fn purge_here(&self, dropped: &Dropped) {
@@ -525,7 +525,7 @@ mod tests {
             how: Thoroughness::Hard,
         };
         let many = vec![one; 100];
-        let pieces = pieces(&many);
+        let pieces = messages(&many);
         assert_eq!(pieces.iter().map(|piece| piece.len()).sum::<usize>(), 100);
         let largest = pieces.iter().map(|piece| piece.len()).max().unwrap();
         assert!(pieces.len() > 5 && largest < 20, "{largest}");

@@ -279,7 +279,7 @@ impl CommandReceiver {
             ToFront::Purge { order, mark } => self.purge(&order, mark),
             ToFront::CookieNames { site, names } => {
                 if let Some(cache) = &self.shared.cache {
-                    cache.cookies_told(&site, names.as_deref());
+                    cache.add_cookies(&site, names.as_deref());
                 }
             }
             ToFront::PurgedElsewhere { mark } => self.purged_elsewhere(mark),

@@ -124,9 +124,9 @@ impl Server {
     }
 
     /// Keeps a connection open after a complete response, for this time.
-    pub fn keep(&self, link: Link, kept_for: Duration) {
+    pub fn release(&self, link: Link, idle_timeout: Duration) {
         let now = Instant::now();
-        let until = now + kept_for;
+        let until = now + idle_timeout;
         let mut idle = lock(&self.idle);
         if idle.links.len() >= MAX_IDLE || link.sender.is_closed() || until == now {
             return;
@@ -180,7 +180,7 @@ impl Server {
 
 /// How long a server keeps the connection open by its `Keep-Alive`, less a second for the network,
 /// and within a sensible limit.
-pub fn keep_time(header: &HeaderMap) -> Duration {
+pub fn idle_timeout(header: &HeaderMap) -> Duration {
     let says = header.get(HeaderName::from_static("keep-alive"));
     let says = says.and_then(|value| value.to_str().ok());
     let seconds = says.and_then(|text| {
@@ -288,13 +288,13 @@ mod tests {
         let of = |value: &'static str| {
             let mut header = HeaderMap::new();
             header.insert("keep-alive", HeaderValue::from_static(value));
-            keep_time(&header).as_secs()
+            idle_timeout(&header).as_secs()
         };
         assert_eq!(of("timeout=5"), 4);
         assert_eq!(of("max=3, timeout=20"), 19);
         assert_eq!(of("timeout=0"), 0);
         assert_eq!(of("timeout=3600"), 60);
         assert_eq!(of("whatever"), 60);
-        assert_eq!(keep_time(&HeaderMap::new()), KEEP);
+        assert_eq!(idle_timeout(&HeaderMap::new()), KEEP);
     }
 }

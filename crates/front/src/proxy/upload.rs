@@ -95,7 +95,7 @@ impl Upload {
     }
 
     /// The timeout of the server now; none while the client is waited for.
-    pub fn allows(&self, rule: &Proxy) -> Option<Duration> {
+    pub fn timeout(&self, rule: &Proxy) -> Option<Duration> {
         match (&self.to, &self.piece) {
             (None, _) => Some(rule.read_timeout),
             (Some(_), Some(_)) => Some(rule.send_timeout),

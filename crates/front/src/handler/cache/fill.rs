@@ -382,7 +382,7 @@ impl<'a> Fill<'a> {
                 // A large page takes long on any disk, and in memory: it says nothing about the
                 // disk.
                 Ok(if is_small {
-                    cache.disk_pace.watch(keep, now)
+                    cache.disk_pace.measure(keep, now)
                 } else {
                     keep()
                 })
@@ -465,7 +465,7 @@ impl<'a> Fill<'a> {
         }
         let keep = || store.keep_at(&place, page, now());
         let outcome = if store.has_disk() {
-            pace.watch(keep, now)
+            pace.measure(keep, now)
         } else {
             keep()
         };

@@ -239,7 +239,7 @@ async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<page
                 return find_slowly(cache, primary, head).await;
             }
             let load = || store.load(primary, head.headers(), (now(), AT_ONCE_BYTES));
-            cache.disk_pace.watch(load, now)
+            cache.disk_pace.measure(load, now)
         }
         looked => return Ok(looked),
     };
@@ -265,7 +265,7 @@ async fn find_slowly(
     blocking(move || {
         let fields = fields.iter().map(|(name, value)| (&name[..], &value[..]));
         let load = || cache.store.load(&primary, fields, (now(), u64::MAX));
-        Ok(cache.disk_pace.watch(load, now))
+        Ok(cache.disk_pace.measure(load, now))
     })
     .await
 }

@@ -23,7 +23,7 @@ const MAX_TIMES: usize = 8;
 /// The early hints of one response.
 #[derive(Default)]
 pub struct EarlyHints {
-    heard: Arc<Mutex<HintQueue>>,
+    queue: Arc<Mutex<HintQueue>>,
 }
 
 #[derive(Default)]
@@ -36,15 +36,15 @@ struct HintQueue {
 impl EarlyHints {
     /// Collects the interim responses to a request.
     pub fn listen(&self, request: &mut Request<UploadBody>) {
-        let heard = self.heard.clone();
+        let queue = self.queue.clone();
         hyper::ext::on_informational(request, move |answer| {
-            let mut heard = lock(&heard);
-            if answer.status() != StatusCode::EARLY_HINTS || heard.times == MAX_TIMES {
+            let mut queue = lock(&queue);
+            if answer.status() != StatusCode::EARLY_HINTS || queue.times == MAX_TIMES {
                 return;
             }
-            heard.times += 1;
-            heard.hints.push_back(answer.headers().clone());
-            if let Some(waker) = heard.waker.take() {
+            queue.times += 1;
+            queue.hints.push_back(answer.headers().clone());
+            if let Some(waker) = queue.waker.take() {
                 waker.wake();
             }
         });
@@ -53,11 +53,11 @@ impl EarlyHints {
     /// Waits for the next hints.
     pub async fn next(&self) -> HeaderMap {
         poll_fn(|cx| {
-            let mut heard = lock(&self.heard);
-            match heard.hints.pop_front() {
+            let mut queue = lock(&self.queue);
+            match queue.hints.pop_front() {
                 Some(hints) => Poll::Ready(hints),
                 None => {
-                    heard.waker = Some(cx.waker().clone());
+                    queue.waker = Some(cx.waker().clone());
                     Poll::Pending
                 }
             }
@@ -67,12 +67,12 @@ impl EarlyHints {
 
     /// The next hints, if there are any.
     pub fn take(&self) -> Option<HeaderMap> {
-        lock(&self.heard).hints.pop_front()
+        lock(&self.queue).hints.pop_front()
     }
 }
 
-fn lock(heard: &Mutex<HintQueue>) -> MutexGuard<'_, HintQueue> {
-    heard.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(queue: &Mutex<HintQueue>) -> MutexGuard<'_, HintQueue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Passes hints on.

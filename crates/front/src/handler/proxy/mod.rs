@@ -95,11 +95,11 @@ async fn follow<C: HttpClient>(
     if let Some(why) = relay::refuse(&parts) {
         return Err(ProxyError::Broken(why.to_owned()));
     }
-    let kept_for = server::keep_time(&parts.headers);
+    let idle_timeout = server::idle_timeout(&parts.headers);
     let response = Response::from_parts(parts, body);
     let is_reusable = relay::relay(cx, outgoing, response, upload).await?;
     if !upload.is_unread() && !outgoing.is_websocket {
-        outgoing.server.keep(link, kept_for);
+        outgoing.server.release(link, idle_timeout);
     }
     let after = if is_reusable {
         After::Keep
@@ -185,7 +185,7 @@ async fn send_over<C: HttpClient>(
     tokio::pin!(answer);
     loop {
         let begun = Instant::now();
-        let allows = upload.allows(&outgoing.server.rule);
+        let timeout = upload.timeout(&outgoing.server.rule);
         let silence = Silence::of(upload);
         tokio::select! {
             biased;
@@ -203,7 +203,7 @@ async fn send_over<C: HttpClient>(
                 passed.map_err(SendError::Otherwise)?;
             }
             outcome = busy(cx.client, upload) => outcome.map_err(SendError::Otherwise)?,
-            () = until(allows.map(|allows| begun + allows)) => {
+            () = until(timeout.map(|timeout| begun + timeout)) => {
                 return Err(SendError::Otherwise(silence.into()));
             }
         }

@@ -100,14 +100,14 @@ pub async fn relay<C: HttpClient>(
         }
         while next.is_pending() {
             let begun = Instant::now();
-            let allows = upload.allows(&outgoing.server.rule);
+            let timeout = upload.timeout(&outgoing.server.rule);
             let silence = Silence::of(upload);
             tokio::select! {
                 biased;
                 data = poll_fn(|cx| poll_data(&mut body, cx)) => next = Poll::Ready(data),
                 outcome = busy(cx.client, upload) => outcome?,
                 () = cx.thread.shared.drains(), if ends_with_front => next = Poll::Ready(None),
-                () = until(allows.map(|allows| begun + allows)) => return Err(silence.into()),
+                () = until(timeout.map(|timeout| begun + timeout)) => return Err(silence.into()),
             }
         }
     }
@@ -200,7 +200,7 @@ impl<'a> ProxyEncoder<'a> {
         let length = if is_head { says } else { length };
         let status = parts.status.as_u16();
         let compression = context.site.compression.as_deref();
-        let said: Vec<Header<'_>> = said(&parts.headers).collect();
+        let said: Vec<Header<'_>> = headers_of(&parts.headers).collect();
         let mut plan = Plan::make(compression, request, said.iter().copied(), status, length);
         let compressor = plan
             .coding
@@ -310,7 +310,7 @@ fn not_compressed(error: io::Error) -> ProxyError {
 }
 
 /// All headers of a response.
-fn said(fields: &HeaderMap) -> impl Iterator<Item = Header<'_>> {
+fn headers_of(fields: &HeaderMap) -> impl Iterator<Item = Header<'_>> {
     let fields = fields.iter();
     fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
 }
@@ -322,7 +322,7 @@ pub fn for_client(fields: &HeaderMap) -> impl Iterator<Item = Header<'_>> {
     let options: Vec<&[u8]> = options
         .flat_map(|value| members(value.as_bytes()))
         .collect();
-    said(fields).filter(move |(name, _)| {
+    headers_of(fields).filter(move |(name, _)| {
         !is_for_us(name) && !options.iter().any(|one| one.eq_ignore_ascii_case(name))
     })
 }
