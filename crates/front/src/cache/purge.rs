@@ -320,8 +320,8 @@ impl PurgeAcks {
         if tokio::time::timeout(OTHERS_ANSWER, all).await.is_err() {
             let limit = OTHERS_ANSWER.as_secs();
             tracing::error!(
-                "another front has not said within {limit} s that it has dropped the pages that \
-                 were purged here; its clients may get them until it has ended"
+                "another front has not confirmed within {limit} s that it has dropped the pages \
+                 that were purged here; its clients may get them until it exits"
             );
         }
     }
@@ -343,7 +343,7 @@ impl Cache {
         if let Err(error) = self.store.purge(site, purge, *how) {
             tracing::error!(
                 "site {site}: the purge of {purge} is done but could not be written to cache_dir: \
-                 {error}; nothing that is kept there will be used after a restart"
+                 {error}; no page there is used after a restart"
             );
         }
     }

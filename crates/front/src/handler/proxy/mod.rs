@@ -195,7 +195,11 @@ async fn send_over<C: HttpClient>(
                         return SendError::Unsent(Box::new(request));
                     }
                     let failure = ProxyError::Broken(server::describe(error.error()));
-                    if link.tap.received() == before { SendError::Silently(failure) } else { SendError::Otherwise(failure) }
+                    if link.tap.received() == before {
+                        SendError::Silently(failure)
+                    } else {
+                        SendError::Otherwise(failure)
+                    }
                 });
             }
             hints = next_hints(outgoing.early.as_ref()) => {

@@ -73,7 +73,7 @@ pub async fn run<C: HttpClient>(
         biased;
         _ = copy_bidirectional(&mut near, &mut far) => {}
         () = idle_for(&tap, server.rule.read_timeout) => {
-            tracing::debug!("{}: a WebSocket was quiet for read_timeout", server.name);
+            tracing::debug!("{}: a WebSocket was idle for read_timeout", server.name);
         }
         () = cx.thread.shared.drains() => {}
     }
