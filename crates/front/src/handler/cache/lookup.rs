@@ -74,16 +74,15 @@ pub async fn lookup<'a, C: HttpClient>(
                 } else {
                     compressed(cache, context, &key, page)
                 };
-                return reply(cx, context, how.of(&page))
-                    .await
-                    .map(LookupResult::Responded);
+                let after = reply(cx, context, how.of(&page)).await?;
+                return Ok(LookupResult::Responded(after));
             }
             Judgement::Other(key) => key,
         };
         if is_only_if_cached(&plan) {
             let why = "The page is not cached, and the request accepts no other.";
-            let refused = cx.refuse(TextResponse::new(504, why));
-            return refused.await.map(LookupResult::Responded);
+            let after = cx.refuse(TextResponse::new(504, why)).await?;
+            return Ok(LookupResult::Responded(after));
         }
         let is_refreshed_without = may_refresh && plan.store == Err(NotStored::UnknownCookie);
         if plan.store.is_err() && !is_refreshed_without {
@@ -97,12 +96,7 @@ pub async fn lookup<'a, C: HttpClient>(
             let Some(turn) = take_turn(key, &mut fill) else {
                 break;
             };
-            // One request pays for the new page; the others save a worker the time.
-            let saved = match turn {
-                RefreshTurn::Ours => Duration::ZERO,
-                RefreshTurn::Others => page.cost,
-            };
-            let how = CacheHit::stale(&stale, UPDATING, saved);
+            let how = CacheHit::stale(&stale, UPDATING, turn.saved(&page));
             let after = reply(cx, context, how.of(&page)).await?;
             if turn == RefreshTurn::Others {
                 return Ok(LookupResult::Responded(after));
@@ -118,9 +112,8 @@ pub async fn lookup<'a, C: HttpClient>(
             JoinResult::Forward => break,
             JoinResult::UseStale(page, stale) => {
                 let how = CacheHit::stale(&stale, ON_ERROR, Duration::ZERO);
-                return reply(cx, context, how.of(&page))
-                    .await
-                    .map(LookupResult::Responded);
+                let after = reply(cx, context, how.of(&page)).await?;
+                return Ok(LookupResult::Responded(after));
             }
         }
     }
@@ -343,6 +336,16 @@ enum RefreshTurn {
     Ours,
     /// An earlier one.
     Others,
+}
+
+impl RefreshTurn {
+    /// The worker time that a stale page saves: one request pays for the new page.
+    fn saved(self, page: &Object) -> Duration {
+        match self {
+            RefreshTurn::Ours => Duration::ZERO,
+            RefreshTurn::Others => page.cost,
+        }
+    }
 }
 
 /// Which request refreshes the page. None if this one waits for the new page itself.
