@@ -107,3 +107,34 @@ pub fn find<'h>(mut headers: impl Iterator<Item = Header<'h>>, name: &str) -> Op
     let found = headers.find(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes()));
     found.map(|(_, value)| value)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::request_id::RequestId;
+
+    #[test]
+    fn a_header_of_the_response_replaces_the_servers() {
+        let server = ServerHeaders {
+            secured: None,
+            id: Some(RequestId::next()),
+        };
+        let headers = ResponseHeaders::new(server, None);
+        let own: [Header<'_>; 1] = [(b"x-request-id", b"its-own")];
+        let has = |name: &[u8]| name.eq_ignore_ascii_case(own[0].0);
+        assert_eq!(
+            headers.complete(own.into_iter(), has).collect::<Vec<_>>(),
+            own
+        );
+        let servers: Vec<_> = headers.complete([].into_iter(), |_| false).collect();
+        assert_eq!(servers.len(), 1);
+        assert_eq!(servers[0].0, b"X-Request-Id");
+    }
+
+    #[test]
+    fn ready_made_lines_are_headers() {
+        let lines = b"A: 1\r\nB:2\r\nno header\r\n";
+        let headers: Vec<_> = headers_of_lines(lines).collect();
+        assert_eq!(headers, [(&b"A"[..], &b"1"[..]), (b"B", b"2")]);
+    }
+}
