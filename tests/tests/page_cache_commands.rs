@@ -87,7 +87,7 @@ fn explain_says_of_purge_and_of_passwords_what_is_done() {
     };
     let said = explain(&["/x//%79", "--method", "PURGE"]);
     assert!(said.contains("drops shop.example/x/y\n"), "{said}");
-    assert!(said.contains("200, and no script is asked"), "{said}");
+    assert!(said.contains("200, and no script runs"), "{said}");
     let stranger = explain(&["/x", "--method", "PURGE", "--client", "192.0.2.1"]);
     assert!(
         stranger.contains("403: purge_from does not name"),

@@ -223,7 +223,7 @@ fn explain_says_what_the_cache_would_do() {
     );
     says(
         &["/a", "--header", "Cookie: PHPSESSID=1"],
-        &["bypass (private-cookie): the script is asked"],
+        &["bypass (private-cookie): the script runs"],
     );
     says(&["/a", "--method", "POST"], &["bypass (method)"]);
     says(

@@ -154,7 +154,7 @@ fn a_server_that_is_not_there_or_hangs_is_not_waited_for_longer_than_it_says() {
     let mark = server.log().mark();
     let answer = http::get(server.address(), "/app/x");
     assert_eq!(answer.status, 504, "{}", said(&answer));
-    server.expect_log(mark, "it said nothing for 0.3 s (read_timeout)");
+    server.expect_log(mark, "it sent nothing for 0.3 s (read_timeout)");
     drop(server);
     let (over, waits) = std::sync::mpsc::channel::<()>();
     let waits = Arc::new(Mutex::new(waits));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use maitred_control::admin::{CachedSite, PageCache, PageTier, ProxyServer};
 
 use crate::admin::exposition::{MetricFamily, Samples};
-use crate::cache::figures::RESULTS as CACHE_RESULTS;
+use crate::cache::cache_stats::RESULTS as CACHE_RESULTS;
 use crate::proxy::stats::RESULTS as PROXY_RESULTS;
 
 /// Each site with a page cache.

@@ -1,5 +1,5 @@
 //! The names of the cookies that sites have set, for all threads. They outlive a reload, and in
-//! `cache_dir` a restart: pages that are there must not be shown to visitors who are logged in.
+//! `cache_dir` a restart: cached pages must not be shown to visitors who are logged in.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -13,39 +13,40 @@ use maitred_pagecache::cookies::CookieNames;
 use maitred_pagecache::settings::Settings;
 use serde::{Deserialize, Serialize};
 
-/// The file in `cache_dir`, and the one that is made to take its place.
+/// The file in `cache_dir`, and its replacement while that is written.
 const FILE: &str = "cookies";
 const NEW_FILE: &str = "cookies.new";
 
-/// Largest such file that is read or written, in bytes: that of some 240 sites with as many names as
-/// are remembered, each as long as may be.
+/// Largest file that is read or written, in bytes: enough for some 240 sites with the most names
+/// that are remembered, each of the largest length.
 const FILE_BYTES: usize = 4 << 20;
 
-/// What a site has set.
+/// The cookies that a site has set.
 #[derive(Debug, Default)]
 pub struct SiteCookies(ArcSwap<CookieNames>);
 
-/// The same of all sites that guard cookies, by their names.
+/// The cookies of all sites that guard cookies, by site.
 #[derive(Debug, Default)]
 pub struct AllCookies {
-    sites: Mutex<HashMap<String, Guarded>>,
-    /// One thread writes the file at a time.
+    sites: Mutex<HashMap<String, GuardedSite>>,
+    /// Held by the thread that writes the file.
     writing: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct Guarded {
+struct GuardedSite {
     cookies: Arc<SiteCookies>,
-    /// By which cookies count; none: no configuration in use has the site yet.
+    /// The settings that decide which cookies count; none if no configuration in use has the site
+    /// yet.
     rules: Option<Settings>,
 }
 
-/// What the file has of a site.
+/// A site in the file.
 #[derive(Debug, Serialize, Deserialize)]
-struct Written {
+struct SavedSite {
     names: Vec<String>,
     are_too_many: bool,
-    /// The settings under which they are too many ([`Settings::cookie_mark`]).
+    /// The settings under which there are too many cookies ([`Settings::cookie_mark`]).
     mark: u64,
 }
 
@@ -55,9 +56,9 @@ impl SiteCookies {
         self.0.load()
     }
 
-    /// A cookie of this name is set. True if none was before.
+    /// Adds a name. True if it is new.
     pub fn learn(&self, name: &[u8]) -> bool {
-        // Most are known, and a plain look costs no other thread anything.
+        // Most names are known, and a read costs other threads nothing.
         if self.0.load().contains(name) {
             return false;
         }
@@ -70,14 +71,14 @@ impl SiteCookies {
         is_new
     }
 
-    /// The site sets more than are remembered.
+    /// Notes that the site sets more cookies than are remembered.
     fn are_too_many(&self) {
         self.0.rcu(|names| CookieNames::clone(names).as_too_many());
     }
 }
 
-impl Guarded {
-    /// The site sets these as well.
+impl GuardedSite {
+    /// Adds names.
     fn add(&self, names: &[String]) {
         let counts = |name: &&[u8]| {
             let rules = self.rules.as_ref();
@@ -88,12 +89,12 @@ impl Guarded {
         }
     }
 
-    fn written(&self) -> Option<Written> {
+    fn written(&self) -> Option<SavedSite> {
         let names = self.cookies.names();
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         let is_empty = names.all().next().is_none() && !names.are_too_many();
         let rules = self.rules.as_ref().filter(|_| !is_empty)?;
-        Some(Written {
+        Some(SavedSite {
             names: names.all().map(text).collect(),
             are_too_many: names.are_too_many(),
             mark: rules.cookie_mark(),
@@ -102,20 +103,19 @@ impl Guarded {
 }
 
 impl AllCookies {
-    /// Those of a site with these settings; of one that guards none they are not remembered.
+    /// The cookies of a site with these settings. Without `guard_cookies` they are not remembered.
     pub fn of(&self, site: &str, settings: &Settings) -> Arc<SiteCookies> {
-        match settings.guards_cookies {
-            true => {
-                let mut sites = self.lock();
-                let guarded = sites.entry(site.to_owned()).or_default();
-                guarded.cookies.clone()
-            }
-            false => Arc::default(),
+        if settings.guards_cookies {
+            let mut sites = self.lock();
+            let guarded = sites.entry(site.to_owned()).or_default();
+            guarded.cookies.clone()
+        } else {
+            Arc::default()
         }
     }
 
-    /// These are the sites from now on. One whose settings of cookies are others than before has its
-    /// names counted again, and one that guards none any more has none.
+    /// Takes the sites of a new configuration. A site whose cookie settings have changed has its
+    /// names counted again; one that no longer guards cookies has none.
     pub fn follow(&self, config: &Config) {
         let mut sites = self.lock();
         let mut before = std::mem::take(&mut *sites);
@@ -137,7 +137,7 @@ impl AllCookies {
         }
     }
 
-    /// Another front has seen a site set these; none: more than are remembered.
+    /// Adds names that another front has seen; none: more than are remembered.
     pub fn add(&self, site: &str, names: Option<&[String]>) {
         match (self.lock().get(site), names) {
             (Some(guarded), Some(names)) => guarded.add(names),
@@ -146,7 +146,7 @@ impl AllCookies {
         }
     }
 
-    /// Adds what is written down in this folder, if there is anything.
+    /// Adds the names of the file in this folder, if there is one.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -157,7 +157,7 @@ impl AllCookies {
         };
         let mut text = Vec::new();
         file.take(FILE_BYTES as u64).read_to_end(&mut text)?;
-        let all: BTreeMap<String, Written> = serde_json::from_slice(&text)?;
+        let all: BTreeMap<String, SavedSite> = serde_json::from_slice(&text)?;
         let sites = self.lock();
         for (site, written) in all {
             let Some(guarded) = sites.get(&site) else {
@@ -172,15 +172,15 @@ impl AllCookies {
         Ok(())
     }
 
-    /// Writes all down in this folder.
+    /// Writes the file in this folder.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// When it cannot be written.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: BTreeMap<String, Written> = {
+        let all: BTreeMap<String, SavedSite> = {
             let sites = self.lock();
-            let written = |(site, guarded): (&String, &Guarded)| {
+            let written = |(site, guarded): (&String, &GuardedSite)| {
                 let written = guarded.written()?;
                 Some((site.clone(), written))
             };
@@ -192,20 +192,20 @@ impl AllCookies {
         fs::rename(&new, dir.join(FILE))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Guarded>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, GuardedSite>> {
         self.sites.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The text of the file. If it would be too large, it has the sites with most names as such with too many:
-/// few sites must not keep the names of all others from being written.
-fn fitting(mut all: BTreeMap<String, Written>) -> io::Result<Vec<u8>> {
+/// The text of the file. If it is too large, the sites with most names are written as having too
+/// many: few sites must not displace the names of all others.
+fn fitting(mut all: BTreeMap<String, SavedSite>) -> io::Result<Vec<u8>> {
     let mut text = serde_json::to_vec(&all)?;
     if text.len() <= FILE_BYTES {
         return Ok(text);
     }
-    let length = |written: &Written| written.names.iter().map(String::len).sum::<usize>();
-    let mut sites: Vec<&mut Written> = all.values_mut().collect();
+    let length = |written: &SavedSite| written.names.iter().map(String::len).sum::<usize>();
+    let mut sites: Vec<&mut SavedSite> = all.values_mut().collect();
     sites.sort_by_key(|written| std::cmp::Reverse(length(written)));
     let mut excess = text.len() - FILE_BYTES;
     for written in sites {
@@ -216,9 +216,10 @@ fn fitting(mut all: BTreeMap<String, Written>) -> io::Result<Vec<u8>> {
         (written.names, written.are_too_many) = (Vec::new(), true);
     }
     text = serde_json::to_vec(&all)?;
-    match text.len() <= FILE_BYTES {
-        true => Ok(text),
-        false => Err(io::Error::other("there are too many sites")),
+    if text.len() <= FILE_BYTES {
+        Ok(text)
+    } else {
+        Err(io::Error::other("there are too many sites"))
     }
 }
 
@@ -229,7 +230,8 @@ mod tests {
     fn config(sites: &[(&str, &str)]) -> Config {
         let text = sites.iter().map(|(host, lines)| {
             format!(
-                "[[sites]]\nhosts = \"{host}\"\nroot = \"/\"\n[sites.cache]\nvalid = \"10m\"\n{lines}\n"
+                "[[sites]]\nhosts = \"{host}\"\nroot = \"/\"\n[sites.cache]\n\
+                 valid = \"10m\"\n{lines}\n"
             )
         });
         let text: String = text.collect();

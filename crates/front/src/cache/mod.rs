@@ -1,11 +1,11 @@
-//! The page cache: what a request for a script is answered with when a page is kept, and what is kept
-//! of a script's answer. The rules are in the crate `pagecache`, the pages in `pagestore`.
+//! The page cache: cached responses of scripts. The crate `pagecache` has the rules, `pagestore`
+//! the pages.
 
+pub(crate) mod cache_stats;
+pub(crate) mod compressing;
 pub(crate) mod cookies;
 pub(crate) mod disk_pace;
-pub(crate) mod figures;
 pub(crate) mod key_host;
-pub(crate) mod making;
 pub(crate) mod purge;
 
 use std::io;
@@ -29,51 +29,52 @@ use maitred_pagestore::{Limits, Store};
 use maitred_rules::networks::Networks;
 use tokio::sync::{Notify, oneshot};
 
+use crate::cache::cache_stats::{AllCacheStats, SiteCacheStats, ThreadCacheStats};
+use crate::cache::compressing::CompressingKeys;
 use crate::cache::cookies::{AllCookies, SiteCookies};
 use crate::cache::disk_pace::DiskPace;
-use crate::cache::figures::{AllFigures, Board, SiteFigures};
-use crate::cache::making::Making;
-use crate::cache::purge::Known;
+use crate::cache::purge::PurgeableSites;
 use crate::runtime::clock::since_1970;
 use crate::runtime::supervisor_channel::Supervisor;
 use crate::runtime::thread;
 
-pub use crate::cache::purge::{Others, PURGE};
+pub use crate::cache::purge::{OtherFronts, PURGE};
 
-/// The field that tells what the cache has done (RFC 9211).
+/// The header that describes what the cache has done (RFC 9211).
 pub const CACHE_STATUS: &[u8] = b"Cache-Status";
 
-/// How often what is kept is looked through for what is not wanted any more.
+/// How often the store is swept for pages to remove.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// Bytes of a page up to which it is read and written by whoever has it in hand: from a disk that is not
-/// slow (see [`DiskPace`]), or into a file in memory, that takes less time than to have another thread do it.
+/// Bytes of the largest page that the serving thread reads and writes itself: from a disk that is
+/// not slow (see [`DiskPace`]), or in a memfd, that takes less time than another thread would need
+/// to take over.
 pub(crate) const AT_ONCE_BYTES: u64 = 64 * 1024;
 
-/// The pages of all sites, and those that are being made.
+/// The pages of all sites, and those that are being fetched.
 #[derive(Debug)]
 pub struct Cache {
     pub(crate) store: Store,
     pub(crate) disk_pace: DiskPace,
-    figures: AllFigures,
-    /// The names of cookies that sites have set, and where they are written down.
+    figures: AllCacheStats,
+    /// The names of cookies that sites have set, and their file.
     cookies: AllCookies,
     dir: Option<PathBuf>,
     threads: u32,
-    /// Bytes that there may be in memory, and on disk.
+    /// Largest sizes in memory and on disk, in bytes.
     memory_limit: u64,
     disk_limit: Option<u64>,
     pub(crate) fills: Fills<oneshot::Sender<FillNotice>>,
-    /// Pages that are made again for requests that have been answered.
+    /// Running background refreshes.
     pub(crate) refreshes: AtomicUsize,
-    /// Pages that are being put into a coding.
-    pub(crate) making: Making,
-    /// Told when something is kept or purged, so that there is something to look through.
+    /// Pages that are being compressed.
+    pub(crate) compressing: CompressingKeys,
+    /// Notified when a page is stored or purged: there may be something to sweep.
     pub(crate) changed: Notify,
-    /// The sites that have one.
-    known: ArcSwap<Known>,
-    /// Other fronts, which hear of purges.
-    pub others: Others,
+    /// The sites with a cache.
+    known: ArcSwap<PurgeableSites>,
+    /// The other fronts, which are notified of purges.
+    pub others: OtherFronts,
     supervisor: Arc<Supervisor>,
 }
 
@@ -83,14 +84,15 @@ pub(crate) fn now() -> Millis {
 }
 
 impl Cache {
-    /// The cache that a configuration asks for, for a front with so many threads, whose pages may have so
-    /// many descriptors. Without its folder it is in memory alone, which is told.
+    /// Opens the cache of a configuration, for a front with this number of threads and of file
+    /// descriptors for pages. Without its folder it is in memory only, which is logged.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be opened.
     pub fn open(
         config: &Config,
-        (threads, files): (u32, usize),
+        threads: u32,
+        files: usize,
         supervisor: Arc<Supervisor>,
     ) -> io::Result<Cache> {
         let disk = config.cache_dir.as_ref().map(|dir| DiskLimits {
@@ -109,7 +111,7 @@ impl Cache {
         let opened = Store::open(limits(disk), boot.trim(), now());
         let store = match opened {
             Ok((store, opened)) => {
-                tell(opened);
+                log_state(opened);
                 store
             }
             Err(error) => {
@@ -120,8 +122,8 @@ impl Cache {
                     .unwrap_or(std::path::Path::new(""))
                     .display();
                 tracing::error!(
-                    "cache_dir {dir} cannot be used by {me}, whom the front runs as: {error}; pages \
-                     are kept in memory only"
+                    "cache_dir {dir} cannot be used by {me}, the user of the front: {error}; \
+                     pages are kept in memory only"
                 );
                 Store::open(limits(None), "", now())?.0
             }
@@ -132,30 +134,30 @@ impl Cache {
             disk_limit: disk_limit.filter(|_| store.has_disk()),
             store,
             disk_pace: DiskPace::default(),
-            figures: AllFigures::default(),
+            figures: AllCacheStats::default(),
             cookies: read_cookies(config),
             dir: config.cache_dir.clone(),
             threads,
             memory_limit: memory,
             fills,
             refreshes: AtomicUsize::new(0),
-            making: Making::default(),
+            compressing: CompressingKeys::default(),
             changed,
-            known: ArcSwap::from_pointee(Known::of(config)),
-            others: Others::new(supervisor.clone()),
+            known: ArcSwap::from_pointee(PurgeableSites::of(config)),
+            others: OtherFronts::new(supervisor.clone()),
             supervisor,
         })
     }
 
-    /// Takes away what is not wanted any more: at the start, and then once in [`SWEEP`] as long as
-    /// there are files, or else when something has changed.
+    /// Removes pages that are no longer wanted: at the start, then once per [`SWEEP`] as long as
+    /// there are files, or else when a page has been stored or purged.
     pub async fn sweep(self: Arc<Cache>) {
         let mut told = 0;
         loop {
             let cache = self.clone();
             let swept = tokio::task::spawn_blocking(move || cache.store.sweep(now())).await;
             if let Ok(Err(error)) = swept {
-                tracing::warn!("cache_dir cannot be looked through: {error}");
+                tracing::warn!("cache_dir cannot be swept: {error}");
             }
             let failed = self.store.stats().failed;
             if failed > told {
@@ -170,18 +172,18 @@ impl Cache {
         }
     }
 
-    /// If another front has the folder, or another server, it is used as soon as that lets go of it.
+    /// Waits for the folder if another front or another server has it, and uses it from then on.
     pub fn await_folder(self: &Arc<Cache>) {
         if !self.store.awaits_folder() {
             return;
         }
         let cache = self.clone();
-        // A thread of its own, which ends with the process: nobody can say how long it waits.
+        // A thread of its own, which ends with the process: the wait has no bound.
         let waits = std::thread::Builder::new().name("cache folder".to_owned());
         let begun = waits.spawn(move || match cache.store.claim_folder(now) {
             Ok(opened) => {
-                tell(opened);
-                cache.take_cookies_over();
+                log_state(opened);
+                cache.take_over_cookies();
                 cache.changed.notify_one();
             }
             Err(error) => {
@@ -193,11 +195,11 @@ impl Cache {
         }
     }
 
-    /// What the process before has learned in the meantime, together with what this one has.
-    fn take_cookies_over(&self) {
+    /// Merges the names that the previous process has learned in the meantime.
+    fn take_over_cookies(&self) {
         if let Some(dir) = &self.dir {
             if let Err(error) = self.cookies.read(dir) {
-                tell_unread(&error);
+                log_unread_cookies(&error);
             }
             self.write_cookies(dir);
         }
@@ -209,8 +211,8 @@ impl Cache {
         }
     }
 
-    /// An answer of the site sets these cookies: other fronts hear of those that are new, and the
-    /// folder, if there is one.
+    /// Takes the cookies that a response of the site sets. New ones are sent to the other fronts
+    /// and written to the folder, if there is one.
     pub(crate) fn learn<'f>(
         self: &Arc<Cache>,
         of: &SiteCache,
@@ -251,15 +253,15 @@ impl Cache {
         }
     }
 
-    /// Another front has seen a site set these, or more than are remembered.
-    pub fn cookies_told(&self, site: &str, names: Option<&[String]>) {
+    /// Takes cookies that another front has seen; none: more than are remembered.
+    pub fn add_cookies(&self, site: &str, names: Option<&[String]>) {
         self.cookies.add(site, names);
     }
 
-    /// Another front has taken over: the folder is left to it.
+    /// Leaves the folder to the front that has taken over.
     pub fn leave_folder(self: &Arc<Cache>) {
         let cache = self.clone();
-        // It may be looked through at the moment.
+        // The sweep may be running.
         tokio::task::spawn_blocking(move || {
             if let Err(error) = cache.store.leave_folder() {
                 tracing::warn!("cache_dir cannot be written: {error}");
@@ -267,80 +269,81 @@ impl Cache {
         });
     }
 
-    /// These are the sites from now on.
+    /// Takes the sites of a new configuration.
     pub fn use_sites(&self, config: &Config) {
         self.cookies.follow(config);
-        let before = self.known.swap(Arc::new(Known::of(config)));
-        // While a site has no cache, nobody tells what changes.
-        for site in before.gone_in(&self.known.load()) {
+        let before = self.known.swap(Arc::new(PurgeableSites::of(config)));
+        // While a site has no cache, changes of its pages go unnoticed.
+        for site in before.missing_in(&self.known.load()) {
             if let Err(error) = self.store.purge(site, &Purge::All, PurgeMode::Hard) {
                 tracing::error!("site {site}: its pages in cache_dir cannot be dropped: {error}");
             }
         }
     }
 
-    /// Says on disk that all is in order.
+    /// Marks the folder on disk as consistent.
     pub fn close(&self) {
         if let Err(error) = self.store.close() {
             tracing::warn!("cache_dir cannot be written: {error}");
         }
     }
 
-    /// The page under a key is not being made any more, and all who wait are told.
+    /// Ends the fetch of a page, and notifies the requests that wait.
     pub(crate) fn finish(&self, key: &Key, ticket: Ticket, how: FillResult) {
         let tell = |waiter: oneshot::Sender<_>, told| waiter.send(told).is_ok();
         self.fills.finish(key, ticket, how, now(), tell);
     }
 }
 
-/// The names of cookies that are written down in the folder.
+/// The names of cookies in the file of the folder.
 fn read_cookies(config: &Config) -> AllCookies {
     let cookies = AllCookies::default();
     cookies.follow(config);
     let dir = config.cache_dir.as_deref();
     if let Some(Err(error)) = dir.map(|dir| cookies.read(dir)) {
-        tell_unread(&error);
+        log_unread_cookies(&error);
     }
     cookies
 }
 
-fn tell_unread(error: &io::Error) {
+fn log_unread_cookies(error: &io::Error) {
     tracing::warn!(
         "the names of cookies that sites have set cannot be read in cache_dir: {error}; they are \
          learned again"
     );
 }
 
-/// Says what was found in the folder, where that is not as usual.
-pub(crate) fn tell(opened: JournalState) {
+/// Logs an unusual state of the folder.
+pub(crate) fn log_state(opened: JournalState) {
     match opened {
         JournalState::Distrusted => tracing::warn!(
-            "the machine has stopped without warning, or the file `purges` in cache_dir is damaged: \
-             what was kept may be out of date, and is not used"
+            "the machine has stopped without warning, or the file `purges` in cache_dir is \
+             damaged: its pages may be out of date, and are not used"
         ),
         JournalState::InUse => tracing::info!(
-            "cache_dir is another process's yet: pages are kept in memory until that has let go of it"
+            "cache_dir is still in use by another process: until it is free, pages are cached in \
+             memory"
         ),
         JournalState::New | JournalState::Continued => {}
     }
 }
 
-/// How a site's pages are cached.
+/// The cache settings of a site.
 pub struct SiteCache {
-    /// What the site says.
+    /// The settings.
     pub settings: Settings,
-    /// The site's first host, by which its pages are known.
+    /// The site's first host, which identifies its pages.
     pub site: String,
-    /// Who may drop pages with PURGE.
+    /// Clients that may send PURGE.
     pub(crate) purge_from: Networks,
-    figures: Arc<SiteFigures>,
+    figures: Arc<SiteCacheStats>,
     pub(crate) cookies: Arc<SiteCookies>,
-    /// The thread whose site this is.
+    /// The thread of this site.
     thread: u32,
 }
 
 impl SiteCache {
-    /// Of a site that has a cache, as this thread sees it.
+    /// The cache of a site in this thread, if the site has one.
     pub fn of(site: &maitred_config::Site, all: Option<&Cache>) -> Option<SiteCache> {
         let (cache, all) = site.cache.as_ref().zip(all)?;
         let name = site.hosts.first().map(ToString::to_string);
@@ -355,8 +358,8 @@ impl SiteCache {
         })
     }
 
-    /// Where this thread counts.
-    pub(crate) fn board(&self) -> &Board {
+    /// The counters of this thread.
+    pub(crate) fn board(&self) -> &ThreadCacheStats {
         self.figures.board(self.thread)
     }
 }

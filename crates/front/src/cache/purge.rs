@@ -1,4 +1,5 @@
-//! Purges: by PURGE, by a command over the supervisor, and by other fronts, which hear of ours.
+//! Purges: by PURGE, by a command over the supervisor, and by other fronts, which are notified of
+//! ours.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,37 +21,37 @@ use crate::http::hosts::Hosts;
 use crate::pool::worker_calls::{WorkerCall, WorkerCalls};
 use crate::runtime::supervisor_channel::Supervisor;
 
-/// Longest that an answer waits for other fronts to have dropped what it has made out of date.
+/// Longest time that a response waits for other fronts to drop the pages that it invalidates.
 const OTHERS_ANSWER: Duration = Duration::from_secs(5);
 
-/// Most that are named of what has been dropped together.
+/// Most purges that a reply lists.
 const MAX_TOLD: usize = 20;
 
-/// About how many bytes of names are told other fronts in one message, which takes 64 KiB.
+/// Bytes of names that one message to other fronts has at most, about; a message may have 64 KiB.
 const MESSAGE_BYTES: usize = 16 * 1024;
 
-/// The sites that have a cache, for whoever names their pages from outside.
+/// The sites with a cache, for commands that name pages from outside.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct PurgeableSites {
     sites: Vec<KnownSite>,
     hosts: Hosts,
-    /// By the number of a site in the configuration: its place in `sites`.
+    /// By the number of a site in the configuration: its index in `sites`.
     places: Vec<Option<usize>>,
 }
 
 #[derive(Debug)]
 struct KnownSite {
-    /// Its first host, by which its pages are known.
+    /// The site's first host, which identifies its pages.
     name: String,
     hosts: Vec<String>,
-    /// Those that run its scripts.
+    /// The pools that run its scripts.
     pools: Vec<String>,
     parts: KeyParts,
 }
 
-impl Known {
-    /// Those of a configuration.
-    pub fn of(config: &Config) -> Known {
+impl PurgeableSites {
+    /// The sites of a configuration.
+    pub fn of(config: &Config) -> PurgeableSites {
         let mut sites = Vec::new();
         let mut places = Vec::new();
         for site in &config.sites {
@@ -65,23 +66,23 @@ impl Known {
                 sites.len() - 1
             }));
         }
-        Known {
+        PurgeableSites {
             sites,
             hosts: Hosts::of(&config.sites),
             places,
         }
     }
 
-    /// The names of sites that have a cache here, and none there.
-    pub fn gone_in<'a>(&'a self, other: &'a Known) -> impl Iterator<Item = &'a str> {
+    /// The sites that have a cache here, and none there.
+    pub fn missing_in<'a>(&'a self, other: &'a PurgeableSites) -> impl Iterator<Item = &'a str> {
         let names = self.sites.iter().map(|site| site.name.as_str());
         names.filter(|name| !other.sites.iter().any(|site| site.name == *name))
     }
 
-    /// What is asked for, as sites name their pages.
+    /// The purges of a command.
     ///
     /// # Errors
-    /// One sentence, when something of it cannot be anybody's page.
+    /// One sentence, when a part of it names no page.
     pub fn resolve(&self, asked: &PurgeRequest) -> Result<Vec<DroppedPages>, String> {
         let is_meant = |site: &&KnownSite| match &asked.site {
             Some(host) => site.hosts.contains(host),
@@ -97,10 +98,10 @@ impl Known {
         self.resolve_among(&meant, asked)
     }
 
-    /// What a script of a pool asks for; nothing if no site of that pool has a cache.
+    /// The purges that a script of a pool requests; none if no site of that pool has a cache.
     ///
     /// # Errors
-    /// As [`Known::resolve`].
+    /// As [`PurgeableSites::resolve`].
     pub fn resolve_for_pool(
         &self,
         pool: &str,
@@ -108,9 +109,10 @@ impl Known {
     ) -> Result<Option<Vec<DroppedPages>>, String> {
         let is_its = |site: &&KnownSite| site.pools.iter().any(|one| one == pool);
         let meant: Vec<&KnownSite> = self.sites.iter().filter(is_its).collect();
-        match meant.is_empty() {
-            true => Ok(None),
-            false => self.resolve_among(&meant, asked).map(Some),
+        if meant.is_empty() {
+            Ok(None)
+        } else {
+            self.resolve_among(&meant, asked).map(Some)
         }
     }
 
@@ -157,7 +159,7 @@ impl Known {
         Ok(dropped)
     }
 
-    /// Whose page an address is, and which.
+    /// The site and the page of an address.
     fn address<'s>(
         &self,
         meant: &[&'s KnownSite],
@@ -195,7 +197,7 @@ impl Known {
         Ok((site, purge))
     }
 
-    /// Which of these sites answers for a host.
+    /// Which of these sites serves a host.
     fn site_of<'s>(&self, meant: &[&'s KnownSite], host: &str) -> Result<&'s KnownSite, String> {
         let number = self.hosts.site_for(host);
         let place = number.and_then(|number| self.places.get(number).copied()?);
@@ -209,7 +211,7 @@ impl Known {
     }
 }
 
-/// A host without the port that belongs to its scheme, or if that is not said, to either.
+/// A host without the default port of its scheme, or of either if no scheme is given.
 fn without_own_port(host: &str, is_https: Option<bool>) -> &str {
     match is_https {
         Some(is_https) => key_host(host, is_https),
@@ -217,7 +219,7 @@ fn without_own_port(host: &str, is_https: Option<bool>) -> &str {
     }
 }
 
-/// What was dropped, in words.
+/// The dropped pages in words.
 pub fn words(dropped: &DroppedPages) -> String {
     let site = &dropped.site;
     match &dropped.purge {
@@ -228,25 +230,25 @@ pub fn words(dropped: &DroppedPages) -> String {
     }
 }
 
-/// The fronts beside this one, while there are any, which have to drop what it drops.
-pub struct Others {
+/// The other fronts, if there are any, which drop the same pages.
+pub struct OtherFronts {
     supervisor: Arc<Supervisor>,
     any: AtomicBool,
     last: AtomicU64,
     waiting: Mutex<HashMap<u64, oneshot::Sender<()>>>,
 }
 
-impl fmt::Debug for Others {
+impl fmt::Debug for OtherFronts {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let any = self.any.load(Ordering::Relaxed);
-        out.debug_struct("Others").field("any", &any).finish()
+        out.debug_struct("OtherFronts").field("any", &any).finish()
     }
 }
 
-impl Others {
-    /// None, as far as is known.
-    pub fn new(supervisor: Arc<Supervisor>) -> Others {
-        Others {
+impl OtherFronts {
+    /// No other fronts.
+    pub fn new(supervisor: Arc<Supervisor>) -> OtherFronts {
+        OtherFronts {
             supervisor,
             any: AtomicBool::new(false),
             last: AtomicU64::new(0),
@@ -254,13 +256,13 @@ impl Others {
         }
     }
 
-    /// Tells them what has been dropped here.
-    fn tell(&self, dropped: &[DroppedPages]) -> Option<Elsewhere> {
+    /// Sends them what was dropped here.
+    fn notify(&self, dropped: &[DroppedPages]) -> Option<PurgeAcks> {
         if !self.any.load(Ordering::Acquire) || dropped.is_empty() {
             return None;
         }
         let mut told = Vec::new();
-        for dropped in pieces(dropped) {
+        for dropped in messages(dropped) {
             let mark = self.last.fetch_add(1, Ordering::Relaxed) + 1;
             let (sender, receiver) = oneshot::channel();
             {
@@ -275,24 +277,24 @@ impl Others {
                 told.push(receiver);
             }
         }
-        Some(Elsewhere(told))
+        Some(PurgeAcks(told))
     }
 
-    /// They have dropped what was told under this number.
+    /// Takes the acknowledgement of the message with this number.
     pub fn done(&self, mark: u64) {
         let waiting = self.waiting.lock();
         let sender = waiting
             .unwrap_or_else(PoisonError::into_inner)
             .remove(&mark);
         if let Some(sender) = sender {
-            // Whoever does not wait any more need not be told.
+            // A request that no longer waits has dropped its receiver.
             let _ = sender.send(());
         }
     }
 }
 
-/// As many as fit into a message together.
-fn pieces(dropped: &[DroppedPages]) -> Vec<&[DroppedPages]> {
+/// As many as fit into one message.
+fn messages(dropped: &[DroppedPages]) -> Vec<&[DroppedPages]> {
     let (mut pieces, mut start, mut bytes) = (Vec::new(), 0, 0);
     for (at, one) in dropped.iter().enumerate() {
         let length = one.site.len() + words(one).len() + 128;
@@ -306,36 +308,36 @@ fn pieces(dropped: &[DroppedPages]) -> Vec<&[DroppedPages]> {
     pieces
 }
 
-/// A purge that other fronts have been told of.
+/// A purge that was sent to other fronts.
 #[derive(Debug)]
-pub struct Elsewhere(Vec<oneshot::Receiver<()>>);
+pub struct PurgeAcks(Vec<oneshot::Receiver<()>>);
 
-impl Elsewhere {
-    /// Returns when they have done it.
+impl PurgeAcks {
+    /// Returns when they have carried it out.
     pub async fn done(self) {
         let all = async {
             for one in self.0 {
-                // The one who would tell is gone with the server.
+                // The sender is dropped with the server.
                 let _ = one.await;
             }
         };
         if tokio::time::timeout(OTHERS_ANSWER, all).await.is_err() {
             let limit = OTHERS_ANSWER.as_secs();
             tracing::error!(
-                "another front has not said within {limit} s that it has dropped the pages that \
-                 were purged here; its clients may get them until it has ended"
+                "another front has not confirmed within {limit} s that it has dropped the pages \
+                 that were purged here; its clients may get them until it exits"
             );
         }
     }
 }
 
 impl Cache {
-    /// Drops pages, here and in other fronts if there are any: it is done when the future is.
-    pub fn purge(&self, dropped: &[DroppedPages]) -> Option<Elsewhere> {
+    /// Drops pages here, and in other fronts if there are any: the future is ready when they have.
+    pub fn purge(&self, dropped: &[DroppedPages]) -> Option<PurgeAcks> {
         for one in dropped {
             self.purge_here(one);
         }
-        self.others.tell(dropped)
+        self.others.notify(dropped)
     }
 
     fn purge_here(&self, dropped: &DroppedPages) {
@@ -345,45 +347,45 @@ impl Cache {
         if let Err(error) = self.store.purge(site, purge, *how) {
             tracing::error!(
                 "site {site}: the purge of {purge} is done but could not be written to cache_dir: \
-                 {error}; nothing that is kept there will be used after a restart"
+                 {error}; no page there is used after a restart"
             );
         }
     }
 
-    /// Does what scripts wish, for as long as the front serves. A script waits until the pages are
-    /// gone in all fronts.
-    pub async fn hear(self: Arc<Cache>, calls: WorkerCalls) {
+    /// Carries out the purges that scripts request, as long as the front serves. A script waits
+    /// until all fronts have dropped the pages.
+    pub async fn hear(self: Arc<Cache>, wishes: WorkerCalls) {
         loop {
-            let call = calls.next().await;
-            let (fate, elsewhere) = self.fulfil(&call);
+            let wish = wishes.next().await;
+            let (fate, elsewhere) = self.fulfil(&wish);
             match elsewhere {
-                None => call.reply(fate as u32),
+                None => wish.reply(fate as u32),
                 Some(elsewhere) => {
                     tokio::spawn(async move {
                         elsewhere.done().await;
-                        call.reply(fate as u32);
+                        wish.reply(fate as u32);
                     });
                 }
             }
         }
     }
 
-    fn fulfil(&self, call: &WorkerCall) -> (Fate, Option<Elsewhere>) {
-        let Ok(asked) = serde_json::from_slice::<PurgeRequest>(&call.bytes) else {
-            // A script's worker says nothing else unless it was tampered with.
+    fn fulfil(&self, wish: &WorkerCall) -> (Fate, Option<PurgeAcks>) {
+        let Ok(asked) = serde_json::from_slice::<PurgeRequest>(&wish.bytes) else {
+            // Only a worker that was tampered with sends anything else.
             return (Fate::Unheard, None);
         };
-        match self.known.load().resolve_for_pool(&call.pool, &asked) {
+        match self.known.load().resolve_for_pool(&wish.pool, &asked) {
             Ok(Some(dropped)) => (Fate::Dropped, self.purge(&dropped)),
             Ok(None) => (Fate::NoCache, None),
             Err(_) => (Fate::NotIts, None),
         }
     }
 
-    /// Does what the supervisor orders. Returns in words what has been dropped.
+    /// Carries out a command of the supervisor. Returns in words what was dropped.
     ///
     /// # Errors
-    /// One sentence that says why nothing has.
+    /// One sentence that says why nothing was dropped.
     pub fn obey(&self, order: &PurgeOrder) -> Result<Vec<String>, String> {
         let dropped = match order {
             PurgeOrder::Company(any) => {
@@ -414,7 +416,7 @@ mod tests {
     use super::*;
     use maitred_pagecache::purge::PurgeMode;
 
-    fn known() -> Known {
+    fn known() -> PurgeableSites {
         let site = |hosts: &[Host], pool: &str, cached: bool| Site {
             hosts: hosts.to_vec(),
             root: "/".into(),
@@ -433,7 +435,7 @@ mod tests {
             site(&[exact("a.example"), exact("www.a.example")], "www", true),
             site(&[Host::Below("b.example".to_owned())], "other", true),
         ];
-        Known::of(&Config {
+        PurgeableSites::of(&Config {
             sites,
             ..Config::default()
         })
@@ -527,7 +529,7 @@ mod tests {
             how: PurgeMode::Hard,
         };
         let many = vec![one; 100];
-        let pieces = pieces(&many);
+        let pieces = messages(&many);
         assert_eq!(pieces.iter().map(|piece| piece.len()).sum::<usize>(), 100);
         let largest = pieces.iter().map(|piece| piece.len()).max().unwrap();
         assert!(pieces.len() > 5 && largest < 20, "{largest}");

@@ -290,7 +290,7 @@ impl CommandReceiver {
             ToFront::Purge { order, mark } => self.purge(&order, mark),
             ToFront::AddCookieNames { site, names } => {
                 if let Some(cache) = &self.shared.cache {
-                    cache.cookies_told(&site, names.as_deref());
+                    cache.add_cookies(&site, names.as_deref());
                 }
             }
             ToFront::ConfirmPurge { mark } => self.purged_elsewhere(mark),

@@ -187,7 +187,7 @@ fn prepare(
         .max(64);
     let max_connections = usize::try_from(max_connections).unwrap_or(usize::MAX);
     let files = usize::try_from(of_pages).unwrap_or(0);
-    let cache = Cache::open(&config, (threads, files), supervisor.clone())
+    let cache = Cache::open(&config, threads, files, supervisor.clone())
         .map_err(|error| format!("there is no page cache: {error}"))?;
     let worker_calls = WorkerCalls::default();
     let is_fpm = config.fpm.is_some();

@@ -1,4 +1,4 @@
-//! What the page cache would do with a request for a script, and with its answer.
+//! What the page cache does with a request for a script, and with its response.
 
 use maitred_config::Site;
 use maitred_pagecache::cache_request::{CacheRequest, Request};
@@ -11,7 +11,7 @@ use maitred_rules::networks::Networks;
 use crate::cache::key_host::key_host;
 use crate::explain::{Explanation, Question};
 
-/// Says what PURGE does, if that is asked and the site has a cache; false if not.
+/// Explains PURGE, if the request has that method and the site a cache; false if not.
 pub fn purge(said: &mut Explanation, site: &Site, asked: &Question) -> bool {
     let Some(cache) = site.cache.as_ref().filter(|_| asked.method == "PURGE") else {
         return false;
@@ -26,15 +26,16 @@ pub fn purge(said: &mut Explanation, site: &Site, asked: &Question) -> bool {
     let purge = invalidate::purge_of(&cache.rules.key, host, &asked.path, query);
     let mut fields = asked.fields.iter();
     let has_groups = fields.any(|(name, _)| name.eq_ignore_ascii_case("cache-groups"));
-    match has_groups {
-        true => said.say("cache", "drops the pages in the groups of Cache-Groups"),
-        false => said.say("cache", format!("drops {purge}")),
+    if has_groups {
+        said.say("cache", "drops the pages in the groups of Cache-Groups")
+    } else {
+        said.say("cache", format!("drops {purge}"))
     }
-    said.say("answer", "200, and no script is asked");
+    said.say("answer", "200, and no script runs");
     true
 }
 
-/// Says it, if the site has a cache.
+/// Explains the cache, if the site has one.
 pub fn cache(said: &mut Explanation, site: &Site, asked: &Question) {
     let Some(cache) = &site.cache else {
         return;
@@ -62,11 +63,12 @@ pub fn cache(said: &mut Explanation, site: &Site, asked: &Question) {
     };
     let query = primary.query.as_deref();
     match plan.read {
-        Err(why) => said.say("cache", format!("bypass ({why}): the script is asked")),
+        Err(why) => said.say("cache", format!("bypass ({why}): the script runs")),
         Ok(()) => said.say("cache", format!("looks for {}", address(&request, query))),
     }
     if surveyed.has_authorization && (plan.read.is_ok() || plan.store.is_ok()) {
-        let what = "Authorization: what says public, must-revalidate or s-maxage will do, and nothing else";
+        let what = "Authorization: what says public, must-revalidate or s-maxage will do, and \
+                    nothing else";
         said.say("cache", what);
     }
     key(said, settings);
@@ -102,7 +104,7 @@ fn address(request: &Request<'_>, query: Option<&str>) -> String {
     )
 }
 
-/// What belongs to the key beside the address.
+/// The parts of the key besides the address.
 fn key(said: &mut Explanation, settings: &Settings) {
     let parts = &settings.key;
     for (about, names) in [("field", &parts.headers), ("cookie", &parts.cookies)] {
@@ -112,16 +114,17 @@ fn key(said: &mut Explanation, settings: &Settings) {
     }
 }
 
-/// For how long the answer is kept.
+/// For how long the response is cached.
 fn kept(said: &mut Explanation, settings: &Settings) {
     let valid = |valid: &Valid| match valid.status {
         Some(status) => format!("{} s for {status}", valid.seconds),
         None => format!("{} s for all others", valid.seconds),
     };
     let valid: Vec<String> = settings.valid.iter().map(valid).collect();
-    let otherwise = match valid.is_empty() {
-        true => "what does not say for how long it is good is not kept".to_owned(),
-        false => format!("or else {} (valid)", valid.join(", ")),
+    let otherwise = if valid.is_empty() {
+        "what does not say for how long it is good is not kept".to_owned()
+    } else {
+        format!("or else {} (valid)", valid.join(", "))
     };
     said.say(
         "cache",

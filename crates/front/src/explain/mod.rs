@@ -1,5 +1,5 @@
-//! How a request would be answered, rule by rule, without asking it: `maitred explain`. Nothing of a
-//! running server is touched; files and folders are looked at as they are now.
+//! `maitred explain`: how a request would be served, rule by rule, without sending it. A running
+//! server is not touched; files and folders are read as they are now.
 
 pub(crate) mod cache;
 
@@ -15,22 +15,22 @@ use maitred_rules::SiteRules;
 use maitred_rules::content_encoding::ContentEncoding;
 use maitred_rules::path::{CleanPath, clean_path, encode_path};
 use maitred_rules::settings::PathSettings;
-use maitred_rules::site_rules::{RuleRequest, Step, Verdict};
+use maitred_rules::site_rules::{Refusal, RuleRequest, Step, Verdict};
 
-use crate::handler::rules;
+use crate::handler::route_rules::{NeededAuth, PathTarget, RouteRules, target_of};
 use crate::http::hosts::{Hosts, host_name, https_address};
 use crate::site::compress::Compression;
 use crate::site::files::Entry;
 use crate::site::resolver::{Resolver, Route, Script, SiteFiles, TableLimits};
 
-/// What is asked.
+/// The request to explain.
 #[derive(Debug, Clone)]
 pub struct Question {
     /// `http` or `https`.
     pub scheme: String,
     /// The host, and a port if there is one.
     pub authority: String,
-    /// The path, as it would come.
+    /// The path, percent-encoded.
     pub path: String,
     /// The query, without its `?`.
     pub query: Option<String>,
@@ -38,14 +38,14 @@ pub struct Question {
     pub method: String,
     /// The client.
     pub client: IpAddr,
-    /// Header fields that the page cache looks at.
+    /// Headers that the page cache depends on.
     pub fields: Vec<(String, String)>,
 }
 
-/// What it comes to.
+/// How the request would be served.
 #[derive(Debug, Default)]
 pub struct Explanation {
-    /// One thing a line: what it is about, and what is so.
+    /// One fact a line: its subject, and what holds.
     pub lines: Vec<(String, String)>,
 }
 
@@ -54,14 +54,14 @@ impl Explanation {
         self.lines.push((about.to_owned(), what.into()));
     }
 
-    /// Says what a rule does.
+    /// Adds the effect of a rule.
     fn say_step(&mut self, step: &str) {
         let (about, what) = step.split_once(": ").unwrap_or(("rule", step));
         self.say(about, what);
     }
 }
 
-/// Explains how a request would be answered.
+/// Explains how a request would be served.
 ///
 /// # Errors
 /// When a folder that the configuration names cannot be opened, or its rules are wrong.
@@ -102,56 +102,20 @@ pub fn explain(config: &Config, asked: &Question) -> Result<Explanation, String>
     if clean.as_bytes() != asked.path.as_bytes() {
         said.say("path", String::from_utf8_lossy(clean.as_bytes()));
     }
-    limits(&mut said, &rules, &clean);
-    decide(&mut said, config, (site, &rules), asked, &clean)?;
-    header(&mut said, &rules, &clean);
-    Ok(said)
-}
-
-/// What the rules make of it, and what then becomes of it.
-fn decide(
-    said: &mut Explanation,
-    config: &Config,
-    (site, rules): (&Site, &SiteRules),
-    asked: &Question,
-    clean: &CleanPath<'_>,
-) -> Result<(), String> {
-    let question = RuleRequest {
-        path: clean,
-        query: asked.query.as_deref(),
-        scheme: &asked.scheme,
-        host: host_name(&asked.authority),
-        client: asked.client,
+    let mut explainer = Explainer {
+        said,
+        config,
+        site,
+        rules: &rules,
+        asked,
     };
-    let mut told = Vec::new();
-    let verdict = rules.decide_and_tell(&question, &mut |step| told.push(step.to_string()));
-    for step in &told {
-        said.say_step(step);
-    }
-    match verdict {
-        Verdict::Redirect { status, location } => {
-            said.say("answer", format!("{status} to {location}"));
-        }
-        Verdict::Refuse(refusal) => refuse(said, rules, refusal.status, refusal.why),
-        Verdict::Serve(serve) => {
-            let rewritten = serve.rewritten.as_ref();
-            let path = rewritten.map_or(asked.path.as_str(), |rewritten| &rewritten.path);
-            let query = match rewritten {
-                Some(rewritten) => rewritten.query.as_deref(),
-                None => asked.query.as_deref(),
-            };
-            if rewritten.is_some() {
-                let limits = rules::limits_of_rewritten((site, rules), &asked.path, path);
-                rate_limits(said, rules, &limits);
-            }
-            needs_user(said, rules, serve.auth);
-            return target(said, config, (site, rules), asked, path, query);
-        }
-    }
-    Ok(())
+    explainer.limits(&clean);
+    explainer.decide(&clean)?;
+    explainer.headers(&clean);
+    Ok(explainer.said)
 }
 
-/// The answer to plain HTTP, if it is sent to HTTPS.
+/// The response to plain HTTP, if it is redirected to HTTPS.
 fn to_https(config: &Config, asked: &Question) -> Option<String> {
     let tls = config.tls.as_ref().filter(|_| asked.scheme == "http")?;
     let query = asked.query.as_ref().map(|query| format!("?{query}"));
@@ -160,154 +124,255 @@ fn to_https(config: &Config, asked: &Question) -> Option<String> {
     Some(format!("{} to {location}", tls.redirect?))
 }
 
-fn limits(said: &mut Explanation, rules: &SiteRules, path: &CleanPath<'_>) {
-    rate_limits(said, rules, &rules.rate_limits(path.as_bytes()));
-    if let Some(limit) = rules.settings().connection_limit {
-        said.say(
-            "connection_limit",
-            format!("{limit} requests of a client at a time; then 429"),
-        );
-    }
+/// A request on its way through the rules of its site.
+struct Explainer<'a> {
+    said: Explanation,
+    config: &'a Config,
+    site: &'a Site,
+    rules: &'a SiteRules,
+    asked: &'a Question,
 }
 
-fn rate_limits(said: &mut Explanation, rules: &SiteRules, places: &[usize]) {
-    let limits = &rules.settings().rate_limit;
-    for limit in places.iter().filter_map(|at| limits.get(*at)) {
-        let (requests, per, burst) = (limit.requests, limit.per, limit.burst);
-        let path = &limit.path;
-        let what = format!("{path} matches: {requests} in {per:?}, and {burst} at once; then 429");
-        said.say("rate_limit", what);
+impl Explainer<'_> {
+    /// Explains what the rules decide, and what follows.
+    fn decide(&mut self, clean: &CleanPath<'_>) -> Result<(), String> {
+        let asked = self.asked;
+        let question = RuleRequest {
+            path: clean,
+            query: asked.query.as_deref(),
+            scheme: &asked.scheme,
+            host: host_name(&asked.authority),
+            client: asked.client,
+        };
+        let said = &mut self.said;
+        let mut step = |step: Step<'_>| said.say_step(&step.to_string());
+        let serve = match self.rules.decide_and_tell(&question, &mut step) {
+            Verdict::Redirect { status, location } => {
+                self.said.say("answer", format!("{status} to {location}"));
+                return Ok(());
+            }
+            Verdict::Refuse(refusal) => {
+                self.refuse(refusal.status, refusal.why);
+                return Ok(());
+            }
+            Verdict::Serve(serve) => serve,
+        };
+        let (path, query) = match &serve.rewritten {
+            Some(rewritten) => (&rewritten.path, rewritten.query.as_deref()),
+            None => (&asked.path, asked.query.as_deref()),
+        };
+        if serve.rewritten.is_some() {
+            let limits = self.route_rules(path).limits_of_rewritten();
+            self.rate_limits(&limits);
+        }
+        self.needs_user(serve.auth);
+        self.target(path, query)
     }
-}
 
-/// Says which users are asked for, by these places in `basic_auth`, unless that has been said: one may
-/// hold for each path that a request leads to.
-fn needs_user(said: &mut Explanation, rules: &SiteRules, auths: [Option<usize>; 2]) {
-    let known = &rules.settings().basic_auth;
-    for auth in auths.into_iter().flatten().filter_map(|at| known.get(at)) {
-        let step = Step::NeedsUser(auth).to_string();
-        let is_it = |(about, what): &(String, String)| format!("{about}: {what}") == step;
-        if !said.lines.iter().any(is_it) {
-            said.say_step(&step);
+    /// Explains what serves a path after rewrites.
+    fn target(&mut self, path: &str, query: Option<&str>) -> Result<(), String> {
+        let Ok(clean) = clean_path(path) else {
+            self.said.say("answer", "400: the path cannot be read");
+            return Ok(());
+        };
+        let (rules, asked, method) = (self.rules, self.asked, self.asked.method.as_str());
+        let settings = rules.path_settings(clean.as_bytes());
+        let runner = Runner::of(settings, &self.site.destination);
+        let path_target = target_of(rules, &clean, method);
+        if let PathTarget::Proxy(server) = path_target
+            && let Some(rule) = rules.settings().proxy.get(server)
+        {
+            let what = format!("{} matches: {}", rule.path, rule.server());
+            self.said.say("proxy", what);
+            self.said.say("answer", "what that server says");
+            self.own_body_size(settings);
+            return Ok(());
+        }
+        if cache::purge(&mut self.said, self.site, asked) {
+            return Ok(());
+        }
+        let (mut resolver, inner) = resolver_for(self.config, self.site, &clean, &mut self.said)?;
+        if path_target == PathTarget::Listing
+            && let Ok(inner) = clean_path(&inner)
+            && resolver.open_folder(&inner).is_some()
+        {
+            let what = "a list of the folder's files (autoindex)";
+            self.said.say("answer", what);
+            return Ok(());
+        }
+        if let Runner::Pool { name, .. } = runner
+            && let Some(page) = page_of(self.config, name, &asked.path)
+        {
+            self.said.say("answer", page);
+            return Ok(());
+        }
+        let mut route = resolver.resolve(&inner, query);
+        if let Route::Refused(refused) = &route
+            && let Some(instead) = resolver.in_place_of(refused)
+        {
+            let what = format!("{}; it is as good as missing", refused.why);
+            self.said.say("refused", what);
+            route = instead;
+        }
+        match route {
+            Route::File(entry) => self.file(path, &entry, &mut resolver),
+            Route::Script(script) => self.script(path, &script, runner),
+            Route::RedirectSlash(location) => {
+                let what = format!("301 to {location}: it is a folder");
+                self.said.say("answer", what);
+            }
+            Route::Refused(refused) => self.refuse(refused.status, refused.why),
+        }
+        self.own_body_size(settings);
+        if settings.is_some_and(|settings| settings.urgent) {
+            self.said.say("queue", "urgent: before all others (paths)");
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: &str, entry: &Entry, resolver: &mut Resolver) {
+        let what = format!("{}, {} bytes", entry.content_type(), entry.len());
+        self.said.say("file", what);
+        let checks = self.route_rules(path).of_file(entry);
+        self.rate_limits(&checks.limits);
+        if !self.admit(checks.admitted, "the folder's index is denied") {
+            return;
+        }
+        self.file_compression(resolver, entry);
+        match self.asked.method.as_str() {
+            "GET" | "HEAD" => self.said.say("answer", "200 with the file"),
+            _ => self.refuse(405, "a file is requested with GET or HEAD"),
+        }
+    }
+
+    fn script(&mut self, path: &str, script: &Script, runner: Runner<'_>) {
+        let checks = self.route_rules(path).of_script(script);
+        self.rate_limits(&checks.limits);
+        if !self.site.output.compression.is_empty() {
+            let names = names(&self.site.output.compression);
+            let what = format!("{names}, as the client takes it, if type and length are worth it");
+            self.said.say("compression", what);
+        }
+        let name = String::from_utf8_lossy(&script.script_filename);
+        self.said.say("script", name);
+        if !script.path_info.is_empty() {
+            let path_info = String::from_utf8_lossy(&script.path_info);
+            self.said.say("PATH_INFO", path_info);
+        }
+        let denied = "the script is denied (deny, allow_php or deny_php)";
+        if self.admit(checks.admitted, denied) {
+            cache::cache(&mut self.said, self.site, self.asked);
+            self.said.say("answer", runner.answer(self.config));
+        }
+    }
+
+    fn route_rules<'r>(&'r self, path: &'r str) -> RouteRules<'r> {
+        RouteRules {
+            site: self.site,
+            rules: self.rules,
+            client: self.asked.client,
+            requested: &self.asked.path,
+            path,
+        }
+    }
+
+    /// Adds the users that a file or script needs, or that it is `denied`. False if it is.
+    fn admit(&mut self, admitted: Result<NeededAuth, Refusal>, denied: &str) -> bool {
+        match admitted {
+            Ok(auths) => self.needs_user(auths),
+            Err(refusal) => {
+                self.said.say("deny", denied);
+                self.refuse(refusal.status, refusal.why);
+            }
+        }
+        admitted.is_ok()
+    }
+
+    /// Adds the users that a request needs, by indexes in `basic_auth`, and each once: several
+    /// paths of a request may need the same.
+    fn needs_user(&mut self, auths: NeededAuth) {
+        let known = &self.rules.settings().basic_auth;
+        for auth in auths.into_iter().flatten().filter_map(|at| known.get(at)) {
+            let step = Step::NeedsUser(auth).to_string();
+            let is_it = |(about, what): &(String, String)| format!("{about}: {what}") == step;
+            if !self.said.lines.iter().any(is_it) {
+                self.said.say_step(&step);
+            }
+        }
+    }
+
+    fn refuse(&mut self, status: u16, why: &str) {
+        self.said.say("answer", format!("{status}: {why}"));
+        if let Some(page) = self.rules.error_page(status) {
+            self.said
+                .say("error_pages", format!("{page} is sent with it"));
+        }
+    }
+
+    fn limits(&mut self, path: &CleanPath<'_>) {
+        self.rate_limits(&self.rules.rate_limits(path.as_bytes()));
+        if let Some(limit) = self.rules.settings().connection_limit {
+            let what = format!("{limit} requests of a client at a time; then 429");
+            self.said.say("connection_limit", what);
+        }
+    }
+
+    fn rate_limits(&mut self, indexes: &[usize]) {
+        let limits = &self.rules.settings().rate_limit;
+        for limit in indexes.iter().filter_map(|at| limits.get(*at)) {
+            let (requests, per, burst) = (limit.requests, limit.per, limit.burst);
+            let path = &limit.path;
+            let what =
+                format!("{path} matches: {requests} in {per:?}, and {burst} at once; then 429");
+            self.said.say("rate_limit", what);
+        }
+    }
+
+    fn own_body_size(&mut self, settings: Option<&PathSettings>) {
+        if let Some(most) = settings.and_then(|settings| settings.max_body_size) {
+            self.said
+                .say("max_body_size", format!("{most} bytes (paths)"));
+        }
+    }
+
+    /// How a file is compressed for clients that accept it.
+    fn file_compression(&mut self, resolver: &mut Resolver, entry: &Entry) {
+        let Some(compression) = Compression::of(&self.site.output) else {
+            return;
+        };
+        if !entry.varies() {
+            let what = "none: type or length are not worth it";
+            return self.said.say("compression", what);
+        }
+        let is_there = |coding: &ContentEncoding| {
+            compression.precompressed() && resolver.sibling(entry, *coding).is_some()
+        };
+        let name = String::from_utf8_lossy(entry.name());
+        let found = ContentEncoding::SMALLEST.into_iter().filter(is_there);
+        let files: Vec<String> = found
+            .map(|coding| format!("{name}.{}", coding.extension()))
+            .collect();
+        if !files.is_empty() {
+            let what = format!("{}, as the client takes it", files.join(", "));
+            self.said.say("precompressed", what);
+        } else if !compression.kept().is_empty() {
+            let names = names(compression.kept());
+            self.said
+                .say("compression", format!("{names}, as the client takes it"));
+        }
+    }
+
+    fn headers(&mut self, path: &CleanPath<'_>) {
+        let policy = self.rules.header_policy(path.as_bytes());
+        for (name, value) in policy.fields() {
+            let name = String::from_utf8_lossy(name);
+            let value = String::from_utf8_lossy(value);
+            self.said.say("header", format!("{name}: {value}"));
         }
     }
 }
 
-fn refuse(said: &mut Explanation, rules: &SiteRules, status: u16, why: &str) {
-    said.say("answer", format!("{status}: {why}"));
-    if let Some(page) = rules.error_page(status) {
-        said.say("error_pages", format!("{page} is sent with it"));
-    }
-}
-
-/// What the path stands for, once the rules have let it pass.
-fn target(
-    said: &mut Explanation,
-    config: &Config,
-    (site, rules): (&Site, &SiteRules),
-    asked: &Question,
-    path: &str,
-    query: Option<&str>,
-) -> Result<(), String> {
-    let Ok(clean) = clean_path(path) else {
-        said.say("answer", "400: the path cannot be read");
-        return Ok(());
-    };
-    let settings = rules.path_settings(clean.as_bytes());
-    let runner = Runner::of(settings, &site.destination);
-    if let Some(rule) = rules
-        .proxy(clean.as_bytes())
-        .and_then(|at| rules.settings().proxy.get(at))
-    {
-        said.say("proxy", format!("{} matches: {}", rule.path, rule.server()));
-        said.say("answer", "what that server says");
-        own_body_size(said, settings);
-        return Ok(());
-    }
-    if cache::purge(said, site, asked) {
-        return Ok(());
-    }
-    let (mut resolver, inner) = resolver_for(config, site, &clean, said)?;
-    if matches!(asked.method.as_str(), "GET" | "HEAD")
-        && rules.lists(clean.as_bytes())
-        && let Ok(inner) = clean_path(&inner)
-        && resolver.open_folder(&inner).is_some()
-    {
-        said.say("answer", "a list of the folder's files (autoindex)");
-        return Ok(());
-    }
-    if let Runner::Pool { name, .. } = runner
-        && let Some(page) = page_of(config, name, &asked.path)
-    {
-        said.say("answer", page);
-        return Ok(());
-    }
-    let mut route = resolver.resolve(&inner, query);
-    if let Route::Refused(refused) = &route
-        && let Some(instead) = resolver.in_place_of(refused)
-    {
-        let why = refused.why;
-        said.say("refused", format!("{why}; it is as good as missing"));
-        route = instead;
-    }
-    match route {
-        Route::File(entry) => file(said, (site, rules), asked, path, (&mut resolver, &entry)),
-        Route::Script(script) => {
-            let limits = rules::limits_of_script((site, rules), &[&asked.path, path], &script);
-            rate_limits(said, rules, &limits);
-            script_coding(said, site);
-            let answer = runner.answer(config);
-            script_runs(said, (site, rules), asked, &script, &answer);
-        }
-        Route::RedirectSlash(location) => {
-            said.say("answer", format!("301 to {location}: it is a folder"));
-        }
-        Route::Refused(refused) => refuse(said, rules, refused.status, refused.why),
-    }
-    own_body_size(said, settings);
-    if settings.is_some_and(|settings| settings.urgent) {
-        said.say("queue", "urgent: before all others (paths)");
-    }
-    Ok(())
-}
-
-/// A file that the path stands for, if the rules let it be had.
-fn file(
-    said: &mut Explanation,
-    (site, rules): (&Site, &SiteRules),
-    asked: &Question,
-    path: &str,
-    (resolver, entry): (&mut Resolver, &Entry),
-) {
-    said.say(
-        "file",
-        format!("{}, {} bytes", entry.content_type(), entry.len()),
-    );
-    let limits = rules::limits_of_index(rules, &[&asked.path, path], path, entry);
-    rate_limits(said, rules, &limits);
-    match rules::admit_index(rules, path, entry, asked.client) {
-        Ok(auth) => needs_user(said, rules, [auth, None]),
-        Err(refusal) => {
-            said.say("deny", "the folder's index is denied");
-            return refuse(said, rules, refusal.status, refusal.why);
-        }
-    }
-    file_coding(said, site, resolver, entry);
-    match asked.method.as_str() {
-        "GET" | "HEAD" => said.say("answer", "200 with the file"),
-        _ => refuse(said, rules, 405, "a file is asked for with GET or HEAD"),
-    }
-}
-
-fn script_coding(said: &mut Explanation, site: &Site) {
-    if !site.output.compression.is_empty() {
-        let names = names(&site.output.compression);
-        let what = format!("{names}, as the client takes it, if type and length are worth it");
-        said.say("compression", what);
-    }
-}
-
-/// What a pool answers itself at this path, as the client wrote it.
+/// The page of a pool at this path, as the client sends it.
 fn page_of(config: &Config, pool: &str, path: &str) -> Option<String> {
     let settings = config.pool(pool)?;
     let is = |page: &Option<String>| page.as_deref() == Some(path);
@@ -318,73 +383,12 @@ fn page_of(config: &Config, pool: &str, path: &str) -> Option<String> {
     }
 }
 
-fn own_body_size(said: &mut Explanation, settings: Option<&PathSettings>) {
-    if let Some(most) = settings.and_then(|settings| settings.max_body_size) {
-        said.say("max_body_size", format!("{most} bytes (paths)"));
-    }
-}
-
 fn names(codings: &[ContentEncoding]) -> String {
     let names: Vec<&str> = codings.iter().map(|coding| coding.name()).collect();
     names.join(", ")
 }
 
-/// In which coding a file is sent to those who take it.
-fn file_coding(said: &mut Explanation, site: &Site, resolver: &mut Resolver, entry: &Entry) {
-    let Some(compression) = Compression::of(&site.output) else {
-        return;
-    };
-    if !entry.varies() {
-        said.say("compression", "none: type or length are not worth it");
-        return;
-    }
-    let mut beside = Vec::new();
-    for coding in ContentEncoding::SMALLEST {
-        if compression.precompressed() && resolver.sibling(entry, coding).is_some() {
-            beside.push(format!(
-                "{}.{}",
-                String::from_utf8_lossy(entry.name()),
-                coding.extension()
-            ));
-        }
-    }
-    match (beside.is_empty(), compression.kept()) {
-        (false, _) => {
-            let files = beside.join(", ");
-            said.say("precompressed", format!("{files}, as the client takes it"));
-        }
-        (true, []) => {}
-        (true, codings) => {
-            let names = names(codings);
-            said.say("compression", format!("{names}, as the client takes it"));
-        }
-    }
-}
-
-fn script_runs(
-    said: &mut Explanation,
-    (site, rules): (&Site, &SiteRules),
-    asked: &Question,
-    script: &Script,
-    answer: &str,
-) {
-    let name = String::from_utf8_lossy(&script.script_filename);
-    said.say("script", name);
-    if !script.path_info.is_empty() {
-        said.say("PATH_INFO", String::from_utf8_lossy(&script.path_info));
-    }
-    match rules::admit_script((site, rules), script, asked.client) {
-        Ok(auths) => needs_user(said, rules, auths),
-        Err(refusal) => {
-            said.say("deny", "the script is denied (deny, allow_php or deny_php)");
-            return refuse(said, rules, refusal.status, refusal.why);
-        }
-    }
-    cache::cache(said, site, asked);
-    said.say("answer", answer);
-}
-
-/// Who runs the scripts of a path.
+/// What runs the scripts of a path.
 #[derive(Clone, Copy)]
 enum Runner<'a> {
     Pool { name: &'a str, is_of_paths: bool },
@@ -407,7 +411,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// What the answer is, and that of another script than the one that is asked for, if one was booted.
+    /// The source of the response: the requested script, or the one that the pool has booted.
     fn answer(self, config: &Config) -> String {
         let (name, of_paths) = match self {
             Runner::Pool { name, is_of_paths } => (name, if is_of_paths { " (paths)" } else { "" }),
@@ -432,18 +436,7 @@ impl<'a> Runner<'a> {
     }
 }
 
-fn header(said: &mut Explanation, rules: &SiteRules, path: &CleanPath<'_>) {
-    let header_policy = rules.header_policy(path.as_bytes());
-    for (name, value) in header_policy.fields() {
-        let (name, value) = (
-            String::from_utf8_lossy(name),
-            String::from_utf8_lossy(value),
-        );
-        said.say("header", format!("{name}: {value}"));
-    }
-}
-
-/// The resolver of the folder that a path lies in, and the path in there.
+/// The resolver of the folder that contains a path, and the path in it.
 fn resolver_for(
     config: &Config,
     site: &Site,
@@ -490,7 +483,7 @@ fn resolver_for(
     Ok((resolver, encode_path(inner)))
 }
 
-/// The user that the front runs as; who it is where this process is not root.
+/// The user of the front; the current user if this process is not root.
 fn front_of(config: &Config) -> u32 {
     let own = users::current().uid;
     match own {
@@ -499,7 +492,7 @@ fn front_of(config: &Config) -> u32 {
     }
 }
 
-/// Folders of sites that are not served because of the links that lead to them: one sentence each.
+/// Folders of sites that are not served because of untrusted links: one sentence each.
 pub fn refused_folders(config: &Config) -> Vec<String> {
     let of_site = |site| refused_folders_of(config, site);
     config.sites.iter().flat_map(of_site).collect()
@@ -523,8 +516,8 @@ fn refused_folders_of(config: &Config, site: &Site) -> Vec<String> {
     refused.collect()
 }
 
-/// What is wrong with the files that the rules of sites name, beyond that they are there: one
-/// sentence each.
+/// Errors in the files that the rules of sites name, one sentence each. That the files exist has
+/// been checked.
 pub fn mistakes(config: &Config) -> Vec<String> {
     let mut mistakes = Vec::new();
     for site in &config.sites {
@@ -553,7 +546,7 @@ pub fn mistakes(config: &Config) -> Vec<String> {
     mistakes
 }
 
-/// Why no server can ever be at a Unix socket, as it looks now. One that is not there may come.
+/// Why no server can be at a Unix socket. A socket that does not exist yet may be created later.
 fn no_socket(server: &Upstream) -> Option<String> {
     let Upstream::Unix(path) = server else {
         return None;

@@ -1,69 +1,160 @@
-//! A request, and what its site and its rules have made of it.
+//! The request object of the handlers, and what routing and rules add to it.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use maitred_http1::Head;
 use maitred_rules::SiteRules;
+use maitred_rules::forwarded::{ForwardedClient, ForwardedHeader, Trust};
 use maitred_rules::response_headers::HeaderPolicy;
 
 use crate::backend::Backend;
-use crate::http::client::After;
+use crate::handler::respond::InterceptedResponse;
+use crate::http::client::{After, HttpClient};
+use crate::logging::record::RequestRecord;
 use crate::pool::queue::Priority;
+use crate::services::Thread;
 use crate::site::Site;
 
-/// How a request is answered: by which site, and what its rules have made of it.
-#[derive(Clone, Copy)]
-pub struct RequestContext<'a> {
-    /// The site.
-    pub site: &'a Arc<Site>,
-    /// Its rules, if it has any.
-    pub rules: Option<&'a SiteRules>,
-    /// The path, encoded; after rewrites.
-    pub path: &'a str,
-    /// The query that belongs to it.
-    pub query: Option<&'a str>,
-    /// Where its scripts run.
-    pub backend: &'a Backend,
-    /// Whom its scripts wait before.
-    pub priority: Priority,
-    /// Largest request body in bytes.
-    pub max_body_size: u64,
-    /// What becomes of the answer's header.
-    pub header_policy: &'a HeaderPolicy<'a>,
-    /// Who asks, and for what host, if that is not what connection and request say.
-    pub origin: Option<Origin<'a>>,
-    /// Whether the client speaks TLS, with us or with a proxy in front.
-    pub is_https: bool,
-    /// Whether it has shown a user that a `basic_auth` knows.
-    pub has_user: bool,
-    /// It is the page for this status, and then this becomes of the connection.
-    pub status: Option<(u16, After)>,
+/// One request on its way to a response. Built once, when its head is complete.
+pub struct RequestCx<'r, C> {
+    /// The client: a connection of HTTP/1, or a stream of HTTP/2.
+    pub client: &'r mut C,
+    /// The request head.
+    pub head: &'r Head,
+    /// The thread that serves the request, and what its requests share.
+    pub thread: &'r Arc<Thread>,
+    /// Host, scheme and client address.
+    pub target: RequestTarget<'r>,
+    /// The record for the access log.
+    pub record: RequestRecord,
+    /// The header rules for the path, if there are any.
+    pub header_policy: Option<Arc<HeaderPolicy<'r>>>,
+    /// While set, a response with an error status that these rules have a page for is not sent.
+    pub error_pages: Option<&'r SiteRules>,
+    /// The response that was not sent because the site has a page for its status.
+    pub intercepted: Option<Box<InterceptedResponse>>,
 }
 
-/// What a proxy said of the client, or what the connection says.
+/// Host, scheme and client of a request: as connection and request head name them, or a trusted
+/// proxy in front.
 #[derive(Debug, Clone, Copy)]
-pub struct Origin<'a> {
-    /// The client.
-    pub client: SocketAddr,
-    /// Whether the client speaks TLS, if a proxy said so.
-    pub is_https: Option<bool>,
-    /// Whether that can be in `Forwarded`.
+pub struct RequestTarget<'r> {
+    /// The authority the client requested.
+    pub host: &'r str,
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// Whether the client speaks TLS, with this server or with a proxy in front.
+    pub is_https: bool,
+    /// Whether the client speaks TLS with the trusted proxy, if that says so.
+    pub forwarded_https: Option<bool>,
+    /// Whether a trusted proxy may name the client in `Forwarded`.
     pub by_forwarded: bool,
-    /// The authority it asked for.
-    pub host: &'a str,
 }
 
-impl RequestContext<'_> {
-    /// Whether a page of the site's takes the place of a script's or a server's answer of this status.
-    pub fn intercepts(&self, status: u16) -> bool {
-        let rules = self.rules.filter(|rules| rules.settings().intercept_errors);
-        let has_page = |rules: &SiteRules| rules.error_page(status).is_some();
-        self.status.is_none() && rules.is_some_and(has_page)
+impl<'r> RequestTarget<'r> {
+    /// The target of a request by its connection and head alone.
+    pub fn direct(client: &impl HttpClient, head: &'r Head) -> RequestTarget<'r> {
+        RequestTarget {
+            host: head.host(),
+            peer: client.peer(),
+            is_https: client.secured().is_some(),
+            forwarded_https: None,
+            by_forwarded: false,
+        }
     }
 
-    /// The authority that was asked for.
-    pub fn host<'h>(&'h self, head: &'h Head) -> &'h str {
-        self.origin.map_or(head.host(), |origin| origin.host)
+    /// The same for another host.
+    pub fn with_host<'h>(self, host: &'h str) -> RequestTarget<'h> {
+        RequestTarget {
+            host,
+            peer: self.peer,
+            is_https: self.is_https,
+            forwarded_https: self.forwarded_https,
+            by_forwarded: self.by_forwarded,
+        }
+    }
+
+    /// The same with what a trusted proxy says in its place.
+    pub fn forwarded(self, trust: &Trust, heard: &'r ForwardedClient) -> RequestTarget<'r> {
+        let is_trusted = trust.proxies.contain(self.peer.ip());
+        RequestTarget {
+            host: heard.host.as_deref().unwrap_or(self.host),
+            peer: heard.client.unwrap_or(self.peer),
+            is_https: heard.is_https.unwrap_or(self.is_https),
+            forwarded_https: heard.is_https,
+            by_forwarded: is_trusted && trust.fields.contains(&ForwardedHeader::Forwarded),
+        }
+    }
+}
+
+/// A request at its site, as routing and rules decide it.
+#[derive(Clone)]
+pub struct RequestContext<'r> {
+    /// The request head.
+    pub head: &'r Head,
+    /// Host, scheme and client address.
+    pub target: RequestTarget<'r>,
+    /// The site.
+    pub site: &'r Arc<Site>,
+    /// The path after rewrites, percent-encoded.
+    pub path: Cow<'r, str>,
+    /// The query after rewrites.
+    pub query: Option<Cow<'r, str>>,
+    /// Where its scripts run.
+    pub backend: &'r Backend,
+    /// The queue priority of its scripts.
+    pub lane: Priority,
+    /// Largest request body in bytes.
+    pub max_body_size: u64,
+    /// Whether the client has authenticated as a user of `basic_auth`.
+    pub has_user: bool,
+    /// Set if the response is the site's page for an error.
+    pub error_page: Option<ErrorPage>,
+}
+
+/// The error that a page of the site is sent for.
+#[derive(Debug, Clone, Copy)]
+pub struct ErrorPage {
+    /// The status of the response.
+    pub status: u16,
+    /// What happens to the connection after the response.
+    pub after: After,
+}
+
+impl<'r> RequestContext<'r> {
+    /// A request at its site, as no rule changes it.
+    pub fn new(
+        head: &'r Head,
+        target: RequestTarget<'r>,
+        site: &'r Arc<Site>,
+    ) -> RequestContext<'r> {
+        RequestContext {
+            head,
+            target,
+            site,
+            path: head.path().into(),
+            query: head.query().map(Cow::Borrowed),
+            backend: &site.backend,
+            lane: Priority::Normal,
+            max_body_size: site.settings.max_body_size,
+            has_user: false,
+            error_page: None,
+        }
+    }
+
+    /// The query.
+    pub fn query(&self) -> Option<&str> {
+        self.query.as_deref()
+    }
+
+    /// Whether the site has a page for this status that replaces the response of a script or an
+    /// upstream server.
+    pub fn intercepts(&self, status: u16) -> bool {
+        let rules = self.site.rules.as_ref();
+        let rules = rules.filter(|rules| rules.settings().intercept_errors);
+        let has_page = |rules: &SiteRules| rules.error_page(status).is_some();
+        self.error_page.is_none() && rules.is_some_and(has_page)
     }
 }

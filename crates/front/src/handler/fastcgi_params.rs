@@ -1,5 +1,5 @@
-//! A request as FastCGI parameters: what becomes `$_SERVER`, as nginx's packaged `fastcgi_params`
-//! with php-fpm behind it would fill it.
+//! A request as FastCGI parameters, the source of `$_SERVER`: the same that nginx's packaged
+//! `fastcgi_params` sends to php-fpm.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,73 +15,73 @@ use crate::http::hosts::host_name;
 use crate::net::tls::Secured;
 use crate::site::resolver::Script;
 
-/// FastCGI request id used on every link: each carries one request at a time.
+/// FastCGI request id on every link: each carries one request at a time.
 pub const REQUEST_ID: u16 = 1;
-/// Most bytes of encoded parameters: they must fit a seat's request ring with room to spare.
+/// Most bytes of encoded parameters: they must fit a seat's request ring with space to spare.
 pub const MAX_PARAMS_BYTES: usize = maitred_seat::REQUEST_RING_BYTES - 8 * 1024;
 
-/// WordPress and others offer clean addresses only where they read the name of a server they
-/// know, whose rules (`try_files`) these are.
+/// WordPress and others offer permalinks only behind a server whose name they know, and whose rules
+/// (`try_files`) these are.
 const SOFTWARE: &[u8] = concat!("maitred/", env!("CARGO_PKG_VERSION"), " (as nginx)").as_bytes();
 
-/// What of a request goes to PHP.
+/// A request to PHP.
 #[derive(Debug)]
-pub struct Call<'a> {
-    /// Its head.
+pub struct ScriptCall<'a> {
+    /// The request head.
     pub head: &'a Head,
-    /// Its body.
+    /// The request body.
     pub body: &'a Body,
-    /// The script it is for.
+    /// The script.
     pub script: &'a Script,
-    /// The client.
+    /// The client's address.
     pub peer: SocketAddr,
-    /// The address it connected to.
+    /// The address that the client connected to.
     pub local: SocketAddr,
-    /// What TLS says of it, if it came over that.
+    /// The client's TLS connection, if it has one.
     pub secured: Option<&'a Secured>,
-    /// What rules and proxies have made of it.
-    pub seen: Seen<'a>,
-    /// Its id in the logs.
+    /// The request after rules and proxies.
+    pub seen: ScriptView<'a>,
+    /// The request's id in the logs.
     pub id: &'a str,
 }
 
-/// A request as a script is to see it, where that is not what it says itself.
+/// What a script sees of a request, where that differs from the request head.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
-    /// The query, after rewrites.
+pub struct ScriptView<'a> {
+    /// The query after rewrites.
     pub query: Option<&'a str>,
-    /// What is asked for, before them.
+    /// The target before rewrites.
     pub target: &'a str,
-    /// The authority that was asked for.
+    /// The authority that the client requested.
     pub host: &'a str,
-    /// Whether the client speaks TLS with a proxy, if that said so.
+    /// Whether the client speaks TLS with a proxy, if the proxy says so.
     pub is_https: Option<bool>,
-    /// It has shown a user that a `basic_auth` knows.
+    /// Whether the client has authenticated as a user of `basic_auth`.
     pub has_user: bool,
-    /// The status that the script is the page for.
+    /// The status of the error that the script is the page for.
     pub error: Option<u16>,
-    /// It may name files that are to be sent.
+    /// Whether the script may send files by name.
     pub names_files: bool,
-    /// What takes the place of the client's conditions and range, if the answer may be kept.
+    /// Headers in place of the client's conditions and range, if the response may be cached.
     pub conditions: Option<&'a [Header<'a>]>,
 }
 
-impl<'a> Seen<'a> {
-    /// What `way` has made of a request.
-    pub fn of(way: &'a RequestContext<'_>, head: &'a Head) -> Seen<'a> {
-        Seen {
-            query: way.query,
-            target: head.target(),
-            host: way.host(head),
-            is_https: way.origin.and_then(|origin| origin.is_https),
-            has_user: way.has_user,
-            error: way.status.map(|(status, _)| status),
-            names_files: !way.site.sendfile.is_empty(),
+impl<'a> ScriptView<'a> {
+    /// A request after routing and rules.
+    pub fn of(context: &'a RequestContext<'_>) -> ScriptView<'a> {
+        ScriptView {
+            query: context.query(),
+            target: context.head.target(),
+            host: context.target.host,
+            is_https: context.target.forwarded_https,
+            has_user: context.has_user,
+            error: context.error_page.map(|page| page.status),
+            names_files: !context.site.sendfile.is_empty(),
             conditions: None,
         }
     }
 
-    /// The port of the address that the client knows: a proxy's, if there is one in front.
+    /// The port that the client requested: a proxy's, if there is one in front.
     fn port(&self, local: SocketAddr) -> u16 {
         let named = self.host.strip_prefix(host_name(self.host));
         let named = named.and_then(|rest| rest.strip_prefix(':')?.parse().ok());
@@ -93,7 +93,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// The parameters do not fit.
+/// The parameters are too large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge;
 
@@ -107,8 +107,8 @@ impl From<ParamTooLong> for TooLarge {
 ///
 /// # Errors
 /// When the parameters are larger than [`MAX_PARAMS_BYTES`].
-pub fn encode(call: &Call<'_>) -> Result<Vec<u8>, TooLarge> {
-    let mut out = Vec::with_capacity(room_for(call));
+pub fn encode(call: &ScriptCall<'_>) -> Result<Vec<u8>, TooLarge> {
+    let mut out = Vec::with_capacity(expected_bytes(call));
     let mut request = RequestWriter::new(&mut out, REQUEST_ID, false);
     write_params(&mut request, call)?;
     request.finish();
@@ -124,14 +124,14 @@ pub fn encode(call: &Call<'_>) -> Result<Vec<u8>, TooLarge> {
     Ok(out)
 }
 
-/// About as many bytes as a call takes, seldom fewer: small pieces of memory are had for much less than
-/// large ones.
-fn room_for(call: &Call<'_>) -> usize {
-    /// All names but those of header fields, and the values that are always about as long.
+/// About as many bytes as a call takes, seldom fewer: small allocations are much cheaper than large
+/// ones.
+fn expected_bytes(call: &ScriptCall<'_>) -> usize {
+    /// All names but those of headers, and the values whose length hardly varies.
     const FIXED_BYTES: usize = 600;
-    /// What is written beside a header field's name and value and is not in the request.
+    /// Bytes that each header needs besides its name and value.
     const FIELD_BYTES: usize = 8;
-    let Call {
+    let ScriptCall {
         head, script, seen, ..
     } = call;
     let of_head = head.len_bytes() + FIELD_BYTES * head.headers().len() + seen.host.len();
@@ -147,19 +147,19 @@ fn room_for(call: &Call<'_>) -> usize {
     FIXED_BYTES + of_head + of_script + of_query + of_body
 }
 
-fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), TooLarge> {
-    let Call {
+fn write_params(request: &mut RequestWriter<'_>, call: &ScriptCall<'_>) -> Result<(), TooLarge> {
+    let ScriptCall {
         head, script, seen, ..
     } = call;
-    // A page for an error is asked for with GET, whatever went wrong (as with nginx).
+    // The page of an error is requested with GET, whatever the client has sent (as with nginx).
     let method = match (seen.error, head.kind()) {
         (Some(_), kind) if kind != Method::Head => "GET",
         _ => head.method(),
     };
-    // What a client says its name is is a user's name once somebody has looked at the password (RFC 3875
-    // §4.1.11).
+    // The name that a client sends is a user's name only once the password has been checked (RFC
+    // 3875 §4.1.11).
     let user = seen.has_user.then(|| head.header("authorization"));
-    let (mut ip, mut number) = (Text::default(), itoa::Buffer::new());
+    let (mut ip, mut number) = (TextBuffer::default(), itoa::Buffer::new());
     let is_https = seen.is_https.unwrap_or(call.secured.is_some());
     request
         .named(b"SCRIPT_FILENAME", &script.script_filename)?
@@ -206,7 +206,8 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
         }
     }
     if seen.names_files {
-        // What Symfony's BinaryFileResponse asks, if it is told to believe it.
+        // The header by which Symfony's BinaryFileResponse selects X-Sendfile, if it trusts
+        // proxies.
         request.named(b"HTTP_X_SENDFILE_TYPE", b"X-Sendfile")?;
     }
     write_headers(request, head, seen)
@@ -218,7 +219,7 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
 fn write_headers(
     request: &mut RequestWriter<'_>,
     head: &Head,
-    seen: &Seen<'_>,
+    seen: &ScriptView<'_>,
 ) -> Result<(), TooLarge> {
     let headers: Vec<(&[u8], &[u8])> = match seen.conditions {
         None => head.headers().collect(),
@@ -227,7 +228,7 @@ fn write_headers(
             kept.chain(conditions.iter().copied()).collect()
         }
     };
-    let (mut joined, mut variable) = (Vec::new(), Text::default());
+    let (mut joined, mut variable) = (Vec::new(), TextBuffer::default());
     for (index, (name, value)) in headers.iter().enumerate() {
         let same = |other: &(&[u8], &[u8])| {
             other.0.len() == name.len() && other.0.eq_ignore_ascii_case(name)
@@ -257,7 +258,7 @@ fn write_headers(
     Ok(())
 }
 
-/// Fields by which a proxy tells a script how files are named; no client is to say so.
+/// Headers by which a proxy tells a script how to name files; a client must not set them.
 fn is_about_files(name: &[u8]) -> bool {
     let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
     is(b"x-sendfile-type") || is(b"x-accel-mapping")
@@ -268,28 +269,28 @@ fn is_passed_on(name: &[u8]) -> bool {
         .iter()
         .all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
     plain
-        && name.len() <= Text::NAME_BYTES
+        && name.len() <= TextBuffer::NAME_BYTES
         && !name.eq_ignore_ascii_case(b"host")
         && !name.eq_ignore_ascii_case(b"proxy")
 }
 
-/// A short text that is formatted without an allocation.
-struct Text {
-    bytes: [u8; Text::BYTES],
+/// A buffer for short texts, to save allocations.
+struct TextBuffer {
+    bytes: [u8; TextBuffer::BYTES],
 }
 
-impl Default for Text {
-    fn default() -> Text {
-        Text {
-            bytes: [0; Text::BYTES],
+impl Default for TextBuffer {
+    fn default() -> TextBuffer {
+        TextBuffer {
+            bytes: [0; TextBuffer::BYTES],
         }
     }
 }
 
-impl Text {
+impl TextBuffer {
     const BYTES: usize = 256;
     /// Longest header name that is passed on, in bytes.
-    const NAME_BYTES: usize = Text::BYTES - 5;
+    const NAME_BYTES: usize = TextBuffer::BYTES - 5;
 
     fn http(&mut self, name: &[u8]) -> &[u8] {
         self.bytes[..5].copy_from_slice(b"HTTP_");
@@ -303,19 +304,19 @@ impl Text {
         &self.bytes[..5 + name.len()]
     }
 
-    /// An address; one of IPv4 that came over IPv6 is written as IPv4.
+    /// An address; IPv4 over IPv6 is written as IPv4.
     fn of(&mut self, ip: IpAddr) -> &[u8] {
         if let IpAddr::V4(ip) = ip.to_canonical() {
             return self.of_v4(ip);
         }
         let mut rest = &mut self.bytes[..];
-        let room = rest.len();
+        let space = rest.len();
         let _ = write!(rest, "{}", ip.to_canonical());
         let left = rest.len();
-        &self.bytes[..room - left]
+        &self.bytes[..space - left]
     }
 
-    /// What formatting it would give, several times as fast.
+    /// The same as formatting, several times as fast.
     fn of_v4(&mut self, ip: Ipv4Addr) -> &[u8] {
         let mut at = 0;
         for octet in ip.octets() {
@@ -361,9 +362,9 @@ mod tests {
             "2001:db8::17",
         ] {
             let address = ip.parse().unwrap();
-            assert_eq!(Text::default().of(address), ip.as_bytes());
+            assert_eq!(TextBuffer::default().of(address), ip.as_bytes());
         }
         let mapped = "::ffff:192.0.2.7".parse().unwrap();
-        assert_eq!(Text::default().of(mapped), b"192.0.2.7");
+        assert_eq!(TextBuffer::default().of(mapped), b"192.0.2.7");
     }
 }

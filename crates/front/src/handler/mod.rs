@@ -3,13 +3,16 @@
 pub(crate) mod accel_redirect;
 pub(crate) mod cache;
 pub(crate) mod context;
+pub(crate) mod decision;
 pub(crate) mod fastcgi_params;
 pub(crate) mod proxy;
 pub(crate) mod refusal;
 pub(crate) mod request;
 pub(crate) mod respond;
+pub(crate) mod response_headers;
+pub(crate) mod route;
+pub(crate) mod route_rules;
 pub(crate) mod rules;
-pub(crate) mod rules_client;
 pub(crate) mod script;
 pub(crate) mod script_response;
 pub(crate) mod static_files;

@@ -1,74 +1,86 @@
-//! What clients read of a refusal, and what the log does.
+//! What clients and the log read of a refusal.
 //!
-//! A client reads the same of every 404 and of every 403: the reason would tell what there is. The
-//! log has it, and `maitred explain` says it.
+//! A client reads the same of every 404 and of every 403: the reason would reveal what exists. The
+//! log has it, and `maitred explain` prints it.
 
 use std::path::Path;
 
-use maitred_http1::Head;
 use maitred_rules::path::Refused;
+use maitred_rules::site_rules::Refusal;
 
 use crate::handler::context::RequestContext;
+use crate::handler::respond::TextResponse;
 use crate::http::error_body::{FORBIDDEN, NOT_FOUND};
 use crate::logging::repeated::RepeatedErrors;
 use crate::site::resolver::{FOREIGN_LINK, Route};
 
-/// What a client is told whose path cannot be read.
+/// The response body for a path that cannot be decoded.
 const BAD_PATH: &str = "The path of the address is not valid.";
 
-/// What a client is told of a failure that is the server's.
-pub const FAILED: &str = "The server cannot answer this at the moment.";
+/// The response body for an error on the server's side.
+const FAILED: &str = "The server cannot respond to this now.";
 
-/// What a client may read of why a path stands for nothing.
-pub fn of_path(refused: &Refused) -> &'static str {
-    match refused.status {
+/// The response to a path that is refused.
+pub fn of_path(refused: &Refused) -> TextResponse {
+    let reason = match refused.status {
         404 => NOT_FOUND,
         403 => FORBIDDEN,
         400 => BAD_PATH,
         _ => FAILED,
-    }
+    };
+    TextResponse::new(refused.status, reason)
 }
 
-/// What the path of a request stands for. A file that is refused is logged, and then as good as
-/// missing: the front controller, if there is one, says so in its own words.
-pub fn resolve(head: &Head, way: &RequestContext<'_>, troubles: &RepeatedErrors) -> Route {
-    match way.site.resolve(way.path, way.query) {
+/// The response to a request that a rule refuses, which is logged.
+pub fn of_rule(
+    context: &RequestContext<'_>,
+    refused: Refusal,
+    troubles: &RepeatedErrors,
+) -> TextResponse {
+    log(context, refused.status, refused.why);
+    if refused.is_config_error {
+        let why = "the site's rewrites lead in a circle; `maitred explain URL` shows them";
+        log_failed(&context.site.settings.root, refused.status, why, troubles);
+        return TextResponse::new(refused.status, FAILED);
+    }
+    TextResponse::new(refused.status, refused.why)
+}
+
+/// Resolves the path of a request. A file that is refused is logged, and then treated as missing:
+/// the front controller, if there is one, responds in its own words.
+pub fn resolve(context: &RequestContext<'_>, troubles: &RepeatedErrors) -> Route {
+    match context.site.resolve(&context.path, context.query()) {
         Route::Refused(refused) => {
-            log_path(head, way, &refused, troubles);
-            let instead = way.site.in_place_of(way.path, &refused);
+            log_path(context, &refused, troubles);
+            let instead = context.site.in_place_of(&context.path, &refused);
             instead.unwrap_or(Route::Refused(refused))
         }
         route => route,
     }
 }
 
-/// Logs why a path stands for nothing.
-pub fn log_path(
-    head: &Head,
-    way: &RequestContext<'_>,
-    refused: &Refused,
-    troubles: &RepeatedErrors,
-) {
-    log(head, way, refused.status, refused.why);
-    let root = &way.site.settings.root;
+/// Logs why a path is refused.
+pub fn log_path(context: &RequestContext<'_>, refused: &Refused, troubles: &RepeatedErrors) {
+    log(context, refused.status, refused.why);
+    let root = &context.site.settings.root;
     if refused.status >= 500 {
         log_failed(root, refused.status, refused.why, troubles);
     } else if refused.is_notable {
-        troubles.file_refused(root, way.path, refused);
+        troubles.file_refused(root, &context.path, refused);
     }
 }
 
-/// Logs that a file cannot be sent, for a cause of the server's. A refused document root is logged by its
-/// resolver, with the link.
-pub fn log_failed(root: &Path, status: u16, why: &'static str, troubles: &RepeatedErrors) {
+/// Logs that a file cannot be sent because of an error on the server's side. A refused document
+/// root is logged by its resolver, with the link.
+fn log_failed(root: &Path, status: u16, why: &'static str, troubles: &RepeatedErrors) {
     if why != FOREIGN_LINK {
         troubles.file_failed(root, status, why);
     }
 }
 
 /// Logs why a request is refused, for the operator.
-pub fn log(head: &Head, way: &RequestContext<'_>, status: u16, why: &str) {
-    let host = way.host(head).escape_debug();
-    let path = way.path.escape_debug();
+pub fn log(context: &RequestContext<'_>, status: u16, why: &str) {
+    let host = context.target.host.escape_debug();
+    let path = context.path.escape_debug();
     tracing::debug!("{host}{path}: {status}: {why}");
 }

@@ -1,61 +1,69 @@
-//! The life of a request: which site, which file or script, what answer, one line in the log.
+//! The life of a request: its site, what serves it, the response, and one line in the access log.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
 use maitred_http1::{Head, Method};
-use maitred_rules::forwarded::{ForwardedClient, ForwardedHeader, Trust, UnknownClient};
+use maitred_rules::SiteRules;
+use maitred_rules::forwarded::{ForwardedClient, UnknownClient};
+use maitred_rules::path::{CleanPath, clean_path};
 
-use crate::backend::Backend;
+use crate::admin;
 use crate::handler::cache::purge;
-use crate::handler::context::{Origin, RequestContext};
-use crate::handler::respond::{plain, refuse, whole};
-use crate::handler::rules::{self, Admitted};
-use crate::handler::{refusal, script, static_files};
-use crate::http::client::{After, Content, HttpClient, Reply};
-use crate::http::headers::{Header, OCTETS, ServerHeaders, first_field};
+use crate::handler::context::{ErrorPage, RequestContext, RequestCx, RequestTarget};
+use crate::handler::decision::Decision;
+use crate::handler::respond::{InterceptedResponse, TextResponse};
+use crate::handler::route::route;
+use crate::handler::rules::RulesCheck;
+use crate::handler::{proxy, refusal, script, static_files};
+use crate::http::client::{After, Content, HttpClient};
+use crate::http::content::Slice;
+use crate::http::headers::OCTETS;
 use crate::logging::access_log::{self, AccessLog, Finished, Time};
 use crate::logging::record::RequestRecord;
 use crate::net::admin_peer::AdminPeer;
-use crate::pool::queue::Priority;
-use crate::pool::status;
 use crate::runtime::request_id::RequestId;
 use crate::services::Thread;
-use crate::site::files::{self, Entry};
-use crate::site::resolver::{Route, Script};
+use crate::site::Site;
+use crate::site::files::FileBody;
+use crate::site::resolver::Route;
 use crate::site::sites::Sites;
-use crate::{admin, cache};
 
 /// The challenge for a client without the token of the admin listener (RFC 6750 §3).
-const CHALLENGE: Header<'static> = (b"WWW-Authenticate", b"Bearer realm=\"maitred\"");
+const CHALLENGE: &str = "Bearer realm=\"maitred\"";
 
-/// The text of a 400 to a client whose address a trusted proxy has not passed on readably.
+/// The reason of a 400 if a trusted proxy sends no readable client address.
 const CLIENT_UNKNOWN: &str = "The proxy in front of this server does not say who the client is.";
 
-/// Answers one request.
-pub async fn serve(client: &mut impl HttpClient, head: &Head, thread: &Arc<Thread>) -> After {
+/// Serves one request, and logs it.
+pub async fn serve<C: HttpClient>(client: &mut C, head: &Head, thread: &Arc<Thread>) -> After {
     let begun = Instant::now();
-    let mut record = RequestRecord::default();
     let before = client.sent();
-    let after = answer(client, head, thread, &mut record).await;
-    record.bytes = (client.sent() - before).saturating_sub(record.head_bytes);
-    let log = thread.shared.access_log.load();
-    let is_wanted = |log: &&Arc<AccessLog>| client.admin().is_none() && log.wants(&record.log);
-    if let Some(log) = log.as_ref().filter(is_wanted) {
-        let peer = record.client.unwrap_or_else(|| client.peer().ip());
-        let finished = Finished {
-            peer,
-            head,
-            time: Time::Since(begun),
-            secured: client.secured().cloned(),
-        };
-        if record.script_end.is_some() && log.tells_costs() {
-            access_log::write_later(&thread.shared.access_log, finished, record);
-        } else {
-            log.write(&access_log::line(&finished, &mut record));
-        }
-    }
+    let sites = thread.sites();
+    let mut record = RequestRecord::default();
+    let heard = hear_proxy(client, head, &sites, &mut record);
+    let target = RequestTarget::direct(client, head);
+    let mut cx = RequestCx {
+        target: match &heard {
+            Ok(Some(heard)) => target.forwarded(&sites.trust, heard),
+            _ => target,
+        },
+        client,
+        head,
+        thread,
+        record,
+        header_policy: None,
+        error_pages: None,
+        intercepted: None,
+    };
+    let after = match &heard {
+        Ok(_) => respond(&mut cx, &sites).await,
+        Err(unknown) => refuse_unknown(&mut cx, &sites, unknown).await,
+    };
+    cx.record.bytes = (cx.client.sent() - before).saturating_sub(cx.record.head_bytes);
+    let RequestCx { client, record, .. } = cx;
+    log(client, head, thread, begun, record);
     if after.is_err() {
         client.break_off();
     }
@@ -66,332 +74,232 @@ pub async fn serve(client: &mut impl HttpClient, head: &Head, thread: &Arc<Threa
     }
 }
 
-/// Answers a request that came to the admin listener.
-async fn for_admin(
-    client: &mut impl HttpClient,
-    head: &Head,
-    thread: &Arc<Thread>,
-    peer: AdminPeer,
-    record: &mut RequestRecord,
-) -> io::Result<After> {
-    if peer == AdminPeer::Tcp && !admin::is_meant(client.local().ip(), head.host()) {
-        let why = "Only this machine's own address or localhost leads here.";
-        return refuse(client, head, record, 421, why).await;
-    }
-    let sites = thread.sites();
-    let view = match admin::decide(&sites.admin, peer, head.header("authorization")) {
-        Ok(view) => view,
-        Err(why) => return refuse_admin(client, head, why, record).await,
-    };
-    match admin::page(&thread.shared, head, view).await {
-        Some(page) => send_page(client, head, &page, record).await,
-        None => refuse(client, head, record, 404, "There is no such page.").await,
-    }
-}
-
-async fn refuse_admin(
-    client: &mut impl HttpClient,
-    head: &Head,
-    why: admin::Refused,
-    record: &mut RequestRecord,
-) -> io::Result<After> {
-    let after = client.discard_body(head);
-    let (status, challenge, why) = match why {
-        admin::Refused::NoToken => {
-            let why = "A token is needed here (admin_token).";
-            (401, Some(CHALLENGE), why)
-        }
-        admin::Refused::WrongUser => {
-            let why = "This user may not read what is here (admin_users).";
-            (403, None, why)
-        }
-    };
-    plain(client, head, record, status, challenge, why, after).await
-}
-
-pub(crate) async fn answer(
-    client: &mut impl HttpClient,
-    head: &Head,
-    thread: &Arc<Thread>,
-    record: &mut RequestRecord,
-) -> io::Result<After> {
-    let sites = thread.sites();
-    let trust = Some(&sites.trust).filter(|trust| !trust.is_empty() && client.admin().is_none());
-    let origin = match trust.map(|trust| origin(client, head, trust, record)) {
-        Some(Err(unknown)) => {
-            let peer = client.peer().ip();
-            thread.shared.troubles.client_unknown(peer, &unknown);
-            (record.is_client_unknown, record.sends_id) = (true, sites.sends_request_id);
-            return refuse(client, head, record, 400, CLIENT_UNKNOWN).await;
-        }
-        Some(Ok(heard)) => Some(heard),
-        None => None,
-    };
-    if head.kind() == Method::Trace {
-        // It would show a script the headers that cookies and passwords are in (nginx, too).
-        return refuse(client, head, record, 405, "TRACE is not answered.").await;
-    }
-    if let Some(peer) = client.admin() {
-        return Box::pin(for_admin(client, head, thread, peer, record)).await;
-    }
-    if let Some(file) = thread.shared.proofs.file(head.path()) {
-        let (headers, after) = ([OCTETS], client.discard_body(head));
-        let whole = whole(client, head, record, 200, &headers, &file, after);
-        return Box::pin(whole).await;
-    }
-    record.sends_id = sites.sends_request_id;
-    let (host, origin) = match &origin {
-        None => (head.host(), None),
-        Some((heard, is_trusted)) => {
-            let host = heard.host.as_deref().unwrap_or_else(|| head.host());
-            let origin = Origin {
-                client: heard.client.unwrap_or_else(|| client.peer()),
-                is_https: heard.is_https,
-                by_forwarded: *is_trusted
-                    && sites.trust.fields.contains(&ForwardedHeader::Forwarded),
-                host,
-            };
-            (host, Some(origin))
-        }
-    };
-    at_site(client, head, thread, &sites, (host, origin), record).await
-}
-
-/// What a trusted proxy says of its client, and whether the client's connection is one's.
-pub(crate) fn origin<'t>(
+/// Writes the line of a request to the access log.
+fn log(
     client: &impl HttpClient,
-    head: &'t Head,
-    trust: &'t Trust,
+    head: &Head,
+    thread: &Arc<Thread>,
+    begun: Instant,
+    mut record: RequestRecord,
+) {
+    let log = thread.shared.access_log.load();
+    let is_wanted = |log: &&Arc<AccessLog>| client.admin().is_none() && log.wants(&record.log);
+    let Some(log) = log.as_ref().filter(is_wanted) else {
+        return;
+    };
+    let peer = record.client.unwrap_or_else(|| client.peer().ip());
+    let finished = Finished {
+        peer,
+        head,
+        time: Time::Since(begun),
+        secured: client.secured().cloned(),
+    };
+    if record.script_end.is_some() && log.tells_costs() {
+        access_log::write_later(&thread.shared.access_log, finished, record);
+    } else {
+        log.write(&access_log::line(&finished, &mut record));
+    }
+}
+
+/// What a trusted proxy says of the client, if proxies are trusted at all. The record gets the
+/// client's address, and the request id of a trusted proxy.
+fn hear_proxy<'h>(
+    client: &impl HttpClient,
+    head: &'h Head,
+    sites: &'h Sites,
     record: &mut RequestRecord,
-) -> Result<(ForwardedClient, bool), UnknownClient<'t>> {
+) -> Result<Option<ForwardedClient>, UnknownClient<'h>> {
+    let trust = &sites.trust;
+    if trust.is_empty() || client.admin().is_some() {
+        return Ok(None);
+    }
     let peer = client.peer().ip();
-    let is_trusted = trust.proxies.contain(peer);
     let heard = trust.resolve(peer, |name| head.values(name))?;
-    // A proxy that names no client asks for itself, as a health check does.
+    // A proxy that names no client sends a request of its own, such as a health check.
     record.client = Some(heard.client.map_or(peer, |client| client.ip()));
-    if is_trusted {
+    if trust.proxies.contain(peer) {
         record.id = RequestId::told(head);
     }
-    Ok((heard, is_trusted))
+    Ok(Some(heard))
 }
 
-/// Answers at the site of a host; `origin` is there if a proxy in front is to be believed.
-async fn at_site(
-    client: &mut impl HttpClient,
-    head: &Head,
-    thread: &Arc<Thread>,
+async fn refuse_unknown<C: HttpClient>(
+    cx: &mut RequestCx<'_, C>,
     sites: &Sites,
-    (host, origin): (&str, Option<Origin<'_>>),
-    record: &mut RequestRecord,
+    unknown: &UnknownClient<'_>,
 ) -> io::Result<After> {
-    let Some(site) = sites.site_for(host) else {
+    let troubles = &cx.thread.shared.troubles;
+    troubles.client_unknown(cx.target.peer.ip(), unknown);
+    cx.record.is_client_unknown = true;
+    cx.record.sends_id = sites.sends_request_id;
+    cx.refuse(TextResponse::new(400, CLIENT_UNKNOWN)).await
+}
+
+async fn respond<'r, C: HttpClient>(
+    cx: &mut RequestCx<'r, C>,
+    sites: &'r Sites,
+) -> io::Result<After> {
+    if cx.head.kind() == Method::Trace {
+        // It would show a script the headers with cookies and passwords (as with nginx).
+        return cx
+            .refuse(TextResponse::new(405, "TRACE is not supported."))
+            .await;
+    }
+    if let Some(peer) = cx.client.admin() {
+        let response = Box::pin(admin_response(cx, sites, peer)).await;
+        return cx.refuse(response).await;
+    }
+    if let Some(file) = cx.thread.shared.proofs.file(cx.head.path()) {
+        return cx.refuse(TextResponse::page(&[OCTETS], file)).await;
+    }
+    cx.record.sends_id = sites.sends_request_id;
+    let Some(site) = sites.site_for(cx.target.host) else {
         let why = "no site is served under this name";
-        tracing::debug!("{}: 404: {why}", host.escape_debug());
-        return refuse(client, head, record, 404, why).await;
+        tracing::debug!("{}: 404: {why}", cx.target.host.escape_debug());
+        return cx.refuse(TextResponse::new(404, why)).await;
     };
-    let is_https = origin.and_then(|origin| origin.is_https);
-    let is_https = is_https.unwrap_or(client.secured().is_some());
-    record.is_https = is_https;
-    record.log.clone_from(&site.access_log);
-    let redirect = sites.redirect(is_https, host, head);
-    if let Some((status, location)) = redirect.filter(|_| !thread.shared.awaits_certificate(host)) {
-        let header = Some((&b"Location"[..], location.as_bytes()));
-        let after = client.discard_body(head);
-        return plain(client, head, record, status, header, "", after).await;
+    cx.record.is_https = cx.target.is_https;
+    cx.record.log.clone_from(&site.access_log);
+    let RequestTarget { host, is_https, .. } = cx.target;
+    let redirect = sites.redirect(is_https, host, cx.head);
+    let awaits_certificate = || cx.thread.shared.awaits_certificate(host);
+    if let Some((status, location)) = redirect.filter(|_| !awaits_certificate()) {
+        return cx.refuse(TextResponse::redirect(status, &location)).await;
     }
     if let Some(rules) = &site.rules {
-        let origin = origin.unwrap_or(Origin {
-            client: client.peer(),
-            is_https: None,
-            by_forwarded: false,
-            host,
-        });
-        let by = (site, rules);
-        // Larger than all that a request without rules needs.
-        let ruled = rules::answer(client, head, thread, by, (origin, is_https), record);
-        return Box::pin(ruled).await;
+        // In a box: larger than all that a request without rules needs.
+        return Box::pin(serve_by_rules(cx, site, rules)).await;
     }
-    let way = RequestContext {
-        site,
-        rules: None,
-        path: head.path(),
-        query: head.query(),
-        backend: &site.backend,
-        priority: Priority::Normal,
-        max_body_size: site.settings.max_body_size,
-        header_policy: rules::PLAIN,
-        origin,
-        is_https,
-        has_user: false,
-        status: None,
-    };
-    serve_path(client, head, thread, &way, &[None, None], record).await
+    let context = RequestContext::new(cx.head, cx.target, site);
+    let decision = route(&context, cx.thread);
+    carry_out(cx, &context, decision).await
 }
 
-/// Answers with what the path stands for; `shown` are places in `basic_auth` of which the request
-/// has shown a user. Each way that leads far is in a box: all requests hold the room for the largest that
-/// is not, and are moved with it.
-pub async fn serve_path(
-    client: &mut impl HttpClient,
-    head: &Head,
-    thread: &Arc<Thread>,
-    way: &RequestContext<'_>,
-    shown: &[Option<usize>],
-    record: &mut RequestRecord,
+/// The response to a request on the admin listener.
+async fn admin_response<C: HttpClient>(
+    cx: &mut RequestCx<'_, C>,
+    sites: &Sites,
+    peer: AdminPeer,
+) -> TextResponse {
+    let head = cx.head;
+    if peer == AdminPeer::Tcp && !admin::is_meant(cx.client.local().ip(), head.host()) {
+        let why = "Only this machine's own address or localhost leads here.";
+        return TextResponse::new(421, why);
+    }
+    match admin::decide(&sites.admin, peer, head.header("authorization")) {
+        Ok(view) => match admin::page(&cx.thread.shared, head, view).await {
+            Some(page) => page.into(),
+            None => TextResponse::new(404, "There is no such page."),
+        },
+        Err(admin::Refused::NoToken) => {
+            let response = TextResponse::new(401, "A token is needed here (admin_token).");
+            response.with("WWW-Authenticate", CHALLENGE)
+        }
+        Err(admin::Refused::WrongUser) => {
+            TextResponse::new(403, "This user may not read what is here (admin_users).")
+        }
+    }
+}
+
+async fn serve_by_rules<'r, C: HttpClient>(
+    cx: &mut RequestCx<'r, C>,
+    site: &'r Arc<Site>,
+    rules: &'r SiteRules,
 ) -> io::Result<After> {
-    if crate::handler::proxy::is_websocket(head) {
-        let troubles = &thread.shared.troubles;
-        troubles.websocket_refused(way.host(head), way.path);
-        return refuse(
-            client,
-            head,
-            record,
-            501,
-            crate::handler::proxy::NO_WEBSOCKET,
-        )
-        .await;
+    let clean = clean_path(cx.head.path());
+    let path = clean.as_ref().map_or(&b"/"[..], |path| path.as_bytes());
+    let policy = rules.header_policy(path);
+    cx.header_policy = (!policy.is_empty()).then(|| Arc::new(policy));
+    cx.error_pages = (!rules.settings().error_pages.is_empty()).then_some(rules);
+    let mut check = RulesCheck {
+        rules,
+        thread: cx.thread,
+        context: RequestContext::new(cx.head, cx.target, site),
+    };
+    let after = match &clean {
+        Ok(path) => follow_rules(cx, &mut check, path).await?,
+        Err(refused) => {
+            refusal::log_path(&check.context, refused, &cx.thread.shared.troubles);
+            cx.refuse(refusal::of_path(refused)).await?
+        }
+    };
+    match cx.intercepted.take() {
+        None => Ok(after),
+        Some(error) => {
+            cx.error_pages = None;
+            send_error_page(cx, site, rules, &error).await
+        }
     }
-    if let Backend::Pool(pool) = way.backend
-        && let Some(page) = status::page(pool, head)
-    {
-        return Box::pin(send_page(client, head, &page, record)).await;
+}
+
+async fn follow_rules<'r, C: HttpClient>(
+    cx: &mut RequestCx<'r, C>,
+    check: &mut RulesCheck<'r>,
+    path: &CleanPath<'_>,
+) -> io::Result<After> {
+    let _running = match check.enter() {
+        Ok(running) => running,
+        Err(response) => return cx.refuse(response).await,
+    };
+    let decision = check.decide(path).await;
+    let decision = decision.unwrap_or_else(Decision::Respond);
+    carry_out(cx, &check.context, decision).await
+}
+
+/// Sends what was decided. What needs much memory is in a box: all requests hold the memory for the
+/// largest that is not, and are moved with it.
+async fn carry_out<'r, C: HttpClient>(
+    cx: &mut RequestCx<'r, C>,
+    context: &RequestContext<'r>,
+    decision: Decision<'r>,
+) -> io::Result<After> {
+    match decision {
+        Decision::Respond(response) => cx.refuse(response).await,
+        Decision::File(entry) => Box::pin(static_files::serve(cx, context, entry)).await,
+        Decision::Script(script) => script::serve(cx, context, &script).await,
+        Decision::Proxy { server, path } => {
+            Box::pin(proxy::serve(cx, context, server, &path)).await
+        }
+        Decision::Purge => Box::pin(purge::purge(cx, context)).await,
     }
-    if head.method() == cache::PURGE
-        && let Some(purged) = Box::pin(purge::purge(client, head, thread, way, record)).await
-    {
-        return purged;
-    }
-    match refusal::resolve(head, way, &thread.shared.troubles) {
+}
+
+/// Sends the site's page for an error, or the intercepted response if there is no page after all.
+async fn send_error_page<'r, C: HttpClient>(
+    cx: &mut RequestCx<'r, C>,
+    site: &'r Arc<Site>,
+    rules: &'r SiteRules,
+    error: &InterceptedResponse,
+) -> io::Result<After> {
+    let page = rules.error_page(error.status).unwrap_or_default();
+    match site.resolve(page, None) {
         Route::File(entry) => {
-            if let Some(rules) = way.rules {
-                let (counted, peer) = ([head.path(), way.path], client.peer().ip());
-                let limits = rules::limits_of_index(rules, &counted, way.path, &entry);
-                if let Some(wait) = rules::comes_too_soon(thread, way.site, limits, peer) {
-                    return Box::pin(rules::comes_too_often(client, head, record, wait)).await;
+            let content = match entry.body() {
+                FileBody::Memory(bytes) => Content::Kept(bytes),
+                FileBody::File(fd) => {
+                    let len = entry.len();
+                    Content::File(fd, Slice { offset: 0, len })
                 }
-                let admitted = rules::admit_index(rules, way.path, &entry, peer);
-                let at = (way, shown, admitted.map(|auth| [auth, None]));
-                if let Some(after) = Box::pin(stop(client, head, thread, at, record)).await? {
-                    return Ok(after);
-                }
-            }
-            let entry = static_files::variant(thread, (way.site, way.path), head, entry).await;
-            Box::pin(send_file(client, head, &entry, record)).await
+            };
+            cx.send_error_page(error, entry.content_type(), content)
+                .await
         }
         Route::Script(script) => {
-            serve_script(client, head, thread, (way, &script), shown, record).await
+            let context = RequestContext {
+                path: page.into(),
+                query: None,
+                error_page: Some(ErrorPage {
+                    status: error.status,
+                    after: error.after,
+                }),
+                ..RequestContext::new(cx.head, cx.target, site)
+            };
+            script::serve(cx, &context, &script).await
         }
-        Route::RedirectSlash(location) => {
-            let header = Some((&b"Location"[..], location.as_bytes()));
-            let after = client.discard_body(head);
-            plain(client, head, record, 301, header, "", after).await
-        }
-        Route::Refused(refused) => {
-            let words = refusal::of_path(&refused);
-            refuse(client, head, record, refused.status, words).await
-        }
-    }
-}
-
-/// Answers with a script, if the rules have nothing against it.
-async fn serve_script(
-    client: &mut impl HttpClient,
-    head: &Head,
-    thread: &Arc<Thread>,
-    (way, script): (&RequestContext<'_>, &Script),
-    shown: &[Option<usize>],
-    record: &mut RequestRecord,
-) -> io::Result<After> {
-    let mut way = *way;
-    if let Some(rules) = way.rules {
-        let (site, peer) = (&way.site.settings, client.peer().ip());
-        let limits = rules::limits_of_script((site, rules), &[head.path(), way.path], script);
-        if let Some(wait) = rules::comes_too_soon(thread, way.site, limits, peer) {
-            return Box::pin(rules::comes_too_often(client, head, record, wait)).await;
-        }
-        let admitted = rules::admit_script((site, rules), script, peer);
-        way.has_user |= matches!(admitted, Ok([Some(_), _] | [_, Some(_)]));
-        let at = (&way, shown, admitted);
-        if let Some(after) = Box::pin(stop(client, head, thread, at, record)).await? {
-            return Ok(after);
+        Route::RedirectSlash(_) | Route::Refused(_) => {
+            let content = Content::Made(&error.body);
+            let content_type = "text/plain; charset=utf-8";
+            cx.send_error_page(error, content_type, content).await
         }
     }
-    script::answer(client, head, thread, &way, script, record).await
-}
-
-/// Answers in place of what a path has led to, if the rules want something else of the client first.
-async fn stop(
-    client: &mut impl HttpClient,
-    head: &Head,
-    thread: &Arc<Thread>,
-    (way, shown, admitted): (&RequestContext<'_>, &[Option<usize>], Admitted),
-    record: &mut RequestRecord,
-) -> io::Result<Option<After>> {
-    let auths = match admitted {
-        Ok(auths) => auths,
-        Err(refusal) => {
-            let of = (way, &*thread.shared.troubles);
-            let refused = rules::refuse(client, head, of, refusal, record);
-            return refused.await.map(Some);
-        }
-    };
-    let Some(rules) = way.rules else {
-        return Ok(None);
-    };
-    let is_shown = |auth: &usize| shown.contains(&Some(*auth));
-    for auth in auths.into_iter().flatten().filter(|auth| !is_shown(auth)) {
-        let asked = rules::ask_for_user(client, head, thread, rules, auth, record);
-        if let Some(after) = asked.await? {
-            return Ok(Some(after));
-        }
-    }
-    Ok(None)
-}
-
-async fn send_page(
-    client: &mut impl HttpClient,
-    head: &Head,
-    page: &status::StatusPage,
-    record: &mut RequestRecord,
-) -> io::Result<After> {
-    let after = client.discard_body(head);
-    let (headers, body) = (page.headers(), page.body());
-    whole(client, head, record, 200, &headers, body, after).await
-}
-
-struct Conditions<'a>(&'a Head);
-
-impl files::Conditions for Conditions<'_> {
-    fn method(&self) -> &str {
-        self.0.method()
-    }
-
-    fn header(&self, name: &str) -> Option<&str> {
-        first_field(self.0, name)
-    }
-}
-
-async fn send_file(
-    client: &mut impl HttpClient,
-    head: &Head,
-    entry: &Entry,
-    record: &mut RequestRecord,
-) -> io::Result<After> {
-    let answer = files::answer(entry, &Conditions(head));
-    let after = client.discard_body(head);
-    let secured = client.secured().cloned();
-    let id = record.id_sent();
-    let beside = ServerHeaders::of(secured.as_deref(), id.as_ref());
-    let reply = Reply {
-        request: head,
-        status: answer.status,
-        headers: beside.as_slice(),
-        lines: &answer.headers,
-        length: None,
-        after,
-    };
-    client
-        .answer(&reply, Content::of(&answer.body), record)
-        .await?;
-    Ok(after)
 }

@@ -1,125 +1,305 @@
-//! Sends responses that the server makes itself.
+//! Responses of the server's own, and the one function that sends a response of known length.
 
 use std::io;
+use std::pin::Pin;
 
 use bytes::Bytes;
-use maitred_http1::{Head, Method};
+use maitred_http1::Method;
 
-use crate::handler::context::RequestContext;
+use crate::handler::context::{RequestContext, RequestCx};
+use crate::handler::response_headers::{ResponseHeaders, find, headers_of_lines};
 use crate::http::body::NoBody;
 use crate::http::client::{After, Content, HttpClient, Reply};
+use crate::http::error_body::{in_words, unfiltered};
 use crate::http::headers::{Header, PLAIN, ServerHeaders};
-use crate::logging::record::RequestRecord;
+use crate::pool::status::StatusPage;
 
-/// Answers that the body could not be had, and why, and closes the connection.
-pub async fn refuse_body(
-    client: &mut impl HttpClient,
-    head: &Head,
-    record: &mut RequestRecord,
-    no_body: NoBody,
-    way: &RequestContext<'_>,
-) -> io::Result<After> {
-    let (status, why) = match no_body {
-        NoBody::TooLarge => (413, "The body is larger than max_body_size allows."),
-        NoBody::TooSlow => (408, "The body arrived too slowly."),
-        NoBody::Gone => {
-            record.status = 499;
-            return Err(io::ErrorKind::UnexpectedEof.into());
+/// A header that outlives its request.
+type OwnedHeader = (Vec<u8>, Vec<u8>);
+
+/// A response of text: a status with its reason, or a page of the server's own.
+#[derive(Debug)]
+pub struct TextResponse {
+    /// The status.
+    pub status: u16,
+    headers: Vec<OwnedHeader>,
+    text: TextBody,
+}
+
+#[derive(Debug)]
+enum TextBody {
+    /// The status in words, and this sentence.
+    Reason(&'static str),
+    /// All of the body.
+    Whole(String),
+}
+
+impl TextResponse {
+    /// The status in words, with the reason as a sentence.
+    pub fn new(status: u16, reason: &'static str) -> TextResponse {
+        TextResponse {
+            status,
+            headers: vec![owned(&PLAIN)],
+            text: TextBody::Reason(reason),
         }
-        NoBody::Refused(refusal) => (refusal.status(), refusal.reason()),
-        NoBody::Spool(error) => {
-            let dir = way.site.spool_dir.display();
-            let (method, target) = (head.method(), head.target());
-            let id = record.id();
-            let id = id.as_str();
-            if way.backend.may_log(target.len()) {
-                tracing::error!(
-                    "{method} {target}: its body cannot be stored in {dir}: {error} [request {id}]"
-                );
+    }
+
+    /// A redirect.
+    pub fn redirect(status: u16, location: &str) -> TextResponse {
+        TextResponse::new(status, "").with("Location", location)
+    }
+
+    /// A page with status 200.
+    pub fn page(headers: &[Header<'_>], body: String) -> TextResponse {
+        TextResponse {
+            status: 200,
+            headers: headers.iter().map(owned).collect(),
+            text: TextBody::Whole(body),
+        }
+    }
+
+    /// The same with one more header.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> TextResponse {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+}
+
+impl From<StatusPage> for TextResponse {
+    fn from(page: StatusPage) -> TextResponse {
+        TextResponse::page(&page.headers(), page.body().to_owned())
+    }
+}
+
+fn owned(header: &Header<'_>) -> OwnedHeader {
+    (header.0.to_vec(), header.1.to_vec())
+}
+
+fn borrowed(header: &OwnedHeader) -> Header<'_> {
+    (&header.0, &header.1)
+}
+
+/// A response whose whole content is known before it is sent.
+pub struct WholeResponse<'a> {
+    /// The status.
+    pub status: u16,
+    /// Headers. `Server`, `Date` and those of [`ResponseHeaders`] are added.
+    pub headers: &'a [Header<'a>],
+    /// Header lines that are ready-made, each with its CR LF.
+    pub lines: Bytes,
+    /// Header lines that are not sent, but replace the server's headers of the same names.
+    pub unsent_lines: &'a [u8],
+    /// The body.
+    pub content: Content<'a>,
+    /// The length of the body in bytes; none if the lines contain it, or the status allows none.
+    pub length: Option<u64>,
+    /// What happens to the connection afterwards.
+    pub after: After,
+    /// Whether a script has made it: error pages replace it only with `intercept_errors`.
+    pub is_by_script: bool,
+}
+
+impl<'a> WholeResponse<'a> {
+    /// A response without headers of its own.
+    pub fn new(status: u16, content: Content<'a>, after: After) -> WholeResponse<'a> {
+        WholeResponse {
+            status,
+            headers: &[],
+            lines: Bytes::new(),
+            unsent_lines: &[],
+            content,
+            length: None,
+            after,
+            is_by_script: false,
+        }
+    }
+
+    fn has(&self, name: &[u8]) -> bool {
+        let headers = self.headers.iter().copied();
+        let lines = headers_of_lines(&self.lines).chain(headers_of_lines(self.unsent_lines));
+        headers
+            .chain(lines)
+            .any(|(own, _)| own.eq_ignore_ascii_case(name))
+    }
+}
+
+/// A response that was not sent, because the site has a page for its status.
+#[derive(Debug)]
+pub struct InterceptedResponse {
+    /// The status.
+    pub status: u16,
+    /// What happens to the connection afterwards.
+    pub after: After,
+    /// Headers that the page gets as well, such as `Retry-After`.
+    headers: Vec<OwnedHeader>,
+    /// The body, for a page that cannot be sent after all.
+    pub body: Vec<u8>,
+}
+
+impl InterceptedResponse {
+    fn of(response: &WholeResponse<'_>) -> InterceptedResponse {
+        let is_type = |name: &[u8]| name.eq_ignore_ascii_case(b"content-type");
+        let headers = response.headers.iter().filter(|(name, _)| !is_type(name));
+        InterceptedResponse {
+            status: response.status,
+            after: response.after,
+            headers: headers.map(owned).collect(),
+            body: response.content.at_once().to_vec(),
+        }
+    }
+}
+
+impl<'r, C: HttpClient> RequestCx<'r, C> {
+    /// The headers that the server and the rules of the site add to the response.
+    pub fn response_headers(&mut self) -> ResponseHeaders<'r> {
+        let server = ServerHeaders {
+            secured: self.client.secured().cloned(),
+            id: self.record.id_sent(),
+        };
+        ResponseHeaders::new(server, self.header_policy.clone())
+    }
+
+    /// Sends a response, or intercepts it if the site has a page for its status.
+    ///
+    /// # Errors
+    /// When the client has closed the connection or does not read, or the file has become shorter.
+    pub async fn send(&mut self, response: &WholeResponse<'_>) -> io::Result<After> {
+        if self.intercepts(response) {
+            self.intercepted = Some(Box::new(InterceptedResponse::of(response)));
+            return Ok(response.after);
+        }
+        let own = self.response_headers();
+        let mut headers: Vec<Header<'_>> = own
+            .complete(response.headers.iter().copied(), |name| response.has(name))
+            .collect();
+        let lines = own.filter_lines(&response.lines);
+        let all = || headers.iter().copied().chain(headers_of_lines(&lines));
+        let expiry = own.expiry(response.status, |name| find(all(), name));
+        headers.extend(expiry.iter().flat_map(|expiry| expiry.headers()));
+        let reply = Reply {
+            request: self.head,
+            status: response.status,
+            headers: &headers,
+            lines: &lines,
+            length: response.length,
+            after: response.after,
+        };
+        let written = self.client.answer(&reply, response.content).await;
+        self.record.written(written)?;
+        Ok(response.after)
+    }
+
+    fn intercepts(&self, response: &WholeResponse<'_>) -> bool {
+        self.error_pages.is_some_and(|rules| {
+            rules.error_page(response.status).is_some()
+                && (!response.is_by_script || rules.settings().intercept_errors)
+        })
+    }
+
+    /// Sends a response of the server's own to a request whose body nothing has read. The
+    /// connection stays open if the body can be discarded.
+    pub fn refuse(
+        &mut self,
+        response: TextResponse,
+    ) -> Pin<Box<impl Future<Output = io::Result<After>>>> {
+        let after = self.client.discard_body(self.head);
+        self.respond(response, after)
+    }
+
+    /// Sends a response of the server's own. `after` depends on whether the request's body has been
+    /// read: nothing behind an unread body can be read as a request. In a box, because most
+    /// requests get another response.
+    pub fn respond(
+        &mut self,
+        response: TextResponse,
+        after: After,
+    ) -> Pin<Box<impl Future<Output = io::Result<After>>>> {
+        Box::pin(async move {
+            let body = match response.text {
+                TextBody::Whole(body) => body,
+                // Clients of the admin listener may read the reason of a 403 and 404 as well.
+                TextBody::Reason(reason) if self.client.admin().is_some() => {
+                    unfiltered(response.status, reason)
+                }
+                TextBody::Reason(reason) => in_words(response.status, reason),
+            };
+            let headers: Vec<Header<'_>> = response.headers.iter().map(borrowed).collect();
+            let content = Content::Made(body.as_bytes());
+            self.send_text(response.status, &headers, content, after)
+                .await
+        })
+    }
+
+    /// Sends a page of the site in place of an intercepted response.
+    pub async fn send_error_page(
+        &mut self,
+        error: &InterceptedResponse,
+        content_type: &str,
+        content: Content<'_>,
+    ) -> io::Result<After> {
+        let headers = error.headers.iter().map(borrowed);
+        let content_type = (&b"Content-Type"[..], content_type.as_bytes());
+        let headers: Vec<Header<'_>> = headers.chain([content_type]).collect();
+        self.send_text(error.status, &headers, content, error.after)
+            .await
+    }
+
+    /// Sends a response with its length; to HEAD without its content (RFC 9110 §9.3.2).
+    async fn send_text(
+        &mut self,
+        status: u16,
+        headers: &[Header<'_>],
+        content: Content<'_>,
+        after: After,
+    ) -> io::Result<After> {
+        let length = Some(content.len());
+        let content = if self.head.kind() == Method::Head {
+            Content::Nothing
+        } else {
+            content
+        };
+        let response = WholeResponse {
+            headers,
+            length,
+            ..WholeResponse::new(status, content, after)
+        };
+        self.send(&response).await
+    }
+
+    /// Responds to a request whose body cannot be had, and closes the connection.
+    ///
+    /// # Errors
+    /// When the client has closed the connection.
+    pub async fn refuse_body(
+        &mut self,
+        context: &RequestContext<'_>,
+        no_body: NoBody,
+    ) -> io::Result<After> {
+        let (status, reason) = match no_body {
+            NoBody::TooLarge => (413, "The body is larger than max_body_size allows."),
+            NoBody::TooSlow => (408, "The body came too slowly."),
+            NoBody::Gone => {
+                self.record.status = 499;
+                return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            (
-                507,
-                "The body could not be stored: the disk is full or cannot be written.",
-            )
-        }
-    };
-    refuse_close(client, head, record, status, why).await
-}
-
-/// Refuses with a status and a sentence; the connection is kept if the body can be taken off it.
-pub async fn refuse(
-    client: &mut impl HttpClient,
-    head: &Head,
-    record: &mut RequestRecord,
-    status: u16,
-    why: &str,
-) -> io::Result<After> {
-    let after = client.discard_body(head);
-    plain(client, head, record, status, None, why, after).await
-}
-
-/// Refuses with a status and a sentence, and closes the connection.
-pub async fn refuse_close(
-    client: &mut impl HttpClient,
-    head: &Head,
-    record: &mut RequestRecord,
-    status: u16,
-    why: &str,
-) -> io::Result<After> {
-    plain(client, head, record, status, None, why, After::Linger).await
-}
-
-/// Sends an answer of our own: the status in words, and the cause. `after` says whether the
-/// request's body has been taken off the connection, without which nothing else may be read from it.
-pub async fn plain(
-    client: &mut impl HttpClient,
-    head: &Head,
-    record: &mut RequestRecord,
-    status: u16,
-    header: Option<Header<'_>>,
-    why: &str,
-    after: After,
-) -> io::Result<After> {
-    let body = match client.admin() {
-        // Those who administer the server may know why.
-        Some(_) => crate::http::error_body::unfiltered(status, why),
-        None => crate::http::error_body::in_words(status, why),
-    };
-    let headers = [PLAIN, header.unwrap_or(PLAIN)];
-    let headers = match header {
-        Some(_) => &headers[..],
-        None => &headers[..1],
-    };
-    Box::pin(whole(client, head, record, status, headers, &body, after)).await
-}
-
-/// Sends an answer whose body is a text; to HEAD without it (RFC 9110 §9.3.2).
-pub async fn whole(
-    client: &mut impl HttpClient,
-    head: &Head,
-    record: &mut RequestRecord,
-    status: u16,
-    headers: &[Header<'_>],
-    body: &str,
-    after: After,
-) -> io::Result<After> {
-    let secured = client.secured().cloned();
-    let id = record.id_sent();
-    let beside = ServerHeaders::of(secured.as_deref(), id.as_ref());
-    let beside = beside.as_slice();
-    let all = (!beside.is_empty()).then(|| [headers, beside].concat());
-    let reply = Reply {
-        request: head,
-        status,
-        headers: all.as_deref().unwrap_or(headers),
-        lines: &Bytes::new(),
-        length: Some(body.len() as u64),
-        after,
-    };
-    let content = match head.kind() {
-        Method::Head => Content::Nothing,
-        _ => Content::Made(body.as_bytes()),
-    };
-    client.answer(&reply, content, record).await?;
-    Ok(after)
+            NoBody::Refused(refusal) => (refusal.status(), refusal.reason()),
+            NoBody::Spool(error) => {
+                let dir = context.site.spool_dir.display();
+                let (method, target) = (self.head.method(), self.head.target());
+                let id = self.record.id();
+                let id = id.as_str();
+                if context.backend.may_log(target.len()) {
+                    tracing::error!(
+                        "{method} {target}: its body cannot be kept in {dir}: {error} \
+                         [request {id}]"
+                    );
+                }
+                let reason = "The body could not be kept: the disk is full or cannot be written.";
+                (507, reason)
+            }
+        };
+        self.respond(TextResponse::new(status, reason), After::Linger)
+            .await
+    }
 }

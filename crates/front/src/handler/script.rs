@@ -1,97 +1,91 @@
-//! A request for a script: answered with what is kept, or else by running the script.
+//! A request for a script: served from the page cache, or by running the script.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use maitred_http1::{Framing, Head};
+use maitred_http1::Framing;
 use maitred_scoreboard::RequestOutcome;
 
 use crate::backend::Backend;
-use crate::backend::attempt::{Attempt, attempt, reject_early};
+use crate::backend::attempt::{self, Attempt, attempt};
 use crate::backend::error::Failure;
 use crate::backend::progress::ScriptProgress;
 use crate::backend::run::Run;
 use crate::handler::accel_redirect;
 use crate::handler::cache::detached_client::DetachedClient;
 use crate::handler::cache::fill::Fill;
-use crate::handler::cache::lookup::{self, Looked};
+use crate::handler::cache::lookup::{self, LookupResult};
 use crate::handler::cache::refresh;
 use crate::handler::cache::tee::Tee;
-use crate::handler::context::RequestContext;
-use crate::handler::fastcgi_params::{self, Call, REQUEST_ID, Seen};
+use crate::handler::context::{RequestContext, RequestCx};
+use crate::handler::fastcgi_params::{self, REQUEST_ID, ScriptCall, ScriptView};
+use crate::handler::respond::TextResponse;
 use crate::handler::script_response::HttpEncoder;
 use crate::http::body::{Body, NoBody};
 use crate::http::client::{After, HeadWriter, HttpClient};
 use crate::http::deadline::SharedDeadline;
-use crate::http::headers::{Header, PLAIN, ServerHeaders};
 use crate::logging::record::RequestRecord;
 use crate::net::tls::Secured;
 use crate::runtime::request_id::RequestId;
-use crate::services::Thread;
 use crate::site::resolver::Script;
 
-/// Answers a request for a script, or for the page of an error that the request came to. Files and kept
-/// pages need less state than scripts do, so each way has a box of its own.
-pub async fn answer<C: HttpClient>(
-    client: &mut C,
-    head: &Head,
-    thread: &Arc<Thread>,
-    way: &RequestContext<'_>,
+/// Serves a request by a script, which may be the site's page for an error. Files and cached pages
+/// need less state than scripts do, so each case has a box of its own.
+pub async fn serve<C: HttpClient>(
+    cx: &mut RequestCx<'_, C>,
+    context: &RequestContext<'_>,
     script: &Script,
-    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let mut fill = None;
-    if let (Some(of), Some(cache), None) = (&way.site.cache, &thread.shared.cache, way.status) {
-        match Box::pin(lookup::look(client, head, (cache, of), way, record)).await? {
-            Looked::Responded(after) => return Ok(after),
-            Looked::Refresh(after, fill) => {
-                let caller = Caller::of(client, way, record);
-                refresh::refresh(fill, (head, way, script), (thread, caller));
+    let cache = cx.thread.shared.cache.as_ref();
+    if let (Some(of), Some(cache), None) = (&context.site.cache, cache, context.error_page) {
+        match Box::pin(lookup::lookup(cx, cache, of, context)).await? {
+            LookupResult::Responded(after) => return Ok(after),
+            LookupResult::Refresh(after, fill) => {
+                refresh::refresh(fill, context, script, cx.thread, Caller::of(cx));
                 return Ok(after);
             }
-            Looked::Forward(forward) => fill = Some(forward),
+            LookupResult::Forward(forward) => fill = Some(forward),
         }
     }
-    let asked = (head, way, script);
-    if let Some(tried) = turned_away(asked, thread.number, fill.as_deref(), record) {
-        return Box::pin(refuse(client, head, (fill, tried), record)).await;
+    if let Some(tried) = rejected(cx, context, script, fill.as_deref()) {
+        return Box::pin(respond_rejected(cx, fill, tried)).await;
     }
-    Box::pin(run(client, head, (thread, way), script, fill, record)).await
+    Box::pin(run(cx, context, script, fill)).await
 }
 
-/// What becomes of a request without a body that its pool is certain to turn away: where that is so of
-/// many, none of them is to cost what running a script takes. While the newest come first none is certain
-/// to be, unless its own deadline is over: it waits, or takes the place of an older one.
-fn turned_away(
-    (head, way, script): (&Head, &RequestContext<'_>, &Script),
-    thread: u32,
+/// The outcome of a request without a body that its pool is certain to reject. Under overload many
+/// are, and none of them is to cost what running a script takes. While the newest requests are
+/// served first none is certain to be rejected, unless its own deadline is over: it waits, or takes
+/// the place of an older one.
+fn rejected<C: HttpClient>(
+    cx: &mut RequestCx<'_, C>,
+    context: &RequestContext<'_>,
+    script: &Script,
     fill: Option<&Fill<'_>>,
-    record: &mut RequestRecord,
 ) -> Option<Attempt> {
-    let Backend::Pool(pool) = way.backend else {
+    let Backend::Pool(pool) = context.backend else {
         return None;
     };
-    if !pool.is_rejecting() || head.body != Framing::None {
+    if !pool.is_rejecting() || context.head.body != Framing::None {
         return None;
     }
-    let (body, id) = (Body::Memory(Vec::new()), record.id());
+    let (body, id) = (Body::Memory(Vec::new()), cx.record.id());
     let name = String::from_utf8_lossy(&script.script_filename);
-    let is_shared = fill.is_some_and(Fill::is_for_others);
-    let run = run_of((head, way, &name), is_shared, &body, &id);
-    let tried = reject_early(thread, &run)?;
-    record.pool = Some(pool.name.clone());
-    record.cache = fill.map(Fill::word);
+    let is_shared = fill.is_some_and(Fill::is_shared);
+    let run = run_of(context, &name, is_shared, &body, &id);
+    let tried = attempt::reject_early(cx.thread.number, &run)?;
+    cx.record.pool = Some(pool.name.clone());
+    cx.record.cache = fill.map(Fill::word);
     Some(tried)
 }
 
-/// Answers a request that was turned away.
-async fn refuse(
-    client: &mut impl HttpClient,
-    head: &Head,
-    (fill, tried): (Option<Box<Fill<'_>>>, Attempt),
-    record: &mut RequestRecord,
+async fn respond_rejected<C: HttpClient>(
+    cx: &mut RequestCx<'_, C>,
+    fill: Option<Box<Fill<'_>>>,
+    tried: Attempt,
 ) -> io::Result<After> {
     let Attempt {
         outcome,
@@ -103,114 +97,103 @@ async fn refuse(
         return Ok(After::Keep);
     };
     if let Some(fill) = fill
-        && let Some(after) = Box::pin(fill.stand_in(client, &failure, record)).await
+        && let Some(after) = Box::pin(fill.respond_cached(cx, &failure)).await
     {
         return after;
     }
-    fail(client, head, (&failure, retry_after), &progress, record).await
+    fail(cx, &failure, retry_after, &progress).await
 }
 
-/// Runs a script.
 async fn run<C: HttpClient>(
-    client: &mut C,
-    head: &Head,
-    (thread, way): (&Thread, &RequestContext<'_>),
+    cx: &mut RequestCx<'_, C>,
+    context: &RequestContext<'_>,
     script: &Script,
     fill: Option<Box<Fill<'_>>>,
-    record: &mut RequestRecord,
 ) -> io::Result<After> {
-    let body = match collect(client, head, way).await {
+    let body = match collect(cx, context).await {
         Ok(body) => body,
-        Err(no_body) => {
-            let refused = crate::handler::respond::refuse_body(client, head, record, no_body, way);
-            return Box::pin(refused).await;
-        }
+        Err(no_body) => return Box::pin(cx.refuse_body(context, no_body)).await,
     };
-    let caller = Caller::of(client, way, record);
-    record.body_bytes = body.len();
-    if let Backend::Pool(pool) = way.backend {
-        record.pool = Some(pool.name.clone());
+    let caller = Caller::of(cx);
+    cx.record.body_bytes = body.len();
+    if let Backend::Pool(pool) = context.backend {
+        cx.record.pool = Some(pool.name.clone());
     }
-    let Ok(encoded) = caller.encode((head, way, script), &body, fill.as_deref()) else {
+    let Ok(encoded) = caller.encode(context, script, &body, fill.as_deref()) else {
         let why = "The request's headers are too large for a script.";
-        return Box::pin(crate::handler::respond::refuse_close(
-            client, head, record, 431, why,
-        ))
-        .await;
+        return cx.respond(TextResponse::new(431, why), After::Linger).await;
     };
-    let address = || thread.address(client.peer().ip());
-    let _held = match thread.shared.requests.hold(encoded.len(), address) {
+    let address = || cx.thread.address(caller.peer.ip());
+    let _held = match cx.thread.shared.requests.hold(encoded.len(), address) {
         Ok(held) => held,
         Err(why) => {
-            thread.shared.refuse_head(caller.peer.ip(), why);
+            cx.thread.shared.refuse_head(caller.peer.ip(), why);
             let why = "Too many large requests are in progress.";
-            return Box::pin(crate::handler::respond::refuse_close(
-                client, head, record, 503, why,
-            ))
-            .await;
+            return cx.respond(TextResponse::new(503, why), After::Linger).await;
         }
     };
     let name = String::from_utf8_lossy(&script.script_filename);
     let wanted = fill.as_ref().map(|fill| fill.wanted());
-    let is_shared = fill.as_ref().is_some_and(|fill| fill.is_for_others());
-    let run = run_of((head, way, &name), is_shared, &body, &caller.id);
-    let id_sent = record.id_sent();
-    let beside = ServerHeaders::of(caller.secured.as_deref(), id_sent.as_ref());
-    let form = HttpEncoder::<C::HeadWriter>::new(&run, head, way, beside.as_slice());
-    let mut tee = Tee::new(form, fill);
-    let mut steadfast = DetachedClient::new(client, wanted, false);
-    let tried = attempt(&mut steadfast, &mut tee, thread.number, &run, encoded).await;
-    let has_gone = steadfast.has_gone;
-    tell(&tee, &tried.progress, record);
+    let is_shared = fill.as_ref().is_some_and(|fill| fill.is_shared());
+    let run = run_of(context, &name, is_shared, &body, &caller.id);
+    let headers = cx.response_headers();
+    let encoder = HttpEncoder::<C::HeadWriter>::new(&run, context, &headers);
+    let mut tee = Tee::new(encoder, fill);
+    let mut client = DetachedClient::new(&mut *cx.client, wanted, false);
+    let tried = attempt(&mut client, &mut tee, cx.thread.number, &run, encoded).await;
+    let is_gone = client.has_gone;
+    record(&tee, &tried.progress, &mut cx.record);
+    if is_gone {
+        cx.record.status = RequestOutcome::ClientLeft.status();
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
     match &tried.outcome {
-        Ok(()) if !has_gone => Ok(after(tee.form().reusable, way)),
-        // What seldom happens is in a box: every request would hold the room for it.
-        _ => {
-            let tried = (tried, has_gone);
-            Box::pin(fall_short(client, (head, way, &name), tee, tried, record)).await
-        }
+        Ok(()) => Ok(after(tee.encoder().reusable, context)),
+        // In a box: every request would hold the memory for what is rare.
+        Err(_) => Box::pin(fall_short(cx, context, &name, tee, tried)).await,
     }
 }
 
-/// The body of a request.
+/// Reads the body of a request. The page of an error gets none.
 async fn collect<C: HttpClient>(
-    client: &mut C,
-    head: &Head,
-    way: &RequestContext<'_>,
+    cx: &mut RequestCx<'_, C>,
+    context: &RequestContext<'_>,
 ) -> Result<Body, NoBody> {
-    match way.status {
-        // Its body, if there was one, is no business of the page's.
-        Some(_) => Ok(Body::Memory(Bytes::new().into())),
-        None if head.body == Framing::None => Ok(Body::Memory(Vec::new())),
-        None => {
-            let (limit, spool_dir) = (way.max_body_size, &way.site.spool_dir);
-            Box::pin(client.body(head, limit, spool_dir)).await
-        }
+    if context.error_page.is_some() || context.head.body == Framing::None {
+        return Ok(Body::Memory(Bytes::new().into()));
     }
+    let (limit, spool_dir) = (context.max_body_size, &context.site.spool_dir);
+    Box::pin(cx.client.body(context.head, limit, spool_dir)).await
 }
 
-/// A run of the script of this name for a request; `is_shared`: others than its client want the answer.
+/// A run of the script of this name for a request. `is_shared`: other clients wait for the response
+/// as well, so that the deadline of this one does not count.
 pub fn run_of<'r>(
-    (head, way, name): (&'r Head, &'r RequestContext<'_>, &'r str),
+    context: &'r RequestContext<'_>,
+    name: &'r str,
     is_shared: bool,
     body: &'r Body,
     id: &'r RequestId,
 ) -> Run<'r> {
     Run {
-        backend: way.backend,
-        method: head.method(),
-        target: head.target(),
+        backend: context.backend,
+        method: context.head.method(),
+        target: context.head.target(),
         body,
         script: name,
         request_id: REQUEST_ID,
         id: id.as_str(),
-        spool_dir: &way.site.spool_dir,
-        priority: way.priority,
-        fields: if is_shared { &SharedDeadline } else { head },
+        spool_dir: &context.site.spool_dir,
+        priority: context.lane,
+        fields: if is_shared {
+            &SharedDeadline
+        } else {
+            context.head
+        },
     }
 }
 
-/// Who asks for a script, as it is told.
+/// The client of a request, as its script sees it.
 pub struct Caller {
     peer: SocketAddr,
     local: SocketAddr,
@@ -221,42 +204,38 @@ pub struct Caller {
 
 impl Caller {
     /// The client of a request.
-    pub fn of(
-        client: &mut impl HttpClient,
-        way: &RequestContext<'_>,
-        record: &mut RequestRecord,
-    ) -> Caller {
-        let peer = way.origin.map(|origin| origin.client);
+    pub fn of<C: HttpClient>(cx: &mut RequestCx<'_, C>) -> Caller {
         Caller {
-            peer: peer.unwrap_or_else(|| client.peer()),
-            local: client.local(),
-            secured: client.secured().cloned(),
-            id: record.id(),
+            peer: cx.target.peer,
+            local: cx.client.local(),
+            secured: cx.client.secured().cloned(),
+            id: cx.record.id(),
         }
     }
 
-    /// The request as its script gets it; `fill` says what that is not to see.
+    /// The request as its script gets it. `fill` hides what a cached response must not depend on.
     ///
     /// # Errors
-    /// When its fields are too large.
+    /// When its headers are too large.
     pub fn encode(
         &self,
-        (head, way, script): (&Head, &RequestContext<'_>, &Script),
+        context: &RequestContext<'_>,
+        script: &Script,
         body: &Body,
         fill: Option<&Fill<'_>>,
     ) -> Result<Vec<u8>, fastcgi_params::TooLarge> {
         let conditions = fill.and_then(Fill::conditions);
-        let seen = Seen::of(way, head);
+        let seen = ScriptView::of(context);
         let whole = (seen.query, seen.target);
-        let (query, target) = fill.and_then(Fill::seen).unwrap_or(whole);
-        fastcgi_params::encode(&Call {
-            head,
+        let (query, target) = fill.and_then(Fill::shown).unwrap_or(whole);
+        fastcgi_params::encode(&ScriptCall {
+            head: context.head,
             body,
             script,
             peer: self.peer,
             local: self.local,
             secured: self.secured.as_deref(),
-            seen: Seen {
+            seen: ScriptView {
                 query,
                 target,
                 conditions: conditions.as_deref(),
@@ -267,32 +246,31 @@ impl Caller {
     }
 }
 
-/// Takes down what the last try has come to.
-fn tell<W: HeadWriter>(tee: &Tee<'_, W>, progress: &ScriptProgress, record: &mut RequestRecord) {
-    let form = tee.form();
+/// Records the outcome of a run.
+fn record<W: HeadWriter>(tee: &Tee<'_, W>, sent: &ScriptProgress, record: &mut RequestRecord) {
+    let encoder = tee.encoder();
     record.cache = tee.fill().map(Fill::word);
-    (record.status, record.head_bytes) = (form.status, form.head_bytes);
-    (record.queued, record.script) = (progress.queued, progress.script);
-    record.spent = progress.spent;
-    record.script_end = progress.going_on.as_ref().map(|exchange| exchange.at_end());
+    (record.status, record.head_bytes) = (encoder.status, encoder.head_bytes);
+    (record.queued, record.script, record.spent) = (sent.queued, sent.script, sent.spent);
+    record.script_end = sent.going_on.as_ref().map(|exchange| exchange.at_end());
 }
 
-/// What becomes of the connection after a complete answer.
-fn after(is_reusable: bool, way: &RequestContext<'_>) -> After {
-    match way.status {
+/// What happens to the connection after a complete response.
+fn after(is_reusable: bool, context: &RequestContext<'_>) -> After {
+    match context.error_page {
         _ if !is_reusable => After::Close,
-        Some((_, after)) => after,
+        Some(page) => page.after,
         None => After::Keep,
     }
 }
 
-/// What becomes of a request whose client has gone, or whose last try has brought no complete answer.
+/// Responds to a request whose run gave no complete response.
 async fn fall_short<C: HttpClient>(
-    client: &mut C,
-    (head, way, name): (&Head, &RequestContext<'_>, &str),
+    cx: &mut RequestCx<'_, C>,
+    context: &RequestContext<'_>,
+    name: &str,
     tee: Tee<'_, C::HeadWriter>,
-    (tried, has_gone): (Attempt, bool),
-    record: &mut RequestRecord,
+    tried: Attempt,
 ) -> io::Result<After> {
     let Attempt {
         outcome,
@@ -300,59 +278,41 @@ async fn fall_short<C: HttpClient>(
         retry_after,
         ..
     } = tried;
-    if has_gone {
-        record.status = RequestOutcome::ClientLeft.status();
-        return Err(io::ErrorKind::ConnectionAborted.into());
-    }
-    let (form, fill) = tee.into_parts();
+    let (encoder, fill) = tee.into_parts();
     let Err(failure) = outcome else {
-        return Ok(after(form.reusable, way));
+        return Ok(after(encoder.reusable, context));
     };
     if let (Some(fill), false) = (fill, progress.has_sent)
-        && let Some(after) = fill.stand_in(client, &failure, record).await
+        && let Some(after) = fill.respond_cached(cx, &failure).await
     {
         return after;
     }
-    if let (Failure::FileNamed, Some(said)) = (&failure, form.said()) {
-        return accel_redirect::answer(client, head, (way, name), said, record).await;
+    if let (Failure::FileNamed, Some(said)) = (&failure, encoder.script_head()) {
+        return accel_redirect::serve(cx, context, name, said).await;
     }
-    fail(client, head, (&failure, retry_after), &progress, record).await
+    fail(cx, &failure, retry_after, &progress).await
 }
 
-/// Answers in place of a script.
-async fn fail(
-    client: &mut impl HttpClient,
-    head: &Head,
-    (failure, retry_after): (&Failure, Option<u64>),
+/// Responds in place of a script.
+async fn fail<C: HttpClient>(
+    cx: &mut RequestCx<'_, C>,
+    failure: &Failure,
+    retry_after: Option<u64>,
     progress: &ScriptProgress,
-    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let (status, why) = (failure.status(), failure.sentence());
     if failure.is_client_gone() {
-        record.status = status;
+        cx.record.status = status;
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
     if progress.has_sent {
-        // Half an answer cannot be mended; the client sees it end too early.
+        // Half a response cannot be mended; the client sees it end too early.
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
-    let Some(seconds) = retry_after else {
-        return crate::handler::respond::plain(
-            client,
-            head,
-            record,
-            status,
-            None,
-            why,
-            After::Keep,
-        )
-        .await;
-    };
-    let (seconds, body) = (
-        seconds.to_string(),
-        crate::http::error_body::in_words(status, why),
-    );
-    let again: Header<'_> = (b"Retry-After", seconds.as_bytes());
-    let headers = [PLAIN, again, (b"Cache-Control", b"no-store")];
-    crate::handler::respond::whole(client, head, record, status, &headers, &body, After::Keep).await
+    let mut response = TextResponse::new(status, why);
+    if let Some(seconds) = retry_after {
+        response = response.with("Retry-After", &seconds.to_string());
+        response = response.with("Cache-Control", "no-store");
+    }
+    cx.respond(response, After::Keep).await
 }

@@ -1,4 +1,4 @@
-//! A script's answer as HTTP: its CGI head becomes a head of HTTP, its body is framed.
+//! A script's response over HTTP: its CGI head becomes an HTTP head, its body is framed.
 
 use std::io;
 use std::time::Duration;
@@ -6,11 +6,10 @@ use std::time::Duration;
 use maitred_fastcgi::AnswerEvent;
 use maitred_fastcgi::cgi::{AnswerHead, HeadReader};
 use maitred_http1::{
-    Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, Method, Version, answer_framing,
-    carries_body, write_chunk_header,
+    Answer, AnswerFraming, CHUNK_END, LAST_CHUNK, Method, Version, answer_framing, carries_body,
+    write_chunk_header,
 };
 use maitred_pagecache::admit;
-use maitred_rules::response_headers::Expiry;
 
 use crate::backend::encoder::ResponseEncoder;
 use crate::backend::error::Failure;
@@ -18,63 +17,58 @@ use crate::backend::run::Run;
 use crate::backend::script_headers::{Named, is_for_us};
 use crate::cache::CACHE_STATUS;
 use crate::handler::context::RequestContext;
+use crate::handler::response_headers::{ResponseHeaders, find};
 use crate::http::client::{After, HeadWriter};
 use crate::http::early_hints::{self, Hints};
 use crate::http::headers::Header;
 use crate::http::server_timing;
-use crate::runtime::clock::{expires, http_date};
+use crate::runtime::clock::http_date;
 use crate::site::compress::{Effort, Encoder, Plan};
 
-/// An answer to one request over HTTP.
+/// The response to one request over HTTP.
 pub struct HttpEncoder<'a, W: HeadWriter> {
     run: &'a Run<'a>,
-    request: &'a Head,
-    /// Header fields of ours, where the script does not say the same.
-    beside: &'a [Header<'a>],
-    way: &'a RequestContext<'a>,
+    context: &'a RequestContext<'a>,
+    headers: &'a ResponseHeaders<'a>,
     head_reader: HeadReader,
     head: Option<AnswerHead>,
     framing: AnswerFraming,
-    /// Body bytes that came with the head and are not framed yet, as long as the whole answer
-    /// may still come in one piece.
+    /// Body bytes that are not framed yet: as long as the whole response may be sent in one piece.
     first: Vec<u8>,
-    /// Bytes of body still to come when the script has announced how many.
+    /// Bytes of body still to come, if the script has sent `Content-Length`.
     announced: Option<u64>,
-    /// What codes the body, if it is not whole with its head.
+    /// Compresses the body, if it is sent while the script runs.
     encoder: Option<Box<Encoder>>,
     framed: bool,
     hints: Hints,
-    /// Hints that are ready and have not gone: bytes, or heads.
+    /// Early hints that have not been sent: bytes, or heads.
     early: Vec<u8>,
     early_apart: Vec<W::Head>,
-    /// The head, if it goes apart from the bytes and has not gone.
+    /// The response head, if it is not part of the bytes and has not been sent.
     apart: Option<W::Head>,
     /// The status sent; 0 before there is one.
     pub status: u16,
-    /// Bytes of the head that was sent.
+    /// Bytes of the heads that were sent.
     pub head_bytes: u64,
     /// Whether the connection can be used again.
     pub reusable: bool,
-    /// What the client is told of the page cache, if the site has one.
+    /// The value of `Cache-Status`, if the site has a cache.
     pub cache_status: Option<String>,
-    /// Where the request's time went, if its answer says so.
+    /// The value of `Server-Timing`, if the response has it.
     timing: Option<String>,
 }
 
 impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
-    /// An answer of which nothing has been said. `beside` are header fields of ours, where the script
-    /// does not say the same.
+    /// An empty response. `headers` are added to those of the script.
     pub fn new(
         run: &'a Run<'a>,
-        request: &'a Head,
-        way: &'a RequestContext<'a>,
-        beside: &'a [Header<'a>],
+        context: &'a RequestContext<'a>,
+        headers: &'a ResponseHeaders<'a>,
     ) -> HttpEncoder<'a, W> {
         HttpEncoder {
             run,
-            request,
-            way,
-            beside,
+            context,
+            headers,
             head_reader: HeadReader::default(),
             head: None,
             framing: AnswerFraming::NoBody,
@@ -94,8 +88,8 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         }
     }
 
-    /// The head of the script's answer.
-    pub fn said(&self) -> Option<&AnswerHead> {
+    /// The head of the script's response.
+    pub fn script_head(&self) -> Option<&AnswerHead> {
         self.head.as_ref()
     }
 
@@ -104,7 +98,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
             match self.head_reader.read(content) {
                 Ok(None) => return Ok(()),
                 Ok(Some((head, used))) => {
-                    if self.way.intercepts(head.status()) {
+                    if self.context.intercepts(head.status()) {
                         return Err(Failure::Intercepted(head.status()));
                     }
                     let names_file = Named::by(&head).is_some();
@@ -121,9 +115,11 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         Ok(())
     }
 
-    /// Early hints go to whoever may get interim answers (RFC 9110 §15.2), before the answer begins.
+    /// Takes early hints, which clients get that support interim responses (RFC 9110 §15.2), before
+    /// the response starts.
     fn take_hints(&mut self, lines: &[u8]) {
-        let wanted = self.request.version() != Version::Http10 && self.way.status.is_none();
+        let wanted =
+            self.context.head.version() != Version::Http10 && self.context.error_page.is_none();
         let Some(lines) = self.hints.take(lines) else {
             return;
         };
@@ -138,59 +134,44 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
 
     fn frame_head(&mut self, head: &AnswerHead, over: bool, out: &mut Vec<u8>) {
         (self.framing, self.announced) = self.choose_framing(head, over);
-        let page_of = self.way.status;
+        let error_page = self.context.error_page;
         let mut plan = self.plan(head, over);
-        self.code(&mut plan, head, over);
-        let lasts = page_of.is_none_or(|(_, after)| after == After::Keep);
-        let keep_alive = self.request.keep_alive && lasts;
+        self.start_compression(&mut plan, head, over);
+        let lasts = error_page.is_none_or(|page| page.after == After::Keep);
+        let keep_alive = self.context.head.keep_alive && lasts;
         let before = out.len();
-        let status = page_of.map_or(head.status(), |(status, _)| status);
+        let status = error_page.map_or(head.status(), |page| page.status);
         let answer = Answer {
-            version: self.request.version(),
+            version: self.context.head.version(),
             status,
-            reason: head.reason().filter(|_| page_of.is_none()),
+            reason: head.reason().filter(|_| error_page.is_none()),
             framing: self.framing,
             keep_alive,
             date: &http_date(),
         };
         out.reserve(512 + self.first.len());
-        let expiry = self.expiry(head, status);
-        let date = expiry.map(|expiry| expires(expiry.after));
-        let of_cache = self.way.site.cache.as_ref();
+        let expiry = self
+            .headers
+            .expiry(status, |name| find(head.headers(), name));
+        let cache = self.context.site.cache.as_ref();
         let is_for_cache =
-            |name: &[u8]| of_cache.is_some_and(|cache| admit::is_for_cache(&cache.settings, name));
-        let for_client = head.headers();
-        let for_client = for_client.filter(|(name, _)| !is_for_us(name) && !is_for_cache(name));
+            |name: &[u8]| cache.is_some_and(|cache| admit::is_for_cache(&cache.settings, name));
+        let for_client = head
+            .headers()
+            .filter(|(name, _)| !is_for_us(name) && !is_for_cache(name) && !plan.replaces(name));
         let cache_status = self.cache_status.as_ref();
         let cache_status = cache_status.map(|status| (CACHE_STATUS, status.as_bytes()));
         let timing = self.timing.as_ref();
         let timing = timing.map(|value| (server_timing::NAME, value.as_bytes()));
-        let is_said = |(name, _): &Header<'_>| {
-            let mut said = head.headers().map(|(said, _)| said);
-            said.any(|said| said.eq_ignore_ascii_case(name))
+        let has = |name: &[u8]| {
+            let mut names = head.headers().map(|(name, _)| name);
+            names.any(|own| own.eq_ignore_ascii_case(name))
         };
-        let beside = self
-            .beside
-            .iter()
-            .copied()
-            .filter(|beside| !is_said(beside))
-            .chain(cache_status)
-            .chain(timing);
-        let header_policy = self.way.header_policy;
-        let for_client = for_client.filter(|(name, _)| !plan.replaces(name));
-        let (apart, unfit) = match header_policy.is_empty() {
-            true => W::head(out, &answer, for_client.chain(beside).chain(plan.fields())),
-            false => {
-                let kept = for_client
-                    .chain(beside)
-                    .filter(|(name, _)| header_policy.keeps(name));
-                let date = date.as_ref().map(|date| (&b"Expires"[..], date.as_bytes()));
-                let expiry = expiry.map(|expiry| expiry.cache_control.as_bytes());
-                let expiry = expiry.map(|value| (&b"Cache-Control"[..], value));
-                let fields = kept.chain(header_policy.fields()).chain(expiry).chain(date);
-                W::head(out, &answer, fields.chain(plan.fields()))
-            }
-        };
+        let own = for_client.chain(cache_status).chain(timing);
+        let all = self.headers.complete(own, has);
+        let expiry = expiry.iter().flat_map(|expiry| expiry.headers());
+        let all = all.chain(expiry).chain(plan.fields());
+        let (apart, unfit) = W::head(out, &answer, all);
         self.apart = apart;
         if unfit > 0 {
             let words = format!("{unfit} headers hold forbidden bytes: left out");
@@ -201,36 +182,31 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         self.reusable = keep_alive && self.framing != AnswerFraming::UntilClose;
     }
 
-    /// How long the answer may be kept, unless the script says so itself.
-    fn expiry(&self, head: &AnswerHead, status: u16) -> Option<Expiry<'a>> {
-        let header_policy = self.way.header_policy;
-        if header_policy.is_empty()
-            || head
-                .header("cache-control")
-                .or(head.header("expires"))
-                .is_some()
-        {
-            return None;
-        }
-        header_policy.expiry(status, head.header("content-type").unwrap_or_default())
-    }
-
-    /// What becomes of the body, as far as it is known.
+    /// Whether and how the body is compressed, as far as it is known.
     fn plan(&self, head: &AnswerHead, over: bool) -> Plan {
-        let compression = self.way.site.compression.as_deref();
-        let status = self.way.status.map_or(head.status(), |(status, _)| status);
-        let is_head = self.request.kind() == Method::Head;
+        let compression = self.context.site.compression.as_deref();
+        let status = self
+            .context
+            .error_page
+            .map_or(head.status(), |page| page.status);
+        let is_head = self.context.head.kind() == Method::Head;
         let length = match (over, is_head) {
             (true, false) => Some(self.first.len() as u64),
             _ => self.announced,
         };
-        Plan::make(compression, self.request, head.headers(), status, length)
+        Plan::make(
+            compression,
+            self.context.head,
+            head.headers(),
+            status,
+            length,
+        )
     }
 
-    /// Begins the coding of the body; one that is there already is coded at once.
-    fn code(&mut self, plan: &mut Plan, head: &AnswerHead, over: bool) {
+    /// Starts to compress the body; one that is complete is compressed at once.
+    fn start_compression(&mut self, plan: &mut Plan, head: &AnswerHead, over: bool) {
         let Some(coding) = plan.coding else { return };
-        let is_head = self.request.kind() == Method::Head;
+        let is_head = self.context.head.kind() == Method::Head;
         let mut length = None;
         if !is_head {
             let begun = match over {
@@ -246,13 +222,13 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
                 return plan.give_up();
             }
         }
-        self.framing = answer_framing(self.request.version(), is_head, head.status(), length);
+        self.framing = answer_framing(self.context.head.version(), is_head, head.status(), length);
     }
 
-    /// A complete answer has a length of our own counting. One that is sent while it is made has
-    /// the length that the script announces, if any.
+    /// The framing, and the length: of a complete response the counted one, otherwise the value of
+    /// `Content-Length`, if the script sends it.
     fn choose_framing(&self, head: &AnswerHead, over: bool) -> (AnswerFraming, Option<u64>) {
-        let is_head = self.request.kind() == Method::Head;
+        let is_head = self.context.head.kind() == Method::Head;
         let announced = head
             .header("content-length")
             .and_then(|value| std::str::from_utf8(value).ok())
@@ -261,13 +237,13 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
             (true, false) => Some(self.first.len() as u64),
             _ => announced,
         };
-        let framing = answer_framing(self.request.version(), is_head, head.status(), known);
+        let framing = answer_framing(self.context.head.version(), is_head, head.status(), known);
         (framing, known)
     }
 
     fn frame_body(&mut self, over: bool, out: &mut Vec<u8>) -> io::Result<()> {
         let mut body = std::mem::take(&mut self.first);
-        let is_head = self.request.kind() == Method::Head;
+        let is_head = self.context.head.kind() == Method::Head;
         if !carries_body(is_head, self.status) {
             return Ok(());
         }
@@ -304,7 +280,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
             AnswerFraming::NoBody => {}
         }
         if over && !is_whole {
-            // Fewer bytes than announced: only the end of the connection can say so.
+            // Fewer bytes than `Content-Length`: only the end of the connection can show that.
             self.reusable = false;
         }
         Ok(())
@@ -330,9 +306,10 @@ impl<W: HeadWriter> ResponseEncoder for HttpEncoder<'_, W> {
         let mut out = std::mem::take(&mut self.early);
         self.head_bytes += out.len() as u64;
         let Some(head) = self.head.take() else {
-            return match over {
-                true => Err(Failure::invalid(self.head_reader.ended_early())),
-                false => Ok(out),
+            return if over {
+                Err(Failure::invalid(self.head_reader.ended_early()))
+            } else {
+                Ok(out)
             };
         };
         if !self.framed {
@@ -341,8 +318,7 @@ impl<W: HeadWriter> ResponseEncoder for HttpEncoder<'_, W> {
         }
         self.head = Some(head);
         let framed = self.frame_body(over, &mut out);
-        framed
-            .map_err(|error| Failure::invalid(format_args!("it cannot be compressed: {error}")))?;
+        framed.map_err(|error| Failure::invalid(format!("it cannot be compressed: {error}")))?;
         Ok(out)
     }
 

@@ -1,28 +1,60 @@
-//! Static files: a compressed variant in place of the file, if the client accepts one.
+//! Static files, compressed if the client accepts that.
 
+use std::io;
 use std::sync::Arc;
 
 use maitred_http1::{Head, Method};
 use maitred_rules::content_encoding::ContentEncoding;
 
+use crate::handler::context::{RequestContext, RequestCx};
+use crate::handler::respond::WholeResponse;
+use crate::http::client::{After, Content, HttpClient};
+use crate::http::headers::first_field;
 use crate::services::Thread;
-use crate::site::Site;
 use crate::site::compress::accepted;
 use crate::site::compress::variants::made;
-use crate::site::files::Entry;
+use crate::site::files::{self, Conditions, Entry};
 
-/// What is sent to a client in place of a file that a path stands for: the same in a coding that the
-/// client takes, or the file itself.
-pub async fn variant(
-    thread: &Thread,
-    (site, path): (&Site, &str),
-    head: &Head,
+/// A request for a file, with its conditions and range.
+pub struct FileRequest<'a>(pub &'a Head);
+
+impl Conditions for FileRequest<'_> {
+    fn method(&self) -> &str {
+        self.0.method()
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        first_field(self.0, name)
+    }
+}
+
+/// Sends a file.
+///
+/// # Errors
+/// When the client has closed the connection or does not read, or the file has become shorter.
+pub async fn serve<C: HttpClient>(
+    cx: &mut RequestCx<'_, C>,
+    context: &RequestContext<'_>,
     entry: Arc<Entry>,
-) -> Arc<Entry> {
+) -> io::Result<After> {
+    let entry = variant(context, cx.thread, entry).await;
+    let answer = files::answer(&entry, &FileRequest(cx.head));
+    let after = cx.client.discard_body(cx.head);
+    let response = WholeResponse {
+        lines: answer.headers.clone(),
+        ..WholeResponse::new(answer.status, Content::of(&answer.body), after)
+    };
+    cx.send(&response).await
+}
+
+/// The variant of a file to send: compressed in an encoding that the client accepts, or the file
+/// itself.
+async fn variant(context: &RequestContext<'_>, thread: &Thread, entry: Arc<Entry>) -> Arc<Entry> {
+    let (site, head) = (context.site, context.head);
     let Some(compression) = site.compression.as_deref().filter(|_| entry.varies()) else {
         return entry;
     };
-    // Ranges are those of the file itself: its parts in another coding would not fit together.
+    // Ranges are those of the file itself: its parts in another encoding would not fit together.
     if !matches!(head.kind(), Method::Get | Method::Head) || head.header("range").is_some() {
         return entry;
     }
@@ -31,7 +63,7 @@ pub async fn variant(
     while compression.precompressed()
         && let Some(coding) = left.best(&ContentEncoding::SMALLEST)
     {
-        if let Some(found) = site.sibling(path, &entry, coding) {
+        if let Some(found) = site.sibling(&context.path, &entry, coding) {
             return found;
         }
         left = left.without(coding);

@@ -14,7 +14,6 @@ use maitred_http1::{Answer, Head};
 use crate::http::body::{Body, NoBody};
 use crate::http::body_stream::Inflow;
 use crate::http::content::{AnswerBody, Part, Slice};
-use crate::logging::record::RequestRecord;
 use crate::net::admin_peer::AdminPeer;
 use crate::net::stream::Stream;
 use crate::net::tls::Secured;
@@ -34,10 +33,6 @@ pub enum After {
 pub trait HttpClient: Client {
     /// Writes the heads of scripts' responses in its version of HTTP.
     type HeadWriter: HeadWriter<Head = Self::Head>;
-
-    /// Marks the next response as a script's: a site's error page replaces it only where the site
-    /// says so for scripts.
-    fn is_answered_by_script(&mut self);
 
     /// The client's address.
     fn peer(&self) -> SocketAddr;
@@ -82,17 +77,20 @@ pub trait HttpClient: Client {
     /// connection.
     fn discard_body(&mut self, head: &Head) -> After;
 
-    /// Sends a whole response. `record` gets the status, and the share of the head in the bytes
-    /// that [`HttpClient::sent`] counts.
-    ///
-    /// # Errors
-    /// When the client has disconnected or does not read, or the file has become shorter.
-    async fn answer(
-        &mut self,
-        reply: &Reply<'_>,
-        content: Content<'_>,
-        record: &mut RequestRecord,
-    ) -> io::Result<()>;
+    /// Sends a whole response.
+    async fn answer(&mut self, reply: &Reply<'_>, content: Content<'_>) -> Written;
+}
+
+/// What was sent of a response. The access log needs it also of a response that is incomplete.
+#[derive(Debug)]
+pub struct Written {
+    /// The status; 0 if nothing was sent.
+    pub status: u16,
+    /// How many of the bytes that [`HttpClient::sent`] counts belong to the response head.
+    pub head_bytes: u64,
+    /// An error if the client has closed the connection or does not read, or the file has become
+    /// shorter.
+    pub result: io::Result<()>,
 }
 
 /// A client's raw connection, for a protocol other than HTTP.

@@ -1,5 +1,7 @@
 //! Headers of requests and responses.
 
+use std::sync::Arc;
+
 use maitred_http1::{Answer, AnswerFraming, Head, write_head};
 
 use crate::net::tls::Secured;
@@ -22,39 +24,29 @@ pub fn first_field<'h>(head: &'h Head, name: &str) -> Option<&'h str> {
     found.and_then(|(_, value)| std::str::from_utf8(value).ok())
 }
 
-/// `Strict-Transport-Security` for a client over TLS (RFC 6797 §6.1).
-pub(crate) fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
+/// The headers that the server adds to every response over HTTP, unless the response has one of the
+/// same name. A header that all responses get is one more line in [`ServerHeaders::all`].
+#[derive(Debug, Default)]
+pub struct ServerHeaders {
+    /// The client's TLS connection, if it has one.
+    pub secured: Option<Arc<Secured>>,
+    /// The request's id, if responses carry it.
+    pub id: Option<RequestId>,
+}
+
+impl ServerHeaders {
+    /// Names and values.
+    pub fn all(&self) -> impl Iterator<Item = Header<'_>> {
+        let id = self.id.as_ref();
+        let id = id.map(|id| (request_id::HEADER.as_bytes(), id.as_str().as_bytes()));
+        [hsts(self.secured.as_deref()), id].into_iter().flatten()
+    }
+}
+
+/// `Strict-Transport-Security`, for clients over TLS (RFC 6797 §6.1).
+fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
     let value = secured?.hsts.as_deref()?;
     Some((b"Strict-Transport-Security", value.as_bytes()))
-}
-
-/// The headers that the server adds to every response.
-#[derive(Debug, Clone, Copy)]
-pub struct ServerHeaders<'a> {
-    fields: [Header<'a>; 2],
-    count: usize,
-}
-
-impl<'a> ServerHeaders<'a> {
-    /// The headers of a response.
-    pub fn of(secured: Option<&'a Secured>, id: Option<&'a RequestId>) -> ServerHeaders<'a> {
-        let id = id.map(|id| (request_id::HEADER.as_bytes(), id.as_str().as_bytes()));
-        let mut beside = ServerHeaders {
-            fields: [PLAIN; 2],
-            count: 0,
-        };
-        let all = [hsts(secured), id].into_iter().flatten();
-        for (place, field) in beside.fields.iter_mut().zip(all) {
-            *place = field;
-            beside.count += 1;
-        }
-        beside
-    }
-
-    /// The headers.
-    pub fn as_slice(&self) -> &[Header<'a>] {
-        self.fields.get(..self.count).unwrap_or_default()
-    }
 }
 
 /// A response to a client whose request has no valid head.
@@ -69,7 +61,8 @@ pub fn bare(status: u16, why: &str) -> Vec<u8> {
         date: &http_date(),
     };
     let mut out = Vec::with_capacity(512);
-    write_head(&mut out, &answer, [PLAIN]);
+    let server = ServerHeaders::default();
+    write_head(&mut out, &answer, [PLAIN].into_iter().chain(server.all()));
     out.extend_from_slice(body.as_bytes());
     out
 }

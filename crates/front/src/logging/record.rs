@@ -1,5 +1,6 @@
 //! The record of a request: what its line in the access log needs.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use maitred_seat::Spent;
 use tokio::sync::oneshot;
 
+use crate::http::client::Written;
 use crate::logging::site_log::SiteLog;
 use crate::runtime::request_id::RequestId;
 
@@ -50,6 +52,15 @@ pub struct RequestRecord {
 }
 
 impl RequestRecord {
+    /// Records a response that was sent, or part of one.
+    ///
+    /// # Errors
+    /// Why it is incomplete.
+    pub fn written(&mut self, written: Written) -> io::Result<()> {
+        (self.status, self.head_bytes) = (written.status, written.head_bytes);
+        written.result
+    }
+
     /// The request's id, assigned at the first call.
     pub fn id(&mut self) -> RequestId {
         *self.id.get_or_insert_with(RequestId::next)

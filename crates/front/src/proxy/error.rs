@@ -3,28 +3,28 @@
 use crate::http::body::NoBody;
 use crate::proxy::upload::Upload;
 
-/// Why a server's answer is not there, or not all of it.
+/// Why a response of an upstream server is missing or incomplete.
 #[derive(Debug)]
-pub enum Failure {
+pub enum ProxyError {
     /// There is no connection to it.
     Unreachable(String),
-    /// It did not accept a connection in time.
+    /// It did not accept a connection within `connect_timeout`.
     NotAccepted,
-    /// It said nothing for too long.
+    /// It sent nothing for `read_timeout`.
     Silent,
-    /// It took nothing of the request for too long.
+    /// It took nothing of the request for `send_timeout`.
     Deaf,
-    /// It closed its connection too early, or what it says is no answer.
+    /// It closed its connection too early, or sent an invalid response.
     Broken(String),
-    /// It answered with this status, for which the site has a page.
+    /// Its response has this status, for which the site has a page.
     Intercepted(u16),
-    /// The request's body has not come.
+    /// The request's body is missing.
     NoBody(NoBody),
-    /// The client left.
+    /// The client closed the connection.
     ClientLeft,
 }
 
-/// What a server that does nothing for too long has not done.
+/// What an idle server was waited for.
 pub(crate) enum Silence {
     SaysNothing,
     TakesNothing,
@@ -32,18 +32,19 @@ pub(crate) enum Silence {
 
 impl Silence {
     pub(crate) fn of(upload: &Upload) -> Silence {
-        match upload.is_over() {
-            true => Silence::SaysNothing,
-            false => Silence::TakesNothing,
+        if upload.is_over() {
+            Silence::SaysNothing
+        } else {
+            Silence::TakesNothing
         }
     }
 }
 
-impl From<Silence> for Failure {
-    fn from(silence: Silence) -> Failure {
+impl From<Silence> for ProxyError {
+    fn from(silence: Silence) -> ProxyError {
         match silence {
-            Silence::SaysNothing => Failure::Silent,
-            Silence::TakesNothing => Failure::Deaf,
+            Silence::SaysNothing => ProxyError::Silent,
+            Silence::TakesNothing => ProxyError::Deaf,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Another HTTP server, and the connections that one thread keeps to it.
+//! An upstream HTTP server, and the idle connections of one thread to it.
 
 use std::error::Error;
 use std::io;
@@ -16,43 +16,43 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::backend::fastcgi_upstream::{self, ByteStream};
-use crate::proxy::error::Failure;
-use crate::proxy::stats::{AllFigures, Figures};
+use crate::proxy::error::ProxyError;
+use crate::proxy::stats::{AllProxyStats, ProxyStats};
 use crate::proxy::upload::UploadBody;
 use crate::runtime::thread::Paced;
 
-/// Idle connections that are kept to one server by one thread (nginx's `keepalive`).
-const KEPT: usize = 32;
-/// How long a connection is kept for another request (nginx's `keepalive_timeout` to servers).
+/// Most idle connections of one thread to one server (nginx's `keepalive`).
+const MAX_IDLE: usize = 32;
+/// How long an idle connection is kept open (nginx's `keepalive_timeout` in `upstream`).
 const KEEP: Duration = Duration::from_secs(60);
-/// How long a kept connection may have been idle for a request that cannot be sent twice. A server
-/// closes connections when it likes, and one that does so now has perhaps taken the request.
+/// How long a connection may have been idle for a request that cannot be repeated. A server may
+/// close an idle connection at any time; if it does so now, it may have taken the request.
 const FRESH: Duration = Duration::from_secs(1);
-/// Largest head of an answer in bytes, and most that is read of a body at once.
+/// Largest response head in bytes, and the most that is read of a body at once.
 const BUFFER_BYTES: usize = 128 * 1024;
 
-/// The server of one rule, as one thread sees it.
+/// The server of one rule, in one thread.
 #[derive(Debug)]
 pub struct Server {
-    /// What the configuration says of it.
+    /// The rule.
     pub rule: Proxy,
-    /// It, as it is written in the configuration.
+    /// Its address, as the configuration spells it.
     pub name: String,
-    /// What is counted of it.
-    pub figures: Arc<Figures>,
-    shelf: Arc<Mutex<Shelf>>,
+    /// Its statistics.
+    pub stats: Arc<ProxyStats>,
+    idle: Arc<Mutex<IdleLinks>>,
 }
 
-/// The connections that are kept.
+/// Idle connections.
 #[derive(Debug, Default)]
-struct Shelf {
-    kept: Vec<Kept>,
-    /// There is a task that takes away what has been there for too long.
+struct IdleLinks {
+    links: Vec<IdleLink>,
+    /// Whether a task closes those that are idle for too long.
     is_watched: bool,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct IdleLink {
     link: Link,
     since: Instant,
     until: Instant,
@@ -61,18 +61,18 @@ struct Kept {
 /// A connection to a server, for one request at a time.
 #[derive(Debug)]
 pub struct Link {
-    /// What takes a request.
+    /// Takes the request.
     pub sender: SendRequest<UploadBody>,
-    /// What has gone over it.
+    /// Observes the bytes of the connection.
     pub tap: Arc<Tap>,
 }
 
-/// What has gone over a connection, as seen from outside.
+/// What a connection has carried, observed from outside.
 #[derive(Debug)]
 pub struct Tap {
     begun: Instant,
     received: AtomicU64,
-    /// When something went over it last, in milliseconds since it began.
+    /// The time of the last byte, in milliseconds since the connection was opened.
     moved: AtomicU64,
 }
 
@@ -82,7 +82,7 @@ impl Tap {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// When something went over it last.
+    /// The time of the last byte.
     pub fn moved(&self) -> Instant {
         self.begun + Duration::from_millis(self.moved.load(Ordering::Relaxed))
     }
@@ -94,66 +94,66 @@ impl Tap {
 }
 
 impl Server {
-    /// The servers of these rules, to which there is no connection.
-    pub fn all(rules: &[Proxy], figures: &AllFigures) -> Vec<Server> {
+    /// The servers of these rules, without connections.
+    pub fn all(rules: &[Proxy], stats: &AllProxyStats) -> Vec<Server> {
         let server = |rule: &Proxy| Server {
             rule: rule.clone(),
             name: rule.server(),
-            figures: figures.of(&rule.server()),
-            shelf: Arc::default(),
+            stats: stats.of(&rule.server()),
+            idle: Arc::default(),
         };
         rules.iter().map(server).collect()
     }
 
-    /// A kept connection, if there is one that will do: one that has been idle for a moment only if
-    /// the request cannot be sent twice.
+    /// An idle connection, if there is one. For a request that cannot be repeated, only one that
+    /// has been idle for a moment.
     pub fn take(&self, can_repeat: bool) -> Option<Link> {
         let now = Instant::now();
-        let mut shelf = lock(&self.shelf);
-        while let Some(last) = shelf.kept.last() {
+        let mut idle = lock(&self.idle);
+        while let Some(last) = idle.links.last() {
             let is_good = last.until > now && last.link.sender.is_ready();
             if is_good && !can_repeat && last.since + FRESH <= now {
                 return None;
             }
-            let kept = shelf.kept.pop();
+            let popped = idle.links.pop();
             if is_good {
-                return kept.map(|kept| kept.link);
+                return popped.map(|idle| idle.link);
             }
         }
         None
     }
 
-    /// Keeps a connection whose answer has ended, for so long.
-    pub fn keep(&self, link: Link, kept_for: Duration) {
+    /// Keeps a connection open after a complete response, for this time.
+    pub fn release(&self, link: Link, idle_timeout: Duration) {
         let now = Instant::now();
-        let until = now + kept_for;
-        let mut shelf = lock(&self.shelf);
-        if shelf.kept.len() >= KEPT || link.sender.is_closed() || until == now {
+        let until = now + idle_timeout;
+        let mut idle = lock(&self.idle);
+        if idle.links.len() >= MAX_IDLE || link.sender.is_closed() || until == now {
             return;
         }
-        shelf.kept.push(Kept {
+        idle.links.push(IdleLink {
             link,
             since: now,
             until,
         });
-        if !std::mem::replace(&mut shelf.is_watched, true) {
-            tokio::spawn(watch(Arc::downgrade(&self.shelf), until));
+        if !std::mem::replace(&mut idle.is_watched, true) {
+            tokio::spawn(watch(Arc::downgrade(&self.idle), until));
         }
     }
 
-    /// Connects.
+    /// Opens a connection.
     ///
     /// # Errors
-    /// Why there is no connection.
-    pub async fn connect(&self) -> Result<Link, Failure> {
+    /// Why there is none.
+    pub async fn connect(&self) -> Result<Link, ProxyError> {
         let opened = timeout(
             self.rule.connect_timeout,
             fastcgi_upstream::open(&self.rule.to),
         )
         .await;
         let stream = opened
-            .map_err(|_| Failure::NotAccepted)?
-            .map_err(|error| Failure::Unreachable(error.to_string()))?;
+            .map_err(|_| ProxyError::NotAccepted)?
+            .map_err(|error| ProxyError::Unreachable(error.to_string()))?;
         let tap = Arc::new(Tap {
             begun: Instant::now(),
             received: AtomicU64::new(0),
@@ -168,19 +168,19 @@ impl Server {
         let (sender, connection) = builder
             .handshake(TokioIo::new(wire))
             .await
-            .map_err(|error| Failure::Broken(describe(&error)))?;
+            .map_err(|error| ProxyError::Broken(describe(&error)))?;
         tokio::spawn(Paced::new(async move {
-            // Whoever waits for an answer is told what is wrong.
+            // The request that waits for the response gets the error.
             let _ = connection.with_upgrades().await;
         }));
-        self.figures.connected();
+        self.stats.connected();
         Ok(Link { sender, tap })
     }
 }
 
-/// How long a server says in an answer that it keeps the connection, less a second for the way, and no
-/// longer than is sensible.
-pub fn keep_time(header: &HeaderMap) -> Duration {
+/// How long a server keeps the connection open by its `Keep-Alive`, less a second for the network,
+/// and within a sensible limit.
+pub fn idle_timeout(header: &HeaderMap) -> Duration {
     let says = header.get(HeaderName::from_static("keep-alive"));
     let says = says.and_then(|value| value.to_str().ok());
     let seconds = says.and_then(|text| {
@@ -191,31 +191,30 @@ pub fn keep_time(header: &HeaderMap) -> Duration {
     says.map_or(KEEP, |says| says.min(KEEP))
 }
 
-/// Closes connections when their time is over, for as long as there are some.
-async fn watch(shelf: Weak<Mutex<Shelf>>, mut next: Instant) {
+/// Closes connections that are idle for too long, until there are none.
+async fn watch(idle: Weak<Mutex<IdleLinks>>, mut next: Instant) {
     loop {
         sleep_until(next).await;
-        let Some(shelf) = shelf.upgrade() else { return };
-        let mut shelf = lock(&shelf);
+        let Some(idle) = idle.upgrade() else { return };
+        let mut idle = lock(&idle);
         let now = Instant::now();
-        shelf
-            .kept
-            .retain(|kept| kept.until > now && !kept.link.sender.is_closed());
-        match shelf.kept.iter().map(|kept| kept.until).min() {
+        idle.links
+            .retain(|idle| idle.until > now && !idle.link.sender.is_closed());
+        match idle.links.iter().map(|idle| idle.until).min() {
             Some(until) => next = until,
             None => {
-                shelf.is_watched = false;
+                idle.is_watched = false;
                 return;
             }
         }
     }
 }
 
-fn lock(shelf: &Mutex<Shelf>) -> MutexGuard<'_, Shelf> {
-    shelf.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(idle: &Mutex<IdleLinks>) -> MutexGuard<'_, IdleLinks> {
+    idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An error with what is behind it, as the end of a sentence.
+/// An error with its cause, as the end of a sentence.
 pub fn describe(error: &hyper::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),
@@ -223,10 +222,10 @@ pub fn describe(error: &hyper::Error) -> String {
     }
 }
 
-/// A connection's bytes, with a tap.
+/// The bytes of a connection, with an observer.
 pub struct UpstreamStream {
     stream: Box<dyn ByteStream>,
-    /// What has gone over it.
+    /// The observer.
     pub tap: Arc<Tap>,
 }
 
@@ -289,13 +288,13 @@ mod tests {
         let of = |value: &'static str| {
             let mut header = HeaderMap::new();
             header.insert("keep-alive", HeaderValue::from_static(value));
-            keep_time(&header).as_secs()
+            idle_timeout(&header).as_secs()
         };
         assert_eq!(of("timeout=5"), 4);
         assert_eq!(of("max=3, timeout=20"), 19);
         assert_eq!(of("timeout=0"), 0);
         assert_eq!(of("timeout=3600"), 60);
         assert_eq!(of("whatever"), 60);
-        assert_eq!(keep_time(&HeaderMap::new()), KEEP);
+        assert_eq!(idle_timeout(&HeaderMap::new()), KEEP);
     }
 }

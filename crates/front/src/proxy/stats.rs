@@ -1,5 +1,5 @@
-//! What is counted of servers behind, by their names: a reload that keeps one leaves its counters
-//! alone, and one that several rules name is counted once.
+//! Statistics of upstream HTTP servers, by name: a reload does not reset them, and several rules
+//! with the same server share them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,10 +9,10 @@ use std::time::Duration;
 use maitred_control::admin::ProxyServer;
 use tokio::time::Instant;
 
-use crate::proxy::error::Failure;
+use crate::proxy::error::ProxyError;
 
-/// How requests end: with an answer of this class (that of a WebSocket is `1xx`), or without one, or
-/// with half of one.
+/// How requests end: with a response of this class (a WebSocket has `1xx`), without a response, or
+/// with an incomplete one.
 pub const RESULTS: [&str; 10] = [
     "1xx",
     "2xx",
@@ -26,53 +26,53 @@ pub const RESULTS: [&str; 10] = [
     CLIENT_CLOSED,
 ];
 
-/// The result of a request whose client has gone.
+/// The result of a request whose client has closed the connection.
 const CLIENT_CLOSED: &str = "client_closed";
 
-/// The figures of all servers.
+/// The statistics of all servers.
 #[derive(Debug, Default)]
-pub struct AllFigures {
-    servers: Mutex<BTreeMap<String, Arc<Figures>>>,
+pub struct AllProxyStats {
+    servers: Mutex<BTreeMap<String, Arc<ProxyStats>>>,
 }
 
-/// The figures of one server, which all threads share.
+/// The statistics of one server, which all threads share.
 #[derive(Debug, Default)]
-pub struct Figures {
+pub struct ProxyStats {
     results: [AtomicU64; RESULTS.len()],
     micros: AtomicU64,
     active: AtomicU64,
     connections: AtomicU64,
 }
 
-impl AllFigures {
-    /// Those of a server. Servers that no site names any more are forgotten.
-    pub fn of(&self, server: &str) -> Arc<Figures> {
+impl AllProxyStats {
+    /// The statistics of a server. Those of servers that no site names any more are dropped.
+    pub fn of(&self, server: &str) -> Arc<ProxyStats> {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        servers.retain(|name, figures| name == server || Arc::strong_count(figures) > 1);
+        servers.retain(|name, stats| name == server || Arc::strong_count(stats) > 1);
         servers.entry(server.to_owned()).or_default().clone()
     }
 
-    /// Those of all servers that are in use, by name.
+    /// The statistics of all servers in use, by name.
     pub fn read(&self) -> Vec<ProxyServer> {
         let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let used = servers
             .iter()
-            .filter(|(_, figures)| Arc::strong_count(figures) > 1);
-        used.map(|(name, figures)| figures.read(name)).collect()
+            .filter(|(_, stats)| Arc::strong_count(stats) > 1);
+        used.map(|(name, stats)| stats.read(name)).collect()
     }
 }
 
-impl Figures {
-    /// A connection to the server was opened.
+impl ProxyStats {
+    /// Counts a connection.
     pub fn connected(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A request is on its way, until what is returned is dropped.
-    pub fn begin(&self) -> Begun<'_> {
+    /// Counts a request as running until the result is dropped.
+    pub fn begin(&self) -> RunningProxyRequest<'_> {
         self.active.fetch_add(1, Ordering::Relaxed);
-        Begun {
-            figures: self,
+        RunningProxyRequest {
+            stats: self,
             since: Instant::now(),
             result: CLIENT_CLOSED,
         }
@@ -95,48 +95,48 @@ impl Figures {
     }
 }
 
-/// A request on its way. Whose client is not waited for to its end has left.
+/// A running request. If it is dropped before its end, its client has closed the connection.
 #[derive(Debug)]
-pub struct Begun<'a> {
-    figures: &'a Figures,
+pub struct RunningProxyRequest<'a> {
+    stats: &'a ProxyStats,
     since: Instant,
     result: &'static str,
 }
 
-impl Begun<'_> {
-    /// Since when it is on its way.
+impl RunningProxyRequest<'_> {
+    /// When it started.
     pub fn since(&self) -> Instant {
         self.since
     }
 
-    /// What has come of it, with this status if there is one.
-    pub fn ended<T>(&mut self, outcome: &Result<T, Failure>, status: u16) {
+    /// Counts its outcome, with this status if there is one.
+    pub fn ended<T>(&mut self, outcome: &Result<T, ProxyError>, status: u16) {
         self.result = match outcome {
             Ok(_) => class(status),
-            Err(Failure::Intercepted(status)) => class(*status),
-            Err(Failure::Unreachable(_)) => "unreachable",
-            Err(Failure::NotAccepted | Failure::Silent | Failure::Deaf) => "timeout",
-            Err(Failure::Broken(_)) => "invalid_response",
-            Err(Failure::NoBody(crate::http::body::NoBody::Gone) | Failure::ClientLeft) => {
+            Err(ProxyError::Intercepted(status)) => class(*status),
+            Err(ProxyError::Unreachable(_)) => "unreachable",
+            Err(ProxyError::NotAccepted | ProxyError::Silent | ProxyError::Deaf) => "timeout",
+            Err(ProxyError::Broken(_)) => "invalid_response",
+            Err(ProxyError::NoBody(crate::http::body::NoBody::Gone) | ProxyError::ClientLeft) => {
                 CLIENT_CLOSED
             }
-            Err(Failure::NoBody(_)) => "body_rejected",
+            Err(ProxyError::NoBody(_)) => "body_rejected",
         };
     }
 }
 
-impl Drop for Begun<'_> {
+impl Drop for RunningProxyRequest<'_> {
     fn drop(&mut self) {
         let at = RESULTS.iter().position(|name| *name == self.result);
-        if let Some(count) = at.and_then(|at| self.figures.results.get(at)) {
+        if let Some(count) = at.and_then(|at| self.stats.results.get(at)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
-        // A WebSocket lasts as long as its client likes: that says nothing of the server.
+        // A WebSocket lasts as long as its client likes: that says nothing about the server.
         if self.result != class(101) {
             let micros = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
-            self.figures.micros.fetch_add(micros, Ordering::Relaxed);
+            self.stats.micros.fetch_add(micros, Ordering::Relaxed);
         }
-        self.figures.active.fetch_sub(1, Ordering::Relaxed);
+        self.stats.active.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -157,15 +157,15 @@ mod tests {
 
     #[test]
     fn each_request_is_counted_once_by_how_it_ended() {
-        let all = AllFigures::default();
+        let all = AllProxyStats::default();
         let server = all.of("http://a");
         server.connected();
-        let outcomes: [(Result<(), Failure>, u16); 6] = [
+        let outcomes: [(Result<(), ProxyError>, u16); 6] = [
             (Ok(()), 204),
-            (Err(Failure::Intercepted(404)), 0),
-            (Err(Failure::Silent), 0),
-            (Err(Failure::Broken(String::new())), 200),
-            (Err(Failure::ClientLeft), 200),
+            (Err(ProxyError::Intercepted(404)), 0),
+            (Err(ProxyError::Silent), 0),
+            (Err(ProxyError::Broken(String::new())), 200),
+            (Err(ProxyError::ClientLeft), 200),
             (Ok(()), 101),
         ];
         for (outcome, status) in &outcomes {
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn figures_go_on_as_long_as_a_rule_names_the_server() {
-        let all = AllFigures::default();
+        let all = AllProxyStats::default();
         let before = all.of("http://a");
         before.connected();
         let after = all.of("http://a");

@@ -1,5 +1,5 @@
-//! A request's body on its way to another server: as fast as that takes it, and no faster, so that
-//! no more than a few pieces are in memory.
+//! A request body on its way to an upstream server: no faster than the server takes it, so that
+//! only a few pieces are in memory.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,32 +16,32 @@ use crate::http::body::NoBody;
 use crate::http::body_stream::Inflow;
 use crate::http::client::HttpClient;
 
-/// Pieces that have come and that the server has not taken.
+/// Pieces that have arrived and that the server has not taken.
 const PIECES: usize = 1;
 
-/// What goes from the client's side to the server's.
-enum Piece {
+/// A message from the client's side to the server's.
+enum BodyPiece {
     Data(Bytes),
-    /// That was all, without which the body counts as broken off.
+    /// The end, without which the body counts as broken off.
     End,
 }
 
 /// The client's side of a body.
 pub struct Upload {
     inflow: Inflow,
-    /// What has come and finds no room.
-    piece: Option<Piece>,
+    /// A piece that does not fit into the channel yet.
+    piece: Option<BodyPiece>,
     /// None when the server has everything, or wants no more.
-    to: Option<mpsc::Sender<Piece>>,
+    to: Option<mpsc::Sender<BodyPiece>>,
 }
 
 /// The server's side of a body.
 pub struct UploadBody {
-    pieces: Option<mpsc::Receiver<Piece>>,
+    pieces: Option<mpsc::Receiver<BodyPiece>>,
     length: Option<u64>,
 }
 
-/// The client has not sent all of the body that it began.
+/// The client has not sent all of its body.
 #[derive(Debug)]
 pub struct BrokenOff;
 
@@ -57,15 +57,14 @@ impl Upload {
     /// Both sides of the body after `head`, which may have `limit` bytes.
     ///
     /// # Errors
-    /// When it is said to be larger.
+    /// When `Content-Length` is larger.
     pub fn of(head: &Head, limit: u64) -> Result<(Upload, UploadBody), NoBody> {
         let inflow = Inflow::of(head, limit)?;
-        let (to, pieces) = match inflow.is_over() {
-            true => (None, None),
-            false => {
-                let (to, pieces) = mpsc::channel(PIECES);
-                (Some(to), Some(pieces))
-            }
+        let (to, pieces) = if inflow.is_over() {
+            (None, None)
+        } else {
+            let (to, pieces) = mpsc::channel(PIECES);
+            (Some(to), Some(pieces))
         };
         let length = match head.body {
             Framing::Length(length) => Some(length),
@@ -80,7 +79,7 @@ impl Upload {
         Ok((upload, UploadBody { pieces, length }))
     }
 
-    /// Whether nothing is left to be done.
+    /// Whether the body is complete.
     pub fn is_over(&self) -> bool {
         self.to.is_none()
     }
@@ -90,13 +89,13 @@ impl Upload {
         !self.inflow.is_over()
     }
 
-    /// Bytes of the body that have come.
+    /// Bytes of the body that have arrived.
     pub fn taken(&self) -> u64 {
         self.inflow.taken()
     }
 
-    /// How long the server may do nothing now, and none while the client is waited for.
-    pub fn allows(&self, rule: &Proxy) -> Option<Duration> {
+    /// The timeout of the server now; none while the client is waited for.
+    pub fn timeout(&self, rule: &Proxy) -> Option<Duration> {
         match (&self.to, &self.piece) {
             (None, _) => Some(rule.read_timeout),
             (Some(_), Some(_)) => Some(rule.send_timeout),
@@ -104,28 +103,27 @@ impl Upload {
         }
     }
 
-    /// Goes one step further: takes a piece from the client, or passes one on. Nothing is lost if
-    /// this is dropped half-way.
+    /// Takes a piece from the client, or passes one on. Nothing is lost if the future is dropped.
     ///
     /// # Errors
-    /// When there is no more of the body although there should be.
+    /// When the body is incomplete.
     pub async fn step(&mut self, client: &mut impl HttpClient) -> Result<(), NoBody> {
         let Some(to) = &self.to else { return Ok(()) };
         if self.piece.is_none() {
             let data = client.next_body(&mut self.inflow).await?;
-            self.piece = Some(data.map_or(Piece::End, Piece::Data));
+            self.piece = Some(data.map_or(BodyPiece::End, BodyPiece::Data));
             return Ok(());
         }
         let is_last = match to.reserve().await {
             Ok(room) => match self.piece.take() {
                 Some(piece) => {
-                    let is_last = matches!(piece, Piece::End);
+                    let is_last = matches!(piece, BodyPiece::End);
                     room.send(piece);
                     is_last
                 }
                 None => false,
             },
-            // It may have answered all the same, and what it says counts.
+            // The server may have responded all the same, and its response counts.
             Err(_) => true,
         };
         if is_last {
@@ -157,8 +155,8 @@ impl Body for UploadBody {
             return Poll::Ready(None);
         };
         pieces.poll_recv(cx).map(|piece| match piece {
-            Some(Piece::Data(bytes)) => Some(Ok(Frame::data(bytes))),
-            Some(Piece::End) => None,
+            Some(BodyPiece::Data(bytes)) => Some(Ok(Frame::data(bytes))),
+            Some(BodyPiece::End) => None,
             None => Some(Err(BrokenOff)),
         })
     }

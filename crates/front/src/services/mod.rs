@@ -23,7 +23,7 @@ use crate::net::client_rate::Rates;
 use crate::net::handshake_limit::Handshakes;
 use crate::net::tls::Tls;
 use crate::pool::pool_registry::Pools;
-use crate::proxy::stats::AllFigures;
+use crate::proxy::stats::AllProxyStats;
 use crate::runtime::heap::Heap;
 use crate::runtime::supervisor_channel::Supervisor;
 use crate::site::acme_challenges::Proofs;
@@ -68,7 +68,7 @@ pub struct Shared {
     /// The state of the sites' rate limits.
     pub limits: AllLimits,
     /// Counters of upstream HTTP servers.
-    pub proxies: AllFigures,
+    pub proxies: AllProxyStats,
     /// Log limits of upstream FastCGI servers.
     pub upstream_logs: UpstreamLogs,
     /// Authentication for the users of sites.
@@ -115,7 +115,7 @@ impl Shared {
             requests: RequestMemory::default(),
             heap: Arc::new(Heap::new()),
             limits: AllLimits::default(),
-            proxies: AllFigures::default(),
+            proxies: AllProxyStats::default(),
             upstream_logs: UpstreamLogs::default(),
             porter: Authenticator::default(),
             connections: AtomicUsize::new(0),

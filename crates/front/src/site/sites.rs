@@ -15,7 +15,7 @@ use crate::logging::pool_access_log::DoorLogs;
 use crate::logging::repeated::RepeatedErrors;
 use crate::net::client_rate::Rates;
 use crate::pool::pool_registry::Pools;
-use crate::proxy::stats::AllFigures;
+use crate::proxy::stats::AllProxyStats;
 use crate::site::Site;
 use crate::site::fastcgi_listener::DoorSite;
 use crate::site::rate_limits::AllLimits;
@@ -31,7 +31,7 @@ pub struct Resources<'a> {
     /// The state of the sites' rate limits.
     pub limits: &'a AllLimits,
     /// The counters of upstream HTTP servers.
-    pub proxies: &'a AllFigures,
+    pub proxies: &'a AllProxyStats,
     /// The access logs of pools and sites.
     pub door_logs: &'a DoorLogs,
     /// The log limits of upstream FastCGI servers.

@@ -1,108 +1,109 @@
-//! A kept page in the coding that a client takes: made once, and kept beside the page.
+//! A cached page in the content encoding that a client accepts: compressed once, and cached beside
+//! the page.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use maitred_http1::Head;
 use maitred_pagecache::headers;
 use maitred_pagecache::key::Key;
 use maitred_pagecache::stored::Stored;
 use maitred_pagestore::{Lookup, Object};
 
 use crate::cache::Cache;
-use crate::cache::making::lock;
+use crate::cache::compressing::lock;
 use crate::handler::context::RequestContext;
 use crate::site::compress::{Effort, Encoder, Plan};
 
-/// Bytes of a page up to which it is put into a coding while its client waits: brotli takes 2 ms for
-/// as much, and others wait as well.
+/// Bytes of the largest page that is compressed while its client waits: brotli takes 2 ms for as
+/// much, and other clients of the thread wait as well.
 const AT_ONCE_BYTES: usize = 128 * 1024;
 
-/// Most pages that are put into a coding at a time while their clients get them as they are.
-const MAX_CODING: usize = 2;
+/// Most pages that are compressed at a time while their clients get them as they are.
+const MAX_COMPRESSIONS: usize = 2;
 
-/// The page under a key as the client takes it; the page itself if nothing is to be coded, or that takes
-/// so long that it is there for those who ask later.
-pub fn coded(
+/// The page under a key as the client accepts it. The page itself if it is not compressed, or if
+/// that takes so long that only later clients get the result.
+pub fn compressed(
     cache: &Arc<Cache>,
-    (head, way): (&Head, &RequestContext<'_>),
-    (key, page): (&Key, Arc<Object>),
+    context: &RequestContext<'_>,
+    key: &Key,
+    page: Arc<Object>,
 ) -> Arc<Object> {
-    // It says Vary already, if it has to.
-    if head.header("accept-encoding").is_none() {
+    // The page has `Vary` already, if it needs it.
+    if context.head.header("accept-encoding").is_none() {
         return page;
     }
-    let Some(plan) = plan(head, way, &page) else {
+    let Some(plan) = plan(context, &page) else {
         return page;
     };
     let name = plan.coding.map_or("identity", |coding| coding.name());
-    // Of another version of the page it is another one.
-    let Ok(beside) = key.coded(&format!("{name} {}", page.stored.came)) else {
+    // The time tells versions of the page apart.
+    let Ok(variant_key) = key.coded(&format!("{name} {}", page.stored.came)) else {
         return page;
     };
-    if let Lookup::Page { page, .. } = cache.store.lookup(&beside, [].into_iter()) {
+    if let Lookup::Page { page, .. } = cache.store.lookup(&variant_key, [].into_iter()) {
         return page;
     }
     if plan.coding.is_some() && page.body.len() > AT_ONCE_BYTES {
-        code_later(cache, beside, &page, plan);
+        compress_later(cache, variant_key, &page, plan);
         return page;
     }
-    let Some(made) = make(&page, &plan, Effort::Passing) else {
+    let Some(made) = compress(&page, &plan, Effort::Passing) else {
         return page;
     };
-    cache.store.insert_derived(beside, made)
+    cache.store.insert_derived(variant_key, made)
 }
 
-/// Puts a page into a coding on another thread, if somebody will find it then.
-fn code_later(cache: &Arc<Cache>, beside: Key, page: &Arc<Object>, plan: Plan) {
+/// Compresses a page on another thread, if the result fits into memory.
+fn compress_later(cache: &Arc<Cache>, variant_key: Key, page: &Arc<Object>, plan: Plan) {
     let fits = page.body.len() as u64 <= cache.store.largest_in_memory();
-    let Some(turn) = Turn::take(cache, &beside).filter(|_| fits) else {
+    let Some(turn) = CompressionTurn::take(cache, &variant_key).filter(|_| fits) else {
         return;
     };
     let page = page.clone();
     tokio::task::spawn_blocking(move || {
-        if let Some(made) = make(&page, &plan, Effort::Kept) {
-            turn.cache.store.insert_derived(beside, made);
+        if let Some(made) = compress(&page, &plan, Effort::Kept) {
+            turn.cache.store.insert_derived(variant_key, made);
         }
     });
 }
 
-/// The right to make what will be under a key.
-struct Turn {
+/// The right to compress the page for a key.
+struct CompressionTurn {
     cache: Arc<Cache>,
     key: Key,
 }
 
-impl Turn {
-    fn take(cache: &Arc<Cache>, key: &Key) -> Option<Turn> {
-        let mut making = lock(&cache.making);
-        if making.len() >= MAX_CODING || making.contains(key) {
+impl CompressionTurn {
+    fn take(cache: &Arc<Cache>, key: &Key) -> Option<CompressionTurn> {
+        let mut compressing = lock(&cache.compressing);
+        if compressing.len() >= MAX_COMPRESSIONS || compressing.contains(key) {
             return None;
         }
-        making.push(key.clone());
+        compressing.push(key.clone());
         let (cache, key) = (cache.clone(), key.clone());
-        Some(Turn { cache, key })
+        Some(CompressionTurn { cache, key })
     }
 }
 
-impl Drop for Turn {
+impl Drop for CompressionTurn {
     fn drop(&mut self) {
-        lock(&self.cache.making).retain(|key| *key != self.key);
+        lock(&self.cache.compressing).retain(|key| *key != self.key);
     }
 }
 
-/// What becomes of a page; nothing if there is no memory for it.
-fn make(page: &Object, plan: &Plan, effort: Effort) -> Option<Object> {
+/// The compressed page. None if there is no memory for it.
+fn compress(page: &Object, plan: &Plan, effort: Effort) -> Option<Object> {
     let body = match plan.coding {
         None => page.body.clone(),
         Some(coding) => {
-            let coded = match effort {
+            let compressed = match effort {
                 Effort::Passing => Encoder::whole(coding, &page.body),
                 Effort::Kept => {
                     Encoder::new(coding, effort).and_then(|encoder| encoder.last(&page.body))
                 }
             };
-            Bytes::from(coded.ok()?.into_boxed_slice()).into()
+            Bytes::from(compressed.ok()?.into_boxed_slice()).into()
         }
     };
     let mut lines = Vec::with_capacity(page.stored.lines.len() + 64);
@@ -114,28 +115,23 @@ fn make(page: &Object, plan: &Plan, effort: Effort) -> Option<Object> {
     Some(Object::new(page.subject.clone(), stored, body).of_cost(page.cost))
 }
 
-/// What is to be done to a page for a client, if anything is.
-fn plan(head: &Head, way: &RequestContext<'_>, page: &Object) -> Option<Plan> {
-    let plan = plan_of(head, way, &page.stored, page.body.len());
+/// How a page changes for a client. None if it does not.
+fn plan(context: &RequestContext<'_>, page: &Object) -> Option<Plan> {
+    let plan = plan_of(context, &page.stored, page.body.len());
     let changes = plan.fields().next().is_some();
     changes.then_some(plan)
 }
 
-fn plan_of(head: &Head, way: &RequestContext<'_>, stored: &Stored, length: usize) -> Plan {
-    let compression = way.site.compression.as_deref();
+fn plan_of(context: &RequestContext<'_>, stored: &Stored, length: usize) -> Plan {
+    let compression = context.site.compression.as_deref();
     let (status, length) = (stored.status, Some(length as u64));
-    Plan::make(compression, head, stored.fields(), status, length)
+    Plan::make(compression, context.head, stored.fields(), status, length)
 }
 
-/// Has a page that is to be kept say that its coding depends on the client, if it does: those who take
-/// it as it is are then answered with it, without another beside it.
-pub fn say_that_it_varies(
-    head: &Head,
-    way: &RequestContext<'_>,
-    stored: &mut Stored,
-    length: usize,
-) {
-    let mut plan = plan_of(head, way, stored, length);
+/// Adds `Vary` to a page before it is stored, if its content encoding depends on the client. A
+/// client that accepts the page as it is then gets it without a second copy.
+pub fn add_vary(context: &RequestContext<'_>, stored: &mut Stored, length: usize) {
+    let mut plan = plan_of(context, stored, length);
     plan.give_up();
     if plan.fields().next().is_some() {
         let mut lines = Vec::with_capacity(stored.lines.len() + 32);

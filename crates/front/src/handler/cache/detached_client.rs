@@ -1,5 +1,5 @@
-//! A client for whom an answer is made that is kept: it is made to its end, also when the client has
-//! gone.
+//! A client whose request fills the cache: the response is fetched to its end, also when the client
+//! has closed the connection.
 
 use std::future::pending;
 use std::io;
@@ -8,25 +8,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::http::client::Client;
 
-/// Whether an answer is wanted whether or not its client is still there.
-pub type Wanted = Arc<AtomicBool>;
+/// Whether the response is wanted without the client.
+pub type WantedFlag = Arc<AtomicBool>;
 
-/// A client whose going ends nothing as long as the answer is wanted.
+/// A client whose disconnect does not cancel the request as long as the response is wanted.
 pub struct DetachedClient<'a, C> {
     client: &'a mut C,
-    wanted: Option<Wanted>,
-    /// It has gone.
+    wanted: Option<WantedFlag>,
+    /// The client has closed the connection.
     pub has_gone: bool,
-    /// It has had its answer: nothing of this one is for it.
+    /// The client has got another response, and none of this one.
     has_answer: bool,
 }
 
 impl<'a, C> DetachedClient<'a, C> {
-    /// `client`, for an answer that is `wanted`, if anybody else wants it, and by nobody else if the
-    /// client `has_answer`.
+    /// `client`, for a response that other requests may want (`wanted`). With `has_answer` the
+    /// client gets none of it.
     pub fn new(
         client: &'a mut C,
-        wanted: Option<Wanted>,
+        wanted: Option<WantedFlag>,
         has_answer: bool,
     ) -> DetachedClient<'a, C> {
         DetachedClient {
@@ -37,16 +37,17 @@ impl<'a, C> DetachedClient<'a, C> {
         }
     }
 
-    fn goes_on(&self) -> bool {
+    fn is_wanted(&self) -> bool {
         let wanted = self.wanted.as_ref();
         wanted.is_some_and(|wanted| wanted.load(Ordering::Relaxed))
     }
 
-    /// The client has gone, which only counts if nobody else wants the answer.
-    fn gone_with(&mut self, error: io::Error) -> io::Result<()> {
+    /// Notes that the client has closed the connection. An error only if no other request wants the
+    /// response.
+    fn client_gone(&mut self, error: io::Error) -> io::Result<()> {
         self.has_gone = true;
-        let goes_on = self.has_answer || self.goes_on();
-        if goes_on { Ok(()) } else { Err(error) }
+        let is_wanted = self.has_answer || self.is_wanted();
+        if is_wanted { Ok(()) } else { Err(error) }
     }
 }
 
@@ -58,7 +59,7 @@ impl<C: Client> Client for DetachedClient<'_, C> {
             self.client.gone().await;
             self.has_gone = true;
         }
-        if self.goes_on() {
+        if self.is_wanted() {
             pending::<()>().await;
         }
     }
@@ -68,33 +69,35 @@ impl<C: Client> Client for DetachedClient<'_, C> {
             self.client.gone_later().await;
             self.has_gone = true;
         }
-        if self.goes_on() {
+        if self.is_wanted() {
             pending::<()>().await;
         }
     }
 
     fn begin(&mut self, head: C::Head) -> io::Result<()> {
         if self.has_gone {
-            return self.gone_with(io::ErrorKind::ConnectionAborted.into());
+            return self.client_gone(io::ErrorKind::ConnectionAborted.into());
         }
         let begun = self.client.begin(head);
-        begun.or_else(|error| self.gone_with(error))
+        begun.or_else(|error| self.client_gone(error))
     }
 
     fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let sent = match self.has_gone {
-            true => Err(io::ErrorKind::ConnectionAborted.into()),
-            false => self.client.try_send(bytes),
+        let sent = if self.has_gone {
+            Err(io::ErrorKind::ConnectionAborted.into())
+        } else {
+            self.client.try_send(bytes)
         };
-        sent.or_else(|error| self.gone_with(error).map(|()| bytes.len()))
+        sent.or_else(|error| self.client_gone(error).map(|()| bytes.len()))
     }
 
     async fn sendable(&mut self) -> io::Result<()> {
-        let sendable = match self.has_gone {
-            true => Err(io::ErrorKind::ConnectionAborted.into()),
-            false => self.client.sendable().await,
+        let sendable = if self.has_gone {
+            Err(io::ErrorKind::ConnectionAborted.into())
+        } else {
+            self.client.sendable().await
         };
-        sendable.or_else(|error| self.gone_with(error))
+        sendable.or_else(|error| self.client_gone(error))
     }
 
     fn spool_bytes(&self) -> usize {

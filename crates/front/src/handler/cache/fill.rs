@@ -1,4 +1,4 @@
-//! What becomes of a script's answer at a site with a cache: it is kept, or it is said why not.
+//! A script's response at a site with a cache: whether it is stored, and if not, why.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use maitred_control::purge::DroppedPages;
 use maitred_fastcgi::cgi::AnswerHead;
-use maitred_http1::Head;
 use maitred_pagecache::admit::{Admitted, NotStored, Times, admit};
 use maitred_pagecache::cache_request::CacheRequest;
 use maitred_pagecache::cache_status::{CacheStatus, Forward, ON_ERROR, REVALIDATED};
@@ -24,82 +23,75 @@ use maitred_pagestore::{Body, Object, PageKeys, Subject};
 
 use crate::backend::error::Failure;
 use crate::backend::script_headers::Named;
-use crate::cache::purge::Elsewhere;
+use crate::cache::purge::PurgeAcks;
 use crate::cache::{AT_ONCE_BYTES, Cache, SiteCache, now, whole};
-use crate::handler::cache::compressed::say_that_it_varies;
-use crate::handler::cache::detached_client::Wanted;
-use crate::handler::cache::reply::{reply, request_of};
-use crate::handler::context::RequestContext;
+use crate::handler::cache::compressed::add_vary;
+use crate::handler::cache::detached_client::WantedFlag;
+use crate::handler::cache::reply::{CachedPage, reply, request_of};
+use crate::handler::context::{RequestContext, RequestCx};
 use crate::http::body::blocking;
 use crate::http::client::{After, HttpClient};
 use crate::http::headers::Header;
-use crate::logging::record::RequestRecord;
 
-pub use crate::handler::cache::fill_remaining::Left;
+pub use crate::handler::cache::fill_remaining::PendingRefresh;
 
-/// A script's answer on its way through the cache.
+/// A script's response on its way through the cache.
 pub struct Fill<'a> {
     pub(crate) cache: Arc<Cache>,
-    of: &'a SiteCache,
-    head: &'a Head,
-    way: &'a RequestContext<'a>,
+    pub(crate) of: &'a SiteCache,
+    context: &'a RequestContext<'a>,
     pub(crate) plan: Plan,
     /// The key of the request.
     pub primary: Option<Key>,
-    /// The key of what is made, and the right to make it for all who wait.
+    /// The key of the response, and the right to fetch it for all requests that wait.
     pub(crate) ticket: Option<(Key, Ticket)>,
-    /// What is kept and not good any more.
+    /// The stale page that is cached.
     pub stale: Option<(Arc<Object>, Stale)>,
-    /// The key of that.
+    /// The key of the stale page.
     pub stale_key: Option<Key>,
-    /// Why the request goes on.
+    /// Why the request is forwarded to the script.
     pub why: Forward,
-    /// The request has been answered with what is kept.
+    /// The client has already got the stale page.
     pub(crate) is_refresh: bool,
-    /// The query as the script sees it, and what was asked for with that, if the key has not all of the
-    /// client's.
-    pub(crate) seen: Option<(Option<String>, String)>,
-    /// The cookies with which the script is asked once the client is answered, if not the client's.
+    /// The query and the target as the script sees them, if the key leaves out part of the client's
+    /// query.
+    pub(crate) shown: Option<(Option<String>, String)>,
+    /// The cookies of a background refresh, if not the client's.
     pub cookies: Option<Vec<u8>>,
-    /// It has waited for another's answer.
+    /// The request has waited for the response to another.
     pub is_collapsed: bool,
-    wanted: Wanted,
+    wanted: WantedFlag,
     begun: Millis,
     pub(crate) stamp: u64,
     admitted: Option<Admitted>,
-    /// Bytes of body that the answer is to have, if it says so.
+    /// The value of `Content-Length`, in bytes.
     announced: Option<u64>,
     body: Vec<u8>,
-    /// A page that is so large, or comes to so slow a disk, that another thread puts it where it is to be.
+    /// A page that another thread stores, because it is large or the disk is slow.
     unwritten: Option<(PageKeys, Object)>,
-    /// How long the worker had to do with it.
+    /// The worker time of the response.
     cost: Duration,
-    /// What has become of the answer, if there is one.
-    kept: Option<Result<(), NotStored>>,
-    /// The status of an answer of which the client is told that it is kept.
+    /// Whether the response is stored; none before there is one.
+    outcome: Option<Result<(), NotStored>>,
+    /// The status of a response whose `Cache-Status` says that it is stored.
     promised: Option<u16>,
-    /// The request has gone on to a script, and was not answered with what is kept.
+    /// The request was forwarded to a script, and counts as such.
     pub(crate) counts: bool,
-    /// What the kept page has become with a 304.
+    /// The cached page after a 304.
     merged: Option<(Stored, Body)>,
-    /// Other fronts drop what the answer has made out of date.
-    elsewhere: Option<Elsewhere>,
+    /// Waits for other fronts to drop the pages that the response invalidates.
+    elsewhere: Option<PurgeAcks>,
 }
 
 impl<'a> Fill<'a> {
-    /// A request of which nothing is known yet.
-    pub fn new(
-        cache: Arc<Cache>,
-        of: &'a SiteCache,
-        (head, way): (&'a Head, &'a RequestContext<'a>),
-    ) -> Fill<'a> {
+    /// A request before its lookup.
+    pub fn new(cache: Arc<Cache>, of: &'a SiteCache, context: &'a RequestContext<'a>) -> Fill<'a> {
         let why = Bypass::Rule;
         Fill {
             stamp: cache.store.stamp(),
             cache,
             of,
-            head,
-            way,
+            context,
             plan: Plan {
                 read: Err(why),
                 store: Err(NotStored::Bypassed(why)),
@@ -111,7 +103,7 @@ impl<'a> Fill<'a> {
             stale_key: None,
             why: Forward::Bypass(why),
             is_refresh: false,
-            seen: None,
+            shown: None,
             cookies: None,
             is_collapsed: false,
             wanted: Arc::new(AtomicBool::new(false)),
@@ -121,7 +113,7 @@ impl<'a> Fill<'a> {
             body: Vec::new(),
             unwritten: None,
             cost: Duration::ZERO,
-            kept: None,
+            outcome: None,
             promised: None,
             counts: false,
             merged: None,
@@ -129,59 +121,65 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// It is not answered from the cache.
+    /// Lets the request bypass the cache.
     pub fn bypass(&mut self, plan: Plan, why: Bypass) {
         (self.plan, self.why) = (plan, Forward::Bypass(why));
         self.counts = true;
     }
 
-    /// The script sees this query in place of the client's, if its answer may be kept.
-    pub fn see(&mut self, query: Option<&str>) {
-        let path = self.head.target().split('?').next().unwrap_or_default();
+    /// Shows the script this query in place of the client's, if the response may be stored.
+    pub fn show_query(&mut self, query: Option<&str>) {
+        let path = self
+            .context
+            .head
+            .target()
+            .split('?')
+            .next()
+            .unwrap_or_default();
         let target = match query {
             Some(query) => format!("{path}?{query}"),
             None => path.to_owned(),
         };
-        self.seen = Some((query.map(str::to_owned), target));
+        self.shown = Some((query.map(str::to_owned), target));
     }
 
-    /// The query that the script sees, and what is asked for with that, if they are not the client's.
-    pub fn seen(&self) -> Option<(Option<&str>, &str)> {
+    /// The query and the target that the script sees, if they are not the client's.
+    pub fn shown(&self) -> Option<(Option<&str>, &str)> {
         self.plan.store.ok()?;
-        let (query, target) = self.seen.as_ref()?;
+        let (query, target) = self.shown.as_ref()?;
         Some((query.as_deref(), target))
     }
 
-    /// Others wait for this answer from now on.
+    /// Makes other requests for the key wait for this response.
     pub fn begin(&mut self, key: Key, ticket: Ticket) {
         self.ticket = Some((key, ticket));
         self.wanted.store(true, Ordering::Relaxed);
     }
 
-    /// What is stale and will do while another is made.
-    pub fn will_do_meanwhile(&self) -> Option<(Arc<Object>, Stale)> {
+    /// The stale page, if it may be used while another is fetched.
+    pub fn usable_stale(&self) -> Option<(Arc<Object>, Stale)> {
         let stale = self.stale.as_ref();
         stale.filter(|(_, stale)| stale.while_revalidate).cloned()
     }
 
-    /// What is purged from now on is not kept of the answer.
-    pub fn look_from_now(&mut self) {
+    /// Takes the time after which a purge keeps the response from being stored.
+    pub fn take_stamp(&mut self) {
         self.stamp = self.cache.store.stamp();
     }
 
-    /// The script is asked now.
-    pub fn go_on(&mut self, plan: Plan, primary: Key) {
+    /// Forwards the request to the script.
+    pub fn forward(&mut self, plan: Plan, primary: Key) {
         (self.plan, self.primary) = (plan, Some(primary));
         self.counts = true;
         self.begun = now();
     }
 
-    /// The worker is through with it, after so long.
-    pub fn took(&mut self, time: Duration) {
+    /// Takes down how long the worker took.
+    pub fn record_duration(&mut self, time: Duration) {
         self.cost = time;
     }
 
-    /// What has been done for the request, in a word.
+    /// The cache status of the request, for the access log.
     pub fn word(&self) -> &'static str {
         self.status(None, Err(NotStored::Incomplete)).word()
     }
@@ -195,17 +193,18 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// Whether others may wait for the answer, or be answered with it.
-    pub fn is_for_others(&self) -> bool {
+    /// Whether other requests may wait for the response, or get it.
+    pub fn is_shared(&self) -> bool {
         self.ticket.is_some()
     }
 
-    /// Whether the answer is wanted when the client has gone.
-    pub fn wanted(&self) -> Wanted {
+    /// Whether the response is wanted after the client has closed the connection.
+    pub fn wanted(&self) -> WantedFlag {
         self.wanted.clone()
     }
 
-    /// What the script sees in place of the client's conditions and range, if its answer may be kept.
+    /// The headers that the script sees in place of the client's conditions and range, if the
+    /// response may be stored.
     pub fn conditions(&self) -> Option<Vec<Header<'_>>> {
         self.plan.store.ok()?;
         let validates = self.of.settings.revalidate;
@@ -224,10 +223,10 @@ impl<'a> Fill<'a> {
             && self.stale.as_ref().is_some_and(has_validator)
     }
 
-    /// The head of the answer is there. Returns what the client is told.
+    /// Takes the complete response head. Returns the value of `Cache-Status`.
     ///
     /// # Errors
-    /// When the client gets what is kept in its place.
+    /// When the client gets the cached page in place of the response.
     pub fn take_head(&mut self, said: &AnswerHead) -> Result<String, Failure> {
         let status = said.status();
         self.cache.learn(self.of, cookies::set_by(said.headers()));
@@ -246,45 +245,46 @@ impl<'a> Fill<'a> {
         }
         let admitted = self.admit(said, times);
         let stored = admitted.as_ref().map_err(|why| *why).map(|admitted| {
-            let kept = &admitted.stored;
-            let age = freshness::current_age(kept.initial_age, times.came, times.came);
-            match kept.no_cache {
-                true => 0,
-                false => kept.lifetimes.fresh.saturating_sub(age / 1000),
+            let page = &admitted.stored;
+            let age = freshness::current_age(page.initial_age, times.came, times.came);
+            if page.no_cache {
+                0
+            } else {
+                page.lifetimes.fresh.saturating_sub(age / 1000)
             }
         });
         match admitted {
             Ok(admitted) => {
                 self.admitted = Some(admitted);
-                // Until it has come to its end.
-                self.kept = Some(Err(NotStored::Incomplete));
+                // Until the response is complete.
+                self.outcome = Some(Err(NotStored::Incomplete));
                 self.promised = Some(status);
             }
             Err(why) => {
                 if !is_error(status) {
                     self.drop_stale(why);
                 }
-                self.kept = Some(Err(why));
+                self.outcome = Some(Err(why));
                 self.finish(FillResult::NotStored);
             }
         }
         Ok(self.status(Some(status), stored).to_string())
     }
 
-    /// What the client is told in place of what [`Fill::take_head`] has said, if the answer has turned out
-    /// since to be none that is kept.
+    /// A value of `Cache-Status` that replaces the one of [`Fill::take_head`], if the response
+    /// turns out not to be stored.
     pub fn correction(&self) -> Option<String> {
         let status = self.promised.filter(|_| self.admitted.is_none())?;
-        let why = self.kept?.err()?;
+        let why = self.outcome?.err()?;
         Some(self.status(Some(status), Err(why)).to_string())
     }
 
-    /// The script says that what is kept is good.
+    /// Takes a 304: the cached page is still valid.
     fn take_validation(&mut self, said: &AnswerHead, times: Times) {
         let Some((page, _)) = self.stale.clone() else {
             return;
         };
-        let asked = CacheRequest::survey(request_of(self.head, self.way), self.head.headers());
+        let asked = CacheRequest::survey(request_of(self.context), self.context.head.headers());
         let (settings, headers) = (&self.of.settings, said.headers());
         let merged = page
             .stored
@@ -297,7 +297,7 @@ impl<'a> Fill<'a> {
                 };
                 self.merged = Some((told, page.body.clone()));
                 self.cost = page.cost;
-                self.keep(admitted, page.body.clone());
+                self.store(admitted, page.body.clone());
             }
             Err(why) => {
                 let stored = Stored {
@@ -311,24 +311,24 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// Whether the answer is kept that has this head.
+    /// Whether the response with this head is stored.
     fn admit(&mut self, said: &AnswerHead, times: Times) -> Result<Admitted, NotStored> {
         let length = said
             .header("content-length")
             .and_then(maitred_pagecache::headers::seconds);
         self.announced = length;
         if Named::by(said).is_some() {
-            // What it names is sent, and not what it says.
+            // The file that it names is sent, not the response.
             return Err(NotStored::NoStore);
         }
-        let asked = CacheRequest::survey(request_of(self.head, self.way), self.head.headers());
+        let asked = CacheRequest::survey(request_of(self.context), self.context.head.headers());
         let answer = ResponseHead {
             status: said.status(),
             headers: said.headers(),
         };
         let admitted = admit(&self.of.settings, &asked, &self.plan, answer, times)?;
         if let Some(primary) = &self.primary {
-            PageKeys::of(primary, &admitted.vary, self.head.headers())?;
+            PageKeys::of(primary, &admitted.vary, self.context.head.headers())?;
         }
         match length {
             Some(length) if length > self.largest() => Err(NotStored::TooLarge),
@@ -336,8 +336,8 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// The page of this address is not kept any more: the old one is not to be seen again, either.
-    /// What is not kept because of its request says nothing of the page.
+    /// Drops the stale page of a response that is not stored, so that no client sees it again. A
+    /// response that is not stored because of its request says nothing about the page.
     fn drop_stale(&mut self, why: NotStored) {
         let is_of_request = self.plan.store.is_err() || why == NotStored::Authorization;
         if let (Some((page, _)), Some(key), false) = (&self.stale, &self.stale_key, is_of_request) {
@@ -345,15 +345,15 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// Bytes of the largest body that is kept.
+    /// Bytes of the largest body that is stored.
     fn largest(&self) -> u64 {
         let largest = self.cache.store.largest_body();
         largest.min(self.of.settings.max_object_size)
     }
 
-    /// What the answer has made out of date is gone before anybody sees the answer.
+    /// Drops the pages that the response invalidates, before any client sees the response.
     fn purge(&mut self, said: &AnswerHead) {
-        let request = request_of(self.head, self.way);
+        let request = request_of(self.context);
         let settings = &self.of.settings;
         let after = invalidate::after(&settings.key, &request, said.status(), said.headers());
         let named = |(purge, how)| DroppedPages {
@@ -370,8 +370,8 @@ impl<'a> Fill<'a> {
         self.elsewhere = self.cache.purge(&dropped);
     }
 
-    /// Returns when all that the answer has made out of date is gone in other fronts, too, and a
-    /// page that another thread writes is where it is to be.
+    /// Returns when other fronts have dropped the pages that the response invalidates as well, and
+    /// another thread has stored a large page.
     pub async fn settle(&mut self) {
         if self.unwritten.is_some() || self.elsewhere.is_some() {
             Box::pin(self.settle_all()).await;
@@ -384,21 +384,23 @@ impl<'a> Fill<'a> {
             let is_small = page.body.len() as u64 <= AT_ONCE_BYTES;
             let keep = move || {
                 let keep = || cache.store.insert_at(&place, page, now());
-                // A large page takes its time on any disk, and in memory.
-                Ok(match is_small {
-                    true => cache.disk_pace.watch(keep, now),
-                    false => keep(),
+                // A large page takes long on any disk, and in memory: it says nothing about the
+                // disk.
+                Ok(if is_small {
+                    cache.disk_pace.measure(keep, now)
+                } else {
+                    keep()
                 })
             };
-            let kept = blocking(keep).await;
-            self.kept(kept.unwrap_or(Err(NotStored::Fault)).map(drop));
+            let stored = blocking(keep).await;
+            self.note_outcome(stored.unwrap_or(Err(NotStored::Fault)).map(drop));
         }
         if let Some(elsewhere) = self.elsewhere.take() {
             elsewhere.done().await;
         }
     }
 
-    /// More of the body.
+    /// Takes more of the body.
     pub fn take_body(&mut self, content: &[u8]) {
         if self.admitted.is_none() {
             return;
@@ -406,12 +408,12 @@ impl<'a> Fill<'a> {
         let length = (self.body.len() + content.len()) as u64;
         if length > self.largest() {
             (self.admitted, self.body) = (None, Vec::new());
-            return self.kept(Err(NotStored::TooLarge));
+            return self.note_outcome(Err(NotStored::TooLarge));
         }
         self.body.extend_from_slice(content);
     }
 
-    /// The script has ended before it was through: nobody knows what is missing.
+    /// Drops the response of a script that failed: its body may be incomplete.
     pub fn cut_short(&mut self) {
         if self.admitted.take().is_some() {
             self.body = Vec::new();
@@ -419,7 +421,7 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// How long the worker had to do with it; of a foreign server's, how long that took to answer.
+    /// The worker time of the response; the response time of a FastCGI upstream.
     fn cost(&self) -> Duration {
         match self.cost {
             Duration::ZERO => Duration::from_millis(now().saturating_sub(self.begun)),
@@ -427,39 +429,38 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// All of the answer has come.
+    /// Stores a complete response.
     pub fn end(&mut self) {
         let Some(admitted) = self.admitted.take() else {
             return;
         };
-        // It grew by doubling: what it has no use for would count for nothing and be held.
+        // The buffer grew by doubling: its unused part would not count, and would take memory.
         let body = Bytes::from(std::mem::take(&mut self.body).into_boxed_slice());
         let length = body.len() as u64;
         if self.announced.is_some_and(|announced| announced != length) {
-            // It lies about its length: nobody knows what is missing, or too much.
+            // Its length is wrong: the body may be incomplete, or too long.
             return self.finish(FillResult::NotStored);
         }
-        self.keep(admitted, body.into());
+        self.store(admitted, body.into());
     }
 
-    /// Keeps a page; one that is large, or comes to a slow disk, once somebody waits for it to be where
-    /// it is to be.
-    fn keep(&mut self, admitted: Admitted, body: Body) {
+    /// Stores a page. One that is large, or belongs on a slow disk, is stored by [`Fill::settle`].
+    fn store(&mut self, admitted: Admitted, body: Body) {
         let Some(primary) = &self.primary else {
             return;
         };
-        let place = match PageKeys::of(primary, &admitted.vary, self.head.headers()) {
+        let place = match PageKeys::of(primary, &admitted.vary, self.context.head.headers()) {
             Ok(place) => place,
-            Err(why) => return self.kept(Err(why)),
+            Err(why) => return self.note_outcome(Err(why)),
         };
-        let request = request_of(self.head, self.way);
+        let request = request_of(self.context);
         let subject = Subject {
             site: self.of.site.as_str().into(),
             host: invalidate::host(request.host).into(),
             target: invalidate::target(&self.of.settings.key, request.path, request.query).into(),
         };
         let mut stored = admitted.stored;
-        say_that_it_varies(self.head, self.way, &mut stored, body.len());
+        add_vary(self.context, &mut stored, body.len());
         let is_large = body.len() as u64 > AT_ONCE_BYTES;
         let page = Object::new(subject, stored, body).of_cost(self.cost());
         let (store, pace) = (&self.cache.store, &self.cache.disk_pace);
@@ -468,22 +469,23 @@ impl<'a> Fill<'a> {
             return;
         }
         let keep = || store.insert_at(&place, page, now());
-        let kept = match store.has_disk() {
-            true => pace.watch(keep, now),
-            false => keep(),
+        let outcome = if store.has_disk() {
+            pace.measure(keep, now)
+        } else {
+            keep()
         };
-        self.kept(kept.map(drop));
+        self.note_outcome(outcome.map(drop));
     }
 
-    /// The page is kept, or why not.
-    fn kept(&mut self, kept: Result<(), NotStored>) {
-        self.kept = Some(kept);
-        let finished = match kept {
+    /// Takes down whether the page is stored.
+    fn note_outcome(&mut self, outcome: Result<(), NotStored>) {
+        self.outcome = Some(outcome);
+        let finished = match outcome {
             Ok(()) => {
                 self.cache.changed.notify_one();
                 FillResult::Stored
             }
-            // Whoever waits has it made anew.
+            // The requests that wait have it fetched again.
             Err(NotStored::Purged) => FillResult::Failed,
             Err(why) => {
                 self.drop_stale(why);
@@ -493,10 +495,10 @@ impl<'a> Fill<'a> {
         self.finish(finished);
     }
 
-    /// A page of the site's takes the place of the answer.
+    /// Takes down that a page of the site replaces the response.
     pub fn replaced(&mut self, status: u16) {
         if !is_error(status) && self.admitted.take().is_some() {
-            self.kept(Err(NotStored::Status));
+            self.note_outcome(Err(NotStored::Status));
         }
     }
 
@@ -507,18 +509,16 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// Answers with what is kept, if there is no better answer.
+    /// Responds with the cached page if there is no better response.
     ///
     /// # Errors
-    /// When the client has gone.
-    pub async fn stand_in(
+    /// When the client has closed the connection.
+    pub async fn respond_cached<C: HttpClient>(
         mut self: Box<Self>,
-        client: &mut impl HttpClient,
+        cx: &mut RequestCx<'_, C>,
         failure: &Failure,
-        record: &mut RequestRecord,
     ) -> Option<io::Result<After>> {
         self.settle().await;
-        let request = (self.head, self.way);
         if let Some((stored, body)) = self.merged.take() {
             let ttl = whole(stored.lifetimes.fresh);
             let status = CacheStatus::Hit {
@@ -526,14 +526,20 @@ impl<'a> Fill<'a> {
                 detail: Some(REVALIDATED),
             };
             self.counts = false;
-            let kept = (&stored, &body, Duration::ZERO);
-            let how = (0, status);
-            return Some(reply(client, request, kept, how, record).await);
+            let page = CachedPage {
+                stored: &stored,
+                body: &body,
+                saved: Duration::ZERO,
+                age: 0,
+                status,
+            };
+            return Some(reply(cx, self.context, page).await);
         }
         let is_no_error = match failure {
             Failure::FileNamed => true,
+            failure if failure.is_client_gone() => true,
             Failure::Intercepted(status) => !is_error(*status),
-            Failure::Ended { .. } => failure.is_client_gone(),
+            _ => false,
         };
         if is_no_error {
             return None;
@@ -545,19 +551,24 @@ impl<'a> Fill<'a> {
         };
         self.counts = false;
         self.finish(FillResult::ServedStale);
-        let kept = (&page.stored, &page.body, Duration::ZERO);
-        let how = (stale.age, status);
-        Some(reply(client, request, kept, how, record).await)
+        let page = CachedPage {
+            stored: &page.stored,
+            body: &page.body,
+            saved: Duration::ZERO,
+            age: stale.age,
+            status,
+        };
+        Some(reply(cx, self.context, page).await)
     }
 }
 
 impl Drop for Fill<'_> {
-    /// Whoever waits is told, whatever has happened to this request.
+    /// The requests that wait are notified, however this request ends.
     fn drop(&mut self) {
         self.finish(FillResult::Failed);
         if self.counts {
             let why = (!self.is_refresh).then_some(self.why);
-            self.of.board().forwarded(why, self.kept);
+            self.of.board().forwarded(why, self.outcome);
         }
     }
 }

@@ -1,8 +1,7 @@
-//! A page that is to be made again after its request has been answered.
+//! A refresh that starts after its request has got the stale page.
 
 use std::sync::Arc;
 
-use maitred_http1::Head;
 use maitred_pagecache::cache_status::Forward;
 use maitred_pagecache::eligibility::Plan;
 use maitred_pagecache::fills::{FillResult, Ticket};
@@ -14,8 +13,8 @@ use crate::cache::{Cache, SiteCache};
 use crate::handler::cache::fill::Fill;
 use crate::handler::context::RequestContext;
 
-/// What is left of a request that was answered with a stale page: the page is to be made again.
-pub struct Left {
+/// What a request with a stale page leaves to its refresh.
+pub struct PendingRefresh {
     /// The cache.
     pub cache: Arc<Cache>,
     plan: Plan,
@@ -23,34 +22,30 @@ pub struct Left {
     ticket: Option<(Key, Ticket)>,
     stale: Option<(Arc<Object>, Stale)>,
     stale_key: Option<Key>,
-    seen: Option<(Option<String>, String)>,
+    shown: Option<(Option<String>, String)>,
     stamp: u64,
 }
 
-impl Left {
-    /// The script is asked now, with the same request.
-    pub fn resume<'a>(
-        mut self,
-        of: &'a SiteCache,
-        (head, way): (&'a Head, &'a RequestContext<'a>),
-    ) -> Fill<'a> {
-        let mut fill = Fill::new(self.cache.clone(), of, (head, way));
+impl PendingRefresh {
+    /// Forwards the same request to the script.
+    pub fn resume<'a>(mut self, of: &'a SiteCache, context: &'a RequestContext<'a>) -> Fill<'a> {
+        let mut fill = Fill::new(self.cache.clone(), of, context);
         fill.why = Forward::Stale;
         (fill.stale, fill.stale_key) = (self.stale.take(), self.stale_key.take());
-        (fill.seen, fill.stamp) = (self.seen.take(), self.stamp);
+        (fill.shown, fill.stamp) = (self.shown.take(), self.stamp);
         if let Some((key, ticket)) = self.ticket.take() {
             fill.begin(key, ticket);
         }
         if let Some(primary) = self.primary.take() {
-            fill.go_on(self.plan.clone(), primary);
+            fill.forward(self.plan.clone(), primary);
         }
         fill.is_refresh = true;
         fill
     }
 }
 
-impl Drop for Left {
-    /// Whoever waits is told if nobody makes it.
+impl Drop for PendingRefresh {
+    /// The requests that wait are notified if no refresh starts.
     fn drop(&mut self) {
         if let Some((key, ticket)) = self.ticket.take() {
             self.cache.finish(&key, ticket, FillResult::Failed);
@@ -59,17 +54,17 @@ impl Drop for Left {
 }
 
 impl Fill<'_> {
-    /// Leaves the page to be made when the request is over.
-    pub fn leave(mut self: Box<Self>) -> Left {
+    /// Leaves the refresh for the time after the request.
+    pub fn into_pending(mut self: Box<Self>) -> PendingRefresh {
         self.counts = false;
-        Left {
+        PendingRefresh {
             cache: self.cache.clone(),
             plan: self.plan.clone(),
             primary: self.primary.take(),
             ticket: self.ticket.take(),
             stale: self.stale.take(),
             stale_key: self.stale_key.take(),
-            seen: self.seen.take(),
+            shown: self.shown.take(),
             stamp: self.stamp,
         }
     }

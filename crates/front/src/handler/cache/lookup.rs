@@ -1,5 +1,5 @@
-//! What a request for a script finds in the page cache: a page, one that somebody else makes at the moment,
-//! or nothing, and then the script is asked.
+//! The lookup of a request in the page cache: it finds a page, waits for one that another request
+//! fetches, or forwards the request to the script.
 
 use std::io;
 use std::sync::Arc;
@@ -9,144 +9,174 @@ use maitred_http1::Head;
 use maitred_pagecache::admit::NotStored;
 use maitred_pagecache::cache_request::{CacheRequest, Request};
 use maitred_pagecache::cache_status::{CacheStatus, Forward, ON_ERROR, UPDATING};
-use maitred_pagecache::cookies;
 use maitred_pagecache::eligibility::{Bypass, Plan};
 use maitred_pagecache::fills::{FillNotice, FillResult, Joined, Ticket};
 use maitred_pagecache::headers::Field;
 use maitred_pagecache::key::{Key, Primary};
 use maitred_pagecache::reuse::{Judged, Stale, judge};
+use maitred_pagecache::{Millis, cookies};
 use maitred_pagestore as pagestore;
 use maitred_pagestore::Object;
 use tokio::sync::oneshot;
 
 use crate::cache::{AT_ONCE_BYTES, Cache, SiteCache, now, whole};
-use crate::handler::cache::compressed::coded;
+use crate::handler::cache::compressed::compressed;
 use crate::handler::cache::fill::Fill;
-use crate::handler::cache::reply::{reply, request_of};
-use crate::handler::context::RequestContext;
+use crate::handler::cache::reply::{CachedPage, reply, request_of};
+use crate::handler::context::{RequestContext, RequestCx, RequestTarget};
+use crate::handler::respond::TextResponse;
 use crate::http::body::blocking;
 use crate::http::client::{After, HttpClient};
-use crate::logging::record::RequestRecord;
 
-/// A client that has gone, as nginx logs it.
+/// The status of a client that has closed the connection, as nginx logs it.
 const CLIENT_LEFT: u16 = 499;
 
-/// What the cache has to do with a request.
-pub enum Looked<'a> {
-    /// It has answered it.
+/// The result of a lookup.
+pub enum LookupResult<'a> {
+    /// The client has got a cached page, or a refusal.
     Responded(After),
-    /// It has answered it with a page that is now to be made again.
+    /// The client has got a stale page, which this request refreshes.
     Refresh(After, Box<Fill<'a>>),
-    /// The request goes on to a script, whose answer it looks at.
+    /// The request is forwarded to the script, whose response may be stored.
     Forward(Box<Fill<'a>>),
 }
 
-/// A request, and how it is answered.
-type Of<'a> = (&'a Head, &'a RequestContext<'a>);
-
-/// Looks for a page, and waits for one that another request has made.
+/// Looks a page up, and waits for one that another request fetches.
 ///
 /// # Errors
-/// When the client has gone.
-pub async fn look<'a>(
-    client: &mut impl HttpClient,
-    head: &'a Head,
-    (cache, of): (&Arc<Cache>, &'a SiteCache),
-    way: &'a RequestContext<'a>,
-    record: &mut RequestRecord,
-) -> io::Result<Looked<'a>> {
+/// When the client has closed the connection.
+pub async fn lookup<'a, C: HttpClient>(
+    cx: &mut RequestCx<'_, C>,
+    cache: &Arc<Cache>,
+    of: &'a SiteCache,
+    context: &'a RequestContext<'a>,
+) -> io::Result<LookupResult<'a>> {
     let request = Request {
-        port: port_told(client, way),
-        ..request_of(head, way)
+        port: port_of_key(cx.client, context.target),
+        ..request_of(context)
     };
-    let asked = CacheRequest::survey(request, head.headers());
-    let secured = client.secured();
+    let asked = CacheRequest::survey(request, context.head.headers());
+    let secured = cx.client.secured();
     let shows_certificate = secured.is_some_and(|secured| secured.shows_certificate());
-    let mut fill = Box::new(Fill::new(cache.clone(), of, (head, way)));
-    let begun = begin(&asked, shows_certificate, (of, (head, way)), &mut fill);
-    let Some((mut plan, primary, may_refresh)) = begun else {
-        return Ok(Looked::Forward(fill));
+    let mut fill = Box::new(Fill::new(cache.clone(), of, context));
+    let planned = plan_request(&asked, shows_certificate, context, &mut fill);
+    let Some((mut plan, primary, may_refresh)) = planned else {
+        return Ok(LookupResult::Forward(fill));
     };
     loop {
-        // Before: what is purged from now on must not come back by a 304.
-        fill.look_from_now();
-        let found = find(cache, &primary, head).await?;
-        let key = match weigh((cache, of), &asked, found, (&mut plan, &mut fill)) {
-            Weighed::Fresh((key, page), times) => {
-                let page = match asked.has_range {
-                    true => page,
-                    false => coded(cache, (head, way), (&key, page)),
+        // Before the lookup: a page that is purged from now on must not come back by a 304.
+        fill.take_stamp();
+        let found = find(cache, &primary, context.head).await?;
+        let key = match judge_found(&asked, found, &mut plan, &mut fill) {
+            Judgement::Fresh(key, page, how) => {
+                let page = if asked.has_range {
+                    page
+                } else {
+                    compressed(cache, context, &key, page)
                 };
-                let after = fresh(client, (head, way), &page, times, record);
-                return after.await.map(Looked::Responded);
+                let after = reply(cx, context, how.of(&page)).await?;
+                return Ok(LookupResult::Responded(after));
             }
-            Weighed::Other(key) => key,
+            Judgement::Other(key) => key,
         };
-        if wants_nothing_else(&plan) {
-            let why = "The page is not kept, and no other is wanted.";
-            let refused = crate::handler::respond::refuse(client, head, record, 504, why);
-            return refused.await.map(Looked::Responded);
+        if is_only_if_cached(&plan) {
+            let why = "The page is not cached, and the request accepts no other.";
+            let after = cx.refuse(TextResponse::new(504, why)).await?;
+            return Ok(LookupResult::Responded(after));
         }
         let is_refreshed_without = may_refresh && plan.store == Err(NotStored::UnknownCookie);
         if plan.store.is_err() && !is_refreshed_without {
             break;
         }
-        let times = (now(), of.settings.lock_age.saturating_mul(1000));
-        if let Some(old) = fill.will_do_meanwhile() {
+        if let Some((page, stale)) = fill.usable_stale() {
             if is_refreshed_without {
                 fill.cookies = Some(cookies::keyed(&of.settings, &asked));
                 plan.store = Ok(());
             }
-            let Some(turn) = take_turn((cache, of), (key, times), &mut fill) else {
+            let Some(turn) = take_turn(key, &mut fill) else {
                 break;
             };
-            let after = meanwhile(client, (head, way), old, turn, record).await?;
-            if turn == Turn::Others {
-                return Ok(Looked::Responded(after));
+            let how = CacheHit::stale(&stale, UPDATING, turn.saved(&page));
+            let after = reply(cx, context, how.of(&page)).await?;
+            if turn == RefreshTurn::Others {
+                return Ok(LookupResult::Responded(after));
             }
-            fill.go_on(plan, primary);
-            return Ok(Looked::Refresh(after, fill));
+            fill.forward(plan, primary);
+            return Ok(LookupResult::Refresh(after, fill));
         }
         if plan.store.is_err() {
             break;
         }
-        let waits = (&mut plan, &mut *fill);
-        match join(client, (cache, of), (key, times), waits, record).await? {
-            Next::Look => {}
-            Next::Go => break,
-            Next::StandIn(page, stale) => {
-                let how = (stale, ON_ERROR, Duration::ZERO);
-                let after = stand_in(client, (head, way), &page, how, record);
-                return after.await.map(Looked::Responded);
+        match join(cx, key, &mut plan, &mut fill).await? {
+            JoinResult::Retry => {}
+            JoinResult::Forward => break,
+            JoinResult::UseStale(page, stale) => {
+                let how = CacheHit::stale(&stale, ON_ERROR, Duration::ZERO);
+                let after = reply(cx, context, how.of(&page)).await?;
+                return Ok(LookupResult::Responded(after));
             }
         }
     }
-    fill.go_on(plan, primary);
-    Ok(Looked::Forward(fill))
+    fill.forward(plan, primary);
+    Ok(LookupResult::Forward(fill))
 }
 
-/// The port that scripts are told, where it is part of the key: a client may come to any that is listened on, and
-/// name a host without it.
-fn port_told(client: &mut impl HttpClient, way: &RequestContext<'_>) -> Option<u16> {
-    if way.origin.is_some_and(|origin| origin.is_https.is_some()) {
+/// How a cached page may be used.
+#[derive(Clone, Copy)]
+struct CacheHit {
+    age: u64,
+    status: CacheStatus,
+    saved: Duration,
+}
+
+impl CacheHit {
+    /// A stale page, and why it is used.
+    fn stale(stale: &Stale, why: &'static str, saved: Duration) -> CacheHit {
+        let status = CacheStatus::Hit {
+            ttl: -whole(stale.by),
+            detail: Some(why),
+        };
+        CacheHit {
+            age: stale.age,
+            status,
+            saved,
+        }
+    }
+
+    fn of(self, page: &Object) -> CachedPage<'_> {
+        CachedPage {
+            stored: &page.stored,
+            body: &page.body,
+            saved: self.saved,
+            age: self.age,
+            status: self.status,
+        }
+    }
+}
+
+/// The port that scripts see, where it is part of the key: a client may connect to any listener,
+/// and send a host without port.
+fn port_of_key(client: &mut impl HttpClient, target: RequestTarget<'_>) -> Option<u16> {
+    if target.forwarded_https.is_some() {
         return None;
     }
-    let own = if way.is_https { 443 } else { 80 };
+    let own = if target.is_https { 443 } else { 80 };
     Some(client.local().port()).filter(|port| *port != own)
 }
 
-/// What may be done for a request, its key, and whether nothing but an unknown cookie keeps its
-/// response from being stored; nothing if it passes the cache by, which `fill` is told.
-fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
+/// The plan for a request, its key, and whether only an unknown cookie keeps its response from
+/// being stored. None if the request bypasses the cache.
+fn plan_request<'a, H: Iterator<Item = Field<'a>> + Clone>(
     asked: &CacheRequest<'a, H>,
     shows_certificate: bool,
-    (of, (head, way)): (&SiteCache, Of<'a>),
+    context: &RequestContext<'_>,
     fill: &mut Fill<'_>,
 ) -> Option<(Plan, Key, bool)> {
+    let (of, head) = (fill.of, context.head);
     let mut plan = Plan::make(&of.settings, asked);
     let has_unknown = plan.store == Err(NotStored::UnknownCookie);
     if has_unknown {
-        // What follows is found out as of a request without the cookie.
+        // The rest is decided as for a request without the cookie.
         plan.store = Ok(());
     }
     let may_be_known = of.settings.guards_cookies && asked.has_cookies;
@@ -168,17 +198,17 @@ fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
         return None;
     };
     if plan.store.is_ok() && query.as_deref() != head.query() {
-        // The script would see what the key has not, and could show it to everybody.
-        match (way.path, way.query) == (head.path(), head.query()) {
-            true => fill.see(query.as_deref()),
-            // Nobody knows what a rewrite has made of it.
+        // The script would see a query that is not in the key, and could show it to all clients.
+        match (&*context.path, context.query()) == (head.path(), head.query()) {
+            true => fill.show_query(query.as_deref()),
+            // A rewrite may have put any part of the query into the path.
             false => plan.store = Err(NotStored::UnkeyedHeader),
         }
     }
     let host = asked.request.host;
     let has_capitals = host.bytes().any(|byte| byte.is_ascii_uppercase());
-    if way.host(head) != host || has_capitals {
-        // The script would see the host as it was written, and could send everybody there.
+    if context.target.host != host || has_capitals {
+        // The script would see the host as the client wrote it, and could send all clients there.
         plan.store = plan.store.and(Err(NotStored::UnkeyedHeader));
     }
     let may_refresh = has_unknown && plan.store.is_ok();
@@ -193,7 +223,7 @@ fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
     Some((plan, key, may_refresh))
 }
 
-/// What is kept for a request, in memory or else on disk.
+/// Looks a page up in memory, then on disk.
 async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<pagestore::Lookup> {
     let store = &cache.store;
     let found = match store.lookup(primary, head.headers()) {
@@ -202,19 +232,19 @@ async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<page
                 return find_slowly(cache, primary, head).await;
             }
             let load = || store.load(primary, head.headers(), now(), AT_ONCE_BYTES);
-            cache.disk_pace.watch(load, now)
+            cache.disk_pace.measure(load, now)
         }
         looked => return Ok(looked),
     };
     let pagestore::Lookup::Large { key, has_variants } = found else {
         return Ok(found);
     };
-    // Others have their turn while the disk is read.
+    // The thread serves other requests while the disk is read.
     let cache = cache.clone();
     blocking(move || Ok(cache.store.load_large(key, has_variants, now()))).await
 }
 
-/// The same from a disk that is slow.
+/// The same for a slow disk.
 async fn find_slowly(
     cache: &Arc<Cache>,
     primary: &Key,
@@ -228,26 +258,26 @@ async fn find_slowly(
     blocking(move || {
         let fields = fields.iter().map(|(name, value)| (&name[..], &value[..]));
         let load = || cache.store.load(&primary, fields, now(), u64::MAX);
-        Ok(cache.disk_pace.watch(load, now))
+        Ok(cache.disk_pace.measure(load, now))
     })
     .await
 }
 
-/// What was found is good for.
-enum Weighed {
-    /// The client gets it: its key and the page, its age and the time for which it will do in seconds.
-    Fresh((Key, Arc<Object>), (u64, i64)),
-    /// Nothing yet: the key of what the client is to get.
+/// Whether the page that was found can be used.
+enum Judgement {
+    /// It is: its key, the page, and how.
+    Fresh(Key, Arc<Object>, CacheHit),
+    /// It is not: the key under which the response is stored.
     Other(Key),
 }
 
-/// Judges what was found, and notes in `fill` why the request goes on.
-fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
-    (cache, of): (&Cache, &SiteCache),
+/// Judges the page that was found, and notes in `fill` why the request is forwarded.
+fn judge_found<'a, H: Iterator<Item = Field<'a>> + Clone>(
     asked: &CacheRequest<'a, H>,
     found: pagestore::Lookup,
-    (plan, fill): (&mut Plan, &mut Fill<'_>),
-) -> Weighed {
+    plan: &mut Plan,
+    fill: &mut Fill<'_>,
+) -> Judgement {
     match found {
         pagestore::Lookup::Page {
             page,
@@ -256,7 +286,13 @@ fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
         } => {
             match judge(&page.stored, asked, plan, is_stale, now()) {
                 Judged::Fresh { age, ttl } => {
-                    return Weighed::Fresh((key, page), (age, whole(ttl)));
+                    let ttl = whole(ttl);
+                    let how = CacheHit {
+                        age,
+                        status: CacheStatus::Hit { ttl, detail: None },
+                        saved: page.cost,
+                    };
+                    return Judgement::Fresh(key, page, how);
                 }
                 Judged::Stale(stale) => {
                     fill.why = Forward::Stale;
@@ -268,168 +304,137 @@ fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
                     plan.store = Err(NotStored::Authorization);
                 }
             }
-            Weighed::Other(key)
+            Judgement::Other(key)
         }
         pagestore::Lookup::Miss { key, has_variants }
         | pagestore::Lookup::Large { key, has_variants } => {
-            fill.why = match has_variants {
-                true => Forward::VaryMiss,
-                false => Forward::UriMiss,
+            fill.why = if has_variants {
+                Forward::VaryMiss
+            } else {
+                Forward::UriMiss
             };
             fill.stale = None;
-            let uses = of.settings.min_uses;
-            if plan.store.is_ok() && uses > 1 && cache.store.uses.count(&key) < uses {
+            let uses = fill.of.settings.min_uses;
+            if plan.store.is_ok() && uses > 1 && fill.cache.store.uses.count(&key) < uses {
                 plan.store = Err(NotStored::MinUses);
             }
-            Weighed::Other(key)
+            Judgement::Other(key)
         }
     }
 }
 
-/// Whether the request wants what is kept and nothing else.
-fn wants_nothing_else(plan: &Plan) -> bool {
+/// Whether the request accepts cached pages only (`only-if-cached`).
+fn is_only_if_cached(plan: &Plan) -> bool {
     let directives = plan.directives.as_ref();
     directives.is_some_and(|directives| directives.only_if_cached)
 }
 
-/// Who has a page made again that will do until then.
+/// Which request refreshes a stale page.
 #[derive(Clone, Copy, PartialEq)]
-enum Turn {
-    /// This request.
+enum RefreshTurn {
+    /// This one.
     Ours,
-    /// One before it.
+    /// An earlier one.
     Others,
 }
 
-/// Whose turn it is to have a page made again; nothing if this request waits for the new one itself.
-fn take_turn(
-    (cache, of): (&Cache, &SiteCache),
-    (key, times): (Key, (u64, u64)),
-    fill: &mut Fill<'_>,
-) -> Option<Turn> {
-    let Some(ticket) = cache.fills.refresh(&key, times.0, times.1) else {
-        return Some(Turn::Others);
+impl RefreshTurn {
+    /// The worker time that a stale page saves: one request pays for the new page.
+    fn saved(self, page: &Object) -> Duration {
+        match self {
+            RefreshTurn::Ours => Duration::ZERO,
+            RefreshTurn::Others => page.cost,
+        }
+    }
+}
+
+/// Which request refreshes the page. None if this one waits for the new page itself.
+fn take_turn(key: Key, fill: &mut Fill<'_>) -> Option<RefreshTurn> {
+    let Some(ticket) = fill.cache.fills.refresh(&key, now(), lock_age(fill)) else {
+        return Some(RefreshTurn::Others);
     };
     fill.begin(key, ticket);
-    // Who has an unknown cookie cannot wait for the new page: that is made without the cookie.
-    let in_background = of.settings.background_update || fill.cookies.is_some();
-    in_background.then_some(Turn::Ours)
+    // A request with an unknown cookie cannot wait for the new page: that is fetched without the
+    // cookie.
+    let in_background = fill.of.settings.background_update || fill.cookies.is_some();
+    in_background.then_some(RefreshTurn::Ours)
 }
 
-/// Answers with a page that is good: its age, and for how long it will be, in seconds.
-async fn fresh(
-    client: &mut impl HttpClient,
-    of: (&Head, &RequestContext<'_>),
-    page: &Object,
-    (age, ttl): (u64, i64),
-    record: &mut RequestRecord,
-) -> io::Result<After> {
-    let status = CacheStatus::Hit { ttl, detail: None };
-    let kept = (&page.stored, &page.body, page.cost);
-    reply(client, of, kept, (age, status), record).await
+/// The time, and the largest age of the lock on a key, in milliseconds.
+fn lock_age(fill: &Fill<'_>) -> Millis {
+    fill.of.settings.lock_age.saturating_mul(1000)
 }
 
-/// Answers with a page that will do until it has been made again, which one request pays for.
-async fn meanwhile(
-    client: &mut impl HttpClient,
-    of: (&Head, &RequestContext<'_>),
-    (page, stale): (Arc<Object>, Stale),
-    turn: Turn,
-    record: &mut RequestRecord,
-) -> io::Result<After> {
-    let saved = match turn {
-        Turn::Ours => Duration::ZERO,
-        Turn::Others => page.cost,
-    };
-    stand_in(client, of, &page, (stale, UPDATING, saved), record).await
+/// What happens to a request without a page.
+enum JoinResult {
+    /// Another has fetched the page: look it up again.
+    Retry,
+    /// The request is forwarded to the script.
+    Forward,
+    /// The request gets this stale page, as no other is available.
+    UseStale(Arc<Object>, Stale),
 }
 
-/// Answers with a page that is stale, says why, and saves a worker so much time.
-async fn stand_in(
-    client: &mut impl HttpClient,
-    of: (&Head, &RequestContext<'_>),
-    page: &Object,
-    (stale, detail, saved): (Stale, &'static str, Duration),
-    record: &mut RequestRecord,
-) -> io::Result<After> {
-    let status = CacheStatus::Hit {
-        ttl: -whole(stale.by),
-        detail: Some(detail),
-    };
-    let kept = (&page.stored, &page.body, saved);
-    reply(client, of, kept, (stale.age, status), record).await
-}
-
-/// What becomes of a request for which there is no page.
-enum Next {
-    /// Another has made it: look again.
-    Look,
-    /// The script is asked.
-    Go,
-    /// No other page can be had than this.
-    StandIn(Arc<Object>, Stale),
-}
-
-/// Has the request make the page for all who want it, or wait for whoever does.
+/// Lets the request fetch the page for all that wait, or wait for another that fetches it.
 ///
 /// # Errors
-/// When the client has gone.
-async fn join(
-    client: &mut impl HttpClient,
-    (cache, of): (&Arc<Cache>, &SiteCache),
-    (key, times): (Key, (u64, u64)),
-    (plan, fill): (&mut Plan, &mut Fill<'_>),
-    record: &mut RequestRecord,
-) -> io::Result<Next> {
+/// When the client has closed the connection.
+async fn join<C: HttpClient>(
+    cx: &mut RequestCx<'_, C>,
+    key: Key,
+    plan: &mut Plan,
+    fill: &mut Fill<'_>,
+) -> io::Result<JoinResult> {
     let (sender, receiver) = oneshot::channel();
-    let ticket: Ticket = match cache.fills.join(&key, times.0, times.1, || sender) {
+    let cache = fill.cache.clone();
+    let ticket: Ticket = match cache.fills.join(&key, now(), lock_age(fill), || sender) {
         Joined::Fill(ticket) => ticket,
-        Joined::PassThrough => return Ok(Next::Go),
+        Joined::PassThrough => return Ok(JoinResult::Forward),
         Joined::Wait => {
             fill.is_collapsed = true;
-            let patience = Duration::from_secs(of.settings.lock_timeout);
-            let mut place = Place {
-                cache,
+            let patience = Duration::from_secs(fill.of.settings.lock_timeout);
+            let mut place = PageWaiter {
+                cache: &cache,
                 key: &key,
                 receiver,
             };
             let told = tokio::select! {
                 told = tokio::time::timeout(patience, &mut place.receiver) => told,
-                () = client.gone() => {
-                    record.status = CLIENT_LEFT;
+                () = cx.client.gone() => {
+                    cx.record.status = CLIENT_LEFT;
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 }
             };
             drop(place);
             match told {
-                Ok(Ok(FillNotice::Retry)) => return Ok(Next::Look),
+                Ok(Ok(FillNotice::Retry)) => return Ok(JoinResult::Retry),
                 Ok(Ok(FillNotice::UseStale)) => {
                     let stale = fill.stale.take().filter(|(_, stale)| stale.if_error);
-                    let next = stale.map(|(page, stale)| Next::StandIn(page, stale));
-                    return Ok(next.unwrap_or(Next::Go));
+                    let next = stale.map(|(page, stale)| JoinResult::UseStale(page, stale));
+                    return Ok(next.unwrap_or(JoinResult::Forward));
                 }
-                Ok(Ok(FillNotice::PassThrough) | Err(_)) => return Ok(Next::Go),
+                Ok(Ok(FillNotice::PassThrough) | Err(_)) => return Ok(JoinResult::Forward),
                 Err(_) => {
                     plan.store = Err(NotStored::LockTimeout);
-                    return Ok(Next::Go);
+                    return Ok(JoinResult::Forward);
                 }
                 Ok(Ok(FillNotice::Fill(ticket))) => ticket,
             }
         }
     };
     fill.begin(key, ticket);
-    Ok(Next::Go)
+    Ok(JoinResult::Forward)
 }
 
-/// The place of one who waits for a page.
-struct Place<'a> {
+/// A request that waits for a page.
+struct PageWaiter<'a> {
     cache: &'a Cache,
     key: &'a Key,
     receiver: oneshot::Receiver<FillNotice>,
 }
 
-impl Drop for Place<'_> {
-    /// Whoever leaves just when the page was to be made by him leaves that to the next.
+impl Drop for PageWaiter<'_> {
+    /// A request that ends just when it has got the right to fetch the page passes that on.
     fn drop(&mut self) {
         self.receiver.close();
         if let Ok(FillNotice::Fill(ticket)) = self.receiver.try_recv() {

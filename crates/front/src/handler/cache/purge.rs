@@ -3,51 +3,54 @@
 use std::io;
 
 use maitred_control::purge::DroppedPages;
-use maitred_http1::Head;
 use maitred_pagecache::purge::{Purge, PurgeMode};
 use maitred_pagecache::{invalidate, tags};
 
+use crate::cache::{Cache, SiteCache};
 use crate::handler::cache::reply::request_of;
-use crate::handler::context::RequestContext;
+use crate::handler::context::{RequestContext, RequestCx};
 use crate::handler::refusal;
+use crate::handler::respond::TextResponse;
 use crate::http::client::{After, HttpClient};
-use crate::logging::record::RequestRecord;
-use crate::services::Thread;
+use crate::http::error_body::NOT_FOUND;
+use crate::http::headers::{PLAIN, first_field};
 
-/// Does what a request with [`PURGE`] asks for, if its client may; nothing if the site has no cache.
-pub async fn purge(
-    client: &mut impl HttpClient,
-    head: &Head,
-    thread: &Thread,
-    way: &RequestContext<'_>,
-    record: &mut RequestRecord,
-) -> Option<io::Result<After>> {
-    let of = way.site.cache.as_ref()?;
-    let cache = thread.shared.cache.as_ref()?;
-    let peer = way
-        .origin
-        .map_or_else(|| client.peer(), |origin| origin.client);
-    if !of.purge_from.contain(peer.ip()) {
+/// Carries out a PURGE request, if its client may send one.
+///
+/// # Errors
+/// When the client has closed the connection.
+pub async fn purge<C: HttpClient>(
+    cx: &mut RequestCx<'_, C>,
+    context: &RequestContext<'_>,
+) -> io::Result<After> {
+    let response = match (&context.site.cache, &cx.thread.shared.cache) {
+        (Some(of), Some(cache)) => drop_pages(context, of, cache).await,
+        _ => TextResponse::new(404, NOT_FOUND),
+    };
+    cx.refuse(response).await
+}
+
+async fn drop_pages(context: &RequestContext<'_>, of: &SiteCache, cache: &Cache) -> TextResponse {
+    let head = context.head;
+    if !of.purge_from.contain(context.target.peer.ip()) {
         let why = "the site's purge_from does not name the client";
-        refusal::log(head, way, 403, why);
-        return Some(crate::handler::respond::refuse(client, head, record, 403, why).await);
+        refusal::log(context, 403, why);
+        return TextResponse::new(403, why);
     }
-    let asked = request_of(head, way);
-    let how = match crate::http::headers::first_field(head, "soft-purge") {
+    let how = match first_field(head, "soft-purge") {
         Some("1") => PurgeMode::Soft,
         _ => PurgeMode::Hard,
     };
-    let groups = tags::groups(head.headers(), "cache-groups");
-    let purges = match groups {
+    let purges = match tags::groups(head.headers(), "cache-groups") {
         Some(groups) => groups.into_iter().map(Purge::Tag).collect(),
-        None if crate::http::headers::first_field(head, "cache-groups").is_some() => {
+        None if first_field(head, "cache-groups").is_some() => {
             let why = "Cache-Groups is a list of strings, such as \"news\", \"post-17\".";
-            return Some(crate::handler::respond::refuse(client, head, record, 400, why).await);
+            return TextResponse::new(400, why);
         }
         None => {
-            let (host, path) = (asked.host, asked.path);
-            let purge = invalidate::purge_of(&of.settings.key, host, path, asked.query);
-            vec![purge]
+            let request = request_of(context);
+            let (key, host) = (&of.settings.key, request.host);
+            vec![invalidate::purge_of(key, host, request.path, request.query)]
         }
     };
     let named = |purge| DroppedPages {
@@ -64,8 +67,5 @@ pub async fn purge(
         PurgeMode::Soft => "stale",
     };
     let lines = dropped.iter().map(|one| format!("{done}: {}\n", one.purge));
-    let said: String = lines.collect();
-    let after = client.discard_body(head);
-    let headers = [crate::http::headers::PLAIN];
-    Some(crate::handler::respond::whole(client, head, record, 200, &headers, &said, after).await)
+    TextResponse::page(&[PLAIN], lines.collect())
 }

@@ -1,10 +1,10 @@
-//! A page that is made again after the request that found it stale has been answered: in a task of its
-//! own, so that the client's connection is free for what it asks next.
+//! A refresh of a stale page after its client has got it: in a task of its own, so that the
+//! client's connection is free for the next request.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,78 +19,72 @@ use crate::backend::error::Failure;
 use crate::backend::run::Run;
 use crate::cache::Cache;
 use crate::handler::cache::detached_client::DetachedClient;
-use crate::handler::cache::fill::{Fill, Left};
-use crate::handler::cache::tee::Watch;
-use crate::handler::context::{Origin, RequestContext};
-use crate::handler::rules;
+use crate::handler::cache::fill::{Fill, PendingRefresh};
+use crate::handler::cache::tee::CacheObserver;
+use crate::handler::context::{RequestContext, RequestTarget};
 use crate::handler::script::{Caller, run_of};
 use crate::http::body::Body;
 use crate::http::client::Client;
 use crate::http::spool;
-use crate::pool::queue::Priority;
 use crate::runtime::thread::Paced;
 use crate::services::Thread;
 use crate::site::Site;
 use crate::site::resolver::Script;
 
-/// Most pages that are made again at a time for nobody who waits. Those beyond stay stale until somebody
-/// asks again.
+/// Most background refreshes at a time. Pages beyond them stay stale until the next request.
 const MAX_REFRESHES: usize = 1024;
 
-/// What a script is asked with when its client has gone on to other things.
-struct Errand {
-    left: Left,
+/// A run of a script whose response only the cache gets.
+struct RefreshRun {
+    left: PendingRefresh,
     thread: Arc<Thread>,
     caller: Caller,
     head: Head,
     script: Script,
     site: Arc<Site>,
     backend: Backend,
-    has_rules: bool,
     path: String,
     query: Option<String>,
-    origin: Option<(SocketAddr, Option<bool>, bool, String)>,
-    is_https: bool,
+    host: String,
+    target: RequestTarget<'static>,
 }
 
-/// Has a page made again that a client has just been answered with.
+/// Refreshes a stale page that its client has got.
 pub fn refresh(
     fill: Box<Fill<'_>>,
-    (head, way, script): (&Head, &RequestContext<'_>, &Script),
-    (thread, caller): (&Arc<Thread>, Caller),
+    context: &RequestContext<'_>,
+    script: &Script,
+    thread: &Arc<Thread>,
+    caller: Caller,
 ) {
     let head = match &fill.cookies {
-        Some(cookies) => head.with_cookies(cookies),
-        None => head.clone(),
+        Some(cookies) => context.head.with_cookies(cookies),
+        None => context.head.clone(),
     };
-    let left = fill.leave();
+    let left = fill.into_pending();
     let Some(counted) = RunningRefresh::one_of(&left.cache) else {
         return;
     };
-    let errand = Errand {
+    let run = RefreshRun {
         left,
         thread: thread.clone(),
         caller,
         head,
         script: script.clone(),
-        site: way.site.clone(),
-        backend: way.backend.clone(),
-        has_rules: way.rules.is_some(),
-        path: way.path.to_owned(),
-        query: way.query.map(str::to_owned),
-        origin: way.origin.map(|origin| {
-            let host = origin.host.to_owned();
-            (origin.client, origin.is_https, origin.by_forwarded, host)
-        }),
-        is_https: way.is_https,
+        site: context.site.clone(),
+        backend: context.backend.clone(),
+        path: context.path.clone().into_owned(),
+        query: context.query().map(str::to_owned),
+        host: context.target.host.to_owned(),
+        target: context.target.with_host(""),
     };
     tokio::spawn(Paced::new(async move {
-        errand.run().await;
+        run.run().await;
         drop(counted);
     }));
 }
 
-/// One of the pages that are made again at the moment.
+/// A running refresh.
 struct RunningRefresh(Arc<Cache>);
 
 impl RunningRefresh {
@@ -107,76 +101,63 @@ impl Drop for RunningRefresh {
     }
 }
 
-impl Errand {
+impl RefreshRun {
     async fn run(self) {
-        let origin = self.origin.as_ref();
-        let origin = origin.map(|(client, is_https, by_forwarded, host)| Origin {
-            client: *client,
-            is_https: *is_https,
-            by_forwarded: *by_forwarded,
-            host,
-        });
-        let way = RequestContext {
-            site: &self.site,
-            rules: self.site.rules.as_ref().filter(|_| self.has_rules),
-            path: &self.path,
-            query: self.query.as_deref(),
-            backend: &self.backend,
-            // Nobody waits for it.
-            priority: Priority::Normal,
-            max_body_size: 0,
-            header_policy: rules::PLAIN,
-            origin,
-            is_https: self.is_https,
-            has_user: false,
-            status: None,
-        };
         let (Some(of), head) = (&self.site.cache, &self.head) else {
             return;
         };
-        let fill = Box::new(self.left.resume(of, (head, &way)));
+        let context = RequestContext {
+            path: self.path.into(),
+            query: self.query.map(Cow::Owned),
+            backend: &self.backend,
+            max_body_size: 0,
+            ..RequestContext::new(head, self.target.with_host(&self.host), &self.site)
+        };
+        let fill = Box::new(self.left.resume(of, &context));
         let body = Body::Memory(Bytes::new().into());
-        let asked = (head, &way, &self.script);
-        // One whose fields are too large has never made the page.
-        let Ok(request) = self.caller.encode(asked, &body, Some(&fill)) else {
+        // A request with too large headers has never stored the page.
+        let Ok(request) = self
+            .caller
+            .encode(&context, &self.script, &body, Some(&fill))
+        else {
             return;
         };
         let name = String::from_utf8_lossy(&self.script.script_filename);
-        let run = run_of((head, &way, &name), true, &body, &self.caller.id);
-        let mut nobody = Nobody;
-        let mut steadfast = DetachedClient::new(&mut nobody, Some(fill.wanted()), true);
-        let mut unsent = Unsent {
+        let run = run_of(&context, &name, true, &body, &self.caller.id);
+        let mut client = AbsentClient;
+        let mut detached = DetachedClient::new(&mut client, Some(fill.wanted()), true);
+        let mut encoder = UnsentEncoder {
             run: &run,
-            way: &way,
-            watch: Watch::new(Some(fill)),
+            context: &context,
+            observer: CacheObserver::new(Some(fill)),
         };
         let number = self.thread.number;
-        attempt(&mut steadfast, &mut unsent, number, &run, request).await;
-        if let Some(fill) = &mut unsent.watch.fill {
+        attempt(&mut detached, &mut encoder, number, &run, request).await;
+        if let Some(fill) = &mut encoder.observer.fill {
             fill.settle().await;
         }
     }
 }
 
-/// An answer that nobody is sent.
-struct Unsent<'a> {
+/// A response that is not sent.
+struct UnsentEncoder<'a> {
     run: &'a Run<'a>,
-    way: &'a RequestContext<'a>,
-    watch: Watch<'a>,
+    context: &'a RequestContext<'a>,
+    observer: CacheObserver<'a>,
 }
 
-impl ResponseEncoder for Unsent<'_> {
+impl ResponseEncoder for UnsentEncoder<'_> {
     type Head = Infallible;
 
     fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {
-        let head = self.watch.look_at(&said)?;
+        let head = self.observer.observe(&said)?;
         if let AnswerEvent::Stderr(message) = said {
             self.run.log(message);
         }
         match head {
-            Some(seen) if self.way.intercepts(seen.status) => {
+            Some(seen) if self.context.intercepts(seen.status) => {
                 let failure = Failure::Intercepted(seen.status);
-                self.watch.replaced(&failure);
+                self.observer.replaced(&failure);
                 Err(failure)
             }
             _ => Ok(()),
@@ -184,11 +165,11 @@ impl ResponseEncoder for Unsent<'_> {
     }
 
     async fn settle(&mut self) {
-        self.watch.settle().await;
+        self.observer.settle().await;
     }
 
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure> {
-        match self.watch.ended_early().filter(|_| over) {
+        match self.observer.ended_early().filter(|_| over) {
             Some(why) => Err(Failure::invalid(why)),
             None => Ok(Vec::new()),
         }
@@ -203,20 +184,20 @@ impl ResponseEncoder for Unsent<'_> {
     }
 
     fn record_duration(&mut self, time: std::time::Duration) {
-        self.watch.took(time);
+        self.observer.record_duration(time);
     }
 
     fn has_begun(&self) -> bool {
-        self.watch.has_head()
+        self.observer.has_head()
     }
 
     fn timed(&mut self, _value: String) {}
 }
 
-/// A client that is not there, and takes everything.
-struct Nobody;
+/// The client of a refresh: it accepts everything.
+struct AbsentClient;
 
-impl Client for Nobody {
+impl Client for AbsentClient {
     type Head = Infallible;
 
     async fn gone(&mut self) {

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use maitred_http1::{Framing, Head, carries_body};
+use maitred_http1::{Framing, carries_body};
 use maitred_pagecache::cache_request::{CacheRequest, Request};
 use maitred_pagecache::cache_status::CacheStatus;
 use maitred_pagecache::headers;
@@ -15,28 +15,29 @@ use maitred_pagestore::body::FILE_LEAST_BYTES;
 
 use crate::cache::CACHE_STATUS;
 use crate::cache::key_host::key_host;
-use crate::handler::context::RequestContext;
-use crate::http::client::{After, Content, HttpClient, Reply};
-use crate::http::headers::{Header, ServerHeaders};
-use crate::logging::record::RequestRecord;
+use crate::handler::context::{RequestContext, RequestCx};
+use crate::handler::respond::WholeResponse;
+use crate::http::client::{After, Content, HttpClient};
+use crate::http::headers::Header;
 
-/// The request as the cache sees it, but for the port, which its key alone has.
-pub(crate) fn request_of<'h>(head: &'h Head, way: &'h RequestContext<'_>) -> Request<'h> {
+/// The request as the cache sees it, without the port, which only its key has.
+pub(crate) fn request_of<'h>(context: &'h RequestContext<'_>) -> Request<'h> {
+    let (head, target) = (context.head, context.target);
     Request {
         method: head.method(),
-        is_https: way.is_https,
-        host: key_host(way.host(head), way.is_https),
+        is_https: target.is_https,
+        host: key_host(target.host, target.is_https),
         port: None,
         path: head.path(),
         query: head.query(),
         has_body: head.body != Framing::None,
-        by_proxy: way.origin.is_some_and(|origin| origin.is_https.is_some()),
-        by_forwarded: way.origin.is_some_and(|origin| origin.by_forwarded),
+        by_proxy: target.forwarded_https.is_some(),
+        by_forwarded: target.by_forwarded,
     }
 }
 
-/// Lines with a field at their end: caches tell of themselves in the order in which the answer has passed them
-/// (RFC 9211 §2), so that what the script says comes before.
+/// Lines with one more header at their end. Caches append to `Cache-Status` in the order in which
+/// the response has passed them (RFC 9211 §2), so that the script's value is first.
 pub(crate) fn with_line(lines: &Bytes, name: &[u8], value: &[u8]) -> Bytes {
     let mut all = Vec::with_capacity(lines.len() + name.len() + value.len() + 4);
     all.extend_from_slice(lines);
@@ -44,7 +45,7 @@ pub(crate) fn with_line(lines: &Bytes, name: &[u8], value: &[u8]) -> Bytes {
     all.into()
 }
 
-/// What is sent of a page: with which status, which bytes, and where in the page they begin.
+/// The status and the bytes to send of a page, and the offset of the bytes in the page.
 pub(crate) fn part_of(status: u16, body: &Body, selected: Selected) -> (u16, Bytes, u64) {
     match selected {
         Selected::Whole => (status, Bytes::clone(body), 0),
@@ -57,15 +58,34 @@ pub(crate) fn part_of(status: u16, body: &Body, selected: Selected) -> (u16, Byt
     }
 }
 
-/// Answers with what is kept, which has this age and saves a worker so much time.
-pub(crate) async fn reply(
-    client: &mut impl HttpClient,
-    (head, way): (&Head, &RequestContext<'_>),
-    (stored, body, saved): (&Stored, &Body, Duration),
-    (age, status): (u64, CacheStatus),
-    record: &mut RequestRecord,
+/// A cached page to respond with.
+pub(crate) struct CachedPage<'a> {
+    /// Its head.
+    pub stored: &'a Stored,
+    /// Its body.
+    pub body: &'a Body,
+    /// The worker time that it saves.
+    pub saved: Duration,
+    /// Its age in seconds.
+    pub age: u64,
+    /// What `Cache-Status` says.
+    pub status: CacheStatus,
+}
+
+/// Responds with a cached page.
+pub(crate) async fn reply<C: HttpClient>(
+    cx: &mut RequestCx<'_, C>,
+    context: &RequestContext<'_>,
+    page: CachedPage<'_>,
 ) -> io::Result<After> {
-    let asked = CacheRequest::survey(request_of(head, way), head.headers());
+    let CachedPage {
+        stored,
+        body,
+        saved,
+        age,
+        status,
+    } = page;
+    let asked = CacheRequest::survey(request_of(context), context.head.headers());
     let length = body.len() as u64;
     let selected = select(stored, &asked, length);
     let (date, lines) = stored.dated_lines();
@@ -74,57 +94,41 @@ pub(crate) async fn reply(
         _ => lines,
     };
     let (code, part, at) = part_of(stored.status, body, selected);
-    record.cache = Some(status.word());
-    if let (Some(of), CacheStatus::Hit { detail, .. }) = (&way.site.cache, status) {
+    cx.record.cache = Some(status.word());
+    if let (Some(of), CacheStatus::Hit { detail, .. }) = (&context.site.cache, status) {
         let bytes = if asked.is_head() { 0 } else { part.len() };
         of.board().answered(detail, bytes as u64, saved);
     }
-    let after = client.discard_body(head);
-    let secured = client.secured().cloned();
-    let id = record.id_sent();
-    let beside = ServerHeaders::of(secured.as_deref(), id.as_ref());
+    let after = cx.client.discard_body(cx.head);
     let (mut number, status) = (itoa::Buffer::new(), status.to_string());
     let range = content_range(selected, length);
-    let mut headers: Vec<Header<'_>> = Vec::with_capacity(6);
+    let mut headers: Vec<Header<'_>> = Vec::with_capacity(4);
     if selected != Selected::NotModified {
         headers.push((b"Date", &date));
     }
     headers.push((b"Age", number.format(age).as_bytes()));
-    let lines = match headers::first(headers::of_lines(&lines), "cache-status").is_some() {
-        true => with_line(&lines, CACHE_STATUS, status.as_bytes()),
-        false => {
-            headers.push((CACHE_STATUS, status.as_bytes()));
-            lines
-        }
+    let lines = if headers::first(headers::of_lines(&lines), "cache-status").is_some() {
+        with_line(&lines, CACHE_STATUS, status.as_bytes())
+    } else {
+        headers.push((CACHE_STATUS, status.as_bytes()));
+        lines
     };
-    headers.extend(
-        range
-            .as_ref()
-            .map(|range| (&b"Content-Range"[..], range.as_bytes())),
-    );
-    let is_said = |name: &[u8]| {
-        stored
-            .fields()
-            .any(|(said, _)| said.eq_ignore_ascii_case(name))
-    };
-    headers.extend(beside.as_slice().iter().filter(|(name, _)| !is_said(name)));
-    let carries_body = carries_body(false, code);
-    let reply = Reply {
-        request: head,
-        status: code,
-        headers: &headers,
-        lines: &lines,
-        length: carries_body.then_some(part.len() as u64),
-        after,
-    };
+    let range = range.as_ref();
+    headers.extend(range.map(|range| (&b"Content-Range"[..], range.as_bytes())));
     let content = match body.file() {
         _ if asked.is_head() || part.is_empty() => Content::Nothing,
         Some(file) if part.len() >= FILE_LEAST_BYTES => Content::Housed(&part, file, at),
         _ => Content::Kept(&part),
     };
-    if code == stored.status {
-        client.is_answered_by_script();
-    }
-    client.answer(&reply, content, record).await?;
-    Ok(after)
+    let carries_body = carries_body(false, code);
+    let response = WholeResponse {
+        headers: &headers,
+        lines,
+        // A 304 has not all headers of the page, but the page's replace the server's all the same.
+        unsent_lines: &stored.lines,
+        length: carries_body.then_some(part.len() as u64),
+        is_by_script: code == stored.status,
+        ..WholeResponse::new(code, content, after)
+    };
+    cx.send(&response).await
 }

@@ -1,4 +1,4 @@
-//! A script's answer on its way to the client, at which the cache looks as it passes.
+//! A script's response on its way to the client, which the cache observes.
 
 use std::time::Duration;
 
@@ -11,48 +11,48 @@ use crate::handler::cache::fill::Fill;
 use crate::handler::script_response::HttpEncoder;
 use crate::http::client::HeadWriter;
 
-/// What a script ends with that had a fatal error: what it has said may be half of it.
+/// The exit status of a script after a fatal error: its response may be incomplete.
 const FATAL: u32 = 255;
 
-/// What the cache sees of an answer, if its site has one.
-pub struct Watch<'a> {
-    /// What becomes of it there.
+/// The cache's view of a response.
+pub struct CacheObserver<'a> {
+    /// The response in the cache, if the site has one.
     pub fill: Option<Box<Fill<'a>>>,
-    /// What reads the head there, if the site has one.
+    /// Reads the response head, if the site has a cache.
     head_reader: Option<Box<HeadReader>>,
     has_head: bool,
 }
 
-/// A head that has come.
+/// A complete response head.
 pub struct SeenHead {
-    /// Its status.
+    /// The status.
     pub status: u16,
-    /// What the client is told.
+    /// The value of `Cache-Status`.
     pub cache_status: String,
 }
 
-impl<'a> Watch<'a> {
-    /// An answer of which nothing has been said.
-    pub fn new(fill: Option<Box<Fill<'a>>>) -> Watch<'a> {
-        Watch {
+impl<'a> CacheObserver<'a> {
+    /// An empty response.
+    pub fn new(fill: Option<Box<Fill<'a>>>) -> CacheObserver<'a> {
+        CacheObserver {
             head_reader: fill.as_ref().map(|_| Box::default()),
             fill,
             has_head: false,
         }
     }
 
-    /// Looks at what was said. Returns the head when it is there.
+    /// Takes output of the script. Returns the head once it is complete.
     ///
     /// # Errors
-    /// When the client gets what is kept in its place.
-    pub fn look_at(&mut self, said: &AnswerEvent<'_>) -> Result<Option<SeenHead>, Failure> {
+    /// When the client gets the cached page in place of the response.
+    pub fn observe(&mut self, said: &AnswerEvent<'_>) -> Result<Option<SeenHead>, Failure> {
         let (Some(fill), Some(head_reader)) = (&mut self.fill, &mut self.head_reader) else {
             return Ok(None);
         };
         match said {
             AnswerEvent::Stdout(content) if self.has_head => fill.take_body(content),
             AnswerEvent::Stdout(content) => {
-                // What is no head is the form's to complain about.
+                // The encoder reports an invalid head.
                 if let Ok(Some((head, used))) = head_reader.read(content) {
                     self.has_head = true;
                     let cache_status = fill.take_head(&head)?;
@@ -71,33 +71,33 @@ impl<'a> Watch<'a> {
         Ok(None)
     }
 
-    /// Something else takes the answer's place.
+    /// Takes down that another response replaces this one.
     pub fn replaced(&mut self, failure: &Failure) {
         if let (Failure::Intercepted(status), Some(fill)) = (failure, &mut self.fill) {
             fill.replaced(*status);
         }
     }
 
-    /// Returns when what was said has had all its effects.
+    /// Returns when the response has had all its effects on the cache.
     pub async fn settle(&mut self) {
         if let Some(fill) = &mut self.fill {
             fill.settle().await;
         }
     }
 
-    /// The script is through, after so long.
-    pub fn took(&mut self, time: Duration) {
+    /// Takes down how long the script took.
+    pub fn record_duration(&mut self, time: Duration) {
         if let Some(fill) = &mut self.fill {
-            fill.took(time);
+            fill.record_duration(time);
         }
     }
 
-    /// Whether the head has come.
+    /// Whether the head is complete.
     pub fn has_head(&self) -> bool {
         self.has_head
     }
 
-    /// Why the answer is none if nothing more comes; nothing if it has its head.
+    /// Why the response is invalid if it ends now. None if its head is complete.
     pub fn ended_early(&self) -> Option<String> {
         let why = |reader: &HeadReader| reader.ended_early().to_string();
         let head_reader = self.head_reader.as_deref().filter(|_| !self.has_head);
@@ -105,33 +105,33 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// An answer that goes to the client, and to the cache if its site has one.
+/// A response for the client, and for the cache if the site has one.
 pub struct Tee<'a, W: HeadWriter> {
-    /// What goes to the client.
-    form: HttpEncoder<'a, W>,
-    watch: Watch<'a>,
+    /// The client's side.
+    encoder: HttpEncoder<'a, W>,
+    observer: CacheObserver<'a>,
 }
 
 impl<'a, W: HeadWriter> Tee<'a, W> {
-    /// An answer of which nothing has been said.
-    pub fn new(form: HttpEncoder<'a, W>, fill: Option<Box<Fill<'a>>>) -> Tee<'a, W> {
-        let watch = Watch::new(fill);
-        Tee { form, watch }
+    /// An empty response.
+    pub fn new(encoder: HttpEncoder<'a, W>, fill: Option<Box<Fill<'a>>>) -> Tee<'a, W> {
+        let observer = CacheObserver::new(fill);
+        Tee { encoder, observer }
     }
 
-    /// What went to the client.
-    pub fn form(&self) -> &HttpEncoder<'a, W> {
-        &self.form
+    /// The client's side.
+    pub fn encoder(&self) -> &HttpEncoder<'a, W> {
+        &self.encoder
     }
 
-    /// What the cache has made of it, if its site has one.
+    /// The cache's side, if the site has a cache.
     pub fn fill(&self) -> Option<&Fill<'a>> {
-        self.watch.fill.as_deref()
+        self.observer.fill.as_deref()
     }
 
-    /// What went to the client, and what the cache has made of it.
+    /// Both sides.
     pub fn into_parts(self) -> (HttpEncoder<'a, W>, Option<Box<Fill<'a>>>) {
-        (self.form, self.watch.fill)
+        (self.encoder, self.observer.fill)
     }
 }
 
@@ -139,47 +139,47 @@ impl<W: HeadWriter> ResponseEncoder for Tee<'_, W> {
     type Head = W::Head;
 
     fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {
-        if let Some(seen) = self.watch.look_at(&said)? {
-            self.form.cache_status = Some(seen.cache_status);
+        if let Some(seen) = self.observer.observe(&said)? {
+            self.encoder.cache_status = Some(seen.cache_status);
         }
-        let taken = self.form.take(said);
+        let taken = self.encoder.take(said);
         if let Err(failure) = &taken {
-            self.watch.replaced(failure);
+            self.observer.replaced(failure);
         }
         taken
     }
 
     async fn settle(&mut self) {
-        self.watch.settle().await;
+        self.observer.settle().await;
     }
 
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure> {
-        // Until the head goes, what it says can be made true.
-        if !self.form.has_begun()
+        // Until the head is sent, `Cache-Status` can be corrected.
+        if !self.encoder.has_begun()
             && let Some(told) = self.fill().and_then(Fill::correction)
         {
-            self.form.cache_status = Some(told);
+            self.encoder.cache_status = Some(told);
         }
-        self.form.frame(over)
+        self.encoder.frame(over)
     }
 
     fn head(&mut self) -> Option<W::Head> {
-        self.form.head()
+        self.encoder.head()
     }
 
     fn needs_yield(&self) -> bool {
-        self.form.needs_yield()
+        self.encoder.needs_yield()
     }
 
     fn has_begun(&self) -> bool {
-        self.form.has_begun()
+        self.encoder.has_begun()
     }
 
     fn record_duration(&mut self, time: Duration) {
-        self.watch.took(time);
+        self.observer.record_duration(time);
     }
 
     fn timed(&mut self, value: String) {
-        self.form.timed(value);
+        self.encoder.timed(value);
     }
 }

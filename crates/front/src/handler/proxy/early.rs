@@ -1,4 +1,4 @@
-//! Early hints (RFC 8297) of a server, on their way to a client that may get interim answers.
+//! Early hints (RFC 8297) of an upstream server, for clients that support interim responses.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -9,55 +9,55 @@ use bytes::Bytes;
 use hyper::header::HeaderMap;
 use hyper::{Request, StatusCode};
 
+use crate::handler::context::RequestCx;
 use crate::handler::proxy::relay::send;
 use crate::http::client::{HeadWriter, HttpClient};
 use crate::http::early_hints::is_used;
 use crate::http::headers::Header;
-use crate::logging::record::RequestRecord;
-use crate::proxy::error::Failure;
+use crate::proxy::error::ProxyError;
 use crate::proxy::upload::UploadBody;
 
-/// Most times that a server is heard before its answer.
+/// Most early hints of one response.
 const MAX_TIMES: usize = 8;
 
-/// What a server has let be known before its answer.
+/// The early hints of one response.
 #[derive(Default)]
-pub struct Early {
-    heard: Arc<Mutex<Heard>>,
+pub struct EarlyHints {
+    queue: Arc<Mutex<HintQueue>>,
 }
 
 #[derive(Default)]
-struct Heard {
+struct HintQueue {
     hints: VecDeque<HeaderMap>,
     times: usize,
     waker: Option<Waker>,
 }
 
-impl Early {
-    /// Listens to what comes before the answer to a request.
+impl EarlyHints {
+    /// Collects the interim responses to a request.
     pub fn listen(&self, request: &mut Request<UploadBody>) {
-        let heard = self.heard.clone();
+        let queue = self.queue.clone();
         hyper::ext::on_informational(request, move |answer| {
-            let mut heard = lock(&heard);
-            if answer.status() != StatusCode::EARLY_HINTS || heard.times == MAX_TIMES {
+            let mut queue = lock(&queue);
+            if answer.status() != StatusCode::EARLY_HINTS || queue.times == MAX_TIMES {
                 return;
             }
-            heard.times += 1;
-            heard.hints.push_back(answer.headers().clone());
-            if let Some(waker) = heard.waker.take() {
+            queue.times += 1;
+            queue.hints.push_back(answer.headers().clone());
+            if let Some(waker) = queue.waker.take() {
                 waker.wake();
             }
         });
     }
 
-    /// The next hints, when they come.
+    /// Waits for the next hints.
     pub async fn next(&self) -> HeaderMap {
         poll_fn(|cx| {
-            let mut heard = lock(&self.heard);
-            match heard.hints.pop_front() {
+            let mut queue = lock(&self.queue);
+            match queue.hints.pop_front() {
                 Some(hints) => Poll::Ready(hints),
                 None => {
-                    heard.waker = Some(cx.waker().clone());
+                    queue.waker = Some(cx.waker().clone());
                     Poll::Pending
                 }
             }
@@ -65,25 +65,24 @@ impl Early {
         .await
     }
 
-    /// The next hints, if they have come.
+    /// The next hints, if there are any.
     pub fn take(&self) -> Option<HeaderMap> {
-        lock(&self.heard).hints.pop_front()
+        lock(&self.queue).hints.pop_front()
     }
 }
 
-fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
-    heard.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(queue: &Mutex<HintQueue>) -> MutexGuard<'_, HintQueue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Passes hints on.
 ///
 /// # Errors
-/// When the client has gone.
+/// When the client has closed the connection.
 pub async fn pass<C: HttpClient>(
-    client: &mut C,
+    cx: &mut RequestCx<'_, C>,
     hints: &HeaderMap,
-    record: &mut RequestRecord,
-) -> Result<(), Failure> {
+) -> Result<(), ProxyError> {
     let fields = hints
         .iter()
         .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
@@ -93,8 +92,8 @@ pub async fn pass<C: HttpClient>(
     }
     let mut out = Vec::new();
     if let Some(apart) = C::HeadWriter::hints(&mut out, fields.into_iter()) {
-        client.begin(apart).map_err(|_| Failure::ClientLeft)?;
+        cx.client.begin(apart).map_err(|_| ProxyError::ClientLeft)?;
     }
-    record.head_bytes += out.len() as u64;
-    send(client, &mut Bytes::from(out)).await
+    cx.record.head_bytes += out.len() as u64;
+    send(cx.client, &mut Bytes::from(out)).await
 }

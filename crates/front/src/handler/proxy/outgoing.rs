@@ -1,5 +1,5 @@
-//! What a server is asked: the client's request without what belongs to the client's connection, and
-//! with what the server has to know of the client.
+//! The request to an upstream server: the client's without the headers of the client's connection,
+//! and with those that describe the client.
 
 use std::borrow::Cow;
 
@@ -11,12 +11,14 @@ use hyper::header::{
 use maitred_http1::{Framing, Head, Method, is_hop_by_hop};
 use maitred_rules::Pattern;
 use maitred_rules::path::encode_path;
-use maitred_rules::settings::{Proxy, Upstream};
+use maitred_rules::settings::Upstream;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
 use crate::handler::context::RequestContext;
-use crate::handler::proxy::early::Early;
+use crate::handler::proxy::early::EarlyHints;
+use crate::proxy::server::Server;
 use crate::proxy::upload::UploadBody;
+use crate::runtime::request_id::RequestId;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -24,74 +26,71 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// What is to be asked.
+/// A request to an upstream server.
 pub struct Outgoing<'a> {
-    /// The client's request.
-    pub head: &'a Head,
-    /// What the site has made of it.
-    pub way: &'a RequestContext<'a>,
-    /// Its path, decoded and resolved.
+    /// The client's request at its site.
+    pub context: &'a RequestContext<'a>,
+    /// The server.
+    pub server: &'a Server,
+    /// The path, decoded and normalised.
     pub path: &'a [u8],
-    /// The rule it is passed on by.
-    pub rule: &'a Proxy,
-    /// The client's address.
-    pub client: std::net::IpAddr,
-    /// What the request is called in logs.
-    pub id: &'a str,
-    /// Who is told what comes before the answer, if it may be passed on.
-    pub early: Option<&'a Early>,
-    /// It asks to change to WebSocket.
+    /// The request's id in logs.
+    pub id: RequestId,
+    /// Collects early hints, if the client may get them.
+    pub early: Option<EarlyHints>,
+    /// Whether it is the handshake of a WebSocket.
     pub is_websocket: bool,
 }
 
 impl Outgoing<'_> {
-    /// The request with this body; none if its address is none that can be passed on.
+    /// The request with this body; none if its target cannot be passed on.
     pub fn request(&self, body: UploadBody) -> Option<Request<UploadBody>> {
         let request = Request::builder()
-            .method(self.head.method())
+            .method(self.context.head.method())
             .uri(self.target()?);
         let mut request = request.body(body).ok()?;
         *request.headers_mut() = self.header();
-        if let Some(early) = self.early {
+        if let Some(early) = &self.early {
             early.listen(&mut request);
         }
         Some(request)
     }
 
-    /// The path as the client wrote it, or as it was rewritten, and the query.
+    /// The path as the client or a rewrite spells it, and the query.
     fn target(&self) -> Option<String> {
-        let query = self.way.query.map(|query| format!("?{query}"));
+        let query = self.context.query().map(|query| format!("?{query}"));
         let query = query.unwrap_or_default();
-        let raw: Cow<'_, str> = match climbs(self.way.path) {
-            Climbs::Not => self.way.path.into(),
-            // The rules have been asked for where it leads: the server is to go nowhere else.
-            Climbs::Plainly => encode_path(self.path).into(),
-            Climbs::ForSome => return None,
+        let raw: Cow<'_, str> = match dot_segments(&self.context.path) {
+            DotSegments::Absent => (&*self.context.path).into(),
+            // The rules were checked for the normalised path: the server must resolve to the same.
+            DotSegments::Plain => encode_path(self.path).into(),
+            DotSegments::Ambiguous => return None,
         };
-        let folder = match &self.rule.path {
-            Pattern::Below(folder) if self.rule.strip_prefix => folder.as_str(),
+        let folder = match &self.server.rule.path {
+            Pattern::Below(folder) if self.server.rule.strip_prefix => folder.as_str(),
             _ => return Some(encoded(format!("{raw}{query}"))),
         };
         let rest = match raw.strip_prefix(folder) {
             Some(rest) => rest.to_owned(),
-            // It is the folder in another spelling.
+            // The path spells the folder in another way.
             None => encode_path(self.path.get(folder.len()..).unwrap_or_default()),
         };
         Some(encoded(format!("/{rest}{query}")))
     }
 
     fn header(&self) -> HeaderMap {
-        let mut fields = HeaderMap::with_capacity(self.head.headers().len() + 6);
+        let (head, target, rule) = (self.context.head, self.context.target, &self.server.rule);
+        let mut fields = HeaderMap::with_capacity(head.headers().len() + 6);
         let mut cookies: Vec<u8> = Vec::new();
-        let options = self.head.values("Connection");
+        let options = head.values("Connection");
         let options: Vec<&[u8]> = options.flat_map(members).collect();
         let is_named = |name: &[u8]| options.iter().any(|one| one.eq_ignore_ascii_case(name));
-        for (name, value) in self.head.headers() {
+        for (name, value) in head.headers() {
             if is_hop_by_hop(name) || is_ours(name) || is_named(name) {
                 continue;
             }
             if name.eq_ignore_ascii_case(b"cookie") {
-                // HTTP/2 may have several, of which HTTP/1 makes one (RFC 9113 §8.2.3).
+                // HTTP/2 may split it, HTTP/1 has one (RFC 9113 §8.2.3).
                 let between: &[u8] = if cookies.is_empty() { b"" } else { b"; " };
                 cookies.extend_from_slice(between);
                 cookies.extend_from_slice(value);
@@ -110,23 +109,23 @@ impl Outgoing<'_> {
         if !cookies.is_empty() {
             set(COOKIE, &cookies);
         }
-        let asked_for = self.way.host(self.head);
-        let own = self.rule.host.as_deref();
+        let asked_for = target.host;
+        let own = rule.host.as_deref();
         let host = own.or((!asked_for.is_empty()).then_some(asked_for));
-        match (host, &self.rule.to) {
+        match (host, &rule.to) {
             (Some(host), _) => set(HOST, host.as_bytes()),
             (None, Upstream::Tcp { host, .. }) => set(HOST, host.as_bytes()),
             (None, Upstream::Unix(_)) => set(HOST, b"localhost"),
         }
-        let client = self.client.to_canonical().to_string();
+        let client = target.peer.ip().to_canonical().to_string();
         set(FORWARDED_FOR, client.as_bytes());
-        let scheme = if self.way.is_https { "https" } else { "http" };
+        let scheme = if target.is_https { "https" } else { "http" };
         set(FORWARDED_PROTO, scheme.as_bytes());
-        set(REQUEST_ID, self.id.as_bytes());
+        set(REQUEST_ID, self.id.as_str().as_bytes());
         if !asked_for.is_empty() {
             set(FORWARDED_HOST, asked_for.as_bytes());
         }
-        match self.head.body {
+        match head.body {
             Framing::None => {}
             Framing::Length(length) => {
                 set(
@@ -144,44 +143,45 @@ impl Outgoing<'_> {
     }
 }
 
-/// Whether a path, as a client wrote it, has segments that lead elsewhere.
+/// Whether a raw path has dot segments.
 #[derive(Debug, PartialEq, Eq)]
-enum Climbs {
-    Not,
+enum DotSegments {
+    Absent,
     /// `.` and `..`, in any encoding.
-    Plainly,
-    /// `..;a=b`, which is a name (RFC 3986 §3.3), and `..` to servers that take parameters off first (Tomcat).
-    ForSome,
+    Plain,
+    /// `..;a=b`, a name by RFC 3986 §3.3, and `..` to servers that strip parameters first (Tomcat).
+    Ambiguous,
 }
 
-fn climbs(raw: &str) -> Climbs {
+fn dot_segments(raw: &str) -> DotSegments {
     if !raw.contains("/.") && !raw.contains('%') {
-        return Climbs::Not;
+        return DotSegments::Absent;
     }
     let decoded: Cow<'_, [u8]> = percent_decode_str(raw).into();
-    let mut climbs = Climbs::Not;
+    let mut dot_segments = DotSegments::Absent;
     for segment in decoded.split(|byte| *byte == b'/') {
         match segment {
-            b"." | b".." => climbs = Climbs::Plainly,
-            [b'.', b';', ..] | [b'.', b'.', b';', ..] => return Climbs::ForSome,
+            b"." | b".." => dot_segments = DotSegments::Plain,
+            [b'.', b';', ..] | [b'.', b'.', b';', ..] => return DotSegments::Ambiguous,
             _ => {}
         }
     }
-    climbs
+    dot_segments
 }
 
-/// A target without characters that no URI may have (RFC 3986 §2) and that some clients send. A backslash
-/// is a slash to many (WHATWG URL §4.4), and nothing of the kind to the rules.
+/// A target without characters that are forbidden in a URI (RFC 3986 §2) and that some clients
+/// send. Many servers read a backslash as a slash (WHATWG URL §4.4), the rules do not.
 fn encoded(target: String) -> String {
     const FORBIDDEN: &AsciiSet = &CONTROLS.add(b'"').add(b'<').add(b'>').add(b'`').add(b'\\');
-    match target.contains(['"', '<', '>', '`', '\\']) {
-        false => target,
-        true => percent_encode(target.as_bytes(), FORBIDDEN).to_string(),
+    if target.contains(['"', '<', '>', '`', '\\']) {
+        percent_encode(target.as_bytes(), FORBIDDEN).to_string()
+    } else {
+        target
     }
 }
 
-/// Whether a request is the handshake of a WebSocket (RFC 6455 §4.1). Over HTTP/2 there is none: what
-/// RFC 8441 has in its place is not announced, and browsers then use HTTP/1.1.
+/// Whether a request is the handshake of a WebSocket (RFC 6455 §4.1). Over HTTP/2 there is none:
+/// its replacement (RFC 8441) is not announced, and browsers then use HTTP/1.1.
 pub fn is_websocket(head: &Head) -> bool {
     head.kind() == Method::Get
         && matches!(head.body, Framing::None | Framing::Length(0))
@@ -196,8 +196,8 @@ pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     members.filter(|member| !member.is_empty())
 }
 
-/// Whether a field is for us alone, or is one that the server has to believe us: what a client says
-/// there is not passed on. Some servers take `_` for `-` (CGI).
+/// Whether a header is for this server alone, or one that the server must be able to trust: the
+/// client's value is not passed on. Some servers read `_` as `-` (CGI).
 fn is_ours(name: &[u8]) -> bool {
     const NAMES: [&[u8]; 6] = [
         b"host",
@@ -259,7 +259,7 @@ mod tests {
             "/a/.",
             "/%2e",
         ] {
-            assert_eq!(climbs(path), Climbs::Plainly, "{path}");
+            assert_eq!(dot_segments(path), DotSegments::Plain, "{path}");
         }
         for path in [
             "/a/..;/b",
@@ -268,10 +268,10 @@ mod tests {
             "/../..;/b",
             "/.;/b",
         ] {
-            assert_eq!(climbs(path), Climbs::ForSome, "{path}");
+            assert_eq!(dot_segments(path), DotSegments::Ambiguous, "{path}");
         }
         for path in ["/a%2Fb", "/a/...", "/a/..b", "/.well-known/a", "/a.;x/b"] {
-            assert_eq!(climbs(path), Climbs::Not, "{path}");
+            assert_eq!(dot_segments(path), DotSegments::Absent, "{path}");
         }
     }
 

@@ -1,5 +1,5 @@
-//! A server's answer on its way to the client: as fast as the client reads, and as soon as the server
-//! says something.
+//! An upstream server's response on its way to the client: as fast as the client reads, and as soon
+//! as the server sends.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,103 +16,98 @@ use maitred_http1::{
     Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, Method, answer_framing, write_chunk_header,
 };
 use maitred_rules::content_encoding::ContentEncoding;
-use maitred_rules::response_headers::Expiry;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::backend::script_headers::is_for_us;
-use crate::handler::context::RequestContext;
-use crate::handler::proxy::outgoing::members;
-use crate::handler::proxy::{Asking, busy, until};
+use crate::handler::context::{RequestContext, RequestCx};
+use crate::handler::proxy::outgoing::{Outgoing, members};
+use crate::handler::proxy::{busy, until};
+use crate::handler::response_headers::ResponseHeaders;
 use crate::http::client::{HeadWriter, HttpClient};
-use crate::http::headers::{Header, ServerHeaders};
-use crate::logging::record::RequestRecord;
-use crate::proxy::error::{Failure, Silence};
+use crate::http::headers::Header;
+use crate::proxy::error::{ProxyError, Silence};
 use crate::proxy::upload::Upload;
-use crate::runtime::clock::{expires, http_date};
-use crate::services::Shared;
+use crate::runtime::clock::http_date;
 use crate::site::compress::{Effort, Encoder, Plan};
 
-/// Answers that are compressed at a time, by all threads together; those beyond go as they are. Each
-/// holds about a megabyte, for as long as its server and its client like.
+/// Responses that are compressed at a time, by all threads together; those beyond are sent as they
+/// are. Each takes about a megabyte, for as long as server and client need.
 const AT_A_TIME: usize = 128;
 
-static CODING: Semaphore = Semaphore::const_new(AT_A_TIME);
+static COMPRESSING: Semaphore = Semaphore::const_new(AT_A_TIME);
 
-/// What is wrong with the head of an answer, if something is. What two could read in two ways is
-/// read by nobody (RFC 9112 §6.3).
+/// Why a response head is invalid. Framing that is ambiguous is rejected (RFC 9112 §6.3).
 pub fn refuse(parts: &Parts) -> Option<&'static str> {
     let codings = parts.headers.get_all(TRANSFER_ENCODING);
     let mut codings = codings.iter();
     let first = codings.next()?;
     if parts.headers.contains_key(CONTENT_LENGTH) {
-        return Some("its answer has both Content-Length and Transfer-Encoding");
+        return Some("its response has both Content-Length and Transfer-Encoding");
     }
     let is_chunked = first.as_bytes().eq_ignore_ascii_case(b"chunked");
     (!is_chunked || codings.next().is_some())
-        .then_some("its answer has a Transfer-Encoding other than chunked")
+        .then_some("its response has a Transfer-Encoding other than chunked")
 }
 
-/// Passes an answer on. True if the client's connection can be used again.
+/// Passes a response on. True if the client's connection can be used again.
 ///
 /// # Errors
-/// Why the answer is not complete.
+/// Why the response is incomplete.
 pub async fn relay<C: HttpClient>(
-    client: &mut C,
-    asking: &Asking<'_>,
-    shared: &Shared,
-    (response, upload): (Response<Incoming>, &mut Upload),
-    record: &mut RequestRecord,
-) -> Result<bool, Failure> {
+    cx: &mut RequestCx<'_, C>,
+    outgoing: &Outgoing<'_>,
+    response: Response<Incoming>,
+    upload: &mut Upload,
+) -> Result<bool, ProxyError> {
+    let context = outgoing.context;
     let (parts, mut body) = response.into_parts();
     let status = parts.status.as_u16();
-    if asking.way.intercepts(status) {
-        return Err(Failure::Intercepted(status));
+    if context.intercepts(status) {
+        return Err(ProxyError::Intercepted(status));
     }
-    let secured = client.secured().cloned();
-    let id = record.id_sent();
-    let beside = ServerHeaders::of(secured.as_deref(), id.as_ref());
+    let headers = cx.response_headers();
     let length = body.size_hint().exact();
-    let keep_alive = asking.head.keep_alive && !upload.is_unread();
-    let mut form = ProxyEncoder::of(asking, &parts, length, keep_alive);
-    let (mut out, apart) = form.begin::<C::HeadWriter>(asking.way, &parts, beside.as_slice());
-    record.status = status;
-    record.head_bytes += out.len() as u64;
+    let keep_alive = context.head.keep_alive && !upload.is_unread();
+    let mut encoder = ProxyEncoder::of(context, &parts, length, keep_alive);
+    let (mut out, apart) = encoder.begin::<C::HeadWriter>(&parts, &headers);
+    cx.record.status = status;
+    cx.record.head_bytes += out.len() as u64;
     if let Some(apart) = apart {
-        client.begin(apart).map_err(|_| Failure::ClientLeft)?;
+        cx.client.begin(apart).map_err(|_| ProxyError::ClientLeft)?;
     }
     let ends_with_front = is_event_stream(&parts.headers);
-    // What has come with the head goes with it.
+    // Body bytes that came with the head are sent with it.
     let mut next = poll_fn(|cx| Poll::Ready(poll_data(&mut body, cx))).await;
     loop {
         let is_over = match std::mem::replace(&mut next, Poll::Pending) {
             Poll::Ready(Some(Ok(data))) => {
-                out = form.frame(out, data)?;
+                out = encoder.frame(out, data)?;
                 false
             }
             Poll::Ready(Some(Err(error))) => {
-                return Err(Failure::Broken(crate::proxy::server::describe(&error)));
+                return Err(ProxyError::Broken(crate::proxy::server::describe(&error)));
             }
             Poll::Ready(None) => {
-                out = form.end(out)?;
+                out = encoder.end(out)?;
                 true
             }
             Poll::Pending => false,
         };
-        send(client, &mut out).await?;
+        send(cx.client, &mut out).await?;
         if is_over {
-            return Ok(keep_alive && form.framing != AnswerFraming::UntilClose);
+            return Ok(keep_alive && encoder.framing != AnswerFraming::UntilClose);
         }
         while next.is_pending() {
             let begun = Instant::now();
-            let allows = upload.allows(asking.rule);
+            let timeout = upload.timeout(&outgoing.server.rule);
             let silence = Silence::of(upload);
             tokio::select! {
                 biased;
                 data = poll_fn(|cx| poll_data(&mut body, cx)) => next = Poll::Ready(data),
-                outcome = busy(client, upload) => outcome?,
-                () = shared.drains(), if ends_with_front => next = Poll::Ready(None),
-                () = until(allows.map(|allows| begun + allows)) => return Err(silence.into()),
+                outcome = busy(cx.client, upload) => outcome?,
+                () = cx.thread.shared.drains(), if ends_with_front => next = Poll::Ready(None),
+                () = until(timeout.map(|timeout| begun + timeout)) => return Err(silence.into()),
             }
         }
     }
@@ -121,19 +116,22 @@ pub async fn relay<C: HttpClient>(
 /// Sends all of `out`.
 ///
 /// # Errors
-/// When the client has gone, or reads too slowly.
-pub async fn send(client: &mut impl HttpClient, out: &mut Bytes) -> Result<(), Failure> {
+/// When the client has closed the connection, or reads too slowly.
+pub async fn send(client: &mut impl HttpClient, out: &mut Bytes) -> Result<(), ProxyError> {
     while !out.is_empty() {
         match client.try_send(out) {
-            Ok(0) => client.sendable().await.map_err(|_| Failure::ClientLeft)?,
+            Ok(0) => client
+                .sendable()
+                .await
+                .map_err(|_| ProxyError::ClientLeft)?,
             Ok(count) => out.advance(count),
-            Err(_) => return Err(Failure::ClientLeft),
+            Err(_) => return Err(ProxyError::ClientLeft),
         }
     }
     Ok(())
 }
 
-/// Whether an answer has no end of its own, and its client comes back by itself when it ends.
+/// Whether a response has no end of its own, and its client reconnects when it ends.
 fn is_event_stream(fields: &HeaderMap) -> bool {
     let says = fields
         .get(CONTENT_TYPE)
@@ -142,7 +140,7 @@ fn is_event_stream(fields: &HeaderMap) -> bool {
     media_type.is_some_and(|value| value.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
-/// What comes next of a body; trailers are dropped.
+/// The next piece of a body; trailers are dropped.
 fn poll_data(
     body: &mut Incoming,
     cx: &mut std::task::Context<'_>,
@@ -160,37 +158,27 @@ fn poll_data(
     }
 }
 
-/// How long an answer may be kept, unless it says so itself.
-fn expiry<'w>(way: &RequestContext<'w>, parts: &Parts, status: u16) -> Option<Expiry<'w>> {
-    let value = |name| parts.headers.get(name).map(|value| value.as_bytes());
-    if way.header_policy.is_empty() || value("cache-control").or(value("expires")).is_some() {
-        return None;
-    }
-    way.header_policy
-        .expiry(status, value("content-type").unwrap_or_default())
-}
-
-/// What form an answer has.
+/// Frames and compresses a response.
 struct ProxyEncoder<'a> {
     request: &'a Head,
     framing: AnswerFraming,
     keep_alive: bool,
-    /// What becomes of its coding.
+    /// Whether and how the body is compressed.
     plan: Plan,
-    coder: Option<Coder>,
+    compressor: Option<CountedEncoder>,
 }
 
-/// What compresses a body, with its place among those that do.
-struct Coder {
+/// Compresses a body, and counts among those that are compressed at a time.
+struct CountedEncoder {
     encoder: Encoder,
     _place: SemaphorePermit<'static>,
 }
 
-impl Coder {
-    fn new(coding: ContentEncoding) -> Option<Coder> {
-        let place = CODING.try_acquire().ok()?;
+impl CountedEncoder {
+    fn new(coding: ContentEncoding) -> Option<CountedEncoder> {
+        let place = COMPRESSING.try_acquire().ok()?;
         let encoder = Encoder::new(coding, Effort::Passing).ok()?;
-        Some(Coder {
+        Some(CountedEncoder {
             encoder,
             _place: place,
         })
@@ -199,23 +187,26 @@ impl Coder {
 
 impl<'a> ProxyEncoder<'a> {
     fn of(
-        asking: &Asking<'a>,
+        context: &RequestContext<'a>,
         parts: &Parts,
         length: Option<u64>,
         keep_alive: bool,
     ) -> ProxyEncoder<'a> {
-        let request = asking.head;
+        let request = context.head;
         let is_head = request.kind() == Method::Head;
-        // What HEAD asks for has a length and no body.
+        // The response to HEAD has a length and no body.
         let says = parts.headers.get(CONTENT_LENGTH);
         let says = says.and_then(|value| value.to_str().ok()?.parse().ok());
         let length = if is_head { says } else { length };
         let status = parts.status.as_u16();
-        let compression = asking.way.site.compression.as_deref();
-        let said: Vec<Header<'_>> = said(&parts.headers).collect();
+        let compression = context.site.compression.as_deref();
+        let said: Vec<Header<'_>> = headers_of(&parts.headers).collect();
         let mut plan = Plan::make(compression, request, said.iter().copied(), status, length);
-        let coder = plan.coding.filter(|_| !is_head).and_then(Coder::new);
-        if coder.is_none() && !is_head {
+        let compressor = plan
+            .coding
+            .filter(|_| !is_head)
+            .and_then(CountedEncoder::new);
+        if compressor.is_none() && !is_head {
             plan.give_up();
         }
         let length = length.filter(|_| plan.coding.is_none());
@@ -224,16 +215,15 @@ impl<'a> ProxyEncoder<'a> {
             framing: answer_framing(request.version(), is_head, status, length),
             keep_alive,
             plan,
-            coder,
+            compressor,
         }
     }
 
-    /// The head: bytes, or what goes apart from them.
+    /// The response head: bytes, or what is sent apart from them.
     fn begin<W: HeadWriter>(
         &self,
-        way: &RequestContext<'_>,
         parts: &Parts,
-        beside: &[Header<'_>],
+        server: &ResponseHeaders<'_>,
     ) -> (Bytes, Option<W::Head>) {
         let answer = Answer {
             version: self.request.version(),
@@ -243,41 +233,32 @@ impl<'a> ProxyEncoder<'a> {
             keep_alive: self.keep_alive,
             date: &http_date(),
         };
-        let expiry = expiry(way, parts, answer.status);
-        let date = expiry.map(|expiry| expires(expiry.after));
-        let fields = for_client(&parts.headers);
-        let is_said = |(name, _): &Header<'_>| {
+        let find = |name: &str| parts.headers.get(name).map(|value| value.as_bytes());
+        let expiry = server.expiry(answer.status, find);
+        let has = |name: &[u8]| {
             let name = std::str::from_utf8(name).unwrap_or_default();
             parts.headers.contains_key(name)
         };
         let plan = &self.plan;
-        let fields = fields.filter(|(name, _)| !plan.replaces(name));
-        let fields = fields.chain(beside.iter().copied().filter(|beside| !is_said(beside)));
-        let header_policy = way.header_policy;
+        let own = for_client(&parts.headers).filter(|(name, _)| !plan.replaces(name));
+        let expiry = expiry.iter().flat_map(|expiry| expiry.headers());
+        let all = server.complete(own, has).chain(expiry).chain(plan.fields());
         let mut out = Vec::with_capacity(512);
-        let (apart, _) = match header_policy.is_empty() {
-            true => W::head(&mut out, &answer, fields.chain(plan.fields())),
-            false => {
-                let kept = fields.filter(|(name, _)| header_policy.keeps(name));
-                let date = date.as_ref().map(|date| (&b"Expires"[..], date.as_bytes()));
-                let expiry = expiry.map(|expiry| expiry.cache_control.as_bytes());
-                let expiry = expiry.map(|value| (&b"Cache-Control"[..], value));
-                let own = header_policy.fields().chain(expiry).chain(date);
-                W::head(&mut out, &answer, kept.chain(own).chain(plan.fields()))
-            }
-        };
+        let (apart, _) = W::head(&mut out, &answer, all);
         (out.into(), apart)
     }
 
-    /// A piece of the body, behind what has not been sent.
+    /// A piece of the body, appended to unsent bytes.
     ///
     /// # Errors
-    /// When there is no memory for its coding.
-    fn frame(&mut self, unsent: Bytes, data: Bytes) -> Result<Bytes, Failure> {
-        let data = match &mut self.coder {
-            Some(coder) if !data.is_empty() => {
-                coder.encoder.piece(&data).map_err(not_coded)?.into()
-            }
+    /// When there is no memory to compress it.
+    fn frame(&mut self, unsent: Bytes, data: Bytes) -> Result<Bytes, ProxyError> {
+        let data = match &mut self.compressor {
+            Some(compressor) if !data.is_empty() => compressor
+                .encoder
+                .piece(&data)
+                .map_err(not_compressed)?
+                .into(),
             _ => data,
         };
         Ok(self.wrap(unsent, data))
@@ -303,14 +284,14 @@ impl<'a> ProxyEncoder<'a> {
         out.into()
     }
 
-    /// What says that this was all.
+    /// The end of the body.
     ///
     /// # Errors
-    /// When there is no memory for its coding.
-    fn end(&mut self, unsent: Bytes) -> Result<Bytes, Failure> {
-        let unsent = match self.coder.take() {
-            Some(coder) => {
-                let last = coder.encoder.last(b"").map_err(not_coded)?;
+    /// When there is no memory to compress it.
+    fn end(&mut self, unsent: Bytes) -> Result<Bytes, ProxyError> {
+        let unsent = match self.compressor.take() {
+            Some(compressor) => {
+                let last = compressor.encoder.last(b"").map_err(not_compressed)?;
                 self.wrap(unsent, last.into())
             }
             None => unsent,
@@ -324,24 +305,24 @@ impl<'a> ProxyEncoder<'a> {
     }
 }
 
-fn not_coded(error: io::Error) -> Failure {
-    Failure::Broken(format!("it cannot be compressed: {error}"))
+fn not_compressed(error: io::Error) -> ProxyError {
+    ProxyError::Broken(format!("it cannot be compressed: {error}"))
 }
 
-/// All fields of an answer.
-fn said(fields: &HeaderMap) -> impl Iterator<Item = Header<'_>> {
+/// All headers of a response.
+fn headers_of(fields: &HeaderMap) -> impl Iterator<Item = Header<'_>> {
     let fields = fields.iter();
     fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
 }
 
-/// The fields of an answer that are for the client: without those of the server's connection, which
-/// `Connection` may name more of, and those by which a server speaks to the one in front of it.
+/// The headers of a response for the client: without those of the upstream connection, which
+/// `Connection` may list, and without instructions to this server.
 pub fn for_client(fields: &HeaderMap) -> impl Iterator<Item = Header<'_>> {
     let options = fields.get_all(CONNECTION).iter();
     let options: Vec<&[u8]> = options
         .flat_map(|value| members(value.as_bytes()))
         .collect();
-    said(fields).filter(move |(name, _)| {
+    headers_of(fields).filter(move |(name, _)| {
         !is_for_us(name) && !options.iter().any(|one| one.eq_ignore_ascii_case(name))
     })
 }

@@ -1,4 +1,4 @@
-//! A WebSocket: once a server has agreed to it, bytes both ways, whatever they mean.
+//! A WebSocket: after the handshake, bytes both ways, whatever they mean.
 
 use std::io;
 use std::pin::Pin;
@@ -15,40 +15,39 @@ use maitred_http1::{Answer, AnswerFraming, write_head};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional};
 use tokio::time::{sleep_until, timeout};
 
-use crate::handler::proxy::Asking;
+use crate::handler::context::RequestCx;
+use crate::handler::proxy::outgoing::Outgoing;
 use crate::handler::proxy::relay::for_client;
 use crate::http::client::{HttpClient, Raw};
-use crate::logging::record::RequestRecord;
-use crate::proxy::error::Failure;
+use crate::proxy::error::ProxyError;
 use crate::proxy::server::{Tap, UpstreamStream};
 use crate::runtime::clock::http_date;
-use crate::services::Shared;
 
-/// How long either side may take to agree that it is over when the front ends.
+/// How long either side may take to close the connection when the front shuts down.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// Passes bytes both ways until it is over; the client is sent that its server agrees.
+/// Sends the client the server's handshake, and then passes bytes both ways until either side
+/// closes.
 ///
 /// # Errors
-/// Why it has not begun.
-pub async fn run(
-    client: &mut impl HttpClient,
-    asking: &Asking<'_>,
-    shared: &Shared,
+/// Why the handshake has failed.
+pub async fn run<C: HttpClient>(
+    cx: &mut RequestCx<'_, C>,
+    outgoing: &Outgoing<'_>,
     mut response: Response<Incoming>,
-    record: &mut RequestRecord,
-) -> Result<(), Failure> {
+) -> Result<(), ProxyError> {
+    let Outgoing { server, .. } = outgoing;
     let upgraded = hyper::upgrade::on(&mut response);
     let (parts, _) = response.into_parts();
     let is_websocket =
         |value: &hyper::header::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"websocket");
-    if !asking.is_websocket || !parts.headers.get(UPGRADE).is_some_and(is_websocket) {
-        let why = "it changes to a protocol that nobody has asked for";
-        return Err(Failure::Broken(why.to_owned()));
+    if !outgoing.is_websocket || !parts.headers.get(UPGRADE).is_some_and(is_websocket) {
+        let why = "it switches to a protocol that was not requested";
+        return Err(ProxyError::Broken(why.to_owned()));
     }
-    let lost = |why: String| Failure::Broken(why);
-    let upgraded = timeout(asking.rule.read_timeout, upgraded).await;
-    let upgraded = upgraded.map_err(|_| Failure::Silent)?;
+    let lost = |why: String| ProxyError::Broken(why);
+    let upgraded = timeout(server.rule.read_timeout, upgraded).await;
+    let upgraded = upgraded.map_err(|_| ProxyError::Silent)?;
     let upgraded = upgraded.map_err(|error| lost(crate::proxy::server::describe(&error)))?;
     let upgraded = upgraded.downcast::<TokioIo<UpstreamStream>>();
     let upgraded = upgraded.map_err(|_| lost("its connection cannot be used".to_owned()))?;
@@ -56,36 +55,36 @@ pub async fn run(
         stream,
         input,
         sent,
-    }) = client.raw()
+    }) = cx.client.raw()
     else {
         return Err(lost("the client's connection cannot be used".to_owned()));
     };
     let wire = upgraded.io.into_inner();
     let tap = wire.tap.clone();
-    let head = agreement(&parts);
-    (record.status, record.head_bytes) = (101, head.len() as u64);
-    let mut near = Side::of(stream, input.split().freeze());
-    let mut far = Side::of(wire, upgraded.read_buf);
-    let told = timeout(asking.rule.send_timeout, near.write_all(&head)).await;
-    if !matches!(told, Ok(Ok(()))) {
-        return Err(Failure::ClientLeft);
+    let head = handshake(&parts);
+    (cx.record.status, cx.record.head_bytes) = (101, head.len() as u64);
+    let mut near = TunnelSide::of(stream, input.split().freeze());
+    let mut far = TunnelSide::of(wire, upgraded.read_buf);
+    let written = timeout(server.rule.send_timeout, near.write_all(&head)).await;
+    if !matches!(written, Ok(Ok(()))) {
+        return Err(ProxyError::ClientLeft);
     }
     tokio::select! {
         biased;
         _ = copy_bidirectional(&mut near, &mut far) => {}
-        () = quiet_for(&tap, asking.rule.read_timeout) => {
-            tracing::debug!("{}: a WebSocket was quiet for read_timeout", asking.name);
+        () = idle_for(&tap, server.rule.read_timeout) => {
+            tracing::debug!("{}: a WebSocket was idle for read_timeout", server.name);
         }
-        () = shared.drains() => {}
+        () = cx.thread.shared.drains() => {}
     }
-    // Either side is told that it is over, if it has not said so itself.
+    // Shuts down the side that is still open.
     let _ = timeout(GOODBYE, far.shutdown()).await;
     *sent += near.written;
     Ok(())
 }
 
-/// Returns when nothing has gone over a connection for as long as `limit`.
-async fn quiet_for(tap: &Tap, limit: Duration) {
+/// Returns when a connection has carried no bytes for as long as `limit`.
+async fn idle_for(tap: &Tap, limit: Duration) {
     loop {
         let moved = tap.moved();
         sleep_until(moved + limit).await;
@@ -95,8 +94,8 @@ async fn quiet_for(tap: &Tap, limit: Duration) {
     }
 }
 
-/// The head by which the client learns that its server agrees (RFC 6455 §4.2.2).
-fn agreement(parts: &Parts) -> Vec<u8> {
+/// The response head of the handshake (RFC 6455 §4.2.2).
+fn handshake(parts: &Parts) -> Vec<u8> {
     let answer = Answer {
         version: maitred_http1::Version::Http11,
         status: 101,
@@ -107,22 +106,22 @@ fn agreement(parts: &Parts) -> Vec<u8> {
     };
     let mut out = Vec::with_capacity(256);
     write_head(&mut out, &answer, for_client(&parts.headers));
-    // These two belong to the connection, and come before the empty line.
+    // These two belong to the connection, and are written before the empty line.
     out.truncate(out.len() - 2);
     out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
     out
 }
 
-/// One side, with what was read of it already.
-struct Side<S> {
+/// One side, with the bytes that were read from it already.
+struct TunnelSide<S> {
     stream: S,
     first: Bytes,
     written: u64,
 }
 
-impl<S> Side<S> {
-    fn of(stream: S, first: Bytes) -> Side<S> {
-        Side {
+impl<S> TunnelSide<S> {
+    fn of(stream: S, first: Bytes) -> TunnelSide<S> {
+        TunnelSide {
             stream,
             first,
             written: 0,
@@ -130,7 +129,7 @@ impl<S> Side<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Side<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TunnelSide<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -146,7 +145,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Side<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Side<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TunnelSide<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

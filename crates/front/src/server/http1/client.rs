@@ -10,9 +10,8 @@ use maitred_http1::{Answer, AnswerFraming, Framing, Head, Version, write_head};
 
 use crate::http::body::{Body, NoBody};
 use crate::http::body_stream::Inflow;
-use crate::http::client::{After, Client, Content, HeadWriter, HttpClient, Raw, Reply};
+use crate::http::client::{After, Client, Content, HeadWriter, HttpClient, Raw, Reply, Written};
 use crate::http::spool;
-use crate::logging::record::RequestRecord;
 use crate::net::admin_peer::AdminPeer;
 use crate::net::tls::Secured;
 use crate::runtime::clock::http_date;
@@ -83,8 +82,6 @@ impl Client for Connection {
 
 impl HttpClient for Connection {
     type HeadWriter = Http1;
-
-    fn is_answered_by_script(&mut self) {}
 
     fn peer(&self) -> SocketAddr {
         self.peer
@@ -163,12 +160,7 @@ impl HttpClient for Connection {
         }
     }
 
-    async fn answer(
-        &mut self,
-        reply: &Reply<'_>,
-        content: Content<'_>,
-        record: &mut RequestRecord,
-    ) -> io::Result<()> {
+    async fn answer(&mut self, reply: &Reply<'_>, content: Content<'_>) -> Written {
         let content = match content {
             // TLS has to read it to encrypt it.
             Content::Housed(body, ..) if self.secured.is_some() => Content::Kept(body),
@@ -181,21 +173,32 @@ impl HttpClient for Connection {
         };
         let mut out = Vec::with_capacity(512 + reply.lines.len() + at_once.len());
         write_reply(&mut out, reply);
-        (record.status, record.head_bytes) = (reply.status, out.len() as u64);
+        let head_bytes = out.len() as u64;
         out.extend_from_slice(at_once);
+        Written {
+            status: reply.status,
+            head_bytes,
+            result: self.send_content(&out, content).await,
+        }
+    }
+}
+
+impl Connection {
+    /// Sends `out`, which ends with the part of the content that is copied, and the rest of it.
+    async fn send_content(&mut self, out: &[u8], content: Content<'_>) -> io::Result<()> {
         match content {
-            Content::Kept(body) if body.len() > COPIED_MOST => self.send_both(&out, body).await,
-            Content::Nothing | Content::Made(_) | Content::Kept(_) => self.send(&out).await,
+            Content::Kept(body) if body.len() > COPIED_MOST => self.send_both(out, body).await,
+            Content::Nothing | Content::Made(_) | Content::Kept(_) => self.send(out).await,
             Content::Housed(body, fd, at) => {
-                self.send_more(&out).await?;
+                self.send_more(out).await?;
                 self.send_resident(fd, at, at + body.len() as u64).await
             }
             Content::File(fd, slice) => {
-                self.send_more(&out).await?;
+                self.send_more(out).await?;
                 self.send_file(fd, slice.offset, slice.len).await
             }
             Content::Pieces(fd, parts, closing) => {
-                self.send_more(&out).await?;
+                self.send_more(out).await?;
                 for part in parts {
                     self.send_more(&part.head).await?;
                     self.send_file(fd, part.slice.offset, part.slice.len)

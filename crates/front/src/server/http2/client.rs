@@ -18,9 +18,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::http::body::{Body, Collected, MEMORY_BYTES, NoBody};
 use crate::http::body_stream::Inflow;
-use crate::http::client::{After, Client, Content, HttpClient, Raw, Reply};
+use crate::http::client::{After, Client, Content, HttpClient, Raw, Reply, Written};
+use crate::http::headers::{Header, PLAIN, ServerHeaders};
 use crate::http::spool;
-use crate::logging::record::RequestRecord;
 use crate::net::admin_peer::AdminPeer;
 use crate::net::client_rate::TooSlow;
 use crate::net::tls::Secured;
@@ -107,12 +107,9 @@ impl Http2Client {
     pub async fn refuse(&mut self, status: u16, why: &str) -> io::Result<()> {
         let text = crate::http::error_body::in_words(status, why);
         let length = Some(text.len() as u64);
-        let response = head::ready(
-            status,
-            &[crate::http::headers::PLAIN],
-            &Bytes::new(),
-            length,
-        );
+        let server = ServerHeaders::default();
+        let headers: Vec<Header<'_>> = [PLAIN].into_iter().chain(server.all()).collect();
+        let response = head::ready(status, &headers, &Bytes::new(), length);
         self.start(response, length)?;
         self.send_copy(text.as_bytes()).await
     }
@@ -331,8 +328,6 @@ impl Client for Http2Client {
 impl HttpClient for Http2Client {
     type HeadWriter = Http2;
 
-    fn is_answered_by_script(&mut self) {}
-
     fn peer(&self) -> SocketAddr {
         self.trunk.peer
     }
@@ -423,15 +418,22 @@ impl HttpClient for Http2Client {
         After::Keep
     }
 
-    async fn answer(
-        &mut self,
-        reply: &Reply<'_>,
-        content: Content<'_>,
-        record: &mut RequestRecord,
-    ) -> io::Result<()> {
-        record.status = reply.status;
+    async fn answer(&mut self, reply: &Reply<'_>, content: Content<'_>) -> Written {
         let response = head::ready(reply.status, reply.headers, reply.lines, reply.length);
-        self.start(response, Some(content.len()))?;
+        let result = match self.start(response, Some(content.len())) {
+            Ok(()) => self.send_content(content).await,
+            Err(error) => Err(error),
+        };
+        Written {
+            status: reply.status,
+            head_bytes: 0,
+            result,
+        }
+    }
+}
+
+impl Http2Client {
+    async fn send_content(&mut self, content: Content<'_>) -> io::Result<()> {
         match content {
             Content::Nothing => {}
             Content::Made(bytes) => self.send_copy(bytes).await?,

@@ -1,5 +1,5 @@
-//! What is counted of the page cache: for each site and each thread of the front by itself, so that
-//! counting costs a hit no lock and no line of memory that another thread writes.
+//! Statistics of the page cache, for each site and each thread of the front: a hit takes no lock
+//! and writes no cache line that another thread writes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use maitred_pagecache::eligibility::Bypass;
 
 use crate::cache::Cache;
 
-/// How requests end at a cache.
+/// How the cache handles requests.
 pub const RESULTS: [&str; 8] = [
     "hit",
     "updating",
@@ -25,22 +25,22 @@ pub const RESULTS: [&str; 8] = [
     "bypass",
 ];
 
-/// The figures of all sites, by their names.
+/// The statistics of all sites, by site.
 #[derive(Debug, Default)]
-pub struct AllFigures {
-    sites: Mutex<HashMap<String, Arc<SiteFigures>>>,
+pub struct AllCacheStats {
+    sites: Mutex<HashMap<String, Arc<SiteCacheStats>>>,
 }
 
-/// The figures of a site.
+/// The statistics of a site.
 #[derive(Debug)]
-pub struct SiteFigures {
-    boards: Box<[Board]>,
+pub struct SiteCacheStats {
+    boards: Box<[ThreadCacheStats]>,
 }
 
-/// What one thread has counted of a site.
+/// The statistics of a site in one thread.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub struct Board {
+pub struct ThreadCacheStats {
     saved_bytes: AtomicU64,
     saved_micros: AtomicU64,
     results: [AtomicU64; RESULTS.len()],
@@ -50,8 +50,8 @@ pub struct Board {
     purges: AtomicU64,
 }
 
-impl Board {
-    /// A request was answered with a kept page; `detail` says why a stale one did.
+impl ThreadCacheStats {
+    /// Counts a request that got a cached page; `detail` is why a stale one was used.
     pub fn answered(&self, detail: Option<&'static str>, bytes: u64, saved: Duration) {
         let result = match detail {
             None => 0,
@@ -65,8 +65,8 @@ impl Board {
         add(&self.saved_micros, micros);
     }
 
-    /// A request went on to a script; what became of the answer, if there was one. Why it did, unless
-    /// it had been answered before.
+    /// Counts a request that was forwarded to a script: whether the response was stored, if there
+    /// was one, and why it was forwarded, unless its client had got a cached page.
     pub fn forwarded(&self, why: Option<Forward>, kept: Option<Result<(), NotStored>>) {
         if let Some(why) = why {
             let result = match why {
@@ -102,14 +102,14 @@ fn add_at(words: &[AtomicU64], at: Option<usize>) {
     }
 }
 
-impl SiteFigures {
-    /// What a thread counts.
-    pub fn board(&self, thread: u32) -> &Board {
+impl SiteCacheStats {
+    /// The counters of one thread.
+    pub fn board(&self, thread: u32) -> &ThreadCacheStats {
         let threads = self.boards.len();
         &self.boards[usize::try_from(thread).unwrap_or(0) % threads]
     }
 
-    fn sum(&self, word: impl Fn(&Board) -> &AtomicU64) -> u64 {
+    fn sum(&self, word: impl Fn(&ThreadCacheStats) -> &AtomicU64) -> u64 {
         let words = self.boards.iter().map(word);
         words.map(|word| word.load(Ordering::Relaxed)).sum()
     }
@@ -117,7 +117,7 @@ impl SiteFigures {
     fn named<'n>(
         &self,
         names: impl Iterator<Item = &'n str>,
-        of: impl Fn(&Board) -> &[AtomicU64],
+        of: impl Fn(&ThreadCacheStats) -> &[AtomicU64],
     ) -> BTreeMap<String, u64> {
         let count = |at: usize| self.sum(|board| &of(board)[at]);
         let named = names.enumerate();
@@ -145,22 +145,22 @@ impl SiteFigures {
     }
 }
 
-impl AllFigures {
-    /// The figures of a site, which go on when its settings change. Those of sites that are no more
-    /// are forgotten.
-    pub fn of(&self, site: &str, threads: u32) -> Arc<SiteFigures> {
+impl AllCacheStats {
+    /// The statistics of a site. They survive a change of its settings; those of removed sites are
+    /// dropped.
+    pub fn of(&self, site: &str, threads: u32) -> Arc<SiteCacheStats> {
         let mut sites = self.lock();
         sites.retain(|name, figures| name == site || Arc::strong_count(figures) > 1);
         let figures = sites.entry(site.to_owned()).or_insert_with(|| {
-            let boards = (0..threads.max(1)).map(|_| Board::default());
-            Arc::new(SiteFigures {
+            let boards = (0..threads.max(1)).map(|_| ThreadCacheStats::default());
+            Arc::new(SiteCacheStats {
                 boards: boards.collect(),
             })
         });
         figures.clone()
     }
 
-    /// A purge of a site's pages was done.
+    /// Counts a purge of a site's pages.
     pub fn purged(&self, site: &str) {
         if let Some(figures) = self.lock().get(site) {
             add(&figures.board(0).purges, 1);
@@ -177,13 +177,13 @@ impl AllFigures {
         read
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<SiteFigures>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<SiteCacheStats>>> {
         self.sites.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Cache {
-    /// How the cache is doing; nothing if no site has one.
+    /// The state of the cache; none if no site has one.
     pub fn figures(&self) -> Option<PageCache> {
         let sites = self.figures.read();
         if sites.is_empty() {
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn each_request_is_counted_once_and_all_threads_together() {
-        let all = AllFigures::default();
+        let all = AllCacheStats::default();
         let site = all.of("a.example", 2);
         let second = Duration::from_millis(1500);
         site.board(0).answered(None, 10, second);
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn figures_go_on_as_long_as_the_site_is_there() {
-        let all = AllFigures::default();
+        let all = AllCacheStats::default();
         let before = all.of("a.example", 1);
         before.board(0).forwarded(Some(Forward::UriMiss), None);
         let after = all.of("a.example", 1);

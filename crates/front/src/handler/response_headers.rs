@@ -1,0 +1,140 @@
+//! The headers of every response that a request gets: those of the response itself, those of the
+//! server, and what the `headers` and `expires` rules of the site change about them.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use maitred_rules::response_headers::HeaderPolicy;
+
+use crate::http::headers::{Header, ServerHeaders};
+use crate::runtime::clock::expires;
+
+/// What the server and the rules of the site add to the headers of one response.
+pub struct ResponseHeaders<'r> {
+    server: ServerHeaders,
+    policy: Option<Arc<HeaderPolicy<'r>>>,
+}
+
+/// The headers of an `expires` rule.
+pub struct ExpiryHeaders<'r> {
+    cache_control: &'r str,
+    expires: String,
+}
+
+impl ExpiryHeaders<'_> {
+    /// `Cache-Control` and `Expires`.
+    pub fn headers(&self) -> [Header<'_>; 2] {
+        [
+            (b"Cache-Control", self.cache_control.as_bytes()),
+            (b"Expires", self.expires.as_bytes()),
+        ]
+    }
+}
+
+impl<'r> ResponseHeaders<'r> {
+    /// The server's headers under the rules of the site.
+    pub fn new(
+        server: ServerHeaders,
+        policy: Option<Arc<HeaderPolicy<'r>>>,
+    ) -> ResponseHeaders<'r> {
+        ResponseHeaders { server, policy }
+    }
+
+    /// All headers of a response that has these itself. Of the server's headers those are left out
+    /// that the response `has`.
+    pub fn complete<'h>(
+        &'h self,
+        headers: impl Iterator<Item = Header<'h>>,
+        has: impl Fn(&[u8]) -> bool,
+    ) -> impl Iterator<Item = Header<'h>> {
+        let policy = self.policy.as_deref();
+        let server = self.server.all().filter(move |(name, _)| !has(name));
+        let headers = headers.chain(server);
+        let remaining = headers.filter(|(name, _)| self.retains(name));
+        remaining.chain(policy.into_iter().flat_map(HeaderPolicy::fields))
+    }
+
+    fn retains(&self, name: &[u8]) -> bool {
+        let policy = self.policy.as_deref();
+        policy.is_none_or(|policy| policy.keeps(name))
+    }
+
+    /// The headers of the `expires` rule for this response. None if the response says itself how
+    /// long it may be cached. `find` returns a header's value.
+    pub fn expiry<'f>(
+        &self,
+        status: u16,
+        find: impl Fn(&str) -> Option<&'f [u8]>,
+    ) -> Option<ExpiryHeaders<'r>> {
+        let policy = self.policy.as_deref()?;
+        if find("cache-control").or_else(|| find("expires")).is_some() {
+            return None;
+        }
+        let expiry = policy.expiry(status, find("content-type").unwrap_or_default())?;
+        Some(ExpiryHeaders {
+            cache_control: expiry.cache_control,
+            expires: expires(expiry.after),
+        })
+    }
+
+    /// Ready-made header lines without those that the rules replace or remove.
+    pub fn filter_lines(&self, lines: &Bytes) -> Bytes {
+        if headers_of_lines(lines).all(|(name, _)| self.retains(name)) {
+            return lines.clone();
+        }
+        let mut retained = BytesMut::with_capacity(lines.len());
+        for (name, value) in headers_of_lines(lines).filter(|(name, _)| self.retains(name)) {
+            for part in [name, b": ", value, b"\r\n"] {
+                retained.extend_from_slice(part);
+            }
+        }
+        retained.freeze()
+    }
+}
+
+/// The headers of ready-made lines.
+pub fn headers_of_lines(lines: &[u8]) -> impl Iterator<Item = Header<'_>> {
+    let lines = lines.split(|byte| *byte == b'\n');
+    lines.filter_map(|line| {
+        let line = line.strip_suffix(b"\r")?;
+        let colon = memchr::memchr(b':', line)?;
+        Some((&line[..colon], line[colon + 1..].trim_ascii_start()))
+    })
+}
+
+/// The value of the first header of this name.
+pub fn find<'h>(mut headers: impl Iterator<Item = Header<'h>>, name: &str) -> Option<&'h [u8]> {
+    let found = headers.find(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes()));
+    found.map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::request_id::RequestId;
+
+    #[test]
+    fn a_header_of_the_response_replaces_the_servers() {
+        let server = ServerHeaders {
+            secured: None,
+            id: Some(RequestId::next()),
+        };
+        let headers = ResponseHeaders::new(server, None);
+        let own: [Header<'_>; 1] = [(b"x-request-id", b"its-own")];
+        let has = |name: &[u8]| name.eq_ignore_ascii_case(own[0].0);
+        assert_eq!(
+            headers.complete(own.into_iter(), has).collect::<Vec<_>>(),
+            own
+        );
+        let servers: Vec<_> = headers.complete([].into_iter(), |_| false).collect();
+        assert_eq!(servers.len(), 1);
+        assert_eq!(servers[0].0, b"X-Request-Id");
+    }
+
+    #[test]
+    fn ready_made_lines_are_headers() {
+        let lines = b"A: 1\r\nB:2\r\nno header\r\n";
+        let headers: Vec<_> = headers_of_lines(lines).collect();
+        assert_eq!(headers, [(&b"A"[..], &b"1"[..]), (b"B", b"2")]);
+    }
+}

@@ -1,0 +1,41 @@
+//! What serves a request, once the rules of its site have let it pass.
+
+use maitred_http1::Head;
+
+use crate::backend::Backend;
+use crate::cache::PURGE;
+use crate::handler::context::RequestContext;
+use crate::handler::decision::Decision;
+use crate::handler::proxy::{NO_WEBSOCKET, is_websocket};
+use crate::handler::refusal;
+use crate::handler::respond::TextResponse;
+use crate::pool::status;
+use crate::services::Thread;
+use crate::site::resolver::Route;
+
+/// What serves the path of a request.
+pub fn route<'r>(context: &RequestContext<'r>, thread: &Thread) -> Decision<'r> {
+    let (head, troubles) = (context.head, &thread.shared.troubles);
+    if is_websocket(head) {
+        troubles.websocket_refused(context.target.host, &context.path);
+        return TextResponse::new(501, NO_WEBSOCKET).into();
+    }
+    if let Backend::Pool(pool) = context.backend
+        && let Some(page) = status::page(pool, head)
+    {
+        return TextResponse::from(page).into();
+    }
+    if purges(head, context, thread) {
+        return Decision::Purge;
+    }
+    match refusal::resolve(context, troubles) {
+        Route::File(entry) => Decision::File(entry),
+        Route::Script(script) => Decision::Script(script),
+        Route::RedirectSlash(location) => TextResponse::redirect(301, &location).into(),
+        Route::Refused(refused) => refusal::of_path(&refused).into(),
+    }
+}
+
+fn purges(head: &Head, context: &RequestContext<'_>, thread: &Thread) -> bool {
+    head.method() == PURGE && context.site.cache.is_some() && thread.shared.cache.is_some()
+}

@@ -1,0 +1,162 @@
+//! What the rules of a site say of the paths that one request leads to: the path it requests, what
+//! that is rewritten to, and the script or folder index it resolves to. Pure: `maitred explain`
+//! uses it as well.
+
+use std::net::IpAddr;
+
+use maitred_config::Site;
+use maitred_rules::SiteRules;
+use maitred_rules::path::{CleanPath, clean_path};
+use maitred_rules::site_rules::Refusal;
+
+use crate::site::files::Entry;
+use crate::site::resolver::Script;
+
+/// Indexes in `basic_auth` of the users that a request needs.
+pub type NeededAuth = [Option<usize>; 2];
+
+/// The rules of a site, and the paths of one request so far.
+pub struct RouteRules<'r> {
+    /// The site's settings.
+    pub site: &'r Site,
+    /// Its rules.
+    pub rules: &'r SiteRules,
+    /// The client.
+    pub client: IpAddr,
+    /// The path that the client requests, percent-encoded.
+    pub requested: &'r str,
+    /// The path after rewrites, percent-encoded.
+    pub path: &'r str,
+}
+
+/// What the rules demand once a path has been resolved.
+pub struct RouteChecks {
+    /// Indexes of the rate limits that have not counted the request yet.
+    pub limits: Vec<usize>,
+    /// The users that the request needs, or why the client is refused.
+    pub admitted: Result<NeededAuth, Refusal>,
+}
+
+/// What serves a path, before it is looked up in the document root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathTarget {
+    /// The server at this index of `proxy`.
+    Proxy(usize),
+    /// A listing, if the path is a folder without index.
+    Listing,
+    /// A file or script.
+    Files,
+}
+
+/// What serves a path, decoded and normalised, that is requested with this method.
+pub fn target_of(rules: &SiteRules, path: &CleanPath<'_>, method: &str) -> PathTarget {
+    if let Some(server) = rules.proxy(path.as_bytes()) {
+        PathTarget::Proxy(server)
+    } else if matches!(method, "GET" | "HEAD") && rules.lists(path.as_bytes()) {
+        PathTarget::Listing
+    } else {
+        PathTarget::Files
+    }
+}
+
+impl RouteRules<'_> {
+    /// Indexes of the rate limits for the path after rewrites. Each limit counts a request once.
+    /// The front controller's name has none, as it stands for every path without a file.
+    pub fn limits_of_rewritten(&self) -> Vec<usize> {
+        match clean_path(self.path) {
+            Ok(path) if !self.is_front_controller(path.as_bytes()) => {
+                self.limits_beyond(path.as_bytes(), &[self.requested])
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What a script demands. `/login.php/x` and a folder whose index is `login.php` run
+    /// `/login.php`, so the script's own name counts as well. Of the front controller it is the
+    /// path behind the name: `/index.php/admin` is `/admin` to most applications.
+    pub fn of_script(&self, script: &Script) -> RouteChecks {
+        let name = &script.script_name[..];
+        let behind = self.path_behind(script);
+        let counted = if self.is_front_controller(name) {
+            behind
+        } else {
+            Some(name)
+        };
+        let counted = counted.map(|name| self.limits_beyond(name, &[self.requested, self.path]));
+        RouteChecks {
+            limits: counted.unwrap_or_default(),
+            admitted: self.admit_script(name, behind),
+        }
+    }
+
+    fn admit_script(&self, name: &[u8], behind: Option<&[u8]>) -> Result<NeededAuth, Refusal> {
+        if !self.rules.has_script_rules() {
+            return Ok([None, None]);
+        }
+        let by_name = self.admit(name)?;
+        let by_path = behind.map_or(Ok(None), |path| self.admit(path))?;
+        if self.rules.may_run(name) {
+            return Ok([by_name, by_path]);
+        }
+        Err(Refusal {
+            status: 403,
+            why: "PHP does not run here.",
+            is_config_error: false,
+        })
+    }
+
+    /// What a file demands. One that is the index of a folder has a path of its own, which the
+    /// rules have not checked yet.
+    pub fn of_file(&self, entry: &Entry) -> RouteChecks {
+        let Some(index) = index_path(self.path, entry) else {
+            return RouteChecks {
+                limits: Vec::new(),
+                admitted: Ok([None, None]),
+            };
+        };
+        RouteChecks {
+            limits: self.limits_beyond(&index, &[self.requested, self.path]),
+            admitted: self.admit(&index).map(|auth| [auth, None]),
+        }
+    }
+
+    fn admit(&self, path: &[u8]) -> Result<Option<usize>, Refusal> {
+        self.rules.admit(path, self.client, &mut |_| {})
+    }
+
+    /// Indexes of the rate limits for a path without those for paths that counted the request.
+    fn limits_beyond(&self, path: &[u8], counted: &[&str]) -> Vec<usize> {
+        if !self.rules.limits_rates() {
+            return Vec::new();
+        }
+        let mut limits = self.rules.rate_limits(path);
+        for counted in counted {
+            if limits.is_empty() {
+                break;
+            }
+            if let Ok(counted) = clean_path(counted) {
+                let counted = self.rules.rate_limits(counted.as_bytes());
+                limits.retain(|limit| !counted.contains(limit));
+            }
+        }
+        limits
+    }
+
+    /// The path behind the front controller's name, if a request has one.
+    fn path_behind<'s>(&self, script: &'s Script) -> Option<&'s [u8]> {
+        let behind = Some(&script.path_info[..]).filter(|path| !path.is_empty());
+        behind.filter(|_| self.is_front_controller(&script.script_name))
+    }
+
+    fn is_front_controller(&self, name: &[u8]) -> bool {
+        self.site.front_controller.as_deref().map(str::as_bytes) == Some(name)
+    }
+}
+
+/// The path of the index of the folder at `path`. None if the path is the file's own.
+fn index_path(path: &str, entry: &Entry) -> Option<Vec<u8>> {
+    let folder = clean_path(path).ok()?;
+    let name = entry.name().rsplit(|byte| *byte == b'/').next();
+    let is_folder = folder.as_bytes().ends_with(b"/");
+    is_folder.then(|| [folder.as_bytes(), name.unwrap_or_default()].concat())
+}
