@@ -132,17 +132,17 @@ const APPLICATIONS_HEAD: &str = r#"# Rules for applications
 <!-- Made from the presets in crates/rules/src/apps.rs and crates/pagecache/src/apps.rs; change them, not this page:
      MAITRED_WRITE_REFERENCE=1 cargo test -p maitred-config reference -->
 
-`app = "wordpress"` in a site adds the rules below after the site's own. They are the rules that the
-developers of the application publish for nginx or Apache. The site's own settings take precedence: its
-redirects and rewrites are matched first, its headers replace the preset's, and its `front_controller` applies.
-A path in `deny` gets a 404. `allow_php` and `deny_php` select the scripts that run; PHP source is never sent
-as text. In `deny_php` the first match decides. A pattern after `!` lets scripts run:
-`deny_php = "!/wp-content/export.php"` allows that script. Hidden files (`.env`, `.git/`, `.htaccess`) and PHP
-source under other names are never served, with or without a preset.
+`app = "wordpress"` in a site has the rules below follow the site's own: what the makers of the
+application publish for nginx or Apache. What the site says itself goes first: a redirect or a
+rewrite of its own is looked at before, a header of its own replaces the preset's, and its
+`front_controller` holds. What is denied is answered with 404. `allow_php` and `deny_php` say which
+scripts run; others are never sent as text. Of `deny_php`, the first that matches decides, and one behind
+a `!` has scripts run all the same: `deny_php = "!/wp-content/export.php"` lets that one. Hidden files
+(`.env`, `.git/`, `.htaccess`) and PHP source under other names are never served, with or without a preset.
 
-In a site with a [page cache](page-cache.md), `private_cookies` are the cookies of logged-in users and
-sessions; a response to a request with one of them is private. Responses to requests for `no_store_paths`, or
-with `no_store_parameters`, are never cached.
+Where the site has a [page cache](page-cache.md), `private_cookies` are those by which the application
+knows people, whose pages are theirs alone. `no_store_paths`, and what is asked for with
+`no_store_parameters`, are never kept.
 
 `maitred explain URL` shows which rule a request meets.
 "#;
