@@ -30,9 +30,9 @@ const HOST: (&str, &str) = (":authority", "a.example");
 
 /// A request that is malformed (RFC 9113 §8.1.1).
 const RESET: &str = "reset: PROTOCOL_ERROR";
-/// One that cannot be told from an error in the compression of fields.
+/// Indistinguishable from an error in the compression of headers.
 const CLOSED: &str = "closed: PROTOCOL_ERROR";
-/// The crate that reads fields cuts it off before anybody sees it.
+/// The HTTP/2 library cuts a fragment off.
 const FRAGMENT: &str = "200 `GET /echo.php a.example \"\"`";
 
 macro_rules! get {
@@ -68,15 +68,15 @@ pub const FRAMES: &[FramesCase] = &[
     FramesCase { name: "`te: gzip`", fields: get!(("te", "gzip")), body: None, wanted: RESET },
     FramesCase { name: "`te: trailers`", fields: get!(("te", "trailers")), body: None,
         wanted: "200 `GET /echo.php a.example \"\"`" },
-    FramesCase { name: "CR LF and a field in a value", fields: get!(("x", "y\r\nhost: b.example")), body: None, wanted: CLOSED },
+    FramesCase { name: "CR LF and a header in a value", fields: get!(("x", "y\r\nhost: b.example")), body: None, wanted: CLOSED },
     FramesCase { name: "LF in a value", fields: get!(("x", "y\nz")), body: None, wanted: CLOSED },
     FramesCase { name: "CR in a value", fields: get!(("x", "y\rz")), body: None, wanted: CLOSED },
     FramesCase { name: "NUL in a value", fields: get!(("x", "y\0z")), body: None, wanted: CLOSED },
-    FramesCase { name: "a value that begins with a blank", fields: get!(("x", " y")), body: None, wanted: "400" },
+    FramesCase { name: "a value that starts with a space", fields: get!(("x", " y")), body: None, wanted: "400" },
     FramesCase { name: "CR LF in a name", fields: get!(("x: y\r\nz", "1")), body: None, wanted: CLOSED },
     FramesCase { name: "a colon in a name", fields: get!(("x:y", "1")), body: None, wanted: CLOSED },
-    FramesCase { name: "a blank in a name", fields: get!(("x y", "1")), body: None, wanted: CLOSED },
-    FramesCase { name: "a capital in a name", fields: get!(("Host", "b.example")), body: None, wanted: CLOSED },
+    FramesCase { name: "a space in a name", fields: get!(("x y", "1")), body: None, wanted: CLOSED },
+    FramesCase { name: "an upper-case letter in a name", fields: get!(("Host", "b.example")), body: None, wanted: CLOSED },
     FramesCase { name: "an empty name", fields: get!(("", "1")), body: None, wanted: CLOSED },
     FramesCase { name: "`:method` with a request in it",
         fields: &[(":method", "GET /echo.php HTTP/1.1\r\nhost: a.example\r\n\r\nGET"), SCHEME, PATH, HOST], body: None, wanted: CLOSED },
@@ -87,8 +87,8 @@ pub const FRAMES: &[FramesCase] = &[
         fields: &[METHOD, (":scheme", "http://a.example/echo.php HTTP/1.1\r\nhost: b.example\r\n\r\n"), PATH, HOST], body: None, wanted: RESET },
     FramesCase { name: "`:scheme` that is an address",
         fields: &[METHOD, (":scheme", "http://b.example/?x="), PATH, HOST], body: None, wanted: RESET },
-    FramesCase { name: "`:x-host`, a pseudo-field of nobody's", fields: get!((":x-host", "b.example")), body: None, wanted: CLOSED },
-    FramesCase { name: "`:path` with a blank", fields: &[METHOD, SCHEME, (":path", "/echo.php x"), HOST], body: None, wanted: RESET },
+    FramesCase { name: "`:x-host`, an unknown pseudo-header", fields: get!((":x-host", "b.example")), body: None, wanted: CLOSED },
+    FramesCase { name: "`:path` with a space", fields: &[METHOD, SCHEME, (":path", "/echo.php x"), HOST], body: None, wanted: RESET },
     FramesCase { name: "`:path` that is empty", fields: &[METHOD, SCHEME, (":path", ""), HOST], body: None, wanted: RESET },
     FramesCase { name: "`:path` without its slash", fields: &[METHOD, SCHEME, (":path", "echo.php"), HOST], body: None, wanted: RESET },
     FramesCase { name: "`:path` that is an address",
@@ -100,7 +100,7 @@ pub const FRAMES: &[FramesCase] = &[
     FramesCase { name: "no `:method`", fields: &[SCHEME, PATH, HOST], body: None, wanted: RESET },
     FramesCase { name: "no `:scheme`", fields: &[METHOD, PATH, HOST], body: None, wanted: RESET },
     FramesCase { name: "`:status` in a request", fields: &[METHOD, SCHEME, PATH, HOST, (":status", "200")], body: None, wanted: RESET },
-    FramesCase { name: "`:path` after a field", fields: &[METHOD, SCHEME, HOST, ("x", "y"), PATH], body: None, wanted: RESET },
+    FramesCase { name: "`:path` after a header", fields: &[METHOD, SCHEME, HOST, ("x", "y"), PATH], body: None, wanted: RESET },
     FramesCase { name: "`:authority` and another `host`", fields: get!(("host", "b.example")), body: None, wanted: "400" },
     FramesCase { name: "`host` twice, and no `:authority`",
         fields: &[METHOD, SCHEME, PATH, ("host", "a.example"), ("host", "b.example")], body: None, wanted: "400" },
