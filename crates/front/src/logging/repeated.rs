@@ -81,7 +81,8 @@ impl RepeatedErrors {
     pub fn full(&self, most: usize) {
         if self.note(|episodes, now| episodes.full.happened(now, |()| {})) {
             tracing::warn!(
-                "{most} connections are open, the most that the limit of open files allows; further clients wait until some close; raise LimitNOFILE (ulimit -n)"
+                "{most} connections are open, the most that the limit of open files allows; \
+                 further clients wait until some close; raise LimitNOFILE (ulimit -n)"
             );
         }
     }
@@ -107,7 +108,8 @@ impl RepeatedErrors {
         if self.note(|episodes, now| episodes.crowds.happened(now, |()| {})) {
             tracing::warn!(
                 "a connection from {peer} is closed: {most} of this address are open \
-                 (max_connections_per_address); if it is a proxy, add it to `trusted_proxies`; further \
+                 (max_connections_per_address); if it is a proxy, add it to `trusted_proxies`; \
+                 further \
                  ones are counted"
             );
         }
@@ -128,7 +130,8 @@ impl RepeatedErrors {
                 TooSlow::Reading => ("takes its answer", "min_answer_rate"),
             };
             tracing::warn!(
-                "a client at {peer} is disconnected: it {does} too slowly ({setting}); further ones are counted"
+                "a client at {peer} is disconnected: it {does} too slowly ({setting}); further \
+                 ones are counted"
             );
         }
     }
@@ -298,18 +301,21 @@ impl Episodes {
         });
         let heads = told(&mut self.heads, now, |verb, lasted, times| {
             format!(
-                "for {lasted}, the number of requests refused because requests in progress hold too much memory {verb} {times}"
+                "for {lasted}, the number of requests refused because requests in progress hold \
+                 too much memory {verb} {times}"
             )
         });
         let crowds = told(&mut self.crowds, now, |verb, lasted, times| {
             format!(
-                "for {lasted}, the number of connections closed of addresses that have too many {verb} \
+                "for {lasted}, the number of connections closed of addresses that have too many \
+                 {verb} \
                  {times}"
             )
         });
         let slow = told(&mut self.slow, now, |verb, lasted, times| {
             format!(
-                "for {lasted}, the number of clients disconnected because they are too slow {verb} {times}"
+                "for {lasted}, the number of clients disconnected because they are too slow \
+                 {verb} {times}"
             )
         });
         let proxied = told(&mut self.proxied, now, |verb, lasted, times| {

@@ -99,7 +99,8 @@ pub fn warn(readable: &Readable, config: &Config) {
         let name = path.display();
         if !readable.has(path) {
             tracing::warn!(
-                "`{setting}` {name} is outside the folders that the sandbox of the front allows since its start: restart or upgrade the server, or set \
+                "`{setting}` {name} is outside the folders that the sandbox of the front allows \
+                 since its start: restart or upgrade the server, or set \
                  front_sandbox = false"
             );
         } else if let Some(part) = readable.replaced(path, is_written) {

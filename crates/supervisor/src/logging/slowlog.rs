@@ -117,8 +117,9 @@ impl Slowlog {
     }
 }
 
-/// An entry with its time, such as `[21-Nov-2026 20:00:00]`: the calls, the innermost first, each with its location. The stack comes from a zygote,
-/// which is not trusted, so the text must not be able to imitate an entry of another pool.
+/// An entry with its time, such as `[21-Nov-2026 20:00:00]`: the calls, the innermost first, each
+/// with its location. The stack comes from a zygote, which is not trusted, so the text must not be
+/// able to imitate an entry of another pool.
 pub fn entry(subject: &Subject, stamp: &str, stack: Result<&Stack, &str>, depth: usize) -> String {
     let Subject {
         pool,

@@ -131,7 +131,8 @@ fn say_who(stream: BorrowedFd<'_>) {
         },
     );
     tracing::warn!(
-        "{who} has sent an open file over a Unix socket and its connection is closed: neither web servers nor upstream servers do so; further such lines are suppressed for {} s",
+        "{who} has sent an open file over a Unix socket and its connection is closed: neither web \
+         servers nor upstream servers do so; further such lines are suppressed for {} s",
         LOG_EVERY.as_secs()
     );
 }
