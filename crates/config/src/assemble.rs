@@ -20,7 +20,7 @@ use crate::model::pool::Pool;
 use crate::model::site::Cache;
 use crate::model::tls::Tls;
 use crate::read::directive::{Directive, SectionTable, read_settings};
-use crate::read::directives::{self, cache, listeners, output, pools, rules, sites, tls, top};
+use crate::read::directives::{self, cache, global, listeners, output, pools, rules, sites, tls};
 use crate::read::drafts::{CacheDraft, ListenerDraft, SiteDraft};
 use crate::suggest::nearest;
 
@@ -76,7 +76,7 @@ impl Assembler<'_> {
         let mut config = Config::new();
         self.refuse_unknown(&directives::TOP, table, "at the top of the file");
         self.suggest_sections(table);
-        self.read(top::DIRECTIVES, table, &mut config);
+        self.read(global::DIRECTIVES, table, &mut config);
         if let Some(admin) = config.admin
             && admin.port() != 0
             && config.listen.contains(&admin)

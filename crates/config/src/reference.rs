@@ -6,7 +6,7 @@ use maitred_pagecache::apps::cache_of;
 use maitred_rules::apps::App;
 
 use crate::read::directive::{Directive, Preset};
-use crate::read::directives::{cache, listeners, output, pools, rules, sites, tls, top};
+use crate::read::directives::{cache, global, listeners, output, pools, rules, sites, tls};
 
 const HEAD: &str = r#"# Configuration
 
@@ -50,7 +50,7 @@ pub fn reference() -> String {
         &mut page,
         "Top of the file",
         "Settings of the whole server.",
-        top::DIRECTIVES,
+        global::DIRECTIVES,
     );
     let intro = "Settings of HTTPS; see [TLS](../guide/tls.md).";
     group(&mut page, "`[tls]`", intro, tls::DIRECTIVES);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::shared::{duration, passes_to};
+use super::common::{duration, passes_to};
 use crate::facts::{Facts, Listen, Pool, Unknown};
 use crate::finding::Sheet;
 use maitred_text::humanize::seconds;

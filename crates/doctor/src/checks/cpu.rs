@@ -1,6 +1,6 @@
 //! D4 and D5: do workers and processors fit each other?
 
-use super::shared::private_p95;
+use super::common::private_p95;
 use crate::facts::{Fact, Facts, Manager, Pool, Service, known};
 use crate::finding::Sheet;
 use maitred_text::humanize::{percent, seconds};

@@ -1,6 +1,6 @@
 //! D20: enough connections behind the workers, and enough workers behind connections.
 
-use super::shared::{passes_to, unmet};
+use super::common::{passes_to, unmet};
 use crate::facts::{Facts, Manager, PhpServer, Pool, Service, Unknown};
 use crate::finding::Sheet;
 

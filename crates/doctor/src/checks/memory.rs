@@ -1,6 +1,6 @@
 //! D1 to D3: is there memory for all workers?
 
-use super::shared::private_p95;
+use super::common::private_p95;
 use crate::facts::{
     Fact, Facts, Group, Machine, Manager, PhpServer, Pool, Service, Unknown, known,
 };

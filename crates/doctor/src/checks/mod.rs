@@ -2,6 +2,7 @@
 //! passes because its facts were missing.
 
 mod backlog;
+mod common;
 mod cpu;
 mod database;
 mod descriptors;
@@ -12,7 +13,6 @@ mod page_cache;
 mod pressure;
 mod recycling;
 mod runtime;
-mod shared;
 mod spares;
 mod status_page;
 mod stopping;

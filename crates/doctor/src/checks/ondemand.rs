@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::shared::{OF_ALL_POOLS, duration};
+use super::common::{OF_ALL_POOLS, duration};
 use crate::facts::{Arrivals, Fact, Facts, Manager, PhpServer, Pool, Unknown};
 use crate::finding::Sheet;
 use maitred_text::humanize::seconds;

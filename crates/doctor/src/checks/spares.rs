@@ -1,6 +1,6 @@
 //! D12: the spare servers of a dynamic pool, and how fast it grows.
 
-use super::shared::OF_ALL_POOLS;
+use super::common::OF_ALL_POOLS;
 use crate::facts::{Facts, Manager, PhpServer, Pool, Spares, Unknown};
 use crate::finding::Sheet;
 use maitred_text::humanize::seconds as seconds_in_words;

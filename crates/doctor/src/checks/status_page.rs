@@ -1,6 +1,6 @@
 //! D11: is the status page correct, and who may read it?
 
-use super::shared::passes_to;
+use super::common::passes_to;
 use crate::facts::{Facts, Manager, PhpServer, Pool, Unknown};
 use crate::finding::Sheet;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::shared::duration;
+use super::common::duration;
 use crate::facts::LONGEST;
 use crate::facts::{Facts, PhpServer, Service, Unit};
 use crate::finding::Sheet;

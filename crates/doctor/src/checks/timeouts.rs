@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::shared::{duration, passes_to, unmet};
+use super::common::{duration, passes_to, unmet};
 use crate::facts::{Facts, Ini, Pass, PhpServer, Pool, Service};
 use crate::finding::Sheet;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::fpm::address;
 use super::processes::Proc;
 use super::world::World;
-use super::{ini, processes, units};
+use super::{ini, processes, systemd_units};
 use crate::facts::*;
 
 /// The paths of the distributions, and the folder of relative paths.
@@ -324,8 +324,8 @@ fn service(world: &World, all: &Fact<Vec<Proc>>, apache: &Apache) -> Service {
     Service {
         kind: PhpServer::ModPhp,
         control_timeout: Duration::ZERO,
-        unit: units::unit(world, unit),
-        group: super::groups::group(world, &name, parent.as_ref().ok().copied()),
+        unit: systemd_units::unit(world, unit),
+        group: super::cgroups::group(world, &name, parent.as_ref().ok().copied()),
         process: parent.map(|pid| processes::process(world, pid)),
         name,
         files: vec![apache.file.clone()],

@@ -9,7 +9,7 @@ use std::time::Duration;
 use maitred_config::fpm::{Statement, read_line};
 
 use super::world::World;
-use super::{ini, processes, status_page, units};
+use super::{ini, processes, status_page, systemd_units};
 use crate::facts::*;
 
 /// The paths of distributions and images.
@@ -232,8 +232,8 @@ fn service(world: &World, file: &str, draft: Draft, all: &Fact<Vec<processes::Pr
             PhpServer::PhpFpm
         },
         control_timeout: draft.global.time("process_control_timeout", 0),
-        unit: units::unit(world, &unit),
-        group: super::groups::group(world, &name, master.as_ref().ok().copied()),
+        unit: systemd_units::unit(world, &unit),
+        group: super::cgroups::group(world, &name, master.as_ref().ok().copied()),
         process: master.map(|pid| processes::process(world, pid)),
         name,
         files: draft.files,

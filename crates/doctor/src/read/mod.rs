@@ -4,9 +4,9 @@
 mod access_log;
 mod apache;
 mod applications;
+mod cgroups;
 mod databases;
 mod fpm;
-mod groups;
 mod ini;
 mod kernel_log;
 mod machine;
@@ -15,7 +15,7 @@ mod ours;
 mod own;
 mod processes;
 mod status_page;
-mod units;
+mod systemd_units;
 mod world;
 
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use crate::addresses;
 use crate::facts::{Fact, Facts, Pass, Throttled};
 pub use access_log::is_file;
-pub use groups::MemoryGroup;
+pub use cgroups::MemoryGroup;
 use machine::Counters;
 pub use status_page::{Counted, counted};
 use world::World;
@@ -136,7 +136,7 @@ fn before_watch(watch: &Duration, began: Instant, before: Counters) -> Counters 
 fn look_again(world: &World, watch: Duration, facts: &mut Facts) {
     for service in &mut facts.services {
         let pid = service.process.as_ref().ok().map(|process| process.pid);
-        let now = groups::group(world, &service.name, pid).throttled;
+        let now = cgroups::group(world, &service.name, pid).throttled;
         service.group.throttled = throttled_since(&service.group.throttled, &now, watch);
         let live = service
             .pools

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::fpm::address;
 use super::processes::Proc;
 use super::world::World;
-use super::{processes, units};
+use super::{processes, systemd_units};
 use crate::facts::*;
 
 /// Its first file.
@@ -320,7 +320,7 @@ fn open_files(world: &World, all: &Fact<Vec<Proc>>, directives: &[Directive], ng
         nginx.open_files = processes::open_files(world, worker.pid);
         return;
     }
-    if let Ok(Some(unit)) = units::unit(world, "nginx.service") {
+    if let Ok(Some(unit)) = systemd_units::unit(world, "nginx.service") {
         let limit = unit
             .settings
             .get("LimitNOFILE")

@@ -18,7 +18,7 @@ use maitred_scoreboard::Counter;
 
 use super::processes::{self, Proc};
 use super::world::{World, within};
-use super::{Options, ini, units};
+use super::{Options, ini, systemd_units};
 use crate::facts::*;
 
 /// A client that no rule names: a documentation address (TEST-NET-3, RFC 5737).
@@ -89,8 +89,8 @@ pub(super) fn service(
     Some(Service {
         kind: PhpServer::Maitred,
         control_timeout: config.process_control_timeout,
-        unit: units::unit(world, "maitred.service"),
-        group: super::groups::group(world, &name, pid.ok()),
+        unit: systemd_units::unit(world, "maitred.service"),
+        group: super::cgroups::group(world, &name, pid.ok()),
         process,
         name,
         files: vec![file.display().to_string()],

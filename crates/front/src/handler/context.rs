@@ -12,7 +12,7 @@ use maitred_rules::response_headers::HeaderPolicy;
 use crate::backend::Backend;
 use crate::handler::respond::InterceptedResponse;
 use crate::http::client::{After, HttpClient};
-use crate::logging::record::RequestRecord;
+use crate::logging::request_record::RequestRecord;
 use crate::pool::queue::Priority;
 use crate::services::Thread;
 use crate::site::Site;

@@ -21,7 +21,7 @@ use crate::http::client::{After, Content, HttpClient};
 use crate::http::content::Slice;
 use crate::http::headers::OCTETS;
 use crate::logging::access_log::{self, AccessLog, Finished, Time};
-use crate::logging::record::RequestRecord;
+use crate::logging::request_record::RequestRecord;
 use crate::net::admin_peer::AdminPeer;
 use crate::runtime::request_id::RequestId;
 use crate::services::Thread;

@@ -26,7 +26,7 @@ use crate::handler::script_response::HttpEncoder;
 use crate::http::body::{Body, NoBody};
 use crate::http::client::{After, HeadWriter, HttpClient};
 use crate::http::deadline::SharedDeadline;
-use crate::logging::record::RequestRecord;
+use crate::logging::request_record::RequestRecord;
 use crate::net::tls::Secured;
 use crate::runtime::request_id::RequestId;
 use crate::site::resolver::Script;

@@ -14,8 +14,8 @@ use maitred_http1::Head;
 use maitred_os::collector::{Address, Collector, Field, Form, Severity};
 use maitred_os::stderr;
 
-use crate::logging::record::RequestRecord;
 use crate::logging::repeated::RepeatedErrors;
+use crate::logging::request_record::RequestRecord;
 use crate::logging::site_log::SiteLog;
 use crate::net::tls::Secured;
 

@@ -11,7 +11,7 @@ use maitred_http1::Head;
 
 use crate::http::headers::basic_user;
 use crate::http::hosts::host_name;
-use crate::logging::record::RequestRecord;
+use crate::logging::request_record::RequestRecord;
 use crate::net::tls::Secured;
 use crate::runtime::clock;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 
 use crate::logging::access_log::{AccessLog, Finished, line};
-use crate::logging::record::RequestRecord;
+use crate::logging::request_record::RequestRecord;
 use crate::runtime::background;
 
 /// The log in use: a reload may replace it.

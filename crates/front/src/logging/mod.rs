@@ -6,6 +6,6 @@ pub(crate) mod deferred;
 pub(crate) mod log_limit;
 pub(crate) mod pool_access_log;
 pub(crate) mod pool_access_log_entry;
-pub(crate) mod record;
 pub(crate) mod repeated;
+pub(crate) mod request_record;
 pub(crate) mod site_log;

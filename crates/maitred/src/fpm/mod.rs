@@ -3,10 +3,10 @@
 
 mod background;
 mod flags;
-mod host;
 mod master;
 mod php;
 mod settings;
+mod supervisor_host;
 mod system_error;
 mod usage_text;
 
@@ -24,8 +24,8 @@ use tracing::{debug, error, info};
 use crate::log;
 use background::{ForkSide, StarterPipe};
 use flags::{Flags, FpmCommand};
-use host::FpmHost;
 use settings::Settings;
+use supervisor_host::FpmHost;
 use system_error::{EXIT_CONFIG, EXIT_OK, EXIT_SOFTWARE, EXIT_USAGE, system_error};
 
 /// The subcommand for php-fpm under any name of the program.

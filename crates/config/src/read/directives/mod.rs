@@ -4,6 +4,7 @@ mod booted;
 pub mod cache;
 mod classic;
 mod confinement;
+pub mod global;
 pub mod listeners;
 mod mode;
 pub mod output;
@@ -14,7 +15,6 @@ mod rule_items;
 pub mod rules;
 pub mod sites;
 pub mod tls;
-pub mod top;
 
 use super::directive::{Directive, SectionTable};
 
@@ -24,7 +24,7 @@ fn names<T>(directives: &[Directive<T>]) -> impl Iterator<Item = &'static str> {
 
 pub(crate) const TOP: SectionTable = SectionTable {
     home: "the part of the file before the first section",
-    settings: || names(top::DIRECTIVES).collect(),
+    settings: || names(global::DIRECTIVES).collect(),
     subsections: &["pools", "sites", "tls"],
 };
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::model::pool::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
 use crate::read::directive::{Directive, Needs, Preset, store};
-use crate::read::directives::top::log_target;
+use crate::read::directives::global::log_target;
 use crate::read::directives::{booted, confinement, mode, queue};
 use crate::read::value::{BadValue, TableEntry, Value, for_each};
 

@@ -24,9 +24,9 @@ use crate::http::spool;
 use crate::net::admin_peer::AdminPeer;
 use crate::net::client_rate::TooSlow;
 use crate::net::tls::Secured;
+use crate::server::http2::connection_state::ConnectionState;
 use crate::server::http2::head::{self, AnswerHead, Http2};
 use crate::server::http2::pace::StreamPace;
-use crate::server::http2::shared::SharedState;
 use crate::site::files::read_piece;
 
 /// Most bytes handed to h2 at once.
@@ -40,7 +40,7 @@ const SMALL_BYTES: usize = 2 * 1024;
 
 /// A stream.
 pub struct Http2Client {
-    trunk: Arc<SharedState>,
+    trunk: Arc<ConnectionState>,
     /// Bytes that the request is accounted for.
     held: usize,
     respond: SendResponse<Bytes>,
@@ -71,7 +71,7 @@ impl Http2Client {
     pub fn new(
         mut respond: SendResponse<Bytes>,
         body: RecvStream,
-        trunk: Arc<SharedState>,
+        trunk: Arc<ConnectionState>,
         head: usize,
     ) -> Option<Http2Client> {
         let Ok(held) = trunk.begin(head) else {

@@ -4,11 +4,11 @@
 
 pub(crate) mod abuse;
 pub(crate) mod client;
+pub(crate) mod connection_state;
 pub(crate) mod frames;
 pub(crate) mod head;
 pub(crate) mod header_timeout;
 pub(crate) mod pace;
-pub(crate) mod shared;
 pub(crate) mod transport;
 
 use std::future::{Future, poll_fn};
@@ -30,8 +30,8 @@ use crate::net::client_rate::TooSlow;
 use crate::runtime::thread::Paced;
 use crate::server::http1::connection::{Connection, IDLE};
 use crate::server::http2::client::Http2Client;
+use crate::server::http2::connection_state::ConnectionState;
 use crate::server::http2::header_timeout::OpenFields;
-use crate::server::http2::shared::SharedState;
 use crate::server::http2::transport::Transport;
 use crate::services::lifecycle::ConnectionGuard;
 
@@ -77,7 +77,7 @@ pub async fn converse_after_preface(mut connection: Connection, guard: Connectio
 /// Serves the requests of a connection.
 pub async fn converse(mut connection: Connection, guard: ConnectionGuard) {
     let peer = connection.peer;
-    let trunk = Arc::new(SharedState::new(guard, &mut connection));
+    let trunk = Arc::new(ConnectionState::new(guard, &mut connection));
     let (stream, input) = connection.into_parts();
     let mut transport = Transport::new(stream, input, trunk.clone());
     let outcome = serve(&mut transport, &trunk).await;
@@ -118,7 +118,7 @@ enum NextStep {
     Closed,
 }
 
-async fn serve(transport: &mut Transport, trunk: &Arc<SharedState>) -> Result<(), h2::Error> {
+async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Result<(), h2::Error> {
     let limits = Limits::default();
     let handshake = builder(&limits).handshake::<_, Bytes>(transport);
     let Ok(connection) = tokio::time::timeout(IDLE, handshake).await else {
@@ -213,7 +213,7 @@ async fn begin(served: impl Future<Output = ()> + Send + 'static) {
 async fn answer(
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
-    trunk: Arc<SharedState>,
+    trunk: Arc<ConnectionState>,
     limits: Limits,
 ) {
     let (parts, body) = request.into_parts();
@@ -283,7 +283,7 @@ impl Idle {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        trunk: &SharedState,
+        trunk: &ConnectionState,
         has_streams: bool,
         leaving: bool,
     ) -> Poll<()> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::net::client_rate::{ANSWER_GRACE, Pace, REQUEST_GRACE};
-use crate::server::http2::shared::SharedState;
+use crate::server::http2::connection_state::ConnectionState;
 
 /// How long a stream may stall while its connection progresses: a slow connection with many streams
 /// needs this long for a round.
@@ -21,12 +21,12 @@ pub struct StreamPace {
 
 impl StreamPace {
     /// For a response that starts.
-    pub fn of_answer(trunk: &SharedState) -> StreamPace {
+    pub fn of_answer(trunk: &ConnectionState) -> StreamPace {
         StreamPace::new(trunk.rates.answer, ANSWER_GRACE)
     }
 
     /// For a body that starts.
-    pub fn of_body(trunk: &SharedState) -> StreamPace {
+    pub fn of_body(trunk: &ConnectionState) -> StreamPace {
         StreamPace::new(trunk.rates.request, REQUEST_GRACE)
     }
 

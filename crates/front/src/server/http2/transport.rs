@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::net::stream::Stream;
 use crate::server::http1::connection::Connection;
+use crate::server::http2::connection_state::ConnectionState;
 use crate::server::http2::frames::Frames;
-use crate::server::http2::shared::SharedState;
 
 /// Bytes read before other connections of the thread get their turn.
 const TURN_BYTES: usize = 64 * 1024;
@@ -22,7 +22,7 @@ pub struct Transport {
     stream: Stream,
     /// Bytes read before h2 took over.
     input: BytesMut,
-    trunk: Arc<SharedState>,
+    trunk: Arc<ConnectionState>,
     /// Bytes read in the current turn.
     turn: usize,
     frames: Frames,
@@ -30,7 +30,7 @@ pub struct Transport {
 
 impl Transport {
     /// A connection from which `input` was read.
-    pub fn new(stream: Stream, input: BytesMut, trunk: Arc<SharedState>) -> Transport {
+    pub fn new(stream: Stream, input: BytesMut, trunk: Arc<ConnectionState>) -> Transport {
         Transport {
             stream,
             input,

@@ -40,7 +40,7 @@ const LEAST_SHARE_BYTES: usize = 8 * 1024;
 const TAKEN_BACK: u64 = 100;
 
 /// The state that the streams of a connection share.
-pub struct SharedState {
+pub struct ConnectionState {
     guard: ConnectionGuard,
     /// The client's address.
     pub peer: SocketAddr,
@@ -75,12 +75,12 @@ pub struct SharedState {
     taken_back: AtomicU64,
 }
 
-impl SharedState {
+impl ConnectionState {
     /// The state of a new connection.
-    pub fn new(guard: ConnectionGuard, connection: &mut Connection) -> SharedState {
+    pub fn new(guard: ConnectionGuard, connection: &mut Connection) -> ConnectionState {
         let rates = guard.thread.rates();
         let address = guard.thread.address(connection.peer.ip());
-        SharedState {
+        ConnectionState {
             guard,
             rates,
             is_slow: AtomicBool::new(false),
@@ -282,7 +282,7 @@ impl SharedState {
     }
 }
 
-impl Drop for SharedState {
+impl Drop for ConnectionState {
     fn drop(&mut self) {
         // Header blocks that never became complete.
         self.let_go(self.held.load(Ordering::Relaxed));
@@ -292,7 +292,7 @@ impl Drop for SharedState {
 /// Bytes that wait to be written.
 struct HeldBytes {
     bytes: Vec<u8>,
-    trunk: Arc<SharedState>,
+    trunk: Arc<ConnectionState>,
 }
 
 impl AsRef<[u8]> for HeldBytes {
