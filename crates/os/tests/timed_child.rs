@@ -125,14 +125,14 @@ fn a_child_prints_to_nowhere() {
 
 fn a_child_dies_with_who_sent_it() {
     let (read, write) = rustix::pipe::pipe().unwrap();
-    // Somebody who sends a child and leaves at once; the child holds the pipe while it lives.
+    // A process that forks a child and exits at once; the child holds the pipe while it lives.
     let sender = send(move || {
         let _runner = send(hang);
         drop(write);
     });
     let (ours, _theirs) = Packets::pair().unwrap();
     sender.wait(LONG, ours.as_fd()).unwrap();
-    // Ends when nobody holds the pipe any more.
+    // Ends when no process holds the pipe.
     let mut rest = Vec::new();
     File::from(read).read_to_end(&mut rest).unwrap();
 }

@@ -110,7 +110,7 @@ fn ticks(text: &str) -> Option<(u64, u64)> {
     Some((all, all - idle))
 }
 
-/// Memory of the machine that is in use, by whomever, in bytes.
+/// Memory of the machine that is in use, in bytes.
 pub fn memory_in_use() -> Option<f64> {
     in_use(&fs::read_to_string("/proc/meminfo").ok()?)
 }

@@ -44,8 +44,8 @@ pub fn stationary(seconds: f64) -> Vec<Plant> {
         wall("P4 memory wall", seconds),
         children("P13 children of 300 MB", seconds),
         steady("P8 heavy tail, 0.7", 280.0, heavy),
-        steady("P15 sleep, 3 in hand", 30.0, asleep),
-        steady("P15 sleep, 20 in hand", 200.0, asleep),
+        steady("P15 sleep, 3 in flight", 30.0, asleep),
+        steady("P15 sleep, 20 in flight", 200.0, asleep),
         users("P16 sleep, 32 users", 32, seconds),
         steady("rare: 2/s of 40 ms", 2.0, mixed(5.0, 35.0)),
     ]

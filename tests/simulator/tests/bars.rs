@@ -62,8 +62,8 @@ fn a_pool_that_works_is_as_good_as_the_best_fixed_one_up_to_three_times_its_capa
 #[test]
 fn a_pool_that_waits_is_as_good_as_the_best_fixed_one() {
     is_as_good_as_the_best("P2 1 + 9 ms, a quarter");
-    is_as_good_as_the_best("P15 sleep, 3 in hand");
-    is_as_good_as_the_best("P15 sleep, 20 in hand");
+    is_as_good_as_the_best("P15 sleep, 3 in flight");
+    is_as_good_as_the_best("P15 sleep, 20 in flight");
     is_as_good_as_the_best("rare: 2/s of 40 ms");
 }
 

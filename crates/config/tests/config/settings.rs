@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::folder::Folder;
 use crate::sites::site;
-use maitred_config::directives::{cache, output, pools, rules, sites, top};
+use maitred_config::directives::{cache, global, output, pools, rules, sites};
 use maitred_config::{
     Address, Config, Confinement, CoreSize, Destination, GroupLimits, Host, LogFormat, LogTarget,
     Mode, NoNewPrivileges, Pool, Preset, ProcessManager,
@@ -90,7 +90,7 @@ fn the_default_in_the_reference_is_what_holds_without_the_setting() {
         Preset::Value(value) => format!("{name} = {value}"),
         Preset::Words(_) => String::new(),
     };
-    for directive in top::DIRECTIVES {
+    for directive in global::DIRECTIVES {
         let line = line(directive.name, directive.default);
         assert_eq!(top(&folder, &line), top(&folder, ""), "{line}");
     }
@@ -115,7 +115,7 @@ fn the_default_in_the_reference_is_what_holds_without_the_setting() {
 #[test]
 fn the_example_in_the_reference_is_taken() {
     let folder = Folder::new();
-    for directive in top::DIRECTIVES {
+    for directive in global::DIRECTIVES {
         top(
             &folder,
             &format!("{} = {}", directive.name, directive.example),

@@ -1,6 +1,6 @@
 //! Each directive with wrong values, and the whole sentence about each.
 
-use maitred_config::directives::{cache, listeners, output, pools, rules, sites, tls, top};
+use maitred_config::directives::{cache, global, listeners, output, pools, rules, sites, tls};
 
 use crate::folder::Folder;
 
@@ -85,7 +85,7 @@ fn no_directive_is_without_a_wrong_value() {
             .iter()
             .any(|wrong| wrong.0 == section && wrong.1.starts_with(&start))
     };
-    let top = top::DIRECTIVES
+    let top = global::DIRECTIVES
         .iter()
         .map(|directive| ("top", directive.name));
     let pools = pools::DIRECTIVES
@@ -135,7 +135,7 @@ fn no_directive_takes_a_date() {
             format!("maitred.toml:{line}:{column}: `{name}` is a date or time; expected {takes}");
         assert_eq!(folder.mistakes(&text), expected);
     };
-    top::DIRECTIVES
+    global::DIRECTIVES
         .iter()
         .for_each(|directive| check("top", directive.name, directive.takes));
     cache::DIRECTIVES

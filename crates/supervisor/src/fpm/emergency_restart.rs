@@ -12,7 +12,7 @@ const CRASHES: [i32; 2] = [11, 7];
 /// Most crashes that are stored. A larger threshold is never reached.
 const MAX_CRASHES: usize = 65_536;
 
-/// So many crashes within the interval restart every pool. Zero, for either, is never.
+/// This many crashes within the interval restart every pool. Zero, for either, is never.
 #[derive(Debug, Clone, Copy)]
 pub struct CrashRule {
     /// `emergency_restart_threshold`.

@@ -296,7 +296,7 @@ impl Supervisor {
             }
             EndedFront::Draining { epoch, drained } => {
                 if !drained {
-                    error!("front {epoch} {how}; what it had in hand is lost");
+                    error!("front {epoch} {how}; its requests in flight are lost");
                 }
                 self.dismiss_workers_of(line);
                 self.end_purges_of(line);

@@ -55,13 +55,13 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 
-    fn somebody() -> Identity {
+    fn tenant() -> Identity {
         users::look_up("nobody", None).unwrap()
     }
 
     #[test]
     fn a_way_through_a_folder_that_others_may_change_is_not_trusted_wherever_it_leads() {
-        let trusted = |path: &Path| leads_where_root_says(path, &somebody());
+        let trusted = |path: &Path| leads_where_root_says(path, &tenant());
         assert!(trusted(Path::new("/etc/slow.log")));
         assert!(trusted(Path::new("/etc/../etc/slow.log")));
         assert!(!trusted(Path::new("/tmp/nothing-of-this-name.log")));
@@ -73,7 +73,7 @@ mod tests {
         let is_root = users::is_root();
         assert_eq!(trusted(&link.join("slow.log")), is_root);
         if is_root {
-            lchown(&own, Some(somebody().uid), None).unwrap();
+            lchown(&own, Some(tenant().uid), None).unwrap();
             assert!(!trusted(&own.join("slow.log")) && !trusted(&link.join("slow.log")));
         }
     }
@@ -87,7 +87,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
             let log = folder.path().join("slow.log");
-            assert!(leads_where_root_says(&log, &somebody()));
+            assert!(leads_where_root_says(&log, &tenant()));
             let set = std::process::Command::new("setfacl")
                 .args(["-m".as_ref(), entry.as_ref(), folder.path()])
                 .status();
@@ -95,7 +95,7 @@ mod tests {
                 set.unwrap().success(),
                 "the tests need setfacl (package acl)"
             );
-            assert!(!leads_where_root_says(&log, &somebody()), "{entry}");
+            assert!(!leads_where_root_says(&log, &tenant()), "{entry}");
         }
     }
 
@@ -108,8 +108,8 @@ mod tests {
         assert_eq!(owner_of(&link).unwrap(), users::owner_of(&theirs).unwrap());
         assert!(owner_of(&folder.path().join("nothing")).is_err());
         if users::is_root() {
-            lchown(&theirs, Some(somebody().uid), None).unwrap();
-            assert_eq!(owner_of(&link).unwrap().uid, somebody().uid);
+            lchown(&theirs, Some(tenant().uid), None).unwrap();
+            assert_eq!(owner_of(&link).unwrap().uid, tenant().uid);
             lchown(&link, Some(1), None).unwrap();
             let refused = owner_of(&link).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);

@@ -278,8 +278,8 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         takes: "a whole number from 0 to 1000000",
         needs: Needs::Live,
         doc: "Least rate in bytes per second of a request body. A slower client has a budget of \
-              20 seconds: waiting for it spends the budget, and every so many bytes earn a \
-              second back. When it is spent, the client gets a 408. The request head has a \
+              20 seconds: waiting for it spends the budget, and each second's worth of bytes earns \
+              a second back. When it is spent, the client gets a 408. The request head has a \
               timeout of 20 seconds in any case. 0 requires one byte in 20 seconds. A change \
               applies to new connections.",
         example: "1000",

@@ -41,7 +41,7 @@ fn a_pool_gets_the_workers_there_is_memory_for() {
     assert_eq!(looked(0, 0).workers("www", 3), 3, "nothing can be read");
 }
 
-/// A large machine with a pool's group that has 2000 MB, of which so many are in use.
+/// A large machine with a pool's group that has 2000 MB, of which this many are in use.
 struct Apart(u64);
 
 impl Files for Apart {

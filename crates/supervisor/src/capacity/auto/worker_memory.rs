@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(counted.measure(&Machine, gone), None);
     }
 
-    /// Runs a program as scripts do, and has it hold so many bytes until its standard input ends.
+    /// Runs a program as scripts do, and has it hold this many bytes until its standard input ends.
     fn holds_below_a_shell(bytes: u64) -> Child {
         let holds = format!("(head -c {bytes} /dev/zero; cat) | tail -c {bytes} >/dev/null; :");
         let shell = Command::new("sh")

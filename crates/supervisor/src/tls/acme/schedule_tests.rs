@@ -39,7 +39,7 @@ fn one() -> Schedule {
     schedule
 }
 
-/// The waits after so many failures in a row, in seconds.
+/// The waits after this many failures in a row, in seconds.
 fn waits(cause: Cause, count: usize) -> Vec<u64> {
     let mut schedule = one();
     let mut now = at(0);
