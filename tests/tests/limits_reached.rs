@@ -113,7 +113,7 @@ fn a_front_out_of_descriptors_says_so_once_and_recovers() {
     drop(open);
     drop(lowered);
     hello(&server);
-    expect_later(&server, "connections was not accepted");
+    expect_later(&server, "connections were not accepted");
     assert_eq!(count(&server, "no connection can be accepted"), 1);
     server.stop();
 }

@@ -284,12 +284,14 @@ impl Episodes {
             format!("the connection limit {verb} reached for {lasted}")
         });
         let accept = told(&mut self.accept, now, |verb, lasted, times| {
+            let have = plural(verb);
             format!(
-                "connections {verb} not accepted at times for {lasted}: {times} attempts failed"
+                "connections {have} not accepted at times for {lasted}: {times} attempts failed"
             )
         });
         let handshakes = told(&mut self.handshakes, now, |verb, lasted, times| {
-            format!("for {lasted}, {times} incomplete TLS handshakes {verb} aborted")
+            let have = plural(verb);
+            format!("for {lasted}, {times} incomplete TLS handshakes {have} aborted")
         });
         let lost = self.lost.due(now).map(|news| {
             let (verb, Account { lasted, total, .. }) = tense(news);
@@ -297,7 +299,8 @@ impl Episodes {
             format!("the access log {verb} not written for {lasted}: up to {total} lines are lost")
         });
         let cut = told(&mut self.cut, now, |verb, lasted, times| {
-            format!("{times} HTTP/2 connections of abusive clients {verb} closed, in {lasted}")
+            let have = plural(verb);
+            format!("{times} HTTP/2 connections of abusive clients {have} closed, in {lasted}")
         });
         let heads = told(&mut self.heads, now, |verb, lasted, times| {
             format!(
@@ -319,19 +322,23 @@ impl Episodes {
             )
         });
         let proxied = told(&mut self.proxied, now, |verb, lasted, times| {
-            format!("for {lasted}, {times} connections without the PROXY protocol {verb} closed")
+            let have = plural(verb);
+            format!("for {lasted}, {times} connections without the PROXY protocol {have} closed")
         });
         let files = told_of_each(&mut self.files, now, |why, verb, lasted, times| {
             format!("for {lasted}, {why}: this {verb} the response to {times} requests")
         });
         let websockets = told(&mut self.websockets, now, |verb, lasted, times| {
-            format!("for {lasted}, {times} WebSockets without a `proxy` {verb} refused")
+            let have = plural(verb);
+            format!("for {lasted}, {times} WebSockets without a `proxy` {have} refused")
         });
         let unwatched = told(&mut self.unwatched, now, |verb, lasted, times| {
-            format!("for {lasted}, {times} workers {verb} replaced that could not be watched")
+            let have = plural(verb);
+            format!("for {lasted}, {times} workers {have} replaced that could not be watched")
         });
         let proxies = told_of_each(&mut self.proxies, now, |server, verb, lasted, times| {
-            format!("for {lasted}, {times} requests {verb} failed by proxy: {server}")
+            let have = plural(verb);
+            format!("for {lasted}, {times} requests {have} failed by proxy: {server}")
         });
         let unknown = told(&mut self.unknown, now, |verb, lasted, times| {
             format!("for {lasted}, the number of requests from unknown clients {verb} {times}")
@@ -372,6 +379,11 @@ fn told_of_each<K: Ord + Display>(
         !episode.is_quiet()
     });
     lines
+}
+
+/// The same verb for several subjects.
+fn plural(verb: &str) -> &'static str {
+    if verb == "was" { "were" } else { "have been" }
 }
 
 /// The verb for an episode, and its numbers.
