@@ -81,7 +81,7 @@ class Group:
 
     @contextlib.contextmanager
     def inside(self):
-        """Whoever is started meanwhile is in it."""
+        """Processes started within it are in it."""
         with open("/proc/self/cgroup", encoding="ascii") as file:
             before = next(line.strip().split(":")[2] for line in file if ":memory:" in line)
         self.write("cgroup.procs", os.getpid())
@@ -98,7 +98,7 @@ class Group:
 
 
 def swapped_in():
-    """Pages that came back from swap, of the whole machine: nobody else swaps."""
+    """Pages that came back from swap, of the whole machine: no other process swaps."""
     with open("/proc/vmstat", encoding="ascii") as file:
         figures = dict(line.split() for line in file)
     return int(figures["pswpin"])

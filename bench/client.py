@@ -46,7 +46,7 @@ class Connection:
 
     @property
     def is_usable(self):
-        """Whether another request may be sent: nobody has ended it."""
+        """Whether another request may be sent: it was not stopped."""
         return self.stays_open and not self.reader.at_eof()
 
     async def ask(self, path, host, keep_alive):

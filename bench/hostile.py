@@ -136,7 +136,7 @@ def slow_clients(bench):
 
 
 def slow_outcome(name, samples, most):
-    """Nobody honest fails or waits for long."""
+    """No honest client fails or waits for long."""
     failed = sum(sample.failed for sample in samples)
     value = report.median(samples, "p99_ms")
     return report.Outcome(

@@ -110,7 +110,7 @@ class Maitred(Managed, peers.Maitred):
         return self.place.file(f"maitred-{self.port}.toml")
 
     def write_config(self):
-        """Writes maitred.toml anew, as one step."""
+        """Replaces maitred.toml atomically."""
         written = self.place.file(f"maitred-{self.port}.toml.new", self.config())
         os.rename(written, self.config_path())
 
@@ -142,7 +142,7 @@ class Maitred(Managed, peers.Maitred):
         self.replace_program()
 
     def replace_program(self):
-        """Puts the programs there anew, each as one step, as a package manager does."""
+        """Replaces the programs, each atomically, as a package manager does."""
         for name in ("maitred", "maitred-php"):
             new = os.path.join(os.path.dirname(self.program), name)
             shutil.copy(os.path.join(os.path.dirname(peers.Maitred.program), name), new + ".new")

@@ -61,7 +61,7 @@ class Sample:
 
 @contextlib.contextmanager
 def on_processors(some):
-    """Whoever is started meanwhile has these processors."""
+    """Processes started within it use these processors."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, some & before or before)
     try:
@@ -71,7 +71,7 @@ def on_processors(some):
 
 
 def halves():
-    """The processor of the server, and those of whoever asks it."""
+    """The processor of the server, and those of its clients."""
     first, *others = sorted(os.sched_getaffinity(0))
     return {first}, set(others) or {first}
 
@@ -214,7 +214,7 @@ def measure_refusals(bench):
             ))
     text = (
         f"hello.php, {REFUSED_RATE} times a second or by {REFUSED_USERS} users, while every worker "
-        f"hangs and nobody may wait: all answers are 503, on connections that are kept. Beside it "
+        f"hangs and no request may wait: all answers are 503, on connections that are kept. Beside it "
         f"nginx whose configuration says `return 503`: it has no queue to look at and no script to "
         f"look for, so it shows what the machine takes for a request and an answer."
     )

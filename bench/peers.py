@@ -234,7 +234,7 @@ class Nginx(Peer):
         return "deny all;"
 
     def upstreams(self):
-        """What nginx has to know of whom it asks."""
+        """nginx's configuration of its upstream."""
         return ""
 
     def nginx_config(self):
@@ -437,7 +437,7 @@ def apache_php_module():
 
 
 def free_port():
-    """A loopback port that nobody listens on just now."""
+    """A free loopback port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

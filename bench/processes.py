@@ -46,7 +46,7 @@ def everything():
 
 
 def tree(leaders):
-    """The leaders, their descendants, and whoever is in the session that a leader opened."""
+    """The leaders, their descendants, and the members of sessions that a leader opened."""
     processes = everything()
     members = {pid for pid, (_, session) in processes.items() if session in leaders}
     members |= {pid for pid in leaders if pid in processes}
@@ -200,7 +200,7 @@ def reap():
 def wait_until_idle(leaders, seconds):
     """Waits until a tree has stopped working, or the time is over.
 
-    php-fpm goes on executing what was queued for clients that have left; that belongs to nobody's
+    php-fpm goes on executing what was queued for clients that have left; that belongs to no
     measurement.
     """
     deadline = time.monotonic() + seconds

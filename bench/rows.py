@@ -1,4 +1,4 @@
-"""What is measured against whom, and what has to come out of it."""
+"""The measurements, their peers, and the bars."""
 
 import dataclasses
 

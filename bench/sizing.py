@@ -91,7 +91,7 @@ class Place:
         requests = found["requests"]
         p99 = found["corrected"]["p99"] or found["corrected"]["max"] or math.inf
         if found["causes"]:
-            # Too few workers for so many requests: nobody would have so few.
+            # Too few workers for so many requests: no administrator would configure that few.
             p99 = math.inf
         return Sample(requests["rate"], p99 * 1e3, len(server.workers()))
 
@@ -215,7 +215,7 @@ def measured_page(name, serving):
             lines, found, samples = measure_page(bench, name, place)
         text = (
             f"The best fixed number is found among {', '.join(map(str, GRID))} by one run of "
-            f"{GRID_SECONDS} s each, for each load anew; then it is measured again beside auto and a "
+            f"{GRID_SECONDS} s each, separately for each load; then it is measured again beside auto and a "
             f"second pool of the same number, {bench.options.rounds} rounds of "
             f"{bench.options.seconds} s in turn. Capacity is what {max(USERS)} users get from the best "
             f"fixed number. A bar is as wide as the two equal pools differ, if that is more. Server and "

@@ -18,7 +18,7 @@ ANSWER_BYTES = 4 << 20
 SLOW_BYTES, SLOW_EVERY = 1024, 1.0
 PATIENCE = "2s"
 ARRIVE_SECONDS = 4
-QUIET, HEADS, READERS = "nobody slow", f"{HEADS_COUNT} slow heads", f"{READERS_COUNT} slow readers"
+QUIET, HEADS, READERS = "no slow client", f"{HEADS_COUNT} slow heads", f"{READERS_COUNT} slow readers"
 SETTING, DEFAULT, AUTO = "static, 4", "default (150 at most)", "auto"
 
 

@@ -172,8 +172,8 @@ class Small(experiment.Experiment):
             f"Prefork by Debian's default had {shown(many, '.0f')} hits where the article's 4"
             f" processes had {shown(few, '.0f')}; nginx + php-fpm as it comes had"
             f" {shown(fpm, '.0f')}, maitred {shown(ours, '.0f')}. With one processor and pages that"
-            " compute, clients that wait for a second are served by whoever makes few wait, not by"
-            " whoever starts most processes."
+            " compute, clients that wait for a second are served by the server that makes few"
+            " wait, not by the one that starts most processes."
         )
 
     def answer(self, records):

@@ -32,8 +32,8 @@ class Crowd(experiment.Experiment):
     )
     how = (
         f"A page of 4 ms of processor time and 40 ms of waiting: {CROWD} a second keep 9 workers"
-        f" busy. Once after {CALM_SECONDS} s of {CALM} a second, and once at once on a server that"
-        " nobody has asked anything (ondemand and `auto` have scaled to nothing, or to one). No"
+        f" busy. Once after {CALM_SECONDS} s of {CALM} a second, and once at once on an idle"
+        " server (ondemand and `auto` have scaled to nothing, or to one). No"
         " warm-up is left out. The first answers are of another fresh server, one after the other."
     )
     question = "Static, dynamic or ondemand when a crowd comes?"

@@ -164,7 +164,7 @@ class Backlog(experiment.Experiment):
 
 @contextlib.contextmanager
 def deep_namespace():
-    """Whoever is started meanwhile has a network of its own, with room for the deepest backlog."""
+    """Processes started within it have a network of their own, with room for the deepest backlog."""
     with open("/proc/self/ns/net", "rb") as before:
         try:
             if processes.LIBC.unshare(CLONE_NEWNET) != 0:

@@ -76,8 +76,8 @@ class OpCache(experiment.Experiment):
             return ""
         return (
             f"Right, and more than any number of workers does: WordPress takes {off / on:.1f} times"
-            " the processor time without. Whoever measures workers without it, as the first"
-            " article does, measures the compiler."
+            " the processor time without. A measurement of workers without it, as in the first"
+            " article, measures the compiler."
         )
 
     def answer(self, records):

@@ -25,7 +25,7 @@ were its default before. What the rules of the articles have become here is in [
 
 How to read it: loads and pools are sized for a machine of two cores. Figures are medians of the rounds, with
 the least and the most where there was more than one. In a round every server
-is started anew, and the next round goes the other way round. Load comes from `maitred bench` on the same machine,
+is restarted, and the next round goes the other way round. Load comes from `maitred bench` on the same machine,
 unless said otherwise; latencies run from when a request was due. «Served» are answers of status 200 with the
 right body; 503 and 429 are «refused», other 5xx and broken answers «failed», those that did not come in time
 «timed out», all others «wrong». «CPU ms per served» is processor time of all processes of the

@@ -20,7 +20,7 @@ class Records:
         with open(path, encoding="utf-8") as file:
             kept = json.load(file)
         if kept.get("schema") != SCHEMA:
-            raise ValueError(f"{path} is no {SCHEMA}; measure anew")
+            raise ValueError(f"{path} is no {SCHEMA}; measure again")
         return cls(kept["head"], kept["samples"])
 
     def write(self, path):

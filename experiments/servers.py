@@ -1,4 +1,4 @@
-"""The four servers that are compared, with settings that an article, a package or nobody chose.
+"""The four servers that are compared, with the settings of an article or a package, or the defaults.
 
 maitred; nginx with php-fpm; Apache's prefork model with mod_php; Apache's event model with php-fpm.
 All serve the same document root with php-fpm's php.ini, without access logs and compression.
@@ -232,7 +232,7 @@ class Prefork(Apache, peers.ApacheModPhp):
         ]
 
     def workers(self):
-        """All processes but the first, which answers nobody."""
+        """All processes but the first, which serves no request."""
         return [pid for pid in super().workers() if pid not in self.leaders]
 
 

@@ -70,7 +70,7 @@ class TimeOuts(experiment.Experiment):
 
     def measure(self, lab):
         lab.root()
-        # Nobody computes but the loops, so a server's settings can be tried at a time.
+        # Only the loops compute, so a server's settings can be tried at a time.
         for turn in range(lab.options.rounds):
             for key in servers.KINDS:
                 some = [arm for arm in self.arms() if arm.server == key]

@@ -97,7 +97,7 @@ trait Maitred_Cache_Changes {
 	}
 
 	/**
-	 * A file was uploaded, described anew, or deleted.
+	 * A file was uploaded, described again, or deleted.
 	 *
 	 * @param int $post_id The attachment's ID.
 	 */
@@ -111,7 +111,7 @@ trait Maitred_Cache_Changes {
 	}
 
 	/**
-	 * A comment was written or edited. Nobody sees one that is not approved.
+	 * A comment was written or edited. A comment that is not approved is not shown.
 	 *
 	 * @param int $comment_id The comment's ID.
 	 */

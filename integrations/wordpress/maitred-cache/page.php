@@ -37,7 +37,7 @@ trait Maitred_Cache_Page {
 	 */
 	public static function end_page( $content, $phase ) {
 		if ( ! ( $phase & PHP_OUTPUT_HANDLER_FINAL ) ) {
-			// What is still to come shows nobody knows what.
+			// The rest of the page is unknown.
 			self::show( 'many' );
 		}
 		self::send_tags();
@@ -88,7 +88,7 @@ trait Maitred_Cache_Page {
 			return;
 		}
 		if ( $query->get( 'sitemap' ) || $query->get( 'sitemap-stylesheet' ) ) {
-			// The query itself is that of the front page, and nobody sees its posts.
+			// The query itself is that of the front page, and its posts are not shown.
 			self::show( 'sitemap' );
 			return;
 		}

@@ -50,7 +50,7 @@ function maitred_snapshot_wordpress() {
 	if ( did_action( 'wp_loaded' ) ) {
 		maitred_snapshot_renew_request();
 	}
-	// This copy is the last but a few that knows them as they were: maitred boots anew.
+	// This copy is the last but a few that knows them as they were: maitred boots again.
 	if ( maitred_snapshot_settings() !== $settings && function_exists( 'opcache_reset' ) ) {
 		opcache_reset();
 	}
