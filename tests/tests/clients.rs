@@ -217,7 +217,7 @@ fn a_limit_of_a_file_holds_whatever_path_leads_to_it_and_counts_a_request_once()
     let statuses: Vec<u16> = paths.into_iter().map(status).collect();
     assert_eq!(statuses, [200, 200, 429, 429, 429]);
     let refused = http::get(server.address(), "/prices/y");
-    assert!(said(&refused).contains("too often"), "{refused:?}");
+    assert!(said(&refused).contains("Too many requests."), "{refused:?}");
     let statuses: Vec<u16> = ["/look", "/look", "/style.css"]
         .into_iter()
         .map(status)

@@ -227,7 +227,7 @@ fn check_reads_what_the_rules_name_without_touching_a_running_server() {
     let (went_well, said) = command(&["check", "--config", file.to_str().expect("UTF-8")]);
     assert!(!went_well);
     assert!(
-        said.contains("users:1: this line has an SHA-1 hash"),
+        said.contains("users:1: this line has an unsalted SHA-1 hash"),
         "{said}"
     );
     assert!(said.contains("/nowhere.html for 404 is no file"), "{said}");

@@ -236,7 +236,7 @@ fn more_parameters_than_there_is_room_for_are_refused_in_words() {
         answered.stdout
     );
     wire.expect_closed();
-    let told = |line: &str| line.contains("parameters have more than");
+    let told = |line: &str| line.contains("request has parameters over");
     assert!(
         site.daemon
             .log()

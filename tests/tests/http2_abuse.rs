@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(150);
 const MEMORY: u64 = 48 << 20;
 
 /// The line that tells of a connection which was cut.
-const CUT: &str = "a connection of HTTP/2 from 127.0.0.1 is closed";
+const CUT: &str = "an HTTP/2 connection from 127.0.0.1 is closed";
 
 fn site() -> TempDir {
     document_root(&[

@@ -128,7 +128,7 @@ fn read_slowly_over_http2(address: SocketAddr, rate: usize, lasts: Duration) -> 
 fn told_as_cut(server: &Server) -> u32 {
     let lines = server.log().lines();
     let numbers = lines.iter().filter_map(|line| {
-        let (_, number) = line.split_once("cut because they are too slow was ")?;
+        let (_, number) = line.split_once("disconnected because they are too slow was ")?;
         number.trim().parse::<u32>().ok()
     });
     numbers.sum()
