@@ -21,6 +21,7 @@ pub mod honest;
 pub mod hostile;
 pub mod http;
 pub mod http2;
+pub mod injected;
 pub mod installed;
 pub mod load;
 pub mod log;

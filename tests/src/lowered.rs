@@ -2,10 +2,7 @@
 
 use std::process::Command;
 
-use nix::sys::ptrace;
-use nix::sys::wait::{WaitPidFlag, waitpid};
-use nix::unistd::Pid;
-
+use crate::injected::{Argument, Syscall, inject};
 use crate::processes::Process;
 use crate::server::is_root;
 
@@ -69,7 +66,7 @@ impl Lowered {
     /// Has the process set its own limit. The saved group of a process that has changed its user is
     /// an unused one, so prlimit(2) needs a capability, which containers lack, even from its user.
     fn set_from_within(&self, soft: &str) {
-        let resource = match self.option {
+        let resource: u64 = match self.option {
             // RLIMIT_FSIZE, RLIMIT_NPROC and RLIMIT_NOFILE, as most architectures number them.
             "--fsize" => 1,
             "--nproc" => 6,
@@ -80,50 +77,15 @@ impl Lowered {
             "unlimited" => u64::MAX,
             number => number.parse().expect("a number"),
         });
-        let pid = Pid::from_raw(self.process.pid);
-        ptrace::attach(pid).expect("the process can be traced");
-        waitpid(pid, Some(WaitPidFlag::__WALL)).expect("it stops");
-        let result = prlimit_within(pid, resource, [soft, hard]);
-        ptrace::detach(pid, None).expect("it continues");
-        assert_eq!(result, Ok(0), "the process sets its limit");
+        let limit = [soft.to_ne_bytes(), hard.to_ne_bytes()].concat();
+        let arguments = [0.into(), resource.into(), Argument::Bytes(limit), 0.into()];
+        let results = inject(&self.process, &[Syscall::new(PRLIMIT64, arguments)]);
+        assert_eq!(results, [0], "the process sets its limit");
     }
 }
 
 /// The number of prlimit64(2) on x86-64.
-#[cfg(target_arch = "x86_64")]
 const PRLIMIT64: u64 = 302;
-
-/// Has a stopped process call prlimit(2) on itself. gdb would do so as well, but cannot on processors with
-/// AMX, whose state it does not know.
-#[cfg(target_arch = "x86_64")]
-fn prlimit_within(pid: Pid, resource: u64, limit: [u64; 2]) -> nix::Result<u64> {
-    const SYSCALL: i64 = 0x050f;
-    let before = ptrace::getregs(pid)?;
-    let at = |address: u64| address as ptrace::AddressType;
-    // Far below what the stopped thread uses of the stack.
-    let place = (before.rsp - 8192) & !15;
-    for (index, word) in (0..).zip(limit) {
-        ptrace::write(pid, at(place + 8 * index), word.cast_signed())?;
-    }
-    let code = ptrace::read(pid, at(before.rip))?;
-    ptrace::write(pid, at(before.rip), (code & !0xffff) | SYSCALL)?;
-    let mut regs = before;
-    (regs.rax, regs.orig_rax) = (PRLIMIT64, u64::MAX);
-    (regs.rdi, regs.rsi, regs.rdx, regs.r10) = (0, resource, place, 0);
-    ptrace::setregs(pid, regs)?;
-    ptrace::step(pid, None)?;
-    waitpid(pid, Some(WaitPidFlag::__WALL))?;
-    let result = ptrace::getregs(pid)?.rax;
-    ptrace::write(pid, at(before.rip), code)?;
-    // With these, a system call that was interrupted starts again.
-    ptrace::setregs(pid, before)?;
-    Ok(result)
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn prlimit_within(_: Pid, _: u64, _: [u64; 2]) -> nix::Result<u64> {
-    panic!("where prlimit(1) may not lower limits, this test knows x86-64 alone")
-}
 
 impl Drop for Lowered {
     fn drop(&mut self) {

@@ -377,7 +377,10 @@ fn no_process_has_anything_of_others_open_while_it_runs_the_pools_code() {
         });
         if more.1.contains("rewinds") {
             let said = server.log_text();
-            assert!(said.contains("through which scripts could leave the pool's `chroot`"), "{said}");
+            assert!(
+                said.contains("through which scripts could leave the pool's `chroot`"),
+                "{said}"
+            );
         }
     }
 }

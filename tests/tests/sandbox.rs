@@ -1,34 +1,41 @@
-//! What the processes that talk with strangers can still do once somebody else decides what they
-//! do: the front and the process that gets certificates, asked from inside by a debugger.
+//! The restrictions of the processes that talk with strangers, for the case that one is taken over:
+//! the front and the process that gets certificates, tested from inside by injected system calls.
 
 // Helpers of tests are tests.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use maitred_tests::acme::{ISSUED, Site};
 use maitred_tests::http::{self, Request};
+use maitred_tests::injected::{Syscall, inject};
 use maitred_tests::pebble::{Habits, Pebble};
 use maitred_tests::processes::Process;
 use maitred_tests::server::{Server, Setup, document_root, is_root, set_mode, write_file};
 use maitred_tests::{Target, wait};
 
-/// How long the debugger may take.
-const PATIENCE_SECONDS: u32 = 40;
-
 /// `EPERM`, `EACCES` and `ENOSYS` (errno(3)).
-const NOT_PERMITTED: i32 = 1;
-const DENIED: i32 = 13;
-const NO_SUCH_CALL: i32 = 38;
+const NOT_PERMITTED: i64 = 1;
+const DENIED: i64 = 13;
+const NO_SUCH_CALL: i64 = 38;
 
-/// The number of socket(2): a name that functions of the server have, too.
-const SOCKET: i32 = if cfg!(target_arch = "x86_64") {
-    41
-} else {
-    198
-};
+/// Numbers of system calls on x86-64.
+const SOCKET: u64 = 41;
+const CLONE: u64 = 56;
+const EXECVE: u64 = 59;
+const KILL: u64 = 62;
+const CREAT: u64 = 85;
+const PTRACE: u64 = 101;
+const CHROOT: u64 = 161;
+const OPENAT: u64 = 257;
+const UNSHARE: u64 = 272;
+
+/// The working directory (openat(2)).
+const AT_FDCWD: u64 = (-100_i64).cast_unsigned();
+
+/// The flags with which the C library's fork calls clone(2).
+const FLAGS_OF_FORK: u64 = 0x0120_0011;
 
 /// The value of a field of `/proc/PID/task/TID/status`, of every thread of a process.
 fn of_threads(process: &Process, field: &str) -> Vec<String> {
@@ -60,30 +67,6 @@ fn expect_restricted(process: &Process) {
     }
 }
 
-/// Has a process call functions of the C library; what each has returned, and `errno`.
-fn inside(process: &Process, calls: &[String]) -> Vec<(i32, i32)> {
-    // A program that has taken the process's place would keep the debugger for good.
-    let mut gdb = Command::new("timeout");
-    gdb.args(["--signal=KILL", &PATIENCE_SECONDS.to_string(), "gdb"]);
-    gdb.args(["-nx", "-batch", "-p", &process.pid.to_string()]);
-    for setting in ["pagination off", "unwindonsignal on"] {
-        gdb.args(["-ex", &format!("set {setting}")]);
-    }
-    for call in calls {
-        gdb.args(["-ex", &format!("print (int){call}")]);
-        gdb.args(["-ex", "print *(int*)__errno_location()"]);
-    }
-    let output = gdb.output().expect("gdb runs");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let numbers = said.lines().filter_map(|line| {
-        let (name, value) = line.split_once(" = ")?;
-        name.starts_with('$').then(|| value.parse::<i32>().ok())?
-    });
-    let numbers: Vec<i32> = numbers.collect();
-    assert_eq!(numbers.len(), 2 * calls.len(), "{output:?}");
-    numbers.chunks(2).map(|both| (both[0], both[1])).collect()
-}
-
 fn front(server: &Server) -> Process {
     server.front().expect("there is a front")
 }
@@ -113,43 +96,57 @@ fn a_front_that_is_taken_over_starts_no_program_and_reaches_no_other_process_or_
     );
     let server = Setup::new(root.path()).start();
     let supervisor = server.supervisor().pid;
-    let file = root.path().join("a.txt");
+    let path = |name: &str| root.path().join(name).to_str().expect("UTF-8").to_owned();
+    let supervisor = u64::from(supervisor.cast_unsigned());
+    let open = |path: &str, flags: u64| {
+        Syscall::new(
+            OPENAT,
+            [AT_FDCWD.into(), path.into(), flags.into(), 0o600.into()],
+        )
+    };
     let calls = [
-        (format!("open64({file:?}, 0)"), None),
+        (open(&path("a.txt"), 0), None),
         (
-            format!("ptrace(16, {supervisor}, 0, 0)"),
-            Some(NOT_PERMITTED),
-        ),
-        (format!("kill({supervisor}, 0)"), Some(NOT_PERMITTED)),
-        ("unshare(0x10000000)".to_owned(), Some(NOT_PERMITTED)),
-        ("chroot(\"/\")".to_owned(), Some(NOT_PERMITTED)),
-        (format!("syscall({SOCKET}, 17, 3, 0)"), Some(NO_SUCH_CALL)),
-        (
-            "open64(\"/var/tmp/maitred-test-of-the-sandbox\", 0)".to_owned(),
-            Some(DENIED),
-        ),
-        (
-            format!("creat({:?}, 0600)", root.path().join("new")),
+            Syscall::new(PTRACE, [16.into(), supervisor.into()]),
             Some(NOT_PERMITTED),
         ),
         (
-            format!("open64({:?}, 0101, 0600)", root.path().join("new")),
+            Syscall::new(KILL, [supervisor.into(), 0.into()]),
+            Some(NOT_PERMITTED),
+        ),
+        (
+            Syscall::new(UNSHARE, [0x1000_0000.into()]),
+            Some(NOT_PERMITTED),
+        ),
+        (Syscall::new(CHROOT, ["/".into()]), Some(NOT_PERMITTED)),
+        (
+            Syscall::new(SOCKET, [17.into(), 3.into(), 0.into()]),
+            Some(NO_SUCH_CALL),
+        ),
+        (
+            open("/var/tmp/maitred-test-of-the-sandbox", 0),
             Some(DENIED),
         ),
-        ("fork()".to_owned(), Some(NO_SUCH_CALL)),
         (
-            "execve(\"/bin/true\", 0, 0)".to_owned(),
+            Syscall::new(CREAT, [path("new").as_str().into(), 0o600.into()]),
+            Some(NOT_PERMITTED),
+        ),
+        (open(&path("new"), 0o101), Some(DENIED)),
+        (
+            Syscall::new(CLONE, [FLAGS_OF_FORK.into()]),
+            Some(NO_SUCH_CALL),
+        ),
+        (
+            Syscall::new(EXECVE, ["/bin/true".into(), 0.into(), 0.into()]),
             Some(NOT_PERMITTED),
         ),
     ];
-    let (texts, expected): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
-    for (text, ((returned, errno), expected)) in texts
-        .iter()
-        .zip(inside(&front(&server), &texts).into_iter().zip(expected))
-    {
+    let (calls, expected): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
+    let results = inject(&front(&server), &calls);
+    for (call, (result, expected)) in calls.iter().zip(results.into_iter().zip(expected)) {
         match expected {
-            None => assert!(returned >= 0, "{text}: {returned}, error {errno}"),
-            Some(expected) => assert_eq!((returned, errno), (-1, expected), "{text}"),
+            None => assert!(result >= 0, "{call:?}: {result}"),
+            Some(expected) => assert_eq!(result, -expected, "{call:?}"),
         }
     }
     assert_eq!(http::get(server.address(), "/a.txt").text(), "a file");

@@ -320,5 +320,5 @@ fn a_root_that_the_front_cannot_read_is_said_at_start() {
     let root = site();
     maitred_tests::server::set_mode(root.path(), 0o700);
     let server = Setup::new(root.path()).pool("user = \"www-data\"").start();
-    server.expect_log(0, "cannot be read by www-data");
+    server.expect_log(0, "cannot be read by the front's user www-data");
 }

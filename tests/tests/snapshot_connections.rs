@@ -136,7 +136,7 @@ fn four_copies(
         refused.contains(&opened) && refused.contains(") is open"),
         "{opened} in {refused}"
     );
-    server.expect_log(0, &format!("the connection to {socket} ({kind}) ("));
+    server.expect_log(0, &format!("connection to {socket} ({kind}) ("));
     let answers = (0..4).map(|_| {
         let answer = http::get(server.address(), "/");
         assert_eq!(answer.status, 200, "{}", answer.text());
