@@ -1,5 +1,5 @@
-//! System calls that a process is made to call by ptrace(2). gdb can call functions in a process as well, but
-//! not on processors with AMX, whose state it does not know.
+//! System calls that a process is made to call by ptrace(2). gdb can call functions in a process as
+//! well, but not on processors with AMX, whose state it does not know.
 
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, waitpid};
@@ -48,7 +48,7 @@ impl Syscall {
     }
 }
 
-/// Has the first thread of a process make system calls. Returns what each has returned: a negative number is
+/// Has the first thread of a process make system calls. Returns their results: a negative number is
 /// an error (errno(3)).
 ///
 /// # Panics

@@ -23,8 +23,9 @@
 #define ORPHAN 1
 
 /*
- * A process made by vfork() has no area for restartable sequences (rseq(2)), and so its children have
- * none, while glibc goes on believing in the one it registered. `unbroken.rs` says what it is for.
+ * A process made by vfork() has no area for restartable sequences (rseq(2)), and so its children
+ * have none, while glibc goes on believing in the one it registered. `unbroken.rs` says what it is
+ * for.
  */
 static void register_rseq(void)
 {

@@ -2,17 +2,18 @@
  * A process that goes back to what it was at its mark, as if it had been forked again.
  *
  * What a process can change is its memory, its descriptors, and a list of things that the kernel
- * keeps for it. Memory is put back page by page: a page that was changed since the fork is mapped by
- * this process alone (bit 56 of its word in /proc/self/pagemap, Documentation/admin-guide/mm/
+ * keeps for it. Memory is put back page by page: a page that was changed since the fork is mapped
+ * by this process alone (bit 56 of its word in /proc/self/pagemap, Documentation/admin-guide/mm/
  * pagemap.rst), because a write to a page of two processes makes a copy. All such pages get the
  * content they had at the mark, whether this is different or not. No write happens without a page
- * fault before it, so as long as there was none, the pages are those of the last time. Both holds only
- * if the kernel leaves pages where they are: huge pages and the merging of equal ones are switched off
- * (rewind.rs, keep_pages_apart), and no process writes through /proc/PID/mem (worker/src/snapshot.rs).
+ * fault before it, so as long as there was none, the pages are those of the last time. Both holds
+ * only if the kernel leaves pages where they are: huge pages and the merging of equal ones are
+ * switched off (rewind.rs, keep_pages_apart), and no process writes through /proc/PID/mem
+ * (worker/src/snapshot.rs).
  *
  * Descriptors that were not open at the mark are closed; what the kernel keeps is put back where
- * that can be done. Whatever cannot be put back, or is not understood, makes the answer "no": then the
- * process has to end, which is what it would have done without all this.
+ * that can be done. Whatever cannot be put back, or is not understood, makes the answer "no": then
+ * the process has to end, which is what it would have done without all this.
  *
  * All that is used here lies in memory that is shared, which is not put back. Nothing runs on the
  * stack that is being written to.
@@ -59,7 +60,7 @@ struct rewind {
 	ucontext_t here;
 	ucontext_t aside;
 	uint64_t carried[REWIND_CARRIED];
-	long faults;             /* those up to which the list of hot pages is complete; -1: there is none */
+	long faults;             /* up to which the list of hot pages is complete; -1: none */
 	struct sizes sizes;
 	uintptr_t heap_end;
 	struct outside outside;
@@ -83,9 +84,9 @@ struct rewind {
 static struct rewind *marked;
 
 /*
- * In place of the C library's, for callers that find it first, as libphp does: what was there at the mark is
- * not taken away before the process goes back. PHP gives back the memory of its heap, the boot's too,
- * when a request ends.
+ * In place of the C library's, for callers that find it first, as libphp does: what was there at
+ * the mark is not taken away before the process goes back. PHP gives back the memory of its heap,
+ * the boot's too, when a request ends.
  */
 int munmap(void *address, size_t length)
 {
@@ -285,8 +286,8 @@ static bool find_hot_pages(struct rewind *rewind)
 }
 
 /*
- * A mapping that was there at the mark has to be there, whole; heap and stack may have grown. What is
- * new goes if `drops`.
+ * A mapping that was there at the mark has to be there, whole; heap and stack may have grown. What
+ * is new goes if `drops`.
  */
 static bool settle(
 	struct rewind *rewind, const struct mapping *found, size_t *next, bool drops)
@@ -368,8 +369,8 @@ static const char *find_mappings(struct rewind *rewind)
 }
 
 /*
- * Why the process cannot go back; NULL: all is ready but its memory. Who does not go back goes on for a
- * moment, and needs the memory that it has: what is new goes last.
+ * Why the process cannot go back; NULL: all is ready but its memory. Who does not go back goes on
+ * for a moment, and needs the memory that it has: what is new goes last.
  */
 static const char *unfit(struct rewind *rewind)
 {

@@ -1,6 +1,6 @@
 /*
- * What a process has beside its memory, for one that goes back (rewind.c): descriptors, and what the
- * kernel keeps for it.
+ * What a process has beside its memory, for one that goes back (rewind.c): descriptors, and what
+ * the kernel keeps for it.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -101,8 +101,8 @@ static bool remember(struct outside *outside, int number, int spare, const struc
 }
 
 /*
- * By number. Files are kept open once more: PHP closes the one of the script when that has ended, and
- * would close whatever has its number by then.
+ * By number. Files are kept open once more: PHP closes the one of the script when that has ended,
+ * and would close whatever has its number by then.
  */
 static bool remember_known(struct outside *outside)
 {

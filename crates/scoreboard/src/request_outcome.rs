@@ -17,8 +17,8 @@ pub enum LogLevel {
 /// status and the sentence for the client, the level for the log.
 macro_rules! outcomes {
     ($(#[$meta:meta])* pub enum $enum:ident {
-        counted { $($(#[doc = $doc:literal])+ $value:ident => $metric:literal $status:literal $level:ident
-            $sentence:literal,)+ }
+        counted { $($(#[doc = $doc:literal])+ $value:ident => $metric:literal $status:literal
+            $level:ident $sentence:literal,)+ }
         upstream { $($(#[$updoc:meta])* $up:ident => $upmetric:literal $upstatus:literal
             $uplevel:ident $upsentence:literal,)+ }
     }) => {

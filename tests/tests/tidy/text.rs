@@ -69,15 +69,20 @@ pub fn words(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
     for file in tree.files.iter().filter(is_prose) {
         for (index, line) in file.text.lines().enumerate() {
-            let line = line.to_lowercase();
             for word in BANNED {
-                if has_word(&line, word) {
+                if has_word(line, word) || has_word(line, &capitalised(word)) {
                     violations.push(Violation::new(file, index + 1, format!("`{word}`")));
                 }
             }
         }
     }
     violations
+}
+
+/// A word at the start of a sentence.
+fn capitalised(word: &str) -> String {
+    let (first, rest) = word.split_at(1);
+    first.to_uppercase() + rest
 }
 
 fn has_word(line: &str, word: &str) -> bool {

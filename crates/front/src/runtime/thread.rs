@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 
 use tokio::sync::Notify;
 
-/// A busy thread polls its workers at least this often, in polls of its tasks. tokio polls sockets every 61.
+/// A busy thread polls its workers at least this often, in polls of its tasks. tokio polls sockets
+/// every 61.
 const POLLS_BETWEEN_HOOKS: u32 = 16;
 
 struct ThreadState {
@@ -24,7 +25,8 @@ thread_local! {
     static LOCAL: RefCell<Option<ThreadState>> = const { RefCell::new(None) };
 }
 
-/// Prepares this thread. `when_busy` runs while its tasks keep it from sleeping, and calls [`advance`].
+/// Prepares this thread. `when_busy` runs while its tasks keep it from sleeping, and calls
+/// [`advance`].
 pub fn set_up(number: u32, when_busy: fn()) {
     LOCAL.with(|local| {
         *local.borrow_mut() = Some(ThreadState {
@@ -42,8 +44,8 @@ pub fn number() -> u32 {
     with(|local| local.number).unwrap_or_default()
 }
 
-/// A number that changes whenever this thread has waited for events, and before its tasks have been polled
-/// [`POLLS_BETWEEN_HOOKS`] times. 0 on a thread that is not set up.
+/// A number that changes whenever this thread has waited for events, and before its tasks have been
+/// polled [`POLLS_BETWEEN_HOOKS`] times. 0 on a thread that is not set up.
 pub fn moment() -> u64 {
     with(|local| local.moment.get()).unwrap_or_default()
 }
@@ -53,8 +55,8 @@ pub fn advance() {
     with(|local| local.moment.set(local.moment.get() + 1));
 }
 
-/// Returns at the next [`notify_tick`]. This needs no timer, and setting one costs more than most requests
-/// take.
+/// Returns at the next [`notify_tick`]. This needs no timer, and setting one costs more than most
+/// requests take.
 pub async fn tick() {
     match with(|local| local.tick.clone()) {
         Some(tick) => tick.notified().await,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::net::client_addresses::Address;
 use crate::services::{Shared, Thread};
 
-/// Counts a connection, of the admin listener or of a client, for as long as it lives; and for the client's
-/// address, if connections of that are counted.
+/// Counts a connection, of the admin listener or of a client, for as long as it lives; and for the
+/// client's address, if connections of that are counted.
 pub struct ConnectionGuard {
     /// The thread that serves the connection.
     pub thread: Arc<Thread>,

@@ -1,5 +1,7 @@
 //! Reports about the worker of an exchange: protocol violations, timeouts, slow scripts.
 
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use maitred_seat::SlotProgress;
@@ -8,6 +10,18 @@ use crate::pool::exchange::{Exchange, SlotLease};
 use crate::pool::slow_scripts;
 
 impl Exchange {
+    /// Ready when it has ended. For callers that do not want the response.
+    pub fn poll_over(self: &Arc<Exchange>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        self.take_response(&mut state);
+        let mut state = self.give_back(state);
+        if state.ended.is_some() {
+            return Poll::Ready(());
+        }
+        state.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
     /// Its worker has violated the seat protocol; `how` is for the log.
     pub fn report_breach(&self, how: &str) {
         let slot = {

@@ -568,18 +568,6 @@ impl Exchange {
         state.ended = Some(Err(why));
         wake(&mut state);
     }
-
-    /// Ready when it has ended. For callers that do not want the response.
-    pub fn poll_over(self: &Arc<Exchange>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.lock();
-        self.take_response(&mut state);
-        let mut state = self.give_back(state);
-        if state.ended.is_some() {
-            return Poll::Ready(());
-        }
-        state.waker = Some(cx.waker().clone());
-        Poll::Pending
-    }
 }
 
 fn wake(state: &mut ExchangeState) -> bool {
