@@ -34,14 +34,8 @@ const SOURCES: [&str; 20] = [
 ];
 
 /// Symbols of the C library that the shim interposes; programs must export them to libphp.
-const INTERPOSED: [&str; 6] = [
-    "chdir",
-    "connect",
-    "fchdir",
-    "setitimer",
-    "sigaction",
-    "sigprocmask",
-];
+const INTERPOSED: [&str; 6] =
+    ["chdir", "connect", "fchdir", "setitimer", "sigaction", "sigprocmask"];
 
 /// Name of the library that programs are linked with, see [`stand_in`].
 const STAND_IN: &str = "maitred_php_stand_in";
@@ -144,19 +138,12 @@ fn inspect(program: &OsString, wanted: Option<&str>) -> Result<Option<Php>, Stri
         .filter_map(|flag| flag.strip_prefix("-I"))
         .map(str::to_owned)
         .collect();
-    Ok(Some(Php {
-        version,
-        includes,
-        object: library,
-    }))
+    Ok(Some(Php { version, includes, object: library }))
 }
 
 fn ask(program: &OsString, question: &str) -> Option<String> {
     let output = Command::new(program).arg(question).output().ok()?;
-    output
-        .status
-        .success()
-        .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn library(prefix: &str, version: &str) -> Option<PathBuf> {
@@ -182,10 +169,7 @@ fn compile(php: &Php) {
     for source in SOURCES {
         build.file(Path::new("shim").join(source));
     }
-    build
-        .flag("-std=gnu11")
-        .opt_level(2)
-        .compile("maitred_php_shim");
+    build.flag("-std=gnu11").opt_level(2).compile("maitred_php_shim");
 }
 
 /// Debian's library of every version has the soname `libphp.so`, so a program linked with it would
@@ -193,35 +177,25 @@ fn compile(php: &Php) {
 /// the same symbols and the file name of the right version as its soname. Its own file has another
 /// name: cargo puts this folder into `LD_LIBRARY_PATH` of programs that it runs.
 fn stand_in(library: &Path) -> Result<PathBuf, String> {
-    let name = library
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or("libphp.so");
+    let name = library.file_name().and_then(|name| name.to_str()).unwrap_or("libphp.so");
     let folder = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     let source = folder.join("stand_in.s");
     let target = folder.join(format!("lib{STAND_IN}.so"));
     fs::write(&source, symbols(library)?)
         .map_err(|error| format!("{}: {error}", source.display()))?;
     let mut compiler = cc::Build::new().get_compiler().to_command();
-    compiler
-        .args(["-shared", "-nostdlib"])
-        .arg(format!("-Wl,-soname,{name}"));
+    compiler.args(["-shared", "-nostdlib"]).arg(format!("-Wl,-soname,{name}"));
     let status = compiler.arg("-o").arg(&target).arg(&source).status();
     match status {
         Ok(status) if status.success() => Ok(folder),
-        _ => Err(format!(
-            "the C compiler could not create {}",
-            target.display()
-        )),
+        _ => Err(format!("the C compiler could not create {}", target.display())),
     }
 }
 
 /// Assembly that defines what `library` defines.
 fn symbols(library: &Path) -> Result<String, String> {
     let mut command = Command::new("nm");
-    command
-        .args(["--dynamic", "--defined-only", "--format=posix"])
-        .arg(library);
+    command.args(["--dynamic", "--defined-only", "--format=posix"]).arg(library);
     let output = command.output().map_err(|error| {
         format!("nm could not be run ({error}); on Debian or Ubuntu run `apt install binutils`")
     })?;
@@ -255,10 +229,7 @@ fn link(php: &Php) -> Result<(), String> {
     println!("cargo:rustc-link-lib=dylib={STAND_IN}");
     // For the build scripts of programs: DEP_PHP_VERSION, DEP_PHP_EXPORTS.
     println!("cargo:version={}", php.version);
-    println!(
-        "cargo:rustc-env=MAITRED_PHP_BRANCH={}",
-        branch(&php.version)
-    );
+    println!("cargo:rustc-env=MAITRED_PHP_BRANCH={}", branch(&php.version));
     println!("cargo:exports={}", INTERPOSED.join(","));
     for symbol in INTERPOSED {
         println!("cargo:rustc-link-arg-examples=-Wl,--export-dynamic-symbol={symbol}");

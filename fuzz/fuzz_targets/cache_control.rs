@@ -7,12 +7,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use maitred_pagecache::admit::{Times, admit};
-use maitred_pagecache::cache_request::{CacheRequest, Request};
 use maitred_pagecache::cache_control::{CacheControl, RequestDirectives};
-use maitred_pagecache::headers::{self, Field, ResponseHead};
-use maitred_pagecache::freshness::MAX_SECONDS;
-use maitred_pagecache::key::Key;
+use maitred_pagecache::cache_request::{CacheRequest, Request};
 use maitred_pagecache::eligibility::Plan;
+use maitred_pagecache::freshness::MAX_SECONDS;
+use maitred_pagecache::headers::{self, Field, ResponseHead};
+use maitred_pagecache::key::Key;
 use maitred_pagecache::settings::{Settings, Valid};
 use maitred_pagestore::object::Entry;
 use maitred_pagestore::{Object, Subject};
@@ -51,10 +51,7 @@ fuzz_target!(|input: &[u8]| {
         by_forwarded: false,
     };
     let asked = CacheRequest::survey(request, [].into_iter());
-    let valid = Valid {
-        status: None,
-        seconds: 60,
-    };
+    let valid = Valid { status: None, seconds: 60 };
     let generous = Settings {
         valid: vec![valid],
         heuristic: true,
@@ -64,17 +61,10 @@ fuzz_target!(|input: &[u8]| {
         tag_headers: vec!["surrogate-key".to_owned()],
         ..Settings::default()
     };
-    let times = Times {
-        asked: NOW,
-        came: NOW,
-        stamp: 1,
-    };
+    let times = Times { asked: NOW, came: NOW, stamp: 1 };
     for settings in [Settings::default(), generous] {
         let plan = Plan::make(&settings, &asked);
-        let head = ResponseHead {
-            status,
-            headers: answer(),
-        };
+        let head = ResponseHead { status, headers: answer() };
         let Ok(admitted) = admit(&settings, &asked, &plan, head, times) else {
             continue;
         };
@@ -86,31 +76,14 @@ fuzz_target!(|input: &[u8]| {
             let sets_cookie = headers::first(answer(), "set-cookie").is_some();
             assert!(!sets_cookie || is_named("set-cookie"));
         }
-        let bounded = [
-            stored.lifetimes.fresh,
-            stored.lifetimes.if_error,
-            stored.initial_age,
-        ];
-        assert!(
-            bounded.iter().all(|seconds| *seconds <= MAX_SECONDS),
-            "{bounded:?}"
-        );
-        assert!(
-            stored
-                .fields()
-                .all(|(name, _)| !headers::is_hop_by_hop(name))
-        );
+        let bounded = [stored.lifetimes.fresh, stored.lifetimes.if_error, stored.initial_age];
+        assert!(bounded.iter().all(|seconds| *seconds <= MAX_SECONDS), "{bounded:?}");
+        assert!(stored.fields().all(|(name, _)| !headers::is_hop_by_hop(name)));
         assert!(stored.lines.starts_with(b"Date: ") && stored.lines.ends_with(b"\r\n"));
         _ = stored.merge(&settings, &asked, &plan, answer(), times);
-        let key = Key::primary("site", &settings.key, &asked)
-            .expect("it is short")
-            .key;
+        let key = Key::primary("site", &settings.key, &asked).expect("it is short").key;
         let of = |text: &str| text.into();
-        let subject = Subject {
-            site: of("site"),
-            host: of("a.example"),
-            target: of("/"),
-        };
+        let subject = Subject { site: of("site"), host: of("a.example"), target: of("/") };
         let body = Bytes::from_static(b"body");
         let page = Entry::Page(Arc::new(Object::new(subject, stored.clone(), body)));
         let (head, body) = page.write(&key, 7);

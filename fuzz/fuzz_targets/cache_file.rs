@@ -49,9 +49,6 @@ fuzz_target!(|input: (u16, u8, &[u8])| {
         _ => panic!("it became another kind"),
     }
     for end in 0..file.len() {
-        assert!(
-            Entry::read(&file.slice(..end), ERA).is_err(),
-            "cut at {end}"
-        );
+        assert!(Entry::read(&file.slice(..end), ERA).is_err(), "cut at {end}");
     }
 });

@@ -5,10 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use maitred_fastcgi::cgi::{AnswerHead, HeadError, HeadReader, Limits};
 
-const LIMITS: Limits = Limits {
-    max_bytes: 256,
-    max_headers: 8,
-};
+const LIMITS: Limits = Limits { max_bytes: 256, max_headers: 8 };
 
 /// The head in `input`, handed over in pieces of `size` bytes, and its length.
 fn read(input: &[u8], size: usize) -> Result<Option<(AnswerHead, usize)>, HeadError> {
@@ -39,8 +36,5 @@ fuzz_target!(|input: &[u8]| {
         date: b"Sun, 06 Nov 1994 08:49:37 GMT",
     };
     let mut out = Vec::new();
-    assert_eq!(
-        maitred_http1::write_head(&mut out, &answer, head.headers()),
-        0
-    );
+    assert_eq!(maitred_http1::write_head(&mut out, &answer, head.headers()), 0);
 });

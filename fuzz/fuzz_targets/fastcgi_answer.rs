@@ -23,10 +23,7 @@ fn read(wire: &[u8], size: usize) -> (Answer, Result<(), ProtocolError>) {
                 Ok(Some(AnswerEvent::Report(bytes) | AnswerEvent::Hints(bytes))) => {
                     answer.stderr.extend_from_slice(bytes);
                 }
-                Ok(Some(AnswerEvent::End {
-                    app_status,
-                    protocol_status,
-                })) => {
+                Ok(Some(AnswerEvent::End { app_status, protocol_status })) => {
                     answer.end = Some((app_status, protocol_status));
                     return (answer, Ok(()));
                 }

@@ -43,8 +43,5 @@ fn read(wire: &[u8], size: usize, answered_at: u8) -> (String, Result<(), Protoc
 
 fuzz_target!(|input: (u8, &[u8])| {
     let (answered_at, wire) = input;
-    assert_eq!(
-        read(wire, wire.len(), answered_at),
-        read(wire, 1, answered_at)
-    );
+    assert_eq!(read(wire, wire.len(), answered_at), read(wire, 1, answered_at));
 });

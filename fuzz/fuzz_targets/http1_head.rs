@@ -6,11 +6,7 @@ use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use maitred_http1::{Framing, Head, HeadParser, Limits, Refusal, Version};
 
-const LIMITS: Limits = Limits {
-    max_head_bytes: 512,
-    max_headers: 12,
-    max_target_bytes: 100,
-};
+const LIMITS: Limits = Limits { max_head_bytes: 512, max_headers: 12, max_target_bytes: 100 };
 
 /// The first head in `input`, handed over in pieces of `size` bytes.
 fn parse(input: &[u8], size: usize) -> Result<Option<Head>, Refusal> {
@@ -35,16 +31,9 @@ fuzz_target!(|input: &[u8]| {
     assert!(head.version() == Version::Http10 || !head.host().is_empty());
     for (name, value) in head.headers() {
         assert!(!name.is_empty() && name.iter().all(u8::is_ascii_graphic));
-        assert!(
-            value
-                .iter()
-                .all(|&byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f))
-        );
+        assert!(value.iter().all(|&byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f)));
     }
-    let (lengths, codings) = (
-        head.count("content-length"),
-        head.count("transfer-encoding"),
-    );
+    let (lengths, codings) = (head.count("content-length"), head.count("transfer-encoding"));
     match head.body {
         Framing::None => assert_eq!((lengths, codings), (0, 0)),
         Framing::Length(_) => assert_eq!((lengths, codings), (1, 0)),

@@ -16,49 +16,23 @@ use maitred_rules::{Pattern, Rules, SiteRules};
 fn denying() -> Rules {
     let path = Pattern::parse("/secret/*").expect("a pattern of ours is one");
     let (from, except) = (Vec::new(), Vec::new());
-    let deny = vec![Deny {
-        path,
-        from,
-        except,
-        status: 403,
-    }];
-    Rules {
-        deny,
-        ..Rules::default()
-    }
+    let deny = vec![Deny { path, from, except, status: 403 }];
+    Rules { deny, ..Rules::default() }
 }
 
 /// Adds a redirect and a rewrite.
 fn lead(rules: &mut Rules, from: Pattern, to: &str) {
-    let (redirect, to) = (
-        Redirect {
-            from: from.clone(),
-            to: to.to_owned(),
-            status: 302,
-        },
-        to.to_owned(),
-    );
+    let (redirect, to) =
+        (Redirect { from: from.clone(), to: to.to_owned(), status: 302 }, to.to_owned());
     rules.redirects.push(redirect);
-    rules.rewrite.push(Rewrite {
-        from,
-        to,
-        end: false,
-    });
+    rules.rewrite.push(Rewrite { from, to, end: false });
 }
 
 /// Rules that a site may well have.
 static USUAL: LazyLock<SiteRules> = LazyLock::new(|| {
     let mut rules = denying();
-    for (from, to) in [
-        ("/go/*", "/$1"),
-        ("/to/*", "https://b.example/$1"),
-        ("~^/p(.*)$", "/$1"),
-    ] {
-        lead(
-            &mut rules,
-            Pattern::parse(from).expect("a pattern of ours is one"),
-            to,
-        );
+    for (from, to) in [("/go/*", "/$1"), ("/to/*", "https://b.example/$1"), ("~^/p(.*)$", "/$1")] {
+        lead(&mut rules, Pattern::parse(from).expect("a pattern of ours is one"), to);
     }
     rules.redirects.truncate(2);
     SiteRules::compile(&rules).expect("rules of ours are some")
@@ -111,10 +85,7 @@ fn judge(verdict: Verdict, path: &CleanPath<'_>) {
         Verdict::Redirect { location, .. } => {
             assert!(is_printed(&location), "{location}");
             let is_here = location.starts_with('/') && !location.starts_with("//");
-            assert!(
-                is_here || location.starts_with("https://b.example/"),
-                "{location}"
-            );
+            assert!(is_here || location.starts_with("https://b.example/"), "{location}");
             assert!(!location.starts_with("/\\"), "{location}");
         }
         Verdict::Serve(serve) => {

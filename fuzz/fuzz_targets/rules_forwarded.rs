@@ -6,24 +6,16 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use libfuzzer_sys::fuzz_target;
-use maitred_rules::forwarded::{ForwardedHeader, ForwardedClient, Trust};
+use maitred_rules::forwarded::{ForwardedClient, ForwardedHeader, Trust};
 use maitred_rules::networks::{Networks, client_key, parse_network};
 
-const FIELDS: [&str; 4] = [
-    "x-forwarded-for",
-    "x-forwarded-proto",
-    "x-forwarded-host",
-    "forwarded",
-];
+const FIELDS: [&str; 4] = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded"];
 
 fuzz_target!(|input: &[u8]| {
     let proxies = ["10.0.0.0/8", "fd00::/8"].map(|text| parse_network(text).expect("a network"));
     let trust = Trust {
         proxies: Networks::new(&proxies),
-        fields: FIELDS
-            .iter()
-            .filter_map(|name| ForwardedHeader::named(name))
-            .collect(),
+        fields: FIELDS.iter().filter_map(|name| ForwardedHeader::named(name)).collect(),
     };
     // Each line is a field: the first byte says which.
     let lines: Vec<(&str, &[u8])> = input
@@ -68,10 +60,9 @@ fuzz_target!(|input: &[u8]| {
 fn appended(trust: &Trust, lines: &[(&str, &[u8])]) {
     let client = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9));
     let proxy = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
-    for (field, own) in [
-        ("x-forwarded-for", &b"203.0.113.9"[..]),
-        ("forwarded", b"for=203.0.113.9"),
-    ] {
+    for (field, own) in
+        [("x-forwarded-for", &b"203.0.113.9"[..]), ("forwarded", b"for=203.0.113.9")]
+    {
         let only = Trust {
             fields: ForwardedHeader::named(field).into_iter().collect(),
             proxies: trust.proxies.clone(),
@@ -80,9 +71,7 @@ fn appended(trust: &Trust, lines: &[(&str, &[u8])]) {
         let mut written: Vec<Vec<u8>> = of.map(|(_, value)| value.to_vec()).collect();
         let hear = |written: &[Vec<u8>]| {
             let heard = only.resolve(proxy, |_| written.iter().map(Vec::as_slice));
-            heard
-                .map(|heard| heard.client.map(|client| client.ip()))
-                .ok()
+            heard.map(|heard| heard.client.map(|client| client.ip())).ok()
         };
         let mut joined = written.clone();
         written.push(own.to_vec());

@@ -30,37 +30,21 @@ pub struct Site {
 
 impl Default for Site {
     fn default() -> Site {
-        let files = [
-            ("hello.txt", "Hello, world!"),
-            ("hello.php", "<?php echo 'hello';"),
-        ];
-        Site {
-            root: document_root(&files),
-            state: public_folder(),
-        }
+        let files = [("hello.txt", "Hello, world!"), ("hello.php", "<?php echo 'hello';")];
+        Site { root: document_root(&files), state: public_folder() }
     }
 }
 
 impl Site {
     /// A server whose certificates Pebble issues, with `more` among the settings of `acme`.
     pub fn setup(&self, pebble: &Pebble, hosts: &[&str], more: &str) -> Setup {
-        let lines = [
-            pebble.toml(self.state.path(), more),
-            "redirect = true".into(),
-        ];
-        Setup::new(self.root.path())
-            .at(pebble.http)
-            .hosts(hosts)
-            .tls(pebble.tls, &lines)
+        let lines = [pebble.toml(self.state.path(), more), "redirect = true".into()];
+        Setup::new(self.root.path()).at(pebble.http).hosts(hosts).tls(pebble.tls, &lines)
     }
 
     /// The files that are kept, without the account.
     pub fn kept(&self) -> Vec<PathBuf> {
-        let within = |folder: &Path| {
-            fs::read_dir(folder)
-                .expect("a folder can be read")
-                .flatten()
-        };
+        let within = |folder: &Path| fs::read_dir(folder).expect("a folder can be read").flatten();
         let files = within(self.state.path()).flat_map(|folder| within(&folder.path()));
         let mut files: Vec<_> = files.map(|file| file.path()).collect();
         files.sort();
@@ -96,9 +80,7 @@ pub fn asking(server: &Server) -> Process {
     wait::until("the process that gets a certificate", || {
         let mut processes = server.processes().into_iter();
         let one = processes.find(|process| process.title.starts_with("maitred: acme"))?;
-        let sockets = fs::read_dir(format!("/proc/{}/fd", one.pid))
-            .ok()?
-            .flatten();
+        let sockets = fs::read_dir(format!("/proc/{}/fd", one.pid)).ok()?.flatten();
         let sockets = sockets.filter_map(|fd| fs::read_link(fd.path()).ok());
         // One of them leads to the supervisor, another one to the authority.
         let sockets = sockets.filter(|to| to.to_string_lossy().starts_with("socket:"));

@@ -60,16 +60,10 @@ impl Benched {
 pub fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(maitred_program());
     command.arg("bench").arg("--json").args(arguments);
-    if !arguments
-        .iter()
-        .any(|argument| argument.starts_with("--late-after"))
-    {
+    if !arguments.iter().any(|argument| argument.starts_with("--late-after")) {
         command.arg("--late-after=30s");
     }
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -103,11 +97,7 @@ impl StandingServer {
         let mut says = BufReader::new(process.child().stdout.take().expect("a pipe"));
         let mut address = String::new();
         says.read_line(&mut address).expect("an address");
-        StandingServer {
-            process,
-            says,
-            url: format!("http://{}/", address.trim()),
-        }
+        StandingServer { process, says, url: format!("http://{}/", address.trim()) }
     }
 
     /// Has it stand still, and returns for how many seconds it did.

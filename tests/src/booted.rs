@@ -52,9 +52,7 @@ fn booted(root: &Path, mode: &str) -> Setup {
 /// A number from the environment, for a run that takes longer.
 pub fn from_environment(name: &str, otherwise: u32) -> u32 {
     let given = std::env::var(name).ok();
-    given
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(otherwise)
+    given.and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
 /// Asks for a page again and again.
@@ -75,20 +73,13 @@ pub fn expect_nothing_grows(server: &Server, workers: usize, requests: u32) {
     };
     expect_fine(server, requests / 4);
     server.wait_for_full_strength(workers, PATIENCE);
-    let all = [
-        server.supervisor(),
-        server.zygote().expect("a zygote"),
-        server.front().expect("a front"),
-    ];
+    let all =
+        [server.supervisor(), server.zygote().expect("a zygote"), server.front().expect("a front")];
     let before = all.each_ref().map(open);
     expect_fine(server, requests);
     server.wait_for_full_strength(workers, PATIENCE);
     for (process, before) in all.iter().zip(before) {
         let after = open(process);
-        assert!(
-            after <= before + SLACK_OPEN,
-            "{}: {before} to {after}",
-            process.title
-        );
+        assert!(after <= before + SLACK_OPEN, "{}: {before} to {after}", process.title);
     }
 }

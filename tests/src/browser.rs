@@ -40,23 +40,9 @@ pub fn screenshot(url: &str, name: &str) -> PathBuf {
 fn command(url: &str, picture: &Path, profile: &Path) -> Command {
     let mut command = Command::new("chromium");
     command
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-        ])
-        .args([
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-        ])
-        .args([
-            "--disable-dev-shm-usage",
-            "--hide-scrollbars",
-            "--window-size=1280,1400",
-        ])
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .args(["--disable-dev-shm-usage", "--hide-scrollbars", "--window-size=1280,1400"])
         .arg(format!("--user-data-dir={}", profile.display()))
         .arg(format!("--screenshot={}", picture.display()))
         .arg(url)

@@ -101,30 +101,19 @@ impl Varnish {
         let log = fs::File::create(folder.path().join("varnish.log")).expect("a log can be made");
         let mut command = Command::new("varnishd");
         command.arg("-F").arg("-n").arg(folder.path().join("work"));
-        command
-            .arg("-a")
-            .arg(address.to_string())
-            .arg("-f")
-            .arg(rules);
+        command.arg("-a").arg(address.to_string()).arg("-f").arg(rules);
         for parameter in ["default_ttl=0", "default_grace=0", "default_keep=3600"] {
             command.args(["-p", parameter]);
         }
         command.args(["-s", "malloc,64M", "-T", "none"]);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let mut server = Guarded::spawn(&mut command, Signal::TERM);
         let read = || fs::read_to_string(folder.path().join("varnish.log")).unwrap_or_default();
         wait::until_true("Varnish to listen", || {
             assert!(server.ended().is_none(), "Varnish ended:\n{}", read());
             TcpStream::connect(address).is_ok()
         });
-        Varnish {
-            _server: server,
-            address,
-            folder,
-        }
+        Varnish { _server: server, address, folder }
     }
 }
 

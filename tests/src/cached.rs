@@ -82,9 +82,7 @@ pub fn request(target: &str, fields: &[(&str, &str)]) -> Request {
     let has_host = fields.iter().any(|(name, _)| *name == "Host");
     let host = (!has_host).then_some(("Host", "localhost"));
     let fields = host.iter().chain(fields);
-    fields.fold(request, |request, (name, value)| {
-        request.header(name, value)
-    })
+    fields.fold(request, |request, (name, value)| request.header(name, value))
 }
 
 /// The answer to a request with these header fields.
@@ -106,9 +104,7 @@ pub fn flag(root: &TempDir, name: &str) -> PathBuf {
 pub fn runs(root: &TempDir) -> u64 {
     let files = fs::read_dir(root.path().join("runs")).expect("runs can be listed");
     let counts = files.flatten().filter(|file| file.file_name().len() == 32);
-    counts
-        .map(|file| file.metadata().map_or(0, |meta| meta.len()))
-        .sum()
+    counts.map(|file| file.metadata().map_or(0, |meta| meta.len())).sum()
 }
 
 /// Has the front killed, and waits for the next one to answer.
@@ -139,9 +135,7 @@ pub fn files(dir: &Path) -> Vec<PathBuf> {
 pub fn file_with(dir: &Path, text: &str) -> PathBuf {
     let has = |file: &PathBuf| {
         let bytes = fs::read(file).unwrap_or_default();
-        bytes
-            .windows(text.len())
-            .any(|window| window == text.as_bytes())
+        bytes.windows(text.len()).any(|window| window == text.as_bytes())
     };
     let found = files(dir).into_iter().find(has);
     found.unwrap_or_else(|| panic!("no file holds {text:?}"))

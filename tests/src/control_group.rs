@@ -59,10 +59,7 @@ impl ControlGroup {
 
     /// What has a program run in the group.
     pub fn entering(&self) -> [String; 4] {
-        let enter = format!(
-            "echo $$ > {}/cgroup.procs && exec \"$@\"",
-            self.folder.display()
-        );
+        let enter = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.folder.display());
         ["/bin/sh".into(), "-c".into(), enter, "sh".into()]
     }
 }

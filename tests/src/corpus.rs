@@ -43,27 +43,13 @@ pub fn document_root(corpus: &Path) -> TempDir {
 
 fn copy(from: &Path, to: &Path, below: &str) {
     let folder = from.join(below);
-    for entry in fs::read_dir(&folder)
-        .expect("the corpus can be listed")
-        .flatten()
-    {
-        let name = entry
-            .file_name()
-            .into_string()
-            .expect("names in the corpus are text");
-        let name = if below.is_empty() {
-            name
-        } else {
-            format!("{below}/{name}")
-        };
+    for entry in fs::read_dir(&folder).expect("the corpus can be listed").flatten() {
+        let name = entry.file_name().into_string().expect("names in the corpus are text");
+        let name = if below.is_empty() { name } else { format!("{below}/{name}") };
         if entry.path().is_dir() {
             copy(from, to, &name);
         } else {
-            write_file(
-                to,
-                &name,
-                &fs::read(entry.path()).expect("a script can be read"),
-            );
+            write_file(to, &name, &fs::read(entry.path()).expect("a script can be read"));
         }
     }
 }
@@ -81,10 +67,7 @@ pub fn run(script: &Script, server: &dyn Target) -> Vec<Outcome> {
         let response = Connection::try_open(server.address())
             .and_then(|mut connection| connection.ask(&request))
             .map_err(|error| error.to_string());
-        for cookie in response
-            .iter()
-            .flat_map(|response| response.all("Set-Cookie"))
-        {
+        for cookie in response.iter().flat_map(|response| response.all("Set-Cookie")) {
             cookies.extend(cookie.split(';').next().map(str::to_owned));
         }
         let is_missing = |(text, before): &(&String, usize)| {
@@ -93,10 +76,7 @@ pub fn run(script: &Script, server: &dyn Target) -> Vec<Outcome> {
         };
         let texts = exchange.log.iter().zip(before).filter(is_missing);
         let missing_log = texts.map(|(text, _)| text.clone()).collect();
-        Outcome {
-            response,
-            missing_log,
-        }
+        Outcome { response, missing_log }
     };
     script.exchanges.iter().map(send).collect()
 }

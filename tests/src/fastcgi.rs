@@ -30,10 +30,7 @@ pub fn params(root: &Path, target: &str, further: &[(&str, &str)]) -> Vec<(Strin
     ];
     let is_replaced = |name: &str| further.iter().any(|(other, _)| *other == name);
     let usual = usual.iter().filter(|(name, _)| !is_replaced(name));
-    usual
-        .chain(further)
-        .map(|&(name, value)| (name.to_owned(), value.to_owned()))
-        .collect()
+    usual.chain(further).map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 /// A request's records up to its body.
@@ -90,9 +87,7 @@ pub struct Answered {
 impl Answered {
     /// What follows the head.
     pub fn body(&self) -> &str {
-        self.stdout
-            .split_once("\r\n\r\n")
-            .map_or("", |(_, body)| body)
+        self.stdout.split_once("\r\n\r\n").map_or("", |(_, body)| body)
     }
 }
 
@@ -115,10 +110,7 @@ impl Wire {
             .set_read_timeout(Some(DEADLINE))
             .and_then(|()| stream.set_write_timeout(Some(DEADLINE)));
         deadlines.expect("a socket has time limits");
-        Wire {
-            stream,
-            unread: Vec::new(),
-        }
+        Wire { stream, unread: Vec::new() }
     }
 
     /// Sends bytes as they are.
@@ -148,19 +140,14 @@ impl Wire {
         loop {
             let unread = std::mem::take(&mut self.unread);
             let mut input = &unread[..];
-            while let Some(event) = reader
-                .next(&mut input)
-                .expect("an answer is made of records")
-            {
+            while let Some(event) = reader.next(&mut input).expect("an answer is made of records") {
                 match event {
                     AnswerEvent::Stdout(bytes) => stdout.extend_from_slice(bytes),
                     AnswerEvent::Stderr(bytes) => stderr.extend_from_slice(bytes),
                     AnswerEvent::Report(_) | AnswerEvent::Hints(_) => {
                         panic!("neither report nor hints are for web servers")
                     }
-                    AnswerEvent::End {
-                        protocol_status, ..
-                    } => {
+                    AnswerEvent::End { protocol_status, .. } => {
                         self.unread = input.to_vec();
                         return Some(Answered {
                             stdout: String::from_utf8_lossy(&stdout).into_owned(),
@@ -182,8 +169,7 @@ impl Wire {
     /// When there is none.
     pub fn ask(&mut self, id: u16, params: &[(String, String)], body: &[u8]) -> Answered {
         self.send(&request(id, true, params, body));
-        self.answer(id)
-            .expect("the connection stays until the answer is complete")
+        self.answer(id).expect("the connection stays until the answer is complete")
     }
 
     /// Reads one record: its type, its request and its content.

@@ -45,9 +45,7 @@ impl Guarded {
 
     /// Waits for the child's end, at most `within`.
     pub fn wait(&mut self, within: Duration) -> Option<ExitStatus> {
-        wait::poll(within, || {
-            self.child.try_wait().expect("a child can be waited for")
-        })
+        wait::poll(within, || self.child.try_wait().expect("a child can be waited for"))
     }
 
     /// Asks the child to end and waits for it until the deadline; nothing if it had to be left running.

@@ -44,11 +44,7 @@ impl Honest {
             }
             (count, slowest)
         });
-        Honest {
-            stop,
-            answers,
-            thread,
-        }
+        Honest { stop, answers, thread }
     }
 
     /// How many answers they have had so far.
@@ -63,9 +59,6 @@ impl Honest {
     pub fn assert_well_served(self) {
         self.stop.store(true, Ordering::Relaxed);
         let (count, slowest) = self.thread.join().expect("honest clients are answered");
-        assert!(
-            count > 0 && slowest < PROMPT,
-            "{count} answers, the slowest after {slowest:?}"
-        );
+        assert!(count > 0 && slowest < PROMPT, "{count} answers, the slowest after {slowest:?}");
     }
 }

@@ -72,10 +72,7 @@ pub struct Ambush {
 impl Ambush {
     /// Waits for processes from now on.
     pub fn lay() -> Ambush {
-        Ambush {
-            last: last_process(),
-            newcomers: VecDeque::new(),
-        }
+        Ambush { last: last_process(), newcomers: VecDeque::new() }
     }
 
     /// What those let be taken that have come, with their numbers. To be called again and again, as
@@ -86,8 +83,7 @@ impl Ambush {
             self.last = last;
         }
         for pid in self.last + 1..=last {
-            self.newcomers
-                .extend(open(pid).map(|process| (pid, process)));
+            self.newcomers.extend(open(pid).map(|process| (pid, process)));
         }
         self.last = last;
         while self.newcomers.len() > NEWCOMERS {
@@ -217,10 +213,7 @@ pub struct SupervisorLink {
 impl SupervisorLink {
     /// What a process has to speak with.
     pub fn of(pid: i32) -> SupervisorLink {
-        let mut way = SupervisorLink {
-            socket: None,
-            pipe: None,
-        };
+        let mut way = SupervisorLink { socket: None, pipe: None };
         // The lowest numbers are those that the supervisor has left it; 1 and 2 are its output.
         for loot in plunder(pid) {
             if leads_to_root(&loot) && way.socket.is_none() {

@@ -73,9 +73,7 @@ impl Request {
     }
 
     fn has(&self, name: &str) -> bool {
-        self.headers
-            .iter()
-            .any(|(known, _)| known.eq_ignore_ascii_case(name))
+        self.headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
     }
 
     /// The bytes of the request. Content-Length or Transfer-Encoding is added where there is a body
@@ -136,18 +134,12 @@ impl Response {
     /// The first header of that name.
     pub fn header(&self, name: &str) -> Option<&str> {
         let named = |(known, _): &&(String, String)| known.eq_ignore_ascii_case(name);
-        self.headers
-            .iter()
-            .find(named)
-            .map(|(_, value)| value.as_str())
+        self.headers.iter().find(named).map(|(_, value)| value.as_str())
     }
 
     /// All headers of that name.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        let named = self
-            .headers
-            .iter()
-            .filter(move |(known, _)| known.eq_ignore_ascii_case(name));
+        let named = self.headers.iter().filter(move |(known, _)| known.eq_ignore_ascii_case(name));
         named.map(|(_, value)| value.as_str())
     }
 
@@ -192,10 +184,7 @@ impl Connection {
         stream.set_read_timeout(Some(DEADLINE))?;
         stream.set_write_timeout(Some(DEADLINE))?;
         stream.set_nodelay(true)?;
-        Ok(Self {
-            stream,
-            buffer: Vec::new(),
-        })
+        Ok(Self { stream, buffer: Vec::new() })
     }
 
     /// The socket itself.
@@ -218,8 +207,7 @@ impl Connection {
     /// When the connection ends before the answer does, or the answer is not HTTP.
     pub fn ask(&mut self, request: &Request) -> io::Result<Response> {
         let written = self.send(&request.to_bytes());
-        self.read_response(request.method == "HEAD")
-            .map_err(|error| written.err().unwrap_or(error))
+        self.read_response(request.method == "HEAD").map_err(|error| written.err().unwrap_or(error))
     }
 
     /// No more will be sent.
@@ -263,14 +251,10 @@ impl Connection {
     fn take_until(&mut self, end: &[u8], inside: &str) -> io::Result<Vec<u8>> {
         let mut searched = 0;
         loop {
-            let found = self.buffer[searched..]
-                .windows(end.len())
-                .position(|window| window == end);
+            let found = self.buffer[searched..].windows(end.len()).position(|window| window == end);
             if let Some(position) = found {
-                let taken = self
-                    .buffer
-                    .drain(..searched + position + end.len())
-                    .collect::<Vec<_>>();
+                let taken =
+                    self.buffer.drain(..searched + position + end.len()).collect::<Vec<_>>();
                 return Ok(taken[..taken.len() - end.len()].to_vec());
             }
             searched = self.buffer.len().saturating_sub(end.len() - 1);
@@ -332,12 +316,8 @@ impl Connection {
         if to_head || matches!(response.status, 204 | 304) {
             return Ok(response);
         }
-        let chunked = response
-            .header("Transfer-Encoding")
-            .is_some_and(|v| v.contains("chunked"));
-        let length = response
-            .header("Content-Length")
-            .and_then(|v| v.parse::<usize>().ok());
+        let chunked = response.header("Transfer-Encoding").is_some_and(|v| v.contains("chunked"));
+        let length = response.header("Content-Length").and_then(|v| v.parse::<usize>().ok());
         response.body = match (chunked, length) {
             (true, _) => self.read_chunks()?,
             (false, Some(length)) => self.take(length, "a body")?,
@@ -370,10 +350,7 @@ impl Connection {
         let line = from_latin1(&self.take_until(b"\r\n", "a chunk's size")?);
         let digits = line.split(';').next().unwrap_or_default();
         let size = usize::from_str_radix(digits, 16).map_err(|_| {
-            io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("not a chunk's size: {line:?}"),
-            )
+            io::Error::new(io::ErrorKind::InvalidData, format!("not a chunk's size: {line:?}"))
         })?;
         if size == 0 {
             while !self.take_until(b"\r\n", "the trailers")?.is_empty() {}
@@ -394,22 +371,14 @@ pub(crate) fn parse_head(head: &str) -> Option<Response> {
     let mut lines = head.split("\r\n");
     let status_line = lines.next()?.to_owned();
     let mut words = status_line.splitn(3, ' ');
-    words
-        .next()
-        .filter(|version| version.starts_with("HTTP/1."))?;
+    words.next().filter(|version| version.starts_with("HTTP/1."))?;
     let status = words.next().filter(|code| code.len() == 3)?.parse().ok()?;
     let mut headers = Vec::new();
     for line in lines {
         let (name, value) = line.split_once(':')?;
         headers.push((name.to_owned(), value.trim_matches([' ', '\t']).to_owned()));
     }
-    Some(Response {
-        status,
-        status_line,
-        headers,
-        body: Vec::new(),
-        interim: Vec::new(),
-    })
+    Some(Response { status, status_line, headers, body: Vec::new(), interim: Vec::new() })
 }
 
 /// Sends one request on a connection of its own and reads the answer.
@@ -418,10 +387,7 @@ pub(crate) fn parse_head(head: &str) -> Option<Response> {
 /// When there is no whole answer.
 pub fn ask(address: SocketAddr, request: &Request) -> Response {
     try_ask(address, request).unwrap_or_else(|error| {
-        panic!(
-            "{} {} at {address} got no answer: {error}",
-            request.method, request.target
-        )
+        panic!("{} {} at {address} got no answer: {error}", request.method, request.target)
     })
 }
 

@@ -115,12 +115,7 @@ pub fn integer(bytes: &mut Vec<u8>, first: u8, bits: u8, mut number: usize) {
 
 /// The fields of a GET.
 pub fn get(path: &str) -> Vec<u8> {
-    fields(&[
-        (":method", "GET"),
-        (":scheme", "http"),
-        (":path", path),
-        (":authority", "localhost"),
-    ])
+    fields(&[(":method", "GET"), (":scheme", "http"), (":path", path), (":authority", "localhost")])
 }
 
 /// What a frame of settings holds.
@@ -164,12 +159,8 @@ impl Connection {
             .and_then(|()| stream.set_write_timeout(Some(DEADLINE)))
             .and_then(|()| stream.set_nodelay(true))
             .expect("a socket's options can be set");
-        let mut connection = Self {
-            stream,
-            buffer: Vec::new(),
-            bodies: HashMap::new(),
-            ended: HashMap::new(),
-        };
+        let mut connection =
+            Self { stream, buffer: Vec::new(), bodies: HashMap::new(), ended: HashMap::new() };
         let settings = frame(SETTINGS, 0, 0, &payload(settings));
         let begin = [header, PREFACE, &settings].concat();
         connection.send(&begin).expect("the server takes a preface");
@@ -185,15 +176,8 @@ impl Connection {
         stream.read_exact(&mut preface).expect("a preface");
         assert_eq!(preface, PREFACE);
         let payload = payload(settings);
-        stream
-            .write_all(&frame(SETTINGS, 0, 0, &payload))
-            .expect("the client takes settings");
-        Self {
-            stream,
-            buffer: Vec::new(),
-            bodies: HashMap::new(),
-            ended: HashMap::new(),
-        }
+        stream.write_all(&frame(SETTINGS, 0, 0, &payload)).expect("the client takes settings");
+        Self { stream, buffer: Vec::new(), bodies: HashMap::new(), ended: HashMap::new() }
     }
 
     /// The socket itself.
@@ -264,12 +248,7 @@ impl Connection {
         let stream = u32::from_be_bytes([head[5] & 0x7f, head[6], head[7], head[8]]);
         let payload = self.buffer.get(9..9 + length)?.to_vec();
         self.buffer.drain(..9 + length);
-        Some(Frame {
-            kind,
-            flags,
-            stream,
-            payload,
-        })
+        Some(Frame { kind, flags, stream, payload })
     }
 
     /// Waits for a frame; nothing when the server closes the connection without one.
@@ -298,10 +277,7 @@ impl Connection {
                 other => panic!("stream {stream} has no end: {other:?}"),
             }
         }
-        assert!(
-            self.ended.remove(&stream) != Some(RST_STREAM),
-            "stream {stream} is reset"
-        );
+        assert!(self.ended.remove(&stream) != Some(RST_STREAM), "stream {stream} is reset");
         self.bodies.remove(&stream).unwrap_or_default()
     }
 

@@ -41,10 +41,7 @@ pub struct Syscall {
 impl Syscall {
     /// A call.
     pub fn new(number: u64, arguments: impl IntoIterator<Item = Argument>) -> Syscall {
-        Syscall {
-            number,
-            arguments: arguments.into_iter().collect(),
-        }
+        Syscall { number, arguments: arguments.into_iter().collect() }
     }
 }
 

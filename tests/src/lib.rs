@@ -73,18 +73,13 @@ pub trait Target {
 /// The root of the project's checkout.
 pub fn project_root() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    package
-        .parent()
-        .expect("the tests package lies inside the project")
-        .to_path_buf()
+    package.parent().expect("the tests package lies inside the project").to_path_buf()
 }
 
 /// The maitred program under test: `MAITRED_BIN`, or the release build of this checkout.
 pub fn maitred_program() -> PathBuf {
-    let program = std::env::var_os("MAITRED_BIN").map_or_else(
-        || project_root().join("target/release/maitred"),
-        PathBuf::from,
-    );
+    let program = std::env::var_os("MAITRED_BIN")
+        .map_or_else(|| project_root().join("target/release/maitred"), PathBuf::from);
     assert!(
         program.is_file(),
         "{} does not exist: run `make build`, or set MAITRED_BIN to a maitred program",

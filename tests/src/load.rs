@@ -101,9 +101,7 @@ fn run(address: SocketAddr, thread: usize, shared: &Shared) -> Tally {
         if shared.stop.load(Ordering::Relaxed) {
             break;
         }
-        let Ok(mut connection) = kept
-            .take()
-            .map_or_else(|| Connection::try_open(address), Ok)
+        let Ok(mut connection) = kept.take().map_or_else(|| Connection::try_open(address), Ok)
         else {
             tally.unconnected += 1;
             continue;

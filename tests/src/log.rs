@@ -36,11 +36,7 @@ impl Log {
         std::thread::spawn(move || {
             for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
                 let line = String::from_utf8_lossy(&line).into_owned();
-                shared
-                    .lines
-                    .lock()
-                    .expect("no reader of a log panics")
-                    .push(line);
+                shared.lines.lock().expect("no reader of a log panics").push(line);
                 shared.grew.notify_all();
             }
         });

@@ -35,13 +35,7 @@ impl Lowered {
         let mut next = || limits.next().expect("a soft and a hard limit").to_owned();
         let (before, hard) = (next(), next());
         let user = is_root().then_some(user);
-        let lowered = Self {
-            process,
-            user,
-            option,
-            before,
-            hard,
-        };
+        let lowered = Self { process, user, option, before, hard };
         lowered.set(&to.to_string());
         lowered
     }

@@ -76,10 +76,7 @@ impl MariaDb {
     pub fn run(&self, sql: &str) {
         let mut client = client(self.folder.path(), sql);
         let status = client.stderr(Stdio::inherit()).status();
-        assert!(
-            status.is_ok_and(|status| status.success()),
-            "MariaDB refused: {sql}"
-        );
+        assert!(status.is_ok_and(|status| status.success()), "MariaDB refused: {sql}");
     }
 }
 
@@ -100,11 +97,7 @@ fn serve(folder: &Path) -> Guarded {
     let log = Log::collect(server.child().stderr.take().expect("stderr is a pipe"));
     wait::until_true("MariaDB to answer", || {
         let ended = server.ended();
-        assert!(
-            ended.is_none(),
-            "MariaDB ended:\n{}",
-            log.lines().join("\n")
-        );
+        assert!(ended.is_none(), "MariaDB ended:\n{}", log.lines().join("\n"));
         let status = client(folder, "SELECT 1").status();
         status.is_ok_and(|status| status.success())
     });

@@ -25,13 +25,8 @@ impl Wiki {
     /// When Debian's `mediawiki` is not installed, or its installer fails.
     pub fn install(address: SocketAddr) -> Self {
         let package = Path::new(PACKAGE);
-        assert!(
-            package.is_dir(),
-            "{PACKAGE} does not exist: apt install mediawiki"
-        );
-        let wiki = Self {
-            folder: public_folder(),
-        };
+        assert!(package.is_dir(), "{PACKAGE} does not exist: apt install mediawiki");
+        let wiki = Self { folder: public_folder() };
         for name in ["data", "cache"] {
             fs::create_dir(wiki.folder.path().join(name)).expect("a folder can be made");
         }

@@ -8,11 +8,7 @@ use crate::server::Setup;
 
 /// Where groups are, the file of the limit and that of what is in use: of version 1, and of version 2.
 const KINDS: [(&str, &str, &str); 2] = [
-    (
-        "/sys/fs/cgroup/memory",
-        "memory.limit_in_bytes",
-        "memory.usage_in_bytes",
-    ),
+    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
     ("/sys/fs/cgroup", "memory.max", "memory.current"),
 ];
 
@@ -40,11 +36,7 @@ impl MemoryGroup {
             return None;
         };
         let (_, limit, used) = KINDS[kind];
-        Some(Self {
-            group,
-            files: (limit, used),
-            limit: bytes,
-        })
+        Some(Self { group, files: (limit, used), limit: bytes })
     }
 
     /// Gives it another limit, in bytes.

@@ -55,14 +55,9 @@ impl Node {
         let mut process = Guarded::spawn(&mut command, Signal::TERM);
         let output = process.child().stdout.take().expect("stdout is a pipe");
         let mut line = String::new();
-        BufReader::new(output)
-            .read_line(&mut line)
-            .expect("node says something");
+        BufReader::new(output).read_line(&mut line).expect("node says something");
         assert_eq!(line, "listening\n", "node has to be installed");
-        Node {
-            process,
-            address: address.to_owned(),
-        }
+        Node { process, address: address.to_owned() }
     }
 
     /// It as `to` of `proxy`.
@@ -122,13 +117,7 @@ impl ByHand {
                 let _ = handler.join();
             }
         });
-        ByHand {
-            address,
-            accepted,
-            ending,
-            open,
-            thread: Some(thread),
-        }
+        ByHand { address, accepted, ending, open, thread: Some(thread) }
     }
 
     /// It as `to` of `proxy`.

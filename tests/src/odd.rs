@@ -46,11 +46,7 @@ impl Odd {
                 let _ = thread.join();
             }
         });
-        Odd {
-            address,
-            shared,
-            accepting: Some(accepting),
-        }
+        Odd { address, shared, accepting: Some(accepting) }
     }
 
     /// Answers every request with what `answer` makes of its request line; then, unless it is to be
@@ -95,10 +91,7 @@ pub fn next_request(reader: &mut impl BufRead) -> Option<String> {
 
 /// A whole answer.
 pub fn answer(status: &str, body: &str) -> String {
-    format!(
-        "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
+    format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
 impl Drop for Odd {

@@ -23,10 +23,7 @@ pub fn site() -> TempDir {
     let root = document_root(&[
         ("hello.php", "<?php echo 'hello';"),
         ("nap.php", "<?php usleep(20000); echo 'rested';"),
-        (
-            "fatal.php",
-            "<?php ini_set('memory_limit', '8M'); str_repeat('x', 1 << 26);",
-        ),
+        ("fatal.php", "<?php ini_set('memory_limit', '8M'); str_repeat('x', 1 << 26);"),
         ("crash.php", "<?php posix_kill(getmypid(), SIGSEGV);"),
         WAIT_PAGE,
     ]);

@@ -60,10 +60,7 @@ pub struct Pebble {
 
 fn tool(name: &str) -> Command {
     let program = project_root().join("target/tools").join(name);
-    assert!(
-        program.is_file(),
-        "{program:?} is missing: run scripts/setup-test"
-    );
+    assert!(program.is_file(), "{program:?} is missing: run scripts/setup-test");
     Command::new(program)
 }
 
@@ -173,10 +170,7 @@ impl Pebble {
     }
 
     fn signal(&self, signal: Signal) {
-        let running = self
-            .pebble
-            .as_ref()
-            .and_then(|pebble| Process::read(pebble.pid()));
+        let running = self.pebble.as_ref().and_then(|pebble| Process::read(pebble.pid()));
         running.expect("Pebble runs").signal(signal);
     }
 

@@ -117,12 +117,7 @@ impl PeerSetup {
         let fpm = start_fpm(&self.fpm_conf(folder.path()), folder.path());
         let conf = self.nginx_conf(folder.path(), address);
         let nginx = web::start_nginx(folder.path(), address, &conf);
-        Peer {
-            _nginx: nginx,
-            fpm,
-            address,
-            folder,
-        }
+        Peer { _nginx: nginx, fpm, address, folder }
     }
 }
 
@@ -130,19 +125,11 @@ fn start_fpm(conf: &str, folder: &Path) -> Guarded {
     let file = folder.join("fpm.conf");
     fs::write(&file, conf).expect("a file can be written");
     let mut command = Command::new(fpm_program());
-    command
-        .arg("--nodaemonize")
-        .arg("--fpm-config")
-        .arg(&file)
-        .stdin(Stdio::null());
+    command.arg("--nodaemonize").arg("--fpm-config").arg(&file).stdin(Stdio::null());
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut fpm = Guarded::spawn(&mut command, Signal::TERM);
     wait::until_true("php-fpm to listen", || {
-        assert!(
-            fpm.ended().is_none(),
-            "php-fpm ended:\n{}",
-            read_log(folder)
-        );
+        assert!(fpm.ended().is_none(), "php-fpm ended:\n{}", read_log(folder));
         UnixStream::connect(folder.join("fpm.sock")).is_ok()
     });
     fpm
@@ -153,18 +140,14 @@ fn start_fpm(conf: &str, folder: &Path) -> Guarded {
 /// # Panics
 /// When there is none.
 pub fn fpm_program() -> PathBuf {
-    let installed = fs::read_dir("/usr/sbin")
-        .expect("/usr/sbin can be listed")
-        .flatten();
+    let installed = fs::read_dir("/usr/sbin").expect("/usr/sbin can be listed").flatten();
     let is_fpm = |name: &str| name.starts_with("php-fpm") && name.len() > "php-fpm".len();
     let mut programs: Vec<PathBuf> = installed
         .filter(|entry| entry.file_name().to_str().is_some_and(is_fpm))
         .map(|entry| entry.path())
         .collect();
     programs.sort();
-    programs
-        .pop()
-        .expect("php-fpm is installed (apt install php-fpm)")
+    programs.pop().expect("php-fpm is installed (apt install php-fpm)")
 }
 
 fn read_log(folder: &Path) -> String {

@@ -13,23 +13,15 @@ pub fn png(width: u32, height: u32) -> Vec<u8> {
     let mut pixels = Vec::with_capacity((width * height * 3) as usize);
     for y in 0..height {
         for x in 0..width {
-            pixels.extend([
-                (x * 255 / width) as u8,
-                (y * 255 / height) as u8,
-                (x ^ y) as u8,
-            ]);
+            pixels.extend([(x * 255 / width) as u8, (y * 255 / height) as u8, (x ^ y) as u8]);
         }
     }
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, width, height);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
-    let mut writer = encoder
-        .write_header()
-        .expect("a PNG header can be written to memory");
-    writer
-        .write_image_data(&pixels)
-        .expect("PNG data can be written to memory");
+    let mut writer = encoder.write_header().expect("a PNG header can be written to memory");
+    writer.write_image_data(&pixels).expect("PNG data can be written to memory");
     writer.finish().expect("a PNG can be finished in memory");
     file
 }
@@ -44,13 +36,9 @@ pub fn assert_not_blank(path: &Path) {
     let mut decoder = png::Decoder::new(BufReader::new(file));
     decoder.set_transformations(png::Transformations::normalize_to_color8());
     let mut reader = decoder.read_info().expect("a screenshot is a PNG");
-    let size = reader
-        .output_buffer_size()
-        .expect("a screenshot fits in memory");
+    let size = reader.output_buffer_size().expect("a screenshot fits in memory");
     let mut pixels = vec![0; size];
-    let frame = reader
-        .next_frame(&mut pixels)
-        .expect("a screenshot has a frame");
+    let frame = reader.next_frame(&mut pixels).expect("a screenshot has a frame");
     let samples = frame.color_type.samples();
     let mut counts: HashMap<&[u8], u64> = HashMap::new();
     for pixel in pixels[..frame.buffer_size()].chunks_exact(samples) {

@@ -57,9 +57,7 @@ pub fn is_listening(address: SocketAddr) -> bool {
 /// side, whether a process still has them or not.
 pub fn connections(address: SocketAddr) -> usize {
     let states = states(address);
-    let kept = states
-        .iter()
-        .filter(|state| *state != TCP_LISTEN && *state != TCP_TIME_WAIT);
+    let kept = states.iter().filter(|state| *state != TCP_LISTEN && *state != TCP_TIME_WAIT);
     kept.count()
 }
 
@@ -87,9 +85,7 @@ fn sockets(address: SocketAddr) -> Vec<(String, u64)> {
         let state = columns.nth(1)?;
         let (_, waiting) = columns.next()?.split_once(':')?;
         let waiting = u64::from_str_radix(waiting, 16).ok()?;
-        local
-            .ends_with(&wanted)
-            .then(|| (state.to_owned(), waiting))
+        local.ends_with(&wanted).then(|| (state.to_owned(), waiting))
     });
     sockets.collect()
 }

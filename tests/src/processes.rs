@@ -46,10 +46,7 @@ impl Process {
         let fields: Vec<&str> = after_name.split_whitespace().collect();
         let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
         let cmdline = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let title = String::from_utf8_lossy(&cmdline)
-            .replace('\0', " ")
-            .trim()
-            .to_owned();
+        let title = String::from_utf8_lossy(&cmdline).replace('\0', " ").trim().to_owned();
         Some(Self {
             pid,
             parent: number(1)? as i32,
@@ -84,9 +81,7 @@ pub fn signal_group(group: i32, signal: Signal) {
 /// All processes of the machine.
 pub fn all() -> Vec<Process> {
     let entries = fs::read_dir("/proc").expect("/proc can be listed");
-    let pids = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter_map(Process::read).collect()
 }
 
@@ -103,7 +98,5 @@ pub fn family(root: i32) -> Vec<Process> {
         }
         members.extend(children);
     }
-    all.into_iter()
-        .filter(|p| members.contains(&p.pid) && p.state != 'Z')
-        .collect()
+    all.into_iter().filter(|p| members.contains(&p.pid) && p.state != 'Z').collect()
 }

@@ -4,10 +4,8 @@ use crate::control_group::ControlGroup;
 use crate::server::Setup;
 
 /// Where groups are, and the file of the quota: of version 1, and of version 2.
-const FOLDERS: [(&str, &str); 2] = [
-    ("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us"),
-    ("/sys/fs/cgroup", "cpu.max"),
-];
+const FOLDERS: [(&str, &str); 2] =
+    [("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us"), ("/sys/fs/cgroup", "cpu.max")];
 
 /// What the kernel hands out a quota for if nothing else is said, in microseconds.
 const PERIOD: f64 = 100_000.0;

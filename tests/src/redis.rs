@@ -26,16 +26,7 @@ impl Redis {
         let folder = public_folder();
         let mut command = Command::new("redis-server");
         command
-            .args([
-                "--port",
-                "0",
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-                "--unixsocketperm",
-                "777",
-            ])
+            .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocketperm", "777"])
             .arg("--dir")
             .arg(folder.path())
             .arg("--unixsocket")
@@ -50,10 +41,7 @@ impl Redis {
             assert!(ended.is_none(), "Redis ended: {ended:?}");
             std::os::unix::net::UnixStream::connect(&socket).is_ok()
         });
-        Self {
-            _server: server,
-            folder,
-        }
+        Self { _server: server, folder }
     }
 
     /// Its Unix socket.

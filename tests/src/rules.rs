@@ -43,8 +43,5 @@ pub const USER: &str = "anna:$6$rounds=1000$saltsalt$\
 /// What a browser says who knows a user's password.
 pub fn basic(name: &str, password: &str) -> String {
     let token = format!("{name}:{password}");
-    format!(
-        "Basic {}",
-        base64::engine::general_purpose::STANDARD.encode(token)
-    )
+    format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(token))
 }

@@ -74,16 +74,9 @@ pub fn give_to_web_user(path: &Path) {
 /// The user and group id of a user in /etc/passwd.
 pub fn user_ids(name: &str) -> (u32, u32) {
     let passwd = fs::read_to_string("/etc/passwd").expect("/etc/passwd can be read");
-    let line = passwd
-        .lines()
-        .find(|line| line.split(':').next() == Some(name));
+    let line = passwd.lines().find(|line| line.split(':').next() == Some(name));
     let line = line.unwrap_or_else(|| panic!("there is no user {name}"));
-    let id = |at| {
-        line.split(':')
-            .nth(at)
-            .and_then(|id| id.parse().ok())
-            .expect("ids are numbers")
-    };
+    let id = |at| line.split(':').nth(at).and_then(|id| id.parse().ok()).expect("ids are numbers");
     (id(2), id(3))
 }
 
@@ -215,19 +208,12 @@ impl Setup {
         for line in &self.top {
             let _ = writeln!(text, "{line}");
         }
-        let _ = write!(
-            text,
-            "\n[pools.www]\npm = {:?}\nmax_children = {}\n",
-            self.pm, self.workers
-        );
+        let _ =
+            write!(text, "\n[pools.www]\npm = {:?}\nmax_children = {}\n", self.pm, self.workers);
         for line in &self.pool {
             let _ = writeln!(text, "{line}");
         }
-        let _ = write!(
-            text,
-            "\n[[sites]]\nroot = {:?}\n{}\n",
-            self.root, self.served_by
-        );
+        let _ = write!(text, "\n[[sites]]\nroot = {:?}\n{}\n", self.root, self.served_by);
         if !self.hosts.is_empty() {
             let _ = writeln!(text, "hosts = {:?}", self.hosts);
         }
@@ -247,10 +233,7 @@ impl Setup {
     pub fn start(self) -> Server {
         let folder = public_folder();
         let address = self.address.unwrap_or_else(ports::free_address);
-        let spool = self
-            .spool
-            .clone()
-            .unwrap_or_else(|| folder.path().join("spool"));
+        let spool = self.spool.clone().unwrap_or_else(|| folder.path().join("spool"));
         fs::create_dir_all(&spool).expect("a spool folder can be made");
         give_to_web_user(&spool);
         let file = folder.path().join("maitred.toml");
@@ -305,10 +288,7 @@ impl Server {
     }
 
     fn spawn(mut command: Command, address: SocketAddr, spool: PathBuf, folder: TempDir) -> Self {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut supervisor = Guarded::spawn(&mut command, Signal::TERM);
         let pipe = supervisor.child().stderr.take().expect("stderr is a pipe");
         let log = Log::collect(pipe);
@@ -316,10 +296,7 @@ impl Server {
         let says_ready = |line: &str| line.contains("maitred: serving ") && line.contains(&ready);
         wait::until("maitred to say that it serves, or to end", || {
             if let Some(status) = supervisor.ended() {
-                panic!(
-                    "maitred ended before it served ({status}):\n{}",
-                    log.lines().join("\n")
-                );
+                panic!("maitred ended before it served ({status}):\n{}", log.lines().join("\n"));
             }
             log.find_since(0, Duration::ZERO, says_ready)
         });
@@ -335,15 +312,7 @@ impl Server {
             zygotes.len() == all
         });
         let seen = Mutex::default();
-        Self {
-            supervisor,
-            address,
-            log,
-            spool,
-            seen,
-            stopped: false,
-            folder,
-        }
+        Self { supervisor, address, log, spool, seen, stopped: false, folder }
     }
 
     /// Writes another configuration, which holds from the next reload on. It listens where this
@@ -391,18 +360,12 @@ impl Server {
     /// All its processes now. Each is remembered: none may outlive the server.
     pub fn processes(&self) -> Vec<Process> {
         let family = processes::family(self.supervisor.pid());
-        self.seen
-            .lock()
-            .expect("nobody panics here")
-            .extend(family.iter().cloned());
+        self.seen.lock().expect("nobody panics here").extend(family.iter().cloned());
         family
     }
 
     fn titled(&self, start: &str) -> Vec<Process> {
-        self.processes()
-            .into_iter()
-            .filter(|p| p.title.starts_with(start))
-            .collect()
+        self.processes().into_iter().filter(|p| p.title.starts_with(start)).collect()
     }
 
     /// The supervisor.
@@ -448,9 +411,7 @@ impl Server {
     /// # Panics
     /// When none comes within the deadline.
     pub fn expect_log(&self, mark: usize, text: &str) -> String {
-        let found = self
-            .log
-            .find_since(mark, DEADLINE, |line| line.contains(text));
+        let found = self.log.find_since(mark, DEADLINE, |line| line.contains(text));
         found.unwrap_or_else(|| {
             let lines = self.log.since(mark).join("\n");
             panic!("no line with {text:?} came; what came:\n{lines}")
@@ -472,9 +433,7 @@ impl Server {
 
     /// Waits for the supervisor to end by itself or by an earlier signal.
     pub fn wait_for_end(&mut self) -> ExitStatus {
-        self.supervisor
-            .wait(DEADLINE)
-            .expect("the supervisor ends within the deadline")
+        self.supervisor.wait(DEADLINE).expect("the supervisor ends within the deadline")
     }
 
     /// Stops the server and insists that it ends with exit code 0 and leaves nothing.
@@ -487,11 +446,7 @@ impl Server {
         self.processes();
         let status = self.supervisor.stop();
         let status = status.unwrap_or_else(|| panic!("maitred did not stop:\n{}", self.log_text()));
-        assert!(
-            status.success(),
-            "maitred stopped with {status}:\n{}",
-            self.log_text()
-        );
+        assert!(status.success(), "maitred stopped with {status}:\n{}", self.log_text());
         self.assert_nothing_left();
     }
 
@@ -502,32 +457,15 @@ impl Server {
             let seen = self.seen.lock().expect("nobody panics here").clone();
             let mut left: Vec<Process> = seen.into_iter().filter(Process::is_running).collect();
             left.extend(
-                processes::all()
-                    .into_iter()
-                    .filter(|p| p.group == group && p.state != 'Z'),
+                processes::all().into_iter().filter(|p| p.group == group && p.state != 'Z'),
             );
             left
         };
         let gone = wait::poll(REMAINS_DEADLINE, || left().is_empty().then_some(()));
-        assert!(
-            gone.is_some(),
-            "processes outlived the supervisor: {:#?}",
-            left()
-        );
-        assert!(
-            !ports::is_listening(self.address),
-            "somebody still listens on {}",
-            self.address
-        );
-        let spooled: Vec<_> = fs::read_dir(&self.spool)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .collect();
-        assert!(
-            spooled.is_empty(),
-            "files are left in the spool folder: {spooled:?}"
-        );
+        assert!(gone.is_some(), "processes outlived the supervisor: {:#?}", left());
+        assert!(!ports::is_listening(self.address), "somebody still listens on {}", self.address);
+        let spooled: Vec<_> = fs::read_dir(&self.spool).into_iter().flatten().flatten().collect();
+        assert!(spooled.is_empty(), "files are left in the spool folder: {spooled:?}");
     }
 }
 

@@ -18,10 +18,7 @@ pub struct Session {
 impl Session {
     /// A visitor without cookies.
     pub fn new(address: SocketAddr) -> Self {
-        Self {
-            address,
-            cookies: Vec::new(),
-        }
+        Self { address, cookies: Vec::new() }
     }
 
     /// Whether the visitor has a cookie whose name starts so.
@@ -32,16 +29,10 @@ impl Session {
     /// Sends a request with the visitor's cookies and keeps the ones it is given.
     pub fn send(&mut self, request: Request) -> Response {
         let mut request = request.header("Connection", "close");
-        request
-            .headers
-            .retain(|(name, _)| !name.eq_ignore_ascii_case("Host"));
+        request.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("Host"));
         request = request.header("Host", &self.address.to_string());
         if !self.cookies.is_empty() {
-            let pairs: Vec<_> = self
-                .cookies
-                .iter()
-                .map(|(n, v)| format!("{n}={v}"))
-                .collect();
+            let pairs: Vec<_> = self.cookies.iter().map(|(n, v)| format!("{n}={v}")).collect();
             request = request.header("Cookie", &pairs.join("; "));
         }
         let response = ask(self.address, &request);
@@ -59,8 +50,7 @@ impl Session {
         self.cookies.retain(|(known, _)| known != name.trim());
         let expired = cookie.to_ascii_lowercase().contains("max-age=0");
         if !expired && !value.is_empty() {
-            self.cookies
-                .push((name.trim().to_owned(), value.to_owned()));
+            self.cookies.push((name.trim().to_owned(), value.to_owned()));
         }
     }
 
@@ -88,16 +78,10 @@ impl Session {
 
     /// POSTs a form.
     pub fn post_form(&mut self, target: &str, fields: &[(&str, &str)]) -> Response {
-        let pairs: Vec<_> = fields
-            .iter()
-            .map(|(n, v)| format!("{}={}", encode(n), encode(v)))
-            .collect();
+        let pairs: Vec<_> =
+            fields.iter().map(|(n, v)| format!("{}={}", encode(n), encode(v))).collect();
         let form = "application/x-www-form-urlencoded";
-        self.send(Request::post(
-            &self.target(target),
-            form,
-            pairs.join("&").as_bytes(),
-        ))
+        self.send(Request::post(&self.target(target), form, pairs.join("&").as_bytes()))
     }
 
     /// The request target of a URL of this site; a target stays as it is.
@@ -158,17 +142,9 @@ pub fn multipart(fields: &[(&str, &str)], file: (&str, &str, &str, &[u8])) -> (S
 /// When the page has none.
 pub fn hidden_field(page: &str, name: &str) -> String {
     let wanted = format!("name=\"{name}\"");
-    let tags = page
-        .split("<input")
-        .skip(1)
-        .filter_map(|rest| rest.split('>').next());
+    let tags = page.split("<input").skip(1).filter_map(|rest| rest.split('>').next());
     let tag = tags.into_iter().find(|tag| tag.contains(&wanted));
     let tag = tag.unwrap_or_else(|| panic!("the page has no field {name}: {page}"));
-    let value = tag
-        .split("value=\"")
-        .nth(1)
-        .and_then(|rest| rest.split('"').next());
-    value
-        .unwrap_or_else(|| panic!("the field {name} has no value: {tag}"))
-        .to_owned()
+    let value = tag.split("value=\"").nth(1).and_then(|rest| rest.split('"').next());
+    value.unwrap_or_else(|| panic!("the field {name} has no value: {tag}")).to_owned()
 }

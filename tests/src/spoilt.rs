@@ -41,10 +41,7 @@ impl PoolMemory {
                 let file = OpenOptions::new().write(true).open(&path);
                 let file = file.expect("a pool's memory can be opened");
                 let stat = rustix::fs::fstat(&file).expect("it is a file");
-                PoolMemory {
-                    file,
-                    number: stat.st_ino,
-                }
+                PoolMemory { file, number: stat.st_ino }
             })
             .collect()
     }
@@ -67,9 +64,7 @@ impl PoolMemory {
             }
             let rest = usize::try_from(length - at).unwrap_or(usize::MAX);
             let piece = &piece[..PIECE_BYTES.min(rest)];
-            self.file
-                .write_all_at(piece, at)
-                .expect("it can be written");
+            self.file.write_all_at(piece, at).expect("it can be written");
         }
     }
 
@@ -86,10 +81,7 @@ impl PoolMemory {
                 std::thread::sleep(REST);
             }
         });
-        Spoiler {
-            goes_on,
-            thread: Some(thread),
-        }
+        Spoiler { goes_on, thread: Some(thread) }
     }
 }
 

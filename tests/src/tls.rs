@@ -64,9 +64,7 @@ impl Authority {
     /// # Panics
     /// When openssl cannot make it.
     pub fn new(name: &str) -> Authority {
-        let authority = Authority {
-            folder: public_folder(),
-        };
+        let authority = Authority { folder: public_folder() };
         let subject = format!("/CN={name}");
         let new = ["req", "-x509", "-newkey"];
         let into = ["-nodes", "-keyout", "ca.key", "-out", "ca.pem", "-subj"];
@@ -109,9 +107,7 @@ impl Authority {
         let subject = format!("/C=AT/O=Tests, Inc./CN={name}");
         let words = ["req", "-newkey"].iter().chain(key).copied();
         let (request, key) = (file("csr"), file("key"));
-        let into = [
-            "-nodes", "-keyout", &key, "-out", &request, "-subj", &subject,
-        ];
+        let into = ["-nodes", "-keyout", &key, "-out", &request, "-subj", &subject];
         self.openssl(&words.chain(into).collect::<Vec<_>>());
         let (extensions, cert, days) = (file("ext"), file("pem"), days.to_string());
         let by = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"];
@@ -119,10 +115,7 @@ impl Authority {
         let into = ["-extfile", &extensions, "-out", &cert];
         let words = words.into_iter().chain(by).chain(into);
         self.openssl(&words.collect::<Vec<_>>());
-        Certificate {
-            cert: self.folder.path().join(cert),
-            key: self.folder.path().join(key),
-        }
+        Certificate { cert: self.folder.path().join(cert), key: self.folder.path().join(key) }
     }
 
     /// Writes a file beside what it has issued, readable for its owner only.
@@ -154,10 +147,7 @@ pub fn curl<I: AsRef<OsStr>>(
     address: SocketAddr,
     words: impl IntoIterator<Item = I>,
 ) -> Output {
-    curl_command(authority, address)
-        .args(words)
-        .output()
-        .expect("curl runs")
+    curl_command(authority, address).args(words).output().expect("curl runs")
 }
 
 /// The same, to be started.
@@ -261,10 +251,7 @@ pub fn site() -> TempDir {
                      echo \"$name=$value\\n\";
              }",
         ),
-        (
-            "body.php",
-            "<?php echo md5(file_get_contents('php://input'));",
-        ),
+        ("body.php", "<?php echo md5(file_get_contents('php://input'));"),
         (
             "large.php",
             "<?php for ($i = 0; $i < 200; $i++) echo str_repeat(chr(65 + $i % 26), 100000);",
@@ -273,10 +260,7 @@ pub fn site() -> TempDir {
             "dies.php",
             "<?php echo str_repeat('x', 2000000); flush(); posix_kill(getmypid(), SIGKILL);",
         ),
-        (
-            "own.php",
-            "<?php header('Strict-Transport-Security: max-age=7');",
-        ),
+        ("own.php", "<?php header('Strict-Transport-Security: max-age=7');"),
     ])
 }
 
@@ -312,14 +296,7 @@ pub fn served_with(lines: &[&str], change: impl Fn(Setup) -> Setup) -> Served {
     all.extend(lines.iter().map(|line| line.replace("DIR", &ca)));
     let setup = change(Setup::new(root.path()).tls(address, &all));
     let server = setup.clone().start();
-    Served {
-        authority,
-        certificate,
-        address,
-        root,
-        setup,
-        server,
-    }
+    Served { authority, certificate, address, root, setup, server }
 }
 
 impl Served {

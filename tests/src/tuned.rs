@@ -51,10 +51,7 @@ impl Fpm {
         fs::write(&config, conf).expect("it can be written");
         let mut command = Command::new(program);
         command.args(["--nodaemonize", "--fpm-config"]).arg(&config);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if let Some((user, group)) = owner {
             for path in [&pools, &config] {
                 chown(path, Some(user), Some(group)).expect("it is ours");
@@ -63,12 +60,7 @@ impl Fpm {
         }
         let process = Guarded::spawn(&mut command, Signal::TERM);
         wait::until_true("php-fpm to listen", || UnixStream::connect(&socket).is_ok());
-        Fpm {
-            _process: process,
-            config,
-            socket,
-            pools,
-        }
+        Fpm { _process: process, config, socket, pools }
     }
 
     /// nginx that passes every request to it.

@@ -15,23 +15,12 @@ use crate::server::{WEB_USER, is_root, public_folder};
 use crate::{Target, ports, wait};
 
 /// Apache's modules that every configuration here needs.
-const APACHE_MODULES: [&str; 7] = [
-    "mpm_event",
-    "authz_core",
-    "dir",
-    "alias",
-    "proxy",
-    "proxy_fcgi",
-    "setenvif",
-];
+const APACHE_MODULES: [&str; 7] =
+    ["mpm_event", "authz_core", "dir", "alias", "proxy", "proxy_fcgi", "setenvif"];
 
 /// nginx's configuration: `http` lines, and those of its only server.
 pub fn nginx_conf(folder: &Path, address: SocketAddr, http: &str, server: &str) -> String {
-    let user = if is_root() {
-        format!("user {WEB_USER};\n")
-    } else {
-        String::new()
-    };
+    let user = if is_root() { format!("user {WEB_USER};\n") } else { String::new() };
     let folder = folder.display();
     format!(
         r#"{user}daemon off;
@@ -82,10 +71,7 @@ pub fn start_nginx(folder: &Path, address: SocketAddr, conf: &str) -> Guarded {
 fn start(name: &str, mut command: Command, address: SocketAddr, log: &Path) -> Guarded {
     let output = fs::File::options().append(true).create(true).open(log);
     let output = output.expect("a log can be opened");
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(output);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
     let mut server = Guarded::spawn(&mut command, Signal::TERM);
     wait::until_true(&format!("{name} to listen"), || {
         let text = || fs::read_to_string(log).unwrap_or_default();
@@ -112,17 +98,10 @@ impl Web {
         let folder = public_folder();
         let address = ports::free_address();
         // Debian's snippets include it by a name that begins where the configuration lies.
-        symlink(
-            "/etc/nginx/fastcgi.conf",
-            folder.path().join("fastcgi.conf"),
-        )
-        .expect("a link can be made");
+        symlink("/etc/nginx/fastcgi.conf", folder.path().join("fastcgi.conf"))
+            .expect("a link can be made");
         let conf = nginx_conf(folder.path(), address, http, server);
-        Self {
-            server: start_nginx(folder.path(), address, &conf),
-            address,
-            folder,
-        }
+        Self { server: start_nginx(folder.path(), address, &conf), address, folder }
     }
 
     /// Apache, whose processes handle several connections each, for a document root and with these
@@ -139,11 +118,7 @@ impl Web {
         let mut command = Command::new("apache2");
         command.arg("-f").arg(&file).arg("-DFOREGROUND");
         let log = folder.path().join("apache.log");
-        Self {
-            server: start("Apache", command, address, &log),
-            address,
-            folder,
-        }
+        Self { server: start("Apache", command, address, &log), address, folder }
     }
 
     /// HAProxy before an HTTP server, with these lines in its only section.
@@ -158,11 +133,7 @@ impl Web {
         let mut command = Command::new("haproxy");
         command.arg("-db").arg("-f").arg(&file);
         let log = folder.path().join("haproxy.log");
-        Self {
-            server: start("HAProxy", command, address, &log),
-            address,
-            folder,
-        }
+        Self { server: start("HAProxy", command, address, &log), address, folder }
     }
 
     /// The process that was started.
@@ -172,11 +143,8 @@ impl Web {
 }
 
 fn apache_conf(folder: &Path, address: SocketAddr, root: &Path, lines: &str) -> String {
-    let user = if is_root() {
-        format!("User {WEB_USER}\nGroup {WEB_USER}\n")
-    } else {
-        String::new()
-    };
+    let user =
+        if is_root() { format!("User {WEB_USER}\nGroup {WEB_USER}\n") } else { String::new() };
     let load =
         |name: &&str| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
     let modules: String = APACHE_MODULES.iter().map(load).collect();

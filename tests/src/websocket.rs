@@ -28,13 +28,8 @@ impl Socket {
     /// When there is no answer.
     pub fn open(address: SocketAddr, path: &str) -> (Response, Socket) {
         let mut connection = Connection::open(address);
-        connection
-            .send(&handshake(path).to_bytes())
-            .expect("the server takes a handshake");
-        let stream = connection
-            .stream()
-            .try_clone()
-            .expect("a socket can be duplicated");
+        connection.send(&handshake(path).to_bytes()).expect("the server takes a handshake");
+        let stream = connection.stream().try_clone().expect("a socket can be duplicated");
         (read_head(&stream), Socket(stream))
     }
 
@@ -80,11 +75,7 @@ impl Socket {
         let mask = [1, 2, 3, 4];
         let mut frame = vec![0x81, 0x80 | length];
         frame.extend(mask);
-        frame.extend(
-            text.bytes()
-                .zip(mask.iter().cycle())
-                .map(|(byte, mask)| byte ^ mask),
-        );
+        frame.extend(text.bytes().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
         self.send(&frame);
         let mut head = [0; 2];
         self.0.read_exact(&mut head).expect("a frame comes");

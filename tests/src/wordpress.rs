@@ -36,10 +36,7 @@ impl Files {
     /// When Debian's `wordpress` or `mariadb-server` is not installed.
     pub fn prepare() -> Self {
         let package = Path::new(PACKAGE);
-        assert!(
-            package.is_dir(),
-            "{PACKAGE} does not exist: apt install wordpress"
-        );
+        assert!(package.is_dir(), "{PACKAGE} does not exist: apt install wordpress");
         let database = MariaDb::start();
         database.run("CREATE DATABASE wordpress");
         database.run("CREATE USER wordpress@localhost IDENTIFIED BY 'wordpress'");
@@ -69,10 +66,7 @@ impl Files {
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a folder can be made");
-    for entry in fs::read_dir(from)
-        .expect("a package's folder can be listed")
-        .flatten()
-    {
+    for entry in fs::read_dir(from).expect("a package's folder can be listed").flatten() {
         let target = to.join(entry.file_name());
         if entry.path().is_dir() {
             copy(&entry.path(), &target);
@@ -86,10 +80,7 @@ fn give_tree_to_web_user(path: &Path) {
     let (uid, gid) = user_ids(WEB_USER);
     std::os::unix::fs::chown(path, Some(uid), Some(gid)).expect("root can give a file away");
     if path.is_dir() {
-        for entry in fs::read_dir(path)
-            .expect("a folder can be listed")
-            .flatten()
-        {
+        for entry in fs::read_dir(path).expect("a folder can be listed").flatten() {
             give_tree_to_web_user(&entry.path());
         }
     }
@@ -99,12 +90,7 @@ fn give_tree_to_web_user(path: &Path) {
 /// machine than the 5 s after which it would not use pretty links.
 fn config(socket: &Path) -> String {
     let keys = ["AUTH_KEY", "SECURE_AUTH_KEY", "LOGGED_IN_KEY", "NONCE_KEY"];
-    let salts = [
-        "AUTH_SALT",
-        "SECURE_AUTH_SALT",
-        "LOGGED_IN_SALT",
-        "NONCE_SALT",
-    ];
+    let salts = ["AUTH_SALT", "SECURE_AUTH_SALT", "LOGGED_IN_SALT", "NONCE_SALT"];
     let secret =
         |name: &&str| format!("define('{name}', 'only for a test on loopback: {name}');\n");
     let secrets: String = keys.iter().chain(&salts).map(secret).collect();
@@ -148,17 +134,9 @@ impl WordPress {
     pub fn install(address: SocketAddr) -> Self {
         let mut visitor = Session::new(address);
         let front = visitor.get("/");
-        assert_eq!(
-            front.status,
-            302,
-            "an empty site sends to its installer: {}",
-            front.text()
-        );
+        assert_eq!(front.status, 302, "an empty site sends to its installer: {}", front.text());
         let location = front.header("Location").unwrap_or_default();
-        assert!(
-            location.ends_with("/wp-admin/install.php"),
-            "sent to {location}"
-        );
+        assert!(location.ends_with("/wp-admin/install.php"), "sent to {location}");
         let installed = visitor.post_form(
             "/wp-admin/install.php?step=2",
             &[
@@ -172,11 +150,7 @@ impl WordPress {
                 ("Submit", "Install WordPress"),
             ],
         );
-        assert!(
-            installed.text().contains("Success!"),
-            "not installed: {}",
-            installed.text()
-        );
+        assert!(installed.text().contains("Success!"), "not installed: {}", installed.text());
         Self::log_in(address)
     }
 
@@ -200,19 +174,9 @@ impl WordPress {
             ],
         );
         assert_eq!(answer.status, 302, "not logged in: {}", answer.text());
-        assert!(
-            admin.has_cookie("wordpress_logged_in_"),
-            "no login cookie: {:?}",
-            answer.headers
-        );
-        let nonce = admin
-            .get("/wp-admin/admin-ajax.php?action=rest-nonce")
-            .text();
-        Self {
-            address,
-            admin,
-            nonce,
-        }
+        assert!(admin.has_cookie("wordpress_logged_in_"), "no login cookie: {:?}", answer.headers);
+        let nonce = admin.get("/wp-admin/admin-ajax.php?action=rest-nonce").text();
+        Self { address, admin, nonce }
     }
 
     /// The administrator's browser.
@@ -226,9 +190,7 @@ impl WordPress {
         let mut request = Request::new(method, &target).header("X-WP-Nonce", &self.nonce);
         if let Some(data) = data {
             let text = data.to_string();
-            request = request
-                .header("Content-Type", "application/json")
-                .body(text.as_bytes());
+            request = request.header("Content-Type", "application/json").body(text.as_bytes());
         }
         self.admin.send(request)
     }
@@ -251,13 +213,7 @@ impl WordPress {
     pub fn post(&mut self, id: u64) -> (u64, String) {
         let answer = self.rest("GET", &format!("posts/{id}"), None);
         assert_eq!(answer.status, 200, "no post {id}: {}", answer.text());
-        (
-            id,
-            answer.json()["link"]
-                .as_str()
-                .expect("a post has a link")
-                .to_owned(),
-        )
+        (id, answer.json()["link"].as_str().expect("a post has a link").to_owned())
     }
 
     /// Uploads a picture through the form for browsers without scripts; the URLs of its sizes, the
@@ -266,16 +222,9 @@ impl WordPress {
     /// # Panics
     /// When WordPress does not take it.
     pub fn upload(&mut self, file_name: &str, png: &[u8]) -> Vec<String> {
-        let page = self
-            .admin
-            .get("/wp-admin/media-new.php?browser-uploader")
-            .text();
+        let page = self.admin.get("/wp-admin/media-new.php?browser-uploader").text();
         let nonce = hidden_field(&page, "_wpnonce");
-        let fields = [
-            ("post_id", "0"),
-            ("_wpnonce", nonce.as_str()),
-            ("html-upload", "Upload"),
-        ];
+        let fields = [("post_id", "0"), ("_wpnonce", nonce.as_str()), ("html-upload", "Upload")];
         let (content_type, body) =
             multipart(&fields, ("async-upload", file_name, "image/png", png));
         let request = Request::post("/wp-admin/media-new.php", &content_type, &body);
@@ -283,10 +232,7 @@ impl WordPress {
         assert_eq!(answer.status, 302, "not uploaded: {}", answer.text());
         let media = self.rest("GET", "media", None).json();
         let details = &media[0]["media_details"]["sizes"];
-        let source = media[0]["source_url"]
-            .as_str()
-            .expect("a picture has a URL")
-            .to_owned();
+        let source = media[0]["source_url"].as_str().expect("a picture has a URL").to_owned();
         let sizes = details.as_object().expect("a picture has sizes").values();
         let urls = sizes.filter_map(|size| size["source_url"].as_str().map(str::to_owned));
         let mut all = vec![source.clone()];
@@ -301,9 +247,7 @@ impl WordPress {
     pub fn choose_pretty_permalinks(&mut self) -> String {
         let page = self.admin.get("/wp-admin/options-permalink.php").text();
         let nonce = hidden_field(&page, "_wpnonce");
-        let offers = page
-            .split("value=\"")
-            .filter_map(|rest| rest.split('"').next());
+        let offers = page.split("value=\"").filter_map(|rest| rest.split('"').next());
         let structure = offers
             .into_iter()
             .find(|offer| offer.ends_with("/%year%/%monthnum%/%postname%/"))
@@ -319,21 +263,10 @@ impl WordPress {
                 ("submit", "Save Changes"),
             ],
         );
-        assert_eq!(
-            answer.status,
-            302,
-            "permalinks were not saved: {}",
-            answer.text()
-        );
+        assert_eq!(answer.status, 302, "permalinks were not saved: {}", answer.text());
         // WordPress rewrites its rules when the page is shown again.
-        let saved = self
-            .admin
-            .follow(answer.header("Location").unwrap_or_default());
-        assert!(
-            saved.text().contains("Permalink structure updated"),
-            "{}",
-            saved.text()
-        );
+        let saved = self.admin.follow(answer.header("Location").unwrap_or_default());
+        assert!(saved.text().contains("Permalink structure updated"), "{}", saved.text());
         structure
     }
 
@@ -355,16 +288,9 @@ impl WordPress {
                 ("comment_parent", "0"),
             ],
         );
-        assert_eq!(
-            answer.status,
-            302,
-            "the comment was not taken: {}",
-            answer.text()
-        );
+        assert_eq!(answer.status, 302, "the comment was not taken: {}", answer.text());
         let held = self.rest("GET", "comments&status=hold", None).json();
-        held[0]["id"]
-            .as_u64()
-            .unwrap_or_else(|| panic!("no comment waits: {held}"))
+        held[0]["id"].as_u64().unwrap_or_else(|| panic!("no comment waits: {held}"))
     }
 
     /// Approves a comment.

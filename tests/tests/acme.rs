@@ -27,10 +27,7 @@ fn by_either_challenge_the_hosts_of_all_sites_get_certificates_and_are_served() 
             serves(&pebble, host);
         }
         let answer = plain(&pebble, "shop.test", "/hello.php");
-        assert_eq!(
-            answer.status, 308,
-            "{challenge}: from now on it is sent to HTTPS"
-        );
+        assert_eq!(answer.status, 308, "{challenge}: from now on it is sent to HTTPS");
         expect_no_process(&server);
         assert_eq!(site.kept().len(), 3);
         for file in site.kept() {
@@ -56,10 +53,7 @@ fn another_start_uses_what_is_kept_without_asking_and_a_reload_too() {
     serves(&pebble, "shop.test");
     let said = &status(&server)[0];
     assert_eq!(said["name"], "shop.test");
-    let (expires, next) = (
-        said["expires"].as_u64().unwrap(),
-        said["next"].as_u64().unwrap(),
-    );
+    let (expires, next) = (said["expires"].as_u64().unwrap(), said["next"].as_u64().unwrap());
     let days = (expires - next) / (24 * 3600);
     assert!((29..=35).contains(&days), "{days} days before it expires");
     let command = Command::new(maitred_program())
@@ -67,10 +61,7 @@ fn another_start_uses_what_is_kept_without_asking_and_a_reload_too() {
         .arg(server.configuration())
         .output();
     let said = text(&command.expect("maitred check runs"));
-    assert!(
-        said.contains("shop.test: its certificate expires"),
-        "{said}"
-    );
+    assert!(said.contains("shop.test: its certificate expires"), "{said}");
     assert_eq!(pebble.orders(), 1);
 }
 
@@ -104,10 +95,7 @@ fn a_host_that_a_reload_brings_gets_one_and_one_that_is_gone_is_forgotten() {
 
 #[test]
 fn a_certificate_is_renewed_before_it_expires_and_the_account_is_kept() {
-    let pebble = Pebble::with(Habits {
-        valid_seconds: 20,
-        ..Habits::default()
-    });
+    let pebble = Pebble::with(Habits { valid_seconds: 20, ..Habits::default() });
     let site = Site::default();
     let server = site.setup(&pebble, &["shop.test"], "").start();
     server.expect_log(0, ISSUED);
@@ -123,10 +111,8 @@ fn a_certificate_is_renewed_before_it_expires_and_the_account_is_kept() {
 #[test]
 fn an_account_is_bound_to_one_that_the_authority_has_given() {
     let key = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
-    let pebble = Pebble::with(Habits {
-        external: Some(("kid-1".into(), key.into())),
-        ..Habits::default()
-    });
+    let pebble =
+        Pebble::with(Habits { external: Some(("kid-1".into(), key.into())), ..Habits::default() });
     let site = Site::default();
     let server = site.setup(&pebble, &["shop.test"], "").start();
     let line = server.expect_log(0, NONE);
@@ -143,10 +129,7 @@ fn an_account_is_bound_to_one_that_the_authority_has_given() {
 fn a_host_with_a_certificate_of_its_own_is_left_alone() {
     let (pebble, site, authority) = (Pebble::default(), Site::default(), Authority::default());
     let own = authority.issue("own", &["own.test", "*.own.test"]);
-    let lines = [
-        pebble.toml(site.state.path(), ""),
-        format!("certificates = {}", own.toml()),
-    ];
+    let lines = [pebble.toml(site.state.path(), ""), format!("certificates = {}", own.toml())];
     let hosts = ["own.test", "a.own.test", "*.own.test", "shop.test"];
     let setup = Setup::new(site.root.path()).at(pebble.http).hosts(&hosts);
     let server = setup.tls(pebble.tls, &lines).start();
@@ -169,29 +152,15 @@ fn what_authorities_do_not_look_for_is_the_sites() {
     server.expect_log(0, ISSUED);
     let answer = plain(&pebble, "shop.test", &format!("/{place}/own"));
     assert_eq!(answer.text(), "mine");
-    assert_eq!(
-        plain(&pebble, "shop.test", &format!("/{place}/none")).status,
-        404
-    );
-    let alpn = [
-        "s_client",
-        "-alpn",
-        "acme-tls/1",
-        "-servername",
-        "shop.test",
-        "-connect",
-    ];
+    assert_eq!(plain(&pebble, "shop.test", &format!("/{place}/none")).status, 404);
+    let alpn = ["s_client", "-alpn", "acme-tls/1", "-servername", "shop.test", "-connect"];
     let refused = Command::new("openssl")
         .args(alpn)
         .arg(pebble.tls.to_string())
         .stdin(std::process::Stdio::null())
         .output()
         .unwrap();
-    assert!(
-        text(&refused).contains("no application protocol"),
-        "{}",
-        text(&refused)
-    );
+    assert!(text(&refused).contains("no application protocol"), "{}", text(&refused));
 }
 
 fn check(folder: &Path, text: &str) -> Output {
@@ -217,23 +186,13 @@ fn check_refuses_names_with_a_star_and_says_which_hosts_are_left_out() {
     assert_eq!(said.status.code(), Some(2));
     let why = "a site has the host `*.shop.com`, for which `acme` can get no certificate";
     assert!(text(&said).contains(why), "{}", text(&said));
-    let said = check(
-        site.state.path(),
-        &toml("[\"shop.com\", \"10.0.0.1\", \"intranet\"]"),
-    );
+    let said = check(site.state.path(), &toml("[\"shop.com\", \"10.0.0.1\", \"intranet\"]"));
     assert_eq!(said.status.code(), Some(0), "{}", text(&said));
-    for left in [
-        "10.0.0.1: it is an address",
-        "intranet: it is no name of the public",
-    ] {
+    for left in ["10.0.0.1: it is an address", "intranet: it is no name of the public"] {
         let sentence = format!("warning: no certificate is requested for {left}");
         assert!(text(&said).contains(&sentence), "{}", text(&said));
     }
     let said = check(site.state.path(), &toml("[\"localhost\"]"));
     assert_eq!(said.status.code(), Some(2));
-    assert!(
-        text(&said).contains("has no host to get a certificate for"),
-        "{}",
-        text(&said)
-    );
+    assert!(text(&said).contains("has no host to get a certificate for"), "{}", text(&said));
 }

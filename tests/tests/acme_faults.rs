@@ -24,21 +24,11 @@ fn while_the_authority_is_not_there_sites_are_served_in_the_clear_and_it_is_aske
     let said = &status(&server)[0];
     assert!(said["expires"].is_null(), "{said}");
     assert!(said["failures"].as_u64() >= Some(1), "{said}");
-    assert!(
-        said["error"]
-            .as_str()
-            .unwrap()
-            .contains("Connection refused"),
-        "{said}"
-    );
+    assert!(said["error"].as_str().unwrap().contains("Connection refused"), "{said}");
     pebble.start();
     server.expect_log(0, ISSUED);
     serves(&pebble, "shop.test");
-    assert_eq!(
-        server.log_text().matches(NONE).count(),
-        1,
-        "it is said once"
-    );
+    assert_eq!(server.log_text().matches(NONE).count(), 1, "it is said once");
 }
 
 #[test]
@@ -52,9 +42,7 @@ fn a_host_that_is_elsewhere_gets_none_until_it_is_here_and_others_do() {
         let line = server.expect_log(0, NONE);
         let finds = format!("did not find by {challenge} that away.test is ours");
         assert!(line.contains(&finds), "{line}");
-        let wait = ["in 5 min", "in 6 min"]
-            .iter()
-            .any(|wait| line.ends_with(wait));
+        let wait = ["in 5 min", "in 6 min"].iter().any(|wait| line.ends_with(wait));
         assert!(wait, "it is counted by the authority: {line}");
         server.expect_log(0, &format!("shop.test {ISSUED}"));
         serves(&pebble, "shop.test");
@@ -68,14 +56,9 @@ fn a_host_that_is_elsewhere_gets_none_until_it_is_here_and_others_do() {
 
 #[test]
 fn a_host_that_the_authority_refuses_gets_none_and_others_do() {
-    let pebble = Pebble::with(Habits {
-        blocked: vec!["blocked.test".into()],
-        ..Habits::default()
-    });
+    let pebble = Pebble::with(Habits { blocked: vec!["blocked.test".into()], ..Habits::default() });
     let site = Site::default();
-    let server = site
-        .setup(&pebble, &["blocked.test", "shop.test"], "")
-        .start();
+    let server = site.setup(&pebble, &["blocked.test", "shop.test"], "").start();
     let line = server.expect_log(0, NONE);
     assert!(line.contains("the authority refuses the order"), "{line}");
     assert!(line.contains("(rejectedIdentifier)"), "{line}");
@@ -85,11 +68,8 @@ fn a_host_that_the_authority_refuses_gets_none_and_others_do() {
 
 #[test]
 fn an_authority_that_dies_in_the_middle_or_forgets_the_account_costs_no_certificate() {
-    let mut pebble = Pebble::with(Habits {
-        valid_seconds: 15,
-        hesitates_seconds: 3,
-        ..Habits::default()
-    });
+    let mut pebble =
+        Pebble::with(Habits { valid_seconds: 15, hesitates_seconds: 3, ..Habits::default() });
     let site = Site::default();
     let server = site.setup(&pebble, &["shop.test"], "").start();
     server.expect_log(0, ISSUED);
@@ -103,11 +83,7 @@ fn an_authority_that_dies_in_the_middle_or_forgets_the_account_costs_no_certific
         .stdin(std::process::Stdio::null())
         .output()
         .unwrap();
-    assert!(
-        text(&shown).contains("BEGIN CERTIFICATE"),
-        "{}",
-        text(&shown)
-    );
+    assert!(text(&shown).contains("BEGIN CERTIFICATE"), "{}", text(&shown));
     let mark = server.log().mark();
     pebble.start();
     server.expect_log(mark, ISSUED);
@@ -121,10 +97,7 @@ fn who_talks_with_the_authority_is_not_root_and_may_die_of_it() {
     let server = site.setup(&pebble, &["shop.test"], "").start();
     let process = asking(&server);
     let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).unwrap();
-    let uids = status
-        .lines()
-        .find(|line| line.starts_with("Uid:"))
-        .unwrap();
+    let uids = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
     if is_root() {
         let (uid, _) = user_ids(WEB_USER);
         assert_eq!(uids, format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}"));
@@ -132,24 +105,16 @@ fn who_talks_with_the_authority_is_not_root_and_may_die_of_it() {
     process.signal(Signal::KILL);
     pebble.go_on();
     let line = server.expect_log(0, NONE);
-    assert!(
-        line.contains("the process that gets it was ended by signal 9"),
-        "{line}"
-    );
+    assert!(line.contains("the process that gets it was ended by signal 9"), "{line}");
     server.expect_log(0, ISSUED);
     serves(&pebble, "shop.test");
 }
 
 #[test]
 fn nonces_that_are_refused_are_asked_for_anew() {
-    let pebble = Pebble::with(Habits {
-        refused_nonces: 20,
-        ..Habits::default()
-    });
+    let pebble = Pebble::with(Habits { refused_nonces: 20, ..Habits::default() });
     let site = Site::default();
-    let server = site
-        .setup(&pebble, &["shop.test", "www.shop.test"], "")
-        .start();
+    let server = site.setup(&pebble, &["shop.test", "www.shop.test"], "").start();
     server.expect_log(0, &format!("www.shop.test {ISSUED}"));
     serves(&pebble, "shop.test");
 }
@@ -188,10 +153,7 @@ fn a_kept_file_that_is_damaged_is_said_and_replaced() {
 
 #[test]
 fn an_expired_certificate_is_used_until_there_is_another() {
-    let mut pebble = Pebble::with(Habits {
-        valid_seconds: 4,
-        ..Habits::default()
-    });
+    let mut pebble = Pebble::with(Habits { valid_seconds: 4, ..Habits::default() });
     let site = Site::default();
     let setup = site.setup(&pebble, &["shop.test"], "");
     let server = setup.clone().start();
@@ -222,10 +184,7 @@ fn what_cannot_be_kept_is_used_and_said() {
     server.expect_log(0, "shop.test.pem: it cannot be read: Is a directory");
     server.expect_log(0, "the account cannot be kept");
     let line = server.expect_log(0, "shop.test.pem cannot be written");
-    assert!(
-        line.contains("the certificate is lost at the next start"),
-        "{line}"
-    );
+    assert!(line.contains("the certificate is lost at the next start"), "{line}");
     server.expect_log(0, ISSUED);
     serves(&pebble, "shop.test");
     let beside = fs::read_dir(&folder).unwrap().count();
@@ -235,10 +194,7 @@ fn what_cannot_be_kept_is_used_and_said() {
 #[test]
 fn a_front_that_dies_during_an_order_costs_no_certificate() {
     for challenge in ["http-01", "tls-alpn-01"] {
-        let pebble = Pebble::with(Habits {
-            hesitates_seconds: 10,
-            ..Habits::default()
-        });
+        let pebble = Pebble::with(Habits { hesitates_seconds: 10, ..Habits::default() });
         let site = Site::default();
         let more = format!(", challenge = \"{challenge}\"");
         let server = site.setup(&pebble, &["shop.test"], &more).start();

@@ -34,32 +34,20 @@ fn status_tells_what_every_worker_is_busy_with_and_who_waits() {
     assert_eq!(www["workers"]["idle"], 0, "{www}");
     assert_eq!(www["queue"]["limit"], 1000, "{www}");
     assert_eq!(www["outcomes"]["responded"], 1, "{www}");
-    assert!(
-        www["script_time"]["recent"]["p99_seconds"].is_number(),
-        "{www}"
-    );
+    assert!(www["script_time"]["recent"]["p99_seconds"].is_number(), "{www}");
     assert!(www["memory"]["private_bytes"].as_u64() > Some(0), "{www}");
     let running = &www["running"][0];
     assert_eq!(running["uri"], "/wait.php", "{www}");
     assert_eq!(running["pid"], server.workers()[0].pid, "{www}");
     let table = text(&command(&server, &["status"]).stdout);
     assert!(table.contains("GET /wait.php"), "{table}");
-    assert!(
-        table.lines().all(|line| line.chars().count() <= 100),
-        "{table}"
-    );
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
     let picture = text(&command(&server, &["top", "--once"]).stdout);
-    assert!(
-        picture.contains("GET /wait.php") && picture.contains(" requests/s"),
-        "{picture}"
-    );
+    assert!(picture.contains("GET /wait.php") && picture.contains(" requests/s"), "{picture}");
     let details = text(&command(&server, &["status", "www"]).stdout);
     assert!(details.contains("1 busy, 0 idle"), "{details}");
     let_go(&root);
-    assert_eq!(
-        waiting.read_response(false).expect("an answer").text(),
-        "hello"
-    );
+    assert_eq!(waiting.read_response(false).expect("an answer").text(), "hello");
     wait::until_true("the worker to be idle", || {
         pool(&server)["workers"]["idle"] == 1 && pool(&server)["requests"] == 3
     });
@@ -94,10 +82,7 @@ fn status_and_top_show_where_the_slowest_scripts_are() {
     let [at @ .., nap, wait] = &stack[..] else {
         panic!("{stack:?}");
     };
-    assert!(
-        at.iter().all(|call| call.ends_with(&format!("{file}:4"))),
-        "{stack:?}"
-    );
+    assert!(at.iter().all(|call| call.ends_with(&format!("{file}:4"))), "{stack:?}");
     assert_eq!(nap, &format!("nap() {file}:2"));
     assert_eq!(wait, &format!("Till->wait() {file}:6"));
     for arguments in [&["status"][..], &["status", "www"], &["top", "--once"]] {
@@ -106,12 +91,8 @@ fn status_and_top_show_where_the_slowest_scripts_are() {
     }
     // A command that says no more, and only listens, is told all the same.
     let mut socket = UnixStream::connect(server.admin_socket()).expect("the socket is there");
-    socket
-        .write_all(b"{\"do\":\"status\"}\n")
-        .expect("a request");
-    socket
-        .shutdown(std::net::Shutdown::Write)
-        .expect("half a connection");
+    socket.write_all(b"{\"do\":\"status\"}\n").expect("a request");
+    socket.shutdown(std::net::Shutdown::Write).expect("half a connection");
     let mut answer = String::new();
     socket.read_to_string(&mut answer).expect("an answer");
     assert!(answer.contains("Till->wait() "), "{answer}");
@@ -130,9 +111,7 @@ fn status_waits_for_no_zygote_that_does_not_answer() {
     let root = site();
     let server = Setup::new(root.path()).workers(2).start();
     let _busy = occupy(&server);
-    wait::until_true("a stack", || {
-        pool(&server)["running"][0]["stack"][0].is_string()
-    });
+    wait::until_true("a stack", || pool(&server)["running"][0]["stack"][0].is_string());
     let zygote = server.zygote().expect("a zygote runs");
     zygote.signal(Signal::STOP);
     let mut socket = UnixStream::connect(server.admin_socket()).expect("the socket is there");
@@ -140,9 +119,7 @@ fn status_waits_for_no_zygote_that_does_not_answer() {
     at_once(|| {
         let asked = Instant::now();
         // Two in one breath: each has its own answer.
-        socket
-            .write_all(b"{\"do\":\"status\"}\n{\"do\":\"status\"}\n")
-            .expect("a request");
+        socket.write_all(b"{\"do\":\"status\"}\n{\"do\":\"status\"}\n").expect("a request");
         for _ in 0..2 {
             let answer = lines.next().expect("an answer").expect("an answer");
             assert!(answer.contains("/wait.php"), "{answer}");
@@ -150,9 +127,7 @@ fn status_waits_for_no_zygote_that_does_not_answer() {
         asked.elapsed() / 2
     });
     zygote.signal(Signal::CONT);
-    wait::until_true("a stack again", || {
-        pool(&server)["running"][0]["stack"][0].is_string()
-    });
+    wait::until_true("a stack again", || pool(&server)["running"][0]["stack"][0].is_string());
     assert_eq!(server.zygote(), Some(zygote), "it was left alone");
     let_go(&root);
 }
@@ -166,16 +141,11 @@ fn status_is_answered_at_once_while_every_worker_is_busy() {
     let mut lines = BufReader::new(socket.try_clone().expect("a descriptor")).lines();
     at_once(|| {
         let asked = Instant::now();
-        socket
-            .write_all(b"{\"do\":\"status\"}\n")
-            .expect("a request");
+        socket.write_all(b"{\"do\":\"status\"}\n").expect("a request");
         let answer = lines.next().expect("an answer").expect("an answer");
         let took = asked.elapsed();
         let answer: Value = serde_json::from_str(&answer).expect("an answer is JSON");
-        assert_eq!(
-            answer["status"]["pools"][0]["workers"]["busy"], 2,
-            "{answer}"
-        );
+        assert_eq!(answer["status"]["pools"][0]["workers"]["busy"], 2, "{answer}");
         took
     });
     let_go(&root);
@@ -235,9 +205,7 @@ fn counters_go_on_when_the_front_is_replaced() {
         let again = http::try_ask(server.address(), &Request::get("/hello.php"));
         again.is_ok_and(|answer| answer.status == 200)
     });
-    wait::until_true("both to be counted", || {
-        pool(&server)["outcomes"]["responded"] == 2
-    });
+    wait::until_true("both to be counted", || pool(&server)["outcomes"]["responded"] == 2);
 }
 
 #[test]
@@ -254,9 +222,7 @@ fn stop_waits_for_what_runs_and_a_second_one_does_not() {
     };
     let supervisor = server.supervisor();
     let mut first = stop();
-    wait::until_true("the server to drain", || {
-        status(&server)["phase"] == "draining"
-    });
+    wait::until_true("the server to drain", || status(&server)["phase"] == "draining");
     let pipe = first.child().stdout.take().expect("stdout is a pipe");
     let mut said = BufReader::new(pipe).lines().map_while(Result::ok);
     assert_eq!(said.next().as_deref(), Some("waiting for 1 script"));
@@ -269,11 +235,7 @@ fn stop_waits_for_what_runs_and_a_second_one_does_not() {
     });
     drop(hurried);
     assert_eq!(said.next().as_deref(), Some("stopped"));
-    assert!(
-        first
-            .wait(wait::DEADLINE)
-            .is_some_and(|ended| ended.success())
-    );
+    assert!(first.wait(wait::DEADLINE).is_some_and(|ended| ended.success()));
     assert_eq!(server.wait_for_end().code(), Some(0));
     let rest = text(&busy.read_to_end());
     assert!(!rest.contains("0\r\n\r\n"), "the script was cut: {rest}");
@@ -292,9 +254,7 @@ fn drain_lets_scripts_finish_however_often_it_is_said() {
             command.arg("drain").arg("--admin-socket").arg(socket);
             command.stdout(Stdio::null());
             let drain = Guarded::spawn(&mut command, Signal::TERM);
-            wait::until_true("the server to drain", || {
-                status(&server)["phase"] == "draining"
-            });
+            wait::until_true("the server to drain", || status(&server)["phase"] == "draining");
             drain
         })
         .collect();
@@ -303,11 +263,7 @@ fn drain_lets_scripts_finish_however_often_it_is_said() {
     let rest = busy.read_to_end();
     assert!(text(&rest).contains("0\r\n\r\n"), "the script has finished");
     for drain in &mut drains {
-        assert!(
-            drain
-                .wait(wait::DEADLINE)
-                .is_some_and(|ended| ended.success())
-        );
+        assert!(drain.wait(wait::DEADLINE).is_some_and(|ended| ended.success()));
     }
     assert_eq!(server.wait_for_end().code(), Some(0));
     let socket = server.admin_socket();
@@ -328,20 +284,14 @@ fn what_is_no_request_is_refused_and_harms_nobody() {
     };
     for wrong in [&b"{\"do\":\"dance\"}\n"[..], b"\n", b"\xff\xfe\n", b"[]\n"] {
         let answer = ask(wrong);
-        assert!(
-            answer.starts_with(r#"{"refused":{"why":"this is no request"#),
-            "{answer}"
-        );
+        assert!(answer.starts_with(r#"{"refused":{"why":"this is no request"#), "{answer}");
     }
     let endless = ask(&[b'x'; 8192]);
     assert!(endless.contains("at most 4096 bytes"), "{endless}");
     let unknown = command(&server, &["status", "wwww"]);
     assert_eq!(unknown.status.code(), Some(2));
     let said = text(&unknown.stderr);
-    assert!(
-        said.contains("there is no pool `wwww`; expected one of `www`"),
-        "{said}"
-    );
+    assert!(said.contains("there is no pool `wwww`; expected one of `www`"), "{said}");
     // More connections than are let in at once wait for their turn, and it comes.
     let mut crowd: Vec<UnixStream> = (0..40)
         .map(|_| UnixStream::connect(server.admin_socket()).expect("the socket is there"))
@@ -349,13 +299,9 @@ fn what_is_no_request_is_refused_and_harms_nobody() {
     assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
     let last = crowd.pop().expect("a connection");
     drop(crowd);
-    (&last)
-        .write_all(b"{\"do\":\"status\"}\n")
-        .expect("a request");
+    (&last).write_all(b"{\"do\":\"status\"}\n").expect("a request");
     let mut answer = String::new();
-    BufReader::new(last)
-        .read_line(&mut answer)
-        .expect("an answer");
+    BufReader::new(last).read_line(&mut answer).expect("an answer");
     assert!(answer.starts_with(r#"{"status":"#), "{answer}");
 }
 
@@ -380,11 +326,7 @@ fn a_reload_of_a_wrong_configuration_says_what_is_wrong_and_changes_nothing() {
     std::fs::write(&file, right).expect("a file can be written");
     let unknown = command(&server, &["reload", "wwww"]);
     assert_eq!(unknown.status.code(), Some(1));
-    assert!(
-        text(&unknown.stderr).contains("wwww"),
-        "{}",
-        text(&unknown.stderr)
-    );
+    assert!(text(&unknown.stderr).contains("wwww"), "{}", text(&unknown.stderr));
     assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
 }
 
@@ -432,10 +374,7 @@ fn without_a_server_the_socket_is_named_and_the_exit_code_is_1() {
         assert_eq!(output.status.code(), Some(1), "{verb}");
         let said = text(&output.stderr);
         let expected = format!("no server listens on {}", socket.display());
-        assert!(
-            said.contains(&expected) && said.contains("--admin-socket"),
-            "{said}"
-        );
+        assert!(said.contains(&expected) && said.contains("--admin-socket"), "{said}");
     }
 }
 
@@ -445,25 +384,17 @@ fn a_second_server_is_refused_the_socket_of_the_first_and_steps_aside_from_a_def
     let first = Server::start(root.path());
     let serve = |more: &[&std::ffi::OsStr], runtime: &Path| {
         let mut command = Command::new(maitred_program());
-        command
-            .arg("serve")
-            .arg(root.path())
-            .args(["--listen", "127.0.0.1:0"]);
+        command.arg("serve").arg(root.path()).args(["--listen", "127.0.0.1:0"]);
         command.args(more).env("XDG_RUNTIME_DIR", runtime);
         command.stderr(Stdio::piped());
         command
     };
     let taken = first.admin_socket();
     let named = [std::ffi::OsStr::new("--admin-socket"), taken.as_os_str()];
-    let refused = serve(&named, root.path())
-        .output()
-        .expect("the program can be started");
+    let refused = serve(&named, root.path()).output().expect("the program can be started");
     assert_eq!(refused.status.code(), Some(1));
     let said = text(&refused.stderr);
-    assert!(
-        said.contains("another server listens on the admin socket"),
-        "{said}"
-    );
+    assert!(said.contains("another server listens on the admin socket"), "{said}");
     assert_eq!(status(&first)["phase"], "serving");
     // Two servers that name none, whichever of them has the default one.
     let runtime = tempfile::tempdir().expect("a temporary folder");
@@ -490,10 +421,6 @@ fn a_second_server_is_refused_the_socket_of_the_first_and_steps_aside_from_a_def
         .expect("the program can be started");
     assert!(output.status.success(), "{told}\n{}", text(&output.stderr));
     let mut second = servers.pop().expect("two servers");
-    assert!(
-        second
-            .wait(wait::DEADLINE)
-            .is_some_and(|ended| ended.success())
-    );
+    assert!(second.wait(wait::DEADLINE).is_some_and(|ended| ended.success()));
     assert!(!Path::new(aside).exists());
 }

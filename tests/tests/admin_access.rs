@@ -43,9 +43,7 @@ fn setup(root: &Path, several_users: bool) -> Setup {
         false => "",
     };
     Setup::new(root)
-        .pool(&format!(
-            "[pools.spy]\npm = \"static\"\nmax_children = 1\n{user}"
-        ))
+        .pool(&format!("[pools.spy]\npm = \"static\"\nmax_children = 1\n{user}"))
         .site("classic_paths = [\"/spy.php\"]\nclassic_pool = \"spy\"")
 }
 
@@ -66,15 +64,9 @@ fn spied(server: &Server, root: &Path, url: &str) -> String {
 #[test]
 fn no_script_reads_the_query_strings_of_other_pools() {
     let (root, door) = (scripts(), ports::free_address());
-    let server = setup(root.path(), false)
-        .top(&format!("admin = \"{door}\""))
-        .start();
+    let server = setup(root.path(), false).top(&format!("admin = \"{door}\"")).start();
     for form in ["full", "json%26full", "html%26full", "xml%26full"] {
-        let seen = spied(
-            &server,
-            root.path(),
-            &format!("http://{door}/status/www?{form}"),
-        );
+        let seen = spied(&server, root.path(), &format!("http://{door}/status/www?{form}"));
         assert!(seen.contains("reset.php?***"), "{seen}");
         assert!(!seen.contains("SECRET"), "{seen}");
     }
@@ -88,21 +80,12 @@ fn no_tenant_reads_what_requests_of_another_ask_for() {
         return;
     }
     let (root, door) = (scripts(), ports::free_address());
-    let server = setup(root.path(), true)
-        .top(&format!("admin = \"{door}\""))
-        .start();
+    let server = setup(root.path(), true).top(&format!("admin = \"{door}\"")).start();
     server.expect_log(0, "pools run as several users");
     assert_eq!(http::get(door, "/metrics").status, 200);
-    let seen = spied(
-        &server,
-        root.path(),
-        &format!("http://{door}/status/www?full"),
-    );
+    let seen = spied(&server, root.path(), &format!("http://{door}/status/www?full"));
     assert!(seen.contains("Running"), "{seen}");
-    assert!(
-        !seen.contains("SECRET") && !seen.contains("reset.php"),
-        "{seen}"
-    );
+    assert!(!seen.contains("SECRET") && !seen.contains("reset.php"), "{seen}");
     let metrics = http::get(door, "/metrics").text();
     assert!(!metrics.contains("reset.php"), "{metrics}");
     server.stop();
@@ -126,24 +109,11 @@ fn whoever_has_the_token_reads_everything_and_nobody_else_anything() {
     for path in ["/", "/metrics", "/status/www?full", "/ping/www", "/none"] {
         let refused = http::get(door, path);
         assert_eq!(refused.status, 401, "{path}");
-        assert!(
-            refused
-                .header("WWW-Authenticate")
-                .unwrap()
-                .starts_with("Bearer")
-        );
-        assert_eq!(
-            with_token(door, path, "uHqUJ3tnW6rQ0T1kVbcx").status,
-            401,
-            "{path}"
-        );
+        assert!(refused.header("WWW-Authenticate").unwrap().starts_with("Bearer"));
+        assert_eq!(with_token(door, path, "uHqUJ3tnW6rQ0T1kVbcx").status, 401, "{path}");
     }
     assert_eq!(with_token(door, "/metrics", TOKEN).status, 200);
-    let seen = spied(
-        &server,
-        root.path(),
-        &format!("http://{door}/status/www?full"),
-    );
+    let seen = spied(&server, root.path(), &format!("http://{door}/status/www?full"));
     assert!(seen.contains("A token is needed here"), "{seen}");
     let address = server.address();
     let asks = std::thread::spawn(move || http::get(address, "/reset.php?reset_token=SECRET"));
@@ -158,15 +128,9 @@ fn whoever_has_the_token_reads_everything_and_nobody_else_anything() {
     fs::write(&file, "anotherTokenOfEnoughLetters").unwrap();
     server.reload();
     assert_eq!(with_token(door, "/metrics", TOKEN).status, 401);
-    assert_eq!(
-        with_token(door, "/metrics", "anotherTokenOfEnoughLetters").status,
-        200
-    );
+    assert_eq!(with_token(door, "/metrics", "anotherTokenOfEnoughLetters").status, 200);
     let log = server.log().since(0).join("\n");
-    assert!(
-        !log.contains(TOKEN) && !log.contains("anotherToken"),
-        "{log}"
-    );
+    assert!(!log.contains(TOKEN) && !log.contains("anotherToken"), "{log}");
     server.stop();
 }
 
@@ -193,10 +157,7 @@ fn over_a_unix_socket_the_system_says_who_may_read() {
     };
     let server = on_socket(&path).start();
     let page = ask_socket(&path, "/metrics");
-    assert!(
-        page.starts_with("HTTP/1.1 200 ") && page.contains("maitred_info"),
-        "{page}"
-    );
+    assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("maitred_info"), "{page}");
     if is_root() {
         let spy = "<?php $socket = stream_socket_client('unix://' . $_GET['path']);
             fwrite($socket, \"GET /status/www?full HTTP/1.0\\r\\n\\r\\n\");
@@ -205,10 +166,7 @@ fn over_a_unix_socket_the_system_says_who_may_read() {
         let target = format!("/spy.php?path={}", path.display());
         let seen = http::get(server.address(), &target).text();
         assert!(seen.starts_with("HTTP/1.1 403 "), "{seen}");
-        assert!(
-            seen.contains("This user may not read what is here (admin_users)."),
-            "{seen}"
-        );
+        assert!(seen.contains("This user may not read what is here (admin_users)."), "{seen}");
         server.configure(&on_socket(&path).top("admin_users = [\"www-data\"]"));
         assert!(server.reload().contains("reloaded"));
         let seen = http::get(server.address(), &target).text();

@@ -7,10 +7,7 @@ use maitred_tests::project_root;
 /// The numbers of a version, without what may follow them.
 fn numbers(version: &str) -> Vec<u64> {
     let version = version.split(['-', '+']).next().unwrap_or_default();
-    let number = |part: &str| {
-        part.parse()
-            .unwrap_or_else(|_| panic!("{version} is no version"))
-    };
+    let number = |part: &str| part.parse().unwrap_or_else(|_| panic!("{version} is no version"));
     version.split('.').map(number).collect()
 }
 
@@ -23,9 +20,7 @@ fn crates(lock: &str) -> Vec<(String, String)> {
     let packages = lock["package"].as_array().expect("it has packages");
     let text = |package: &toml::Value, key: &str| package[key].as_str().expect(key).to_owned();
     let packages = packages.iter();
-    packages
-        .map(|package| (text(package, "name"), text(package, "version")))
-        .collect()
+    packages.map(|package| (text(package, "name"), text(package, "version"))).collect()
 }
 
 #[test]

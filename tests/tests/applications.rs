@@ -12,9 +12,7 @@ fn serve(app: &str, scripts: &[&str], files: &[&str]) -> (tempfile::TempDir, Ser
     let files = files.iter().map(|name| (*name, "SECRET or not"));
     let all: Vec<(&str, &str)> = scripts.chain(files).collect();
     let root = document_root(&all);
-    let server = Setup::new(root.path())
-        .site(&format!("app = {app:?}"))
-        .start();
+    let server = Setup::new(root.path()).site(&format!("app = {app:?}")).start();
     (root, server)
 }
 
@@ -29,11 +27,7 @@ fn said(answer: &Response) -> String {
 #[track_caller]
 fn expect(server: &Server, table: &[(&str, &str)]) {
     for (path, expected) in table {
-        assert_eq!(
-            said(&http::get(server.address(), path)),
-            *expected,
-            "{path}"
-        );
+        assert_eq!(said(&http::get(server.address(), path)), *expected, "{path}");
     }
 }
 
@@ -93,18 +87,9 @@ fn wordpress_runs_no_uploads_and_hides_its_inside() {
             ("/wp-content/languages/evil.php", "403"),
             ("/wp-content/backups/evil.php", "403"),
             ("/wp-content/evil.php", "403"),
-            (
-                "/wp-content/plugins/a/a.php",
-                "ran /wp-content/plugins/a/a.php",
-            ),
-            (
-                "/wp-content/themes/a/a.php",
-                "ran /wp-content/themes/a/a.php",
-            ),
-            (
-                "/wp-content/mu-plugins/a.php",
-                "ran /wp-content/mu-plugins/a.php",
-            ),
+            ("/wp-content/plugins/a/a.php", "ran /wp-content/plugins/a/a.php"),
+            ("/wp-content/themes/a/a.php", "ran /wp-content/themes/a/a.php"),
+            ("/wp-content/mu-plugins/a.php", "ran /wp-content/mu-plugins/a.php"),
             ("/wp-config-sample.php", "404"),
             ("/wp-config.php.txt", "404"),
             ("/wp-config.txt", "404"),
@@ -206,12 +191,7 @@ fn nextcloud_answers_its_clients_and_hides_its_data() {
             "apps/x/tool.php",
             "console.php",
         ],
-        &[
-            "data/anna/diary.txt",
-            "config/config.json",
-            "occ",
-            "apps/x/style.css",
-        ],
+        &["data/anna/diary.txt", "config/config.json", "occ", "apps/x/style.css"],
     );
     expect(
         &server,
@@ -229,10 +209,7 @@ fn nextcloud_answers_its_clients_and_hides_its_data() {
         ],
     );
     let found = http::get(server.address(), "/.well-known/carddav");
-    assert_eq!(
-        (found.status, found.header("Location")),
-        (301, Some("/remote.php/dav/"))
-    );
+    assert_eq!((found.status, found.header("Location")), (301, Some("/remote.php/dav/")));
     assert_eq!(found.header("X-Robots-Tag"), Some("noindex, nofollow"));
 }
 

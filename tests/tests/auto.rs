@@ -30,10 +30,7 @@ fn site() -> TempDir {
     document_root(&[
         WORKS,
         WAIT_PAGE,
-        (
-            "status.php",
-            "<?php echo fpm_get_status()['process-manager'];",
-        ),
+        ("status.php", "<?php echo fpm_get_status()['process-manager'];"),
     ])
 }
 
@@ -65,10 +62,7 @@ fn requests_that_wait_get_workers_and_it_is_told_how_many_and_why() {
     let size = pool(&server)["size"].clone();
     assert!(size["workers"].as_u64().is_some_and(|workers| workers >= 1));
     assert_eq!(size["terms"]["max_children"], ROOM, "{size}");
-    assert!(
-        size["terms"]["cpu"].is_u64() && size["cpu_seconds"].is_f64(),
-        "{size}"
-    );
+    assert!(size["terms"]["cpu"].is_u64() && size["cpu_seconds"].is_f64(), "{size}");
     let told = text(&command(&server, &["status", "www"]).stdout);
     for words in ["workers, by ", "CPU is saturated at ", "requests/s of "] {
         assert!(told.contains(words), "{told}");
@@ -133,9 +127,7 @@ fn scripts_that_hang_take_no_place_from_others_though_processors_are_few() {
     // More than keep the processors busy: each gets a worker while others hang.
     let hang = occupy_many(&server, BURST);
     assert_eq!(get(server.address(), "/status.php").text(), "auto");
-    wait::until_true("all that hang to be seen", || {
-        pool(&server)["size"]["hanging"] == BURST
-    });
+    wait::until_true("all that hang to be seen", || pool(&server)["size"]["hanging"] == BURST);
     let size = pool(&server)["size"].clone();
     let cpu = size["terms"]["cpu"].as_u64();
     assert!(cpu.is_some_and(|cpu| cpu > BURST as u64), "{size}");
@@ -152,10 +144,7 @@ const ASKS: &str = "<?php mysqli_report(MYSQLI_REPORT_ERROR | MYSQLI_REPORT_STRI
 fn site_with(database: &MariaDb) -> TempDir {
     let socket = database.socket().display().to_string();
     let status = "<?php echo fpm_get_status()['process-manager'];";
-    document_root(&[
-        ("echo.php", &ASKS.replace("SOCKET", &socket)),
-        ("status.php", status),
-    ])
+    document_root(&[("echo.php", &ASKS.replace("SOCKET", &socket)), ("status.php", status)])
 }
 
 #[test]
@@ -171,10 +160,7 @@ fn a_database_that_is_gone_costs_the_requests_that_ask_it_and_nothing_when_it_is
     database.start_again();
     load.wait_for_ok(200);
     let tally = load.stop();
-    let others = tally
-        .answers
-        .keys()
-        .find(|code| ![200, 500].contains(*code));
+    let others = tally.answers.keys().find(|code| ![200, 500].contains(*code));
     assert_eq!(others, None, "{tally:?}");
     assert_eq!((tally.broken, tally.unconnected, tally.mixed_up), (0, 0, 0));
     let size = pool(&server)["size"].clone();
@@ -207,16 +193,9 @@ fn copies_are_made_before_they_are_asked_for_also_where_nobody_says_how_many() {
     let server = snapshot(root.path()).pm("auto").workers(8).start();
     server.wait_for_full_strength(3, PATIENCE);
     assert_eq!(pool(&server)["size"]["workers"], 1);
-    let ready: Vec<String> = server
-        .workers()
-        .iter()
-        .map(|copy| copy.pid.to_string())
-        .collect();
+    let ready: Vec<String> = server.workers().iter().map(|copy| copy.pid.to_string()).collect();
     let served: Vec<String> = (0..3).map(|_| get(server.address(), "/").text()).collect();
-    assert!(
-        served.iter().all(|copy| ready.contains(copy)),
-        "{served:?} of {ready:?}"
-    );
+    assert!(served.iter().all(|copy| ready.contains(copy)), "{served:?} of {ready:?}");
     server.stop();
 }
 
@@ -303,12 +282,8 @@ fn who_waits_for_others_that_hang_leaves_when_it_likes_and_is_served_when_they_a
     }
     // Of eight a quarter is kept at most, and one at least.
     let hang = occupy_many(&server, 6);
-    wait::until_true("all that hang to be seen", || {
-        pool(&server)["size"]["hanging"] == 6
-    });
-    let mut all: Vec<_> = (0..5)
-        .map(|_| send(&server, &Request::get("/wait.php")))
-        .collect();
+    wait::until_true("all that hang to be seen", || pool(&server)["size"]["hanging"] == 6);
+    let mut all: Vec<_> = (0..5).map(|_| send(&server, &Request::get("/wait.php"))).collect();
     wait::until_true("some to wait for those", || waiting(&server) >= 4);
     assert_eq!(get(server.address(), "/status.php").text(), "auto");
     drop(all.split_off(2));
@@ -334,13 +309,9 @@ fn who_waits_for_others_that_hang_counts_towards_the_queue_and_others_do_not_not
         assert_eq!(get(server.address(), "/status.php").text(), "auto");
     }
     let hang = occupy_many(&server, 6);
-    wait::until_true("all that hang to be seen", || {
-        pool(&server)["size"]["hanging"] == 6
-    });
+    wait::until_true("all that hang to be seen", || pool(&server)["size"]["hanging"] == 6);
     // Of eight a quarter is kept at most, and one at least: one of these may have a worker.
-    let mut all: Vec<_> = (0..8)
-        .map(|_| send(&server, &Request::get("/wait.php")))
-        .collect();
+    let mut all: Vec<_> = (0..8).map(|_| send(&server, &Request::get("/wait.php"))).collect();
     wait::until_true("as many to wait as may", || waiting(&server) == 6);
     assert_eq!(get(server.address(), "/status.php").text(), "auto");
     for connection in all.iter_mut().skip(1) {

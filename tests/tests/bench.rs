@@ -32,13 +32,7 @@ fn an_open_loop_sends_what_its_schedule_says_and_all_of_it_is_accounted_for() {
         assert_eq!(run.report["run"]["loop"], "open");
         assert!(run.number("corrected.p50") > 0.0);
     }
-    let run = bench(&[
-        url,
-        "--rate=400",
-        "--poisson",
-        "--duration=2s",
-        "--warm-up=0",
-    ]);
+    let run = bench(&[url, "--rate=400", "--poisson", "--duration=2s", "--warm-up=0"]);
     let served = run.number("requests.served");
     assert!((650.0..950.0).contains(&served), "{served}");
 }
@@ -51,23 +45,10 @@ fn the_warm_up_is_shown_and_in_no_other_figure() {
     assert_eq!(run.number("warm_up.served"), 200.0);
     assert_eq!(run.number("requests.served"), 100.0);
     let series = run.report["series"].as_array().expect("seconds");
-    let warm: Vec<bool> = series
-        .iter()
-        .take(3)
-        .map(|second| second["warm_up"] == true)
-        .collect();
+    let warm: Vec<bool> = series.iter().take(3).map(|second| second["warm_up"] == true).collect();
     assert_eq!(warm, [true, true, false]);
-    let numbers: Vec<u64> = series
-        .iter()
-        .filter_map(|second| second["number"].as_u64())
-        .collect();
-    assert!(
-        numbers
-            .iter()
-            .zip(0..)
-            .all(|(number, wanted)| *number == wanted),
-        "{numbers:?}"
-    );
+    let numbers: Vec<u64> = series.iter().filter_map(|second| second["number"].as_u64()).collect();
+    assert!(numbers.iter().zip(0..).all(|(number, wanted)| *number == wanted), "{numbers:?}");
 }
 
 #[test]
@@ -78,13 +59,7 @@ fn a_closed_loop_sends_as_many_requests_as_it_is_told() {
     assert_eq!(run.code, Some(0), "{run:?}");
     assert_eq!(run.counts(), [1_000, 0, 0, 0, 0]);
     assert_eq!(run.number("connections.made"), 7.0);
-    let run = bench(&[
-        url,
-        "--users=4",
-        "--think=50ms..100ms",
-        "--duration=1s",
-        "--warm-up=0",
-    ]);
+    let run = bench(&[url, "--users=4", "--think=50ms..100ms", "--duration=1s", "--warm-up=0"]);
     let served = run.number("requests.served");
     // Three each, however busy the machine is, and no more than those who think allow.
     assert!((12.0..=84.0).contains(&served), "{served}");
@@ -122,13 +97,7 @@ fn too_few_connections_make_a_run_invalid_and_are_named() {
         answer("200 OK", "hello")
     });
     let url = url(&slow, "/");
-    let run = bench(&[
-        &url,
-        "--rate=100",
-        "--duration=4s",
-        "--connections=2",
-        "--late-after=50ms",
-    ]);
+    let run = bench(&[&url, "--rate=100", "--duration=4s", "--connections=2", "--late-after=50ms"]);
     assert_eq!(run.code, Some(3), "{run:?}");
     assert_eq!(run.report["valid"], false);
     assert!(run.number("requests.late_for_connections") > 5.0);
@@ -143,14 +112,8 @@ fn too_few_connections_make_a_run_invalid_and_are_named() {
 fn a_generator_that_is_held_up_says_that_its_figures_are_not_to_be_believed() {
     let server = StandingServer::start(STANDING_SERVER);
     let url = server.url.as_str();
-    let child = command(&[
-        url,
-        "--rate=500",
-        "--duration=3s",
-        "--warm-up=0",
-        "--late-after=100ms",
-    ])
-    .spawn();
+    let child =
+        command(&[url, "--rate=500", "--duration=3s", "--warm-up=0", "--late-after=100ms"]).spawn();
     let child = child.expect("maitred bench can be started");
     wait::until_true("requests", || is_sending(child.id()));
     let process = Process::read(child.id() as i32).expect("it runs");
@@ -177,13 +140,7 @@ fn every_way_to_end_is_counted_by_itself_with_its_latencies() {
     let paths = ["/cart", "/login", "/busy", "/often", "/gone", "/broken"];
     let urls: Vec<String> = paths.iter().map(|path| url(&server, path)).collect();
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
-    let rest = [
-        "--in-order",
-        "--rate=60",
-        "--duration=1s",
-        "--warm-up=0",
-        "--contains=cart",
-    ];
+    let rest = ["--in-order", "--rate=60", "--duration=1s", "--warm-up=0", "--contains=cart"];
     let run = bench(&[&urls[..], &rest].concat());
     assert_eq!(run.counts(), [10, 20, 10, 0, 20], "{run:?}");
     let mut causes = run.causes();
@@ -216,9 +173,7 @@ fn what_had_to_hold_decides_the_exit_code() {
     assert_eq!(run.code, Some(0), "{run:?}");
     let run = slo("p50<5s,rate>500");
     assert_eq!(run.code, Some(4), "{run:?}");
-    let holds: Vec<bool> = (0..2)
-        .map(|at| run.report["slo"][at]["holds"] == true)
-        .collect();
+    let holds: Vec<bool> = (0..2).map(|at| run.report["slo"][at]["holds"] == true).collect();
     assert_eq!(holds, [true, false]);
     // 100 requests do not carry a 99.9th percentile.
     let run = slo("p99.9<5s");
@@ -241,27 +196,11 @@ fn every_field_of_the_report_is_documented() {
             // The names in it are statuses.
             continue;
         }
-        let inner = value
-            .as_array()
-            .and_then(|list| list.first())
-            .unwrap_or(value);
-        names.extend(
-            inner
-                .as_object()
-                .into_iter()
-                .flatten()
-                .map(|(name, _)| name.clone()),
-        );
-        missing.extend(
-            names
-                .into_iter()
-                .filter(|name| !guide.contains(&format!("`{name}`"))),
-        );
+        let inner = value.as_array().and_then(|list| list.first()).unwrap_or(value);
+        names.extend(inner.as_object().into_iter().flatten().map(|(name, _)| name.clone()));
+        missing.extend(names.into_iter().filter(|name| !guide.contains(&format!("`{name}`"))));
     }
-    assert!(
-        missing.is_empty(),
-        "docs/guide/bench.md says nothing of {missing:?}"
-    );
+    assert!(missing.is_empty(), "docs/guide/bench.md says nothing of {missing:?}");
 }
 
 #[test]
@@ -274,11 +213,8 @@ fn seconds_are_written_as_comma_separated_values() {
     let run = bench(&[url, "--rate=50", "--duration=2s", "--warm-up=0", &csv]);
     assert_eq!(run.code, Some(0), "{run:?}");
     let text = std::fs::read_to_string(&file).expect("a file");
-    let served: u64 = text
-        .lines()
-        .skip(1)
-        .filter_map(|line| line.split(',').nth(3)?.parse::<u64>().ok())
-        .sum();
+    let served: u64 =
+        text.lines().skip(1).filter_map(|line| line.split(',').nth(3)?.parse::<u64>().ok()).sum();
     assert_eq!(served, 100, "{text}");
 }
 
@@ -289,10 +225,8 @@ fn users_come_one_after_the_other_if_they_are_to() {
     let run = bench(&[&[url(&server, "/").as_str(), "--think=20ms"], &load[..]].concat());
     assert_eq!(run.code, Some(0), "{run:?}");
     let seconds = run.report["series"].as_array().expect("seconds");
-    let connections: Vec<u64> = seconds
-        .iter()
-        .filter_map(|second| second["connections"].as_u64())
-        .collect();
+    let connections: Vec<u64> =
+        seconds.iter().filter_map(|second| second["connections"].as_u64()).collect();
     assert!(connections[0] < 20, "{connections:?}");
     assert_eq!(run.number("connections.made"), 20.0, "{connections:?}");
 }

@@ -69,14 +69,8 @@ fn half_answers_and_no_answers_and_what_is_no_answer_have_failed() {
             says(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello"),
             "closed in the middle of the response body",
         ),
-        (
-            says(b"HTTP/1.1 200 O"),
-            "closed in the middle of the response head",
-        ),
-        (
-            says(b"220 mail.example ESMTP\r\n"),
-            "not an HTTP/1.1 response",
-        ),
+        (says(b"HTTP/1.1 200 O"), "closed in the middle of the response head"),
+        (says(b"220 mail.example ESMTP\r\n"), "not an HTTP/1.1 response"),
     ] {
         let run = run(&server);
         assert_eq!(run.counts(), [0, 0, 50, 0, 0], "{run:?}");
@@ -105,10 +99,7 @@ fn a_server_that_hangs_is_given_up_in_time_and_counted_apart() {
     });
     let run = run_with(&server, "--timeout=300ms");
     assert_eq!(run.counts(), [0, 0, 0, 50, 0], "{run:?}");
-    assert!(
-        run.number("not_served.timed_out.service.min") >= 0.299,
-        "{run:?}"
-    );
+    assert!(run.number("not_served.timed_out.service.min") >= 0.299, "{run:?}");
 }
 
 #[test]
@@ -123,10 +114,7 @@ fn endless_headers_are_cut_off() {
     assert_eq!(run.counts(), [0, 0, 50, 0, 0], "{run:?}");
     let causes = run.causes();
     let known = ["more than 128 headers", "a head longer than 64 KiB"];
-    assert!(
-        causes.iter().all(|cause| known.contains(&cause.as_str())),
-        "{causes:?}"
-    );
+    assert!(causes.iter().all(|cause| known.contains(&cause.as_str())), "{causes:?}");
 }
 
 #[test]
@@ -147,16 +135,10 @@ fn a_redirect_is_followed_only_if_asked_for_and_never_to_another_server() {
     let run = ask("/here", &[]);
     assert_eq!(run.counts(), [0, 0, 0, 0, 5]);
     assert_eq!(run.causes(), ["302, a redirect (--follow follows it)"]);
-    assert_eq!(
-        ask("/round", &["--follow"]).causes(),
-        ["too many redirects"]
-    );
+    assert_eq!(ask("/round", &["--follow"]).causes(), ["too many redirects"]);
     for flags in [&[][..], &["--follow"]] {
         let run = ask("/away", flags);
-        assert_eq!(
-            run.causes(),
-            ["302, a redirect to another host, not followed"]
-        );
+        assert_eq!(run.causes(), ["302, a redirect to another host, not followed"]);
     }
     assert_eq!(other.accepted(), 0);
 }
@@ -176,11 +158,7 @@ fn another_machine_is_not_asked_anything_unless_it_is_ones_own() {
 fn a_name_that_nobody_knows_is_said() {
     let run = bench(&["http://nowhere.invalid/"]);
     assert_eq!(run.code, Some(1));
-    assert!(
-        run.stderr
-            .contains("the name 'nowhere.invalid' cannot be resolved"),
-        "{run:?}"
-    );
+    assert!(run.stderr.contains("the name 'nowhere.invalid' cannot be resolved"), "{run:?}");
 }
 
 #[test]
@@ -190,9 +168,7 @@ fn more_connections_than_open_files_are_refused_before_the_run() {
     let limited = |flag: &str| {
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -n 200; exec \"$@\"", "sh"]);
-        command
-            .arg(maitred_program())
-            .args(["bench", "--json", &url, flag]);
+        command.arg(maitred_program()).args(["bench", "--json", &url, flag]);
         command.args(["--duration=1s"]);
         Benched::of(&command.output().expect("a shell"))
     };
@@ -217,9 +193,7 @@ fn a_run_that_is_interrupted_reports_what_it_has_measured() {
     let child = command(&[&url, "--rate=100", "--duration=10m", "--warm-up=0"]).spawn();
     let child = child.expect("maitred bench can be started");
     wait::until_true("answers", || answered.load(Ordering::SeqCst) > 30);
-    Process::read(child.id() as i32)
-        .expect("it runs")
-        .signal(Signal::INT);
+    Process::read(child.id() as i32).expect("it runs").signal(Signal::INT);
     let run = Benched::of(&child.wait_with_output().expect("it ends"));
     assert_eq!(run.code, Some(130), "{run:?}");
     assert_eq!(run.report["partial"], true);
@@ -235,10 +209,7 @@ fn a_server_that_answers_502_to_everything_serves_nothing_however_fast_it_is() {
     assert_eq!(run.counts(), [0, 0, 50, 0, 0], "{run:?}");
     assert_eq!(run.causes(), ["502 Bad Gateway"]);
     assert_eq!(run.number("requests.rate"), 0.0);
-    assert_eq!(
-        run.report["corrected"]["count"], 0,
-        "no failure is a latency"
-    );
+    assert_eq!(run.report["corrected"]["count"], 0, "no failure is a latency");
     assert_eq!(run.code, Some(4), "nothing carries the p99: {run:?}");
     let closed = bench(&[&url, "--users=2", "--requests=10"]);
     assert_eq!(closed.counts(), [0, 0, 10, 0, 0]);
@@ -261,16 +232,12 @@ fn users_who_are_interrupted_are_reported_and_so_is_a_comparison() {
         Benched::of(&child.wait_with_output().expect("it ends"))
     };
     let load = ["--users=3", "--duration=10m"];
-    let run = interrupted(command(
-        &[&[url.as_str(), "--warm-up=0"], &load[..]].concat(),
-    ));
+    let run = interrupted(command(&[&[url.as_str(), "--warm-up=0"], &load[..]].concat()));
     assert_eq!(run.code, Some(130), "{run:?}");
     assert_eq!(run.report["partial"], true);
     assert!(run.number("run.seconds") < 60.0, "{run:?}");
     let mut comparison = Command::new(maitred_program());
-    comparison
-        .args(["bench", "compare", &url, &url, "--json"])
-        .args(load);
+    comparison.args(["bench", "compare", &url, &url, "--json"]).args(load);
     comparison.stdout(Stdio::piped()).stderr(Stdio::piped());
     let run = interrupted(comparison);
     assert_eq!(run.code, Some(130), "{run:?}");
@@ -302,10 +269,7 @@ fn a_log_of_ten_gigabytes_is_read_as_it_is_needed() {
     let mut text = String::new();
     for number in 0..20_000 {
         let (minute, second) = (number / 60 % 60, number % 60);
-        let time = format!(
-            "22/Nov/2026:{:02}:{minute:02}:{second:02} +0000",
-            number / 3_600
-        );
+        let time = format!("22/Nov/2026:{:02}:{minute:02}:{second:02} +0000", number / 3_600);
         text += &format!("::1 - - [{time}] \"GET /old?{number} HTTP/1.1\" 200 5\n");
     }
     file.write_all(text.as_bytes()).expect("room");
@@ -345,12 +309,7 @@ fn a_wall_clock_that_jumps_changes_no_latency() {
     std::fs::write(&source, JUMPING).expect("a file");
     compile(&source, &library);
     let mut command = command(&[&[url.as_str()], &LOAD[..]].concat());
-    let run = Benched::of(
-        &command
-            .env("LD_PRELOAD", &library)
-            .output()
-            .expect("it runs"),
-    );
+    let run = Benched::of(&command.env("LD_PRELOAD", &library).output().expect("it runs"));
     assert_eq!(run.counts(), [50, 0, 0, 0, 0], "{run:?}");
     assert!(run.number("corrected.max") < 60.0);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

@@ -104,27 +104,17 @@ fn requests_mean_the_same_as_over_http1() {
     // Five each, if both come as often; the cookies of one are not those of the other.
     let run = ask("/", &["--cookies", "--contains=seen=0."]);
     assert_eq!(run.counts(), [2, 0, 0, 0, 8], "{run:?}");
-    expect_served(
-        &ask("/?to=/there", &["--follow", "--contains=GET /there"]),
-        10,
-    );
+    expect_served(&ask("/?to=/there", &["--follow", "--contains=GET /there"]), 10);
     let run = ask("/?to=http://elsewhere.example/", &["--follow"]);
     assert_eq!(run.counts(), [0, 0, 0, 0, 10], "{run:?}");
     for (flags, complaint) in [
-        (
-            &["-HConnection: close"][..],
-            "HTTP/2 has no header 'Connection'",
-        ),
+        (&["-HConnection: close"][..], "HTTP/2 has no header 'Connection'"),
         (&["--streams=0"], "--streams 0: expected 1 to"),
         (&["--no-keepalive"], "carries several requests"),
     ] {
         let url = format!("{}/", server.base_url());
         let usual = ["--http2", "--users=2", "--requests=1"];
-        let streams = if flags[0].starts_with("--streams") {
-            "--threads=1"
-        } else {
-            "--streams=2"
-        };
+        let streams = if flags[0].starts_with("--streams") { "--threads=1" } else { "--streams=2" };
         let run = bench(&[&[url.as_str(), streams], &usual[..], flags].concat());
         assert_eq!(run.code, Some(2), "{run:?}");
         assert!(run.stderr.contains(complaint), "{run:?}");
@@ -203,11 +193,7 @@ fn streams_that_fail_are_counted_and_named() {
     assert_eq!(run.counts(), [0, 0, 10, 0, 0], "{run:?}");
     let run = ask_odd_within("--timeout=300ms", |_, _| true);
     assert_eq!(run.counts(), [0, 0, 0, 10, 0], "{run:?}");
-    assert_eq!(
-        run.number("connections.made"),
-        10.0,
-        "none that hangs is used again"
-    );
+    assert_eq!(run.number("connections.made"), 10.0, "none that hangs is used again");
 }
 
 #[test]
@@ -216,10 +202,7 @@ fn endless_fields_are_cut_off_over_http2_too() {
         let first = fields(&[(":status", "200")]);
         let _ = connection.send(&frame(HEADERS, 0, stream, &first));
         let more = fields(&[("x-again", "and again")]);
-        while connection
-            .send(&frame(CONTINUATION, 0, stream, &more))
-            .is_ok()
-        {}
+        while connection.send(&frame(CONTINUATION, 0, stream, &more)).is_ok() {}
         false
     });
     assert_eq!(run.counts(), [0, 0, 10, 0, 0], "{run:?}");
@@ -232,9 +215,6 @@ fn a_server_that_speaks_no_http2_is_named() {
     let load = ["--http2", "--users=1", "--requests=5", "--timeout=50s"];
     let run = bench(&[&[url.as_str()], &load[..]].concat());
     assert_eq!(run.counts(), [0, 0, 5, 0, 0], "{run:?}");
-    assert!(
-        run.causes()[0].starts_with("not an HTTP/2 response"),
-        "{run:?}"
-    );
+    assert!(run.causes()[0].starts_with("not an HTTP/2 response"), "{run:?}");
     assert_eq!(run.code, Some(1));
 }

@@ -30,11 +30,7 @@ fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     command.arg("bench").args(arguments).stdin(Stdio::null());
     let output = command.output().expect("maitred bench can be started");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (
-        output.status.code(),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
 #[test]
@@ -54,10 +50,7 @@ fn the_highest_rate_is_found_and_what_comes_beyond_it_is_named() {
     assert_eq!(code, Some(0), "{found}");
     let capacity = found["capacity"].as_f64().expect("a rate");
     assert!((50.0..205.0).contains(&capacity), "{found}");
-    assert!(
-        found["cliff"].as_f64().expect("a rate") > capacity,
-        "{found}"
-    );
+    assert!(found["cliff"].as_f64().expect("a rate") > capacity, "{found}");
     assert!(found["shape"].is_string(), "{found}");
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("steps.json");
@@ -73,22 +66,11 @@ fn the_highest_rate_is_found_and_what_comes_beyond_it_is_named() {
     assert!(out.contains("holds at none of the tried rates"), "{out}");
     let steps = std::fs::read_to_string(&file).expect("a file beside the table");
     let steps: Value = serde_json::from_str(&steps).expect("JSON");
-    assert!(
-        steps["capacity"].is_null() && steps["steps"][0]["rate"] == 4.0,
-        "{steps}"
-    );
+    assert!(steps["capacity"].is_null() && steps["steps"][0]["rate"] == 4.0, "{steps}");
     for (arguments, complaint) in [
+        (&["http://127.0.0.1/", "--find-capacity=p50<1s", "--csv=x"][..], "makes many runs"),
         (
-            &["http://127.0.0.1/", "--find-capacity=p50<1s", "--csv=x"][..],
-            "makes many runs",
-        ),
-        (
-            &[
-                "compare",
-                "http://127.0.0.1/",
-                "http://127.0.0.1/",
-                "--find-capacity=p50<1s",
-            ],
+            &["compare", "http://127.0.0.1/", "http://127.0.0.1/", "--find-capacity=p50<1s"],
             "one load",
         ),
     ] {
@@ -100,18 +82,13 @@ fn the_highest_rate_is_found_and_what_comes_beyond_it_is_named() {
 
 fn verdict(outcome: &Value, figure: &str) -> String {
     let rows = outcome["b_beside_a"].as_array().expect("rows");
-    let row = rows
-        .iter()
-        .find(|row| row["figure"] == figure)
-        .expect("a figure");
+    let row = rows.iter().find(|row| row["figure"] == figure).expect("a figure");
     row["verdict"].as_str().expect("a verdict").to_owned()
 }
 
 /// With little time for each run, but with servers that differ by far more than chance.
 fn compare(arguments: &[&str]) -> Value {
-    let pairs = arguments
-        .iter()
-        .any(|argument| argument.starts_with("--pairs"));
+    let pairs = arguments.iter().any(|argument| argument.starts_with("--pairs"));
     let flags = [
         if pairs { "--threads=1" } else { "--pairs=5" },
         "--max-pairs=6",
@@ -164,10 +141,7 @@ fn by_connection(delay: fn(usize) -> u64) -> Odd {
         while next_request(&mut reader).is_some() {
             let number = *number.get_or_insert_with(|| asked.fetch_add(1, Ordering::SeqCst));
             std::thread::sleep(Duration::from_millis(delay(number)));
-            if (&stream)
-                .write_all(answer("200 OK", "hello").as_bytes())
-                .is_err()
-            {
+            if (&stream).write_all(answer("200 OK", "hello").as_bytes()).is_err() {
                 return;
             }
         }
@@ -209,9 +183,7 @@ fn servers_that_are_started_for_it_leave_nothing() {
     assert!(outcome["pairs"].as_u64().expect("a number") >= 5);
     assert!(!ports::is_listening(address));
     let left = processes::all();
-    let left = left
-        .iter()
-        .filter(|process| format!("{process:?}").contains("sleep 1234"));
+    let left = left.iter().filter(|process| format!("{process:?}").contains("sleep 1234"));
     assert_eq!(left.count(), 0);
     let (code, _, err) = run(&["compare", "--url", &url, "exit 7", "exit 7"]);
     assert_eq!(code, Some(1));
@@ -246,14 +218,7 @@ fn runs_in_which_others_use_the_processors_are_made_again() {
     let url = url(&server);
     // Many times what /proc counts processor time by.
     let load = ["--duration=200ms", "--warm-up=0", "--users=1"];
-    let pairs = [
-        "compare",
-        &url,
-        &url,
-        "--pairs=5",
-        "--max-pairs=5",
-        "--json",
-    ];
+    let pairs = ["compare", &url, &url, "--pairs=5", "--max-pairs=5", "--json"];
     let _stranger = Stranger::start();
     let (_, out, err) = run(&[&pairs[..], &load[..]].concat());
     let outcome: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
@@ -274,20 +239,11 @@ fn other_tools_are_taken_at_their_word() {
             &["siege", "-c3", "-b", "-r", "10", &url][..],
             "Transactions:                        30 hits",
         ),
-        (
-            &["ab", "-n", "40", "-c", "2", &url],
-            "Complete requests:      40",
-        ),
+        (&["ab", "-n", "40", "-c", "2", &url], "Complete requests:      40"),
         (&["wrk", "-c2", "-d1s", &url], "Requests/sec:"),
-        (
-            &["locust", "-u", "3", "-r", "3", "-t", "1s", "-H", &url],
-            "Aggregated",
-        ),
+        (&["locust", "-u", "3", "-r", "3", "-t", "1s", "-H", &url], "Aggregated"),
         (&["blitz", "-p", "1-3:1", &url], "This rush generated"),
-        (
-            &["k6", "--vus=2", "--iterations=20", &url],
-            "http_reqs..................: 20",
-        ),
+        (&["k6", "--vus=2", "--iterations=20", &url], "http_reqs..................: 20"),
     ] {
         let (code, out, err) = run(&[&["--as"], words].concat());
         assert_eq!(code, Some(0), "{out}{err}");

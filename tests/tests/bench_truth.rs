@@ -26,11 +26,7 @@ fn in_full() -> bool {
 #[test]
 fn a_server_that_stands_still_shows_in_the_percentiles_as_arithmetic_has_it() {
     let _turn = TURN.lock();
-    let (rate, seconds, millis) = if in_full() {
-        (2_000, 30, 1_400)
-    } else {
-        (1_000, 20, 3_000)
-    };
+    let (rate, seconds, millis) = if in_full() { (2_000, 30, 1_400) } else { (1_000, 20, 3_000) };
     let mut last = Vec::new();
     for _ in 0..ATTEMPTS {
         let (run, stood) = run_with_a_server_that_stands_still(rate, seconds, millis);
@@ -39,18 +35,10 @@ fn a_server_that_stands_still_shows_in_the_percentiles_as_arithmetic_has_it() {
         let seconds = seconds as f64;
         let figures = [("p99", 0.01 * seconds), ("p99_9", 0.001 * seconds)];
         last = figures
-            .map(|(name, less)| {
-                (
-                    name,
-                    run.number(&format!("corrected.{name}")) / (stood - less),
-                )
-            })
+            .map(|(name, less)| (name, run.number(&format!("corrected.{name}")) / (stood - less)))
             .to_vec();
         eprintln!("{last:?}");
-        assert!(
-            last.iter().all(|(_, ratio)| *ratio > 0.97),
-            "too short: {last:?}"
-        );
+        assert!(last.iter().all(|(_, ratio)| *ratio > 0.97), "too short: {last:?}");
         if last.iter().all(|(_, ratio)| *ratio < 1.03) {
             return;
         }
@@ -68,10 +56,7 @@ fn run_with_a_server_that_stands_still(rate: u64, seconds: u64, millis: u64) -> 
     // Somewhere in the middle of the run, after the warm-up.
     std::thread::sleep(Duration::from_secs(6));
     let stood = server.stand(millis);
-    (
-        Benched::of(&child.wait_with_output().expect("it ends")),
-        stood,
-    )
+    (Benched::of(&child.wait_with_output().expect("it ends")), stood)
 }
 
 /// Workers that sleep for 100 ms serve ten requests a second each, however many users want more.

@@ -41,10 +41,7 @@ fn methods_bodies_and_fields_reach_php_as_they_were_given() {
     let post = ["-d", "x=1&y=2", "-H", "Accept: text/test"];
     let wanted = "--contains=POST /a?b=c x=1&y=2 accept=text/test";
     expect_served(&ask(&[&post[..], &[wanted]].concat()), 20);
-    expect_served(
-        &ask(&["-X", "PUT", "--contains=PUT /a?b=c  accept=*/*"]),
-        20,
-    );
+    expect_served(&ask(&["-X", "PUT", "--contains=PUT /a?b=c  accept=*/*"]), 20);
     let run = ask(&["-X", "HEAD"]);
     expect_served(&run, 20);
     assert_eq!(run.number("requests.body_bytes"), 0.0);
@@ -55,13 +52,7 @@ fn each_user_keeps_its_cookies() {
     let (_root, server) = server();
     let url = server.base_url() + "/";
     // Two users with ten requests each: the tenth has been seen nine times.
-    let run = bench(&[
-        &url,
-        "--users=1",
-        "--requests=10",
-        "--cookies",
-        "--contains=seen=9.",
-    ]);
+    let run = bench(&[&url, "--users=1", "--requests=10", "--cookies", "--contains=seen=9."]);
     assert_eq!(run.counts(), [1, 0, 0, 0, 9], "{run:?}");
     let run = bench(&[&url, "--users=1", "--requests=10", "--contains=seen=0."]);
     expect_served(&run, 10);
@@ -71,19 +62,12 @@ fn each_user_keeps_its_cookies() {
 fn a_list_of_urls_is_sent_by_its_weights() {
     let (root, server) = server();
     let list = root.path().join("urls.txt");
-    fs::write(
-        &list,
-        "# siege's\nPAGE = /page\n3 $(PAGE)\n/form POST a=1\n",
-    )
-    .expect("a file");
+    fs::write(&list, "# siege's\nPAGE = /page\n3 $(PAGE)\n/form POST a=1\n").expect("a file");
     let list = format!("--urls-file={}", list.display());
     let run = bench(&[&server.base_url(), &list, "--users=3", "--requests=400"]);
     expect_served(&run, 400);
     let urls = run.report["urls"].as_array().expect("rows");
-    let names: Vec<_> = urls
-        .iter()
-        .map(|row| row["url"].as_str().expect("a name"))
-        .collect();
+    let names: Vec<_> = urls.iter().map(|row| row["url"].as_str().expect("a name")).collect();
     assert_eq!(names, ["GET /page", "POST /form"]);
     let page = run.number("urls.0.served");
     assert!((250.0..350.0).contains(&page), "{page}");
@@ -101,22 +85,13 @@ fn an_access_log_is_sent_again_with_its_spacing() {
     text += "::1 - - [22/Nov/2026:07:00:03 +0000] \"POST /cart HTTP/1.1\" 200 5\n";
     fs::write(&log, &text).expect("a file");
     let replay = format!("--replay={}", log.display());
-    let run = bench(&[
-        &server.base_url(),
-        &replay,
-        "--speed=2",
-        "--contains=GET /old?",
-    ]);
+    let run = bench(&[&server.base_url(), &replay, "--speed=2", "--contains=GET /old?"]);
     expect_served(&run, 60);
     assert!((1.4..10.0).contains(&run.number("run.seconds")), "{run:?}");
     fs::write(&log, "{\"path\": \"/\"}\n").expect("a file");
     let run = bench(&[&server.base_url(), &replay]);
     assert_eq!(run.code, Some(2));
-    assert!(
-        run.stderr
-            .contains("is no access log with requests to send"),
-        "{run:?}"
-    );
+    assert!(run.stderr.contains("is no access log with requests to send"), "{run:?}");
 }
 
 #[test]
@@ -124,11 +99,7 @@ fn what_a_browser_has_saved_is_sent_in_its_order() {
     let (root, server) = server();
     let har = root.path().join("visit.har");
     let entry = |url: &str| format!("{{\"request\":{{\"method\":\"GET\",\"url\":\"{url}\"}}}}");
-    let entries = [
-        entry("https://shop.example/a"),
-        entry("https://shop.example/b"),
-    ]
-    .join(",");
+    let entries = [entry("https://shop.example/a"), entry("https://shop.example/b")].join(",");
     fs::write(&har, format!("{{\"log\":{{\"entries\":[{entries}]}}}}")).expect("a file");
     let har = format!("--har={}", har.display());
     let run = bench(&[&server.base_url(), &har, "--users=2", "--requests=40"]);
@@ -149,10 +120,7 @@ fn tls_is_spoken_with_whom_is_trusted() {
     let ca = format!("--ca={}", authority.ca().display());
     let load = ["--users=2", "--requests=50"];
     expect_served(&bench(&[&[url.as_str(), &ca], &load[..]].concat()), 50);
-    expect_served(
-        &bench(&[&[url.as_str(), "--insecure"], &load[..]].concat()),
-        50,
-    );
+    expect_served(&bench(&[&[url.as_str(), "--insecure"], &load[..]].concat()), 50);
     let run = bench(&[&[url.as_str()], &load[..]].concat());
     assert_eq!(run.counts(), [0, 0, 50, 0, 0], "{run:?}");
 }
@@ -162,9 +130,7 @@ fn a_pool_and_php_fpm_are_asked_over_fastcgi() {
     let root = document_root(&[("index.php", PAGE), ("sleep.php", "<?php usleep(50000);")]);
     for which in [Which::PhpFpm, Which::Maitred] {
         let daemon = Daemon::start(which, &usual("pm.max_children = 2"));
-        let Door::Unix(socket) = daemon.door() else {
-            panic!("a socket")
-        };
+        let Door::Unix(socket) = daemon.door() else { panic!("a socket") };
         let ask = |url: &str, flags: &[&str]| {
             let unix = format!("--unix={}", socket.display());
             let fastcgi = format!("--fastcgi={}", root.path().display());
@@ -179,10 +145,7 @@ fn a_pool_and_php_fpm_are_asked_over_fastcgi() {
         let run = ask("http://localhost/none.php", &counted);
         assert_eq!(run.counts(), [0, 0, 0, 0, 60], "{run:?}");
         // Two workers that sleep for 50 ms serve no more than 40 requests a second.
-        let run = ask(
-            "http://localhost/sleep.php",
-            &["--users=6", "--duration=2s"],
-        );
+        let run = ask("http://localhost/sleep.php", &["--users=6", "--duration=2s"]);
         let rate = run.number("requests.rate");
         assert!(rate < 40.8 && rate > 20.0, "{rate}");
         daemon.stop();
@@ -252,9 +215,7 @@ fn the_server_is_watched_in_every_way_there_is() {
     // The kernel counts CPU time in ticks of 10 ms, so there has to be some.
     let script = "<?php usleep(100000); for ($i = 0; $i < 300000; $i++);";
     let root = document_root(&[("sleep.php", script)]);
-    let setup = Setup::new(root.path())
-        .workers(2)
-        .pool("status_path = \"/status\"");
+    let setup = Setup::new(root.path()).workers(2).pool("status_path = \"/status\"");
     let server = setup.start();
     let url = format!("{}/sleep.php", server.base_url());
     let watched = |what: &str| {
@@ -262,12 +223,7 @@ fn the_server_is_watched_in_every_way_there_is() {
         let run = bench(&[&url, "--users=5", "--duration=2s", "--warm-up=0", &watch]);
         assert_eq!(run.code, Some(0), "{run:?}");
         assert!(run.report["server"]["lost"].is_null(), "{run:?}");
-        assert!(
-            run.report["server"]["samples"]
-                .as_array()
-                .map_or(0, Vec::len)
-                >= 3
-        );
+        assert!(run.report["server"]["samples"].as_array().map_or(0, Vec::len) >= 3);
         run
     };
     let run = watched(&server.admin_socket().display().to_string());
@@ -280,12 +236,7 @@ fn the_server_is_watched_in_every_way_there_is() {
     let run = watched(&server.supervisor().pid.to_string());
     assert!(run.number("server.samples.0.processes") >= 5.0, "{run:?}");
     for nothing in ["/nowhere/admin.sock", "2147483646", &url] {
-        let run = bench(&[
-            &url,
-            "--users=1",
-            "--duration=1s",
-            &format!("--watch={nothing}"),
-        ]);
+        let run = bench(&[&url, "--users=1", "--duration=1s", &format!("--watch={nothing}")]);
         assert_eq!(run.code, Some(1), "{run:?}");
     }
 }

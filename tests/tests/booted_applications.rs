@@ -17,10 +17,7 @@ const MANY: usize = 60;
 fn application(name: &str) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let source = project_root().join("tests/fixtures").join(name);
-    run(Command::new("cp")
-        .arg("-r")
-        .arg(format!("{}/.", source.display()))
-        .arg(folder.path()));
+    run(Command::new("cp").arg("-r").arg(format!("{}/.", source.display())).arg(folder.path()));
     let var = folder.path().join("var");
     std::fs::create_dir(&var).expect("a folder can be made");
     let make = "$d = new PDO('sqlite:' . $argv[1]);
@@ -54,14 +51,9 @@ fn booted(public: &Path, lines: &[&str]) -> Server {
 /// The application boots once, in the script that is named for the mode.
 fn booted_in(mode: &str, public: &Path, lines: &[&str]) -> Server {
     let script = public.join(format!("{mode}.php")).display().to_string();
-    let setup = Setup::new(public)
-        .workers(1)
-        .pool(&format!("mode = {mode:?}"));
+    let setup = Setup::new(public).workers(1).pool(&format!("mode = {mode:?}"));
     let setup = setup.pool(&format!("script = {script:?}"));
-    lines
-        .iter()
-        .fold(setup, |setup, line| setup.pool(line))
-        .start()
+    lines.iter().fold(setup, |setup, line| setup.pool(line)).start()
 }
 
 /// What must be the same however the application is run.
@@ -91,28 +83,13 @@ fn answers_as_in_a_classic_pool(name: &str, targets: &[&str]) {
 
 #[test]
 fn a_symfony_application_answers_as_in_a_classic_pool() {
-    let targets = [
-        "/?name=Ann",
-        "/?name=Bob",
-        "/",
-        "/goods/7",
-        "/goods/99",
-        "/nowhere",
-        "/fails",
-    ];
+    let targets = ["/?name=Ann", "/?name=Bob", "/", "/goods/7", "/goods/99", "/nowhere", "/fails"];
     answers_as_in_a_classic_pool("symfony", &targets);
 }
 
 #[test]
 fn an_illuminate_application_answers_as_in_a_classic_pool() {
-    let targets = [
-        "/?name=Ann",
-        "/?name=Bob",
-        "/",
-        "/goods/7",
-        "/goods/99",
-        "/nowhere",
-    ];
+    let targets = ["/?name=Ann", "/?name=Bob", "/", "/goods/7", "/goods/99", "/nowhere"];
     answers_as_in_a_classic_pool("illuminate", &targets);
 }
 
@@ -121,16 +98,11 @@ fn two_visitors_of_a_symfony_application_have_two_sessions() {
     let folder = application("symfony");
     let sessions = tempfile::tempdir().unwrap();
     give_to_web_user(sessions.path());
-    let path = format!(
-        "php_value = {{ session.save_path = {:?} }}",
-        sessions.path()
-    );
+    let path = format!("php_value = {{ session.save_path = {:?} }}", sessions.path());
     let server = booted(&public(&folder), &[&path]);
     let visit = |cookie: Option<&str>| {
         let request = Request::get("/visits");
-        let request = cookie
-            .into_iter()
-            .fold(request, |asked, it| asked.header("Cookie", it));
+        let request = cookie.into_iter().fold(request, |asked, it| asked.header("Cookie", it));
         http::ask(server.address(), &request)
     };
     let cookie = |answer: &Response| {

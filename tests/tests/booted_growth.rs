@@ -34,9 +34,7 @@ fn requests() -> u64 {
 fn held(process: &Process) -> (u64, usize) {
     let status =
         std::fs::read_to_string(format!("/proc/{}/status", process.pid)).expect("the process runs");
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
     let open = std::fs::read_dir(format!("/proc/{}/fd", process.pid)).map_or(0, Iterator::count);
     (kilobytes.expect("the kernel tells"), open)
@@ -112,9 +110,7 @@ fn endure_changes(how: &str) {
         assert_eq!(seen["global"], "booted");
         assert_eq!(seen, first.get_or_init(|| seen.clone()));
     });
-    let all = std::fs::read_dir(root.path())
-        .expect("the folder is there")
-        .flatten();
+    let all = std::fs::read_dir(root.path()).expect("the folder is there").flatten();
     let mut names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
     assert_eq!(names.find(|name| name.starts_with("snapshot-")), None);
 }

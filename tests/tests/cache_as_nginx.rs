@@ -57,28 +57,12 @@ const CASES: &[(&str, &str, &[&[&str]])] = &[
     ("Cache-Control: max-age=60", "403", &[&["/e"], &["/e"]]),
     ("Cache-Control: max-age=0", "200", &[&["/f"], &["/f"]]),
     ("Cache-Control: no-store", "200", &[&["/g"], &["/g"]]),
-    (
-        "Cache-Control: private, max-age=60",
-        "200",
-        &[&["/h"], &["/h"]],
-    ),
-    (
-        "Expires: Thu, 01 Dec 1994 16:00:00 GMT",
-        "200",
-        &[&["/i"], &["/i"]],
-    ),
-    (
-        "Expires: Wed, 01 Dec 2094 16:00:00 GMT",
-        "404",
-        &[&["/j"], &["/j"]],
-    ),
+    ("Cache-Control: private, max-age=60", "200", &[&["/h"], &["/h"]]),
+    ("Expires: Thu, 01 Dec 1994 16:00:00 GMT", "200", &[&["/i"], &["/i"]]),
+    ("Expires: Wed, 01 Dec 2094 16:00:00 GMT", "404", &[&["/j"], &["/j"]]),
     ("Set-Cookie: a=b", "200", &[&["/k"], &["/k"]]),
     ("X-Accel-Expires: 0", "200", &[&["/l"], &["/l"]]),
-    (
-        "X-Accel-Expires: 60|Cache-Control: no-store",
-        "200",
-        &[&["/m"], &["/m"]],
-    ),
+    ("X-Accel-Expires: 60|Cache-Control: no-store", "200", &[&["/m"], &["/m"]]),
     ("X-Accel-Expires: @4000000000", "403", &[&["/n"], &["/n"]]),
     ("Vary: *", "200", &[&["/o"], &["/o"]]),
     (
@@ -126,16 +110,10 @@ fn site() -> TempDir {
 
 fn ask(server: &impl Target, words: &[&str], say: &str, status: &str) -> Response {
     let fields = words[1..].iter().filter_map(|field| field.split_once(": "));
-    let all = [
-        ("Connection", "close"),
-        ("X-Say", say),
-        ("X-Status", status),
-    ];
+    let all = [("Connection", "close"), ("X-Say", say), ("X-Status", status)];
     let request = fields
         .chain(all)
-        .fold(Request::get(words[0]), |request, (name, value)| {
-            request.header(name, value)
-        });
+        .fold(Request::get(words[0]), |request, (name, value)| request.header(name, value));
     http::ask(server.address(), &request)
 }
 
@@ -161,25 +139,14 @@ fn the_cache_does_what_nginxs_does() {
     let (root, other, pages) = (site(), site(), public_folder());
     give_to_web_user(pages.path());
     let maitred = Setup::new(root.path());
-    let maitred = MAITRED
-        .iter()
-        .fold(maitred, |setup, line| setup.site(line))
-        .start();
-    let zone = format!(
-        "fastcgi_cache_path {}/pages keys_zone=pages:1m;",
-        pages.path().display()
-    );
+    let maitred = MAITRED.iter().fold(maitred, |setup, line| setup.site(line)).start();
+    let zone = format!("fastcgi_cache_path {}/pages keys_zone=pages:1m;", pages.path().display());
     let nginx = PeerSetup::new(other.path()).http(&zone);
-    let nginx = NGINX
-        .iter()
-        .fold(nginx, |setup, line| setup.http(line))
-        .start();
+    let nginx = NGINX.iter().fold(nginx, |setup, line| setup.http(line)).start();
     for (say, status, requests) in CASES {
         for words in *requests {
-            let (ours, theirs) = (
-                ask(&maitred, words, say, status),
-                ask(&nginx, words, say, status),
-            );
+            let (ours, theirs) =
+                (ask(&maitred, words, say, status), ask(&nginx, words, say, status));
             let of = |answer: &Response| (answer.status, answer.text(), word(answer));
             assert_eq!(of(&ours), of(&theirs), "{say:?} {words:?}: {ours:?}");
         }
@@ -187,18 +154,13 @@ fn the_cache_does_what_nginxs_does() {
     // A page that is old will do while it is made again, and when it cannot be.
     let (say, begun) = ("X-Accel-Expires: 1", Instant::now());
     let both = |status: &str| {
-        let answers = [
-            ask(&maitred, &["/old"], say, status),
-            ask(&nginx, &["/old"], say, status),
-        ];
+        let answers = [ask(&maitred, &["/old"], say, status), ask(&nginx, &["/old"], say, status)];
         answers.map(|answer| (answer.status, answer.text(), word(&answer)))
     };
     for (status, text) in both("200").map(|(status, text, _)| (status, text)) {
         assert_eq!((status, text.as_str()), (200, "run 1"));
     }
-    wait::until_true("the pages are old", || {
-        begun.elapsed() > Duration::from_secs(2)
-    });
+    wait::until_true("the pages are old", || begun.elapsed() > Duration::from_secs(2));
     for said in both("503") {
         assert_eq!(said, (200, "run 1".to_owned(), "STALE".to_owned()));
     }

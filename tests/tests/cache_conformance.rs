@@ -56,10 +56,7 @@ fn run(reasons: &BTreeMap<String, Vec<Reason>>) -> [Vec<Outcome>; 3] {
     let pages = public_folder();
     give_to_web_user(pages.path());
     let pages = pages.path().join("pages");
-    let zone = format!(
-        "fastcgi_cache_path {} levels=1:2 keys_zone=pages:8m;",
-        pages.display()
-    );
+    let zone = format!("fastcgi_cache_path {} levels=1:2 keys_zone=pages:8m;", pages.display());
     let nginx = PeerSetup::new(roots[1].path())
         .http(&zone)
         .http("fastcgi_cache pages;")
@@ -131,12 +128,7 @@ fn the_cache_passes_all_required_tests_but_those_of_which_the_guide_says_why() {
     let counts = [maitred, nginx, varnish].map(|outcomes| passed(outcomes));
     assert!(counts[0] >= MARK, "{counts:?}");
     // The others are there to compare with: if they fail at all, the suite is not run as it should be.
-    assert!(
-        counts[1..]
-            .iter()
-            .all(|count| (80..counts[0]).contains(count)),
-        "{counts:?}"
-    );
+    assert!(counts[1..].iter().all(|count| (80..counts[0]).contains(count)), "{counts:?}");
 }
 
 fn version(program: &str, flag: &str) -> String {

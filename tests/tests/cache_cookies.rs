@@ -84,11 +84,7 @@ fn a_page_that_was_asked_for_with_a_cookie_nobody_knows_is_not_kept() {
     // From before this server: nobody has seen it set.
     let hers = with(&server, "/page", &[("Cookie", "old_user=anna")]);
     assert_eq!(hers.text(), "hello anna");
-    assert!(
-        status(&hers).contains("detail=unknown-cookie"),
-        "{}",
-        status(&hers)
-    );
+    assert!(status(&hers).contains("detail=unknown-cookie"), "{}", status(&hers));
     assert_eq!(get(&server, "/page").text(), "hello guest");
     let counted = with(&server, "/page", &[("Cookie", "_ga=GA1.2; _pk_id.1.f=2")]);
     assert!(is_hit(&counted), "{}", status(&counted));
@@ -137,10 +133,7 @@ fn what_a_site_has_set_is_known_after_a_reload_a_dead_front_and_a_restart() {
     server.stop();
     let server = setup().at(address).start();
     assert_eq!(anna(&server, "/page").text(), "hello anna");
-    assert!(
-        is_hit(&get(&server, "/page")),
-        "the page from before is there"
-    );
+    assert!(is_hit(&get(&server, "/page")), "the page from before is there");
     server.stop();
 }
 
@@ -161,17 +154,11 @@ fn check_warns_of_a_cache_that_knows_nobodys_login() {
     let (_root, setup) = shop("");
     let server = setup.start();
     let said = |file: &std::path::Path| {
-        let check = Command::new(maitred_program())
-            .args(["check", "--config"])
-            .arg(file)
-            .output();
+        let check = Command::new(maitred_program()).args(["check", "--config"]).arg(file).output();
         String::from_utf8_lossy(&check.unwrap().stderr).into_owned()
     };
     let warned = said(&server.configuration());
-    assert!(
-        warned.contains("neither `app` nor `private_cookies`"),
-        "{warned}"
-    );
+    assert!(warned.contains("neither `app` nor `private_cookies`"), "{warned}");
     let text = std::fs::read_to_string(server.configuration()).unwrap();
     server.configure_as(&text.replace("valid =", "private_cookies = \"shop_user\"\nvalid ="));
     let warned = said(&server.configuration());
@@ -185,11 +172,7 @@ fn a_cookie_that_the_site_itself_sets_counts_also_if_browsers_set_such_ones() {
     let server = setup.start();
     // Unknown, and of a name that scripts in browsers use.
     assert!(status(&cookie(&server, "/a", "mp_auth=x")).contains("; stored"));
-    assert!(is_hit(&cookie(
-        &server,
-        "/a",
-        "mp_auth=y; cookieyes-consent=1"
-    )));
+    assert!(is_hit(&cookie(&server, "/a", "mp_auth=y; cookieyes-consent=1")));
     get(&server, "/login?set=mp_auth");
     for path in ["/a", "/b"] {
         let hers = cookie(&server, path, "mp_auth=alice");

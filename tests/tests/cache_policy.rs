@@ -44,10 +44,8 @@ fn sites(root: &Path, sites: &[(&str, &str)]) -> Setup {
     let mut text = String::new();
     for (index, (host, lines)) in sites.iter().enumerate() {
         if index > 0 {
-            let _ = write!(
-                text,
-                "[[sites]]\nhosts = [{host:?}]\npool = \"www\"\nroot = {root:?}\n"
-            );
+            let _ =
+                write!(text, "[[sites]]\nhosts = [{host:?}]\npool = \"www\"\nroot = {root:?}\n");
         }
         let _ = write!(text, "[sites.cache]\n{lines}\n");
     }
@@ -108,9 +106,7 @@ impl Client<'_> {
         } else {
             let request = Request::new(method, &target).header("Host", host);
             let all = fields.iter().chain(&[("Connection", "close")]);
-            let request = all.fold(request, |request, (name, value)| {
-                request.header(name, value)
-            });
+            let request = all.fold(request, |request, (name, value)| request.header(name, value));
             let answer = http::ask(self.server.address(), &request);
             let mut head = format!("HTTP/1.1 {}\r\n", answer.status);
             for (name, value) in &answer.headers {
@@ -119,14 +115,9 @@ impl Client<'_> {
             format!("{head}\r\n{}", answer.text())
         };
         let (head, text) = said.split_once("\r\n\r\n").expect("an answer has a head");
-        let status = head
-            .split(' ')
-            .nth(1)
-            .and_then(|status| status.trim_end().get(..3));
+        let status = head.split(' ').nth(1).and_then(|status| status.trim_end().get(..3));
         Said {
-            status: status
-                .and_then(|status| status.parse().ok())
-                .expect("it has a status"),
+            status: status.and_then(|status| status.parse().ok()).expect("it has a status"),
             head: head.to_owned(),
             text: text.to_owned(),
         }
@@ -165,13 +156,7 @@ fn pages_are_kept_for_as_long_as_the_answer_or_the_site_says() {
         is("times", "/b", "", "404", "stored; ttl=60");
         is("times", "/c", "", "410", "detail=no-store");
         is("times", "/d", "", "301", "detail=no-lifetime");
-        is(
-            "times",
-            "/e",
-            "Cache-Control: max-age=7",
-            "200",
-            "stored; ttl=7",
-        );
+        is("times", "/e", "Cache-Control: max-age=7", "200", "stored; ttl=7");
         is(
             "times",
             "/f",
@@ -179,13 +164,7 @@ fn pages_are_kept_for_as_long_as_the_answer_or_the_site_says() {
             "200",
             "stored; ttl=9",
         );
-        is(
-            "times",
-            "/g",
-            "X-Accel-Expires: 9|Cache-Control: max-age=7",
-            "200",
-            "stored; ttl=9",
-        );
+        is("times", "/g", "X-Accel-Expires: 9|Cache-Control: max-age=7", "200", "stored; ttl=9");
         // What is said to caches alone counts before what is said to all (RFC 9213).
         is(
             "times",
@@ -215,29 +194,14 @@ fn pages_are_kept_for_as_long_as_the_answer_or_the_site_says() {
         is("guess", "/b", "", "200", "detail=no-lifetime");
         is("off", "/a", "", "200", "");
         assert_eq!(said("off", "/a", "", "200"), "");
-        is(
-            "strict",
-            "/a",
-            "ETag: \"a\"|Cache-Control: no-cache",
-            "200",
-            "detail=no-cache",
-        );
-        is(
-            "times",
-            "/k",
-            "ETag: \"a\"|Cache-Control: no-cache",
-            "200",
-            "stored; ttl=0",
-        );
+        is("strict", "/a", "ETag: \"a\"|Cache-Control: no-cache", "200", "detail=no-cache");
+        is("times", "/k", "ETag: \"a\"|Cache-Control: no-cache", "200", "stored; ttl=0");
         for run in 1..3 {
             let large = client.get(("big", "/a"), &[("X-More", "2000")]);
             assert!(large.is_run(run), "{large:?}");
             // All of it has come before the head goes, so that does not say that it is kept.
             let verdict = large.verdict();
-            assert!(
-                verdict.ends_with("fwd-status=200; detail=too-large"),
-                "{verdict}"
-            );
+            assert!(verdict.ends_with("fwd-status=200; detail=too-large"), "{verdict}");
         }
         client.get(("big", "/b"), &[("X-More", "900")]);
         assert!(client.get(("big", "/b"), &[]).verdict().starts_with("hit"));
@@ -271,10 +235,7 @@ fn what_makes_a_difference_is_what_the_site_says() {
         // The script sees what is in the key, and nothing else.
         let first = get("/s?b=1&utm_source=x&a=2&a=1", &[]);
         let own = u8::from(client.is_http2) + 1;
-        assert_eq!(
-            first.text,
-            format!("run 1 /{own}/s?a=2&a=1&b=1 a=2&a=1&b=1")
-        );
+        assert_eq!(first.text, format!("run 1 /{own}/s?a=2&a=1&b=1 a=2&a=1&b=1"));
         assert!(first.verdict().ends_with("stored; ttl=600"), "{first:?}");
         for same in ["/s?a=2&a=1&b=1", "/s?utm_source=y&b=1&a=2&a=1&utm_medium=z"] {
             assert_eq!(get(same, &[]).text, first.text, "{same}");
@@ -284,10 +245,7 @@ fn what_makes_a_difference_is_what_the_site_says() {
         assert!(get("/t", &[]).verdict().starts_with("hit"));
         // Whose answer is nobody else's, or is not kept, sees all that was asked for.
         let mine = get("/t?utm_source=x", &[("Cookie", "PHPSESSID=a")]);
-        assert_eq!(
-            mine.text,
-            format!("run 2 /{own}/t?utm_source=x utm_source=x")
-        );
+        assert_eq!(mine.text, format!("run 2 /{own}/t?utm_source=x utm_source=x"));
         let plain = |target: &str| client.get(("plain", target), &[]);
         assert!(plain("/a?a=1&b=2").is_run(1) && plain("/a?b=2&a=1").is_run(2));
     }
@@ -317,19 +275,13 @@ fn requests_pass_the_cache_by_for_which_the_site_says_so() {
     .start();
     for client in Client::both(&server) {
         let bypass = |target: &str, field: (&str, &str)| client.get(("bypass", target), &[field]);
-        let (none, detail) = (
-            ("X-None", ""),
-            "fwd=bypass; fwd-status=200; stored; ttl=600",
-        );
+        let (none, detail) = (("X-None", ""), "fwd=bypass; fwd-status=200; stored; ttl=600");
         let mut run = 1;
         assert!(bypass("/a", none).is_run(run));
         for field in [("Cookie", "nocache_1=a"), ("X-Refresh", "1")] {
             let passed = bypass("/a", field);
             run += 1;
-            assert!(
-                passed.is_run(run) && passed.verdict() == detail,
-                "{passed:?}"
-            );
+            assert!(passed.is_run(run) && passed.verdict() == detail, "{passed:?}");
             // What was made is kept in place of what was there.
             assert!(bypass("/a", none).is_run(run));
         }
@@ -343,10 +295,7 @@ fn requests_pass_the_cache_by_for_which_the_site_says_so() {
         assert!(head.verdict().starts_with("fwd=bypass"), "{head:?}");
         let not_kept = |target: &str, field: (&str, &str)| {
             let said = client.get(("no-store", target), &[field]);
-            assert!(
-                said.verdict().ends_with("detail=rule"),
-                "{target}: {said:?}"
-            );
+            assert!(said.verdict().ends_with("detail=rule"), "{target}: {said:?}");
         };
         not_kept("/a", ("Cookie", "probe=1"));
         not_kept("/a", ("X-Probe", "1"));
@@ -361,11 +310,7 @@ fn requests_pass_the_cache_by_for_which_the_site_says_so() {
             |target: &str, wish: &str| client.get(("obey", target), &[("Cache-Control", wish)]);
         let none_kept = obey("/a", "only-if-cached");
         assert_eq!(none_kept.status, 504, "{none_kept:?}");
-        assert!(
-            obey("/a", "no-store")
-                .verdict()
-                .ends_with("detail=request-no-store")
-        );
+        assert!(obey("/a", "no-store").verdict().ends_with("detail=request-no-store"));
         assert!(obey("/a", "max-age=9").is_run(2));
         assert!(obey("/a", "only-if-cached").is_run(2));
         assert!(obey("/a", "no-cache").is_run(3));
@@ -392,15 +337,8 @@ fn tags_and_fields_of_others_caches_are_understood_and_no_client_sees_them() {
         let hit = get("/a", "");
         assert!(hit.is_run(1), "{hit:?}");
         for answer in [&first, &hit] {
-            let names = [
-                "X-LiteSpeed-Tag",
-                "X-LiteSpeed-Cache-Control",
-                "Surrogate-Key",
-            ];
-            assert!(
-                names.iter().all(|name| answer.field(name).is_empty()),
-                "{answer:?}"
-            );
+            let names = ["X-LiteSpeed-Tag", "X-LiteSpeed-Cache-Control", "Surrogate-Key"];
+            assert!(names.iter().all(|name| answer.field(name).is_empty()), "{answer:?}");
             assert_eq!(answer.field("Cache-Control"), "no-cache");
         }
         get("/purge", "X-LiteSpeed-Purge: tag=Po.1");
@@ -411,10 +349,8 @@ fn tags_and_fields_of_others_caches_are_understood_and_no_client_sees_them() {
         client.ask("POST", ("tags", "/change"), &change);
         assert!(get("/a", say).is_run(4));
         let public = "X-LiteSpeed-Cache-Control: public,max-age=90|X-LiteSpeed-Vary: cookie=";
-        for (path, cookie, end) in [
-            ("/c", "currency", "stored; ttl=90"),
-            ("/d", "a", "vary-star"),
-        ] {
+        for (path, cookie, end) in [("/c", "currency", "stored; ttl=90"), ("/d", "a", "vary-star")]
+        {
             let said = get(path, &format!("{public}{cookie}"));
             assert!(said.verdict().ends_with(end), "{said:?}");
         }
@@ -429,38 +365,26 @@ const WHILE: &str = "Cache-Control: max-age=60, stale-while-revalidate=600|Age: 
 #[test]
 fn nobody_waits_for_a_page_that_will_do_until_there_is_another() {
     let root = site();
-    let server = sites(
-        root.path(),
-        &[("now", ""), ("first", "background_update = false")],
-    )
-    .start();
+    let server = sites(root.path(), &[("now", ""), ("first", "background_update = false")]).start();
     for client in Client::both(&server) {
         let _ = fs::remove_file(root.path().join("go"));
         let slow = [("X-Say", WHILE), ("X-Do", "wait")];
         client.get(("now", "/a"), &[("X-Say", WHILE)]);
         // The script of the first who asks cannot end, and all have an answer.
         let first = client.get(("now", "/a"), &slow);
-        assert!(
-            first.is_run(1) && first.verdict().contains("ttl=-30"),
-            "{first:?}"
-        );
+        assert!(first.is_run(1) && first.verdict().contains("ttl=-30"), "{first:?}");
         assert!(first.verdict().ends_with("detail=updating"), "{first:?}");
         assert!(client.get(("now", "/a"), &slow).is_run(1));
         fs::write(root.path().join("go"), "").unwrap();
         wait::until_true("the new page is kept", || {
-            client
-                .get(("now", "/a"), &[("X-Say", WHILE)])
-                .text
-                .starts_with("run 2 ")
+            client.get(("now", "/a"), &[("X-Say", WHILE)]).text.starts_with("run 2 ")
         });
         client.get(("first", "/a"), &[("X-Say", WHILE)]);
         assert!(client.get(("first", "/a"), &[("X-Say", WHILE)]).is_run(2));
     }
     // The connection is free for the next request while the page is made.
     let mut connection = Connection::open(server.address());
-    let request = Request::new("GET", "/1/b")
-        .header("Host", "now")
-        .header("X-Say", WHILE);
+    let request = Request::new("GET", "/1/b").header("Host", "now").header("X-Say", WHILE);
     for _ in 0..3 {
         connection.send(&request.to_bytes()).unwrap();
         let answer = connection.read_response(false).unwrap();
@@ -471,14 +395,11 @@ fn nobody_waits_for_a_page_that_will_do_until_there_is_another() {
 #[test]
 fn a_stale_page_stands_in_whatever_keeps_the_script_from_answering() {
     let root = site();
-    let server = sites(
-        root.path(),
-        &[("stale", "stale_if_error = \"1h\""), ("never", "")],
-    )
-    .pool("request_terminate_timeout = \"2s\"")
-    // Longer than workers that die one after the other are waited for.
-    .pool("request_queue_timeout = \"50s\"")
-    .start();
+    let server = sites(root.path(), &[("stale", "stale_if_error = \"1h\""), ("never", "")])
+        .pool("request_terminate_timeout = \"2s\"")
+        // Longer than workers that die one after the other are waited for.
+        .pool("request_queue_timeout = \"50s\"")
+        .start();
     let say = ("X-Say", "Cache-Control: max-age=60|Age: 90|ETag: \"a\"");
     for client in Client::both(&server) {
         for host in ["stale", "never"] {
@@ -486,19 +407,9 @@ fn a_stale_page_stands_in_whatever_keeps_the_script_from_answering() {
         }
         let check = |field: (&str, &str), status: u16| {
             let stale = client.get(("stale", "/a"), &[say, field]);
-            assert!(
-                stale.status == 200 && stale.is_run(1),
-                "{field:?}: {stale:?}"
-            );
-            assert!(
-                stale.verdict().ends_with("detail=error"),
-                "{field:?}: {stale:?}"
-            );
-            assert_eq!(
-                client.get(("never", "/a"), &[say, field]).status,
-                status,
-                "{field:?}"
-            );
+            assert!(stale.status == 200 && stale.is_run(1), "{field:?}: {stale:?}");
+            assert!(stale.verdict().ends_with("detail=error"), "{field:?}: {stale:?}");
+            assert_eq!(client.get(("never", "/a"), &[say, field]).status, status, "{field:?}");
         };
         // An answer that is none of the server's faults is an answer.
         client.get(("stale", "/n"), &[say]);
@@ -533,10 +444,7 @@ fn refused_by_the_queue(root: &Path, say: (&str, &str)) {
         });
         for client in clients {
             let stale = client.get(("stale", "/q"), &[say]);
-            assert!(
-                stale.status == 200 && stale.verdict().ends_with("detail=error"),
-                "{stale:?}"
-            );
+            assert!(stale.status == 200 && stale.verdict().ends_with("detail=error"), "{stale:?}");
             assert_eq!(client.get(("never", "/q"), &[say]).status, 503);
         }
         fs::write(root.join("go"), "").unwrap();
@@ -552,9 +460,7 @@ fn size_of(folder: &Path) -> (u64, usize) {
         // It was renamed just now.
         Err(_) => None,
     });
-    sizes.fold((0, 0), |(bytes, files), (more, count)| {
-        (bytes + more, files + count)
-    })
+    sizes.fold((0, 0), |(bytes, files), (more, count)| (bytes + more, files + count))
 }
 
 #[test]
@@ -572,16 +478,8 @@ fn the_folder_of_pages_has_no_more_than_it_may_and_what_was_used_last_is_there()
         client.get(("a", "/0"), &[]);
     }
     let (bytes, files) = size_of(pages.path());
-    assert!(
-        bytes <= 1 << 20 && files >= 5,
-        "{bytes} bytes in {files} files"
-    );
+    assert!(bytes <= 1 << 20 && files >= 5, "{bytes} bytes in {files} files");
     assert!(client.get(("a", "/29"), &[]).verdict().starts_with("hit"));
     assert!(client.get(("a", "/0"), &[]).verdict().starts_with("hit"));
-    assert!(
-        client
-            .get(("a", "/1"), &[])
-            .verdict()
-            .starts_with("fwd=uri-miss")
-    );
+    assert!(client.get(("a", "/1"), &[]).verdict().starts_with("fwd=uri-miss"));
 }

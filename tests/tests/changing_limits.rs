@@ -94,11 +94,7 @@ fn a_memory_limit_that_is_lowered_to_what_is_in_use_costs_workers_and_nobody_is_
     });
     let_go(root.path());
     for mut connection in busy {
-        while !connection
-            .read_chunk()
-            .expect("the answer is whole")
-            .is_empty()
-        {}
+        while !connection.read_chunk().expect("the answer is whole").is_empty() {}
     }
     let load = Load::start(server.address(), REQUESTS);
     load.wait_for_ok(200);

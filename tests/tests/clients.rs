@@ -24,10 +24,7 @@ fn site() -> TempDir {
 /// A server whose site has these lines, and `/index.php` for every path that is no file.
 fn serve_application(root: &TempDir, lines: &[&str]) -> Server {
     let setup = Setup::new(root.path());
-    lines
-        .iter()
-        .fold(setup, |setup, line| setup.site(line))
-        .start()
+    lines.iter().fold(setup, |setup, line| setup.site(line)).start()
 }
 
 #[test]
@@ -36,10 +33,7 @@ fn clients_are_told_apart_by_their_networks() {
     let server = serve_with(
         &root,
         &["trusted_proxies = \"127.0.0.1\""],
-        &[
-            "allow = [\"10.0.0.0/8\", \"2001:db8::/32\"]",
-            "deny = \"10.6.0.0/16\"",
-        ],
+        &["allow = [\"10.0.0.0/8\", \"2001:db8::/32\"]", "deny = \"10.6.0.0/16\""],
     );
     for (client, status) in [
         ("10.1.2.3", 200),
@@ -65,33 +59,15 @@ fn only_a_trusted_proxy_is_believed() {
         http::ask(server.address(), &request).json()
     };
     let seen = ask(&serve(&root, &[]));
-    assert_eq!(
-        (&seen["REMOTE_ADDR"], seen.get("HTTPS")),
-        (&"127.0.0.1".into(), None)
-    );
-    let seen = ask(&serve_with(
-        &root,
-        &["trusted_proxies = \"127.0.0.0/8\""],
-        &[],
-    ));
+    assert_eq!((&seen["REMOTE_ADDR"], seen.get("HTTPS")), (&"127.0.0.1".into(), None));
+    let seen = ask(&serve_with(&root, &["trusted_proxies = \"127.0.0.0/8\""], &[]));
     assert_eq!(seen["REMOTE_ADDR"], "192.0.2.1");
     assert_eq!(
-        (
-            &seen["HTTPS"],
-            &seen["REQUEST_SCHEME"],
-            &seen["SERVER_PORT"]
-        ),
+        (&seen["HTTPS"], &seen["REQUEST_SCHEME"], &seen["SERVER_PORT"]),
         (&"on".into(), &"https".into(), &"443".into())
     );
-    assert_ne!(
-        seen["HTTP_HOST"], "evil.example",
-        "X-Forwarded-Host is not among trusted_headers"
-    );
-    let seen = ask(&serve_with(
-        &root,
-        &["trusted_proxies = \"10.0.0.0/8\""],
-        &[],
-    ));
+    assert_ne!(seen["HTTP_HOST"], "evil.example", "X-Forwarded-Host is not among trusted_headers");
+    let seen = ask(&serve_with(&root, &["trusted_proxies = \"10.0.0.0/8\""], &[]));
     assert_eq!(seen["REMOTE_ADDR"], "127.0.0.1");
 }
 
@@ -106,45 +82,27 @@ fn the_proxy_protocol_says_whose_a_connection_is() {
     let text = b"PROXY TCP4 192.0.2.1 10.0.0.1 4711 80\r\n".to_vec();
     for (header, client) in [(text, "192.0.2.1"), (binary, "192.0.2.2")] {
         let mut connection = Connection::open(server.address());
-        connection
-            .send(&[&header[..], &request].concat())
-            .expect("it is taken");
-        let first = connection
-            .read_response(false)
-            .expect("an answer comes")
-            .json();
+        connection.send(&[&header[..], &request].concat()).expect("it is taken");
+        let first = connection.read_response(false).expect("an answer comes").json();
         assert_eq!(
             (&first["REMOTE_ADDR"], &first["REMOTE_PORT"]),
             (&client.into(), &"4711".into())
         );
         connection.send(&request).expect("the connection is kept");
-        let second = connection
-            .read_response(false)
-            .expect("an answer comes")
-            .json();
+        let second = connection.read_response(false).expect("an answer comes").json();
         assert_eq!(second["REMOTE_ADDR"], client);
     }
     // In two pieces: it is one header all the same.
     let mut connection = Connection::open(server.address());
-    connection
-        .send(b"PROXY TCP4 192.0.2.3 10.0.")
-        .expect("it is taken");
-    connection
-        .send(&[&b"0.1 4711 80\r\n"[..], &request].concat())
-        .expect("it is taken");
-    let seen = connection
-        .read_response(false)
-        .expect("an answer comes")
-        .json();
+    connection.send(b"PROXY TCP4 192.0.2.3 10.0.").expect("it is taken");
+    connection.send(&[&b"0.1 4711 80\r\n"[..], &request].concat()).expect("it is taken");
+    let seen = connection.read_response(false).expect("an answer comes").json();
     assert_eq!(seen["REMOTE_ADDR"], "192.0.2.3");
 
     let mark = server.log().mark();
     let mut connection = Connection::open(server.address());
     let _ = connection.send(&request);
-    assert!(
-        connection.is_closed_by_server(),
-        "without a header nothing is answered"
-    );
+    assert!(connection.is_closed_by_server(), "without a header nothing is answered");
     server.expect_log(mark, "it did not start with the PROXY protocol");
 }
 
@@ -162,11 +120,7 @@ fn who_asks_too_often_is_told_when_to_come_back() {
     let refused = ask("192.0.2.1");
     let wait: u64 = refused.header("Retry-After").unwrap().parse().unwrap();
     assert!((1..=60).contains(&wait), "{wait}");
-    assert_eq!(
-        ask("192.0.2.2").status,
-        200,
-        "another client has its own count"
-    );
+    assert_eq!(ask("192.0.2.2").status, 200, "another client has its own count");
     assert_eq!(http::get(server.address(), "/style.css").status, 200);
 }
 
@@ -184,13 +138,7 @@ fn a_limit_of_a_script_holds_whatever_path_leads_to_it() {
         ],
     );
     let status = |target: &str| http::get(server.address(), target).status;
-    let paths = [
-        "/login.php/x",
-        "/login.php",
-        "/login.php/",
-        "/enter",
-        "//login.php/%78",
-    ];
+    let paths = ["/login.php/x", "/login.php", "/login.php/", "/enter", "//login.php/%78"];
     let statuses: Vec<u16> = paths.into_iter().map(status).collect();
     assert_eq!(statuses, [200, 200, 429, 429, 429]);
     let refused = http::get(server.address(), "/login.php/y");
@@ -218,10 +166,7 @@ fn a_limit_of_a_file_holds_whatever_path_leads_to_it_and_counts_a_request_once()
     assert_eq!(statuses, [200, 200, 429, 429, 429]);
     let refused = http::get(server.address(), "/prices/y");
     assert!(said(&refused).contains("Too many requests."), "{refused:?}");
-    let statuses: Vec<u16> = ["/look", "/look", "/style.css"]
-        .into_iter()
-        .map(status)
-        .collect();
+    let statuses: Vec<u16> = ["/look", "/look", "/style.css"].into_iter().map(status).collect();
     assert_eq!(statuses, [200, 429, 429]);
 }
 
@@ -232,10 +177,8 @@ fn a_limit_of_the_front_controller_is_none_of_the_paths_that_it_answers_for() {
     let rewrite = "rewrite = [{ from = \"/b\", to = \"/index.php?page=b\" }]";
     let server = serve_application(&root, &[limit, rewrite]);
     let status = |target: &str| http::get(server.address(), target).status;
-    let statuses: Vec<u16> = ["/a", "/b", "/", "/index.php", "/index.php", "/c"]
-        .into_iter()
-        .map(status)
-        .collect();
+    let statuses: Vec<u16> =
+        ["/a", "/b", "/", "/index.php", "/index.php", "/c"].into_iter().map(status).collect();
     assert_eq!(statuses, [200, 200, 200, 200, 429, 200]);
 }
 
@@ -262,19 +205,9 @@ fn what_guards_a_path_guards_it_behind_the_name_of_the_front_controller_too() {
         }
     }
     let staff = "/index.php/staff/x";
-    let user = with_header(
-        server.address(),
-        staff,
-        "Authorization",
-        &basic("anna", "secret"),
-    );
+    let user = with_header(server.address(), staff, "Authorization", &basic("anna", "secret"));
     assert_eq!(user.json()["REMOTE_USER"], "anna");
-    let paths = [
-        "/index.php/login",
-        "/login",
-        "/index.php/login",
-        "/index.php/other",
-    ];
+    let paths = ["/index.php/login", "/login", "/index.php/login", "/index.php/other"];
     let statuses: Vec<u16> = paths.into_iter().map(status).collect();
     assert_eq!(statuses, [200, 429, 429, 200]);
 }
@@ -284,17 +217,12 @@ fn one_client_has_so_many_requests_at_a_time_and_no_more() {
     let root = site();
     let server = serve(&root, &["connection_limit = 1"]);
     let mut first = Connection::open(server.address());
-    first
-        .send(&Request::get("/wait.php").to_bytes())
-        .expect("a request is taken");
+    first.send(&Request::get("/wait.php").to_bytes()).expect("a request is taken");
     wait::until_true("the first request to run", || {
         http::get(server.address(), "/style.css").status == 429
     });
     fs::write(root.path().join("go"), "").expect("a file can be written");
-    assert_eq!(
-        said(&first.read_response(false).expect("an answer comes")),
-        "200 done"
-    );
+    assert_eq!(said(&first.read_response(false).expect("an answer comes")), "200 done");
     assert_eq!(http::get(server.address(), "/style.css").status, 200);
 }
 
@@ -329,19 +257,13 @@ fn a_user_is_let_in_with_the_password_and_without_it_nobody_is() {
     assert_eq!(http::get(server.address(), "/style.css").status, 200);
     // Who is taken out of the file is out, also where the password was right before.
     write_file(beside.path(), "users", b"# nobody\n");
-    wait::until_true("the file to be read again", || {
-        ask(&basic("anna", "secret")).status == 401
-    });
+    wait::until_true("the file to be read again", || ask(&basic("anna", "secret")).status == 401);
     // Rubbish leaves those it had, which is nobody.
     let mark = server.log().mark();
     write_file(beside.path(), "users", b"anna:$apr1$abc$def\n");
     wait::until_true("the file to be read again", || {
         ask(&basic("anna", "secret"));
-        server
-            .log()
-            .since(mark)
-            .iter()
-            .any(|line| line.contains("users:1: this line has an MD5"))
+        server.log().since(mark).iter().any(|line| line.contains("users:1: this line has an MD5"))
     });
     assert_eq!(ask(&basic("anna", "secret")).status, 401);
 }
@@ -355,13 +277,7 @@ fn a_name_that_nobody_has_checked_is_no_user_to_a_script() {
     let rewrite = "rewrite = [{ from = \"/staff\", to = \"/index.php\" }]";
     let server = serve(&root, &[&auth, rewrite]);
     let ask = |path: &str, name: &str| {
-        with_header(
-            server.address(),
-            path,
-            "Authorization",
-            &basic(name, "secret"),
-        )
-        .json()
+        with_header(server.address(), path, "Authorization", &basic(name, "secret")).json()
     };
     for path in ["/index.php", "/", "/index.php/x", "/staff"] {
         assert_eq!(ask(path, "anna")["REMOTE_USER"], "anna", "{path}");

@@ -16,9 +16,7 @@ use tempfile::TempDir;
 
 /// Several kilobytes of what is written again and again.
 fn text() -> String {
-    (0..2000)
-        .map(|line| format!("p.c{} {{ margin: 0 }}\n", line % 37))
-        .collect()
+    (0..2000).map(|line| format!("p.c{} {{ margin: 0 }}\n", line % 37)).collect()
 }
 
 /// Waits for a file beside the script, which the test makes when it has seen what it wanted to.
@@ -60,12 +58,7 @@ fn site() -> TempDir {
 
 fn large() -> String {
     (0..3000)
-        .map(|i: u32| {
-            format!(
-                "{}{i}",
-                char::from(97 + (i % 26) as u8).to_string().repeat(997)
-            )
-        })
+        .map(|i: u32| format!("{}{i}", char::from(97 + (i % 26) as u8).to_string().repeat(997)))
         .collect()
 }
 
@@ -98,20 +91,13 @@ fn a_file_is_sent_in_the_coding_that_the_client_takes() {
     settle(&root);
     let server = Server::start(root.path());
     let plain = http::get(server.address(), "/style.css");
-    assert_eq!(
-        (plain.text(), plain.header("Content-Encoding")),
-        (text(), None)
-    );
+    assert_eq!((plain.text(), plain.header("Content-Encoding")), (text(), None));
     assert_eq!(vary(&plain), ["Accept-Encoding"]);
     let etag = plain.header("ETag").expect("an entity tag").to_owned();
     for coding in CODINGS {
         // The first time it is made, the second time it is kept.
         for _ in 0..2 {
-            let coded = ask(
-                server.address(),
-                "/style.css",
-                &format!("{coding}, x;q=0.1"),
-            );
+            let coded = ask(server.address(), "/style.css", &format!("{coding}, x;q=0.1"));
             assert_eq!(coded.header("Content-Encoding"), Some(coding));
             assert_eq!(decode(coding, &coded.body), text());
             assert!(coded.body.len() < text().len() / 10);
@@ -123,23 +109,12 @@ fn a_file_is_sent_in_the_coding_that_the_client_takes() {
         }
     }
     let several = ask(server.address(), "/style.css", "gzip, deflate, br, zstd");
-    assert_eq!(
-        several.header("Content-Encoding"),
-        Some("br"),
-        "the smallest is kept"
-    );
+    assert_eq!(several.header("Content-Encoding"), Some("br"), "the smallest is kept");
     let page = ask(server.address(), "/page.php", "gzip, deflate, br, zstd");
-    assert_eq!(
-        page.header("Content-Encoding"),
-        Some("zstd"),
-        "the fastest is passing"
-    );
+    assert_eq!(page.header("Content-Encoding"), Some("zstd"), "the fastest is passing");
     for none in ["identity", "gzip;q=0", "deflate", "*;q=0"] {
         let plain = ask(server.address(), "/style.css", none);
-        assert_eq!(
-            (plain.header("Content-Encoding"), plain.text()),
-            (None, text())
-        );
+        assert_eq!((plain.header("Content-Encoding"), plain.text()), (None, text()));
     }
     for other in ["/small.css", "/picture.png"] {
         let answer = ask(server.address(), other, "zstd, br, gzip");
@@ -166,22 +141,13 @@ fn conditions_ranges_and_head_agree_with_the_coding() {
     assert_eq!(failed.status, 412);
     let part = asked(get().header("Range", "bytes=0-9"));
     assert_eq!((part.status, part.text()), (206, text()[..10].to_owned()));
-    assert_eq!(
-        (part.header("Content-Encoding"), vary(&part)),
-        (None, vec!["Accept-Encoding"])
-    );
+    assert_eq!((part.header("Content-Encoding"), vary(&part)), (None, vec!["Accept-Encoding"]));
     let whole = asked(get().header("Range", "bytes=0-9").header("If-Range", &etag));
     assert_eq!((whole.status, whole.text()), (200, text()));
     let mut head = get();
     head.method = "HEAD".into();
     let head = asked(head);
-    for name in [
-        "Content-Encoding",
-        "Content-Length",
-        "ETag",
-        "Vary",
-        "Content-Type",
-    ] {
+    for name in ["Content-Encoding", "Content-Length", "ETag", "Vary", "Content-Type"] {
         assert_eq!(head.header(name), coded.header(name), "{name}");
     }
 }
@@ -194,22 +160,13 @@ fn a_file_that_lies_beside_is_sent_unless_it_is_older() {
     settle(&root);
     let server = Server::start(root.path());
     let all = ask(server.address(), "/style.css", "gzip, deflate, br, zstd");
-    assert_eq!(
-        (all.header("Content-Encoding"), all.text()),
-        (Some("br"), "what br says".into())
-    );
+    assert_eq!((all.header("Content-Encoding"), all.text()), (Some("br"), "what br says".into()));
     assert_eq!(all.header("Content-Type"), Some("text/css; charset=utf-8"));
     assert_eq!(vary(&all), ["Accept-Encoding"]);
     let strong = all.header("ETag").expect("an entity tag").to_owned();
-    assert!(
-        strong.starts_with('"') && strong.ends_with("-br\""),
-        "{strong}"
-    );
+    assert!(strong.starts_with('"') && strong.ends_with("-br\""), "{strong}");
     let gzip = ask(server.address(), "/style.css", "gzip");
-    assert_eq!(
-        (gzip.header("Content-Encoding"), gzip.body.len()),
-        (Some("gzip"), 100_000)
-    );
+    assert_eq!((gzip.header("Content-Encoding"), gzip.body.len()), (Some("gzip"), 100_000));
     let liked = ask(server.address(), "/style.css", "br;q=0.5, gzip");
     assert_eq!(liked.header("Content-Encoding"), Some("gzip"));
     // What nobody has made is made by the server.
@@ -251,9 +208,8 @@ fn a_front_controller_is_no_file_beside() {
 #[test]
 fn a_large_file_is_made_once_and_one_that_gains_nothing_is_left() {
     let root = site();
-    let large: String = (0..60_000)
-        .map(|n| format!("line {} of it\n", n * 7919 % 10_007))
-        .collect();
+    let large: String =
+        (0..60_000).map(|n| format!("line {} of it\n", n * 7919 % 10_007)).collect();
     write_file(root.path(), "large.txt", large.as_bytes());
     let mut state = 1_u32;
     let noise: Vec<u8> = (0..5000)
@@ -268,10 +224,7 @@ fn a_large_file_is_made_once_and_one_that_gains_nothing_is_left() {
     let answer = ask(server.address(), "/large.txt", "zstd");
     assert_eq!(decode("zstd", &answer.body), large);
     let noise = ask(server.address(), "/noise.txt", "zstd");
-    assert_eq!(
-        (noise.header("Content-Encoding"), vary(&noise)),
-        (None, vec!["Accept-Encoding"])
-    );
+    assert_eq!((noise.header("Content-Encoding"), vary(&noise)), (None, vec!["Accept-Encoding"]));
 }
 
 #[test]
@@ -279,20 +232,13 @@ fn a_scripts_answer_is_sent_in_the_coding_that_the_client_takes() {
     let root = site();
     let server = Server::start(root.path());
     let plain = http::get(server.address(), "/page.php");
-    assert_eq!(
-        (plain.header("Content-Encoding"), vary(&plain)),
-        (None, vec!["Accept-Encoding"])
-    );
+    assert_eq!((plain.header("Content-Encoding"), vary(&plain)), (None, vec!["Accept-Encoding"]));
     for coding in CODINGS {
         let coded = ask(server.address(), "/page.php", coding);
         assert_eq!(coded.header("Content-Encoding"), Some(coding));
         assert_eq!(decode(coding, &coded.body), plain.text());
         let length = coded.body.len().to_string();
-        assert_eq!(
-            coded.header("Content-Length"),
-            Some(&*length),
-            "it is whole"
-        );
+        assert_eq!(coded.header("Content-Length"), Some(&*length), "it is whole");
         let big = ask(server.address(), "/large.php", coding);
         assert_eq!(decode(coding, &big.body), large());
     }
@@ -305,11 +251,7 @@ fn what_a_script_says_of_its_answer_decides() {
     for (query, coded, varies) in [
         ("", true, "Accept-Encoding"),
         ("h[]=Vary: Cookie", true, "Cookie, Accept-Encoding"),
-        (
-            "h[]=Vary: Cookie&h[]=Vary: Origin",
-            true,
-            "Cookie, Origin, Accept-Encoding",
-        ),
+        ("h[]=Vary: Cookie&h[]=Vary: Origin", true, "Cookie, Origin, Accept-Encoding"),
         ("h[]=Vary: accept-encoding", true, "accept-encoding"),
         ("h[]=Vary: *", true, "*"),
         ("times=10", false, ""),
@@ -328,19 +270,11 @@ fn what_a_script_says_of_its_answer_decides() {
         let answer = ask(server.address(), &target, "gzip");
         let is_coded =
             answer.header("Content-Encoding") == Some("gzip") && !query.contains("Content-E");
-        assert_eq!(
-            (is_coded, &*vary(&answer).join("|")),
-            (coded, varies),
-            "{query}"
-        );
+        assert_eq!((is_coded, &*vary(&answer).join("|")), (coded, varies), "{query}");
     }
     let tagged = ask(server.address(), "/page.php?h[]=ETag:%20%22a%22", "gzip");
     assert_eq!(tagged.header("ETag"), Some("W/\"a\""));
-    let tagged = ask(
-        server.address(),
-        "/page.php?h[]=ETag:%20%22a%22",
-        "identity",
-    );
+    let tagged = ask(server.address(), "/page.php?h[]=ETag:%20%22a%22", "identity");
     assert_eq!(tagged.header("ETag"), Some("\"a\""));
     let mut head = Request::get("/page.php").header("Accept-Encoding", "gzip");
     head.method = "HEAD".into();
@@ -359,9 +293,7 @@ fn each_flush_of_a_script_can_be_read_at_once() {
         let server = Server::start(root.path());
         let mut connection = Connection::open(server.address());
         let request = Request::get("/pieces.php").header("Accept-Encoding", coding);
-        connection
-            .send(&request.to_bytes())
-            .expect("it can be sent");
+        connection.send(&request.to_bytes()).expect("it can be sent");
         let head = connection.read_head().expect("a head");
         assert_eq!(head.header("Content-Encoding"), Some(coding));
         let mut all = connection.read_chunk().expect("a chunk");
@@ -392,9 +324,7 @@ fn events_are_neither_coded_nor_held() {
     let server = Server::start(root.path());
     let mut connection = Connection::open(server.address());
     let request = Request::get("/events.php").header("Accept-Encoding", "gzip, br, zstd");
-    connection
-        .send(&request.to_bytes())
-        .expect("it can be sent");
+    connection.send(&request.to_bytes()).expect("it can be sent");
     let head = connection.read_head().expect("a head");
     assert_eq!(head.header("Content-Encoding"), None);
     assert_eq!(connection.read_chunk().expect("a chunk"), b"data: 1\n\n");
@@ -434,9 +364,7 @@ fn an_answer_that_is_shorter_than_announced_shows_it() {
     let server = Server::start(root.path());
     let mut connection = Connection::open(server.address());
     let request = Request::get("/short.php").header("Accept-Encoding", "gzip");
-    connection
-        .send(&request.to_bytes())
-        .expect("it can be sent");
+    connection.send(&request.to_bytes()).expect("it can be sent");
     let head = connection.read_head().expect("a head");
     assert_eq!(head.header("Content-Encoding"), Some("gzip"));
     assert!(!connection.read_chunk().expect("a chunk").is_empty());
@@ -478,17 +406,11 @@ fn a_site_says_what_is_compressed() {
     settle(&root);
     let serve = |lines: &[&str]| {
         let setup = Setup::new(root.path());
-        lines
-            .iter()
-            .fold(setup, |setup, line| setup.site(line))
-            .start()
+        lines.iter().fold(setup, |setup, line| setup.site(line)).start()
     };
     let said = |server: &Server, target: &str| {
         let answer = ask(server.address(), target, "gzip, br, zstd");
-        let coding = answer
-            .header("Content-Encoding")
-            .unwrap_or("none")
-            .to_owned();
+        let coding = answer.header("Content-Encoding").unwrap_or("none").to_owned();
         format!("{coding} {}", vary(&answer).len())
     };
     let server = serve(&["compression = false", "precompressed = false"]);
@@ -515,9 +437,7 @@ fn nginx_says_the_same_of_files_beside_and_of_scripts() {
     let root = site();
     write_file(root.path(), "style.css.gz", b"what gzip says");
     settle(&root);
-    let server = Setup::new(root.path())
-        .site("compression = \"gzip\"")
-        .start();
+    let server = Setup::new(root.path()).site("compression = \"gzip\"").start();
     let nginx = Web::nginx(
         "gzip on; gzip_static on; gzip_vary on; gzip_types text/css image/png; gzip_min_length 1000; \
          gzip_http_version 1.0;",
@@ -536,10 +456,8 @@ fn nginx_says_the_same_of_files_beside_and_of_scripts() {
             request = request.header("Range", range);
         }
         let request = request.header("Connection", "close");
-        let (ours, theirs) = (
-            http::ask(server.address(), &request),
-            http::ask(nginx.address(), &request),
-        );
+        let (ours, theirs) =
+            (http::ask(server.address(), &request), http::ask(nginx.address(), &request));
         // nginx sends a range of the file beside; it would be of no use with another server's parts.
         if range.is_empty() {
             assert_eq!(

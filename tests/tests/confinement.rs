@@ -103,10 +103,9 @@ fn scripts_in_a_chroot_see_nothing_outside_of_it() {
 /// The capabilities a process has or could take on.
 fn capabilities(process: &Process) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).expect("it runs");
-    let sets = status.lines().filter_map(|line| {
-        line.strip_prefix("CapPrm:")
-            .or(line.strip_prefix("CapEff:"))
-    });
+    let sets = status
+        .lines()
+        .filter_map(|line| line.strip_prefix("CapPrm:").or(line.strip_prefix("CapEff:")));
     sets.map(|set| u64::from_str_radix(set.trim(), 16).expect("a hexadecimal number"))
         .fold(0, |all, set| all | set)
 }
@@ -138,17 +137,11 @@ fn a_site_that_moves_with_its_chroot_is_not_reloaded_and_goes_on_being_served() 
         return eprintln!("skipped: only root can change a root");
     }
     let (old, new) = ("<?php echo 'old';", "<?php echo 'new';");
-    let (old, new) = (
-        jail(&[("public/index.php", old)]),
-        jail(&[("public/index.php", new)]),
-    );
+    let (old, new) = (jail(&[("public/index.php", old)]), jail(&[("public/index.php", new)]));
     let server = jailed(&old).start();
     server.configure(&jailed(&new));
     let line = server.reload();
-    assert!(
-        line.contains("a chroot that has changed needs a restart"),
-        "{line}"
-    );
+    assert!(line.contains("a chroot that has changed needs a restart"), "{line}");
     assert_eq!(http::get(server.address(), "/").text(), "old");
 }
 
@@ -158,10 +151,7 @@ fn private_memory_is_seen_in_a_chroot_too() {
         return eprintln!("skipped: only root can change a root");
     }
     let jail = jail(&[("public/index.php", "<?php echo getmypid();")]);
-    let server = jailed(&jail)
-        .workers(1)
-        .pool("max_private_memory = \"64k\"")
-        .start();
+    let server = jailed(&jail).workers(1).pool("max_private_memory = \"64k\"").start();
     let first = http::get(server.address(), "/").text();
     wait::until("a worker that is too large to be replaced", || {
         (http::get(server.address(), "/").text() != first).then_some(())
@@ -172,21 +162,14 @@ fn private_memory_is_seen_in_a_chroot_too() {
 fn a_request_starts_and_ends_in_chdir_and_runs_in_the_scripts_folder() {
     let work = document_root(&[("here.txt", "in the folder")]);
     set_mode(work.path(), 0o755);
-    let root = php(
-        "<?php register_shutdown_function(function () { echo ' ', getcwd(), ' ',
+    let root = php("<?php register_shutdown_function(function () { echo ' ', getcwd(), ' ',
              file_get_contents('here.txt'); chdir('/'); });
-         echo getcwd();",
-    );
-    let server = Setup::new(root.path())
-        .workers(1)
-        .pool(&format!("chdir = {:?}", work.path()))
-        .start();
+         echo getcwd();");
+    let server =
+        Setup::new(root.path()).workers(1).pool(&format!("chdir = {:?}", work.path())).start();
     let (root, work) = (root.path().display(), work.path().display());
     for _ in 0..3 {
-        assert_eq!(
-            http::get(server.address(), "/").text(),
-            format!("{root} {work} in the folder")
-        );
+        assert_eq!(http::get(server.address(), "/").text(), format!("{root} {work} in the folder"));
     }
 }
 
@@ -216,10 +199,7 @@ fn limits_hold_in_workers_and_in_what_they_start() {
         .pool("oom_score_adj = 345")
         .start();
     // The nice value of the tests themselves counts for nothing: it is set, not added.
-    assert_eq!(
-        http::get(server.address(), "/").json(),
-        json!([321, 321, 0, "321\n7", "345"])
-    );
+    assert_eq!(http::get(server.address(), "/").json(), json!([321, 321, 0, "321\n7", "345"]));
     let own = |process: &Process| {
         fs::read_to_string(format!("/proc/{}/oom_score_adj", process.pid)).expect("it runs")
     };
@@ -235,10 +215,7 @@ fn a_limit_that_the_system_refuses_ends_the_start_and_is_named() {
     let file = config(folder.path(), root.path(), "rlimit_files = 1073741824");
     let (code, said) = run(&maitred_program(), "serve", &file);
     assert_eq!(code, Some(1), "{said}");
-    assert!(
-        said.contains("`rlimit_files` cannot be 1073741824: "),
-        "{said}"
-    );
+    assert!(said.contains("`rlimit_files` cannot be 1073741824: "), "{said}");
 }
 
 /// The programs, copied into a folder under these names for `maitred-php`.
@@ -288,9 +265,7 @@ fn the_plain_program_is_taken_if_its_version_fits() {
     let full = php_version();
     let branch = full.rsplit_once('.').expect("three numbers").0;
     let root = php("<?php echo PHP_VERSION;");
-    let server = Setup::new(root.path())
-        .pool(&format!("php = {branch:?}"))
-        .start();
+    let server = Setup::new(root.path()).pool(&format!("php = {branch:?}")).start();
     assert!(http::get(server.address(), "/").text().starts_with(&full));
 }
 
@@ -334,9 +309,7 @@ fn limits_of_a_pool_are_kept_by_its_control_group_or_the_log_says_why_not() {
         .start();
     let groups = http::get(server.address(), "/").text();
     let lines = server.log().since(0);
-    let warnings = lines
-        .iter()
-        .filter(|line| line.contains("of pool `www` cannot be kept"));
+    let warnings = lines.iter().filter(|line| line.contains("of pool `www` cannot be kept"));
     let own = groups.lines().find_map(|line| line.strip_prefix("0::"));
     if let Some(own) = own.filter(|group| group.ends_with("/maitred-pool-www")) {
         assert_eq!(warnings.count(), 0);
@@ -401,8 +374,7 @@ fn pools_of_different_users_share_nothing() {
     let of = |pool: &str| {
         let titles = ["worker", "zygote"].map(|kind| format!("maitred-php: {kind} pool {pool}"));
         let all = processes.clone().into_iter();
-        all.filter(|p| titles.iter().any(|title| p.title.starts_with(title)))
-            .collect::<Vec<_>>()
+        all.filter(|p| titles.iter().any(|title| p.title.starts_with(title))).collect::<Vec<_>>()
     };
     let sides = [
         ("first.test", "www", of("second"), WEB_USER, &first),

@@ -30,10 +30,7 @@ fn peer(root: &Path, sessions: &Path) -> Peer {
         .pool("php_value[precision] = 10")
         .pool("env[CORPUS_GREETING] = hello")
         .pool("catch_workers_output = yes")
-        .pool(&format!(
-            "php_admin_value[session.save_path] = {}",
-            sessions.display()
-        ))
+        .pool(&format!("php_admin_value[session.save_path] = {}", sessions.display()))
         .start()
 }
 
@@ -63,10 +60,7 @@ struct Verdict {
 fn compare(ours: &dyn Target, theirs: &dyn Target) -> Verdict {
     let known = known();
     let masks = (Masks::of(ours), Masks::of(theirs));
-    let mut verdict = Verdict {
-        unmet: Vec::new(),
-        differences: Vec::new(),
-    };
+    let mut verdict = Verdict { unmet: Vec::new(), differences: Vec::new() };
     for script in &corpus::load(&corpus()) {
         let (our_answers, their_answers) = (corpus::run(script, ours), corpus::run(script, theirs));
         for (at, exchange) in script.exchanges.iter().enumerate() {
@@ -86,11 +80,7 @@ fn compare(ours: &dyn Target, theirs: &dyn Target) -> Verdict {
 impl Verdict {
     fn note(&mut self, script: &Script, at: usize, whose: &str, outcome: &corpus::Outcome) {
         for unmet in corpus::unmet_expectations(&script.exchanges[at], outcome) {
-            self.unmet.push(format!(
-                "{} request {} ({whose}): {unmet}",
-                script.name,
-                at + 1
-            ));
+            self.unmet.push(format!("{} request {} ({whose}): {unmet}", script.name, at + 1));
         }
     }
 }
@@ -100,11 +90,7 @@ fn report(title: &str, items: impl IntoIterator<Item = impl std::fmt::Display>) 
     for item in items {
         let _ = writeln!(text, "- {item}");
     }
-    if text.is_empty() {
-        text
-    } else {
-        format!("{title}:\n{text}\n")
-    }
+    if text.is_empty() { text } else { format!("{title}:\n{text}\n") }
 }
 
 #[test]
@@ -112,17 +98,12 @@ fn every_script_is_answered_as_nginx_with_php_fpm_answers_it() {
     let root = corpus::document_root(&corpus());
     let sessions = public_folder();
     give_to_web_user(sessions.path());
-    let (ours, theirs) = (
-        maitred(root.path(), sessions.path()),
-        peer(root.path(), sessions.path()),
-    );
+    let (ours, theirs) =
+        (maitred(root.path(), sessions.path()), peer(root.path(), sessions.path()));
     let verdict = compare(&ours, &theirs);
     let (unexplained, idle) = known().judge(verdict.differences);
     let text = report("What a script expects and did not come", verdict.unmet)
-        + &report(
-            "Differences without a reason in differences.toml",
-            unexplained,
-        )
+        + &report("Differences without a reason in differences.toml", unexplained)
         + &report("Entries of differences.toml", idle);
     assert!(text.is_empty(), "\n{text}");
     ours.stop();
@@ -133,10 +114,7 @@ fn every_script_is_answered_the_same_by_two_servers_of_the_same_kind() {
     let root = corpus::document_root(&corpus());
     let sessions = public_folder();
     give_to_web_user(sessions.path());
-    let (ours, theirs) = (
-        peer(root.path(), sessions.path()),
-        peer(root.path(), sessions.path()),
-    );
+    let (ours, theirs) = (peer(root.path(), sessions.path()), peer(root.path(), sessions.path()));
     let verdict = compare(&ours, &theirs);
     let text = report("What a script expects and did not come", verdict.unmet)
         + &report("Differences", verdict.differences);

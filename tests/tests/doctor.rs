@@ -45,14 +45,9 @@ fn lines(report: &Value) -> Vec<String> {
 
 #[track_caller]
 fn expect(lines: &[String], beginning: &str, part: &str) {
-    let hit = lines
-        .iter()
-        .any(|line| line.starts_with(&format!("{beginning} ")) && line.contains(part));
-    assert!(
-        hit,
-        "{beginning} … {part} is expected of\n{}",
-        lines.join("\n")
-    );
+    let hit =
+        lines.iter().any(|line| line.starts_with(&format!("{beginning} ")) && line.contains(part));
+    assert!(hit, "{beginning} … {part} is expected of\n{}", lines.join("\n"));
 }
 
 /// Files below a root of their own.
@@ -92,19 +87,10 @@ impl Image {
 
     /// php-fpm with this pool, and a php.ini as Debian has it.
     fn fpm(self, pool: &str) -> Image {
-        self.file(
-            "etc/php/8.2/fpm/php-fpm.conf",
-            "include = /etc/php/8.2/fpm/pool.d/*.conf\n",
-        )
-        .file(
-            "etc/php/8.2/fpm/php.ini",
-            "memory_limit = 128M\nmax_execution_time = 30\n",
-        )
-        .file(
-            "etc/php/8.2/fpm/conf.d/10-opcache.ini",
-            "zend_extension=opcache.so\n",
-        )
-        .file("etc/php/8.2/fpm/pool.d/www.conf", &format!("[www]\n{pool}"))
+        self.file("etc/php/8.2/fpm/php-fpm.conf", "include = /etc/php/8.2/fpm/pool.d/*.conf\n")
+            .file("etc/php/8.2/fpm/php.ini", "memory_limit = 128M\nmax_execution_time = 30\n")
+            .file("etc/php/8.2/fpm/conf.d/10-opcache.ini", "zend_extension=opcache.so\n")
+            .file("etc/php/8.2/fpm/pool.d/www.conf", &format!("[www]\n{pool}"))
     }
 
     /// nginx that passes scripts to that pool, with further lines.
@@ -127,9 +113,7 @@ const LISTEN: &str = "listen = /run/php/www.sock\n";
 #[test]
 fn debians_own_defaults_have_the_flaws_that_the_guide_names() {
     let image = Image::of(2, 4096);
-    let image = image
-        .file("lib/systemd/system/none", "")
-        .file("etc/none", "");
+    let image = image.file("lib/systemd/system/none", "").file("etc/none", "");
     let copied = Command::new("cp")
         .args(["-rL", "/etc/php", "/etc/nginx"])
         .arg(image.0.path().join("etc"))
@@ -137,9 +121,7 @@ fn debians_own_defaults_have_the_flaws_that_the_guide_names() {
     let copied = copied.expect("cp runs");
     assert!(copied.status.success(), "{copied:?}");
     let units = image.0.path().join("lib/systemd/system");
-    let version = fs::read_dir("/etc/php")
-        .expect("PHP is installed")
-        .flatten();
+    let version = fs::read_dir("/etc/php").expect("PHP is installed").flatten();
     let version = version.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let version = version.filter(|version| Path::new(&format!("/etc/php/{version}/fpm")).is_dir());
     for version in version {
@@ -153,11 +135,7 @@ fn debians_own_defaults_have_the_flaws_that_the_guide_names() {
     let run = image.0.path().join("run/php");
     fs::create_dir_all(&run).expect("it can be made");
     let newest = maitred_tests::peer::fpm_program();
-    let newest = newest
-        .file_name()
-        .expect("it has a name")
-        .to_string_lossy()
-        .into_owned();
+    let newest = newest.file_name().expect("it has a name").to_string_lossy().into_owned();
     let version = newest.trim_start_matches("php-fpm");
     symlink("/etc/alternatives/php-fpm.sock", run.join("php-fpm.sock")).expect("it can be made");
     fs::create_dir_all(image.0.path().join("etc/alternatives")).expect("it can be made");
@@ -182,12 +160,7 @@ fn debians_own_defaults_have_the_flaws_that_the_guide_names() {
     expect(&found, "cannot_tell D9", "ss is not run for another root");
     let others = found.iter().filter(|line| line.starts_with("fail"));
     for line in others {
-        assert!(
-            ["fail D8", "fail D17"]
-                .iter()
-                .any(|known| line.starts_with(known)),
-            "{line}"
-        );
+        assert!(["fail D8", "fail D17"].iter().any(|known| line.starts_with(known)), "{line}");
     }
 }
 
@@ -211,16 +184,8 @@ fn the_shop_of_the_first_article_is_told_before_and_after_what_it_did_not_see() 
     let after = Image::of(4, 8192).fpm(&pool).nginx("", "").examined();
     expect(&after, "fail D1", "125 workers x 128 MB");
     expect(&after, "info D4", "125 workers on 4.0 processors");
-    expect(
-        &after,
-        "info D12",
-        "start_servers = 37; the middle of 25 and 75 is 50",
-    );
-    expect(
-        &after,
-        "info D12",
-        "25 and 75 idle are 20 % and 60 % of 125",
-    );
+    expect(&after, "info D12", "start_servers = 37; the middle of 25 and 75 is 50");
+    expect(&after, "info D12", "25 and 75 idle are 20 % and 60 % of 125");
     expect(&after, "info D12", "8 s from 37 to 125");
 }
 
@@ -232,11 +197,7 @@ fn the_five_settings_of_the_second_article_are_told_before_and_after() {
     );
     let before = Image::of(2, 4096).fpm(&pool).nginx("", "").examined();
     expect(&before, "fail D1", "50 workers x 128 MB");
-    expect(
-        &before,
-        "fail D8",
-        "max_execution_time = 30 s counts processor time",
-    );
+    expect(&before, "fail D8", "max_execution_time = 30 s counts processor time");
     expect(&before, "info D13", "pm.max_requests = 0");
     let pool = format!(
         "{LISTEN}pm = static\npm.max_children = 20\npm.max_requests = 800\n\
@@ -252,20 +213,14 @@ fn the_five_settings_of_the_second_article_are_told_before_and_after() {
         );
     let found = after.examined();
     expect(&found, "warn D10", "8192 requests may wait for 20 workers");
-    expect(
-        &found,
-        "warn D8",
-        "nginx waits 40 s, scripts may run 35 s and end within 12 s more",
-    );
+    expect(&found, "warn D8", "nginx waits 40 s, scripts may run 35 s and end within 12 s more");
     expect(&found, "warn D8", "default_socket_timeout = 60");
     expect(&found, "warn D8", "track_finished = no");
     expect(&found, "warn D11", "pm = static");
     expect(&found, "info D13", "pm.max_requests = 800");
     expect(&found, "info D9", "tcp_max_syn_backlog is set");
     // On the machines of its time.
-    let found = after
-        .file("proc/sys/net/core/somaxconn", "128\n")
-        .examined();
+    let found = after.file("proc/sys/net/core/somaxconn", "128\n").examined();
     expect(&found, "warn D9", "of which net.core.somaxconn leaves 128");
 }
 
@@ -290,17 +245,9 @@ fn the_cache_of_the_third_article_is_told_that_it_shows_sessions_to_others() {
         );
     let found = image.examined();
     expect(&found, "fail D19", "fastcgi_ignore_headers Set-Cookie");
-    expect(
-        &found,
-        "warn D19",
-        "neither fastcgi_cache_lock nor use_stale updating",
-    );
+    expect(&found, "warn D19", "neither fastcgi_cache_lock nor use_stale updating");
     expect(&found, "info D19", "proxy_cache where nothing is proxied");
-    expect(
-        &found,
-        "info D19",
-        "fastcgi_cache_purge is not in the free nginx",
-    );
+    expect(&found, "info D19", "fastcgi_cache_purge is not in the free nginx");
     expect(&found, "info D15", "sendfile off");
     expect(&found, "fail D15", "WP_DEBUG is on");
     expect(&found, "warn D15", "/srv/shop is on /srv, which is vboxsf");
@@ -310,10 +257,7 @@ fn the_cache_of_the_third_article_is_told_that_it_shows_sessions_to_others() {
     let location = "fastcgi_cache ngd_cache; fastcgi_cache_valid 200 10m; fastcgi_cache_lock on;\n\
                     fastcgi_cache_use_stale updating error; fastcgi_cache_bypass $cookie_PHPSESSID;\n\
                     fastcgi_no_cache $cookie_PHPSESSID;";
-    let found = Image::of(2, 4096)
-        .fpm(&pool)
-        .nginx(http, location)
-        .examined();
+    let found = Image::of(2, 4096).fpm(&pool).nginx(http, location).examined();
     expect(&found, "ok D19", "zone ngd_cache keeps sessions apart");
 }
 
@@ -326,10 +270,7 @@ fn apache_on_the_small_machine_of_the_fourth_article_is_told_its_limits() {
         );
         Image::of(1, 256)
             .file("etc/apache2/apache2.conf", &conf)
-            .file(
-                "etc/php/8.2/apache2/php.ini",
-                "memory_limit = 24M\nzend_extension = opcache\n",
-            )
+            .file("etc/php/8.2/apache2/php.ini", "memory_limit = 24M\nzend_extension = opcache\n")
             .file("proc/self/cgroup", "4:memory:/vps\n")
             .file(
                 "proc/self/mountinfo",
@@ -342,11 +283,7 @@ fn apache_on_the_small_machine_of_the_fourth_article_is_told_its_limits() {
     expect(&found, "fail D1", "8 workers x 24 MB");
     expect(&found, "info D12", "MaxClients is called MaxRequestWorkers");
     expect(&found, "info D13", "MaxConnectionsPerChild = 100");
-    expect(
-        &found,
-        "warn D8",
-        "Apache cannot end a script by the clock on the wall",
-    );
+    expect(&found, "warn D8", "Apache cannot end a script by the clock on the wall");
     let found = apache("MaxRequestWorkers 2\nMaxConnectionsPerChild 1500\n").examined();
     expect(&found, "ok D1", "2 workers x 24 MB");
     expect(&found, "ok D13", "MaxConnectionsPerChild = 1500");
@@ -354,11 +291,7 @@ fn apache_on_the_small_machine_of_the_fourth_article_is_told_its_limits() {
     let found = apache("MaxRequestWorkers 2\n")
         .file("cg/vps/memory.limit_in_bytes", "100000000\n")
         .examined();
-    expect(
-        &found,
-        "fail D3",
-        "/cg/vps/memory.limit_in_bytes allows 95 MB of 256 MB",
-    );
+    expect(&found, "fail D3", "/cg/vps/memory.limit_in_bytes allows 95 MB of 256 MB");
     let hidden = apache("MaxRequestWorkers 2\n").file("proc/self/mountinfo", "");
     expect(&hidden.examined(), "warn D3", "not mounted here");
 }
@@ -371,19 +304,13 @@ fn broken_configurations_fail_with_file_and_line_and_the_rest_is_looked_at() {
     let output = doctor(&["--root", &root]);
     assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stdout);
-    assert!(
-        said.contains("FAIL D0 configuration: /etc/php/8.2/fpm/pool.d/www.conf:5"),
-        "{said}"
-    );
+    assert!(said.contains("FAIL D0 configuration: /etc/php/8.2/fpm/pool.d/www.conf:5"), "{said}");
     assert!(said.contains("FAIL D8 time limits: pool www"), "{said}");
     let config = image.0.path().join("maitred.toml");
     fs::write(&config, "listen = 5\n").expect("it can be written");
     let output = doctor(&["--config", &config.display().to_string()]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(
-        text(&output.stdout).contains("maitred.toml:1:"),
-        "{output:?}"
-    );
+    assert!(text(&output.stdout).contains("maitred.toml:1:"), "{output:?}");
     let output = doctor(&["--root", "/no/such/folder"]);
     assert!(text(&output.stderr).contains("is no folder"), "{output:?}");
 }
@@ -410,10 +337,9 @@ fn maitred_as_it_is_without_settings_gives_no_cause_for_complaint() {
     // As many as may be where nobody says how many.
     let auto = Setup::new(root.path()).pm("auto").workers(128);
     let fixed = Setup::new(root.path());
-    for (setup, memory) in [
-        (fixed, "private, p95"),
-        (auto, "as many workers as there is memory for"),
-    ] {
+    for (setup, memory) in
+        [(fixed, "private, p95"), (auto, "as many workers as there is memory for")]
+    {
         let server = setup.start();
         expect_no_complaint(&server, memory);
         server.stop();
@@ -433,10 +359,7 @@ fn expect_no_complaint(server: &Server, memory: &str) {
         is_told.then_some(found)
     });
     for line in &found {
-        assert!(
-            !line.starts_with("fail") && !line.starts_with("warn"),
-            "{line}"
-        );
+        assert!(!line.starts_with("fail") && !line.starts_with("warn"), "{line}");
     }
     // It was really asked.
     expect(&found, "ok D1", memory);
@@ -448,17 +371,11 @@ fn expect_no_complaint(server: &Server, memory: &str) {
 #[test]
 fn a_running_php_fpm_is_asked_for_its_status_and_its_workers_are_measured() {
     let root = document_root(&[("index.php", "<?php echo 'ok';")]);
-    let peer = PeerSetup::new(root.path())
-        .pool("pm.status_path = /status")
-        .start();
+    let peer = PeerSetup::new(root.path()).pool("pm.status_path = /status").start();
     for _ in 0..60 {
         assert_eq!(http::get(peer.address(), "/").status, 200);
     }
-    let file = peer
-        .fpm_socket()
-        .with_file_name("fpm.conf")
-        .display()
-        .to_string();
+    let file = peer.fpm_socket().with_file_name("fpm.conf").display().to_string();
     let arguments = [&["--json", "--php-fpm", &file], &PATIENTLY[..]].concat();
     let found = lines(&report(&doctor(&arguments)));
     if is_root() {
@@ -554,15 +471,7 @@ fn without_rights_it_says_what_it_cannot_tell_and_looks_at_the_rest() {
         .output()
         .expect("setpriv runs");
     let found = lines(&report(&output));
-    expect(
-        &found,
-        "fail D0",
-        "/etc/nginx/secret.conf cannot be read (Permission denied",
-    );
-    expect(
-        &found,
-        "cannot_tell D1",
-        "/proc/meminfo cannot be read (Permission denied",
-    );
+    expect(&found, "fail D0", "/etc/nginx/secret.conf cannot be read (Permission denied");
+    expect(&found, "cannot_tell D1", "/proc/meminfo cannot be read (Permission denied");
     expect(&found, "fail D8", "request_terminate_timeout = 0");
 }

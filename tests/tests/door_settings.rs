@@ -34,10 +34,7 @@ fn setup(root: &TempDir, folder: &TempDir, lines: &[&str]) -> (Setup, PathBuf) {
 
 /// What `command` says of the socket.
 fn told(command: &[&str], socket: &Path) -> String {
-    let output = Command::new(command[0])
-        .args(&command[1..])
-        .arg(socket)
-        .output();
+    let output = Command::new(command[0]).args(&command[1..]).arg(socket).output();
     let output = output.unwrap_or_else(|error| panic!("{command:?} cannot be run: {error}"));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -77,10 +74,8 @@ fn users_and_groups_of_a_list_may_connect() {
         return;
     }
     let (root, folder) = (site(), public_folder());
-    let lines = [
-        "listen_acl_users = [\"www-data\", \"nobody\"]",
-        "listen_acl_groups = \"nogroup\"",
-    ];
+    let lines =
+        ["listen_acl_users = [\"www-data\", \"nobody\"]", "listen_acl_groups = \"nogroup\""];
     let (setup, socket) = setup(&root, &folder, &lines);
     let server = setup.start();
     let said = told(&["getfacl", "-pnc"], &socket);

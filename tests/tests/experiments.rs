@@ -9,16 +9,8 @@ use maitred_tests::{maitred_program, project_root};
 use serde_json::Value;
 
 /// The experiment that computes least, on one server.
-const SHORT: [&str; 8] = [
-    "--only",
-    "B9",
-    "--arms",
-    "maitred, at 48 MB",
-    "--rounds",
-    "1",
-    "--seconds",
-    "1",
-];
+const SHORT: [&str; 8] =
+    ["--only", "B9", "--arms", "maitred, at 48 MB", "--rounds", "1", "--seconds", "1"];
 
 fn experiments(arguments: &[&str], folder: &Path, maitred: &Path) -> Output {
     let temporary = folder.join("tmp");
@@ -62,11 +54,7 @@ fn an_experiment_leaves_its_samples_and_a_page_and_no_process() {
         assert!(figures["most_mb"].as_f64() > Some(0.0), "{sample}");
     }
     let page = fs::read_to_string(folder.path().join("docs/experiments.md")).expect("a page");
-    for words in [
-        "## B9: ",
-        "make experiments ONLY=B9",
-        "| maitred | at 48 MB",
-    ] {
+    for words in ["## B9: ", "make experiments ONLY=B9", "| maitred | at 48 MB"] {
         assert!(page.contains(words), "{words}: {page}");
     }
     let chart = fs::read_to_string(folder.path().join("docs/experiments/b9-memory.svg"));

@@ -28,15 +28,10 @@ fn serve(root: &TempDir, lines: &[&str]) -> Server {
 
 /// Runs `maitred` with these arguments; whether it went well, and all it said.
 fn command(arguments: &[&str]) -> (bool, String) {
-    let output = Command::new(maitred_program())
-        .args(arguments)
-        .output()
-        .expect("maitred can be run");
+    let output =
+        Command::new(maitred_program()).args(arguments).output().expect("maitred can be run");
     let said = [output.stdout, output.stderr].concat();
-    (
-        output.status.success(),
-        String::from_utf8_lossy(&said).into_owned(),
-    )
+    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
 
 #[test]
@@ -59,47 +54,20 @@ fn explain_says_what_the_server_then_does() {
         ("/old", 301, "redirects        /old matches: 301 to /new"),
         ("/api/x", 200, "rate_limit       /index.php matches: "),
         ("/index.php/x", 200, "rate_limit       /index.php matches: "),
-        (
-            "/api/x",
-            200,
-            "rewrite          /api/* matches: now /index.php",
-        ),
+        ("/api/x", 200, "rewrite          /api/* matches: now /index.php"),
         ("/api/x", 200, "run by pool www"),
         ("/api/x", 200, "header           X-Frame-Options: DENY"),
-        (
-            "/secret/plan.txt",
-            403,
-            "deny             /secret/* matches: 403",
-        ),
-        (
-            "/uploads/evil.php",
-            403,
-            "answer           403: PHP does not run here.",
-        ),
-        (
-            "/style.css",
-            200,
-            "file             text/css; charset=utf-8, 4 bytes",
-        ),
-        (
-            "/nothing",
-            404,
-            "answer           404: there is no such file",
-        ),
+        ("/secret/plan.txt", 403, "deny             /secret/* matches: 403"),
+        ("/uploads/evil.php", 403, "answer           403: PHP does not run here."),
+        ("/style.css", 200, "file             text/css; charset=utf-8, 4 bytes"),
+        ("/nothing", 404, "answer           404: there is no such file"),
         ("/l", 500, "still matches after 10 times: 500"),
     ] {
         let (went_well, said) = command(&["explain", path, "--config", file]);
         assert!(went_well && said.contains(words), "{path}: {said}");
         assert_eq!(http::get(server.address(), path).status, status, "{path}");
     }
-    let inside = [
-        "explain",
-        "/secret/plan.txt",
-        "--config",
-        file,
-        "--client",
-        "10.1.1.1",
-    ];
+    let inside = ["explain", "/secret/plan.txt", "--config", file, "--client", "10.1.1.1"];
     assert!(command(&inside).1.contains("200 with the file"));
     let (went_well, said) = command(&["explain", "ftp://x/", "--config", file]);
     assert!(!went_well && said.contains("this is no URL"), "{said}");
@@ -121,27 +89,11 @@ fn explain_says_which_users_and_limits_wait_behind_the_path_that_is_asked_for() 
     let file = server.configuration();
     let file = file.to_str().expect("its name is UTF-8");
     for (path, status, words) in [
-        (
-            "/index.php/staff/x",
-            401,
-            "basic_auth       /staff/* matches: a user of ",
-        ),
-        (
-            "/staff/x",
-            401,
-            "basic_auth       /staff/* matches: a user of ",
-        ),
+        ("/index.php/staff/x", 401, "basic_auth       /staff/* matches: a user of "),
+        ("/staff/x", 401, "basic_auth       /staff/* matches: a user of "),
         ("/in", 401, "basic_auth       /staff/* matches: a user of "),
-        (
-            "/uploads/evil.php/x",
-            401,
-            "basic_auth       /uploads/evil.php matches: a user of ",
-        ),
-        (
-            "/shown/",
-            401,
-            "basic_auth       /shown/index.html matches: a user of ",
-        ),
+        ("/uploads/evil.php/x", 401, "basic_auth       /uploads/evil.php matches: a user of "),
+        ("/shown/", 401, "basic_auth       /shown/index.html matches: a user of "),
         ("/look", 200, "rate_limit       /style.css matches: "),
     ] {
         let (went_well, said) = command(&["explain", path, "--config", file]);
@@ -173,24 +125,13 @@ fn explain_knows_what_a_pool_answers_itself() {
     }
     let other = ["explain", "/%73tatus", "--config", file];
     assert!(command(&other).1.contains("script "));
-    let outside = [
-        "explain",
-        "/status",
-        "--config",
-        file,
-        "--client",
-        "192.0.2.1",
-    ];
+    let outside = ["explain", "/status", "--config", file, "--client", "192.0.2.1"];
     assert!(command(&outside).1.contains("answer           403"));
 }
 
 #[test]
 fn explain_says_that_plain_http_is_sent_to_https_and_takes_a_path_alone_for_one_of_https() {
-    let folder = document_root(&[
-        ("public/style.css", "p {}"),
-        ("cert.pem", ""),
-        ("key.pem", ""),
-    ]);
+    let folder = document_root(&[("public/style.css", "p {}"), ("cert.pem", ""), ("key.pem", "")]);
     let file = folder.path().join("maitred.toml");
     let lines = "listen = \"127.0.0.1:80\"\n[tls]\nlisten = \"127.0.0.1:8443\"\nredirect = true\n\
                  certificates = { cert = \"cert.pem\", key = \"key.pem\" }\n[[sites]]\nroot = \"public\"\n";
@@ -206,17 +147,10 @@ fn explain_says_that_plain_http_is_sent_to_https_and_takes_a_path_alone_for_one_
 #[test]
 fn check_reads_what_the_rules_name_without_touching_a_running_server() {
     let (root, beside) = (site(), public_folder());
-    write_file(
-        beside.path(),
-        "users",
-        b"anna:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n",
-    );
+    write_file(beside.path(), "users", b"anna:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n");
     let server = serve(&root, &[]);
     let mark = server.log().mark();
-    let auth = format!(
-        "basic_auth = {{ users = {:?} }}",
-        beside.path().join("users")
-    );
+    let auth = format!("basic_auth = {{ users = {:?} }}", beside.path().join("users"));
     server.configure(
         &Setup::new(root.path())
             .site(&auth)
@@ -226,18 +160,10 @@ fn check_reads_what_the_rules_name_without_touching_a_running_server() {
     let file = server.configuration();
     let (went_well, said) = command(&["check", "--config", file.to_str().expect("UTF-8")]);
     assert!(!went_well);
-    assert!(
-        said.contains("users:1: this line has an unsalted SHA-1 hash"),
-        "{said}"
-    );
+    assert!(said.contains("users:1: this line has an unsalted SHA-1 hash"), "{said}");
     assert!(said.contains("/nowhere.html for 404 is no file"), "{said}");
     assert_eq!(http::get(server.address(), "/style.css").status, 200);
-    assert_eq!(
-        server.log().since(mark).len(),
-        0,
-        "{:?}",
-        server.log().since(mark)
-    );
+    assert_eq!(server.log().since(mark).len(), 0, "{:?}", server.log().since(mark));
 }
 
 #[test]
@@ -250,14 +176,9 @@ fn check_looks_at_every_socket_that_is_named() {
     };
     let place = folder.path().display();
     let door = format!("[pools.www]\nlisten = \"{place}/none/www.sock\"\n");
-    let (went_well, text) = said(&format!(
-        "{door}[[sites]]\nroot = \"public\"\npool = \"www\"\n"
-    ));
+    let (went_well, text) = said(&format!("{door}[[sites]]\nroot = \"public\"\npool = \"www\"\n"));
     assert!(!went_well);
-    assert!(
-        text.contains("none/www.sock: its folder does not exist"),
-        "{text}"
-    );
+    assert!(text.contains("none/www.sock: its folder does not exist"), "{text}");
     let behind = format!("upstream = \"unix:{place}/fpm.sock\"\n");
     let proxy = format!("proxy = {{ path = \"/app/*\", to = \"unix:{place}/app.sock\" }}\n");
     let sites = format!("[[sites]]\nroot = \"public\"\n{behind}{proxy}");
@@ -288,11 +209,7 @@ fn check_warns_of_folders_for_uploads_in_which_php_would_run() {
     }
     let said = |lines: &str| {
         let file = folder.path().join("maitred.toml");
-        let pool = if is_root() {
-            "user = \"www-data\"\n"
-        } else {
-            ""
-        };
+        let pool = if is_root() { "user = \"www-data\"\n" } else { "" };
         let text =
             format!("[pools.www]\n{pool}[[sites]]\nroot = \"public\"\npool = \"www\"\n{lines}");
         std::fs::write(&file, text).expect("a file can be written");
@@ -309,16 +226,10 @@ fn check_warns_of_folders_for_uploads_in_which_php_would_run() {
     assert!(text.contains("\"/uploads/*\""), "{text}");
     assert!(!text.contains("vendor"), "{text}");
     if is_root() {
-        assert!(
-            !text.contains("closed"),
-            "scripts cannot write there: {text}"
-        );
+        assert!(!text.contains("closed"), "scripts cannot write there: {text}");
     }
     let one = said("deny_php = \"/uploads/*\"\n");
-    assert!(
-        !one.contains("/uploads/*") && one.contains("/files/*"),
-        "{one}"
-    );
+    assert!(!one.contains("/uploads/*") && one.contains("/files/*"), "{one}");
     for lines in [
         "deny_php = [\"/uploads/*\", \"~/(files|media)/\"]\n",
         "allow_php = \"/index.php\"\n",
@@ -342,10 +253,7 @@ fn two_sites_of_one_host_are_told_at_both_lines() {
     let file = folder.path().join("maitred.toml");
     let (went_well, said) = command(&["check", "--config", file.to_str().expect("UTF-8")]);
     assert!(!went_well);
-    for line in [
-        "maitred.toml:3:9: `hosts` has",
-        "maitred.toml:6:9: `hosts` has",
-    ] {
+    for line in ["maitred.toml:3:9: `hosts` has", "maitred.toml:6:9: `hosts` has"] {
         assert!(said.contains(line), "{said}");
     }
 }
@@ -362,22 +270,10 @@ fn explain_says_what_is_compressed() {
     let file = server.configuration();
     let file = file.to_str().expect("its name is UTF-8");
     for (path, words) in [
-        (
-            "/large.css",
-            "compression      br, gzip, as the client takes it",
-        ),
-        (
-            "/style.css",
-            "compression      none: type or length are not worth it",
-        ),
-        (
-            "/built.js",
-            "precompressed    /built.js.br, as the client takes it",
-        ),
-        (
-            "/index.php",
-            "compression      br, gzip, as the client takes it, if",
-        ),
+        ("/large.css", "compression      br, gzip, as the client takes it"),
+        ("/style.css", "compression      none: type or length are not worth it"),
+        ("/built.js", "precompressed    /built.js.br, as the client takes it"),
+        ("/index.php", "compression      br, gzip, as the client takes it, if"),
     ] {
         let url = format!("http://localhost{path}");
         let (_, said) = command(&["explain", "--config", file, &url]);
@@ -406,10 +302,7 @@ fn explain_names_the_script_that_answers_in_place_of_the_one_that_is_asked_for()
         let expected = format!("answer           what {} {words}", script.display());
         assert!(said.contains(&expected), "{said}");
         let said = explain("/uploads/evil.php");
-        assert!(
-            said.contains("what the script says, run by pool plain (paths)"),
-            "{said}"
-        );
+        assert!(said.contains("what the script says, run by pool plain (paths)"), "{said}");
     }
 }
 
@@ -425,10 +318,7 @@ fn check_and_explain_warn_of_settings_that_the_mode_of_their_pool_does_not_heed(
     std::fs::write(&file, text).expect("a file can be written");
     let file = file.to_str().expect("UTF-8");
     let warning = format!("warning: {file}:5:16: `max_requests` has no effect in a pool whose");
-    for arguments in [
-        &["check", "--config", file][..],
-        &["explain", "/", "--config", file],
-    ] {
+    for arguments in [&["check", "--config", file][..], &["explain", "/", "--config", file]] {
         let (went_well, said) = command(arguments);
         assert!(went_well && said.contains(&warning), "{said}");
     }

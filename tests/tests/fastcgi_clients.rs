@@ -36,10 +36,7 @@ fn site() -> TempDir {
              while (!file_exists(__DIR__ . '/state/go')) { clearstatcache(); usleep(2000); }
              echo 'over';",
         ),
-        (
-            "index.php",
-            "<?php echo 'index ', $_SERVER['PATH_INFO'] ?? 'none';",
-        ),
+        ("index.php", "<?php echo 'index ', $_SERVER['PATH_INFO'] ?? 'none';"),
     ]);
     let state = root.path().join("state");
     fs::create_dir(&state).expect("a folder can be made");
@@ -95,11 +92,7 @@ fn is_answered(daemon: &Daemon, root: &TempDir, from: IpAddr) -> bool {
 #[test]
 fn only_allowed_clients_are_answered_whichever_family_they_come_over() {
     let root = site();
-    let cases = [
-        ("127.0.0.1", V4, V6),
-        ("::1", V6, V4),
-        ("192.0.2.1,::ffff:127.0.0.1", V4, V6),
-    ];
+    let cases = [("127.0.0.1", V4, V6), ("::1", V6, V4), ("192.0.2.1,::ffff:127.0.0.1", V4, V6)];
     for which in Which::BOTH {
         for (allowed, friend, stranger) in cases {
             let lines = format!("listen = [::]:@PORT1@\nlisten.allowed_clients = {allowed}\n");
@@ -146,9 +139,7 @@ fn connections_that_web_servers_keep_make_room_for_clients_that_ask() {
     let setup = Setup::new(root.path()).under(&["prlimit", &limit]);
     let (server, socket) = with_door(setup, &folder);
     // Beyond nine tenths of what fits, none is kept after its answer.
-    let mut idle: Vec<Wire> = (0..FITTING * 8 / 10)
-        .map(|_| kept(&socket, &root))
-        .collect();
+    let mut idle: Vec<Wire> = (0..FITTING * 8 / 10).map(|_| kept(&socket, &root)).collect();
     let mut asking: Vec<TcpStream> = (0..FITTING)
         .map(|_| {
             let mut stream = TcpStream::connect(server.address()).expect("the kernel takes it");

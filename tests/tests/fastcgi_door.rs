@@ -71,10 +71,7 @@ impl Site {
                  while (!file_exists(__DIR__ . '/state/go')) { clearstatcache(); usleep(1000); }
                  posix_kill(getmypid(), 9);",
             ),
-            (
-                "large.php",
-                "<?php for ($i = 0; $i < 1000; $i++) { echo str_repeat('y', 65536); }",
-            ),
+            ("large.php", "<?php for ($i = 0; $i < 1000; $i++) { echo str_repeat('y', 65536); }"),
             (
                 "finish.php",
                 "<?php echo 'finished'; fastcgi_finish_request();
@@ -126,22 +123,14 @@ impl Site {
     /// A request that has begun and keeps the one worker busy until [`Site::go`].
     fn busy(&self) -> Wire {
         let mut wire = self.connect();
-        wire.send(&request(
-            1,
-            true,
-            &self.params("/begun.php?name=busy", &[]),
-            b"",
-        ));
+        wire.send(&request(1, true, &self.params("/begun.php?name=busy", &[]), b""));
         self.wait_for("busy");
         wire
     }
 }
 
 fn with_body(length: usize) -> [(&'static str, String); 2] {
-    [
-        ("REQUEST_METHOD", "POST".to_owned()),
-        ("CONTENT_LENGTH", length.to_string()),
-    ]
+    [("REQUEST_METHOD", "POST".to_owned()), ("CONTENT_LENGTH", length.to_string())]
 }
 
 #[test]
@@ -222,27 +211,13 @@ fn more_parameters_than_there_is_room_for_are_refused_in_words() {
     let big = "p".repeat(3_000_000);
     let mut wire = site.connect();
     // What it does not read any more cannot be sent.
-    let bytes = request(
-        5,
-        true,
-        &site.params("/echo.php", &[("HTTP_BIG", &big)]),
-        b"",
-    );
+    let bytes = request(5, true, &site.params("/echo.php", &[("HTTP_BIG", &big)]), b"");
     let _ = wire.try_send(&bytes);
     let answered = wire.answer(5).expect("a refusal is an answer");
-    assert!(
-        answered.stdout.starts_with("Status: 431 "),
-        "{}",
-        answered.stdout
-    );
+    assert!(answered.stdout.starts_with("Status: 431 "), "{}", answered.stdout);
     wire.expect_closed();
     let told = |line: &str| line.contains("request has parameters over");
-    assert!(
-        site.daemon
-            .log()
-            .find_since(mark, wait::DEADLINE, told)
-            .is_some()
-    );
+    assert!(site.daemon.log().find_since(mark, wait::DEADLINE, told).is_some());
     site.expect_served();
 }
 
@@ -257,10 +232,7 @@ fn a_body_that_never_ends_holds_no_worker_and_one_that_is_longer_is_cut() {
     site.expect_served();
     wire.send(&record(STDIN, 1, &[b'x'; 60]));
     let answered = wire.answer(1).expect("a body of its length is complete");
-    assert!(
-        answered.body().starts_with("RESPONDER 100 "),
-        "{answered:?}"
-    );
+    assert!(answered.body().starts_with("RESPONDER 100 "), "{answered:?}");
     // What is left of the body is nothing to the next request.
     wire.send(&record(STDIN, 1, b"more"));
     wire.send(&record(STDIN, 1, b""));
@@ -273,32 +245,16 @@ fn a_client_that_leaves_the_queue_is_never_executed() {
     let site = Site::new("");
     let mut busy = site.busy();
     let mut gone = site.connect();
-    gone.send(&request(
-        1,
-        true,
-        &site.params("/begun.php?name=gone", &[]),
-        b"",
-    ));
+    gone.send(&request(1, true, &site.params("/begun.php?name=gone", &[]), b""));
     drop(gone);
     let mut aborted = site.connect();
-    aborted.send(&request(
-        9,
-        true,
-        &site.params("/begun.php?name=aborted", &[]),
-        b"",
-    ));
+    aborted.send(&request(9, true, &site.params("/begun.php?name=aborted", &[]), b""));
     aborted.send(&record(ABORT_REQUEST, 9, b""));
     let end = aborted.answer(9).expect("an aborted request ends");
-    assert_eq!(
-        (end.stdout.as_str(), end.status),
-        ("", ProtocolStatus::RequestComplete)
-    );
+    assert_eq!((end.stdout.as_str(), end.status), ("", ProtocolStatus::RequestComplete));
     site.go();
     assert!(busy.answer(1).is_some());
-    assert_eq!(
-        aborted.ask(1, &site.params("/hello.php", &[]), b"").body(),
-        "hello"
-    );
+    assert_eq!(aborted.ask(1, &site.params("/hello.php", &[]), b"").body(), "hello");
     assert!(!site.state("gone").exists());
     assert!(!site.state("aborted").exists());
 }
@@ -320,10 +276,7 @@ fn an_abort_ends_a_request_in_every_state_and_leaves_the_connection() {
     }
     // When nothing is asked, there is nothing to end.
     wire.send(&abort);
-    assert_eq!(
-        wire.ask(1, &site.params("/hello.php", &[]), b"").body(),
-        "hello"
-    );
+    assert_eq!(wire.ask(1, &site.params("/hello.php", &[]), b"").body(), "hello");
     wire.send(&whole);
     wire.send(&abort);
     let end = wire.answer(1).expect("an aborted request ends");
@@ -371,17 +324,11 @@ fn a_second_request_on_a_connection_is_refused_while_the_first_runs() {
     let first = request(1, true, &site.params("/hello.php", &[]), b"");
     // In one piece, so that the second is there before the first has its answer.
     wire.send(&[first, begin(2, RESPONDER, true)].concat());
-    assert_eq!(
-        wire.answer(1).map(|a| a.body().to_owned()),
-        Some("hello".to_owned())
-    );
+    assert_eq!(wire.answer(1).map(|a| a.body().to_owned()), Some("hello".to_owned()));
     let (kind, id, content) = wire.record();
     assert_eq!((kind, id), (END_REQUEST, 2));
     assert_eq!(content[4], ProtocolStatus::CantMultiplex as u8);
-    assert_eq!(
-        wire.ask(3, &site.params("/hello.php", &[]), b"").body(),
-        "hello"
-    );
+    assert_eq!(wire.ask(3, &site.params("/hello.php", &[]), b"").body(), "hello");
 }
 
 #[test]
@@ -420,13 +367,8 @@ fn a_request_is_not_run_again_when_the_web_server_may_have_half_a_record() {
     site.expect_served();
     assert_eq!(wire.answer(1), None);
     let entries = fs::read_dir(site.root.path().join("state")).expect("a folder");
-    let names = entries
-        .flatten()
-        .map(|entry| entry.file_name().into_string());
-    let tries = names
-        .flatten()
-        .filter(|name| name.starts_with("tried-"))
-        .count();
+    let names = entries.flatten().map(|entry| entry.file_name().into_string());
+    let tries = names.flatten().filter(|name| name.starts_with("tried-")).count();
     assert_eq!(tries, 1);
 }
 
@@ -448,10 +390,7 @@ fn an_answer_ends_with_fastcgi_finish_request_though_its_script_runs_on() {
     assert_eq!(answered.body(), "finished");
     wire.send(&request(2, true, &site.params("/hello.php", &[]), b""));
     site.go();
-    assert_eq!(
-        wire.answer(2).map(|a| a.body().to_owned()),
-        Some("hello".to_owned())
-    );
+    assert_eq!(wire.answer(2).map(|a| a.body().to_owned()), Some("hello".to_owned()));
 }
 
 #[test]
@@ -460,19 +399,10 @@ fn status_and_ping_need_no_worker() {
     let mut busy = site.busy();
     let ping = site.get("/ping");
     assert_eq!(ping.body(), "here");
-    assert!(
-        ping.stdout
-            .contains("Content-type: text/plain;charset=UTF-8\r\n")
-    );
-    assert!(
-        ping.stdout
-            .contains("Expires: Thu, 01 Jan 1970 00:00:00 GMT\r\n")
-    );
+    assert!(ping.stdout.contains("Content-type: text/plain;charset=UTF-8\r\n"));
+    assert!(ping.stdout.contains("Expires: Thu, 01 Jan 1970 00:00:00 GMT\r\n"));
     let status = site.get("/status?json");
-    assert!(
-        status.body().contains("\"active processes\":1,"),
-        "{status:?}"
-    );
+    assert!(status.body().contains("\"active processes\":1,"), "{status:?}");
     let all = site.params("/ping", &[("REQUEST_METHOD", "HEAD")]);
     assert_eq!(site.connect().ask(1, &all, b"").body(), "");
     site.go();
@@ -542,13 +472,7 @@ fn records_without_sense_end_their_connection_and_nothing_else() {
         }
     }
     let mut wire = site.connect();
-    wire.send(
-        &[
-            record(BEGIN_REQUEST, 1, b"too short"),
-            record(PARAMS, 1, b""),
-        ]
-        .concat(),
-    );
+    wire.send(&[record(BEGIN_REQUEST, 1, b"too short"), record(PARAMS, 1, b"")].concat());
     wire.expect_closed();
     site.expect_served();
 }
@@ -570,24 +494,12 @@ fn requests_for_nothing_are_refused_in_words() {
 fn a_kept_connection_outlives_a_reload_and_meets_the_new_settings() {
     let site = Site::new("ping.path = /before\n");
     let mut wire = site.connect();
-    assert_eq!(
-        wire.ask(1, &site.params("/before", &[]), b"").body(),
-        "pong"
-    );
+    assert_eq!(wire.ask(1, &site.params("/before", &[]), b"").body(), "pong");
     let mark = site.daemon.log().mark();
-    rewrite(
-        &site.daemon.place().file("php-fpm.conf"),
-        "/before",
-        "/after",
-    );
+    rewrite(&site.daemon.place().file("php-fpm.conf"), "/before", "/after");
     site.daemon.signal(Signal::USR2);
     let ready = |line: &str| line.contains("ready to handle connections");
-    assert!(
-        site.daemon
-            .log()
-            .find_since(mark, wait::DEADLINE, ready)
-            .is_some()
-    );
+    assert!(site.daemon.log().find_since(mark, wait::DEADLINE, ready).is_some());
     wait::until_true("the new settings to hold", || {
         wire.ask(1, &site.params("/after", &[]), b"").body() == "pong"
     });

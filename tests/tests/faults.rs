@@ -42,12 +42,8 @@ fn under_load(harm: impl FnOnce(&Server) -> Vec<Process>) -> (Tally, Server, Tem
     load.wait_for_ok(ENOUGH);
     let victims = harm(&server);
     assert!(!victims.is_empty(), "somebody was there to be killed");
-    victims
-        .iter()
-        .for_each(|victim| victim.signal(Signal::KILL));
-    wait::until_true("the victims to die", || {
-        !victims.iter().any(Process::is_running)
-    });
+    victims.iter().for_each(|victim| victim.signal(Signal::KILL));
+    wait::until_true("the victims to die", || !victims.iter().any(Process::is_running));
     server.wait_for_full_strength(WORKERS, wait::DEADLINE);
     load.wait_for_ok(ENOUGH);
     let tally = load.stop();
@@ -92,10 +88,7 @@ fn workers_go_on_serving_while_their_zygote_is_dead() {
 fn a_killed_front_costs_each_connection_one_request() {
     let (tally, server, _root) = under_load(|server| server.front().into_iter().collect());
     assert!(tally.failed() <= CONNECTIONS as u64, "{tally:?}");
-    assert_eq!(
-        tally.unconnected, 0,
-        "the listening socket outlives the front: {tally:?}"
-    );
+    assert_eq!(tally.unconnected, 0, "the listening socket outlives the front: {tally:?}");
     server.stop();
 }
 
@@ -103,11 +96,7 @@ fn a_killed_front_costs_each_connection_one_request() {
 fn everything_killed_but_the_supervisor_comes_back() {
     let (tally, server, _root) = under_load(|server| {
         let supervisor = server.supervisor().pid;
-        server
-            .processes()
-            .into_iter()
-            .filter(|process| process.pid != supervisor)
-            .collect()
+        server.processes().into_iter().filter(|process| process.pid != supervisor).collect()
     });
     assert_eq!(tally.unconnected, 0, "{tally:?}");
     server.stop();
@@ -135,10 +124,7 @@ fn fault_site() -> TempDir {
              }
              $link = $last = null;",
         ),
-        (
-            "hoard.php",
-            "<?php $a = []; while (true) { $a[] = str_repeat('x', 1000000); }",
-        ),
+        ("hoard.php", "<?php $a = []; while (true) { $a[] = str_repeat('x', 1000000); }"),
         ("loop.php", "<?php while (true) { }"),
         (
             "stopped.php",
@@ -204,10 +190,7 @@ fn a_script_that_crashes_php_is_a_502_that_the_log_explains() {
     server.expect_log(mark, "segfault.php");
     // A stack that overflows is SIGSEGV, or SIGABRT where a handler has said so first.
     let line = server.expect_log(mark, "SIG");
-    assert!(
-        line.contains("SIGSEGV") || line.contains("SIGABRT"),
-        "{line}"
-    );
+    assert!(line.contains("SIGSEGV") || line.contains("SIGABRT"), "{line}");
     assert_serves(&server);
 }
 
@@ -239,9 +222,7 @@ fn a_script_over_its_memory_limit_is_a_500_and_the_next_is_answered() {
 #[test]
 fn scripts_past_their_time_are_a_504_that_the_log_explains() {
     let root = fault_site();
-    let setup = Setup::new(root.path())
-        .workers(1)
-        .pool("request_terminate_timeout = \"1s\"");
+    let setup = Setup::new(root.path()).workers(1).pool("request_terminate_timeout = \"1s\"");
     let server = setup.start();
     for script in ["/loop.php", "/sleep.php"] {
         let mark = server.log().mark();
@@ -287,10 +268,7 @@ fn a_script_that_has_ended_is_not_past_its_time_while_its_client_reads_slowly() 
     wait::until_true("the script to end", || marks.join("ends").exists());
     // The time of one that began later is over, and so is that of the first.
     assert_eq!(http::get(server.address(), "/loop.php").status, 504);
-    assert!(
-        slow.answer(1).is_some(),
-        "it comes whole, however late it is read"
-    );
+    assert!(slow.answer(1).is_some(), "it comes whole, however late it is read");
     server.stop();
 }
 
@@ -303,8 +281,7 @@ fn a_full_queue_is_a_503_with_retry_after_and_a_cause() {
         .pool("request_terminate_timeout = \"5s\"")
         .start();
     let mut busy = Connection::open(server.address());
-    busy.send(&Request::get("/sleep.php").to_bytes())
-        .expect("the server takes a request");
+    busy.send(&Request::get("/sleep.php").to_bytes()).expect("the server takes a request");
     let mark = server.log().mark();
     let refused = wait::until("a request to be refused", || {
         let response = http::get(server.address(), "/hello.php");
@@ -336,18 +313,11 @@ fn an_invalid_header_never_reaches_the_client() {
     let root = fault_site();
     let server = Setup::new(root.path()).workers(1).start();
     let response = http::get(server.address(), "/invalid_header.php");
-    assert!(
-        [200, 502].contains(&response.status),
-        "{}",
-        response.status_line
-    );
+    assert!([200, 502].contains(&response.status), "{}", response.status_line);
     let is_token = |c: char| c.is_ascii_alphanumeric() || c == '-';
     for (name, value) in &response.headers {
         assert!(!name.is_empty() && name.chars().all(is_token), "{name:?}");
-        assert!(
-            !value.chars().any(|c| c.is_control() && c != '\t'),
-            "{name}: {value:?}"
-        );
+        assert!(!value.chars().any(|c| c.is_control() && c != '\t'), "{name}: {value:?}");
     }
     assert_serves(&server);
 }
@@ -358,11 +328,7 @@ fn ten_thousand_headers_reach_the_client() {
     let server = Setup::new(root.path()).workers(1).start();
     let response = http::get(server.address(), "/many_headers.php");
     assert_eq!((response.status, response.text().as_str()), (200, "body"));
-    let count = response
-        .headers
-        .iter()
-        .filter(|(name, _)| name.starts_with("X-Number-"))
-        .count();
+    let count = response.headers.iter().filter(|(name, _)| name.starts_with("X-Number-")).count();
     assert_eq!(count, 10_000);
 }
 
@@ -371,10 +337,7 @@ fn headers_without_bound_are_a_502_that_the_log_explains() {
     let root = fault_site();
     let server = Setup::new(root.path()).workers(1).start();
     let mark = server.log().mark();
-    assert_eq!(
-        http::get(server.address(), "/endless_headers.php").status,
-        502
-    );
+    assert_eq!(http::get(server.address(), "/endless_headers.php").status, 502);
     server.expect_log(mark, "endless_headers.php");
     assert_serves(&server);
 }
@@ -382,14 +345,8 @@ fn headers_without_bound_are_a_502_that_the_log_explains() {
 /// The resident memory of a process in kB (`VmHWM` of proc(5): its highest ever).
 fn peak_memory(process: &Process) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).expect("it runs");
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmHWM:"))
-        .expect("it has memory");
-    line.split_whitespace()
-        .nth(1)
-        .and_then(|kb| kb.parse().ok())
-        .expect("a number of kB")
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("it has memory");
+    line.split_whitespace().nth(1).and_then(|kb| kb.parse().ok()).expect("a number of kB")
 }
 
 #[test]
@@ -397,9 +354,7 @@ fn an_answer_of_a_gigabyte_arrives_whole_without_being_held_in_memory() {
     let root = fault_site();
     let server = Setup::new(root.path()).workers(1).start();
     let mut connection = Connection::open(server.address());
-    connection
-        .send(&Request::get("/gigabyte.php").to_bytes())
-        .expect("a request is taken");
+    connection.send(&Request::get("/gigabyte.php").to_bytes()).expect("a request is taken");
     let head = connection.read_head().expect("an answer begins");
     assert_eq!(head.header("Transfer-Encoding"), Some("chunked"));
     let mut total = 0;
@@ -412,11 +367,7 @@ fn an_answer_of_a_gigabyte_arrives_whole_without_being_held_in_memory() {
     }
     assert_eq!(total, 1 << 30);
     let front = server.front().expect("the front runs");
-    assert!(
-        peak_memory(&front) < 200_000,
-        "the front took {} kB",
-        peak_memory(&front)
-    );
+    assert!(peak_memory(&front) < 200_000, "the front took {} kB", peak_memory(&front));
 }
 
 #[test]
@@ -424,16 +375,10 @@ fn a_body_too_large_for_memory_goes_through_the_spool_folder() {
     let root = fault_site();
     let server = Setup::new(root.path()).workers(1).start();
     let body = vec![b'x'; 100 << 20];
-    let request = Request::new("PUT", "/length.php")
-        .header("Host", "localhost")
-        .body(&body);
+    let request = Request::new("PUT", "/length.php").header("Host", "localhost").body(&body);
     assert_eq!(http::ask(server.address(), &request).text(), "104857600");
     let front = server.front().expect("the front runs");
-    assert!(
-        peak_memory(&front) < 100_000,
-        "the front took {} kB",
-        peak_memory(&front)
-    );
+    assert!(peak_memory(&front) < 100_000, "the front took {} kB", peak_memory(&front));
     server.stop();
 }
 
@@ -470,27 +415,17 @@ fn a_full_disk_while_spooling_refuses_that_request_only() {
         return;
     };
     let root = fault_site();
-    let server = Setup::new(root.path())
-        .workers(1)
-        .spool(disk.path())
-        .start();
+    let server = Setup::new(root.path()).workers(1).spool(disk.path()).start();
     let mark = server.log().mark();
     let body = vec![b'x'; 64 << 20];
-    let request = Request::new("PUT", "/length.php")
-        .header("Host", "localhost")
-        .body(&body);
+    let request = Request::new("PUT", "/length.php").header("Host", "localhost").body(&body);
     let refused = http::ask(server.address(), &request);
-    assert!(
-        [500, 503, 507].contains(&refused.status),
-        "{}",
-        refused.status_line
-    );
+    assert!([500, 503, 507].contains(&refused.status), "{}", refused.status_line);
     server.expect_log(mark, "No space left on device");
     assert_serves(&server);
 
     let mut lazy = Connection::open(server.address());
-    lazy.send(&Request::get("/gigabyte.php").to_bytes())
-        .expect("a request is taken");
+    lazy.send(&Request::get("/gigabyte.php").to_bytes()).expect("a request is taken");
     lazy.read_head().expect("an answer begins");
     drop(lazy);
     assert_serves(&server);
@@ -500,14 +435,8 @@ fn a_full_disk_while_spooling_refuses_that_request_only() {
 /// Runs maitred until it ends; its exit code and what it said.
 fn run(arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(maitred_program());
-    let output = command
-        .args(arguments)
-        .output()
-        .expect("maitred can be started");
-    (
-        output.status.code(),
-        String::from_utf8_lossy(&output.stderr).into_owned(),
-    )
+    let output = command.args(arguments).output().expect("maitred can be started");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 #[test]

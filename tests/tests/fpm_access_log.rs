@@ -24,20 +24,11 @@ const EVERY_FIGURE: &str = r#"%d %{seconds}d %{milli}d %{mili}d %{micro}d %M %{b
 fn scripts() -> TempDir {
     document_root(&[
         ("hello.php", "<?php header('X-Of: script'); echo 'hello';"),
-        (
-            "status.php",
-            "<?php http_response_code((int) $_GET['is']); echo 'status';",
-        ),
-        (
-            "post.php",
-            "<?php echo strlen(file_get_contents('php://input'));",
-        ),
+        ("status.php", "<?php http_response_code((int) $_GET['is']); echo 'status';"),
+        ("post.php", "<?php echo strlen(file_get_contents('php://input'));"),
         ("die.php", "<?php exit(1);"),
         ("fatal.php", "<?php nothing();"),
-        (
-            "finish.php",
-            "<?php echo 'x'; fastcgi_finish_request(); usleep(50000);",
-        ),
+        ("finish.php", "<?php echo 'x'; fastcgi_finish_request(); usleep(50000);"),
         ("info.php", "<?php echo $_SERVER['PATH_INFO'] ?? '-';"),
         (
             "headers.php",
@@ -63,20 +54,11 @@ fn requests(root: &TempDir) -> Vec<(Params, &'static [u8])> {
         (get("/hello.php?a=b&c=%20d"), b""),
         (get("/hello.php").with("REQUEST_METHOD", "HEAD"), b""),
         (get("/hello.php").with("REQUEST_METHOD", "PROPFIND"), b""),
-        (
-            get("/hello.php").with("HTTP_X_ASKED", "yes, \"quoted\""),
-            b"",
-        ),
+        (get("/hello.php").with("HTTP_X_ASKED", "yes, \"quoted\""), b""),
         (get("/hello.php").with("REMOTE_USER", "keeper"), b""),
         // "anna:secret"
-        (
-            get("/hello.php").with("HTTP_AUTHORIZATION", "Basic YW5uYTpzZWNyZXQ="),
-            b"",
-        ),
-        (
-            get("/hello.php").with("HTTP_AUTHORIZATION", "Bearer token"),
-            b"",
-        ),
+        (get("/hello.php").with("HTTP_AUTHORIZATION", "Basic YW5uYTpzZWNyZXQ="), b""),
+        (get("/hello.php").with("HTTP_AUTHORIZATION", "Bearer token"), b""),
         (get("/hello.php").with("REMOTE_ADDR", "2001:db8::1"), b""),
         (get("/status.php?is=204"), b""),
         (get("/status.php?is=301"), b""),
@@ -216,13 +198,7 @@ fn a_log_that_was_moved_away_is_begun_anew_with_sigusr1_and_nothing_is_lost() {
         daemon.signal(Signal::USR1);
         daemon.expect_log(mark, "access log file re-opened");
         // php-fpm's workers are told afterwards.
-        let is_used = || {
-            daemon
-                .place()
-                .file(now)
-                .metadata()
-                .is_ok_and(|m| m.size() > 0)
-        };
+        let is_used = || daemon.place().file(now).metadata().is_ok_and(|m| m.size() > 0);
         wait::until_true("the new file to be used", || {
             hello(&daemon.door(), &root);
             is_used()
@@ -274,13 +250,7 @@ fn a_fifo_that_is_full_costs_lines_and_no_answers() {
     let root = scripts();
     let place = Place::default();
     let fifo = place.file("access.fifo");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&fifo)
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     set_mode(&fifo, 0o666);
     // Somebody has it open and reads nothing.
     let _reader = File::options().read(true).write(true).open(&fifo).unwrap();
@@ -298,10 +268,7 @@ fn refusal(which: Which, place: &Place, settings: &str) -> (String, Option<i32>)
     let file = place.file("php-fpm.conf");
     fs::write(&file, place.fill_in(&usual(settings))).unwrap();
     let mut command = which.command();
-    command
-        .args(["-F", "-O", "-y"])
-        .arg(&file)
-        .stdin(Stdio::null());
+    command.args(["-F", "-O", "-y"]).arg(&file).stdin(Stdio::null());
     let output = command.output().unwrap();
     let text = place.mask(&String::from_utf8_lossy(&output.stderr));
     (text, output.status.code())
@@ -323,13 +290,7 @@ fn a_log_in_a_folder_that_is_not_there_is_refused_as_php_fpm_refuses_it() {
 fn a_fifo_that_nobody_reads_is_refused_and_not_waited_for() {
     let place = Place::default();
     let fifo = place.file("access.fifo");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&fifo)
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let settings = "access.log = @FOLDER@/access.fifo\n";
     let (text, code) = refusal(Which::Maitred, &place, settings);
     assert_eq!(code, Some(78), "{text}");

@@ -17,10 +17,7 @@ use maitred_tests::wait;
 /// What `which` says and exits with, given these flags.
 fn run(which: Which, flags: &[&str]) -> Output {
     let mut command = which.command();
-    command
-        .env_clear()
-        .env("PATH", "/usr/bin:/bin")
-        .current_dir("/");
+    command.env_clear().env("PATH", "/usr/bin:/bin").current_dir("/");
     command.args(flags).stdin(Stdio::null()).output().unwrap()
 }
 
@@ -49,19 +46,11 @@ fn configured(lines: &str) -> (Place, String) {
 
 #[test]
 fn the_version_and_the_modules_are_told_as_php_fpm_tells_them() {
-    for flags in [
-        &["-v"][..],
-        &["-n", "-v"],
-        &["-m"],
-        &["-d", "opcache.enable=0", "-nm"],
-    ] {
+    for flags in [&["-v"][..], &["-n", "-v"], &["-m"], &["-d", "opcache.enable=0", "-nm"]] {
         let [theirs, ours] = Which::BOTH.map(|which| run(which, flags));
         assert_eq!(printed(&ours), printed(&theirs), "{flags:?}");
         assert_eq!(ours.status.code(), Some(0), "{flags:?}");
-        assert!(
-            ours.stderr.is_empty(),
-            "{flags:?}: standard output is asked for"
-        );
+        assert!(ours.stderr.is_empty(), "{flags:?}: standard output is asked for");
     }
 }
 
@@ -79,10 +68,7 @@ fn phpinfo_differs_in_nothing_but_what_is_ours() {
     let [theirs, ours] = Which::BOTH.map(|which| printed(&run(which, &["-i"])));
     let same = |lines: Vec<String>| -> Vec<String> {
         let own = |line: &&String| !OURS.iter().any(|own| line.starts_with(own));
-        let lines = lines
-            .iter()
-            .filter(own)
-            .filter(|line| *line != "maitred => active");
+        let lines = lines.iter().filter(own).filter(|line| *line != "maitred => active");
         lines.cloned().collect()
     };
     let (theirs, ours) = (same(theirs), same(ours));
@@ -126,12 +112,7 @@ fn what_makes_no_sense_exits_with_64_and_a_wrong_configuration_with_78() {
     ] {
         let [theirs, ours] = Which::BOTH.map(|which| run(which, &flags));
         assert_eq!(theirs.status.code(), Some(code), "php-fpm {flags:?}");
-        assert_eq!(
-            ours.status.code(),
-            Some(code),
-            "{flags:?}: {:?}",
-            printed(&ours)
-        );
+        assert_eq!(ours.status.code(), Some(code), "{flags:?}: {:?}", printed(&ours));
         // The name that the program calls itself by is another.
         let but_name = |output: &Output| -> Vec<String> {
             let lines = printed(output).into_iter();
@@ -157,9 +138,7 @@ impl Background {
 
     fn stop(self) {
         self.0.signal(Signal::TERM);
-        wait::until_true("the server in the background to end", || {
-            !self.0.is_running()
-        });
+        wait::until_true("the server in the background to end", || !self.0.is_running());
     }
 }
 
@@ -181,21 +160,11 @@ fn who_starts_a_server_in_the_background_learns_that_it_serves() {
     for which in Which::BOTH {
         let (place, file) = configured(BACKGROUND);
         let started = run(which, &["-y", &file]);
-        assert_eq!(
-            started.status.code(),
-            Some(0),
-            "{which:?}: {:?}",
-            printed(&started)
-        );
+        assert_eq!(started.status.code(), Some(0), "{which:?}: {:?}", printed(&started));
         let server = Background::of(&place);
         assert_eq!(server.0.title, format!("php-fpm: master process ({file})"));
-        let answer = place
-            .door("www.sock")
-            .ask(&Params::get("/", "/nothing.php"), b"");
-        assert!(
-            answer.unwrap().text().contains("File not found"),
-            "{which:?}"
-        );
+        let answer = place.door("www.sock").ask(&Params::get("/", "/nothing.php"), b"");
+        assert!(answer.unwrap().text().contains("File not found"), "{which:?}");
         let log = fs::read_to_string(place.file("error.log")).unwrap();
         let log: Vec<String> = log.lines().map(without_time).collect();
         let running = format!("NOTICE: fpm is running, pid {}", server.0.pid);
@@ -205,15 +174,9 @@ fn who_starts_a_server_in_the_background_learns_that_it_serves() {
             "{which:?}: {log:#?}"
         );
         server.stop();
-        assert!(
-            !place.file("fpm.pid").exists(),
-            "{which:?} leaves its pid file"
-        );
+        assert!(!place.file("fpm.pid").exists(), "{which:?} leaves its pid file");
         let log = fs::read_to_string(place.file("error.log")).unwrap();
-        assert!(
-            log.ends_with("NOTICE: exiting, bye-bye!\n"),
-            "{which:?}: {log}"
-        );
+        assert!(log.ends_with("NOTICE: exiting, bye-bye!\n"), "{which:?}: {log}");
     }
 }
 
@@ -223,18 +186,10 @@ fn who_starts_a_server_in_the_background_learns_that_it_does_not_serve() {
         let (place, file) = configured(BACKGROUND);
         fs::create_dir(place.file("www.sock")).unwrap();
         let started = run(which, &["-y", &file]);
-        assert_eq!(
-            started.status.code(),
-            Some(70),
-            "{which:?}: {:?}",
-            printed(&started)
-        );
+        assert_eq!(started.status.code(), Some(70), "{which:?}: {:?}", printed(&started));
         assert!(!place.file("fpm.pid").exists(), "{which:?}");
         let log = fs::read_to_string(place.file("error.log")).unwrap();
-        assert!(
-            log.contains("ERROR: FPM initialization failed"),
-            "{which:?}: {log}"
-        );
+        assert!(log.contains("ERROR: FPM initialization failed"), "{which:?}: {log}");
     }
 }
 
@@ -245,19 +200,14 @@ fn scripts_that_look_for_workers_in_the_process_list_find_workers_alone() {
         let workers = || {
             let family = daemon.processes();
             let titles = family.iter().map(|process| process.title.as_str());
-            titles
-                .filter(|title| title.contains("php-fpm: pool www"))
-                .count()
+            titles.filter(|title| title.contains("php-fpm: pool www")).count()
         };
         wait::until_true("three workers", || workers() == 3);
         let masters = all();
         let master = masters.iter().find(|process| process.pid == daemon.pid());
         let title = &master.unwrap().title;
         let file = daemon.place().file("php-fpm.conf");
-        assert_eq!(
-            title,
-            &format!("php-fpm: master process ({})", file.display())
-        );
+        assert_eq!(title, &format!("php-fpm: master process ({})", file.display()));
         daemon.stop();
     }
 }
@@ -292,10 +242,7 @@ fn a_program_under_the_name_of_php_fpm_is_php_fpm() {
     for name in ["php-fpm", with_version.unwrap()] {
         let link = place.file(name);
         std::os::unix::fs::symlink(maitred_tests::maitred_program(), &link).unwrap();
-        let tested = Command::new(&link)
-            .args(["-t", "-y", &file])
-            .output()
-            .unwrap();
+        let tested = Command::new(&link).args(["-t", "-y", &file]).output().unwrap();
         assert_eq!(tested.status.code(), Some(0), "{:?}", printed(&tested));
         assert_eq!(printed(&tested), printed(&theirs), "{name}");
         let usage = Command::new(&link).arg("-h").output().unwrap();
@@ -313,18 +260,10 @@ fn pools_run_as_root_only_where_it_is_asked_for() {
         let refused = run(which, &["-F", "-O", "-y", &file]);
         assert_eq!(refused.status.code(), Some(78), "{which:?}");
         let text = printed(&refused).join("\n");
-        assert!(
-            text.contains("please specify user and group other than root"),
-            "{text}"
-        );
+        assert!(text.contains("please specify user and group other than root"), "{text}");
         for flag in ["-R", "--allow-to-run-as-root"] {
             let allowed = run(which, &[flag, "-t", "-y", &file]);
-            assert_eq!(
-                allowed.status.code(),
-                Some(0),
-                "{which:?} {:?}",
-                printed(&allowed)
-            );
+            assert_eq!(allowed.status.code(), Some(0), "{which:?} {:?}", printed(&allowed));
         }
     }
     drop(place);
@@ -333,11 +272,7 @@ fn pools_run_as_root_only_where_it_is_asked_for() {
         let lines = usual("user = root\ngroup = root\n");
         let daemon = Daemon::start_with(which, &lines, Place::default(), &["-R"]);
         let params = Params::get(&root.path().display().to_string(), "/who.php");
-        assert_eq!(
-            daemon.door().ask(&params, b"").unwrap().body(),
-            "0",
-            "{which:?}"
-        );
+        assert_eq!(daemon.door().ask(&params, b"").unwrap().body(), "0", "{which:?}");
         daemon.stop();
     }
 }
@@ -381,13 +316,7 @@ fn the_masters_priority_and_core_size_are_those_of_its_configuration() {
         let read =
             |name: &str| fs::read_to_string(format!("/proc/{}/{name}", daemon.pid())).unwrap();
         let stat = read("stat");
-        let nice = stat
-            .rsplit_once(") ")
-            .unwrap()
-            .1
-            .split(' ')
-            .nth(16)
-            .unwrap();
+        let nice = stat.rsplit_once(") ").unwrap().1.split(' ').nth(16).unwrap();
         assert_eq!(nice, "-3", "{which:?}");
         let limits = read("limits");
         let values = |name: &str| -> Vec<String> {
@@ -421,23 +350,15 @@ fn the_log_goes_to_syslog_with_name_facility_and_level() {
         let program = which.command();
         let mut command = Command::new("unshare");
         command.args(["--mount", "--", "sh", "-c", WITH_LOG, "sh"]);
-        command
-            .arg(place.folder())
-            .arg(program.get_program())
-            .args(program.get_args());
+        command.arg(place.folder()).arg(program.get_program()).args(program.get_args());
         command.args(["-F", "-y", &file]);
-        command
-            .stdin(Stdio::null())
-            .stderr(fs::File::create(place.file("stderr")).unwrap());
+        command.stdin(Stdio::null()).stderr(fs::File::create(place.file("stderr")).unwrap());
         let mut server = Guarded::spawn(&mut command, Signal::TERM);
         let said = told(&socket, "ready to handle connections");
         let ready = said.last().unwrap();
         // local3 is 19, and a notice is 5: 19 * 8 + 5.
         assert!(ready.starts_with("<157>"), "{which:?} {ready}");
-        let line = format!(
-            " test-fpm[{}]: [NOTICE] ready to handle connections",
-            server.pid()
-        );
+        let line = format!(" test-fpm[{}]: [NOTICE] ready to handle connections", server.pid());
         assert!(ready.ends_with(&line), "{which:?} {ready}");
         let root = document_root(&[(
             "say.php",

@@ -24,10 +24,7 @@ fn scripts() -> TempDir {
 }
 
 fn ask(door: &Door, root: &TempDir, target: &str) -> io::Result<Answer> {
-    door.ask(
-        &Params::get(&root.path().display().to_string(), target),
-        b"",
-    )
+    door.ask(&Params::get(&root.path().display().to_string(), target), b"")
 }
 
 fn body(door: &Door, root: &TempDir, target: &str) -> String {
@@ -51,9 +48,7 @@ fn busy(daemon: &Daemon, root: &TempDir) -> String {
     let mut params = Params::get(&root.path().display().to_string(), "/status?full");
     params.set("SCRIPT_FILENAME", "/status");
     let door = daemon.place().door("status.sock");
-    door.ask(&params, b"")
-        .map(|answer| answer.body())
-        .unwrap_or_default()
+    door.ask(&params, b"").map(|answer| answer.body()).unwrap_or_default()
 }
 
 const STATUS: &str = "pm.status_path = /status\npm.status_listen = @FOLDER@/status.sock\n";
@@ -99,10 +94,7 @@ fn sigquit_waits_for_what_runs_though_nobody_set_a_time() {
     let log = daemon.log().clone();
     let start = log.lines().join("\n");
     let pid = daemon.pid();
-    assert!(
-        start.contains(&format!("NOTICE: fpm is running, pid {pid}\n")),
-        "{start}"
-    );
+    assert!(start.contains(&format!("NOTICE: fpm is running, pid {pid}\n")), "{start}");
     let mark = log.mark();
     // A further one changes nothing.
     daemon.signal(Signal::QUIT);
@@ -182,19 +174,12 @@ fn many_reloads_at_once_are_few_and_the_last_configuration_counts() {
     let mark = daemon.log().mark();
     for number in 0..25 {
         let text = usual(&format!("env[NUMBER] = number-{number}\n"));
-        fs::write(
-            daemon.place().file("php-fpm.conf"),
-            daemon.place().fill_in(&text),
-        )
-        .expect("a file can be written");
+        fs::write(daemon.place().file("php-fpm.conf"), daemon.place().fill_in(&text))
+            .expect("a file can be written");
         daemon.signal(Signal::USR2);
         thread::sleep(Duration::from_millis(number));
     }
-    fs::write(
-        root.path().join("number.php"),
-        "<?php echo getenv('NUMBER');",
-    )
-    .expect("written");
+    fs::write(root.path().join("number.php"), "<?php echo getenv('NUMBER');").expect("written");
     wait::until_true("the last configuration to be used", || {
         body(&daemon.door(), &root, "/number.php") == "number-24"
     });
@@ -215,10 +200,8 @@ fn many_reloads_at_once_are_few_and_the_last_configuration_counts() {
 #[test]
 fn a_reload_cuts_no_request_though_nobody_set_a_time() {
     let root = scripts();
-    let mut daemon = Daemon::start(
-        Which::Maitred,
-        &usual(&format!("{STATUS}pm.max_children = 4\n")),
-    );
+    let mut daemon =
+        Daemon::start(Which::Maitred, &usual(&format!("{STATUS}pm.max_children = 4\n")));
     let running = run_slowly(&daemon, &root, 3_000);
     let door = daemon.door();
     let folder = root.path().display().to_string();
@@ -256,17 +239,10 @@ fn a_wrong_configuration_changes_nothing() {
     let first = body(&daemon.door(), &root, "/pid.php");
     let file = daemon.place().file("php-fpm.conf");
     let good = fs::read_to_string(&file).expect("it was written");
-    fs::write(
-        &file,
-        format!("{good}pm.max_children = none\nnonsense = 1\n"),
-    )
-    .expect("written");
+    fs::write(&file, format!("{good}pm.max_children = none\nnonsense = 1\n")).expect("written");
     let mark = daemon.log().mark();
     daemon.signal(Signal::USR2);
-    daemon.expect_log(
-        mark,
-        "ERROR: the reload is refused, and every pool goes on as it was",
-    );
+    daemon.expect_log(mark, "ERROR: the reload is refused, and every pool goes on as it was");
     assert_eq!(body(&daemon.door(), &root, "/pid.php"), first);
     fs::write(&file, good).expect("written");
     reload(&mut daemon, Signal::USR2);
@@ -282,10 +258,7 @@ fn the_death_of_a_worker_and_its_successor_are_told() {
             let worker = wait::until("a worker", || daemon.workers("www").pop());
             let mark = daemon.log().mark();
             worker.signal(signal);
-            let said = format!(
-                "WARNING: [pool www] child {} exited on signal {name}",
-                worker.pid
-            );
+            let said = format!("WARNING: [pool www] child {} exited on signal {name}", worker.pid);
             let line = daemon.expect_log(mark, &said);
             assert!(line.ends_with(" seconds from start"), "{line}");
             daemon.expect_log(mark, "NOTICE: [pool www] child ");
@@ -327,10 +300,7 @@ fn a_script_that_runs_too_long_is_told_with_its_request_and_its_worker() {
             ", script '{}' (request: \"GET /slow.php?ms=60000\") execution timed out (",
             script.display()
         );
-        assert!(
-            line.contains("WARNING: [pool www] child ") && line.contains(&said),
-            "{line}"
-        );
+        assert!(line.contains("WARNING: [pool www] child ") && line.contains(&said), "{line}");
         assert!(line.ends_with(" sec), terminating"), "{line}");
         let line = daemon.expect_log(mark, "exited on signal 15 (SIGTERM) after");
         assert!(line.contains("WARNING: [pool www] child "), "{line}");
@@ -345,10 +315,7 @@ fn a_pool_that_has_reached_its_limit_is_told_in_the_words_of_its_kind() {
     let dynamic = "pm = dynamic\npm.start_servers = 1\npm.min_spare_servers = 1\n\
                    pm.max_spare_servers = 1\n";
     for which in Which::BOTH {
-        let kinds = [
-            (dynamic, "pm.max_children"),
-            ("pm = ondemand\n", "max_children"),
-        ];
+        let kinds = [(dynamic, "pm.max_children"), ("pm = ondemand\n", "max_children")];
         for (kind, setting) in kinds {
             // php-fpm looks there only when a connection comes after its last worker.
             if which == Which::PhpFpm && kind != dynamic {
@@ -450,9 +417,7 @@ fn a_worker_that_ignores_signals_is_killed_when_process_control_timeout_is_over(
     let running = run_slowly(&daemon, &root, 300_000);
     let old = daemon.workers("www");
     reload(&mut daemon, Signal::USR2);
-    wait::until_true("the old worker to go", || {
-        !old.iter().any(Process::is_running)
-    });
+    wait::until_true("the old worker to go", || !old.iter().any(Process::is_running));
     let answer = running.join().expect("the client does not panic");
     assert!(answer.map_or(true, |answer| answer.body() != "done"));
     assert_eq!(body(&daemon.door(), &root, "/hello.php"), "hello");

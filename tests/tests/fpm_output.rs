@@ -129,11 +129,7 @@ fn what_workers_print_is_logged_as_php_fpm_logs_it() {
         "/long.php?bytes=1024",
         "/long.php?bytes=5000",
     ];
-    for further in [
-        "",
-        "decorate_workers_output = no\n",
-        "[global]\nlog_limit = 2048\n",
-    ] {
+    for further in ["", "decorate_workers_output = no\n", "[global]\nlog_limit = 2048\n"] {
         let lines = [CAUGHT, further].concat();
         let [theirs, ours] = both_say(&lines, &targets);
         assert_eq!(ours, theirs, "{further}");
@@ -201,13 +197,10 @@ fn a_worker_that_floods_the_log_is_heard_to_its_end_while_others_answer() {
             assert_eq!(answer.body(), "hello");
         }
     });
-    wait::until_true(
-        "every line, or a word of those that we did not read",
-        || {
-            let heard = daemon.log().lines();
-            heard.iter().map(|line| flood_lines(line)).sum::<usize>() == LINES
-        },
-    );
+    wait::until_true("every line, or a word of those that we did not read", || {
+        let heard = daemon.log().lines();
+        heard.iter().map(|line| flood_lines(line)).sum::<usize>() == LINES
+    });
     daemon.stop();
 }
 
@@ -222,10 +215,7 @@ fn flood_lines(line: &str) -> usize {
 fn workers_that_print_without_end_hinder_neither_a_reload_nor_the_end() {
     const FLOODS: usize = 8;
     let root = scripts();
-    let limits = format!(
-        "process_control_timeout = 1\n[www]\npm.max_children = {}\n",
-        FLOODS + 1
-    );
+    let limits = format!("process_control_timeout = 1\n[www]\npm.max_children = {}\n", FLOODS + 1);
     let lines = [CAUGHT, "[global]\n", &limits].concat();
     let daemon = Daemon::start(Which::Maitred, &usual(&lines));
     std::thread::scope(|scope| {
@@ -243,9 +233,7 @@ fn workers_that_print_without_end_hinder_neither_a_reload_nor_the_end() {
         assert_eq!(answer.body(), "hello");
         let old = daemon.workers("www");
         daemon.signal(Signal::USR2);
-        wait::until_true("the old workers to go", || {
-            !old.iter().any(Process::is_running)
-        });
+        wait::until_true("the old workers to go", || !old.iter().any(Process::is_running));
     });
     let answer = ask(daemon.place(), &root, "/hello.php").unwrap();
     assert_eq!(answer.body(), "hello");
@@ -258,10 +246,7 @@ fn start(place: &Place, root: &TempDir, lines: &str, stderr: impl Into<Stdio>) -
     fs::write(&file, place.fill_in(&usual(lines))).unwrap();
     let mut command = Which::Maitred.command();
     command.args(["-F", "-O", "-y"]).arg(&file);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(stderr);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     let server = Guarded::spawn(&mut command, Signal::TERM);
     wait::until("an answer", || ask(place, root, "/hello.php").ok());
     server
@@ -345,9 +330,7 @@ fn an_access_log_on_standard_error_is_that_of_the_start_though_it_comes_with_a_r
         ready(2);
         assert_eq!(ask(&place, &root, "/hello.php").unwrap().body(), "hello");
         wait::until_true("a line", || {
-            [read("stderr"), read("error.log")]
-                .concat()
-                .contains("logged /hello.php")
+            [read("stderr"), read("error.log")].concat().contains("logged /hello.php")
         });
         assert!(read("stderr").contains("logged /hello.php"), "{which:?}");
         let ended = server.stop();

@@ -54,20 +54,14 @@ fn site() -> TempDir {
                  $_SERVER['CONTENT_LENGTH'] ?? null, md5(file_get_contents('php://input')),
                  $_POST, $files], JSON_PRETTY_PRINT);",
         ),
-        (
-            "big.php",
-            "<?php for ($i = 0; $i < 5000; $i++) { printf(\"%059d\\n\", $i); }",
-        ),
+        ("big.php", "<?php for ($i = 0; $i < 5000; $i++) { printf(\"%059d\\n\", $i); }"),
         (
             "headers.php",
             "<?php header('X-First: 1'); header('X-First: 2', false); setcookie('a', 'b');
              header('Cache-Control: private, max-age=5'); header('Content-Type: text/plain');
              http_response_code((int) ($_GET['status'] ?? 200)); echo 'with headers';",
         ),
-        (
-            "redirect.php",
-            "<?php header('Location: /hello.php', true, 303);",
-        ),
+        ("redirect.php", "<?php header('Location: /hello.php', true, 303);"),
         (
             "pieces.php",
             "<?php for ($i = 0; $i < 3; $i++) { echo $i; ob_flush(); flush(); usleep(1000); }",
@@ -107,15 +101,8 @@ fn requests() -> Vec<Request> {
             .header("X-Custom-Header", "yes"),
         Request::post("/echo.php", form, b"a=1&b=two+words"),
         Request::post("/echo.php", "multipart/form-data; boundary=b", &upload),
-        Request::post(
-            "/echo.php",
-            "text/plain",
-            b"in chunks, so of no known length",
-        )
-        .chunked(7),
-        Request::new("PUT", "/echo.php")
-            .header("Host", "localhost")
-            .body(b"put"),
+        Request::post("/echo.php", "text/plain", b"in chunks, so of no known length").chunked(7),
+        Request::new("PUT", "/echo.php").header("Host", "localhost").body(b"put"),
         Request::get("/headers.php?status=404"),
         Request::get("/headers.php?status=500"),
         Request::get("/redirect.php"),
@@ -183,11 +170,7 @@ fn compare(what: &str, before: impl Fn(&Daemon, &Path) -> Web) {
             _ => "HTTP/1.1 ",
         };
         assert!(theirs.contains(expected), "{what}: {theirs}");
-        assert_eq!(
-            theirs, ours,
-            "{what}: {} {}",
-            request.method, request.target
-        );
+        assert_eq!(theirs, ours, "{what}: {} {}", request.method, request.target);
     }
 }
 
@@ -219,35 +202,23 @@ fn nginx_answers_its_clients_the_same_over_either_kind_of_socket() {
         let pass = format!("fastcgi_pass 127.0.0.1:{};", port(daemon));
         nginx(root, "", NGINX_PHP, &pass)
     });
-    compare(
-        "Debian's snippet, no request body in nginx",
-        |daemon, root| {
-            let pass = format!(
-                "fastcgi_request_buffering off; fastcgi_pass unix:{};",
-                unix(daemon)
-            );
-            nginx(root, "", NGINX_DEBIAN, &pass)
-        },
-    );
+    compare("Debian's snippet, no request body in nginx", |daemon, root| {
+        let pass = format!("fastcgi_request_buffering off; fastcgi_pass unix:{};", unix(daemon));
+        nginx(root, "", NGINX_DEBIAN, &pass)
+    });
 }
 
 #[test]
 fn nginx_answers_its_clients_the_same_over_connections_that_it_keeps() {
     for unbuffered in ["", "fastcgi_buffering off;"] {
         compare(&format!("kept {unbuffered}"), |daemon, root| {
-            let http = format!(
-                "upstream php {{ server unix:{}; keepalive 2; }}",
-                unix(daemon)
-            );
+            let http = format!("upstream php {{ server unix:{}; keepalive 2; }}", unix(daemon));
             let pass = format!("fastcgi_keep_conn on; fastcgi_pass php; {unbuffered}");
             nginx(root, &http, NGINX_PHP, &pass)
         });
     }
     compare("kept tcp", |daemon, root| {
-        let http = format!(
-            "upstream php {{ server 127.0.0.1:{}; keepalive 2; }}",
-            port(daemon)
-        );
+        let http = format!("upstream php {{ server 127.0.0.1:{}; keepalive 2; }}", port(daemon));
         let pass = "fastcgi_keep_conn on; fastcgi_pass php;";
         nginx(root, &http, NGINX_PHP, pass)
     });
@@ -325,16 +296,9 @@ fn a_web_server_killed_in_the_middle_holds_no_worker() {
     let lines = "pm.max_children = 1\nlisten.mode = 0666\n";
     let daemon = Daemon::start(Which::Maitred, &usual(lines));
     let pass = format!("fastcgi_pass unix:{};", unix(&daemon));
-    let web = nginx(
-        root.path(),
-        "",
-        NGINX_PHP,
-        &(pass + " fastcgi_buffering off;"),
-    );
+    let web = nginx(root.path(), "", NGINX_PHP, &(pass + " fastcgi_buffering off;"));
     let mut client = Connection::open(web.address());
-    client
-        .send(&Request::get("/wait.php").to_bytes())
-        .expect("nginx takes a request");
+    client.send(&Request::get("/wait.php").to_bytes()).expect("nginx takes a request");
     assert_eq!(client.read_head().expect("an answer begins").status, 200);
     processes::signal_group(web.pid(), Signal::KILL);
     wait::until_true("nginx to be gone", || {
@@ -342,10 +306,7 @@ fn a_web_server_killed_in_the_middle_holds_no_worker() {
     });
     fs::write(root.path().join("go"), "").expect("a file can be written");
     let hello = Params::get(&root.path().display().to_string(), "/hello.php");
-    let answer = daemon
-        .door()
-        .ask(&hello, b"")
-        .expect("the only worker answers");
+    let answer = daemon.door().ask(&hello, b"").expect("the only worker answers");
     assert_eq!(answer.body(), "hello");
     assert!(
         !root.path().join("to-the-end").exists(),
@@ -429,10 +390,7 @@ fn with_debians_files(which: Which, version: &str, root: &TempDir) -> (String, S
     let pid = fs::read_to_string(format!("{inside}/run/php/php{version}-fpm.pid"));
     assert_eq!(pid.expect("a pid file"), master.pid().to_string());
     let log_text = fs::read_to_string(&log).expect("a log");
-    assert!(
-        log_text.contains("NOTICE: fpm is running, pid "),
-        "{log_text}"
-    );
+    assert!(log_text.contains("NOTICE: fpm is running, pid "), "{log_text}");
     let mut titles: Vec<String> = processes::family(master.pid())
         .into_iter()
         .map(|process| process.title.trim_end().to_owned())
@@ -443,9 +401,7 @@ fn with_debians_files(which: Which, version: &str, root: &TempDir) -> (String, S
     let family = processes::family(master.pid());
     let status = master.stop();
     assert!(status.is_some_and(|status| status.success()), "{status:?}");
-    wait::until_true("all processes to end", || {
-        !family.iter().any(Process::is_running)
-    });
+    wait::until_true("all processes to end", || !family.iter().any(Process::is_running));
     (titles.join("\n"), answer.to_string())
 }
 
@@ -500,17 +456,11 @@ fn systemd_takes_the_unit_that_replaces_php_fpms() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let file = folder.path().join("php8.2-fpm.service");
     fs::write(&file, unit.replace("/usr/local/sbin/php-fpm8.2", &program)).expect("a file");
-    let output = Command::new("systemd-analyze")
-        .arg("verify")
-        .arg(&file)
-        .output();
+    let output = Command::new("systemd-analyze").arg("verify").arg(&file).output();
     let Ok(output) = output else {
         eprintln!("skipped: there is no systemd-analyze");
         return;
     };
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && !said.contains("php8.2-fpm"),
-        "{said}"
-    );
+    assert!(output.status.success() && !said.contains("php8.2-fpm"), "{said}");
 }

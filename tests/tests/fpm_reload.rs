@@ -39,9 +39,7 @@ struct Load {
 impl Load {
     fn on(doors: &[Door], root: &TempDir, target: &str, clients: usize) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
-        let each = doors
-            .iter()
-            .flat_map(|door| (0..clients).map(move |_| door.clone()));
+        let each = doors.iter().flat_map(|door| (0..clients).map(move |_| door.clone()));
         let clients = each.map(|door| {
             let (params, stop) = (post(root, target), stop.clone());
             thread::spawn(move || {
@@ -54,10 +52,7 @@ impl Load {
                 answered
             })
         });
-        Load {
-            clients: clients.collect(),
-            stop,
-        }
+        Load { clients: clients.collect(), stop }
     }
 
     fn end(self) {
@@ -88,10 +83,7 @@ fn saturated_pools_move_over_within_process_max_and_lose_no_request() {
         daemon.signal(Signal::USR2);
         wait::until_true("no old worker to be left", || {
             let now = ["www", "other"].map(|pool| daemon.workers(pool)).concat();
-            assert!(
-                now.len() <= 6 + 2,
-                "one more for each pool that moves: {now:#?}"
-            );
+            assert!(now.len() <= 6 + 2, "one more for each pool that moves: {now:#?}");
             !old.iter().any(Process::is_running)
         });
     }
@@ -118,9 +110,7 @@ fn process_control_timeout_cuts_nothing_that_began_after_the_reload() {
         Some(daemon.workers("www")).filter(|workers| workers.len() == WORKERS)
     });
     daemon.signal(Signal::USR2);
-    wait::until_true("the new generation", || {
-        daemon.workers("www").len() > begun.len()
-    });
+    wait::until_true("the new generation", || daemon.workers("www").len() > begun.len());
     // Old workers get free all at once, while there are new ones for two of them.
     let new: Vec<_> = (0..WORKERS).map(|_| ask("/slow.php?ms=14000")).collect();
     fs::write(root.path().join("go"), "").expect("a file can be written");
@@ -128,8 +118,6 @@ fn process_control_timeout_cuts_nothing_that_began_after_the_reload() {
         let answer = asked.join().expect("the client does not panic");
         assert_eq!(answer.expect("it is answered").body(), "done");
     }
-    wait::until_true("the old workers to go", || {
-        !begun.iter().any(Process::is_running)
-    });
+    wait::until_true("the old workers to go", || !begun.iter().any(Process::is_running));
     daemon.stop();
 }

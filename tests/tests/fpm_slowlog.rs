@@ -69,21 +69,12 @@ fn entries(path: &Path, count: usize) -> Vec<String> {
 fn without_figures(line: &str) -> String {
     if let Some(frame) = line.strip_prefix("[0x") {
         let call = frame.split_once("] ").unwrap().1;
-        let call = call
-            .rsplit("::")
-            .next()
-            .unwrap()
-            .rsplit("->")
-            .next()
-            .unwrap();
+        let call = call.rsplit("::").next().unwrap().rsplit("->").next().unwrap();
         return call.to_owned();
     }
     match line.split_once("  [pool www] pid ") {
         Some((time, pid)) => {
-            assert!(
-                time.starts_with('[') && pid.parse::<i32>().is_ok(),
-                "{line}"
-            );
+            assert!(time.starts_with('[') && pid.parse::<i32>().is_ok(), "{line}");
             "[time]  [pool www] pid #".to_owned()
         }
         None => line.to_owned(),
@@ -141,10 +132,7 @@ fn what_runs_after_the_answer_is_ended_only_where_it_is_tracked() {
             );
             let mut daemon = Daemon::start(which, &usual(&lines));
             let mark = daemon.log().mark();
-            assert_eq!(
-                ask(&daemon, &root, "/finish.php").unwrap().body(),
-                "finished"
-            );
+            assert_eq!(ask(&daemon, &root, "/finish.php").unwrap().body(), "finished");
             let done = root.path().join("done");
             if is_tracked {
                 let line = daemon.expect_log(mark, "execution timed out (");
@@ -171,10 +159,7 @@ fn a_slow_log_that_cannot_be_had_is_refused_as_php_fpm_refuses_it() {
         let lines = "slowlog = @FOLDER@/missing/slow.log\nrequest_slowlog_timeout = 1s\n";
         fs::write(&file, place.fill_in(&usual(lines))).unwrap();
         let mut command = which.command();
-        command
-            .args(["-F", "-O", "-y"])
-            .arg(&file)
-            .stdin(Stdio::null());
+        command.args(["-F", "-O", "-y"]).arg(&file).stdin(Stdio::null());
         let output = command.output().unwrap();
         let text = place.mask(&String::from_utf8_lossy(&output.stderr));
         assert_eq!(output.status.code(), Some(78), "{which:?}: {text}");
@@ -188,10 +173,7 @@ fn a_disk_that_is_full_loses_entries_and_nothing_else() {
     let root = scripts();
     let lines = "slowlog = /dev/full\nrequest_slowlog_timeout = 1s\n";
     let mut daemon = Daemon::start(Which::Maitred, &usual(lines));
-    assert_eq!(
-        ask(&daemon, &root, "/deep.php?ms=1500").unwrap().body(),
-        "slept"
-    );
+    assert_eq!(ask(&daemon, &root, "/deep.php?ms=1500").unwrap().body(), "slept");
     daemon.expect_log(0, "the slow log /dev/full cannot be written");
     assert_eq!(ask(&daemon, &root, "/hello.php").unwrap().body(), "hello");
     daemon.stop();

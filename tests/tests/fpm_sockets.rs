@@ -79,11 +79,7 @@ fn sockets_that_fpm_sockets_names_are_used() {
     let server = activated(&root, address, &address.to_string(), &words);
     let said = format!("using inherited socket fd=3, \"{address}\"");
     assert!(server.log_text().contains(&said), "{said}");
-    assert!(
-        server
-            .log_text()
-            .contains("names descriptor 77 for /nowhere/php.sock")
-    );
+    assert!(server.log_text().contains("names descriptor 77 for /nowhere/php.sock"));
     server.stop();
 }
 
@@ -126,10 +122,8 @@ fn a_socket_that_another_server_listens_on_is_left_alone() {
         let (code, said) = refused(Which::Maitred, daemon.place(), "");
         assert_eq!(code, EXIT_CONFIG, "{said}");
         let path = daemon.place().file("www.sock");
-        let expected = format!(
-            "ERROR: Another FPM instance seems to already listen on {}\n",
-            path.display()
-        );
+        let expected =
+            format!("ERROR: Another FPM instance seems to already listen on {}\n", path.display());
         assert!(said.contains(&expected), "{said}");
         let who = format!("(process {}) listens there; stop it", daemon.pid());
         assert!(said.contains(&who), "{said}");
@@ -214,10 +208,7 @@ fn a_reload_keeps_sockets_changes_who_may_connect_and_removes_what_no_pool_has()
         false => second.to_owned(),
     };
     let mut daemon = Daemon::start(Which::Maitred, &usual(&second));
-    let (www, gone) = (
-        daemon.place().file("www.sock"),
-        daemon.place().file("second.sock"),
-    );
+    let (www, gone) = (daemon.place().file("www.sock"), daemon.place().file("second.sock"));
     let inode = std::fs::metadata(&www).expect("it is there").ino();
     let changed = daemon.place().fill_in(&usual("listen.mode = 0600\n"));
     std::fs::write(daemon.place().file("php-fpm.conf"), changed).expect("it can be written");
@@ -240,9 +231,6 @@ fn a_backlog_that_the_kernel_does_not_allow_is_warned_of_with_what_it_allows() {
     let mut daemon = Daemon::start(Which::Maitred, &usual("listen.backlog = 1000000\n"));
     let longest = std::fs::read_to_string("/proc/sys/net/core/somaxconn").expect("it is there");
     let line = daemon.expect_log(0, "listen.backlog = 1000000");
-    assert!(
-        line.contains(&format!("{} connections", longest.trim())),
-        "{line}"
-    );
+    assert!(line.contains(&format!("{} connections", longest.trim())), "{line}");
     daemon.stop();
 }

@@ -24,10 +24,7 @@ fn a_start_is_told_once_and_what_is_wrong_with_the_clients_for_each_worker() {
         wait::until_true("two workers to have spoken", || count(nobody) == 2);
         assert_eq!(count(wrong), 2, "{which:?}");
         let lines = daemon.said(0);
-        let begin = [
-            "NOTICE: fpm is running, pid #",
-            "NOTICE: ready to handle connections",
-        ];
+        let begin = ["NOTICE: fpm is running, pid #", "NOTICE: ready to handle connections"];
         assert_eq!(lines[..2], begin, "{which:?}: {lines:#?}");
         assert_eq!(count("fpm is running, pid #"), 1, "{which:?}");
         daemon.stop();
@@ -77,11 +74,7 @@ fn a_pool_at_rest_is_pinged_as_its_neighbour_and_counts_the_page_as_its_one_work
     assert_eq!(page("/ping").body(), "pong");
     assert!(page("/ping").text().contains("X-Powered-By: PHP/"));
     let status = page("/status").body();
-    let figures = [
-        "idle processes:       0",
-        "active processes:     1",
-        "total processes:      1",
-    ];
+    let figures = ["idle processes:       0", "active processes:     1", "total processes:      1"];
     for figure in figures {
         assert!(status.contains(figure), "{status}");
     }
@@ -114,14 +107,7 @@ fn a_name_in_braces_is_looked_for_in_php_ini_and_then_outside() {
         OUTSIDE.0
     );
     let in_both = format!("{}=of php.ini", OUTSIDE.0);
-    let flags = [
-        "-d",
-        "mine.entry=an entry",
-        "-d",
-        "mine.switch=On",
-        "-d",
-        &in_both,
-    ];
+    let flags = ["-d", "mine.entry=an entry", "-d", "mine.switch=On", "-d", &in_both];
     let [theirs, ours] = Which::BOTH.map(|which| {
         let mut daemon = Daemon::start_with(which, &usual(&lines), Place::default(), &flags);
         let read = |daemon: &Daemon| {

@@ -41,11 +41,7 @@ fn a_program_that_could_not_take_over_is_asked_again_at_the_next_reload() {
     let mut daemon = start(&program);
     let before = front(&daemon).expect("a front runs");
     fs::rename(&program, &real).expect("a program can be renamed");
-    let script = format!(
-        "[ -e {} ] || exit 3\nexec {} \"$@\"",
-        can.display(),
-        real.display()
-    );
+    let script = format!("[ -e {} ] || exit 3\nexec {} \"$@\"", can.display(), real.display());
     replace(&program, &script);
     reload(&mut daemon, "the upgrade is refused");
     assert_eq!(front(&daemon), Some(before));

@@ -32,10 +32,7 @@ fn site() -> TempDir {
             "<?php $status = fpm_get_status();
              echo json_encode([$status['process-manager'], count($status['procs'])]);",
         ),
-        (
-            "stubborn.php",
-            "<?php pcntl_async_signals(true); pcntl_signal(SIGTERM, fn () => null);",
-        ),
+        ("stubborn.php", "<?php pcntl_async_signals(true); pcntl_signal(SIGTERM, fn () => null);"),
     ])
 }
 
@@ -67,9 +64,7 @@ fn hello(server: &Server) {
 }
 
 fn wait_for_workers(server: &Server, count: usize) {
-    wait::until_true(&format!("{count} workers"), || {
-        server.workers().len() == count
-    });
+    wait::until_true(&format!("{count} workers"), || server.workers().len() == count);
 }
 
 fn wait_for_nobody(server: &Server) {
@@ -213,9 +208,7 @@ fn an_ondemand_pool_whose_php_cannot_start_says_why_and_harms_nobody_else() {
     assert_eq!(http::get(server.address(), "/hello.php").status, 503);
     server.expect_log(0, "`rlimit_files` cannot be 1073741824");
     assert_eq!(http::get(server.address(), "/plain.txt").text(), "plain");
-    wait::until_true("the zygote not to be tried any more", || {
-        server.zygote().is_none()
-    });
+    wait::until_true("the zygote not to be tried any more", || server.zygote().is_none());
     server.stop();
 }
 
@@ -228,9 +221,7 @@ fn under_load(server: &Server, harm: impl Fn(&Server) -> Vec<Process>) -> u64 {
     for victim in &victims {
         victim.signal(Signal::KILL);
     }
-    wait::until_true("the victims to die", || {
-        !victims.iter().any(Process::is_running)
-    });
+    wait::until_true("the victims to die", || !victims.iter().any(Process::is_running));
     load.wait_for_ok(ENOUGH);
     let tally = load.stop();
     assert_eq!(tally.mixed_up + tally.unconnected, 0, "{tally:?}");

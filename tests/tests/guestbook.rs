@@ -16,28 +16,18 @@ fn a_visitor_signs_the_guestbook_with_a_picture() {
     let form = visitor.get("/");
     assert_eq!(form.status, 200, "{}", form.text());
     let token = hidden_field(&form.text(), "token");
-    let fields = [
-        ("token", token.as_str()),
-        ("name", "Ada"),
-        ("message", "What a fine house!"),
-    ];
+    let fields = [("token", token.as_str()), ("name", "Ada"), ("message", "What a fine house!")];
     let png = picture::png(320, 240);
     let (media_type, body) = multipart(&fields, ("picture", "garden.png", "image/png", &png));
     let signed = visitor.send(Request::post("/", &media_type, &body));
     assert!([302, 303].contains(&signed.status), "{}", signed.text());
 
     let page = visitor.get("/").text();
-    assert!(
-        page.contains("What a fine house!") && page.contains("Ada"),
-        "{page}"
-    );
+    assert!(page.contains("What a fine house!") && page.contains("Ada"), "{page}");
     let listed = visitor.get("/api/entries").json().to_string();
     assert!(listed.contains("What a fine house!"), "{listed}");
     let style = visitor.get("/style.css");
-    assert_eq!(
-        style.header("Content-Type"),
-        Some("text/css; charset=utf-8")
-    );
+    assert_eq!(style.header("Content-Type"), Some("text/css; charset=utf-8"));
     browser::screenshot(&format!("{}/", server.base_url()), "guestbook");
     server.stop();
 }

@@ -43,9 +43,7 @@ fn answers_that_nobody_takes_are_bounded_together() {
     let before = height(&server);
     let clients: Vec<_> = (0..CLIENTS).map(|_| deaf(&server)).collect();
     for client in &clients {
-        client
-            .set_read_timeout(Some(wait::DEADLINE))
-            .expect("a time-out can be set");
+        client.set_read_timeout(Some(wait::DEADLINE)).expect("a time-out can be set");
         client.peek(&mut [0]).expect("an answer begins");
     }
     // An answer comes after a worker has become free, so after all that scripts have said was taken.
@@ -55,12 +53,7 @@ fn answers_that_nobody_takes_are_bounded_together() {
     }
     let after = height(&server);
     println!("{} MiB became {} MiB", before >> 20, after >> 20);
-    assert!(
-        after <= before + MOST,
-        "{} MiB became {}",
-        before >> 20,
-        after >> 20
-    );
+    assert!(after <= before + MOST, "{} MiB became {}", before >> 20, after >> 20);
     drop(clients);
     server.stop();
 }

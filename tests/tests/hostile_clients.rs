@@ -18,14 +18,8 @@ fn site() -> TempDir {
     document_root(&[
         ("hello.php", "<?php echo 'hello';"),
         ("hello.txt", "hello, file"),
-        (
-            "length.php",
-            "<?php echo strlen(file_get_contents('php://input'));",
-        ),
-        (
-            "large.php",
-            "<?php for ($i = 0; $i < 320; $i++) { echo str_repeat('x', 100000); }",
-        ),
+        ("length.php", "<?php echo strlen(file_get_contents('php://input'));"),
+        ("large.php", "<?php for ($i = 0; $i < 320; $i++) { echo str_repeat('x', 100000); }"),
     ])
 }
 
@@ -43,10 +37,7 @@ fn refusal(address: SocketAddr, bytes: &[u8]) -> u16 {
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
         panic!("{shown:?} got no answer: {error} (sent: {sent:?})")
     });
-    assert!(
-        connection.is_closed_by_server(),
-        "a refused connection is closed"
-    );
+    assert!(connection.is_closed_by_server(), "a refused connection is closed");
     response.status
 }
 
@@ -67,12 +58,7 @@ fn a_client_that_sends_byte_by_byte_delays_nobody() {
         slow.send(&[byte]).expect("the server takes a byte");
         answers(server.address());
     }
-    assert_eq!(
-        slow.read_response(false)
-            .expect("the slow one is answered too")
-            .text(),
-        "hello"
-    );
+    assert_eq!(slow.read_response(false).expect("the slow one is answered too").text(), "hello");
 }
 
 #[test]
@@ -87,10 +73,7 @@ fn a_client_that_uploads_slowly_holds_no_worker() {
         answers(server.address());
     }
     slow.send(second).expect("the server takes the other half");
-    assert_eq!(
-        slow.read_response(false).expect("an answer").text(),
-        "100000"
-    );
+    assert_eq!(slow.read_response(false).expect("an answer").text(), "100000");
 }
 
 #[test]
@@ -98,16 +81,10 @@ fn a_client_that_never_finishes_its_head_is_sent_away() {
     let root = site();
     let server = Server::start(root.path());
     let mut idle = Connection::open(server.address());
-    idle.send(b"GET /hello.php HTTP/1.1\r\nHost: loc")
-        .expect("the server takes half a head");
-    idle.stream()
-        .set_read_timeout(Some(PATIENCE))
-        .expect("a time-out can be set");
+    idle.send(b"GET /hello.php HTTP/1.1\r\nHost: loc").expect("the server takes half a head");
+    idle.stream().set_read_timeout(Some(PATIENCE)).expect("a time-out can be set");
     let last = String::from_utf8_lossy(&idle.read_to_end()).into_owned();
-    assert!(
-        last.is_empty() || last.starts_with("HTTP/1.1 408 "),
-        "{last:?}"
-    );
+    assert!(last.is_empty() || last.starts_with("HTTP/1.1 408 "), "{last:?}");
     answers(server.address());
 }
 
@@ -116,14 +93,11 @@ fn a_client_that_never_reads_holds_no_worker_and_loses_nothing() {
     let root = site();
     let server = Setup::new(root.path()).workers(1).start();
     let mut lazy = Connection::open(server.address());
-    lazy.send(&Request::get("/large.php").to_bytes())
-        .expect("the server takes a request");
+    lazy.send(&Request::get("/large.php").to_bytes()).expect("the server takes a request");
     for _ in 0..20 {
         answers(server.address());
     }
-    let late = lazy
-        .read_response(false)
-        .expect("all of it is kept for the client");
+    let late = lazy.read_response(false).expect("all of it is kept for the client");
     assert_eq!(late.body.len(), 32_000_000);
 }
 
@@ -132,14 +106,10 @@ fn a_client_that_leaves_at_any_byte_of_its_request_disturbs_nobody() {
     let root = site();
     let server = Setup::new(root.path()).workers(2).start();
     let workers = server.workers();
-    let request = Request::post("/length.php", "text/plain", b"0123456789")
-        .chunked(4)
-        .to_bytes();
+    let request = Request::post("/length.php", "text/plain", b"0123456789").chunked(4).to_bytes();
     for end in 0..=request.len() {
         let mut leaver = Connection::open(server.address());
-        leaver
-            .send(&request[..end])
-            .expect("the server takes the start of a request");
+        leaver.send(&request[..end]).expect("the server takes the start of a request");
         drop(leaver);
     }
     answers(server.address());
@@ -152,9 +122,7 @@ fn a_client_that_leaves_while_it_is_answered_disturbs_nobody() {
     let server = Setup::new(root.path()).workers(2).start();
     for _ in 0..20 {
         let mut leaver = Connection::open(server.address());
-        leaver
-            .send(&Request::get("/large.php").to_bytes())
-            .expect("the server takes a request");
+        leaver.send(&Request::get("/large.php").to_bytes()).expect("the server takes a request");
         leaver.read_head().expect("the answer begins");
     }
     answers(server.address());
@@ -172,33 +140,22 @@ fn a_request_whose_client_left_the_queue_is_never_executed() {
             "<?php echo 'waiting'; while (ob_get_level()) { ob_end_flush(); } flush();
              while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }",
         ),
-        (
-            "mark.php",
-            "<?php error_log('the left request was executed');",
-        ),
+        ("mark.php", "<?php error_log('the left request was executed');"),
     ]);
     let server = Setup::new(root.path()).workers(1).start();
     let mut busy = Connection::open(server.address());
-    busy.send(&Request::get("/wait.php").to_bytes())
-        .expect("the server takes a request");
+    busy.send(&Request::get("/wait.php").to_bytes()).expect("the server takes a request");
     busy.read_head().expect("the only worker is busy");
     for _ in 0..5 {
         let mut leaver = Connection::open(server.address());
-        leaver
-            .send(&Request::get("/mark.php").to_bytes())
-            .expect("the server takes a request");
+        leaver.send(&Request::get("/mark.php").to_bytes()).expect("the server takes a request");
         drop(leaver);
     }
     let mut patient = Connection::open(server.address());
-    patient
-        .send(&Request::get("/hello.php").to_bytes())
-        .expect("the server takes a request");
+    patient.send(&Request::get("/hello.php").to_bytes()).expect("the server takes a request");
     assert_eq!(http::get(server.address(), "/hello.txt").status, 200);
     std::fs::write(root.path().join("go"), "").expect("a file can be written");
-    assert_eq!(
-        patient.read_response(false).expect("an answer").text(),
-        "hello"
-    );
+    assert_eq!(patient.read_response(false).expect("an answer").text(), "hello");
     let log = server.log_text();
     assert!(!log.contains("the left request was executed"), "{log}");
 }
@@ -219,9 +176,7 @@ fn a_header_or_target_of_a_megabyte_is_refused() {
     let root = site();
     let server = Server::start(root.path());
     let long = "x".repeat(1 << 20);
-    let header = Request::get("/hello.php")
-        .header("X-Long", &long)
-        .to_bytes();
+    let header = Request::get("/hello.php").header("X-Long", &long).to_bytes();
     let target = Request::get(&format!("/{long}")).to_bytes();
     assert_refused(&server, 431, &[&header]);
     assert_refused(&server, 414, &[&target]);
@@ -299,18 +254,12 @@ fn malformed_heads_are_refused_with_400() {
 #[test]
 fn a_body_over_the_limit_is_refused_before_it_is_sent() {
     let root = site();
-    let server = Setup::new(root.path())
-        .site("max_body_size = \"1M\"")
-        .start();
+    let server = Setup::new(root.path()).site("max_body_size = \"1M\"").start();
     let head = |length: u64| {
         format!("POST /length.php HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n")
     };
     let ten_gigabytes = head(10 << 30);
-    assert_refused(
-        &server,
-        413,
-        &[ten_gigabytes.as_bytes(), head((1 << 20) + 1).as_bytes()],
-    );
+    assert_refused(&server, 413, &[ten_gigabytes.as_bytes(), head((1 << 20) + 1).as_bytes()]);
     let request = Request::post("/length.php", "text/plain", &vec![b'x'; 1 << 20]);
     assert_eq!(http::ask(server.address(), &request).text(), "1048576");
 }
@@ -318,9 +267,7 @@ fn a_body_over_the_limit_is_refused_before_it_is_sent() {
 #[test]
 fn a_chunked_body_is_refused_when_it_passes_the_limit() {
     let root = site();
-    let server = Setup::new(root.path())
-        .site("max_body_size = \"1M\"")
-        .start();
+    let server = Setup::new(root.path()).site("max_body_size = \"1M\"").start();
     let mut connection = Connection::open(server.address());
     let request = Request::post("/length.php", "text/plain", &vec![b'x'; 3 << 20]).chunked(5000);
     let response = connection.ask(&request).expect("an answer");
@@ -331,9 +278,7 @@ fn a_chunked_body_is_refused_when_it_passes_the_limit() {
 #[test]
 fn a_body_waits_for_100_continue_and_a_refused_one_gets_none() {
     let root = site();
-    let server = Setup::new(root.path())
-        .site("max_body_size = \"1M\"")
-        .start();
+    let server = Setup::new(root.path()).site("max_body_size = \"1M\"").start();
     let head = |length: u64| {
         format!(
             "POST /length.php HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\
@@ -341,9 +286,7 @@ fn a_body_waits_for_100_continue_and_a_refused_one_gets_none() {
         )
     };
     let mut polite = Connection::open(server.address());
-    polite
-        .send(head(5).as_bytes())
-        .expect("the server takes a head");
+    polite.send(head(5).as_bytes()).expect("the server takes a head");
     let mut stream = polite.stream().try_clone().expect("a socket can be cloned");
     let mut first = [0; 25];
     std::io::Read::read_exact(&mut stream, &mut first).expect("an interim answer comes");
@@ -352,9 +295,7 @@ fn a_body_waits_for_100_continue_and_a_refused_one_gets_none() {
     assert_eq!(polite.read_response(false).expect("an answer").text(), "5");
 
     let mut refused = Connection::open(server.address());
-    refused
-        .send(head(10 << 30).as_bytes())
-        .expect("the server takes a head");
+    refused.send(head(10 << 30).as_bytes()).expect("the server takes a head");
     let response = refused.read_response(false).expect("an answer");
     assert_eq!((response.status, response.interim), (413, Vec::new()));
 }
@@ -372,14 +313,9 @@ fn pipelined_requests_are_answered_in_their_order() {
     ];
     let bytes: Vec<u8> = requests.iter().flat_map(Request::to_bytes).collect();
     let mut connection = Connection::open(server.address());
-    connection
-        .send(&bytes)
-        .expect("the server takes five requests");
+    connection.send(&bytes).expect("the server takes five requests");
     for expected in ["hello", "5", "hello, file", "7", "hello"] {
-        assert_eq!(
-            connection.read_response(false).expect("an answer").text(),
-            expected
-        );
+        assert_eq!(connection.read_response(false).expect("an answer").text(), expected);
     }
     connection.finish_sending();
     assert!(connection.is_closed_by_server());
@@ -391,21 +327,12 @@ fn a_flood_of_pipelined_requests_is_answered_completely() {
     let server = Server::start(root.path());
     let one = Request::get("/hello.php").to_bytes();
     let mut connection = Connection::open(server.address());
-    let mut writer = connection
-        .stream()
-        .try_clone()
-        .expect("a socket can be cloned");
+    let mut writer = connection.stream().try_clone().expect("a socket can be cloned");
     let flood = std::thread::spawn(move || writer.write_all(&one.repeat(5000)));
     for _ in 0..5000 {
-        assert_eq!(
-            connection.read_response(false).expect("an answer").text(),
-            "hello"
-        );
+        assert_eq!(connection.read_response(false).expect("an answer").text(), "hello");
     }
-    flood
-        .join()
-        .expect("no panic")
-        .expect("all requests were taken");
+    flood.join().expect("no panic").expect("all requests were taken");
 }
 
 #[test]
@@ -422,13 +349,7 @@ fn head_gets_the_headers_of_get_and_leaves_the_connection_usable() {
         for name in ["Content-Type", "ETag", "Last-Modified"] {
             assert_eq!(head.header(name), get.header(name), "{name} of {target}");
         }
-        assert_eq!(
-            connection
-                .ask(&Request::get(target))
-                .expect("an answer")
-                .body,
-            get.body
-        );
+        assert_eq!(connection.ask(&Request::get(target)).expect("an answer").body, get.body);
     }
 }
 
@@ -437,22 +358,12 @@ fn curl_gets_what_a_user_would_expect() {
     let root = site();
     let server = Server::start(root.path());
     let output = std::process::Command::new("curl")
-        .args([
-            "--silent",
-            "--show-error",
-            "--include",
-            "--data",
-            "a=1",
-            "--http1.1",
-        ])
+        .args(["--silent", "--show-error", "--include", "--data", "a=1", "--http1.1"])
         .arg(format!("{}/length.php", server.base_url()))
         .output()
         .expect("curl is installed");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        output.status.success() && text.starts_with("HTTP/1.1 200 OK\r\n"),
-        "{text}"
-    );
+    assert!(output.status.success() && text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
     assert!(text.ends_with("\r\n\r\n3"), "{text}");
 }
 
@@ -464,10 +375,7 @@ fn as_many_idle_connections_as_the_limit_allows_delay_nobody() {
     let root = site();
     let server = Server::start(root.path());
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let allowed = limit
-        .current
-        .unwrap_or(WANTED * 2)
-        .saturating_sub(KEPT_FOR_OTHERS);
+    let allowed = limit.current.unwrap_or(WANTED * 2).saturating_sub(KEPT_FOR_OTHERS);
     let count = WANTED.min(allowed);
     if count < WANTED {
         eprintln!("only {count} of {WANTED} connections: the limit of open files allows no more");
@@ -475,23 +383,17 @@ fn as_many_idle_connections_as_the_limit_allows_delay_nobody() {
     let mut connections: Vec<Connection> = Vec::new();
     for _ in 0..count {
         let mut connection = Connection::open(server.address());
-        connection
-            .send(&Request::get("/hello.txt").to_bytes())
-            .expect("a request is taken");
+        connection.send(&Request::get("/hello.txt").to_bytes()).expect("a request is taken");
         connections.push(connection);
     }
     for connection in &mut connections {
-        assert_eq!(
-            connection.read_response(false).expect("an answer").text(),
-            "hello, file"
-        );
+        assert_eq!(connection.read_response(false).expect("an answer").text(), "hello, file");
     }
     // Not one of the first, which may have been idle for as long as one may be, and not the last,
     // which is not kept: there is hardly room.
     let late = connections.len() * 9 / 10;
-    let again = connections[late]
-        .ask(&Request::get("/hello.php"))
-        .expect("an idle connection still works");
+    let again =
+        connections[late].ask(&Request::get("/hello.php")).expect("an idle connection still works");
     assert_eq!(again.text(), "hello");
     drop(connections);
     wait::until_true("others to be answered again", || {

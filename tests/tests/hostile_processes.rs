@@ -36,9 +36,7 @@ fn two_tenants(first: &Path, second: &Path) -> Server {
     Setup::new(first)
         .pool(&format!("user = {WEB_USER:?}"))
         .hosts(&["first.test"])
-        .site(&format!(
-            "[pools.second]\nuser = {OTHER_USER:?}\npm = \"static\"\nmax_children = 2"
-        ))
+        .site(&format!("[pools.second]\nuser = {OTHER_USER:?}\npm = \"static\"\nmax_children = 2"))
         .site(&format!(
             "[[sites]]\nhosts = [\"second.test\"]\npool = \"second\"\nroot = {second:?}"
         ))
@@ -59,9 +57,7 @@ fn slow_down(server: &Server) -> Guarded {
     let strace = Guarded::spawn(&mut strace, Signal::KILL);
     wait::until_true("the zygote to be slow", || {
         let status = fs::read_to_string(format!("/proc/{zygote}/status")).unwrap_or_default();
-        status
-            .lines()
-            .any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
+        status.lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
     });
     strace
 }
@@ -88,17 +84,13 @@ fn loot(server: &Server, kills: u32) -> Vec<String> {
 /// Those of a server's processes whose titles begin with this.
 fn titled(server: &Server, title: &str) -> Vec<Process> {
     let all = server.processes().into_iter();
-    all.filter(|process| process.title.starts_with(title))
-        .collect()
+    all.filter(|process| process.title.starts_with(title)).collect()
 }
 
 /// A process that stands in the place of another until this is dropped.
 fn compromise(pid: i32, role: &str, what: &str) -> Guarded {
     let mut command = Command::new(env!("CARGO_BIN_EXE_compromised-front"));
-    command
-        .args([&pid.to_string(), role, what])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
+    command.args([&pid.to_string(), role, what]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut hostile = Guarded::spawn(&mut command, Signal::TERM);
     let said = hostile.child().stdout.take().expect("a pipe");
     let mut lines = BufReader::new(said).lines().map_while(Result::ok);
@@ -129,9 +121,7 @@ fn expect_another_worker(server: &Server) {
 
 fn answer(server: &Server, host: &str) -> Option<u16> {
     let request = Request::new("GET", "/").header("Host", host);
-    http::try_ask(server.address(), &request)
-        .ok()
-        .map(|answer| answer.status)
+    http::try_ask(server.address(), &request).ok().map(|answer| answer.status)
 }
 
 #[test]
@@ -204,12 +194,9 @@ fn what_a_compromised_process_says_costs_nobody_else_anything() {
         return eprintln!("skipped: only root can take the place of a process");
     }
     let (first, second) = (site(), site());
-    for (role, what) in [
-        ("front", "absurd"),
-        ("front", "flood"),
-        ("zygote", "absurd"),
-        ("zygote", "flood"),
-    ] {
+    for (role, what) in
+        [("front", "absurd"), ("front", "flood"), ("zygote", "absurd"), ("zygote", "flood")]
+    {
         let server = two_tenants(first.path(), second.path());
         let supervisor = server.supervisor();
         let victim = match role {
@@ -226,10 +213,7 @@ fn what_a_compromised_process_says_costs_nobody_else_anything() {
         }
         assert_eq!(server.supervisor(), supervisor, "{role} {what}");
         let log = server.log_text();
-        assert!(
-            !log.contains('\u{1b}') && !log.contains("panicked"),
-            "{log}"
-        );
+        assert!(!log.contains('\u{1b}') && !log.contains("panicked"), "{log}");
         server.stop();
     }
 }
@@ -283,9 +267,8 @@ impl Halting {
         let script = script.replace("WAITS", &waits);
         write_file(jail.path(), "public/index.php", script.as_bytes());
         let path = jail.path();
-        let mut setup = Setup::new(&path.join("public"))
-            .workers(1)
-            .pool("max_private_memory = \"1G\"");
+        let mut setup =
+            Setup::new(&path.join("public")).workers(1).pool("max_private_memory = \"1G\"");
         if is_in_chroot {
             setup = setup.pool(&format!("chroot = {path:?}"));
         }
@@ -293,11 +276,7 @@ impl Halting {
             let script = path.join("public/index.php");
             setup = setup.pool(&format!("mode = {mode:?}\nscript = {script:?}\n{more}"));
         }
-        Halting {
-            jail,
-            setup,
-            holds_no_folder: mode == "snapshot" && is_in_chroot,
-        }
+        Halting { jail, setup, holds_no_folder: mode == "snapshot" && is_in_chroot }
     }
 
     /// Looks at all processes of the pool, of which this is one.
@@ -311,9 +290,7 @@ impl Halting {
                 let links = fs::read_dir(entry.path().join("fd"));
                 let links = links.into_iter().flatten().flatten();
                 let folders = links.filter(|link| link.path().is_dir());
-                let folders: Vec<_> = folders
-                    .flat_map(|link| fs::read_link(link.path()))
-                    .collect();
+                let folders: Vec<_> = folders.flat_map(|link| fs::read_link(link.path())).collect();
                 assert!(folders.is_empty(), "{when}: {folders:?} in {entry:?}");
             }
         }
@@ -322,10 +299,7 @@ impl Halting {
 
     /// Looks at what the process has open whose script has come to a halt, and lets that go on.
     fn see(&self, when: &str) {
-        let (runs, go) = (
-            self.jail.path().join("up/runs"),
-            self.jail.path().join("up/go"),
-        );
+        let (runs, go) = (self.jail.path().join("up/runs"), self.jail.path().join("up/go"));
         let runner = wait::until("the script to run", || {
             let text = fs::read_to_string(&runs).ok()?;
             Process::read(text.parse().ok()?)

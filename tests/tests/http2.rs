@@ -25,10 +25,7 @@ fn site() -> TempDir {
         ("hello.php", "<?php echo 'hello';"),
         ("asked.php", "<?php echo $_SERVER[$_GET['about']] ?? '-';"),
         ("slow.php", "<?php usleep(50000); echo 'hello, slowly';"),
-        (
-            "length.php",
-            "<?php echo strlen(file_get_contents('php://input'));",
-        ),
+        ("length.php", "<?php echo strlen(file_get_contents('php://input'));"),
         (
             "wait.php",
             "<?php echo 'waiting '; while (ob_get_level()) { ob_end_flush(); } flush();
@@ -71,27 +68,15 @@ fn files_and_scripts_are_answered_as_over_http1() {
     let said = curl(&["-w", say, &url(&server, "/hello.php")]);
     assert_eq!(said, "hello2 200 text/html; charset=UTF-8 5");
     let head = curl(&["-I", "-w", say, &url(&server, "/hello.txt")]);
-    assert!(
-        head.ends_with("2 200 text/plain; charset=utf-8 11"),
-        "{head}"
-    );
-    assert_eq!(
-        curl(&[&url(&server, &asked("SERVER_PROTOCOL"))]),
-        "HTTP/2.0"
-    );
-    assert_eq!(
-        curl(&[&url(&server, "/nothing.txt")]),
-        "404 Not Found\nThere is no such page.\n"
-    );
+    assert!(head.ends_with("2 200 text/plain; charset=utf-8 11"), "{head}");
+    assert_eq!(curl(&[&url(&server, &asked("SERVER_PROTOCOL"))]), "HTTP/2.0");
+    assert_eq!(curl(&[&url(&server, "/nothing.txt")]), "404 Not Found\nThere is no such page.\n");
     let ranges = curl(&["-r", "0-1,5-6", &url(&server, "/large.bin")]);
     assert_eq!(ranges.matches("Content-Range").count(), 2, "{ranges}");
     let into = root.path().join("came.bin");
     let into = into.to_str().expect("a path is text");
     curl(&["-o", into, &url(&server, "/large.bin")]);
-    assert!(
-        std::fs::read(into).expect("it came") == large,
-        "a large file comes whole"
-    );
+    assert!(std::fs::read(into).expect("it came") == large, "a large file comes whole");
     let pieces = curl(&[&url(&server, "/pieces.php")]);
     assert_eq!(pieces.len(), 64 * 65536);
 }
@@ -117,9 +102,7 @@ fn crumbs_of_cookies_are_one_cookie_for_php() {
 #[test]
 fn bodies_come_with_a_length_or_without_and_no_larger_than_allowed() {
     let root = site();
-    let server = Setup::new(root.path())
-        .site("max_body_size = \"1M\"")
-        .start();
+    let server = Setup::new(root.path()).site("max_body_size = \"1M\"").start();
     let target = url(&server, "/length.php");
     let body = vec![b'x'; 700_000];
     let upload = ["-X", "POST", "--data-binary", "@-", &target];
@@ -146,16 +129,10 @@ fn bodies_come_with_a_length_or_without_and_no_larger_than_allowed() {
     let answer = client.text(1);
     assert!(answer.starts_with("413 "), "{answer}");
     client.ask(3, "/hello.php");
-    assert_eq!(
-        client.text(3),
-        "hello",
-        "the connection can be used further"
-    );
+    assert_eq!(client.text(3), "hello", "the connection can be used further");
     // Trailers are of no interest.
     client.ask_with(5, &post.replace_length("3"), 0);
-    client
-        .send(&frame(DATA, 0, 5, b"abc"))
-        .expect("it takes a body");
+    client.send(&frame(DATA, 0, 5, b"abc")).expect("it takes a body");
     client.ask_with(5, &fields(&[("x-checksum", "1")]), END_STREAM);
     assert_eq!(client.text(5), "3");
 }
@@ -168,11 +145,7 @@ trait Lengthy {
 impl Lengthy for Vec<u8> {
     fn replace_length(&self, length: &str) -> Vec<u8> {
         let last = fields(&[("content-length", "2000000")]).len();
-        [
-            &self[..self.len() - last],
-            &fields(&[("content-length", length)]),
-        ]
-        .concat()
+        [&self[..self.len() - last], &fields(&[("content-length", length)])].concat()
     }
 }
 
@@ -182,14 +155,9 @@ fn requests_of_one_connection_do_not_wait_for_each_other() {
     let server = Setup::new(root.path()).workers(2).start();
     let mut client = Connection::open(server.address(), &[]);
     client.ask(1, "/wait.php");
-    client.wait_for("the beginning of an answer", |frame| {
-        frame.stream == 1 && frame.kind == DATA
-    });
+    client.wait_for("the beginning of an answer", |frame| frame.stream == 1 && frame.kind == DATA);
     for stream in (3..43).step_by(2) {
-        client.ask(
-            stream,
-            ["/hello.php", "/hello.txt"][stream as usize / 2 % 2],
-        );
+        client.ask(stream, ["/hello.php", "/hello.txt"][stream as usize / 2 % 2]);
     }
     for stream in (3..43).step_by(2) {
         assert!(client.text(stream).starts_with("hello"));
@@ -206,10 +174,7 @@ fn half_an_answer_ends_in_a_reset_and_harms_no_other() {
     client.ask(1, "/dies.php");
     let reset = client.wait_for("a reset", |frame: &Frame| frame.kind == RST_STREAM);
     let reset = reset.expect("the connection stays");
-    assert_eq!(
-        (reset.stream, reset.error_code()),
-        (1, Some(INTERNAL_ERROR))
-    );
+    assert_eq!((reset.stream, reset.error_code()), (1, Some(INTERNAL_ERROR)));
     client.ask(3, "/hello.txt");
     assert_eq!(client.text(3), "hello, file");
 }
@@ -219,11 +184,7 @@ fn what_could_be_read_in_two_ways_is_refused_and_the_next_request_is_not() {
     let root = site();
     let server = Server::start(root.path());
     let mut client = Connection::open(server.address(), &[]);
-    let plain = [
-        (":method", "GET"),
-        (":scheme", "http"),
-        (":path", "/hello.txt"),
-    ];
+    let plain = [(":method", "GET"), (":scheme", "http"), (":path", "/hello.txt")];
     let with = |more: &[(&'static str, &'static str)]| fields(&[&plain[..], more].concat());
     let at = (":authority", "localhost");
     let refused = [
@@ -232,10 +193,7 @@ fn what_could_be_read_in_two_ways_is_refused_and_the_next_request_is_not() {
         (with(&[at, ("x", " padded")]), "400 "),
         (with(&[]), "400 "),
         (with(&[at, ("expect", "wonders")]), "417 "),
-        (
-            fields(&[(":method", "CONNECT"), (":authority", "localhost:80")]),
-            "501 ",
-        ),
+        (fields(&[(":method", "CONNECT"), (":authority", "localhost:80")]), "501 "),
     ];
     for (stream, (request, status)) in (1..).step_by(2).zip(&refused) {
         client.ask_with(stream, request, END_STREAM);
@@ -260,11 +218,7 @@ fn what_could_be_read_in_two_ways_is_refused_and_the_next_request_is_not() {
         client.ask_with(stream, request, END_STREAM);
         let reset = client.wait_for("a reset", |frame| frame.stream == stream);
         let reset = reset.expect("the connection stays");
-        assert_eq!(
-            (reset.kind, reset.error_code()),
-            (RST_STREAM, Some(1)),
-            "{stream}"
-        );
+        assert_eq!((reset.kind, reset.error_code()), (RST_STREAM, Some(1)), "{stream}");
     }
     client.ask(201, "/hello.txt");
     assert_eq!(client.text(201), "hello, file");
@@ -280,15 +234,10 @@ fn http2_begins_with_its_preface_alone() {
         .header("HTTP2-Settings", "AAMAAABkAAQAoAAAAAIAAAAA");
     let mut client = Http1::open(server.address());
     let response = client.ask(&upgrade).expect("an answer");
-    assert_eq!(
-        (response.status, response.text().as_str()),
-        (200, "hello, file")
-    );
+    assert_eq!((response.status, response.text().as_str()), (200, "hello, file"));
     assert_eq!(response.status_line, "HTTP/1.1 200 OK");
     // Amid a connection of HTTP/1, it is no preface any more.
-    client
-        .send(maitred_tests::http2::PREFACE)
-        .expect("the server takes it");
+    client.send(maitred_tests::http2::PREFACE).expect("the server takes it");
     let response = client.read_response(false).expect("an answer");
     assert_eq!(response.status, 505);
 }
@@ -324,9 +273,7 @@ fn a_reload_keeps_connections() {
     server.expect_log(0, "SIGHUP");
     let_go(root.path());
     assert_eq!(client.text(1), "waiting over");
-    let line = server
-        .log()
-        .find_since(0, wait::DEADLINE, |line| line.contains("reloaded: "));
+    let line = server.log().find_since(0, wait::DEADLINE, |line| line.contains("reloaded: "));
     assert!(line.is_some(), "{}", server.log_text());
     client.ask(3, "/hello.php");
     assert_eq!(client.text(3), "hello");
@@ -336,19 +283,12 @@ fn a_reload_keeps_connections() {
 fn a_line_of_the_access_log_says_what_was_asked_over_http2() {
     let root = site();
     let log = root.path().join("access.log");
-    let server = Setup::new(root.path())
-        .top(&format!("access_log = {log:?}"))
-        .start();
+    let server = Setup::new(root.path()).top(&format!("access_log = {log:?}")).start();
     curl(&["-A", "a browser", &url(&server, "/hello.txt")]);
     let line = wait::until("a line in the access log", || {
-        std::fs::read_to_string(&log)
-            .ok()
-            .filter(|text| text.ends_with('\n'))
+        std::fs::read_to_string(&log).ok().filter(|text| text.ends_with('\n'))
     });
-    assert!(
-        line.contains("\"GET /hello.txt HTTP/2.0\" 200 11 \"-\" \"a browser\""),
-        "{line}"
-    );
+    assert!(line.contains("\"GET /hello.txt HTTP/2.0\" 200 11 \"-\" \"a browser\""), "{line}");
 }
 
 #[test]

@@ -222,10 +222,7 @@ fn a_small_head_that_unpacks_to_a_large_one_is_refused() {
             frame.stream == stream && frame.flags & END_STREAM != 0 || frame.error_code().is_some()
         });
         let Some(end) = end else { break };
-        assert!(
-            end.kind != DATA,
-            "it is not answered with the file: {end:?}"
-        );
+        assert!(end.kind != DATA, "it is not answered with the file: {end:?}");
     }
     honest.assert_well_served();
     let after = private_memory(&server);
@@ -279,10 +276,7 @@ fn a_client_whose_window_stays_shut_gets_its_stream_reset() {
     let root = site();
     let server = Server::start(root.path());
     let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 1)]);
-    client
-        .stream()
-        .set_read_timeout(Some(PATIENCE))
-        .expect("a time-out can be set");
+    client.stream().set_read_timeout(Some(PATIENCE)).expect("a time-out can be set");
     client.ask(1, "/hello.txt");
     let reset = client.wait_for("a reset", |frame| frame.kind == RST_STREAM);
     assert_eq!(reset.map(|frame| frame.stream), Some(1));

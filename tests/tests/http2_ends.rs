@@ -83,9 +83,7 @@ fn an_upgrade_lets_open_streams_end_and_tells_their_connection_to_go() {
     assert_eq!(end, None, "the connection is closed");
     wait::until_true("one front", || {
         let all = server.processes();
-        let fronts = all
-            .iter()
-            .filter(|one| one.title.starts_with("maitred: front"));
+        let fronts = all.iter().filter(|one| one.title.starts_with("maitred: front"));
         fronts.count() == 1
     });
 }

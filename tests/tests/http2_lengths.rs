@@ -46,12 +46,8 @@ fn told(root: &Path) -> String {
 }
 
 fn post(path: &str, length: Option<&str>) -> Vec<u8> {
-    let usual = [
-        (":method", "POST"),
-        (":scheme", "http"),
-        (":path", path),
-        (":authority", "localhost"),
-    ];
+    let usual =
+        [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "localhost")];
     let length = length.map(|length| ("content-length", length));
     let all: Vec<_> = usual.into_iter().chain(length).collect();
     fields(&all)
@@ -74,20 +70,13 @@ struct Lie {
 }
 
 fn lie(length: &'static str, body: &[Vec<u8>]) -> Lie {
-    Lie {
-        length,
-        is_all: false,
-        body: body.concat(),
-    }
+    Lie { length, is_all: false, body: body.concat() }
 }
 
 fn lies() -> Vec<Lie> {
     let padded = [&[4][..], b"ab", &[0; 4]].concat();
     vec![
-        Lie {
-            is_all: true,
-            ..lie("3", &[])
-        },
+        Lie { is_all: true, ..lie("3", &[]) },
         lie("3", &[data(END_STREAM, b"")]),
         lie("3", &[data(0, b"a"), data(END_STREAM, b"b")]),
         lie("3", &[data(0, b"ab"), data(0, b"cd")]),
@@ -157,9 +146,7 @@ fn a_body_without_an_end_reaches_no_script() {
     }
     let mut client = Connection::open(server.address(), &[]);
     client.ask_with(1, &post("/", Some("3")), 0);
-    client
-        .send(&data(END_STREAM, b"abc"))
-        .expect("a body is taken");
+    client.send(&data(END_STREAM, b"abc")).expect("a body is taken");
     assert!(client.text(1).starts_with("abc "));
     assert_eq!(told(root.path()), "[][][abc]");
     server.stop();
@@ -169,11 +156,7 @@ fn a_body_without_an_end_reaches_no_script() {
 fn what_follows_a_body_changes_nothing_about_its_request() {
     let root = site();
     let server = Setup::new(root.path()).start();
-    let fields = [
-        ("content-length", "5"),
-        ("host", "b.example"),
-        ("x-late", "1"),
-    ];
+    let fields = [("content-length", "5"), ("host", "b.example"), ("x-late", "1")];
     let pseudo = [(":path", "/other"), (":authority", "b.example")];
     for late in [&fields[..], &pseudo] {
         let mut client = Connection::open(server.address(), &[]);
@@ -202,18 +185,9 @@ fn a_server_behind_a_proxy_is_not_told_that_such_a_body_is_whole() {
     let server = proxied::proxied(&root, &format!("http://{}", behind.address()), "");
     let requests = [
         (Some("3"), data(END_STREAM, b"ab")),
-        (
-            Some("3"),
-            [data(0, b"a"), data(END_STREAM, b"bcd")].concat(),
-        ),
-        (
-            Some("3"),
-            [data(0, b"ab"), frame(RST_STREAM, 0, 1, &CANCEL)].concat(),
-        ),
-        (
-            None,
-            [data(0, b"ab"), frame(RST_STREAM, 0, 1, &CANCEL)].concat(),
-        ),
+        (Some("3"), [data(0, b"a"), data(END_STREAM, b"bcd")].concat()),
+        (Some("3"), [data(0, b"ab"), frame(RST_STREAM, 0, 1, &CANCEL)].concat()),
+        (None, [data(0, b"ab"), frame(RST_STREAM, 0, 1, &CANCEL)].concat()),
     ];
     for (length, body) in requests {
         let mut client = Connection::open(server.address(), &[]);
@@ -229,11 +203,7 @@ fn a_server_behind_a_proxy_is_not_told_that_such_a_body_is_whole() {
     });
     for said in heard.lock().expect("nobody panics here").iter() {
         let body = said.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-        let most = if said.contains("content-length: 3") {
-            2
-        } else {
-            "2\r\nab\r\n".len()
-        };
+        let most = if said.contains("content-length: 3") { 2 } else { "2\r\nab\r\n".len() };
         assert!(body.len() <= most && !body.contains("0\r\n"), "{said:?}");
     }
     server.stop();

@@ -100,9 +100,8 @@ fn bomb_of(mut client: Connection) -> Connection {
 
 /// Waits until the server has read everything.
 fn is_read(client: &mut Connection) {
-    let pong = client.wait_for("an answer to a ping", |frame| {
-        frame.kind == PING && frame.flags & ACK != 0
-    });
+    let pong = client
+        .wait_for("an answer to a ping", |frame| frame.kind == PING && frame.flags & ACK != 0);
     pong.expect("the connection stays open");
 }
 
@@ -123,11 +122,7 @@ fn heads_that_are_larger_unpacked_than_sent_are_held_within_bounds_and_given_bac
     warm.ask(3, "/hello.php");
     assert_eq!(warm.text(3), "hello");
     let height = figure(&server, "VmHWM");
-    println!(
-        "{} MiB before, {} MiB at its height",
-        mib(before),
-        mib(height)
-    );
+    println!("{} MiB before, {} MiB at its height", mib(before), mib(height));
     assert!(height <= HEIGHT, "{} MiB", mib(height));
     drop(clients);
     wait::until_within("the memory to be given back", LATER, || {
@@ -145,9 +140,7 @@ fn answers_that_wait_for_one_client_are_bounded_together_where_a_site_has_rules(
     let server = setup.site("deny = \"/secret/*\"").start();
     let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, 0)]);
     client.ask(1, "/page.php");
-    client.wait_for("the head", |frame| {
-        frame.kind == HEADERS && frame.stream == 1
-    });
+    client.wait_for("the head", |frame| frame.kind == HEADERS && frame.stream == 1);
     let before = resident(&server);
     for number in 1..STREAMS {
         client.ask(1 + 2 * number, "/page.php");
@@ -162,17 +155,8 @@ fn answers_that_wait_for_one_client_are_bounded_together_where_a_site_has_rules(
     other.ask(1, "/hello.php");
     assert_eq!(other.text(1), "hello");
     let height = figure(&server, "VmHWM");
-    println!(
-        "{} MiB before, {} MiB at its height",
-        mib(before),
-        mib(height)
-    );
-    assert!(
-        height <= before + REST,
-        "{} MiB became {}",
-        mib(before),
-        mib(height)
-    );
+    println!("{} MiB before, {} MiB at its height", mib(before), mib(height));
+    assert!(height <= before + REST, "{} MiB became {}", mib(before), mib(height));
     drop(client);
     server.stop();
 }
@@ -203,12 +187,7 @@ fn fields_that_follow_bodies_are_bounded_for_each_connection() {
         let first = [0x40, 1, b'x', 0];
         let mut bytes = frame(HEADERS, END_HEADERS | END_STREAM, 1, &first);
         for number in 1..STREAMS {
-            bytes.extend(frame(
-                HEADERS,
-                END_HEADERS | END_STREAM,
-                1 + 2 * number,
-                &many,
-            ));
+            bytes.extend(frame(HEADERS, END_HEADERS | END_STREAM, 1 + 2 * number, &many));
         }
         // The server may have had enough before all of it is sent.
         let _ = client.send(&bytes);
@@ -216,17 +195,8 @@ fn fields_that_follow_bodies_are_bounded_for_each_connection() {
         assert!(matches!(code, None | Some(ENHANCE_YOUR_CALM)), "{code:?}");
     }
     let height = figure(&server, "VmHWM");
-    println!(
-        "{} MiB before, {} MiB at its height",
-        mib(before),
-        mib(height)
-    );
-    assert!(
-        height <= before + REST,
-        "{} MiB became {}",
-        mib(before),
-        mib(height)
-    );
+    println!("{} MiB before, {} MiB at its height", mib(before), mib(height));
+    assert!(height <= before + REST, "{} MiB became {}", mib(before), mib(height));
     honest.assert_well_served();
     server.stop();
 }
@@ -291,12 +261,7 @@ fn assert_served(server: &Server, address: &str) {
     let mut client = client_at(server, address);
     let ask = |number| {
         let stream = 1 + 2 * number;
-        frame(
-            HEADERS,
-            END_HEADERS | END_STREAM,
-            stream,
-            &get("/hello.php"),
-        )
+        frame(HEADERS, END_HEADERS | END_STREAM, stream, &get("/hello.php"))
     };
     let all: Vec<_> = (0..AT_ONCE).map(ask).collect();
     client.send(&all.concat()).expect("they are taken");
@@ -325,9 +290,7 @@ fn one_address_cannot_have_the_requests_of_others_refused() {
         let _ = client.send(&resets.concat());
     }
     clients.truncate(OF_ADDRESS / 2);
-    wait::until("all memory to be given back", || {
-        (held(door) == 0).then_some(())
-    });
+    wait::until("all memory to be given back", || (held(door) == 0).then_some(()));
     drop(clients);
     // Its share is free as well.
     let _client = bomb_of(client_at(&server, HOSTILE));
@@ -339,15 +302,11 @@ fn one_address_cannot_have_the_requests_of_others_refused() {
 fn a_few_bytes_of_fields_that_are_not_complete_hold_no_memory_of_others() {
     let root = site();
     let (server, door) = behind_a_proxy(&root, "request_memory = \"16M\"");
-    let mut clients: Vec<_> = (0..2 * OF_ADDRESS)
-        .map(|_| client_at(&server, HOSTILE))
-        .collect();
+    let mut clients: Vec<_> = (0..2 * OF_ADDRESS).map(|_| client_at(&server, HOSTILE)).collect();
     for client in &mut clients {
         let ping = frame(PING, 0, 0, &[7; 8]);
         let begun = frame(HEADERS, 0, 1, &POST[..1]);
-        client
-            .send(&[ping, begun].concat())
-            .expect("the server takes them");
+        client.send(&[ping, begun].concat()).expect("the server takes them");
     }
     for client in &mut clients {
         is_read(client);

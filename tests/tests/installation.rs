@@ -28,10 +28,7 @@ fn make(verb: &str, variables: &[String]) -> Output {
 
 /// All files below a folder, by their paths there.
 fn files(folder: &Path) -> Vec<String> {
-    let found = Command::new("find")
-        .arg(folder)
-        .args(["-type", "f", "-printf", "/%P\n"])
-        .output();
+    let found = Command::new("find").arg(folder).args(["-type", "f", "-printf", "/%P\n"]).output();
     let found = String::from_utf8(found.expect("find runs").stdout).expect("names are UTF-8");
     let mut found: Vec<String> = found.lines().map(str::to_owned).collect();
     found.sort();
@@ -39,18 +36,12 @@ fn files(folder: &Path) -> Vec<String> {
 }
 
 fn mode(path: &Path) -> u32 {
-    fs::metadata(path)
-        .expect("it is there")
-        .permissions()
-        .mode()
-        & 0o7777
+    fs::metadata(path).expect("it is there").permissions().mode() & 0o7777
 }
 
 /// Whether a text names a path that installing has not filled in.
 fn has_placeholder(text: &str) -> bool {
-    ["@BINDIR@", "@CONFIG@", "@LOCALSTATEDIR@"]
-        .iter()
-        .any(|name| text.contains(name))
+    ["@BINDIR@", "@CONFIG@", "@LOCALSTATEDIR@"].iter().any(|name| text.contains(name))
 }
 
 /// An installation below a folder of its own.
@@ -60,18 +51,13 @@ struct Installed {
 
 impl Installed {
     fn new() -> Installed {
-        let installed = Installed {
-            folder: public_folder(),
-        };
+        let installed = Installed { folder: public_folder() };
         let below = |name: &str, path: &str| {
             let path = installed.folder.path().join(path);
             format!("{name}={}", path.display())
         };
-        let variables = [
-            below("PREFIX", "usr"),
-            below("SYSCONFDIR", "etc"),
-            below("LOCALSTATEDIR", "var"),
-        ];
+        let variables =
+            [below("PREFIX", "usr"), below("SYSCONFDIR", "etc"), below("LOCALSTATEDIR", "var")];
         make("install", &variables);
         installed
     }
@@ -119,18 +105,12 @@ fn a_package_gets_every_file_and_a_configuration_that_is_there_stays() {
         let path = folder.path().join(name.trim_start_matches('/'));
         assert_eq!(mode(&path), wanted, "{name}");
         let is_text = wanted == 0o644;
-        assert!(
-            !is_text || !has_placeholder(&fs::read_to_string(&path).expect("text")),
-            "{name}"
-        );
+        assert!(!is_text || !has_placeholder(&fs::read_to_string(&path).expect("text")), "{name}");
     }
     let configuration = folder.path().join("etc/maitred/maitred.toml");
     fs::write(&configuration, "mine").expect("a file can be written");
     make("install", &dest);
-    assert_eq!(
-        fs::read_to_string(&configuration).expect("it is there"),
-        "mine"
-    );
+    assert_eq!(fs::read_to_string(&configuration).expect("it is there"), "mine");
     make("uninstall", &dest);
     assert_eq!(files(folder.path()), expected[..2]);
     make("uninstall", &dest);
@@ -142,29 +122,17 @@ fn the_first_configuration_is_right_and_the_unit_names_it() {
     let configuration = installed.path("etc/maitred/maitred.toml");
     let start = installed.unit("ExecStart");
     let program = installed.path("usr/bin/maitred");
-    let expected = format!(
-        "{} serve --config {}",
-        program.display(),
-        configuration.display()
-    );
+    let expected = format!("{} serve --config {}", program.display(), configuration.display());
     assert_eq!(start, expected);
-    let check = Command::new(&program)
-        .args(["check", "--config"])
-        .arg(&configuration)
-        .output();
+    let check = Command::new(&program).args(["check", "--config"]).arg(&configuration).output();
     let check = check.expect("it runs");
     assert!(check.status.success(), "{check:?}");
     let unit = installed.path("usr/lib/systemd/system/maitred.service");
-    if let Ok(verified) = Command::new("systemd-analyze")
-        .args(["verify", "--man=no"])
-        .arg(unit)
-        .output()
+    if let Ok(verified) =
+        Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(unit).output()
     {
         let said = String::from_utf8_lossy(&verified.stderr).into_owned();
-        let ours: Vec<&str> = said
-            .lines()
-            .filter(|line| line.contains("maitred"))
-            .collect();
+        let ours: Vec<&str> = said.lines().filter(|line| line.contains("maitred")).collect();
         assert!(ours.is_empty(), "{said}");
     }
 }
@@ -176,14 +144,8 @@ fn what_the_unit_allows_is_enough_for_users_priorities_and_mail_and_for_what_sta
     }
     let installed = Installed::new();
     let root = document_root(&[
-        (
-            "user.php",
-            "<?php echo posix_getpwuid(posix_geteuid())['name'];",
-        ),
-        (
-            "mail.php",
-            "<?php var_dump(mail('a@example.com', 'subject', 'text'));",
-        ),
+        ("user.php", "<?php echo posix_getpwuid(posix_geteuid())['name'];"),
+        ("mail.php", "<?php var_dump(mail('a@example.com', 'subject', 'text'));"),
     ]);
     // A mailer as postfix's: what it starts has a group that the script does not have.
     let (gains, mailer) = (installed.path("gains"), installed.path("mailer"));
@@ -207,15 +169,10 @@ fn what_the_unit_allows_is_enough_for_users_priorities_and_mail_and_for_what_sta
         .under(&["setpriv", "--bounding-set", &installed.bounds()])
         .pool("user = \"games\"")
         .pool("process_priority = -1")
-        .pool(&format!(
-            "php_admin_value = {{ sendmail_path = {mailer:?} }}"
-        ))
+        .pool(&format!("php_admin_value = {{ sendmail_path = {mailer:?} }}"))
         .start();
     assert_eq!(http::get(server.address(), "/user.php").text(), "games");
-    assert_eq!(
-        http::get(server.address(), "/mail.php").text(),
-        "bool(true)\n"
-    );
+    assert_eq!(http::get(server.address(), "/mail.php").text(), "bool(true)\n");
     let said = fs::read_to_string(spool.join("said")).expect("the mailer ran");
     assert_eq!(said, "mail\n");
     let status = Command::new(installed.path("usr/bin/maitred"))

@@ -42,9 +42,7 @@ fn hello(server: &Server) {
 }
 
 fn expect_later(server: &Server, text: &str) -> String {
-    let found = server
-        .log()
-        .find_since(0, EPISODE_ENDS, |line| line.contains(text));
+    let found = server.log().find_since(0, EPISODE_ENDS, |line| line.contains(text));
     found.unwrap_or_else(|| panic!("no line with {text:?}:\n{}", server.log_text()))
 }
 
@@ -56,9 +54,7 @@ fn count(server: &Server, text: &str) -> usize {
 fn open_beginnings(server: &Server, number: usize) -> Vec<TcpStream> {
     let open = |_| {
         let mut stream = TcpStream::connect(server.address()).expect("the kernel takes it");
-        stream
-            .write_all(b"GET /hello.txt HTTP/1.1\r\n")
-            .expect("and its bytes");
+        stream.write_all(b"GET /hello.txt HTTP/1.1\r\n").expect("and its bytes");
         stream
     };
     (0..number).map(open).collect()
@@ -200,16 +196,12 @@ fn a_boot_that_hangs_is_ended_and_tried_again_and_other_pools_never_notice() {
     let first = zygotes().pop().expect("a zygote that hangs");
     let killed = "the zygote of pool `hang` is killed: ";
     let within = Duration::from_secs(60);
-    let said = server
-        .log()
-        .find_since(0, within, |line| line.contains(killed));
+    let said = server.log().find_since(0, within, |line| line.contains(killed));
     assert!(said.is_some(), "{}", server.log_text());
     wait::until_true("the hanging zygote to be gone", || !first.is_running());
     // Somebody has to want a worker, or no zygote is started again.
     assert_eq!(http::ask(server.address(), &hanging).status, 503);
-    wait::until_true("another attempt", || {
-        zygotes().iter().any(|zygote| *zygote != first)
-    });
+    wait::until_true("another attempt", || zygotes().iter().any(|zygote| *zygote != first));
     hello(&server);
     server.stop();
 }
@@ -217,10 +209,8 @@ fn a_boot_that_hangs_is_ended_and_tried_again_and_other_pools_never_notice() {
 #[test]
 fn a_frozen_worker_is_killed_when_its_time_is_over() {
     let root = site();
-    let server = Setup::new(root.path())
-        .workers(1)
-        .pool("request_terminate_timeout = \"1s\"")
-        .start();
+    let server =
+        Setup::new(root.path()).workers(1).pool("request_terminate_timeout = \"1s\"").start();
     let mut busy = occupy(&server);
     let worker = server.workers().pop().expect("a worker");
     worker.signal(Signal::STOP);
@@ -234,10 +224,7 @@ fn a_frozen_worker_is_killed_when_its_time_is_over() {
 #[test]
 fn a_frozen_worker_does_not_keep_the_server_from_stopping() {
     let root = site();
-    let server = Setup::new(root.path())
-        .workers(2)
-        .top("process_control_timeout = 1")
-        .start();
+    let server = Setup::new(root.path()).workers(2).top("process_control_timeout = 1").start();
     let _busy = occupy(&server);
     for worker in server.workers() {
         worker.signal(Signal::STOP);
@@ -270,15 +257,11 @@ fn a_queue_that_stands_and_requests_that_are_refused_are_four_lines() {
         .pool("request_queue_timeout = \"8s\"")
         .start();
     let _busy = occupy(&server);
-    let mut waiting: Vec<Connection> = (0..5)
-        .map(|_| send(&server, &Request::get("/hello.php?waits")))
-        .collect();
+    let mut waiting: Vec<Connection> =
+        (0..5).map(|_| send(&server, &Request::get("/hello.php?waits"))).collect();
     let refused = wait::until("a request to find a full queue", || {
         let response = http::get(server.address(), "/hello.php?full");
-        response
-            .text()
-            .contains("the queue is full")
-            .then_some(response)
+        response.text().contains("the queue is full").then_some(response)
     });
     assert_eq!(refused.status, 503);
     assert!(refused.header("Retry-After").is_some());
@@ -290,10 +273,7 @@ fn a_queue_that_stands_and_requests_that_are_refused_are_four_lines() {
     assert!(stands.contains("1 of 1 workers are busy: 1 × "), "{stands}");
     assert!(stands.contains("wait.php"), "{stands}");
     for connection in &mut waiting {
-        assert_eq!(
-            connection.read_response(false).expect("an answer").status,
-            503
-        );
+        assert_eq!(connection.read_response(false).expect("an answer").status, 503);
     }
     let_go(root.path());
     expect_later(&server, "the queue was stalled for");
@@ -309,18 +289,10 @@ fn a_queue_that_stands_and_requests_that_are_refused_are_four_lines() {
 #[test]
 fn a_spawn_rate_that_is_reached_is_said_once() {
     let root = site();
-    let server = Setup::new(root.path())
-        .pm("ondemand")
-        .workers(6)
-        .pool("max_spawn_rate = 2")
-        .start();
-    let busy: Vec<Connection> = (0..6)
-        .map(|_| send(&server, &Request::get("/wait.php")))
-        .collect();
-    server.expect_log(
-        0,
-        "pool www: max_spawn_rate = 2 workers a second is reached",
-    );
+    let server =
+        Setup::new(root.path()).pm("ondemand").workers(6).pool("max_spawn_rate = 2").start();
+    let busy: Vec<Connection> = (0..6).map(|_| send(&server, &Request::get("/wait.php"))).collect();
+    server.expect_log(0, "pool www: max_spawn_rate = 2 workers a second is reached");
     wait::until_true("all workers", || server.workers().len() == 6);
     let_go(root.path());
     drop(busy);

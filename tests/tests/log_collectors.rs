@@ -17,10 +17,7 @@ fn site() -> TempDir {
     document_root(&[
         ("hello.txt", "hello"),
         ("hello.php", "<?php echo $_SERVER['REQUEST_ID'];"),
-        (
-            "complains.php",
-            "<?php error_log('the roof leaks'); echo 'it does';",
-        ),
+        ("complains.php", "<?php error_log('the roof leaks'); echo 'it does';"),
     ])
 }
 
@@ -28,9 +25,7 @@ fn site() -> TempDir {
 fn collector(folder: &TempDir) -> (PathBuf, UnixDatagram) {
     let path = folder.path().join("collector");
     let socket = UnixDatagram::bind(&path).expect("a socket can be made");
-    socket
-        .set_read_timeout(Some(wait::DEADLINE))
-        .expect("a socket can have a timeout");
+    socket.set_read_timeout(Some(wait::DEADLINE)).expect("a socket can have a timeout");
     set_mode(&path, 0o666);
     (path, socket)
 }
@@ -38,19 +33,14 @@ fn collector(folder: &TempDir) -> (PathBuf, UnixDatagram) {
 /// The fields of a message to the journal, none of which has several lines.
 fn fields(message: &str) -> BTreeMap<String, String> {
     let pairs = message.lines().filter_map(|line| line.split_once('='));
-    pairs
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect()
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 #[test]
 fn both_logs_go_to_the_machine_s_syslog_with_priority_and_tag() {
     let (root, folder) = (site(), public_folder());
     let (path, socket) = collector(&folder);
-    let target = format!(
-        "syslog:server=unix:{},facility=local3,tag=shop",
-        path.display()
-    );
+    let target = format!("syslog:server=unix:{},facility=local3,tag=shop", path.display());
     let server = Setup::new(root.path())
         .top(&format!("access_log = \"{target},severity=notice\""))
         .top(&format!("error_log = {target:?}"))
@@ -58,19 +48,13 @@ fn both_logs_go_to_the_machine_s_syslog_with_priority_and_tag() {
         .start();
     http::get(server.address(), "/complains.php");
     let said = told(&socket, "GET /complains.php HTTP/1.1 200");
-    let line = said
-        .iter()
-        .find(|line| line.contains("GET "))
-        .expect("a line");
+    let line = said.iter().find(|line| line.contains("GET ")).expect("a line");
     // local3 is 19, and notice 5.
     assert!(line.starts_with("<157>"), "{line}");
     assert!(line.contains(" shop["), "{line}");
     let complaint = said.iter().find(|line| line.contains("the roof leaks"));
     let complaint = complaint.expect("what PHP says is there before its answer");
-    assert!(
-        complaint.starts_with("<156>") && !complaint.contains("WARN"),
-        "{complaint}"
-    );
+    assert!(complaint.starts_with("<156>") && !complaint.contains("WARN"), "{complaint}");
     server.stop();
     told(&socket, "stop");
 }
@@ -79,9 +63,7 @@ fn both_logs_go_to_the_machine_s_syslog_with_priority_and_tag() {
 fn lines_go_to_a_syslog_server_elsewhere_over_udp_with_this_machine_s_name() {
     let root = site();
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket can be made");
-    socket
-        .set_read_timeout(Some(wait::DEADLINE))
-        .expect("a socket can have a timeout");
+    socket.set_read_timeout(Some(wait::DEADLINE)).expect("a socket can have a timeout");
     let address = socket.local_addr().expect("it has an address");
     let server = Setup::new(root.path())
         .top(&format!("access_log = \"syslog:server={address}\""))
@@ -93,10 +75,7 @@ fn lines_go_to_a_syslog_server_elsewhere_over_udp_with_this_machine_s_name() {
     let line = String::from_utf8_lossy(&bytes[..count]);
     let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("it has a name");
     assert!(line.starts_with("<190>"), "{line}");
-    assert!(
-        line.contains(&format!(" {} maitred[", host.trim())),
-        "{line}"
-    );
+    assert!(line.contains(&format!(" {} maitred[", host.trim())), "{line}");
     assert!(line.ends_with(": GET /hello.txt HTTP/1.1 200"), "{line}");
     server.stop();
 }
@@ -124,11 +103,7 @@ fn the_journal_gets_fields_that_it_can_be_searched_for() {
         ("MAITRED_REQUEST_ID", id.as_str()),
     ];
     for (name, value) in expected {
-        assert_eq!(
-            line.get(name).map(String::as_str),
-            Some(value),
-            "{name}: {line:?}"
-        );
+        assert_eq!(line.get(name).map(String::as_str), Some(value), "{name}: {line:?}");
     }
     server.stop();
 }
@@ -138,10 +113,7 @@ fn a_collector_that_takes_nothing_holds_nobody_up_and_is_found_again_when_it_com
     let (root, folder) = (site(), public_folder());
     let (path, socket) = collector(&folder);
     let server = Setup::new(root.path())
-        .top(&format!(
-            "access_log = \"syslog:server=unix:{}\"",
-            path.display()
-        ))
+        .top(&format!("access_log = \"syslog:server=unix:{}\"", path.display()))
         .top("access_log_format = '$request $status'")
         .start();
     let get = |path: &str| assert_eq!(http::get(server.address(), path).status, 200);
@@ -150,9 +122,7 @@ fn a_collector_that_takes_nothing_holds_nobody_up_and_is_found_again_when_it_com
     wait::until_true("the queue to be full", || {
         (0..100).for_each(|_| get("/hello.txt"));
         asked += 100;
-        server
-            .log_text()
-            .contains("the access log cannot be written: ")
+        server.log_text().contains("the access log cannot be written: ")
     });
     server.expect_log(0, "the access log was not written for");
     assert_eq!(server.log_text().matches("cannot be written").count(), 1);
@@ -178,11 +148,7 @@ fn messages_that_nobody_collects_go_to_standard_error() {
     http::get(server.address(), "/complains.php");
     let said = told(&socket, "the roof leaks");
     let line = fields(said.last().expect("a message"));
-    assert_eq!(
-        line.get("PRIORITY").map(String::as_str),
-        Some("4"),
-        "{line:?}"
-    );
+    assert_eq!(line.get("PRIORITY").map(String::as_str), Some("4"), "{line:?}");
     assert_eq!(line.get("MAITRED_LOG").map(String::as_str), Some("error"));
     server.stop();
 }
@@ -201,10 +167,7 @@ fn on_a_small_disk(root: &Path, disk: &Path, lines: &[String]) -> (Server, PathB
     set_mode(disk, 0o777);
     let mount = format!("mount -t tmpfs -o size=64k,mode=777 none {disk:?} && exec \"$@\"");
     let setup = Setup::new(root).under(&["unshare", "--mount", "sh", "-c", &mount, "sh"]);
-    let server = lines
-        .iter()
-        .fold(setup, |setup, line| setup.top(line))
-        .start();
+    let server = lines.iter().fold(setup, |setup, line| setup.top(line)).start();
     let seen = PathBuf::from(format!("/proc/{}/root", server.supervisor().pid));
     let seen = seen.join(disk.strip_prefix("/").expect("an absolute path"));
     (server, seen)

@@ -15,10 +15,7 @@ const LOGGED_AT_MOST: usize = 15_000;
 
 fn scripts() -> TempDir {
     let root = document_root(&[
-        (
-            "flood.php",
-            "<?php for ($i = 0; $i < 100000; $i++) error_log('flood'); echo 'over';",
-        ),
+        ("flood.php", "<?php for ($i = 0; $i < 100000; $i++) error_log('flood'); echo 'over';"),
         (
             "long.php",
             "<?php for ($i = 0; $i < 1000; $i++) error_log(str_repeat('z', 30000)); echo 'over';",
@@ -28,10 +25,7 @@ fn scripts() -> TempDir {
             "<?php $err = fopen('php://stderr', 'w');
              for ($i = 0; $i < 100000; $i++) { fwrite($err, \"flood\\n\"); } echo 'over';",
         ),
-        (
-            "calm.php",
-            "<?php error_log('calm ' . $_GET['n']); echo 'said';",
-        ),
+        ("calm.php", "<?php error_log('calm ' . $_GET['n']); echo 'said';"),
     ]);
     give_to_web_user(root.path());
     root
@@ -56,10 +50,7 @@ fn a_flood_of_error_log_is_cut_and_counted_and_takes_no_line_of_another_pool() {
     let server = start(root.path());
     for n in 0..10 {
         assert_eq!(http::get(server.address(), "/flood.php").text(), "over");
-        assert_eq!(
-            http::get(server.address(), &format!("/calm.php?n={n}")).text(),
-            "said"
-        );
+        assert_eq!(http::get(server.address(), &format!("/calm.php?n={n}")).text(), "said");
     }
     for n in 0..10 {
         server.expect_log(0, &format!("calm {n}"));
@@ -69,11 +60,7 @@ fn a_flood_of_error_log_is_cut_and_counted_and_takes_no_line_of_another_pool() {
     let flooded =
         lines_with(&server, "flood.php: flood") + lines_with(&server, "PHP message: flood");
     assert!(flooded >= 500, "{flooded} lines");
-    assert!(
-        flooded <= LOGGED_AT_MOST,
-        "{flooded} lines of {}",
-        10 * FLOOD_LINES
-    );
+    assert!(flooded <= LOGGED_AT_MOST, "{flooded} lines of {}", 10 * FLOOD_LINES);
     let dropped: usize = told
         .split_whitespace()
         .zip(told.split_whitespace().skip(1))
@@ -81,10 +68,7 @@ fn a_flood_of_error_log_is_cut_and_counted_and_takes_no_line_of_another_pool() {
         .unwrap();
     // Where what was said comes in pieces, a line may be two.
     let all = flooded + dropped;
-    assert!(
-        (10 * FLOOD_LINES..=10 * FLOOD_LINES + FLOOD_LINES / 10).contains(&all),
-        "{told}"
-    );
+    assert!((10 * FLOOD_LINES..=10 * FLOOD_LINES + FLOOD_LINES / 10).contains(&all), "{told}");
     server.stop();
 }
 
@@ -104,10 +88,7 @@ fn a_flood_on_standard_error_is_told_as_well() {
     let root = scripts();
     let server = start(root.path());
     assert_eq!(http::get(server.address(), "/prints.php").text(), "over");
-    assert_eq!(
-        http::get(server.address(), "/calm.php?n=after").text(),
-        "said"
-    );
+    assert_eq!(http::get(server.address(), "/calm.php?n=after").text(), "said");
     server.expect_log(0, "calm after");
     server.expect_log(0, "the lines beyond are dropped and counted");
     let flooded = lines_with(&server, ": flood");

@@ -17,22 +17,10 @@ fn site() -> TempDir {
     document_root(&[
         ("hello.txt", "hello, file"),
         ("id.php", "<?php echo $_SERVER['REQUEST_ID'];"),
-        (
-            "both.php",
-            "<?php echo $_SERVER['REQUEST_ID'], ' ', $_SERVER['HTTP_X_REQUEST_ID'];",
-        ),
-        (
-            "complains.php",
-            "<?php error_log('the roof leaks'); echo $_SERVER['REQUEST_ID'];",
-        ),
-        (
-            "own.php",
-            "<?php header('X-Request-Id: mine'); echo $_SERVER['REQUEST_ID'];",
-        ),
-        (
-            "slow.php",
-            "<?php usleep(400000); echo $_SERVER['REQUEST_ID'];",
-        ),
+        ("both.php", "<?php echo $_SERVER['REQUEST_ID'], ' ', $_SERVER['HTTP_X_REQUEST_ID'];"),
+        ("complains.php", "<?php error_log('the roof leaks'); echo $_SERVER['REQUEST_ID'];"),
+        ("own.php", "<?php header('X-Request-Id: mine'); echo $_SERVER['REQUEST_ID'];"),
+        ("slow.php", "<?php usleep(400000); echo $_SERVER['REQUEST_ID'];"),
         ("dies.php", "<?php posix_kill(getmypid(), SIGKILL);"),
     ])
 }
@@ -66,9 +54,8 @@ fn is_own(id: &str) -> bool {
 fn a_request_has_one_id_for_its_script_its_lines_and_who_asked() {
     let (root, folder) = (site(), folder());
     let log = folder.path().join("access.log");
-    let server = setup(root.path(), &log, "$request_id $status")
-        .top("send_request_id = true")
-        .start();
+    let server =
+        setup(root.path(), &log, "$request_id $status").top("send_request_id = true").start();
     let answer = http::get(server.address(), "/complains.php");
     let id = answer.text();
     assert!(is_own(&id), "{id}");
@@ -99,10 +86,7 @@ fn an_answer_has_no_id_unless_it_is_asked_for() {
     let root = site();
     let server = Server::start(root.path());
     for path in ["/hello.txt", "/id.php", "/complains.php"] {
-        assert_eq!(
-            http::get(server.address(), path).header("X-Request-Id"),
-            None
-        );
+        assert_eq!(http::get(server.address(), path).header("X-Request-Id"), None);
     }
     server.stop();
 }
@@ -116,15 +100,9 @@ fn only_a_trusted_proxy_s_id_is_taken_and_only_one_that_a_log_can_hold() {
         http::ask(address, &request).text()
     };
     let given = "7f1c2b00-aaaa-bbbb-cccc-0123456789ab";
-    assert!(
-        is_own(&ask(server.address(), "/id.php", given)),
-        "nobody is trusted"
-    );
+    assert!(is_own(&ask(server.address(), "/id.php", given)), "nobody is trusted");
     let both = ask(server.address(), "/both.php", given);
-    assert!(
-        both.ends_with(&format!(" {given}")),
-        "a header is a header: {both}"
-    );
+    assert!(both.ends_with(&format!(" {given}")), "a header is a header: {both}");
     let setup = Setup::new(root.path()).top("trusted_proxies = \"127.0.0.0/8\"");
     server.configure(&setup);
     server.reload();
@@ -133,9 +111,7 @@ fn only_a_trusted_proxy_s_id_is_taken_and_only_one_that_a_log_can_hold() {
     for odd in ["two words", "a\"b", "", long.as_str()] {
         assert!(is_own(&ask(server.address(), "/id.php", odd)), "{odd}");
     }
-    let twice = Request::get("/id.php")
-        .header("X-Request-Id", "one")
-        .header("X-Request-Id", "two");
+    let twice = Request::get("/id.php").header("X-Request-Id", "one").header("X-Request-Id", "two");
     assert!(is_own(&http::ask(server.address(), &twice).text()));
     server.stop();
 }
@@ -147,9 +123,7 @@ fn echo_of_the_id() -> (SocketAddr, JoinHandle<()>) {
     let answer = move || {
         let (mut client, _) = listener.accept().expect("a connection");
         let lines = BufReader::new(client.try_clone().expect("a descriptor")).lines();
-        let lines = lines
-            .map_while(Result::ok)
-            .take_while(|line| !line.is_empty());
+        let lines = lines.map_while(Result::ok).take_while(|line| !line.is_empty());
         let told = |line: String| Some(line.strip_prefix("x-request-id: ")?.to_owned());
         let ids: Vec<String> = lines.filter_map(told).collect();
         let body = ids.join(" ");
@@ -167,9 +141,7 @@ fn a_server_behind_is_told_the_id_and_so_is_who_asked() {
     let (behind, answered) = echo_of_the_id();
     let server = setup(root.path(), &log, "$request_id $status")
         .top("send_request_id = true")
-        .site(&format!(
-            "proxy = {{ path = \"/app/*\", to = \"http://{behind}\" }}"
-        ))
+        .site(&format!("proxy = {{ path = \"/app/*\", to = \"http://{behind}\" }}"))
         .site("expires = [{ type = \"text/css\", after = \"1d\" }]")
         .start();
     let request = Request::get("/app/").header("X-Request-Id", "the-client-s");
@@ -178,11 +150,7 @@ fn a_server_behind_is_told_the_id_and_so_is_who_asked() {
     assert!(is_own(&id), "{id}");
     assert_eq!(answer.header("X-Request-Id"), Some(id.as_str()));
     assert_eq!(answer.header("Cache-Control"), Some("max-age=86400"));
-    assert!(
-        answer
-            .header("Expires")
-            .is_some_and(|date| date.ends_with(" GMT"))
-    );
+    assert!(answer.header("Expires").is_some_and(|date| date.ends_with(" GMT")));
     assert_eq!(lines(&log, 1), [format!("{id} 200")]);
     server.stop();
     answered.join().expect("it has answered");
@@ -219,16 +187,10 @@ fn a_format_of_one_s_own_says_how_long_what_took() {
     let written = lines(&log, 2);
     let slow: Vec<&str> = written[0].split('|').collect();
     assert_eq!(slow[..3], ["127.0.0.1", "ann", "http"]);
-    assert_eq!(
-        slow[4..8],
-        ["GET /slow.php?a=\\\"b\\\" HTTP/1.1", "200", "32", "www"]
-    );
+    assert_eq!(slow[4..8], ["GET /slow.php?a=\\\"b\\\" HTTP/1.1", "200", "32", "www"]);
     let millis = |text: &str| text.parse::<f64>().expect("milliseconds");
     let (whole, queue, script) = (millis(slow[8]), millis(slow[9]), millis(slow[10]));
-    assert!(
-        script >= 400.0 && queue >= 0.0 && whole >= script,
-        "{slow:?}"
-    );
+    assert!(script >= 400.0 && queue >= 0.0 && whole >= script, "{slow:?}");
     assert_eq!(slow[11..], ["a\\\"b", "-"]);
     let file: Vec<&str> = written[1].split('|').collect();
     assert_eq!((file[7], file[9], file[10]), ("-", "-", "-"));
@@ -258,19 +220,12 @@ fn version_and_cipher_of_tls_are_logged() {
     let certificate = authority.issue("site", &["localhost"]);
     let (address, log) = (ports::free_address(), folder.path().join("access.log"));
     let lines_of_tls = [format!("certificates = [{}]", certificate.toml())];
-    let server = setup(
-        root.path(),
-        &log,
-        "$scheme $ssl_protocol $ssl_cipher $status",
-    )
-    .tls(address, &lines_of_tls)
-    .start();
+    let server = setup(root.path(), &log, "$scheme $ssl_protocol $ssl_cipher $status")
+        .tls(address, &lines_of_tls)
+        .start();
     assert_eq!(page(&authority, address, "/hello.txt"), "hello, file");
     let written = lines(&log, 1).remove(0);
-    assert!(
-        written.starts_with("https TLSv1.3 TLS_") && written.ends_with(" 200"),
-        "{written}"
-    );
+    assert!(written.starts_with("https TLSv1.3 TLS_") && written.ends_with(" 200"), "{written}");
     server.stop();
 }
 
@@ -279,10 +234,7 @@ fn a_site_has_a_log_of_its_own_or_none_and_both_follow_a_reload() {
     let (root, folder) = (site(), folder());
     let (all, own) = (folder.path().join("all.log"), folder.path().join("own.log"));
     let at = |line: &str| {
-        let other = format!(
-            "\n[[sites]]\nroot = {:?}\nhosts = \"other\"\n{line}",
-            root.path()
-        );
+        let other = format!("\n[[sites]]\nroot = {:?}\nhosts = \"other\"\n{line}", root.path());
         setup(root.path(), &all, "$host $uri").site(&other)
     };
     let own_line = format!("access_log = {own:?}");
@@ -299,9 +251,7 @@ fn a_site_has_a_log_of_its_own_or_none_and_both_follow_a_reload() {
     fs::rename(&own, &old).expect("a log is there");
     server.signal(Signal::USR1);
     // The front uses it a moment after it is there.
-    wait::until_true("a new file to be used", || {
-        own.exists() && !server.holds(&old)
-    });
+    wait::until_true("a new file to be used", || own.exists() && !server.holds(&old));
     ask("other", "/id.php");
     assert_eq!(lines(&own, 1), ["other /id.php"]);
     server.configure(&at("access_log = \"off\""));

@@ -80,9 +80,7 @@ fn a_sites_log_that_its_tenant_makes_a_link_is_not_opened_again_and_goes_on_wher
     }
     let (machine, root) = (Machine::new(), site());
     let log = machine.path("logs/access.log");
-    let server = Setup::new(root.path())
-        .site(&format!("access_log = {log:?}"))
-        .start();
+    let server = Setup::new(root.path()).site(&format!("access_log = {log:?}")).start();
     expect_line(&server, &log);
     let made = fs::metadata(&log).expect("the log is there");
     assert_eq!(made.uid(), user_ids(TENANT).0, "it is the tenant's");
@@ -107,10 +105,7 @@ fn the_servers_own_logs_are_not_opened_through_a_tenants_link_either() {
         return eprintln!("skipped: only root opens logs in folders of others");
     }
     let (machine, root) = (Machine::new(), site());
-    let (access, error) = (
-        machine.path("logs/access.log"),
-        machine.path("logs/error.log"),
-    );
+    let (access, error) = (machine.path("logs/access.log"), machine.path("logs/error.log"));
     let server = Setup::new(root.path())
         .top(&format!("access_log = {access:?}"))
         .top(&format!("error_log = {error:?}"))
@@ -135,9 +130,7 @@ fn a_hard_link_and_a_link_to_the_folder_lead_root_nowhere() {
     }
     let (machine, root) = (Machine::new(), site());
     let log = machine.path("logs/access.log");
-    let server = Setup::new(root.path())
-        .site(&format!("access_log = {log:?}"))
-        .start();
+    let server = Setup::new(root.path()).site(&format!("access_log = {log:?}")).start();
     let secret = machine.path("secret");
     fs::write(&secret, "").expect("a file can be written");
     fs::remove_file(&log).expect("the log can be removed");
@@ -166,10 +159,7 @@ fn a_folder_whose_access_control_list_lets_a_tenant_write_is_not_roots_alone() {
     fs::create_dir(&listed).expect("a folder can be made");
     set_mode(&listed, 0o755);
     let entry = format!("u:{TENANT}:rwx");
-    let set = Command::new("setfacl")
-        .args(["-m", &entry])
-        .arg(&listed)
-        .status();
+    let set = Command::new("setfacl").args(["-m", &entry]).arg(&listed).status();
     assert!(set.expect("the tests need setfacl (package acl)").success());
     let log = listed.join("slow.log");
     machine.link_to_root("listed/slow.log", "created");
@@ -189,9 +179,7 @@ fn check_warns_of_a_log_in_a_folder_that_others_may_write_to() {
     }
     let (machine, root) = (Machine::new(), site());
     let log = machine.path("logs/access.log");
-    let server = Setup::new(root.path())
-        .site(&format!("access_log = {log:?}"))
-        .start();
+    let server = Setup::new(root.path()).site(&format!("access_log = {log:?}")).start();
     let output = Command::new(maitred_program())
         .arg("check")
         .arg("--config")

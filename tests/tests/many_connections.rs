@@ -27,10 +27,7 @@ fn of(server: &Server, client: &str) -> Connection {
 fn is_served(connection: &mut Connection) -> bool {
     let request = Request::get("/hello.txt").to_bytes();
     let sent = connection.send(&request);
-    sent.is_ok()
-        && connection
-            .read_response(false)
-            .is_ok_and(|answer| answer.text() == "hello")
+    sent.is_ok() && connection.read_response(false).is_ok_and(|answer| answer.text() == "hello")
 }
 
 #[test]
@@ -40,10 +37,7 @@ fn one_address_has_no_more_connections_than_the_default_says() {
     let mut open: Vec<_> = (0..USUAL).map(|_| of(&server, "192.0.2.1")).collect();
     assert!(open.iter_mut().all(is_served));
     assert!(!is_served(&mut of(&server, "192.0.2.1")), "one too many");
-    server.expect_log(
-        0,
-        "a connection from 192.0.2.1 is closed: 256 of this address are open",
-    );
+    server.expect_log(0, "a connection from 192.0.2.1 is closed: 256 of this address are open");
     assert!(is_served(&mut of(&server, "192.0.2.2")), "another address");
     // One that ends makes room; the server sees it a moment later.
     drop(open.pop());

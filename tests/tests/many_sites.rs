@@ -29,11 +29,7 @@ fn sites() -> TempDir {
         let name = format!("s{number}/name.txt");
         write_file(folder.path(), &name, format!("site {number}").as_bytes());
         let script = format!("<?php echo 'site {number}';");
-        write_file(
-            folder.path(),
-            &format!("s{number}/name.php"),
-            script.as_bytes(),
-        );
+        write_file(folder.path(), &format!("s{number}/name.php"), script.as_bytes());
         set_mode(&folder.path().join(format!("s{number}")), 0o755);
     }
     folder
@@ -52,9 +48,7 @@ fn setup(folder: &Path, version: u32) -> Setup {
     }
     Setup::new(&folder.join("s0"))
         .hosts(&["s0.example"])
-        .site(&format!(
-            "redirects = {{ from = \"/version\", to = \"/{version}\" }}"
-        ))
+        .site(&format!("redirects = {{ from = \"/version\", to = \"/{version}\" }}"))
         .site(&others)
 }
 
@@ -66,11 +60,7 @@ fn ask_all(address: SocketAddr, first: usize, stop: &AtomicBool, answered: &Atom
             return;
         }
         let number = number % (SITES + 1);
-        let page = if number.is_multiple_of(4) {
-            "/name.php"
-        } else {
-            "/name.txt"
-        };
+        let page = if number.is_multiple_of(4) { "/name.php" } else { "/name.txt" };
         let mut request = Request::get(page);
         request.headers[0].1 = format!("s{number}.example");
         let answer = client.ask(&request).expect("the connection is kept");
@@ -93,10 +83,7 @@ fn reloads_of_hundreds_of_sites_close_no_connection_and_lose_no_request() {
     let folder = sites();
     let server = setup(folder.path(), 0).start();
     let line = server.log_text();
-    assert!(
-        line.contains(&format!(", {} more on http", SITES + 1 - 8)),
-        "{line}"
-    );
+    assert!(line.contains(&format!(", {} more on http", SITES + 1 - 8)), "{line}");
     let (stop, answered) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         for first in 0..CLIENTS {
@@ -129,9 +116,7 @@ fn an_upload_in_the_middle_of_a_reload_arrives_whole() {
     let setup = |version: u32| {
         Setup::new(folder.path())
             .pool(&format!("env = {{ VERSION = \"{version}\" }}"))
-            .site(&format!(
-                "redirects = {{ from = \"/version\", to = \"/{version}\" }}"
-            ))
+            .site(&format!("redirects = {{ from = \"/version\", to = \"/{version}\" }}"))
     };
     let server = setup(1).start();
     let half = vec![b'x'; 1 << 20];
@@ -142,10 +127,7 @@ fn an_upload_in_the_middle_of_a_reload_arrives_whole() {
     let chunked = head("Transfer-Encoding: chunked");
     let uploads = [
         ([plain.as_bytes(), &half].concat(), half.clone()),
-        (
-            [chunked.as_bytes(), &chunk].concat(),
-            [&chunk[..], b"0\r\n\r\n"].concat(),
-        ),
+        ([chunked.as_bytes(), &chunk].concat(), [&chunk[..], b"0\r\n\r\n"].concat()),
     ];
     for (round, (first, second)) in uploads.iter().enumerate() {
         let version = round as u32 + 2;
@@ -180,9 +162,7 @@ fn a_root_that_becomes_unreadable_under_load_harms_no_other_site() {
             // Steps of seven around 301 sites would come to the second, too.
             scope.spawn(move || ask_some(address, first, stop, answered));
         }
-        wait::until_true("requests to be answered", || {
-            answered.load(Ordering::Relaxed) > ENOUGH
-        });
+        wait::until_true("requests to be answered", || answered.load(Ordering::Relaxed) > ENOUGH);
         assert_eq!((ask("/name.txt"), ask("/name.php")), (200, 200));
         set_mode(&root, 0o000);
         let is_lost = |status: u16| [403, 404, 500, 503].contains(&status);

@@ -35,17 +35,8 @@ fn a_wiki_is_cached_for_strangers_and_drops_what_an_edit_touches() {
         .start();
     let page = "/wiki/Main_Page";
     let first = get(&server, page, "_ga=1");
-    assert_eq!(
-        (first.status, verdict(&first)),
-        (200, "stored"),
-        "{}",
-        first.text()
-    );
-    assert!(
-        first
-            .header("Vary")
-            .is_some_and(|vary| vary.contains("Cookie"))
-    );
+    assert_eq!((first.status, verdict(&first)), (200, "stored"), "{}", first.text());
+    assert!(first.header("Vary").is_some_and(|vary| vary.contains("Cookie")));
     // Cookies of others make no difference, those of the wiki's do.
     assert_eq!(verdict(&get(&server, page, "_ga=2")), "hit");
     for cookie in ["houseToken=1", "house_session=1", "houseUserID=1"] {
@@ -63,9 +54,7 @@ fn a_wiki_is_cached_for_strangers_and_drops_what_an_edit_touches() {
     assert_eq!(edited["edit"]["result"], "Success", "{edited}");
     // The wiki tells the cache when it has answered.
     wait::until_true("the edit on the kept page", || {
-        get(&server, page, "_ga=1")
-            .text()
-            .contains("The table is laid.")
+        get(&server, page, "_ga=1").text().contains("The table is laid.")
     });
     assert_eq!(verdict(&get(&server, page, "_ga=2")), "hit");
     server.stop();

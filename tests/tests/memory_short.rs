@@ -66,13 +66,9 @@ fn where_memory_is_short_what_only_waits_goes_first_and_nobody_who_works() {
         .site(&rests);
     let server = group.holds(setup).start();
     server.wait_for_full_strength(1 + READY, PATIENCE);
-    wait::until_true("the PHP of a pool that rests", || {
-        has_zygote(&server, "rests")
-    });
+    wait::until_true("the PHP of a pool that rests", || has_zygote(&server, "rests"));
     let busy = occupy_many(&server, 2);
-    wait::until_true("copies to be ready beyond those", || {
-        pids(&server).len() >= 2 + READY
-    });
+    wait::until_true("copies to be ready beyond those", || pids(&server).len() >= 2 + READY);
 
     let held = group.fill(SHORT);
     wait::until_true("those that work to be all there is", || {
@@ -86,9 +82,7 @@ fn where_memory_is_short_what_only_waits_goes_first_and_nobody_who_works() {
         .into_iter()
         .map(|connection| {
             let text = rest(connection);
-            let pid = text
-                .strip_prefix("waiting")
-                .and_then(|pid| pid.parse().ok());
+            let pid = text.strip_prefix("waiting").and_then(|pid| pid.parse().ok());
             pid.expect("the answer is whole")
         })
         .collect();
@@ -179,10 +173,7 @@ fn two_cold_pools_that_want_the_same_memory_are_not_both_promised_it() {
         return;
     };
     let (_, waits) = WAIT_PAGE;
-    let holds = waits.replace(
-        "<?php",
-        &format!("<?php $held = str_repeat('x', {PAGE_MB} << 20);"),
-    );
+    let holds = waits.replace("<?php", &format!("<?php $held = str_repeat('x', {PAGE_MB} << 20);"));
     let root = document_root(&[("wait.php", &holds)]);
     let other = format!(
         "[pools.other]\npm = \"auto\"\nrequest_queue_timeout = \"60s\"\n\
@@ -210,9 +201,8 @@ fn two_cold_pools_that_want_the_same_memory_are_not_both_promised_it() {
     // Of the tenth that is left alone, one for the pool that came too late may take a part.
     let most = LIMIT * 9 / 10 / UNKNOWN + 1;
     wait::until_true("workers to come", || workers() >= 5);
-    let too_many = wait::poll(Duration::from_secs(1), || {
-        Some(workers()).filter(|workers| *workers > most)
-    });
+    let too_many =
+        wait::poll(Duration::from_secs(1), || Some(workers()).filter(|workers| *workers > most));
     assert_eq!(too_many, None, "workers, not {most}");
     let_go(root.path());
     // Those that begin now end at once: their answers may come whole, with a length.

@@ -38,15 +38,9 @@ fn status_and_metrics_tell_how_opcache_is_doing() {
     assert_eq!(opcache["hits"], 3, "{opcache}");
     assert_eq!(opcache["misses"], 2, "{opcache}");
     assert_eq!(opcache["oom_restarts"], 0, "{opcache}");
-    assert!(
-        opcache["memory_free_bytes"].as_u64() > Some(1 << 20),
-        "{opcache}"
-    );
+    assert!(opcache["memory_free_bytes"].as_u64() > Some(1 << 20), "{opcache}");
     let details = text(&command(&server, &["status", "www"]).stdout);
-    assert!(
-        details.contains(" 2 scripts, 60.0% hits, 0 restarts"),
-        "{details}"
-    );
+    assert!(details.contains(" 2 scripts, 60.0% hits, 0 restarts"), "{details}");
     let metrics = http::get(door, "/metrics").text();
     for line in [
         "maitred_pool_opcache_scripts{pool=\"www\"} 2",
@@ -59,9 +53,7 @@ fn status_and_metrics_tell_how_opcache_is_doing() {
     // An OPcache is that of its zygote, and goes with it.
     let zygote = server.zygote().expect("a zygote runs");
     zygote.signal(Signal::KILL);
-    wait::until_true("figures of the next zygote", || {
-        pool(&server)["opcache"]["hits"] == 0
-    });
+    wait::until_true("figures of the next zygote", || pool(&server)["opcache"]["hits"] == 0);
     let_go(&root);
 }
 
@@ -78,9 +70,7 @@ fn metrics_wait_for_no_zygote_that_does_not_answer() {
         assert!(metrics.contains("maitred_pool_private_memory_bytes{pool=\"www\"} "));
     }
     zygote.signal(Signal::CONT);
-    wait::until_true("figures of OPcache", || {
-        http::get(door, "/metrics").text().contains(opcache)
-    });
+    wait::until_true("figures of OPcache", || http::get(door, "/metrics").text().contains(opcache));
     assert_eq!(server.zygote(), Some(zygote), "it was left alone");
 }
 
@@ -90,15 +80,10 @@ fn metrics_and_status_are_answered_on_the_admin_door_while_every_worker_is_busy(
     let (server, door) = with_door(Setup::new(root.path()).workers(1));
     assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
     let _busy = occupy(&server);
-    wait::until_true("the request to be counted", || {
-        pool(&server)["requests"] == 1
-    });
+    wait::until_true("the request to be counted", || pool(&server)["requests"] == 1);
     let metrics = http::get(door, "/metrics");
     assert_eq!(metrics.status, 200);
-    assert_eq!(
-        metrics.header("Content-Type"),
-        Some("text/plain; version=0.0.4; charset=utf-8")
-    );
+    assert_eq!(metrics.header("Content-Type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     let metrics = metrics.text();
     for line in [
         "maitred_pool_workers{pool=\"www\",state=\"busy\"} 1",
@@ -107,10 +92,7 @@ fn metrics_and_status_are_answered_on_the_admin_door_while_every_worker_is_busy(
         "maitred_pool_queue_wait_seconds_count{pool=\"www\"} 1",
         "maitred_pool_script_seconds_bucket{pool=\"www\",le=\"+Inf\"} 1",
     ] {
-        assert!(
-            metrics.lines().any(|found| found == line),
-            "{line} in\n{metrics}"
-        );
+        assert!(metrics.lines().any(|found| found == line), "{line} in\n{metrics}");
     }
     let private = metrics
         .lines()
@@ -121,27 +103,13 @@ fn metrics_and_status_are_answered_on_the_admin_door_while_every_worker_is_busy(
     let open = http::ask(door, &open).text();
     assert!(open.contains("# TYPE maitred_pool_requests counter\n") && open.ends_with("# EOF\n"));
     let full = http::get(door, "/status/www?json&full").json();
-    assert_eq!(
-        full["processes"][0]["request uri"], "/wait.php?***",
-        "{full}"
-    );
+    assert_eq!(full["processes"][0]["request uri"], "/wait.php?***", "{full}");
     assert_eq!(http::get(door, "/ping/www").text(), "pong");
     assert!(http::get(door, "/").text().contains("/status/www?html"));
-    for path in [
-        "/hello.php",
-        "/status/wwww",
-        "/status/",
-        "/ping",
-        "/../metrics",
-        "//metrics",
-    ] {
+    for path in ["/hello.php", "/status/wwww", "/status/", "/ping", "/../metrics", "//metrics"] {
         assert_ne!(http::get(door, path).status, 200, "{path}");
     }
-    assert_ne!(
-        http::get(server.address(), "/metrics").text(),
-        metrics,
-        "only on the door"
-    );
+    assert_ne!(http::get(server.address(), "/metrics").text(), metrics, "only on the door");
     let_go(&root);
 }
 
@@ -194,16 +162,10 @@ fn the_door_lets_in_a_bounded_number_and_clients_are_not_concerned() {
     one_more.send(&ping).expect("the kernel takes it");
     assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
     let short = Some(Duration::from_millis(200));
-    one_more
-        .stream()
-        .set_read_timeout(short)
-        .expect("a time-out");
+    one_more.stream().set_read_timeout(short).expect("a time-out");
     assert!(one_more.read_head().is_err(), "65 are let in");
     drop(all);
-    one_more
-        .stream()
-        .set_read_timeout(Some(wait::DEADLINE))
-        .expect("a time-out");
+    one_more.stream().set_read_timeout(Some(wait::DEADLINE)).expect("a time-out");
     assert_eq!(one_more.read_head().expect("there is room").status, 200);
 }
 
@@ -221,24 +183,15 @@ fn a_pool_that_was_removed_leaves_the_metrics_with_its_last_request() {
     server.reload();
     let mut slow = Connection::open(server.address());
     let request = Request::new("GET", "/long.php").header("Host", "other.test");
-    slow.send(&request.to_bytes())
-        .expect("the server takes a request");
+    slow.send(&request.to_bytes()).expect("the server takes a request");
     slow.read_head().expect("its script has begun");
-    let named = || {
-        http::get(door, "/metrics")
-            .text()
-            .contains("pool=\"other\"")
-    };
+    let named = || http::get(door, "/metrics").text().contains("pool=\"other\"");
     assert!(named());
     server.configure_as(&without);
     server.reload();
     wait::until_true("the supervisor to forget the removed pool", || {
         let pools = status(&server)["pools"].as_array().map(Vec::len);
-        pools == Some(1)
-            && server
-                .processes()
-                .iter()
-                .all(|one| !one.title.contains("pool other"))
+        pools == Some(1) && server.processes().iter().all(|one| !one.title.contains("pool other"))
     });
     assert!(named(), "its last client is still being answered");
     drop(slow);

@@ -130,9 +130,7 @@ fn copies_whose_opcache_is_full_are_replaced_by_such_with_a_larger_one() {
 #[test]
 fn copies_that_go_back_say_too_that_opcache_is_full() {
     let root = application("snapshot", &large());
-    let server = with_little(root.path(), "snapshot")
-        .pool("rewinds_per_child = 1000")
-        .start();
+    let server = with_little(root.path(), "snapshot").pool("rewinds_per_child = 1000").start();
     assert_eq!(ask_until_all_are_held(&server, PARTS)["memory"], 16);
     server.stop();
 }
@@ -199,10 +197,7 @@ fn a_request_that_has_compiled_something_and_runs_out_of_memory_comes_to_its_end
     for mode in ["worker", "snapshot"] {
         let root = application(mode, &["<?php return 1;".to_owned()]);
         let script = std::fs::read_to_string(root.path().join("index.php")).expect("the script");
-        let script = script.replace(
-            "echo json_encode",
-            &format!("{FILLED_HEAP} echo json_encode"),
-        );
+        let script = script.replace("echo json_encode", &format!("{FILLED_HEAP} echo json_encode"));
         write_file(root.path(), "index.php", script.as_bytes());
         give_to_web_user(root.path());
         let server = with_little(root.path(), mode).start();
@@ -252,9 +247,7 @@ fn php_ini_that_was_given_more_than_was_learned_holds() {
 fn opcache_that_may_not_be_larger_is_told_once_and_nothing_is_booted_anew() {
     for mode in ["worker", "snapshot"] {
         let root = application(mode, &large());
-        let server = with_little(root.path(), mode)
-            .pool("opcache_memory_max = \"8M\"")
-            .start();
+        let server = with_little(root.path(), mode).pool("opcache_memory_max = \"8M\"").start();
         let zygote = server.zygote().expect("a zygote").pid;
         for part in 0..PARTS {
             ask(&server, &format!("/?n={part}"));
@@ -274,9 +267,7 @@ fn opcache_that_may_not_be_larger_is_told_once_and_nothing_is_booted_anew() {
 #[test]
 fn one_that_stays_as_it_is_begins_anew_when_much_of_what_it_holds_is_outdated() {
     let root = application("snapshot", &large());
-    let server = with_little(root.path(), "snapshot")
-        .pool("opcache_memory_max = \"8M\"")
-        .start();
+    let server = with_little(root.path(), "snapshot").pool("opcache_memory_max = \"8M\"").start();
     for part in 0..PARTS {
         ask(&server, &format!("/?n={part}"));
     }
@@ -293,9 +284,7 @@ fn one_that_stays_as_it_is_begins_anew_when_much_of_what_it_holds_is_outdated() 
 #[test]
 fn an_opcache_that_grows_more_than_the_pool_may_is_cut_to_that() {
     let root = application("worker", &large());
-    let server = with_little(root.path(), "worker")
-        .pool("opcache_memory_max = \"12M\"")
-        .start();
+    let server = with_little(root.path(), "worker").pool("opcache_memory_max = \"12M\"").start();
     assert_eq!(ask_until_all_are_held(&server, PARTS)["memory"], 12);
     server.stop();
 }

@@ -27,10 +27,7 @@ fn site() -> TempDir {
     let root = document_root(&[
         ("hello.php", "<?php echo 'hello';"),
         ("echo.php", "<?php usleep(20000); echo $_GET['id'];"),
-        (
-            "mark.php",
-            "<?php error_log('the left request was executed');",
-        ),
+        ("mark.php", "<?php error_log('the left request was executed');"),
         WAIT_PAGE,
     ]);
     give_to_web_user(root.path());
@@ -69,9 +66,7 @@ fn too_many_requests_are_refused_by_cause_and_the_rest_of_the_server_does_not_no
     let load = Load::start(server.address(), CROWD);
     server
         .log()
-        .find_since(0, LONG, |line| {
-            line.contains("overload: the newest requests are served first")
-        })
+        .find_since(0, LONG, |line| line.contains("overload: the newest requests are served first"))
         .expect("a line that says so");
     wait::until_within("requests to be passed by newer ones", LONG, || {
         (refusals(&server, "shed") > 0).then_some(())
@@ -107,10 +102,7 @@ fn too_many_requests_are_refused_by_cause_and_the_rest_of_the_server_does_not_no
 #[test]
 fn clients_that_lose_patience_sooner_than_the_queue_are_answered_before_they_do() {
     let root = site();
-    let server = Setup::new(root.path())
-        .workers(1)
-        .pool("request_queue_timeout = \"60s\"")
-        .start();
+    let server = Setup::new(root.path()).workers(1).pool("request_queue_timeout = \"60s\"").start();
     let over = AtomicBool::new(false);
     let answered = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -119,10 +111,7 @@ fn clients_that_lose_patience_sooner_than_the_queue_are_answered_before_they_do(
                 while !over.load(Ordering::Relaxed) {
                     let mut asked = send(&server, &Request::get("/echo.php?id=mine"));
                     let patience = Some(Duration::from_millis(300));
-                    asked
-                        .stream()
-                        .set_read_timeout(patience)
-                        .expect("a time-out");
+                    asked.stream().set_read_timeout(patience).expect("a time-out");
                     answered
                         .fetch_add(asked.read_response(false).is_ok().into(), Ordering::Relaxed);
                 }
@@ -132,9 +121,8 @@ fn clients_that_lose_patience_sooner_than_the_queue_are_answered_before_they_do(
             line.contains("overload: the newest requests are served first")
         });
         let before = answered.load(Ordering::Relaxed);
-        let more = wait::poll(LONG, || {
-            (answered.load(Ordering::Relaxed) > before + 20).then_some(())
-        });
+        let more =
+            wait::poll(LONG, || (answered.load(Ordering::Relaxed) > before + 20).then_some(()));
         over.store(true, Ordering::Relaxed);
         assert!(turned.is_some() && more.is_some(), "{turned:?}, {more:?}");
     });
@@ -171,10 +159,7 @@ fn while_all_workers_hang_the_queue_stays_in_order_and_who_finds_it_full_is_told
 #[test]
 fn whoever_is_refused_after_another_is_told_and_counted_the_same() {
     let root = site();
-    let server = Setup::new(root.path())
-        .workers(1)
-        .pool("request_queue_length = 0")
-        .start();
+    let server = Setup::new(root.path()).workers(1).pool("request_queue_length = 0").start();
     let busy = occupy(&server);
     // Without a body, nothing is written down for a worker that there is none of.
     let asked = [
@@ -220,15 +205,11 @@ fn assert_urgent_paths_are_answered_after(short: usize) {
         .start();
     let mut connection = Connection::open(server.address());
     for _ in 0..short {
-        let answer = connection
-            .ask(&Request::get("/hello.php"))
-            .expect("an answer");
+        let answer = connection.ask(&Request::get("/hello.php")).expect("an answer");
         assert_eq!(answer.text(), "hello");
     }
     let busy = occupy(&server);
-    let mut usual: Vec<_> = (0..3)
-        .map(|_| send(&server, &Request::get("/hello.php")))
-        .collect();
+    let mut usual: Vec<_> = (0..3).map(|_| send(&server, &Request::get("/hello.php"))).collect();
     wait::until_true("the others to wait", || waiting(&server) == 3);
     for _ in 0..10 {
         assert_eq!(http::get(server.address(), "/mark.php").status, 200);
@@ -250,9 +231,7 @@ fn a_client_that_leaves_the_queue_costs_no_worker() {
     let root = site();
     let server = Setup::new(root.path()).workers(1).start();
     let busy = occupy(&server);
-    let leavers: Vec<_> = (0..5)
-        .map(|_| send(&server, &Request::get("/mark.php")))
-        .collect();
+    let leavers: Vec<_> = (0..5).map(|_| send(&server, &Request::get("/mark.php"))).collect();
     wait::until_true("all to wait", || waiting(&server) == 5);
     drop(leavers);
     wait::until_true("all to have left", || waiting(&server) == 0);
@@ -284,11 +263,7 @@ fn a_deadline_that_a_request_brings_is_kept_and_one_that_means_nothing_is_not_he
         assert_eq!(answer.text(), "hello", "{nothing:?}");
     }
     let through_door = |timeout| {
-        let params = params(
-            root.path(),
-            "/hello.php",
-            &[("HTTP_X_REQUEST_TIMEOUT", timeout)],
-        );
+        let params = params(root.path(), "/hello.php", &[("HTTP_X_REQUEST_TIMEOUT", timeout)]);
         Wire::connect(&socket).ask(1, &params, b"")
     };
     assert!(through_door("60s").body().contains("hello"));

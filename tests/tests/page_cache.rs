@@ -54,9 +54,7 @@ fn status(answer: &Response) -> &str {
 
 fn with(server: &Server, target: &str, fields: &[(&str, &str)]) -> Response {
     let request = Request::get(target).header("Connection", "close");
-    let request = fields.iter().fold(request, |request, (name, value)| {
-        request.header(name, value)
-    });
+    let request = fields.iter().fold(request, |request, (name, value)| request.header(name, value));
     http::ask(server.address(), &request)
 }
 
@@ -75,24 +73,15 @@ fn a_page_is_made_once_and_then_kept() {
     assert_eq!(status(&first), stored);
     let second = get(&server, &target);
     assert_eq!(second.text(), "run 1");
-    assert!(
-        status(&second).starts_with("maitred; hit; ttl="),
-        "{}",
-        status(&second)
-    );
+    assert!(status(&second).starts_with("maitred; hit; ttl="), "{}", status(&second));
     assert_eq!(second.header("Date"), first.header("Date"));
     assert_eq!(second.all("Date").count(), 1);
     assert!(second.header("Age").is_some());
     assert_eq!(second.header("Content-Type"), first.header("Content-Type"));
     let head = Request::new("HEAD", &target);
-    let head = head
-        .header("Host", "localhost")
-        .header("Connection", "close");
+    let head = head.header("Host", "localhost").header("Connection", "close");
     let head = http::ask(server.address(), &head);
-    assert_eq!(
-        (head.status, head.header("Content-Length")),
-        (200, Some("5"))
-    );
+    assert_eq!((head.status, head.header("Content-Length")), (200, Some("5")));
 }
 
 #[test]
@@ -108,11 +97,7 @@ fn what_is_not_for_all_is_made_for_each() {
     ] {
         for _ in 0..2 {
             let answer = get(&server, target);
-            assert!(
-                status(&answer).ends_with(&format!("detail={why}")),
-                "{}",
-                status(&answer)
-            );
+            assert!(status(&answer).ends_with(&format!("detail={why}")), "{}", status(&answer));
         }
         let again = get(&server, target);
         assert_eq!(again.text(), "run 3", "{target}");
@@ -121,10 +106,7 @@ fn what_is_not_for_all_is_made_for_each() {
     let cookie = [("Cookie", "PHPSESSID=1")];
     let own = with(&server, "/f", &cookie);
     assert_eq!(own.text(), "run 2");
-    assert_eq!(
-        status(&own),
-        "maitred; fwd=bypass; fwd-status=200; detail=private-cookie"
-    );
+    assert_eq!(status(&own), "maitred; fwd=bypass; fwd-status=200; detail=private-cookie");
     assert_eq!(get(&server, "/f").text(), "run 1");
     let poison = with(&server, "/g", &[("X-Forwarded-Host", "evil.example")]);
     assert!(status(&poison).ends_with("detail=unkeyed-header"));
@@ -157,10 +139,7 @@ fn a_change_makes_the_page_and_what_the_answer_names_be_made_anew() {
     assert_eq!(get(&server, "/a").text(), "run 1");
     assert_eq!(get(&server, "/b").text(), "run 2");
     let post = Request::post("/a", "text/plain", b"x").header("Connection", "close");
-    assert_eq!(
-        status(&http::ask(server.address(), &post)),
-        "maitred; fwd=method; fwd-status=200"
-    );
+    assert_eq!(status(&http::ask(server.address(), &post)), "maitred; fwd=method; fwd-status=200");
     assert_eq!(get(&server, "/a").text(), "run 4");
     assert_eq!(get(&server, "/c").text(), "run 1");
 }
@@ -176,11 +155,7 @@ fn groups_are_dropped_together() {
     }
     let change = "/change?h[]=Cache-Group-Invalidation:%20%22news%22";
     get(&server, change);
-    assert_eq!(
-        get(&server, news).text(),
-        "run 1",
-        "a question changes nothing"
-    );
+    assert_eq!(get(&server, news).text(), "run 1", "a question changes nothing");
     let post = Request::post(change, "text/plain", b"x").header("Connection", "close");
     http::ask(server.address(), &post);
     assert_eq!(get(&server, news).text(), "run 2");
@@ -193,25 +168,15 @@ fn who_has_the_page_is_told_so_and_who_wants_a_part_gets_it() {
     let server = serve(&root, &[]);
     let target = format!("/a?{MAX_AGE}&etag&body=0123456789");
     // The script gives all of it, whatever the first who asks has already.
-    let first = with(
-        &server,
-        &target,
-        &[("If-None-Match", "\"1\""), ("Range", "bytes=0-1")],
-    );
+    let first = with(&server, &target, &[("If-None-Match", "\"1\""), ("Range", "bytes=0-1")]);
     assert_eq!((first.status, first.text().as_str()), (200, "0123456789"));
     let has = with(&server, &target, &[("If-None-Match", "\"1\"")]);
-    assert_eq!(
-        (has.status, has.header("ETag"), has.text().as_str()),
-        (304, Some("\"1\""), "")
-    );
+    assert_eq!((has.status, has.header("ETag"), has.text().as_str()), (304, Some("\"1\""), ""));
     let part = with(&server, &target, &[("Range", "bytes=2-4")]);
     assert_eq!((part.status, part.text().as_str()), (206, "234"));
     assert_eq!(part.header("Content-Range"), Some("bytes 2-4/10"));
     let none = with(&server, &target, &[("Range", "bytes=20-")]);
-    assert_eq!(
-        (none.status, none.header("Content-Range")),
-        (416, Some("bytes */10"))
-    );
+    assert_eq!((none.status, none.header("Content-Range")), (416, Some("bytes */10")));
 }
 
 #[test]
@@ -223,11 +188,7 @@ fn a_page_is_asked_for_again_with_its_own_tag() {
     let again = get(&server, target);
     // The script has run, and has said that nothing is new.
     assert_eq!((again.status, again.text().as_str()), (200, "run 1"));
-    assert!(
-        status(&again).ends_with("detail=revalidated"),
-        "{}",
-        status(&again)
-    );
+    assert!(status(&again).ends_with("detail=revalidated"), "{}", status(&again));
 }
 
 #[test]
@@ -241,10 +202,7 @@ fn requests_get_the_variant_that_is_theirs() {
     assert_eq!(other.text(), "run 2");
     assert!(status(&other).starts_with("maitred; fwd=vary-miss"));
     assert_eq!(
-        (
-            as_device("phone").text().as_str(),
-            as_device("desktop").text().as_str()
-        ),
+        (as_device("phone").text().as_str(), as_device("desktop").text().as_str()),
         ("run 1", "run 2")
     );
 }
@@ -281,9 +239,7 @@ fn wait_for_runs(root: &Path, path: &str, count: usize) {
     let folder = root.join("runs");
     let has = || {
         let files = fs::read_dir(&folder).expect("runs can be listed");
-        let sizes = files
-            .flatten()
-            .map(|file| file.metadata().map_or(0, |meta| meta.len()));
+        let sizes = files.flatten().map(|file| file.metadata().map_or(0, |meta| meta.len()));
         sizes.sum::<u64>() >= count as u64
     };
     wait::until_true(&format!("run {count} for {path}"), has);
@@ -337,11 +293,7 @@ fn a_stale_page_stands_in_for_an_error() {
     fs::write(root.path().join("broken"), "").unwrap();
     let stale = get(&server, target);
     assert_eq!((stale.status, stale.text().as_str()), (200, "run 1"));
-    assert!(
-        status(&stale).ends_with("detail=error"),
-        "{}",
-        status(&stale)
-    );
+    assert!(status(&stale).ends_with("detail=error"), "{}", status(&stale));
     fs::remove_file(root.path().join("broken")).unwrap();
     assert_eq!(get(&server, target).text(), "run 3");
 }
@@ -364,11 +316,8 @@ fn pages_on_disk_are_there_after_a_front_was_killed_and_after_a_restart() {
     server.front().unwrap().signal(Signal::KILL);
     server.expect_log(mark, "front");
     wait::until_true("the page is found again", || {
-        http::try_ask(
-            server.address(),
-            &Request::get("/a").header("Connection", "close"),
-        )
-        .is_ok_and(|answer| status(&answer).contains("; hit;"))
+        http::try_ask(server.address(), &Request::get("/a").header("Connection", "close"))
+            .is_ok_and(|answer| status(&answer).contains("; hit;"))
     });
     assert_eq!(get(&server, "/b").text(), "run 3");
     server.stop();
@@ -408,15 +357,10 @@ fn a_host_that_is_written_in_another_way_makes_no_page() {
 #[test]
 fn what_a_trusted_proxy_passes_on_is_part_of_the_key() {
     let root = site();
-    let server = setup(&root, &["valid = \"10m\""])
-        .top("trusted_proxies = [\"127.0.0.1\"]")
-        .start();
+    let server =
+        setup(&root, &["valid = \"10m\""]).top("trusted_proxies = [\"127.0.0.1\"]").start();
     const PROTO: (&str, &str) = ("X-Forwarded-Proto", "https");
-    let evil = with(
-        &server,
-        "/a",
-        &[PROTO, ("X-Forwarded-Host", "evil.example")],
-    );
+    let evil = with(&server, "/a", &[PROTO, ("X-Forwarded-Host", "evil.example")]);
     assert!(status(&evil).ends_with("; stored; ttl=600"));
     assert_eq!(with(&server, "/a", &[PROTO]).text(), "run 2");
     assert_eq!(with(&server, "/a", &[PROTO]).text(), "run 2");
@@ -441,10 +385,7 @@ fn a_cookie_that_php_takes_for_one_of_the_keys_makes_no_page() {
         "my lang[a]=xx",
     ] {
         let answer = with(&server, "/a", &[("Cookie", cookie)]);
-        assert!(
-            status(&answer).ends_with("; detail=unkeyed-header"),
-            "{cookie}"
-        );
+        assert!(status(&answer).ends_with("; detail=unkeyed-header"), "{cookie}");
     }
     let answer = with(&server, "/a", &[("Cookie", "my_lang=de")]);
     assert!(status(&answer).ends_with("; stored; ttl=600"));
@@ -458,10 +399,7 @@ fn purge_is_refused_and_runs_no_script_where_nobody_may() {
     let request = Request::new("PURGE", "/a").header("Host", "localhost");
     let refused = http::ask(server.address(), &request.header("Connection", "close"));
     assert_eq!(refused.status, 403);
-    assert_eq!(
-        refused.text(),
-        "403 Forbidden\nAccess to this page is denied.\n"
-    );
+    assert_eq!(refused.text(), "403 Forbidden\nAccess to this page is denied.\n");
     let kept = get(&server, "/a");
     assert_eq!(kept.text(), "run 1");
     assert!(status(&kept).starts_with("maitred; hit; "));
@@ -521,16 +459,12 @@ fn who_may_purges_addresses_prefixes_and_groups_and_nobody_else_does() {
     }
     let purge = |target: &str, fields: &[(&str, &str)]| {
         let request = Request::new("PURGE", target).header("Host", "localhost");
-        let request = fields.iter().fold(request, |request, (name, value)| {
-            request.header(name, value)
-        });
+        let request =
+            fields.iter().fold(request, |request, (name, value)| request.header(name, value));
         http::ask(server.address(), &request.header("Connection", "close"))
     };
     let purged = purge("/a", &[]);
-    assert_eq!(
-        (purged.status, purged.text().as_str()),
-        (200, "dropped: localhost/a\n")
-    );
+    assert_eq!((purged.status, purged.text().as_str()), (200, "dropped: localhost/a\n"));
     let now = || pages.map(|target| get(&server, target).text());
     assert_eq!(now(), ["run 2", "run 1", "run 1", "run 1"]);
     purge("/b/*", &[]);
@@ -556,10 +490,7 @@ fn a_page_is_sent_in_the_coding_that_each_client_takes() {
         assert!(answer.body.len() < text.len() / 4, "{}", answer.body.len());
     }
     let plain = get(&server, &target);
-    assert_eq!(
-        (plain.text(), plain.header("Content-Encoding")),
-        (text, None)
-    );
+    assert_eq!((plain.text(), plain.header("Content-Encoding")), (text, None));
     assert_eq!(plain.header("Vary"), Some("Accept-Encoding"));
     assert!(status(&plain).contains("; hit;"));
     let part = [("Accept-Encoding", "gzip"), ("Range", "bytes=0-5")];
@@ -587,10 +518,7 @@ fn no_site_sees_or_drops_anothers_pages() {
          root = {:?}\n[sites.cache]\nvalid = \"10m\"",
         other.path()
     );
-    let server = Setup::new(root.path())
-        .hosts(&["a.example"])
-        .site(&lines)
-        .start();
+    let server = Setup::new(root.path()).hosts(&["a.example"]).site(&lines).start();
     let at = |method: &str, host: &str, target: &str| {
         let request = Request::new(method, target).header("Host", host);
         http::ask(server.address(), &request.header("Connection", "close"))
@@ -599,11 +527,7 @@ fn no_site_sees_or_drops_anothers_pages() {
     for host in ["a.example", "b.example", "a.example", "b.example"] {
         assert_eq!(at("GET", host, grouped).text(), "run 1");
     }
-    at(
-        "DELETE",
-        "a.example",
-        "/x?h[]=Cache-Group-Invalidation:%20%22g%22",
-    );
+    at("DELETE", "a.example", "/x?h[]=Cache-Group-Invalidation:%20%22g%22");
     assert_eq!(at("GET", "a.example", grouped).text(), "run 2");
     assert_eq!(at("GET", "b.example", grouped).text(), "run 1");
     assert_eq!(at("GET", "A.example:80", grouped).text(), "run 2");

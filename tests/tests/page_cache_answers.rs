@@ -24,11 +24,7 @@ const PAGE: &str = "<?php
     echo \"run $run \", str_repeat(\"words and more \", (int) ($_GET['words'] ?? 1));";
 
 fn site() -> TempDir {
-    let files = [
-        ("index.php", PAGE),
-        ("runs/.keep", ""),
-        ("lost.html", "lost"),
-    ];
+    let files = [("index.php", PAGE), ("runs/.keep", ""), ("lost.html", "lost")];
     let root = document_root(&files);
     give_to_web_user(&root.path().join("runs"));
     root
@@ -48,9 +44,7 @@ fn with(server: &Server, method: &str, target: &str, fields: &[(&str, &str)]) ->
     let has_host = fields.iter().any(|(name, _)| *name == "Host");
     let host = (!has_host).then_some(("Host", "localhost"));
     let fields = host.iter().chain(fields);
-    let request = fields.fold(request, |request, (name, value)| {
-        request.header(name, value)
-    });
+    let request = fields.fold(request, |request, (name, value)| request.header(name, value));
     http::ask(server.address(), &request)
 }
 
@@ -78,17 +72,11 @@ fn a_kept_error_is_answered_as_the_script_answered_it() {
     assert!(status(&get(&server, "/a?status=404")).contains("; hit;"));
     server.stop();
     // Where a page takes its place, it does for all.
-    let intercepts = setup(root.path())
-        .site(pages)
-        .site("intercept_errors = true");
+    let intercepts = setup(root.path()).site(pages).site("intercept_errors = true");
     let server = cached(intercepts, &[]).start();
     for run in ["first", "again"] {
         let answer = get(&server, "/b?status=404");
-        assert_eq!(
-            (answer.status, answer.text().as_str()),
-            (404, "lost"),
-            "{run}"
-        );
+        assert_eq!((answer.status, answer.text().as_str()), (404, "lost"), "{run}");
     }
 }
 
@@ -118,11 +106,7 @@ fn a_page_that_php_has_compressed_is_for_those_who_take_it() {
     assert!(said.ends_with("detail=encoding"), "{said}");
     assert_eq!(sent, gzip, "PHP looks for the letters and nothing else");
     let (sent, said) = coding(&[("Accept-Encoding", "x-gzip")]);
-    assert_eq!(
-        (sent, said.contains("; stored;")),
-        (gzip.clone(), true),
-        "{said}"
-    );
+    assert_eq!((sent, said.contains("; stored;")), (gzip.clone(), true), "{said}");
     let (sent, said) = coding(&[("Accept-Encoding", "gzip")]);
     assert_eq!((sent, said.contains("; hit;")), (gzip, true), "{said}");
     // PHP does not say that this depends on anything, and so all can have it.
@@ -183,11 +167,8 @@ fn a_large_page_is_kept_compressed_and_read_again_like_a_small_one() {
 #[test]
 fn an_address_is_purged_however_it_was_written_by_those_who_asked() {
     let root = site();
-    let lines = [
-        "purge_from = \"127.0.0.1\"",
-        "ignore_parameters = \"utm_*\"",
-        "sort_parameters = true",
-    ];
+    let lines =
+        ["purge_from = \"127.0.0.1\"", "ignore_parameters = \"utm_*\"", "sort_parameters = true"];
     let server = cached(setup(root.path()).hosts(&["a.example"]), &lines).start();
     let ways = [
         ("a.example", "/news/x?a=1&b=2"),
@@ -232,10 +213,7 @@ fn what_another_cache_says_of_an_answer_comes_before_what_ours_says() {
         all.join(", ")
     };
     let made = said(&get(&server, target));
-    assert!(
-        made.starts_with("Origin; hit, maitred; fwd=uri-miss;"),
-        "{made}"
-    );
+    assert!(made.starts_with("Origin; hit, maitred; fwd=uri-miss;"), "{made}");
     for fields in [&[][..], &[("Range", "bytes=0-2")]] {
         let kept = said(&with(&server, "GET", target, fields));
         assert!(kept.starts_with("Origin; hit, maitred; hit;"), "{kept}");
@@ -247,10 +225,7 @@ fn what_another_cache_says_of_an_answer_comes_before_what_ours_says() {
     let lines = kept.lines().filter(|line| line.starts_with("cache-status"));
     let lines: Vec<&str> = lines.collect();
     assert_eq!(lines[0], "cache-status: Origin; hit", "{kept}");
-    assert!(
-        lines[1].starts_with("cache-status: maitred; hit;"),
-        "{kept}"
-    );
+    assert!(lines[1].starts_with("cache-status: maitred; hit;"), "{kept}");
     // A 304 has none of what was kept but what may have changed (RFC 9110 §15.4.5).
     let same = with(&server, "GET", target, &[("If-None-Match", "\"x\"")]);
     assert_eq!(same.status, 304);

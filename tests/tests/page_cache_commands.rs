@@ -19,17 +19,12 @@ fn serve() -> (tempfile::TempDir, Server) {
 
 fn run(arguments: &[&str]) -> Output {
     let mut command = Command::new(maitred_program());
-    command
-        .args(arguments)
-        .output()
-        .expect("maitred can be run")
+    command.args(arguments).output().expect("maitred can be run")
 }
 
 fn status(server: &Server, target: &str, fields: &[(&str, &str)]) -> String {
     let request = Request::new("GET", target).header("Host", "shop.example");
-    let request = fields.iter().fold(request, |request, (name, value)| {
-        request.header(name, value)
-    });
+    let request = fields.iter().fold(request, |request, (name, value)| request.header(name, value));
     let answer = http::ask(server.address(), &request.header("Connection", "close"));
     answer.header("Cache-Status").unwrap_or_default().to_owned()
 }
@@ -39,15 +34,7 @@ fn a_server_is_found_by_its_configuration_and_says_what_it_has_dropped_to_progra
     let (_root, server) = serve();
     let config = server.configuration().display().to_string();
     assert!(status(&server, "/a", &[]).contains("; stored;"));
-    let purged = run(&[
-        "purge",
-        "shop.example/a",
-        "--tag",
-        "t",
-        "--json",
-        "--config",
-        &config,
-    ]);
+    let purged = run(&["purge", "shop.example/a", "--tag", "t", "--json", "--config", &config]);
     let said: serde_json::Value = serde_json::from_slice(&purged.stdout).expect("JSON");
     let what = serde_json::json!(["shop.example/a", "tag t of shop.example"]);
     assert_eq!(said, serde_json::json!({ "purged": what, "soft": false }));
@@ -89,16 +76,10 @@ fn explain_says_of_purge_and_of_passwords_what_is_done() {
     assert!(said.contains("drops shop.example/x/y\n"), "{said}");
     assert!(said.contains("200, and no script runs"), "{said}");
     let stranger = explain(&["/x", "--method", "PURGE", "--client", "192.0.2.1"]);
-    assert!(
-        stranger.contains("403: purge_from does not name"),
-        "{stranger}"
-    );
+    assert!(stranger.contains("403: purge_from does not name"), "{stranger}");
     let password = [("Authorization", "Basic YTpi")];
     let said = explain(&["/x", "--header", "Authorization: Basic YTpi"]);
-    assert!(
-        said.contains("what says public, must-revalidate or s-maxage"),
-        "{said}"
-    );
+    assert!(said.contains("what says public, must-revalidate or s-maxage"), "{said}");
     assert!(status(&server, "/x", &password).ends_with("detail=authorization"));
 }
 
@@ -106,9 +87,7 @@ fn explain_says_of_purge_and_of_passwords_what_is_done() {
 fn a_reload_says_which_settings_wait_for_a_restart() {
     let (_root, server) = serve();
     let text_of = fs::read_to_string(server.configuration()).expect("it can be read");
-    server.configure_as(&format!(
-        "cache_memory = \"32M\"\nfront_threads = 3\n{text_of}"
-    ));
+    server.configure_as(&format!("cache_memory = \"32M\"\nfront_threads = 3\n{text_of}"));
     let reloaded = command(&server, &["reload"]);
     let said = text(&reloaded.stdout);
     assert!(said.starts_with("reloaded: "), "{said}");

@@ -18,10 +18,7 @@ use tempfile::TempDir;
 /// How often a front is killed: 100 times where that is asked for.
 fn kills() -> usize {
     match std::env::var_os("MAITRED_FRONT_KILLS") {
-        Some(count) => count
-            .to_str()
-            .and_then(|count| count.parse().ok())
-            .unwrap_or(100),
+        Some(count) => count.to_str().and_then(|count| count.parse().ok()).unwrap_or(100),
         None => 10,
     }
 }
@@ -41,11 +38,7 @@ fn a_front_that_is_killed_while_pages_are_made_leaves_no_key_stuck_and_no_page_d
         let (_, body) = body.split_once(' ').unwrap();
         assert_eq!((run, body.len()), ("run", 32 * 8192));
         let (first, rest) = body.split_at(32);
-        assert!(
-            rest.as_bytes()
-                .chunks(32)
-                .all(|part| part == first.as_bytes())
-        );
+        assert!(rest.as_bytes().chunks(32).all(|part| part == first.as_bytes()));
     };
     for round in 0..kills() {
         // A script whose front is gone waits on, for a word of its own.
@@ -57,9 +50,7 @@ fn a_front_that_is_killed_while_pages_are_made_leaves_no_key_stuck_and_no_page_d
         wait::until_true("the script to run", || runs(&root) > before);
         // And a large one is on its way to the disk, perhaps.
         let mut large_one = Connection::open(server.address());
-        large_one
-            .send(&request(&large(round), &[]).to_bytes())
-            .unwrap();
+        large_one.send(&request(&large(round), &[]).to_bytes()).unwrap();
         wait::until_true("its script to run", || runs(&root) > before + 1);
         kill_front(&server);
         assert!(filling.read_response(false).is_err(), "it was cut off");
@@ -83,9 +74,7 @@ fn files_that_somebody_changes_takes_away_or_replaces_are_misses_and_nothing_wor
     let root = site();
     let (dir, line) = pages();
     let server = setup(&root, &[]).top(&line).start();
-    let names = [
-        "whole", "cut", "edited", "empty", "gone", "link", "other", "folder", "pipe",
-    ];
+    let names = ["whole", "cut", "edited", "empty", "gone", "link", "other", "folder", "pipe"];
     for name in names {
         get(&server, &format!("/{name}?body=body+of+{name}."));
     }
@@ -118,22 +107,11 @@ fn files_that_somebody_changes_takes_away_or_replaces_are_misses_and_nothing_wor
     kill_front(&server);
     for name in names {
         let answer = get(&server, &format!("/{name}?body=body+of+{name}."));
-        assert_eq!(
-            (answer.status, answer.text()),
-            (200, format!("body of {name}."))
-        );
-        assert_eq!(
-            is_hit(&answer),
-            name == "whole",
-            "{name}: {}",
-            status(&answer)
-        );
+        assert_eq!((answer.status, answer.text()), (200, format!("body of {name}.")));
+        assert_eq!(is_hit(&answer), name == "whole", "{name}: {}", status(&answer));
     }
     assert_eq!(fs::read_to_string(&secret).unwrap(), "SECRET");
-    assert!(
-        !fs::symlink_metadata(&link).unwrap().is_symlink(),
-        "the page has taken its place"
-    );
+    assert!(!fs::symlink_metadata(&link).unwrap().is_symlink(), "the page has taken its place");
     fs::remove_dir(&folder).unwrap();
     // All of it goes while the server runs, and comes again.
     for entry in fs::read_dir(dir.path()).unwrap().flatten() {
@@ -159,10 +137,7 @@ impl TinyDisk {
     }
 
     fn again(&self, how: &str) {
-        assert!(
-            mount(&["-o", &format!("remount,{how}")], self.0.path()),
-            "{how}"
-        );
+        assert!(mount(&["-o", &format!("remount,{how}")], self.0.path()), "{how}");
     }
 }
 
@@ -211,10 +186,7 @@ fn a_disk_that_is_full_or_read_only_costs_pages_their_place_there_and_nothing_el
     kill_front(&server);
     // What had no place on disk is made again, and what was purged does not come back.
     for number in 0..8 {
-        assert_eq!(
-            get(&server, &large(number)).body.len(),
-            "run 1 ".len() + 32 * 8192
-        );
+        assert_eq!(get(&server, &large(number)).body.len(), "run 1 ".len() + 32 * 8192);
     }
     assert_ne!(get(&server, "/a").text(), "run 1 ");
     server.stop();

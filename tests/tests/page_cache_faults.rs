@@ -37,9 +37,7 @@ fn what_ends_early_or_lies_about_its_length_is_not_kept() {
     });
     // What goes wrong when the answer is over does not concern it.
     get(&server, "/finished?end=finished");
-    wait::until_true("the page is kept", || {
-        is_hit(&get(&server, "/finished?end=finished"))
-    });
+    wait::until_true("the page is kept", || is_hit(&get(&server, "/finished?end=finished")));
 }
 
 #[test]
@@ -49,9 +47,7 @@ fn a_page_is_made_to_its_end_however_the_client_leaves_who_asked_for_it() {
     let target = |name: &str| format!("/{name}?end=pause");
     let begun = |count| wait::until_true("the script to run", || runs(&root) >= count);
     let mut reads = Connection::open(server.address());
-    reads
-        .send(&request(&target("reads"), &[]).to_bytes())
-        .unwrap();
+    reads.send(&request(&target("reads"), &[]).to_bytes()).unwrap();
     reads.read_until(b"run 1 ").unwrap();
     drop(reads);
     let mut resets = http2::Connection::open(server.address(), &[]);
@@ -61,11 +57,7 @@ fn a_page_is_made_to_its_end_however_the_client_leaves_who_asked_for_it() {
     resets.send(&cancel).unwrap();
     fs::write(flag(&root, "go"), "").unwrap();
     for name in ["reads", "resets"] {
-        assert_eq!(
-            get(&server, &target(name)).text(),
-            "run 1 and its end",
-            "{name}"
-        );
+        assert_eq!(get(&server, &target(name)).text(), "run 1 and its end", "{name}");
     }
     fs::remove_file(flag(&root, "go")).unwrap();
     let mut goes = http2::Connection::open(server.address(), &[]);
@@ -100,26 +92,17 @@ fn an_address_whose_vary_changes_gives_each_what_is_theirs() {
         http::ask(server.address(), &purge.header("Connection", "close"))
     };
     says("Vary: X-A");
-    assert_eq!(
-        [of("1", "1"), of("2", "1"), of("1", "2")],
-        ["run 1 ", "run 2 ", "run 1 "]
-    );
+    assert_eq!([of("1", "1"), of("2", "1"), of("1", "2")], ["run 1 ", "run 2 ", "run 1 "]);
     // The answer to somebody else says that it depends on something else.
     says("Vary: X-B");
     assert_eq!(of("3", "1"), "run 3 ");
-    assert_eq!(
-        [of("1", "1"), of("1", "2"), of("9", "2")],
-        ["run 3 ", "run 4 ", "run 4 "]
-    );
+    assert_eq!([of("1", "1"), of("1", "2"), of("9", "2")], ["run 3 ", "run 4 ", "run 4 "]);
     purge();
     says("X-None: 1");
     assert_eq!([of("1", "1"), of("2", "2")], ["run 5 ", "run 5 "]);
     purge();
     says("Vary: X-A, X-B");
-    assert_eq!(
-        [of("1", "1"), of("2", "1"), of("1", "1")],
-        ["run 6 ", "run 7 ", "run 6 "]
-    );
+    assert_eq!([of("1", "1"), of("2", "1"), of("1", "1")], ["run 6 ", "run 7 ", "run 6 "]);
     purge();
     assert_eq!([of("1", "1"), of("2", "1")], ["run 8 ", "run 9 "]);
     purge();
@@ -144,11 +127,7 @@ fn who_waits_for_a_page_that_hangs_has_one_made_of_his_own() {
         assert_eq!(hangs.join().unwrap().text(), "run 1 ");
     });
     let kept = get(&server, "/a");
-    assert!(
-        is_hit(&kept) && kept.text() == "run 1 ",
-        "{}",
-        status(&kept)
-    );
+    assert!(is_hit(&kept) && kept.text() == "run 1 ", "{}", status(&kept));
 }
 
 #[test]
@@ -166,18 +145,12 @@ fn a_page_that_the_queue_refuses_to_make_is_made_when_there_is_room() {
         let busy = asking("/busy?wait");
         wait::until_true("the worker to be busy", || runs(&root) >= 2);
         let waits = asking("/waits");
-        wait::until_true("the queue to be full", || {
-            told(&server)["pools"][0]["queue"]["now"] == 1
-        });
+        wait::until_true("the queue to be full", || told(&server)["pools"][0]["queue"]["now"] == 1);
         let refused = get(&server, "/a");
         assert_eq!((refused.status, status(&refused)), (503, ""));
         let stood_in = get(&server, stale);
         assert_eq!((stood_in.status, stood_in.text().as_str()), (200, "run 1 "));
-        assert!(
-            status(&stood_in).ends_with("detail=error"),
-            "{}",
-            status(&stood_in)
-        );
+        assert!(status(&stood_in).ends_with("detail=error"), "{}", status(&stood_in));
         fs::write(flag(&root, "go"), "").unwrap();
         for asked in [busy, waits] {
             assert_eq!(asked.join().unwrap().status, 200);
@@ -208,9 +181,7 @@ fn while_php_is_down_every_kept_page_is_answered_and_said_to_be_stale() {
     let mut clients = Vec::new();
     for number in (0..10).chain(0..10).chain(0..10).chain(0..10) {
         let mut connection = Connection::open(server.address());
-        connection
-            .send(&request(&page(number), &[]).to_bytes())
-            .unwrap();
+        connection.send(&request(&page(number), &[]).to_bytes()).unwrap();
         clients.push(connection);
     }
     let begun = std::time::Instant::now();
@@ -221,25 +192,17 @@ fn while_php_is_down_every_kept_page_is_answered_and_said_to_be_stale() {
         assert!(said.starts_with("maitred; hit; ttl=-"), "{said}");
         assert!(said.ends_with("; detail=error"), "{said}");
     }
-    assert!(
-        begun.elapsed() < wait::DEADLINE,
-        "nobody waited for the lock"
-    );
+    assert!(begun.elapsed() < wait::DEADLINE, "nobody waited for the lock");
     assert_eq!(get(&server, "/never-kept").status, 503);
     zygote.signal(Signal::CONT);
-    wait::until_true("PHP to be back", || {
-        get(&server, &page(0)).text() == "run 2 "
-    });
+    wait::until_true("PHP to be back", || get(&server, &page(0)).text() == "run 2 ");
 }
 
 /// Raises the limit of open files as far as it goes.
 fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
+    let raised = Rlimit { current: limit.maximum, ..limit };
     setrlimit(Resource::Nofile, raised).expect("the limit can be raised");
 }
 
@@ -262,10 +225,7 @@ fn a_thousand_who_ask_for_one_cold_page_have_php_run_once() {
         assert_eq!((answer.status, answer.text().as_str()), (200, "run 1 "));
     }
     let requests = page_cache(&server)["sites"][0]["requests"].clone();
-    assert_eq!(
-        (&requests["miss"], &requests["hit"]),
-        (&1.into(), &999.into())
-    );
+    assert_eq!((&requests["miss"], &requests["hit"]), (&1.into(), &999.into()));
 }
 
 #[test]
@@ -296,18 +256,11 @@ fn no_request_can_put_words_into_the_page_that_others_get() {
     for (target, fields) in attacks {
         let host = [("Host", "shop.example")];
         let has_host = fields.iter().any(|(name, _)| *name == "Host");
-        let all: Vec<_> = if has_host {
-            fields.to_vec()
-        } else {
-            [&host, fields].concat()
-        };
+        let all: Vec<_> = if has_host { fields.to_vec() } else { [&host, fields].concat() };
         let answer = http::try_ask(server.address(), &request(target, &all));
         let took = answer.map(|answer| (answer.status, status(&answer).to_owned()));
         let clean = with(&server, "/a?host", &host);
-        assert!(
-            !clean.text().contains("evil"),
-            "{target} {fields:?}: {took:?}"
-        );
+        assert!(!clean.text().contains("evil"), "{target} {fields:?}: {took:?}");
     }
     for target in ["/a%00?host", "/a%00.php?host", "/%2e%2e/a?host", &huge] {
         let answer = with(&server, target, &[("Host", "shop.example")]);
@@ -323,9 +276,7 @@ fn no_request_can_put_words_into_the_page_that_others_get() {
     let two = [("Host", "shop.example"), ("Host", "evil.example")];
     let two = two
         .iter()
-        .fold(Request::new("GET", target), |request, (name, value)| {
-            request.header(name, value)
-        });
+        .fold(Request::new("GET", target), |request, (name, value)| request.header(name, value));
     assert_eq!(http::ask(server.address(), &two).status, 400);
     let fat = request(target, &[("Host", "shop.example")]).body(b"host=evil.example");
     assert!(!is_hit(&http::ask(server.address(), &fat)));
@@ -342,10 +293,7 @@ fn tenants_neither_see_nor_purge_each_others_pages() {
         other.path()
     );
     let (_dir, line) = pages();
-    let server = setup(&root, &[&lines])
-        .hosts(&["a.example"])
-        .top(&line)
-        .start();
+    let server = setup(&root, &[&lines]).hosts(&["a.example"]).top(&line).start();
     let at = |method: &str, host: &str, target: &str| {
         let request = Request::new(method, target).header("Host", host);
         http::ask(server.address(), &request.header("Connection", "close"))
@@ -372,8 +320,5 @@ fn tenants_neither_see_nor_purge_each_others_pages() {
     assert_ne!(tried.text(), "dropped: b.example/*\n");
     assert_eq!(runs("b.example"), "run 1 ");
     kill_front(&server);
-    assert_eq!(
-        [runs("a.example"), runs("b.example")],
-        [format!("run {run} "), "run 1 ".into()]
-    );
+    assert_eq!([runs("a.example"), runs("b.example")], [format!("run {run} "), "run 1 ".into()]);
 }

@@ -152,18 +152,12 @@ fn a_large_page_is_the_same_over_tls() {
             for _ in 0..2 {
                 let output = curl(&authority, address, [version, url.as_str()]);
                 assert!(output.status.success(), "{output:?}");
-                assert!(
-                    output.stdout == body(kilobytes, 1),
-                    "{version}, {kilobytes}"
-                );
+                assert!(output.stdout == body(kilobytes, 1), "{version}, {kilobytes}");
             }
             let range = ["--range", "1000-60000", version, url.as_str()];
             let end = (32 * 32 * kilobytes).min(60_001);
             let part = curl(&authority, address, range).stdout;
-            assert!(
-                part == body(kilobytes, 1)[1000..end],
-                "{version}, {kilobytes}"
-            );
+            assert!(part == body(kilobytes, 1)[1000..end], "{version}, {kilobytes}");
         }
     }
     assert_eq!(files(&server), SIZES.len() - 1);
@@ -178,8 +172,7 @@ fn who_reads_slowly_gets_the_page_that_was_there_when_it_asked() {
     let mut others = Connection::open(server.address());
     get(&mut others, LONG);
     let mut slow = Connection::open(server.address());
-    slow.send(&Request::get(&target(LONG)).to_bytes())
-        .expect("a request is taken");
+    slow.send(&Request::get(&target(LONG)).to_bytes()).expect("a request is taken");
     assert!(is_hit(&slow.read_head().expect("a head")));
     let old = body(LONG, 1);
     let begin = slow.read_bytes(100_000).expect("the beginning");
@@ -194,8 +187,7 @@ fn who_reads_slowly_gets_the_page_that_was_there_when_it_asked() {
     assert!(is_hit(&again) && again.body == new.body);
     assert_eq!(files(&server), 1);
     // What is in use when the client goes is not held for it.
-    slow.send(&Request::get(&target(LONG)).to_bytes())
-        .expect("a request is taken");
+    slow.send(&Request::get(&target(LONG)).to_bytes()).expect("a request is taken");
     slow.read_head().expect("a head");
     write_file(root.path(), "version", b"3");
     purge_all(&server);
@@ -307,8 +299,7 @@ fn where_files_may_not_be_so_large_pages_and_answers_wait_in_memory() {
     let lowered = Lowered::new(front, WEB_USER, "Max file size", "--fsize", 1 << 20);
     let mark = server.log().mark();
     let mut slow = Connection::open(server.address());
-    slow.send(&Request::get(&target(LONG)).to_bytes())
-        .expect("a request is taken");
+    slow.send(&Request::get(&target(LONG)).to_bytes()).expect("a request is taken");
     server.expect_log(mark, "could not be spooled to disk");
     let answer = slow.read_response(false).expect("an answer");
     assert!(!is_hit(&answer) && answer.body == body(LONG, 1));
@@ -331,10 +322,7 @@ fn a_large_page_is_put_into_its_file_beside_the_threads_that_serve() {
     let front = server.front().expect("a front");
     let calls = root.path().join("calls");
     let output = format!("--output={}", calls.display());
-    let options = [
-        output.as_str(),
-        "--trace=memfd_create,?epoll_wait,?epoll_pwait",
-    ];
+    let options = [output.as_str(), "--trace=memfd_create,?epoll_wait,?epoll_pwait"];
     let Some(mut trace) = traced::attach(&front, &options) else {
         not_tested::<()>("strace is not permitted here");
         return;

@@ -17,17 +17,9 @@ struct Load {
     requests: usize,
 }
 
-const SMALL: Load = Load {
-    room: 4,
-    pages: 3300,
-    requests: 5000,
-};
+const SMALL: Load = Load { room: 4, pages: 3300, requests: 5000 };
 
-const FULL: Load = Load {
-    room: 64,
-    pages: 52_429,
-    requests: 120_000,
-};
+const FULL: Load = Load { room: 64, pages: 52_429, requests: 120_000 };
 
 /// Bytes of a page's body.
 const PAGE_BYTES: usize = 20 * 1024;
@@ -54,9 +46,7 @@ fn asked(load: &Load) -> Vec<usize> {
         let part = (state >> 11) as f64 / (1u64 << 53) as f64;
         reached.partition_point(|reached| *reached < part * sum)
     };
-    (0..load.requests)
-        .map(|_| draw().min(load.pages - 1))
-        .collect()
+    (0..load.requests).map(|_| draw().min(load.pages - 1)).collect()
 }
 
 /// Which of these are hits in a cache that has room for so many and drops what was not used for longest.
@@ -123,9 +113,7 @@ fn memory_has_no_more_than_it_may_and_what_is_asked_for_most() {
     let room =
         usize::try_from((load.room << 20) / (told("bytes") / told("pages"))).expect("a count");
     let (own, lru) = (rate(&hits), rate(&of_lru(&asked, room)));
-    let grown = before
-        .zip(after)
-        .map(|(before, after)| after.saturating_sub(before));
+    let grown = before.zip(after).map(|(before, after)| after.saturating_sub(before));
     println!(
         "{} requests for {} pages, room for {room}: {own:.3} are hits, {lru:.3} of an LRU's; private bytes \
          of the front {before:?}, then {after:?}",

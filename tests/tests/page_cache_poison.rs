@@ -10,12 +10,9 @@ use maitred_tests::ports;
 use maitred_tests::server::{Server, Setup, document_root, write_file};
 
 fn at(address: SocketAddr, method: &str, target: &str, fields: &[(&str, &str)]) -> Response {
-    let request = Request::new(method, target)
-        .header("Host", "localhost")
-        .header("Connection", "close");
-    let request = fields.iter().fold(request, |request, (name, value)| {
-        request.header(name, value)
-    });
+    let request =
+        Request::new(method, target).header("Host", "localhost").header("Connection", "close");
+    let request = fields.iter().fold(request, |request, (name, value)| request.header(name, value));
     http::ask(address, &request)
 }
 
@@ -51,13 +48,7 @@ fn a_cookie_that_php_reads_otherwise_than_the_key_makes_no_page() {
     let server = setup(&root, &lines).start();
     let many = "x=;".repeat(1000);
     let many = format!("{many} lang=de");
-    for cookie in [
-        "lang =de; lang=fr",
-        "lang\t=de; lang=fr",
-        "lang= de",
-        "lang=de ; a=b",
-        &many,
-    ] {
+    for cookie in ["lang =de; lang=fr", "lang\t=de; lang=fr", "lang= de", "lang=de ; a=b", &many] {
         let answer = with(&server, "/a", &[("Cookie", cookie)]);
         assert!(is_unkeyed(&answer), "{cookie}: {}", status(&answer));
     }
@@ -110,10 +101,7 @@ fn a_session_in_an_array_is_one_however_its_cookie_is_written() {
     for cookie in ["user[id]=1", "user[id]x=1", "user[id][=1", "user[id][a]=1"] {
         let answer = with(&server, "/a", &[("Cookie", cookie)]);
         let said = status(&answer);
-        assert!(
-            said.ends_with("; detail=private-cookie"),
-            "{cookie}: {said}"
-        );
+        assert!(said.ends_with("; detail=private-cookie"), "{cookie}: {said}");
     }
     let other = with(&server, "/a", &[("Cookie", "user[theme]=1")]);
     assert!(status(&other).ends_with("; stored; ttl=600"));
@@ -155,11 +143,7 @@ fn what_a_forwarded_says_beside_addresses_is_part_of_the_key() {
     assert_eq!(run(OF_PROXY), "run 1 ");
     let elsewhere = "for=\"[2001:db8::1]:4711\", for=192.0.2.2;by=_me;proto=https;host=localhost";
     assert_eq!(run(elsewhere), "run 1 ");
-    let evil = [
-        "host=evil.example",
-        "proto=http",
-        "for=\"x;host=evil.example\"",
-    ];
+    let evil = ["host=evil.example", "proto=http", "for=\"x;host=evil.example\""];
     for (count, made_up) in (2..).zip(evil) {
         let told = format!("{made_up}, {OF_PROXY}");
         assert_eq!(run(&told), format!("run {count} "), "{made_up}");
@@ -178,11 +162,7 @@ fn what_proxies_say_is_part_of_the_key_in_whatever_order_fields_come() {
     const TRUSTED: &str = "trusted_proxies = [\"127.0.0.1\"]";
     let trusts_forwarded = format!("{TRUSTED}\ntrusted_headers = [\"Forwarded\"]");
     for (top, of_proxy, evil) in [
-        (
-            TRUSTED,
-            ("X-Forwarded-Proto", "http"),
-            ("X-Forwarded-Host", "evil.example"),
-        ),
+        (TRUSTED, ("X-Forwarded-Proto", "http"), ("X-Forwarded-Host", "evil.example")),
         (
             &trusts_forwarded,
             ("Forwarded", "for=192.0.2.1;proto=http"),
@@ -254,11 +234,7 @@ fn head_and_ranges_leave_nothing_that_is_less_than_the_page() {
     let root = site();
     let server = setup(&root, &[]).start();
     let head = at(server.address(), "HEAD", "/a?body=whole", &[]);
-    assert!(
-        status(&head).ends_with("; detail=head"),
-        "{}",
-        status(&head)
-    );
+    assert!(status(&head).ends_with("; detail=head"), "{}", status(&head));
     let part = with(&server, "/a?body=whole", &[("Range", "bytes=0-1")]);
     assert!(!is_hit(&part));
     let whole = with(&server, "/a?body=whole", &[]);
@@ -281,11 +257,7 @@ fn what_is_more_than_is_remembered_is_answered_and_not_kept() {
     let long = "y".repeat(16 * 1024);
     for (target, fields, why) in [
         (names.as_str(), &[][..], "vary-too-much"),
-        (
-            "/d?h[]=Vary:%20X-Kind",
-            &[("X-Kind", long.as_str())],
-            "vary-too-much",
-        ),
+        ("/d?h[]=Vary:%20X-Kind", &[("X-Kind", long.as_str())], "vary-too-much"),
         (&groups, &[], "too-many-tags"),
         ("/c", &[("X-Key", &long)], "key-too-long"),
         ("/e?size=40&h[]=Content-Length:%201286", &[], "too-large"),
@@ -298,13 +270,7 @@ fn what_is_more_than_is_remembered_is_answered_and_not_kept() {
             assert!(said.ends_with(&format!("; detail={why}")), "{why}: {said}");
         }
     }
-    let body = Request::get("/h")
-        .header("Connection", "close")
-        .body(b"a=b");
+    let body = Request::get("/h").header("Connection", "close").body(b"a=b");
     let answer = http::ask(server.address(), &body);
-    assert!(
-        status(&answer).ends_with("; detail=body"),
-        "{}",
-        status(&answer)
-    );
+    assert!(status(&answer).ends_with("; detail=body"), "{}", status(&answer));
 }

@@ -82,13 +82,9 @@ impl Bed {
 
     fn purge(&self, name: &str, fields: &[(&str, &str)]) {
         let request = Request::new("PURGE", &format!("/{name}")).header("Host", "localhost");
-        let request = fields.iter().fold(request, |request, (name, value)| {
-            request.header(name, value)
-        });
-        let answer = http::ask(
-            self.server.address(),
-            &request.header("Connection", "close"),
-        );
+        let request =
+            fields.iter().fold(request, |request, (name, value)| request.header(name, value));
+        let answer = http::ask(self.server.address(), &request.header("Connection", "close"));
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
 
@@ -119,10 +115,7 @@ fn next(answers: &Receiver<String>) -> String {
 #[test]
 fn a_page_that_may_not_be_kept_any_more_is_not_seen_again() {
     let bed = Bed::new(&["valid = \"1d\""]);
-    for (name, says) in [
-        ("private", "Cache-Control: private"),
-        ("cookie", "Set-Cookie: a=b"),
-    ] {
+    for (name, says) in [("private", "Cache-Control: private"), ("cookie", "Set-Cookie: a=b")] {
         assert_eq!(bed.text(name), "run 1");
         bed.say(&format!("{name}.say"), says);
         bed.make_stale(name);
@@ -131,11 +124,7 @@ fn a_page_that_may_not_be_kept_any_more_is_not_seen_again() {
         // It has been made again in the background, and is gone.
         wait::until_true("the old page is gone", || bed.text(name) != "run 1");
         let again = bed.get(name);
-        assert!(
-            status(&again).contains("fwd=uri-miss"),
-            "{}",
-            status(&again)
-        );
+        assert!(status(&again).contains("fwd=uri-miss"), "{}", status(&again));
     }
     // What a failure says is about the moment, and the page will do until then.
     assert_eq!(bed.text("broken"), "run 1");
@@ -172,10 +161,7 @@ fn a_304_that_forbids_to_keep_the_page_is_the_last_that_is_heard_of_it() {
     let bed = Bed::new(&[]);
     bed.say("p.etag", "");
     bed.say("p.say", "Cache-Control: no-cache");
-    assert_eq!(
-        (bed.text("p"), bed.text("p")),
-        ("run 1".into(), "run 1".into())
-    );
+    assert_eq!((bed.text("p"), bed.text("p")), ("run 1".into(), "run 1".into()));
     bed.say("p.say", "Cache-Control: private");
     assert_eq!(bed.text("p"), "run 1");
     // Nobody asks with its tag any more.
@@ -236,10 +222,7 @@ fn what_was_purged_while_it_was_asked_for_again_does_not_come_back_by_a_304() {
 fn a_304_that_names_no_groups_leaves_the_page_in_those_it_was_in() {
     let bed = Bed::new(&["background_update = false"]);
     bed.say("p.etag", "");
-    bed.say(
-        "p.say",
-        "Cache-Control: max-age=600\nCache-Groups: \"news\"",
-    );
+    bed.say("p.say", "Cache-Control: max-age=600\nCache-Groups: \"news\"");
     assert_eq!(bed.text("p"), "run 1");
     bed.make_stale("p");
     bed.say("p.say", "Cache-Control: max-age=600");
@@ -276,10 +259,7 @@ fn who_waits_behind_one_who_was_overtaken_gets_the_page_as_soon_as_it_is_there()
 #[test]
 fn a_connection_over_which_a_stale_page_went_is_free_for_the_next_request() {
     let bed = Bed::new(&["valid = \"1d\""]);
-    assert_eq!(
-        (bed.text("p"), bed.text("q")),
-        ("run 1".into(), "run 1".into())
-    );
+    assert_eq!((bed.text("p"), bed.text("q")), ("run 1".into(), "run 1".into()));
     bed.make_stale("p");
     bed.say("p.hold", "");
     let mut connection = Connection::open(bed.server.address());
@@ -288,10 +268,7 @@ fn a_connection_over_which_a_stale_page_went_is_free_for_the_next_request() {
         connection.ask(&request).expect("an answer")
     };
     let stale = ask(&mut connection, "p");
-    assert_eq!(
-        (stale.text().as_str(), stale.header("Connection")),
-        ("run 1", None)
-    );
+    assert_eq!((stale.text().as_str(), stale.header("Connection")), ("run 1", None));
     bed.await_run("p", 2);
     assert_eq!(ask(&mut connection, "q").text(), "run 1");
     assert_eq!(ask(&mut connection, "p").text(), "run 1");

@@ -28,9 +28,7 @@ fn with(server: &Server, method: &str, target: &str, fields: &[(&str, &str)]) ->
     let request = Request::new(method, target).header("Connection", "close");
     let host = [("Host", "shop.example")];
     let all = host.iter().chain(fields);
-    let request = all.fold(request, |request, (name, value)| {
-        request.header(name, value)
-    });
+    let request = all.fold(request, |request, (name, value)| request.header(name, value));
     http::ask(server.address(), &request)
 }
 
@@ -109,10 +107,7 @@ fn status_metrics_and_log_tell_the_same_of_each_request() {
         "maitred_cache_pages{tier=\"disk\"} 3",
         "maitred_cache_waiting 0",
     ] {
-        assert!(
-            metrics.lines().any(|found| found == line),
-            "{line} in\n{metrics}"
-        );
+        assert!(metrics.lines().any(|found| found == line), "{line} in\n{metrics}");
     }
     let lines = wait::until("all lines of the log", || {
         let text = fs::read_to_string(&log).unwrap_or_default();
@@ -172,9 +167,7 @@ fn status_metrics_and_log_tell_the_same_of_each_request() {
 fn a_server_without_a_cache_tells_of_none() {
     let root = document_root(&[("index.php", PAGE)]);
     let door = ports::free_address();
-    let server = Setup::new(root.path())
-        .top(&format!("admin = \"{door}\""))
-        .start();
+    let server = Setup::new(root.path()).top(&format!("admin = \"{door}\"")).start();
     assert!(status(&server)["page_cache"].is_null());
     assert!(!http::get(door, "/metrics").text().contains("maitred_cache"));
     let text = text(&command(&server, &["status"]).stdout);
@@ -216,27 +209,16 @@ fn explain_says_what_the_cache_would_do() {
     );
     says(
         &["/a?utm_source=x"],
-        &[
-            "looks for http://shop.example/a\n",
-            "the script sees the query \"\" instead",
-        ],
+        &["looks for http://shop.example/a\n", "the script sees the query \"\" instead"],
     );
-    says(
-        &["/a", "--header", "Cookie: PHPSESSID=1"],
-        &["bypass (private-cookie): the script runs"],
-    );
+    says(&["/a", "--header", "Cookie: PHPSESSID=1"], &["bypass (private-cookie): the script runs"]);
     says(&["/a", "--method", "POST"], &["bypass (method)"]);
     says(
         &["/a", "--header", "X-Forwarded-Host: evil.example"],
         &["the answer is not kept (unkeyed-header)"],
     );
     // And so it is.
-    let poison = with(
-        &server,
-        "GET",
-        "/a",
-        &[("X-Forwarded-Host", "evil.example")],
-    );
+    let poison = with(&server, "GET", "/a", &[("X-Forwarded-Host", "evil.example")]);
     let said = poison.header("Cache-Status").unwrap();
     assert!(said.ends_with("detail=unkeyed-header"), "{said}");
 }

@@ -16,15 +16,9 @@ fn what_php_takes_at_its_start_alone_may_be_set_for_a_pool() {
     let values = "php_admin_value = { \"opcache.enable\" = 1, \"opcache.memory_consumption\" = 16, \
                   \"zend.assertions\" = -1 }";
     let server = Setup::new(root.path()).pool(values).start();
-    assert_eq!(
-        http::get(server.address(), "/").text(),
-        "[true,16,\"-1\",false]"
-    );
+    assert_eq!(http::get(server.address(), "/").text(), "[true,16,\"-1\",false]");
     // PHP would complain of being told again.
     let said = server.log().since(0).join("\n");
-    assert!(
-        !said.contains("temporary") && !said.contains("zend.assertions"),
-        "{said}"
-    );
+    assert!(!said.contains("temporary") && !said.contains("zend.assertions"), "{said}");
     server.stop();
 }

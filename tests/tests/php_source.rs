@@ -50,10 +50,8 @@ fn php_source_is_not_sent_under_any_name() {
         ("large.inc", &large),
         ("UPPER.TXT", &source.replace("php", "PHP")),
     ];
-    let files: Vec<(&str, &str)> = names
-        .iter()
-        .map(|(name, text)| (*name, text.as_str()))
-        .collect();
+    let files: Vec<(&str, &str)> =
+        names.iter().map(|(name, text)| (*name, text.as_str())).collect();
     let root = document_root(&files);
     let server = serve(&root, &[]);
     let missing = http::get(server.address(), "/missing");
@@ -88,10 +86,7 @@ fn what_only_speaks_of_php_is_sent() {
         ("readme.md", "# How to\n\n```php\n<?php echo 1;\n```\n"),
         ("notes.txt", "Begin the file with <?php and a line break.\n"),
         ("feed.xml", "<?xml version=\"1.0\"?>\n<a/>\n"),
-        (
-            "page.html",
-            "<?xml version=\"1.0\"?>\n<html><code>&lt;?php</code></html>",
-        ),
+        ("page.html", "<?xml version=\"1.0\"?>\n<html><code>&lt;?php</code></html>"),
         ("icon.svg", "<?XML version=\"1.0\"?><svg/>"),
         ("prism.js", "var tag = \"<?php\"; var short = /<\\?=/;"),
         ("answer.php.html", "<html>a response that was saved</html>"),
@@ -99,19 +94,10 @@ fn what_only_speaks_of_php_is_sent() {
         ("picture.png", "\u{1}PNG <?php "),
         ("blob.bin", "\u{0}\u{1}\u{2}<?= \u{0}"),
         ("empty.txt", ""),
-        (
-            "fix.patch",
-            "--- /dev/null\n+++ b/a.php\n@@ -0,0 +1 @@\n+<?php echo 1;\n",
-        ),
-        (
-            "fix.diff",
-            "--- /dev/null\n+++ b/a.php\n@@ -0,0 +1 @@\n+<?php echo 1;\n",
-        ),
+        ("fix.patch", "--- /dev/null\n+++ b/a.php\n@@ -0,0 +1 @@\n+<?php echo 1;\n"),
+        ("fix.diff", "--- /dev/null\n+++ b/a.php\n@@ -0,0 +1 @@\n+<?php echo 1;\n"),
         ("lesson.html", "<title>What <?php begins</title><p><?php ?>"),
-        (
-            "lesson.ipynb",
-            "{\"cells\": [{\"source\": \"<?php echo 1;\"}]}",
-        ),
+        ("lesson.ipynb", "{\"cells\": [{\"source\": \"<?php echo 1;\"}]}"),
         ("lesson.tex", "\\verb|<?php echo 1;|"),
         ("make.py", "print('<?php echo 1;')"),
         ("make.sh", "echo '<?php echo 1;' >a.php"),
@@ -152,11 +138,7 @@ fn every_refusal_of_a_status_reads_the_same() {
         ("gone/x.txt", "x"),
     ]);
     let beside = document_root(&[("foreign.txt", "another owner's")]);
-    symlink(
-        beside.path().join("foreign.txt"),
-        root.path().join("link.txt"),
-    )
-    .expect("a link");
+    symlink(beside.path().join("foreign.txt"), root.path().join("link.txt")).expect("a link");
     symlink("link-to-itself", root.path().join("link-to-itself")).expect("a link");
     symlink("a.php.bak", root.path().join("innocent.txt")).expect("a link");
     if is_root() {
@@ -166,10 +148,7 @@ fn every_refusal_of_a_status_reads_the_same() {
     }
     let server = serve(
         &root,
-        &[
-            "deny = [\"/denied/*\", { path = \"/gone/*\", status = 404 }]",
-            "deny_php = \"/run/*\"",
-        ],
+        &["deny = [\"/denied/*\", { path = \"/gone/*\", status = 404 }]", "deny_php = \"/run/*\""],
     );
     let missing = http::get(server.address(), "/missing").text();
     for path in [
@@ -184,21 +163,13 @@ fn every_refusal_of_a_status_reads_the_same() {
         "/index.html/missing",
     ] {
         let answer = http::get(server.address(), path);
-        assert_eq!(
-            (answer.status, answer.text()),
-            (404, missing.clone()),
-            "{path}"
-        );
+        assert_eq!((answer.status, answer.text()), (404, missing.clone()), "{path}");
     }
     let denied = http::get(server.address(), "/denied/missing");
     assert_eq!(denied.status, 403);
     for path in ["/denied/x.txt", "/run/evil.php"] {
         let answer = http::get(server.address(), path);
-        assert_eq!(
-            (answer.status, answer.text()),
-            (403, denied.text()),
-            "{path}"
-        );
+        assert_eq!((answer.status, answer.text()), (403, denied.text()), "{path}");
     }
     if is_root() {
         let foreign = http::get(server.address(), "/link.txt");
@@ -210,12 +181,7 @@ fn every_refusal_of_a_status_reads_the_same() {
     }
     server.expect_log(0, "/a.php.bak: 404: the file holds PHP source by its name");
     let bad = http::get(server.address(), "/%2e%2e/x");
-    assert_eq!(
-        (bad.status, bad.text().contains("document root")),
-        (400, false),
-        "{}",
-        bad.text()
-    );
+    assert_eq!((bad.status, bad.text().contains("document root")), (400, false), "{}", bad.text());
 }
 
 #[test]

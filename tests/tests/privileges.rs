@@ -45,18 +45,13 @@ impl Gains {
 fn status(process: &Process, field: &str) -> String {
     let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix(field));
-    line.expect("the field is there")
-        .trim_start_matches(':')
-        .trim()
-        .to_owned()
+    line.expect("the field is there").trim_start_matches(':').trim().to_owned()
 }
 
 /// Whether all of a pool's processes forbid programs to gain rights.
 fn forbids(server: &Server) -> bool {
     let processes = server.workers().into_iter().chain(server.zygote());
-    let all: Vec<String> = processes
-        .map(|process| status(&process, "NoNewPrivs"))
-        .collect();
+    let all: Vec<String> = processes.map(|process| status(&process, "NoNewPrivs")).collect();
     assert!(all.len() >= 2, "{all:?}");
     assert!(all.iter().all(|one| *one == all[0]), "{all:?}");
     all[0] == "1"
@@ -88,13 +83,9 @@ fn a_pool_whose_programs_may_gain_nothing_starts_them_without_the_rights_of_thei
 fn unless_it_is_said_programs_may_gain_rights_only_where_a_mailer_or_sudo_is() {
     let gains = Gains(public_folder());
     let mailer = gains.0.path().join("mailer");
-    let line = format!(
-        "php_admin_value = {{ sendmail_path = \"{} -t\" }}",
-        mailer.display()
-    );
-    let has_some = ["/usr/sbin/sendmail", "/usr/bin/sudo"]
-        .iter()
-        .any(|path| Path::new(path).exists());
+    let line = format!("php_admin_value = {{ sendmail_path = \"{} -t\" }}", mailer.display());
+    let has_some =
+        ["/usr/sbin/sendmail", "/usr/bin/sudo"].iter().any(|path| Path::new(path).exists());
     let root = document_root(&[("a.php", "<?php echo 'a';")]);
     let server = Setup::new(root.path()).pool(&line).start();
     assert_eq!(forbids(&server), !has_some);

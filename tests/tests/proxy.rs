@@ -51,18 +51,8 @@ fn the_server_is_told_who_the_client_is_and_not_what_it_says_of_itself() {
     assert_eq!(fields["x-forwarded-for"], "127.0.0.1");
     assert_eq!(fields["x-forwarded-proto"], "http");
     assert_eq!(fields["x-forwarded-host"], "shop.example.com:8080");
-    assert_eq!(
-        (&fields["cookie"], &fields["x-own"]),
-        (&"a=1".into(), &"kept".into())
-    );
-    for gone in [
-        "x-forwarded-prefix",
-        "x_forwarded_proto",
-        "forwarded",
-        "proxy",
-        "x-hop",
-        "te",
-    ] {
+    assert_eq!((&fields["cookie"], &fields["x-own"]), (&"a=1".into(), &"kept".into()));
+    for gone in ["x-forwarded-prefix", "x_forwarded_proto", "forwarded", "proxy", "x-hop", "te"] {
         assert!(fields[gone].is_null(), "{gone}: {seen}");
     }
 }
@@ -102,10 +92,7 @@ fn host_and_path_are_as_the_rule_says() {
 #[test]
 fn no_spelling_of_a_path_leads_a_server_where_its_rule_does_not() {
     let (root, node) = (site(), Node::start());
-    let server = serve(
-        &root,
-        &[&rule(&node.url(), ""), "deny = [\"/app/private/*\"]"],
-    );
+    let server = serve(&root, &[&rule(&node.url(), ""), "deny = [\"/app/private/*\"]"]);
     for (asked, url) in [
         ("/app/private/../seen?a=/../b", "/app/seen?a=/../b"),
         ("/app/private%2f..%2fseen", "/app/seen"),
@@ -192,10 +179,7 @@ fn the_rules_of_the_site_hold_for_what_a_server_answers() {
     assert_eq!(said(&get("/app/status?is=404")), "404 sorry");
     assert_eq!(said(&get("/app/status?is=410")), "410 own words");
     let post = |path: &str, size: usize| {
-        http::ask(
-            server.address(),
-            &Request::post(path, "a/b", &vec![b'x'; size]),
-        )
+        http::ask(server.address(), &Request::post(path, "a/b", &vec![b'x'; size]))
     };
     assert_eq!(post("/app/small/digest", 10).status, 200);
     assert_eq!(post("/app/small/digest", 11).status, 413);
@@ -219,19 +203,13 @@ fn answers_of_every_kind_come_as_they_are() {
         ("DELETE", "/app/status?is=500", "500 own words"),
         ("GET", "/app/status?is=200", "200 own words"),
     ] {
-        let request = Request {
-            method: method.to_owned(),
-            ..Request::get(path)
-        };
+        let request = Request { method: method.to_owned(), ..Request::get(path) };
         let answer = kept.ask(&request).expect("the connection is kept");
         assert_eq!(said(&answer), expected, "{method} {path}");
         let hints: &[u16] = if path == "/app/hints" { &[103] } else { &[] };
         assert_eq!(answer.interim, hints, "{method} {path}");
     }
-    let request = Request {
-        version: "HTTP/1.0".to_owned(),
-        ..Request::get("/app/trailers")
-    };
+    let request = Request { version: "HTTP/1.0".to_owned(), ..Request::get("/app/trailers") };
     assert_eq!(said(&http::ask(server.address(), &request)), "200 body");
 }
 
@@ -240,18 +218,14 @@ fn events_come_when_they_happen() {
     let (root, node) = (site(), Node::start());
     let server = proxied(&root, &node.url(), "");
     let mut client = Connection::open(server.address());
-    client
-        .send(&Request::get("/app/events").to_bytes())
-        .unwrap();
+    client.send(&Request::get("/app/events").to_bytes()).unwrap();
     assert_eq!(client.read_head().unwrap().status, 200);
     assert_eq!(client.read_chunk().unwrap(), b"data: first\n\n");
     assert_eq!(http::get(server.address(), "/app/go").text(), "gone");
     assert_eq!(client.read_chunk().unwrap(), b"data: last\n\n");
     assert_eq!(client.read_chunk().unwrap(), b"");
     // A stream of events has no end of its own, and holds no stop up.
-    client
-        .send(&Request::get("/app/events").to_bytes())
-        .unwrap();
+    client.send(&Request::get("/app/events").to_bytes()).unwrap();
     client.read_head().unwrap();
     client.read_chunk().unwrap();
     let begun = Instant::now();
@@ -267,18 +241,12 @@ fn a_body_is_passed_on_while_it_comes() {
     for chunk in [None, Some(1), Some(1000)] {
         let mut request = Request::post("/app/echo", "text/plain", &[b'a'; 3000]);
         request.chunk_size = chunk;
-        assert_eq!(
-            http::ask(server.address(), &request).body,
-            [b'a'; 3000],
-            "{chunk:?}"
-        );
+        assert_eq!(http::ask(server.address(), &request).body, [b'a'; 3000], "{chunk:?}");
     }
     // The first half comes back before the second is sent.
     let mut client = Connection::open(server.address());
     let head = "POST /app/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
-    client
-        .send(format!("{head}5\r\nfirst\r\n").as_bytes())
-        .unwrap();
+    client.send(format!("{head}5\r\nfirst\r\n").as_bytes()).unwrap();
     assert_eq!(client.read_head().unwrap().status, 200);
     assert_eq!(client.read_chunk().unwrap(), b"first");
     client.send(b"4\r\nlast\r\n0\r\n\r\n").unwrap();
@@ -292,13 +260,7 @@ fn a_body_is_passed_on_while_it_comes() {
     client.stream().read_exact(&mut interim).unwrap();
     assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
     client.send(b"four").unwrap();
-    assert!(
-        client
-            .read_response(false)
-            .unwrap()
-            .text()
-            .starts_with("4 ")
-    );
+    assert!(client.read_response(false).unwrap().text().starts_with("4 "));
 }
 
 #[test]
@@ -319,10 +281,7 @@ fn over_http2_it_is_the_same() {
     assert_eq!(curl_with(&streamed, &body).len(), body.len());
     let hinted = curl(&["-s", h2, "-D", "-", &url("/app/hints")]);
     assert!(hinted.starts_with("HTTP/2 103"), "{hinted}");
-    assert!(
-        hinted.contains("link: </a.css>; rel=preload; as=style"),
-        "{hinted}"
-    );
+    assert!(hinted.contains("link: </a.css>; rel=preload; as=style"), "{hinted}");
     let large = url(&format!("/app/large?bytes={}", 20 * MIB));
     assert_eq!(curl(&["-s", h2, &large]).len(), 20 * MIB);
     assert_eq!(curl(&["-s", h2, &url("/app/status?is=503")]), "own words");
@@ -331,10 +290,7 @@ fn over_http2_it_is_the_same() {
 #[test]
 fn an_nginx_behind_is_a_server_like_any_other() {
     let root = site();
-    let back = Web::nginx(
-        "",
-        &format!("root {}; index style.css;", root.path().display()),
-    );
+    let back = Web::nginx("", &format!("root {}; index style.css;", root.path().display()));
     let server = proxied(&root, &back.base_url(), ", strip_prefix = true");
     let mut client = Connection::open(server.address());
     let first = client.ask(&Request::get("/app/style.css")).unwrap();
@@ -344,17 +300,8 @@ fn an_nginx_behind_is_a_server_like_any_other() {
     assert_eq!(client.ask(&again).unwrap().status, 304);
     let part = Request::get("/app/style.css").header("Range", "bytes=0-1");
     assert_eq!(said(&client.ask(&part).unwrap()), "206 p ");
-    assert_eq!(
-        client.ask(&Request::get("/app/nothing")).unwrap().status,
-        404
-    );
-    assert_eq!(
-        client
-            .ask(&Request::post("/app/style.css", "a/b", b"x"))
-            .unwrap()
-            .status,
-        405
-    );
+    assert_eq!(client.ask(&Request::get("/app/nothing")).unwrap().status, 404);
+    assert_eq!(client.ask(&Request::post("/app/style.css", "a/b", b"x")).unwrap().status, 405);
 }
 
 #[test]
@@ -374,21 +321,14 @@ fn what_no_server_takes_is_refused_in_words() {
         assert_eq!(answer.status, 501, "{path}");
         assert!(answer.text().contains("`proxy`"), "{}", answer.text());
     }
-    server.expect_log(
-        mark,
-        "localhost: a WebSocket at /chat is refused with a 501",
-    );
+    server.expect_log(mark, "localhost: a WebSocket at /chat is refused with a 501");
     let lines = server.log().since(mark);
     let told = lines.iter().filter(|line| line.contains("a WebSocket at"));
     assert_eq!(told.count(), 1, "{lines:?}");
     // Any other protocol is passed over, as if it had not been named (RFC 9110 §7.8).
-    let other = Request::get("/style.css")
-        .header("Connection", "Upgrade")
-        .header("Upgrade", "h2c");
+    let other = Request::get("/style.css").header("Connection", "Upgrade").header("Upgrade", "h2c");
     assert_eq!(said(&http::ask(server.address(), &other)), "200 p {}");
-    let other = Request::get("/app/seen")
-        .header("Connection", "Upgrade")
-        .header("Upgrade", "h2c");
+    let other = Request::get("/app/seen").header("Connection", "Upgrade").header("Upgrade", "h2c");
     assert!(http::ask(server.address(), &other).json()["fields"]["upgrade"].is_null());
     let connect = Request::new("CONNECT", "example.com:443").header("Host", "example.com:443");
     assert_eq!(http::ask(server.address(), &connect).status, 501);
@@ -405,21 +345,12 @@ fn explain_and_check_know_it() {
     std::fs::write(folder.path().join("file"), "").unwrap();
     let server = serve(
         &root,
-        &[
-            &rule(&node.url(), ""),
-            "paths = [{ path = \"/app/*\", max_body_size = 7 }]",
-        ],
+        &[&rule(&node.url(), ""), "paths = [{ path = \"/app/*\", max_body_size = 7 }]"],
     );
     let run = |arguments: &[&str]| {
-        let output = Command::new(maitred_program())
-            .args(arguments)
-            .output()
-            .unwrap();
+        let output = Command::new(maitred_program()).args(arguments).output().unwrap();
         let said = [output.stdout, output.stderr].concat();
-        (
-            output.status.success(),
-            String::from_utf8_lossy(&said).into_owned(),
-        )
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
     };
     let file = server.configuration();
     let file = file.to_str().unwrap();

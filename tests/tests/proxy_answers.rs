@@ -51,16 +51,11 @@ fn answers_are_sent_in_the_coding_that_the_client_takes() {
             assert_eq!(coded.header("Vary"), Some("Accept-Encoding"));
         }
         let plain = get(query, "identity");
-        assert_eq!(
-            (plain.text(), plain.header("Content-Encoding")),
-            (page(), None)
-        );
+        assert_eq!((plain.text(), plain.header("Content-Encoding")), (page(), None));
         assert_eq!(plain.header("Vary"), Some("Accept-Encoding"));
     }
-    let said = get(
-        "h=Content-Type:text/css&h=ETag:%22a%22&h=Vary:Cookie&h=Accept-Ranges:bytes",
-        "gzip",
-    );
+    let said =
+        get("h=Content-Type:text/css&h=ETag:%22a%22&h=Vary:Cookie&h=Accept-Ranges:bytes", "gzip");
     assert_eq!(decode("gzip", &said.body), page());
     assert_eq!(said.header("ETag"), Some("W/\"a\""));
     assert_eq!(said.header("Vary"), Some("Cookie, Accept-Encoding"));
@@ -75,11 +70,7 @@ fn answers_are_sent_in_the_coding_that_the_client_takes() {
     ] {
         let plain = get(untouched, "gzip");
         assert!(page().starts_with(&plain.text()), "{untouched}");
-        assert_ne!(
-            plain.header("Content-Encoding"),
-            Some("gzip"),
-            "{untouched}"
-        );
+        assert_ne!(plain.header("Content-Encoding"), Some("gzip"), "{untouched}");
         assert_eq!(plain.header("Vary"), None, "{untouched}");
     }
     let mut kept = Connection::open(server.address());
@@ -100,14 +91,7 @@ fn answers_are_sent_in_the_coding_that_the_client_takes() {
     let old = http::ask(server.address(), &old);
     assert_eq!(decode("gzip", &old.body), page());
     let url = format!("{}/app/text", server.base_url());
-    let over_http2 = curl(&[
-        "-s",
-        "--http2-prior-knowledge",
-        "--compressed",
-        "-D",
-        "-",
-        &url,
-    ]);
+    let over_http2 = curl(&["-s", "--http2-prior-knowledge", "--compressed", "-D", "-", &url]);
     assert!(over_http2.contains("content-encoding: "), "{over_http2}");
     assert!(over_http2.ends_with(&page()), "{over_http2}");
     server.stop();
@@ -119,9 +103,7 @@ fn what_a_server_has_said_can_be_read_before_it_says_more() {
     let server = serve(&root, &node, "");
     let mut client = Connection::open(server.address());
     let request = Request::get("/app/pieces").header("Accept-Encoding", "zstd");
-    client
-        .send(&request.to_bytes())
-        .expect("a request is taken");
+    client.send(&request.to_bytes()).expect("a request is taken");
     let head = client.read_head().expect("an answer begins");
     assert_eq!(head.header("Content-Encoding"), Some("zstd"));
     let mut coded = client.read_chunk().expect("the first piece");
@@ -156,18 +138,13 @@ fn no_more_answers_are_compressed_at_a_time_than_there_is_memory_for() {
     let begin = || {
         let mut client = Connection::open(server.address());
         let request = Request::get("/app/pieces").header("Accept-Encoding", "gzip");
-        client
-            .send(&request.to_bytes())
-            .expect("a request is taken");
+        client.send(&request.to_bytes()).expect("a request is taken");
         let head = client.read_head().expect("an answer begins");
         let coding = head.header("Content-Encoding").map(str::to_owned);
         (client, coding)
     };
     let mut all: Vec<_> = (0..AT_A_TIME).map(|_| begin()).collect();
-    assert!(
-        all.iter()
-            .all(|(_, coding)| coding.as_deref() == Some("gzip"))
-    );
+    assert!(all.iter().all(|(_, coding)| coding.as_deref() == Some("gzip")));
     let (mut beyond, coding) = begin();
     assert_eq!(coding, None);
     assert_eq!(beyond.read_chunk().expect("a piece"), b"data: first\n\n");
@@ -187,10 +164,7 @@ fn told(server: &Server) -> Value {
 
 #[test]
 fn status_and_metrics_tell_what_came_of_requests() {
-    let (root, node) = (
-        document_root(&[("index.php", "<?php echo 1;")]),
-        Node::start(),
-    );
+    let (root, node) = (document_root(&[("index.php", "<?php echo 1;")]), Node::start());
     let door = ports::free_address();
     // Two rules with one server, which is counted once.
     let at = |url: &str| {
@@ -213,8 +187,7 @@ fn status_and_metrics_tell_what_came_of_requests() {
         assert_eq!(answer.status, expected, "{path}");
     }
     let mut held = Connection::open(server.address());
-    held.send(&Request::get("/app/pieces").to_bytes())
-        .expect("a request is taken");
+    held.send(&Request::get("/app/pieces").to_bytes()).expect("a request is taken");
     held.read_head().expect("an answer begins");
     let busy = told(&server);
     assert_eq!(busy["active_requests"], 1, "{busy}");
@@ -248,23 +221,11 @@ fn status_and_metrics_tell_what_came_of_requests() {
     assert_eq!(row[1..6], ["6", "0", "1", "1", "1"], "{shown}");
     let metrics = http::get(door, "/metrics").text();
     for line in [
-        format!(
-            "maitred_proxy_requests_total{{server=\"{}\",result=\"2xx\"}} 1",
-            node.url()
-        ),
-        format!(
-            "maitred_proxy_requests_total{{server=\"{}\",result=\"timeout\"}} 1",
-            node.url()
-        ),
-        format!(
-            "maitred_proxy_active_requests{{server=\"{}\"}} 0",
-            node.url()
-        ),
+        format!("maitred_proxy_requests_total{{server=\"{}\",result=\"2xx\"}} 1", node.url()),
+        format!("maitred_proxy_requests_total{{server=\"{}\",result=\"timeout\"}} 1", node.url()),
+        format!("maitred_proxy_active_requests{{server=\"{}\"}} 0", node.url()),
     ] {
-        assert!(
-            metrics.lines().any(|found| found == line),
-            "{line} in\n{metrics}"
-        );
+        assert!(metrics.lines().any(|found| found == line), "{line} in\n{metrics}");
     }
     // A reload keeps the counters of a server that stays, and forgets one that goes.
     server.configure(&at(&node.url()).site("headers = { X-New = \"1\" }"));
@@ -275,10 +236,7 @@ fn status_and_metrics_tell_what_came_of_requests() {
     server.reload();
     assert_eq!(http::get(server.address(), "/app/x").status, 502);
     let other = told(&server);
-    assert_eq!(
-        (&other["server"], &other["requests"]["unreachable"]),
-        (&nobody.into(), &1.into())
-    );
+    assert_eq!((&other["server"], &other["requests"]["unreachable"]), (&nobody.into(), &1.into()));
     assert_eq!(status(&server)["proxies"].as_array().map(Vec::len), Some(1));
     server.stop();
 }

@@ -17,9 +17,7 @@ fn peak(pid: i32) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     let word = line.and_then(|line| line.split_whitespace().nth(1));
-    word.and_then(|word| word.parse::<usize>().ok())
-        .expect("a number")
-        * 1024
+    word.and_then(|word| word.parse::<usize>().ok()).expect("a number") * 1024
 }
 
 #[test]
@@ -39,11 +37,7 @@ fn an_upload_of_100_megabytes_takes_next_to_no_memory_and_no_disk() {
         assert_eq!(std::fs::read_dir(server.spool()).unwrap().count(), 0);
     }
     let answer = client.read_response(false).unwrap();
-    assert!(
-        answer.text().starts_with(&format!("{length} ")),
-        "{}",
-        said(&answer)
-    );
+    assert!(answer.text().starts_with(&format!("{length} ")), "{}", said(&answer));
     let grown = peak(front).saturating_sub(before);
     assert!(grown < 16 * MIB, "the front has grown by {grown} bytes");
 }
@@ -54,13 +48,8 @@ fn what_a_client_does_not_read_is_not_fetched() {
     let (told, written) = std::sync::mpsc::channel();
     let back = ByHand::start(move |mut stream, _| {
         read_head(&mut stream);
-        stream
-            .set_write_timeout(Some(Duration::from_secs(1)))
-            .unwrap();
-        let head = format!(
-            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n",
-            1usize << 30
-        );
+        stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 1usize << 30);
         stream.write_all(head.as_bytes()).unwrap();
         let piece = vec![b'x'; MIB];
         let mut sent = 0;
@@ -101,21 +90,13 @@ fn a_server_that_fails_gets_its_client_a_502_or_a_504_and_the_log_a_line() {
             b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nabcde",
             502,
         ),
-        (
-            "another coding",
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nabc",
-            502,
-        ),
+        ("another coding", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nabc", 502),
         (
             "a change that nobody asked for",
             b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n",
             502,
         ),
-        (
-            "a length that is none",
-            b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
-            502,
-        ),
+        ("a length that is none", b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", 502),
     ];
     for (what, bytes, status) in cases {
         let back = ByHand::start(move |mut stream, _| answer(&mut stream, bytes, 1));
@@ -233,17 +214,10 @@ fn connections_are_kept_and_one_that_was_closed_meanwhile_does_no_harm() {
         assert_eq!(http::get(server.address(), "/app/x").text(), "ok");
     }
     let post = Request::post("/app/x", "a/b", b"");
-    let twice = [
-        http::ask(server.address(), &post),
-        http::ask(server.address(), &post),
-    ];
+    let twice = [http::ask(server.address(), &post), http::ask(server.address(), &post)];
     let mut statuses = twice.map(|answer| answer.status);
     statuses.sort_unstable();
-    assert_eq!(
-        statuses,
-        [200, 502],
-        "what may have been done is not done again"
-    );
+    assert_eq!(statuses, [200, 502], "what may have been done is not done again");
 }
 
 #[test]
@@ -253,8 +227,7 @@ fn a_client_that_leaves_is_worked_for_no_longer() {
     let back = ByHand::start(move |mut stream, _| {
         read_head(&mut stream);
         // Nothing more comes: the end does.
-        told.send(matches!(stream.read(&mut [0]), Ok(0) | Err(_)))
-            .unwrap();
+        told.send(matches!(stream.read(&mut [0]), Ok(0) | Err(_))).unwrap();
     });
     let server = proxied(&root, &back.url(), "");
     let mut client = Connection::open(server.address());
@@ -267,16 +240,13 @@ fn a_client_that_leaves_is_worked_for_no_longer() {
     let back = ByHand::start(move |mut stream: TcpStream, _| {
         let mut all = Vec::new();
         let _ = stream.read_to_end(&mut all);
-        told.send(String::from_utf8_lossy(&all).into_owned())
-            .unwrap();
+        told.send(String::from_utf8_lossy(&all).into_owned()).unwrap();
     });
     drop(server);
     let server = proxied(&root, &back.url(), "");
     let mut client = Connection::open(server.address());
     let head = "POST /app/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
-    client
-        .send(format!("{head}4\r\nhalf\r\n").as_bytes())
-        .unwrap();
+    client.send(format!("{head}4\r\nhalf\r\n").as_bytes()).unwrap();
     wait::until_true("the request to be there", || back.accepted() == 1);
     drop(client);
     let got = ended.recv().unwrap();

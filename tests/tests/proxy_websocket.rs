@@ -38,9 +38,7 @@ fn sockets(process: &Process) -> usize {
     let folder = format!("/proc/{}/fd", process.pid);
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let links = entries.filter_map(|entry| std::fs::read_link(entry.path()).ok());
-    links
-        .filter(|link| link.to_string_lossy().starts_with("socket:"))
-        .count()
+    links.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
 }
 
 #[test]
@@ -50,15 +48,9 @@ fn messages_go_both_ways_and_its_end_is_told() {
     let url = format!("ws://{}/app/ws", server.address());
     assert_eq!(client(&[&url]), "3 messages, 1000 done\n");
     let refused = format!("ws://{}/app/refused", server.address());
-    assert_eq!(
-        client(&[&refused]),
-        "Unexpected server response: 401\n0 messages, 1006 \n"
-    );
+    assert_eq!(client(&[&refused]), "Unexpected server response: 401\n0 messages, 1006 \n");
     let nobody = format!("ws://{}/chat", server.address());
-    assert_eq!(
-        client(&[&nobody]),
-        "Unexpected server response: 501\n0 messages, 1006 \n"
-    );
+    assert_eq!(client(&[&nobody]), "Unexpected server response: 501\n0 messages, 1006 \n");
 }
 
 #[test]
@@ -71,10 +63,7 @@ fn over_tls_it_is_the_same() {
     let server = setup(&root, &node, "").tls(address, &[line]).start();
     let url = format!("wss://localhost:{}/app/ws", address.port());
     let ca = authority.ca();
-    assert_eq!(
-        client(&[&url, ca.to_str().unwrap()]),
-        "3 messages, 1000 done\n"
-    );
+    assert_eq!(client(&[&url, ca.to_str().unwrap()]), "3 messages, 1000 done\n");
     server.stop();
 }
 
@@ -150,9 +139,7 @@ fn a_reload_keeps_it_and_so_does_an_upgrade() {
     assert!(old.is_running());
     assert_eq!(http::get(server.address(), "/").text(), "php");
     drop(socket);
-    wait::until_true("the old front to end with its last connection", || {
-        !old.is_running()
-    });
+    wait::until_true("the old front to end with its last connection", || !old.is_running());
 }
 
 #[test]
@@ -185,10 +172,7 @@ fn the_log_has_a_line_with_what_went_over_it() {
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         text.contains("/app/raw").then_some(text)
     });
-    assert!(
-        text.contains("\"GET /app/raw HTTP/1.1\" 101 1013 "),
-        "{text}"
-    );
+    assert!(text.contains("\"GET /app/raw HTTP/1.1\" 101 1013 "), "{text}");
     let ordinary = http::ask(server.address(), &Request::get("/app/status?is=200"));
     assert_eq!(ordinary.status, 200);
 }

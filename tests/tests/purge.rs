@@ -97,30 +97,18 @@ fn a_command_drops_pages_by_every_name_they_have_and_says_so_in_one_line() {
     let server = setup(&root).start();
     let pages = ["/a", "/b/1", "/b/2", "/c?group=g", "/d"];
     let now = || pages.map(|page| get(&server, page).replace("run ", ""));
-    assert_eq!(
-        (now(), now()),
-        (["1"; 5].map(str::to_owned), ["1"; 5].map(str::to_owned))
-    );
-    assert_eq!(
-        purge(&server, &["https://a.example/a"]),
-        "dropped: a.example/a\n"
-    );
+    assert_eq!((now(), now()), (["1"; 5].map(str::to_owned), ["1"; 5].map(str::to_owned)));
+    assert_eq!(purge(&server, &["https://a.example/a"]), "dropped: a.example/a\n");
     assert_eq!(now(), ["2", "1", "1", "1", "1"]);
     let both = purge(&server, &["--prefix", "/b/", "--tag", "g"]);
     assert_eq!(both, "dropped: /b/* of a.example, tag g of a.example\n");
     assert_eq!(now(), ["2", "2", "2", "2", "1"]);
-    assert_eq!(
-        purge(&server, &["--host", "A.example"]),
-        "dropped: a.example\n"
-    );
+    assert_eq!(purge(&server, &["--host", "A.example"]), "dropped: a.example\n");
     assert_eq!(now(), ["3", "3", "3", "3", "2"]);
     purge(&server, &["--everything", "--site", "www.a.example"]);
     assert_eq!(now(), ["4", "4", "4", "4", "3"]);
     assert!(status(&server, "/a").contains("; hit;"));
-    assert_eq!(
-        purge(&server, &["a.example/a", "--soft"]),
-        "marked stale: a.example/a\n"
-    );
+    assert_eq!(purge(&server, &["a.example/a", "--soft"]), "marked stale: a.example/a\n");
     assert!(status(&server, "/a").contains("detail=updating"));
 }
 
@@ -129,19 +117,12 @@ fn a_purge_that_is_about_nobodys_pages_is_refused_with_a_reason() {
     let root = site();
     let server = setup(&root).start();
     let (code, why) = refused(&server, &[]);
-    assert_eq!(
-        (code, why.contains("--everything")),
-        (Some(2), true),
-        "{why}"
-    );
+    assert_eq!((code, why.contains("--everything")), (Some(2), true), "{why}");
     let (code, why) = refused(&server, &["https://other.example/"]);
     assert!(why.contains("no site with a cache"), "{why}");
     assert_eq!(code, Some(2));
     let (code, why) = refused(&server, &["--everything", "--site", "other.example"]);
-    assert!(
-        why.contains("no site with a cache has the host other.example"),
-        "{why}"
-    );
+    assert!(why.contains("no site with a cache has the host other.example"), "{why}");
     assert_eq!(code, Some(2));
     let socket = server.admin_socket();
     server.stop();
@@ -159,10 +140,7 @@ fn a_site_without_a_cache_has_nothing_to_purge() {
     let server = Server::start(root.path());
     assert_eq!(refused(&server, &["--everything"]).0, Some(2));
     let said = http::get(server.address(), "/?tags[]=t").text();
-    assert!(
-        said.contains("No site of this pool has a cache]bool(false)"),
-        "{said}"
-    );
+    assert!(said.contains("No site of this pool has a cache]bool(false)"), "{said}");
 }
 
 #[test]
@@ -180,10 +158,7 @@ fn what_a_script_purges_is_gone_before_it_goes_on() {
     get(&server, "/x?tags[]=g&soft");
     assert!(status(&server, pages[0]).contains("detail=updating"));
     let said = get(&server, "/x?urls[]=http://b.example/");
-    assert!(
-        said.contains("A URL belongs to no site of this pool"),
-        "{said}"
-    );
+    assert!(said.contains("A URL belongs to no site of this pool"), "{said}");
     let long = get(&server, "/x?tags[]=t&long=17000");
     assert!(long.contains("A name is too long]bool(false)"), "{long}");
     assert_eq!(now(), ["3", "2", "2"]);
@@ -198,9 +173,7 @@ fn what_a_script_purges_after_its_answer_is_gone_as_well() {
     let server = setup(&root).start();
     assert_eq!(get(&server, "/a?group=g"), "run 1");
     assert_eq!(get(&server, "/x?late&tags[]=g"), "early");
-    wait::until_true("the script has purged", || {
-        root.path().join("runs/late").exists()
-    });
+    wait::until_true("the script has purged", || root.path().join("runs/late").exists());
     assert_eq!(get(&server, "/a?group=g"), "run 2");
 }
 
@@ -212,11 +185,8 @@ fn a_script_that_a_web_server_asks_for_purges_the_sites_of_its_pool() {
     let server = setup(&root).pool(&format!("listen = {door:?}")).start();
     assert_eq!(get(&server, "/a?group=g"), "run 1");
     let script = root.path().join("index.php").display().to_string();
-    let params = fastcgi::params(
-        root.path(),
-        "/index.php?tags[]=g",
-        &[("SCRIPT_FILENAME", &script)],
-    );
+    let params =
+        fastcgi::params(root.path(), "/index.php?tags[]=g", &[("SCRIPT_FILENAME", &script)]);
     let answer = Wire::connect(&door).ask(1, &params, b"");
     assert!(answer.body().starts_with("bool(true)"), "{answer:?}");
     assert_eq!(get(&server, "/a?group=g"), "run 2");
@@ -232,20 +202,11 @@ fn scripts_of_one_pool_purge_nothing_of_anothers_sites() {
         other.path(),
         user.unwrap_or_default()
     );
-    let server = Setup::new(root.path())
-        .hosts(&["a.example"])
-        .site(&lines)
-        .start();
+    let server = Setup::new(root.path()).hosts(&["a.example"]).site(&lines).start();
     let page = |host: &str| at(&server, "GET", host, "/a?group=g").text();
-    assert_eq!(
-        (page("a.example"), page("b.example")),
-        ("run 1".into(), "run 1".into())
-    );
+    assert_eq!((page("a.example"), page("b.example")), ("run 1".into(), "run 1".into()));
     get(&server, "/x?tags[]=g");
-    assert_eq!(
-        (page("a.example"), page("b.example")),
-        ("run 2".into(), "run 1".into())
-    );
+    assert_eq!((page("a.example"), page("b.example")), ("run 2".into(), "run 1".into()));
     let said = get(&server, "/x?urls[]=http://b.example/a%3Fgroup%3Dg");
     assert!(said.contains("bool(false)"), "{said}");
     assert_eq!(page("b.example"), "run 1");
@@ -258,9 +219,8 @@ fn a_purge_over_http_can_be_a_soft_one_and_one_that_is_no_list_is_refused() {
     get(&server, "/a?group=g");
     let ask = |fields: &[(&str, &str)]| {
         let request = Request::new("PURGE", "/").header("Host", "a.example");
-        let request = fields.iter().fold(request, |request, (name, value)| {
-            request.header(name, value)
-        });
+        let request =
+            fields.iter().fold(request, |request, (name, value)| request.header(name, value));
         http::ask(server.address(), &request.header("Connection", "close"))
     };
     assert_eq!(ask(&[("Cache-Groups", "\"g")]).status, 400);
@@ -274,10 +234,7 @@ fn a_purge_over_http_can_be_a_soft_one_and_one_that_is_no_list_is_refused() {
 fn an_address_that_no_page_can_have_is_not_remembered() {
     let root = site();
     let door = ports::free_address();
-    let server = setup(&root)
-        .hosts(&[])
-        .top(&format!("admin = \"{door}\""))
-        .start();
+    let server = setup(&root).hosts(&[]).top(&format!("admin = \"{door}\"")).start();
     let long = "h".repeat(20_000);
     for (host, count) in [("a.example", 1), (&long, 1), ("b.example", 2)] {
         assert_eq!(at(&server, "POST", host, "/").status, 200);
@@ -306,11 +263,7 @@ fn a_purge_that_comes_while_the_front_is_replaced_is_done_by_the_next_one() {
             let path = server.admin_socket();
             let connections = fs::read_to_string("/proc/net/unix").unwrap_or_default();
             let path = path.display().to_string();
-            connections
-                .lines()
-                .filter(|line| line.ends_with(&path))
-                .count()
-                > 1
+            connections.lines().filter(|line| line.ends_with(&path)).count() > 1
         });
         front.signal(Signal::KILL);
         told.join().expect("the command ends")
@@ -350,9 +303,7 @@ fn while_two_fronts_serve_a_purge_reaches_both_and_the_files() {
     let mut waits = Connection::open(server.address());
     let request = Request::new("GET", "/x?wait&tags[]=g").header("Host", "a.example");
     waits.send(&request.to_bytes()).expect("a request");
-    wait::until_true("the script waits", || {
-        root.path().join("runs/waits").exists()
-    });
+    wait::until_true("the script waits", || root.path().join("runs/waits").exists());
     let mark = server.log().mark();
     server.signal(Signal::USR2);
     server.expect_log(mark, "upgraded to maitred");
@@ -366,21 +317,13 @@ fn while_two_fronts_serve_a_purge_reaches_both_and_the_files() {
     fs::write(root.path().join("go"), "").expect("a file can be written");
     let answer = waits.read_response(false).expect("an answer");
     assert!(answer.text().starts_with("bool(true)"), "{}", answer.text());
-    assert_eq!(
-        get(&server, kept[0]),
-        "run 2",
-        "purged by a script of the old one"
-    );
+    assert_eq!(get(&server, kept[0]), "run 2", "purged by a script of the old one");
     assert_eq!(get(&server, kept[1]), "run 1");
     purge(&server, &["--tag", "h"]);
     assert_eq!(get(&server, kept[1]), "run 2", "purged by a command");
     assert_eq!(asks(&mut old[1], kept[1]), "run 3", "in the old one, too");
     assert_eq!(get(&server, "/y?tags[]=i"), "bool(true)\nrun 1");
-    assert_eq!(
-        asks(&mut old[2], kept[2]),
-        "run 2",
-        "purged by a script of the new one"
-    );
+    assert_eq!(asks(&mut old[2], kept[2]), "run 2", "purged by a script of the new one");
 }
 
 /// Pages of the test below, if it is not said how many (`MAITRED_MANY_PAGES`).
@@ -431,10 +374,7 @@ fn a_tenth_of_many_pages_is_purged_in_no_time_wherever_they_are() {
     };
     let (took, answer) =
         ask("{\"do\":\"purge\",\"targets\":[{\"tag\":\"tenth\"}],\"how\":\"hard\"}\n");
-    assert_eq!(
-        answer,
-        "{\"purged\":{\"what\":[\"tag tenth of a.example\"]}}\n"
-    );
+    assert_eq!(answer, "{\"purged\":{\"what\":[\"tag tenth of a.example\"]}}\n");
     println!("{many} pages, {} of them purged in {took:?}", many / 10);
     assert!(took < PURGE_LIMIT, "{took:?}");
     // Whoever asks for one of them now has it made.

@@ -34,21 +34,15 @@ fn site() -> TempDir {
 
 /// The pool `www`, whose scripts see this version.
 fn version(root: &Path, version: u32) -> Setup {
-    Setup::new(root)
-        .workers(WORKERS)
-        .pool(&format!("env = {{ VERSION = \"{version}\" }}"))
+    Setup::new(root).workers(WORKERS).pool(&format!("env = {{ VERSION = \"{version}\" }}"))
 }
 
 /// A second site, run by a pool `blog` of one worker, with these settings.
 fn with_blog(setup: Setup, root: &Path, settings: &str) -> Setup {
     setup
         .hosts(&["www.test"])
-        .site(&format!(
-            "\n[pools.blog]\npm = \"static\"\nmax_children = 1\n{settings}"
-        ))
-        .site(&format!(
-            "\n[[sites]]\nhosts = [\"blog.test\"]\nroot = {root:?}\npool = \"blog\""
-        ))
+        .site(&format!("\n[pools.blog]\npm = \"static\"\nmax_children = 1\n{settings}"))
+        .site(&format!("\n[[sites]]\nhosts = [\"blog.test\"]\nroot = {root:?}\npool = \"blog\""))
 }
 
 fn ask(server: &Server, host: &str, target: &str) -> http::Response {
@@ -86,11 +80,7 @@ fn a_changed_pool_gets_new_workers_and_another_keeps_its_own() {
     let (old, blog) = (server.workers(), of_pool(&server, "worker", "blog"));
     let blog_zygote = of_pool(&server, "zygote", "blog");
     server.configure(&setup(2));
-    assert!(
-        server
-            .reload()
-            .contains("reloaded: pool www restarted, 1 unchanged")
-    );
+    assert!(server.reload().contains("reloaded: pool www restarted, 1 unchanged"));
     assert_eq!(version_of(&server), "2");
     wait_for_new(&server, &old, WORKERS);
     assert_eq!(of_pool(&server, "worker", "blog"), blog);
@@ -102,11 +92,7 @@ fn a_reload_without_a_change_changes_nothing() {
     let root = site();
     let server = version(root.path(), 1).start();
     let old = server.processes();
-    assert!(
-        server
-            .reload()
-            .contains("reloaded: no pool restarted, 1 unchanged")
-    );
+    assert!(server.reload().contains("reloaded: no pool restarted, 1 unchanged"));
     assert_eq!(server.processes(), old);
 }
 
@@ -212,9 +198,8 @@ fn what_needs_a_restart_stays_as_it_was_and_is_said() {
     let root = site();
     let server = version(root.path(), 1).start();
     let log = root.path().join("error.log");
-    let changed = version(root.path(), 2)
-        .top(&format!("error_log = {log:?}"))
-        .top("front_threads = 3");
+    let changed =
+        version(root.path(), 2).top(&format!("error_log = {log:?}")).top("front_threads = 3");
     server.configure(&changed);
     let mark = server.log().mark();
     let done = server.reload();
@@ -239,10 +224,7 @@ fn a_stop_waits_as_long_as_the_last_reload_says() {
     server.processes();
     server.signal(Signal::TERM);
     assert!(server.wait_for_end().success());
-    server.expect_log(
-        0,
-        "requests still run after process_control_timeout = 0.2 s",
-    );
+    server.expect_log(0, "requests still run after process_control_timeout = 0.2 s");
     server.assert_nothing_left();
 }
 
@@ -258,10 +240,7 @@ fn pools_sites_and_addresses_come_and_go() {
     let more = with_blog(setup(), root.path(), "env = { VERSION = \"blog\" }");
     server.configure(&more.listen(&both));
     let line = server.reload();
-    assert!(
-        line.contains("reloaded: pool blog restarted, 1 unchanged"),
-        "{line}"
-    );
+    assert!(line.contains("reloaded: pool blog restarted, 1 unchanged"), "{line}");
     assert_eq!(ask(&server, "blog.test", "/version.php").text(), "blog");
     let there = Request::new("GET", "/version.php").header("Host", "www.test");
     assert_eq!(http::ask(other, &there).text(), "1");
@@ -269,9 +248,7 @@ fn pools_sites_and_addresses_come_and_go() {
     let line = server.reload();
     assert!(line.contains("1 unchanged, pool blog removed"), "{line}");
     assert_eq!(ask(&server, "blog.test", "/version.php").status, 404);
-    wait::until_true("nobody to listen there any more", || {
-        !ports::is_listening(other)
-    });
+    wait::until_true("nobody to listen there any more", || !ports::is_listening(other));
     wait::until_true("the pool to be gone", || {
         of_pool(&server, "worker", "blog").is_empty()
             && of_pool(&server, "zygote", "blog").is_empty()
@@ -296,11 +273,7 @@ fn the_last_of_two_reloads_at_once_holds() {
 fn killing_any_kind_of_process_during_a_reload_leaves_a_whole_server() {
     let root = site();
     let server = version(root.path(), 0).start();
-    let kinds = [
-        "maitred: front",
-        "maitred-php: zygote",
-        "maitred-php: worker",
-    ];
+    let kinds = ["maitred: front", "maitred-php: zygote", "maitred-php: worker"];
     for (number, kind) in (1..).zip(kinds) {
         server.configure(&version(root.path(), number));
         let mark = server.log().mark();
@@ -385,12 +358,7 @@ fn many_reloads_leave_no_descriptor_mapping_or_thread() {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", front.pid));
         let pools = maps.map_or(0, |maps| maps.matches("memfd:maitred-www").count());
         let supervisor = server.supervisor();
-        [
-            count(&supervisor, "fd"),
-            count(&front, "fd"),
-            count(&front, "task"),
-            pools,
-        ]
+        [count(&supervisor, "fd"), count(&front, "fd"), count(&front, "task"), pools]
     };
     let reload = |number| {
         let old = server.workers();
@@ -421,9 +389,7 @@ fn logs_that_are_configured_otherwise_are_used_after_a_reload() {
     let with = |log: String| version(root.path(), 1).top(&log);
     let lines = |file: &Path| {
         let text = std::fs::read_to_string(file).unwrap_or_default();
-        text.lines()
-            .filter(|line| line.contains("/echo.php"))
-            .count()
+        text.lines().filter(|line| line.contains("/echo.php")).count()
     };
     let ask = |server: &Server| assert_eq!(ask(server, "www.test", "/echo.php?id=1").text(), "1");
     let server = with(format!("access_log = {first:?}")).start();
@@ -446,8 +412,7 @@ fn logs_that_are_configured_otherwise_are_used_after_a_reload() {
 /// A connection whose script runs until the file `go` is there.
 fn busy(server: &Server) -> Connection {
     let mut busy = Connection::open(server.address());
-    busy.send(&Request::get("/wait.php").to_bytes())
-        .expect("the server takes a request");
+    busy.send(&Request::get("/wait.php").to_bytes()).expect("the server takes a request");
     busy.read_head().expect("its script has begun");
     busy
 }

@@ -38,10 +38,7 @@ fn site() -> TempDir {
             "shells.php",
             "<?php exec('i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done'); echo 'done';",
         ),
-        (
-            "eats.php",
-            "<?php $eaten = str_repeat('x', 20 << 20); echo 'eaten';",
-        ),
+        ("eats.php", "<?php $eaten = str_repeat('x', 20 << 20); echo 'eaten';"),
         (
             "goes_on.php",
             "<?php echo 'answered'; fastcgi_finish_request(); usleep(200000);
@@ -74,9 +71,7 @@ fn setup(root: &Path, log: &Path) -> Setup {
 fn line(log: &Path, uri: &str, args: &str) -> Value {
     wait::until("the line to be written", || {
         let text = fs::read_to_string(log).unwrap_or_default();
-        let lines = text
-            .lines()
-            .filter_map(|line| serde_json::from_str(line).ok());
+        let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok());
         lines.into_iter().find(|line: &Value| {
             line["uri"] == uri && line["args"].as_str().unwrap_or_default() == args
         })
@@ -112,10 +107,7 @@ fn a_line_says_what_a_script_waited_for_and_what_it_used() {
     let shelled = ask(&server, &log, "/shells.php", "");
     let children = millis(&shelled, "children");
     assert!(children > 5.0, "{shelled}");
-    assert!(
-        millis(&shelled, "blocked") > children / 4.0,
-        "a child is waited for: {shelled}"
-    );
+    assert!(millis(&shelled, "blocked") > children / 4.0, "a child is waited for: {shelled}");
     let after = ask(&server, &log, "/hello.php", "");
     assert_eq!(millis(&after, "children"), 0.0, "{after}");
 
@@ -161,18 +153,14 @@ fn more_scripts_than_processors_wait_for_one_and_use_no_more() {
             scope.spawn(move || assert_eq!(http::get(address, &target).text(), "computed"));
         }
     });
-    let lines: Vec<Value> = (0..8)
-        .map(|number| line(&log, "/computes.php", &format!("ms=40&n={number}")))
-        .collect();
+    let lines: Vec<Value> =
+        (0..8).map(|number| line(&log, "/computes.php", &format!("ms=40&n={number}"))).collect();
     for line in &lines {
         let cpu = millis(line, "cpu");
         assert!((40.0..60.0).contains(&cpu), "{line}");
         let parts = cpu + millis(line, "core") + millis(line, "blocked");
         let script = millis(line, "script");
-        assert!(
-            (parts - script).abs() < 1.0 + script / 50.0,
-            "the parts are the whole: {line}"
-        );
+        assert!((parts - script).abs() < 1.0 + script / 50.0, "the parts are the whole: {line}");
     }
     let processors = thread::available_parallelism().map_or(1, |count| count.get());
     if processors <= 4 {
@@ -211,10 +199,7 @@ fn what_short_requests_have_cost_together_is_what_their_worker_has_used() {
     // From one first line to the next there is as much as from one end to the next.
     let counted: f64 = cpu.skip(1).sum();
     let used = (used[SHORT - 1] - used[0]) / 1e3;
-    assert!(
-        (0.9..1.1).contains(&(counted / used)),
-        "{counted} of {used} ms"
-    );
+    assert!((0.9..1.1).contains(&(counted / used)), "{counted} of {used} ms");
 }
 
 /// Processes at work for each processor while scripts work, and processors that are kept busy so.
@@ -252,9 +237,7 @@ fn who_only_works_has_waited_for_nothing_but_a_processor_on_a_busy_machine_too()
                 assert_eq!(http::get(server.address(), &target).text(), "looped");
             }
         };
-        let clients: Vec<_> = (0..CLIENTS)
-            .map(|client| scope.spawn(move || ask(client)))
-            .collect();
+        let clients: Vec<_> = (0..CLIENTS).map(|client| scope.spawn(move || ask(client))).collect();
         let joined = clients.into_iter().map(|client| client.join().is_ok());
         let failed = joined.filter(|is_well| !is_well).count();
         over.store(true, Ordering::Relaxed);
@@ -304,12 +287,7 @@ fn metrics_and_status_tell_where_the_time_of_a_pool_went() {
     // Routes are told apart from when somebody asks on.
     let metrics = http::get(door, "/metrics").text();
     assert!(!metrics.contains("route=\""), "{metrics}");
-    for target in [
-        "/sleeps.php/17",
-        "/computes.php?ms=50",
-        "/shells.php",
-        "/goes_on.php",
-    ] {
+    for target in ["/sleeps.php/17", "/computes.php?ms=50", "/shells.php", "/goes_on.php"] {
         assert_eq!(http::get(server.address(), target).status, 200);
     }
     let address = server.address();
@@ -332,16 +310,11 @@ fn metrics_and_status_tell_where_the_time_of_a_pool_went() {
             let entries = fs::read_to_string(&slow_log).unwrap_or_default();
             entries.contains("waits.php").then_some(entries)
         });
-        let entry = entry
-            .split("\n\n")
-            .find(|entry| entry.contains("waits.php"));
+        let entry = entry.split("\n\n").find(|entry| entry.contains("waits.php"));
         let entry = entry.expect("it is there");
         let seconds = |name: &str| -> f64 {
             let line = entry.lines().find_map(|line| line.strip_prefix(name));
-            line.expect(entry)
-                .trim_start_matches(" = ")
-                .parse()
-                .expect(entry)
+            line.expect(entry).trim_start_matches(" = ").parse().expect(entry)
         };
         assert!(seconds("blocked_time") > seconds("cpu_time"), "{entry}");
         assert!(seconds("core_wait_time") >= 0.0, "{entry}");
@@ -356,16 +329,10 @@ fn metrics_and_status_tell_where_the_time_of_a_pool_went() {
     let parts = ["cpu", "core_wait", "blocked"];
     let parts = parts.map(|part| figure(&metrics, &format!("maitred_pool_{part}_seconds_sum")));
     let whole: f64 = parts.iter().sum();
-    assert!(
-        (whole - script).abs() < 0.01 * script,
-        "{parts:?} of {script}"
-    );
+    assert!((whole - script).abs() < 0.01 * script, "{parts:?} of {script}");
     assert!(parts[0] >= 0.05 && parts[2] >= 0.4, "{parts:?}");
     assert!(figure(&metrics, "maitred_pool_children_cpu_seconds_total") > 0.005);
-    assert_eq!(
-        figure(&metrics, "maitred_pool_peak_memory_bytes_count"),
-        5.0
-    );
+    assert_eq!(figure(&metrics, "maitred_pool_peak_memory_bytes_count"), 5.0);
     let of_route = |name: &str, route: &str, label: &str| {
         let labels = format!("{name}{{pool=\"www\",route=\"{route}\"{label}}} ");
         let line = metrics.lines().find_map(|line| line.strip_prefix(&labels));
@@ -381,18 +348,9 @@ fn metrics_and_status_tell_where_the_time_of_a_pool_went() {
 
     let status = pool(&server);
     assert_eq!(status["cpu_time"]["total"]["count"], 5, "{status}");
-    assert!(
-        status["peak_memory"]["p50_bytes"].as_u64() > Some(300_000),
-        "{status}"
-    );
+    assert!(status["peak_memory"]["p50_bytes"].as_u64() > Some(300_000), "{status}");
     let details = text(&command(&server, &["status", "www"]).stdout);
-    for shown in [
-        "  cpu    ",
-        "  core wait  ",
-        "  blocked ",
-        "children CPU ",
-        "peak memory  ",
-    ] {
+    for shown in ["  cpu    ", "  core wait  ", "  blocked ", "children CPU ", "peak memory  "] {
         assert!(details.contains(shown), "{shown} in\n{details}");
     }
 }
@@ -401,8 +359,7 @@ fn metrics_and_status_tell_where_the_time_of_a_pool_went() {
 fn figure(metrics: &str, name: &str) -> f64 {
     let prefix = format!("{name}{{pool=\"www\"}} ");
     let line = metrics.lines().find_map(|line| line.strip_prefix(&prefix));
-    line.and_then(|value| value.parse().ok())
-        .unwrap_or_else(|| panic!("{name} is in\n{metrics}"))
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name} is in\n{metrics}"))
 }
 
 /// What a `Server-Timing` field says, in milliseconds.
@@ -417,11 +374,7 @@ fn durations(field: &str) -> BTreeMap<String, f64> {
 #[test]
 fn an_answer_says_where_its_time_went_if_its_pool_is_to() {
     let (root, folder) = (site(), folder());
-    write_file(
-        root.path(),
-        "own.php",
-        b"<?php header('Server-Timing: db;dur=53'); echo 'own';",
-    );
+    write_file(root.path(), "own.php", b"<?php header('Server-Timing: db;dur=53'); echo 'own';");
     write_file(
         root.path(),
         "streams.php",
@@ -436,16 +389,10 @@ fn an_answer_says_where_its_time_went_if_its_pool_is_to() {
     let address = server.address();
     let slept = http::get(address, "/sleeps.php");
     let said = durations(slept.header("Server-Timing").expect("it is told"));
-    assert!(
-        said["blocked"] >= 70.0 && said["blocked"] <= said["script"],
-        "{said:?}"
-    );
+    assert!(said["blocked"] >= 70.0 && said["blocked"] <= said["script"], "{said:?}");
     let parts = said["cpu"] + said["core_wait"] + said["blocked"];
     assert!((parts - said["script"]).abs() < 2.0, "{said:?}");
-    assert!(
-        said["queue"] >= 0.0 && !said.contains_key("children_cpu"),
-        "{said:?}"
-    );
+    assert!(said["queue"] >= 0.0 && !said.contains_key("children_cpu"), "{said:?}");
 
     let own = http::get(address, "/own.php");
     let fields: Vec<&str> = own.all("Server-Timing").collect();
@@ -463,10 +410,7 @@ fn an_answer_says_where_its_time_went_if_its_pool_is_to() {
 
     let mut wire = Wire::connect(&door);
     let answer = wire.ask(1, &params(root.path(), "/shells.php", &[]), b"");
-    let field = answer
-        .stdout
-        .lines()
-        .find_map(|line| line.strip_prefix("Server-Timing: "));
+    let field = answer.stdout.lines().find_map(|line| line.strip_prefix("Server-Timing: "));
     let said = durations(field.expect(&answer.stdout));
     assert!(said["children_cpu"] > 5.0, "{said:?}");
     assert_eq!(answer.body(), "done");

@@ -106,10 +106,7 @@ fn a_root_that_its_tenant_replaces_by_a_link_to_a_neighbour_is_refused_and_logge
     let (link, target) = (machine.path("a/public"), machine.path("b/shared"));
     for part in [
         format!("the symbolic link {} is of user `{TENANT}`", link.display()),
-        format!(
-            "leads to {}, which is of user `{NEIGHBOUR}`",
-            target.display()
-        ),
+        format!("leads to {}, which is of user `{NEIGHBOUR}`", target.display()),
     ] {
         assert!(line.contains(&part), "{line}");
     }
@@ -133,9 +130,7 @@ fn aliases_and_sendfile_roots_are_not_replaced_by_links_to_a_neighbour_either() 
     let server = machine
         .setup()
         .site(&format!("aliases = {{ \"/docs/\" = {docs:?} }}"))
-        .site(&format!(
-            "sendfile_roots = {{ \"/protected/\" = {files:?} }}"
-        ))
+        .site(&format!("sendfile_roots = {{ \"/protected/\" = {files:?} }}"))
         .start();
     assert_eq!(get(&server, "/docs/dump.sql"), (200, "own".into()));
     assert_eq!(get(&server, "/send.php"), (200, "own".into()));
@@ -154,11 +149,7 @@ fn a_release_that_its_owner_or_root_switches_by_a_link_is_served_at_once() {
     for number in 1..=4 {
         let release = format!("a/releases/{number}");
         let text = format!("release {number}");
-        write_file(
-            machine.folder.path(),
-            &format!("{release}/which.txt"),
-            text.as_bytes(),
-        );
+        write_file(machine.folder.path(), &format!("{release}/which.txt"), text.as_bytes());
         machine.give(&release, TENANT);
     }
     machine.give("a/releases", TENANT);
@@ -205,17 +196,11 @@ fn a_server_starts_with_a_root_that_it_refuses_and_check_and_explain_say_why() {
             .output()
             .expect("maitred can be started");
         let said = [output.stdout, output.stderr].concat();
-        (
-            output.status.success(),
-            String::from_utf8_lossy(&said).into_owned(),
-        )
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
     };
     let expected = format!("leads to {}, which is", machine.path("b/shared").display());
     let (is_right, said) = run(&["check"]);
-    assert!(
-        is_right && said.contains("warning: ") && said.contains(&expected),
-        "{said}"
-    );
+    assert!(is_right && said.contains("warning: ") && said.contains(&expected), "{said}");
     let (_, said) = run(&["explain", "http://localhost/dump.sql"]);
     assert!(said.contains(&expected) && said.contains("503"), "{said}");
     machine.put_back("a/public");

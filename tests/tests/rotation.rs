@@ -112,9 +112,7 @@ fn a_log_that_cannot_be_opened_again_goes_on_as_it_was() {
         });
     }
     http::get(server.address(), "/hello.php");
-    wait::until_true("the line in the old file", || {
-        !lines(&away.join("access.log")).is_empty()
-    });
+    wait::until_true("the line in the old file", || !lines(&away.join("access.log")).is_empty());
     fs::rename(&away, &here).expect("and back");
     fs::remove_file(here.join("access.log")).expect("a log can be removed");
     server.signal(Signal::USR1);
@@ -124,9 +122,7 @@ fn a_log_that_cannot_be_opened_again_goes_on_as_it_was() {
         here.join("access.log").exists() && !server.holds(&removed)
     });
     http::get(server.address(), "/hello.php");
-    wait::until_true("the line in it", || {
-        lines(&here.join("access.log")).len() == 1
-    });
+    wait::until_true("the line in it", || lines(&here.join("access.log")).len() == 1);
     server.stop();
 }
 
@@ -160,10 +156,7 @@ fn a_front_that_is_being_replaced_writes_to_the_log_that_was_opened_last() {
     let real = programs.path().join("real");
     fs::rename(&php, &real).expect("a program can be renamed");
     let (from, to) = (root.path().display(), away.display());
-    replace(
-        &php,
-        &format!("mv {from} {to} 2>&-\nexec {} \"$@\"", real.display()),
-    );
+    replace(&php, &format!("mv {from} {to} 2>&-\nexec {} \"$@\"", real.display()));
     let mark = server.log().mark();
     server.signal(Signal::USR2);
     server.expect_log(mark, "the front has failed: the document root");
@@ -209,9 +202,7 @@ fn a_log_that_may_not_grow_any_more_ends_no_process_and_goes_on_when_it_may() {
     let zygote = server.zygote().expect("a zygote");
     let lowered = Lowered::new(server.supervisor(), "root", "Max file size", "--fsize", 1);
     zygote.signal(Signal::KILL);
-    wait::until_true("another zygote", || {
-        server.zygote().is_some_and(|now| now.pid != zygote.pid)
-    });
+    wait::until_true("another zygote", || server.zygote().is_some_and(|now| now.pid != zygote.pid));
     assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
     drop(lowered);
     server.workers().remove(0).signal(Signal::KILL);
@@ -223,9 +214,7 @@ fn a_log_that_may_not_grow_any_more_ends_no_process_and_goes_on_when_it_may() {
 #[test]
 fn lines_that_are_lost_are_counted_and_told_of_once() {
     let root = site();
-    let server = Setup::new(root.path())
-        .top("access_log = \"/dev/full\"")
-        .start();
+    let server = Setup::new(root.path()).top("access_log = \"/dev/full\"").start();
     for _ in 0..20 {
         http::get(server.address(), "/hello.php");
     }

@@ -47,21 +47,14 @@ fn redirects_lead_where_they_say() {
     ] {
         let answer = http::get(server.address(), asked);
         assert_eq!(answer.status, status, "{asked}");
-        assert_eq!(
-            answer.header("Location").unwrap_or_default(),
-            location,
-            "{asked}"
-        );
+        assert_eq!(answer.header("Location").unwrap_or_default(), location, "{asked}");
     }
 }
 
 #[test]
 fn a_script_sees_the_address_that_was_asked_for_and_the_query_of_the_rewrite() {
     let root = site();
-    let server = serve(
-        &root,
-        &["rewrite = [{ from = \"/api/*\", to = \"/index.php?path=$1\" }]"],
-    );
+    let server = serve(&root, &["rewrite = [{ from = \"/api/*\", to = \"/index.php?path=$1\" }]"]);
     let seen = http::get(server.address(), "/api/a%26b/c?x=y").json();
     assert_eq!(seen["REQUEST_URI"], "/api/a%26b/c?x=y");
     assert_eq!(seen["QUERY_STRING"], "path=a%26b/c&x=y");
@@ -78,19 +71,9 @@ fn a_rewrite_to_what_is_never_served_serves_nothing() {
            { from = \"/c/*\", to = \"/$1\" }]",
         ],
     );
-    for target in [
-        "/a",
-        "/b",
-        "/c/.env",
-        "/c/..%2f..%2fetc/passwd",
-        "/c/hidden.phps",
-    ] {
+    for target in ["/a", "/b", "/c/.env", "/c/..%2f..%2fetc/passwd", "/c/hidden.phps"] {
         let answer = http::get(server.address(), target);
-        assert!(
-            answer.status == 404 || answer.status == 400,
-            "{target}: {}",
-            said(&answer)
-        );
+        assert!(answer.status == 404 || answer.status == 400, "{target}: {}", said(&answer));
         assert!(!answer.text().contains("SECRET"), "{target}");
     }
 }
@@ -108,9 +91,7 @@ fn a_loop_of_rewrites_is_a_500_that_the_log_tells_once() {
     }
     server.expect_log(mark, "the site's rewrites lead in a circle");
     let told = server.log().since(mark);
-    let told = told
-        .iter()
-        .filter(|line| line.contains("ERROR") && line.contains("circle"));
+    let told = told.iter().filter(|line| line.contains("ERROR") && line.contains("circle"));
     assert_eq!(told.count(), 1);
     assert_eq!(http::get(server.address(), "/style.css").status, 200);
 }
@@ -143,10 +124,7 @@ fn what_is_denied_is_denied_in_every_spelling() {
         assert!(!answer.text().contains("SECRET"), "{target}");
     }
     assert_eq!(http::get(server.address(), "/style.css").status, 404);
-    assert_eq!(
-        http::get(server.address(), "/uploads/picture.png").status,
-        200
-    );
+    assert_eq!(http::get(server.address(), "/uploads/picture.png").status, 200);
 }
 
 #[test]
@@ -158,10 +136,7 @@ fn what_is_denied_by_its_name_does_not_stand_for_its_folder_either() {
     for index in ["file/index.html", "script/index.php", "open/index.html"] {
         std::fs::write(root.path().join(index), "INDEX").expect("an index");
     }
-    let server = serve(
-        &root,
-        &["deny = [\"/file/index.html\", \"/script/index.php\"]"],
-    );
+    let server = serve(&root, &["deny = [\"/file/index.html\", \"/script/index.php\"]"]);
     for target in ["/file/", "/file/index.html", "//file/./", "/script/"] {
         let answer = http::get(server.address(), target);
         assert_eq!(answer.status, 403, "{target}: {}", said(&answer));
@@ -176,10 +151,7 @@ fn only_the_scripts_that_are_allowed_run() {
     assert_eq!(http::get(server.address(), "/index.php/x").status, 200);
     assert_eq!(http::get(server.address(), "/").status, 200);
     let refused = http::get(server.address(), "/sorry.php");
-    assert_eq!(
-        said(&refused),
-        "403 403 Forbidden\nAccess to this page is denied.\n"
-    );
+    assert_eq!(said(&refused), "403 403 Forbidden\nAccess to this page is denied.\n");
 }
 
 #[test]
@@ -209,16 +181,11 @@ fn answers_are_kept_as_long_as_expires_says_unless_they_say_so_themselves() {
         "own.php",
         b"<?php header('Cache-Control: private'); header('Content-Type: text/css'); echo 'p {}';",
     );
-    let server = serve(
-        &root,
-        &["expires = [{ type = \"text/css\", after = \"1d\" }]"],
-    );
+    let server = serve(&root, &["expires = [{ type = \"text/css\", after = \"1d\" }]"]);
     let kept = |target: &str| {
         let answer = http::get(server.address(), target);
         // Caches of HTTP/1.0 read the date, which nginx sends, too.
-        let is_dated = answer
-            .header("Expires")
-            .is_some_and(|date| date.ends_with(" GMT"));
+        let is_dated = answer.header("Expires").is_some_and(|date| date.ends_with(" GMT"));
         let kept = answer.header("Cache-Control").map(str::to_owned);
         assert_eq!(is_dated, kept.is_some() && target != "/own.php", "{target}");
         kept
@@ -236,20 +203,11 @@ fn errors_have_pages_of_the_sites_own() {
     let server = serve(&root, &[pages, "deny = \"/secret/*\""]);
     let lost = http::get(server.address(), "/nothing");
     assert_eq!(said(&lost), "404 <p>nothing here</p>");
-    assert_eq!(
-        lost.header("Content-Type"),
-        Some("text/html; charset=utf-8")
-    );
-    let sorry = http::ask(
-        server.address(),
-        &Request::post("/secret/x?y", "text/plain", b"abc"),
-    );
+    assert_eq!(lost.header("Content-Type"), Some("text/html; charset=utf-8"));
+    let sorry = http::ask(server.address(), &Request::post("/secret/x?y", "text/plain", b"abc"));
     assert_eq!(said(&sorry), "403 sorry 403 GET /secret/x?y 0");
     // A script's own errors are its own, unless it is said otherwise.
-    assert_eq!(
-        said(&http::get(server.address(), "/own404.php")),
-        "404 own words"
-    );
+    assert_eq!(said(&http::get(server.address(), "/own404.php")), "404 own words");
     let mut head = Request::get("/nothing");
     head.method = "HEAD".into();
     let head = http::ask(server.address(), &head);
@@ -257,22 +215,14 @@ fn errors_have_pages_of_the_sites_own() {
     drop(server);
 
     let server = serve(&root, &[pages, "intercept_errors = true"]);
-    assert_eq!(
-        said(&http::get(server.address(), "/own404.php")),
-        "404 <p>nothing here</p>"
-    );
+    assert_eq!(said(&http::get(server.address(), "/own404.php")), "404 <p>nothing here</p>");
     let gone = http::get(server.address(), "/own503.php");
-    assert_eq!(
-        gone.status, 503,
-        "the page is missing: the server's own words"
-    );
+    assert_eq!(gone.status, 503, "the page is missing: the server's own words");
     assert_eq!(gone.header("Set-Cookie"), None);
     // The connection lives on.
     let mut connection = Connection::open(server.address());
     for _ in 0..3 {
-        let answer = connection
-            .ask(&Request::get("/own404.php"))
-            .expect("an answer comes");
+        let answer = connection.ask(&Request::get("/own404.php")).expect("an answer comes");
         assert_eq!(answer.status, 404);
     }
 }
@@ -280,34 +230,18 @@ fn errors_have_pages_of_the_sites_own() {
 #[test]
 fn a_folder_is_listed_where_that_is_asked_for_without_what_is_hidden() {
     let root = site();
-    for (name, text) in [
-        ("files/b.txt", "b"),
-        ("files/a<b>.txt", "a"),
-        ("files/.secret", ""),
-    ] {
+    for (name, text) in [("files/b.txt", "b"), ("files/a<b>.txt", "a"), ("files/.secret", "")] {
         write_file(root.path(), name, text.as_bytes());
     }
     write_file(root.path(), "files/tool.php", b"<?php");
     write_file(root.path(), "files/sub/x.txt", b"x");
     let server = serve(&root, &["autoindex = \"/files/*\""]);
     let listing = http::get(server.address(), "/files/");
-    assert_eq!(
-        listing.header("Content-Type"),
-        Some("text/html; charset=utf-8")
-    );
+    assert_eq!(listing.header("Content-Type"), Some("text/html; charset=utf-8"));
     let text = listing.text();
-    assert!(
-        text.contains("href=\"./a%3Cb%3E.txt\">a&lt;b&gt;.txt<"),
-        "{text}"
-    );
-    assert!(
-        text.contains("href=\"./sub/\"") && text.contains("b.txt"),
-        "{text}"
-    );
-    assert!(
-        !text.contains(".secret") && !text.contains("tool.php"),
-        "{text}"
-    );
+    assert!(text.contains("href=\"./a%3Cb%3E.txt\">a&lt;b&gt;.txt<"), "{text}");
+    assert!(text.contains("href=\"./sub/\"") && text.contains("b.txt"), "{text}");
+    assert!(!text.contains(".secret") && !text.contains("tool.php"), "{text}");
     assert_eq!(http::get(server.address(), "/uploads/").status, 404);
 }
 
@@ -319,10 +253,7 @@ fn an_alias_is_a_folder_beside_the_root_with_its_scripts() {
     write_file(beside.path(), ".env", b"SECRET");
     let alias = format!("aliases = {{ \"/manual/\" = {:?} }}", beside.path());
     let server = serve(&root, &[&alias]);
-    assert_eq!(
-        said(&http::get(server.address(), "/manual/page.html")),
-        "200 <p>manual</p>"
-    );
+    assert_eq!(said(&http::get(server.address(), "/manual/page.html")), "200 <p>manual</p>");
     let seen = http::get(server.address(), "/manual/run.php/info").json();
     assert_eq!(
         (&seen["SCRIPT_NAME"], &seen["PATH_INFO"]),
@@ -330,12 +261,7 @@ fn an_alias_is_a_folder_beside_the_root_with_its_scripts() {
     );
     let redirected = http::get(server.address(), "/manual?a=b");
     assert_eq!(redirected.header("Location"), Some("/manual/?a=b"));
-    for target in [
-        "/manual/.env",
-        "/manual/nothing",
-        "/manual/../manual/%2eenv",
-        "/manualx",
-    ] {
+    for target in ["/manual/.env", "/manual/nothing", "/manual/../manual/%2eenv", "/manualx"] {
         assert_eq!(http::get(server.address(), target).status, 404, "{target}");
     }
 }
@@ -354,11 +280,7 @@ fn a_path_may_have_a_limit_of_its_own_on_bodies() {
     );
     let post = |target: &str, bytes: usize| {
         let body = vec![b'x'; bytes];
-        http::ask(
-            server.address(),
-            &Request::post(target, "text/plain", &body),
-        )
-        .status
+        http::ask(server.address(), &Request::post(target, "text/plain", &body)).status
     };
     assert_eq!(post("/index.php", 11), 413);
     assert_eq!(post("/index.php", 10), 200);
@@ -368,35 +290,17 @@ fn a_path_may_have_a_limit_of_its_own_on_bodies() {
 #[test]
 fn a_host_that_is_missing_or_doubled_is_refused_and_one_of_nobody_is_not_found() {
     let root = site();
-    let server = Setup::new(root.path())
-        .hosts(&["a.example"])
-        .site("deny = \"/secret/*\"")
-        .start();
+    let server = Setup::new(root.path()).hosts(&["a.example"]).site("deny = \"/secret/*\"").start();
     let raw = |text: &str| {
         let mut connection = Connection::open(server.address());
         connection.send(text.as_bytes()).expect("it is taken");
-        connection
-            .read_response(false)
-            .expect("an answer comes")
-            .status
+        connection.read_response(false).expect("an answer comes").status
     };
     assert_eq!(raw("GET /style.css HTTP/1.1\r\n\r\n"), 400);
-    assert_eq!(
-        raw("GET /style.css HTTP/1.1\r\nHost: a.example\r\nHost: a.example\r\n\r\n"),
-        400
-    );
-    assert_eq!(
-        raw("GET /style.css HTTP/1.1\r\nHost: b.example\r\n\r\n"),
-        404
-    );
-    assert_eq!(
-        raw("GET /style.css HTTP/1.1\r\nHost: A.example:80\r\n\r\n"),
-        200
-    );
-    assert_eq!(
-        raw("GET http://a.example/secret/x HTTP/1.1\r\nHost: a.example\r\n\r\n"),
-        403
-    );
+    assert_eq!(raw("GET /style.css HTTP/1.1\r\nHost: a.example\r\nHost: a.example\r\n\r\n"), 400);
+    assert_eq!(raw("GET /style.css HTTP/1.1\r\nHost: b.example\r\n\r\n"), 404);
+    assert_eq!(raw("GET /style.css HTTP/1.1\r\nHost: A.example:80\r\n\r\n"), 200);
+    assert_eq!(raw("GET http://a.example/secret/x HTTP/1.1\r\nHost: a.example\r\n\r\n"), 403);
 }
 
 #[test]
@@ -425,9 +329,7 @@ fn a_reload_changes_rules_in_place_and_a_wrong_one_leaves_them() {
     let server = setup.clone().site("deny = \"/secret/*\"").start();
     let mut connection = Connection::open(server.address());
     let mut ask = |target: &str| {
-        let answer = connection
-            .ask(&Request::get(target))
-            .expect("the connection is kept");
+        let answer = connection.ask(&Request::get(target)).expect("the connection is kept");
         answer.status
     };
     assert_eq!(ask("/secret/plan.txt"), 403);

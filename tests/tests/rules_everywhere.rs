@@ -16,15 +16,9 @@ const SLOW_POOL: &str =
 fn site() -> TempDir {
     let root = document_root(&[
         ("index.php", "<?php echo 'index ', getenv('POOL') ?: 'www';"),
-        (
-            "import/run.php",
-            "<?php echo 'run ', getenv('POOL') ?: 'www';",
-        ),
+        ("import/run.php", "<?php echo 'run ', getenv('POOL') ?: 'www';"),
         ("staff.php", "<?php echo $_SERVER['REMOTE_USER'];"),
-        (
-            "length.php",
-            "<?php echo strlen(file_get_contents('php://input'));",
-        ),
+        ("length.php", "<?php echo strlen(file_get_contents('php://input'));"),
         ("style.css", "p {}"),
         ("secret/plan.txt", "SECRET"),
         ("lost.php", "<?php echo 'lost ', $_SERVER['REQUEST_URI'];"),
@@ -63,11 +57,7 @@ impl Door<'_> {
         let answer = self.ask(arguments, path);
         let first = answer.lines().next().unwrap_or_default();
         let what = format!("{}, {path}: {answer}", self.name);
-        assert_eq!(
-            first.split(' ').nth(1),
-            Some(&*status.to_string()),
-            "{what}"
-        );
+        assert_eq!(first.split(' ').nth(1), Some(&*status.to_string()), "{what}");
         let lower = answer.to_lowercase();
         for text in texts {
             assert!(lower.contains(&text.to_lowercase()), "{text} in {what}");
@@ -88,18 +78,8 @@ fn doors<'a>(server: &Server, secure: SocketAddr, authority: &'a Authority) -> V
     };
     vec![
         door("HTTP/1.1", "--http1.1", "http://localhost", plain),
-        door(
-            "HTTP/2",
-            "--http2-prior-knowledge",
-            "http://localhost",
-            plain,
-        ),
-        door(
-            "HTTP/1.1 over TLS",
-            "--http1.1",
-            "https://localhost",
-            secure,
-        ),
+        door("HTTP/2", "--http2-prior-knowledge", "http://localhost", plain),
+        door("HTTP/1.1 over TLS", "--http1.1", "https://localhost", secure),
         door("HTTP/2 over TLS", "--http2", "https://localhost", secure),
     ]
 }
@@ -112,10 +92,7 @@ fn start(
 ) -> (Server, SocketAddr) {
     let certificate = authority.issue("site", &["localhost"]).toml();
     let secure = ports::free_address();
-    let tls = [
-        format!("certificates = [{certificate}]"),
-        "redirect = false".into(),
-    ];
+    let tls = [format!("certificates = [{certificate}]"), "redirect = false".into()];
     let auth = format!("basic_auth = {{ path = \"/staff.php\", users = {users:?} }}");
     let all: Vec<&str> = [&auth[..]].iter().chain(lines).copied().collect();
     (setup(root, &[], &all).tls(secure, &tls).start(), secure)
@@ -148,23 +125,13 @@ fn rules_hold_through_every_door() {
         door.expect(&[], "/api/x", 200, &["index www", framed]);
         door.expect(&[], "/secret/plan.txt", 403, &[framed]);
         door.expect(&["--path-as-is"], "/x/../s%65cret/plan.txt", 403, &[]);
-        door.expect(
-            &[],
-            "/style.css",
-            200,
-            &["cache-control: max-age=86400", "p {}"],
-        );
+        door.expect(&[], "/style.css", 200, &["cache-control: max-age=86400", "p {}"]);
         door.expect(&[], "/nothing", 404, &["lost /nothing", framed]);
         door.expect(&[], "/staff.php", 401, &["www-authenticate: basic realm="]);
         door.expect(&["--header", &wrong], "/staff.php", 401, &[]);
         door.expect(&["--header", &right], "/staff.php", 200, &["anna"]);
         door.expect(&["--data-binary", &body], "/length.php", 413, &[]);
-        door.expect(
-            &["--data-binary", &body],
-            "/import/run.php",
-            200,
-            &["run slow"],
-        );
+        door.expect(&["--data-binary", &body], "/import/run.php", 200, &["run slow"]);
         door.expect(&["--data-binary", "abc"], "/length.php", 200, &["3"]);
     }
     server.stop();
@@ -194,10 +161,7 @@ fn limits_per_client_count_each_request_of_a_connection_over_http2() {
     let all = doors(&server, secure, &authority);
     all[2].expect(&[], "/style.css", 429, &["retry-after: "]);
     std::fs::write(root.path().join("go"), "").expect("a file can be written");
-    assert_eq!(
-        (client.text(1), client.text(3)),
-        ("done".into(), "done".into())
-    );
+    assert_eq!((client.text(1), client.text(3)), ("done".into(), "done".into()));
     let mut answers = Vec::new();
     for _ in 0..5 {
         client.ask(stream, "/index.php");

@@ -59,10 +59,7 @@ fn a_request_whose_worker_is_killed_has_run_once() {
         });
         assert_eq!(answer.status, 502);
         let said = answer.text();
-        assert!(
-            said.contains("The worker died while it ran the script."),
-            "{said}"
-        );
+        assert!(said.contains("The worker died while it ran the script."), "{said}");
         server.expect_log(mark, "was ended by signal 9 (SIGKILL)");
         // Who might run it again gets the opportunity: all workers are there and have nothing to do.
         server.wait_for_full_strength(2, wait::DEADLINE);

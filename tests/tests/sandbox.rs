@@ -52,18 +52,12 @@ fn of_threads(process: &Process, field: &str) -> Vec<String> {
 fn expect_restricted(process: &Process) {
     for (field, expected) in [("NoNewPrivs", "1"), ("Seccomp", "2")] {
         let values = of_threads(process, field);
-        assert!(
-            values.iter().all(|value| value == expected),
-            "{field}: {values:?}"
-        );
+        assert!(values.iter().all(|value| value == expected), "{field}: {values:?}");
     }
     for field in ["CapBnd", "CapPrm", "CapEff", "CapInh", "CapAmb"] {
         let values = of_threads(process, field);
         let is_none = |set: &String| u64::from_str_radix(set, 16) == Ok(0);
-        assert!(
-            !is_root() || values.iter().all(is_none),
-            "{field}: {values:?}"
-        );
+        assert!(!is_root() || values.iter().all(is_none), "{field}: {values:?}");
     }
 }
 
@@ -89,57 +83,26 @@ fn a_front_that_is_taken_over_starts_no_program_and_reaches_no_other_process_or_
         return eprintln!("skipped: only root may debug the front");
     }
     let root = document_root(&[("a.txt", "a file")]);
-    write_file(
-        Path::new("/var/tmp"),
-        "maitred-test-of-the-sandbox",
-        b"readable for all",
-    );
+    write_file(Path::new("/var/tmp"), "maitred-test-of-the-sandbox", b"readable for all");
     let server = Setup::new(root.path()).start();
     let supervisor = server.supervisor().pid;
     let path = |name: &str| root.path().join(name).to_str().expect("UTF-8").to_owned();
     let supervisor = u64::from(supervisor.cast_unsigned());
     let open = |path: &str, flags: u64| {
-        Syscall::new(
-            OPENAT,
-            [AT_FDCWD.into(), path.into(), flags.into(), 0o600.into()],
-        )
+        Syscall::new(OPENAT, [AT_FDCWD.into(), path.into(), flags.into(), 0o600.into()])
     };
     let calls = [
         (open(&path("a.txt"), 0), None),
-        (
-            Syscall::new(PTRACE, [16.into(), supervisor.into()]),
-            Some(NOT_PERMITTED),
-        ),
-        (
-            Syscall::new(KILL, [supervisor.into(), 0.into()]),
-            Some(NOT_PERMITTED),
-        ),
-        (
-            Syscall::new(UNSHARE, [0x1000_0000.into()]),
-            Some(NOT_PERMITTED),
-        ),
+        (Syscall::new(PTRACE, [16.into(), supervisor.into()]), Some(NOT_PERMITTED)),
+        (Syscall::new(KILL, [supervisor.into(), 0.into()]), Some(NOT_PERMITTED)),
+        (Syscall::new(UNSHARE, [0x1000_0000.into()]), Some(NOT_PERMITTED)),
         (Syscall::new(CHROOT, ["/".into()]), Some(NOT_PERMITTED)),
-        (
-            Syscall::new(SOCKET, [17.into(), 3.into(), 0.into()]),
-            Some(NO_SUCH_CALL),
-        ),
-        (
-            open("/var/tmp/maitred-test-of-the-sandbox", 0),
-            Some(DENIED),
-        ),
-        (
-            Syscall::new(CREAT, [path("new").as_str().into(), 0o600.into()]),
-            Some(NOT_PERMITTED),
-        ),
+        (Syscall::new(SOCKET, [17.into(), 3.into(), 0.into()]), Some(NO_SUCH_CALL)),
+        (open("/var/tmp/maitred-test-of-the-sandbox", 0), Some(DENIED)),
+        (Syscall::new(CREAT, [path("new").as_str().into(), 0o600.into()]), Some(NOT_PERMITTED)),
         (open(&path("new"), 0o101), Some(DENIED)),
-        (
-            Syscall::new(CLONE, [FLAGS_OF_FORK.into()]),
-            Some(NO_SUCH_CALL),
-        ),
-        (
-            Syscall::new(EXECVE, ["/bin/true".into(), 0.into(), 0.into()]),
-            Some(NOT_PERMITTED),
-        ),
+        (Syscall::new(CLONE, [FLAGS_OF_FORK.into()]), Some(NO_SUCH_CALL)),
+        (Syscall::new(EXECVE, ["/bin/true".into(), 0.into(), 0.into()]), Some(NOT_PERMITTED)),
     ];
     let (calls, expected): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
     let results = inject(&front(&server), &calls);
@@ -167,10 +130,8 @@ fn the_sandbox_can_be_switched_off() {
 
 #[test]
 fn a_reload_adds_sites_beside_those_of_the_start_and_warns_of_one_that_the_front_cannot_open() {
-    let (first, second) = (
-        document_root(&[("a.txt", "first")]),
-        document_root(&[("a.txt", "second")]),
-    );
+    let (first, second) =
+        (document_root(&[("a.txt", "first")]), document_root(&[("a.txt", "second")]));
     let setup = Setup::new(first.path()).hosts(&["first.test"]);
     let server = setup.clone().start();
     let site = |root: &Path, host: &str| {
@@ -188,10 +149,7 @@ fn a_reload_adds_sites_beside_those_of_the_start_and_warns_of_one_that_the_front
     if server.log_text().contains("Landlock does not restrict") {
         eprintln!("skipped in part: this kernel has no Landlock");
     } else {
-        server.expect_log(
-            mark,
-            "is outside the folders that the sandbox of the front allows",
-        );
+        server.expect_log(mark, "is outside the folders that the sandbox of the front allows");
     }
     server.stop();
 }
@@ -227,36 +185,24 @@ fn a_part_of_the_machine_that_is_another_folder_than_at_the_start_is_logged_as_s
     let mark = server.log().mark();
     server.configure(&setup.top("max_connections_per_address = 999"));
     server.reload();
-    server.expect_log(
-        mark,
-        &format!("is inaccessible to the front: {}", part.path().display()),
-    );
+    server.expect_log(mark, &format!("is inaccessible to the front: {}", part.path().display()));
     server.stop();
 }
 
 #[test]
 fn the_process_that_gets_certificates_is_restricted_as_the_front_is() {
-    let habits = Habits {
-        hesitates_seconds: 3,
-        ..Habits::default()
-    };
+    let habits = Habits { hesitates_seconds: 3, ..Habits::default() };
     let (pebble, site) = (Pebble::with(habits), Site::default());
     let server = site.setup(&pebble, &["shop.test"], "").start();
     let find = || {
         let all = server.processes();
-        all.into_iter()
-            .find(|process| process.title.contains("maitred: acme"))
+        all.into_iter().find(|process| process.title.contains("maitred: acme"))
     };
-    let acme = wait::until(
-        "the process that gets certificates restricts itself",
-        || {
-            let acme = find()?;
-            let is_filtered = of_threads(&acme, "Seccomp")
-                .iter()
-                .all(|value| value == "2");
-            is_filtered.then_some(acme)
-        },
-    );
+    let acme = wait::until("the process that gets certificates restricts itself", || {
+        let acme = find()?;
+        let is_filtered = of_threads(&acme, "Seccomp").iter().all(|value| value == "2");
+        is_filtered.then_some(acme)
+    });
     expect_restricted(&acme);
     server.expect_log(0, ISSUED);
     server.stop();

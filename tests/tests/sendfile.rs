@@ -85,10 +85,7 @@ fn by_file(file: &str) -> String {
 fn assert_nothing_leaks(answer: &Response) {
     for (name, _) in &answer.headers {
         let name = name.to_ascii_lowercase();
-        assert!(
-            !name.starts_with("x-accel") && name != "x-sendfile",
-            "{name}"
-        );
+        assert!(!name.starts_with("x-accel") && name != "x-sendfile", "{name}");
     }
     assert!(!answer.text().contains("own") && !answer.text().contains("SECRET"));
 }
@@ -97,17 +94,10 @@ fn assert_nothing_leaks(answer: &Response) {
 fn a_file_takes_the_place_of_the_answer_and_keeps_its_header() {
     let site = Site::new();
     let server = site.setup().start();
-    let by = [
-        by_path("/protected/a%2520b.txt"),
-        by_file(&site.file("a b.txt")),
-    ];
+    let by = [by_path("/protected/a%2520b.txt"), by_file(&site.file("a b.txt"))];
     for asked in by {
         let answer = http::get(server.address(), &asked);
-        assert_eq!(
-            (answer.status, answer.text()),
-            (200, "0123456789".into()),
-            "{asked}"
-        );
+        assert_eq!((answer.status, answer.text()), (200, "0123456789".into()), "{asked}");
         for (name, value) in [
             ("Content-Type", "application/x-thing"),
             ("Content-Disposition", "attachment; filename=\"a.bin\""),
@@ -120,10 +110,7 @@ fn a_file_takes_the_place_of_the_answer_and_keeps_its_header() {
         }
         for name in ["ETag", "Last-Modified"] {
             let value = answer.header(name).expect("the file's");
-            assert!(
-                !value.contains("script") && !value.contains("1998"),
-                "{value}"
-            );
+            assert!(!value.contains("script") && !value.contains("1998"), "{value}");
         }
         assert_nothing_leaks(&answer);
     }
@@ -145,33 +132,21 @@ fn ranges_conditions_and_head_are_a_static_files() {
     let site = Site::new();
     let server = site.setup().start();
     let mut connection = Connection::open(server.address());
-    for asked in [
-        by_path("/protected/large.bin"),
-        by_file(&site.file("large.bin")),
-    ] {
+    for asked in [by_path("/protected/large.bin"), by_file(&site.file("large.bin"))] {
         let whole = connection.ask(&Request::get(&asked)).expect("an answer");
         assert_eq!(whole.body, large());
         let etag = whole.header("ETag").expect("an entity tag").to_owned();
         let part = Request::get(&asked).header("Range", "bytes=10-19,200000-200009");
         let part = connection.ask(&part).expect("an answer");
         assert_eq!(part.status, 206);
-        assert!(
-            part.header("Content-Type")
-                .is_some_and(|kind| kind.starts_with("multipart/"))
-        );
+        assert!(part.header("Content-Type").is_some_and(|kind| kind.starts_with("multipart/")));
         assert_eq!(part.text().matches("application/x-thing").count(), 2);
         let one = Request::get(&asked).header("Range", "bytes=-5");
         let one = connection.ask(&one).expect("an answer");
-        assert_eq!(
-            (one.status, &one.body[..]),
-            (206, &large()[LARGE_BYTES - 5..])
-        );
+        assert_eq!((one.status, &one.body[..]), (206, &large()[LARGE_BYTES - 5..]));
         let known = Request::get(&asked).header("If-None-Match", &etag);
         let known = connection.ask(&known).expect("an answer");
-        assert_eq!(
-            (known.status, known.header("Set-Cookie")),
-            (304, Some("seen=1"))
-        );
+        assert_eq!((known.status, known.header("Set-Cookie")), (304, Some("seen=1")));
         let head = Request::new("HEAD", &asked).header("Host", "localhost");
         let head = connection.ask(&head).expect("an answer");
         assert_eq!(head.status, 200);
@@ -192,30 +167,18 @@ fn nothing_outside_of_the_roots_is_reached_and_the_log_says_which_is_needed() {
             "begins with none of the paths of the site's sendfile_roots (/protected/)",
         ),
         (by_path("/protected/../public.txt"), "begins with none"),
-        (
-            by_path("/protected/..%252f..%252f..%252fetc/passwd"),
-            "X-Accel-Redirect",
-        ),
+        (by_path("/protected/..%252f..%252f..%252fetc/passwd"), "X-Accel-Redirect"),
         (by_path("/protected/.hidden"), "begin with a dot"),
         (by_path("/protected/source.php"), "PHP source is never sent"),
         (by_path("/protected/sub"), "/protected/sub"),
         (by_path("/protected/gone"), "there is no such file"),
         (by_path("@named"), "does not begin with a slash"),
-        (
-            by_file("/etc/passwd"),
-            "lies in none of the folders of the site's sendfile_roots",
-        ),
+        (by_file("/etc/passwd"), "lies in none of the folders of the site's sendfile_roots"),
         (by_file("a%20b.txt"), "lies in none of the folders"),
-        (
-            by_file(&site.file("../../../../../etc/passwd")),
-            "X-Sendfile",
-        ),
+        (by_file(&site.file("../../../../../etc/passwd")), "X-Sendfile"),
         (by_file(&site.file(".hidden")), "begin with a dot"),
         (by_file(&format!("{}evil", site.file(""))), "X-Sendfile"),
-        (
-            by_file(&format!("{}2/a", site.files.path().display())),
-            "lies in none of the folders",
-        ),
+        (by_file(&format!("{}2/a", site.files.path().display())), "lies in none of the folders"),
     ] {
         let mark = server.log().mark();
         let answer = http::get(server.address(), &asked);
@@ -225,12 +188,7 @@ fn nothing_outside_of_the_roots_is_reached_and_the_log_says_which_is_needed() {
         assert!(line.contains("download.php"), "{line}");
     }
     let answer = http::get(server.address(), "/protected/a%20b.txt");
-    assert_eq!(
-        answer.status,
-        404,
-        "a client cannot ask for it: {}",
-        answer.text()
-    );
+    assert_eq!(answer.status, 404, "a client cannot ask for it: {}", answer.text());
 }
 
 #[test]
@@ -291,11 +249,7 @@ fn over_http2_and_tls_it_is_the_same() {
     connection.ask(1, &by_path("/protected/a%2520b.txt"));
     assert_eq!(connection.text(1), "0123456789");
     let url = format!("https://localhost{target}");
-    let output = curl(
-        &authority,
-        address,
-        ["-D", "-", "-r", "0-4", "-o", "/dev/null", &url],
-    );
+    let output = curl(&authority, address, ["-D", "-", "-r", "0-4", "-o", "/dev/null", &url]);
     let text = String::from_utf8_lossy(&output.stdout).to_ascii_lowercase();
     assert!(text.starts_with("http/2 206"), "{text}");
     assert!(text.contains("content-type: application/x-thing"), "{text}");
@@ -353,10 +307,7 @@ fn nginx_answers_the_same() {
         let request = request.header("Connection", "close");
         let ours = http::ask(server.address(), &request);
         let theirs = http::ask(nginx.address(), &request);
-        let what = format!(
-            "{} {} {:?}",
-            request.method, request.target, request.headers
-        );
+        let what = format!("{} {} {:?}", request.method, request.target, request.headers);
         assert_eq!(ours.status, theirs.status, "{what}");
         if ours.status >= 400 {
             continue;

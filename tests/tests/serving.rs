@@ -62,14 +62,9 @@ fn flushed_output_reaches_the_client_while_the_script_runs() {
     let root = site();
     let server = Server::start(root.path());
     let mut connection = Connection::open(server.address());
-    connection
-        .send(&Request::get("/wait.php").to_bytes())
-        .expect("a request is taken");
+    connection.send(&Request::get("/wait.php").to_bytes()).expect("a request is taken");
     connection.read_head().expect("the head comes at once");
-    assert_eq!(
-        connection.read_chunk().expect("a chunk comes at once"),
-        b"first"
-    );
+    assert_eq!(connection.read_chunk().expect("a chunk comes at once"), b"first");
     fs::write(root.path().join("go"), "").expect("a file can be written");
     assert_eq!(connection.read_chunk().expect("the rest comes"), b"second");
     assert!(connection.read_chunk().expect("an end comes").is_empty());
@@ -93,9 +88,7 @@ fn a_stopping_server_finishes_running_requests() {
         let _ = fs::remove_file(root.path().join("go"));
         let mut server = Server::start(root.path());
         let mut connection = Connection::open(server.address());
-        connection
-            .send(&Request::get("/wait.php").to_bytes())
-            .expect("a request is taken");
+        connection.send(&Request::get("/wait.php").to_bytes()).expect("a request is taken");
         connection.read_head().expect("the head comes at once");
         server.processes();
         server.signal(signal);
@@ -104,10 +97,7 @@ fn a_stopping_server_finishes_running_requests() {
         });
         fs::write(root.path().join("go"), "").expect("a file can be written");
         assert_eq!(connection.read_chunk().expect("a chunk"), b"first");
-        assert_eq!(
-            connection.read_chunk().expect("the rest still comes"),
-            b"second"
-        );
+        assert_eq!(connection.read_chunk().expect("the rest still comes"), b"second");
         assert!(server.wait_for_end().success());
         server.assert_nothing_left();
     }
@@ -118,9 +108,7 @@ fn a_second_signal_stops_at_once() {
     let root = site();
     let mut server = Server::start(root.path());
     let mut connection = Connection::open(server.address());
-    connection
-        .send(&Request::get("/wait.php").to_bytes())
-        .expect("a request is taken");
+    connection.send(&Request::get("/wait.php").to_bytes()).expect("a request is taken");
     connection.read_head().expect("the head comes at once");
     server.processes();
     server.signal(Signal::TERM);
@@ -143,9 +131,7 @@ fn two_signals_of_one_breath_are_one_stop_that_loses_nothing() {
     let root = site();
     let mut server = Server::start(root.path());
     let mut connection = Connection::open(server.address());
-    connection
-        .send(&Request::get("/wait.php").to_bytes())
-        .expect("a request is taken");
+    connection.send(&Request::get("/wait.php").to_bytes()).expect("a request is taken");
     connection.read_head().expect("the head comes at once");
     assert_eq!(connection.read_chunk().expect("a chunk"), b"first");
     server.processes();
@@ -165,9 +151,7 @@ fn a_stop_waits_for_process_control_timeout_and_no_longer() {
     let setup = Setup::new(root.path()).top("process_control_timeout = \"1s\"");
     let mut server = setup.start();
     let mut connection = Connection::open(server.address());
-    connection
-        .send(&Request::get("/wait.php").to_bytes())
-        .expect("a request is taken");
+    connection.send(&Request::get("/wait.php").to_bytes()).expect("a request is taken");
     connection.read_head().expect("the head comes at once");
     server.processes();
     let asked = std::time::Instant::now();
@@ -181,10 +165,7 @@ fn a_stop_waits_for_process_control_timeout_and_no_longer() {
 #[test]
 fn a_worker_is_replaced_after_max_requests() {
     let root = site();
-    let server = Setup::new(root.path())
-        .workers(1)
-        .pool("max_requests = 3")
-        .start();
+    let server = Setup::new(root.path()).workers(1).pool("max_requests = 3").start();
     server.wait_for_full_strength(1, wait::DEADLINE);
     let first = server.workers();
     for _ in 0..10 {
@@ -201,16 +182,9 @@ fn a_mistake_in_the_configuration_is_named_with_its_place_and_nothing_starts() {
     let folder = public_folder();
     let file = folder.path().join("maitred.toml");
     let root = site();
-    let text = format!(
-        "[pools.www]\nmax_childen = 3\n\n[[sites]]\nroot = {:?}\n",
-        root.path()
-    );
+    let text = format!("[pools.www]\nmax_childen = 3\n\n[[sites]]\nroot = {:?}\n", root.path());
     fs::write(&file, text).expect("a file can be written");
-    let output = Command::new(maitred_program())
-        .arg("serve")
-        .arg("--config")
-        .arg(&file)
-        .output();
+    let output = Command::new(maitred_program()).arg("serve").arg("--config").arg(&file).output();
     let output = output.expect("maitred can be started");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -220,25 +194,15 @@ fn a_mistake_in_the_configuration_is_named_with_its_place_and_nothing_starts() {
 
 #[test]
 fn two_sites_are_told_apart_by_their_hosts() {
-    let (first, second) = (
-        site(),
-        document_root(&[("hello.php", "<?php echo 'other';")]),
-    );
+    let (first, second) = (site(), document_root(&[("hello.php", "<?php echo 'other';")]));
     let more = format!(
         "\n[[sites]]\nhosts = [\"*.other.test\"]\npool = \"www\"\nroot = {:?}",
         second.path()
     );
-    let server = Setup::new(first.path())
-        .hosts(&["first.test"])
-        .site(&more)
-        .start();
+    let server = Setup::new(first.path()).hosts(&["first.test"]).site(&more).start();
     for (host, expected) in [("first.test", "hello"), ("a.other.test:80", "other")] {
         let request = Request::new("GET", "/hello.php").header("Host", host);
-        assert_eq!(
-            http::ask(server.address(), &request).text(),
-            expected,
-            "{host}"
-        );
+        assert_eq!(http::ask(server.address(), &request).text(), expected, "{host}");
     }
 }
 
@@ -261,16 +225,10 @@ fn a_document_root_that_is_switched_is_followed_by_files_and_scripts() {
     for release in ["1", "2"] {
         let folder = home.path().join(release);
         fs::create_dir(&folder).expect("a folder can be made");
-        fs::write(
-            folder.join("index.php"),
-            "<?php echo basename(__DIR__), include 'part.php';",
-        )
-        .expect("a file can be written");
-        fs::write(
-            folder.join("part.php"),
-            format!("<?php return ' part {release}';"),
-        )
-        .expect("a file can be written");
+        fs::write(folder.join("index.php"), "<?php echo basename(__DIR__), include 'part.php';")
+            .expect("a file can be written");
+        fs::write(folder.join("part.php"), format!("<?php return ' part {release}';"))
+            .expect("a file can be written");
         fs::write(folder.join("a.txt"), release).expect("a file can be written");
     }
     let current = home.path().join("current");
@@ -306,10 +264,7 @@ fn trace_is_not_answered() {
     let mut connection = Connection::open(server.address());
     let request = b"TRACE /hello.php HTTP/1.1\r\nHost: localhost\r\n\r\n";
     connection.send(request).expect("a request is taken");
-    assert_eq!(
-        connection.read_response(false).expect("an answer").status,
-        405
-    );
+    assert_eq!(connection.read_response(false).expect("an answer").status, 405);
 }
 
 #[test]

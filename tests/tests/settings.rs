@@ -36,10 +36,7 @@ fn the_front_and_the_workers_are_who_they_are_to_be() {
     }
     let root = document_root(&[
         ("hello.txt", "hello, file"),
-        (
-            "index.php",
-            "<?php echo posix_geteuid(), ' ', posix_getegid();",
-        ),
+        ("index.php", "<?php echo posix_geteuid(), ' ', posix_getegid();"),
     ]);
     let spool = public_folder();
     set_mode(spool.path(), 0o777);
@@ -54,10 +51,7 @@ fn the_front_and_the_workers_are_who_they_are_to_be() {
     for process in server.workers() {
         assert_eq!(ids(&process), worker, "{}", process.title);
     }
-    assert_eq!(
-        http::get(server.address(), "/hello.txt").text(),
-        "hello, file"
-    );
+    assert_eq!(http::get(server.address(), "/hello.txt").text(), "hello, file");
     let said = http::get(server.address(), "/").text();
     assert_eq!(said, format!("{} {}", worker.0, worker.1));
     server.stop();
@@ -78,11 +72,7 @@ fn php_has_the_ini_file_and_the_values_of_its_pool_and_scripts_change_what_they_
     let folder = public_folder();
     let ini = b"memory_limit = 77M\nprecision = 5\ndefault_charset = latin1\n";
     write_file(folder.path(), "shop.ini", ini);
-    write_file(
-        folder.path(),
-        "conf.d/own.ini",
-        b"told.in_the_scan_dir = here\n",
-    );
+    write_file(folder.path(), "conf.d/own.ini", b"told.in_the_scan_dir = here\n");
     let server = Setup::new(root.path())
         .pool(&format!("php_ini = {:?}", folder.path().join("shop.ini")))
         .pool(&format!(
@@ -111,8 +101,6 @@ fn a_page_that_nobody_asks_for_goes_from_the_disk() {
     let server = setup("1s").start();
     cached::get(&server, "/a");
     wait::until_true("the page on disk", || files(folder.path()).len() == 1);
-    wait::until_within("the page to go", SWEPT, || {
-        files(folder.path()).is_empty().then_some(())
-    });
+    wait::until_within("the page to go", SWEPT, || files(folder.path()).is_empty().then_some(()));
     server.stop();
 }

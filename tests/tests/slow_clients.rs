@@ -43,10 +43,7 @@ fn site() -> TempDir {
     let root = document_root(&[
         ("hello.txt", PAGES[0].1),
         ("hello.php", "<?php echo 'hello';"),
-        (
-            "length.php",
-            "<?php echo strlen(file_get_contents('php://input'));",
-        ),
+        ("length.php", "<?php echo strlen(file_get_contents('php://input'));"),
     ]);
     write_file(root.path(), "large.bin", &vec![b'x'; LARGE]);
     root
@@ -71,9 +68,7 @@ fn every_second(mut step: impl FnMut() -> bool) -> Duration {
 /// how much came.
 fn read_slowly(address: SocketAddr, rate: usize, lasts: Duration) -> usize {
     let mut client = Connection::open(address);
-    client
-        .send(&Request::get("/large.bin").to_bytes())
-        .expect("a request is taken");
+    client.send(&Request::get("/large.bin").to_bytes()).expect("a request is taken");
     let mut stream = client.stream();
     let mut bytes = vec![0; rate];
     let (begun, mut total) = (Instant::now(), 0);
@@ -97,9 +92,7 @@ fn read_slowly_over_http2(address: SocketAddr, rate: usize, lasts: Duration) -> 
     let (begun, mut is_reset) = (Instant::now(), false);
     let more = |bytes: u32| {
         let bytes = bytes.to_be_bytes();
-        [0, 1]
-            .map(|stream| frame(WINDOW_UPDATE, 0, stream, &bytes))
-            .concat()
+        [0, 1].map(|stream| frame(WINDOW_UPDATE, 0, stream, &bytes)).concat()
     };
     every_second(|| {
         if client.send(&more(rate as u32)).is_err() {
@@ -139,10 +132,7 @@ fn who_reads_too_slowly_is_cut_and_a_slow_phone_gets_everything() {
     let (root, authority) = (site(), Authority::default());
     let certificate = authority.issue("localhost", &["localhost"]).toml();
     let secure = ports::free_address();
-    let lines = [
-        format!("certificates = [{certificate}]"),
-        "redirect = false".into(),
-    ];
+    let lines = [format!("certificates = [{certificate}]"), "redirect = false".into()];
     let server = Setup::new(root.path()).tls(secure, &lines).start();
     let (address, honest) = (server.address(), Honest::ask(server.address()));
     let phone = thread::spawn(move || read_slowly(address, PHONE, LONG));
@@ -151,37 +141,19 @@ fn who_reads_too_slowly_is_cut_and_a_slow_phone_gets_everything() {
     let drip2 = thread::spawn(move || read_slowly_over_http2(address, DRIP, CERTAIN));
     let request = Request::get("/large.bin").to_bytes();
     let settings = [0, 4, 0x7f, 0xff, 0xff, 0xff];
-    let ask = frame(
-        HEADERS,
-        END_HEADERS | END_STREAM,
-        1,
-        &http2::get("/large.bin"),
-    );
+    let ask = frame(HEADERS, END_HEADERS | END_STREAM, 1, &http2::get("/large.bin"));
     let more = frame(WINDOW_UPDATE, 0, 0, &0x7000_0000_u32.to_be_bytes());
-    let begin = [
-        http2::PREFACE,
-        &frame(SETTINGS, 0, 0, &settings),
-        &more,
-        &ask,
-    ]
-    .concat();
+    let begin = [http2::PREFACE, &frame(SETTINGS, 0, 0, &settings), &more, &ask].concat();
     // Nobody reads what these two are sent.
-    let silent = [
-        Secure::connect(secure, "http/1.1", &request),
-        Secure::connect(secure, "h2", &begin),
-    ];
-    assert!(
-        phone.join().expect("the phone reads") > LARGE,
-        "file and head"
-    );
+    let silent =
+        [Secure::connect(secure, "http/1.1", &request), Secure::connect(secure, "h2", &begin)];
+    assert!(phone.join().expect("the phone reads") > LARGE, "file and head");
     assert!(drip.join().expect("a drip reads") < LARGE, "it is cut");
     assert!(phone2.join().expect("the phone reads"));
     assert!(!drip2.join().expect("a drip reads"), "it is reset");
     honest.assert_well_served();
     server.expect_log(0, "it takes its answer too slowly (min_answer_rate)");
-    wait::until_within("word of all four", PATIENCE, || {
-        (told_as_cut(&server) == 4).then_some(())
-    });
+    wait::until_within("word of all four", PATIENCE, || (told_as_cut(&server) == 4).then_some(()));
     drop(silent);
 }
 
@@ -190,9 +162,7 @@ fn upload_slowly(address: SocketAddr, beginning: usize, rate: usize, total: usiz
     let mut client = Connection::open(address);
     let head = format!("POST /length.php HTTP/1.1\r\nHost: a\r\nContent-Length: {total}\r\n\r\n");
     let mut sent = beginning;
-    client
-        .send(&[head.as_bytes(), &vec![b'x'; beginning]].concat())
-        .expect("a beginning is taken");
+    client.send(&[head.as_bytes(), &vec![b'x'; beginning]].concat()).expect("a beginning is taken");
     every_second(|| {
         let piece = rate.min(total - sent);
         sent += piece;
@@ -219,9 +189,7 @@ fn upload_slowly_over_http2(address: SocketAddr, rate: usize, total: usize) -> S
         (":path", "/length.php"),
         (":authority", "localhost"),
     ]);
-    client
-        .send(&frame(HEADERS, END_HEADERS, 1, &post))
-        .expect("a head is taken");
+    client.send(&frame(HEADERS, END_HEADERS, 1, &post)).expect("a head is taken");
     let mut sent = 0;
     let stream = client.stream().try_clone().expect("a socket has a copy");
     every_second(|| {
@@ -346,8 +314,7 @@ fn slow_heads_that_take_all_room_are_cut_and_who_waits_is_answered() {
     let limit = format!("--nofile={OPEN_FILES}:{OPEN_FILES}");
     let server = Setup::new(root.path()).under(&["prlimit", &limit]).start();
     let mut old = Connection::open(server.address());
-    old.send(b"GET /hello.php HTTP/1.1\r\n")
-        .expect("a beginning is taken");
+    old.send(b"GET /hello.php HTTP/1.1\r\n").expect("a beginning is taken");
     let attackers: Vec<_> = (0..FITTING + 100)
         .map(|_| {
             let mut attacker = Connection::open(server.address());
@@ -363,16 +330,12 @@ fn slow_heads_that_take_all_room_are_cut_and_who_waits_is_answered() {
     assert_eq!(answer.text(), "hello");
     // Who comes waits, behind more attackers than there is room for, until those are cut.
     let mut late = Connection::open(server.address());
-    late.stream()
-        .set_read_timeout(Some(PATIENCE))
-        .expect("a time-out can be set");
+    late.stream().set_read_timeout(Some(PATIENCE)).expect("a time-out can be set");
     let answer = late.ask(&Request::get("/hello.php")).expect("an answer");
     assert_eq!(answer.text(), "hello");
     let mut cut = 0;
     for mut attacker in attackers {
-        let answer = attacker
-            .read_response(false)
-            .expect("word that it is too slow");
+        let answer = attacker.read_response(false).expect("word that it is too slow");
         assert_eq!(answer.status, 408);
         cut += 1;
     }

@@ -62,9 +62,7 @@ fn by_tracing(server: &Server, files: &[PathBuf]) -> Option<Guarded> {
     let trace = format!("trace={steps}");
     let delay = STEP.as_micros();
     let slow = format!("inject={steps}:delay_enter={delay}");
-    let mut options = ["-o", "/dev/null", "-e", &trace, "-e", &slow]
-        .map(OsStr::new)
-        .to_vec();
+    let mut options = ["-o", "/dev/null", "-e", &trace, "-e", &slow].map(OsStr::new).to_vec();
     for file in files {
         options.extend([OsStr::new("-P"), file.as_os_str()]);
     }
@@ -72,9 +70,7 @@ fn by_tracing(server: &Server, files: &[PathBuf]) -> Option<Guarded> {
 }
 
 fn verdict(answer: &Response) -> &str {
-    let said = answer
-        .header("Cache-Status")
-        .expect("the cache says something");
+    let said = answer.header("Cache-Status").expect("the cache says something");
     match said.contains("; hit;") {
         true => "hit",
         false if said.contains("; stored;") => "stored",
@@ -134,8 +130,6 @@ fn a_slow_disk_holds_up_nobody_who_does_not_need_it() {
     });
     assert_eq!(verdict(&get("/b")), "hit");
     drop(slow);
-    wait::until("the page to be on the disk", || {
-        (files(pages.path()).len() == 3).then_some(())
-    });
+    wait::until("the page to be on the disk", || (files(pages.path()).len() == 3).then_some(()));
     server.stop();
 }

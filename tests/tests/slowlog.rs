@@ -78,10 +78,7 @@ fn site() -> TempDir {
              echo 'waiting'; while (ob_get_level()) { ob_end_flush(); } flush();
              while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }",
         ),
-        (
-            "short.php",
-            "<?php usleep((int) $_GET['ms'] * 1000); echo 'slept';",
-        ),
+        ("short.php", "<?php usleep((int) $_GET['ms'] * 1000); echo 'slept';"),
         (
             "detach.php",
             "<?php fastcgi_finish_request(); usleep(700000); touch(__DIR__ . '/detached');",
@@ -98,9 +95,7 @@ struct Slow {
 
 impl Slow {
     fn new() -> Slow {
-        Slow {
-            folder: tempfile::tempdir().expect("a temporary folder"),
-        }
+        Slow { folder: tempfile::tempdir().expect("a temporary folder") }
     }
 
     fn path(&self) -> PathBuf {
@@ -133,11 +128,8 @@ fn entries_in(path: &Path, count: usize) -> Vec<Entry> {
     wait::until(&format!("{count} entries in {}", path.display()), || {
         let text = fs::read_to_string(path).ok()?;
         // php-fpm writes an entry line by line; this is asked when its script has ended.
-        let entries: Vec<Entry> = text
-            .split("\n\n")
-            .filter(|entry| !entry.is_empty())
-            .map(read_entry)
-            .collect();
+        let entries: Vec<Entry> =
+            text.split("\n\n").filter(|entry| !entry.is_empty()).map(read_entry).collect();
         (entries.len() >= count && text.ends_with('\n')).then_some(entries)
     })
 }
@@ -159,10 +151,7 @@ fn read_entry(text: &str) -> Entry {
     let script = lines.next().expect("a script");
     let mut entry = Entry {
         pid: pid.parse().expect("a number"),
-        script: script
-            .strip_prefix("script_filename = ")
-            .expect("a script")
-            .to_owned(),
+        script: script.strip_prefix("script_filename = ").expect("a script").to_owned(),
         frames: Vec::new(),
         failure: None,
     };
@@ -173,10 +162,7 @@ fn read_entry(text: &str) -> Entry {
         }
         // php-fpm's entries do not have them.
         let ours = ["request_id", "cpu_time", "core_wait_time", "blocked_time"];
-        if line
-            .split_once(" = ")
-            .is_some_and(|(name, _)| ours.contains(&name))
-        {
+        if line.split_once(" = ").is_some_and(|(name, _)| ours.contains(&name)) {
             continue;
         }
         let (address, frame) = line.split_once("] ").expect("an address and a call");
@@ -199,9 +185,7 @@ fn without_classes(frames: &[String]) -> Vec<String> {
 
 fn send(server: &Server, path: &str) -> Connection {
     let mut connection = Connection::open(server.address());
-    connection
-        .send(&Request::get(path).to_bytes())
-        .expect("the server takes a request");
+    connection.send(&Request::get(path).to_bytes()).expect("the server takes a request");
     connection
 }
 
@@ -235,16 +219,10 @@ fn the_stacks_are_those_of_php_fpm_and_have_classes_too() {
         assert_eq!(without_classes(&of(&ours)), without_classes(&of(&theirs)));
         assert!(of(&ours).len() > 5);
     }
-    let calls = ours
-        .iter()
-        .find(|entry| entry.script.ends_with("calls.php"))
-        .expect("an entry");
+    let calls = ours.iter().find(|entry| entry.script.ends_with("calls.php")).expect("an entry");
     let folder = root.path().display();
     // From PHP 8.4 on a closure has the name of the function that it is made in.
-    let closures = [
-        "Shop\\Cart->Shop\\{closure}() ",
-        "Shop\\Cart->{closure:Shop\\Cart::total():",
-    ];
+    let closures = ["Shop\\Cart->Shop\\{closure}() ", "Shop\\Cart->{closure:Shop\\Cart::total():"];
     let is_closure = |frame: &String| closures.iter().any(|start| frame.starts_with(start));
     assert!(calls.frames.iter().any(is_closure), "{:#?}", calls.frames);
     for (call, line) in [
@@ -268,10 +246,8 @@ fn no_wait_is_cut_short_and_what_was_waited_for_is_told() {
     let mut locker = send(&server, "/lock.php");
     locker.read_head().expect("the lock is held");
     let ways = ["sleep", "usleep", "select", "read", "flock"];
-    let mut asked: Vec<Connection> = ways
-        .iter()
-        .map(|how| send(&server, &format!("/waits.php?how={how}")))
-        .collect();
+    let mut asked: Vec<Connection> =
+        ways.iter().map(|how| send(&server, &format!("/waits.php?how={how}"))).collect();
     let mut entries = slow.entries(6);
     for (how, connection) in ways.iter().zip(&mut asked) {
         let text = connection.read_response(false).expect("an answer").text();
@@ -281,20 +257,10 @@ fn no_wait_is_cut_short_and_what_was_waited_for_is_told() {
         assert!(*how == "flock" || took >= 2.99, "{how} took {took} s");
     }
     entries.retain(|entry| entry.script.ends_with("waits.php"));
-    let calls: Vec<&str> = [
-        "sleep() ",
-        "usleep() ",
-        "stream_select() ",
-        "fread() ",
-        "flock() ",
-    ]
-    .into_iter()
-    .filter(|call| {
-        entries
-            .iter()
-            .any(|entry| entry.frames[0].starts_with(call))
-    })
-    .collect();
+    let calls: Vec<&str> = ["sleep() ", "usleep() ", "stream_select() ", "fread() ", "flock() "]
+        .into_iter()
+        .filter(|call| entries.iter().any(|entry| entry.frames[0].starts_with(call)))
+        .collect();
     assert_eq!(calls.len(), ways.len(), "{entries:#?}");
 }
 
@@ -304,24 +270,16 @@ fn a_script_that_computes_is_shown_in_its_loop() {
     let slow = Slow::new();
     let server = slow.setup(root.path(), "1s").start();
     assert_eq!(http::get(server.address(), "/cpu.php").text(), "done");
-    let [entry] = &slow.entries(1)[..] else {
-        panic!("one entry")
-    };
+    let [entry] = &slow.entries(1)[..] else { panic!("one entry") };
     let last = entry.frames.last().expect("a frame");
-    assert!(
-        last.starts_with("spin() ") && last.ends_with("cpu.php:6"),
-        "{entry:#?}"
-    );
+    assert!(last.starts_with("spin() ") && last.ends_with("cpu.php:6"), "{entry:#?}");
 }
 
 #[test]
 fn a_deep_stack_is_cut_where_the_settings_say() {
     let root = site();
     let slow = Slow::new();
-    let server = slow
-        .setup(root.path(), "500ms")
-        .pool("request_slowlog_trace_depth = 5")
-        .start();
+    let server = slow.setup(root.path(), "500ms").pool("request_slowlog_trace_depth = 5").start();
     assert_eq!(http::get(server.address(), "/deep.php").text(), "done");
     let entry = slow.entries(1).remove(0);
     let place = format!("{}/deep.php:3", root.path().display());
@@ -335,10 +293,7 @@ fn generators_that_delegate_are_in_the_stack() {
     let root = site();
     let slow = Slow::new();
     let server = slow.setup(root.path(), "500ms").start();
-    assert_eq!(
-        http::get(server.address(), "/generators.php").text(),
-        "done"
-    );
+    assert_eq!(http::get(server.address(), "/generators.php").text(), "done");
     let file = root.path().join("generators.php").display().to_string();
     let expected = [("sleep", 3), ("inner", 5), ("middle", 7), ("outer", 8)]
         .map(|(call, line)| format!("{call}() {file}:{line}"));
@@ -349,10 +304,7 @@ fn generators_that_delegate_are_in_the_stack() {
 fn a_script_whose_client_has_left_is_told_of_and_each_script_once() {
     let root = site();
     let slow = Slow::new();
-    let server = slow
-        .setup(root.path(), "500ms")
-        .pool("status_path = \"/status\"")
-        .start();
+    let server = slow.setup(root.path(), "500ms").pool("status_path = \"/status\"").start();
     let mut leaver = send(&server, "/wait.php");
     leaver.read_head().expect("it runs");
     drop(leaver);
@@ -362,15 +314,9 @@ fn a_script_whose_client_has_left_is_told_of_and_each_script_once() {
     slow.entries(2);
     // It leaves after it was told of.
     drop(stayer);
-    assert_eq!(
-        http::get(server.address(), "/status?json").json()["slow requests"],
-        2
-    );
+    assert_eq!(http::get(server.address(), "/status?json").json()["slow requests"], 2);
     fs::write(root.path().join("go"), "").expect("a file can be written");
-    assert_eq!(
-        http::get(server.address(), "/short.php?ms=600").text(),
-        "slept"
-    );
+    assert_eq!(http::get(server.address(), "/short.php?ms=600").text(), "slept");
     let entries = slow.entries(3);
     assert!(entries[2].script.ends_with("short.php"), "{entries:#?}");
     let said = |line: &&String| line.contains("request_slowlog_timeout");
@@ -384,24 +330,16 @@ fn a_script_whose_client_has_left_is_told_of_and_each_script_once() {
 fn waiting_for_a_worker_and_work_after_the_answer_are_not_slow() {
     let root = site();
     let slow = Slow::new();
-    let server = slow
-        .setup(root.path(), "500ms")
-        .workers(1)
-        .pool("status_path = \"/status\"")
-        .start();
+    let server =
+        slow.setup(root.path(), "500ms").workers(1).pool("status_path = \"/status\"").start();
     let mut asked: Vec<Connection> = (0..3).map(|_| send(&server, "/short.php?ms=300")).collect();
     for connection in &mut asked {
         let answer = connection.read_response(false).expect("an answer");
         assert_eq!(answer.text(), "slept");
     }
     assert_eq!(http::get(server.address(), "/detach.php").status, 200);
-    wait::until_true("the script to end", || {
-        root.path().join("detached").exists()
-    });
-    assert_eq!(
-        http::get(server.address(), "/status?json").json()["slow requests"],
-        0
-    );
+    wait::until_true("the script to end", || root.path().join("detached").exists());
+    assert_eq!(http::get(server.address(), "/status?json").json()["slow requests"], 0);
     assert_eq!(fs::read_to_string(slow.path()).expect("a slow log"), "");
 }
 
@@ -413,10 +351,7 @@ fn a_full_disk_loses_entries_and_nothing_else() {
         .pool("request_slowlog_timeout = \"100ms\"")
         .start();
     for _ in 0..3 {
-        assert_eq!(
-            http::get(server.address(), "/short.php?ms=300").text(),
-            "slept"
-        );
+        assert_eq!(http::get(server.address(), "/short.php?ms=300").text(), "slept");
     }
     server.expect_log(0, "the slow log /dev/full cannot be written: No space left");
     let log = server.log_text();
@@ -449,10 +384,7 @@ fn no_capability_is_needed_although_workers_are_not_dumpable() {
     let bounds = status_field(&server.supervisor(), "CapEff");
     let bounds = u64::from_str_radix(&bounds, 16).expect("a number");
     assert_eq!(bounds >> CAP_SYS_PTRACE & 1, 0);
-    assert_eq!(
-        http::get(server.address(), "/short.php?ms=900").text(),
-        "slept"
-    );
+    assert_eq!(http::get(server.address(), "/short.php?ms=900").text(), "slept");
     let entry = slow.entries(1).remove(0);
     assert!(entry.frames[0].starts_with("usleep() "), "{entry:#?}");
     assert!(workers.iter().any(|worker| worker.pid == entry.pid));
@@ -501,21 +433,13 @@ fn a_zygote_that_is_new_or_stuck_costs_the_stack_and_nothing_else() {
     let server = slow.setup(root.path(), "300ms").workers(1).start();
     let zygote = server.zygote().expect("a zygote");
     zygote.signal(Signal::KILL);
-    wait::until_true("another zygote", || {
-        server.zygote().is_some_and(|next| next != zygote)
-    });
-    assert_eq!(
-        http::get(server.address(), "/short.php?ms=600").text(),
-        "slept"
-    );
+    wait::until_true("another zygote", || server.zygote().is_some_and(|next| next != zygote));
+    assert_eq!(http::get(server.address(), "/short.php?ms=600").text(), "slept");
     let failure = slow.entries(1).remove(0).failure.expect("a reason");
     assert!(failure.contains("older than this zygote"), "{failure}");
     let zygote = server.zygote().expect("a zygote");
     zygote.signal(Signal::STOP);
-    assert_eq!(
-        http::get(server.address(), "/short.php?ms=600").text(),
-        "slept"
-    );
+    assert_eq!(http::get(server.address(), "/short.php?ms=600").text(), "slept");
     let failure = slow.entries(2).remove(1).failure.expect("a reason");
     assert!(failure.contains("did not answer"), "{failure}");
     zygote.signal(Signal::CONT);
@@ -533,10 +457,7 @@ fn a_tenants_link_leads_root_nowhere_and_its_own_folder_has_its_own_log() {
         use std::os::unix::fs::MetadataExt;
         fs::metadata(path).is_ok_and(|meta| meta.uid() == fs::metadata(&tenants).unwrap().uid())
     };
-    for (name, says) in [
-        ("link.log", "cannot be written: Permission denied"),
-        ("slow.log", ""),
-    ] {
+    for (name, says) in [("link.log", "cannot be written: Permission denied"), ("slow.log", "")] {
         let log = tenants.join(name);
         if !says.is_empty() {
             std::os::unix::fs::symlink(&roots, &log).unwrap();

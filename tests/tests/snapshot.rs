@@ -55,11 +55,7 @@ fn an_application_is_booted_once_and_each_request_gets_a_process_of_its_own() {
 #[test]
 fn no_request_sees_anything_of_another() {
     let root = application("$kept = 'booted'; $first = 1;", CHANGES_ALL);
-    fs::write(
-        root.path().join("later.php"),
-        "<?php class Later { public $context; }",
-    )
-    .unwrap();
+    fs::write(root.path().join("later.php"), "<?php class Later { public $context; }").unwrap();
     let server = snapshot(root.path()).workers(2).start();
     let first = get(&server, "/");
     assert_eq!(first["before"]["global"], "booted");
@@ -141,10 +137,7 @@ fn shutdown_functions_and_destructors_of_the_boot_run_in_every_copy_and_not_wher
     let notes = fs::read_to_string(root.path().join("notes")).unwrap();
     for copy in &copies {
         for what in ["shutdown", "destructor"] {
-            assert!(
-                notes.contains(&format!("{what} {}\n", copy["pid"])),
-                "{notes}"
-            );
+            assert!(notes.contains(&format!("{what} {}\n", copy["pid"])), "{notes}");
         }
     }
     assert_eq!(notes.lines().count(), 4, "{notes}");
@@ -211,10 +204,7 @@ fn a_boot_that_fails_or_must_not_be_copied_is_told_with_its_reason() {
         let name = name.trim_end_matches("_in_jail");
         assert!(line.contains(&format!("{name}.php")), "{line}");
         // The line that has connected.
-        assert!(
-            name != "connects" || line.contains("connects.php:2) is open"),
-            "{line}"
-        );
+        assert!(name != "connects" || line.contains("connects.php:2) is open"), "{line}");
     }
     assert_eq!(http::get(server.address(), "/index.php").text(), "classic");
     server.stop();
@@ -237,14 +227,8 @@ fn extension(name: &str, folder: &Path) -> PathBuf {
     let library = folder.join(format!("{name}.so"));
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-o"]).arg(&library);
-    let compiled = compiler
-        .arg(&source)
-        .args(headers.split_whitespace())
-        .status();
-    assert!(
-        compiled.is_ok_and(|status| status.success()),
-        "{compiler:?}"
-    );
+    let compiled = compiler.arg(&source).args(headers.split_whitespace()).status();
+    assert!(compiled.is_ok_and(|status| status.success()), "{compiler:?}");
     library
 }
 
@@ -255,10 +239,7 @@ fn an_extension_that_does_not_survive_a_fork_is_named_and_serves_in_a_classic_po
     let line = format!("php_admin_value.extension = {library:?}");
     let server = snapshot(root.path()).workers(1).pool(&line).start();
     let said = server.expect_log(0, "PHP could not start for pool `www`");
-    assert!(
-        said.contains("the extension swoole does not survive a fork; leave it out"),
-        "{said}"
-    );
+    assert!(said.contains("the extension swoole does not survive a fork; leave it out"), "{said}");
     server.stop();
     let classic = Setup::new(root.path()).workers(1).pool(&line).start();
     assert_eq!(http::get(classic.address(), "/").text(), "1");
@@ -296,10 +277,7 @@ fn a_first_boot_that_fails_is_said_to_clients_and_tried_again() {
         "if (!file_exists(__DIR__ . '/go')) { throw new Exception('not yet'); }",
         "echo 'up';",
     );
-    let server = snapshot(root.path())
-        .workers(1)
-        .pool("request_queue_timeout = \"300ms\"")
-        .start();
+    let server = snapshot(root.path()).workers(1).pool("request_queue_timeout = \"300ms\"").start();
     server.expect_log(0, "not yet");
     let answer = http::get(server.address(), "/");
     assert_eq!(answer.status, 503, "{}", answer.text());
@@ -317,11 +295,7 @@ fn new_code_comes_with_a_reload_and_a_boot_that_fails_keeps_the_old() {
     let deploy = |version: &str| {
         let text = fs::read_to_string(&script).unwrap();
         let line = text.lines().find(|line| line.contains("define(")).unwrap();
-        fs::write(
-            &script,
-            text.replace(line, &format!("define('VERSION', {version});")),
-        )
-        .unwrap();
+        fs::write(&script, text.replace(line, &format!("define('VERSION', {version});"))).unwrap();
     };
     assert_eq!(http::get(server.address(), "/").text(), "1");
     deploy("2");
@@ -339,10 +313,7 @@ fn new_code_comes_with_a_reload_and_a_boot_that_fails_keeps_the_old() {
         let reload = command(&server, &["reload", "www"]);
         for client in clients {
             let seen = client.join().unwrap();
-            assert!(
-                seen.iter().all(|text| text == "1" || text == "2"),
-                "{seen:?}"
-            );
+            assert!(seen.iter().all(|text| text == "1" || text == "2"), "{seen:?}");
         }
         reload
     });
@@ -358,10 +329,7 @@ fn new_code_comes_with_a_reload_and_a_boot_that_fails_keeps_the_old() {
 /// What a command says to the server, whether it succeeds or not.
 fn command(server: &Server, words: &[&str]) -> String {
     let mut command = Command::new(maitred_tests::maitred_program());
-    command
-        .args(words)
-        .arg("--admin-socket")
-        .arg(server.admin_socket());
+    command.args(words).arg("--admin-socket").arg(server.admin_socket());
     let output = command.output().expect("it runs");
     let text = [output.stdout, output.stderr].concat();
     String::from_utf8_lossy(&text).into_owned()
@@ -396,10 +364,7 @@ fn a_boot_whose_scripts_are_said_to_be_outdated_is_renewed_and_nothing_else_is()
     assert_eq!(get("/"), "1");
     // What is no part of the boot is compiled anew, and nothing is booted for it.
     for n in 0..5 {
-        assert_eq!(
-            get(&format!("/?update=data&data={n}")),
-            format!("data {n}, boot 1")
-        );
+        assert_eq!(get(&format!("/?update=data&data={n}")), format!("data {n}, boot 1"));
     }
     assert_eq!(get("/"), "1");
     assert_eq!(boots(), 1);
@@ -444,16 +409,9 @@ fn whatever_a_copy_dies_of_the_next_request_is_served() {
         if let Some(text) = text {
             assert_eq!(answer.text(), text);
         }
-        assert_eq!(
-            http::get(server.address(), "/").text(),
-            "fine",
-            "after {what}"
-        );
+        assert_eq!(http::get(server.address(), "/").text(), "fine", "after {what}");
     }
-    server
-        .zygote()
-        .unwrap()
-        .signal(maitred_tests::processes::Signal::KILL);
+    server.zygote().unwrap().signal(maitred_tests::processes::Signal::KILL);
     for _ in 0..5 {
         assert_eq!(http::get(server.address(), "/").text(), "fine");
     }
@@ -467,13 +425,9 @@ fn a_burst_is_served_by_as_many_copies_as_it_takes_and_what_waits_has_them_comin
     let server = snapshot(root.path()).workers(4).start();
     let address = server.address();
     let pids: HashSet<String> = std::thread::scope(|threads| {
-        let clients: Vec<_> = (0..16)
-            .map(|_| threads.spawn(move || http::get(address, "/").text()))
-            .collect();
-        clients
-            .into_iter()
-            .map(|client| client.join().unwrap())
-            .collect()
+        let clients: Vec<_> =
+            (0..16).map(|_| threads.spawn(move || http::get(address, "/").text())).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
     assert_eq!(pids.len(), 16, "{pids:?}");
     server.wait_for_full_strength(6, PATIENCE);
@@ -489,10 +443,8 @@ fn what_is_asked_before_clients_are_fills_opcache_and_leaves_no_trace() {
          echo json_encode(['asked' => ++$asked, 'cached' => opcache_is_script_cached(__DIR__ . '/page.php')]);",
     );
     fs::write(root.path().join("page.php"), "<?php $cached = 1;").unwrap();
-    let server = snapshot(root.path())
-        .workers(1)
-        .pool("warm_requests = [\"/\", \"/search?q=a\"]")
-        .start();
+    let server =
+        snapshot(root.path()).workers(1).pool("warm_requests = [\"/\", \"/search?q=a\"]").start();
     let asked = fs::read_to_string(root.path().join("asked")).unwrap();
     assert_eq!(asked, "/\n/search?q=a\n");
     let seen = get(&server, "/");

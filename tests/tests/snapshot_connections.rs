@@ -108,13 +108,9 @@ $ask = fn () => (int) $connection->fetchOne('SELECT CONNECTION_ID()');
 fn both(root: &Path, script: &str, lines: &[&str]) -> Setup {
     let script = format!("script = {:?}", root.join(script));
     let closes = ["mode = \"snapshot\"\nboot_connections = \"close\"", &script];
-    let strict = [
-        "[pools.strict]\npm = \"static\"\nmax_children = 1\nmode = \"snapshot\"",
-        &script,
-    ];
-    let setup = Setup::new(root)
-        .workers(1)
-        .site("front_controller = \"/index.php\"");
+    let strict =
+        ["[pools.strict]\npm = \"static\"\nmax_children = 1\nmode = \"snapshot\"", &script];
+    let setup = Setup::new(root).workers(1).site("front_controller = \"/index.php\"");
     let all = [&closes[..], lines, &strict, lines].concat();
     all.iter().fold(setup, |setup, line| setup.pool(line))
 }
@@ -132,10 +128,7 @@ fn four_copies(
     let refused = server.expect_log(0, "PHP could not start for pool `strict`");
     let socket = socket.display();
     let opened = format!("a connection to {socket} ({kind}) ({opened_at}");
-    assert!(
-        refused.contains(&opened) && refused.contains(") is open"),
-        "{opened} in {refused}"
-    );
+    assert!(refused.contains(&opened) && refused.contains(") is open"), "{opened} in {refused}");
     server.expect_log(0, &format!("connection to {socket} ({kind}) ("));
     let answers = (0..4).map(|_| {
         let answer = http::get(server.address(), "/");
@@ -153,10 +146,7 @@ fn expect_connections_of_their_own(answers: &[Value]) {
     let mut connections = HashSet::new();
     for seen in answers {
         assert!(connections.insert(seen["own"].to_string()), "{seen}");
-        assert!(
-            seen["own"] != seen["boot"] && seen["own"] != 0,
-            "{seen} has its own"
-        );
+        assert!(seen["own"] != seen["boot"] && seen["own"] != 0, "{seen} has its own");
     }
 }
 
@@ -197,11 +187,8 @@ fn phpredis_connects_again_by_itself_in_every_copy() {
     // By name: phpredis as Debian builds it needs the first.
     for name in ["igbinary", "redis"] {
         let object = extensions.join(format!("{name}.so"));
-        std::fs::copy(
-            project_root().join(format!("target/tools/{name}.so")),
-            &object,
-        )
-        .expect("scripts/setup-test fetches it");
+        std::fs::copy(project_root().join(format!("target/tools/{name}.so")), &object)
+            .expect("scripts/setup-test fetches it");
         let line = format!("extension={}\n", object.display());
         std::fs::write(extensions.join(format!("{name}.ini")), line).unwrap();
     }
@@ -212,11 +199,7 @@ fn phpredis_connects_again_by_itself_in_every_copy() {
         assert_eq!(seen["count"], request, "{seen}");
     }
     let mut connections = HashSet::new();
-    assert!(
-        answers
-            .iter()
-            .all(|seen| connections.insert(seen["own"].to_string()))
-    );
+    assert!(answers.iter().all(|seen| connections.insert(seen["own"].to_string())));
 }
 
 /// What copies say of a library in a folder of PHP's, which the boot has asked with.
@@ -295,10 +278,7 @@ fn expect_no_loss(script: &str, closes: &str, socket: &Path) {
         .start();
     let ask = || http::get(server.address(), "/").json();
     let answers: Vec<_> = std::iter::repeat_with(ask).take(4).collect();
-    assert!(
-        answers.iter().all(|seen| seen["thrown"].is_null()),
-        "{answers:?}"
-    );
+    assert!(answers.iter().all(|seen| seen["thrown"].is_null()), "{answers:?}");
     expect_connections_of_their_own(&answers);
     server.stop();
 }

@@ -101,10 +101,7 @@ fn all_of(server: &Server, folder: &Path, how: &str) -> Vec<String> {
         seen.push(format!("{name} {bytes:?}"));
     }
     let temporary = fs::read_to_string(folder.join("temporary")).unwrap_or_default();
-    seen.push(format!(
-        "temporary file: {}",
-        Path::new(&temporary).exists()
-    ));
+    seen.push(format!("temporary file: {}", Path::new(&temporary).exists()));
     for name in ["told", "data.sqlite"] {
         fs::remove_file(folder.join(name)).expect("the script has made it");
     }
@@ -116,19 +113,8 @@ fn a_copy_ends_its_request_as_a_classic_pool_does() {
     let (root, folder) = told_by(TELLS_ALL);
     let classic = Setup::new(root.path()).workers(1).start();
     let copied = snapshot(root.path()).workers(1).start();
-    let rewinding = snapshot(root.path())
-        .workers(1)
-        .pool("rewinds_per_child = 100")
-        .start();
-    for how in [
-        "held",
-        "plain",
-        "destructors",
-        "late",
-        "exit",
-        "exception",
-        "fatal",
-    ] {
+    let rewinding = snapshot(root.path()).workers(1).pool("rewinds_per_child = 100").start();
+    for how in ["held", "plain", "destructors", "late", "exit", "exception", "fatal"] {
         let expected = all_of(&classic, folder.path(), how);
         match how {
             "held" => assert_eq!(expected[0], "200 Nzc3Nw=="),
@@ -159,9 +145,7 @@ fn what_is_asked_ahead_has_its_regular_expressions_compiled_for_all_copies() {
         echo json_encode(str_contains($_SERVER['REQUEST_URI'], 'ahead') ? [] : [$took, took($alike)]);";
     let (root, _folder) = told_by(script);
     for lines in [&[][..], &["rewinds_per_child = 100"]] {
-        let setup = snapshot(root.path())
-            .workers(1)
-            .pool("warm_requests = [\"/ahead\"]");
+        let setup = snapshot(root.path()).workers(1).pool("warm_requests = [\"/ahead\"]");
         let setup = lines.iter().fold(setup, |setup, line| setup.pool(line));
         let server = setup.start();
         // The least of some, since others take the processor now and then.
@@ -189,10 +173,7 @@ const ASKS_FOR_MEMORY: &str = "if ($_SERVER['REQUEST_URI'] === '/most') { echo s
 #[track_caller]
 fn expect_a_limit(boot: &str) {
     let root = application(boot, ASKS_FOR_MEMORY);
-    let server = snapshot(root.path())
-        .workers(1)
-        .pool("warm_requests = [\"/ahead\"]")
-        .start();
+    let server = snapshot(root.path()).workers(1).pool("warm_requests = [\"/ahead\"]").start();
     for _ in 0..3 {
         let seen = http::get(server.address(), "/").json();
         assert_eq!(seen, serde_json::json!([true, 1, null, "No error", true]));

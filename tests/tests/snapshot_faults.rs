@@ -153,11 +153,7 @@ fn a_deployment_under_load_mixes_no_two_releases_and_waits_for_a_boot_that_takes
         );
         let constant = format!("<?php const BOOTED = {version};");
         let page = format!("<?php return {version};");
-        for (name, text) in [
-            ("index.php", &script),
-            ("boot.php", &constant),
-            ("page.php", &page),
-        ] {
+        for (name, text) in [("index.php", &script), ("boot.php", &constant), ("page.php", &page)] {
             write_file(root.path(), &format!("{folder}/{name}"), text.as_bytes());
         }
         root.path().join(folder)
@@ -171,19 +167,12 @@ fn a_deployment_under_load_mixes_no_two_releases_and_waits_for_a_boot_that_takes
         || {
             let answer = http::get(address, "/");
             assert_eq!(answer.status, 200, "{}", answer.text());
-            assert!(
-                ["1-1", "2-2"].contains(&&*answer.text()),
-                "{}",
-                answer.text()
-            );
+            assert!(["1-1", "2-2"].contains(&&*answer.text()), "{}", answer.text());
         },
         || {
             lead_to(&current, &second);
             let reloaded = command(&server, &["reload", "www"]);
-            assert!(
-                text(&reloaded.stdout).contains("reloaded: "),
-                "{reloaded:?}"
-            );
+            assert!(text(&reloaded.stdout).contains("reloaded: "), "{reloaded:?}");
         },
     );
     std::fs::remove_dir_all(first).unwrap();
@@ -234,10 +223,7 @@ fn kill_at_work(server: &Server, root: &Path, target: &str, after: Duration) {
 /// Gives the pool new memory.
 fn reload(server: &Server) {
     let reloaded = command(server, &["reload", "www"]);
-    assert!(
-        text(&reloaded.stdout).contains("reloaded: "),
-        "{reloaded:?}"
-    );
+    assert!(text(&reloaded.stdout).contains("reloaded: "), "{reloaded:?}");
 }
 
 #[test]

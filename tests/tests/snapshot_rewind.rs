@@ -17,9 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 fn rewinding(root: &Path, times: u32) -> Setup {
-    snapshot(root)
-        .workers(1)
-        .pool(&format!("rewinds_per_child = {times}"))
+    snapshot(root).workers(1).pool(&format!("rewinds_per_child = {times}"))
 }
 
 fn get(server: &Server, target: &str) -> Value {
@@ -124,16 +122,12 @@ fn memory_at_rest(process: &Process) -> BTreeMap<u64, Vec<u8>> {
 /// How many bytes differ, and how many there are.
 fn difference(one: &BTreeMap<u64, Vec<u8>>, other: &BTreeMap<u64, Vec<u8>>) -> (usize, usize) {
     let ranges = |all: &BTreeMap<u64, Vec<u8>>| -> Vec<(u64, usize)> {
-        all.iter()
-            .map(|(from, bytes)| (*from, bytes.len()))
-            .collect()
+        all.iter().map(|(from, bytes)| (*from, bytes.len())).collect()
     };
     assert_eq!(ranges(one), ranges(other));
     let words = |all: &BTreeMap<u64, Vec<u8>>| -> Vec<u64> {
         let words = all.values().flat_map(|bytes| bytes.chunks_exact(8));
-        words
-            .map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes")))
-            .collect()
+        words.map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect()
     };
     let pairs = words(one).into_iter().zip(words(other));
     let mut apart: BTreeMap<u64, usize> = BTreeMap::new();
@@ -173,9 +167,7 @@ fn the_memory_of_a_copy_that_has_gone_back_is_byte_for_byte_what_it_was() {
     for target in ["/?big", "/", "/a"] {
         assert_eq!(get(&server, target)["pid"].as_i64(), pid);
     }
-    let served = copies
-        .iter()
-        .position(|copy| Some(i64::from(copy.pid)) == pid);
+    let served = copies.iter().position(|copy| Some(i64::from(copy.pid)) == pid);
     let served = served.unwrap();
     let after = memory_at_rest(&copies[served]);
     // What it hands to itself: when it has measured last, and the number of its last wish.
@@ -255,10 +247,7 @@ fn what_cannot_be_put_back_ends_the_copy_and_is_seen_by_nobody() {
         let first = get(&server, "/");
         let changes = get(&server, target);
         let after = get(&server, "/");
-        assert_eq!(
-            (&first[0], &changes[0], &after[0]),
-            (&1.into(), &1.into(), &1.into())
-        );
+        assert_eq!((&first[0], &changes[0], &after[0]), (&1.into(), &1.into(), &1.into()));
         assert_eq!(first[1], changes[1], "{target}");
         assert_eq!(after[1] == changes[1], stays, "{target}");
         assert_eq!(after[2], first[2], "{target}");

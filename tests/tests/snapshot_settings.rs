@@ -15,11 +15,7 @@ fn what_the_boot_has_set_holds_over_what_is_set_for_the_folder() {
          ini_set('memory_limit', '256M');",
         "echo $before, ', ', ini_get('memory_limit'), ' ', ini_get('precision');",
     );
-    fs::write(
-        root.path().join(".user.ini"),
-        "memory_limit = 64M\nprecision = 7\n",
-    )
-    .unwrap();
+    fs::write(root.path().join(".user.ini"), "memory_limit = 64M\nprecision = 7\n").unwrap();
     for line in ["", "rewinds_per_child = 100"] {
         let server = snapshot(root.path()).workers(1).pool(line).start();
         for _ in 0..3 {
@@ -72,10 +68,8 @@ fn a_file_that_the_boot_has_not_loaded_is_seen_by_the_next_request_when_it_has_c
 fn a_pool_may_say_that_files_are_not_looked_at_again() {
     let root = application("", "echo require __DIR__ . '/page.php';");
     let page = root.path().join("page.php");
-    for setting in [
-        "opcache.validate_timestamps\" = \"0\"",
-        "opcache.revalidate_freq\" = \"3600\"",
-    ] {
+    for setting in ["opcache.validate_timestamps\" = \"0\"", "opcache.revalidate_freq\" = \"3600\""]
+    {
         write_of_age(&page, "<?php return 'one';", 300);
         let setting = format!("php_admin_value = {{ \"{setting} }}");
         let server = snapshot(root.path()).workers(1).pool(&setting).start();

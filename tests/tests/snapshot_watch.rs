@@ -64,10 +64,7 @@ fn develop(script: &str, mode: &str) {
     server.expect_log(mark, "pool www goes on as it was");
     assert_eq!(says(&server), "2");
     // As many editors save: beside it, and into its place.
-    let (new, old) = (
-        root.path().join("src/new~"),
-        root.path().join("src/version.php"),
-    );
+    let (new, old) = (root.path().join("src/new~"), root.path().join("src/version.php"));
     fs::write(&new, "<?php const VERSION = 3;").expect("a file can be written");
     fs::rename(new, old).expect("it can take its place");
     expect(&server, "3");

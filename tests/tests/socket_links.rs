@@ -23,10 +23,7 @@ fn folder_of_owner() -> TempDir {
 }
 
 fn listened_on(socket: &Path) -> bool {
-    let output = Command::new("ss")
-        .args(["-lxnH", "src"])
-        .arg(socket)
-        .output();
+    let output = Command::new("ss").args(["-lxnH", "src"]).arg(socket).output();
     !output.expect("ss can be run").stdout.is_empty()
 }
 
@@ -37,14 +34,9 @@ fn a_socket_in_a_folder_of_the_web_servers_is_roots_and_has_the_mode_that_is_set
     }
     let root = document_root(&[("hello.php", "<?php echo 'hello';")]);
     let folder = folder_of_owner();
-    let list = Command::new("setfacl")
-        .args(["-d", "-m", "u:nobody:rwx"])
-        .arg(folder.path())
-        .status();
-    assert!(
-        list.expect("the tests need setfacl (package acl)")
-            .success()
-    );
+    let list =
+        Command::new("setfacl").args(["-d", "-m", "u:nobody:rwx"]).arg(folder.path()).status();
+    assert!(list.expect("the tests need setfacl (package acl)").success());
     let socket = folder.path().join("www.sock");
     let setup = Setup::new(root.path()).pool(&format!("listen = {socket:?}"));
     let server = setup.pool("listen_mode = \"0660\"").start();
@@ -55,12 +47,7 @@ fn a_socket_in_a_folder_of_the_web_servers_is_roots_and_has_the_mode_that_is_set
     let list = list.expect("getfacl can be run").stdout;
     assert!(!String::from_utf8_lossy(&list).contains("nobody"));
     let mut wire = Wire::connect(&socket);
-    wire.send(&request(
-        1,
-        false,
-        &params(root.path(), "/hello.php", &[]),
-        b"",
-    ));
+    wire.send(&request(1, false, &params(root.path(), "/hello.php", &[]), b""));
     assert_eq!(wire.answer(1).expect("an answer").body(), "hello");
     server.stop();
     assert!(!socket.exists(), "the socket outlives its server");
@@ -98,10 +85,7 @@ fn a_tenants_link_in_the_place_of_an_upstream_leads_to_no_pool_of_anothers() {
     }
     let root = document_root(&[("hello.php", "<?php echo 'hello';")]);
     let folder = public_folder();
-    let (socket, link) = (
-        folder.path().join("www.sock"),
-        folder.path().join("link.sock"),
-    );
+    let (socket, link) = (folder.path().join("www.sock"), folder.path().join("link.sock"));
     let server = Setup::new(root.path())
         .pool(&format!("listen = {socket:?}"))
         .pool("listen_mode = \"0666\"")
@@ -138,10 +122,7 @@ fn the_socket_of_an_upstream_is_not_looked_up_for_each_request() {
     }
     trace.stop();
     let calls = fs::read_to_string(calls).expect("what strace saw");
-    let looks = calls
-        .lines()
-        .filter(|line| line.contains("\"www.sock\""))
-        .count();
+    let looks = calls.lines().filter(|line| line.contains("\"www.sock\"")).count();
     // One look by name for each walk, of which there is one a second for each thread.
     assert!((1..REQUESTS).contains(&looks), "{looks}");
     server.stop();

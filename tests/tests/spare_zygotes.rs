@@ -13,8 +13,7 @@ fn zygote(server: &Server, pool: &str) -> Option<i32> {
 
 fn workers(server: &Server) -> usize {
     let all = server.processes().into_iter();
-    all.filter(|process| process.title.starts_with("maitred-php: worker pool "))
-        .count()
+    all.filter(|process| process.title.starts_with("maitred-php: worker pool ")).count()
 }
 
 fn hello(server: &Server, host: &str) {

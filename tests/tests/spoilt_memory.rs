@@ -18,10 +18,7 @@ const IN_A_ROW: usize = 20;
 /// Pool `www` for the host `a`, and pool `b` for the host `b`.
 fn two_pools(pool: &str) -> (Server, TempDir) {
     let root = document_root(&[("index.php", "<?php echo 'hello';")]);
-    let second = format!(
-        "[[sites]]\nroot = {:?}\nhosts = [\"b\"]\npool = \"b\"",
-        root.path()
-    );
+    let second = format!("[[sites]]\nroot = {:?}\nhosts = [\"b\"]\npool = \"b\"", root.path());
     let server = Setup::new(root.path())
         .hosts(&["a"])
         .pool(pool)
@@ -116,10 +113,7 @@ fn a_pool_whose_memory_is_written_to_without_end_gets_other_memory() {
     let other = |memory: &PoolMemory| memory.number != number;
     let now = PoolMemory::of(&server.supervisor(), "www");
     assert!(now.iter().any(other), "{now:?}");
-    server.expect_log(
-        mark,
-        "pool `www`: 3 workers have broken the rules of the seat link",
-    );
+    server.expect_log(mark, "pool `www`: 3 workers have broken the rules of the seat link");
     drop(spoiler);
     assert_eq!(neighbour.end(), Vec::<String>::new());
 }

@@ -38,18 +38,13 @@ fn site() -> TempDir {
         (".git/config", SECRET),
         ("folder/.htpasswd", SECRET),
         (".well-known/acme-challenge/token", "challenge"),
-        (
-            "source.php",
-            "<?php /* SECRET-THAT-MUST-STAY */ echo 'ran';",
-        ),
+        ("source.php", "<?php /* SECRET-THAT-MUST-STAY */ echo 'ran';"),
         ("upper.PHP", "<?php /* SECRET-THAT-MUST-STAY */ echo 'ran';"),
     ])
 }
 
 fn serve(root: &TempDir) -> Server {
-    Setup::new(root.path())
-        .site("front_controller = \"\"")
-        .start()
+    Setup::new(root.path()).site("front_controller = \"\"").start()
 }
 
 #[test]
@@ -68,10 +63,7 @@ fn files_have_the_type_of_their_extension() {
         ("/unknown.zzz", "application/octet-stream"),
         ("/no_extension", "application/octet-stream"),
         ("/with%20space.txt", "text/plain"),
-        (
-            "/.well-known/acme-challenge/token",
-            "application/octet-stream",
-        ),
+        ("/.well-known/acme-challenge/token", "application/octet-stream"),
     ];
     for (target, media_type) in expected {
         let response = http::get(server.address(), target);
@@ -87,10 +79,7 @@ fn an_unchanged_file_is_answered_with_304() {
     let server = serve(&root);
     let first = http::get(server.address(), "/digits.txt");
     let tag = first.header("ETag").expect("a file has an ETag").to_owned();
-    let date = first
-        .header("Last-Modified")
-        .expect("a file has a date")
-        .to_owned();
+    let date = first.header("Last-Modified").expect("a file has a date").to_owned();
     let weak = format!("W/{tag}");
     let list = format!("\"other\", {tag}");
     let unchanged: [&[(&str, &str)]; 6] = [
@@ -99,18 +88,11 @@ fn an_unchanged_file_is_answered_with_304() {
         &[("If-None-Match", &list)],
         &[("If-None-Match", "*")],
         &[("If-Modified-Since", &date)],
-        &[
-            ("If-None-Match", &tag),
-            ("If-Modified-Since", "Thu, 01 Jan 1970 00:00:00 GMT"),
-        ],
+        &[("If-None-Match", &tag), ("If-Modified-Since", "Thu, 01 Jan 1970 00:00:00 GMT")],
     ];
     for headers in unchanged {
         let response = get_with(server.address(), "/digits.txt", headers);
-        assert_eq!(
-            (response.status, response.body.len()),
-            (304, 0),
-            "{headers:?}"
-        );
+        assert_eq!((response.status, response.body.len()), (304, 0), "{headers:?}");
         assert_eq!(response.header("ETag"), Some(tag.as_str()), "{headers:?}");
     }
     let changed: [&[(&str, &str)]; 3] = [
@@ -120,11 +102,7 @@ fn an_unchanged_file_is_answered_with_304() {
     ];
     for headers in changed {
         let response = get_with(server.address(), "/digits.txt", headers);
-        assert_eq!(
-            (response.status, response.text().as_str()),
-            (200, "0123456789"),
-            "{headers:?}"
-        );
+        assert_eq!((response.status, response.text().as_str()), (200, "0123456789"), "{headers:?}");
     }
 }
 
@@ -157,33 +135,17 @@ fn ranges_are_cut_out_as_asked() {
     ];
     for (range, status, body, content_range) in cases {
         let response = get_with(server.address(), "/digits.txt", &[("Range", range)]);
-        assert_eq!(
-            (response.status, response.text().as_str()),
-            (status, body),
-            "{range}"
-        );
-        assert_eq!(
-            response.header("Content-Range"),
-            Some(content_range),
-            "{range}"
-        );
+        assert_eq!((response.status, response.text().as_str()), (status, body), "{range}");
+        assert_eq!(response.header("Content-Range"), Some(content_range), "{range}");
     }
     for range in ["bytes=10-", "bytes=100-200", "bytes=-0"] {
         let response = get_with(server.address(), "/digits.txt", &[("Range", range)]);
         assert_eq!(response.status, 416, "{range}");
-        assert_eq!(
-            response.header("Content-Range"),
-            Some("bytes */10"),
-            "{range}"
-        );
+        assert_eq!(response.header("Content-Range"), Some("bytes */10"), "{range}");
     }
     for range in ["bytes=3-1", "bytes=a-b", "lines=1-2", "bytes=", "0-3"] {
         let response = get_with(server.address(), "/digits.txt", &[("Range", range)]);
-        assert_eq!(
-            (response.status, response.body.len()),
-            (200, 10),
-            "{range} is ignored"
-        );
+        assert_eq!((response.status, response.body.len()), (200, 10), "{range} is ignored");
     }
 }
 
@@ -191,31 +153,18 @@ fn ranges_are_cut_out_as_asked() {
 fn several_ranges_come_as_multipart() {
     let root = site();
     let server = serve(&root);
-    let response = get_with(
-        server.address(),
-        "/digits.txt",
-        &[("Range", "bytes=0-1,5-6")],
-    );
+    let response = get_with(server.address(), "/digits.txt", &[("Range", "bytes=0-1,5-6")]);
     assert_eq!(response.status, 206);
     let media_type = response.header("Content-Type").expect("a type");
-    let boundary = media_type
-        .strip_prefix("multipart/byteranges; boundary=")
-        .expect("a boundary");
+    let boundary = media_type.strip_prefix("multipart/byteranges; boundary=").expect("a boundary");
     let text = response.text();
     for part in ["bytes 0-1/10\r\n\r\n01\r\n", "bytes 5-6/10\r\n\r\n56\r\n"] {
         assert!(text.contains(part), "{part:?} is not in {text:?}");
     }
-    assert!(
-        text.trim_end()
-            .ends_with(&format!("--{}--", boundary.trim_matches('"'))),
-        "{text:?}"
-    );
+    assert!(text.trim_end().ends_with(&format!("--{}--", boundary.trim_matches('"'))), "{text:?}");
     let many = format!("bytes={}", "0-1,".repeat(5000) + "3-4");
     let response = get_with(server.address(), "/digits.txt", &[("Range", &many)]);
-    assert!(
-        response.body.len() < 100_000,
-        "thousands of ranges do not multiply the file"
-    );
+    assert!(response.body.len() < 100_000, "thousands of ranges do not multiply the file");
 }
 
 #[test]
@@ -227,11 +176,7 @@ fn if_range_decides_between_part_and_whole() {
     let range = ("Range", "bytes=0-3");
     let part = get_with(server.address(), "/digits.txt", &[range, ("If-Range", tag)]);
     assert_eq!((part.status, part.text().as_str()), (206, "0123"));
-    let whole = get_with(
-        server.address(),
-        "/digits.txt",
-        &[range, ("If-Range", "\"other\"")],
-    );
+    let whole = get_with(server.address(), "/digits.txt", &[range, ("If-Range", "\"other\"")]);
     assert_eq!((whole.status, whole.body.len()), (200, 10));
 }
 
@@ -243,16 +188,10 @@ fn a_folder_is_redirected_to_its_slash() {
     assert_eq!(response.status, 301);
     let location = response.header("Location").unwrap_or_default();
     assert!(location.ends_with("/folder/?a=b"), "{location}");
-    assert_eq!(
-        http::get(server.address(), "/folder/").text(),
-        "<p>folder</p>"
-    );
+    assert_eq!(http::get(server.address(), "/folder/").text(), "<p>folder</p>");
     let evil = http::get(server.address(), "//evil.test/..%2ffolder");
     let location = evil.header("Location").unwrap_or_default();
-    assert!(
-        !location.starts_with("//"),
-        "{location} leads to another host"
-    );
+    assert!(!location.starts_with("//"), "{location} leads to another host");
 }
 
 #[test]
@@ -260,17 +199,10 @@ fn a_file_answers_only_get_and_head() {
     let root = site();
     let server = serve(&root);
     for method in ["POST", "PUT", "DELETE", "PATCH"] {
-        let request = Request::new(method, "/digits.txt")
-            .header("Host", "localhost")
-            .body(b"x");
+        let request = Request::new(method, "/digits.txt").header("Host", "localhost").body(b"x");
         let response = http::ask(server.address(), &request);
         assert_eq!(response.status, 405, "{method}");
-        assert!(
-            response
-                .header("Allow")
-                .is_some_and(|allow| allow.contains("GET")),
-            "{method}"
-        );
+        assert!(response.header("Allow").is_some_and(|allow| allow.contains("GET")), "{method}");
     }
 }
 
@@ -278,15 +210,8 @@ fn a_file_answers_only_get_and_head() {
 fn dotfiles_do_not_exist() {
     let root = site();
     let server = serve(&root);
-    let targets = [
-        "/.env",
-        "/.git/config",
-        "/folder/.htpasswd",
-        "/%2eenv",
-        "/.git/",
-        "/.git",
-        "/./.env",
-    ];
+    let targets =
+        ["/.env", "/.git/config", "/folder/.htpasswd", "/%2eenv", "/.git/", "/.git", "/./.env"];
     for target in targets {
         let response = http::get(server.address(), target);
         assert_eq!(response.status, 404, "{target}");
@@ -335,10 +260,7 @@ fn php_source_is_never_shown_under_any_spelling() {
     for target in spellings {
         for range in [None, Some(("Range", "bytes=0-60"))] {
             let response = get_with(server.address(), target, range.as_slice());
-            assert!(
-                !response.text().contains(SECRET),
-                "{target} shows the source"
-            );
+            assert!(!response.text().contains(SECRET), "{target} shows the source");
             assert!(response.status < 500, "{target} gives {}", response.status);
         }
     }
@@ -353,9 +275,7 @@ fn nothing_outside_the_root_is_served_under_any_encoding() {
         ("root/deep/er/file.txt", "deep"),
         ("root-twin/outside.txt", SECRET),
     ]);
-    let server = Setup::new(&outer.path().join("root"))
-        .site("front_controller = \"\"")
-        .start();
+    let server = Setup::new(&outer.path().join("root")).site("front_controller = \"\"").start();
     let dots = [
         "..",
         "%2e%2e",
@@ -374,56 +294,34 @@ fn nothing_outside_the_root_is_served_under_any_encoding() {
     let slashes = ["/", "%2f", "%5c", "\\", "//", "/./", "%252f"];
     for dot in dots {
         for slash in slashes {
-            for file in [
-                "outside.txt",
-                "outside.php",
-                "root-twin/outside.txt",
-                "etc/passwd",
-            ] {
+            for file in ["outside.txt", "outside.php", "root-twin/outside.txt", "etc/passwd"] {
                 for start in ["/", "/deep/er/", "/inside.txt/", "/%2f"] {
                     let up =
                         format!("{dot}{slash}").repeat(if start == "/deep/er/" { 3 } else { 1 });
                     let target = format!("{start}{up}{file}");
                     let text = http::get(server.address(), &target).text();
-                    assert!(
-                        !text.contains(SECRET) && !text.contains("root:"),
-                        "{target} leaks"
-                    );
+                    assert!(!text.contains(SECRET) && !text.contains("root:"), "{target} leaks");
                 }
             }
         }
     }
-    assert_eq!(
-        http::get(server.address(), "/deep/../inside.txt").text(),
-        "inside"
-    );
+    assert_eq!(http::get(server.address(), "/deep/../inside.txt").text(), "inside");
 }
 
 #[test]
 fn a_link_to_another_owners_file_is_not_followed() {
     let outer = document_root(&[("outside.txt", SECRET), ("mine.txt", "mine")]);
     let root = site();
-    symlink(
-        outer.path().join("outside.txt"),
-        root.path().join("theirs.txt"),
-    )
-    .expect("a link");
+    symlink(outer.path().join("outside.txt"), root.path().join("theirs.txt")).expect("a link");
     symlink("/etc/passwd", root.path().join("passwd.txt")).expect("a link");
-    symlink(
-        root.path().join("digits.txt"),
-        root.path().join("alias.txt"),
-    )
-    .expect("a link");
+    symlink(root.path().join("digits.txt"), root.path().join("alias.txt")).expect("a link");
     if !is_root() {
         eprintln!("skipped: only root can make files of several owners");
         return;
     }
     give_to_web_user(&outer.path().join("outside.txt"));
     let server = serve(&root);
-    assert_eq!(
-        http::get(server.address(), "/alias.txt").text(),
-        "0123456789"
-    );
+    assert_eq!(http::get(server.address(), "/alias.txt").text(), "0123456789");
     assert_ne!(http::get(server.address(), "/theirs.txt").status, 200);
 }
 
@@ -434,21 +332,14 @@ fn a_large_file_arrives_whole_while_others_are_answered() {
     write_file(root.path(), "large.bin", &large);
     let server = serve(&root);
     let mut lazy = http::Connection::open(server.address());
-    lazy.send(&Request::get("/large.bin").to_bytes())
-        .expect("the server takes a request");
+    lazy.send(&Request::get("/large.bin").to_bytes()).expect("the server takes a request");
     for _ in 0..50 {
-        assert_eq!(
-            http::get(server.address(), "/digits.txt").text(),
-            "0123456789"
-        );
+        assert_eq!(http::get(server.address(), "/digits.txt").text(), "0123456789");
     }
     let response = lazy.read_response(false).expect("an answer");
     assert!(response.body == large, "the file differs");
     let tail = get_with(server.address(), "/large.bin", &[("Range", "bytes=-1000")]);
-    assert!(
-        tail.body == large[large.len() - 1000..],
-        "the file's end differs"
-    );
+    assert!(tail.body == large[large.len() - 1000..], "the file's end differs");
 }
 
 #[test]
@@ -458,14 +349,7 @@ fn a_missing_file_is_404_without_a_front_controller_and_its_with_one() {
     assert_eq!(http::get(server.address(), "/missing.txt").status, 404);
     assert_eq!(http::get(server.address(), "/missing.php").status, 404);
     server.stop();
-    write_file(
-        root.path(),
-        "index.php",
-        b"<?php echo 'controller ', $_SERVER['REQUEST_URI'];",
-    );
+    write_file(root.path(), "index.php", b"<?php echo 'controller ', $_SERVER['REQUEST_URI'];");
     let server = Server::start(root.path());
-    assert_eq!(
-        http::get(server.address(), "/missing.txt").text(),
-        "controller /missing.txt"
-    );
+    assert_eq!(http::get(server.address(), "/missing.txt").text(), "controller /missing.txt");
 }

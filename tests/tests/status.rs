@@ -67,9 +67,7 @@ fn status_and_ping_are_answered_while_every_worker_is_busy() {
     std::fs::write(root.path().join("go"), "").expect("a file can be written");
     let answer = waiting.read_response(false).expect("an answer");
     assert_eq!(answer.text(), "hello");
-    wait::until_true("the worker to be idle", || {
-        status(&server)["idle processes"] == 1
-    });
+    wait::until_true("the worker to be idle", || status(&server)["idle processes"] == 1);
     let idle = status(&server);
     assert_eq!(idle["accepted conn"], 2, "{idle}");
     assert_eq!(idle["processes"][0]["request uri"], "/hello.php", "{idle}");
@@ -98,10 +96,7 @@ fn the_workers_shown_are_those_that_run() {
     let shown = || -> BTreeSet<i64> {
         let status = status(&server);
         let workers = status["processes"].as_array().expect("a list of workers");
-        workers
-            .iter()
-            .filter_map(|worker| worker["pid"].as_i64())
-            .collect()
+        workers.iter().filter_map(|worker| worker["pid"].as_i64()).collect()
     };
     wait::until_true("all workers to be shown", || shown() == running());
     let victim = server.workers().pop().expect("a worker runs");
@@ -117,15 +112,7 @@ fn the_workers_shown_are_those_that_run() {
 fn only_the_exact_path_is_the_status_page() {
     let root = site();
     let server = setup(root.path()).start();
-    for other in [
-        "/status/",
-        "/status/x",
-        "/Status",
-        "//status",
-        "/%73tatus",
-        "/ping/",
-        "/pin",
-    ] {
+    for other in ["/status/", "/status/x", "/Status", "//status", "/%73tatus", "/ping/", "/pin"] {
         let answer = http::get(server.address(), other);
         assert_eq!(answer.status, 404, "{other}: {}", answer.text());
     }
@@ -147,9 +134,7 @@ fn nothing_is_shown_unless_the_sites_own_pool_says_so() {
 #[test]
 fn the_answer_to_head_has_no_body_and_post_is_answered_as_get() {
     let root = site();
-    let server = setup(root.path())
-        .pool("ping_response = \"<here>\"")
-        .start();
+    let server = setup(root.path()).pool("ping_response = \"<here>\"").start();
     let mut connection = Connection::open(server.address());
     for path in ["/status?json", "/ping"] {
         let got = connection.ask(&Request::get(path)).expect("an answer");
@@ -317,8 +302,5 @@ fn xml_is_well_formed_whatever_a_client_asks_for() {
         }
     }
     assert!(open.is_empty(), "{page}");
-    assert!(
-        page.contains("/hello.php?a=1&amp;b=%00&lt;x&gt;&amp;amp;'<"),
-        "{page}"
-    );
+    assert!(page.contains("/hello.php?a=1&amp;b=%00&lt;x&gt;&amp;amp;'<"), "{page}");
 }

@@ -70,14 +70,9 @@ fn each_flush_of_a_script_reaches_its_client_at_once() {
         let mut connection = Connection::open(server.address());
         let mut request = Request::get("/events.php");
         request.version = version.into();
-        connection
-            .send(&request.to_bytes())
-            .expect("it can be sent");
+        connection.send(&request.to_bytes()).expect("it can be sent");
         let head = connection.read_head().expect("a head");
-        assert_eq!(
-            head.header("Content-Type"),
-            Some("text/event-stream;charset=UTF-8")
-        );
+        assert_eq!(head.header("Content-Type"), Some("text/event-stream;charset=UTF-8"));
         assert_eq!(head.header("X-Accel-Buffering"), None);
         if version == "HTTP/1.0" {
             let first = connection.read_bytes(11).expect("the first event");
@@ -122,14 +117,10 @@ fn a_finished_answer_releases_the_client_while_the_script_goes_on() {
     give_to_web_user(root.path());
     let server = Setup::new(root.path()).start();
     let mut connection = Connection::open(server.address());
-    let answer = connection
-        .ask(&Request::get("/finish.php"))
-        .expect("an answer");
+    let answer = connection.ask(&Request::get("/finish.php")).expect("an answer");
     assert_eq!((answer.status, answer.text()), (200, "done".into()));
     // The connection is free for the next request, too.
-    let next = connection
-        .ask(&Request::get("/other.php"))
-        .expect("an answer");
+    let next = connection.ask(&Request::get("/other.php")).expect("an answer");
     assert_eq!(next.text(), "free");
     let mark = root.path().join("went-on");
     assert!(!mark.exists(), "the script still waits");
@@ -143,15 +134,10 @@ fn early_hints_come_before_the_answer() {
     let server = Setup::new(root.path()).start();
     let mut connection = Connection::open(server.address());
     let request = Request::get("/early.php");
-    connection
-        .send(&request.to_bytes())
-        .expect("it can be sent");
+    connection.send(&request.to_bytes()).expect("it can be sent");
     let hints = connection.read_until(b"\r\n\r\n").expect("hints");
     let hints = String::from_utf8_lossy(&hints).into_owned();
-    assert_eq!(
-        hints,
-        "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload; as=style"
-    );
+    assert_eq!(hints, "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload; as=style");
     go(&root);
     let answer = connection.read_response(false).expect("an answer");
     assert_eq!((answer.status, answer.text()), (200, "1".into()));
@@ -164,13 +150,7 @@ fn early_hints_come_over_http2() {
     let root = site();
     let server = Setup::new(root.path()).start();
     let mut child = Command::new("curl")
-        .args([
-            "--silent",
-            "--verbose",
-            "--http2-prior-knowledge",
-            "--max-time",
-            "120",
-        ])
+        .args(["--silent", "--verbose", "--http2-prior-knowledge", "--max-time", "120"])
         .arg(format!("{}/early.php", server.base_url()))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -206,10 +186,7 @@ fn hints_are_for_those_who_can_get_them_and_for_nobody_too_late() {
     let mut old = Request::get("/early.php");
     old.version = "HTTP/1.0".into();
     let answer = http::ask(server.address(), &old);
-    assert_eq!(
-        (answer.status, answer.interim, answer.body),
-        (200, vec![], b"1".to_vec())
-    );
+    assert_eq!((answer.status, answer.interim, answer.body), (200, vec![], b"1".to_vec()));
     // The answer has begun: `headers_send` says that it could not send.
     let late = http::get(server.address(), "/late-hints.php");
     assert_eq!((late.interim, late.body), (vec![103], b"1 3".to_vec()));

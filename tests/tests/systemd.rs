@@ -44,10 +44,7 @@ fn systemd_is_told_how_the_server_is_and_when_it_reloads_and_stops() {
     let mut server = start(&mut command, &place, lines);
     let pid = server.pid();
     let ready = told(&socket, "READY=1");
-    assert!(
-        ready[0].contains("STATUS=Ready to handle connections\n"),
-        "{ready:?}"
-    );
+    assert!(ready[0].contains("STATUS=Ready to handle connections\n"), "{ready:?}");
     assert!(ready[0].contains(&format!("MAINPID={pid}\n")), "{ready:?}");
     let status = told(&socket, "STATUS=Processes");
     let expected =
@@ -56,10 +53,7 @@ fn systemd_is_told_how_the_server_is_and_when_it_reloads_and_stops() {
     let master = Process::read(pid).unwrap();
     master.signal(Signal::USR2);
     let reloading = told(&socket, "RELOADING=1");
-    assert!(
-        reloading.last().unwrap().contains("MONOTONIC_USEC="),
-        "{reloading:?}"
-    );
+    assert!(reloading.last().unwrap().contains("MONOTONIC_USEC="), "{reloading:?}");
     told(&socket, "READY=1\nSTATUS=Ready to handle connections");
     master.signal(Signal::TERM);
     told(&socket, "STOPPING=1");
@@ -123,10 +117,7 @@ fn a_program_that_takes_over_says_that_it_is_ready_when_the_reload_is_over() {
     assert_eq!(count("systemd monitor interval"), 1, "{}", log());
     assert!(server.stop().unwrap().success());
     let rest = told(&socket, "STOPPING=1");
-    assert!(
-        !rest.iter().any(|said| said.contains("READY=1")),
-        "{rest:#?}"
-    );
+    assert!(!rest.iter().any(|said| said.contains("READY=1")), "{rest:#?}");
 }
 
 #[test]

@@ -31,12 +31,7 @@ impl Terminal {
         grantpt(&ours).expect("a terminal of ours");
         unlockpt(&ours).expect("a terminal to open");
         let name = ptsname(&ours, Vec::new()).expect("a terminal has a name");
-        let size = Winsize {
-            ws_row: 24,
-            ws_col: 80,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
+        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&ours, size).expect("a terminal has a size");
         let name = name.into_string().expect("a name");
         let theirs = File::options().read(true).write(true).open(name);
@@ -44,11 +39,7 @@ impl Terminal {
         let screen = File::from(ours.try_clone().expect("a descriptor"));
         let kept = shown.clone();
         std::thread::spawn(move || keep(screen, &kept));
-        Terminal {
-            ours,
-            theirs: theirs.expect("the other side of a terminal"),
-            shown,
-        }
+        Terminal { ours, theirs: theirs.expect("the other side of a terminal"), shown }
     }
 
     fn stdio(&self) -> Stdio {
@@ -146,9 +137,7 @@ fn a_load_test_shows_how_it_is_going_and_leaves_the_terminal_as_it_was() {
     command.stdin(terminal.stdio()).stdout(terminal.stdio());
     command.stderr(terminal.stdio());
     let mut bench = Guarded::spawn(&mut command, Signal::TERM);
-    wait::until_true("a picture", || {
-        terminal.shows("measuring") && terminal.shows("last second")
-    });
+    wait::until_true("a picture", || terminal.shows("measuring") && terminal.shows("last second"));
     assert!(!terminal.is_raw() && !terminal.shows(OTHER_SCREEN));
     send(&bench, Signal::INT);
     let ended = bench.wait(wait::DEADLINE).expect("it ends");

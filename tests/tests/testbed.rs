@@ -26,21 +26,15 @@ impl Target for Silent {
 }
 
 fn exchange(folder: &Path) -> Exchange {
-    fs::write(
-        folder.join("a.php"),
-        "<?php\n// request: GET {self}?x\n// expect: two\n",
-    )
-    .expect("a file can be written");
+    fs::write(folder.join("a.php"), "<?php\n// request: GET {self}?x\n// expect: two\n")
+        .expect("a file can be written");
     let mut scripts = corpus::load(folder);
     assert_eq!(scripts[0].exchanges[0].request.target, "/a.php?x");
     scripts.remove(0).exchanges.remove(0)
 }
 
 fn outcome(status: u16, headers: &[(&str, &str)], body: &str) -> Outcome {
-    let headers = headers
-        .iter()
-        .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
-        .collect();
+    let headers = headers.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
     let response = Response {
         status,
         status_line: format!("HTTP/1.1 {status}"),
@@ -48,10 +42,7 @@ fn outcome(status: u16, headers: &[(&str, &str)], body: &str) -> Outcome {
         body: body.into(),
         interim: Vec::new(),
     };
-    Outcome {
-        response: Ok(response),
-        missing_log: Vec::new(),
-    }
+    Outcome { response: Ok(response), missing_log: Vec::new() }
 }
 
 fn known(folder: &Path, text: &str) -> Known {
@@ -73,30 +64,17 @@ fn differences(
 }
 
 fn places(differences: &[Difference]) -> Vec<&str> {
-    differences
-        .iter()
-        .map(|difference| difference.place.as_str())
-        .collect()
+    differences.iter().map(|difference| difference.place.as_str()).collect()
 }
 
 #[test]
 fn answers_that_differ_are_told_apart_place_by_place() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let exchange = exchange(folder.path());
-    let known = known(
-        folder.path(),
-        "[[ignored_header]]\nname = 'date'\nreason = 'time'\n",
-    );
-    let ours = outcome(
-        200,
-        &[("Date", "1"), ("X-A", "1"), ("x-b", "b")],
-        r#"{"k": 1, "same": 0}"#,
-    );
-    let theirs = outcome(
-        404,
-        &[("date", "2"), ("x-a", "2"), ("X-B", "b")],
-        r#"{"k": 2, "same": 0}"#,
-    );
+    let known = known(folder.path(), "[[ignored_header]]\nname = 'date'\nreason = 'time'\n");
+    let ours = outcome(200, &[("Date", "1"), ("X-A", "1"), ("x-b", "b")], r#"{"k": 1, "same": 0}"#);
+    let theirs =
+        outcome(404, &[("date", "2"), ("x-a", "2"), ("X-B", "b")], r#"{"k": 2, "same": 0}"#);
     let found = differences(&known, &exchange, &ours, &theirs);
     assert_eq!(places(&found), ["body.k", "header.x-a", "status"]);
     let repeated = outcome(200, &[("X-A", "1"), ("X-A", "1")], "two");
@@ -110,16 +88,10 @@ fn a_servers_own_port_is_no_difference_but_another_number_is() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let exchange = exchange(folder.path());
     let known = known(folder.path(), "");
-    let (ours, theirs) = (
-        outcome(200, &[], "at :12001"),
-        outcome(200, &[], "at :12002"),
-    );
+    let (ours, theirs) = (outcome(200, &[], "at :12001"), outcome(200, &[], "at :12002"));
     assert!(differences(&known, &exchange, &ours, &theirs).is_empty());
     let (ours, theirs) = (outcome(200, &[], "no 12001"), outcome(200, &[], "no 12002"));
-    assert_eq!(
-        places(&differences(&known, &exchange, &ours, &theirs)),
-        ["body"]
-    );
+    assert_eq!(places(&differences(&known, &exchange, &ours, &theirs)), ["body"]);
 }
 
 #[test]
@@ -140,10 +112,7 @@ fn a_known_difference_is_accepted_and_an_idle_entry_is_reported() {
 #[should_panic(expected = "no reason given")]
 fn a_known_difference_without_a_reason_is_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    known(
-        folder.path(),
-        "[[difference]]\nscript = 'a.php'\nplace = 'body'\nreason = ' '\n",
-    );
+    known(folder.path(), "[[difference]]\nscript = 'a.php'\nplace = 'body'\nreason = ' '\n");
 }
 
 #[test]
@@ -151,10 +120,7 @@ fn what_a_script_expects_is_looked_for_in_the_answer() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let exchange = exchange(folder.path());
     assert!(corpus::unmet_expectations(&exchange, &outcome(200, &[], "one two")).is_empty());
-    assert_eq!(
-        corpus::unmet_expectations(&exchange, &outcome(500, &[], "one")).len(),
-        2
-    );
+    assert_eq!(corpus::unmet_expectations(&exchange, &outcome(500, &[], "one")).len(), 2);
 }
 
 #[test]
@@ -168,17 +134,13 @@ fn a_script_without_a_request_is_refused() {
 #[test]
 fn a_guarded_child_takes_its_own_children_along() {
     let mut shell = Command::new("sh");
-    shell
-        .args(["-c", "sleep 600 & sleep 600 & wait"])
-        .stdout(Stdio::null());
+    shell.args(["-c", "sleep 600 & sleep 600 & wait"]).stdout(Stdio::null());
     let guarded = Guarded::spawn(&mut shell, Signal::TERM);
     let family: Vec<Process> = wait::until("the shell's children", || {
         Some(processes::family(guarded.pid())).filter(|family| family.len() == 3)
     });
     drop(guarded);
-    wait::until_true("all three to end", || {
-        !family.iter().any(Process::is_running)
-    });
+    wait::until_true("all three to end", || !family.iter().any(Process::is_running));
 }
 
 #[test]
@@ -233,18 +195,9 @@ fn a_log_is_read_line_by_line_and_waited_for() {
     let mut guarded = Guarded::spawn(&mut shell, Signal::TERM);
     let pipe = guarded.child().stderr.take().expect("stderr is a pipe");
     let log = maitred_tests::log::Log::collect(pipe);
-    assert!(
-        log.find_since(0, wait::DEADLINE, |line| line == "one")
-            .is_some()
-    );
+    assert!(log.find_since(0, wait::DEADLINE, |line| line == "one").is_some());
     let mark = log.mark();
-    assert!(
-        log.find_since(mark, std::time::Duration::ZERO, |line| line == "two")
-            .is_none()
-    );
+    assert!(log.find_since(mark, std::time::Duration::ZERO, |line| line == "two").is_none());
     drop(guarded.child().stdin.take());
-    assert!(
-        log.find_since(mark, wait::DEADLINE, |line| line == "two")
-            .is_some()
-    );
+    assert!(log.find_since(mark, wait::DEADLINE, |line| line == "two").is_some());
 }

@@ -15,11 +15,7 @@ use maitred_tests::{Target, ports, wait};
 #[test]
 fn a_script_over_tls_is_told_so_and_one_over_plain_http_is_not() {
     let served = served(&[]);
-    let mut lines: Vec<_> = served
-        .page("/server.php")
-        .lines()
-        .map(str::to_owned)
-        .collect();
+    let mut lines: Vec<_> = served.page("/server.php").lines().map(str::to_owned).collect();
     lines.sort();
     let port = format!("SERVER_PORT={}", served.address.port());
     assert_eq!(lines, ["HTTPS=on", "REQUEST_SCHEME=https", &port]);
@@ -63,13 +59,7 @@ fn a_slow_reader_gets_all_of_a_script_and_of_a_file() {
     let slow = ["--limit-rate", "3M", "-o", &got];
     succeeded(&served.curl(&[&["https://localhost/large.bin"], &slow[..]].concat()));
     assert!(fs::read(&got).unwrap() == bytes);
-    succeeded(&served.curl(&[
-        "https://localhost/large.php",
-        "--limit-rate",
-        "10M",
-        "-o",
-        &got,
-    ]));
+    succeeded(&served.curl(&["https://localhost/large.php", "--limit-rate", "10M", "-o", &got]));
     let got = fs::read(&got).unwrap();
     assert_eq!(got.len(), 20_000_000);
     let right = |(at, byte): (usize, &u8)| *byte == b'A' + (at / 100_000 % 26) as u8;
@@ -106,11 +96,7 @@ fn plain_http_to_the_port_of_tls_is_told_so() {
 #[test]
 fn a_client_that_speaks_neither_is_let_go_and_harms_nobody() {
     let served = served(&[]);
-    for garbage in [
-        &[0_u8; 100][..],
-        &[22, 3, 1, 0, 5, 1, 2, 3, 4, 5],
-        &[0x80, 0x2e, 1, 0, 2],
-    ] {
+    for garbage in [&[0_u8; 100][..], &[22, 3, 1, 0, 5, 1, 2, 3, 4, 5], &[0x80, 0x2e, 1, 0, 2]] {
         let mut stream = TcpStream::connect(served.address).unwrap();
         stream.set_read_timeout(Some(wait::DEADLINE)).unwrap();
         stream.write_all(garbage).unwrap();
@@ -126,25 +112,13 @@ fn an_answer_that_breaks_off_does_not_pass_for_a_whole_one() {
     let served = served(&[]);
     // Without a length and without chunks the end of the connection is that of the answer. curl
     // takes every end for it, openssl not.
-    let ask = |path: &str| {
-        served.ask(
-            &[],
-            &format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n"),
-        )
-    };
+    let ask =
+        |path: &str| served.ask(&[], &format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n"));
     let said = "unexpected eof while reading";
     let broken = ask("/dies.php");
-    assert!(
-        text(&broken.stderr).contains(said),
-        "{}",
-        text(&broken.stderr)
-    );
+    assert!(text(&broken.stderr).contains(said), "{}", text(&broken.stderr));
     let whole = ask("/large.php");
-    assert!(
-        !text(&whole.stderr).contains(said),
-        "{}",
-        text(&whole.stderr)
-    );
+    assert!(!text(&whole.stderr).contains(said), "{}", text(&whole.stderr));
     assert!(whole.stdout.len() > 20_000_000);
 }
 
@@ -182,16 +156,9 @@ fn old_versions_are_refused_and_which_is_old_can_be_said() {
     let said = served.s_client(&["-tls1_2"]);
     assert!(said.contains("alert protocol version"), "{said}");
     let said = served.s_client(&["-alpn", "http/1.1"]);
-    assert!(
-        said.contains("TLSv1.3") && said.contains("ALPN protocol: http/1.1"),
-        "{said}"
-    );
+    assert!(said.contains("TLSv1.3") && said.contains("ALPN protocol: http/1.1"), "{said}");
     let served = self::served(&[]);
-    assert!(
-        served
-            .s_client(&["-tls1_2"])
-            .contains("Verify return code: 0 (ok)")
-    );
+    assert!(served.s_client(&["-tls1_2"]).contains("Verify return code: 0 (ok)"));
     let said = served.s_client(&["-tls1_1", "-cipher", "ALL@SECLEVEL=0"]);
     assert!(said.contains("no peer certificate available"), "{said}");
 }
@@ -254,12 +221,7 @@ fn a_ticket_of_before_clients_showed_certificates_lets_nobody_in() {
         assert!(served.server.reload().contains("reloaded"));
     });
     assert!(!said.contains("\nReused"), "{said}");
-    assert!(
-        !served
-            .curl(&["https://localhost/hello.txt"])
-            .status
-            .success()
-    );
+    assert!(!served.curl(&["https://localhost/hello.txt"]).status.success());
 }
 
 #[test]

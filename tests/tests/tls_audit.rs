@@ -12,12 +12,7 @@ const TOO_MUCH: [&str; 4] = ["MEDIUM", "HIGH", "CRITICAL", "FATAL"];
 
 /// What is said of any certificate that no public authority has issued, and of any server whose
 /// answers may be compressed: which of them hold secrets is the application's to know (BREACH).
-const NOT_OURS: [&str; 4] = [
-    "cert_revocation",
-    "cert_chain_of_trust",
-    "cert_ocsp",
-    "BREACH",
-];
+const NOT_OURS: [&str; 4] = ["cert_revocation", "cert_chain_of_trust", "cert_ocsp", "BREACH"];
 
 #[test]
 fn testssl_finds_nothing_that_weighs_more_than_little() {
@@ -32,10 +27,7 @@ fn testssl_finds_nothing_that_weighs_more_than_little() {
         authority.issue_as("rsa", &["localhost"], RSA, 90),
     ];
     let items: Vec<_> = certificates.iter().map(|one| one.toml()).collect();
-    let lines = [
-        format!("certificates = [{}]", items.join(", ")),
-        "hsts = \"365d\"".to_owned(),
-    ];
+    let lines = [format!("certificates = [{}]", items.join(", ")), "hsts = \"365d\"".to_owned()];
     let address = ports::free_address();
     let _server = Setup::new(root.path()).tls(address, &lines).start();
     let found = authority.folder().join("found.json");
@@ -58,13 +50,7 @@ fn testssl_finds_nothing_that_weighs_more_than_little() {
     };
     let much: Vec<&Value> = found.iter().filter(is_much).collect();
     assert!(much.is_empty(), "{much:#?}\n{said}");
-    for looked_at in [
-        "TLS1_3",
-        "cipher_order",
-        "secure_renego",
-        "ROBOT",
-        "heartbleed",
-    ] {
+    for looked_at in ["TLS1_3", "cipher_order", "secure_renego", "ROBOT", "heartbleed"] {
         let seen = found.iter().any(|finding| id(finding) == looked_at);
         assert!(seen, "{looked_at} was not looked at:\n{said}");
     }

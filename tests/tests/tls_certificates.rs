@@ -32,21 +32,13 @@ fn each_host_is_shown_its_certificate_of_a_kind_that_the_client_understands() {
     assert_eq!(shown(&["-noservername"]), "first");
     let rsa = ["-servername", "localhost", "-sigalgs", "RSA-PSS+SHA256"];
     assert_eq!(shown(&rsa), "first-rsa");
-    let old = [
-        "-tls1_2",
-        "-cipher",
-        "ECDHE-RSA-AES128-GCM-SHA256",
-        "-servername",
-    ];
+    let old = ["-tls1_2", "-cipher", "ECDHE-RSA-AES128-GCM-SHA256", "-servername"];
     assert_eq!(shown(&[&old[..], &["localhost"]].concat()), "first-rsa");
 }
 
 #[test]
 fn clients_show_certificates_that_our_authority_has_issued() {
-    let served = served(&[
-        "client_certificates = \"required\"",
-        "client_ca = \"DIR/ca.pem\"",
-    ]);
+    let served = served(&["client_certificates = \"required\"", "client_ca = \"DIR/ca.pem\""]);
     let url = "https://localhost/server.php";
     let without = served.curl(&[url]);
     assert!(!without.status.success(), "{}", text(&without.stdout));
@@ -90,10 +82,7 @@ fn clients_show_certificates_that_our_authority_has_issued() {
 
 #[test]
 fn a_client_may_come_without_a_certificate_where_that_is_optional() {
-    let served = served(&[
-        "client_certificates = \"optional\"",
-        "client_ca = \"DIR/ca.pem\"",
-    ]);
+    let served = served(&["client_certificates = \"optional\"", "client_ca = \"DIR/ca.pem\""]);
     let answer = served.page("/server.php");
     assert!(answer.contains("SSL_CLIENT_VERIFY=NONE\n"), "{answer}");
     assert!(!answer.contains("SSL_CLIENT_S_DN"), "{answer}");
@@ -101,10 +90,7 @@ fn a_client_may_come_without_a_certificate_where_that_is_optional() {
 
 #[test]
 fn what_somebody_with_a_certificate_sees_is_kept_for_nobody() {
-    let lines = [
-        "client_certificates = \"optional\"",
-        "client_ca = \"DIR/ca.pem\"",
-    ];
+    let lines = ["client_certificates = \"optional\"", "client_ca = \"DIR/ca.pem\""];
     let served = served(&lines);
     let lines = [
         format!("certificates = [{}]", served.certificate.toml()),
@@ -125,10 +111,7 @@ fn what_somebody_with_a_certificate_sees_is_kept_for_nobody() {
     assert!(anns().contains("detail=client-certificate"), "{}", anns());
     assert!(others().contains("; stored; ttl=600"));
     let said = others();
-    assert!(
-        said.contains("; hit; ttl=") && said.contains("VERIFY=NONE"),
-        "{said}"
-    );
+    assert!(said.contains("; hit; ttl=") && said.contains("VERIFY=NONE"), "{said}");
     assert!(anns().contains("SSL_CLIENT_S_DN_CN=Ann"));
 }
 
@@ -179,25 +162,16 @@ fn what_is_wrong_with_a_certificate_is_said_with_its_file_and_line() {
         (&good.cert, &secret, "secret.key:1: the private key needs a passphrase, which a server cannot ask for; write it without one, with openssl pkey -in OLD -out NEW".to_owned()),
     ];
     for (cert, key, sentence) in cases {
-        let files = Certificate {
-            cert: cert.clone(),
-            key: key.clone(),
-        };
+        let files = Certificate { cert: cert.clone(), key: key.clone() };
         let (code, said) = checked(root.path(), &authority, &files.toml());
         assert_eq!(code, Some(2), "{said}");
         assert!(said.contains(&sentence), "{said}\nis not\n{sentence}");
     }
-    let files = Certificate {
-        cert: chain,
-        key: good.key.clone(),
-    };
+    let files = Certificate { cert: chain, key: good.key.clone() };
     assert_eq!(checked(root.path(), &authority, &files.toml()).0, Some(0));
     let folder = format!("{{ cert = {:?}, key = {:?} }}", root.path(), good.key);
     let (_, said) = checked(root.path(), &authority, &folder);
-    assert!(
-        said.contains("maitred.toml:3:25: `certificates.cert` is"),
-        "{said}"
-    );
+    assert!(said.contains("maitred.toml:3:25: `certificates.cert` is"), "{said}");
     assert!(said.contains("is a directory; name the file"), "{said}");
 }
 
@@ -224,10 +198,7 @@ fn an_expired_certificate_is_warned_about_and_used() {
 fn a_server_does_not_start_with_a_key_of_another_certificate_nor_take_it_in_a_reload() {
     let served = served(&[]);
     let other = served.authority.issue("other", &["localhost"]);
-    let mismatched = Certificate {
-        cert: served.certificate.cert.clone(),
-        key: other.key,
-    };
+    let mismatched = Certificate { cert: served.certificate.cert.clone(), key: other.key };
     let line = format!("certificates = [{}]", mismatched.toml());
     let wrong = Setup::new(served.root.path()).tls(served.address, &[line]);
     served.server.configure(&wrong);

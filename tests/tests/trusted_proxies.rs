@@ -73,9 +73,7 @@ fn nginx_before(server: &Server, header: &str) -> Web {
 
 fn haproxy_before(server: &Server, lines: &str) -> Web {
     let to = server.address();
-    Web::haproxy(&format!(
-        "    source {PROXY}\n    server maitred {to}\n{lines}"
-    ))
+    Web::haproxy(&format!("    source {PROXY}\n    server maitred {to}\n{lines}"))
 }
 
 #[test]
@@ -107,22 +105,12 @@ fn a_client_behind_nginx_with_forwarded_is_itself_or_refused() {
     for written in WRITTEN {
         let header = [("Forwarded", written)];
         let seen = who(nginx.address(), &header);
-        assert!(
-            ["127.0.0.1", "400"].contains(&seen.as_str()),
-            "{written:?}: {seen}"
-        );
+        assert!(["127.0.0.1", "400"].contains(&seen.as_str()), "{written:?}: {seen}");
         let denied = ask(nginx.address(), "/who.txt", &header);
-        assert!(
-            [400, 403].contains(&denied.status),
-            "{written:?}: {}",
-            denied.status
-        );
+        assert!([400, 403].contains(&denied.status), "{written:?}: {}", denied.status);
     }
     let seen = who(nginx.address(), &[("Forwarded", "for=10.0.0.5")]);
-    assert_eq!(
-        seen, "127.0.0.1",
-        "what is well formed is no reason to refuse"
-    );
+    assert_eq!(seen, "127.0.0.1", "what is well formed is no reason to refuse");
 }
 
 #[test]
@@ -130,21 +118,9 @@ fn a_client_behind_haproxy_is_itself_whatever_it_writes() {
     let root = site();
     let trusted = format!("trusted_proxies = [\"{PROXY}\"]");
     for (field, top, lines) in [
-        (
-            "X-Forwarded-For",
-            "X-Forwarded-For",
-            "    option forwardfor",
-        ),
-        (
-            "X-Real-IP",
-            "X-Real-IP",
-            "    http-request set-header X-Real-IP %[src]",
-        ),
-        (
-            "Forwarded",
-            "Forwarded",
-            "    http-request add-header Forwarded for=%[src]",
-        ),
+        ("X-Forwarded-For", "X-Forwarded-For", "    option forwardfor"),
+        ("X-Real-IP", "X-Real-IP", "    http-request set-header X-Real-IP %[src]"),
+        ("Forwarded", "Forwarded", "    http-request add-header Forwarded for=%[src]"),
     ] {
         let headers = format!("trusted_headers = [\"{top}\"]");
         let server = serve(&root, &[&trusted, &headers]);
@@ -156,10 +132,7 @@ fn a_client_behind_haproxy_is_itself_whatever_it_writes() {
             assert_eq!(ask(haproxy.address(), "/who.txt", &header).status, 403);
             let dropped = [header[0], ("Connection", field)];
             let seen = who(haproxy.address(), &dropped);
-            assert_eq!(
-                seen, "127.0.0.1",
-                "{field}: {written:?}, named by Connection"
-            );
+            assert_eq!(seen, "127.0.0.1", "{field}: {written:?}, named by Connection");
         }
     }
 }
@@ -170,17 +143,8 @@ fn a_client_whose_proxy_does_not_say_readably_who_it_is_is_refused() {
     let log = root.path().join("access.log");
     fs::write(&log, "").expect("a file can be written");
     let access_log = format!("access_log = {log:?}");
-    let server = serve(
-        &root,
-        &[
-            "trusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\"]",
-            &access_log,
-        ],
-    );
-    for value in WRITTEN
-        .into_iter()
-        .chain(["203.0.113.9, \", 10.0.0.2", "", "203.0.113.9%1"])
-    {
+    let server = serve(&root, &["trusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\"]", &access_log]);
+    for value in WRITTEN.into_iter().chain(["203.0.113.9, \", 10.0.0.2", "", "203.0.113.9%1"]) {
         if ["10.0.0.5", "for=10.0.0.5"].contains(&value) {
             continue;
         }
@@ -189,40 +153,26 @@ fn a_client_whose_proxy_does_not_say_readably_who_it_is_is_refused() {
         let text = answer.text();
         assert!(text.contains("does not say who the client is"), "{text}");
     }
-    server.expect_log(
-        0,
-        "127.0.0.1, one of trusted_proxies, gets a 400: its x-forwarded-for has",
-    );
+    server.expect_log(0, "127.0.0.1, one of trusted_proxies, gets a 400: its x-forwarded-for has");
     maitred_tests::wait::until_true("the line of the access log", || {
         let lines = fs::read_to_string(&log).unwrap_or_default();
-        lines
-            .lines()
-            .any(|line| line.starts_with("- - ") && line.contains("\" 400 "))
+        lines.lines().any(|line| line.starts_with("- - ") && line.contains("\" 400 "))
     });
     // Who is not trusted may write what it likes.
     let server = serve(&root, &["trusted_proxies = [\"10.0.0.0/8\"]"]);
-    assert_eq!(
-        who(server.address(), &[("X-Forwarded-For", "\"")]),
-        "127.0.0.1"
-    );
+    assert_eq!(who(server.address(), &[("X-Forwarded-For", "\"")]), "127.0.0.1");
 }
 
 #[test]
 fn a_trusted_proxy_that_names_no_client_asks_for_itself() {
     let root = site();
     let server = serve(&root, &["trusted_proxies = [\"127.0.0.1\"]"]);
-    assert_eq!(
-        who(server.address(), &[]),
-        "127.0.0.1",
-        "as a health check does"
-    );
+    assert_eq!(who(server.address(), &[]), "127.0.0.1", "as a health check does");
 }
 
 /// A number after another, the same in every run (the constants of Knuth's MMIX).
 fn next(state: &mut u64) -> usize {
-    *state = state
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*state >> 33) as usize
 }
 
@@ -263,10 +213,8 @@ fn well_formed_lists_mean_what_they_mean_to_nginx() {
     let mut state = 24;
     for _ in 0..400 {
         let lines = well_formed(&mut state);
-        let lines: Vec<(&str, &str)> = lines
-            .iter()
-            .map(|line| ("X-Forwarded-For", line.as_str()))
-            .collect();
+        let lines: Vec<(&str, &str)> =
+            lines.iter().map(|line| ("X-Forwarded-For", line.as_str())).collect();
         let expected = who(nginx.address(), &lines);
         assert_eq!(who(server.address(), &lines), expected, "{lines:?}");
     }
@@ -275,10 +223,7 @@ fn well_formed_lists_mean_what_they_mean_to_nginx() {
         let lines = [("X-Forwarded-For", line)];
         let seen = who(server.address(), &lines);
         let expected = who(nginx.address(), &lines);
-        assert!(
-            seen == "400" || seen == expected,
-            "{line:?}: {seen}, nginx: {expected}"
-        );
+        assert!(seen == "400" || seen == expected, "{line:?}: {seen}, nginx: {expected}");
     }
 }
 
@@ -292,10 +237,8 @@ fn the_last_address_is_what_it_is_to_haproxy() {
     let mut state = 7;
     for _ in 0..200 {
         let lines = well_formed(&mut state);
-        let lines: Vec<(&str, &str)> = lines
-            .iter()
-            .map(|line| ("X-Forwarded-For", line.as_str()))
-            .collect();
+        let lines: Vec<(&str, &str)> =
+            lines.iter().map(|line| ("X-Forwarded-For", line.as_str())).collect();
         let seen = ask(haproxy.address(), "/haproxy.php", &lines);
         let text = seen.text();
         let (ours, theirs) = text.split_once(' ').expect("both speak");
@@ -316,19 +259,13 @@ fn a_connection_of_whose_client_the_proxy_protocol_says_nothing_is_closed() {
     for header in [&b"PROXY UNKNOWN\r\n"[..], unspecified] {
         let mut connection = Connection::open(server.address());
         let _ = connection.send(&[header, &request.to_bytes()].concat());
-        assert!(
-            connection.is_closed_by_server(),
-            "{}",
-            header.escape_ascii()
-        );
+        assert!(connection.is_closed_by_server(), "{}", header.escape_ascii());
     }
     server.expect_log(0, "the PROXY protocol does not name the client's address");
     let local = b"\r\n\r\n\0\r\nQUIT\n\x20\x00\0\0";
     let mut connection = Connection::open(server.address());
     let check = Request::get("/who.php").to_bytes();
-    connection
-        .send(&[&local[..], &check].concat())
-        .expect("it is taken");
+    connection.send(&[&local[..], &check].concat()).expect("it is taken");
     let answer = connection.read_response(false).expect("an answer comes");
     assert_eq!(answer.text(), "127.0.0.1", "LOCAL is the proxy's own");
 }

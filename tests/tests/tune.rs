@@ -44,18 +44,9 @@ impl Site {
         let root = document_root(&[
             ("nap.php", "<?php usleep(100000); echo 'rested';"),
             ("bad.php", "<?php http_response_code(502);"),
-            (
-                "login.php",
-                "<form><input type=\"password\" name=\"p\"></form>",
-            ),
-            (
-                "moved.php",
-                "<?php header('Location: /login.php', true, 302);",
-            ),
-            (
-                "index.php",
-                "<a href=\"/nap.php?n=1\">1</a> <a href=\"/bad.php\">2</a>",
-            ),
+            ("login.php", "<form><input type=\"password\" name=\"p\"></form>"),
+            ("moved.php", "<?php header('Location: /login.php', true, 302);"),
+            ("index.php", "<a href=\"/nap.php?n=1\">1</a> <a href=\"/bad.php\">2</a>"),
         ]);
         give_to_web_user(root.path());
         let pools = public_folder();
@@ -74,19 +65,13 @@ impl Site {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(maitred_program());
-        command
-            .arg("tune")
-            .arg("--php-fpm")
-            .arg(self.config())
-            .args(arguments);
+        command.arg("tune").arg("--php-fpm").arg(self.config()).args(arguments);
         command.stdin(Stdio::null());
         command
     }
 
     fn tune(&self, arguments: &[&str]) -> Output {
-        self.command(arguments)
-            .output()
-            .expect("the program can be started")
+        self.command(arguments).output().expect("the program can be started")
     }
 
     fn nap(&self, further: &[&str]) -> Output {
@@ -95,12 +80,9 @@ impl Site {
     }
 
     fn files(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.pools.path())
-            .expect("it can be listed")
-            .flatten();
-        let mut names: Vec<String> = entries
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .collect();
+        let entries = fs::read_dir(self.pools.path()).expect("it can be listed").flatten();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         names
     }
@@ -108,10 +90,7 @@ impl Site {
     /// The workers there are.
     fn workers(&self) -> usize {
         let family = processes::family(self.peer.fpm_pid());
-        family
-            .iter()
-            .filter(|process| process.title.starts_with("php-fpm: pool www"))
-            .count()
+        family.iter().filter(|process| process.title.starts_with("php-fpm: pool www")).count()
     }
 
     /// Nothing of a trial is left, and the pool serves with the two workers that it had.
@@ -128,12 +107,7 @@ impl Site {
 #[track_caller]
 fn expect_refused(output: &Output, parts: &[&str]) {
     let said = text(&output.stderr);
-    assert_eq!(
-        output.status.code(),
-        Some(1),
-        "{said}{}",
-        text(&output.stdout)
-    );
+    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stdout));
     for part in parts {
         assert!(said.contains(part), "'{part}' is expected of\n{said}");
     }
@@ -186,19 +160,11 @@ fn a_pool_with_too_few_workers_is_given_enough_of_them_and_has_its_own_back_when
         has_pressure,
         "what the kernel does not tell is no chart"
     );
-    assert!(
-        html.contains("- pm = dynamic\n- pm.max_children = 2\n+ "),
-        "what changes"
-    );
+    assert!(html.contains("- pm = dynamic\n- pm.max_children = 2\n+ "), "what changes");
     let written = fs::read_to_string(site.pools.path().join(DROP_IN)).expect("a file");
     let line = format!("\npm.max_children = {workers}\n");
-    assert!(
-        written.contains("[www]\n") && written.contains(&line),
-        "{written}"
-    );
-    wait::until_true("the workers to be there", || {
-        site.workers() as u64 == workers
-    });
+    assert!(written.contains("[www]\n") && written.contains(&line), "{written}");
+    wait::until_true("the workers to be there", || site.workers() as u64 == workers);
     let theirs = format!("{written}; mine\n");
     fs::write(site.pools.path().join(DROP_IN), theirs).expect("it can be written");
     expect_refused(&site.tune(&["--undo"]), &[DROP_IN, "another program"]);
@@ -216,10 +182,7 @@ fn a_tuning_that_is_ended_puts_everything_back_and_two_at_once_are_refused() {
     let arguments = [&[url.as_str()], &SHORT[..]].concat();
     let mut going = Going::start(site.command(&arguments));
     going.until("static, 12");
-    expect_refused(
-        &site.tune(&arguments),
-        &["another `maitred tune` is running on"],
-    );
+    expect_refused(&site.tune(&arguments), &["another `maitred tune` is running on"]);
     going.signal(Signal::INT);
     let (said, code) = going.end();
     assert_eq!(code, Some(130), "{said}");
@@ -238,10 +201,7 @@ fn a_configuration_that_another_hand_changes_meanwhile_ends_it() {
     fs::write(site.config(), &text).expect("it can be written");
     let (said, code) = going.end();
     assert_eq!(code, Some(1), "{said}");
-    assert!(
-        said.contains("fpm.conf was changed by another program"),
-        "{said}"
-    );
+    assert!(said.contains("fpm.conf was changed by another program"), "{said}");
     assert_eq!(fs::read_to_string(site.config()).expect("a file"), text);
     site.expect_as_it_was();
 }
@@ -252,24 +212,13 @@ fn what_cannot_be_measured_is_said_before_anything_is_changed() {
     let refused = |arguments: &[&str], parts: &[&str]| {
         expect_refused(&site.tune(&[arguments, &SHORT[..]].concat()), parts);
     };
-    let [bad, login, moved, nap, index] = [
-        "/bad.php",
-        "/login.php",
-        "/moved.php",
-        "/nap.php",
-        "/index.php",
-    ]
-    .map(|path| site.url(path));
-    refused(
-        &[&bad],
-        &["502 Bad Gateway; fix the site first", "0 % of the requests"],
-    );
+    let [bad, login, moved, nap, index] =
+        ["/bad.php", "/login.php", "/moved.php", "/nap.php", "/index.php"]
+            .map(|path| site.url(path));
+    refused(&[&bad], &["502 Bad Gateway; fix the site first", "0 % of the requests"]);
     refused(&[&login], &["looks like a login page", "--contains"]);
     refused(&[&moved], &["302 Found", "name the page it leads to"]);
-    refused(
-        &[&index, "--crawl"],
-        &["502 Bad Gateway", "66 % of the requests"],
-    );
+    refused(&[&index, "--crawl"], &["502 Bad Gateway", "66 % of the requests"]);
     refused(&[&nap, "--contains", "Cart"], &["the body lacks the text"]);
     let file = |name: &str, text: &str| {
         let path = site.root.path().join(name);
@@ -282,23 +231,14 @@ fn what_cannot_be_measured_is_said_before_anything_is_changed() {
         &["is no access log with requests to send", "found '{\"ts\""],
     );
     let list = file("urls.txt", &format!("{nap} POST a=1\n"));
-    refused(
-        &["--urls-file", &list],
-        &["may change something", "--allow-write"],
-    );
-    refused(
-        &[&nap, "--pool", "shop"],
-        &["no pool 'shop' runs here", "www of php-fpm"],
-    );
+    refused(&["--urls-file", &list], &["may change something", "--allow-write"]);
+    refused(&[&nap, "--pool", "shop"], &["no pool 'shop' runs here", "www of php-fpm"]);
     // Slower than asked: no number of workers helps.
     let slow = ["--time", "5s", "--despite-noise", "--goal", "p99<20ms"];
     let slow = site.tune(&[&[nap.as_str()], &slow[..]].concat());
     let said = text(&slow.stdout);
     assert_eq!(slow.status.code(), Some(3), "{said}{}", text(&slow.stderr));
-    assert!(
-        said.contains("the goal cannot be met: one request alone takes"),
-        "{said}"
-    );
+    assert!(said.contains("the goal cannot be met: one request alone takes"), "{said}");
     let usage = site.tune(&[&nap, "--goal", "error<1%"]);
     assert_eq!(usage.status.code(), Some(2));
     site.expect_as_it_was();
@@ -312,28 +252,14 @@ fn who_may_not_change_the_server_or_cannot_write_leaves_it_as_it_is() {
         set_mode(site.peer.fpm_socket().parent().expect("a folder"), 0o755);
         let (user, group) = user_ids("nobody");
         let mut command = site.command(&[&[url.as_str()], &SHORT[..]].concat());
-        let output = command
-            .uid(user)
-            .gid(group)
-            .output()
-            .expect("the program can be started");
-        expect_refused(
-            &output,
-            &["may not reload php-fpm", "run the command as root"],
-        );
+        let output = command.uid(user).gid(group).output().expect("the program can be started");
+        expect_refused(&output, &["may not reload php-fpm", "run the command as root"]);
     }
     // No file may have a byte, as on a disk that is full.
     let mut full = Command::new("sh");
     full.args(["-c", "ulimit -f 0; exec \"$@\"", "sh"]);
-    full.arg(maitred_program())
-        .arg("tune")
-        .arg("--php-fpm")
-        .arg(site.config());
-    let output = full
-        .arg(&url)
-        .args(SHORT)
-        .output()
-        .expect("sh can be started");
+    full.arg(maitred_program()).arg("tune").arg("--php-fpm").arg(site.config());
+    let output = full.arg(&url).args(SHORT).output().expect("sh can be started");
     expect_refused(&output, &[DROP_IN, "cannot be written: File too large"]);
     site.expect_as_it_was();
 }
@@ -352,12 +278,7 @@ fn a_server_that_does_not_come_back_after_a_reload_has_its_settings_back_and_it_
     let nginx = fpm.behind_nginx(root.path());
     let url = format!("{}/nap.php", nginx.base_url());
     let mut command = Command::new(maitred_program());
-    command
-        .arg("tune")
-        .arg("--php-fpm")
-        .arg(&fpm.config)
-        .arg(&url)
-        .args(SHORT);
+    command.arg("tune").arg("--php-fpm").arg(&fpm.config).arg(&url).args(SHORT);
     let mut going = Going::start(command);
     going.until("noise floor");
     // What is to be executed at the reload is gone.
@@ -365,10 +286,7 @@ fn a_server_that_does_not_come_back_after_a_reload_has_its_settings_back_and_it_
     let (said, code) = going.end();
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("php-fpm exited at the reload"), "{said}");
-    assert!(
-        said.contains("its settings are restored, but it does not serve: start it"),
-        "{said}"
-    );
+    assert!(said.contains("its settings are restored, but it does not serve: start it"), "{said}");
     fpm.expect_no_trial();
 }
 
@@ -378,10 +296,7 @@ fn maitred_that_finds_its_number_itself_has_nothing_to_gain_and_its_file_is_as_i
     let server = Setup::new(root.path()).pm("auto").workers(16).start();
     let before = fs::read(server.configuration()).expect("a file");
     let mut command = Command::new(maitred_program());
-    command
-        .arg("tune")
-        .arg("--config")
-        .arg(server.configuration());
+    command.arg("tune").arg("--config").arg(server.configuration());
     command.arg(format!("{}/nap.php", server.base_url()));
     let output = command.args(SHORT).args(["--json", "-"]).output();
     let output = output.expect("the program can be started");
@@ -391,20 +306,13 @@ fn maitred_that_finds_its_number_itself_has_nothing_to_gain_and_its_file_is_as_i
     let verdict = report["verdict"].as_str().expect("a word");
     assert!(matches!(verdict, "nothing_to_gain" | "gain"), "{report}");
     assert!(report["counted"].as_f64() > Some(0.0), "{report}");
-    assert!(
-        said.contains("highest rate after") && said.contains("proof in pairs"),
-        "{said}"
-    );
+    assert!(said.contains("highest rate after") && said.contains("proof in pairs"), "{said}");
     assert_eq!(fs::read(server.configuration()).expect("a file"), before);
     let folder = server.configuration();
     let folder = folder.parent().expect("a folder");
-    let names = fs::read_dir(folder)
-        .expect("it can be listed")
-        .flatten()
-        .map(|entry| entry.file_name());
-    let left: Vec<_> = names
-        .filter(|name| name.to_string_lossy().contains("tune"))
-        .collect();
+    let names =
+        fs::read_dir(folder).expect("it can be listed").flatten().map(|entry| entry.file_name());
+    let left: Vec<_> = names.filter(|name| name.to_string_lossy().contains("tune")).collect();
     assert!(left.is_empty(), "{left:?}");
     server.stop();
 }
@@ -431,15 +339,7 @@ fn maitred_behind_a_link_is_tuned_by_one_at_a_time_and_what_a_killed_one_tried_i
         output.expect("the program can be started")
     };
     // How long a rate is kept up grows with the goal.
-    let goal = [
-        "--time",
-        "5s",
-        "--goal",
-        "p50<200ms",
-        "--most-workers",
-        "12",
-        "--despite-noise",
-    ];
+    let goal = ["--time", "5s", "--goal", "p50<200ms", "--most-workers", "12", "--despite-noise"];
     let arguments = [&[url.as_str()], &goal[..]].concat();
     let start = || {
         let mut going = Going::start(tune(&arguments));
@@ -457,10 +357,7 @@ fn maitred_behind_a_link_is_tuned_by_one_at_a_time_and_what_a_killed_one_tried_i
         assert_eq!(names.count(), 1, "nothing lies beside it");
     };
     let going = start();
-    expect_refused(
-        &said_by(&arguments),
-        &["another `maitred tune` is running on"],
-    );
+    expect_refused(&said_by(&arguments), &["another `maitred tune` is running on"]);
     going.signal(Signal::QUIT);
     let (said, code) = going.end();
     assert_eq!(code, Some(130), "{said}");
@@ -470,10 +367,7 @@ fn maitred_behind_a_link_is_tuned_by_one_at_a_time_and_what_a_killed_one_tried_i
     going.end();
     expect_refused(
         &said_by(&arguments),
-        &[
-            "still holds a trial of an earlier",
-            "run maitred tune --undo",
-        ],
+        &["still holds a trial of an earlier", "run maitred tune --undo"],
     );
     let undone = said_by(&["--undo"]);
     assert!(undone.status.success(), "{}", text(&undone.stderr));

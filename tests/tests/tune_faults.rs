@@ -45,12 +45,7 @@ impl Site {
     fn arguments(&self, further: &[&str]) -> Vec<String> {
         let config = self.peer.fpm_socket().with_file_name("fpm.conf");
         let page = format!("{}/nap.php", self.peer.base_url());
-        let own = [
-            "tune".to_owned(),
-            page,
-            "--php-fpm".to_owned(),
-            config.display().to_string(),
-        ];
+        let own = ["tune".to_owned(), page, "--php-fpm".to_owned(), config.display().to_string()];
         let rest = SHORT.iter().chain(further).map(|text| (*text).to_owned());
         own.into_iter().chain(rest).collect()
     }
@@ -97,19 +92,11 @@ fn a_machine_that_others_use_is_not_measured_unless_somebody_wants_it() {
     let others = others();
     let output = site.tune(&[]);
     let said = text(&output.stdout);
-    assert_eq!(
-        output.status.code(),
-        Some(3),
-        "{said}{}",
-        text(&output.stderr)
-    );
+    assert_eq!(output.status.code(), Some(3), "{said}{}", text(&output.stderr));
     for part in ["other processes use ", "expected at most 10 %", DESPITE] {
         assert!(said.contains(part), "'{part}' is expected of\n{said}");
     }
-    assert!(
-        !text(&output.stderr).contains("warming up"),
-        "nobody is asked"
-    );
+    assert!(!text(&output.stderr).contains("warming up"), "nobody is asked");
     drop(others);
     site.expect_as_it_was();
 }
@@ -128,12 +115,7 @@ fn a_site_that_is_not_served_with_what_was_written_has_its_settings_back() {
     set_mode(site.pools.path(), 0o755);
     let output = site.tune(&[DESPITE, "--write-unproven"]);
     let said = text(&output.stderr);
-    assert_eq!(
-        output.status.code(),
-        Some(1),
-        "{said}{}",
-        text(&output.stdout)
-    );
+    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stdout));
     for part in [
         "the site is not served with the new setting",
         "500 Internal Server Error",
@@ -163,9 +145,7 @@ fn who_ends_a_tuning_while_a_site_does_not_recover_from_too_much_need_not_wait_f
     let mut going = Going::start(site.command(&[DESPITE]));
     going.until("overload: ");
     fs::write(file("overload"), "").expect("it is ours");
-    wait::until_true("it to be asked whether it has recovered", || {
-        file("asked").exists()
-    });
+    wait::until_true("it to be asked whether it has recovered", || file("asked").exists());
     going.signal(Signal::INT);
     let (said, code) = going.end();
     assert_eq!(code, Some(130), "{said}");
@@ -181,16 +161,8 @@ fn without_control_groups_a_pool_does_not_grow_and_it_is_said() {
     }
     let site = Site::start(nap);
     let mut command = Command::new("unshare");
-    command.args([
-        "-m",
-        "sh",
-        "-c",
-        "umount -l /sys/fs/cgroup && exec \"$@\"",
-        "sh",
-    ]);
-    command
-        .arg(maitred_program())
-        .args(site.arguments(&[DESPITE]));
+    command.args(["-m", "sh", "-c", "umount -l /sys/fs/cgroup && exec \"$@\"", "sh"]);
+    command.arg(maitred_program()).args(site.arguments(&[DESPITE]));
     let (said, code) = ended_at(command, "highest rate after");
     assert_eq!(code, Some(130), "{said}");
     assert!(said.contains("static, 2 "), "{said}");
@@ -207,9 +179,7 @@ impl<'a> Full<'a> {
     /// Nothing where this user may mount none.
     fn over(folder: &'a Path) -> Option<Full<'a>> {
         let mut command = Command::new("mount");
-        command
-            .args(["-t", "tmpfs", "-o", "size=4k", "none"])
-            .arg(folder);
+        command.args(["-t", "tmpfs", "-o", "size=4k", "none"]).arg(folder);
         let mounted = command.stderr(Stdio::null()).status();
         mounted.is_ok_and(|status| status.success()).then_some(())?;
         let full = Full(folder);
@@ -234,10 +204,7 @@ fn a_disk_that_is_full_when_a_setting_is_to_be_tried_is_said_and_all_is_as_it_wa
     let output = site.tune(&[DESPITE]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(
-        said.contains("cannot be written: No space left on device"),
-        "{said}"
-    );
+    assert!(said.contains("cannot be written: No space left on device"), "{said}");
     drop(full);
     site.expect_as_it_was();
 }

@@ -43,9 +43,7 @@ fn site() -> TempDir {
 }
 
 fn pool(root: &TempDir) -> Setup {
-    Setup::new(root.path())
-        .workers(WORKERS)
-        .pool("env = { GENERATION = \"0\" }")
+    Setup::new(root.path()).workers(WORKERS).pool("env = { GENERATION = \"0\" }")
 }
 
 /// The file of a server's configuration, which it names when it starts.
@@ -126,9 +124,7 @@ fn what_runs_is_finished_by_its_own_generation_and_what_comes_runs_in_the_new_on
     let head = running.read_head().expect("the script has begun");
     assert_eq!(head.status, 200);
     reload(&server, next_generation(1));
-    wait::until_true("the new generation to answer", || {
-        ask(&server, "/who.php") == "1"
-    });
+    wait::until_true("the new generation to answer", || ask(&server, "/who.php") == "1");
     fs::write(root.path().join("go"), "").expect("the root can be written");
     let rest = String::from_utf8_lossy(&running.read_chunk().expect("an answer")).into_owned()
         + &String::from_utf8_lossy(&running.read_chunk().unwrap_or_default());
@@ -168,19 +164,14 @@ fn workers_are_replaced_after_max_requests_without_anybody_noticing() {
     let tally = load.stop();
     assert_eq!(tally.failed() + tally.mixed_up, 0, "{tally:?}");
     assert!(before.iter().all(|worker| !worker.is_running()));
-    wait::until_true("the pool to be whole", || {
-        server.workers().len() == WORKERS as usize
-    });
+    wait::until_true("the pool to be whole", || server.workers().len() == WORKERS as usize);
     server.stop();
 }
 
 #[test]
 fn a_worker_that_keeps_too_much_memory_is_replaced_after_its_answer() {
     let root = site();
-    let server = Setup::new(root.path())
-        .workers(1)
-        .pool("max_private_memory = \"12M\"")
-        .start();
+    let server = Setup::new(root.path()).workers(1).pool("max_private_memory = \"12M\"").start();
     let modest = ask(&server, "/pid.php");
     for _ in 0..20 {
         assert_eq!(ask(&server, "/pid.php"), modest, "it is within its limit");

@@ -60,8 +60,7 @@ fn wait_for_new(server: &Server, old: &[Process]) {
 fn family(server: &Server) -> Vec<Process> {
     let supervisor = server.supervisor();
     let all = server.processes().into_iter();
-    all.filter(|process| process.pid != supervisor.pid)
-        .collect()
+    all.filter(|process| process.pid != supervisor.pid).collect()
 }
 
 #[test]
@@ -207,10 +206,7 @@ fn a_front_that_dies_while_the_new_program_is_tried_is_replaced_before_that_take
     let root = site();
     let folder = installed();
     let program = folder.path().join("maitred");
-    let server = Setup::new(root.path())
-        .workers(WORKERS)
-        .program(&program)
-        .start();
+    let server = Setup::new(root.path()).workers(WORKERS).program(&program).start();
     let old = family(&server);
     let real = folder.path().join("real");
     std::fs::rename(&program, &real).unwrap();

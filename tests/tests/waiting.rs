@@ -65,9 +65,7 @@ fn site() -> TempDir {
 fn teach(address: SocketAddr) {
     let mut connection = Connection::open(address);
     for _ in 0..LESSONS {
-        let answer = connection
-            .ask(&Request::get("/hello.php"))
-            .expect("an answer");
+        let answer = connection.ask(&Request::get("/hello.php")).expect("an answer");
         assert_eq!(answer.text(), "hello");
     }
 }
@@ -86,14 +84,8 @@ fn an_upload_that_is_moved_to_another_worker_arrives_whole() {
     for _ in 0..5 {
         let mut slow = send(&server, &Request::get("/sleep.php?ms=300"));
         let upload = Request::post("/length.php", "application/octet-stream", &body);
-        assert_eq!(
-            http::ask(server.address(), &upload).text(),
-            UPLOAD_BYTES.to_string()
-        );
-        assert_eq!(
-            slow.read_response(false).expect("an answer").text(),
-            "slept"
-        );
+        assert_eq!(http::ask(server.address(), &upload).text(), UPLOAD_BYTES.to_string());
+        assert_eq!(slow.read_response(false).expect("an answer").text(), "slept");
         teach(server.address());
     }
 }
@@ -117,9 +109,7 @@ fn counts(server: &Server) -> (u64, u64) {
 }
 
 fn wait_for_waiting(server: &Server, count: u64) {
-    wait::until_true(&format!("{count} to wait in the queue"), || {
-        counts(server).0 == count
-    });
+    wait::until_true(&format!("{count} to wait in the queue"), || counts(server).0 == count);
 }
 
 #[test]
@@ -176,10 +166,7 @@ fn a_client_that_leaves_while_its_request_is_behind_another_is_not_served() {
     assert_eq!(http::get(server.address(), "/folder").status, 301);
     let mut patient = send(&server, &Request::get("/hello.php"));
     let_go(root.path());
-    assert_eq!(
-        patient.read_response(false).expect("an answer").text(),
-        "hello"
-    );
+    assert_eq!(patient.read_response(false).expect("an answer").text(), "hello");
     let log = server.log_text();
     assert!(!log.contains("the left request was executed"), "{log}");
 }
@@ -187,26 +174,19 @@ fn a_client_that_leaves_while_its_request_is_behind_another_is_not_served() {
 #[test]
 fn time_spent_behind_another_script_is_not_the_scripts_own() {
     let root = site();
-    let setup = Setup::new(root.path())
-        .workers(1)
-        .pool("request_terminate_timeout = \"6s\"");
+    let setup = Setup::new(root.path()).workers(1).pool("request_terminate_timeout = \"6s\"");
     let server = taught(setup);
     let mut first = send(&server, &Request::get("/sleep.php?ms=4000"));
     let mut second = send(&server, &Request::get("/sleep.php?ms=4000"));
     for answer in [&mut first, &mut second] {
-        assert_eq!(
-            answer.read_response(false).expect("an answer").text(),
-            "slept"
-        );
+        assert_eq!(answer.read_response(false).expect("an answer").text(), "slept");
     }
 }
 
 #[test]
 fn the_queue_time_out_holds_behind_a_long_script_too() {
     let root = site();
-    let setup = Setup::new(root.path())
-        .workers(1)
-        .pool("request_queue_timeout = \"500ms\"");
+    let setup = Setup::new(root.path()).workers(1).pool("request_queue_timeout = \"500ms\"");
     let server = taught(setup);
     let busy = occupy(&server);
     let refused = http::get(server.address(), "/hello.php");
@@ -222,17 +202,11 @@ fn the_queue_time_out_holds_behind_a_long_script_too() {
 #[test]
 fn nobody_sleeps_through_an_answer_while_scripts_outlive_theirs() {
     let root = site();
-    let server = Setup::new(root.path())
-        .workers(2)
-        .top("front_threads = 1")
-        .start();
+    let server = Setup::new(root.path()).workers(2).top("front_threads = 1").start();
     for _ in 0..60 {
         let mut slow = send(&server, &Request::get("/sleep.php?ms=30"));
         assert_eq!(http::get(server.address(), "/detach.php").status, 200);
-        assert_eq!(
-            slow.read_response(false).expect("an answer").text(),
-            "slept"
-        );
+        assert_eq!(slow.read_response(false).expect("an answer").text(), "slept");
     }
 }
 
@@ -244,9 +218,7 @@ fn a_script_that_ignores_aborts_outlives_the_front_that_asked_for_it() {
     reader.read_head().expect("the answer begins");
     let front = server.front().expect("a front");
     front.signal(maitred_tests::processes::Signal::KILL);
-    wait::until_true("the script to finish", || {
-        root.path().join("finished").exists()
-    });
+    wait::until_true("the script to finish", || root.path().join("finished").exists());
     let log = server.log_text();
     assert!(!log.contains("broke the rules"), "{log}");
     wait::until_true("hello.php to be answered", || {
@@ -260,10 +232,7 @@ fn what_a_forked_child_of_a_script_says_is_not_in_the_answer() {
     let root = site();
     let server = Setup::new(root.path()).workers(1).start();
     for _ in 0..5 {
-        assert_eq!(
-            http::get(server.address(), "/forks.php").text(),
-            "from the parent"
-        );
+        assert_eq!(http::get(server.address(), "/forks.php").text(), "from the parent");
     }
     server.wait_for_full_strength(1, wait::DEADLINE);
 }
@@ -278,13 +247,8 @@ fn a_body_after_a_redirect_is_not_read_as_a_request() {
         "POST /folder HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
         smuggled.len()
     );
-    connection
-        .send(head.as_bytes())
-        .expect("the server takes a head");
-    assert_eq!(
-        connection.read_response(false).expect("an answer").status,
-        301
-    );
+    connection.send(head.as_bytes()).expect("the server takes a head");
+    assert_eq!(connection.read_response(false).expect("an answer").status, 301);
     // The server may have hung up already, and is right to.
     let _ = connection.send(&smuggled);
     let rest = connection.read_to_end();

@@ -55,11 +55,7 @@ fn a_sitemap_with_all_it_leads_to_fills_the_cache() {
         list.into_bytes()
     };
     let page = |urls: &[&str]| [b"<urlset>", &entries("url", urls)[..], b"</urlset>"].concat();
-    write_file(
-        root.path(),
-        "one.xml",
-        &page(&["/1", "/2?a=1&amp;b=2", "/1"]),
-    );
+    write_file(root.path(), "one.xml", &page(&["/1", "/2?a=1&amp;b=2", "/1"]));
     write_file(root.path(), "two.xml", &page(&["/3"]));
     let index = entries("sitemap", &["/one.xml", "/two.xml", "/index.xml"]);
     let index = [b"<sitemapindex>", &index[..], b"</sitemapindex>"].concat();
@@ -103,19 +99,14 @@ fn what_is_not_kept_is_told_with_the_reason() {
     }
     let json = warm(&server, &["--urls-file", &list, "--json"]).1;
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-    assert_eq!(
-        (&json["there"], &json["not_stored"]),
-        (&1.into(), &3.into())
-    );
+    assert_eq!((&json["there"], &json["not_stored"]), (&1.into(), &3.into()));
 }
 
 #[test]
 fn requests_come_no_faster_than_wanted_and_what_cannot_be_done_is_said() {
     let root = site();
     let server = serve(&root);
-    let urls: Vec<String> = (0..6)
-        .map(|page| format!("http://a.example/{page}"))
-        .collect();
+    let urls: Vec<String> = (0..6).map(|page| format!("http://a.example/{page}")).collect();
     let mut arguments: Vec<&str> = urls.iter().map(String::as_str).collect();
     arguments.extend(["--rate", "20", "--concurrency", "2"]);
     let begun = Instant::now();

@@ -27,22 +27,12 @@ fn use_wordpress(server: &dyn Target, name: &str) {
 fn upload(site: &mut WordPress, visitor: &mut Session) -> String {
     let picture = picture::png(640, 480);
     let mut urls = site.upload("table.png", &picture);
-    assert!(
-        urls.len() > 1,
-        "no smaller sizes were made of the picture: {urls:?}"
-    );
+    assert!(urls.len() > 1, "no smaller sizes were made of the picture: {urls:?}");
     for url in &urls {
         let answer = visitor.get(url);
-        assert_eq!(
-            (answer.status, answer.header("Content-Type")),
-            (200, Some("image/png"))
-        );
+        assert_eq!((answer.status, answer.header("Content-Type")), (200, Some("image/png")));
     }
-    assert_eq!(
-        visitor.get(&urls[0]).body,
-        picture,
-        "the picture comes back as it was"
-    );
+    assert_eq!(visitor.get(&urls[0]).body, picture, "the picture comes back as it was");
     urls.swap_remove(0)
 }
 
@@ -52,42 +42,24 @@ fn publish(site: &mut WordPress, visitor: &mut Session, picture: &str) -> (u64, 
     let content = format!("<p>The table is laid.</p><img src=\"{picture}\" alt=\"table\">");
     let (post, dated_link) = site.publish("A first evening", &content);
     // The installer asks its own site for a pretty URL, and chooses these if it is answered.
-    assert!(
-        dated_link.ends_with("/a-first-evening/"),
-        "{dated_link} is not pretty"
-    );
-    assert!(
-        visitor
-            .get(&dated_link)
-            .text()
-            .contains("The table is laid.")
-    );
+    assert!(dated_link.ends_with("/a-first-evening/"), "{dated_link} is not pretty");
+    assert!(visitor.get(&dated_link).text().contains("The table is laid."));
 
     let structure = site.choose_pretty_permalinks();
-    assert_eq!(
-        structure, "/%year%/%monthnum%/%postname%/",
-        "WordPress sees a rewriting server"
-    );
+    assert_eq!(structure, "/%year%/%monthnum%/%postname%/", "WordPress sees a rewriting server");
     let (_, link) = site.post(post);
     assert_ne!(link, dated_link, "the chosen structure is used");
     let page = visitor.get(&link);
     assert_eq!(page.status, 200, "{link}");
     assert!(page.text().contains("The table is laid."));
     let old = visitor.get(&format!("/?p={post}"));
-    assert_eq!(
-        (old.status, old.header("Location")),
-        (301, Some(link.as_str()))
-    );
+    assert_eq!((old.status, old.header("Location")), (301, Some(link.as_str())));
     let missing = visitor.get("/2001/01/never-written/").status;
     assert_eq!(missing, 404, "WordPress answers for what does not exist");
 
     let posts = visitor.get("/wp-json/wp/v2/posts").json();
-    let titles: Vec<_> = posts
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|post| &post["title"]["rendered"])
-        .collect();
+    let titles: Vec<_> =
+        posts.as_array().expect("a list").iter().map(|post| &post["title"]["rendered"]).collect();
     assert_eq!(titles, ["A first evening", "Hello world!"]);
     (post, link)
 }
@@ -95,10 +67,7 @@ fn publish(site: &mut WordPress, visitor: &mut Session, picture: &str) -> (u64, 
 /// Comments on a post as a visitor and approves it.
 fn discuss(site: &mut WordPress, visitor: &mut Session, post: u64, link: &str) {
     let comment = site.comment(post, "A guest", "Thank you for the soup.");
-    assert!(
-        !visitor.get(link).text().contains("the soup"),
-        "a comment waits for approval"
-    );
+    assert!(!visitor.get(link).text().contains("the soup"), "a comment waits for approval");
     site.approve(comment);
     assert!(visitor.get(link).text().contains("Thank you for the soup."));
 }
@@ -123,10 +92,7 @@ fn hardly_anything_else_is_answered(server: &Server, files: &Files) {
 #[test]
 fn wordpress_is_installed_and_used_under_maitred() {
     let files = Files::prepare();
-    let server = Setup::new(&files.root())
-        .workers(4)
-        .site("app = \"wordpress\"")
-        .start();
+    let server = Setup::new(&files.root()).workers(4).site("app = \"wordpress\"").start();
     use_wordpress(&server, "wordpress");
     hardly_anything_else_is_answered(&server, &files);
     server.stop();

@@ -78,11 +78,7 @@ impl Blog {
         }
         let server = setup(files).start();
         let own = OWN_PLUGIN.replace("ADDRESS", &server.base_url());
-        write_file(
-            &files.root(),
-            &format!("{PLUGINS}/0-own.php"),
-            own.as_bytes(),
-        );
+        write_file(&files.root(), &format!("{PLUGINS}/0-own.php"), own.as_bytes());
         let mut site = WordPress::install(server.address());
         // The installer's rules know no categories.
         site.choose_pretty_permalinks();
@@ -109,10 +105,7 @@ impl Blog {
         assert!(answer.status / 100 == 2, "not saved: {}", answer.text());
         let saved = answer.json();
         let link = saved["link"].as_str().expect("a post has a link");
-        (
-            saved["id"].as_u64().expect("a post has an id"),
-            self.path(link),
-        )
+        (saved["id"].as_u64().expect("a post has an id"), self.path(link))
     }
 
     /// Publishes a post about soup, a minute after the last one.
@@ -179,11 +172,7 @@ fn strangers_get_kept_pages(blog: &Blog) {
         "/?s=leek",
     ] {
         let first = blog.get(target);
-        assert_eq!(
-            (first.status, verdict(&first).as_str()),
-            (200, STORED),
-            "{target}"
-        );
+        assert_eq!((first.status, verdict(&first).as_str()), (200, STORED), "{target}");
         let second = blog.get(target);
         assert_eq!(verdict(&second), HIT, "{target}");
         assert_eq!(first.body, second.body, "{target}");
@@ -203,10 +192,7 @@ fn what_is_for_one_is_made_for_one(blog: &mut Blog) {
     assert!(!sent.text().contains("utm_source"));
     assert_eq!(verdict(&blog.get(&pea)), HIT);
     let missing = blog.get("/2001/01/never-written/");
-    assert_eq!(
-        (missing.status, verdict(&missing).as_str()),
-        (404, "fwd=uri-miss detail=no-cache")
-    );
+    assert_eq!((missing.status, verdict(&missing).as_str()), (404, "fwd=uri-miss detail=no-cache"));
     for (target, why) in [
         ("/wp-login.php", "rule"),
         ("/wp-cron.php", "rule"),
@@ -217,10 +203,7 @@ fn what_is_for_one_is_made_for_one(blog: &mut Blog) {
         ("/index.php/wp-json/wp/v2/posts", "rule"),
     ] {
         for _ in 0..2 {
-            assert!(
-                verdict(&blog.get(target)).ends_with(&format!("detail={why}")),
-                "{target}"
-            );
+            assert!(verdict(&blog.get(target)).ends_with(&format!("detail={why}")), "{target}");
         }
     }
     let call = "<methodCall><methodName>system.listMethods</methodName></methodCall>";
@@ -232,11 +215,7 @@ fn what_is_for_one_is_made_for_one(blog: &mut Blog) {
     let (_, onion) = blog.write("Onion soup", &json!({}));
     for target in [&*onion, "/"] {
         let own = blog.site.admin().get(target);
-        assert_eq!(
-            verdict(&own),
-            "fwd=bypass detail=private-cookie",
-            "{target}"
-        );
+        assert_eq!(verdict(&own), "fwd=bypass detail=private-cookie", "{target}");
         assert!(own.text().contains("wpadminbar"));
         let first = blog.get(target);
         assert_eq!(verdict(&first), STORED, "{target}");
@@ -247,15 +226,9 @@ fn what_is_for_one_is_made_for_one(blog: &mut Blog) {
     let (draft, _) = blog.save("posts", &draft);
     let preview = format!("/?p={draft}&preview=true");
     let own = blog.site.admin().get(&preview);
-    assert_eq!(
-        (own.status, verdict(&own).as_str()),
-        (200, "fwd=bypass detail=private-cookie")
-    );
+    assert_eq!((own.status, verdict(&own).as_str()), (200, "fwd=bypass detail=private-cookie"));
     let other = blog.get(&preview);
-    assert_eq!(
-        (other.status, verdict(&other).as_str()),
-        (404, "fwd=uri-miss detail=rule")
-    );
+    assert_eq!((other.status, verdict(&other).as_str()), (404, "fwd=uri-miss detail=rule"));
 }
 
 /// Posts a comment; where the visitor is sent.
@@ -296,11 +269,7 @@ fn a_commenter_sees_what_waits_and_nobody_else_does(blog: &mut Blog) {
 
     let held = blog.site.rest("GET", "comments&status=hold", None).json();
     let mut held = held.as_array().expect("a list").iter();
-    let more = held.find(|held| {
-        held["content"]["rendered"]
-            .to_string()
-            .contains("More leek")
-    });
+    let more = held.find(|held| held["content"]["rendered"].to_string().contains("More leek"));
     let id = more.and_then(|held| held["id"].as_u64());
     blog.site.approve(id.expect("the comment waits"));
     blog.expect(&[&leek], &[&pea, "/sample-page/"], "a comment was approved");
@@ -330,15 +299,8 @@ fn a_new_post_drops_what_lists_it_and_its_neighbours(blog: &mut Blog) {
     let hello = blog.posts[0].1.clone();
     let leek = blog.posts[1].1.clone();
     let last = blog.posts[blog.posts.len() - 1].1.clone();
-    let lists = [
-        "/",
-        "/feed/",
-        &soups,
-        "/author/keeper/",
-        "/2024/05/",
-        "/wp-sitemap.xml",
-        "/?s=soup",
-    ];
+    let lists =
+        ["/", "/feed/", &soups, "/author/keeper/", "/2024/05/", "/wp-sitemap.xml", "/?s=soup"];
     let others = [&*hello, &leek, &salads, "/robots.txt"];
     // It ends with a list of its own.
     let page = ["/sample-page/", "/sample-page/?large=1"];
@@ -350,10 +312,7 @@ fn a_new_post_drops_what_lists_it_and_its_neighbours(blog: &mut Blog) {
     blog.expect(&lists, &others, "a post was published");
     blog.expect(&page, &[], "a post was published that is on the page");
     assert!(blog.get(page[0]).text().contains("Newest: Tomato soup"));
-    assert_eq!(
-        verdict(&blog.get("/sample-page/?own=1")),
-        "fwd=uri-miss detail=no-store"
-    );
+    assert_eq!(verdict(&blog.get("/sample-page/?own=1")), "fwd=uri-miss detail=no-store");
     blog.expect(&[&last], &[], "a post was published after it");
     assert!(blog.get("/?s=soup").text().contains("Tomato soup"));
     assert!(blog.get("/feed/").text().contains("Tomato soup"));
@@ -368,10 +327,7 @@ fn a_new_post_drops_what_lists_it_and_its_neighbours(blog: &mut Blog) {
 
     // Out of the category: its page has the post no more.
     blog.fill(&["/", &soups, &salads]);
-    blog.save(
-        &format!("posts/{id}"),
-        &json!({"categories": [blog.salads.0]}),
-    );
+    blog.save(&format!("posts/{id}"), &json!({"categories": [blog.salads.0]}));
     blog.expect(&[&soups, &salads], &[&hello, &leek], "a post has moved");
     assert!(!blog.get(&soups).text().contains("Cold tomato soup"));
 }
@@ -385,30 +341,16 @@ fn what_no_answer_tells_of_is_dropped_too(blog: &mut Blog, root: &Path) {
     blog.fill(&["/", &tomato, &leek, &pea]);
     let list = blog.site.admin().get("/wp-admin/edit.php").text();
     let start = format!("post.php?post={id}&amp;action=trash");
-    let link = list
-        .find(&start)
-        .map(|at| &list[at..])
-        .expect("the post can be trashed");
-    let link = link
-        .split(['"', '\''])
-        .next()
-        .unwrap_or_default()
-        .replace("&amp;", "&");
-    assert_eq!(
-        blog.site.admin().get(&format!("/wp-admin/{link}")).status,
-        302
-    );
+    let link = list.find(&start).map(|at| &list[at..]).expect("the post can be trashed");
+    let link = link.split(['"', '\'']).next().unwrap_or_default().replace("&amp;", "&");
+    assert_eq!(blog.site.admin().get(&format!("/wp-admin/{link}")).status, 302);
     blog.expect(&["/"], &[&leek, &pea], "a post was thrown away");
     assert_eq!(blog.get(&tomato).status, 404);
 
     let renamed =
         format!("wp_update_post(['ID' => {other_id}, 'post_title' => 'Thick pea soup']);");
     run_php(blog, root, &renamed);
-    blog.expect(
-        &["/", &pea],
-        &[&leek],
-        "a post was changed on a command line",
-    );
+    blog.expect(&["/", &pea], &[&leek], "a post was changed on a command line");
     assert!(blog.get(&pea).text().contains("Thick pea soup"));
 
     let draft = json!({"title": "Slow soup", "status": "draft"});
@@ -428,10 +370,9 @@ fn what_no_answer_tells_of_is_dropped_too(blog: &mut Blog, root: &Path) {
     let event = format!("wp_schedule_single_event(time() - 1, 'soup_is_ready', [{draft}]);");
     run_php(blog, root, &event);
     blog.get("/wp-cron.php");
-    wait::until_true(
-        "a post that was planned to be on the kept front page",
-        || blog.get("/").text().contains("Slow soup"),
-    );
+    wait::until_true("a post that was planned to be on the kept front page", || {
+        blog.get("/").text().contains("Slow soup")
+    });
     blog.expect(&[], &[&leek], "a post was published by the clock");
 }
 
@@ -485,12 +426,8 @@ fn answers_say_what_is_dropped_where_php_has_no_function(mut blog: Blog, files: 
     let (_, pea) = blog.posts[2].clone();
     blog.fill(&["/", &leek, &pea]);
     let renamed = Some(json!({"title": "Last leek soup"}));
-    let answer = blog
-        .site
-        .rest("POST", &format!("posts/{id}"), renamed.as_ref());
-    let said = answer
-        .header("Cache-Group-Invalidation")
-        .unwrap_or_default();
+    let answer = blog.site.rest("POST", &format!("posts/{id}"), renamed.as_ref());
+    let said = answer.header("Cache-Group-Invalidation").unwrap_or_default();
     assert!(said.contains(&format!("\"wp1-post-{id}\"")), "{said}");
     blog.expect(&["/", &leek], &[&pea], "a post was renamed");
     blog.server.stop();

@@ -25,10 +25,7 @@ fn put_recipe_into(root: &Path) {
     let recipe = project_root().join("integrations/wordpress/snapshot");
     let plugins = root.join("wp-content/mu-plugins");
     fs::create_dir_all(&plugins).expect("a folder can be made");
-    for (name, folder) in [
-        ("maitred-index.php", root),
-        ("0-maitred-snapshot.php", &plugins),
-    ] {
+    for (name, folder) in [("maitred-index.php", root), ("0-maitred-snapshot.php", &plugins)] {
         fs::copy(recipe.join(name), folder.join(name)).expect("a file can be copied");
         give_to_web_user(&folder.join(name));
     }
@@ -115,18 +112,13 @@ fn wordpress_is_used_in_snapshot_mode_and_shows_what_a_classic_pool_shows() {
     let files = Files::prepare();
     let root = files.root();
     put_recipe_into(&root);
-    let server = Setup::new(&root)
-        .workers(4)
-        .site("app = \"wordpress\"")
-        .start();
+    let server = Setup::new(&root).workers(4).site("app = \"wordpress\"").start();
     let mut site = WordPress::install(server.address());
     let (_, link) = site.publish("A copied evening", "<p>The table is laid again.</p>");
     let mut visitor = Session::new(server.address());
     let rest = "/index.php?rest_route=/wp/v2/posts";
     let targets = ["/", &link, "/?s=evening", "/nowhere/", "/feed/", rest];
-    let expected: Vec<_> = targets
-        .map(|target| (target.to_owned(), visitor.get(target)))
-        .into();
+    let expected: Vec<_> = targets.map(|target| (target.to_owned(), visitor.get(target))).into();
 
     boots_with(&server, &copied(&root, 100));
     shows_the_same(&mut visitor, &expected);
@@ -156,10 +148,6 @@ fn changes_are_seen(server: &Server, root: &Path, visitor: &mut Session) {
     let answer = site.rest("POST", "plugins/shout", Some(&active));
     assert_eq!(answer.status, 200, "{}", answer.text());
     wait::until_within("the plugin to be loaded", PATIENCE, || {
-        visitor
-            .get("/")
-            .text()
-            .contains("WITH PLUGINS")
-            .then_some(())
+        visitor.get("/").text().contains("WITH PLUGINS").then_some(())
     });
 }

@@ -65,10 +65,7 @@ fn seen(response: &Response) -> String {
 fn a_session_that_is_begun_after_an_answer_is_written_and_nobody_waits_for_it_or_sees_it() {
     let sessions = tempfile::tempdir().unwrap();
     give_to_web_user(sessions.path());
-    let path = format!(
-        "php_value = {{ session.save_path = {:?} }}",
-        sessions.path()
-    );
+    let path = format!("php_value = {{ session.save_path = {:?} }}", sessions.path());
     let (root, setup) = worker();
     let server = setup.workers(2).pool(&path).start();
     let first = http::get(server.address(), "/?session");
@@ -78,17 +75,9 @@ fn a_session_that_is_begun_after_an_answer_is_written_and_nobody_waits_for_it_or
     let again = |target: &str| Request::get(target).header("Cookie", &cookie);
     for who in ["one", "two", "three"] {
         let later = again(&format!("/?then=session&who={who}"));
-        assert_eq!(
-            seen(&ask_and_then(&server, root.path(), &later)),
-            "none",
-            "{who}"
-        );
+        assert_eq!(seen(&ask_and_then(&server, root.path(), &later)), "none", "{who}");
         for _ in 0..3 {
-            assert_eq!(
-                seen(&http::get(server.address(), "/")),
-                "none",
-                "another visitor"
-            );
+            assert_eq!(seen(&http::get(server.address(), "/")), "none", "another visitor");
         }
         // Whichever worker answers: to wait for the file is to wait until it is nobody's.
         for _ in 0..3 {
@@ -106,11 +95,7 @@ fn what_is_thrown_as_such_a_session_is_written_ends_the_script_and_is_told() {
     let last = ask_and_then(&server, root.path(), &Request::get("/?then=store"));
     assert_eq!(seen(&last), "none");
     server.expect_log(0, "thrown by the store");
-    assert_eq!(
-        seen(&http::get(server.address(), "/")),
-        "none",
-        "another serves"
-    );
+    assert_eq!(seen(&http::get(server.address(), "/")), "none", "another serves");
     server.stop();
 }
 
@@ -121,9 +106,7 @@ fn a_buffer_that_is_begun_after_an_answer_ends_before_anybody_asks() {
     let called = root.path().join("called");
     for _ in 0..2 {
         ask_and_then(&server, root.path(), &Request::get("/?then=buffer"));
-        wait::until_within("the buffer to end", PATIENCE, || {
-            std::fs::remove_file(&called).ok()
-        });
+        wait::until_within("the buffer to end", PATIENCE, || std::fs::remove_file(&called).ok());
         let next = http::get(server.address(), "/");
         assert!(next.text().starts_with("none<form"), "{}", next.text());
         assert!(!called.exists(), "it is called once");
@@ -139,15 +122,8 @@ fn header_fields_and_rewriting_that_are_begun_after_an_answer_are_in_no_other() 
         let last = Request::get(&format!("/?then={then}"));
         ask_and_then(&server, root.path(), &last);
         let next = http::get(server.address(), "/");
-        assert_eq!(
-            (next.header("X-Nobody"), next.header("Set-Cookie")),
-            (None, None)
-        );
-        assert!(
-            next.text().contains("<form action=\"/page\"></form>"),
-            "{}",
-            next.text()
-        );
+        assert_eq!((next.header("X-Nobody"), next.header("Set-Cookie")), (None, None));
+        assert!(next.text().contains("<form action=\"/page\"></form>"), "{}", next.text());
     }
     server.stop();
 }
@@ -157,11 +133,7 @@ fn a_body_that_is_asked_for_after_an_answer_leaves_nothing_behind() {
     let (root, setup) = worker();
     let server = setup.start();
     let text = |response: Response| response.text();
-    let first = text(ask_and_then(
-        &server,
-        root.path(),
-        &Request::get("/?then=input"),
-    ));
+    let first = text(ask_and_then(&server, root.path(), &Request::get("/?then=input")));
     for _ in 0..4 {
         let next = ask_and_then(&server, root.path(), &Request::get("/?then=input"));
         assert_eq!(text(next), first, "as many streams of the same process");

@@ -51,10 +51,7 @@ fn a_finished_answer_leaves_and_what_is_said_after_it_reaches_nobody() {
             fs::read_to_string(&told).is_ok_and(|text| text == "[true,false]")
         });
         let next = connection.ask(&Request::get("/")).unwrap();
-        assert_eq!(
-            (next.header("X-Finished"), next.text()),
-            (None, "free".into())
-        );
+        assert_eq!((next.header("X-Finished"), next.text()), (None, "free".into()));
         fs::remove_file(&told).unwrap();
         fs::remove_file(root.path().join("go")).unwrap();
     }

@@ -57,14 +57,8 @@ fn what_requests_leave_behind_is_named_and_what_the_first_has_set_is_not() {
     ]);
     let tidy = leaks(root.path(), &["/tidy?a=b", "http://any.example/tidy"]);
     assert_eq!(tidy.status.code(), Some(0), "{tidy:?}");
-    assert!(
-        said(&tidy).contains("no leak was seen in 8 requests"),
-        "{tidy:?}"
-    );
-    assert!(
-        said(&tidy).contains("were set by the first requests"),
-        "{tidy:?}"
-    );
+    assert!(said(&tidy).contains("no leak was seen in 8 requests"), "{tidy:?}");
+    assert!(said(&tidy).contains("were set by the first requests"), "{tidy:?}");
 
     let untidy = leaks(root.path(), &["--rounds", "4", "/untidy"]);
     assert_eq!(untidy.status.code(), Some(3), "{untidy:?}");

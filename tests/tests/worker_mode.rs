@@ -37,16 +37,9 @@ file_put_contents(__DIR__ . '/ends', "loop\n", FILE_APPEND);
 "#;
 
 fn application(handlers: &[(&str, &str)]) -> TempDir {
-    let root = document_root(&[
-        ("index.php", "<?php echo 'not run';"),
-        ("worker.php", WORKER),
-    ]);
+    let root = document_root(&[("index.php", "<?php echo 'not run';"), ("worker.php", WORKER)]);
     for (name, source) in handlers {
-        write_file(
-            root.path(),
-            &format!("handlers/{name}.php"),
-            source.as_bytes(),
-        );
+        write_file(root.path(), &format!("handlers/{name}.php"), source.as_bytes());
     }
     // It writes down how it ends.
     give_to_web_user(root.path());
@@ -94,9 +87,7 @@ echo json_encode([
 #[test]
 fn one_boot_serves_many_requests_each_with_its_own_variables() {
     let root = application(&[("state", STATE)]);
-    let server = setup(root.path())
-        .pool("env = { PLACE = \"here\" }")
-        .start();
+    let server = setup(root.path()).pool("env = { PLACE = \"here\" }").start();
     let mut connection = Connection::open(server.address());
     let first = Request::get("/state?name=one")
         .header("X-One", "1")
@@ -112,14 +103,8 @@ fn one_boot_serves_many_requests_each_with_its_own_variables() {
     assert_eq!(first["auth"], "joe");
     assert_eq!(first["worker"], "1");
     assert_eq!(first["boot_worker"], "1");
-    assert_eq!(
-        first["file"],
-        root.path().join("index.php").to_str().unwrap()
-    );
-    assert_eq!(
-        first["boot_file"],
-        root.path().join("worker.php").to_str().unwrap()
-    );
+    assert_eq!(first["file"], root.path().join("index.php").to_str().unwrap());
+    assert_eq!(first["boot_file"], root.path().join("worker.php").to_str().unwrap());
     assert_eq!(first["env"], "here");
     assert_eq!(first["server_env"], "here");
     assert_eq!(first["abort"], 1);
@@ -137,27 +122,12 @@ fn one_boot_serves_many_requests_each_with_its_own_variables() {
     assert_eq!(posted["body"], "c=d&e=f");
     assert_eq!(posted["request"]["name"], "two");
     assert_eq!(posted["request"]["e"], "f");
-    assert_eq!(
-        posted["cookie"].as_array().map(Vec::len),
-        Some(0),
-        "{posted}"
-    );
-    assert!(
-        posted["header"].is_null() && posted["auth"].is_null(),
-        "{posted}"
-    );
-    assert_eq!(
-        posted["seen"],
-        serde_json::json!(["one", "two"]),
-        "what is static is kept"
-    );
+    assert_eq!(posted["cookie"].as_array().map(Vec::len), Some(0), "{posted}");
+    assert!(posted["header"].is_null() && posted["auth"].is_null(), "{posted}");
+    assert_eq!(posted["seen"], serde_json::json!(["one", "two"]), "what is static is kept");
 
     let upload = "--x\r\nContent-Disposition: form-data; name=\"f\"; filename=\"n\"\r\n\r\nbytes\r\n--x--\r\n";
-    let upload = Request::post(
-        "/state",
-        "multipart/form-data; boundary=x",
-        upload.as_bytes(),
-    );
+    let upload = Request::post("/state", "multipart/form-data; boundary=x", upload.as_bytes());
     let upload = connection.ask(&upload).unwrap().json();
     assert_eq!(upload["files"]["f"]["size"], 5);
     assert!(!Path::new(upload["files"]["f"]["tmp_name"].as_str().unwrap()).exists());
@@ -165,11 +135,7 @@ fn one_boot_serves_many_requests_each_with_its_own_variables() {
     let last = connection.ask(&Request::get("/state")).unwrap();
     let last = last.json();
     for empty in ["get", "post", "cookie", "files", "request"] {
-        assert_eq!(
-            last[empty].as_array().map(Vec::len),
-            Some(0),
-            "{empty}: {last}"
-        );
+        assert_eq!(last[empty].as_array().map(Vec::len), Some(0), "{empty}: {last}");
     }
     assert_eq!(last["body"], "");
     assert!(last["filtered"].is_null());
@@ -198,21 +164,12 @@ const PEEK: &str = "<?php echo isset($_SESSION) ? 'seen' : 'none', session_statu
 fn a_session_is_seen_by_nobody_else() {
     let root = application(&[("session", SESSION), ("peek", PEEK)]);
     let sessions = tempfile::tempdir().unwrap();
-    let path = format!(
-        "php_value = {{ session.save_path = {:?} }}",
-        sessions.path()
-    );
+    let path = format!("php_value = {{ session.save_path = {:?} }}", sessions.path());
     give_to_web_user(sessions.path());
     let server = setup(root.path()).pool(&path).start();
     let first = ask(&server, "/session");
     assert_eq!(first.text(), "1");
-    let cookie = first
-        .header("Set-Cookie")
-        .unwrap()
-        .split(';')
-        .next()
-        .unwrap()
-        .to_owned();
+    let cookie = first.header("Set-Cookie").unwrap().split(';').next().unwrap().to_owned();
     assert_eq!(ask(&server, "/peek").text(), "none1");
     assert_eq!(ask(&server, "/session").text(), "1", "another visitor");
     let again = Request::get("/session").header("Cookie", &cookie);
@@ -224,15 +181,9 @@ fn a_session_is_seen_by_nobody_else() {
 fn exit_answers_with_what_it_left_and_errors_are_a_500() {
     let root = application(&[
         ("state", STATE),
-        (
-            "exit",
-            "<?php http_response_code(404); echo 'left'; exit(3);",
-        ),
+        ("exit", "<?php http_response_code(404); echo 'left'; exit(3);"),
         ("fatal", "<?php echo str_repeat('x', 1 << 30);"),
-        (
-            "throw",
-            "<?php throw new RuntimeException('thrown by the handler');",
-        ),
+        ("throw", "<?php throw new RuntimeException('thrown by the handler');"),
         (
             "nested",
             "<?php try { frankenphp_handle_request(fn () => 1); } \
@@ -250,11 +201,7 @@ fn exit_answers_with_what_it_left_and_errors_are_a_500() {
     assert_eq!(thrown.status, 500);
     assert_eq!(pid(&server), before, "an exception ends no worker");
     server.expect_log(0, "thrown by the handler");
-    assert!(
-        ask(&server, "/nested")
-            .text()
-            .contains("while a request is handled")
-    );
+    assert!(ask(&server, "/nested").text().contains("while a request is handled"));
     let left = ask(&server, "/exit");
     assert_eq!((left.status, left.text().as_str()), (404, "left"));
     let after_exit = pid(&server);
@@ -304,14 +251,8 @@ fn a_worker_that_has_served_enough_is_replaced_by_one_that_has_booted() {
 fn a_script_that_does_not_boot_is_told_and_tried_again_until_it_does() {
     let root = application(&[("state", STATE)]);
     let worker = root.path().join("worker.php");
-    write_file(
-        root.path(),
-        "worker.php",
-        b"<?php echo 'no database'; throw new Exception('why');",
-    );
-    let server = setup(root.path())
-        .pool("request_queue_timeout = \"200ms\"")
-        .start();
+    write_file(root.path(), "worker.php", b"<?php echo 'no database'; throw new Exception('why');");
+    let server = setup(root.path()).pool("request_queue_timeout = \"200ms\"").start();
     server.expect_log(0, "it printed: no database");
     server.expect_log(0, "before its script had booted");
     assert_eq!(ask(&server, "/state").status, 503);
@@ -332,9 +273,7 @@ fn a_look_that_fails_between_two_requests_ends_the_script_and_is_told() {
         function look() { throw new \\Exception('nothing can be seen'); }
         while (\\frankenphp_handle_request(fn () => print 'served')) { }",
     );
-    let server = setup(root.path())
-        .pool("request_queue_timeout = \"200ms\"")
-        .start();
+    let server = setup(root.path()).pool("request_queue_timeout = \"200ms\"").start();
     server.expect_log(0, "nothing can be seen");
     server.expect_log(0, "before its script had booted");
     assert_eq!(ask(&server, "/state").status, 503);
@@ -374,11 +313,7 @@ fn a_reload_waits_for_the_boot_and_one_that_fails_keeps_the_application_that_wor
 #[test]
 fn a_boot_that_takes_too_long_is_ended() {
     let root = application(&[("state", STATE)]);
-    write_file(
-        root.path(),
-        "worker.php",
-        b"<?php while (true) { usleep(1000); }",
-    );
+    write_file(root.path(), "worker.php", b"<?php while (true) { usleep(1000); }");
     let server = setup(root.path())
         .pool("boot_timeout = \"300ms\"")
         .pool("request_queue_timeout = \"100ms\"")
@@ -397,10 +332,7 @@ fn opcache_is_not_emptied_under_workers_and_the_script_is_told_what_to_do() {
     let server = setup(root.path()).start();
     let answer = ask(&server, "/reset").json();
     assert_eq!(answer[0], false);
-    assert!(
-        answer[1].as_str().unwrap().contains("maitred reload"),
-        "{answer}"
-    );
+    assert!(answer[1].as_str().unwrap().contains("maitred reload"), "{answer}");
     server.stop();
 }
 
@@ -409,14 +341,8 @@ fn limits_the_slow_log_and_the_status_page_work_as_in_a_classic_pool() {
     let root = application(&[
         ("state", STATE),
         ("sleep", "<?php function naps() { sleep(60); } naps();"),
-        (
-            "doze",
-            "<?php function dozes() { usleep(1_000_000); } dozes(); echo 'awake';",
-        ),
-        (
-            "hoard",
-            "<?php $GLOBALS['kept'][] = str_repeat('x', 8 << 20); echo getmypid();",
-        ),
+        ("doze", "<?php function dozes() { usleep(1_000_000); } dozes(); echo 'awake';"),
+        ("hoard", "<?php $GLOBALS['kept'][] = str_repeat('x', 8 << 20); echo getmypid();"),
     ]);
     let log = tempfile::tempdir().unwrap();
     let log = log.path().join("slow.log");
@@ -431,15 +357,10 @@ fn limits_the_slow_log_and_the_status_page_work_as_in_a_classic_pool() {
         .start();
     assert_eq!(ask(&server, "/doze").text(), "awake");
     let stack = wait::until_within("the slow log", LONG, || {
-        std::fs::read_to_string(&log)
-            .ok()
-            .filter(|text| text.contains("dozes()"))
+        std::fs::read_to_string(&log).ok().filter(|text| text.contains("dozes()"))
     });
     assert!(stack.contains("frankenphp_handle_request()"), "{stack}");
-    assert!(
-        stack.contains("index.php"),
-        "the script that was asked for: {stack}"
-    );
+    assert!(stack.contains("index.php"), "the script that was asked for: {stack}");
     assert_eq!(ask(&server, "/sleep").status, 504);
     wait::until_within("another worker", LONG, || {
         (ask(&server, "/state").status == 200).then_some(())
@@ -457,10 +378,8 @@ fn limits_the_slow_log_and_the_status_page_work_as_in_a_classic_pool() {
 
 #[test]
 fn what_is_coded_for_one_client_is_not_for_the_next() {
-    let root = application(&[(
-        "coded",
-        "<?php ob_start('ob_gzhandler'); echo str_repeat('plain ', 99);",
-    )]);
+    let root =
+        application(&[("coded", "<?php ob_start('ob_gzhandler'); echo str_repeat('plain ', 99);")]);
     let server = setup(root.path()).start();
     let gzip = Request::get("/coded").header("Accept-Encoding", "gzip");
     let coded = http::ask(server.address(), &gzip);
@@ -510,10 +429,8 @@ fn what_the_boot_has_changed_stays_and_what_a_child_does_is_not_its_parents() {
         ),
         ("state", STATE),
     ]);
-    let boot = WORKER.replace(
-        "<?php\n",
-        "<?php ini_set('precision', 5); umask(0027); error_reporting(1);\n",
-    );
+    let boot = WORKER
+        .replace("<?php\n", "<?php ini_set('precision', 5); umask(0027); error_reporting(1);\n");
     write_file(root.path(), "worker.php", boot.as_bytes());
     let server = setup(root.path()).start();
     for _ in 0..3 {
@@ -534,18 +451,10 @@ fn what_a_request_says_of_chance_and_of_its_time_is_not_the_next_ones() {
                 "<?php mt_srand(7); set_time_limit(0); echo ini_get('max_execution_time'), ' ', {draws};"
             ),
         ),
-        (
-            "draws",
-            &format!("<?php echo ini_get('max_execution_time'), ' ', {draws};"),
-        ),
-        (
-            "spins",
-            "<?php for ($at = microtime(true); microtime(true) - $at < 60;) { }",
-        ),
+        ("draws", &format!("<?php echo ini_get('max_execution_time'), ' ', {draws};")),
+        ("spins", "<?php for ($at = microtime(true); microtime(true) - $at < 60;) { }"),
     ]);
-    let server = setup(root.path())
-        .pool("php_value = { max_execution_time = \"2\" }")
-        .start();
+    let server = setup(root.path()).pool("php_value = { max_execution_time = \"2\" }").start();
     let words = |target: &str| -> Vec<String> {
         let text = ask(&server, target).text();
         text.split(' ').map(str::to_owned).collect()

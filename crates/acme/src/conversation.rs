@@ -86,9 +86,7 @@ async fn kept(order: &Order, waits: &RetryAfter) -> Result<Option<Account>, Fail
     };
     let builder = Account::builder_with_http(client(order, waits)?);
     let account = builder.from_credentials(account).await;
-    account
-        .map(Some)
-        .map_err(|error| Failure::of("its directory", error))
+    account.map(Some).map_err(|error| Failure::of("its directory", error))
 }
 
 async fn create(order: &Order, link: &Link, waits: &RetryAfter) -> Result<Account, Failure> {
@@ -116,12 +114,7 @@ async fn create(order: &Order, link: &Link, waits: &RetryAfter) -> Result<Accoun
         let why = format!("the account has more than {MAX_ACCOUNT_BYTES} bytes");
         return Err(Failure::new(Cause::Refused, why));
     }
-    say(
-        link,
-        &FromAcme::Account {
-            account: Secret(kept),
-        },
-    )?;
+    say(link, &FromAcme::Account { account: Secret(kept) })?;
     Ok(account)
 }
 
@@ -129,9 +122,7 @@ async fn create(order: &Order, link: &Link, waits: &RetryAfter) -> Result<Accoun
 fn decoded(text: &str) -> Option<Vec<u8>> {
     use base64::Engine;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-    URL_SAFE_NO_PAD
-        .decode(text.trim().trim_end_matches('='))
-        .ok()
+    URL_SAFE_NO_PAD.decode(text.trim().trim_end_matches('=')).ok()
 }
 
 fn say(link: &Link, report: &FromAcme) -> Result<(), Failure> {
@@ -141,11 +132,7 @@ fn say(link: &Link, report: &FromAcme) -> Result<(), Failure> {
 
 /// Proves control of the host, unless the authority has a valid authorization already.
 async fn prove_all(order: &Order, link: &Link, begun: &mut AcmeOrder) -> Result<(), Failure> {
-    let wanted = if order.by_file {
-        ChallengeType::Http01
-    } else {
-        ChallengeType::TlsAlpn01
-    };
+    let wanted = if order.by_file { ChallengeType::Http01 } else { ChallengeType::TlsAlpn01 };
     let mut authorizations = begun.authorizations();
     while let Some(authorization) = authorizations.next().await {
         let mut authorization =
@@ -154,18 +141,12 @@ async fn prove_all(order: &Order, link: &Link, begun: &mut AcmeOrder) -> Result<
             continue;
         }
         let Some(mut challenge) = authorization.challenge(wanted.clone()) else {
-            let why = format!(
-                "the authority does not offer the challenge {}",
-                named(order)
-            );
+            let why = format!("the authority does not offer the challenge {}", named(order));
             return Err(Failure::new(Cause::Refused, why));
         };
         let key = challenge.key_authorization();
         let proof = if order.by_file {
-            Proof::File {
-                token: challenge.token.clone(),
-                contents: key.as_str().to_owned(),
-            }
+            Proof::File { token: challenge.token.clone(), contents: key.as_str().to_owned() }
         } else {
             Proof::Certificate {
                 name: order.name.clone(),
@@ -182,20 +163,12 @@ async fn prove_all(order: &Order, link: &Link, begun: &mut AcmeOrder) -> Result<
 }
 
 fn named(order: &Order) -> &'static str {
-    if order.by_file {
-        "http-01"
-    } else {
-        "tls-alpn-01"
-    }
+    if order.by_file { "http-01" } else { "tls-alpn-01" }
 }
 
 /// The authority's reason for a failed challenge.
 async fn not_proven(order: &Order, begun: &mut AcmeOrder) -> Failure {
-    let does = format!(
-        "did not find by {} that {} is ours",
-        named(order),
-        order.name
-    );
+    let does = format!("did not find by {} that {} is ours", named(order), order.name);
     let mut authorizations = begun.authorizations();
     while let Some(Ok(mut authorization)) = authorizations.next().await {
         let Ok(state) = authorization.refresh().await else {

@@ -26,11 +26,7 @@ pub struct Failure {
 impl Failure {
     /// A failure of this kind with this message.
     pub fn new(cause: Cause, why: String) -> Failure {
-        Failure {
-            cause,
-            why,
-            retry_after: None,
-        }
+        Failure { cause, why, retry_after: None }
     }
 
     /// The failure of a request for `what`, which the authority may have refused.
@@ -46,10 +42,7 @@ impl Failure {
                 Failure::new(Cause::Unreachable, why)
             }
             other => {
-                let why = format!(
-                    "the authority cannot be asked for {what}: {}",
-                    chain(&other)
-                );
+                let why = format!("the authority cannot be asked for {what}: {}", chain(&other));
                 Failure::new(Cause::Unreachable, why)
             }
         }
@@ -63,10 +56,7 @@ impl Failure {
             "serverInternal" | "badNonce" => Cause::Unreachable,
             _ => Cause::Refused,
         };
-        let below = problem
-            .subproblems
-            .iter()
-            .find_map(|sub| sub.detail.as_ref());
+        let below = problem.subproblems.iter().find_map(|sub| sub.detail.as_ref());
         let detail = below.or(problem.detail.as_ref());
         let detail = detail.map_or("it does not say why", String::as_str);
         let why = format!("the authority {does}: {} ({kind})", words(detail));
@@ -75,11 +65,7 @@ impl Failure {
 
     /// The report for the supervisor.
     pub fn report(self) -> FromAcme {
-        FromAcme::Failed {
-            why: self.why,
-            cause: self.cause,
-            retry_after: self.retry_after,
-        }
+        FromAcme::Failed { why: self.why, cause: self.cause, retry_after: self.retry_after }
     }
 }
 
@@ -139,11 +125,7 @@ mod tests {
     fn the_authoritys_words_are_repeated_on_one_line_and_not_too_long() {
         let long = format!("no\nway {}", "x".repeat(5000));
         let failure = Failure::of("the order", Error::Api(problem("dns", &long)));
-        assert!(
-            failure
-                .why
-                .starts_with("the authority refuses the order: no way xxx")
-        );
+        assert!(failure.why.starts_with("the authority refuses the order: no way xxx"));
         assert!(failure.why.ends_with("x (dns)") && failure.why.len() < 600);
     }
 }

@@ -70,10 +70,7 @@ impl Client {
             .https_only()
             .enable_http1()
             .build();
-        Ok(Client {
-            hyper: Hyper::builder(TokioExecutor::new()).build(connector),
-            retry_after,
-        })
+        Ok(Client { hyper: Hyper::builder(TokioExecutor::new()).build(connector), retry_after })
     }
 }
 
@@ -105,18 +102,13 @@ impl HttpClient for Client {
                 let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await?;
                 Ok::<_, Box<dyn std::error::Error + Send + Sync>>((parts, body.to_bytes()))
             });
-            let answered = answered
-                .await
-                .map_err(|_| format!("no answer came within {} s", ANSWER.as_secs()));
-            let (parts, body) = answered
-                .map_err(|late| Error::Other(late.into()))?
-                .map_err(Error::Other)?;
+            let answered =
+                answered.await.map_err(|_| format!("no answer came within {} s", ANSWER.as_secs()));
+            let (parts, body) =
+                answered.map_err(|late| Error::Other(late.into()))?.map_err(Error::Other)?;
             let failed = parts.status.is_client_error() || parts.status.is_server_error();
             retry_after.set(wait(&parts.headers, SystemTime::now()).filter(|_| failed));
-            Ok(BytesResponse {
-                parts,
-                body: Box::new(body),
-            })
+            Ok(BytesResponse { parts, body: Box::new(body) })
         })
     }
 }
@@ -126,10 +118,7 @@ fn wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let wait = match value.parse() {
         Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => httpdate::parse_http_date(value)
-            .ok()?
-            .duration_since(now)
-            .ok()?,
+        Err(_) => httpdate::parse_http_date(value).ok()?.duration_since(now).ok()?,
     };
     Some(wait.min(MAX_WAIT))
 }

@@ -17,11 +17,8 @@ use crate::failure::Failure;
 use crate::link::Link;
 
 /// Directories that `/etc/ssl/certs` links to on common distributions.
-const TRUSTED: [&str; 3] = [
-    "/usr/share/ca-certificates",
-    "/usr/local/share/ca-certificates",
-    "/var/lib/ca-certificates",
-];
+const TRUSTED: [&str; 3] =
+    ["/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/var/lib/ca-certificates"];
 
 /// Runs the process over the channel to the supervisor. Returns the exit code: 0 when it has
 /// reported its result.
@@ -77,10 +74,7 @@ fn needs() -> Needs {
     let beside = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(std::env::var_os);
     let beside = beside.into_iter().flatten().map(PathBuf::from);
     let trusted = TRUSTED.map(PathBuf::from);
-    Needs {
-        read: trusted.into_iter().chain(beside).collect(),
-        ..Needs::default()
-    }
+    Needs { read: trusted.into_iter().chain(beside).collect(), ..Needs::default() }
 }
 
 fn too_slow() -> Failure {

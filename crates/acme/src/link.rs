@@ -17,9 +17,7 @@ pub struct Link {
 impl Link {
     /// The supervisor at the other end of `channel`.
     pub fn new(channel: Channel) -> Link {
-        Link {
-            channel: Arc::new(channel),
-        }
+        Link { channel: Arc::new(channel) }
     }
 
     /// Receives the order.

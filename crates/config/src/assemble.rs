@@ -39,16 +39,9 @@ type SpannedValue<'a> = Spanned<DeValue<'a>>;
 /// # Errors
 /// All faults of the file.
 pub(crate) fn assemble(table: &DeTable<'_>, base: &Path) -> Result<Config, Vec<Fault>> {
-    let mut assembler = Assembler {
-        base,
-        faults: Vec::new(),
-    };
+    let mut assembler = Assembler { base, faults: Vec::new() };
     let config = assembler.config(table);
-    if assembler.faults.is_empty() {
-        Ok(config)
-    } else {
-        Err(assembler.faults)
-    }
+    if assembler.faults.is_empty() { Ok(config) } else { Err(assembler.faults) }
 }
 
 struct Assembler<'a> {
@@ -68,8 +61,7 @@ impl Assembler<'_> {
     }
 
     fn read<T>(&mut self, directives: &[Directive<T>], table: &DeTable<'_>, target: &mut T) {
-        self.faults
-            .extend(read_settings(directives, table, self.base, target));
+        self.faults.extend(read_settings(directives, table, self.base, target));
     }
 
     fn config(&mut self, table: &DeTable<'_>) -> Config {
@@ -95,8 +87,7 @@ impl Assembler<'_> {
         if config.proxy_protocol && config.trusted_proxies.is_empty() {
             let sentence = "`proxy_protocol` is true, but no proxy is trusted to send it; add \
                             `trusted_proxies`";
-            self.faults
-                .push(Fault::at(table, "proxy_protocol", sentence));
+            self.faults.push(Fault::at(table, "proxy_protocol", sentence));
         }
         self.pools_and_sites(table, &mut config);
         config
@@ -110,10 +101,7 @@ impl Assembler<'_> {
             let is_section =
                 value.is_table() || items.is_some_and(|item| item.get_ref().is_table());
             let is_known = directives::section_of(name).is_some() && name != "pool";
-            let fault = self
-                .faults
-                .iter_mut()
-                .find(|fault| fault.span == key.span());
+            let fault = self.faults.iter_mut().find(|fault| fault.span == key.span());
             if let Some(fault) = fault.filter(|_| is_section && !is_known) {
                 let meant = match nearest(name, directives::TOP.subsections.iter().copied()) {
                     Some("pools") => "did you mean [pools.NAME]?",
@@ -161,10 +149,7 @@ impl Assembler<'_> {
                 Vec::new()
             }
             None => {
-                self.fault(
-                    0..0,
-                    "there is no site; add [[sites]] with the `root` of one",
-                );
+                self.fault(0..0, "there is no site; add [[sites]] with the `root` of one");
                 Vec::new()
             }
         };
@@ -263,9 +248,7 @@ impl Assembler<'_> {
         self.read(sites::DIRECTIVES, settings, &mut draft);
         self.read(rules::DIRECTIVES, settings, &mut draft.rules);
         self.read(output::DIRECTIVES, settings, &mut draft.output);
-        draft.cache = settings
-            .get("cache")
-            .and_then(|section| self.cache(section));
+        draft.cache = settings.get("cache").and_then(|section| self.cache(section));
         // A wrong `hosts` must not make this the default site, and so another mistake.
         if draft.hosts.is_none() && settings.contains_key("hosts") {
             draft.hosts = Some(Vec::new());
@@ -294,9 +277,7 @@ impl Assembler<'_> {
 
 /// Whether every pool has a FastCGI listener and the file has no setting about HTTP.
 fn has_listeners_only(table: &DeTable<'_>) -> bool {
-    let pools = table
-        .get("pools")
-        .and_then(|pools| pools.get_ref().as_table());
+    let pools = table.get("pools").and_then(|pools| pools.get_ref().as_table());
     let has_listener = |pool: &SpannedValue<'_>| {
         let settings = pool.get_ref().as_table();
         settings.is_some_and(|settings| settings.contains_key("listen"))
@@ -308,10 +289,7 @@ fn has_listeners_only(table: &DeTable<'_>) -> bool {
 
 fn stray_in_pools(name: &str) -> String {
     let name = quoted(name);
-    if pools::DIRECTIVES
-        .iter()
-        .any(|directive| directive.name == name)
-    {
+    if pools::DIRECTIVES.iter().any(|directive| directive.name == name) {
         format!("`{name}` is outside of a pool; write it in a section such as [pools.www]")
     } else {
         format!("the pool `{name}` is no table; write its settings in a section [pools.{name}]")

@@ -131,10 +131,7 @@ pub fn parse(text: &str, file: &Path) -> Result<Config, Mistakes> {
 }
 
 fn too_large(file: &Path) -> Mistakes {
-    Mistakes::about(
-        file,
-        format!("the configuration file is larger than {MAX_FILE_BYTES} bytes"),
-    )
+    Mistakes::about(file, format!("the configuration file is larger than {MAX_FILE_BYTES} bytes"))
 }
 
 /// The base of relative paths in `file`, absolute if the system provides it.

@@ -52,15 +52,8 @@ pub struct Mistakes {
 impl Mistakes {
     /// One mistake without a position in `file`.
     pub(crate) fn about(file: &Path, sentence: String) -> Mistakes {
-        let mistake = Mistake {
-            file: file.to_path_buf(),
-            place: None,
-            sentence,
-        };
-        Mistakes {
-            listed: vec![mistake],
-            unlisted: 0,
-        }
+        let mistake = Mistake { file: file.to_path_buf(), place: None, sentence };
+        Mistakes { listed: vec![mistake], unlisted: 0 }
     }
 
     /// Faults of `text`, in the order of their positions.
@@ -154,10 +147,7 @@ mod tests {
 
     #[test]
     fn a_column_counts_characters_not_bytes() {
-        assert_eq!(
-            position_of("a = \"ü\" x", 9),
-            Position { line: 1, column: 9 }
-        );
+        assert_eq!(position_of("a = \"ü\" x", 9), Position { line: 1, column: 9 });
         assert_eq!(position_of("a\nbc", 3), Position { line: 2, column: 2 });
     }
 

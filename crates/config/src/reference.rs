@@ -46,12 +46,7 @@ pool = "shop"
 /// The text of `docs/reference/configuration.md`.
 pub fn reference() -> String {
     let mut page = HEAD.to_owned();
-    group(
-        &mut page,
-        "Top of the file",
-        "Settings of the whole server.",
-        global::DIRECTIVES,
-    );
+    group(&mut page, "Top of the file", "Settings of the whole server.", global::DIRECTIVES);
     let intro = "Settings of HTTPS; see [TLS](../guide/tls.md).";
     group(&mut page, "`[tls]`", intro, tls::DIRECTIVES);
     let intro = "Settings of one pool: a set of PHP workers with one configuration. `NAME` is 1 \
@@ -60,31 +55,16 @@ pub fn reference() -> String {
     group(&mut page, "`[pools.NAME]`", intro, pools::DIRECTIVES);
     let intro = "Settings of the same section: the pool's FastCGI listener for web servers, in \
                  php-fpm's names with `_` for `.`. All but `listen` need `listen`.";
-    group(
-        &mut page,
-        "`[pools.NAME]`: the FastCGI listener",
-        intro,
-        listeners::DIRECTIVES,
-    );
+    group(&mut page, "`[pools.NAME]`: the FastCGI listener", intro, listeners::DIRECTIVES);
     let intro = "Settings of one site; write `[[sites]]` once for each.";
     group(&mut page, "`[[sites]]`", intro, sites::DIRECTIVES);
     let intro = "Settings of the same section. A pattern of paths is a path (`\"/a\"`), all below \
                  a folder (`\"/a/*\"`), an ending (`\"*.css\"`) or a regular expression \
                  (`\"~^/a[0-9]+$\"`), compared with the decoded path without `.`, `..` and \
                  doubled slashes.";
-    group(
-        &mut page,
-        "`[[sites]]`: paths and clients",
-        intro,
-        rules::DIRECTIVES,
-    );
+    group(&mut page, "`[[sites]]`: paths and clients", intro, rules::DIRECTIVES);
     let intro = "Settings of the same section. None of them applies to a FastCGI listener.";
-    group(
-        &mut page,
-        "`[[sites]]`: responses",
-        intro,
-        output::DIRECTIVES,
-    );
+    group(&mut page, "`[[sites]]`: responses", intro, output::DIRECTIVES);
     let intro = "The page cache of the site whose `[[sites]]` stands before it; see \
                  [The page cache](../guide/page-cache.md). An empty section turns the cache \
                  on.";
@@ -102,17 +82,11 @@ fn group<T>(page: &mut String, title: &str, intro: &str, directives: &[Directive
         };
         let mut facts = vec![("Takes", directive.takes.to_owned()), ("Default", default)];
         let units = [("a duration", "seconds"), ("a size", "bytes")];
-        if let Some((_, unit)) = units
-            .iter()
-            .find(|(kind, _)| directive.takes.contains(kind))
-        {
+        if let Some((_, unit)) = units.iter().find(|(kind, _)| directive.takes.contains(kind)) {
             facts.push(("Unit of a bare number", (*unit).to_owned()));
         }
         facts.push(("A change needs", directive.needs.to_string()));
-        facts.push((
-            "Example",
-            format!("`{} = {}`", directive.name, directive.example),
-        ));
+        facts.push(("Example", format!("`{} = {}`", directive.name, directive.example)));
         page.push('\n');
         for (fact, text) in facts {
             line(page, &format!("- {fact}: {text}"));

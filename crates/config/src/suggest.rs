@@ -19,8 +19,5 @@ pub(crate) fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> O
 
 /// The names as a list for a sentence.
 pub(crate) fn enumerate<'k>(names: impl Iterator<Item = &'k str>) -> String {
-    names
-        .map(|name| format!("`{name}`"))
-        .collect::<Vec<_>>()
-        .join(", ")
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

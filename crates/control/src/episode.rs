@@ -122,11 +122,7 @@ mod tests {
 
     fn account(lasted: u64, times: u64, total: u32) -> Account<u32> {
         let lasted = Duration::from_secs(lasted);
-        Account {
-            lasted,
-            times,
-            total,
-        }
+        Account { lasted, times, total }
     }
 
     #[test]

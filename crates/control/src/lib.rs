@@ -125,10 +125,7 @@ mod tests {
     fn a_message_is_heard_as_it_was_said() {
         let (mut ours, theirs) = Channel::pair().unwrap();
         let said = FromZygote::SeatFilled {
-            worker: WorkerId {
-                seat: 3,
-                incarnation: 7,
-            },
+            worker: WorkerId { seat: 3, incarnation: 7 },
             pid: 4711,
             took: Duration::from_micros(900),
         };

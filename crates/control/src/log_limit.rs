@@ -36,12 +36,7 @@ pub struct LogLimit {
 
 impl Default for LogLimit {
     fn default() -> LogLimit {
-        LogLimit {
-            began: Moment::ZERO,
-            lines: 0,
-            bytes: 0,
-            dropped: LogThrottle::new(CALM),
-        }
+        LogLimit { began: Moment::ZERO, lines: 0, bytes: 0, dropped: LogThrottle::new(CALM) }
     }
 }
 

@@ -36,11 +36,7 @@ impl PurgeRequest {
     /// When a target alone is longer.
     pub fn split(self, bytes: usize) -> Result<Vec<PurgeRequest>, TooLong> {
         let PurgeRequest { targets, how, site } = self;
-        let empty = || PurgeRequest {
-            targets: Vec::new(),
-            how,
-            site: site.clone(),
-        };
+        let empty = || PurgeRequest { targets: Vec::new(), how, site: site.clone() };
         let length = |value: Option<usize>| value.unwrap_or(usize::MAX);
         let bare = length(serde_json::to_vec(&empty()).ok().map(|json| json.len()));
         let (mut parts, mut open, mut used) = (Vec::new(), empty(), bare);
@@ -132,9 +128,7 @@ mod tests {
         };
         let tag = |text: &str| Target::Tag(text.repeat(100));
         let parts = asked(vec![tag("t\n"); 100]).split(4096).unwrap();
-        let lengths = parts
-            .iter()
-            .map(|part| serde_json::to_vec(part).unwrap().len());
+        let lengths = parts.iter().map(|part| serde_json::to_vec(part).unwrap().len());
         assert!(lengths.max().unwrap() <= 4096);
         assert!(parts.iter().all(|part| part.how == PurgeMode::Soft));
         let count: usize = parts.iter().map(|part| part.targets.len()).sum();

@@ -47,11 +47,7 @@ mod tests {
     fn a_list_is_read_as_it_was_written() {
         let odd: &[u8] = b"/\xff \n.php";
         let paths = ["/a/b.php", "phar:///a.phar/b.php"].map(PathBuf::from);
-        let paths = [
-            paths[0].as_path(),
-            &paths[1],
-            Path::new(OsStr::from_bytes(odd)),
-        ];
+        let paths = [paths[0].as_path(), &paths[1], Path::new(OsStr::from_bytes(odd))];
         let (list, count) = write(paths);
         assert_eq!(count, 3);
         assert_eq!(read(&list), paths);

@@ -73,10 +73,7 @@ mod tests {
         };
         stack.fit();
         assert!(stack.frames.len() > 10);
-        let traced = crate::FromZygote::Traced {
-            trace: u64::MAX,
-            stack: Ok(stack),
-        };
+        let traced = crate::FromZygote::Traced { trace: u64::MAX, stack: Ok(stack) };
         let length = serde_json::to_vec(&traced).unwrap().len();
         assert!(length <= maitred_os::channel::MAX_MESSAGE_BYTES, "{length}");
     }

@@ -35,10 +35,7 @@ fn bare(host: &str) -> &str {
 }
 
 fn is_all(host: &str) -> bool {
-    host == "*"
-        || bare(host)
-            .parse()
-            .is_ok_and(|ip: IpAddr| ip.is_unspecified())
+    host == "*" || bare(host).parse().is_ok_and(|ip: IpAddr| ip.is_unspecified())
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -53,21 +50,12 @@ mod tests {
     #[test]
     fn who_listens_on_all_addresses_is_met_on_those_of_this_machine() {
         for listen in ["0.0.0.0:9000", "[::]:9000", "*:9000"] {
-            for to in [
-                "127.0.0.1:9000",
-                "127.0.0.2:9000",
-                "[::1]:9000",
-                "localhost:9000",
-                "0.0.0.0:9000",
-            ] {
+            for to in
+                ["127.0.0.1:9000", "127.0.0.2:9000", "[::1]:9000", "localhost:9000", "0.0.0.0:9000"]
+            {
                 assert!(meets(listen, to), "{listen} {to}");
             }
-            for to in [
-                "127.0.0.1:9001",
-                "192.0.2.1:9000",
-                "php:9000",
-                "/run/a:9000",
-            ] {
+            for to in ["127.0.0.1:9001", "192.0.2.1:9000", "php:9000", "/run/a:9000"] {
                 assert!(!meets(listen, to), "{listen} {to}");
             }
         }

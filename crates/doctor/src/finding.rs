@@ -86,11 +86,7 @@ pub struct Sheet {
 impl Sheet {
     /// No findings yet.
     pub fn new(id: &'static str, title: &'static str) -> Sheet {
-        Sheet {
-            id,
-            title,
-            findings: Vec::new(),
-        }
+        Sheet { id, title, findings: Vec::new() }
     }
 
     /// A finding with the texts of a key in `data/findings.toml`, such as `oom.kills-all`.
@@ -179,11 +175,7 @@ mod tests {
         for entry in std::fs::read_dir(folder).unwrap() {
             let source = std::fs::read_to_string(entry.unwrap().path()).unwrap();
             let literals = source.split('"').skip(1).step_by(2);
-            used.extend(
-                literals
-                    .filter(|key| texts(key).is_some())
-                    .map(str::to_owned),
-            );
+            used.extend(literals.filter(|key| texts(key).is_some()).map(str::to_owned));
             let reported = source.split("report(\"").skip(1);
             for key in reported.filter_map(|rest| rest.split('"').next()) {
                 assert!(described.contains(key), "{key}");

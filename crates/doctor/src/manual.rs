@@ -53,11 +53,8 @@ pub fn page() -> Result<String, String> {
     page.push_str("\n| check | |\n| --- | --- |\n");
     for (check, description) in CHECKS.iter().zip(&descriptions) {
         let anchor = check.id.to_lowercase();
-        let _ = writeln!(
-            page,
-            "| [{} {}](#{anchor}) | {} |",
-            check.id, check.title, description.asks
-        );
+        let _ =
+            writeln!(page, "| [{} {}](#{anchor}) | {} |", check.id, check.title, description.asks);
     }
     for (check, description) in CHECKS.iter().zip(&descriptions) {
         let _ = write!(
@@ -70,11 +67,7 @@ pub fn page() -> Result<String, String> {
         for (severity, condition) in &description.says {
             let _ = writeln!(page, "- {severity}: {condition}");
         }
-        let _ = write!(
-            page,
-            "\nNeeds {}\n\n{}\n",
-            description.needs, description.why
-        );
+        let _ = write!(page, "\nNeeds {}\n\n{}\n", description.needs, description.why);
     }
     Ok(page)
 }

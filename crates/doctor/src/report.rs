@@ -24,23 +24,10 @@ pub struct Report {
 impl Report {
     /// Runs all checks.
     pub fn of(facts: &Facts) -> Report {
-        let mut looked_at: Vec<String> = facts
-            .services
-            .iter()
-            .map(|service| service.name.clone())
-            .collect();
-        looked_at.extend(
-            facts
-                .nginx
-                .iter()
-                .map(|nginx| format!("nginx ({})", nginx.file)),
-        );
-        looked_at.extend(
-            facts
-                .apache
-                .iter()
-                .map(|apache| format!("Apache ({})", apache.file)),
-        );
+        let mut looked_at: Vec<String> =
+            facts.services.iter().map(|service| service.name.clone()).collect();
+        looked_at.extend(facts.nginx.iter().map(|nginx| format!("nginx ({})", nginx.file)));
+        looked_at.extend(facts.apache.iter().map(|apache| format!("Apache ({})", apache.file)));
         let broken = facts.broken.iter().map(|(about, why)| Finding {
             check: "D0",
             title: "configuration",
@@ -59,18 +46,12 @@ impl Report {
         findings
             .retain(|found| seen.insert((found.check, found.about.clone(), found.seen.clone())));
         findings.sort_by_key(|finding| finding.severity);
-        Report {
-            looked_at,
-            findings,
-        }
+        Report { looked_at, findings }
     }
 
     /// The number of findings of a severity.
     pub fn count(&self, severity: Severity) -> usize {
-        let same = self
-            .findings
-            .iter()
-            .filter(|finding| finding.severity == severity);
+        let same = self.findings.iter().filter(|finding| finding.severity == severity);
         same.count()
     }
 
@@ -107,10 +88,7 @@ impl Report {
                     .to_owned(),
             )
         } else {
-            lines.extend(wrapped(
-                &format!("Looked at {}.", self.looked_at.join(", ")),
-                0,
-            ))
+            lines.extend(wrapped(&format!("Looked at {}.", self.looked_at.join(", ")), 0))
         }
         lines.push(String::new());
         for finding in &self.findings {
@@ -132,11 +110,7 @@ impl Report {
 
     fn summary(&self, all: bool) -> String {
         let ok = self.count(Severity::Well);
-        let hint = if all {
-            ""
-        } else {
-            " (--all shows everything in full)"
-        };
+        let hint = if all { "" } else { " (--all shows everything in full)" };
         format!(
             "{} FAIL, {} WARN, {} that cannot be told, {} INFO, {ok} OK{hint}; {MANUAL}",
             self.count(Severity::Fail),
@@ -190,10 +164,7 @@ fn in_full(finding: &Finding, colours: bool) -> Vec<String> {
 
 fn in_short(finding: &Finding, colours: bool) -> Vec<String> {
     let severity = coloured(finding.severity, colours);
-    let line = format!(
-        "{severity} {} {}: {}",
-        finding.check, finding.about, finding.seen
-    );
+    let line = format!("{severity} {} {}: {}", finding.check, finding.about, finding.seen);
     wrapped(&line, 5)
 }
 
@@ -235,14 +206,8 @@ mod tests {
             text.contains("FAIL D17 reload and stop: php-fpm 8.2\n  seen  process_control"),
             "{text}"
         );
-        assert!(
-            text.find("FAIL").unwrap() < text.find("WARN").unwrap(),
-            "{text}"
-        );
-        assert!(
-            text.lines().all(|line| line.chars().count() <= COLUMNS),
-            "{text}"
-        );
+        assert!(text.find("FAIL").unwrap() < text.find("WARN").unwrap(), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
         assert!(!text.contains("OK D1"), "{text}");
         assert!(report.text(true, true).contains("\x1b[32mOK\x1b[0m D1"));
         let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
@@ -253,10 +218,9 @@ mod tests {
     #[test]
     fn a_configuration_that_is_broken_is_a_failure_of_its_own() {
         let mut facts = fixture::nothing();
-        facts.broken.push((
-            "www.conf:5".to_owned(),
-            crate::facts::Unknown("unexpected ']'".to_owned()),
-        ));
+        facts
+            .broken
+            .push(("www.conf:5".to_owned(), crate::facts::Unknown("unexpected ']'".to_owned())));
         let report = Report::of(&facts);
         assert_eq!((report.exit_code(), report.findings[0].check), (2, "D0"));
     }

@@ -114,11 +114,7 @@ pub fn page() -> Result<String, String> {
             let _ = write!(last, "{separator}{}", rule.why);
         }
         let (id, says, is) = (&rule.id, rule.says.replace('|', "\\|"), rule.is.name());
-        let _ = writeln!(
-            page,
-            "| {id} | {says} | {is} | {} |",
-            last.replace('|', "\\|")
-        );
+        let _ = writeln!(page, "| {id} | {says} | {is} | {} |", last.replace('|', "\\|"));
     }
     Ok(page)
 }

@@ -26,14 +26,8 @@ fn compare(path: &str, page: &str) {
 
 #[test]
 fn the_pages_are_made_of_the_data() {
-    compare(
-        "docs/rules.md",
-        &rules::page().expect("the project is whole"),
-    );
-    compare(
-        "docs/guide/doctor.md",
-        &manual::page().expect("the project is whole"),
-    );
+    compare("docs/rules.md", &rules::page().expect("the project is whole"));
+    compare("docs/guide/doctor.md", &manual::page().expect("the project is whole"));
 }
 
 #[test]
@@ -66,24 +60,16 @@ fn all_219_rules_are_there_each_with_a_place_or_a_reason() {
 fn settings() -> BTreeSet<String> {
     let reference = project().join("docs/reference/configuration.md");
     let reference = std::fs::read_to_string(reference).expect("the project is whole");
-    let names = reference
-        .lines()
-        .filter_map(|line| line.strip_prefix("### "));
-    names
-        .map(|name| name.trim_matches('`').to_owned())
-        .collect()
+    let names = reference.lines().filter_map(|line| line.strip_prefix("### "));
+    names.map(|name| name.trim_matches('`').to_owned()).collect()
 }
 
 /// Names of commands, as the command line has them.
 fn commands() -> BTreeSet<String> {
     let source = std::fs::read_to_string(project().join("crates/maitred/src/main.rs"))
         .expect("the project is whole");
-    let names = source
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("Command::"));
-    names
-        .filter_map(|rest| Some(rest.split_once('(')?.0.to_lowercase()))
-        .collect()
+    let names = source.lines().filter_map(|line| line.trim().strip_prefix("Command::"));
+    names.filter_map(|rest| Some(rest.split_once('(')?.0.to_lowercase())).collect()
 }
 
 #[test]
@@ -118,11 +104,8 @@ fn every_rule_that_is_about_a_check_names_one_that_knows_it() {
                 .expect("the project is whole"),
         );
     }
-    let numbers: BTreeSet<String> = rules::rules()
-        .expect("the project is whole")
-        .into_iter()
-        .map(|rule| rule.id)
-        .collect();
+    let numbers: BTreeSet<String> =
+        rules::rules().expect("the project is whole").into_iter().map(|rule| rule.id).collect();
     let quoted = text.split('"').skip(1).step_by(2);
     let named = quoted.filter(|word| {
         let digits = word.strip_prefix('R');

@@ -26,14 +26,8 @@ mod tests {
         let user = |text: &str| basic_user(text.as_bytes());
         assert_eq!(user("Basic YW5uYTpzZWNyZXQ="), Some(b"anna".to_vec()));
         assert_eq!(user("basic YW5uYTpzZWNyZXQ="), Some(b"anna".to_vec()));
-        for none in [
-            "",
-            "Basic",
-            "Basic ",
-            "Basic ?",
-            "Bearer YW5uYTpzZWNyZXQ=",
-            "Basic YW5uYQ==",
-        ] {
+        for none in ["", "Basic", "Basic ", "Basic ?", "Bearer YW5uYTpzZWNyZXQ=", "Basic YW5uYQ=="]
+        {
             assert_eq!(user(none), None, "{none}");
         }
     }

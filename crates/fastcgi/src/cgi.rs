@@ -21,10 +21,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            max_bytes: 512 << 10,
-            max_headers: 16_384,
-        }
+        Self { max_bytes: 512 << 10, max_headers: 16_384 }
     }
 }
 
@@ -37,9 +34,7 @@ struct Span {
 impl Span {
     fn of(self, bytes: &[u8]) -> &[u8] {
         let start = self.start as usize;
-        bytes
-            .get(start..start + self.len as usize)
-            .unwrap_or_default()
+        bytes.get(start..start + self.len as usize).unwrap_or_default()
     }
 }
 
@@ -58,8 +53,7 @@ impl AnswerHead {
     /// The status, 200 to 999. Without a Status line it is 302 if there is a Location, else 200
     /// (RFC 3875 §6.2).
     pub fn status(&self) -> u16 {
-        self.status
-            .unwrap_or(if self.has_location { 302 } else { 200 })
+        self.status.unwrap_or(if self.has_location { 302 } else { 200 })
     }
 
     /// The reason phrase of the Status line, if it has one.
@@ -69,9 +63,7 @@ impl AnswerHead {
 
     /// All headers except Status, in order; values without the white space around them.
     pub fn headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> + Clone {
-        self.headers
-            .iter()
-            .map(|(name, value)| (name.of(&self.bytes), value.of(&self.bytes)))
+        self.headers.iter().map(|(name, value)| (name.of(&self.bytes), value.of(&self.bytes)))
     }
 
     /// The values of all headers called `name`, whatever its case.
@@ -105,12 +97,7 @@ impl Default for HeadReader {
 impl HeadReader {
     /// A reader at the start of a response.
     pub fn new(limits: Limits) -> Self {
-        Self {
-            limits,
-            head: AnswerHead::default(),
-            line_start: 0,
-            lines: 0,
-        }
+        Self { limits, head: AnswerHead::default(), line_start: 0, lines: 0 }
     }
 
     /// Reads `input`. When the head is complete, returns it and the number of bytes of `input` that
@@ -145,11 +132,7 @@ impl HeadReader {
         let max_bytes = self.limits.max_bytes.min(u32::MAX as usize);
         if bytes.len() > max_bytes - kept.len() {
             let (fault, line) = (Fault::TooLarge(max_bytes), self.lines + 1);
-            return Err(HeadError {
-                fault,
-                line,
-                excerpt: String::new(),
-            });
+            return Err(HeadError { fault, line, excerpt: String::new() });
         }
         if kept.is_empty() {
             kept.reserve(FIRST_ROOM_BYTES.min(max_bytes));
@@ -174,8 +157,7 @@ impl HeadReader {
         if self.lines == self.limits.max_headers {
             return Err(self.error(Fault::TooManyHeaders(self.limits.max_headers)));
         }
-        self.take_header(colon, end)
-            .map_err(|fault| self.error(fault))?;
+        self.take_header(colon, end).map_err(|fault| self.error(fault))?;
         self.line_start = self.head.bytes.len();
         self.lines += 1;
         Ok(false)
@@ -195,10 +177,7 @@ impl HeadReader {
             return Ok(());
         }
         head.has_location |= name.eq_ignore_ascii_case(b"Location") && value.len > 0;
-        let name = Span {
-            start: self.line_start as u32,
-            len: name.len() as u32,
-        };
+        let name = Span { start: self.line_start as u32, len: name.len() as u32 };
         head.headers.push((name, value));
         Ok(())
     }
@@ -238,10 +217,7 @@ fn trim(bytes: &[u8], mut start: usize, mut end: usize) -> Span {
     while start < end && matches!(bytes[end - 1], b' ' | b'\t') {
         end -= 1;
     }
-    Span {
-        start: start as u32,
-        len: end.saturating_sub(start) as u32,
-    }
+    Span { start: start as u32, len: end.saturating_sub(start) as u32 }
 }
 
 /// The number at the start of a Status (RFC 3875 §6.3.3). A script's response cannot have an
@@ -296,11 +272,7 @@ pub enum Fault {
 
 impl fmt::Display for HeadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            fault,
-            line,
-            excerpt,
-        } = self;
+        let Self { fault, line, excerpt } = self;
         match fault {
             Fault::Empty => {
                 return f.write_str("The script ended without a response, not even headers.");
@@ -319,10 +291,7 @@ impl fmt::Display for HeadError {
             Fault::Status => write!(f, "The script's Status is not a number from 200 to 999")?,
             Fault::SecondStatus => write!(f, "The script sent a second Status")?,
         }
-        write!(
-            f,
-            " (line {line}: \"{excerpt}\"); expected `Name: value`, then an empty line."
-        )
+        write!(f, " (line {line}: \"{excerpt}\"); expected `Name: value`, then an empty line.")
     }
 }
 

@@ -37,11 +37,7 @@ impl<'a> ParamsWriter<'a> {
     pub fn new(out: &'a mut Vec<u8>, request_id: u16) -> Self {
         let record_at = out.len();
         out.extend_from_slice(&[0; HEADER_LEN]);
-        Self {
-            out,
-            request_id,
-            record_at,
-        }
+        Self { out, request_id, record_at }
     }
 
     /// Adds a pair.
@@ -58,9 +54,7 @@ impl<'a> ParamsWriter<'a> {
         if pair_len <= self.room() {
             self.write(lens, name, value);
         } else {
-            [lens, name, value]
-                .into_iter()
-                .for_each(|part| self.cut(part));
+            [lens, name, value].into_iter().for_each(|part| self.cut(part));
         }
         Ok(())
     }
@@ -109,15 +103,8 @@ impl<'a> ParamsWriter<'a> {
 
     /// Writes the header of the completed record.
     fn seal(&mut self) {
-        let header = record_header(
-            RecordType::Params,
-            self.request_id,
-            self.content_len() as u16,
-        );
-        if let Some(place) = self
-            .out
-            .get_mut(self.record_at..self.record_at + HEADER_LEN)
-        {
+        let header = record_header(RecordType::Params, self.request_id, self.content_len() as u16);
+        if let Some(place) = self.out.get_mut(self.record_at..self.record_at + HEADER_LEN) {
             place.copy_from_slice(&header);
         }
     }
@@ -167,11 +154,7 @@ pub struct ParamError {
 
 impl fmt::Display for ParamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "The FastCGI parameter at byte {} is longer than the stream it is in.",
-            self.at
-        )
+        write!(f, "The FastCGI parameter at byte {} is longer than the stream it is in.", self.at)
     }
 }
 
@@ -179,10 +162,7 @@ impl std::error::Error for ParamError {}
 
 /// The pairs of a complete PARAMS stream. The iterator ends after an error.
 pub fn params(stream: &[u8]) -> Params<'_> {
-    Params {
-        stream,
-        rest: stream,
-    }
+    Params { stream, rest: stream }
 }
 
 /// The pairs of a PARAMS stream: see [`params`].

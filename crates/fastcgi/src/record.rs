@@ -129,30 +129,12 @@ impl Header {
     pub const fn encode(self) -> [u8; HEADER_LEN] {
         let [id_high, id_low] = self.request_id.to_be_bytes();
         let [len_high, len_low] = self.content_len.to_be_bytes();
-        [
-            self.version,
-            self.kind,
-            id_high,
-            id_low,
-            len_high,
-            len_low,
-            self.padding_len,
-            0,
-        ]
+        [self.version, self.kind, id_high, id_low, len_high, len_low, self.padding_len, 0]
     }
 
     /// Decodes any bytes, even of another version.
     pub const fn decode(bytes: [u8; HEADER_LEN]) -> Self {
-        let [
-            version,
-            kind,
-            id_high,
-            id_low,
-            len_high,
-            len_low,
-            padding_len,
-            _reserved,
-        ] = bytes;
+        let [version, kind, id_high, id_low, len_high, len_low, padding_len, _reserved] = bytes;
         Self {
             version,
             kind,
@@ -170,13 +152,8 @@ pub const fn record_header(
     request_id: u16,
     content_len: u16,
 ) -> [u8; HEADER_LEN] {
-    let header = Header {
-        version: VERSION,
-        kind: kind as u8,
-        request_id,
-        content_len,
-        padding_len: 0,
-    };
+    let header =
+        Header { version: VERSION, kind: kind as u8, request_id, content_len, padding_len: 0 };
     header.encode()
 }
 

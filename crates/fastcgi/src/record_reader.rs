@@ -27,18 +27,12 @@ impl fmt::Display for ProtocolError {
         match self {
             Self::Version(got) => write!(f, "record has version {got}; expected {VERSION}."),
             Self::RequestId(id) => {
-                write!(
-                    f,
-                    "record is for request {id}, which is not on this connection."
-                )
+                write!(f, "record is for request {id}, which is not on this connection.")
             }
             Self::Unexpected(kind) => write!(f, "record of type {kind} is unexpected here."),
             Self::FixedLength(kind) => write!(f, "record of type {kind} is not 8 bytes long."),
             Self::ProtocolStatus(got) => {
-                write!(
-                    f,
-                    "request ended with protocol status {got}; expected 0 to 3."
-                )
+                write!(f, "request ended with protocol status {got}; expected 0 to 3.")
             }
             Self::ParamsTooLarge(max) => write!(f, "request has parameters over {max} bytes."),
         }

@@ -59,9 +59,7 @@ impl<'a> RequestWriter<'a> {
     /// Starts a request at the end of `out`: see [`write_begin`].
     pub fn new(out: &'a mut Vec<u8>, request_id: u16, keep_conn: bool) -> Self {
         write_begin(out, request_id, keep_conn);
-        Self {
-            params: ParamsWriter::new(out, request_id),
-        }
+        Self { params: ParamsWriter::new(out, request_id) }
     }
 
     /// Adds a parameter.

@@ -219,9 +219,9 @@ impl RequestReader {
         }
         if header.request_id != self.request_id {
             return Ok(match kind {
-                Some(RecordType::BeginRequest) => RequestContent::Told(RequestEvent::Second {
-                    request_id: header.request_id,
-                }),
+                Some(RecordType::BeginRequest) => {
+                    RequestContent::Told(RequestEvent::Second { request_id: header.request_id })
+                }
                 _ => RequestContent::Skipped,
             });
         }

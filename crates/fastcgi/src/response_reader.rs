@@ -46,11 +46,7 @@ enum ResponseContent {
 impl AnswerReader {
     /// A reader for the response to the request with this id.
     pub const fn new(request_id: u16) -> Self {
-        Self {
-            request_id,
-            records: Records::new(),
-            content: ResponseContent::Skipped,
-        }
+        Self { request_id, records: Records::new(), content: ResponseContent::Skipped }
     }
 
     /// Takes the next event off `input`; `None` when all of it is read without a complete event.
@@ -125,8 +121,5 @@ fn end_of(content: [u8; 8]) -> Result<AnswerEvent<'static>, ProtocolError> {
     let [a, b, c, d, status, _, _, _] = content;
     let protocol_status =
         ProtocolStatus::of(status).ok_or(ProtocolError::ProtocolStatus(status))?;
-    Ok(AnswerEvent::End {
-        app_status: u32::from_be_bytes([a, b, c, d]),
-        protocol_status,
-    })
+    Ok(AnswerEvent::End { app_status: u32::from_be_bytes([a, b, c, d]), protocol_status })
 }

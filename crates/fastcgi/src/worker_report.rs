@@ -44,12 +44,7 @@ impl<'a> Report<'a> {
         let mut report = Vec::with_capacity(FIXED_BYTES + uri.len() + script.len());
         report.extend_from_slice(&self.pid.to_be_bytes());
         report.extend_from_slice(&self.status.to_be_bytes());
-        let numbers = [
-            self.took_micros,
-            self.user_micros,
-            self.system_micros,
-            self.peak_memory,
-        ];
+        let numbers = [self.took_micros, self.user_micros, self.system_micros, self.peak_memory];
         for number in numbers {
             report.extend_from_slice(&number.to_be_bytes());
         }
@@ -125,20 +120,13 @@ mod tests {
             Ok(Some(AnswerEvent::Report(report))) => assert_eq!(Report::read(report), Some(REPORT)),
             other => panic!("expected a report, got {other:?}"),
         }
-        assert!(matches!(
-            reader.next(&mut input),
-            Ok(Some(AnswerEvent::End { .. }))
-        ));
+        assert!(matches!(reader.next(&mut input), Ok(Some(AnswerEvent::End { .. }))));
     }
 
     #[test]
     fn texts_that_are_too_long_are_cut() {
         let long = vec![b'x'; MAX_REPORT_TEXT_BYTES + 1];
-        let report = Report {
-            uri: &long,
-            script: &long,
-            ..REPORT
-        };
+        let report = Report { uri: &long, script: &long, ..REPORT };
         let content = content(&report);
         assert_eq!(content.len(), MAX_REPORT_BYTES);
         let read = Report::read(&content).expect("a report");

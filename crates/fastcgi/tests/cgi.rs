@@ -44,39 +44,24 @@ fn what_php_sends_is_read_and_the_body_left() {
         body\n\n";
     let (head, len) = good(input);
     assert_eq!(&input[len..], b"body\n\n");
-    assert_eq!(
-        (head.status(), head.reason()),
-        (404, Some(&b"Not Found"[..]))
-    );
+    assert_eq!((head.status(), head.reason()), (404, Some(&b"Not Found"[..])));
     assert_eq!(head.headers().len(), 4);
-    assert_eq!(
-        head.header("content-TYPE"),
-        Some(&b"text/html; charset=UTF-8"[..])
-    );
-    assert_eq!(
-        head.values("Set-Cookie").collect::<Vec<_>>(),
-        [&b"a=1"[..], b"b=2"]
-    );
+    assert_eq!(head.header("content-TYPE"), Some(&b"text/html; charset=UTF-8"[..]));
+    assert_eq!(head.values("Set-Cookie").collect::<Vec<_>>(), [&b"a=1"[..], b"b=2"]);
     assert_eq!(head.header("Status"), None);
 }
 
 #[test]
 fn lines_may_end_in_lf_alone() {
     let (head, len) = good(b"A: b\nC:d\r\n\nbody");
-    assert_eq!(
-        head.headers().collect::<Vec<_>>(),
-        [(&b"A"[..], &b"b"[..]), (b"C", b"d")]
-    );
+    assert_eq!(head.headers().collect::<Vec<_>>(), [(&b"A"[..], &b"b"[..]), (b"C", b"d")]);
     assert_eq!(len, 11);
 }
 
 #[test]
 fn a_head_may_be_empty() {
     let (head, len) = good(b"\r\nbody");
-    assert_eq!(
-        (head.status(), head.reason(), head.headers().len(), len),
-        (200, None, 0, 2)
-    );
+    assert_eq!((head.status(), head.reason(), head.headers().len(), len), (200, None, 0, 2));
 }
 
 #[test]
@@ -85,15 +70,9 @@ fn the_status_follows_from_status_or_location() {
     assert_eq!(good(b"Location: /x\n\n").0.status(), 302);
     assert_eq!(good(b"Location:\n\n").0.status(), 200);
     assert_eq!(good(b"Location: /x\nStatus: 201\n\n").0.status(), 201);
-    assert_eq!(
-        good(b"Location: /x\n\n").0.header("location"),
-        Some(&b"/x"[..])
-    );
+    assert_eq!(good(b"Location: /x\n\n").0.header("location"), Some(&b"/x"[..]));
     let (head, _) = good(b"status:\t599 \t It's odd \r\n\n");
-    assert_eq!(
-        (head.status(), head.reason()),
-        (599, Some(&b"It's odd"[..]))
-    );
+    assert_eq!((head.status(), head.reason()), (599, Some(&b"It's odd"[..])));
     assert_eq!(good(b"Status: 200 \n\n").0.reason(), None);
 }
 
@@ -132,12 +111,7 @@ fn garbage_is_refused_with_the_line_it_is_in() {
     ];
     for (input, fault, line) in heads {
         let error = refused(input);
-        assert_eq!(
-            (error.fault, error.line),
-            (*fault, *line),
-            "{}",
-            input.escape_ascii()
-        );
+        assert_eq!((error.fault, error.line), (*fault, *line), "{}", input.escape_ascii());
     }
 }
 
@@ -145,14 +119,8 @@ fn garbage_is_refused_with_the_line_it_is_in() {
 fn an_error_quotes_the_line_escaped_and_cut() {
     let long = ["A: b\n", &"\x1b[31m x".repeat(1000), "\n"].concat();
     let message = refused(long.as_bytes()).to_string();
-    assert!(
-        message.contains("has no colon (line 2: \"\\x1b[31m x"),
-        "{message}"
-    );
-    assert!(
-        message.len() < 400 && !message.contains('\x1b'),
-        "{message}"
-    );
+    assert!(message.contains("has no colon (line 2: \"\\x1b[31m x"), "{message}");
+    assert!(message.len() < 400 && !message.contains('\x1b'), "{message}");
 }
 
 #[test]
@@ -165,10 +133,7 @@ fn ten_thousand_headers_are_taken() {
 
 #[test]
 fn a_head_is_bounded_in_bytes_and_in_headers() {
-    let limits = Limits {
-        max_bytes: 20,
-        max_headers: 2,
-    };
+    let limits = Limits { max_bytes: 20, max_headers: 2 };
     let within = |input: &[u8]| both_ways_within(input, limits).map_err(|error| error.fault);
     assert!(within(b"A: 3456789012345678\n\nbody beyond the limit").is_err());
     assert!(within(b"A: 34567890123456\r\n\nbody beyond the limit").is_ok());

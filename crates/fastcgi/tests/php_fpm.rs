@@ -17,13 +17,7 @@ use maitred_fastcgi::{
 use tempfile::TempDir;
 
 /// Its paths on Debian and Ubuntu, newest version first.
-const PROGRAMS: [&str; 5] = [
-    "php-fpm8.5",
-    "php-fpm8.4",
-    "php-fpm8.3",
-    "php-fpm8.2",
-    "php-fpm8.1",
-];
+const PROGRAMS: [&str; 5] = ["php-fpm8.5", "php-fpm8.4", "php-fpm8.3", "php-fpm8.2", "php-fpm8.1"];
 
 /// Deadline of a response in the test.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -58,10 +52,7 @@ impl PhpFpm {
         let mut line = String::new();
         while !line.contains("ready to handle connections") {
             line.clear();
-            assert!(
-                log.read_line(&mut line).unwrap() > 0,
-                "php-fpm ended before it was ready"
-            );
+            assert!(log.read_line(&mut line).unwrap() > 0, "php-fpm ended before it was ready");
         }
         // Read the rest of its log, so that its pipe does not fill up.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
@@ -86,9 +77,7 @@ impl PhpFpm {
 impl Drop for PhpFpm {
     /// Stops it with its worker, which SIGKILL would leave behind.
     fn drop(&mut self) {
-        let _ = Command::new("kill")
-            .arg(self.process.id().to_string())
-            .status();
+        let _ = Command::new("kill").arg(self.process.id().to_string()).status();
         let _ = self.process.wait();
     }
 }
@@ -131,9 +120,7 @@ fn answer(stream: &mut UnixStream) -> (AnswerHead, Vec<u8>, Vec<u8>) {
                     }
                 }
                 AnswerEvent::Report(_) | AnswerEvent::Hints(_) => panic!("php-fpm knows neither"),
-                AnswerEvent::End {
-                    protocol_status, ..
-                } => {
+                AnswerEvent::End { protocol_status, .. } => {
                     assert_eq!(protocol_status, ProtocolStatus::RequestComplete);
                     assert!(input.is_empty(), "nothing follows the end");
                     return (head.expect("a head comes before the end"), body, stderr);
@@ -155,30 +142,12 @@ fn php_fpm_understands_our_requests_and_we_its_answers() {
     // Together too much for one record, and B fills one exactly.
     let (a, b) = (vec![b'v'; 40_000], vec![b'v'; MAX_CONTENT_LEN - 6]);
     let body = b"0123456789".repeat(20_000);
-    stream
-        .write_all(&post(
-            &script,
-            &[("A", &a), ("B", &b), ("EMPTY", b"")],
-            &body,
-        ))
-        .unwrap();
+    stream.write_all(&post(&script, &[("A", &a), ("B", &b), ("EMPTY", b"")], &body)).unwrap();
     let (head, echoed, stderr) = answer(&mut stream);
-    assert_eq!(
-        (head.status(), head.reason()),
-        (404, Some(&b"Not Found"[..]))
-    );
+    assert_eq!((head.status(), head.reason()), (404, Some(&b"Not Found"[..])));
     assert_eq!(head.header("x-lens"), Some(&b"40000,65529"[..]));
-    assert!(
-        echoed == body,
-        "{} bytes came back of {}",
-        echoed.len(),
-        body.len()
-    );
-    assert!(
-        stderr.trim_ascii_end().ends_with(b"a message"),
-        "{}",
-        stderr.escape_ascii()
-    );
+    assert!(echoed == body, "{} bytes came back of {}", echoed.len(), body.len());
+    assert!(stderr.trim_ascii_end().ends_with(b"a message"), "{}", stderr.escape_ascii());
 }
 
 #[test]
@@ -198,16 +167,10 @@ fn php_fpm_answers_many_requests_on_one_kept_connection() {
     let mut stream = php.connect();
     let script = php.script("<?php for ($i = 0; $i < $_SERVER['N']; $i++) header(\"X-$i: $i\");");
     for count in [0, 1, 10_000, 2] {
-        stream
-            .write_all(&post(&script, &[("N", count.to_string().as_bytes())], b""))
-            .unwrap();
+        stream.write_all(&post(&script, &[("N", count.to_string().as_bytes())], b"")).unwrap();
         let (head, body, _) = answer(&mut stream);
-        let numbered = head
-            .headers()
-            .filter(|(name, _)| name.get(2).is_some_and(u8::is_ascii_digit));
-        assert_eq!(
-            (numbered.count(), head.status(), body.len()),
-            (count, 200, 0)
-        );
+        let numbered =
+            head.headers().filter(|(name, _)| name.get(2).is_some_and(u8::is_ascii_digit));
+        assert_eq!((numbered.count(), head.status(), body.len()), (count, 200, 0));
     }
 }

@@ -38,13 +38,7 @@ fn recordish() -> impl Strategy<Value = Vec<u8>> {
                 content.resize(8, 0);
             }
             let content_len = content.len() as u16;
-            let header = Header {
-                version: 1,
-                kind,
-                request_id,
-                content_len,
-                padding_len,
-            };
+            let header = Header { version: 1, kind, request_id, content_len, padding_len };
             let padding = vec![0; padding_len.into()];
             [&header.encode()[..], &content, &padding].concat()
         },

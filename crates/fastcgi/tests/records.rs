@@ -29,15 +29,8 @@ fn params_stream(wire: &[u8]) -> (Vec<u8>, Vec<usize>) {
         .filter(|(kind, ..)| *kind == RecordType::Params as u8)
         .map(|(_, _, content)| content)
         .collect();
-    assert_eq!(
-        contents.pop(),
-        Some(vec![]),
-        "the stream ends with an empty record"
-    );
-    assert!(
-        contents.iter().all(|content| !content.is_empty()),
-        "only the last record is empty"
-    );
+    assert_eq!(contents.pop(), Some(vec![]), "the stream ends with an empty record");
+    assert!(contents.iter().all(|content| !content.is_empty()), "only the last record is empty");
     (contents.concat(), contents.iter().map(Vec::len).collect())
 }
 
@@ -99,10 +92,7 @@ fn the_other_records_are_written_byte_for_byte() {
 fn a_header_is_decoded_as_it_was_encoded() {
     let bytes = record_header(RecordType::Stdout, 0xabcd, 0xfffe);
     assert_eq!(bytes, *b"\x01\x06\xab\xcd\xff\xfe\x00\x00");
-    let padded = Header {
-        padding_len: 7,
-        ..Header::decode(bytes)
-    };
+    let padded = Header { padding_len: 7, ..Header::decode(bytes) };
     assert_eq!(Header::decode(padded.encode()), padded);
     assert_eq!(RecordType::of(padded.kind), Some(RecordType::Stdout));
     assert_eq!((RecordType::of(0), RecordType::of(12)), (None, None));
@@ -110,13 +100,7 @@ fn a_header_is_decoded_as_it_was_encoded() {
 
 #[test]
 fn streams_are_cut_at_the_largest_record_and_never_hold_an_empty_one() {
-    for len in [
-        0,
-        1,
-        MAX_CONTENT_LEN,
-        MAX_CONTENT_LEN + 1,
-        3 * MAX_CONTENT_LEN,
-    ] {
+    for len in [0, 1, MAX_CONTENT_LEN, MAX_CONTENT_LEN + 1, 3 * MAX_CONTENT_LEN] {
         let body: Vec<u8> = (0..len).map(|i| i as u8).collect();
         let mut out = Vec::new();
         write_stdin(&mut out, 1, &body);
@@ -124,10 +108,7 @@ fn streams_are_cut_at_the_largest_record_and_never_hold_an_empty_one() {
         assert_eq!(records.len(), len.div_ceil(MAX_CONTENT_LEN));
         assert!(records.iter().all(|(_, _, content)| !content.is_empty()));
         assert_eq!(
-            records
-                .into_iter()
-                .flat_map(|(_, _, content)| content)
-                .collect::<Vec<_>>(),
+            records.into_iter().flat_map(|(_, _, content)| content).collect::<Vec<_>>(),
             body
         );
     }
@@ -141,10 +122,7 @@ fn lengths_up_to_127_take_one_byte_and_others_four() {
     assert_eq!(&stream[130..136], b"\x01\x80\x00\x00\x80L");
     assert_eq!(&stream[264..], b"\0\0");
     let pairs: Result<Vec<_>, _> = params(&stream).collect();
-    assert_eq!(
-        pairs.unwrap(),
-        [(&b"S"[..], &short[..]), (b"L", &long), (b"", b"")]
-    );
+    assert_eq!(pairs.unwrap(), [(&b"S"[..], &short[..]), (b"L", &long), (b"", b"")]);
 }
 
 #[test]
@@ -173,10 +151,7 @@ fn a_pair_too_long_for_any_record_is_cut() {
     let (stream, lens) = params_stream(&request(&[(b"a", b"b"), (b"BIG", &value), (b"c", b"d")]));
     assert_eq!(lens, [4, 65_535, 65_535, 65_535, 200_008 - 3 * 65_535 + 4]);
     let pairs: Result<Vec<_>, _> = params(&stream).collect();
-    assert_eq!(
-        pairs.unwrap(),
-        [(&b"a"[..], &b"b"[..]), (b"BIG", &value), (b"c", b"d")]
-    );
+    assert_eq!(pairs.unwrap(), [(&b"a"[..], &b"b"[..]), (b"BIG", &value), (b"c", b"d")]);
 }
 
 #[test]

@@ -30,11 +30,7 @@ fn request(id: u16, keep_conn: bool, body: &[u8]) -> Vec<u8> {
 }
 
 fn begun(request_id: u16, keep_conn: bool) -> Said {
-    Said::Begin {
-        request_id,
-        role: RESPONDER,
-        keep_conn,
-    }
+    Said::Begin { request_id, role: RESPONDER, keep_conn }
 }
 
 /// The stream of the parameters that [`request`] sends.
@@ -49,32 +45,16 @@ fn header(kind: RecordType, id: u16, len: u16) -> Vec<u8> {
 #[test]
 fn a_request_is_told_from_begin_to_the_bodys_end() {
     let said = both_ways(&request(5, false, b"body"));
-    let expected = [
-        begun(5, false),
-        params(),
-        Said::Stdin(b"body".to_vec()),
-        Said::StdinEnd,
-    ];
+    let expected = [begun(5, false), params(), Said::Stdin(b"body".to_vec()), Said::StdinEnd];
     assert_eq!(said, expected);
 }
 
 #[test]
 fn a_kept_connection_carries_one_request_after_the_other() {
-    let wire = [
-        request(1, true, b""),
-        request(1, true, b"x"),
-        request(2, false, b""),
-    ]
-    .concat();
+    let wire = [request(1, true, b""), request(1, true, b"x"), request(2, false, b"")].concat();
     let expected = [
         [begun(1, true), params(), Said::StdinEnd].to_vec(),
-        [
-            begun(1, true),
-            params(),
-            Said::Stdin(b"x".to_vec()),
-            Said::StdinEnd,
-        ]
-        .to_vec(),
+        [begun(1, true), params(), Said::Stdin(b"x".to_vec()), Said::StdinEnd].to_vec(),
         [begun(2, false), params(), Said::StdinEnd].to_vec(),
     ];
     assert_eq!(both_ways(&wire), expected.concat());
@@ -93,23 +73,12 @@ fn padding_is_passed_over() {
     write_begin(&mut wire, 1, true);
     for (kind, content) in [(4, &b"\x01\x01Ab"[..]), (4, b""), (5, b"x"), (5, b"")] {
         let content_len = content.len() as u16;
-        let header = Header {
-            version: 1,
-            kind,
-            request_id: 1,
-            content_len,
-            padding_len: 4,
-        };
+        let header = Header { version: 1, kind, request_id: 1, content_len, padding_len: 4 };
         wire.extend_from_slice(&header.encode());
         wire.extend_from_slice(content);
         wire.extend_from_slice(b"\xee\xee\xee\xee");
     }
-    let expected = [
-        begun(1, true),
-        params(),
-        Said::Stdin(b"x".to_vec()),
-        Said::StdinEnd,
-    ];
+    let expected = [begun(1, true), params(), Said::Stdin(b"x".to_vec()), Said::StdinEnd];
     assert_eq!(both_ways(&wire), expected);
 }
 
@@ -131,13 +100,8 @@ fn a_second_request_beside_the_first_is_told_and_does_not_disturb_it() {
     wire.extend(request(2, true, b"y"));
     wire.extend(end);
     let said = both_ways(&wire);
-    let expected = [
-        begun(1, true),
-        params(),
-        Said::Stdin(b"x".to_vec()),
-        Said::Second(2),
-        Said::StdinEnd,
-    ];
+    let expected =
+        [begun(1, true), params(), Said::Stdin(b"x".to_vec()), Said::Second(2), Said::StdinEnd];
     assert_eq!(said, expected);
 }
 
@@ -167,16 +131,8 @@ fn after_an_early_answer_the_rest_of_the_request_is_passed_over() {
         }
         said.push(event);
     }
-    let begin = RequestEvent::Begin {
-        request_id: 1,
-        role: RESPONDER,
-        keep_conn: true,
-        flags: 0,
-    };
-    assert_eq!(
-        said,
-        [begin, RequestEvent::Params, begin, RequestEvent::Params]
-    );
+    let begin = RequestEvent::Begin { request_id: 1, role: RESPONDER, keep_conn: true, flags: 0 };
+    assert_eq!(said, [begin, RequestEvent::Params, begin, RequestEvent::Params]);
 }
 
 #[test]
@@ -192,67 +148,26 @@ fn parameters_are_bounded_over_all_their_records() {
         read_requests(&wire, &[], 100)
     };
     assert_eq!(with(100)[1], Said::Params(vec![0; 100]));
-    assert_eq!(
-        with(110)[1],
-        Said::Broken(ProtocolError::ParamsTooLarge(100))
-    );
+    assert_eq!(with(110)[1], Said::Broken(ProtocolError::ParamsTooLarge(100)));
 }
 
 #[test]
 fn what_a_web_server_may_not_send_is_refused() {
     let after_begin = |record: Vec<u8>| [request(1, true, b"")[..16].to_vec(), record].concat();
     let hostile = [
-        (
-            header(RecordType::Stdout, 1, 0),
-            ProtocolError::Unexpected(6),
-        ),
-        (
-            header(RecordType::EndRequest, 1, 8),
-            ProtocolError::Unexpected(3),
-        ),
-        (
-            header(RecordType::BeginRequest, 0, 8),
-            ProtocolError::RequestId(0),
-        ),
-        (
-            header(RecordType::BeginRequest, 1, 7),
-            ProtocolError::FixedLength(1),
-        ),
-        (
-            header(RecordType::BeginRequest, 1, 65535),
-            ProtocolError::FixedLength(1),
-        ),
-        (
-            after_begin(header(RecordType::Stdin, 1, 1)),
-            ProtocolError::Unexpected(5),
-        ),
-        (
-            after_begin(header(RecordType::BeginRequest, 1, 8)),
-            ProtocolError::Unexpected(1),
-        ),
-        (
-            after_begin(header(RecordType::Data, 1, 1)),
-            ProtocolError::Unexpected(8),
-        ),
-        (
-            after_begin(header(RecordType::Params, 0, 1)),
-            ProtocolError::RequestId(0),
-        ),
-        (
-            b"GET / HTTP/1.1\r\n\r\n".to_vec(),
-            ProtocolError::Version(b'G'),
-        ),
-        (
-            b"\x02\x01\x00\x01\x00\x08\x00\x00".to_vec(),
-            ProtocolError::Version(2),
-        ),
+        (header(RecordType::Stdout, 1, 0), ProtocolError::Unexpected(6)),
+        (header(RecordType::EndRequest, 1, 8), ProtocolError::Unexpected(3)),
+        (header(RecordType::BeginRequest, 0, 8), ProtocolError::RequestId(0)),
+        (header(RecordType::BeginRequest, 1, 7), ProtocolError::FixedLength(1)),
+        (header(RecordType::BeginRequest, 1, 65535), ProtocolError::FixedLength(1)),
+        (after_begin(header(RecordType::Stdin, 1, 1)), ProtocolError::Unexpected(5)),
+        (after_begin(header(RecordType::BeginRequest, 1, 8)), ProtocolError::Unexpected(1)),
+        (after_begin(header(RecordType::Data, 1, 1)), ProtocolError::Unexpected(8)),
+        (after_begin(header(RecordType::Params, 0, 1)), ProtocolError::RequestId(0)),
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), ProtocolError::Version(b'G')),
+        (b"\x02\x01\x00\x01\x00\x08\x00\x00".to_vec(), ProtocolError::Version(2)),
     ];
     for (wire, error) in hostile {
-        assert_eq!(
-            both_ways(&wire).last(),
-            Some(&Said::Broken(error)),
-            "{}",
-            wire.escape_ascii()
-        );
+        assert_eq!(both_ways(&wire).last(), Some(&Said::Broken(error)), "{}", wire.escape_ascii());
     }
 }

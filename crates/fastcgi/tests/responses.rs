@@ -11,12 +11,7 @@ use maitred_fastcgi::{
 /// Reads `wire` at once and a byte at a time, and requires the same of both.
 fn both_ways(wire: &[u8]) -> Answer {
     let whole = read_answer(wire, &[]);
-    assert_eq!(
-        whole,
-        read_answer(wire, &every_byte(wire.len())),
-        "{}",
-        wire.escape_ascii()
-    );
+    assert_eq!(whole, read_answer(wire, &every_byte(wire.len())), "{}", wire.escape_ascii());
     whole
 }
 
@@ -28,13 +23,7 @@ fn record(header: Header, content: &[u8]) -> Vec<u8> {
 }
 
 fn header(kind: u8, request_id: u16, content_len: u16) -> Header {
-    Header {
-        version: 1,
-        kind,
-        request_id,
-        content_len,
-        padding_len: 0,
-    }
+    Header { version: 1, kind, request_id, content_len, padding_len: 0 }
 }
 
 fn ended(status: ProtocolStatus) -> Vec<u8> {
@@ -61,13 +50,7 @@ fn both_streams_are_told_apart_up_to_the_end() {
 fn padding_is_passed_over_and_so_are_empty_records() {
     let padded = |kind, content: &[u8]| {
         let len = content.len() as u16;
-        record(
-            Header {
-                padding_len: 255,
-                ..header(kind as u8, 1, len)
-            },
-            content,
-        )
+        record(Header { padding_len: 255, ..header(kind as u8, 1, len) }, content)
     };
     let wire = [
         padded(RecordType::Stdout, b"a"),
@@ -85,10 +68,7 @@ fn padding_is_passed_over_and_so_are_empty_records() {
 
 #[test]
 fn the_end_is_told_only_when_its_padding_has_come() {
-    let end = Header {
-        padding_len: 3,
-        ..header(RecordType::EndRequest as u8, 1, 8)
-    };
+    let end = Header { padding_len: 3, ..header(RecordType::EndRequest as u8, 1, 8) };
     let wire = record(end, &[0; 8]);
     assert_eq!(both_ways(&wire[..wire.len() - 1]).end, None);
     assert!(both_ways(&wire).end.is_some());
@@ -105,14 +85,8 @@ fn every_protocol_status_is_known_and_others_are_refused() {
     for status in known {
         assert_eq!(both_ways(&ended(status)).end, Some((3, status)));
     }
-    let wire = record(
-        header(RecordType::EndRequest as u8, 1, 8),
-        b"\0\0\0\0\x04\0\0\0",
-    );
-    assert_eq!(
-        both_ways(&wire).error,
-        Some(ProtocolError::ProtocolStatus(4))
-    );
+    let wire = record(header(RecordType::EndRequest as u8, 1, 8), b"\0\0\0\0\x04\0\0\0");
+    assert_eq!(both_ways(&wire).error, Some(ProtocolError::ProtocolStatus(4)));
 }
 
 #[test]
@@ -131,10 +105,7 @@ fn nothing_is_read_beyond_the_end() {
 fn management_records_are_passed_over() {
     let mut wire = Vec::new();
     write_unknown_type(&mut wire, 77);
-    wire.extend(record(
-        header(RecordType::GetValuesResult as u8, 0, 3),
-        b"abc",
-    ));
+    wire.extend(record(header(RecordType::GetValuesResult as u8, 0, 3), b"abc"));
     wire.extend(record(header(200, 0, 3), b"abc"));
     wire.extend(ended(ProtocolStatus::RequestComplete));
     let answer = both_ways(&wire);
@@ -147,55 +118,19 @@ fn what_an_application_may_not_send_is_refused() {
     let stdout = RecordType::Stdout as u8;
     let end = RecordType::EndRequest as u8;
     let hostile = [
-        (
-            record(header(stdout, 2, 1), b"x"),
-            ProtocolError::RequestId(2),
-        ),
-        (
-            record(header(stdout, 0, 1), b"x"),
-            ProtocolError::RequestId(0),
-        ),
-        (
-            record(header(end, 0, 8), &[0; 8]),
-            ProtocolError::RequestId(0),
-        ),
-        (
-            record(header(end, 1, 7), &[0; 7]),
-            ProtocolError::FixedLength(3),
-        ),
-        (
-            record(header(end, 1, 9), &[0; 9]),
-            ProtocolError::FixedLength(3),
-        ),
-        (
-            record(header(end, 1, 0), b""),
-            ProtocolError::FixedLength(3),
-        ),
-        (
-            record(header(1, 1, 8), &[0; 8]),
-            ProtocolError::Unexpected(1),
-        ),
+        (record(header(stdout, 2, 1), b"x"), ProtocolError::RequestId(2)),
+        (record(header(stdout, 0, 1), b"x"), ProtocolError::RequestId(0)),
+        (record(header(end, 0, 8), &[0; 8]), ProtocolError::RequestId(0)),
+        (record(header(end, 1, 7), &[0; 7]), ProtocolError::FixedLength(3)),
+        (record(header(end, 1, 9), &[0; 9]), ProtocolError::FixedLength(3)),
+        (record(header(end, 1, 0), b""), ProtocolError::FixedLength(3)),
+        (record(header(1, 1, 8), &[0; 8]), ProtocolError::Unexpected(1)),
         (record(header(4, 1, 0), b""), ProtocolError::Unexpected(4)),
         (record(header(5, 1, 0), b""), ProtocolError::Unexpected(5)),
-        (
-            record(header(11, 1, 8), &[0; 8]),
-            ProtocolError::Unexpected(11),
-        ),
+        (record(header(11, 1, 8), &[0; 8]), ProtocolError::Unexpected(11)),
         (record(header(99, 1, 0), b""), ProtocolError::Unexpected(99)),
-        (
-            b"HTTP/1.1 400 Bad Request\r\n".to_vec(),
-            ProtocolError::Version(b'H'),
-        ),
-        (
-            record(
-                Header {
-                    version: 0,
-                    ..header(stdout, 1, 1)
-                },
-                b"x",
-            ),
-            ProtocolError::Version(0),
-        ),
+        (b"HTTP/1.1 400 Bad Request\r\n".to_vec(), ProtocolError::Version(b'H')),
+        (record(Header { version: 0, ..header(stdout, 1, 1) }, b"x"), ProtocolError::Version(0)),
     ];
     for (wire, error) in hostile {
         let answer = both_ways(&wire);
@@ -212,11 +147,7 @@ fn an_answer_that_breaks_off_has_no_end() {
     write_end(&mut wire, 1, 0, ProtocolStatus::RequestComplete);
     for len in 0..wire.len() {
         let answer = both_ways(&wire[..len]);
-        assert_eq!(
-            (answer.end, answer.error),
-            (None, None),
-            "after {len} bytes"
-        );
+        assert_eq!((answer.end, answer.error), (None, None), "after {len} bytes");
         assert_eq!(answer.stdout, b"hello"[..len.saturating_sub(8).min(5)]);
     }
 }

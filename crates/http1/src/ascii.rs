@@ -23,10 +23,7 @@ pub(crate) fn is_value(bytes: &[u8]) -> bool {
 /// The members of a comma-separated list (RFC 9110 §5.6.1) without the white space around them;
 /// empty ones are ignored.
 pub(crate) fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value
-        .split(|&byte| byte == b',')
-        .map(trim)
-        .filter(|member| !member.is_empty())
+    value.split(|&byte| byte == b',').map(trim).filter(|member| !member.is_empty())
 }
 
 /// `bytes` without the optional white space (space and tab only, RFC 9110 §5.6.3) at both ends.

@@ -71,13 +71,7 @@ impl Default for ChunkedBody {
 impl ChunkedBody {
     /// A decoder at the start of a body.
     pub const fn new() -> Self {
-        Self {
-            state: State::Size,
-            size: 0,
-            digits: 0,
-            extension_bytes: 0,
-            trailer_bytes: 0,
-        }
+        Self { state: State::Size, size: 0, digits: 0, extension_bytes: 0, trailer_bytes: 0 }
     }
 
     /// Decodes up to the end of the next piece of data, or of the input. Call it again with the
@@ -98,21 +92,13 @@ impl ChunkedBody {
                         self.state = State::DataCr;
                     }
                     let data = &rest[..len];
-                    return Ok(Decoded {
-                        data,
-                        consumed: at + len,
-                        complete: false,
-                    });
+                    return Ok(Decoded { data, consumed: at + len, complete: false });
                 }
                 _ => self.state = self.after(byte)?,
             }
             at += 1;
         }
-        Ok(Decoded {
-            data: &[],
-            consumed: at,
-            complete: self.is_complete(),
-        })
+        Ok(Decoded { data: &[], consumed: at, complete: self.is_complete() })
     }
 
     /// Whether the body has ended.
@@ -150,11 +136,7 @@ impl ChunkedBody {
             self.digits += 1;
             self.size = self.size << 4 | u64::from(digit);
             let fits = self.digits <= MAX_SIZE_DIGITS && self.size <= i64::MAX as u64;
-            return if fits {
-                Ok(State::Size)
-            } else {
-                Err(Refusal::ChunkTooLarge)
-            };
+            return if fits { Ok(State::Size) } else { Err(Refusal::ChunkTooLarge) };
         }
         match byte {
             _ if self.digits == 0 => Err(Refusal::ChunkSize),

@@ -13,20 +13,14 @@ pub(crate) fn diagnose(head: &[u8]) -> Refusal {
     if head == HTTP2_PREFACE {
         return Refusal::Http2;
     }
-    let mut lines = head
-        .split(|&byte| byte == b'\n')
-        .map(|line| line.strip_suffix(b"\r"));
+    let mut lines = head.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r"));
     if let Some(refusal) = request_line(lines.next().flatten().unwrap_or_default()) {
         return refusal;
     }
-    lines
-        .flatten()
-        .take_while(|line| !line.is_empty())
-        .find_map(header_line)
-        .unwrap_or(
-            // Not reached as long as the two parsers agree; refusing is right when they do not.
-            Refusal::RequestLine,
-        )
+    lines.flatten().take_while(|line| !line.is_empty()).find_map(header_line).unwrap_or(
+        // Not reached as long as the two parsers agree; refusing is right when they do not.
+        Refusal::RequestLine,
+    )
 }
 
 fn request_line(line: &[u8]) -> Option<Refusal> {
@@ -35,11 +29,7 @@ fn request_line(line: &[u8]) -> Option<Refusal> {
         return Some(Refusal::MethodToken);
     }
     let target = words.next().unwrap_or_default();
-    if target.is_empty()
-        || !target
-            .iter()
-            .all(|&byte| is_value_byte(byte) && byte != b'\t')
-    {
+    if target.is_empty() || !target.iter().all(|&byte| is_value_byte(byte) && byte != b'\t') {
         return Some(Refusal::RequestLine);
     }
     if std::str::from_utf8(target).is_err() {

@@ -41,11 +41,7 @@ impl<'a> FramingHeaders<'a> {
 
     fn take_expectation(&mut self, value: &[u8]) -> Result<(), Refusal> {
         self.continues = true;
-        if value.eq_ignore_ascii_case(b"100-continue") {
-            Ok(())
-        } else {
-            Err(Refusal::Expectation)
-        }
+        if value.eq_ignore_ascii_case(b"100-continue") { Ok(()) } else { Err(Refusal::Expectation) }
     }
 
     fn take_connection(&mut self, value: &[u8]) {
@@ -97,11 +93,7 @@ pub(crate) fn once<'a>(
     value: &'a [u8],
     refusal: Refusal,
 ) -> Result<(), Refusal> {
-    if kept.replace(value).is_some() {
-        Err(refusal)
-    } else {
-        Ok(())
-    }
+    if kept.replace(value).is_some() { Err(refusal) } else { Ok(()) }
 }
 
 /// RFC 9110 §8.6: one or more digits. Below 2^63, so that sums of lengths cannot overflow.

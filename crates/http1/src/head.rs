@@ -94,9 +94,7 @@ pub(crate) struct Span {
 impl Span {
     pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
         let start = self.start as usize;
-        bytes
-            .get(start..start + self.len as usize)
-            .unwrap_or_default()
+        bytes.get(start..start + self.len as usize).unwrap_or_default()
     }
 
     fn text(self, bytes: &[u8]) -> &str {
@@ -156,9 +154,7 @@ impl Head {
 
     /// The path of the target; not decoded.
     pub fn path(&self) -> &str {
-        self.target()
-            .get(..self.path_len as usize)
-            .unwrap_or_default()
+        self.target().get(..self.path_len as usize).unwrap_or_default()
     }
 
     /// The query of the target, after its first `?`; not decoded.
@@ -188,15 +184,9 @@ impl Head {
     pub fn values<'a>(&'a self, name: &'a str) -> impl DoubleEndedIterator<Item = &'a [u8]> {
         let named = move |header: &&HeaderSpans| {
             header.name.len as usize == name.len()
-                && header
-                    .name
-                    .of(&self.bytes)
-                    .eq_ignore_ascii_case(name.as_bytes())
+                && header.name.of(&self.bytes).eq_ignore_ascii_case(name.as_bytes())
         };
-        self.headers
-            .iter()
-            .filter(named)
-            .map(|header| header.value.of(&self.bytes))
+        self.headers.iter().filter(named).map(|header| header.value.of(&self.bytes))
     }
 
     /// The value of the first header called `name`, whatever its case.
@@ -212,11 +202,7 @@ impl Head {
     /// The protocols to switch to (RFC 9110 §7.8): the first Upgrade header, if Connection lists
     /// it. Never on HTTP/1.0.
     pub fn upgrade(&self) -> Option<&[u8]> {
-        if self.upgrade {
-            self.header("Upgrade")
-        } else {
-            None
-        }
+        if self.upgrade { self.header("Upgrade") } else { None }
     }
 
     /// Whether any header called `name` has `member` in its comma-separated list, whatever the case

@@ -31,11 +31,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            max_head_bytes: 64 << 10,
-            max_headers: MAX_HEADERS,
-            max_target_bytes: 16 << 10,
-        }
+        Self { max_head_bytes: 64 << 10, max_headers: MAX_HEADERS, max_target_bytes: 16 << 10 }
     }
 }
 
@@ -135,11 +131,7 @@ fn read_head(bytes: Bytes, headers: usize, limits: &Limits) -> Result<Head, Refu
         Err(_) => return Err(diagnose(&bytes)),
     }
     let method = request.method.unwrap_or_default();
-    let version = if request.version == Some(1) {
-        Version::Http11
-    } else {
-        Version::Http10
-    };
+    let version = if request.version == Some(1) { Version::Http11 } else { Version::Http10 };
     let kind = Method::of(method);
     let raw_target = request.path.unwrap_or_default();
     if raw_target.len() > limits.max_target_bytes {
@@ -181,8 +173,5 @@ fn span_in(whole: &[u8], part: &[u8]) -> Span {
     if part.is_empty() {
         return Span::default();
     }
-    Span {
-        start: start as u32,
-        len: part.len() as u32,
-    }
+    Span { start: start as u32, len: part.len() as u32 }
 }

@@ -42,10 +42,7 @@ impl Head {
         if path.len() > limits.max_target_bytes {
             return Err(Refusal::TargetTooLong);
         }
-        if target::split(pseudo.method, kind, path)?
-            .authority
-            .is_some()
-        {
+        if target::split(pseudo.method, kind, path)?.authority.is_some() {
             // §8.3.1: `:path` is a path, never a URL.
             return Err(Refusal::TargetForm);
         }
@@ -114,10 +111,7 @@ fn repeated(
 fn put(bytes: &mut Vec<u8>, part: &[u8]) -> Span {
     let start = bytes.len() as u32;
     bytes.extend_from_slice(part);
-    Span {
-        start,
-        len: part.len() as u32,
-    }
+    Span { start, len: part.len() as u32 }
 }
 
 /// The headers that decide about host and body.
@@ -154,10 +148,6 @@ impl<'a> DecisiveHeaders<'a> {
             (Some(authority), _) | (None, Some(authority)) => authority,
             (None, None) => return Err(Refusal::NoHost),
         };
-        if target::is_authority(authority) {
-            Ok(authority)
-        } else {
-            Err(Refusal::HostForm)
-        }
+        if target::is_authority(authority) { Ok(authority) } else { Err(Refusal::HostForm) }
     }
 }

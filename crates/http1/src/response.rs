@@ -82,9 +82,7 @@ pub fn is_hop_by_hop(name: &[u8]) -> bool {
         "transfer-encoding",
     ];
     matches!(name.len(), 2 | 7 | 10 | 14 | 16 | 17)
-        && NAMES
-            .iter()
-            .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+        && NAMES.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 /// Appends a response head to `out`: status line, the application's headers except those of
@@ -134,11 +132,7 @@ pub fn write_head<'h>(
 }
 
 fn write_status_line(out: &mut Vec<u8>, status: u16, reason: Option<&[u8]>) {
-    let status = if (100..=999).contains(&status) {
-        status
-    } else {
-        500
-    };
+    let status = if (100..=999).contains(&status) { status } else { 500 };
     let standard = reason_phrase(status).as_bytes();
     let fits = |reason: &&[u8]| memchr3(b'\r', b'\n', 0, reason).is_none();
     out.extend_from_slice(b"HTTP/1.1 ");

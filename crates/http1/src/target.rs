@@ -25,17 +25,11 @@ pub(crate) fn split<'a>(
         return Err(Refusal::TargetForm);
     }
     if target.starts_with('/') {
-        return Ok(Target {
-            authority: None,
-            origin: target,
-        });
+        return Ok(Target { authority: None, origin: target });
     }
     if target == "*" {
         return match kind {
-            Method::Options => Ok(Target {
-                authority: None,
-                origin: target,
-            }),
+            Method::Options => Ok(Target { authority: None, origin: target }),
             _ => Err(Refusal::Asterisk),
         };
     }
@@ -51,10 +45,7 @@ fn absolute_form(target: &str) -> Result<Target<'_>, Refusal> {
     if origin.starts_with('?') || !is_authority(authority.as_bytes()) {
         return Err(Refusal::TargetForm);
     }
-    Ok(Target {
-        authority: Some(authority),
-        origin,
-    })
+    Ok(Target { authority: Some(authority), origin })
 }
 
 /// The authority of a request, from its target and its Host header, which must agree (RFC 9112
@@ -103,10 +94,7 @@ fn is_port(port: &[u8]) -> bool {
         [b':', digits @ ..] => {
             digits.len() <= 5
                 && digits.iter().all(u8::is_ascii_digit)
-                && digits
-                    .iter()
-                    .fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0'))
-                    < 65536
+                && digits.iter().fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0')) < 65536
         }
         _ => false,
     }

@@ -15,10 +15,7 @@ fn decode(input: &[u8], size: usize) -> Result<Option<(Vec<u8>, usize)>, Refusal
             if decoded.complete {
                 return Ok(Some((body, total)));
             }
-            assert!(
-                decoded.consumed > 0,
-                "a decoder that does not move would spin"
-            );
+            assert!(decoded.consumed > 0, "a decoder that does not move would spin");
             piece = &piece[decoded.consumed..];
         }
     }
@@ -68,12 +65,7 @@ fn extensions_and_trailers_are_passed_over() {
 fn a_body_that_has_not_ended_is_not_complete() {
     let input = b"5\r\nhello\r\n0\r\nA: b\r\n\r\n";
     for end in 0..input.len() {
-        assert_eq!(
-            both_ways(&input[..end]),
-            Ok(None),
-            "{}",
-            input[..end].escape_ascii()
-        );
+        assert_eq!(both_ways(&input[..end]), Ok(None), "{}", input[..end].escape_ascii());
     }
 }
 
@@ -81,10 +73,7 @@ fn a_body_that_has_not_ended_is_not_complete() {
 fn data_is_handed_on_before_the_chunk_has_all_come() {
     let mut decoder = ChunkedBody::new();
     let decoded = decoder.decode(b"ff\r\nabc").unwrap();
-    assert_eq!(
-        (decoded.data, decoded.consumed, decoded.complete),
-        (&b"abc"[..], 7, false)
-    );
+    assert_eq!((decoded.data, decoded.consumed, decoded.complete), (&b"abc"[..], 7, false));
 }
 
 #[test]

@@ -24,27 +24,18 @@ fn a_browsers_request_is_read_in_full() {
     assert_eq!(head.version(), Version::Http11);
     assert_eq!(head.host(), "shop.example.com:8080");
     assert_eq!(head.header("COOKIE"), Some(&b"a=1"[..]));
-    assert_eq!(
-        head.values("Cookie").collect::<Vec<_>>(),
-        [&b"a=1"[..], b"b=2"]
-    );
+    assert_eq!(head.values("Cookie").collect::<Vec<_>>(), [&b"a=1"[..], b"b=2"]);
     assert_eq!((head.count("cookie"), head.count("cook")), (2, 0));
     assert_eq!(head.header("Empty"), Some(&b""[..]));
     let names: Vec<&[u8]> = head.headers().map(|(name, _)| name).collect();
-    assert_eq!(
-        names,
-        [&b"Host"[..], b"Accept", b"cookie", b"Cookie", b"Empty"]
-    );
+    assert_eq!(names, [&b"Host"[..], b"Accept", b"cookie", b"Cookie", b"Empty"]);
     assert_eq!(head.body, Framing::None);
     assert!(head.keep_alive && !head.expects_continue);
 }
 
 #[test]
 fn a_query_may_be_empty_or_missing() {
-    assert_eq!(
-        good("GET /a? HTTP/1.1\r\nHost: h\r\n\r\n").query(),
-        Some("")
-    );
+    assert_eq!(good("GET /a? HTTP/1.1\r\nHost: h\r\n\r\n").query(), Some(""));
     assert_eq!(good("GET /a HTTP/1.1\r\nHost: h\r\n\r\n").query(), None);
     assert_eq!(good("GET / HTTP/1.1\r\nHost: h\r\n\r\n").path(), "/");
 }
@@ -70,30 +61,17 @@ fn pipelined_requests_come_off_one_after_the_other() {
         assert_eq!(head.target(), target);
     }
     assert_eq!(parser.parse(&mut buf, &limits), Ok(None));
-    assert_eq!(
-        buf,
-        &b"GET /3"[..],
-        "a head that has begun stays until it ends"
-    );
+    assert_eq!(buf, &b"GET /3"[..], "a head that has begun stays until it ends");
     buf.extend_from_slice(b" HTTP/1.1\r\nHost: h\r\n\r\n");
-    assert_eq!(
-        parser.parse(&mut buf, &limits).unwrap().unwrap().target(),
-        "/3"
-    );
+    assert_eq!(parser.parse(&mut buf, &limits).unwrap().unwrap().target(), "/3");
     assert!(buf.is_empty());
 }
 
 #[test]
 fn two_empty_lines_before_a_request_are_skipped_and_a_third_is_not() {
     assert_eq!(good("\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n").target(), "/");
-    assert_eq!(
-        good("\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n").target(),
-        "/"
-    );
-    assert_eq!(
-        refused(b"\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n"),
-        Refusal::RequestLine
-    );
+    assert_eq!(good("\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n").target(), "/");
+    assert_eq!(refused(b"\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n"), Refusal::RequestLine);
 }
 
 #[test]
@@ -121,10 +99,7 @@ fn every_method_is_known_by_its_exact_name() {
 #[test]
 fn an_absolute_target_is_split_at_its_authority() {
     let head = good("GET http://H.example:81/a?b HTTP/1.1\r\nHost: h.example:81\r\n\r\n");
-    assert_eq!(
-        (head.target(), head.query(), head.host()),
-        ("/a?b", Some("b"), "h.example:81")
-    );
+    assert_eq!((head.target(), head.query(), head.host()), ("/a?b", Some("b"), "h.example:81"));
     let head = good("GET http://h HTTP/1.1\r\nHost: h\r\n\r\n");
     assert_eq!((head.target(), head.path(), head.query()), ("/", "/", None));
     let head = good("OPTIONS http://h HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -140,32 +115,19 @@ fn an_absolute_target_must_agree_with_host() {
 
 #[test]
 fn targets_of_no_known_form_are_refused() {
-    for target in [
-        "a",
-        "a/b",
-        "ftp://h/",
-        "http:/h/",
-        "http:///x",
-        "http://u@h/",
-        "http://h?q",
-        "/a#b",
-    ] {
+    for target in
+        ["a", "a/b", "ftp://h/", "http:/h/", "http:///x", "http://u@h/", "http://h?q", "/a#b"]
+    {
         let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
         assert_eq!(refused(request.as_bytes()), Refusal::TargetForm, "{target}");
     }
-    assert_eq!(
-        refused(b"GET /\xff HTTP/1.1\r\nHost: h\r\n\r\n"),
-        Refusal::TargetForm
-    );
+    assert_eq!(refused(b"GET /\xff HTTP/1.1\r\nHost: h\r\n\r\n"), Refusal::TargetForm);
 }
 
 #[test]
 fn the_asterisk_is_for_options_only() {
     assert_eq!(good("OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n").target(), "*");
-    assert_eq!(
-        refused(b"GET * HTTP/1.1\r\nHost: h\r\n\r\n"),
-        Refusal::Asterisk
-    );
+    assert_eq!(refused(b"GET * HTTP/1.1\r\nHost: h\r\n\r\n"), Refusal::Asterisk);
 }
 
 #[test]
@@ -178,56 +140,25 @@ fn connect_is_not_implemented() {
 fn only_versions_1_0_and_1_1_are_spoken_in_request_lines() {
     for version in ["HTTP/2.0", "HTTP/0.9", "HTTP/1.2", "HTTP/3.0"] {
         let refusal = refused(format!("GET / {version}\r\nHost: h\r\n\r\n").as_bytes());
-        assert_eq!(
-            (refusal, refusal.status()),
-            (Refusal::VersionUnknown, 505),
-            "{version}"
-        );
+        assert_eq!((refusal, refusal.status()), (Refusal::VersionUnknown, 505), "{version}");
     }
     assert_eq!(refused(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Refusal::Http2);
-    for line in [
-        "GET /",
-        "GET / HTTP/1",
-        "GET / http/1.1",
-        "GET / HTTP/1.1 ",
-        "GET /  HTTP/1.1",
-    ] {
+    for line in ["GET /", "GET / HTTP/1", "GET / http/1.1", "GET / HTTP/1.1 ", "GET /  HTTP/1.1"] {
         let refusal = refused(format!("{line}\r\nHost: h\r\n\r\n").as_bytes());
-        assert_eq!(
-            (refusal, refusal.status()),
-            (Refusal::RequestLine, 400),
-            "{line}"
-        );
+        assert_eq!((refusal, refusal.status()), (Refusal::RequestLine, 400), "{line}");
     }
 }
 
 #[test]
 fn tls_on_a_plain_port_is_refused_at_its_first_byte() {
-    assert_eq!(
-        refused(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"),
-        Refusal::MethodToken
-    );
-    assert_eq!(
-        refused(b"G\x01T / HTTP/1.1\r\nHost: h\r\n\r\n"),
-        Refusal::MethodToken
-    );
+    assert_eq!(refused(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"), Refusal::MethodToken);
+    assert_eq!(refused(b"G\x01T / HTTP/1.1\r\nHost: h\r\n\r\n"), Refusal::MethodToken);
 }
 
 #[test]
 fn a_host_is_a_name_or_an_address_with_an_optional_port() {
-    for host in [
-        "h",
-        "a-b_c.example",
-        "1.2.3.4:80",
-        "[::1]",
-        "[2001:db8::1]:8080",
-        "h:",
-        "%41.x",
-    ] {
-        assert_eq!(
-            good(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")).host(),
-            host
-        );
+    for host in ["h", "a-b_c.example", "1.2.3.4:80", "[::1]", "[2001:db8::1]:8080", "h:", "%41.x"] {
+        assert_eq!(good(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")).host(), host);
     }
     for host in [
         "",
@@ -259,16 +190,10 @@ fn a_host_is_a_name_or_an_address_with_an_optional_port() {
 #[test]
 fn host_comes_exactly_once_and_may_be_missing_on_1_0() {
     assert_eq!(refused(b"GET / HTTP/1.1\r\n\r\n"), Refusal::NoHost);
-    assert_eq!(
-        refused(b"GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n"),
-        Refusal::SeveralHosts
-    );
+    assert_eq!(refused(b"GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n"), Refusal::SeveralHosts);
     assert_eq!(good("GET / HTTP/1.0\r\n\r\n").host(), "");
     assert_eq!(good("GET / HTTP/1.0\r\nHost:\r\n\r\n").host(), "");
-    assert_eq!(
-        refused(b"GET / HTTP/1.0\r\nHost: a b\r\n\r\n"),
-        Refusal::HostForm
-    );
+    assert_eq!(refused(b"GET / HTTP/1.0\r\nHost: a b\r\n\r\n"), Refusal::HostForm);
 }
 
 #[test]
@@ -279,10 +204,7 @@ fn connections_stay_open_as_their_version_says() {
     assert!(stays("HTTP/1.1", ""));
     assert!(!stays("HTTP/1.1", "Connection: close\r\n"));
     assert!(!stays("HTTP/1.1", "Connection: x, Close ,y\r\n"));
-    assert!(!stays(
-        "HTTP/1.1",
-        "Connection: keep-alive\r\nConnection: close\r\n"
-    ));
+    assert!(!stays("HTTP/1.1", "Connection: keep-alive\r\nConnection: close\r\n"));
     assert!(stays("HTTP/1.1", "Connection: closed\r\n"));
     assert!(!stays("HTTP/1.0", ""));
     assert!(stays("HTTP/1.0", "Connection: Keep-Alive\r\n"));
@@ -294,10 +216,7 @@ fn an_upgrade_counts_only_if_connection_names_it() {
     let head =
         good("GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
     assert_eq!(head.upgrade(), Some(&b"websocket"[..]));
-    assert_eq!(
-        good("GET / HTTP/1.1\r\nHost: h\r\nUpgrade: h2c\r\n\r\n").upgrade(),
-        None
-    );
+    assert_eq!(good("GET / HTTP/1.1\r\nHost: h\r\nUpgrade: h2c\r\n\r\n").upgrade(), None);
     let old = "GET / HTTP/1.0\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n";
     assert_eq!(good(old).upgrade(), None);
 }
@@ -312,10 +231,8 @@ fn a_list_header_is_searched_member_by_member() {
 #[test]
 fn a_client_may_wait_for_permission_to_send_its_body() {
     let expects = |version: &str, rest: &str| {
-        good(&format!(
-            "POST / {version}\r\nHost: h\r\nExpect: 100-Continue\r\n{rest}\r\n"
-        ))
-        .expects_continue
+        good(&format!("POST / {version}\r\nHost: h\r\nExpect: 100-Continue\r\n{rest}\r\n"))
+            .expects_continue
     };
     assert!(expects("HTTP/1.1", "Content-Length: 1\r\n"));
     assert!(expects("HTTP/1.1", "Transfer-Encoding: chunked\r\n"));
@@ -339,20 +256,12 @@ fn a_body_has_a_length_or_is_chunked_or_is_not_there() {
 
 #[test]
 fn a_head_may_be_as_large_as_the_limit_and_not_larger() {
-    let limits = Limits {
-        max_head_bytes: 100,
-        ..Limits::default()
-    };
+    let limits = Limits { max_head_bytes: 100, ..Limits::default() };
     let of_size = |size: usize| {
         let frame = "GET / HTTP/1.1\r\nHost: h\r\nA: \r\n\r\n".len();
-        format!(
-            "GET / HTTP/1.1\r\nHost: h\r\nA: {}\r\n\r\n",
-            "x".repeat(size - frame)
-        )
+        format!("GET / HTTP/1.1\r\nHost: h\r\nA: {}\r\n\r\n", "x".repeat(size - frame))
     };
-    let (head, _) = parse_both_ways(of_size(100).as_bytes(), &limits)
-        .unwrap()
-        .unwrap();
+    let (head, _) = parse_both_ways(of_size(100).as_bytes(), &limits).unwrap().unwrap();
     assert_eq!(head.len_bytes(), 100);
     let refusal = parse_both_ways(of_size(101).as_bytes(), &limits).unwrap_err();
     assert_eq!((refusal, refusal.status()), (Refusal::HeadTooLarge, 431));
@@ -364,43 +273,25 @@ fn headers_up_to_the_cap_are_taken_and_one_more_is_refused() {
         let others: String = (1..count).map(|i| format!("A{i}: {i}\r\n")).collect();
         format!("GET / HTTP/1.1\r\nHost: h\r\n{others}\r\n")
     };
-    let limits = Limits {
-        max_headers: usize::MAX,
-        ..Limits::default()
-    };
-    let (head, _) = parse_both_ways(with(MAX_HEADERS).as_bytes(), &limits)
-        .unwrap()
-        .unwrap();
+    let limits = Limits { max_headers: usize::MAX, ..Limits::default() };
+    let (head, _) = parse_both_ways(with(MAX_HEADERS).as_bytes(), &limits).unwrap().unwrap();
     assert_eq!(head.headers().len(), MAX_HEADERS);
     assert_eq!(head.header("a255"), Some(&b"255"[..]));
     let refusal = parse_both_ways(with(MAX_HEADERS + 1).as_bytes(), &limits).unwrap_err();
     assert_eq!((refusal, refusal.status()), (Refusal::TooManyHeaders, 431));
-    let few = Limits {
-        max_headers: 3,
-        ..limits
-    };
+    let few = Limits { max_headers: 3, ..limits };
     assert!(parse_both_ways(with(3).as_bytes(), &few).is_ok());
-    assert_eq!(
-        parse_both_ways(with(4).as_bytes(), &few),
-        Err(Refusal::TooManyHeaders)
-    );
+    assert_eq!(parse_both_ways(with(4).as_bytes(), &few), Err(Refusal::TooManyHeaders));
 }
 
 #[test]
 fn a_target_that_is_too_long_is_told_apart_from_a_head_that_is() {
-    let limits = Limits {
-        max_target_bytes: 10,
-        max_head_bytes: 1000,
-        ..Limits::default()
-    };
+    let limits = Limits { max_target_bytes: 10, max_head_bytes: 1000, ..Limits::default() };
     let with = |len: usize| format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(len - 1));
     assert!(parse_both_ways(with(10).as_bytes(), &limits).is_ok());
     let refusal = parse_both_ways(with(11).as_bytes(), &limits).unwrap_err();
     assert_eq!((refusal, refusal.status()), (Refusal::TargetTooLong, 414));
-    assert_eq!(
-        parse_both_ways(with(2000).as_bytes(), &limits),
-        Err(Refusal::TargetTooLong)
-    );
+    assert_eq!(parse_both_ways(with(2000).as_bytes(), &limits), Err(Refusal::TargetTooLong));
 }
 
 #[test]
@@ -416,11 +307,7 @@ fn a_hundred_thousand_headers_are_refused_before_they_have_all_come() {
 
 #[test]
 fn every_refusal_tells_an_error_status_and_one_sentence() {
-    let refusals = [
-        Refusal::BareLineFeed,
-        Refusal::TooManyHeaders,
-        Refusal::CodingUnknown,
-    ];
+    let refusals = [Refusal::BareLineFeed, Refusal::TooManyHeaders, Refusal::CodingUnknown];
     for refusal in refusals {
         assert!((400..600).contains(&refusal.status()));
         assert!(refusal.to_string().ends_with('.'));

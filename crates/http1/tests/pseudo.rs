@@ -12,14 +12,8 @@ fn head_of(
     is_all: bool,
 ) -> Result<Head, Refusal> {
     let (method, path) = request_line.split_once(' ').expect("a method");
-    let pseudo = Pseudo {
-        method,
-        path,
-        authority,
-    };
-    let fields = fields
-        .iter()
-        .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    let pseudo = Pseudo { method, path, authority };
+    let fields = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     Head::of_fields(&pseudo, fields, is_all, &Limits::default())
 }
 
@@ -87,11 +81,7 @@ fn what_could_be_read_in_two_ways_is_refused() {
     assert_eq!(refused(&format!("GET {long}"), at, &[]), TargetTooLong);
     let lengths = [("content-length", "1"), ("content-length", "1")];
     assert_eq!(refused("POST /", at, &lengths), SeveralLengths);
-    for (value, refusal) in [
-        ("1,1", SeveralLengths),
-        ("+1", LengthForm),
-        ("", LengthForm),
-    ] {
+    for (value, refusal) in [("1,1", SeveralLengths), ("+1", LengthForm), ("", LengthForm)] {
         let fields = [("content-length", value)];
         assert_eq!(refused("POST /", at, &fields), refusal, "{value:?}");
     }
@@ -114,17 +104,10 @@ fn options_may_be_about_the_whole_server() {
 fn a_long_value_that_is_repeated_is_held_once() {
     let (long, other) = ("a".repeat(4000), "b".repeat(4000));
     let mut fields = vec![("x", long.as_str()); 15];
-    fields.extend([
-        ("y", other.as_str()),
-        ("x", &long),
-        ("z", "short"),
-        ("z", "short"),
-    ]);
+    fields.extend([("y", other.as_str()), ("x", &long), ("z", "short"), ("z", "short")]);
     let head = head_of("GET /", Some("a"), &fields, true).unwrap();
     let seen: Vec<_> = head.headers().collect();
-    let sent = fields
-        .iter()
-        .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    let sent = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     assert!(seen.iter().copied().eq(sent));
     assert!(head.memory_bytes() < 9000, "{}", head.memory_bytes());
 }

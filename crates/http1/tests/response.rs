@@ -21,9 +21,7 @@ const OK: Answer<'_> = Answer {
 /// The head, and the number of headers left out.
 fn written(answer: &Answer<'_>, headers: &[(&str, &str)]) -> (String, usize) {
     let mut out = Vec::new();
-    let headers = headers
-        .iter()
-        .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    let headers = headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     let unfit = write_head(&mut out, answer, headers);
     (String::from_utf8(out).unwrap(), unfit)
 }
@@ -38,10 +36,7 @@ fn an_answer_says_status_headers_server_date_and_length() {
         "Content-Length: 13\r\n",
         "\r\n",
     );
-    assert_eq!(
-        written(&OK, &[("Content-Type", "text/plain")]),
-        (expected.to_owned(), 0)
-    );
+    assert_eq!(written(&OK, &[("Content-Type", "text/plain")]), (expected.to_owned(), 0));
 }
 
 #[test]
@@ -88,16 +83,7 @@ fn a_header_that_would_split_the_answer_is_left_out_and_counted() {
 
 #[test]
 fn an_own_reason_is_written_unless_it_would_split_the_answer() {
-    let with = |reason| {
-        written(
-            &Answer {
-                reason: Some(reason),
-                ..OK
-            },
-            &[],
-        )
-        .0
-    };
+    let with = |reason| written(&Answer { reason: Some(reason), ..OK }, &[]).0;
     assert!(with(b"Fine").starts_with("HTTP/1.1 200 Fine\r\n"));
     assert!(with(b"").starts_with("HTTP/1.1 200 \r\n"));
     assert!(with(b"a\r\nB: c").starts_with("HTTP/1.1 200 OK\r\n"));
@@ -105,57 +91,24 @@ fn an_own_reason_is_written_unless_it_would_split_the_answer() {
 
 #[test]
 fn a_status_without_a_standard_reason_is_written_with_none() {
-    assert!(
-        written(&Answer { status: 799, ..OK }, &[])
-            .0
-            .starts_with("HTTP/1.1 799 \r\n")
-    );
-    assert!(
-        written(&Answer { status: 99, ..OK }, &[])
-            .0
-            .starts_with("HTTP/1.1 500 Internal")
-    );
-    assert!(
-        written(&Answer { status: 1000, ..OK }, &[])
-            .0
-            .starts_with("HTTP/1.1 500 Internal")
-    );
+    assert!(written(&Answer { status: 799, ..OK }, &[]).0.starts_with("HTTP/1.1 799 \r\n"));
+    assert!(written(&Answer { status: 99, ..OK }, &[]).0.starts_with("HTTP/1.1 500 Internal"));
+    assert!(written(&Answer { status: 1000, ..OK }, &[]).0.starts_with("HTTP/1.1 500 Internal"));
     assert_eq!((reason_phrase(404), reason_phrase(299)), ("Not Found", ""));
 }
 
 #[test]
 fn the_connection_header_says_what_the_version_does_not() {
     let says = |version, keep_alive, framing| {
-        let (head, _) = written(
-            &Answer {
-                version,
-                keep_alive,
-                framing,
-                ..OK
-            },
-            &[],
-        );
-        head.lines()
-            .find_map(|line| line.strip_prefix("Connection: ").map(str::to_owned))
+        let (head, _) = written(&Answer { version, keep_alive, framing, ..OK }, &[]);
+        head.lines().find_map(|line| line.strip_prefix("Connection: ").map(str::to_owned))
     };
     let length = AnswerFraming::Length(1);
     assert_eq!(says(Version::Http11, true, length), None);
-    assert_eq!(
-        says(Version::Http11, false, length).as_deref(),
-        Some("close")
-    );
-    assert_eq!(
-        says(Version::Http10, true, length).as_deref(),
-        Some("keep-alive")
-    );
-    assert_eq!(
-        says(Version::Http10, false, length).as_deref(),
-        Some("close")
-    );
-    assert_eq!(
-        says(Version::Http11, true, AnswerFraming::UntilClose).as_deref(),
-        Some("close")
-    );
+    assert_eq!(says(Version::Http11, false, length).as_deref(), Some("close"));
+    assert_eq!(says(Version::Http10, true, length).as_deref(), Some("keep-alive"));
+    assert_eq!(says(Version::Http10, false, length).as_deref(), Some("close"));
+    assert_eq!(says(Version::Http11, true, AnswerFraming::UntilClose).as_deref(), Some("close"));
 }
 
 #[test]
@@ -168,11 +121,7 @@ fn framing_is_chosen_by_version_method_status_and_length() {
     assert_eq!(answer_framing(Http11, true, 200, Some(5)), Length(5));
     assert_eq!(answer_framing(Http11, true, 200, None), NoBody);
     for status in [100, 103, 204, 304] {
-        assert_eq!(
-            answer_framing(Http11, false, status, Some(5)),
-            NoBody,
-            "{status}"
-        );
+        assert_eq!(answer_framing(Http11, false, status, Some(5)), NoBody, "{status}");
         assert!(!carries_body(false, status));
     }
     assert!(carries_body(false, 200) && !carries_body(true, 200) && carries_body(false, 404));
@@ -181,45 +130,17 @@ fn framing_is_chosen_by_version_method_status_and_length() {
 #[test]
 fn a_204_never_says_a_length_or_a_coding() {
     for framing in [AnswerFraming::Length(0), AnswerFraming::Chunked] {
-        let (head, _) = written(
-            &Answer {
-                status: 204,
-                framing,
-                ..OK
-            },
-            &[],
-        );
-        assert!(
-            !head.contains("Content-Length") && !head.contains("Transfer-Encoding"),
-            "{head}"
-        );
+        let (head, _) = written(&Answer { status: 204, framing, ..OK }, &[]);
+        assert!(!head.contains("Content-Length") && !head.contains("Transfer-Encoding"), "{head}");
     }
 }
 
 #[test]
 fn early_hints_say_only_what_they_are_given() {
-    let hints = Answer {
-        status: 103,
-        framing: AnswerFraming::NoBody,
-        ..OK
-    };
+    let hints = Answer { status: 103, framing: AnswerFraming::NoBody, ..OK };
     let (head, _) = written(&hints, &[("Link", "</a.css>; rel=preload")]);
-    assert_eq!(
-        head,
-        "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n"
-    );
-    assert_eq!(
-        CONTINUE,
-        written(
-            &Answer {
-                status: 100,
-                ..hints
-            },
-            &[]
-        )
-        .0
-        .as_bytes()
-    );
+    assert_eq!(head, "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n");
+    assert_eq!(CONTINUE, written(&Answer { status: 100, ..hints }, &[]).0.as_bytes());
 }
 
 #[test]

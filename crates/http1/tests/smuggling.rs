@@ -8,18 +8,9 @@ use maitred_http1::Refusal::{self, *};
 /// Header blocks of `POST / HTTP/1.1` with a valid Host, and their refusals.
 const HEADER_BLOCKS: &[(&[u8], Refusal)] = &[
     // Two Content-Length headers, or one that is no number.
-    (
-        b"Content-Length: 5\r\nContent-Length: 6\r\n",
-        SeveralLengths,
-    ),
-    (
-        b"Content-Length: 5\r\nContent-Length: 5\r\n",
-        SeveralLengths,
-    ),
-    (
-        b"Content-Length: 5\r\ncontent-length: 5\r\n",
-        SeveralLengths,
-    ),
+    (b"Content-Length: 5\r\nContent-Length: 6\r\n", SeveralLengths),
+    (b"Content-Length: 5\r\nContent-Length: 5\r\n", SeveralLengths),
+    (b"Content-Length: 5\r\ncontent-length: 5\r\n", SeveralLengths),
     (b"Content-Length: 5, 5\r\n", SeveralLengths),
     (b"Content-Length: 5,6\r\n", SeveralLengths),
     (b"Content-Length: ,5\r\n", SeveralLengths),
@@ -36,38 +27,20 @@ const HEADER_BLOCKS: &[(&[u8], Refusal)] = &[
     (b"Content-Length: 9223372036854775808\r\n", LengthForm),
     (b"Content-Length: 18446744073709551621\r\n", LengthForm),
     // Content-Length with Transfer-Encoding, in either order.
-    (
-        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
-        LengthAndCoding,
-    ),
-    (
-        b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
-        LengthAndCoding,
-    ),
-    (
-        b"Transfer-Encoding: chunked\r\nContent-Length: x\r\n",
-        LengthAndCoding,
-    ),
+    (b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", LengthAndCoding),
+    (b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", LengthAndCoding),
+    (b"Transfer-Encoding: chunked\r\nContent-Length: x\r\n", LengthAndCoding),
     // Transfer codings other than a single chunked.
     (b"Transfer-Encoding: chunked, chunked\r\n", CodingForm),
-    (
-        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
-        CodingForm,
-    ),
+    (b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", CodingForm),
     (b"Transfer-Encoding: chunked,\r\n", CodingForm),
     (b"Transfer-Encoding: ,chunked\r\n", CodingForm),
     (b"Transfer-Encoding:\r\n", CodingForm),
     (b"Transfer-Encoding: identity\r\n", CodingUnknown),
     (b"Transfer-Encoding: gzip, chunked\r\n", CodingUnknown),
     (b"Transfer-Encoding: chunked, identity\r\n", CodingUnknown),
-    (
-        b"Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n",
-        CodingUnknown,
-    ),
-    (
-        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n",
-        CodingUnknown,
-    ),
+    (b"Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n", CodingUnknown),
+    (b"Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n", CodingUnknown),
     (b"Transfer-Encoding: xchunked\r\n", CodingUnknown),
     (b"Transfer-Encoding: chunked;q=1\r\n", CodingUnknown),
     (b"Transfer-Encoding: \"chunked\"\r\n", CodingUnknown),

@@ -17,11 +17,7 @@ pub fn check(check: &Check) -> ExitCode {
             let mut lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
             let file = check.config.display();
             let found = maitred_front::explain::mistakes(&config).into_iter();
-            lines.extend(
-                found
-                    .chain(no_addresses(&config))
-                    .map(|why| format!("{file}: {why}")),
-            );
+            lines.extend(found.chain(no_addresses(&config)).map(|why| format!("{file}: {why}")));
             if !lines.is_empty() {
                 return refuse(&lines.join("\n"));
             }
@@ -37,11 +33,7 @@ pub fn check(check: &Check) -> ExitCode {
                 println!("{host}");
             }
             let (sites, pools) = (config.sites.len(), config.pools.len());
-            println!(
-                "{file} is right: {}, {}",
-                count(sites, "site"),
-                count(pools, "pool")
-            );
+            println!("{file} is right: {}, {}", count(sites, "site"), count(pools, "pool"));
             ExitCode::from(EXIT_SUCCESS)
         }
         Err(mistakes) => refuse(&mistakes),

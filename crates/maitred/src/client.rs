@@ -35,10 +35,7 @@ impl Client {
             Ok(stream)
         });
         match stream {
-            Ok(stream) => Ok(Client {
-                stream: BufReader::new(stream),
-                path,
-            }),
+            Ok(stream) => Ok(Client { stream: BufReader::new(stream), path }),
             Err(why) => Err(unreachable(&path, &why)),
         }
     }
@@ -89,9 +86,7 @@ impl Client {
                 "no reply from the server on {path} within {} s; see its log",
                 TIMEOUT.as_secs()
             )),
-            Err(why) => Err(format!(
-                "cannot send a request to the server on {path}: {why}"
-            )),
+            Err(why) => Err(format!("cannot send a request to the server on {path}: {why}")),
         }
     }
 

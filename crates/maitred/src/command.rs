@@ -207,11 +207,7 @@ pub struct Serve {
 #[derive(Debug, Args)]
 pub struct Fpm {
     /// php-fpm's flags
-    #[arg(
-        value_name = "FLAGS",
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "FLAGS", trailing_var_arg = true, allow_hyphen_values = true)]
     pub flags: Vec<OsString>,
 }
 
@@ -473,18 +469,8 @@ mod tests {
 
     #[test]
     fn addresses_may_be_given_several_times_and_in_every_form() {
-        let line = [
-            "maitred",
-            "serve",
-            "--listen",
-            ":80",
-            "--listen",
-            "127.0.0.1:81",
-            "www",
-        ];
-        let Command::Serve(serve) = Maitred::parse_from(line).command else {
-            panic!("serve")
-        };
+        let line = ["maitred", "serve", "--listen", ":80", "--listen", "127.0.0.1:81", "www"];
+        let Command::Serve(serve) = Maitred::parse_from(line).command else { panic!("serve") };
         let read: Vec<String> = serve.listen.iter().map(SocketAddr::to_string).collect();
         assert_eq!(read, ["[::]:80", "127.0.0.1:81"]);
         assert_eq!(serve.dir, Some(PathBuf::from("www")));

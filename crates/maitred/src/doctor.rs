@@ -33,11 +33,7 @@ pub fn doctor(asked: &Doctor) -> ExitCode {
     });
     let mut out = std::io::stdout();
     let colours = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let text = if asked.json {
-        report.json()
-    } else {
-        report.text(asked.all, colours)
-    };
+    let text = if asked.json { report.json() } else { report.text(asked.all, colours) };
     // A closed reader is no error.
     let _ = writeln!(out, "{text}");
     ExitCode::from(report.exit_code())

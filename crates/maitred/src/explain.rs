@@ -68,11 +68,7 @@ fn question(asked: &Explain, config: &Config) -> Option<Question> {
     Some(Question {
         scheme: scheme.to_owned(),
         authority,
-        path: if path.is_empty() {
-            "/".to_owned()
-        } else {
-            path.to_owned()
-        },
+        path: if path.is_empty() { "/".to_owned() } else { path.to_owned() },
         query,
         method: asked.method.to_ascii_uppercase(),
         fields: asked.headers.iter().map(|field| named(field)).collect(),

@@ -62,11 +62,7 @@ fn targets(asked: &Purge) -> Vec<Target> {
 
 /// The targets, in as few requests as possible.
 fn requests(asked: &Purge, targets: Vec<Target>) -> Result<Vec<Request>, String> {
-    let how = if asked.soft {
-        PurgeMode::Soft
-    } else {
-        PurgeMode::Hard
-    };
+    let how = if asked.soft { PurgeMode::Soft } else { PurgeMode::Hard };
     let all = PurgeRequest {
         targets,
         how,
@@ -124,9 +120,7 @@ mod tests {
             "S",
         ]);
         let requests = requests(&asked, targets(&asked)).unwrap();
-        let Request::Purge(one) = &requests[0] else {
-            panic!("a purge")
-        };
+        let Request::Purge(one) = &requests[0] else { panic!("a purge") };
         assert_eq!((requests.len(), one.targets.len()), (1, 5));
         assert_eq!(one.how, PurgeMode::Soft);
         assert_eq!(one.site.as_deref(), Some("s"));
@@ -140,9 +134,7 @@ mod tests {
         let mut count = 0;
         for request in &several {
             assert!(serde_json::to_vec(request).unwrap().len() < MAX_REQUEST_BYTES);
-            let Request::Purge(one) = request else {
-                panic!("a purge")
-            };
+            let Request::Purge(one) = request else { panic!("a purge") };
             count += one.targets.len();
         }
         assert_eq!((count, several.len()), (100, 3));

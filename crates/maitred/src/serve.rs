@@ -103,12 +103,7 @@ fn invocation(arguments: &[OsString], take_over: Option<RawFd>) -> std::io::Resu
             arguments.push(argument.clone());
         }
     }
-    Ok(Invocation {
-        program,
-        arguments,
-        take_over,
-        host: Box::new(CollectedHost),
-    })
+    Ok(Invocation { program, arguments, take_over, host: Box::new(CollectedHost) })
 }
 
 /// The source on the command line, or else `default_config`, or a site in the folder `here`.
@@ -141,9 +136,7 @@ fn from_source(serve: &Serve, source: &Source) -> Result<Config, Mistakes> {
         Source::File(file) => {
             info!("configuration: {}", file.display());
             let config = maitred_config::load(file)?.with_listen(listen);
-            serve
-                .workers
-                .map_or(Ok(config.clone()), |workers| config.with_workers(workers))
+            serve.workers.map_or(Ok(config.clone()), |workers| config.with_workers(workers))
         }
         Source::Folder(dir) => Config::for_directory(dir, listen, serve.workers),
     }
@@ -175,11 +168,7 @@ mod tests {
         std::fs::write(here.join("index.html"), "").unwrap();
         assert_eq!(found(here), Some(Source::Folder(here.join("."))));
         std::fs::create_dir(here.join("public")).unwrap();
-        assert_eq!(
-            found(here),
-            Some(Source::Folder(here.join("."))),
-            "public/ is empty"
-        );
+        assert_eq!(found(here), Some(Source::Folder(here.join("."))), "public/ is empty");
         std::fs::write(here.join("public/index.php"), "").unwrap();
         assert_eq!(found(here), Some(Source::Folder(here.join("public"))));
         std::fs::write(here.join("maitred.toml"), "").unwrap();

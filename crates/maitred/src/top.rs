@@ -21,20 +21,12 @@ const REFRESH: Duration = Duration::from_secs(1);
 const MAX_SCRIPTS: usize = 100;
 
 /// Signals that end it. In raw mode Control-C is a key; from other processes SIGINT is a signal.
-const ENDING: [Signal; 4] = [
-    Signal::SIGHUP,
-    Signal::SIGINT,
-    Signal::SIGQUIT,
-    Signal::SIGTERM,
-];
+const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 
 /// Shows the server until q is pressed.
 pub fn top(top: &Top) -> ExitCode {
     let shown = Client::reach(&top.reach).and_then(|client| {
-        let mut watch = Monitor {
-            client,
-            before: None,
-        };
+        let mut watch = Monitor { client, before: None };
         if top.once || !io::stdout().is_terminal() {
             let lines = watch.frame()?;
             let _ = writeln!(io::stdout(), "{}", lines.join("\n"));

@@ -42,18 +42,12 @@ const CERTIFICATES: &str = "CERTIFICATE -30 | EXPIRES 10 | NEXT 11 | PROBLEM 0";
 
 /// One line for the server, and a table of its pools.
 pub fn overview(server: &ServerStatus) -> Vec<String> {
-    let ServerStatus {
-        version,
-        pid,
-        phase,
-        ..
-    } = server;
+    let ServerStatus { version, pid, phase, .. } = server;
     let up = long_time(server.uptime_seconds);
     let listen = server.listen.join(", ");
     let table = Table::new(POOLS, server.pools.iter().map(|pool| &*pool.name));
-    let mut lines = vec![cut(&format!(
-        "maitred {version}, process {pid}, {phase} for {up} on {listen}"
-    ))];
+    let mut lines =
+        vec![cut(&format!("maitred {version}, process {pid}, {phase} for {up} on {listen}"))];
     lines.extend(table.head());
     lines.extend(server.pools.iter().map(|pool| table.row(row(pool))));
     lines.push(String::new());
@@ -69,11 +63,7 @@ fn row(pool: &PoolStatus) -> [String; 11] {
         workers.busy.to_string(),
         workers.idle.to_string(),
         workers.limit.to_string(),
-        format!(
-            "{}/{}",
-            compact_count(queue.now, 4),
-            compact_count(queue.max, 4)
-        ),
+        format!("{}/{}", compact_count(queue.now, 4), compact_count(queue.max, 4)),
         p50_p99(&pool.queue_wait.recent),
         p50_p99(&pool.script_time.recent),
         compact_count(pool.requests, 8),
@@ -137,11 +127,7 @@ fn opcache(opcache: &Opcache) -> String {
     let figures = &opcache.figures;
     let looks = figures.hits.saturating_add(figures.misses);
     let share = 100.0 * figures.hits as f64 / looks.max(1) as f64;
-    let restarts = [
-        figures.oom_restarts,
-        figures.hash_restarts,
-        figures.manual_restarts,
-    ];
+    let restarts = [figures.oom_restarts, figures.hash_restarts, figures.manual_restarts];
     format!(
         "OPcache         {} used, {} free, {} wasted, {} scripts, {share:.1}% hits, {} restarts",
         compact_bytes(figures.memory_used_bytes),
@@ -219,12 +205,7 @@ fn certificate(host: &CertificateStatus, now: u64) -> [String; 4] {
     };
     let problem = host.error.as_ref();
     let problem = problem.map(|error| format!("{failed}: {error}"));
-    [
-        host.name.clone(),
-        expires,
-        next,
-        problem.unwrap_or_default(),
-    ]
+    [host.name.clone(), expires, next, problem.unwrap_or_default()]
 }
 
 #[cfg(test)]
@@ -236,15 +217,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn times(p50: f64, p99: f64) -> Times {
-        let quantiles = Quantiles {
-            count: 1,
-            p50_seconds: Some(p50),
-            p99_seconds: Some(p99),
-        };
-        Times {
-            total: quantiles.clone(),
-            recent: quantiles,
-        }
+        let quantiles = Quantiles { count: 1, p50_seconds: Some(p50), p99_seconds: Some(p99) };
+        Times { total: quantiles.clone(), recent: quantiles }
     }
 
     fn server(pool: PoolStatus) -> ServerStatus {
@@ -263,19 +237,11 @@ mod tests {
         PoolStatus {
             name: "www".to_owned(),
             pm: "static".to_owned(),
-            workers: Workers {
-                busy: 1,
-                idle: 3,
-                limit: 4,
-                ..Workers::default()
-            },
+            workers: Workers { busy: 1, idle: 3, limit: 4, ..Workers::default() },
             queue_wait: times(0.000_003, 0.0021),
             script_time: times(0.012, 1.25),
             requests: 12345,
-            memory: Memory {
-                private_bytes: 12_900_000,
-                ..Memory::default()
-            },
+            memory: Memory { private_bytes: 12_900_000, ..Memory::default() },
             ..PoolStatus::default()
         }
     }
@@ -325,27 +291,17 @@ mod tests {
                 exited: huge.clone(),
                 ..Workers::default()
             },
-            queue: Queue {
-                now: 1_000_000,
-                max: 1_000_000,
-                limit: u64::MAX,
-            },
+            queue: Queue { now: 1_000_000, max: 1_000_000, limit: u64::MAX },
             queue_wait: times(0.000_999, 0.000_999),
             script_time: times(4000.0, 4000.0),
             requests: u64::MAX / 2,
             outcomes: huge.clone(),
             failed: huge,
-            memory: Memory {
-                private_bytes: 1 << 50,
-                ..Memory::default()
-            },
+            memory: Memory { private_bytes: 1 << 50, ..Memory::default() },
             running: vec![script],
             ..PoolStatus::default()
         };
-        let server = ServerStatus {
-            listen: vec!["[::]:80".to_owned(); 100],
-            ..server(pool)
-        };
+        let server = ServerStatus { listen: vec!["[::]:80".to_owned(); 100], ..server(pool) };
         let mut lines = overview(&server);
         lines.extend(details(&server.pools[0]));
         lines.extend(running(&server, 10));

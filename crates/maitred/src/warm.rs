@@ -46,11 +46,8 @@ pub fn warm(asked: &Warm) -> ExitCode {
         Ok(report) => report,
         Err(why) => return fail(&format!("cannot send requests: {why}")),
     };
-    let text = if asked.json {
-        as_json(&report).to_string()
-    } else {
-        as_text(&report, asked.verbose)
-    };
+    let text =
+        if asked.json { as_json(&report).to_string() } else { as_text(&report, asked.verbose) };
     print_line(&text);
     exit_code(&report)
 }
@@ -63,10 +60,7 @@ fn plan(asked: &Warm) -> Result<Plan, String> {
         limit: usize::try_from(asked.limit).unwrap_or(usize::MAX),
         ..Plan::default()
     };
-    for text in [format!("User-Agent: {USER_AGENT}")]
-        .iter()
-        .chain(&asked.header)
-    {
+    for text in [format!("User-Agent: {USER_AGENT}")].iter().chain(&asked.header) {
         let (name, value) = client::header(text)?;
         plan.headers.append(name, value);
     }
@@ -114,10 +108,7 @@ impl<'a> ServerFinder<'a> {
         ServerFinder {
             config: config.map(|config| (config, Hosts::of(&config.sites))),
             connect: asked.connect,
-            trust: TlsTrust {
-                insecure: asked.insecure,
-                ca: asked.ca.clone(),
-            },
+            trust: TlsTrust { insecure: asked.insecure, ca: asked.ca.clone() },
         }
     }
 
@@ -229,11 +220,7 @@ fn as_json(report: &Report) -> serde_json::Value {
     let reasons = report.reasons().into_iter();
     let reasons: Vec<_> = reasons
         .map(|(why, count, url)| {
-            BTreeMap::from([
-                ("why", json!(why)),
-                ("count", json!(count)),
-                ("first", json!(url)),
-            ])
+            BTreeMap::from([("why", json!(why)), ("count", json!(count)), ("first", json!(url))])
         })
         .collect();
     json!({
@@ -263,19 +250,9 @@ mod tests {
         let config = config();
         let hosts = Hosts::of(&config.sites);
         let at = |url: &str| listens(&config, &hosts, &Url::read(url, None).unwrap());
-        assert_eq!(
-            at("http://A.example/x").unwrap().to_string(),
-            "127.0.0.1:8080"
-        );
-        assert_eq!(
-            at("http://a.example:8081/").unwrap().to_string(),
-            "127.0.0.2:8081"
-        );
-        assert!(
-            at("http://b.example/")
-                .unwrap_err()
-                .contains("has no cache")
-        );
+        assert_eq!(at("http://A.example/x").unwrap().to_string(), "127.0.0.1:8080");
+        assert_eq!(at("http://a.example:8081/").unwrap().to_string(), "127.0.0.2:8081");
+        assert!(at("http://b.example/").unwrap_err().contains("has no cache"));
         assert!(at("http://c.example/").unwrap_err().contains("no host"));
         assert!(at("https://a.example/").unwrap_err().contains("https"));
     }

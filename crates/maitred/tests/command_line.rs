@@ -40,10 +40,7 @@ fn help_and_version_exit_with_0_and_show_examples() {
         assert_eq!(output.status.code(), Some(0), "{arguments:?}");
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.contains(expected), "{arguments:?}: {text}");
-        assert!(
-            !text.contains("front "),
-            "the front's role is not for people: {text}"
-        );
+        assert!(!text.contains("front "), "the front's role is not for people: {text}");
     }
 }
 
@@ -53,23 +50,11 @@ fn wrong_usage_exits_with_2_and_says_what_was_expected() {
     for (arguments, expected) in [
         (&[][..], "Usage: maitred"),
         (&["sevre"], "unrecognized subcommand 'sevre'"),
-        (
-            &["serve", "--listen", "nowhere:80"],
-            "expected an IP address and a port",
-        ),
-        (
-            &["serve", "--listen", "unix:/run/a.sock"],
-            "names a Unix socket",
-        ),
+        (&["serve", "--listen", "nowhere:80"], "expected an IP address and a port"),
+        (&["serve", "--listen", "unix:/run/a.sock"], "names a Unix socket"),
         (&["serve", "--workers", "0"], "0 is not in 1..=10000"),
-        (
-            &["serve", ".", "--config", "maitred.toml"],
-            "cannot be used with",
-        ),
-        (
-            &["serve", "--log-level", "loud"],
-            "the log level `loud` is unknown",
-        ),
+        (&["serve", ".", "--config", "maitred.toml"], "cannot be used with"),
+        (&["serve", "--log-level", "loud"], "the log level `loud` is unknown"),
         (&["front"], "is started by `maitred serve`"),
     ] {
         let output = maitred(arguments, folder.path());
@@ -93,19 +78,13 @@ fn a_document_root_that_does_not_exist_exits_with_2_and_is_named() {
 fn a_wrong_configuration_exits_with_2_with_file_line_and_column() {
     let folder = site();
     let file = folder.path().join("maitred.toml");
-    std::fs::write(
-        &file,
-        "lisen = \"127.0.0.1:0\"\n[[sites]]\nhosts = [\"*\"]\nroot = \".\"\n",
-    )
-    .unwrap();
+    std::fs::write(&file, "lisen = \"127.0.0.1:0\"\n[[sites]]\nhosts = [\"*\"]\nroot = \".\"\n")
+        .unwrap();
     for command in ["serve", "check"] {
         let output = maitred(&[command, "--config", "maitred.toml"], folder.path());
         let text = said(&output);
         assert_eq!(output.status.code(), Some(2), "{text}");
-        assert!(
-            text.contains("maitred.toml:1:1:") && text.contains("listen"),
-            "{text}"
-        );
+        assert!(text.contains("maitred.toml:1:1:") && text.contains("listen"), "{text}");
     }
 }
 
@@ -116,10 +95,7 @@ fn what_this_machine_does_not_have_is_named_with_file_line_and_column() {
     let site = "[[sites]]\nhosts = [\"*\"]\nroot = \".\"\n";
     for (text, place) in [
         ("[pools.www]\nuser = \"no-user-of-this-name\"\n", ":2:8:"),
-        (
-            "[pools.www]\nuser = \"nobody\"\ngroup = \"no-such-group\"\n",
-            ":3:9:",
-        ),
+        ("[pools.www]\nuser = \"nobody\"\ngroup = \"no-such-group\"\n", ":3:9:"),
         ("error_log = \"/no-such-folder/log\"\n", ":1:13:"),
         ("[pools.www]\nslowlog = \"/no-such-folder/log\"\n", ":2:11:"),
         ("[pools.www]\nphp = \"9.9\"\n", ":2:7:"),
@@ -129,10 +105,7 @@ fn what_this_machine_does_not_have_is_named_with_file_line_and_column() {
             let output = maitred(&[command, "--config", "maitred.toml"], folder.path());
             let text = said(&output);
             assert_eq!(output.status.code(), Some(2), "{text}");
-            assert!(
-                text.contains(&format!("maitred: maitred.toml{place} ")),
-                "{text}"
-            );
+            assert!(text.contains(&format!("maitred: maitred.toml{place} ")), "{text}");
         }
     }
 }
@@ -174,14 +147,8 @@ fn a_port_in_use_exits_with_1_and_names_the_address_and_who_has_it() {
     let output = maitred(&["serve", ".", "--listen", &address], folder.path());
     let text = said(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(
-        text.contains(&format!("{address} cannot be listened on")),
-        "{text}"
-    );
-    assert!(
-        text.contains(&format!("(process {})", std::process::id())),
-        "{text}"
-    );
+    assert!(text.contains(&format!("{address} cannot be listened on")), "{text}");
+    assert!(text.contains(&format!("(process {})", std::process::id())), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
 }
 
@@ -194,11 +161,7 @@ fn a_pool_of_a_user_who_does_not_exist_exits_with_2() {
     std::fs::write(&file, text).unwrap();
     let output = maitred(&["serve", "--config", "maitred.toml"], folder.path());
     assert_eq!(output.status.code(), Some(2));
-    assert!(
-        said(&output).contains("`no-user-of-this-name` does not exist"),
-        "{}",
-        said(&output)
-    );
+    assert!(said(&output).contains("`no-user-of-this-name` does not exist"), "{}", said(&output));
 }
 
 #[test]
@@ -211,10 +174,7 @@ fn check_says_what_this_machine_lacks() {
     assert_eq!(output.status.code(), Some(2));
     let said = said(&output);
     assert!(said.contains("user `nobodyx` does not exist"), "{said}");
-    assert!(
-        said.contains("access_log /nonexistent/a.log cannot be written"),
-        "{said}"
-    );
+    assert!(said.contains("access_log /nonexistent/a.log cannot be written"), "{said}");
 }
 
 #[test]

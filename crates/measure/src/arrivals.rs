@@ -31,9 +31,7 @@ impl Segment {
         // before = from t + slope t² / 2, solved for t in the form that also holds for a slope of
         // zero.
         let slope = (self.to - self.from) / self.seconds;
-        let root = (self.from * self.from + 2.0 * slope * before)
-            .max(0.0)
-            .sqrt();
+        let root = (self.from * self.from + 2.0 * slope * before).max(0.0).sqrt();
         let sum = self.from + root;
         if sum > 0.0 { 2.0 * before / sum } else { 0.0 }
     }
@@ -48,14 +46,8 @@ pub struct Profile {
 impl Profile {
     /// A constant rate, in requests a second.
     pub fn constant(rate: f64, seconds: f64) -> Profile {
-        let segment = Segment {
-            seconds,
-            from: rate,
-            to: rate,
-        };
-        Profile {
-            segments: vec![segment],
-        }
+        let segment = Segment { seconds, from: rate, to: rate };
+        Profile { segments: vec![segment] }
     }
 
     /// Parses `200`, `10..200`, or `10@30s,10..200@1m,200@30s`. A segment without a time lasts
@@ -86,10 +78,7 @@ impl Profile {
 
     /// Its highest rate.
     pub fn peak(&self) -> f64 {
-        let ends = self
-            .segments
-            .iter()
-            .flat_map(|found| [found.from, found.to]);
+        let ends = self.segments.iter().flat_map(|found| [found.from, found.to]);
         ends.fold(0.0, f64::max)
     }
 
@@ -107,11 +96,7 @@ impl Profile {
             [only] => words(only),
             several => {
                 let several = several.iter().map(|segment| {
-                    format!(
-                        "{} for {}",
-                        words(segment),
-                        humanize::duration(segment.seconds)
-                    )
+                    format!("{} for {}", words(segment), humanize::duration(segment.seconds))
                 });
                 several.collect::<Vec<_>>().join(", ")
             }
@@ -132,48 +117,26 @@ fn segment(text: &str, seconds: f64) -> Result<Segment, String> {
     };
     let (from, to) = rates.split_once("..").unwrap_or((rates, rates));
     let rate = |text: &str| {
-        let rate: f64 = text
-            .trim()
-            .trim_end_matches("/s")
-            .parse()
-            .map_err(|_| wrong())?;
-        (0.0..=MAX_RATE)
-            .contains(&rate)
-            .then_some(rate)
-            .ok_or_else(wrong)
+        let rate: f64 = text.trim().trim_end_matches("/s").parse().map_err(|_| wrong())?;
+        (0.0..=MAX_RATE).contains(&rate).then_some(rate).ok_or_else(wrong)
     };
     if time <= 0.0 {
         return Err(wrong());
     }
-    Ok(Segment {
-        seconds: time,
-        from: rate(from)?,
-        to: rate(to)?,
-    })
+    Ok(Segment { seconds: time, from: rate(from)?, to: rate(to)? })
 }
 
 fn bursts(base: f64, text: &str) -> Result<Profile, String> {
     let wrong = || format!("'{text}' is no burst; expected one such as 2000@1s/10s");
     let (rate, times) = text.split_once('@').ok_or_else(wrong)?;
     let (on, every) = times.split_once('/').ok_or_else(wrong)?;
-    let (on, every) = (
-        humanize::parse_duration(on)?,
-        humanize::parse_duration(every)?,
-    );
+    let (on, every) = (humanize::parse_duration(on)?, humanize::parse_duration(every)?);
     if on <= 0.0 || every <= on {
-        return Err(format!(
-            "'{text}': a burst is shorter than the time between two"
-        ));
+        return Err(format!("'{text}': a burst is shorter than the time between two"));
     }
     let burst = segment(rate, on)?;
-    let calm = Segment {
-        seconds: every - on,
-        from: base,
-        to: base,
-    };
-    Ok(Profile {
-        segments: vec![burst, calm],
-    })
+    let calm = Segment { seconds: every - on, from: base, to: base };
+    Ok(Profile { segments: vec![burst, calm] })
 }
 
 /// How requests are spaced on a profile.
@@ -262,9 +225,7 @@ mod tests {
 
     fn due_before(profile: &Profile, spacing: Spacing, second: f64) -> usize {
         let arrivals = Arrivals::new(profile, spacing, 1);
-        arrivals
-            .take_while(|at| clock::seconds(*at) < second)
-            .count()
+        arrivals.take_while(|at| clock::seconds(*at) < second).count()
     }
 
     fn read(text: &str) -> Profile {
@@ -293,16 +254,9 @@ mod tests {
         let profile = read("10@1s, 100@2s, 0@1s");
         assert_eq!(profile.seconds(), 4.0);
         for (second, wanted) in [(1.0, 10), (3.0, 210), (4.0, 210), (5.0, 220)] {
-            assert_eq!(
-                due_before(&profile, Spacing::Even, second),
-                wanted,
-                "{second}"
-            );
+            assert_eq!(due_before(&profile, Spacing::Even, second), wanted, "{second}");
         }
-        assert_eq!(
-            profile.describe(),
-            "10/s for 1 s, 100/s for 2 s, 0/s for 1 s"
-        );
+        assert_eq!(profile.describe(), "10/s for 1 s, 100/s for 2 s, 0/s for 1 s");
     }
 
     #[test]

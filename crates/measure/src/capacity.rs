@@ -30,13 +30,7 @@ pub struct CapacitySearch {
 impl CapacitySearch {
     /// Starts with this rate.
     pub fn new(first: f64) -> CapacitySearch {
-        CapacitySearch {
-            holds: None,
-            fails: None,
-            next: first.max(LOWEST),
-            fall: 2.0,
-            steps: 0,
-        }
+        CapacitySearch { holds: None, fails: None, next: first.max(LOWEST), fall: 2.0, steps: 0 }
     }
 
     /// The next rate to try; `None` when the search is over.
@@ -92,11 +86,7 @@ pub enum Shape {
 impl Shape {
     /// Compares the rate served in time at capacity with the lowest one beyond it.
     pub fn of(at_capacity: f64, beyond: f64) -> Shape {
-        if beyond >= at_capacity * GRACEFUL_SHARE {
-            Shape::Graceful
-        } else {
-            Shape::Collapse
-        }
+        if beyond >= at_capacity * GRACEFUL_SHARE { Shape::Graceful } else { Shape::Collapse }
     }
 
     /// A description for people.
@@ -125,10 +115,7 @@ mod tests {
         for (first, capacity) in [(50.0, 740.0), (5_000.0, 740.0), (1.0, 31.0), (740.0, 740.0)] {
             let (found, steps) = search(first, capacity);
             let found = found.expect("a rate");
-            assert!(
-                found <= capacity && found > capacity / 1.06,
-                "{found} of {capacity}"
-            );
+            assert!(found <= capacity && found > capacity / 1.06, "{found} of {capacity}");
             assert!(steps < 20, "{steps}");
         }
         assert_eq!(search(50.0, 0.0).0, None);
@@ -141,17 +128,9 @@ mod tests {
         search.tried(true);
         search.did_not_last();
         assert_eq!(search.highest(), None);
-        assert!(
-            search
-                .next()
-                .is_some_and(|rate| (90.0..91.0).contains(&rate))
-        );
+        assert!(search.next().is_some_and(|rate| (90.0..91.0).contains(&rate)));
         search.tried(false);
-        assert!(
-            search
-                .next()
-                .is_some_and(|rate| (82.0..83.0).contains(&rate))
-        );
+        assert!(search.next().is_some_and(|rate| (82.0..83.0).contains(&rate)));
     }
 
     #[test]

@@ -188,9 +188,7 @@ mod tests {
 
     fn noisy(mean: f64, spread: f64, count: usize, seed: u64) -> Vec<f64> {
         let mut random = fastrand::Rng::with_seed(seed);
-        (0..count)
-            .map(|_| mean * (spread * (random.f64() - 0.5)).exp())
-            .collect()
+        (0..count).map(|_| mean * (spread * (random.f64() - 0.5)).exp()).collect()
     }
 
     fn judge(ratios: &[f64]) -> Verdict {
@@ -203,16 +201,11 @@ mod tests {
         assert_eq!(judge(&noisy(0.8, 0.1, 10, 1)), Verdict::Slower);
         assert_eq!(judge(&noisy(1.0, 1.0, 8, 5)), Verdict::Undecided);
         let same = judge(&noisy(1.0, 0.02, 10, 1));
-        assert!(
-            same.to_string().starts_with("no difference larger than "),
-            "{same}"
-        );
+        assert!(same.to_string().starts_with("no difference larger than "), "{same}");
         assert_eq!(judge(&[1.5]), Verdict::Undecided);
         assert_eq!(judge(&[1.5, f64::NAN]), Verdict::Undecided);
-        let latency = verdicts(&[(
-            Direction::LowerIsBetter,
-            Ratio::of(&noisy(0.8, 0.1, 10, 1), 1, 1),
-        )]);
+        let latency =
+            verdicts(&[(Direction::LowerIsBetter, Ratio::of(&noisy(0.8, 0.1, 10, 1), 1, 1))]);
         assert_eq!(latency, [Verdict::Faster]);
     }
 
@@ -229,26 +222,14 @@ mod tests {
     #[test]
     fn an_interval_holds_the_truth_and_says_what_could_be_seen() {
         let ratio = Ratio::of(&noisy(1.1, 0.1, 20, 3), 1, 1).expect("a ratio");
-        assert!(
-            ratio.low < 1.1 && ratio.high > 1.1 && !ratio.holds_one(),
-            "{ratio:?}"
-        );
+        assert!(ratio.low < 1.1 && ratio.high > 1.1 && !ratio.holds_one(), "{ratio:?}");
         assert!((0.005..0.05).contains(&ratio.detectable()), "{ratio:?}");
     }
 
     #[test]
     fn several_figures_have_to_be_surer_than_one() {
-        let weak = Ratio {
-            mean: 1.1,
-            low: 0.999,
-            high: 1.2,
-            chance: 0.03,
-            signs: 0.01,
-        };
-        assert_eq!(
-            verdicts(&[(Direction::HigherIsBetter, Some(weak))]),
-            [Verdict::Faster]
-        );
+        let weak = Ratio { mean: 1.1, low: 0.999, high: 1.2, chance: 0.03, signs: 0.01 };
+        assert_eq!(verdicts(&[(Direction::HigherIsBetter, Some(weak))]), [Verdict::Faster]);
         let both = verdicts(&[
             (Direction::HigherIsBetter, Some(weak)),
             (Direction::HigherIsBetter, Some(weak)),
@@ -276,10 +257,7 @@ mod tests {
         // Three pairs that contradict it by so little that the mean hardly moves.
         ratios[..3].fill(0.999);
         let ratio = Ratio::of(&ratios, 1, 1).expect("a ratio");
-        assert!(
-            !ratio.holds_one() && ratio.signs > SIGNS_BY_CHANCE,
-            "{ratio:?}"
-        );
+        assert!(!ratio.holds_one() && ratio.signs > SIGNS_BY_CHANCE, "{ratio:?}");
         assert_eq!(judge(&ratios), Verdict::Undecided);
     }
 

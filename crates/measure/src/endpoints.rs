@@ -19,11 +19,8 @@ use crate::url::Url;
 const FIRST_CONNECT: Duration = Duration::from_secs(10);
 
 /// Files in which systems store trusted certificates.
-const SYSTEM_ROOTS: [&str; 3] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/cert.pem",
-];
+const SYSTEM_ROOTS: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 /// Which certificates are trusted.
 #[derive(Debug, Clone, Default)]
@@ -70,10 +67,7 @@ pub fn find(
         }
         None => Address::Tcp(first_that_listens(url, owned)?),
     };
-    let tls = url
-        .tls
-        .then(|| tls(&url.host, trust, protocols))
-        .transpose()?;
+    let tls = url.tls.then(|| tls(&url.host, trust, protocols)).transpose()?;
     Ok(Endpoint { address, tls })
 }
 
@@ -87,10 +81,7 @@ pub fn at(
     trust: &TlsTrust,
     protocols: &[&[u8]],
 ) -> Result<Endpoint, String> {
-    let tls = url
-        .tls
-        .then(|| tls(&url.host, trust, protocols))
-        .transpose()?;
+    let tls = url.tls.then(|| tls(&url.host, trust, protocols)).transpose()?;
     let address = Address::Tcp(address);
     Ok(Endpoint { address, tls })
 }
@@ -102,9 +93,8 @@ fn not_listening(url: &dyn std::fmt::Display, why: &std::io::Error) -> String {
 fn first_that_listens(url: &Url, owned: bool) -> Result<SocketAddr, EndpointError> {
     let (host, port) = (url.host.as_str(), url.port);
     let resolved = (host, port).to_socket_addrs();
-    let addresses: Vec<SocketAddr> = resolved
-        .map_err(|why| format!("the name '{host}' cannot be resolved: {why}"))?
-        .collect();
+    let addresses: Vec<SocketAddr> =
+        resolved.map_err(|why| format!("the name '{host}' cannot be resolved: {why}"))?.collect();
     let elsewhere = addresses.iter().find(|address| !is_ours(address.ip()));
     if let Some(address) = elsewhere.filter(|_| !owned) {
         return Err(EndpointError::Remote(address.to_string()));
@@ -144,28 +134,18 @@ fn tls(host: &str, trust: &TlsTrust, protocols: &[&[u8]]) -> Result<TlsSettings,
         .map_err(|why| format!("TLS cannot be used: {why}"))?;
     let mut config = if trust.insecure {
         let verifier = Arc::new(TrustAnybody::new(&provider));
-        let builder = builder
-            .dangerous()
-            .with_custom_certificate_verifier(verifier);
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         builder.with_no_client_auth()
     } else {
         let roots = roots(trust.ca.as_deref())?;
         builder.with_root_certificates(roots).with_no_client_auth()
     };
     config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-    Ok(TlsSettings {
-        config: Arc::new(config),
-        name,
-    })
+    Ok(TlsSettings { config: Arc::new(config), name })
 }
 
 fn roots(ca: Option<&Path>) -> Result<RootCertStore, String> {
-    let system = || {
-        SYSTEM_ROOTS
-            .iter()
-            .map(Path::new)
-            .find(|file| file.is_file())
-    };
+    let system = || SYSTEM_ROOTS.iter().map(Path::new).find(|file| file.is_file());
     let file = ca.or_else(system).ok_or(
         "this system has no file of trusted certificates; name one with --ca, or trust anybody \
          with --insecure",

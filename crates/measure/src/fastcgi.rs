@@ -34,11 +34,7 @@ impl Default for FastcgiReader {
 impl ReadResponse for FastcgiReader {
     fn begin(&mut self, options: ReadOptions<'_>) {
         let search = std::mem::take(&mut self.search);
-        *self = FastcgiReader {
-            cookies: options.cookies,
-            search,
-            ..FastcgiReader::default()
-        };
+        *self = FastcgiReader { cookies: options.cookies, search, ..FastcgiReader::default() };
         self.search.begin(options.marker);
     }
 
@@ -53,9 +49,9 @@ impl ReadResponse for FastcgiReader {
             match event {
                 AnswerEvent::Stdout(bytes) => self.stdout(bytes)?,
                 AnswerEvent::Stderr(_) | AnswerEvent::Report(_) | AnswerEvent::Hints(_) => {}
-                AnswerEvent::End {
-                    protocol_status, ..
-                } => return self.end(protocol_status, input.is_empty()).map(Some),
+                AnswerEvent::End { protocol_status, .. } => {
+                    return self.end(protocol_status, input.is_empty()).map(Some);
+                }
             }
         }
         Ok(None)
@@ -79,10 +75,8 @@ impl FastcgiReader {
                 let Some((head, used)) = read else {
                     return Ok(());
                 };
-                let mut response = ResponseSummary {
-                    status: head.status(),
-                    ..ResponseSummary::default()
-                };
+                let mut response =
+                    ResponseSummary { status: head.status(), ..ResponseSummary::default() };
                 for (name, value) in head.headers() {
                     let name = String::from_utf8_lossy(name);
                     response.take_header(&name, value, self.cookies);
@@ -106,10 +100,7 @@ impl FastcgiReader {
         if status != ProtocolStatus::RequestComplete {
             return Err("the FastCGI server rejected the request");
         }
-        let response = self
-            .response
-            .take()
-            .ok_or("the end of a response without a CGI head")?;
+        let response = self.response.take().ok_or("the end of a response without a CGI head")?;
         Ok(ResponseSummary {
             keep_alive: nothing_more,
             has_marker: self.search.found(),
@@ -144,18 +135,11 @@ mod tests {
 
     #[test]
     fn a_scripts_answer_is_read_however_its_bytes_come() {
-        let bytes = script(
-            b"Status: 404 Not Found\r\nA: b\r\n\r\nhello",
-            ProtocolStatus::RequestComplete,
-        );
+        let bytes =
+            script(b"Status: 404 Not Found\r\nA: b\r\n\r\nhello", ProtocolStatus::RequestComplete);
         for part in 1..bytes.len() {
-            let response = read(&bytes, part)
-                .expect("a response")
-                .expect("a whole one");
-            assert_eq!(
-                (response.status, response.body_bytes, response.keep_alive),
-                (404, 5, true)
-            );
+            let response = read(&bytes, part).expect("a response").expect("a whole one");
+            assert_eq!((response.status, response.body_bytes, response.keep_alive), (404, 5, true));
         }
         assert_eq!(read(&bytes[..bytes.len() - 1], 7), Ok(None));
         let refused = script(b"\r\n\r\n", ProtocolStatus::Overloaded);

@@ -106,10 +106,7 @@ pub fn read(file: &Path, base: Option<&Url>) -> Result<Vec<RequestSpec>, String>
 
 fn spec(saved: HarRequest, url: Url, base: Option<&Url>) -> RequestSpec {
     let url = match base {
-        Some(base) => Url {
-            path: url.path,
-            ..base.clone()
-        },
+        Some(base) => Url { path: url.path, ..base.clone() },
         None => url,
     };
     let fields = saved.headers.into_iter().filter_map(|field| {
@@ -122,9 +119,7 @@ fn spec(saved: HarRequest, url: Url, base: Option<&Url>) -> RequestSpec {
     RequestSpec {
         method: saved.method.to_ascii_uppercase(),
         headers: fields.collect(),
-        body: saved
-            .post_data
-            .map_or(Vec::new(), |body| body.text.into_bytes()),
+        body: saved.post_data.map_or(Vec::new(), |body| body.text.into_bytes()),
         ..RequestSpec::get(url)
     }
 }
@@ -147,18 +142,9 @@ mod tests {
         std::fs::write(&file, text).expect("a file");
         let specs = read(&file, None).expect("requests");
         let shown: Vec<String> = specs.iter().map(|spec| spec.url.to_string()).collect();
-        assert_eq!(
-            shown,
-            ["https://shop.example/", "https://shop.example/cart?a=b"]
-        );
-        assert_eq!(
-            specs[0].headers,
-            [("Accept".to_owned(), "text/html".to_owned())]
-        );
-        assert_eq!(
-            (specs[1].method.as_str(), specs[1].body.as_slice()),
-            ("POST", &b"x=1"[..])
-        );
+        assert_eq!(shown, ["https://shop.example/", "https://shop.example/cart?a=b"]);
+        assert_eq!(specs[0].headers, [("Accept".to_owned(), "text/html".to_owned())]);
+        assert_eq!((specs[1].method.as_str(), specs[1].body.as_slice()), ("POST", &b"x=1"[..]));
         let base = Url::read("http://127.0.0.1:8080/", None).expect("a URL");
         let specs = read(&file, Some(&base)).expect("requests");
         assert_eq!(specs[1].url.to_string(), "http://127.0.0.1:8080/cart?a=b");
@@ -177,11 +163,7 @@ mod tests {
         let why = read(&file, None).expect_err("no method");
         assert!(why.contains("https://shop.example/\\u{9b}2J"), "{why}");
         std::fs::write(&file, "[]").expect("a file");
-        assert!(
-            read(&file, None)
-                .expect_err("no HAR")
-                .contains("is no HAR file")
-        );
+        assert!(read(&file, None).expect_err("no HAR").contains("is no HAR file"));
         std::fs::remove_file(&file).expect("a file of ours");
     }
 }

@@ -89,12 +89,7 @@ pub fn percentiles(most: f64) -> Vec<(f64, String)> {
     let within = PERCENTILES.into_iter();
     let within = within.filter(|percentile| nines(*percentile) <= most + 1e-9);
     within
-        .map(|percentile| {
-            (
-                nines(percentile),
-                format!("{} %", humanize::number(percentile)),
-            )
-        })
+        .map(|percentile| (nines(percentile), format!("{} %", humanize::number(percentile))))
         .collect()
 }
 
@@ -106,18 +101,12 @@ fn times(most: f64) -> Vec<(f64, String)> {
     // A small number.
     let count = (most / step) as u32;
     let times = (0..=count).map(|number| f64::from(number) * step);
-    times
-        .map(|time| (time, at(time, humanize::duration)))
-        .collect()
+    times.map(|time| (time, at(time, humanize::duration))).collect()
 }
 
 /// Zero has no unit.
 fn at(value: f64, label: FormatValue) -> String {
-    if value == 0.0 {
-        "0".to_owned()
-    } else {
-        label(value)
-    }
+    if value == 0.0 { "0".to_owned() } else { label(value) }
 }
 
 /// The charts of a run.
@@ -128,32 +117,18 @@ fn charts(report: &Report) -> String {
     let series =
         |of: fn(&Second) -> Option<f64>| points(&report.series, |second| second.number as f64, of);
     let by_percentile = Chart::new("Latency by percentile", percentiles, humanize::duration)
-        .curve(
-            "corrected: from when it was due",
-            'a',
-            spectrum(|point| point.corrected),
-        )
-        .curve(
-            "service: from when it was sent",
-            'b',
-            spectrum(|point| point.service),
-        );
-    let latency = Chart::new(
-        "Latency of served requests over time",
-        times,
-        humanize::duration,
-    )
-    .curve("p50", 'a', series(|second| second.p50))
-    .curve("p99", 'b', series(|second| second.p99))
-    .curve("longest", 'c', series(|second| second.max));
+        .curve("corrected: from when it was due", 'a', spectrum(|point| point.corrected))
+        .curve("service: from when it was sent", 'b', spectrum(|point| point.service));
+    let latency = Chart::new("Latency of served requests over time", times, humanize::duration)
+        .curve("p50", 'a', series(|second| second.p50))
+        .curve("p99", 'b', series(|second| second.p99))
+        .curve("longest", 'c', series(|second| second.max));
     let not_served = |second: &Second| Some((second.ended() - second.served) as f64);
     let rate = Chart::new("Requests a second over time", times, humanize::digits)
         .curve("served", 'a', series(|second| Some(second.served as f64)))
         .curve("sent", 'b', series(|second| Some(second.sent as f64)))
         .curve("not served", 'c', series(not_served));
-    [by_percentile, latency, rate]
-        .map(|chart| chart.svg())
-        .concat()
+    [by_percentile, latency, rate].map(|chart| chart.svg()).concat()
 }
 
 /// Points of a curve: those of `items` that have a value.
@@ -178,22 +153,13 @@ pub struct Chart<'a> {
 impl<'a> Chart<'a> {
     /// An empty chart with these labels of the horizontal and the vertical axis.
     pub fn new(title: &'a str, below: AxisLabels, label: FormatValue) -> Chart<'a> {
-        Chart {
-            title,
-            below,
-            label,
-            curves: Vec::new(),
-        }
+        Chart { title, below, label, curves: Vec::new() }
     }
 
     /// Adds a line with its name, its class (`a`, `b` or `c`: its colour) and its points.
     #[must_use]
     pub fn curve(mut self, name: &'a str, class: char, points: Vec<(f64, f64)>) -> Chart<'a> {
-        self.curves.push(Curve {
-            name,
-            class,
-            points,
-        });
+        self.curves.push(Curve { name, class, points });
         self
     }
 
@@ -264,19 +230,13 @@ mod tests {
             .curve("p50 <b>", 'a', vec![(0.0, 0.1), (9.0, 0.4)])
             .curve("p99", 'b', vec![(3.0, 2.0)])
             .svg();
-        assert!(
-            svg.contains("p50 &lt;b&gt;") && svg.contains(">2.1 s<"),
-            "{svg}"
-        );
+        assert!(svg.contains("p50 &lt;b&gt;") && svg.contains(">2.1 s<"), "{svg}");
         for label in [">0<", ">2 s<", ">8 s<"] {
             assert!(svg.contains(label), "{label}: {svg}");
         }
         let names = |below: Vec<(f64, String)>| below.into_iter().map(|(_, name)| name).collect();
         let below: Vec<String> = names(times(100.0));
-        assert_eq!(
-            below.last().map(String::as_str),
-            Some(humanize::duration(90.0).as_str())
-        );
+        assert_eq!(below.last().map(String::as_str), Some(humanize::duration(90.0).as_str()));
         let below: Vec<String> = names(percentiles(nines(99.0)));
         assert_eq!(below, ["0 %", "50 %", "75 %", "90 %", "95 %", "99 %"]);
         let points = svg.split("points=\"").skip(1);
@@ -284,10 +244,7 @@ mod tests {
             for point in points.split(' ') {
                 let (x, y) = point.split_once(',').expect("a point");
                 let (x, y): (f64, f64) = (x.parse().expect("x"), y.parse().expect("y"));
-                assert!(
-                    (LEFT..=WIDTH).contains(&x) && (0.0..=HEIGHT).contains(&y),
-                    "{point}"
-                );
+                assert!((LEFT..=WIDTH).contains(&x) && (0.0..=HEIGHT).contains(&y), "{point}");
             }
         }
         assert_eq!(chart().svg(), "");

@@ -209,10 +209,7 @@ mod tests {
         let latencies = of((1..=2_000).map(|n| n * 1_000_000));
         close(latencies.percentile(99.0), 1.98);
         assert_eq!(latencies.percentile(99.9), None);
-        assert_eq!(
-            of((1..=1_999).map(|n| n * 1_000_000)).percentile(99.0),
-            None
-        );
+        assert_eq!(of((1..=1_999).map(|n| n * 1_000_000)).percentile(99.0), None);
         assert_eq!(Latencies::default().percentile(50.0), None);
         assert!(of(0..20_000).percentile(99.9).is_some());
     }
@@ -222,10 +219,7 @@ mod tests {
         let mut sum = of((0..500).map(|n| n * 1_000_000));
         sum.add(&of((500..1_000).map(|n| n * 1_000_000)));
         sum.add(&Latencies::default());
-        assert_eq!(
-            sum.summary(),
-            of((0..1_000).map(|n| n * 1_000_000)).summary()
-        );
+        assert_eq!(sum.summary(), of((0..1_000).map(|n| n * 1_000_000)).summary());
         assert_eq!(sum.within(0.0995), 100);
         assert_eq!(sum.ranges(&[0.0995, 0.1995]), [100, 100, 800]);
         sum.clear();

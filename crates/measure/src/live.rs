@@ -8,9 +8,8 @@ use maitred_text::humanize;
 const BAR: usize = 40;
 
 /// Upper ends of the histogram's ranges, in seconds.
-const RANGES: [f64; 12] = [
-    0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0,
-];
+const RANGES: [f64; 12] =
+    [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0];
 
 /// The progress as lines; their number never changes.
 pub fn picture(progress: &Progress<'_>, url: &str) -> Vec<String> {
@@ -19,11 +18,7 @@ pub fn picture(progress: &Progress<'_>, url: &str) -> Vec<String> {
     let done = (past / progress.duration.max(1e-9)).min(1.0);
     // At most 1 times a small number.
     let filled = (done * BAR as f64) as usize;
-    let phase = if second.warm_up {
-        "warming up"
-    } else {
-        "measuring"
-    };
+    let phase = if second.warm_up { "warming up" } else { "measuring" };
     let latency = |found: Option<f64>| found.map_or("n/a".to_owned(), humanize::duration);
     let total = progress.total;
     let not_served: Vec<String> = Class::ALL
@@ -75,11 +70,7 @@ fn histogram(progress: &Progress<'_>) -> Vec<String> {
     let rows = names.zip(counts).map(|(name, count)| {
         // At most 1 times a small number.
         let bar = (count as f64 / most as f64 * BAR as f64).round() as usize;
-        format!(
-            "{name:>10}{:>12}  {}",
-            humanize::count(count),
-            "█".repeat(bar)
-        )
+        format!("{name:>10}{:>12}  {}", humanize::count(count), "█".repeat(bar))
     });
     rows.collect()
 }
@@ -94,15 +85,8 @@ mod tests {
     fn a_picture_has_always_the_same_lines_and_shows_how_far_it_is() {
         let mut total = Tally::default();
         let draw = |total: &Tally, number| {
-            let second = Second {
-                number,
-                ..Second::default()
-            };
-            let progress = Progress {
-                second: &second,
-                total,
-                duration: 10.0,
-            };
+            let second = Second { number, ..Second::default() };
+            let progress = Progress { second: &second, total, duration: 10.0 };
             picture(&progress, "http://a/")
         };
         let first = draw(&total, 0);
@@ -118,10 +102,7 @@ mod tests {
         let last = draw(&total, 10);
         assert_eq!(first.len(), last.len());
         assert!(first[1].starts_with("[████····"), "{first:?}");
-        assert!(
-            last[1].contains("10 s of 10 s") && !last[1].contains('·'),
-            "{last:?}"
-        );
+        assert!(last[1].contains("10 s of 10 s") && !last[1].contains('·'), "{last:?}");
         assert!(last[8].contains("≤ 3 ms           1  ████"), "{last:?}");
     }
 }

@@ -65,14 +65,10 @@ mod tests {
         for size in 1..20 {
             let mut search = MarkerSearch::default();
             search.begin(Some(&marker));
-            b"some hay, a nneedle, hay"
-                .chunks(size)
-                .for_each(|part| search.see(part));
+            b"some hay, a nneedle, hay".chunks(size).for_each(|part| search.see(part));
             assert!(search.found(), "{size}");
             search.begin(Some(&marker));
-            b"some hay, a needl, needl e"
-                .chunks(size)
-                .for_each(|part| search.see(part));
+            b"some hay, a needl, needl e".chunks(size).for_each(|part| search.see(part));
             assert!(!search.found(), "{size}");
         }
     }

@@ -139,15 +139,9 @@ fn ab(report: &Report, of: &Stats) -> Vec<String> {
         ("Failed requests", of.not_served.to_string()),
         ("Non-2xx responses", non_2xx.to_string()),
         ("HTML transferred", format!("{bytes} bytes")),
-        (
-            "Requests per second",
-            format!("{:.2} [#/sec] (mean)", of.rate),
-        ),
+        ("Requests per second", format!("{:.2} [#/sec] (mean)", of.rate)),
         (per_request, format!("{each:.3} [ms] (mean)")),
-        (
-            per_request,
-            format!("{between:.3} [ms] (mean, across all concurrent requests)"),
-        ),
+        (per_request, format!("{between:.3} [ms] (mean, across all concurrent requests)")),
     ];
     let rows = rows.map(|(name, value)| format!("{:24}{value}", format!("{name}:")));
     let heading = "Percentage of the requests served within a certain time (ms)".to_owned();
@@ -162,39 +156,25 @@ fn ab(report: &Report, of: &Stats) -> Vec<String> {
     ];
     let percentiles =
         percentiles.map(|(percent, found)| format!("{percent:>5}% {:>6}", or_na(found, millis)));
-    rows.into_iter()
-        .chain([heading])
-        .chain(percentiles)
-        .collect()
+    rows.into_iter().chain([heading]).chain(percentiles).collect()
 }
 
 fn wrk(report: &Report, of: &Stats) -> Vec<String> {
     let latency = [of.mean, of.deviation, of.max];
     let latency = latency.map(|value| format!("{:>9}", humanize::duration(value)));
     let mut lines = vec![
-        format!(
-            "  {} threads and {} connections",
-            report.run.threads, of.users
-        ),
+        format!("  {} threads and {} connections", report.run.threads, of.users),
         "  Thread Stats   Avg      Stdev     Max".to_owned(),
         format!("    Latency   {}", latency.join(" ")),
-        format!(
-            "  {} requests in {:.2}s, {:.2}MB read",
-            of.answered, of.seconds, of.megabytes
-        ),
+        format!("  {} requests in {:.2}s, {:.2}MB read", of.answered, of.seconds, of.megabytes),
     ];
     if of.not_served > 0 {
         let (all, timeouts) = (of.not_served, of.timed_out);
-        lines.push(format!(
-            "  Not served: {all}, of which timeouts: {timeouts}"
-        ));
+        lines.push(format!("  Not served: {all}, of which timeouts: {timeouts}"));
     }
     let rate = of.answered as f64 / of.seconds;
     lines.push(format!("Requests/sec: {rate:>10.2}"));
-    lines.push(format!(
-        "Transfer/sec: {:>10.2}MB",
-        of.megabytes / of.seconds
-    ));
+    lines.push(format!("Transfer/sec: {:>10.2}MB", of.megabytes / of.seconds));
     lines
 }
 
@@ -206,17 +186,7 @@ fn locust(report: &Report, of: &Stats) -> Vec<String> {
              {rate:>9}{failures:>12}"
         )
     };
-    let heading = [
-        "Name",
-        "# reqs",
-        "# fails",
-        "Avg",
-        "Min",
-        "Max",
-        "Med",
-        "req/s",
-        "failures/s",
-    ];
+    let heading = ["Name", "# reqs", "# fails", "Avg", "Min", "Max", "Med", "req/s", "failures/s"];
     let aggregated = [
         "Aggregated",
         &of.all.to_string(),
@@ -260,14 +230,10 @@ fn k6(report: &Report, of: &Stats) -> Vec<String> {
     let rate = all as f64 / of.seconds;
     let rows = [
         ("http_req_duration", durations.join(" ")),
-        (
-            "http_req_failed",
-            format!("{:.2}% {failed} out of {all}", of.failed_percent),
-        ),
+        ("http_req_failed", format!("{:.2}% {failed} out of {all}", of.failed_percent)),
         ("http_reqs", format!("{all} {rate:.2}/s")),
         ("dropped_iterations", report.requests.unsent.to_string()),
         ("vus", of.users.to_string()),
     ];
-    rows.map(|(name, value)| format!("{name:.<27}: {value}"))
-        .to_vec()
+    rows.map(|(name, value)| format!("{name:.<27}: {value}")).to_vec()
 }

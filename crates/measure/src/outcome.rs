@@ -22,13 +22,8 @@ pub enum Class {
 
 impl Class {
     /// All of them, in the order of reports.
-    pub const ALL: [Class; 5] = [
-        Class::Served,
-        Class::Refused,
-        Class::Failed,
-        Class::TimedOut,
-        Class::Wrong,
-    ];
+    pub const ALL: [Class; 5] =
+        [Class::Served, Class::Refused, Class::Failed, Class::TimedOut, Class::Wrong];
 
     /// Its index in [`Class::ALL`].
     pub fn index(self) -> usize {
@@ -155,9 +150,7 @@ const EADDRNOTAVAIL: i32 = nix::errno::Errno::EADDRNOTAVAIL as i32;
 
 /// The reason phrase of a status.
 fn reason(status: u16) -> Option<&'static str> {
-    http::StatusCode::from_u16(status)
-        .ok()
-        .and_then(|status| status.canonical_reason())
+    http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason())
 }
 
 #[cfg(test)]

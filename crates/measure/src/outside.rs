@@ -77,10 +77,7 @@ fn share(before: &CpuSnapshot, after: &CpuSnapshot) -> Option<f64> {
 fn machine(text: &str) -> Option<CpuTicks> {
     let ticks = proc::cpu_ticks(text)?;
     let (user, nice, system, stolen) = (ticks[0], ticks[1], ticks[2], ticks[7]);
-    Some(CpuTicks {
-        all: ticks.iter().sum(),
-        used: user + nice + system + stolen,
-    })
+    Some(CpuTicks { all: ticks.iter().sum(), used: user + nice + system + stolen })
 }
 
 /// The processor time of these processes and their descendants, in clock ticks.
@@ -112,21 +109,14 @@ mod tests {
     fn what_is_not_ours_is_others() {
         let before = look(1_000, 400, 300);
         assert_eq!(share(&before, &look(1_200, 500, 360)), Some(0.2));
-        assert_eq!(
-            share(&before, &look(1_200, 500, 420)),
-            Some(0.0),
-            "ticks are coarse"
-        );
+        assert_eq!(share(&before, &look(1_200, 500, 420)), Some(0.0), "ticks are coarse");
         assert_eq!(share(&before, &look(1_000, 400, 300)), None);
     }
 
     #[test]
     fn the_machine_says_what_was_used() {
         let text = "cpu  100 20 30 4000 50 6 7 8 90 10\ncpu0 1 2 3 4 5 6 7 8 9 10\n";
-        let expected = CpuTicks {
-            all: 4221,
-            used: 158,
-        };
+        let expected = CpuTicks { all: 4221, used: 158 };
         assert_eq!(machine(text), Some(expected));
         assert_eq!(machine("cpu  1 2 3\n"), None, "a kernel that does not say");
         assert_eq!(machine("intr 1\n"), None);
@@ -135,12 +125,8 @@ mod tests {
     #[test]
     fn a_process_tree_is_counted_once() {
         let stat = |pid, parent, ticks| (pid, ProcessStat { pid, parent, ticks });
-        let stats = HashMap::from([
-            stat(1, 0, 1_000),
-            stat(2, 1, 100),
-            stat(3, 2, 10),
-            stat(4, 1, 1),
-        ]);
+        let stats =
+            HashMap::from([stat(1, 0, 1_000), stat(2, 1, 100), stat(3, 2, 10), stat(4, 1, 1)]);
         assert_eq!(ticks(&stats, &[2]), 110);
         assert_eq!(ticks(&stats, &[3, 2, 4, 9]), 111);
     }
@@ -148,10 +134,8 @@ mod tests {
     #[test]
     fn who_listens_is_found_and_belongs_to_what_is_measured() {
         let folder = std::env::temp_dir().join(format!("outside-{}", std::process::id()));
-        let (tcp, unix) = (
-            TcpListener::bind("127.0.0.1:0").unwrap(),
-            UnixListener::bind(&folder).unwrap(),
-        );
+        let (tcp, unix) =
+            (TcpListener::bind("127.0.0.1:0").unwrap(), UnixListener::bind(&folder).unwrap());
         let ours = i32::try_from(std::process::id()).unwrap();
         let address = tcp.local_addr().unwrap();
         for address in [Address::Tcp(address), Address::Unix(folder.clone())] {
@@ -163,10 +147,7 @@ mod tests {
         }
         drop((tcp, unix));
         std::fs::remove_file(&folder).unwrap();
-        let endpoint = Endpoint {
-            address: Address::Unix(folder),
-            tls: None,
-        };
+        let endpoint = Endpoint { address: Address::Unix(folder), tls: None };
         assert_eq!(OwnProcesses::of(&[endpoint], &[]), None, "no listener");
     }
 }

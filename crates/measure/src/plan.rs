@@ -248,11 +248,7 @@ impl Choice {
             sum += request.spec.weight;
             sum
         });
-        Choice {
-            sums: weights.collect(),
-            in_order: plan.in_order,
-            next: first,
-        }
+        Choice { sums: weights.collect(), in_order: plan.in_order, next: first }
     }
 
     /// The index of the next request.
@@ -268,9 +264,7 @@ impl Choice {
         }
         let all = self.sums.last().copied().unwrap_or(0.0);
         let chance = random.f64() * all;
-        self.sums
-            .partition_point(|sum| *sum <= chance)
-            .min(count - 1)
+        self.sums.partition_point(|sum| *sum <= chance).min(count - 1)
     }
 }
 
@@ -281,37 +275,21 @@ mod tests {
 
     #[test]
     fn a_login_page_with_200_is_not_what_was_expected() {
-        let expect = Expect {
-            statuses: Vec::new(),
-            marker: Some(Marker::new("cart")),
-        };
+        let expect = Expect { statuses: Vec::new(), marker: Some(Marker::new("cart")) };
         assert_eq!(expect.judge(200, true, None), None);
         assert_eq!(expect.judge(200, false, None), Some(Cause::MarkerMissing));
-        assert_eq!(
-            expect.judge(302, true, Some(true)),
-            Some(Cause::Redirect(302))
-        );
-        assert_eq!(
-            expect.judge(302, true, Some(false)),
-            Some(Cause::RedirectAway(302))
-        );
+        assert_eq!(expect.judge(302, true, Some(true)), Some(Cause::Redirect(302)));
+        assert_eq!(expect.judge(302, true, Some(false)), Some(Cause::RedirectAway(302)));
         let class = expect.judge(502, true, None).map(Cause::class);
         assert_eq!(class, Some(Class::Failed));
-        let expect = Expect {
-            statuses: vec![404],
-            marker: None,
-        };
+        let expect = Expect { statuses: vec![404], marker: None };
         assert_eq!(expect.judge(404, true, None), None);
         assert_eq!(expect.judge(200, true, None), Some(Cause::Status(200)));
     }
 
     #[test]
     fn requests_are_chosen_as_often_as_they_weigh() {
-        let choice = Choice {
-            sums: vec![1.0, 4.0, 10.0],
-            in_order: false,
-            next: 0,
-        };
+        let choice = Choice { sums: vec![1.0, 4.0, 10.0], in_order: false, next: 0 };
         let mut random = fastrand::Rng::with_seed(3);
         let mut counts = [0_u32; 3];
         let mut by_chance = choice.clone();
@@ -319,11 +297,7 @@ mod tests {
         for (count, wanted) in counts.into_iter().zip([1_000, 3_000, 6_000]) {
             assert!(count.abs_diff(wanted) < 200, "{counts:?}");
         }
-        let mut in_order = Choice {
-            in_order: true,
-            next: 1,
-            ..choice
-        };
+        let mut in_order = Choice { in_order: true, next: 1, ..choice };
         let picked: Vec<usize> = (0..4).map(|_| in_order.pick(&mut random)).collect();
         assert_eq!(picked, [1, 2, 0, 1]);
     }

@@ -63,9 +63,7 @@ impl Source {
         let mut lines = Lines::new(file);
         let mut first = None;
         for _ in 0..LINES_TO_JUDGE {
-            let line = lines
-                .next()
-                .map_err(|why| format!("{shown} cannot be read: {why}"))?;
+            let line = lines.next().map_err(|why| format!("{shown} cannot be read: {why}"))?;
             let Some(line) = line else { break };
             if Entry::parse(&line).is_some_and(|entry| is_repeatable(entry.method)) {
                 return Ok(());
@@ -88,11 +86,7 @@ impl Source {
 /// # Errors
 /// A message that says what is wrong with the log.
 pub fn popular(file: &Path, like: &RequestSpec, most: usize) -> Result<Vec<RequestSpec>, String> {
-    let log = Source {
-        file: file.to_owned(),
-        like: like.clone(),
-        speed: 1.0,
-    };
+    let log = Source { file: file.to_owned(), like: like.clone(), speed: 1.0 };
     log.check()?;
     let unreadable = |why: io::Error| format!("{} cannot be read: {why}", file.display());
     let mut lines = Lines::new(File::open(file).map_err(unreadable)?);
@@ -140,26 +134,24 @@ impl Reader {
         let mut lines = Lines::new(File::open(&log.file)?);
         let (say, hear) = mpsc::channel(AHEAD);
         let log = log.clone();
-        std::thread::Builder::new()
-            .name("bench-log".to_owned())
-            .spawn(move || {
-                let mut spread = Spread::new(&log);
-                while let Ok(Some(line)) = lines.next() {
-                    let Some(entry) = Entry::parse(&line) else {
-                        continue;
-                    };
-                    for line in spread.add(entry) {
-                        if say.blocking_send(line).is_err() {
-                            return;
-                        }
-                    }
-                }
-                for line in spread.take() {
+        std::thread::Builder::new().name("bench-log".to_owned()).spawn(move || {
+            let mut spread = Spread::new(&log);
+            while let Ok(Some(line)) = lines.next() {
+                let Some(entry) = Entry::parse(&line) else {
+                    continue;
+                };
+                for line in spread.add(entry) {
                     if say.blocking_send(line).is_err() {
                         return;
                     }
                 }
-            })?;
+            }
+            for line in spread.take() {
+                if say.blocking_send(line).is_err() {
+                    return;
+                }
+            }
+        })?;
         Ok(Reader { lines: hear })
     }
 
@@ -177,10 +169,7 @@ struct Lines {
 
 impl Lines {
     fn new(file: File) -> Lines {
-        Lines {
-            file: BufReader::with_capacity(1 << 20, file),
-            buffer: Vec::new(),
-        }
+        Lines { file: BufReader::with_capacity(1 << 20, file), buffer: Vec::new() }
     }
 
     fn next(&mut self) -> io::Result<Option<String>> {
@@ -206,12 +195,7 @@ struct Spread<'a> {
 
 impl<'a> Spread<'a> {
     fn new(log: &'a Source) -> Spread<'a> {
-        Spread {
-            log,
-            first: None,
-            second: 0,
-            specs: Vec::new(),
-        }
+        Spread { log, first: None, second: 0, specs: Vec::new() }
     }
 
     /// Adds a request. Returns the requests of the second before, if this one starts a new second.
@@ -236,18 +220,12 @@ impl<'a> Spread<'a> {
     }
 
     fn take(&mut self) -> Vec<Line> {
-        let since = self
-            .second
-            .saturating_sub(self.first.unwrap_or(self.second));
+        let since = self.second.saturating_sub(self.first.unwrap_or(self.second));
         let specs = std::mem::take(&mut self.specs);
         let count = specs.len().max(1) as f64;
         let lines = specs.into_iter().enumerate().map(|(place, spec)| {
             let second = since as f64 + place as f64 / count;
-            Line {
-                at: clock::nanos(second / self.log.speed),
-                row: 0,
-                spec,
-            }
+            Line { at: clock::nanos(second / self.log.speed), row: 0, spec }
         });
         lines.collect()
     }
@@ -261,11 +239,7 @@ mod tests {
         let file = std::env::temp_dir().join(format!("maitred-{name}-{}", std::process::id()));
         std::fs::write(&file, text).expect("a file");
         let place = Url::read("http://127.0.0.1:80/", None).expect("a URL");
-        Source {
-            file,
-            like: RequestSpec::get(place),
-            speed,
-        }
+        Source { file, like: RequestSpec::get(place), speed }
     }
 
     fn lines(source: &Source) -> Vec<(f64, String)> {
@@ -289,12 +263,7 @@ what is no line\n\
     fn a_log_is_sent_again_with_its_own_spacing() {
         let source = source(LOG, 2.0, "replay");
         source.check().expect("a log");
-        let wanted = [
-            (0.0, "GET /a?x=1"),
-            (0.5, "HEAD /b"),
-            (0.75, "GET /c"),
-            (1.5, "GET /d"),
-        ];
+        let wanted = [(0.0, "GET /a?x=1"), (0.5, "HEAD /b"), (0.75, "GET /c"), (1.5, "GET /d")];
         let wanted = wanted.map(|(at, label)| (at, label.to_owned()));
         assert_eq!(lines(&source), wanted);
         std::fs::remove_file(&source.file).expect("a file of ours");
@@ -323,15 +292,9 @@ what is no line\n\
         let log = LOG.replace("GET /d", "GET /c");
         let source = source(&log, 1.0, "popular");
         let found = popular(&source.file, &source.like, 1_000).expect("a log");
-        let found: Vec<_> = found
-            .iter()
-            .map(|spec| (spec.label(), spec.weight))
-            .collect();
+        let found: Vec<_> = found.iter().map(|spec| (spec.label(), spec.weight)).collect();
         let wanted = [("GET /c", 2.0), ("GET /a?x=1", 1.0), ("HEAD /b", 1.0)];
-        assert_eq!(
-            found,
-            wanted.map(|(label, weight)| (label.to_owned(), weight))
-        );
+        assert_eq!(found, wanted.map(|(label, weight)| (label.to_owned(), weight)));
         std::fs::remove_file(&source.file).expect("a file of ours");
     }
 }

@@ -244,9 +244,7 @@ impl Report {
         let generator = generator(measured);
         let invalid_because = invalid_because(&requests);
         let steady = statistics::steady(&measured.series);
-        let began = measured
-            .began
-            .and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        let began = measured.began.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
         let not_served = Class::ALL.into_iter().skip(1).filter_map(|class| {
             let ended = &total.ended[class.index()];
             let pair = || LatencyPair {
@@ -299,11 +297,7 @@ fn key(class: Class) -> &'static str {
 
 fn run(plan: &Plan, measured: &Measured) -> Run {
     let (load, connections) = match &plan.load {
-        Load::Open {
-            profile,
-            spacing,
-            connections,
-        } => {
+        Load::Open { profile, spacing, connections } => {
             let spacing = match spacing {
                 crate::arrivals::Spacing::Even => "",
                 crate::arrivals::Spacing::Poisson => ", Poisson",
@@ -312,10 +306,7 @@ fn run(plan: &Plan, measured: &Measured) -> Run {
         }
         Load::Replay { log, connections } => {
             let speed = humanize::number(log.speed);
-            (
-                format!("{} at {speed} × its speed", log.file.display()),
-                *connections,
-            )
+            (format!("{} at {speed} × its speed", log.file.display()), *connections)
         }
         Load::Closed { users, think, .. } => {
             (format!("{users} users, {}", think.describe()), *users)
@@ -323,11 +314,7 @@ fn run(plan: &Plan, measured: &Measured) -> Run {
     };
     let first = plan.requests.first();
     Run {
-        kind: if plan.load.is_open() {
-            "open"
-        } else {
-            "closed"
-        },
+        kind: if plan.load.is_open() { "open" } else { "closed" },
         load,
         protocol: match plan.protocol {
             Protocol::Http1 => "HTTP/1.1",
@@ -467,15 +454,11 @@ fn warnings(
 }
 
 fn causes(measured: &Measured) -> Vec<CauseCount> {
-    let causes = measured
-        .total
-        .causes
-        .iter()
-        .map(|(cause, count)| CauseCount {
-            class: cause.class(),
-            cause: cause.to_string(),
-            count: *count,
-        });
+    let causes = measured.total.causes.iter().map(|(cause, count)| CauseCount {
+        class: cause.class(),
+        cause: cause.to_string(),
+        count: *count,
+    });
     let mut causes: Vec<CauseCount> = causes.collect();
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.count));
     causes
@@ -505,9 +488,7 @@ fn warm_up(plan: &Plan, measured: &Measured) -> WarmUp {
         seconds: clock::seconds(plan.warm_up),
         sent: warm_up.sent,
         served: warm_up.count(Class::Served),
-        p50: warm_up.ended[Class::Served.index()]
-            .corrected
-            .percentile(50.0),
+        p50: warm_up.ended[Class::Served.index()].corrected.percentile(50.0),
     }
 }
 
@@ -528,15 +509,9 @@ fn histogram(latencies: &Latencies) -> Vec<HistogramRange> {
         return Vec::new();
     };
     let width = (p99 - min).max(1e-6) / RANGES as f64;
-    let limits: Vec<f64> = (1..=RANGES)
-        .map(|range| min + width * range as f64)
-        .collect();
+    let limits: Vec<f64> = (1..=RANGES).map(|range| min + width * range as f64).collect();
     let counts = latencies.ranges(&limits);
     let ends = limits.into_iter().chain([max]);
-    let ranges = ends
-        .zip(counts)
-        .map(|(to, count)| HistogramRange { to, count });
-    ranges
-        .filter(|range| range.count > 0 || range.to <= p99)
-        .collect()
+    let ranges = ends.zip(counts).map(|(to, count)| HistogramRange { to, count });
+    ranges.filter(|range| range.count > 0 || range.to <= p99).collect()
 }

@@ -39,13 +39,8 @@ pub enum EncodedRequest {
 }
 
 /// Connection-specific headers, which HTTP/2 does not allow (RFC 9113, 8.2.2).
-const NOT_IN_HTTP2: [&str; 5] = [
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "transfer-encoding",
-    "upgrade",
-];
+const NOT_IN_HTTP2: [&str; 5] =
+    ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
 impl RequestSpec {
     /// A GET.
@@ -182,10 +177,7 @@ impl RequestSpec {
             ("SCRIPT_FILENAME", &file),
             ("DOCUMENT_ROOT", root),
             ("QUERY_STRING", query),
-            (
-                "CONTENT_LENGTH",
-                if self.body.is_empty() { "" } else { &length },
-            ),
+            ("CONTENT_LENGTH", if self.body.is_empty() { "" } else { &length }),
             ("HTTP_HOST", &self.url.authority),
         ]
         .map(|(name, value)| (name.to_owned(), value))
@@ -283,9 +275,7 @@ pub fn read_list(file: &Path, base: Option<&Url>) -> Result<Vec<RequestSpec>, St
             continue;
         }
         let known = variables.iter().rev();
-        let line = known.fold(line.to_owned(), |line, (name, value)| {
-            line.replace(name, value)
-        });
+        let line = known.fold(line.to_owned(), |line, (name, value)| line.replace(name, value));
         specs.push(list_line(&line, file, base).map_err(at)?);
         if specs.len() > MAX_REQUESTS {
             return Err(at(format!("more than {MAX_REQUESTS} URLs")));
@@ -315,19 +305,14 @@ fn list_line(line: &str, file: &Path, base: Option<&Url>) -> Result<RequestSpec,
         weight = number;
         word = words.next().unwrap_or_default();
     }
-    let mut spec = RequestSpec {
-        weight,
-        ..RequestSpec::get(Url::read(word, base)?)
-    };
+    let mut spec = RequestSpec { weight, ..RequestSpec::get(Url::read(word, base)?) };
     if let Some(method) = words.next() {
         let method = method.to_ascii_uppercase();
         if !matches!(
             method.as_str(),
             "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS"
         ) {
-            return Err(format!(
-                "'{method}' is no known method; a space in a URL is %20"
-            ));
+            return Err(format!("'{method}' is no known method; a space in a URL is %20"));
         }
         spec.method = method;
         let rest = words.collect::<Vec<_>>().join(" ");
@@ -354,10 +339,7 @@ mod tests {
     fn a_request_says_what_http_needs_and_no_field_twice() {
         let bytes = get("http://a:81/b?c").http1(None, Some("x=1"), true);
         let text = String::from_utf8_lossy(&bytes);
-        assert!(
-            text.starts_with("GET /b?c HTTP/1.1\r\nHost: a:81\r\n"),
-            "{text}"
-        );
+        assert!(text.starts_with("GET /b?c HTTP/1.1\r\nHost: a:81\r\n"), "{text}");
         assert!(text.ends_with("Cookie: x=1\r\n\r\n"), "{text}");
         let mut spec = get("http://a/");
         spec.method = "POST".into();
@@ -383,14 +365,7 @@ mod tests {
         };
         assert_eq!(request.uri(), "https://other/d");
         let names: Vec<_> = request.headers().keys().map(|name| name.as_str()).collect();
-        let wanted = [
-            "x-a",
-            "user-agent",
-            "accept",
-            "content-type",
-            "content-length",
-            "cookie",
-        ];
+        let wanted = ["x-a", "user-agent", "accept", "content-type", "content-length", "cookie"];
         assert_eq!(names, wanted);
         assert_eq!(&request.body()[..], b"a=1");
         spec.headers.push(("Connection".into(), "close".into()));

@@ -381,9 +381,7 @@ mod tests {
         let first = results.next().expect("some bytes");
         for other in results {
             let keeps = |result: &Result<Option<ResponseSummary>, Fault>| {
-                result
-                    .clone()
-                    .map(|found| found.map(|found| (found.status, found.body_bytes)))
+                result.clone().map(|found| found.map(|found| (found.status, found.body_bytes)))
             };
             assert_eq!(keeps(&first), keeps(&other));
         }
@@ -391,39 +389,22 @@ mod tests {
     }
 
     fn whole(text: &str) -> ResponseSummary {
-        read(text.as_bytes(), ReadOptions::default())
-            .expect("a response")
-            .expect("a whole one")
+        read(text.as_bytes(), ReadOptions::default()).expect("a response").expect("a whole one")
     }
 
     #[test]
     fn a_body_ends_where_its_framing_says() {
         let response = whole("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
-        assert_eq!(
-            (response.status, response.body_bytes, response.keep_alive),
-            (200, 5, true)
-        );
+        assert_eq!((response.status, response.body_bytes, response.keep_alive), (200, 5, true));
         let response = whole(
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n\
              a\r\n0123456789\r\n0\r\nA: b\r\n\r\n",
         );
-        assert_eq!(
-            (response.status, response.body_bytes, response.keep_alive),
-            (200, 15, true)
-        );
-        assert_eq!(
-            whole("HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n").body_bytes,
-            0
-        );
-        let options = ReadOptions {
-            head: true,
-            ..ReadOptions::default()
-        };
+        assert_eq!((response.status, response.body_bytes, response.keep_alive), (200, 15, true));
+        assert_eq!(whole("HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n").body_bytes, 0);
+        let options = ReadOptions { head: true, ..ReadOptions::default() };
         let head = read(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", options);
-        assert_eq!(
-            head.map(|found| found.map(|found| found.body_bytes)),
-            Ok(Some(0))
-        );
+        assert_eq!(head.map(|found| found.map(|found| found.body_bytes)), Ok(Some(0)));
     }
 
     #[test]
@@ -440,10 +421,7 @@ mod tests {
     fn half_an_answer_is_none() {
         for (bytes, why) in [
             ("", "closed without a response"),
-            (
-                "HTTP/1.1 200 O",
-                "closed in the middle of the response head",
-            ),
+            ("HTTP/1.1 200 O", "closed in the middle of the response head"),
             (
                 "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel",
                 "closed in the middle of the response body",
@@ -481,11 +459,7 @@ mod tests {
                 "a chunk longer than its size",
             ),
         ] {
-            assert_eq!(
-                read(bytes.as_bytes(), ReadOptions::default()),
-                Err(why),
-                "{bytes}"
-            );
+            assert_eq!(read(bytes.as_bytes(), ReadOptions::default()), Err(why), "{bytes}");
         }
     }
 
@@ -505,16 +479,11 @@ mod tests {
 
     #[test]
     fn interim_answers_and_cookies_and_redirects_are_understood() {
-        let options = ReadOptions {
-            cookies: true,
-            ..ReadOptions::default()
-        };
+        let options = ReadOptions { cookies: true, ..ReadOptions::default() };
         let bytes = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 302 Found\r\n\
             Set-Cookie: a=1; Path=/\r\nSet-Cookie: b=2\r\nLocation: /next\r\n\
             Connection: close\r\nContent-Length: 0\r\n\r\n";
-        let response = read(bytes, options)
-            .expect("a response")
-            .expect("a whole one");
+        let response = read(bytes, options).expect("a response").expect("a whole one");
         assert_eq!(response.cookies, ["a=1", "b=2"]);
         assert_eq!(response.location.as_deref(), Some("/next"));
         assert!(!response.keep_alive);
@@ -525,11 +494,6 @@ mod tests {
         let mut reader = Http1Reader::default();
         reader.begin(ReadOptions::default());
         let response = reader.read(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK");
-        assert!(
-            !response
-                .expect("a response")
-                .expect("a whole one")
-                .keep_alive
-        );
+        assert!(!response.expect("a response").expect("a whole one").keep_alive);
     }
 }

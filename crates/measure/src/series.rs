@@ -111,18 +111,10 @@ mod tests {
 
     #[test]
     fn a_table_has_as_many_columns_as_names() {
-        let second = Second {
-            number: 3,
-            served: 2,
-            p50: Some(0.25),
-            ..Second::default()
-        };
+        let second = Second { number: 3, served: 2, p50: Some(0.25), ..Second::default() };
         let text = csv(&[second.clone(), second]);
         let columns: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();
         assert_eq!(columns, [15, 15, 15]);
-        assert!(
-            text.contains("3,0,0,2,0,0,0,0,0,0,0,0.2500000,,,"),
-            "{text}"
-        );
+        assert!(text.contains("3,0,0,2,0,0,0,0,0,0,0,0.2500000,,,"), "{text}");
     }
 }

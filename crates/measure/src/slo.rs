@@ -55,10 +55,7 @@ impl Slo {
     /// A message that says what is expected.
     pub fn read(text: &str) -> Result<Slo, String> {
         let conditions = text.split(',').map(|part| condition(part.trim()));
-        Ok(Slo {
-            conditions: conditions.collect::<Result<_, _>>()?,
-            beyond: SAMPLES_BEYOND,
-        })
+        Ok(Slo { conditions: conditions.collect::<Result<_, _>>()?, beyond: SAMPLES_BEYOND })
     }
 
     /// Sets how many samples have to be above a percentile: fewer take less time, and are less
@@ -78,15 +75,12 @@ impl Slo {
 
     /// The number of requests that the percentiles need.
     pub fn samples(&self) -> f64 {
-        let samples = self
-            .conditions
-            .iter()
-            .map(|condition| match condition.metric {
-                Metric::Percentile(percentile) if percentile < 100.0 => {
-                    self.beyond / (1.0 - percentile / 100.0)
-                }
-                _ => 0.0,
-            });
+        let samples = self.conditions.iter().map(|condition| match condition.metric {
+            Metric::Percentile(percentile) if percentile < 100.0 => {
+                self.beyond / (1.0 - percentile / 100.0)
+            }
+            _ => 0.0,
+        });
         samples.fold(0.0, f64::max)
     }
 
@@ -95,17 +89,9 @@ impl Slo {
         let verdicts = self.conditions.iter().map(|condition| {
             let found = metric(condition.metric, measured, self.beyond);
             let holds = found.is_some_and(|found| {
-                if condition.below {
-                    found < condition.limit
-                } else {
-                    found > condition.limit
-                }
+                if condition.below { found < condition.limit } else { found > condition.limit }
             });
-            ConditionResult {
-                condition: condition.text.clone(),
-                measured: found,
-                holds,
-            }
+            ConditionResult { condition: condition.text.clone(), measured: found, holds }
         });
         verdicts.collect()
     }
@@ -154,12 +140,7 @@ fn condition(text: &str) -> Result<Condition, String> {
         Metric::Rate => limit.trim_end_matches("/s").parse().map_err(|_| wrong())?,
         _ => humanize::parse_duration(limit)?,
     };
-    Ok(Condition {
-        text: text.to_owned(),
-        metric,
-        below: rest.starts_with('<'),
-        limit,
-    })
+    Ok(Condition { text: text.to_owned(), metric, below: rest.starts_with('<'), limit })
 }
 
 #[cfg(test)]
@@ -169,10 +150,7 @@ mod tests {
     use crate::tally::RequestEnd;
 
     fn measured(served: u64, failed: u64) -> Measured {
-        let mut measured = Measured {
-            seconds: 10.0,
-            ..Measured::default()
-        };
+        let mut measured = Measured { seconds: 10.0, ..Measured::default() };
         for number in 0..served + failed {
             measured.total.ended(&RequestEnd {
                 cause: (number >= served).then_some(Cause::Status(502)),
@@ -189,20 +167,14 @@ mod tests {
 
     fn holds(slo: &str, measured: &Measured) -> Vec<bool> {
         let slo = Slo::read(slo).expect("conditions");
-        slo.judge(measured)
-            .into_iter()
-            .map(|verdict| verdict.holds)
-            .collect()
+        slo.judge(measured).into_iter().map(|verdict| verdict.holds).collect()
     }
 
     #[test]
     fn every_condition_is_judged_by_itself() {
         let run = measured(9_990, 10);
         let slo = "p99<200ms, p99<50ms, error<0.2%, error<0.1%, rate>900, max<1s, mean<90ms";
-        assert_eq!(
-            holds(slo, &run),
-            [true, false, true, false, true, true, false]
-        );
+        assert_eq!(holds(slo, &run), [true, false, true, false, true, true, false]);
     }
 
     #[test]
@@ -216,15 +188,7 @@ mod tests {
 
     #[test]
     fn what_is_no_condition_is_refused() {
-        for text in [
-            "",
-            "p99",
-            "p98<1s",
-            "p99<soon",
-            "error<2",
-            "p99=1s",
-            "error<200%",
-        ] {
+        for text in ["", "p99", "p98<1s", "p99<soon", "error<2", "p99=1s", "error<200%"] {
             let read = Slo::read(text);
             assert!(read.is_err() || text == "error<2", "{text}");
         }

@@ -16,11 +16,7 @@ pub fn steady(series: &[Second]) -> Option<bool> {
         return None;
     }
     let mean = |window: &[f64]| window.iter().sum::<f64>() / window.len() as f64;
-    let windows: Vec<f64> = medians
-        .chunks_exact(width)
-        .take(WINDOWS)
-        .map(mean)
-        .collect();
+    let windows: Vec<f64> = medians.chunks_exact(width).take(WINDOWS).map(mean).collect();
     let trend = kendall(&windows);
     let (Some(first), Some(last)) = (windows.first(), windows.last()) else {
         return None;
@@ -50,31 +46,16 @@ mod tests {
     use super::*;
 
     fn series(medians: impl IntoIterator<Item = f64>) -> Vec<Second> {
-        let seconds = medians.into_iter().map(|p50| Second {
-            p50: Some(p50),
-            ..Second::default()
-        });
+        let seconds = medians.into_iter().map(|p50| Second { p50: Some(p50), ..Second::default() });
         seconds.collect()
     }
 
     #[test]
     fn a_run_that_gets_slower_all_the_time_is_not_steady() {
-        assert_eq!(
-            steady(&series((0..30).map(|n| 1.0 + f64::from(n)))),
-            Some(false)
-        );
-        assert_eq!(
-            steady(&series((0..30).map(|n| 40.0 - f64::from(n)))),
-            Some(false)
-        );
-        assert_eq!(
-            steady(&series((0..30).map(|n| f64::from(1 + n % 3)))),
-            Some(true)
-        );
-        assert_eq!(
-            steady(&series((0..30).map(|n| 1.0 + f64::from(n) / 1e4))),
-            Some(true)
-        );
+        assert_eq!(steady(&series((0..30).map(|n| 1.0 + f64::from(n)))), Some(false));
+        assert_eq!(steady(&series((0..30).map(|n| 40.0 - f64::from(n)))), Some(false));
+        assert_eq!(steady(&series((0..30).map(|n| f64::from(1 + n % 3)))), Some(true));
+        assert_eq!(steady(&series((0..30).map(|n| 1.0 + f64::from(n) / 1e4))), Some(true));
         assert_eq!(steady(&series([1.0, 2.0, 3.0])), None);
     }
 }

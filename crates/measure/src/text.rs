@@ -33,11 +33,7 @@ pub fn lines(report: &Report) -> Vec<String> {
 
 fn head(report: &Report) -> Vec<String> {
     let run = &report.run;
-    let kind = if run.kind == "open" {
-        "open loop"
-    } else {
-        "closed loop"
-    };
+    let kind = if run.kind == "open" { "open loop" } else { "closed loop" };
     let mut lines = vec![
         format!("maitred bench {}", run.url),
         format!(
@@ -81,23 +77,14 @@ fn of_class(requests: &Requests, class: Class) -> u64 {
 fn counts(report: &Report) -> Vec<String> {
     let requests = &report.requests;
     let seconds = report.run.seconds.max(1e-9);
-    let all: u64 = Class::ALL
-        .iter()
-        .map(|class| of_class(requests, *class))
-        .sum();
+    let all: u64 = Class::ALL.iter().map(|class| of_class(requests, *class)).sum();
     let row = |name: &str, count: u64| {
         let rate = count as f64 / seconds;
         let share = count as f64 * 100.0 / all.max(1) as f64;
         let count = humanize::count(count);
-        format!(
-            "{name:12}{count:>12}{:>12}/s{share:>9.2} %",
-            humanize::digits(rate)
-        )
+        format!("{name:12}{count:>12}{:>12}/s{share:>9.2} %", humanize::digits(rate))
     };
-    let mut lines = vec![format!(
-        "{:12}{:>12}{:>14}{:>11}",
-        "", "REQUESTS", "RATE", "SHARE"
-    )];
+    let mut lines = vec![format!("{:12}{:>12}{:>14}{:>11}", "", "REQUESTS", "RATE", "SHARE")];
     lines.extend(Class::ALL.map(|class| row(class.name(), of_class(requests, class))));
     for (name, count) in [("unsent", requests.unsent), ("cut off", requests.cut_off)] {
         if count > 0 {
@@ -141,11 +128,7 @@ fn latencies(report: &Report) -> Vec<String> {
         row("service", &report.service, "from when it was sent"),
     ];
     for (class, pair) in &report.not_served {
-        lines.push(row(
-            &class.replace('_', " "),
-            &pair.corrected,
-            "from when it was due",
-        ));
+        lines.push(row(&class.replace('_', " "), &pair.corrected, "from when it was due"));
     }
     lines
 }
@@ -155,11 +138,7 @@ fn causes(report: &Report) -> Vec<String> {
     let mut lines: Vec<String> = causes
         .map(|cause| {
             let name = cause.class.name();
-            format!(
-                "{name:12}{:>12}  {}",
-                humanize::count(cause.count),
-                cause.cause
-            )
+            format!("{name:12}{:>12}  {}", humanize::count(cause.count), cause.cause)
         })
         .collect();
     if !lines.is_empty() {
@@ -175,10 +154,7 @@ fn urls(report: &Report) -> Vec<String> {
     }
     let mut lines = vec![
         String::new(),
-        format!(
-            "{:>10}{:>12}{:>10}{:>10}{:>10}  URL",
-            "SERVED", "NOT SERVED", "p50", "p99", "MAX"
-        ),
+        format!("{:>10}{:>12}{:>10}{:>10}{:>10}  URL", "SERVED", "NOT SERVED", "p50", "p99", "MAX"),
     ];
     lines.extend(report.urls.iter().take(MAX_URLS).map(|url| {
         let summary = &url.corrected;
@@ -227,9 +203,9 @@ fn about_the_generator(report: &Report) -> Vec<String> {
         Some(wait) => format!("waited {} for a processor", humanize::duration(wait)),
         None => "waits for processors unknown".to_owned(),
     };
-    let each = generator.cpu_per_request.map_or(String::new(), |each| {
-        format!(" ({} a request)", humanize::duration(each))
-    });
+    let each = generator
+        .cpu_per_request
+        .map_or(String::new(), |each| format!(" ({} a request)", humanize::duration(each)));
     let requests = &report.requests;
     vec![
         format!(
@@ -260,9 +236,7 @@ fn about_the_generator(report: &Report) -> Vec<String> {
 fn about_the_server(report: &Report) -> Option<String> {
     let watched = report.server.as_ref()?;
     let count = |found: Option<u64>, thing: &str| {
-        found.map_or(format!("n/a {thing}s"), |found| {
-            humanize::plural(found, thing)
-        })
+        found.map_or(format!("n/a {thing}s"), |found| humanize::plural(found, thing))
     };
     let lost = watched.lost.as_ref();
     let lost = lost.map_or(String::new(), |why| format!("; then lost: {why}"));
@@ -292,18 +266,8 @@ fn verdict(report: &Report) -> Vec<String> {
         let word = if verdict.holds { "holds" } else { "MISSED" };
         lines.push(format!("{word:12}{}: {found}", verdict.condition));
     }
-    lines.extend(
-        report
-            .warnings
-            .iter()
-            .map(|text| format!("note        {text}")),
-    );
-    lines.extend(
-        report
-            .invalid_because
-            .iter()
-            .map(|why| format!("INVALID     {why}")),
-    );
+    lines.extend(report.warnings.iter().map(|text| format!("note        {text}")));
+    lines.extend(report.invalid_because.iter().map(|why| format!("INVALID     {why}")));
     if report.partial {
         lines.push("PARTIAL     the run was stopped early".to_owned());
     }

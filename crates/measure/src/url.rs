@@ -25,17 +25,11 @@ impl Url {
     pub fn read(text: &str, base: Option<&Url>) -> Result<Url, String> {
         if let (true, Some(base)) = (text.starts_with('/'), base) {
             let path = Url::path_of(text)?;
-            return Ok(Url {
-                path,
-                ..base.clone()
-            });
+            return Ok(Url { path, ..base.clone() });
         }
         let wrong = || format!("'{text}' is no URL; expected one such as http://127.0.0.1:8080/");
-        let with_scheme = if text.contains("://") {
-            text.to_owned()
-        } else {
-            format!("http://{text}")
-        };
+        let with_scheme =
+            if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
         // A fragment is never sent to a server.
         let without_fragment = with_scheme.split('#').next().unwrap_or_default();
         let uri: Uri = without_fragment.parse().map_err(|_| wrong())?;
@@ -43,9 +37,7 @@ impl Url {
             Some("http") => false,
             Some("https") => true,
             _ => {
-                return Err(format!(
-                    "'{text}': only http:// and https:// URLs are supported"
-                ));
+                return Err(format!("'{text}': only http:// and https:// URLs are supported"));
             }
         };
         let authority = uri.authority().ok_or_else(wrong)?;
@@ -63,11 +55,7 @@ impl Url {
             tls,
             host: host.to_owned(),
             port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
-            path: if path.starts_with('/') {
-                path.to_owned()
-            } else {
-                format!("/{path}")
-            },
+            path: if path.starts_with('/') { path.to_owned() } else { format!("/{path}") },
             authority: authority.as_str().to_owned(),
         })
     }
@@ -123,26 +111,14 @@ mod tests {
     #[test]
     fn every_kind_of_url_is_understood() {
         let url = read("https://shop.example/a?b=c#d");
-        assert_eq!(
-            (url.tls, url.port, url.path.as_str()),
-            (true, 443, "/a?b=c")
-        );
+        assert_eq!((url.tls, url.port, url.path.as_str()), (true, 443, "/a?b=c"));
         let url = read("http://[::1]:8080");
-        assert_eq!(
-            (url.host.as_str(), url.port, url.path.as_str()),
-            ("::1", 8080, "/")
-        );
+        assert_eq!((url.host.as_str(), url.port, url.path.as_str()), ("::1", 8080, "/"));
         assert_eq!(url.authority, "[::1]:8080");
         assert_eq!(read("localhost:81/x").to_string(), "http://localhost:81/x");
         let relative = Url::read("/y", Some(&url)).expect("a path");
         assert_eq!(relative.to_string(), "http://[::1]:8080/y");
-        for text in [
-            "",
-            "ftp://a/",
-            "http://",
-            "http://a b/",
-            "http://me:pw@host/",
-        ] {
+        for text in ["", "ftp://a/", "http://", "http://a b/", "http://me:pw@host/"] {
             assert!(Url::read(text, None).is_err(), "{text}");
         }
     }

@@ -21,24 +21,17 @@ impl ThreadUsage {
     pub fn since(&self, before: &ThreadUsage) -> ThreadUsage {
         ThreadUsage {
             cpu: (self.cpu - before.cpu).max(0.0),
-            wait: self
-                .wait
-                .zip(before.wait)
-                .map(|(now, then)| (now - then).max(0.0)),
+            wait: self.wait.zip(before.wait).map(|(now, then)| (now - then).max(0.0)),
         }
     }
 }
 
 /// The usage of the current thread.
 pub fn this_thread() -> ThreadUsage {
-    let cpu = getrusage(UsageWho::RUSAGE_THREAD).map_or(0.0, |usage| {
-        seconds(usage.user_time()) + seconds(usage.system_time())
-    });
+    let cpu = getrusage(UsageWho::RUSAGE_THREAD)
+        .map_or(0.0, |usage| seconds(usage.user_time()) + seconds(usage.system_time()));
     let schedstat = Schedstat::of_this_thread();
-    ThreadUsage {
-        cpu,
-        wait: schedstat.map(|times| crate::clock::seconds(times.waited)),
-    }
+    ThreadUsage { cpu, wait: schedstat.map(|times| crate::clock::seconds(times.waited)) }
 }
 
 fn seconds(time: TimeVal) -> f64 {

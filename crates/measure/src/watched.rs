@@ -84,9 +84,7 @@ impl ProcessTree {
     /// Reads the current state from `/proc`; `None` if the process does not exist.
     pub fn of(root: i32) -> Option<ProcessTree> {
         let processes = processes()?;
-        processes
-            .contains_key(&root)
-            .then(|| ProcessTree::among(&processes, root))
+        processes.contains_key(&root).then(|| ProcessTree::among(&processes, root))
     }
 
     fn among(processes: &HashMap<i32, ProcessStat>, root: i32) -> ProcessTree {
@@ -149,11 +147,7 @@ mod tests {
 
     #[test]
     fn the_most_and_the_last_are_kept() {
-        let sample = |busy, cpu| ServerSample {
-            busy: Some(busy),
-            cpu,
-            ..ServerSample::default()
-        };
+        let sample = |busy, cpu| ServerSample { busy: Some(busy), cpu, ..ServerSample::default() };
         let samples = vec![sample(3, Some(0.5)), sample(1, Some(1.5)), sample(2, None)];
         let watched = ServerSamples::of("x".into(), samples, None);
         assert_eq!((watched.most_busy, watched.cpu), (Some(3), Some(1.5)));

@@ -21,13 +21,7 @@ pub fn bound_to_none() -> io::Result<()> {
     // Supported since Linux 4.3.
     let _ = clear_ambient_capability_set();
     let held = capabilities(None)?;
-    set_capabilities(
-        None,
-        CapabilitySets {
-            inheritable: CapabilitySet::empty(),
-            ..held
-        },
-    )?;
+    set_capabilities(None, CapabilitySets { inheritable: CapabilitySet::empty(), ..held })?;
     for number in 0..=MOST {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
             Ok(()) => {}

@@ -75,10 +75,8 @@ impl Group {
     }
 
     fn control(&self, controllers: &[&str], sign: char) -> io::Result<()> {
-        let words: Vec<String> = controllers
-            .iter()
-            .map(|controller| format!("{sign}{controller}"))
-            .collect();
+        let words: Vec<String> =
+            controllers.iter().map(|controller| format!("{sign}{controller}")).collect();
         self.set("cgroup.subtree_control", &words.join(" "))
     }
 
@@ -112,9 +110,7 @@ impl Group {
     }
 
     fn open(&self, setting: &str) -> io::Result<fs::File> {
-        fs::OpenOptions::new()
-            .write(true)
-            .open(self.0.join(setting))
+        fs::OpenOptions::new().write(true).open(self.0.join(setting))
     }
 
     /// Moves this process into the group.
@@ -167,10 +163,7 @@ mod tests {
         .unwrap();
         let ended = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(pid), None).unwrap();
         group.remove().unwrap();
-        assert!(
-            matches!(ended, nix::sys::wait::WaitStatus::Exited(_, 0)),
-            "{ended:?}"
-        );
+        assert!(matches!(ended, nix::sys::wait::WaitStatus::Exited(_, 0)), "{ended:?}");
         assert!(!group.path().exists());
     }
 }

@@ -73,11 +73,7 @@ pub struct Reports {
 impl SupervisorEnd {
     /// A channel to a running process.
     pub fn over(orders: OwnedFd, reports: OwnedFd, taken: Taken) -> SupervisorEnd {
-        SupervisorEnd {
-            orders: Packets::from_fd(orders),
-            reports,
-            taken,
-        }
+        SupervisorEnd { orders: Packets::from_fd(orders), reports, taken }
     }
 
     /// Sends an order. Never waits.
@@ -146,11 +142,7 @@ impl Taken {
             PART => length == PART_BYTES,
             _ => false,
         };
-        if fits {
-            Ok(HEADER_BYTES + length)
-        } else {
-            Err(malformed())
-        }
+        if fits { Ok(HEADER_BYTES + length) } else { Err(malformed()) }
     }
 
     /// The report that ends with this frame, which is complete.
@@ -171,10 +163,7 @@ impl Taken {
 }
 
 fn malformed() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        "it does not keep to the form of reports",
-    )
+    io::Error::new(io::ErrorKind::InvalidData, "it does not keep to the form of reports")
 }
 
 impl Channel {
@@ -189,10 +178,7 @@ impl Channel {
         // There is a limit per user (pipe(7)). The pipe is large enough without.
         let _ = fcntl_setpipe_size(&write, PIPE_BYTES);
         let ours = SupervisorEnd::over(sends.into(), read, Taken::default());
-        let theirs = Channel {
-            orders: receives,
-            reports: Reports::over(write),
-        };
+        let theirs = Channel { orders: receives, reports: Reports::over(write) };
         Ok((ours, theirs))
     }
 
@@ -240,10 +226,7 @@ impl AsFd for Channel {
 
 impl Reports {
     fn over(pipe: OwnedFd) -> Reports {
-        Reports {
-            pipe,
-            long: Mutex::new(()),
-        }
+        Reports { pipe, long: Mutex::new(()) }
     }
 
     /// Sends a report, if there is space in the pipe. One longer than a frame, once started, is
@@ -266,18 +249,12 @@ impl Reports {
 
     fn transmit(&self, message: &[u8], mut waits: bool) -> io::Result<()> {
         if message.is_empty() || message.len() > MAX_MESSAGE_BYTES {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "message over the limit",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "message over the limit"));
         }
         if message.len() <= PART_BYTES {
             return self.write_frame(WHOLE, message, waits);
         }
-        let _alone = self
-            .long
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _alone = self.long.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut parts = message.chunks(PART_BYTES).peekable();
         while let Some(part) = parts.next() {
             let kind = match parts.peek() {
@@ -332,14 +309,8 @@ mod tests {
     #[test]
     fn reports_arrive_whole_and_in_order_however_long_they_are() {
         let (mut ours, theirs) = Channel::pair().unwrap();
-        let lengths = [
-            1,
-            PART_BYTES - 1,
-            PART_BYTES,
-            PART_BYTES + 1,
-            3 * PART_BYTES,
-            MAX_MESSAGE_BYTES,
-        ];
+        let lengths =
+            [1, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 3 * PART_BYTES, MAX_MESSAGE_BYTES];
         for length in lengths {
             let report: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
             theirs.reports().send(&report).unwrap();
@@ -358,9 +329,7 @@ mod tests {
     fn a_short_report_may_come_within_a_long_one() {
         let (mut ours, theirs) = Channel::pair().unwrap();
         let reports = theirs.reports();
-        reports
-            .write_frame(PART, &[b'a'; PART_BYTES], true)
-            .unwrap();
+        reports.write_frame(PART, &[b'a'; PART_BYTES], true).unwrap();
         reports.write_frame(WHOLE, b"short", true).unwrap();
         reports.write_frame(LAST, b"b", true).unwrap();
         assert_eq!(next(&mut ours), b"short");
@@ -392,16 +361,10 @@ mod tests {
     fn what_is_taken_over_in_the_middle_of_a_report_goes_on() {
         let (mut ours, theirs) = Channel::pair().unwrap();
         let reports = theirs.reports();
-        reports
-            .write_frame(PART, &[b'a'; PART_BYTES], true)
-            .unwrap();
+        reports.write_frame(PART, &[b'a'; PART_BYTES], true).unwrap();
         rustix::io::write(&reports.pipe, &[1]).unwrap();
         assert!(matches!(ours.receive().unwrap(), Received::Nothing));
-        let SupervisorEnd {
-            orders,
-            reports: pipe,
-            taken,
-        } = ours;
+        let SupervisorEnd { orders, reports: pipe, taken } = ours;
         assert!(!taken.frame.is_empty() && !taken.report.is_empty());
         let mut ours = SupervisorEnd::over(orders.into(), pipe, taken);
         rustix::io::write(&reports.pipe, &[0, LAST, b'b']).unwrap();
@@ -434,12 +397,7 @@ mod tests {
             let (mut ours, theirs) = Channel::pair().unwrap();
             rustix::io::write(&theirs.reports.pipe, bytes).unwrap();
             let error = ours.receive().unwrap_err();
-            assert_eq!(
-                error.kind(),
-                io::ErrorKind::InvalidData,
-                "{:?}",
-                &bytes[..3]
-            );
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{:?}", &bytes[..3]);
             assert!(ours.taken.report.len() <= MAX_MESSAGE_BYTES);
         }
     }
@@ -451,10 +409,7 @@ mod tests {
         assert!(matches!(theirs.receive(false).unwrap(), Received::Nothing));
         drop(theirs);
         assert!(matches!(ours.receive().unwrap(), Received::Closed));
-        assert_eq!(
-            ours.send(b"order", &[]).unwrap_err().kind(),
-            io::ErrorKind::BrokenPipe
-        );
+        assert_eq!(ours.send(b"order", &[]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
         let (ours, theirs) = Channel::pair().unwrap();
         drop(ours);
         assert!(matches!(theirs.receive(true).unwrap(), Received::Closed));

@@ -87,12 +87,7 @@ impl Collector {
             }
             Form::Syslog { .. } | Form::Journal => Vec::new(),
         };
-        Collector {
-            address,
-            form,
-            hostname,
-            socket: RwLock::new(None),
-        }
+        Collector { address, form, hostname, socket: RwLock::new(None) }
     }
 
     /// The format of messages.
@@ -207,11 +202,7 @@ mod tests {
     use super::*;
 
     fn syslog(address: Address, hostname: bool) -> Collector {
-        let form = Form::Syslog {
-            facility: 23,
-            tag: "shop".to_owned(),
-            hostname,
-        };
+        let form = Form::Syslog { facility: 23, tag: "shop".to_owned(), hostname };
         Collector::new(address, form)
     }
 

@@ -101,18 +101,14 @@ mod tests {
     #[test]
     fn what_a_program_has_had_is_told_if_it_is_more_than_this_process_has_had() {
         let run = |script: &str| {
-            let status = std::process::Command::new("sh")
-                .args(["-c", script])
-                .status();
+            let status = std::process::Command::new("sh").args(["-c", script]).status();
             assert!(status.is_ok_and(|status| status.success()));
         };
         run("true");
         let (_, most) = of_children_with_most();
         assert_eq!(most, 0, "a shell has little");
         let bytes: u64 = 100 << 20;
-        run(&format!(
-            "head -c {bytes} /dev/zero | tail -c {bytes} >/dev/null; :"
-        ));
+        run(&format!("head -c {bytes} /dev/zero | tail -c {bytes} >/dev/null; :"));
         let (_, most) = of_children_with_most();
         assert!((bytes..2 * bytes).contains(&most), "{most}");
     }

@@ -42,10 +42,7 @@ pub struct Descriptor {
 /// # Errors
 /// When the system is out of descriptors.
 pub fn numbers(proc: &OwnProc) -> io::Result<Vec<i32>> {
-    Ok(targets(proc)?
-        .into_iter()
-        .map(|(number, _)| number)
-        .collect())
+    Ok(targets(proc)?.into_iter().map(|(number, _)| number).collect())
 }
 
 /// All open descriptors of this process except `known`.
@@ -66,11 +63,7 @@ fn targets(proc: &OwnProc) -> io::Result<Vec<(i32, String)>> {
     let mut all = Vec::new();
     for entry in Dir::read_from(&folder)? {
         let entry = entry?;
-        let number = entry
-            .file_name()
-            .to_str()
-            .ok()
-            .and_then(|name| name.parse().ok());
+        let number = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
         let Some(number) = number else { continue };
         match rustix::fs::readlinkat(&folder, entry.file_name(), Vec::new()) {
             Ok(target) => all.push((number, target.to_string_lossy().into_owned())),

@@ -91,10 +91,7 @@ impl OwnProc {
     pub fn open() -> io::Result<OwnProc> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open("/proc", flags, Mode::empty())?;
-        Ok(OwnProc {
-            folder: Some(folder),
-            status: None,
-        })
+        Ok(OwnProc { folder: Some(folder), status: None })
     }
 
     /// Opens `status` for good: it has the number of threads and of descriptors, also after the
@@ -206,9 +203,7 @@ const ORPHAN: c_int = 1;
 /// system refuses a process.
 pub fn fork_orphan<A: FnMut(i32)>(proc: &OwnProc, mut announce: A) -> io::Result<Side> {
     if proc.threads()? != 1 {
-        return Err(io::Error::other(
-            "a process that forks must have one thread",
-        ));
+        return Err(io::Error::other("a process that forks must have one thread"));
     }
     let mut between = 0;
     // SAFETY: this process has one thread (checked above), so the orphan may run any code. While
@@ -251,9 +246,7 @@ pub enum Half {
 /// system refuses a process.
 pub fn into_background() -> io::Result<Half> {
     if OwnProc::open()?.threads()? != 1 {
-        return Err(io::Error::other(
-            "a process that forks must have one thread",
-        ));
+        return Err(io::Error::other("a process that forks must have one thread"));
     }
     // SAFETY: this process has one thread (checked above), so the child may run any code.
     match unsafe { fork() }? {

@@ -29,18 +29,12 @@ const APPEND: OFlags = OFlags::WRONLY
     .union(OFlags::NOCTTY);
 
 /// Flags that create a file and never open an existing one.
-const CREATE: OFlags = OFlags::CREATE
-    .union(OFlags::EXCL)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
+const CREATE: OFlags =
+    OFlags::CREATE.union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The rule for this process: root trusts nothing that others can change.
 pub fn rule() -> Rule {
-    if users::is_root() {
-        Rule::Change
-    } else {
-        Rule::Any
-    }
+    if users::is_root() { Rule::Change } else { Rule::Any }
 }
 
 /// Opens a file to append to it, and creates it with permission bits `mode` if necessary.
@@ -111,11 +105,7 @@ impl Named {
             return Err(Errno::NOTDIR.into());
         }
         let is_shared = by_others || !walk::only_root_changes(&folder.facts, None);
-        Ok(Named {
-            is_shared: is_shared && users::is_root(),
-            folder,
-            name,
-        })
+        Ok(Named { is_shared: is_shared && users::is_root(), folder, name })
     }
 
     /// The current file of this name, not followed if it is a link; `None`: there is none.

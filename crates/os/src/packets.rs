@@ -77,10 +77,7 @@ impl Packets {
     /// `InvalidInput` for a message over the limits of this module.
     pub fn send(&self, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         if message.len() > MAX_MESSAGE_BYTES || fds.len() > MAX_FDS_PER_MESSAGE {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "message over the limit",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "message over the limit"));
         }
         let mut space =
             [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS_PER_MESSAGE))];
@@ -155,10 +152,7 @@ impl Packets {
 }
 
 fn too_many() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        "a message has more descriptors than it may",
-    )
+    io::Error::new(io::ErrorKind::InvalidData, "a message has more descriptors than it may")
 }
 
 impl From<Packets> for OwnedFd {
@@ -202,11 +196,7 @@ mod tests {
         drop(write);
         let error = b.receive(true, 1).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-        assert_eq!(
-            rustix::io::read(&read, &mut [0; 1]),
-            Ok(0),
-            "all are closed"
-        );
+        assert_eq!(rustix::io::read(&read, &mut [0; 1]), Ok(0), "all are closed");
     }
 
     #[test]
@@ -232,10 +222,7 @@ mod tests {
             drop(b);
             for word in [&b"first"[..], b"last"] {
                 let heard = a.receive(waits, 1).unwrap();
-                assert!(
-                    matches!(&heard, Received::Message(m, _) if m == word),
-                    "{heard:?}"
-                );
+                assert!(matches!(&heard, Received::Message(m, _) if m == word), "{heard:?}");
             }
             assert!(matches!(a.receive(waits, 1).unwrap(), Received::Closed));
         }

@@ -67,10 +67,7 @@ impl PreemptionProbe {
     /// `None` where the C library or the kernel does not support it, or it does not work as
     /// specified: that is tested once.
     pub fn of_this_thread() -> Option<PreemptionProbe> {
-        let unbroken = PreemptionProbe {
-            address: address()?,
-            _stays: std::marker::PhantomData,
-        };
+        let unbroken = PreemptionProbe { address: address()?, _stays: std::marker::PhantomData };
         unbroken.begin();
         std::thread::sleep(PROOF);
         (!unbroken.ran_through()).then_some(unbroken)

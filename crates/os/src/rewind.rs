@@ -56,15 +56,11 @@ fn wiped(smaps: &str) -> Vec<Wiped> {
         if let Some(flags) = line.strip_prefix("VmFlags:") {
             let is_wiped = flags.split(' ').any(|flag| flag == "wf" || flag == "dp");
             all.extend(range.take().filter(|_| is_wiped));
-        } else if let Some((from, to)) = line
-            .split_once(' ')
-            .and_then(|(range, _)| range.split_once('-'))
+        } else if let Some((from, to)) =
+            line.split_once(' ').and_then(|(range, _)| range.split_once('-'))
         {
             let number = |text| usize::from_str_radix(text, 16);
-            range = number(from)
-                .ok()
-                .zip(number(to).ok())
-                .map(|(from, to)| Wiped { from, to });
+            range = number(from).ok().zip(number(to).ok()).map(|(from, to)| Wiped { from, to });
         }
     }
     all
@@ -135,13 +131,7 @@ fn keep_pages_apart() -> io::Result<()> {
     let none: libc::c_ulong = 0;
     // SAFETY: they change and read flags of this process's memory, and take numbers.
     unsafe {
-        libc::prctl(
-            libc::PR_SET_THP_DISABLE,
-            1 as libc::c_ulong,
-            none,
-            none,
-            none,
-        );
+        libc::prctl(libc::PR_SET_THP_DISABLE, 1 as libc::c_ulong, none, none, none);
         if libc::prctl(libc::PR_GET_THP_DISABLE, none, none, none, none) != 1 {
             return Err(io::Error::other(
                 "the kernel does not let go of huge pages (PR_SET_THP_DISABLE)",
@@ -215,9 +205,7 @@ impl Rewind {
     /// the system is out of descriptors or memory.
     pub fn prepare(proc: &OwnProc, image: Image) -> io::Result<Rewind> {
         if proc.threads()? != 1 {
-            return Err(io::Error::other(
-                "a process that goes back must have one thread",
-            ));
+            return Err(io::Error::other("a process that goes back must have one thread"));
         }
         // SAFETY: as in `keep_together`. Later allocations are dropped anyway, and earlier ones
         // stay.
@@ -237,18 +225,10 @@ impl Rewind {
         // SAFETY: the image was taken before the fork and is there as long as the process; the
         // numbers are copied.
         let inner = unsafe {
-            maitred_rewind_prepare(
-                image.0.as_ptr(),
-                &files.numbers(),
-                open.as_ptr(),
-                open.len(),
-            )
+            maitred_rewind_prepare(image.0.as_ptr(), &files.numbers(), open.as_ptr(), open.len())
         };
         let inner = NonNull::new(inner).ok_or_else(io::Error::last_os_error)?;
-        Ok(Rewind {
-            inner,
-            _files: files,
-        })
+        Ok(Rewind { inner, _files: files })
     }
 
     /// Sets the mark, and returns; and returns again after each rewind. The process is then in the
@@ -277,9 +257,7 @@ impl Rewind {
         // included, so nothing is left that could point to anything.
         let why = unsafe { maitred_rewind_back(self.inner.as_ptr()) };
         // SAFETY: it is a literal, or lies in memory that stays mapped and ends with a zero.
-        unsafe { CStr::from_ptr(why) }
-            .to_string_lossy()
-            .into_owned()
+        unsafe { CStr::from_ptr(why) }.to_string_lossy().into_owned()
     }
 
     /// Numbers that a rewind does not restore.
@@ -306,10 +284,7 @@ mod tests {
         };
         let proc = OwnProc::open().unwrap();
         let smaps = io::read_to_string(proc.file("smaps").unwrap()).unwrap();
-        let expected = Wiped {
-            from: memory,
-            to: memory + page,
-        };
+        let expected = Wiped { from: memory, to: memory + page };
         assert!(wiped(&smaps).contains(&expected));
         assert!(wiped(&smaps).len() < smaps.lines().count() / 20);
     }

@@ -10,11 +10,8 @@ use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabiliti
 /// # Errors
 /// When this process does not have them.
 pub(crate) fn keep_only(kept: CapabilitySet) -> io::Result<()> {
-    let sets = CapabilitySets {
-        effective: kept,
-        permitted: kept,
-        inheritable: CapabilitySet::empty(),
-    };
+    let sets =
+        CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     Ok(set_capabilities(None, sets)?)
 }
 
@@ -29,9 +26,7 @@ pub fn change_for_good(root: &Path) -> io::Result<()> {
     nix::unistd::chdir("/")?;
     keep_only(CapabilitySet::empty())?;
     if !capabilities(None)?.permitted.is_empty() {
-        return Err(io::Error::other(
-            "capabilities are left after giving them up",
-        ));
+        return Err(io::Error::other("capabilities are left after giving them up"));
     }
     Ok(())
 }

@@ -44,12 +44,7 @@ impl Schedstat {
 /// reports no time of a young process until the next tick of the clock: `0 66029 1`.
 fn parse(text: &[u8]) -> Option<Schedstat> {
     let mut numbers = text.split(|byte| byte.is_ascii_whitespace());
-    let mut next = || {
-        std::str::from_utf8(numbers.next()?)
-            .ok()?
-            .parse::<u64>()
-            .ok()
-    };
+    let mut next = || std::str::from_utf8(numbers.next()?).ok()?.parse::<u64>().ok();
     let (ran, waited, times) = (next()?, next()?, next()?);
     (ran > 0 || times > 0).then_some(Schedstat { ran, waited })
 }
@@ -61,10 +56,7 @@ mod tests {
     #[test]
     fn the_kernels_figures_are_read_and_one_that_does_not_count_is_noticed() {
         let (ran, waited) = (742_622, 4_923_493);
-        assert_eq!(
-            parse(b"742622 4923493 3\n"),
-            Some(Schedstat { ran, waited })
-        );
+        assert_eq!(parse(b"742622 4923493 3\n"), Some(Schedstat { ran, waited }));
         for other in [&b"0 0 0\n"[..], b"742622", b"742622 x 3\n", b""] {
             assert_eq!(parse(other), None);
         }

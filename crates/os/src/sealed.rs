@@ -10,10 +10,8 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 /// The seals that make the bytes immutable for every owner of the descriptor (fcntl(2),
 /// `F_ADD_SEALS`).
-const SEALS: SealFlags = SealFlags::WRITE
-    .union(SealFlags::SHRINK)
-    .union(SealFlags::GROW)
-    .union(SealFlags::SEAL);
+const SEALS: SealFlags =
+    SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// Bytes in an immutable anonymous file, mapped for reading.
 #[derive(Debug)]
@@ -44,22 +42,11 @@ impl Sealed {
         let (protection, flags) = (ProtFlags::READ, MapFlags::PRIVATE);
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of ours.
         let start = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                bytes.len(),
-                protection,
-                flags,
-                &file,
-                0,
-            )
+            rustix::mm::mmap(std::ptr::null_mut(), bytes.len(), protection, flags, &file, 0)
         }?;
         let start = NonNull::new(start.cast::<u8>())
             .ok_or_else(|| io::Error::other("the kernel mapped memory at address zero"))?;
-        Ok(Sealed {
-            start,
-            bytes: bytes.len(),
-            file,
-        })
+        Ok(Sealed { start, bytes: bytes.len(), file })
     }
 
     /// The file: the bytes are all of it.

@@ -59,10 +59,7 @@ impl SharedMap {
     /// When the file is empty or not sealed, or the address space is full.
     pub fn map(fd: impl AsFd) -> io::Result<SharedMap> {
         if !rustix::fs::fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "shared file is not sealed",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "shared file is not sealed"));
         }
         let bytes = usize::try_from(rustix::fs::fstat(&fd)?.st_size).unwrap_or(0);
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of ours.

@@ -35,9 +35,7 @@ impl SignalEvents {
             None => Ok(None),
             Some(info) => {
                 let number = i32::try_from(info.ssi_signo).unwrap_or(0);
-                Ok(Signal::try_from(number)
-                    .ok()
-                    .map(|signal| (signal, info.ssi_pid)))
+                Ok(Signal::try_from(number).ok().map(|signal| (signal, info.ssi_pid)))
             }
         }
     }
@@ -131,8 +129,5 @@ pub fn send_to(pidfd: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
 pub fn pidfd(pid: i32) -> io::Result<std::os::fd::OwnedFd> {
     let pid = rustix::process::Pid::from_raw(pid)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "pid zero"))?;
-    Ok(rustix::process::pidfd_open(
-        pid,
-        rustix::process::PidfdFlags::empty(),
-    )?)
+    Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
 }

@@ -43,11 +43,7 @@ fn end_as_any_other() {
 pub fn install_handler(word: &'static AtomicU32) -> io::Result<()> {
     HEEDS.store(std::process::id(), Ordering::SeqCst);
     WORD.store(ptr::from_ref(word).cast_mut(), Ordering::SeqCst);
-    let action = SigAction::new(
-        SigHandler::Handler(note),
-        SaFlags::SA_RESTART,
-        SigSet::empty(),
-    );
+    let action = SigAction::new(SigHandler::Handler(note), SaFlags::SA_RESTART, SigSet::empty());
     // SAFETY: the handler reads its process id, stores to atomics, and in a child calls
     // sigaction(2) and raise(3): all of it is safe in a handler (signal-safety(7)).
     unsafe { sigaction(Signal::SIGTERM, &action) }?;

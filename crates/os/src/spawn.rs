@@ -66,16 +66,8 @@ pub fn start(program: &Program<'_>) -> io::Result<i32> {
     let wanted: Vec<RawFd> = program.inherit.iter().map(AsRawFd::as_raw_fd).collect();
     let group = program.group.map(|group| group.as_raw_fd());
     let mut command = Command::new(program.path);
-    command
-        .arg0(program.name)
-        .args(program.arguments)
-        .env_clear();
-    command.envs(
-        program
-            .environment
-            .iter()
-            .map(|(name, value)| (name, value)),
-    );
+    command.arg0(program.name).args(program.arguments).env_clear();
+    command.envs(program.environment.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null());
     // SAFETY: the closure runs in the forked child of a process with one thread (callers start
     // programs before any thread exists), so it may allocate and call anything.
@@ -265,10 +257,7 @@ mod tests {
         let script = "file=$(mktemp); exec 3>$file; rm $file; ulimit -f 0; echo more >&3";
         let ended = run(script);
         let by = Signal::SIGXFSZ;
-        assert!(
-            matches!(ended, WaitStatus::Signaled(_, signal, _) if signal == by),
-            "{ended:?}"
-        );
+        assert!(matches!(ended, WaitStatus::Signaled(_, signal, _) if signal == by), "{ended:?}");
         let ended = command("/bin/sh").args(["-c", script]).status().unwrap();
         assert_eq!(ended.signal(), Some(by as i32), "{ended:?}");
     }

@@ -26,12 +26,8 @@ const PIECE_BYTES: usize = 4096;
 /// Standard error under a name that it can be opened by.
 const NAME: &str = "/proc/self/fd/2";
 
-static WRITER: Mutex<Writer> = Mutex::new(Writer {
-    spell: None,
-    waited: Duration::ZERO,
-    is_torn: false,
-    lost: 0,
-});
+static WRITER: Mutex<Writer> =
+    Mutex::new(Writer { spell: None, waited: Duration::ZERO, is_torn: false, lost: 0 });
 
 /// Writes a line. A line that is not taken soon is lost, and the next one that is taken follows
 /// `notice` with their number.
@@ -106,10 +102,7 @@ impl WriteMode<'_> {
 }
 
 fn is_ready(fd: BorrowedFd<'_>, within: Duration) -> bool {
-    let within = Timespec {
-        tv_sec: 0,
-        tv_nsec: i64::from(within.subsec_nanos()),
-    };
+    let within = Timespec { tv_sec: 0, tv_nsec: i64::from(within.subsec_nanos()) };
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
     poll(&mut fds, Some(&within)).is_ok_and(|ready| ready > 0)
 }
@@ -198,12 +191,7 @@ mod tests {
     use rustix::pipe::{PipeFlags, pipe_with};
 
     fn writer() -> Writer {
-        Writer {
-            spell: None,
-            waited: Duration::ZERO,
-            is_torn: false,
-            lost: 0,
-        }
+        Writer { spell: None, waited: Duration::ZERO, is_torn: false, lost: 0 }
     }
 
     fn lost(count: u64) -> Vec<u8> {
@@ -235,17 +223,12 @@ mod tests {
     #[test]
     fn nobody_is_waited_for_and_what_was_lost_is_told_to_who_reads_again() {
         let (reader, pipe) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-        let (peer, socket) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .unwrap();
-        for (reader, way) in [
-            (reader, WriteMode::Shared(pipe.as_fd())),
-            (peer, WriteMode::Socket(socket.as_fd())),
-        ] {
+        let (peer, socket) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        for (reader, way) in
+            [(reader, WriteMode::Shared(pipe.as_fd())), (peer, WriteMode::Socket(socket.as_fd()))]
+        {
             let mut writer = writer();
             assert!(fill(&mut writer, &way) > 10, "{way:?}");
             assert!(writer.write_line(&way, b"lost\n", lost).is_err());

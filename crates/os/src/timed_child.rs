@@ -45,9 +45,7 @@ pub enum ChildResult {
 /// system refuses a process or a descriptor.
 pub fn fork_timed(proc: &OwnProc) -> io::Result<TimedFork> {
     if proc.threads()? != 1 {
-        return Err(io::Error::other(
-            "a process that forks must have one thread",
-        ));
+        return Err(io::Error::other("a process that forks must have one thread"));
     }
     let parent = Pid::this().as_raw();
     // SAFETY: this process has one thread (checked above), so the child may run any code.

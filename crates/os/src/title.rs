@@ -59,13 +59,6 @@ fn argument_area() -> Option<Area> {
     let own = Stat::of("self")?;
     let (arguments, arguments_end): (usize, usize) = (own.field(48)?, own.field(49)?);
     let (environment, environment_end): (usize, usize) = (own.field(50)?, own.field(51)?);
-    let end = if environment == arguments_end {
-        environment_end
-    } else {
-        arguments_end
-    };
-    (arguments != 0 && end > arguments).then(|| Area {
-        start: arguments,
-        bytes: end - arguments,
-    })
+    let end = if environment == arguments_end { environment_end } else { arguments_end };
+    (arguments != 0 && end > arguments).then(|| Area { start: arguments, bytes: end - arguments })
 }

@@ -24,21 +24,11 @@ pub struct Identity {
 impl Identity {
     fn of(user: User, gid: Gid) -> Identity {
         let home = user.dir.to_string_lossy().into_owned();
-        Identity {
-            name: user.name,
-            uid: user.uid.as_raw(),
-            gid: gid.as_raw(),
-            home,
-        }
+        Identity { name: user.name, uid: user.uid.as_raw(), gid: gid.as_raw(), home }
     }
 
     fn nameless(uid: u32, gid: u32) -> Identity {
-        Identity {
-            name: uid.to_string(),
-            uid,
-            gid,
-            home: "/".to_owned(),
-        }
+        Identity { name: uid.to_string(), uid, gid, home: "/".to_owned() }
     }
 }
 
@@ -106,9 +96,7 @@ fn look_up_group(group: &str) -> Result<Gid, String> {
     }
     let found = Group::from_name(group)
         .map_err(|error| format!("group `{group}` could not be looked up: {error}"))?;
-    Ok(found
-        .ok_or_else(|| format!("group `{group}` does not exist on this machine"))?
-        .gid)
+    Ok(found.ok_or_else(|| format!("group `{group}` does not exist on this machine"))?.gid)
 }
 
 /// The owner of a file or folder.
@@ -263,9 +251,7 @@ pub fn groups_of(identity: &Identity) -> Option<Vec<u32>> {
 
 fn no_way_back(identity: &Identity) -> io::Result<()> {
     if identity.uid != 0 && nix::unistd::setuid(Uid::from_raw(0)).is_ok() {
-        return Err(io::Error::other(
-            "root could be regained after giving it up",
-        ));
+        return Err(io::Error::other("root could be regained after giving it up"));
     }
     Ok(())
 }

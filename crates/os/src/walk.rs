@@ -203,9 +203,7 @@ pub fn to(path: &Path, rule: Rule) -> Result<Reached, Stopped> {
 /// As [`to`]; also when there is nothing of that name.
 pub fn look(path: &Path, rule: Rule) -> Result<OpenedPath, Stopped> {
     let reached = to(path, rule)?;
-    reached
-        .entry
-        .ok_or_else(|| Stopped::system(path.to_path_buf(), Errno::NOENT))
+    reached.entry.ok_or_else(|| Stopped::system(path.to_path_buf(), Errno::NOENT))
 }
 
 /// The file of this name in a folder, which is not followed if it is a link; `None`: there is none.
@@ -308,11 +306,7 @@ impl Walker {
     /// ([`Walker::may_mount`]).
     fn find(&self, name: &OsStr) -> Result<Option<OpenedPath>, Stopped> {
         let open = |flags| rustix::fs::openat(&self.here.fd, name, flags, Mode::empty());
-        let first = if self.may_mount() {
-            LOOK | OFlags::DIRECTORY
-        } else {
-            LOOK
-        };
+        let first = if self.may_mount() { LOOK | OFlags::DIRECTORY } else { LOOK };
         let opened = match open(first) {
             Err(Errno::NOTDIR | Errno::LOOP) => open(LOOK),
             opened => opened,
@@ -361,10 +355,7 @@ impl Walker {
         let target = rustix::fs::readlinkat(&link.fd, "", Vec::new());
         let target = target.map_err(|why| self.stop(name, why))?;
         let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
-        let folder = Facts {
-            has_list: has_list(&self.here.fd),
-            ..self.here.facts
-        };
+        let folder = Facts { has_list: has_list(&self.here.fd), ..self.here.facts };
         self.bounds.push(Bound {
             link: self.name.join(name),
             reach: reach(self.rule, &folder, &link.facts),
@@ -449,13 +440,7 @@ impl Walker {
                 (OsString::from("."), Some(OpenedPath { fd, facts }))
             }
         };
-        Ok(Reached {
-            folder: self.here,
-            name,
-            entry,
-            folder_name: self.name,
-            steps: self.steps,
-        })
+        Ok(Reached { folder: self.here, name, entry, folder_name: self.name, steps: self.steps })
     }
 
     fn stop(&self, name: &OsStr, why: Errno) -> Stopped {
@@ -492,10 +477,7 @@ fn place(fd: OwnedFd, rule: Rule) -> rustix::io::Result<OpenedPath> {
 /// Whether a folder has an access control list beyond its mode, or a default one. An unreadable one
 /// counts.
 fn has_list(folder: &OwnedFd) -> bool {
-    const LISTS: [&str; 2] = [
-        crate::sockets::acl::ATTRIBUTE,
-        crate::sockets::acl::OF_NEW_FILES,
-    ];
+    const LISTS: [&str; 2] = [crate::sockets::acl::ATTRIBUTE, crate::sockets::acl::OF_NEW_FILES];
     let path = path_of(folder);
     // Nothing is read: only its length is requested.
     let has = |list| match rustix::fs::getxattr(&path, list, &mut [0_u8; 0]) {

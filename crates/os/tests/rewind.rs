@@ -24,10 +24,8 @@ static COUNT: AtomicU32 = AtomicU32::new(7);
 
 /// New memory of `pages` pages.
 fn map(pages: usize) -> *mut u8 {
-    let (rights, kind) = (
-        libc::PROT_READ | libc::PROT_WRITE,
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-    );
+    let (rights, kind) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: it is new memory.
     let memory = unsafe { libc::mmap(ptr::null_mut(), pages * PAGE, rights, kind, -1, 0) };
     assert_ne!(memory, libc::MAP_FAILED);
@@ -79,19 +77,12 @@ fn main() {
             }
         }
     };
-    forked("a_process_that_goes_back_is_what_it_was", &|| {
-        copy(&proc, image, wiped, kept)
+    forked("a_process_that_goes_back_is_what_it_was", &|| copy(&proc, image, wiped, kept));
+    forked("no_write_is_missed_because_memory_became_a_huge_page", &|| {
+        collapsed(&proc, image, huge)
     });
-    forked(
-        "no_write_is_missed_because_memory_became_a_huge_page",
-        &|| collapsed(&proc, image, huge),
-    );
-    forked("what_has_grown_shrinks_and_a_thread_ends_it", &|| {
-        grown(&proc, image, kept)
-    });
-    forked("who_has_too_much_open_does_not_go_back", &|| {
-        with_much_open(&proc, image)
-    });
+    forked("what_has_grown_shrinks_and_a_thread_ends_it", &|| grown(&proc, image, kept));
+    forked("who_has_too_much_open_does_not_go_back", &|| with_much_open(&proc, image));
 }
 
 /// As [`copy`]. What was there at the mark is taken away together with what was mapped behind it,
@@ -159,11 +150,8 @@ fn collapsed(proc: &OwnProc, image: Image, huge: *mut u8) -> i32 {
     rewind.mark().unwrap();
     let turn = rewind.carried()[0];
     rewind.carried()[0] += 1;
-    let (asked, written) = if turn == 2 {
-        (huge, huge.wrapping_add(100 * PAGE))
-    } else {
-        (ptr::null_mut(), huge)
-    };
+    let (asked, written) =
+        if turn == 2 { (huge, huge.wrapping_add(100 * PAGE)) } else { (ptr::null_mut(), huge) };
     // SAFETY: it is memory of ours, or unmapped, which is an error.
     unsafe {
         if *huge.add(100 * PAGE) != 4 || *huge != 4 {

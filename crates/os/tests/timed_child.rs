@@ -18,23 +18,14 @@ const LONG: Duration = Duration::from_secs(60);
 
 fn main() {
     let tests: [(&str, fn()); 7] = [
-        (
-            "a_child_that_ends_says_how",
-            a_child_that_ends_says_how as fn(),
-        ),
-        (
-            "a_child_that_takes_too_long_is_killed",
-            a_child_that_takes_too_long_is_killed,
-        ),
+        ("a_child_that_ends_says_how", a_child_that_ends_says_how as fn()),
+        ("a_child_that_takes_too_long_is_killed", a_child_that_takes_too_long_is_killed),
         (
             "a_child_that_nobody_waits_for_any_more_is_killed",
             a_child_that_nobody_waits_for_any_more_is_killed,
         ),
         ("a_child_prints_to_nowhere", a_child_prints_to_nowhere),
-        (
-            "a_child_dies_with_who_sent_it",
-            a_child_dies_with_who_sent_it,
-        ),
+        ("a_child_dies_with_who_sent_it", a_child_dies_with_who_sent_it),
         (
             "a_child_of_one_that_heeds_sigterm_ends_by_it",
             a_child_of_one_that_heeds_sigterm_ends_by_it,
@@ -46,10 +37,7 @@ fn main() {
     ];
     for (name, test) in tests {
         test();
-        assert!(
-            matches!(reap(), Ok(None)),
-            "{name} left a child uncollected"
-        );
+        assert!(matches!(reap(), Ok(None)), "{name} left a child uncollected");
         println!("test {name} ... ok");
     }
 }
@@ -75,9 +63,7 @@ fn a_child_that_ends_says_how() {
     let (ours, _theirs) = Packets::pair().unwrap();
     let returned = send(|| {}).wait(LONG, ours.as_fd()).unwrap();
     assert_eq!(returned, ChildResult::Ended(HowEnded::Exited(7)));
-    let returned = send(|| std::process::abort())
-        .wait(LONG, ours.as_fd())
-        .unwrap();
+    let returned = send(|| std::process::abort()).wait(LONG, ours.as_fd()).unwrap();
     assert_eq!(returned, ChildResult::Ended(HowEnded::Signaled(6)));
 }
 

@@ -104,10 +104,7 @@ where
     F: Iterator<Item = Field<'f>> + Clone,
 {
     plan.store?;
-    let ResponseHead {
-        status,
-        headers: answer,
-    } = response.clone();
+    let ResponseHead { status, headers: answer } = response.clone();
     let (control, is_targeted) = control(settings, answer.clone(), times.came);
     let authorized = asked.has_authorization;
     check_storable(settings, authorized, &control, response.clone())?;
@@ -164,10 +161,7 @@ fn control<'f>(
     if told.is_some_and(|seconds| seconds > 0) {
         // It states a lifetime for this cache alone, and nothing else.
         let listed = of_all().listed;
-        let control = CacheControl {
-            listed,
-            ..CacheControl::default()
-        };
+        let control = CacheControl { listed, ..CacheControl::default() };
         return (control, true);
     }
     if settings.litespeed {
@@ -277,10 +271,7 @@ fn lifetimes(
     };
     let lifetimes = Lifetimes {
         fresh,
-        while_revalidate: grace(
-            control.stale_while_revalidate,
-            settings.stale_while_revalidate,
-        ),
+        while_revalidate: grace(control.stale_while_revalidate, settings.stale_while_revalidate),
         if_error: grace(control.stale_if_error, settings.stale_if_error),
     };
     let grace = lifetimes.while_revalidate.max(lifetimes.if_error);
@@ -334,17 +325,12 @@ const LAST_DATE: Millis = 253_402_300_799_000;
 
 /// Whether a header is for the cache alone and is removed from responses.
 pub fn is_for_cache(settings: &Settings, name: &[u8]) -> bool {
-    let starts = |start: &str| {
-        name.get(..start.len())
-            .is_some_and(|begin| headers::is(begin, start))
-    };
+    let starts =
+        |start: &str| name.get(..start.len()).is_some_and(|begin| headers::is(begin, start));
     starts("x-accel-")
         || headers::is(name, "maitred-cache-control")
         || (settings.litespeed && starts("x-litespeed-"))
-        || settings
-            .tag_headers
-            .iter()
-            .any(|tag| headers::is(name, tag))
+        || settings.tag_headers.iter().any(|tag| headers::is(name, tag))
 }
 
 fn has<'f>(fields: impl Iterator<Item = Field<'f>>, name: &str) -> bool {

@@ -24,18 +24,9 @@ fn admit_as(
     let request: Vec<Field<'static>> = request.to_vec();
     let asked = CacheRequest::survey(GET, request.into_iter());
     let plan = Plan::make(settings, &asked);
-    let times = Times {
-        asked: NOW,
-        came: NOW,
-        stamp: 7,
-    };
-    let answer = answer
-        .iter()
-        .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-    let response = ResponseHead {
-        status,
-        headers: answer,
-    };
+    let times = Times { asked: NOW, came: NOW, stamp: 7 };
+    let answer = answer.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    let response = ResponseHead { status, headers: answer };
     admit(settings, &asked, &plan, response, times)
 }
 
@@ -49,9 +40,7 @@ fn why(answer: &[(&str, &str)]) -> Option<NotStored> {
 
 fn names(admitted: &Admitted) -> Vec<String> {
     let names = admitted.stored.fields().map(|(name, _)| name);
-    names
-        .map(|name| String::from_utf8_lossy(name).into_owned())
-        .collect()
+    names.map(|name| String::from_utf8_lossy(name).into_owned()).collect()
 }
 
 #[test]
@@ -59,38 +48,20 @@ fn what_says_nothing_of_its_life_is_not_kept() {
     assert_eq!(why(&[]), Some(NotStored::NoLifetime));
     assert_eq!(why(&[("ETag", "\"a\"")]), Some(NotStored::NoLifetime));
     assert_eq!(why(&[("Cache-Control", "max-age=60")]), None);
-    let valid = vec![Valid {
-        status: Some(200),
-        seconds: 60,
-    }];
-    let settings = Settings {
-        valid,
-        ..Settings::default()
-    };
+    let valid = vec![Valid { status: Some(200), seconds: 60 }];
+    let settings = Settings { valid, ..Settings::default() };
     assert!(admit_as(&settings, &[], 200, &[]).is_ok());
-    assert_eq!(
-        admit_as(&settings, &[], 404, &[]),
-        Err(NotStored::NoLifetime)
-    );
+    assert_eq!(admit_as(&settings, &[], 404, &[]), Err(NotStored::NoLifetime));
 }
 
 #[test]
 fn an_answer_that_is_not_for_all_is_not_kept() {
     let why_control = |control: &str| why(&[("Cache-Control", control), ("Expires", "x")]);
-    assert_eq!(
-        why_control("max-age=60, No-StOrE"),
-        Some(NotStored::NoStore)
-    );
+    assert_eq!(why_control("max-age=60, No-StOrE"), Some(NotStored::NoStore));
     assert_eq!(why_control("private, max-age=60"), Some(NotStored::Private));
-    assert_eq!(
-        why_control("no-cache, max-age=60"),
-        Some(NotStored::NoCache)
-    );
+    assert_eq!(why_control("no-cache, max-age=60"), Some(NotStored::NoCache));
     let cookie = ("Set-Cookie", "a=b");
-    assert_eq!(
-        why(&[("Cache-Control", "public, max-age=60"), cookie]),
-        Some(NotStored::SetCookie)
-    );
+    assert_eq!(why(&[("Cache-Control", "public, max-age=60"), cookie]), Some(NotStored::SetCookie));
     // PHP's session_start() says all of this.
     let session = [
         ("Expires", "Thu, 19 Nov 1981 08:52:00 GMT"),
@@ -103,20 +74,11 @@ fn an_answer_that_is_not_for_all_is_not_kept() {
 #[test]
 fn a_cookie_is_kept_where_the_site_says_so_and_left_out_where_the_answer_does() {
     let answer = [("Cache-Control", "max-age=60"), ("Set-Cookie", "a=b")];
-    let ignore_headers = IgnoreHeaders {
-        set_cookie: true,
-        ..IgnoreHeaders::default()
-    };
-    let settings = Settings {
-        ignore_headers,
-        ..Settings::default()
-    };
+    let ignore_headers = IgnoreHeaders { set_cookie: true, ..IgnoreHeaders::default() };
+    let settings = Settings { ignore_headers, ..Settings::default() };
     let admitted = admit_as(&settings, &[], 200, &answer).unwrap();
     assert_eq!(names(&admitted), ["Date", "Cache-Control", "Set-Cookie"]);
-    let answer = [
-        ("Cache-Control", "max-age=60, private=\"set-cookie\""),
-        answer[1],
-    ];
+    let answer = [("Cache-Control", "max-age=60, private=\"set-cookie\""), answer[1]];
     assert_eq!(names(&of(&answer).unwrap()), ["Date", "Cache-Control"]);
 }
 
@@ -128,19 +90,10 @@ fn what_was_asked_for_with_a_password_is_kept_only_if_it_says_it_may_be() {
         admit_as(&Settings::default(), &asked, 200, &answer)
     };
     assert_eq!(with("max-age=60"), Err(NotStored::Authorization));
-    for control in [
-        "max-age=60, public",
-        "s-maxage=60",
-        "max-age=60, must-revalidate",
-    ] {
+    for control in ["max-age=60, public", "s-maxage=60", "max-age=60, must-revalidate"] {
         assert!(with(control).unwrap().stored.for_authorized, "{control}");
     }
-    assert!(
-        !of(&[("Cache-Control", "max-age=60")])
-            .unwrap()
-            .stored
-            .for_authorized
-    );
+    assert!(!of(&[("Cache-Control", "max-age=60")]).unwrap().stored.for_authorized);
 }
 
 #[test]
@@ -150,10 +103,7 @@ fn a_status_that_is_not_understood_is_not_kept_if_it_must_be() {
         admit_as(&Settings::default(), &[], status, &answer).err()
     };
     assert_eq!(with(599, "max-age=60"), None);
-    assert_eq!(
-        with(599, "max-age=60, must-understand"),
-        Some(NotStored::Status)
-    );
+    assert_eq!(with(599, "max-age=60, must-understand"), Some(NotStored::Status));
     assert_eq!(with(200, "max-age=60, must-understand, no-store"), None);
     assert_eq!(with(206, "max-age=60"), Some(NotStored::Status));
     assert_eq!(with(304, "max-age=60"), Some(NotStored::Status));
@@ -164,75 +114,38 @@ fn what_must_be_asked_for_again_is_kept_if_there_is_something_to_ask_with() {
     let admitted = of(&[("Cache-Control", "no-cache"), ("ETag", "\"a\"")]).unwrap();
     assert!(admitted.stored.no_cache && admitted.stored.must_revalidate);
     assert_eq!(admitted.stored.lifetimes, Lifetimes::default());
-    let settings = Settings {
-        revalidate: false,
-        ..Settings::default()
-    };
+    let settings = Settings { revalidate: false, ..Settings::default() };
     let answer = [("Cache-Control", "max-age=60, no-cache"), ("ETag", "\"a\"")];
-    assert_eq!(
-        admit_as(&settings, &[], 200, &answer),
-        Err(NotStored::NoCache)
-    );
-    assert_eq!(
-        why(&[("Cache-Control", "max-age=0")]),
-        Some(NotStored::Stale)
-    );
-    assert_eq!(
-        why(&[("Cache-Control", "max-age=60"), ("Age", "61")]),
-        Some(NotStored::Stale)
-    );
-    assert_eq!(
-        why(&[
-            ("Cache-Control", "max-age=60"),
-            ("Age", "61"),
-            ("ETag", "\"\"")
-        ]),
-        None
-    );
+    assert_eq!(admit_as(&settings, &[], 200, &answer), Err(NotStored::NoCache));
+    assert_eq!(why(&[("Cache-Control", "max-age=0")]), Some(NotStored::Stale));
+    assert_eq!(why(&[("Cache-Control", "max-age=60"), ("Age", "61")]), Some(NotStored::Stale));
+    assert_eq!(why(&[("Cache-Control", "max-age=60"), ("Age", "61"), ("ETag", "\"\"")]), None);
 }
 
 #[test]
 fn nginx_says_never_with_a_zero() {
-    let answer = [
-        ("X-Accel-Expires", "0"),
-        ("Cache-Control", "max-age=60"),
-        ("ETag", "\"a\""),
-    ];
+    let answer = [("X-Accel-Expires", "0"), ("Cache-Control", "max-age=60"), ("ETag", "\"a\"")];
     assert_eq!(why(&answer), Some(NotStored::NoStore));
 }
 
 #[test]
 fn caches_are_told_something_else_than_browsers() {
-    let answer = [
-        ("Cache-Control", "no-store"),
-        ("CDN-Cache-Control", "max-age=60"),
-        ("Expires", "0"),
-    ];
+    let answer =
+        [("Cache-Control", "no-store"), ("CDN-Cache-Control", "max-age=60"), ("Expires", "0")];
     assert_eq!(of(&answer).unwrap().stored.lifetimes.fresh, 60);
-    let answer = [
-        ("Cache-Control", "max-age=60"),
-        ("CDN-Cache-Control", "no-store"),
-    ];
+    let answer = [("Cache-Control", "max-age=60"), ("CDN-Cache-Control", "no-store")];
     assert_eq!(why(&answer), Some(NotStored::NoStore));
-    let answer = [
-        ("Cache-Control", "max-age=60"),
-        ("CDN-Cache-Control", "No-Store=\""),
-    ];
+    let answer = [("Cache-Control", "max-age=60"), ("CDN-Cache-Control", "No-Store=\"")];
     assert_eq!(why(&answer), None);
 }
 
 #[test]
 fn what_varies_as_litespeed_has_it_is_kept_only_if_the_key_has_that() {
-    let mut settings = Settings {
-        litespeed: true,
-        ..Settings::default()
-    };
+    let mut settings = Settings { litespeed: true, ..Settings::default() };
     settings.key.cookies = vec!["currency".to_owned()];
     let of = |vary: &str| {
-        let answer = [
-            ("X-LiteSpeed-Cache-Control", "public,max-age=9"),
-            ("X-LiteSpeed-Vary", vary),
-        ];
+        let answer =
+            [("X-LiteSpeed-Cache-Control", "public,max-age=9"), ("X-LiteSpeed-Vary", vary)];
         admit_as(&settings, &[], 200, &answer).map(|_| ())
     };
     assert_eq!(of("cookie=currency"), Ok(()));
@@ -254,11 +167,8 @@ fn what_is_said_as_nginx_wants_it_counts_whatever_is_said_to_all() {
 
 #[test]
 fn stale_responses_need_a_permission_and_no_prohibition() {
-    let settings = Settings {
-        stale_while_revalidate: 10,
-        stale_if_error: 20,
-        ..Settings::default()
-    };
+    let settings =
+        Settings { stale_while_revalidate: 10, stale_if_error: 20, ..Settings::default() };
     let lifetimes = |control: &str| {
         let answer = [("Cache-Control", control)];
         let stored = admit_as(&settings, &[], 200, &answer).unwrap().stored;
@@ -267,10 +177,7 @@ fn stale_responses_need_a_permission_and_no_prohibition() {
     assert_eq!(lifetimes("max-age=1"), (10, 20));
     assert_eq!(lifetimes("max-age=1, stale-if-error=5"), (10, 5));
     assert_eq!(lifetimes("max-age=1, stale-while-revalidate=0"), (0, 20));
-    assert_eq!(
-        lifetimes("max-age=1, must-revalidate, stale-if-error=5"),
-        (0, 0)
-    );
+    assert_eq!(lifetimes("max-age=1, must-revalidate, stale-if-error=5"), (0, 0));
     assert_eq!(lifetimes("max-age=1, proxy-revalidate"), (0, 0));
     assert_eq!(lifetimes("max-age=0, stale-while-revalidate=5"), (5, 0));
     let never = admit_as(&settings, &[], 200, &[("Cache-Control", "max-age=0")]);
@@ -313,20 +220,9 @@ fn an_answer_without_a_date_gets_that_of_its_coming() {
 fn what_depends_on_everything_is_not_kept_unless_that_is_not_listened_to() {
     let answer = [("Cache-Control", "max-age=60"), ("Vary", "Foo, *")];
     assert_eq!(why(&answer), Some(NotStored::VaryStar));
-    let ignore_headers = IgnoreHeaders {
-        vary: true,
-        ..IgnoreHeaders::default()
-    };
-    let settings = Settings {
-        ignore_headers,
-        ..Settings::default()
-    };
-    assert!(
-        admit_as(&settings, &[], 200, &answer)
-            .unwrap()
-            .vary
-            .is_empty()
-    );
+    let ignore_headers = IgnoreHeaders { vary: true, ..IgnoreHeaders::default() };
+    let settings = Settings { ignore_headers, ..Settings::default() };
+    assert!(admit_as(&settings, &[], 200, &answer).unwrap().vary.is_empty());
 }
 
 #[test]
@@ -337,10 +233,7 @@ fn litespeeds_fields_are_for_those_who_ask_for_them() {
         ("X-LiteSpeed-Tag", "W_,W_home"),
     ];
     assert_eq!(why(&answer), Some(NotStored::NoCache));
-    let settings = Settings {
-        litespeed: true,
-        ..Settings::default()
-    };
+    let settings = Settings { litespeed: true, ..Settings::default() };
     let admitted = admit_as(&settings, &[], 200, &answer).unwrap();
     assert_eq!(admitted.stored.lifetimes.fresh, 604_800);
     assert_eq!(*admitted.stored.tags, ["W_", "W_home"]);
@@ -349,15 +242,9 @@ fn litespeeds_fields_are_for_those_who_ask_for_them() {
 
 #[test]
 fn what_depends_on_cookies_is_for_all_without_a_session_where_that_is_meant() {
-    let answer = [
-        ("Cache-Control", "max-age=60"),
-        ("Vary", "Cookie, Accept-Language"),
-    ];
+    let answer = [("Cache-Control", "max-age=60"), ("Vary", "Cookie, Accept-Language")];
     let vary = |varies_by_session| {
-        let settings = Settings {
-            varies_by_session,
-            ..Settings::default()
-        };
+        let settings = Settings { varies_by_session, ..Settings::default() };
         let admitted = admit_as(&settings, &[(b"Cookie", b"_ga=1")], 200, &answer).unwrap();
         // Downstream caches still need it.
         assert!(names(&admitted).contains(&"Vary".to_owned()));

@@ -15,12 +15,8 @@ pub struct AppCache {
     pub varies_by_session: bool,
 }
 
-const NOTHING: AppCache = AppCache {
-    cookies: &[],
-    paths: &[],
-    parameters: &[],
-    varies_by_session: false,
-};
+const NOTHING: AppCache =
+    AppCache { cookies: &[], paths: &[], parameters: &[], varies_by_session: false };
 
 /// `wp-includes/default-constants.php` names the login cookies; `wp_set_comment_cookies`
 /// (`comment.php`), `wp-login.php` (`postpass`) and `class-wp-recovery-mode-cookie-service.php` the
@@ -81,18 +77,13 @@ static DRUPAL: AppCache = AppCache {
 
 /// `config/session.php`: the application's name with `_session`, or `-session` in newer ones.
 /// `Illuminate\Auth\SessionGuard::getRecallerName`, and Passport's `laravel_token`.
-static LARAVEL: AppCache = AppCache {
-    cookies: &["*_session", "*-session", "remember_*", "laravel_token"],
-    ..NOTHING
-};
+static LARAVEL: AppCache =
+    AppCache { cookies: &["*_session", "*-session", "remember_*", "laravel_token"], ..NOTHING };
 
 /// The session is PHP's own (`framework.session.name`); `security.firewalls.*.remember_me.name`.
 /// The paths belong to its profiler.
-static SYMFONY: AppCache = AppCache {
-    cookies: &["REMEMBERME"],
-    paths: &["/_profiler/*", "/_wdt/*"],
-    ..NOTHING
-};
+static SYMFONY: AppCache =
+    AppCache { cookies: &["REMEMBERME"], paths: &["/_profiler/*", "/_wdt/*"], ..NOTHING };
 
 /// The session is named after the instance, whose ID begins with `oc` (`OC_Util::getInstanceId`);
 /// so is `oc_sessionPassphrase` (`CryptoWrapper`). `OC\User\Session::setMagicInCookie` sets the
@@ -161,10 +152,7 @@ mod tests {
                 ][..],
             ),
             ("drupal", &["SESS0a1b2c", "SSESS0a1b2c"]),
-            (
-                "laravel",
-                &["laravel_session", "my-shop-session", "remember_web_59ba36"],
-            ),
+            ("laravel", &["laravel_session", "my-shop-session", "remember_web_59ba36"]),
             ("symfony", &["REMEMBERME"]),
             (
                 "nextcloud",
@@ -175,10 +163,7 @@ mod tests {
                     "__Host-nc_sameSiteCookielax",
                 ],
             ),
-            (
-                "mediawiki",
-                &["my_wiki_session", "my_wikiUserID", "my_wikiToken"],
-            ),
+            ("mediawiki", &["my_wiki_session", "my_wikiUserID", "my_wikiToken"]),
         ] {
             for cookie in cookies {
                 assert!(matches(cache_of(app).cookies, cookie), "{app}: {cookie}");
@@ -188,14 +173,7 @@ mod tests {
 
     #[test]
     fn common_cookies_do_not_identify_a_visitor() {
-        for app in [
-            "wordpress",
-            "drupal",
-            "laravel",
-            "symfony",
-            "nextcloud",
-            "mediawiki",
-        ] {
+        for app in ["wordpress", "drupal", "laravel", "symfony", "nextcloud", "mediawiki"] {
             for cookie in ["_ga", "_gid", "_fbp", "wordpress_test_cookie", "lang"] {
                 assert!(!matches(cache_of(app).cookies, cookie), "{app}: {cookie}");
             }
@@ -209,13 +187,7 @@ mod tests {
         for path in ["/wp-admin/index.php", "/wp-login.php", "/checkout/pay/1"] {
             assert!(of(path), "{path}");
         }
-        for path in [
-            "/",
-            "/cartoons/",
-            "/2026/11/post/",
-            "/wp-sitemap.xml",
-            "/feed/",
-        ] {
+        for path in ["/", "/cartoons/", "/2026/11/post/", "/wp-sitemap.xml", "/feed/"] {
             assert!(!of(path), "{path}");
         }
     }

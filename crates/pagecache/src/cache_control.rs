@@ -252,30 +252,15 @@ mod tests {
 
     #[test]
     fn a_number_in_a_quoted_string_of_another_directive_is_not_ours() {
-        assert_eq!(
-            of(&["extension=\"max-age=3600\", max-age=1"]).max_age,
-            Some(1)
-        );
-        assert_eq!(
-            of(&["max-age=1, extension=\"max-age=3600\""]).max_age,
-            Some(1)
-        );
-        assert_eq!(
-            of(&["extension=\"a\\\", max-age=9\", max-age=\"1\""]).max_age,
-            Some(1)
-        );
+        assert_eq!(of(&["extension=\"max-age=3600\", max-age=1"]).max_age, Some(1));
+        assert_eq!(of(&["max-age=1, extension=\"max-age=3600\""]).max_age, Some(1));
+        assert_eq!(of(&["extension=\"a\\\", max-age=9\", max-age=\"1\""]).max_age, Some(1));
         assert_eq!(of(&["extension=\"never ends, max-age=9"]).max_age, None);
     }
 
     #[test]
     fn a_number_that_is_none_is_zero_and_the_first_of_two_counts() {
-        for value in [
-            "max-age='3600'",
-            "max-age=-1",
-            "max-age",
-            "max-age=",
-            "max-age=1.5",
-        ] {
+        for value in ["max-age='3600'", "max-age=-1", "max-age", "max-age=", "max-age=1.5"] {
             assert_eq!(of(&[value]).max_age, Some(0), "{value}");
         }
         assert_eq!(of(&["max-age=\"1\"x, max-age=2"]).max_age, Some(0));
@@ -316,10 +301,7 @@ mod tests {
             (&b"CDN-Cache-Control"[..], &b"max-age=60"[..]),
             (&b"Maitred-Cache-Control"[..], &b"max-age=5"[..]),
         ];
-        assert_eq!(
-            CacheControl::targeted(fields.into_iter()).unwrap().max_age,
-            Some(5)
-        );
+        assert_eq!(CacheControl::targeted(fields.into_iter()).unwrap().max_age, Some(5));
     }
 
     #[test]

@@ -171,11 +171,7 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> CacheRequest<'a, H> {
         // Continues after the first match: the site may have put that header into the key, and a
         // header set by a proxy may follow.
         if is_unkeyed(name) {
-            if self.is_proxied(name) {
-                self.has_proxied = true
-            } else {
-                self.has_unkeyed = true
-            }
+            if self.is_proxied(name) { self.has_proxied = true } else { self.has_unkeyed = true }
         }
     }
 
@@ -275,21 +271,14 @@ mod tests {
                 assert_ne!(asked.has_unkeyed, asked.has_proxied, "{name}");
             }
         }
-        for fields in [
-            ["X-Requested-With", "X-Forwarded-Host"],
-            ["X-Forwarded-Host", "X-Requested-With"],
-        ] {
+        for fields in
+            [["X-Requested-With", "X-Forwarded-Host"], ["X-Forwarded-Host", "X-Requested-With"]]
+        {
             let fields = fields.map(|name| (name.as_bytes(), &b"1"[..]));
             let asked = CacheRequest::survey(request(true), fields.into_iter());
             assert!(asked.has_unkeyed && asked.has_proxied, "{fields:?}");
         }
-        for name in [
-            "Host",
-            "X-Forwarded-For",
-            "User-Agent",
-            "Connection",
-            "Forwarder",
-        ] {
+        for name in ["Host", "X-Forwarded-For", "User-Agent", "Connection", "Forwarder"] {
             let fields = [(name.as_bytes(), &b"1"[..])];
             let asked = CacheRequest::survey(request(false), fields.into_iter());
             assert!(!asked.has_unkeyed, "{name}");

@@ -49,14 +49,8 @@ impl CacheStatus {
     pub fn word(&self) -> &'static str {
         match self {
             CacheStatus::Hit { detail: None, .. } => "HIT",
-            CacheStatus::Hit {
-                detail: Some(REVALIDATED),
-                ..
-            } => "REVALIDATED",
-            CacheStatus::Hit {
-                detail: Some(UPDATING),
-                ..
-            } => "UPDATING",
+            CacheStatus::Hit { detail: Some(REVALIDATED), .. } => "REVALIDATED",
+            CacheStatus::Hit { detail: Some(UPDATING), .. } => "UPDATING",
             CacheStatus::Hit { .. } => "STALE",
             CacheStatus::Forwarded { why, .. } => match why {
                 Forward::Bypass(_) => "BYPASS",
@@ -85,12 +79,7 @@ impl fmt::Display for CacheStatus {
                     None => Ok(()),
                 }
             }
-            CacheStatus::Forwarded {
-                why,
-                status,
-                stored,
-                is_collapsed,
-            } => {
+            CacheStatus::Forwarded { why, status, stored, is_collapsed } => {
                 let (why, detail) = match why {
                     Forward::Bypass(Bypass::Method) => ("method", None),
                     Forward::Bypass(Bypass::Request) => ("request", None),
@@ -124,31 +113,16 @@ mod tests {
     use super::*;
 
     fn forwarded(why: Forward, stored: Result<u64, NotStored>) -> CacheStatus {
-        CacheStatus::Forwarded {
-            why,
-            status: Some(200),
-            stored,
-            is_collapsed: false,
-        }
+        CacheStatus::Forwarded { why, status: Some(200), stored, is_collapsed: false }
     }
 
     #[test]
     fn a_request_is_told_what_happened_in_words_that_others_read() {
         let bypass = |why| forwarded(Forward::Bypass(why), Err(NotStored::Bypassed(why)));
         let cases = [
+            (CacheStatus::Hit { ttl: 9, detail: None }, "maitred; hit; ttl=9", "HIT"),
             (
-                CacheStatus::Hit {
-                    ttl: 9,
-                    detail: None,
-                },
-                "maitred; hit; ttl=9",
-                "HIT",
-            ),
-            (
-                CacheStatus::Hit {
-                    ttl: -3,
-                    detail: Some(ON_ERROR),
-                },
+                CacheStatus::Hit { ttl: -3, detail: Some(ON_ERROR) },
                 "maitred; hit; ttl=-3; detail=error",
                 "STALE",
             ),
@@ -162,11 +136,7 @@ mod tests {
                 "maitred; fwd=vary-miss; fwd-status=200; detail=set-cookie",
                 "MISS",
             ),
-            (
-                bypass(Bypass::Method),
-                "maitred; fwd=method; fwd-status=200",
-                "BYPASS",
-            ),
+            (bypass(Bypass::Method), "maitred; fwd=method; fwd-status=200", "BYPASS"),
             (
                 bypass(Bypass::PrivateCookie),
                 "maitred; fwd=bypass; fwd-status=200; detail=private-cookie",

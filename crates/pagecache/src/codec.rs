@@ -36,9 +36,7 @@ impl Reader {
     /// # Errors
     /// When there are fewer.
     pub fn take(&mut self, length: usize) -> Result<Bytes, Damaged> {
-        (length <= self.rest.len())
-            .then(|| self.rest.split_to(length))
-            .ok_or(Damaged)
+        (length <= self.rest.len()).then(|| self.rest.split_to(length)).ok_or(Damaged)
     }
 
     /// The next `N` bytes.

@@ -142,10 +142,7 @@ impl CookieNames {
     pub fn under(&self, settings: &Settings) -> CookieNames {
         let names = self.names.iter();
         let names = names.filter(|name| settings.counts_cookie(name));
-        CookieNames {
-            names: names.cloned().collect(),
-            are_too_many: false,
-        }
+        CookieNames { names: names.cloned().collect(), are_too_many: false }
     }
 }
 
@@ -158,12 +155,7 @@ impl Settings {
     /// A fingerprint of the settings that decide which cookies count.
     pub fn cookie_mark(&self) -> u64 {
         let (bypass, no_store) = (&self.bypass.cookies, &self.no_store.cookies);
-        let lists = [
-            &self.public_cookies,
-            &self.private_cookies,
-            bypass,
-            no_store,
-        ];
+        let lists = [&self.public_cookies, &self.private_cookies, bypass, no_store];
         let lists = lists.map(|list| list.iter().map(Pattern::to_string).collect());
         let keyed = self.key.cookies.clone();
         let text = |list: Vec<String>| list.join("\0") + "\n";
@@ -171,9 +163,9 @@ impl Settings {
         let bytes: Vec<u8> = texts.flat_map(String::into_bytes).collect();
         // FNV-1a: the number is compared with that of another process.
         let start = 0xcbf2_9ce4_8422_2325 ^ u64::from(self.guards_cookies);
-        bytes.iter().fold(start, |hash: u64, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        })
+        bytes
+            .iter()
+            .fold(start, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
     }
 }
 
@@ -308,9 +300,8 @@ mod tests {
             (b"Set-Cookie", b"my.login[a]=1; Path=/"),
             (b"set-cookie", b" lang=de"),
         ];
-        let names = set_by(answer.into_iter()).fold(CookieNames::default(), |names, name| {
-            names.with(name).expect("it is new")
-        });
+        let names = set_by(answer.into_iter())
+            .fold(CookieNames::default(), |names, name| names.with(name).expect("it is new"));
         for cookie in ["my.login[a]=1", "x=1; my_login=2", "my login[b]=1"] {
             assert!(knows(&names, cookie), "{cookie}");
         }
@@ -329,10 +320,7 @@ mod tests {
         }
         assert!(knows(&names, "anything=1") && !knows(&names, "lang=de"));
         assert!(names.are_too_many() && names.with(b"one more").is_none());
-        let seen = Settings {
-            public_cookies: vec![Pattern::new("seen_*")],
-            ..settings()
-        };
+        let seen = Settings { public_cookies: vec![Pattern::new("seen_*")], ..settings() };
         let names = names.under(&seen);
         assert!(!knows(&names, "anything=1") && names.all().count() == 0);
         assert_ne!(seen.cookie_mark(), settings().cookie_mark());
@@ -362,10 +350,8 @@ mod tests {
         let mut settings = settings();
         settings.key.cookies = vec!["size".to_owned(), "tone".to_owned()];
         let request = request();
-        let fields: [Field<'_>; 2] = [
-            (b"Cookie", b"login=anna; tone=a b; _ga=1"),
-            (b"cookie", b"size=l;sizes=x"),
-        ];
+        let fields: [Field<'_>; 2] =
+            [(b"Cookie", b"login=anna; tone=a b; _ga=1"), (b"cookie", b"size=l;sizes=x")];
         let asked = CacheRequest::survey(request, fields.into_iter());
         assert_eq!(keyed(&settings, &asked), b"tone=a b; size=l");
     }

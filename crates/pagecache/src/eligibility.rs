@@ -52,11 +52,7 @@ impl Plan {
     ) -> Plan {
         let obeys = settings.obey_requests && asked.has_directives;
         let directives = obeys.then(|| RequestDirectives::of(asked.fields()));
-        let mut plan = Plan {
-            read: Ok(()),
-            store: Ok(()),
-            directives,
-        };
+        let mut plan = Plan { read: Ok(()), store: Ok(()), directives };
         if let Some(why) = unfit(settings, asked) {
             plan.read = Err(why);
             plan.store = Err(NotStored::Bypassed(why));
@@ -77,11 +73,7 @@ impl Plan {
             _ if cookies::has_unknown(settings, asked) => Err(NotStored::UnknownCookie),
             _ => Ok(()),
         };
-        if plan
-            .directives
-            .as_ref()
-            .is_some_and(|directives| directives.no_store)
-        {
+        if plan.directives.as_ref().is_some_and(|directives| directives.no_store) {
             plan.read = Err(Bypass::Request);
         }
         plan
@@ -155,11 +147,7 @@ fn holds<'a, H: Iterator<Item = Field<'a>> + Clone>(
     if when.is_empty() {
         return false;
     }
-    if when
-        .methods
-        .iter()
-        .any(|method| method == asked.request.method)
-    {
+    if when.methods.iter().any(|method| method == asked.request.method) {
         return true;
     }
     let cookie = |(name, _): Field<'_>| when.cookies.iter().any(|cookie| is_named(cookie, name));
@@ -264,10 +252,7 @@ mod tests {
         assert!(!get(&[(b"Cookie", b"a=PHPSESSID; PHPSESSION=1")]).is_none());
         let private_cookies = ["wordpress_logged_in_*", "user[id]"];
         let private_cookies = private_cookies.map(Pattern::new).to_vec();
-        let settings = Settings {
-            private_cookies,
-            ..Settings::default()
-        };
+        let settings = Settings { private_cookies, ..Settings::default() };
         for cookie in [
             "wordpress.logged_in_x=1",
             "wordpress[logged_in_x=1",
@@ -284,10 +269,7 @@ mod tests {
     #[test]
     fn what_an_application_might_believe_and_no_key_has_is_answered_but_not_kept() {
         let plan = get(&[(b"X-Forwarded-Host", b"evil.example")]);
-        assert_eq!(
-            (plan.read, plan.store),
-            (Ok(()), Err(NotStored::UnkeyedHeader))
-        );
+        assert_eq!((plan.read, plan.store), (Ok(()), Err(NotStored::UnkeyedHeader)));
         let request = Request {
             method: "GET",
             is_https: true,
@@ -311,9 +293,8 @@ mod tests {
     #[test]
     fn a_cookie_of_the_key_is_kept_only_as_php_reads_it_as_well() {
         let mut settings = Settings::default();
-        settings.key.cookies = ["lang", "my_size", "a.b", "prefs[lang]"]
-            .map(str::to_owned)
-            .to_vec();
+        settings.key.cookies =
+            ["lang", "my_size", "a.b", "prefs[lang]"].map(str::to_owned).to_vec();
         let store =
             |cookie: &str| plan(&settings, "GET", "/", &[(b"Cookie", cookie.as_bytes())]).store;
         let many = |count: usize| format!("{}lang=de", "x;".repeat(count));
@@ -421,14 +402,7 @@ mod tests {
             let plan = plan(&settings, "GET", path, &[]);
             assert_eq!(plan.store, Err(NotStored::Rule), "{path}");
         }
-        for path in [
-            "/accounts/",
-            "/x/account/",
-            "/account/../x",
-            "/..",
-            "/%",
-            "/a b",
-        ] {
+        for path in ["/accounts/", "/x/account/", "/account/../x", "/..", "/%", "/a b"] {
             let is_account = path.starts_with("/account/");
             let plan = plan(&settings, "GET", path, &[]);
             assert_eq!(plan.store.is_err(), is_account, "{path}");
@@ -466,10 +440,7 @@ mod tests {
     fn a_request_says_something_about_caches_only_where_it_is_obeyed() {
         let fields: [Field<'_>; 1] = [(b"Cache-Control", b"no-store")];
         assert_eq!(get(&fields).store, Ok(()));
-        let settings = Settings {
-            obey_requests: true,
-            ..Settings::default()
-        };
+        let settings = Settings { obey_requests: true, ..Settings::default() };
         let obeyed = plan(&settings, "GET", "/", &fields);
         assert_eq!(obeyed.store, Err(NotStored::RequestNoStore));
         assert_eq!(obeyed.read, Err(Bypass::Request));
@@ -477,10 +448,7 @@ mod tests {
 
     #[test]
     fn a_body_and_a_precondition_are_the_origins() {
-        assert_eq!(
-            get(&[(b"If-Match", b"\"a\"")]).read,
-            Err(Bypass::Precondition)
-        );
+        assert_eq!(get(&[(b"If-Match", b"\"a\"")]).read, Err(Bypass::Precondition));
         let request = Request {
             method: "GET",
             is_https: false,
@@ -493,9 +461,6 @@ mod tests {
             by_forwarded: false,
         };
         let asked = CacheRequest::survey(request, [].into_iter());
-        assert_eq!(
-            Plan::make(&Settings::default(), &asked).read,
-            Err(Bypass::Body)
-        );
+        assert_eq!(Plan::make(&Settings::default(), &asked).read, Err(Bypass::Body));
     }
 }

@@ -109,10 +109,7 @@ impl<W> Default for Shard<W> {
 
 impl<W> Default for Fills<W> {
     fn default() -> Fills<W> {
-        Fills {
-            hasher: RandomState::new(),
-            shards: std::array::from_fn(|_| Mutex::default()),
-        }
+        Fills { hasher: RandomState::new(), shards: std::array::from_fn(|_| Mutex::default()) }
     }
 }
 
@@ -165,10 +162,7 @@ impl<W> Fills<W> {
         mut tell: impl FnMut(W, FillNotice) -> bool,
     ) {
         let ended = self.with(key, |shard, hash| {
-            let is_current = shard
-                .filling
-                .get(key)
-                .is_some_and(|now| now.ticket == ticket);
+            let is_current = shard.filling.get(key).is_some_and(|now| now.ticket == ticket);
             if !is_current {
                 // A newer fill has replaced this one and continues; the entry stored now serves the
                 // waiters.
@@ -226,10 +220,7 @@ impl<W> Fills<W> {
                 return;
             }
             let left = self.with(key, |shard, _| {
-                let is_current = shard
-                    .filling
-                    .get(key)
-                    .is_some_and(|now| now.ticket == ticket);
+                let is_current = shard.filling.get(key).is_some_and(|now| now.ticket == ticket);
                 is_current.then(|| shard.filling.remove(key)).flatten()
             });
             match left {
@@ -275,11 +266,7 @@ impl<W> Shard<W> {
     fn begin(&mut self, key: &Key, since: Millis, waiters: VecDeque<W>) -> Ticket {
         self.next += 1;
         let ticket = Ticket(self.next);
-        let filling = Filling {
-            ticket,
-            since,
-            waiters,
-        };
+        let filling = Filling { ticket, since, waiters };
         self.filling.insert(key.clone(), filling);
         ticket
     }
@@ -351,10 +338,7 @@ mod tests {
         for who in 1..1000 {
             assert_eq!(fills.join(&key("a"), 1, AGE, || who), Joined::Wait);
         }
-        assert!(matches!(
-            fills.join(&key("b"), 1, AGE, || 0),
-            Joined::Fill(_)
-        ));
+        assert!(matches!(fills.join(&key("b"), 1, AGE, || 0), Joined::Fill(_)));
         let told = finish(&fills, ticket, FillResult::Stored, 2);
         assert_eq!(told.len(), 999);
         assert!(told.iter().all(|(_, told)| *told == FillNotice::Retry));
@@ -377,10 +361,7 @@ mod tests {
         let [(1, FillNotice::Fill(_)), (2, FillNotice::Fill(next))] = told[..] else {
             panic!("{told:?}")
         };
-        assert_eq!(
-            finish(&fills, next, FillResult::Stored, 2),
-            [(3, FillNotice::Retry)]
-        );
+        assert_eq!(finish(&fills, next, FillResult::Stored, 2), [(3, FillNotice::Retry)]);
         assert!(fills.is_empty());
     }
 
@@ -409,10 +390,7 @@ mod tests {
         assert_ne!(slow, second);
         // The slow fill has no waiters left; the second one notifies them all.
         assert_eq!(finish(&fills, slow, FillResult::Failed, AGE), []);
-        assert_eq!(
-            finish(&fills, second, FillResult::Stored, AGE),
-            [(1, FillNotice::Retry)]
-        );
+        assert_eq!(finish(&fills, second, FillResult::Stored, AGE), [(1, FillNotice::Retry)]);
     }
 
     #[test]
@@ -426,10 +404,7 @@ mod tests {
         assert_eq!(told, [(1, FillNotice::Retry), (2, FillNotice::Retry)]);
         // The other one goes on, and who comes now waits for that.
         assert_eq!(fills.join(&key("a"), AGE, AGE, || 3), Joined::Wait);
-        assert_eq!(
-            finish(&fills, second, FillResult::Stored, AGE),
-            [(3, FillNotice::Retry)]
-        );
+        assert_eq!(finish(&fills, second, FillResult::Stored, AGE), [(3, FillNotice::Retry)]);
         assert!(fills.is_empty());
     }
 
@@ -470,9 +445,7 @@ mod tests {
         let fills: Fills<u32> = Fills::default();
         for number in 0..2 * MAX_UNCACHEABLE {
             let key = key(&number.to_string());
-            let Joined::Fill(ticket) = fills.join(&key, 0, AGE, || 0) else {
-                panic!()
-            };
+            let Joined::Fill(ticket) = fills.join(&key, 0, AGE, || 0) else { panic!() };
             fills.finish(&key, ticket, FillResult::NotStored, 0, |_, _| true);
         }
         for shard in &fills.shards {

@@ -65,10 +65,7 @@ pub fn lifetime<'a, F: Iterator<Item = Field<'a>> + Clone>(
     response: ResponseHead<F>,
     now: Millis,
 ) -> Lifetime {
-    let ResponseHead {
-        status,
-        headers: fields,
-    } = response;
+    let ResponseHead { status, headers: fields } = response;
     let ignore = &settings.ignore_headers;
     match accel_expires(settings, fields.clone(), now) {
         Some(0) => return Lifetime::Never,
@@ -96,11 +93,7 @@ pub fn lifetime<'a, F: Iterator<Item = Field<'a>> + Clone>(
             seconds => Lifetime::Valid(seconds),
         };
     }
-    if settings.heuristic {
-        heuristic(control, status, fields, now)
-    } else {
-        Lifetime::Unknown
-    }
+    if settings.heuristic { heuristic(control, status, fields, now) } else { Lifetime::Unknown }
 }
 
 /// `X-Accel-Expires` in seconds from now, if it is present and not ignored. As in nginx, any value
@@ -125,10 +118,7 @@ fn heuristic<'a, F: Iterator<Item = Field<'a>> + Clone>(
     fields: F,
     now: Millis,
 ) -> Lifetime {
-    let may = matches!(
-        status,
-        200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501
-    );
+    let may = matches!(status, 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501);
     let modified = headers::first(fields.clone(), "last-modified").and_then(headers::date);
     let Some(modified) = modified.filter(|_| may || control.public) else {
         return Lifetime::Unknown;
@@ -168,9 +158,7 @@ pub fn initial_age<'a>(
         (Some(one), None) => headers::seconds(one).unwrap_or(MAX_SECONDS),
         (Some(_), Some(_)) => MAX_SECONDS,
     };
-    apparent
-        .max(said.saturating_add(delay / 1000))
-        .min(MAX_SECONDS)
+    apparent.max(said.saturating_add(delay / 1000)).min(MAX_SECONDS)
 }
 
 /// The age of a response now, in milliseconds, from its age when it `came`. If the clock has been
@@ -204,22 +192,15 @@ mod tests {
 
     fn life(settings: &Settings, status: u16, of: &[(&'static str, String)]) -> Lifetime {
         let of = fields(of);
-        let of = of
-            .iter()
-            .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let of = of.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let control = CacheControl::of(headers::values(of.clone(), "cache-control"));
-        let response = ResponseHead {
-            status,
-            headers: of,
-        };
+        let response = ResponseHead { status, headers: of };
         lifetime(settings, &control, false, response, NOW)
     }
 
     fn age(of: &[(&'static str, String)]) -> u64 {
         let of = fields(of);
-        let of = of
-            .iter()
-            .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let of = of.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         initial_age(of, 0, NOW)
     }
 
@@ -241,39 +222,21 @@ mod tests {
     fn expires_counts_from_the_date_of_the_answer() {
         let settings = Settings::default();
         let of = |expires: String, made: i64| {
-            life(
-                &settings,
-                200,
-                &[("Expires", expires), ("Date", date(made))],
-            )
+            life(&settings, 200, &[("Expires", expires), ("Date", date(made))])
         };
         assert_eq!(of(date(300), 0), Lifetime::Explicit(300));
         assert_eq!(of(date(10), -10), Lifetime::Explicit(20));
         assert_eq!(of(date(300), 400), Lifetime::Explicit(0));
         assert_eq!(of("0".to_owned(), 0), Lifetime::Explicit(0));
-        let zero = [
-            ("Expires", date(300)),
-            ("Cache-Control", "max-age=0".to_owned()),
-        ];
+        let zero = [("Expires", date(300)), ("Cache-Control", "max-age=0".to_owned())];
         assert_eq!(life(&settings, 200, &zero), Lifetime::Explicit(0));
     }
 
     #[test]
     fn the_site_says_what_the_answer_does_not() {
-        let valid = vec![
-            Valid {
-                status: Some(404),
-                seconds: 5,
-            },
-            Valid {
-                status: None,
-                seconds: 60,
-            },
-        ];
-        let settings = Settings {
-            valid,
-            ..Settings::default()
-        };
+        let valid =
+            vec![Valid { status: Some(404), seconds: 5 }, Valid { status: None, seconds: 60 }];
+        let settings = Settings { valid, ..Settings::default() };
         assert_eq!(life(&settings, 404, &[]), Lifetime::Valid(5));
         assert_eq!(life(&settings, 200, &[]), Lifetime::Valid(60));
         let said = [("Cache-Control", "max-age=1".to_owned())];
@@ -283,10 +246,7 @@ mod tests {
 
     #[test]
     fn guesses_are_made_only_where_they_may_be() {
-        let settings = Settings {
-            heuristic: true,
-            ..Settings::default()
-        };
+        let settings = Settings { heuristic: true, ..Settings::default() };
         let old = [("Last-Modified", date(-1000)), ("Date", date(0))];
         assert_eq!(life(&settings, 200, &old), Lifetime::Heuristic(100));
         assert_eq!(life(&settings, 503, &old), Lifetime::Unknown);

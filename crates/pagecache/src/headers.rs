@@ -36,25 +36,18 @@ pub fn values<'a>(
     fields: impl Iterator<Item = Field<'a>>,
     name: &str,
 ) -> impl Iterator<Item = &'a [u8]> {
-    fields
-        .filter(move |(field, _)| is(field, name))
-        .map(|(_, value)| value)
+    fields.filter(move |(field, _)| is(field, name)).map(|(_, value)| value)
 }
 
 /// The value of the first header with this name.
 pub fn first<'a>(mut fields: impl Iterator<Item = Field<'a>>, name: &str) -> Option<&'a [u8]> {
-    fields
-        .find(|(field, _)| is(field, name))
-        .map(|(_, value)| value)
+    fields.find(|(field, _)| is(field, name)).map(|(_, value)| value)
 }
 
 /// The members of a comma-separated list of unquoted values (RFC 9110 §5.6.1), trimmed, without
 /// empty ones.
 pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value
-        .split(|byte| *byte == b',')
-        .map(<[u8]>::trim_ascii)
-        .filter(|member| !member.is_empty())
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
 
 /// Whether a header is hop-by-hop.
@@ -67,10 +60,7 @@ pub fn seconds(value: &[u8]) -> Option<u64> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let digit = |sum: u64, byte: &u8| {
-        sum.saturating_mul(10)
-            .saturating_add(u64::from(byte - b'0'))
-    };
+    let digit = |sum: u64, byte: &u8| sum.saturating_mul(10).saturating_add(u64::from(byte - b'0'));
     Some(value.iter().fold(0, digit))
 }
 

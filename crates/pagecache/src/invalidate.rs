@@ -41,9 +41,7 @@ pub fn after<'f>(
     // The client controls these, and the host, too, if the site names none.
     targets.retain(|target| has_room(request.host, target));
     let named = targets.into_iter();
-    let mut purges: Vec<Purge> = named
-        .map(|target| of_target(request.host, target))
-        .collect();
+    let mut purges: Vec<Purge> = named.map(|target| of_target(request.host, target)).collect();
     purges.extend(tags::invalidated(answer).into_iter().map(Purge::Tag));
     purges
 }
@@ -66,21 +64,16 @@ pub fn purge_of(parts: &KeyParts, host: &str, path: &str, query: Option<&str>) -
     };
     match start {
         None => of_target(host, target(parts, path, query)),
-        Some(path) => Purge::Prefix {
-            host: Some(self::host(host)),
-            path,
-        },
+        Some(path) => Purge::Prefix { host: Some(self::host(host)), path },
     }
 }
 
 /// The canonical form of a path prefix in a purge.
 pub fn prefix(path: &str) -> String {
     match path.split_once('?') {
-        Some((path, query)) => format!(
-            "{}?{}",
-            canonical_url::path(path),
-            canonical_url::query(query)
-        ),
+        Some((path, query)) => {
+            format!("{}?{}", canonical_url::path(path), canonical_url::query(query))
+        }
         None => canonical_url::path(path),
     }
 }
@@ -129,19 +122,12 @@ fn resolve(parts: &KeyParts, request: &Request<'_>, address: &str) -> Option<Str
             if !is_same_host(host, request) {
                 return None;
             }
-            if path.is_empty() {
-                "/".to_owned()
-            } else {
-                path.to_owned()
-            }
+            if path.is_empty() { "/".to_owned() } else { path.to_owned() }
         }
         None if rest.starts_with('/') => rest.to_owned(),
         None if rest.is_empty() => request.path.to_owned(),
         None => {
-            let folder = request
-                .path
-                .rfind('/')
-                .map_or("/", |end| &request.path[..=end]);
+            let folder = request.path.rfind('/').map_or("/", |end| &request.path[..=end]);
             format!("{folder}{rest}")
         }
     };
@@ -177,9 +163,7 @@ mod tests {
     };
 
     fn targets(request: &Request<'_>, status: u16, answer: &[(&str, &str)]) -> Vec<String> {
-        let answer = answer
-            .iter()
-            .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let answer = answer.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let purges = after(&KeyParts::default(), request, status, answer);
         purges.iter().map(ToString::to_string).collect()
     }
@@ -189,32 +173,19 @@ mod tests {
         let answer = [("Location", "other"), ("Content-Location", "/abs?x=1#y")];
         assert_eq!(
             targets(&POST, 201, &answer),
-            [
-                "a.example/dir/page?b=1",
-                "a.example/dir/other",
-                "a.example/abs?x=1"
-            ]
+            ["a.example/dir/page?b=1", "a.example/dir/other", "a.example/abs?x=1"]
         );
         let groups = [("Cache-Group-Invalidation", "\"news\"")];
-        assert_eq!(
-            targets(&POST, 303, &groups),
-            ["a.example/dir/page?b=1", "tag news"]
-        );
+        assert_eq!(targets(&POST, 303, &groups), ["a.example/dir/page?b=1", "tag news"]);
     }
 
     #[test]
     fn an_error_and_a_question_change_nothing() {
         assert!(targets(&POST, 400, &[]).is_empty());
         assert!(targets(&POST, 500, &[]).is_empty());
-        let get = Request {
-            method: "GET",
-            ..POST
-        };
+        let get = Request { method: "GET", ..POST };
         assert!(targets(&get, 200, &[("Cache-Group-Invalidation", "\"a\"")]).is_empty());
-        let unknown = Request {
-            method: "M-SEARCH",
-            ..POST
-        };
+        let unknown = Request { method: "M-SEARCH", ..POST };
         assert_eq!(targets(&unknown, 200, &[]).len(), 1);
     }
 
@@ -222,12 +193,7 @@ mod tests {
     fn what_is_longer_than_any_page_is_not_noted_down() {
         let named = |host: usize, path: usize| {
             let (host, path) = ("h".repeat(host), "x".repeat(path));
-            let request = Request {
-                host: &host,
-                path: &format!("/{path}"),
-                query: None,
-                ..POST
-            };
+            let request = Request { host: &host, path: &format!("/{path}"), query: None, ..POST };
             let answer = [(&b"Location"[..], path.as_bytes())];
             after(&KeyParts::default(), &request, 200, answer.into_iter()).len()
         };
@@ -244,19 +210,11 @@ mod tests {
         let room = MAX_KEY_BYTES - 4 * size_of::<u32>();
         for (host, query) in [(1, room - 32), (room / 2, room / 2 - 32), (room - 32, 1)] {
             let (host, query) = ("h".repeat(host), "+".repeat(query));
-            let page = Request {
-                method: "GET",
-                host: &host,
-                path: "/",
-                query: Some(&query),
-                ..POST
-            };
+            let page =
+                Request { method: "GET", host: &host, path: "/", query: Some(&query), ..POST };
             let asked = CacheRequest::survey(page, [].into_iter());
             assert!(Key::primary("site", &KeyParts::default(), &asked).is_ok());
-            let request = Request {
-                method: "POST",
-                ..page
-            };
+            let request = Request { method: "POST", ..page };
             let purges = after(&KeyParts::default(), &request, 200, [].into_iter());
             assert_eq!(purges.len(), 1);
         }
@@ -269,21 +227,14 @@ mod tests {
             found.get(1).cloned()
         };
         let own = Some("a.example/x".to_owned());
-        for same in [
-            "https://a.example/x",
-            "HTTPS://A.example:443/x",
-            "//a.example/x",
-            "../x",
-            "./../x",
-        ] {
+        for same in
+            ["https://a.example/x", "HTTPS://A.example:443/x", "//a.example/x", "../x", "./../x"]
+        {
             assert_eq!(location(same), own, "{same}");
         }
-        for other in [
-            "http://a.example/x",
-            "https://b.example/x",
-            "https://a.example:8443/x",
-            "mailto:x",
-        ] {
+        for other in
+            ["http://a.example/x", "https://b.example/x", "https://a.example:8443/x", "mailto:x"]
+        {
             assert_eq!(location(other), None, "{other}");
         }
         assert_eq!(location("https://a.example"), Some("a.example/".to_owned()));

@@ -278,17 +278,7 @@ mod tests {
         let plain = key(&parts, GET, &[]);
         let is_https = true;
         assert_ne!(plain, key(&parts, Request { is_https, ..GET }, &[]));
-        assert_ne!(
-            plain,
-            key(
-                &parts,
-                Request {
-                    query: Some(""),
-                    ..GET
-                },
-                &[]
-            )
-        );
+        assert_ne!(plain, key(&parts, Request { query: Some(""), ..GET }, &[]));
         let asked = CacheRequest::survey(GET, [].into_iter());
         assert_ne!(plain, Key::primary("other", &parts, &asked).unwrap().key);
     }
@@ -296,31 +286,20 @@ mod tests {
     #[test]
     fn parameters_that_make_no_difference_are_not_seen_by_the_script_either() {
         let ignored = ["utm_*", "fbclid"];
-        assert_eq!(
-            query(&ignored, false, "utm_source=x&a=1&fbclid=2&b"),
-            "a=1&b"
-        );
+        assert_eq!(query(&ignored, false, "utm_source=x&a=1&fbclid=2&b"), "a=1&b");
         assert_eq!(query(&ignored, false, "utm_source=x"), "");
         assert_eq!(query(&ignored, false, "a=utm_source"), "a=utm_source");
         assert_eq!(query(&[], true, "b=2&a=1&b=1"), "a=1&b=2&b=1");
-        assert_eq!(
-            query(&[], true, "b=1&a[]=2&a[x]=1&a[]=0"),
-            "a[]=2&a[x]=1&a[]=0&b=1"
-        );
+        assert_eq!(query(&[], true, "b=1&a[]=2&a[x]=1&a[]=0"), "a[]=2&a[x]=1&a[]=0&b=1");
         let many = vec!["b=1&a=1"; 300].join("&");
         assert_eq!(query(&[], true, &many), many);
     }
 
     #[test]
     fn a_query_of_ignored_parameters_is_the_same_as_none() {
-        let parts = KeyParts {
-            ignore_parameters: vec![Pattern::new("utm_*")],
-            ..KeyParts::default()
-        };
-        let asked = Request {
-            query: Some("utm_source=x"),
-            ..GET
-        };
+        let parts =
+            KeyParts { ignore_parameters: vec![Pattern::new("utm_*")], ..KeyParts::default() };
+        let asked = Request { query: Some("utm_source=x"), ..GET };
         assert_eq!(key(&parts, asked, &[]), key(&parts, GET, &[]));
         let asked = CacheRequest::survey(asked, [].into_iter());
         assert_eq!(Key::primary("site", &parts, &asked).unwrap().query, None);
@@ -335,10 +314,7 @@ mod tests {
         };
         let of = |fields: &[Field<'static>]| key(&parts, GET, fields);
         let plain = of(&[]);
-        assert_eq!(
-            plain,
-            of(&[(b"Cookie", b"other=lang; LANG=de"), (b"X-Other", b"a")])
-        );
+        assert_eq!(plain, of(&[(b"Cookie", b"other=lang; LANG=de"), (b"X-Other", b"a")]));
         assert_ne!(plain, of(&[(b"x-device", b"phone")]));
         assert_ne!(plain, of(&[(b"x-device", b"")]));
         assert_ne!(plain, of(&[(b"Cookie", b"a=b; lang=de")]));
@@ -351,17 +327,10 @@ mod tests {
         let port = |port| key(&parts, Request { port, ..GET }, &[]);
         assert_ne!(port(None), port(Some(8080)));
         assert_ne!(port(Some(8081)), port(Some(8080)));
-        let proxied = Request {
-            by_proxy: true,
-            by_forwarded: true,
-            ..GET
-        };
+        let proxied = Request { by_proxy: true, by_forwarded: true, ..GET };
         let of = |said: &'static str| key(&parts, proxied, &[(b"forwarded", said.as_bytes())]);
         let plain = of("for=192.0.2.1; Proto=https");
-        for same in [
-            "Proto=https;by=a;for=\"[::1]\"",
-            "For=x, BY=unknown,, Proto=https",
-        ] {
+        for same in ["Proto=https;by=a;for=\"[::1]\"", "For=x, BY=unknown,, Proto=https"] {
             assert_eq!(of(same), plain, "{same}");
         }
         for other in [
@@ -381,20 +350,12 @@ mod tests {
     #[test]
     fn what_proxies_say_makes_a_difference_in_whatever_order_fields_come() {
         const PART: Field<'static> = (b"X-Requested-With", b"XMLHttpRequest");
-        let parts = KeyParts {
-            headers: vec!["X-Requested-With".to_owned()],
-            ..KeyParts::default()
-        };
-        let proxied = Request {
-            by_proxy: true,
-            by_forwarded: true,
-            ..GET
-        };
+        let parts =
+            KeyParts { headers: vec!["X-Requested-With".to_owned()], ..KeyParts::default() };
+        let proxied = Request { by_proxy: true, by_forwarded: true, ..GET };
         let of = |fields: [Field<'static>; 2]| key(&parts, proxied, &fields);
-        let evil: [Field<'static>; 2] = [
-            (b"X-Forwarded-Host", b"evil.example"),
-            (b"Forwarded", b"host=evil.example"),
-        ];
+        let evil: [Field<'static>; 2] =
+            [(b"X-Forwarded-Host", b"evil.example"), (b"Forwarded", b"host=evil.example")];
         let plain = key(&parts, proxied, &[PART]);
         for said in evil {
             assert_ne!(of([PART, said]), plain, "{said:?}");
@@ -406,10 +367,7 @@ mod tests {
     fn a_key_that_is_too_long_is_none() {
         let long = "a".repeat(MAX_KEY_BYTES);
         let asked = CacheRequest::survey(Request { path: &long, ..GET }, [].into_iter());
-        assert_eq!(
-            Key::primary("site", &KeyParts::default(), &asked),
-            Err(TooLong)
-        );
+        assert_eq!(Key::primary("site", &KeyParts::default(), &asked), Err(TooLong));
     }
 
     type Parts = (String, bool, String, String, Option<String>, Option<String>);
@@ -417,30 +375,14 @@ mod tests {
     fn parts() -> impl Strategy<Value = Parts> {
         let text = || "[-a-c:/?&=%\\x00]{0,4}";
         let maybe = || proptest::option::of("[-a-c:/?&=%]{0,4}");
-        (
-            text(),
-            any::<bool>(),
-            "[a-c.:]{0,4}",
-            text(),
-            maybe(),
-            maybe(),
-        )
+        (text(), any::<bool>(), "[a-c.:]{0,4}", text(), maybe(), maybe())
     }
 
     fn of_parts(parts: &Parts) -> Key {
         let (site, is_https, host, path, query, field) = parts;
-        let key_parts = KeyParts {
-            headers: vec!["x-a".to_owned()],
-            ..KeyParts::default()
-        };
+        let key_parts = KeyParts { headers: vec!["x-a".to_owned()], ..KeyParts::default() };
         let query = query.as_deref();
-        let request = Request {
-            is_https: *is_https,
-            host,
-            path,
-            query,
-            ..GET
-        };
+        let request = Request { is_https: *is_https, host, path, query, ..GET };
         let fields = field.iter().map(|value| (&b"X-A"[..], value.as_bytes()));
         let asked = CacheRequest::survey(request, fields);
         Key::primary(site, &key_parts, &asked).unwrap().key

@@ -51,19 +51,14 @@ impl Stored {
                 || (!is_body_header(name) && names.any(|new| new.eq_ignore_ascii_case(name)))
         };
         let remaining = self.fields().filter(|(name, _)| !is_replaced(name));
-        let updated = not_modified
-            .clone()
-            .filter(|(name, _)| !is_body_header(name));
+        let updated = not_modified.clone().filter(|(name, _)| !is_body_header(name));
         for (name, value) in remaining {
             headers::write_line(&mut lines, name, value);
         }
         for (name, value) in updated {
             headers::write_line(&mut lines, name, value);
         }
-        let response = ResponseHead {
-            status: self.status,
-            headers: headers::of_lines(&lines),
-        };
+        let response = ResponseHead { status: self.status, headers: headers::of_lines(&lines) };
         let mut stored = admit::admit(settings, asked, plan, response, times);
         if let Ok(admitted) = &mut stored
             && admitted.stored.tags.is_empty()
@@ -102,11 +97,7 @@ mod tests {
         let settings = Settings::default();
         let asked = CacheRequest::survey(request, [].into_iter());
         let plan = Plan::make(&settings, &asked);
-        let times = Times {
-            asked: NOW,
-            came: NOW,
-            stamp: 0,
-        };
+        let times = Times { asked: NOW, came: NOW, stamp: 0 };
         let of = |fields: &[(&str, &str)]| -> Vec<(Vec<u8>, Vec<u8>)> {
             let fields = fields.iter();
             fields
@@ -117,18 +108,10 @@ mod tests {
         fn view(fields: &[(Vec<u8>, Vec<u8>)]) -> impl Iterator<Item = Field<'_>> + Clone {
             fields.iter().map(|(name, value)| (&name[..], &value[..]))
         }
-        let response = ResponseHead {
-            status: 200,
-            headers: view(&kept),
-        };
+        let response = ResponseHead { status: 200, headers: view(&kept) };
         let kept = admit::admit(&settings, &asked, &plan, response, times).unwrap();
-        let times = Times {
-            asked: NOW + 9000,
-            came: NOW + 9000,
-            stamp: 3,
-        };
-        kept.stored
-            .merge(&settings, &asked, &plan, view(&new), times)
+        let times = Times { asked: NOW + 9000, came: NOW + 9000, stamp: 3 };
+        kept.stored.merge(&settings, &asked, &plan, view(&new), times)
     }
 
     fn lines(merged: &Merged) -> String {
@@ -137,13 +120,8 @@ mod tests {
 
     #[test]
     fn headers_of_a_304_replace_the_stored_ones() {
-        let kept = [
-            ("ETag", "\"a\""),
-            ("A", "1"),
-            ("a", "2"),
-            ("B", "3"),
-            ("Cache-Control", "max-age=2"),
-        ];
+        let kept =
+            [("ETag", "\"a\""), ("A", "1"), ("a", "2"), ("B", "3"), ("Cache-Control", "max-age=2")];
         let merged = merged(&kept, &[("A", "4"), ("ETag", "\"b\""), ("Date", "x")]);
         let expected = "Date: x\r\nETag: \"a\"\r\nB: 3\r\nCache-Control: max-age=2\r\nA: 4\r\n";
         assert_eq!(lines(&merged), expected);
@@ -194,10 +172,7 @@ mod tests {
         assert_eq!(not_kept.stored, Err(NotStored::SetCookie));
         let expected = "Date: x\r\nETag: \"a\"\r\nCache-Control: max-age=2\r\nSet-Cookie: a=b\r\n";
         assert_eq!(lines(&not_kept), expected);
-        let new = [
-            ("Set-Cookie", "a=b"),
-            ("Cache-Control", "max-age=2, no-cache=\"set-cookie\""),
-        ];
+        let new = [("Set-Cookie", "a=b"), ("Cache-Control", "max-age=2, no-cache=\"set-cookie\"")];
         let listed = merged(&kept, &new);
         assert!(lines(&listed).contains("Set-Cookie: a=b\r\n"));
         assert!(listed.stored.unwrap().stored.first("set-cookie").is_none());

@@ -117,10 +117,8 @@ mod tests {
     #[test]
     fn names_of_one_variable_or_of_parts_of_it_may_be_each_other() {
         let may = |one: &str, two: &str| {
-            let (there, back) = (
-                may_be(one.as_bytes(), two.as_bytes()),
-                may_be(two.as_bytes(), one.as_bytes()),
-            );
+            let (there, back) =
+                (may_be(one.as_bytes(), two.as_bytes()), may_be(two.as_bytes(), one.as_bytes()));
             assert_eq!(there, back, "{one} {two}");
             there
         };

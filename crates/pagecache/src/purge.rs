@@ -116,15 +116,9 @@ mod tests {
         let tag = |tag: &str, how| (Purge::Tag(tag.to_owned()), how);
         assert_eq!(of("*"), [(Purge::All, PurgeMode::Hard)]);
         let hard = PurgeMode::Hard;
-        assert_eq!(
-            of("public, tag=a,tag=b c"),
-            [tag("a", hard), tag("b", hard), tag("c", hard)]
-        );
+        assert_eq!(of("public, tag=a,tag=b c"), [tag("a", hard), tag("b", hard), tag("c", hard)]);
         assert_eq!(of("stale,tag=a"), [tag("a", PurgeMode::Soft)]);
-        let url = Purge::Url {
-            host: "a.example".to_owned(),
-            target: "/x?y=1".to_owned(),
-        };
+        let url = Purge::Url { host: "a.example".to_owned(), target: "/x?y=1".to_owned() };
         assert_eq!(of("/x?y=1"), [(url, hard)]);
         assert_eq!(of("private,*; tag=a"), [tag("a", hard)]);
         assert_eq!(of("nonsense"), []);

@@ -70,19 +70,14 @@ pub fn judge<'a, H: Iterator<Item = Field<'a>> + Clone>(
     if directives.is_some_and(|directives| wants_newer(directives, age, fresh)) {
         return stale(false);
     }
-    let tolerated = directives
-        .and_then(|directives| directives.max_stale)
-        .unwrap_or(0);
+    let tolerated = directives.and_then(|directives| directives.max_stale).unwrap_or(0);
     let tolerated = if stored.must_revalidate { 0 } else { tolerated };
     if age < fresh {
         let (age, ttl) = (age / 1000, (fresh - age) / 1000);
         return Judged::Fresh { age, ttl };
     }
     if age - fresh < tolerated.saturating_mul(1000) {
-        return Judged::Fresh {
-            age: age / 1000,
-            ttl: 0,
-        };
+        return Judged::Fresh { age: age / 1000, ttl: 0 };
     }
     stale(true)
 }
@@ -93,17 +88,13 @@ fn wants_newer(directives: &RequestDirectives, age: Millis, fresh: Millis) -> bo
     let left = fresh.saturating_sub(age);
     directives.no_cache
         || directives.max_age.is_some_and(is_too_old)
-        || directives
-            .min_fresh
-            .is_some_and(|min| left < min.saturating_mul(1000))
+        || directives.min_fresh.is_some_and(|min| left < min.saturating_mul(1000))
 }
 
 /// The conditional headers for a revalidation (RFC 9111 §4.3.1): `If-None-Match` and
 /// `If-Modified-Since` with the entry's own values. They replace the client's.
 pub fn validators(stored: &Stored) -> impl Iterator<Item = Field<'_>> {
-    let etag = stored
-        .first("etag")
-        .map(|value| (&b"If-None-Match"[..], value));
+    let etag = stored.first("etag").map(|value| (&b"If-None-Match"[..], value));
     let modified = stored.first("last-modified");
     let modified = modified.map(|value| (&b"If-Modified-Since"[..], value));
     etag.into_iter().chain(modified)
@@ -138,11 +129,7 @@ mod tests {
             lines: Bytes::from_static(b"ETag: \"a\"\r\n"),
             came: CAME,
             initial_age: 0,
-            lifetimes: Lifetimes {
-                fresh,
-                while_revalidate,
-                if_error,
-            },
+            lifetimes: Lifetimes { fresh, while_revalidate, if_error },
             no_cache: false,
             must_revalidate: false,
             for_authorized: false,
@@ -164,10 +151,7 @@ mod tests {
             by_proxy: false,
             by_forwarded: false,
         };
-        let settings = Settings {
-            obey_requests: true,
-            ..Settings::default()
-        };
+        let settings = Settings { obey_requests: true, ..Settings::default() };
         let asked = CacheRequest::survey(request, fields.iter().copied());
         let plan = Plan::make(&settings, &asked);
         judge(stored, &asked, &plan, soft, CAME + after)
@@ -212,10 +196,7 @@ mod tests {
         let fields: [Field<'_>; 1] = [(b"Authorization", b"x")];
         assert_eq!(judged(&stored, &fields, false, 0), Judged::Unfit);
         stored.for_authorized = true;
-        assert!(matches!(
-            judged(&stored, &fields, false, 0),
-            Judged::Fresh { .. }
-        ));
+        assert!(matches!(judged(&stored, &fields, false, 0), Judged::Fresh { .. }));
     }
 
     #[test]
@@ -228,10 +209,7 @@ mod tests {
         assert_eq!(stale(with("no-cache")), (false, true));
         assert_eq!(stale(with("max-age=9")), (false, true));
         assert_eq!(stale(with("min-fresh=51")), (false, true));
-        assert!(matches!(
-            with("max-age=10, min-fresh=50"),
-            Judged::Fresh { .. }
-        ));
+        assert!(matches!(with("max-age=10, min-fresh=50"), Judged::Fresh { .. }));
         let old = judged(&stored, &[(b"Cache-Control", b"max-stale")], false, 70_000);
         assert_eq!(old, Judged::Fresh { age: 70, ttl: 0 });
     }
@@ -243,10 +221,7 @@ mod tests {
         let all: Vec<Field<'_>> = validators(&stored).collect();
         assert_eq!(
             all,
-            [
-                (&b"If-None-Match"[..], &b"W/\"a\""[..]),
-                (&b"If-Modified-Since"[..], &b"x"[..]),
-            ]
+            [(&b"If-None-Match"[..], &b"W/\"a\""[..]), (&b"If-Modified-Since"[..], &b"x"[..]),]
         );
     }
 }

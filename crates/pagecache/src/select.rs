@@ -75,9 +75,7 @@ fn has_it<'a, H: Iterator<Item = Field<'a>> + Clone>(
     // Without `Last-Modified`, `Date` is the latest possible modification time (RFC 9111 §4.3.2).
     let modified = stored.first("last-modified").or(stored.first("date"));
     let modified = modified.and_then(headers::date);
-    since
-        .zip(modified)
-        .is_some_and(|(since, modified)| modified <= since)
+    since.zip(modified).is_some_and(|(since, modified)| modified <= since)
 }
 
 /// A tag without its weakness prefix (RFC 9110 §8.8.3.2, weak comparison).
@@ -92,10 +90,7 @@ fn entity_tags(value: &[u8]) -> impl Iterator<Item = &[u8]> {
         in_quotes ^= *byte == b'"';
         *byte == b',' && !in_quotes
     };
-    value
-        .split(ends)
-        .map(<[u8]>::trim_ascii)
-        .filter(|tag| !tag.is_empty())
+    value.split(ends).map(<[u8]>::trim_ascii).filter(|tag| !tag.is_empty())
 }
 
 /// RFC 9110 §13.1.5: `If-Range` is absent, or names exactly this response.
@@ -112,18 +107,14 @@ fn range_holds<'a, H: Iterator<Item = Field<'a>> + Clone>(
     // A date is a strong validator only if it is at least a second before `Date` (§8.8.2.2).
     let modified = stored.first("last-modified").and_then(headers::date);
     let made = stored.first("date").and_then(headers::date);
-    let is_strong = modified
-        .zip(made)
-        .is_some_and(|(modified, made)| modified < made);
+    let is_strong = modified.zip(made).is_some_and(|(modified, made)| modified < made);
     is_strong && headers::date(condition) == modified
 }
 
 /// One byte range (RFC 9110 §14.1.2). Several ranges, another unit or a syntax error select the
 /// full response, as §14.2 allows.
 fn range_of(value: &[u8], length: u64) -> Selected {
-    let unit = value
-        .get(..6)
-        .filter(|unit| unit.eq_ignore_ascii_case(b"bytes="));
+    let unit = value.get(..6).filter(|unit| unit.eq_ignore_ascii_case(b"bytes="));
     let Some(range) = unit.map(|_| value[6..].trim_ascii()) else {
         return Selected::Whole;
     };
@@ -131,27 +122,18 @@ fn range_of(value: &[u8], length: u64) -> Selected {
         return Selected::Whole;
     };
     let (first, last) = (&range[..dash], &range[dash + 1..]);
-    match (
-        first.is_empty(),
-        headers::seconds(first),
-        headers::seconds(last),
-    ) {
+    match (first.is_empty(), headers::seconds(first), headers::seconds(last)) {
         (true, _, Some(0)) => Selected::Unsatisfiable,
         (true, _, Some(_)) if length == 0 => Selected::Unsatisfiable,
-        (true, _, Some(suffix)) => Selected::Part {
-            start: length.saturating_sub(suffix),
-            end: length,
-        },
+        (true, _, Some(suffix)) => {
+            Selected::Part { start: length.saturating_sub(suffix), end: length }
+        }
         (false, Some(start), end) if last.is_empty() || end.is_some() => {
             if end.is_some_and(|end| end < start) {
                 return Selected::Whole;
             }
             let end = end.map_or(length, |end| end.saturating_add(1).min(length));
-            if start < length {
-                Selected::Part { start, end }
-            } else {
-                Selected::Unsatisfiable
-            }
+            if start < length { Selected::Part { start, end } } else { Selected::Unsatisfiable }
         }
         _ => Selected::Whole,
     }
@@ -162,9 +144,7 @@ pub fn not_modified_lines(stored: &Stored) -> Bytes {
     let has_etag = stored.first("etag").is_some();
     let mut lines = Vec::with_capacity(256);
     for (name, value) in stored.fields() {
-        let is_told = NOT_MODIFIED_HEADERS
-            .iter()
-            .any(|told| headers::is(name, told))
+        let is_told = NOT_MODIFIED_HEADERS.iter().any(|told| headers::is(name, told))
             || (!has_etag && headers::is(name, "last-modified"));
         if is_told {
             headers::write_line(&mut lines, name, value);
@@ -223,9 +203,7 @@ mod tests {
             by_proxy: false,
             by_forwarded: false,
         };
-        let fields = fields
-            .iter()
-            .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let fields = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         select(stored, &CacheRequest::survey(request, fields), 10)
     }
 
@@ -240,10 +218,7 @@ mod tests {
             assert_eq!(of(value), Selected::Whole, "{value}");
         }
         let error = stored(404, "ETag: \"a,b\"\r\n");
-        assert_eq!(
-            selected(&error, "GET", &[("If-None-Match", "*")]),
-            Selected::Whole
-        );
+        assert_eq!(selected(&error, "GET", &[("If-None-Match", "*")]), Selected::Whole);
     }
 
     #[test]
@@ -253,10 +228,7 @@ mod tests {
             let fields = [("If-None-Match", tag), ("If-Modified-Since", since)];
             selected(&both, "GET", &fields)
         };
-        assert_eq!(
-            of("\"a\"", "Sat, 01 Jan 2000 00:00:00 GMT"),
-            Selected::NotModified
-        );
+        assert_eq!(of("\"a\"", "Sat, 01 Jan 2000 00:00:00 GMT"), Selected::NotModified);
         assert_eq!(of("\"b\"", NEW), Selected::Whole);
         let since = |since: &str| selected(&both, "HEAD", &[("If-Modified-Since", since)]);
         assert_eq!(since(OLD), Selected::NotModified);
@@ -272,34 +244,18 @@ mod tests {
         assert_eq!(of("bytes=4-"), Selected::Part { start: 4, end: 10 });
         assert_eq!(of("bytes=-3"), Selected::Part { start: 7, end: 10 });
         assert_eq!(of("bytes=-30"), Selected::Part { start: 0, end: 10 });
-        assert_eq!(
-            of("bytes=5-99999999999999999999"),
-            Selected::Part { start: 5, end: 10 }
-        );
+        assert_eq!(of("bytes=5-99999999999999999999"), Selected::Part { start: 5, end: 10 });
         assert_eq!(of("bytes=10-"), Selected::Unsatisfiable);
         assert_eq!(of("bytes=-0"), Selected::Unsatisfiable);
-        for whole in [
-            "bytes=0-1,3-4",
-            "lines=0-1",
-            "bytes=5-4",
-            "bytes=a-b",
-            "bytes=",
-            "bytes=-",
-        ] {
+        for whole in ["bytes=0-1,3-4", "lines=0-1", "bytes=5-4", "bytes=a-b", "bytes=", "bytes=-"] {
             assert_eq!(of(whole), Selected::Whole, "{whole}");
         }
-        assert_eq!(
-            selected(&page, "HEAD", &[("Range", "bytes=0-1")]),
-            Selected::Whole
-        );
+        assert_eq!(selected(&page, "HEAD", &[("Range", "bytes=0-1")]), Selected::Whole);
     }
 
     #[test]
     fn a_range_of_another_answer_is_the_whole_of_this_one() {
-        let page = stored(
-            200,
-            &format!("ETag: \"a\"\r\nLast-Modified: {OLD}\r\nDate: {NEW}\r\n"),
-        );
+        let page = stored(200, &format!("ETag: \"a\"\r\nLast-Modified: {OLD}\r\nDate: {NEW}\r\n"));
         let of =
             |value: &str| selected(&page, "GET", &[("Range", "bytes=0-1"), ("If-Range", value)]);
         assert_eq!(of("\"a\""), Selected::Part { start: 0, end: 2 });
@@ -310,14 +266,8 @@ mod tests {
 
     #[test]
     fn a_304_has_what_it_must_have() {
-        let page = stored(
-            200,
-            "ETag: \"a\"\r\nLast-Modified: x\r\nContent-Type: t\r\nVary: A\r\n",
-        );
-        assert_eq!(
-            &not_modified_lines(&page)[..],
-            b"ETag: \"a\"\r\nVary: A\r\n"
-        );
+        let page = stored(200, "ETag: \"a\"\r\nLast-Modified: x\r\nContent-Type: t\r\nVary: A\r\n");
+        assert_eq!(&not_modified_lines(&page)[..], b"ETag: \"a\"\r\nVary: A\r\n");
         let page = stored(200, "Last-Modified: x\r\nContent-Type: t\r\n");
         assert_eq!(&not_modified_lines(&page)[..], b"Last-Modified: x\r\n");
     }

@@ -77,19 +77,8 @@ impl Stored {
                 | flag(self.has_validator, HAS_VALIDATOR)
                 | flag(self.must_revalidate, MUST_REVALIDATE),
         );
-        let Lifetimes {
-            fresh,
-            while_revalidate,
-            if_error,
-        } = self.lifetimes;
-        let numbers = [
-            self.came,
-            self.initial_age,
-            fresh,
-            while_revalidate,
-            if_error,
-            self.stamp,
-        ];
+        let Lifetimes { fresh, while_revalidate, if_error } = self.lifetimes;
+        let numbers = [self.came, self.initial_age, fresh, while_revalidate, if_error, self.stamp];
         for number in numbers {
             out.extend_from_slice(&number.to_le_bytes());
         }
@@ -126,9 +115,7 @@ impl Stored {
             lines: reader.part()?,
             tags: {
                 let count = reader.word()?;
-                (0..count)
-                    .map(|_| reader.text())
-                    .collect::<Result<_, _>>()?
+                (0..count).map(|_| reader.text()).collect::<Result<_, _>>()?
             },
         };
         reader.rest().is_empty().then_some(stored).ok_or(Damaged)
@@ -152,11 +139,7 @@ mod tests {
                 lines: lines.into(),
                 came: n[0],
                 initial_age: n[1],
-                lifetimes: Lifetimes {
-                    fresh: n[2],
-                    while_revalidate: n[3],
-                    if_error: n[4],
-                },
+                lifetimes: Lifetimes { fresh: n[2], while_revalidate: n[3], if_error: n[4] },
                 no_cache: flags[0],
                 must_revalidate: flags[1],
                 for_authorized: flags[2],

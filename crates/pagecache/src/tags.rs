@@ -90,16 +90,10 @@ mod tests {
         let settings = Settings::default();
         let groups = of(
             &settings,
-            &[
-                (b"Cache-Groups", b"\"b, c\";x=1, \"a\""),
-                (b"cache-groups", b"\"A\""),
-            ],
+            &[(b"Cache-Groups", b"\"b, c\";x=1, \"a\""), (b"cache-groups", b"\"A\"")],
         );
         assert_eq!(groups.unwrap(), ["A", "a", "b, c"]);
-        assert_eq!(
-            of(&settings, &[(b"Cache-Groups", b"a, b")]).unwrap(),
-            [""; 0]
-        );
+        assert_eq!(of(&settings, &[(b"Cache-Groups", b"a, b")]).unwrap(), [""; 0]);
         assert_eq!(
             invalidated([(&b"Cache-Group-Invalidation"[..], &b"\"a\""[..])].into_iter()),
             ["a"]
@@ -110,28 +104,20 @@ mod tests {
 
     #[test]
     fn other_fields_hold_tags_where_the_site_says_so() {
-        let fields: [Field<'_>; 2] = [
-            (b"Surrogate-Key", b"post-1  post-2"),
-            (b"X-LiteSpeed-Tag", b"public:W_, T.1,T.1"),
-        ];
+        let fields: [Field<'_>; 2] =
+            [(b"Surrogate-Key", b"post-1  post-2"), (b"X-LiteSpeed-Tag", b"public:W_, T.1,T.1")];
         assert!(of(&Settings::default(), &fields).unwrap().is_empty());
         let settings = Settings {
             litespeed: true,
             tag_headers: vec!["surrogate-key".to_owned()],
             ..Settings::default()
         };
-        assert_eq!(
-            of(&settings, &fields).unwrap(),
-            ["T.1", "W_", "post-1", "post-2"]
-        );
+        assert_eq!(of(&settings, &fields).unwrap(), ["T.1", "W_", "post-1", "post-2"]);
     }
 
     #[test]
     fn more_tags_than_are_remembered_are_no_tags_at_all() {
-        let settings = Settings {
-            tag_headers: vec!["t".to_owned()],
-            ..Settings::default()
-        };
+        let settings = Settings { tag_headers: vec!["t".to_owned()], ..Settings::default() };
         let many: Vec<String> = (0..=MAX_TAGS).map(|tag| tag.to_string()).collect();
         let many = many.join(" ");
         let of = |value: &str| of_answer(&settings, [(&b"t"[..], value.as_bytes())].into_iter());

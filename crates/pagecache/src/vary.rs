@@ -45,9 +45,7 @@ impl Vary {
         }
         names.sort_unstable();
         names.dedup();
-        Ok(Vary {
-            names: names.into(),
-        })
+        Ok(Vary { names: names.into() })
     }
 
     /// From stored names, which are sorted again.
@@ -55,17 +53,13 @@ impl Vary {
         let mut names = names;
         names.sort_unstable();
         names.dedup();
-        Vary {
-            names: names.into(),
-        }
+        Vary { names: names.into() }
     }
 
     /// Without this name.
     pub fn without(self, name: &str) -> Vary {
         let names = self.names.into_iter().filter(|known| known != name);
-        Vary {
-            names: names.collect(),
-        }
+        Vary { names: names.collect() }
     }
 
     /// The names.
@@ -92,11 +86,7 @@ pub fn value<'a>(fields: impl Iterator<Item = Field<'a>> + Clone, name: &str) ->
         // A comma inside a quoted string is no separator; such values stay unchanged.
         let is_quoted = value.contains(&b'"');
         for member in value.split(|byte| *byte == b',' && !is_quoted) {
-            let member = if is_quoted {
-                member
-            } else {
-                member.trim_ascii()
-            };
+            let member = if is_quoted { member } else { member.trim_ascii() };
             match &mut joined {
                 None => joined = Some(member.to_vec()),
                 Some(joined) => {
@@ -118,11 +108,7 @@ pub fn takes<'a, 'f>(
     let taken = codings(headers::values(asked, "accept-encoding"));
     let mut used = headers::values(answer, "content-encoding").flat_map(headers::members);
     used.all(|coding| {
-        let coding = if headers::is(coding, "x-gzip") {
-            b"gzip"
-        } else {
-            coding
-        };
+        let coding = if headers::is(coding, "x-gzip") { b"gzip" } else { coding };
         let mut taken = taken.split(|byte| *byte == b',');
         headers::is(coding, "identity") || taken.any(|taken| taken.eq_ignore_ascii_case(coding))
     })
@@ -168,14 +154,7 @@ mod tests {
 
     #[test]
     fn a_star_anywhere_means_unknown_variants() {
-        for values in [
-            &["*"][..],
-            &["*, *"],
-            &["", "*"],
-            &[", *"],
-            &["*, Foo"],
-            &["Foo, *"],
-        ] {
+        for values in [&["*"][..], &["*, *"], &["", "*"], &[", *"], &["*, Foo"], &["Foo, *"]] {
             assert_eq!(of(values), Err(VaryError::Star), "{values:?}");
         }
         let many = vec!["a"; 20].join(",");
@@ -212,10 +191,7 @@ mod tests {
         fn value_of(fields: &[Field<'static>]) -> Vec<u8> {
             value(fields.iter().copied(), "accept-encoding").unwrap()
         }
-        assert_eq!(
-            coding(b"gzip, deflate, br"),
-            coding(b"BR;q=1.0,x-foo,deflate,gzip;q=0.5")
-        );
+        assert_eq!(coding(b"gzip, deflate, br"), coding(b"BR;q=1.0,x-foo,deflate,gzip;q=0.5"));
         assert_eq!(coding(b"gzip;q=0, br"), coding(b"br"));
         assert_eq!(coding(b"identity"), value_of(&[]));
         assert_eq!(coding(b"X-GZip"), coding(b"gzip"));

@@ -71,9 +71,7 @@ pub struct Files {
 impl Files {
     /// At most `most` memfds.
     pub fn new(most: usize) -> Files {
-        Files {
-            left: Arc::new(AtomicUsize::new(most)),
-        }
+        Files { left: Arc::new(AtomicUsize::new(most)) }
     }
 
     /// Moves a large body into a memfd. If the limit or the descriptors are exhausted, it stays on
@@ -88,21 +86,14 @@ impl Files {
         let Ok(sealed) = Sealed::copy(NAME, &body) else {
             return body;
         };
-        let held = Arc::new(MemfdBody {
-            sealed,
-            _permit: permit,
-        });
-        Body {
-            bytes: Bytes::from_owner(Mapped(held.clone())),
-            file: Some(held),
-        }
+        let held = Arc::new(MemfdBody { sealed, _permit: permit });
+        Body { bytes: Bytes::from_owner(Mapped(held.clone())), file: Some(held) }
     }
 
     fn permit(&self) -> Option<FilePermit> {
         let less = |left: usize| left.checked_sub(1);
         let left = &self.left;
-        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
-            .ok()?;
+        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok()?;
         Some(FilePermit(left.clone()))
     }
 }

@@ -421,11 +421,7 @@ pub fn create(path: &Path) -> io::Result<File> {
 pub fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(io::ErrorKind::InvalidData.into())
-    }
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
 /// Whether the error says that the path is no regular page file: a link, a FIFO, a socket, other
@@ -442,8 +438,7 @@ fn read_file(path: &Path, era: u64, most: u64) -> io::Result<Option<Bytes>> {
     let mut file = open_file(path)?;
     let size = file.metadata()?.len();
     let mut first = [0; FIRST_BYTES];
-    file.read_exact(&mut first)
-        .map_err(|_| io::ErrorKind::InvalidData)?;
+    file.read_exact(&mut first).map_err(|_| io::ErrorKind::InvalidData)?;
     if size > MAX_FILE_BYTES || file_bytes(&first, era) != Ok(size) {
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -452,8 +447,7 @@ fn read_file(path: &Path, era: u64, most: u64) -> io::Result<Option<Bytes>> {
     }
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     bytes.extend_from_slice(&first);
-    file.take(size - first.len() as u64)
-        .read_to_end(&mut bytes)?;
+    file.take(size - first.len() as u64).read_to_end(&mut bytes)?;
     Ok(Some(bytes.into()))
 }
 

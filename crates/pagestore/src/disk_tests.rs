@@ -6,11 +6,7 @@ use super::*;
 use crate::object::tests::{key, page};
 
 fn open(dir: &Path, max_size: u64) -> Disk {
-    let limits = DiskLimits {
-        dir: dir.join("pages"),
-        max_size,
-        inactive: 600_000,
-    };
+    let limits = DiskLimits { dir: dir.join("pages"), max_size, inactive: 600_000 };
     Disk::open(limits, 7, now()).unwrap()
 }
 
@@ -98,23 +94,11 @@ fn a_sweep_takes_away_what_is_not_wanted_not_used_damaged_or_never_finished() {
     let again = open(dir.path(), 1 << 20);
     let mut keep = |found: &Key, _: &Entry| *found != key("a");
     let swept = again.sweep(now(), Some(&mut keep)).unwrap();
-    assert_eq!(
-        swept,
-        SweepResult {
-            kept: 1,
-            removed: 2
-        }
-    );
+    assert_eq!(swept, SweepResult { kept: 1, removed: 2 });
     assert_eq!(again.size().1, 1);
     assert!(begun.exists());
     let later = now() + 2 * ABANDONED_MILLIS;
-    assert_eq!(
-        again.sweep(later, None).unwrap(),
-        SweepResult {
-            kept: 0,
-            removed: 1
-        }
-    );
+    assert_eq!(again.sweep(later, None).unwrap(), SweepResult { kept: 0, removed: 1 });
     assert!(!begun.exists());
 }
 
@@ -210,11 +194,7 @@ fn a_clock_that_is_set_back_makes_no_pause_last_and_no_file_stay() {
 fn a_leftover_temporary_file_with_our_pid_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let disk = open(dir.path(), 1 << 20);
-    let mine = disk
-        .limits
-        .dir
-        .join(BEGUN)
-        .join(format!("{}-0", std::process::id()));
+    let mine = disk.limits.dir.join(BEGUN).join(format!("{}-0", std::process::id()));
     let aside = dir.path().join("aside");
     fs::write(&aside, b"not ours").unwrap();
     std::os::unix::fs::symlink(&aside, mine).unwrap();

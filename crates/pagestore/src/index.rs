@@ -36,11 +36,7 @@ impl Index {
             return;
         }
         self.places.insert(digest, self.known.len());
-        self.known.push(FileEntry {
-            digest,
-            bytes,
-            used,
-        });
+        self.known.push(FileEntry { digest, bytes, used });
         self.bytes += bytes;
     }
 
@@ -121,10 +117,7 @@ mod tests {
             index.note(digest(number), 10, number);
         }
         index.note(digest(3), 30, 0);
-        assert_eq!(
-            (index.bytes(), index.len(), index.used(&digest(3))),
-            (120, 10, Some(3))
-        );
+        assert_eq!((index.bytes(), index.len(), index.used(&digest(3))), (120, 10, Some(3)));
         for number in [3, 3, 0, 9] {
             index.forget(&digest(number));
         }

@@ -104,16 +104,7 @@ impl Journal {
         let era = era.unwrap_or_else(|| RandomState::new().hash_one(boot));
         let file = rewrite(&path, boot, era, purges)?;
         let boot = boot.to_owned();
-        Ok((
-            Journal {
-                file,
-                path,
-                boot,
-                era,
-                lacks_some: false,
-            },
-            opened,
-        ))
+        Ok((Journal { file, path, boot, era, lacks_some: false }, opened))
     }
 
     /// Appends a purge.
@@ -127,8 +118,7 @@ impl Journal {
         how: PurgeMode,
         number: u64,
     ) -> io::Result<()> {
-        self.file
-            .write_all(&entry(PURGE, &purge_bytes(site, purge, how, number)))
+        self.file.write_all(&entry(PURGE, &purge_bytes(site, purge, how, number)))
     }
 
     /// Makes later writes fail: the file is reopened read-only.
@@ -178,11 +168,7 @@ fn rewrite(path: &Path, boot: &str, era: u64, purges: &Purges) -> io::Result<Fil
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(&entry(BOOT, boot.as_bytes()));
     bytes.extend_from_slice(&entry(ERA, &era.to_le_bytes()));
-    let numbers = [
-        purges.forgotten().to_le_bytes(),
-        purges.last().to_le_bytes(),
-    ]
-    .concat();
+    let numbers = [purges.forgotten().to_le_bytes(), purges.last().to_le_bytes()].concat();
     bytes.extend_from_slice(&entry(NUMBERS, &numbers));
     purges.each(|site, purge, how, number| {
         bytes.extend_from_slice(&entry(PURGE, &purge_bytes(site, purge, how, number)));
@@ -228,9 +214,7 @@ fn read(bytes: &[u8], boot: &str, purges: &Purges) -> Option<u64> {
 
 /// Length, checksum of the length, checksum of the rest; then kind and content.
 fn entry(kind: u8, content: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(content.len() + 1)
-        .unwrap_or(u32::MAX)
-        .to_le_bytes();
+    let length = u32::try_from(content.len() + 1).unwrap_or(u32::MAX).to_le_bytes();
     let mut bytes = length.to_vec();
     bytes.extend_from_slice(&crc32fast::hash(&length).to_le_bytes());
     bytes.extend_from_slice(&[0; 4]);
@@ -275,10 +259,7 @@ fn purge_bytes(site: &str, purge: &Purge, how: PurgeMode, number: u64) -> Vec<u8
         Purge::Host(host) => (b'h', host.as_str(), ""),
         Purge::Url { host, target } => (b'u', host.as_str(), target.as_str()),
         Purge::Prefix { host: None, path } => (b'p', "", path.as_str()),
-        Purge::Prefix {
-            host: Some(host),
-            path,
-        } => (b'q', host.as_str(), path.as_str()),
+        Purge::Prefix { host: Some(host), path } => (b'q', host.as_str(), path.as_str()),
         Purge::Tag(tag) => (b't', "", tag.as_str()),
     };
     let mut bytes = number.to_le_bytes().to_vec();
@@ -300,22 +281,12 @@ fn read_purge(content: &[u8]) -> Option<(String, Purge, PurgeMode, u64)> {
         b'a' => Purge::All,
         b'h' => Purge::Host(host),
         b'u' => Purge::Url { host, target: text },
-        b'p' => Purge::Prefix {
-            host: None,
-            path: text,
-        },
-        b'q' => Purge::Prefix {
-            host: Some(host),
-            path: text,
-        },
+        b'p' => Purge::Prefix { host: None, path: text },
+        b'q' => Purge::Prefix { host: Some(host), path: text },
         b't' => Purge::Tag(text),
         _ => return None,
     };
-    let how = if soft == 0 {
-        PurgeMode::Hard
-    } else {
-        PurgeMode::Soft
-    };
+    let how = if soft == 0 { PurgeMode::Hard } else { PurgeMode::Soft };
     Some((site, purge, how, number))
 }
 
@@ -342,18 +313,9 @@ mod tests {
         vec![
             Purge::All,
             Purge::Host(host()),
-            Purge::Url {
-                host: host(),
-                target: "/ä?x".to_owned(),
-            },
-            Purge::Prefix {
-                host: None,
-                path: "/p".to_owned(),
-            },
-            Purge::Prefix {
-                host: Some(host()),
-                path: String::new(),
-            },
+            Purge::Url { host: host(), target: "/ä?x".to_owned() },
+            Purge::Prefix { host: None, path: "/p".to_owned() },
+            Purge::Prefix { host: Some(host()), path: String::new() },
             Purge::Tag("t\n1".to_owned()),
         ]
     }
@@ -372,10 +334,7 @@ mod tests {
         let (again, _, opened) = open(dir.path(), "one");
         assert_eq!(opened, JournalState::Continued);
         assert_eq!((again.last(), again.len()), (last, purges.len()));
-        assert_eq!(
-            again.fate(&page("/p", &[], stamp, b"")),
-            PurgeState::Removed
-        );
+        assert_eq!(again.fate(&page("/p", &[], stamp, b"")), PurgeState::Removed);
         assert_eq!(again.fate(&page("/p", &[], last, b"")), PurgeState::Valid);
     }
 
@@ -408,11 +367,7 @@ mod tests {
         for end in whole.len()..longer.len() {
             std::fs::write(&journal.path, &longer[..end]).unwrap();
             let (again, _, opened) = open(dir.path(), "one");
-            assert_eq!(
-                (opened, again.last()),
-                (JournalState::Continued, first),
-                "{end}"
-            );
+            assert_eq!((opened, again.last()), (JournalState::Continued, first), "{end}");
         }
         for at in 0..whole.len() {
             let mut wrong = longer.clone();
@@ -436,10 +391,7 @@ mod tests {
         journal.compact(&purges).unwrap();
         assert!(journal.file.metadata().unwrap().len() < before / 10);
         let (again, _, opened) = open(dir.path(), "one");
-        assert_eq!(
-            (opened, again.last(), again.len()),
-            (JournalState::Continued, last, 0)
-        );
+        assert_eq!((opened, again.last(), again.len()), (JournalState::Continued, last, 0));
         assert!(again.refuses(&page("/", &[], last - 1, b"")));
     }
 }

@@ -75,19 +75,11 @@ impl Memory {
             .build();
         let cache = match options {
             Ok(options) => Cache::with_options(options, Weight, RandomState::new(), Evictions),
-            Err(_) => Cache::with(
-                expected.max(shards),
-                bytes,
-                Weight,
-                RandomState::new(),
-                Evictions,
-            ),
+            Err(_) => {
+                Cache::with(expected.max(shards), bytes, Weight, RandomState::new(), Evictions)
+            }
         };
-        Memory {
-            cache,
-            files: Files::new(files),
-            evicted: AtomicU64::new(0),
-        }
+        Memory { cache, files: Files::new(files), evicted: AtomicU64::new(0) }
     }
 
     /// The entry under a key.
@@ -221,9 +213,7 @@ mod tests {
     fn only_the_page_that_is_meant_is_taken_away() {
         let memory = Memory::new(1 << 20, 0);
         put(&memory, "a", 10);
-        let Some(Entry::Page(old)) = memory.get(&key("a")) else {
-            panic!()
-        };
+        let Some(Entry::Page(old)) = memory.get(&key("a")) else { panic!() };
         put(&memory, "a", 20);
         memory.remove(&key("a"), &old);
         assert!(memory.contains(&key("a")));

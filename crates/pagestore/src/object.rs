@@ -42,13 +42,7 @@ impl Object {
     /// A page that has not been checked against purges.
     pub fn new(subject: Subject, stored: Stored, body: impl Into<Body>) -> Object {
         let checked = AtomicU64::new(stored.stamp.saturating_mul(2));
-        Object {
-            subject,
-            stored,
-            body: body.into(),
-            cost: Duration::ZERO,
-            checked,
-        }
+        Object { subject, stored, body: body.into(), cost: Duration::ZERO, checked }
     }
 
     /// Sets the worker time.
@@ -198,10 +192,7 @@ impl Entry {
         match self {
             Entry::Page(object) => object.weight(),
             Entry::Varies(vary) => {
-                let names = vary
-                    .names()
-                    .iter()
-                    .map(|name| name.len() + size_of::<String>());
+                let names = vary.names().iter().map(|name| name.len() + size_of::<String>());
                 size_of::<Vary>() + names.sum::<usize>()
             }
         }
@@ -275,20 +266,14 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn page(target: &str, tags: &[&str], stamp: u64, body: &[u8]) -> Object {
-        let subject = Subject {
-            site: "site".into(),
-            host: "a.example".into(),
-            target: target.into(),
-        };
+        let subject =
+            Subject { site: "site".into(), host: "a.example".into(), target: target.into() };
         let stored = Stored {
             status: 200,
             lines: Bytes::from_static(b"A: b\r\n"),
             came: 1,
             initial_age: 0,
-            lifetimes: Lifetimes {
-                fresh: 60,
-                ..Lifetimes::default()
-            },
+            lifetimes: Lifetimes { fresh: 60, ..Lifetimes::default() },
             no_cache: false,
             must_revalidate: false,
             for_authorized: false,
@@ -319,9 +304,7 @@ pub(crate) mod tests {
         assert_eq!(object.cost.as_micros(), 70_001);
         assert_eq!((&object.body[..], object.stored.stamp), (&b"body"[..], 5));
         let first = bytes.slice(..head_bytes(&bytes).unwrap());
-        let (_, Entry::Page(object)) = Entry::read_first(&first, 7).unwrap() else {
-            panic!()
-        };
+        let (_, Entry::Page(object)) = Entry::read_first(&first, 7).unwrap() else { panic!() };
         assert!(object.body.is_empty());
     }
 
@@ -329,9 +312,7 @@ pub(crate) mod tests {
     fn names_of_fields_are_read_as_they_were_written() {
         let vary = Vary::of([&b"b, A"[..]].into_iter()).unwrap();
         let bytes = file(&Entry::Varies(vary.clone().into()));
-        let (_, Entry::Varies(read)) = Entry::read(&bytes, 7).unwrap() else {
-            panic!()
-        };
+        let (_, Entry::Varies(read)) = Entry::read(&bytes, 7).unwrap() else { panic!() };
         assert_eq!(*read, vary);
     }
 
@@ -343,10 +324,7 @@ pub(crate) mod tests {
                 let mut wrong = bytes.to_vec();
                 wrong[at] ^= 1 << bit;
                 // The kind is not in the sum; a wrong one is no page, or not readable as one.
-                assert!(
-                    Entry::read(&wrong.into(), 7).is_err(),
-                    "byte {at}, bit {bit}"
-                );
+                assert!(Entry::read(&wrong.into(), 7).is_err(), "byte {at}, bit {bit}");
             }
             assert!(Entry::read(&bytes.slice(..at), 7).is_err());
         }

@@ -50,10 +50,7 @@ impl PurgeNumbers {
 
     fn with(self, other: Option<&PurgeNumbers>) -> PurgeNumbers {
         let other = other.copied().unwrap_or_default();
-        PurgeNumbers {
-            hard: self.hard.max(other.hard),
-            soft: self.soft.max(other.soft),
-        }
+        PurgeNumbers { hard: self.hard.max(other.hard), soft: self.soft.max(other.soft) }
     }
 }
 
@@ -125,11 +122,7 @@ impl Purges {
         }
         let is_stale = stamp < found.soft;
         object.learn(last, is_stale);
-        if is_stale {
-            PurgeState::Stale
-        } else {
-            PurgeState::Valid
-        }
+        if is_stale { PurgeState::Stale } else { PurgeState::Valid }
     }
 
     /// Number of purges in the table.
@@ -214,10 +207,7 @@ impl Table {
         let (host, target) = (subject.host.to_string(), subject.target.to_string());
         let tags = object.stored.tags.iter().cloned().map(Purge::Tag);
         let mut last = site.prefixes_of(&host, &target);
-        let url = Purge::Url {
-            host: host.clone(),
-            target,
-        };
+        let url = Purge::Url { host: host.clone(), target };
         for purge in [Purge::All, Purge::Host(host), url].into_iter().chain(tags) {
             last = last.with(site.known.get(&purge));
         }
@@ -266,10 +256,7 @@ impl SitePurges {
     fn forget_until(&mut self, number: u64) {
         let newer = |last: u64| if last > number { last } else { 0 };
         for (purge, last) in std::mem::take(self).known {
-            let last = PurgeNumbers {
-                hard: newer(last.hard),
-                soft: newer(last.soft),
-            };
+            let last = PurgeNumbers { hard: newer(last.hard), soft: newer(last.soft) };
             if last != PurgeNumbers::default() {
                 *self.numbers(&purge) = last;
             }
@@ -288,10 +275,7 @@ mod tests {
 
     fn url(target: &str) -> Purge {
         let host = "a.example".to_owned();
-        Purge::Url {
-            host,
-            target: target.to_owned(),
-        }
+        Purge::Url { host, target: target.to_owned() }
     }
 
     #[test]
@@ -345,11 +329,7 @@ mod tests {
         ] {
             let purges = Purges::default();
             purges.add("site", &purge, PurgeMode::Hard);
-            let expected = if is_gone {
-                PurgeState::Removed
-            } else {
-                PurgeState::Valid
-            };
+            let expected = if is_gone { PurgeState::Removed } else { PurgeState::Valid };
             assert_eq!(fate(&purges, "/news/ä?page=1", &[], 0), expected, "{purge}");
         }
     }
@@ -362,10 +342,7 @@ mod tests {
         }
         assert!(purges.len() < 10);
         assert_eq!(fate(&purges, "/never-purged", &[], 0), PurgeState::Removed);
-        assert_eq!(
-            fate(&purges, "/never-purged", &[], purges.last()),
-            PurgeState::Valid
-        );
+        assert_eq!(fate(&purges, "/never-purged", &[], purges.last()), PurgeState::Valid);
     }
 
     #[test]
@@ -377,14 +354,8 @@ mod tests {
             &|number| url(&format!("/{number}{long}")),
             &|number| Purge::Tag(name(number)),
             &|number| Purge::Host(name(number)),
-            &|number| Purge::Url {
-                host: name(number),
-                target: target(),
-            },
-            &|number| Purge::Prefix {
-                host: Some(name(number)),
-                path: target(),
-            },
+            &|number| Purge::Url { host: name(number), target: target() },
+            &|number| Purge::Prefix { host: Some(name(number)), path: target() },
         ];
         for long_one in long_ones {
             let purges = Purges::default();

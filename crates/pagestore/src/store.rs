@@ -80,10 +80,7 @@ impl PageKeys {
     ) -> Result<PageKeys, NotStored> {
         let variant = (!vary.is_empty()).then(|| primary.variant(vary, fields));
         let variant = variant.transpose().map_err(|_| NotStored::VaryTooMuch)?;
-        Ok(PageKeys {
-            primary: primary.clone(),
-            variant: variant.map(|key| (vary.clone(), key)),
-        })
+        Ok(PageKeys { primary: primary.clone(), variant: variant.map(|key| (vary.clone(), key)) })
     }
 }
 
@@ -152,10 +149,7 @@ impl Store {
     /// # Errors
     /// When the directory of the disk tier cannot be used.
     pub fn open(limits: Limits, boot: &str, now: Millis) -> io::Result<(Store, JournalState)> {
-        let wanted = limits.disk.map(|limits| DiskConfig {
-            limits,
-            boot: boot.to_owned(),
-        });
+        let wanted = limits.disk.map(|limits| DiskConfig { limits, boot: boot.to_owned() });
         let store = Store {
             memory: Memory::new(limits.memory, limits.files),
             disk: ArcSwapOption::empty(),
@@ -213,10 +207,7 @@ impl Store {
         let DiskConfig { limits, boot } = wanted;
         let (journal, opened) = Journal::open(&limits.dir, boot, &self.purges)?;
         let disk = Disk::open(limits.clone(), journal.era, now)?;
-        *folder = Some(Folder {
-            journal,
-            _lock: lock,
-        });
+        *folder = Some(Folder { journal, _lock: lock });
         self.disk.store(Some(Arc::new(disk)));
         self.awaits.store(false, Ordering::Release);
         // The next sweep is the first for these files.
@@ -258,11 +249,7 @@ impl Store {
 
     /// Largest body that can be stored, in bytes, whatever the site's limit.
     pub fn largest_body(&self) -> u64 {
-        if self.has_disk() {
-            u64::MAX
-        } else {
-            self.memory.largest()
-        }
+        if self.has_disk() { u64::MAX } else { self.memory.largest() }
     }
 
     /// Largest body that can be stored in memory, in bytes.
@@ -376,11 +363,7 @@ impl Store {
                 return Lookup::Miss { key, has_variants };
             }
         };
-        Lookup::Page {
-            page,
-            key,
-            is_stale,
-        }
+        Lookup::Page { page, key, is_stale }
     }
 
     /// Stores a page for requests with this key and the same values in these headers. Blocks if

@@ -10,30 +10,13 @@ const NOW: Millis = 1_000_000;
 const FILES: usize = 100;
 
 fn memory_only() -> Store {
-    let limits = Limits {
-        memory: 64 << 20,
-        files: FILES,
-        disk: None,
-    };
+    let limits = Limits { memory: 64 << 20, files: FILES, disk: None };
     Store::open(limits, "boot", NOW).unwrap().0
 }
 
 fn on_disk(dir: &Path, memory: u64) -> (Store, JournalState) {
-    let disk = DiskLimits {
-        dir: PathBuf::from(dir),
-        max_size: 1 << 30,
-        inactive: u64::MAX,
-    };
-    Store::open(
-        Limits {
-            memory,
-            files: FILES,
-            disk: Some(disk),
-        },
-        "boot",
-        NOW,
-    )
-    .unwrap()
+    let disk = DiskLimits { dir: PathBuf::from(dir), max_size: 1 << 30, inactive: u64::MAX };
+    Store::open(Limits { memory, files: FILES, disk: Some(disk) }, "boot", NOW).unwrap()
 }
 
 fn keep(store: &Store, target: &str, tags: &[&str], body: &[u8]) -> Result<(), NotStored> {
@@ -96,9 +79,7 @@ fn requests_get_the_variant_that_is_theirs() {
     for value in ["one", "two"] {
         let fields = [(&b"x-a"[..], value.as_bytes())];
         let page = page("/a", &[], 0, value.as_bytes());
-        store
-            .insert(&key("/a"), &vary, fields.into_iter(), page, NOW)
-            .unwrap();
+        store.insert(&key("/a"), &vary, fields.into_iter(), page, NOW).unwrap();
     }
     let look = |value: &str| {
         let fields = [(&b"X-A"[..], value.as_bytes())];
@@ -108,13 +89,7 @@ fn requests_get_the_variant_that_is_theirs() {
     assert_eq!(look("two").unwrap(), "two");
     assert_eq!(look("three"), None);
     let looked = store.lookup(&key("/a"), [].into_iter());
-    assert!(matches!(
-        looked,
-        Lookup::Miss {
-            has_variants: true,
-            ..
-        }
-    ));
+    assert!(matches!(looked, Lookup::Miss { has_variants: true, .. }));
     // From now on it does not vary.
     keep(&store, "/a", &[], b"all").unwrap();
     assert_eq!(look("three").unwrap(), "all");
@@ -214,10 +189,7 @@ fn a_page_too_large_for_memory_is_on_disk() {
     assert_eq!(load(&store, "/a").unwrap().len(), large.len());
     let store = memory_only();
     let too_large = usize::try_from(store.largest_body()).unwrap() + 1;
-    assert_eq!(
-        keep(&store, "/a", &[], &vec![0; too_large]),
-        Err(NotStored::TooLarge)
-    );
+    assert_eq!(keep(&store, "/a", &[], &vec![0; too_large]), Err(NotStored::TooLarge));
 }
 
 #[test]
@@ -229,22 +201,10 @@ fn sweeps_forget_purges_when_nothing_is_left_that_they_were_about() {
     }
     store.purge("site", &tag("a"), PurgeMode::Hard).unwrap();
     store.purge("site", &tag("b"), PurgeMode::Soft).unwrap();
-    assert_eq!(
-        store.sweep(NOW).unwrap(),
-        SweepResult {
-            kept: 2,
-            removed: 1
-        }
-    );
+    assert_eq!(store.sweep(NOW).unwrap(), SweepResult { kept: 2, removed: 1 });
     assert_eq!(store.stats().purges, 2);
     // The second forgets; what was made stale must not become fresh by that.
-    assert_eq!(
-        store.sweep(NOW).unwrap(),
-        SweepResult {
-            kept: 1,
-            removed: 1
-        }
-    );
+    assert_eq!(store.sweep(NOW).unwrap(), SweepResult { kept: 1, removed: 1 });
     assert_eq!(store.stats().purges, 0);
     drop(store);
     let (store, opened) = on_disk(dir.path(), 1 << 20);
@@ -255,17 +215,8 @@ fn sweeps_forget_purges_when_nothing_is_left_that_they_were_about() {
 
 #[test]
 fn a_hundred_thousand_pages_are_kept_and_ten_thousand_of_them_purged_at_once() {
-    let store = Store::open(
-        Limits {
-            memory: 512 << 20,
-            files: FILES,
-            disk: None,
-        },
-        "boot",
-        NOW,
-    )
-    .unwrap()
-    .0;
+    let store =
+        Store::open(Limits { memory: 512 << 20, files: FILES, disk: None }, "boot", NOW).unwrap().0;
     for number in 0..100_000 {
         let tags = [if number % 10 == 0 { "tenth" } else { "other" }];
         keep(&store, &format!("/{number}"), &tags, b"body").unwrap();
@@ -413,9 +364,7 @@ fn a_large_page_is_read_by_a_caller_that_may_block() {
     drop(store);
     let (store, _) = on_disk(dir.path(), 1 << 20);
     let looked = store.load(&key("/a"), [].into_iter(), NOW, 5000);
-    let Lookup::Large { key, has_variants } = looked else {
-        panic!("{looked:?}")
-    };
+    let Lookup::Large { key, has_variants } = looked else { panic!("{looked:?}") };
     assert!(!has_variants);
     let read = found(store.load_large(key, false, NOW));
     assert_eq!(read.map(|body| body.len()), Some(5000));
@@ -433,10 +382,7 @@ fn a_large_page_in_memory_has_a_file_wherever_it_comes_from() {
     let body = vec![b'x'; FILE_LEAST_BYTES];
     let (store, _) = on_disk(dir.path(), 64 << 20);
     keep(&store, "/a", &[], &body).unwrap();
-    assert_eq!(
-        has_file(store.lookup(&key("/a"), [].into_iter())),
-        Some(true)
-    );
+    assert_eq!(has_file(store.lookup(&key("/a"), [].into_iter())), Some(true));
     let coded = page("/a", &[], store.stamp(), &body);
     let coded = store.insert_derived(key("/a in a coding"), coded);
     assert!(coded.body.file().is_some());

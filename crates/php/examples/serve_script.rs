@@ -52,17 +52,13 @@ struct Arguments {
 }
 
 fn pair(text: &str) -> Result<(String, String), Box<dyn Error>> {
-    let (name, value) = text
-        .split_once('=')
-        .ok_or_else(|| format!("`{text}`: NAME=VALUE was expected"))?;
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| format!("`{text}`: NAME=VALUE was expected"))?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
 fn arguments() -> Result<Arguments, Box<dyn Error>> {
-    let mut parsed = Arguments {
-        repeat: 1,
-        ..Arguments::default()
-    };
+    let mut parsed = Arguments { repeat: 1, ..Arguments::default() };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut next = || words.next().ok_or_else(|| format!("{word} needs a value"));
@@ -122,19 +118,13 @@ impl Client<'_> {
 
 impl Exchange for Client<'_> {
     fn read_body(&mut self, buffer: &mut [u8]) -> usize {
-        let read = self
-            .body
-            .as_mut()
-            .map_or(0, |body| body.read(buffer).unwrap_or(0));
+        let read = self.body.as_mut().map_or(0, |body| body.read(buffer).unwrap_or(0));
         self.event("read", read.to_string().as_bytes());
         read
     }
 
     fn send(&mut self, bytes: &[u8]) -> Verdict {
-        assert!(
-            !self.arguments.panic_on_send,
-            "the exchange was told to panic"
-        );
+        assert!(!self.arguments.panic_on_send, "the exchange was told to panic");
         self.received += bytes.len();
         if self.arguments.events {
             self.event("send", bytes);
@@ -174,11 +164,7 @@ impl Exchange for Client<'_> {
             Some(_) if ending.ends_with(b".txt") => Admission::Extension,
             Some(_) => Admission::Admitted,
         };
-        Foreign {
-            script,
-            uri: params.text_of(Name::ScriptName),
-            admission,
-        }
+        Foreign { script, uri: params.text_of(Name::ScriptName), admission }
     }
 
     fn log(&mut self, _: Level, _: bool, message: &[u8]) {
@@ -212,11 +198,7 @@ fn params_for(
         Some(body) => fs::metadata(body)?.len(),
         None => 0,
     };
-    let method = if arguments.body.is_some() {
-        "POST"
-    } else {
-        "GET"
-    };
+    let method = if arguments.body.is_some() { "POST" } else { "GET" };
     let folder = script.rsplit_once('/').map_or("", |(folder, _)| folder);
     let usual = [
         ("SCRIPT_FILENAME", script),
@@ -253,10 +235,7 @@ fn params_for(
 /// CPU time of this process (proc_pid_schedstat(5), first field).
 fn cpu_nanoseconds() -> u64 {
     let stat = fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    stat.split(' ')
-        .next()
-        .and_then(|field| field.parse().ok())
-        .unwrap_or(0)
+    stat.split(' ').next().and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
 fn serve_all(engine: &mut Engine, arguments: &Arguments) -> Result<(), Box<dyn Error>> {
@@ -266,11 +245,7 @@ fn serve_all(engine: &mut Engine, arguments: &Arguments) -> Result<(), Box<dyn E
         for script in &arguments.scripts {
             params_for(arguments, script, &mut params)?;
             let body = arguments.body.as_ref().map(File::open).transpose()?;
-            let mut client = Client {
-                arguments,
-                body,
-                received: 0,
-            };
+            let mut client = Client { arguments, body, received: 0 };
             let served = if arguments.foreign {
                 engine.serve_foreign(&mut params, &mut client)
             } else {
@@ -302,11 +277,7 @@ fn serve_all(engine: &mut Engine, arguments: &Arguments) -> Result<(), Box<dyn E
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = arguments()?;
     let mut engine = Engine::start(&arguments.settings)?;
-    for value in engine
-        .unknown_values()
-        .iter()
-        .chain(engine.refused_values())
-    {
+    for value in engine.unknown_values().iter().chain(engine.refused_values()) {
         eprintln!("refused: {}", value.name);
     }
     if !arguments.compile.is_empty() {

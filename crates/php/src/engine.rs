@@ -47,10 +47,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nul { setting } => {
-                write!(
-                    out,
-                    "the PHP setting {setting} contains a NUL byte; remove it"
-                )
+                write!(out, "the PHP setting {setting} contains a NUL byte; remove it")
             }
             Self::AlreadyStarted => {
                 out.write_str("PHP is started in this process already and can be started only once")
@@ -60,10 +57,7 @@ impl fmt::Display for StartError {
                  often a php.ini directive or an extension that does not fit this PHP",
             ),
             Self::Version { reported } => {
-                write!(
-                    out,
-                    "libphp reports the version `{reported}`, which is no PHP version"
-                )
+                write!(out, "libphp reports the version `{reported}`, which is no PHP version")
             }
         }
     }
@@ -149,14 +143,8 @@ impl Engine {
     pub fn start(settings: &Settings) -> Result<Self, StartError> {
         let raw = raw::RawEngine::start(settings)?;
         let reported = raw.version();
-        let version = reported
-            .parse()
-            .map_err(|_| StartError::Version { reported })?;
-        Ok(Self {
-            raw,
-            version,
-            _thread: PhantomData,
-        })
+        let version = reported.parse().map_err(|_| StartError::Version { reported })?;
+        Ok(Self { raw, version, _thread: PhantomData })
     }
 
     /// The version of the loaded libphp, which may be newer than the one compiled against.

@@ -27,10 +27,7 @@ impl Engine {
     pub fn cached_scripts(&mut self) -> Vec<CachedScript> {
         let mut scripts = Vec::new();
         let done = self.raw.cached_scripts(&mut |path, hits| {
-            scripts.push(CachedScript {
-                path: OsStr::from_bytes(path).into(),
-                hits,
-            });
+            scripts.push(CachedScript { path: OsStr::from_bytes(path).into(), hits });
         });
         if !done {
             return Vec::new();

@@ -50,10 +50,7 @@ impl Text {
     #[must_use]
     pub fn after(self, count: usize) -> Text {
         let count = count.min(self.length);
-        Text {
-            start: self.start + count,
-            length: self.length - count,
-        }
+        Text { start: self.start + count, length: self.length - count }
     }
 }
 
@@ -162,10 +159,7 @@ impl Params {
         let start = self.text.len();
         self.text.extend_from_slice(bytes);
         self.text.push(0);
-        Text {
-            start,
-            length: bytes.len(),
-        }
+        Text { start, length: bytes.len() }
     }
 
     /// Stores a string beside the variables, up to its first NUL.
@@ -266,16 +260,12 @@ impl Params {
 
     /// The bytes of a stored string, without its NUL; empty for one from before it was cleared.
     pub fn bytes(&self, text: Text) -> &[u8] {
-        self.text
-            .get(text.start..text.start + text.length)
-            .unwrap_or_default()
+        self.text.get(text.start..text.start + text.length).unwrap_or_default()
     }
 
     /// As [`bytes`](Self::bytes), with the NUL.
     pub(crate) fn bytes_with_nul(&self, text: Text) -> &[u8] {
-        self.text
-            .get(text.start..=text.start + text.length)
-            .unwrap_or(b"\0")
+        self.text.get(text.start..=text.start + text.length).unwrap_or(b"\0")
     }
 
     /// Sets the variables of a FastCGI PARAMS stream for a foreign request, see [`set`](Self::set).
@@ -314,10 +304,7 @@ impl Params {
 
     /// The value of a variable.
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
-        self.iter()
-            .rev()
-            .find(|(candidate, _)| *candidate == name)
-            .map(|(_, value)| value)
+        self.iter().rev().find(|(candidate, _)| *candidate == name).map(|(_, value)| value)
     }
 
     /// All variables with their values, in their order of arrival.
@@ -332,10 +319,7 @@ impl Params {
         (0..count).map(move |at| {
             let at = if self.foreign { count - 1 - at } else { at };
             let entry = self.entries[at];
-            (
-                self.bytes_with_nul(entry.name),
-                self.bytes_with_nul(entry.value),
-            )
+            (self.bytes_with_nul(entry.name), self.bytes_with_nul(entry.value))
         })
     }
 }
@@ -344,10 +328,7 @@ impl Params {
 /// once.
 fn nuls(bytes: &[u8]) -> usize {
     let of_piece = |piece: &[u8]| piece.iter().map(|byte| u8::from(*byte == 0)).sum::<u8>();
-    bytes
-        .chunks(255)
-        .map(|piece| usize::from(of_piece(piece)))
-        .sum()
+    bytes.chunks(255).map(|piece| usize::from(of_piece(piece))).sum()
 }
 
 fn until_nul(bytes: &[u8]) -> &[u8] {
@@ -405,11 +386,7 @@ mod tests {
     fn pairs_cut_off_anywhere_are_refused() {
         let pairs = b"\x01\x02AXY\x81";
         for end in [1, 2, 3, 4, 6] {
-            assert_eq!(
-                Params::new().push_pairs(&pairs[..end]),
-                Err(ParamsError::CutOff),
-                "{end}"
-            );
+            assert_eq!(Params::new().push_pairs(&pairs[..end]), Err(ParamsError::CutOff), "{end}");
         }
     }
 
@@ -418,9 +395,7 @@ mod tests {
         assert_eq!(Params::new().push(b"A", b"x\0.jpg"), Err(ParamsError::Nul));
         assert_eq!(Params::new().push(b"A\0", b"x"), Err(ParamsError::Nul));
         let mut params = Params::new();
-        params
-            .push_pairs(b"\x01\x00A\x01\x01BC")
-            .expect("an empty value has none");
+        params.push_pairs(b"\x01\x00A\x01\x01BC").expect("an empty value has none");
         for pairs in [&b"\x01\x02Ax\0\x01\x01BC"[..], b"\x01\x01BC\x02\x00A\0"] {
             assert_eq!(params.push_pairs(pairs), Err(ParamsError::Nul));
             params.clear();
@@ -438,20 +413,14 @@ mod tests {
     #[test]
     fn http_proxy_is_dropped() {
         let mut params = Params::new();
-        params
-            .push(b"HTTP_PROXY", b"evil:80")
-            .expect("it is no error");
+        params.push(b"HTTP_PROXY", b"evil:80").expect("it is no error");
         assert_eq!(params.iter().count(), 0);
     }
 
     fn shown(params: &Params) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace('\0', "");
         let one = |(name, value)| format!("{}={}", text(name), text(value));
-        params
-            .iter_nul_terminated()
-            .map(one)
-            .collect::<Vec<_>>()
-            .join(" ")
+        params.iter_nul_terminated().map(one).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -478,15 +447,10 @@ mod tests {
         let mut params = Params::new();
         params.clear_for_foreign();
         for name in ["HTTP_XY_ABCDEFG", "HTTP_XZ_ABCDEFG", "REDIRECT_URL", "X"] {
-            params
-                .set(name.as_bytes(), name.as_bytes())
-                .expect("there is room");
+            params.set(name.as_bytes(), name.as_bytes()).expect("there is room");
         }
         params.set(b"HTTP_XZ_ABCDEFG", b"2").expect("there is room");
-        assert_eq!(
-            params.get(b"HTTP_XY_ABCDEFG"),
-            Some(&b"HTTP_XY_ABCDEFG"[..])
-        );
+        assert_eq!(params.get(b"HTTP_XY_ABCDEFG"), Some(&b"HTTP_XY_ABCDEFG"[..]));
         assert_eq!(params.get(b"HTTP_XZ_ABCDEFG"), Some(&b"2"[..]));
         assert_eq!(params.iter().count(), 4);
     }

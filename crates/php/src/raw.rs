@@ -417,10 +417,7 @@ impl RawEngine {
                 return live.end(not_started());
             }
         }
-        let paths = Paths {
-            directives: path_directives(),
-            engine: self,
-        };
+        let paths = Paths { directives: path_directives(), engine: self };
         let foreign = live.with(|state| state.exchange.translate(params, &paths));
         let Some(foreign) = foreign else {
             return live.end(not_started());
@@ -469,19 +466,12 @@ fn run(request: &RawRequest) -> RawServed {
 }
 
 fn not_started() -> RawServed {
-    RawServed {
-        outcome: NOT_STARTED,
-        response_status: 500,
-        ..RawServed::default()
-    }
+    RawServed { outcome: NOT_STARTED, response_status: 500, ..RawServed::default() }
 }
 
 fn path_directives() -> PathDirectives {
-    let mut raw = RawPathDirectives {
-        fix_pathinfo: false,
-        discard_path: false,
-        doc_root: ptr::null(),
-    };
+    let mut raw =
+        RawPathDirectives { fix_pathinfo: false, discard_path: false, doc_root: ptr::null() };
     // SAFETY: PHP is started (only `RawEngine` calls this); the string is valid until PHP is called
     // again, and copied before.
     unsafe {
@@ -499,12 +489,7 @@ impl<'a> CallbackState<'a> {
     fn new(exchange: &'a mut dyn Exchange) -> CallbackState<'a> {
         CallbackState {
             taken: Cell::new(false),
-            state: UnsafeCell::new(State {
-                exchange,
-                panic: None,
-                status: None,
-                work: None,
-            }),
+            state: UnsafeCell::new(State { exchange, panic: None, status: None, work: None }),
         }
     }
 

@@ -79,19 +79,18 @@ impl Settings {
             let name = name.replace(['\'', '\n', '\r'], "");
             format!("extension='{name}'\n")
         });
-        let values = self
-            .values
-            .iter()
-            .filter(|value| !ADDING.contains(&value.name.as_str()))
-            .filter_map(|value| {
-                if value.name == "error_reporting" {
-                    return Some(format!("{}={}\n", value.name, value.value));
-                }
-                // Within single quotes no character is special, and a single quote cannot be
-                // written.
-                let plain = !value.value.contains(['\'', '\n', '\r']);
-                plain.then(|| format!("{}='{}'\n", value.name, value.value))
-            });
+        let values =
+            self.values.iter().filter(|value| !ADDING.contains(&value.name.as_str())).filter_map(
+                |value| {
+                    if value.name == "error_reporting" {
+                        return Some(format!("{}={}\n", value.name, value.value));
+                    }
+                    // Within single quotes no character is special, and a single quote cannot be
+                    // written.
+                    let plain = !value.value.contains(['\'', '\n', '\r']);
+                    plain.then(|| format!("{}='{}'\n", value.name, value.value))
+                },
+            );
         defines.chain(extensions).chain(values).collect()
     }
 }
@@ -112,16 +111,8 @@ mod tests {
     use super::*;
 
     fn entries(name: &str, value: &str) -> String {
-        let value = IniValue {
-            name: name.to_owned(),
-            value: value.to_owned(),
-            admin: false,
-        };
-        Settings {
-            values: vec![value],
-            ..Settings::default()
-        }
-        .ini_entries()
+        let value = IniValue { name: name.to_owned(), value: value.to_owned(), admin: false };
+        Settings { values: vec![value], ..Settings::default() }.ini_entries()
     }
 
     #[test]
@@ -145,10 +136,7 @@ mod tests {
             define("error_reporting", "E_ALL & ~E_NOTICE"),
             "error_reporting=E_ALL & ~E_NOTICE\n"
         );
-        assert_eq!(
-            define("error_log", "/dev/null"),
-            "error_log=\"/dev/null\"\n"
-        );
+        assert_eq!(define("error_log", "/dev/null"), "error_log=\"/dev/null\"\n");
         assert_eq!(define("auto_prepend_file", ""), "auto_prepend_file=\n");
         assert_eq!(define("a", "\"b\""), "a=\"b\"\n");
     }
@@ -158,11 +146,7 @@ mod tests {
         let settings = Settings {
             defines: vec![("a".to_owned(), "1".to_owned())],
             extensions: vec!["x.so".to_owned()],
-            values: vec![IniValue {
-                name: "a".to_owned(),
-                value: "2".to_owned(),
-                admin: false,
-            }],
+            values: vec![IniValue { name: "a".to_owned(), value: "2".to_owned(), admin: false }],
             ..Settings::default()
         };
         assert_eq!(settings.ini_entries(), "a=1\nextension='x.so'\na='2'\n");

@@ -137,11 +137,7 @@ pub fn read_stack(memory: &dyn Memory, request: u64, depth: u32) -> Result<Stack
         }
     }
     let reading = last.ok_or(NoStack::RequestOver)?;
-    Ok(Stack {
-        script: reading.script,
-        frames: reading.frames,
-        is_sound: reading.is_sound,
-    })
+    Ok(Stack { script: reading.script, frames: reading.frames, is_sound: reading.is_sound })
 }
 
 impl Reading {

@@ -24,11 +24,7 @@ const FIRST_FIXED: [PhpVersion; 4] = [
 impl PhpVersion {
     /// Composes a version.
     pub const fn new(major: u8, minor: u8, release: u8) -> Self {
-        Self {
-            major,
-            minor,
-            release,
-        }
+        Self { major, minor, release }
     }
 }
 
@@ -68,9 +64,7 @@ pub fn is_fixed(version: PhpVersion, package: Option<&str>) -> Option<bool> {
     if package.is_some_and(|package| package.contains("ubuntu")) {
         return None;
     }
-    let version = package
-        .and_then(|package| upstream(package).parse().ok())
-        .unwrap_or(version);
+    let version = package.and_then(|package| upstream(package).parse().ok()).unwrap_or(version);
     let branch = (version.major, version.minor);
     let newest = FIRST_FIXED[FIRST_FIXED.len() - 1];
     if branch > (newest.major, newest.minor) {
@@ -113,10 +107,7 @@ mod tests {
         let old = PhpVersion::new(8, 2, 1);
         assert_eq!(is_fixed(old, Some("8.2.35-1~deb12u1")), Some(true));
         assert_eq!(is_fixed(old, Some("2:8.2.34-1")), Some(false));
-        assert_eq!(
-            is_fixed(PhpVersion::new(8, 3, 6), Some("8.3.6-0ubuntu0.24.04.9")),
-            None
-        );
+        assert_eq!(is_fixed(PhpVersion::new(8, 3, 6), Some("8.3.6-0ubuntu0.24.04.9")), None);
     }
 
     #[test]

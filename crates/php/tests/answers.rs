@@ -7,16 +7,8 @@ use php::{Php, answer};
 #[test]
 fn a_script_is_answered_with_a_head_and_a_body() {
     let request = answer("<?php echo 'hello';");
-    assert!(
-        request.head().starts_with("X-Powered-By: PHP/8."),
-        "{}",
-        request.head()
-    );
-    assert!(
-        request
-            .head()
-            .ends_with("Content-type: text/html; charset=UTF-8\r\n")
-    );
+    assert!(request.head().starts_with("X-Powered-By: PHP/8."), "{}", request.head());
+    assert!(request.head().ends_with("Content-type: text/html; charset=UTF-8\r\n"));
     assert_eq!(request.body(), "hello");
     assert_eq!(request.served, "Finished status=200 gone=false");
 }
@@ -36,22 +28,12 @@ fn headers_keep_their_order_and_their_duplicates() {
 #[test]
 fn a_status_other_than_200_is_the_first_line() {
     assert!(
-        answer("<?php http_response_code(404);")
-            .head()
-            .starts_with("Status: 404 Not Found\r\n")
+        answer("<?php http_response_code(404);").head().starts_with("Status: 404 Not Found\r\n")
     );
     let own = answer("<?php header('HTTP/1.1 299 Quite Fine');");
-    assert!(
-        own.head().starts_with("Status: 299 Quite Fine\r\n"),
-        "{}",
-        own.head()
-    );
+    assert!(own.head().starts_with("Status: 299 Quite Fine\r\n"), "{}", own.head());
     let unknown = answer("<?php http_response_code(599);");
-    assert!(
-        unknown.head().starts_with("Status: 599\r\n"),
-        "{}",
-        unknown.head()
-    );
+    assert!(unknown.head().starts_with("Status: 599\r\n"), "{}", unknown.head());
 }
 
 #[test]
@@ -117,9 +99,8 @@ fn a_flush_before_any_output_sends_the_head() {
 
 #[test]
 fn output_buffering_joins_the_pieces() {
-    let php = Php::new()
-        .ini("output_buffering=4096")
-        .file("t.php", "<?php echo 'one'; echo 'two';");
+    let php =
+        Php::new().ini("output_buffering=4096").file("t.php", "<?php echo 'one'; echo 'two';");
     let request = php.serve(&["t.php"]).one();
     assert_eq!(request.order(), "send send finish");
     assert_eq!(request.body(), "onetwo");
@@ -151,10 +132,7 @@ fn shutdown_functions_and_destructors_still_write_to_the_answer() {
 fn a_message_of_a_script_goes_to_the_log() {
     let long = "x".repeat(10_000);
     let request = answer(&format!("<?php error_log('first'); error_log('{long}');"));
-    assert_eq!(
-        request.log(),
-        format!("PHP message: firstPHP message: {long}")
-    );
+    assert_eq!(request.log(), format!("PHP message: firstPHP message: {long}"));
 }
 
 #[test]
@@ -162,19 +140,13 @@ fn a_missing_script_is_not_found_and_logged() {
     let request = Php::new().serve(&["none.php"]).one();
     assert!(request.head().starts_with("Status: 404 Not Found\r\n"));
     assert_eq!(request.body(), "File not found.\n");
-    assert!(
-        request.log().starts_with("Primary script unknown: "),
-        "{}",
-        request.log()
-    );
+    assert!(request.log().starts_with("Primary script unknown: "), "{}", request.log());
     assert!(request.served.starts_with("Finished status=404"));
 }
 
 #[test]
 fn a_path_with_two_dots_is_not_served() {
-    let php = Php::new()
-        .file("a/b.php", "<?php echo 1;")
-        .file("t.php", "<?php echo 2;");
+    let php = Php::new().file("a/b.php", "<?php echo 1;").file("t.php", "<?php echo 2;");
     let request = php.serve(&["a/../t.php"]).one();
     assert_eq!(request.body(), "File not found.\n");
 }
@@ -182,9 +154,5 @@ fn a_path_with_two_dots_is_not_served() {
 #[test]
 fn a_folder_is_no_script() {
     let request = Php::new().file("a/b.php", "").serve(&["a"]).one();
-    assert!(
-        request.head().starts_with("Status: 404 Not Found\r\n"),
-        "{}",
-        request.head()
-    );
+    assert!(request.head().starts_with("Status: 404 Not Found\r\n"), "{}", request.head());
 }

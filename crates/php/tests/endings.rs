@@ -5,33 +5,22 @@ mod php;
 use php::{Php, Request};
 
 fn hidden(code: &str) -> Request {
-    Php::new()
-        .ini("display_errors=0\nlog_errors=1")
-        .file("t.php", code)
-        .serve(&["t.php"])
-        .one()
+    Php::new().ini("display_errors=0\nlog_errors=1").file("t.php", code).serve(&["t.php"]).one()
 }
 
 #[test]
 fn exit_is_no_bailout() {
-    let run = Php::new()
-        .file("t.php", "<?php function f() { exit(3); } f();")
-        .serve(&["t.php", "t.php"]);
+    let run =
+        Php::new().file("t.php", "<?php function f() { exit(3); } f();").serve(&["t.php", "t.php"]);
     assert_eq!(run.requests.len(), 2);
-    assert!(
-        run.requests
-            .iter()
-            .all(|request| request.served == "Finished status=200 gone=false")
-    );
+    assert!(run.requests.iter().all(|request| request.served == "Finished status=200 gone=false"));
 }
 
 #[test]
 fn an_uncaught_exception_is_an_error_500_and_no_bailout() {
     let request = hidden("<?php throw new Exception('oh');");
     assert!(
-        request
-            .head()
-            .starts_with("Status: 500 Internal Server Error\r\n"),
+        request.head().starts_with("Status: 500 Internal Server Error\r\n"),
         "{}",
         request.head()
     );
@@ -53,16 +42,8 @@ fn exhausted_memory_is_answered_and_ends_the_process() {
     let run = php.serve(&["t.php", "t.php"]);
     assert_eq!(run.requests.len(), 1);
     let request = run.one();
-    assert!(
-        request
-            .head()
-            .starts_with("Status: 500 Internal Server Error\r\n")
-    );
-    assert!(
-        request
-            .log()
-            .contains("Allowed memory size of 8388608 bytes exhausted")
-    );
+    assert!(request.head().starts_with("Status: 500 Internal Server Error\r\n"));
+    assert!(request.log().contains("Allowed memory size of 8388608 bytes exhausted"));
     assert_eq!(request.served, "Fatal status=500 gone=false");
     assert_eq!(request.count("finish"), 1);
 }
@@ -95,15 +76,12 @@ fn the_error_header_of_php_ini_replaces_a_success() {
 
 #[test]
 fn a_client_that_leaves_ends_the_script() {
-    let php = Php::new()
-        .ini("log_errors=1")
-        .with(&["--leave-after", "1"])
-        .file(
-            "t.php",
-            "<?php register_shutdown_function(
+    let php = Php::new().ini("log_errors=1").with(&["--leave-after", "1"]).file(
+        "t.php",
+        "<?php register_shutdown_function(
             fn() => error_log('status ' . connection_status()));
         echo 'one'; error_log('went on');",
-        );
+    );
     let request = php.serve(&["t.php"]).one();
     assert_eq!(request.log(), "PHP message: status 1");
     assert_eq!(request.served, "ClientGone status=200 gone=true");
@@ -123,34 +101,22 @@ fn a_script_can_go_on_without_its_client() {
 
 #[test]
 fn a_panic_of_the_exchange_does_not_unwind_into_php() {
-    let php = Php::new()
-        .with(&["--panic-on-send"])
-        .file("t.php", "<?php echo 'one';");
+    let php = Php::new().with(&["--panic-on-send"]).file("t.php", "<?php echo 'one';");
     let run = php.serve(&["t.php"]);
     assert_eq!(run.output.status.code(), Some(101), "{:?}", run.output);
     let message = String::from_utf8_lossy(&run.output.stderr).into_owned();
-    assert_eq!(
-        message.matches("the exchange was told to panic").count(),
-        1,
-        "{message}"
-    );
+    assert_eq!(message.matches("the exchange was told to panic").count(), 1, "{message}");
 }
 
 #[test]
 fn a_session_is_written_before_the_answer_ends() {
     let php = Php::new();
-    let path = format!(
-        "session.save_path={}\nsession.use_strict_mode=0",
-        php.root().display()
-    );
-    let php = php.ini(&path).param("HTTP_COOKIE", "PHPSESSID=abc").file(
-        "t.php",
-        "<?php session_start(); echo $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1;",
-    );
-    assert_eq!(
-        php.serve(&["t.php", "t.php", "t.php"]).bodies(),
-        ["1", "2", "3"]
-    );
+    let path = format!("session.save_path={}\nsession.use_strict_mode=0", php.root().display());
+    let php = php
+        .ini(&path)
+        .param("HTTP_COOKIE", "PHPSESSID=abc")
+        .file("t.php", "<?php session_start(); echo $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1;");
+    assert_eq!(php.serve(&["t.php", "t.php", "t.php"]).bodies(), ["1", "2", "3"]);
 }
 
 #[test]
@@ -160,27 +126,14 @@ fn a_form_too_large_for_the_memory_limit_is_answered_and_ends_the_process() {
         .file("body", &format!("a={}", "x".repeat(8_000_000)))
         .file("t.php", "<?php echo 'not reached';");
     let body = php.path("body").display().to_string();
-    let php = php
-        .with(&["--body", &body])
-        .param("CONTENT_TYPE", "application/x-www-form-urlencoded");
+    let php =
+        php.with(&["--body", &body]).param("CONTENT_TYPE", "application/x-www-form-urlencoded");
     let run = php.serve(&["t.php", "t.php"]);
     assert_eq!(run.requests.len(), 1);
     let request = run.one();
-    assert!(
-        request
-            .head()
-            .starts_with("Status: 500 Internal Server Error\r\n")
-    );
-    assert!(
-        request.log().contains("Allowed memory size"),
-        "{}",
-        request.log()
-    );
-    assert!(
-        request.served.starts_with("NotStarted"),
-        "{}",
-        request.served
-    );
+    assert!(request.head().starts_with("Status: 500 Internal Server Error\r\n"));
+    assert!(request.log().contains("Allowed memory size"), "{}", request.log());
+    assert!(request.served.starts_with("NotStarted"), "{}", request.served);
     assert_eq!(request.count("finish"), 1);
 }
 
@@ -190,9 +143,5 @@ fn the_error_header_of_one_request_is_not_that_of_the_next() {
         .ini("display_errors=0\nfastcgi.error_header=\"HTTP/1.1 550 Broken\"")
         .file("t.php", "<?php throw new Exception('oh');");
     let run = php.serve(&["t.php", "none.php"]);
-    assert!(
-        run.requests[1]
-            .head()
-            .starts_with("Status: 404 Not Found\r\n")
-    );
+    assert!(run.requests[1].head().starts_with("Status: 404 Not Found\r\n"));
 }

@@ -18,17 +18,14 @@ fn bodies(requests: &[Request]) -> Vec<String> {
 
 #[test]
 fn scripts_see_the_variables_in_the_reverse_of_their_order() {
-    let php = foreign()
-        .param("HTTP_X_A", "1")
-        .param("HTTP_X_B", "2")
-        .file(
-            "t.php",
-            "<?php $k = array_keys($_SERVER); $h = array_keys(getallheaders());
+    let php = foreign().param("HTTP_X_A", "1").param("HTTP_X_B", "2").file(
+        "t.php",
+        "<?php $k = array_keys($_SERVER); $h = array_keys(getallheaders());
         echo array_search('HTTP_X_A', $k) - array_search('HTTP_X_B', $k), ' ',
             array_search('REQUEST_METHOD', $k) > array_search('HTTP_X_A', $k) ? 'after' : 'before',
             ' ', implode(',', array_slice($h, 0, 2)), ' ',
             array_search('PHP_SELF', $k) > array_search('HTTP_X_A', $k) ? 'end' : '';",
-        );
+    );
     assert_eq!(php.serve(&["t.php"]).one().body(), "1 after X-B,X-A end");
 }
 
@@ -40,16 +37,11 @@ fn php_value_holds_for_its_request_before_the_body_is_read() {
         .file("body", "a=12345678901234567890")
         .file("t.php", "<?php echo ini_get('precision'), count($_POST);");
     let body = php.path("body").display().to_string();
-    let php = php
-        .with(&["--body", &body])
-        .param("CONTENT_TYPE", "application/x-www-form-urlencoded");
+    let php =
+        php.with(&["--body", &body]).param("CONTENT_TYPE", "application/x-www-form-urlencoded");
     let answer = php.serve(&["t.php"]).one();
     assert!(answer.body().ends_with("50"), "{}", answer.body());
-    assert!(
-        answer.log().contains("exceeds the limit of 10 bytes"),
-        "{}",
-        answer.log()
-    );
+    assert!(answer.log().contains("exceeds the limit of 10 bytes"), "{}", answer.log());
 }
 
 #[test]
@@ -75,16 +67,10 @@ fn the_web_server_may_set_what_the_pool_has_locked() {
 #[test]
 fn a_disabled_function_is_gone_and_the_process_spent() {
     let script = "<?php var_dump(function_exists('exec'));";
-    let php = foreign()
-        .param("PHP_ADMIN_VALUE", "disable_functions=exec")
-        .file("t.php", script);
+    let php = foreign().param("PHP_ADMIN_VALUE", "disable_functions=exec").file("t.php", script);
     let run = php.serve(&["t.php", "t.php"]);
     assert_eq!(bodies(&run.requests), ["bool(false)\n"]);
-    assert!(
-        run.requests[0].served.ends_with(" spent"),
-        "{}",
-        run.requests[0].served
-    );
+    assert!(run.requests[0].served.ends_with(" spent"), "{}", run.requests[0].served);
 }
 
 #[test]
@@ -114,23 +100,13 @@ fn the_directives_that_decide_on_paths_are_those_of_the_request() {
 
 #[test]
 fn what_is_not_to_be_run_is_answered_as_by_php_fpm() {
-    let php = foreign()
-        .file("t.txt", "<?php echo 1;")
-        .file("t.php", "<?php echo 1;");
+    let php = foreign().file("t.txt", "<?php echo 1;").file("t.php", "<?php echo 1;");
     let run = php.serve(&["none.php", "t.txt"]);
     let (missing, refused) = (&run.requests[0], &run.requests[1]);
-    assert!(
-        missing.head().starts_with("Status: 404 Not Found\r\n"),
-        "{}",
-        missing.head()
-    );
+    assert!(missing.head().starts_with("Status: 404 Not Found\r\n"), "{}", missing.head());
     assert_eq!(missing.body(), "File not found.\n");
     assert_eq!(missing.log(), "Primary script unknown");
-    assert!(
-        refused.head().starts_with("Status: 403 Forbidden\r\n"),
-        "{}",
-        refused.head()
-    );
+    assert!(refused.head().starts_with("Status: 403 Forbidden\r\n"), "{}", refused.head());
     assert_eq!(refused.body(), "Access denied.\n");
     assert_eq!(
         refused.log(),
@@ -156,16 +132,8 @@ fn a_body_may_be_in_a_file() {
         .param("CONTENT_TYPE", "text/plain");
     let run = php.serve(&["t.php", "t.php"]);
     assert_eq!(bodies(&run.requests), ["from the file", "from the file"]);
-    let gone = php
-        .param("REQUEST_BODY_FILE", "/no/such")
-        .serve(&["t.php"])
-        .one();
-    assert!(
-        gone.body()
-            .contains("REQUEST_BODY_FILE: open('/no/such') failed"),
-        "{}",
-        gone.body()
-    );
+    let gone = php.param("REQUEST_BODY_FILE", "/no/such").serve(&["t.php"]).one();
+    assert!(gone.body().contains("REQUEST_BODY_FILE: open('/no/such') failed"), "{}", gone.body());
 }
 
 #[test]
@@ -174,9 +142,7 @@ fn the_length_of_a_body_is_read_as_atol_reads_it() {
         .file("body", "0123456789")
         .file("t.php", "<?php echo file_get_contents('php://input');");
     let body = php.path("body").display().to_string();
-    let php = php
-        .with(&["--body", &body])
-        .param("CONTENT_TYPE", "text/plain");
+    let php = php.with(&["--body", &body]).param("CONTENT_TYPE", "text/plain");
     for (length, expected) in [(" +4x", "0123"), ("-4", ""), ("x", ""), ("", "")] {
         let php = Php::new().with(&["--foreign", "--body", &body, "--param", "CONTENT_TYPE=a/b"]);
         let php = php
@@ -195,14 +161,8 @@ fn pcntl_is_absent_in_php_fpm_unless_it_is_switched_on() {
     let php = Php::new().file("t.php", PCNTL);
     let without = php.with(&["--fpm"]).serve(&["t.php"]).one().body();
     assert_eq!(without, "bool(false)\n".repeat(5));
-    for switch in [
-        ["--define", "maitred.pcntl=1"],
-        ["--admin-value", "maitred.pcntl=1"],
-    ] {
-        let php = Php::new()
-            .file("t.php", PCNTL)
-            .with(&["--fpm"])
-            .with(&switch);
+    for switch in [["--define", "maitred.pcntl=1"], ["--admin-value", "maitred.pcntl=1"]] {
+        let php = Php::new().file("t.php", PCNTL).with(&["--fpm"]).with(&switch);
         let run = php.serve(&["t.php"]);
         let said = String::from_utf8_lossy(&run.output.stderr).into_owned();
         assert!(run.one().body().starts_with(&"bool(true)\n".repeat(4)));
@@ -241,12 +201,7 @@ fn phpinfo_has_php_fpms_names() {
 fn what_the_command_line_defines_comes_after_php_ini_and_before_the_pool() {
     let php = Php::new()
         .ini("precision=1\nserialize_precision=1\nerror_reporting=1")
-        .with(&[
-            "--define",
-            "precision=2",
-            "--define",
-            "serialize_precision=2",
-        ])
+        .with(&["--define", "precision=2", "--define", "serialize_precision=2"])
         .with(&["--define", "error_reporting=E_ALL & ~E_NOTICE"])
         .with(&["--value", "serialize_precision=3"])
         .file(

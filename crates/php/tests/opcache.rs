@@ -6,10 +6,7 @@ use php::{Php, Run};
 
 /// An OPcache that keeps files that were written just now.
 fn cache() -> Php {
-    Php::new()
-        .with(&["--fork", "--cached"])
-        .opcache()
-        .ini("opcache.file_update_protection=0")
+    Php::new().with(&["--fork", "--cached"]).opcache().ini("opcache.file_update_protection=0")
 }
 
 /// Has these scripts compiled, in this order, before the first request.
@@ -23,10 +20,7 @@ fn compile(php: Php, scripts: &[&str]) -> Php {
 /// What the program printed that begins like this, without that beginning.
 fn lines(run: &Run, beginning: &str) -> Vec<String> {
     let text = String::from_utf8_lossy(&run.output.stdout).into_owned();
-    text.lines()
-        .filter_map(|line| line.strip_prefix(beginning))
-        .map(str::to_owned)
-        .collect()
+    text.lines().filter_map(|line| line.strip_prefix(beginning)).map(str::to_owned).collect()
 }
 
 /// Serves and checks that nothing was printed but answers and results.
@@ -46,10 +40,7 @@ fn compiled(run: &Run) -> u32 {
 /// Names of the cached scripts, in their order, without the folder.
 fn cached(run: &Run, php: &Php) -> Vec<String> {
     let folder = format!("{}/", php.root().display());
-    lines(run, "cached ")
-        .iter()
-        .map(|line| line.replace(&folder, ""))
-        .collect()
+    lines(run, "cached ").iter().map(|line| line.replace(&folder, "")).collect()
 }
 
 #[test]
@@ -80,15 +71,9 @@ fn without_opcache_nothing_is_cached_and_nothing_compiled() {
     for (php, ini) in [
         (Php::new(), "opcache.enable=0"),
         (Php::new().opcache(), "opcache.enable=0"),
-        (
-            Php::new().opcache(),
-            "opcache.file_cache_only=1\nopcache.file_cache=/tmp",
-        ),
+        (Php::new().opcache(), "opcache.file_cache_only=1\nopcache.file_cache=/tmp"),
     ] {
-        let php = php
-            .with(&["--fork", "--cached"])
-            .ini(ini)
-            .file("a.php", "a");
+        let php = php.with(&["--fork", "--cached"]).ini(ini).file("a.php", "a");
         let php = compile(php, &["a.php"]);
         let run = serve(&php, &["a.php"]);
         assert_eq!(compiled(&run), 0, "{ini}");
@@ -147,10 +132,7 @@ fn what_cannot_be_compiled_is_passed_over_in_silence() {
         .ini("display_errors=1\nlog_errors=1\nhtml_errors=0")
         .file("parse.php", "<?php function (")
         .file("compile.php", "<?php class C { abstract function f(); }")
-        .file(
-            "warns.php",
-            "<?php function f($a = 1, $b) {} switch (1) { case 2: continue; }",
-        )
+        .file("warns.php", "<?php function f($a = 1, $b) {} switch (1) { case 2: continue; }")
         .file("folder/x", "")
         .file("good.php", "good");
     std::os::unix::fs::symlink("nothing", php.path("dangling.php")).expect("a link");
@@ -167,12 +149,7 @@ fn what_cannot_be_compiled_is_passed_over_in_silence() {
             "good.php",
         ],
     );
-    let php = php.with(&[
-        "--compile",
-        "relative.php",
-        "--compile",
-        "http://localhost/a.php",
-    ]);
+    let php = php.with(&["--compile", "relative.php", "--compile", "http://localhost/a.php"]);
     let run = serve(&php, &[]);
     assert_eq!(compiled(&run), 2, "{:?}", run.output);
     assert_eq!(cached(&run, &php), ["0 good.php", "0 warns.php"]);
@@ -187,10 +164,7 @@ fn a_script_that_another_short_open_tag_would_change_is_left_to_its_request() {
         .file("xml.php", "<?php echo '<?xml version=\"1.0\"?>';")
         .file("odd.php", "<?phpinfo();")
         .file("last.php", "<?php echo 1; ?> <?")
-        .file(
-            "plain.php",
-            "a<?php echo 1 ?>b<?= 2 ?>c<?PHP\necho 3; ?>d<?php",
-        );
+        .file("plain.php", "a<?php echo 1 ?>b<?= 2 ?>c<?PHP\necho 3; ?>d<?php");
     let names = ["short.php", "xml.php", "odd.php", "last.php", "plain.php"];
     let php = compile(php, &names);
     let run = serve(&php, &["short.php"]);
@@ -202,9 +176,7 @@ fn a_script_that_another_short_open_tag_would_change_is_left_to_its_request() {
 #[test]
 fn a_fifo_among_the_scripts_does_not_block() {
     let php = cache().file("good.php", "good");
-    let made = std::process::Command::new("mkfifo")
-        .arg(php.path("pipe.php"))
-        .status();
+    let made = std::process::Command::new("mkfifo").arg(php.path("pipe.php")).status();
     assert!(made.expect("mkfifo runs").success());
     let php = compile(php, &["pipe.php", "good.php"]);
     assert_eq!(compiled(&serve(&php, &[])), 1);
@@ -277,10 +249,7 @@ fn filling_the_cache_leaves_keys_for_requests() {
 fn preloaded_scripts_are_left_as_they_are() {
     let php = cache()
         .file("preload.php", "<?php require_once __DIR__ . '/lib.php';")
-        .file(
-            "lib.php",
-            "<?php class Preloaded {} function preloaded() {}",
-        )
+        .file("lib.php", "<?php class Preloaded {} function preloaded() {}")
         .file("t.php", "<?php var_dump(class_exists('Preloaded'));");
     let preload = format!(
         "opcache.preload={}\nopcache.preload_user={}",
@@ -296,10 +265,7 @@ fn preloaded_scripts_are_left_as_they_are() {
 #[test]
 fn compiling_begins_no_session_prepends_nothing_and_has_no_time_limit() {
     let php = cache()
-        .file(
-            "prepended.php",
-            "<?php file_put_contents(__DIR__ . '/executed', 'x');",
-        )
+        .file("prepended.php", "<?php file_put_contents(__DIR__ . '/executed', 'x');")
         .file("a.php", "a");
     let folder = php.root().display().to_string();
     let php = php.ini(&format!(

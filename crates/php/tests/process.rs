@@ -26,9 +26,7 @@ fn a_script_that_leaves_its_folder_does_not_take_the_next_one_along() {
 
 #[test]
 fn relative_includes_are_found_beside_the_script() {
-    let php = Php::new()
-        .file("a/t.php", "<?php include './i.inc';")
-        .file("a/i.inc", "included");
+    let php = Php::new().file("a/t.php", "<?php include './i.inc';").file("a/i.inc", "included");
     assert_eq!(php.serve(&["a/t.php"]).one().body(), "included");
 }
 
@@ -47,9 +45,7 @@ fn a_script_that_runs_too_long_is_stopped() {
             .file("t.php", "<?php while (true);");
         let request = php.serve(&["t.php"]).one();
         assert!(
-            request
-                .log()
-                .contains("Maximum execution time of 1 second exceeded"),
+            request.log().contains("Maximum execution time of 1 second exceeded"),
             "{}",
             request.log()
         );
@@ -64,9 +60,7 @@ fn a_script_that_runs_too_long_is_stopped() {
 #[test]
 fn a_script_is_never_stopped_early() {
     let script = format!("<?php $limit = 0.7; {SPIN} echo 'done';");
-    let php = Php::new()
-        .ini("max_execution_time=1")
-        .file("t.php", &script);
+    let php = Php::new().ini("max_execution_time=1").file("t.php", &script);
     let bodies = php.serve(&["t.php", "t.php", "t.php"]).bodies();
     assert_eq!(bodies, ["done", "done", "done"]);
 }
@@ -82,29 +76,21 @@ fn a_script_can_ask_for_more_time_and_for_less() {
         .file("t.php", &script);
     let request = php.serve(&["t.php"]).one();
     assert_eq!(request.body(), "more");
-    assert!(
-        request
-            .log()
-            .contains("Maximum execution time of 1 second exceeded")
-    );
+    assert!(request.log().contains("Maximum execution time of 1 second exceeded"));
 }
 
 #[test]
 fn a_script_without_a_limit_is_not_stopped_by_the_last_ones() {
     let script = format!("<?php set_time_limit(0); $limit = 1.7; {SPIN} echo 'done';");
-    let php = Php::new()
-        .ini("max_execution_time=1")
-        .file("a.php", "a")
-        .file("t.php", &script);
+    let php = Php::new().ini("max_execution_time=1").file("a.php", "a").file("t.php", &script);
     assert_eq!(php.serve(&["a.php", "t.php"]).bodies(), ["a", "done"]);
 }
 
 #[test]
 fn a_script_that_cannot_be_interrupted_ends_by_the_hard_timeout() {
-    let php = Php::new().ini("max_execution_time=1\nhard_timeout=1").file(
-        "t.php",
-        "<?php hash_pbkdf2('sha512', 'a', 'b', 1000000000);",
-    );
+    let php = Php::new()
+        .ini("max_execution_time=1\nhard_timeout=1")
+        .file("t.php", "<?php hash_pbkdf2('sha512', 'a', 'b', 1000000000);");
     let output = php.serve(&["t.php"]).output;
     assert_eq!(output.status.code(), Some(124), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("1+1 seconds exceeded (terminated)"));
@@ -206,20 +192,10 @@ fn system_calls(php: &Php, repeat: &str) -> f64 {
         .arg(&summary)
         .arg(inner.get_program())
         .args(inner.get_args());
-    let status = command
-        .args(["--quiet", "--repeat", repeat])
-        .output()
-        .expect("strace runs")
-        .status;
+    let status =
+        command.args(["--quiet", "--repeat", repeat]).output().expect("strace runs").status;
     assert!(status.success());
     let summary = std::fs::read_to_string(summary).expect("strace wrote its summary");
-    let total = summary
-        .lines()
-        .find(|line| line.ends_with(" total"))
-        .expect("a total");
-    total
-        .split_whitespace()
-        .nth(3)
-        .and_then(|calls| calls.parse().ok())
-        .expect("a number")
+    let total = summary.lines().find(|line| line.ends_with(" total")).expect("a total");
+    total.split_whitespace().nth(3).and_then(|calls| calls.parse().ok()).expect("a number")
 }

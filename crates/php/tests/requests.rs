@@ -6,15 +6,12 @@ use php::{Php, answer};
 
 #[test]
 fn server_variables_hold_what_the_request_says() {
-    let php = Php::new()
-        .param("HTTP_HOST", "example.com")
-        .param("PATH_INFO", "/more")
-        .file(
-            "t.php",
-            "<?php echo json_encode([$_SERVER['HTTP_HOST'], $_SERVER['PHP_SELF'],
+    let php = Php::new().param("HTTP_HOST", "example.com").param("PATH_INFO", "/more").file(
+        "t.php",
+        "<?php echo json_encode([$_SERVER['HTTP_HOST'], $_SERVER['PHP_SELF'],
             $_SERVER['SCRIPT_NAME'], is_int($_SERVER['REQUEST_TIME']),
             is_float($_SERVER['REQUEST_TIME_FLOAT'])], JSON_UNESCAPED_SLASHES);",
-        );
+    );
     let body = php.serve(&["t.php"]).one().body();
     assert_eq!(body, r#"["example.com","/t.php/more","/t.php",true,true]"#);
 }
@@ -44,10 +41,7 @@ fn a_proxy_header_reaches_no_script() {
         "<?php var_dump(isset($_SERVER['HTTP_PROXY']), getenv('HTTP_PROXY'),
             isset(getallheaders()['Proxy']));",
     );
-    assert_eq!(
-        php.serve(&["t.php"]).one().body(),
-        "bool(false)\nbool(false)\nbool(false)\n"
-    );
+    assert_eq!(php.serve(&["t.php"]).one().body(), "bool(false)\nbool(false)\nbool(false)\n");
 }
 
 #[test]
@@ -58,11 +52,8 @@ fn getenv_sees_the_request_before_the_process() {
             getenv()['APP_MODE'], $_SERVER['ONLY_HERE'];",
     );
     let mut command = php.command(&["t.php"]);
-    let output = command
-        .env("APP_MODE", "process")
-        .env("ONLY_HERE", "+")
-        .output()
-        .expect("it runs");
+    let output =
+        command.env("APP_MODE", "process").env("ONLY_HERE", "+").output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.ends_with("\r\n\r\nrequest+request+"), "{text}");
 }
@@ -72,21 +63,16 @@ fn the_environment_array_is_filled_when_asked_for() {
     let php = Php::new()
         .ini("variables_order=EGPCS")
         .param("HTTP_X_A", "1")
-        .file(
-            "t.php",
-            "<?php echo $_ENV['HTTP_X_A'], $_SERVER['HTTP_X_A'];",
-        );
+        .file("t.php", "<?php echo $_ENV['HTTP_X_A'], $_SERVER['HTTP_X_A'];");
     assert_eq!(php.serve(&["t.php"]).one().body(), "11");
 }
 
 #[test]
 fn basic_authorization_is_decoded() {
-    let php = Php::new()
-        .param("HTTP_AUTHORIZATION", "Basic dXNlcjpwYXNz")
-        .file(
-            "t.php",
-            "<?php echo $_SERVER['PHP_AUTH_USER'] ?? 'none', ':', $_SERVER['PHP_AUTH_PW'] ?? '';",
-        );
+    let php = Php::new().param("HTTP_AUTHORIZATION", "Basic dXNlcjpwYXNz").file(
+        "t.php",
+        "<?php echo $_SERVER['PHP_AUTH_USER'] ?? 'none', ':', $_SERVER['PHP_AUTH_PW'] ?? '';",
+    );
     assert_eq!(php.serve(&["t.php"]).one().body(), "user:pass");
 }
 
@@ -100,18 +86,13 @@ fn digest_authorization_is_passed_on() {
 
 #[test]
 fn request_headers_are_listed_by_their_names() {
-    let php = Php::new()
-        .param("HTTP_X_FORWARDED_FOR", "::1")
-        .param("CONTENT_TYPE", "text/plain")
-        .file(
+    let php =
+        Php::new().param("HTTP_X_FORWARDED_FOR", "::1").param("CONTENT_TYPE", "text/plain").file(
             "t.php",
             "<?php $h = getallheaders(); echo $h['X-Forwarded-For'], ' ', $h['Content-Type'], ' ';
             var_dump($h == apache_request_headers());",
         );
-    assert_eq!(
-        php.serve(&["t.php"]).one().body(),
-        "::1 text/plain bool(true)\n"
-    );
+    assert_eq!(php.serve(&["t.php"]).one().body(), "::1 text/plain bool(true)\n");
 }
 
 #[test]
@@ -120,10 +101,7 @@ fn cookies_and_query_strings_are_parsed() {
         .param("HTTP_COOKIE", "a=1; b=x%20y")
         .param("QUERY_STRING", "q[]=1&q[]=2")
         .file("t.php", "<?php echo json_encode([$_COOKIE, $_GET]);");
-    assert_eq!(
-        php.serve(&["t.php"]).one().body(),
-        r#"[{"a":"1","b":"x y"},{"q":["1","2"]}]"#
-    );
+    assert_eq!(php.serve(&["t.php"]).one().body(), r#"[{"a":"1","b":"x y"},{"q":["1","2"]}]"#);
 }
 
 #[test]
@@ -135,31 +113,22 @@ fn argv_holds_the_query_string_when_wanted() {
         .param("QUERY_STRING", "a+b")
         .file("t.php", script);
     assert_eq!(php.serve(&["t.php"]).one().body(), r#"[["a","b"],2]"#);
-    let php = Php::new()
-        .ini("register_argc_argv=0")
-        .param("QUERY_STRING", "a+b")
-        .file("t.php", script);
+    let php =
+        Php::new().ini("register_argc_argv=0").param("QUERY_STRING", "a+b").file("t.php", script);
     assert_eq!(php.serve(&["t.php"]).one().body(), "[null,null]");
 }
 
 fn with_body(body: &str, content_type: &str) -> Php {
-    let php = Php::new()
-        .param("CONTENT_TYPE", content_type)
-        .file("body", body);
+    let php = Php::new().param("CONTENT_TYPE", content_type).file("body", body);
     let path = php.path("body").display().to_string();
     php.with(&["--body", &path])
 }
 
 #[test]
 fn a_form_is_parsed() {
-    let php = with_body("a=1&b[x]=2", "application/x-www-form-urlencoded").file(
-        "t.php",
-        "<?php echo json_encode($_POST), file_get_contents('php://input');",
-    );
-    assert_eq!(
-        php.serve(&["t.php"]).one().body(),
-        r#"{"a":"1","b":{"x":"2"}}a=1&b[x]=2"#
-    );
+    let php = with_body("a=1&b[x]=2", "application/x-www-form-urlencoded")
+        .file("t.php", "<?php echo json_encode($_POST), file_get_contents('php://input');");
+    assert_eq!(php.serve(&["t.php"]).one().body(), r#"{"a":"1","b":{"x":"2"}}a=1&b[x]=2"#);
 }
 
 #[test]
@@ -211,14 +180,8 @@ fn the_pool_status_is_an_array() {
     let code = "<?php $s = fpm_get_status(); $p = $s['procs'][0]; echo json_encode([$s['pool'],
         $s['total-processes'], $p['state'], $p['requests']]);";
     let php = Php::new().with(&["--status"]).file("t.php", code);
-    assert_eq!(
-        php.serve(&["t.php"]).one().body(),
-        r#"["www",5,"Running",7]"#
-    );
-    assert_eq!(
-        answer("<?php var_dump(fpm_get_status());").body(),
-        "bool(false)\n"
-    );
+    assert_eq!(php.serve(&["t.php"]).one().body(), r#"["www",5,"Running",7]"#);
+    assert_eq!(answer("<?php var_dump(fpm_get_status());").body(), "bool(false)\n");
 }
 
 #[test]

@@ -16,12 +16,7 @@ fn scripts_are_told_they_run_under_php_fpm() {
 fn a_value_of_the_pool_can_be_changed_and_an_admin_value_cannot() {
     let php = Php::new()
         .ini("memory_limit=64M\nprecision=14")
-        .with(&[
-            "--value",
-            "precision=5",
-            "--admin-value",
-            "memory_limit=99M",
-        ])
+        .with(&["--value", "precision=5", "--admin-value", "memory_limit=99M"])
         .file(
             "t.php",
             "<?php echo ini_get('memory_limit'), ' ', ini_get('precision'), ' ';
@@ -37,10 +32,7 @@ fn a_value_of_the_pool_can_be_changed_and_an_admin_value_cannot() {
 fn error_reporting_may_be_an_expression() {
     let php = Php::new()
         .with(&["--admin-value", "error_reporting=E_ALL & ~E_NOTICE"])
-        .file(
-            "t.php",
-            "<?php echo ini_get('error_reporting') - (E_ALL & ~E_NOTICE);",
-        );
+        .file("t.php", "<?php echo ini_get('error_reporting') - (E_ALL & ~E_NOTICE);");
     assert_eq!(php.serve(&["t.php"]).one().body(), "0");
 }
 
@@ -70,10 +62,7 @@ fn an_extension_is_loaded_for_the_pool() {
 fn a_directive_php_does_not_know_is_named() {
     let php = Php::new().with(&["--value", "no.such=1"]).file("t.php", "");
     let output = php.serve(&["t.php"]).output;
-    assert_eq!(
-        String::from_utf8_lossy(&output.stderr),
-        "refused: no.such\n"
-    );
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "refused: no.such\n");
 }
 
 #[test]
@@ -104,10 +93,7 @@ fn a_value_that_php_takes_at_its_start_alone_holds_and_is_no_mistake() {
 #[test]
 fn a_value_that_php_never_takes_is_named() {
     let few = "opcache.max_accelerated_files=1";
-    let php = Php::new()
-        .opcache()
-        .with(&["--admin-value", few])
-        .file("t.php", "");
+    let php = Php::new().opcache().with(&["--admin-value", few]).file("t.php", "");
     let said = php.serve(&["t.php"]).output.stderr;
     let said = String::from_utf8_lossy(&said);
     let named = "refused: opcache.max_accelerated_files";
@@ -119,18 +105,9 @@ fn user_ini_files_hold_from_the_document_root_down() {
     let php = Php::new()
         .file(".user.ini", "precision=3\nserialize_precision=7")
         .file("a/.user.ini", "precision=4")
-        .file(
-            "a/b/t.php",
-            "<?php echo ini_get('precision'), ini_get('serialize_precision');",
-        )
-        .file(
-            "t.php",
-            "<?php echo ini_get('precision'), ini_get('serialize_precision');",
-        );
-    assert_eq!(
-        php.serve(&["a/b/t.php", "t.php", "a/b/t.php"]).bodies(),
-        ["47", "37", "47"]
-    );
+        .file("a/b/t.php", "<?php echo ini_get('precision'), ini_get('serialize_precision');")
+        .file("t.php", "<?php echo ini_get('precision'), ini_get('serialize_precision');");
+    assert_eq!(php.serve(&["a/b/t.php", "t.php", "a/b/t.php"]).bodies(), ["47", "37", "47"]);
 }
 
 #[test]
@@ -145,9 +122,7 @@ fn a_user_ini_file_cannot_change_an_admin_value() {
 #[test]
 fn a_user_ini_file_is_remembered_for_its_time() {
     let change = "<?php file_put_contents('.user.ini', 'precision=5'); echo ini_get('precision');";
-    let php = Php::new()
-        .file(".user.ini", "precision=3")
-        .file("t.php", change);
+    let php = Php::new().file(".user.ini", "precision=3").file("t.php", change);
     assert_eq!(php.serve(&["t.php", "t.php"]).bodies(), ["3", "3"]);
 }
 
@@ -163,10 +138,7 @@ fn user_ini_files_can_be_switched_off() {
 #[test]
 fn sections_of_php_ini_hold_for_their_folder_and_host() {
     let php = Php::new().file("a/t.php", "<?php echo ini_get('precision');");
-    let php = php.file(
-        "t.php",
-        "<?php echo ini_get('precision'), ini_get('serialize_precision');",
-    );
+    let php = php.file("t.php", "<?php echo ini_get('precision'), ini_get('serialize_precision');");
     let section = format!(
         "precision=14\n[PATH={}/a]\nprecision=6\n[HOST=localhost]\nserialize_precision=9",
         php.root().display()
@@ -203,10 +175,7 @@ fn opcache_works_in_a_forked_child_with_the_memory_of_the_pool() {
             echo $s['opcache_statistics']['hits'] > 0 ? 'hit ' : 'miss ';
             echo round(($m['used_memory'] + $m['free_memory']) / 1048576);",
         );
-    assert_eq!(
-        php.serve(&["t.php", "t.php", "t.php"]).bodies(),
-        ["miss 16", "hit 16", "hit 16"]
-    );
+    assert_eq!(php.serve(&["t.php", "t.php", "t.php"]).bodies(), ["miss 16", "hit 16", "hit 16"]);
 }
 
 #[test]
@@ -217,13 +186,7 @@ fn errors_are_shown_as_php_ini_says() {
         .file("t.php", script)
         .serve(&["t.php"])
         .one();
-    assert!(
-        shown
-            .body()
-            .contains("Warning: Undefined variable $missing"),
-        "{}",
-        shown.body()
-    );
+    assert!(shown.body().contains("Warning: Undefined variable $missing"), "{}", shown.body());
     let hidden = Php::new()
         .ini("display_errors=0\nlog_errors=1")
         .file("t.php", script)
@@ -231,9 +194,7 @@ fn errors_are_shown_as_php_ini_says() {
         .one();
     assert_eq!(hidden.body(), "");
     assert!(
-        hidden
-            .log()
-            .starts_with("PHP message: PHP Warning:  Undefined variable"),
+        hidden.log().starts_with("PHP message: PHP Warning:  Undefined variable"),
         "{}",
         hidden.log()
     );
@@ -243,10 +204,7 @@ fn errors_are_shown_as_php_ini_says() {
 fn a_preloaded_class_is_there_in_every_request() {
     let php = Php::new()
         .opcache()
-        .file(
-            "preload.php",
-            "<?php class Preloaded { const HERE = 'here'; }",
-        )
+        .file("preload.php", "<?php class Preloaded { const HERE = 'here'; }")
         .file("t.php", "<?php echo Preloaded::HERE;");
     let preload = format!(
         "opcache.preload={}\nopcache.preload_user={}",

@@ -203,14 +203,8 @@ static MEDIAWIKI: Preset = Preset {
 
 impl App {
     /// All applications.
-    pub const ALL: [App; 6] = [
-        App::Wordpress,
-        App::Laravel,
-        App::Symfony,
-        App::Drupal,
-        App::Nextcloud,
-        App::Mediawiki,
-    ];
+    pub const ALL: [App; 6] =
+        [App::Wordpress, App::Laravel, App::Symfony, App::Drupal, App::Nextcloud, App::Mediawiki];
 
     /// Name in the configuration.
     pub fn name(self) -> &'static str {
@@ -281,12 +275,7 @@ impl App {
             // First, so that the site's own headers override them.
             rules.headers.insert(
                 0,
-                HeaderRule {
-                    path: Pattern::all(),
-                    set,
-                    add: Vec::new(),
-                    unset: Vec::new(),
-                },
+                HeaderRule { path: Pattern::all(), set, add: Vec::new(), unset: Vec::new() },
             );
         }
         rules.app = Some(self);
@@ -305,31 +294,17 @@ pub fn page(more: impl Fn(App) -> Vec<(&'static str, &'static [&'static str])>) 
         let _ = writeln!(page, "| `root` | {} |", preset.root);
         let controller = preset.front_controller.unwrap_or_default();
         let _ = writeln!(page, "| `front_controller` | `\"{controller}\"` |");
-        for (name, texts) in [
-            ("deny", preset.deny),
-            ("allow_php", preset.allow_php),
-            ("deny_php", preset.deny_php),
-        ] {
+        for (name, texts) in
+            [("deny", preset.deny), ("allow_php", preset.allow_php), ("deny_php", preset.deny_php)]
+        {
             row(&mut page, name, texts.iter().map(|text| (*text).to_owned()));
         }
         let redirects = preset.redirects.iter();
-        row(
-            &mut page,
-            "redirects",
-            redirects.map(|(from, to, _)| format!("{from} → {to}")),
-        );
+        row(&mut page, "redirects", redirects.map(|(from, to, _)| format!("{from} → {to}")));
         let rewrite = preset.rewrite.iter();
-        row(
-            &mut page,
-            "rewrite",
-            rewrite.map(|(from, to)| format!("{from} → {to}")),
-        );
+        row(&mut page, "rewrite", rewrite.map(|(from, to)| format!("{from} → {to}")));
         let headers = preset.headers.iter();
-        row(
-            &mut page,
-            "headers",
-            headers.map(|(name, value)| format!("{name}: {value}")),
-        );
+        row(&mut page, "headers", headers.map(|(name, value)| format!("{name}: {value}")));
         for (name, texts) in more(app) {
             row(&mut page, name, texts.iter().map(|text| (*text).to_owned()));
         }
@@ -339,9 +314,7 @@ pub fn page(more: impl Fn(App) -> Vec<(&'static str, &'static [&'static str])>) 
 
 fn row(page: &mut String, name: &str, texts: impl Iterator<Item = String>) {
     // A bar would end the cell.
-    let cells: Vec<String> = texts
-        .map(|text| format!("`{}`", text.replace('|', "\\|")))
-        .collect();
+    let cells: Vec<String> = texts.map(|text| format!("`{}`", text.replace('|', "\\|"))).collect();
     if !cells.is_empty() {
         let _ = writeln!(page, "| `{name}` | {} |", cells.join(" <br> "));
     }

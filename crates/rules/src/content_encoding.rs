@@ -20,24 +20,16 @@ const FULL: u16 = 1000;
 
 impl ContentEncoding {
     /// All encodings, best ratio of savings to CPU time first.
-    pub const ALL: [ContentEncoding; 3] = [
-        ContentEncoding::Zstd,
-        ContentEncoding::Gzip,
-        ContentEncoding::Br,
-    ];
+    pub const ALL: [ContentEncoding; 3] =
+        [ContentEncoding::Zstd, ContentEncoding::Gzip, ContentEncoding::Br];
 
     /// Smallest files first, for files that are compressed ahead of time.
-    pub const SMALLEST: [ContentEncoding; 3] = [
-        ContentEncoding::Br,
-        ContentEncoding::Zstd,
-        ContentEncoding::Gzip,
-    ];
+    pub const SMALLEST: [ContentEncoding; 3] =
+        [ContentEncoding::Br, ContentEncoding::Zstd, ContentEncoding::Gzip];
 
     /// The encoding with this name in the configuration.
     pub fn named(name: &str) -> Option<ContentEncoding> {
-        ContentEncoding::ALL
-            .into_iter()
-            .find(|coding| coding.name() == name)
+        ContentEncoding::ALL.into_iter().find(|coding| coding.name() == name)
     }
 
     /// Name in `Content-Encoding`.
@@ -93,15 +85,9 @@ impl Accepted {
         }
         let liked = |quality: &Option<u16>| {
             let quality = quality.or(others).unwrap_or(0);
-            if quality < plain.unwrap_or(0) {
-                0
-            } else {
-                quality
-            }
+            if quality < plain.unwrap_or(0) { 0 } else { quality }
         };
-        Accepted {
-            qualities: [liked(&named[0]), liked(&named[1]), liked(&named[2])],
-        }
+        Accepted { qualities: [liked(&named[0]), liked(&named[1]), liked(&named[2])] }
     }
 
     /// Whether no encoding is accepted.
@@ -201,9 +187,7 @@ mod tests {
 
     fn best(field: &str) -> Option<&'static str> {
         let accepted = Accepted::of([field.as_bytes()].into_iter());
-        accepted
-            .best(&ContentEncoding::ALL)
-            .map(ContentEncoding::name)
+        accepted.best(&ContentEncoding::ALL).map(ContentEncoding::name)
     }
 
     #[test]
@@ -237,14 +221,9 @@ mod tests {
         }
         let lines: [&[u8]; 2] = [b"gzip;q=0.2", b"br;q=0.1"];
         let several = Accepted::of(lines.into_iter());
+        assert_eq!(several.best(&ContentEncoding::SMALLEST), Some(ContentEncoding::Gzip));
         assert_eq!(
-            several.best(&ContentEncoding::SMALLEST),
-            Some(ContentEncoding::Gzip)
-        );
-        assert_eq!(
-            several
-                .without(ContentEncoding::Gzip)
-                .best(&ContentEncoding::ALL),
+            several.without(ContentEncoding::Gzip).best(&ContentEncoding::ALL),
             Some(ContentEncoding::Br)
         );
         assert_eq!(several.best(&[ContentEncoding::Zstd]), None);
@@ -264,24 +243,12 @@ mod tests {
             ("text/event-stream;charset=UTF-8", false),
             ("", false),
         ] {
-            assert_eq!(
-                is_among(content_type.as_bytes(), &types),
-                expected,
-                "{content_type}"
-            );
+            assert_eq!(is_among(content_type.as_bytes(), &types), expected, "{content_type}");
         }
         for good in ["text/css", "text/", "+xml", "application/vnd.api+json"] {
             assert_eq!(refuse_type(good), None, "{good}");
         }
-        for bad in [
-            "",
-            "text",
-            "/",
-            "+",
-            "text/css; charset=utf-8",
-            "a b/c",
-            "text/*",
-        ] {
+        for bad in ["", "text", "/", "+", "text/css; charset=utf-8", "a b/c", "text/*"] {
             assert!(refuse_type(bad).is_some(), "{bad}");
         }
     }

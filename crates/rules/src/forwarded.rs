@@ -190,9 +190,7 @@ impl Trust {
         const NAME: &str = "forwarded";
         if heard.client.is_none() {
             let way = or_empty(values(NAME), forwarded_hops);
-            heard.client = self
-                .client(way)
-                .map_err(|why| UnknownClient { field: NAME, why })?;
+            heard.client = self.client(way).map_err(|why| UnknownClient { field: NAME, why })?;
         }
         // The last proxy is the trusted one; its element is the last.
         let mut lines = values(NAME).rev().map(element::elements);
@@ -213,9 +211,7 @@ impl Trust {
 fn addresses<'h>(
     lines: impl DoubleEndedIterator<Item = &'h [u8]>,
 ) -> impl Iterator<Item = Result<SocketAddr, Fault>> {
-    or_empty(lines, |line| {
-        line_elements(line).map(|text| address(text).ok_or(Fault::NoAddress))
-    })
+    or_empty(lines, |line| line_elements(line).map(|text| address(text).ok_or(Fault::NoAddress)))
 }
 
 /// The addresses of the hops in one `Forwarded` line, from the end.

@@ -57,19 +57,15 @@ impl Users {
                 continue;
             }
             let wrong = |why: &str| (at + 1, why.to_owned());
-            let (name, rest) = line
-                .split_once(':')
-                .filter(|(name, _)| !name.is_empty())
-                .ok_or_else(|| {
+            let (name, rest) =
+                line.split_once(':').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
                     wrong("is no user; expected NAME:HASH as `htpasswd -B` writes it")
                 })?;
             // Further fields are comments.
             let hash = rest.split(':').next().unwrap_or_default();
             let hash = Hash::read(hash).map_err(|why| wrong(&why))?;
             if users.by_name.len() >= MAX_USERS {
-                return Err(wrong(&format!(
-                    "is one user more than the limit of {MAX_USERS}"
-                )));
+                return Err(wrong(&format!("is one user more than the limit of {MAX_USERS}")));
             }
             users.decoy.get_or_insert_with(|| hash.clone());
             users.by_name.entry(name.to_owned()).or_insert(hash);
@@ -118,11 +114,8 @@ impl Attempt {
     fn is_the_password(&self) -> bool {
         match &self.hash {
             Hash::Bcrypt(hash) => bcrypt::verify(&self.password, hash).unwrap_or(false),
-            Hash::Argon2(hash) => PasswordHash::new(hash).is_ok_and(|hash| {
-                Argon2::default()
-                    .verify_password(&self.password, &hash)
-                    .is_ok()
-            }),
+            Hash::Argon2(hash) => PasswordHash::new(hash)
+                .is_ok_and(|hash| Argon2::default().verify_password(&self.password, &hash).is_ok()),
             Hash::Sha512(hash) => std::str::from_utf8(&self.password)
                 .is_ok_and(|password| sha_crypt::sha512_check(password, hash).is_ok()),
             Hash::Sha256(hash) => std::str::from_utf8(&self.password)
@@ -134,10 +127,7 @@ impl Attempt {
 impl Hash {
     fn read(text: &str) -> Result<Hash, String> {
         let begins = |start: &str| text.starts_with(start);
-        if ["$2a$", "$2b$", "$2y$", "$2x$"]
-            .iter()
-            .any(|start| begins(start))
-        {
+        if ["$2a$", "$2b$", "$2y$", "$2x$"].iter().any(|start| begins(start)) {
             return match text.parse::<bcrypt::HashParts>() {
                 Ok(_) => Ok(Hash::Bcrypt(text.to_owned())),
                 Err(_) => Err("has a bcrypt hash that is not complete".to_owned()),
@@ -190,10 +180,7 @@ mod tests {
         assert_eq!(users.len(), 3);
         for name in ["anna", "ben", "cleo"] {
             assert!(users.attempt(name, b"secret").unwrap().succeeds(), "{name}");
-            assert!(
-                !users.attempt(name, b"Secret").unwrap().succeeds(),
-                "{name}"
-            );
+            assert!(!users.attempt(name, b"Secret").unwrap().succeeds(), "{name}");
         }
         let vain = users.attempt("dora", b"secret").unwrap();
         assert!(vain.is_the_password(), "it is compared");

@@ -23,10 +23,7 @@ impl Networks {
             IpNet::V4(_) => None,
         });
         // Aggregated networks are sorted and disjoint.
-        Networks {
-            v4: Ipv4Net::aggregate(&v4.collect()),
-            v6: Ipv6Net::aggregate(&v6.collect()),
-        }
+        Networks { v4: Ipv4Net::aggregate(&v4.collect()), v6: Ipv6Net::aggregate(&v6.collect()) }
     }
 
     /// Whether the set is empty.
@@ -95,36 +92,16 @@ mod tests {
 
     #[test]
     fn an_address_is_found_among_many_networks() {
-        let texts = [
-            "10.0.0.0/8",
-            "10.1.0.0/16",
-            "192.0.2.7",
-            "2001:db8::/32",
-            "::1",
-        ];
-        let nets: Vec<IpNet> = texts
-            .iter()
-            .map(|text| parse_network(text).unwrap())
-            .collect();
+        let texts = ["10.0.0.0/8", "10.1.0.0/16", "192.0.2.7", "2001:db8::/32", "::1"];
+        let nets: Vec<IpNet> = texts.iter().map(|text| parse_network(text).unwrap()).collect();
         let networks = Networks::new(&nets);
         let contain = |text: &str| networks.contain(text.parse().unwrap());
-        for inside in [
-            "10.255.0.1",
-            "10.1.2.3",
-            "192.0.2.7",
-            "::ffff:10.0.0.1",
-            "2001:db8:1::",
-            "::1",
-        ] {
+        for inside in
+            ["10.255.0.1", "10.1.2.3", "192.0.2.7", "::ffff:10.0.0.1", "2001:db8:1::", "::1"]
+        {
             assert!(contain(inside), "{inside}");
         }
-        for outside in [
-            "11.0.0.0",
-            "9.255.255.255",
-            "192.0.2.8",
-            "2001:db9::",
-            "::2",
-        ] {
+        for outside in ["11.0.0.0", "9.255.255.255", "192.0.2.8", "2001:db9::", "::2"] {
             assert!(!contain(outside), "{outside}");
         }
         assert!(!Networks::default().contain("::1".parse().unwrap()));
@@ -136,11 +113,7 @@ mod tests {
             parse_network("10.1.2.3/8").unwrap_err(),
             "has bits beyond its prefix; expected \"10.0.0.0/8\""
         );
-        assert!(
-            parse_network("10.0.0")
-                .unwrap_err()
-                .starts_with("is no address")
-        );
+        assert!(parse_network("10.0.0").unwrap_err().starts_with("is no address"));
     }
 
     #[test]

@@ -21,20 +21,12 @@ pub struct Refused {
 impl Refused {
     /// A refusal that is not logged.
     pub fn plain(status: u16, why: &'static str) -> Refused {
-        Refused {
-            status,
-            why,
-            is_notable: false,
-        }
+        Refused { status, why, is_notable: false }
     }
 
     /// A refusal that is logged.
     pub fn notable(status: u16, why: &'static str) -> Refused {
-        Refused {
-            status,
-            why,
-            is_notable: true,
-        }
+        Refused { status, why, is_notable: true }
     }
 }
 
@@ -250,11 +242,7 @@ impl Builder {
         let hidden_from = first_hidden(&bytes);
         let opaque_from = self.opaque_from.unwrap_or(bytes.len());
         let names_end = opaque_from.min(hidden_from.unwrap_or(bytes.len()));
-        CleanPath {
-            bytes: Cow::Owned(bytes),
-            names_end,
-            hidden: hidden_from.is_some(),
-        }
+        CleanPath { bytes: Cow::Owned(bytes), names_end, hidden: hidden_from.is_some() }
     }
 }
 
@@ -262,9 +250,7 @@ impl Builder {
 /// `/.well-known`.
 fn first_hidden(path: &[u8]) -> Option<usize> {
     const WELL_KNOWN: &[u8] = b"/.well-known";
-    let rest = path
-        .strip_prefix(WELL_KNOWN)
-        .filter(|rest| rest.starts_with(b"/"));
+    let rest = path.strip_prefix(WELL_KNOWN).filter(|rest| rest.starts_with(b"/"));
     let skip = rest.map_or(0, |_| WELL_KNOWN.len());
     memchr::memmem::find(&path[skip..], b"/.").map(|at| at + skip)
 }
@@ -273,9 +259,7 @@ fn decode(raw: &[u8]) -> Result<Cow<'_, [u8]>, Refused> {
     for at in memchr::memchr_iter(b'%', raw) {
         let digits = raw.get(at + 1..at + 3).unwrap_or_default();
         if digits.len() < 2 || !digits.iter().all(u8::is_ascii_hexdigit) {
-            return Err(bad(
-                "a `%` in the path is not followed by two hexadecimal digits",
-            ));
+            return Err(bad("a `%` in the path is not followed by two hexadecimal digits"));
         }
     }
     let decoded: Cow<'_, [u8]> = percent_decode(raw).into();

@@ -62,17 +62,9 @@ impl Pattern {
         if !text.starts_with('/') || path.contains('*') {
             return Err(NO_PATTERN.to_owned());
         }
-        let written = if below {
-            format!("{path}/")
-        } else {
-            path.to_owned()
-        };
+        let written = if below { format!("{path}/") } else { path.to_owned() };
         check_written(&written)?;
-        Ok(if below {
-            Pattern::Below(written)
-        } else {
-            Pattern::Exact(written)
-        })
+        Ok(if below { Pattern::Below(written) } else { Pattern::Exact(written) })
     }
 
     /// Whether it matches `path`; for single patterns outside a table.
@@ -106,7 +98,7 @@ fn check_written(path: &str) -> Result<(), String> {
     for (at, name) in inner.split('/').enumerate() {
         if name == "." || name == ".." || (name.is_empty() && at != last) {
             return Err(
-                "has an empty segment, `.` or `..`, which no normalised path has".to_owned(),
+                "has an empty segment, `.` or `..`, which no normalised path has".to_owned()
             );
         }
     }
@@ -204,16 +196,7 @@ mod tests {
 
     #[test]
     fn each_form_is_read_and_written_back() {
-        for text in [
-            "/",
-            "/a/b",
-            "/a/",
-            "/a/*",
-            "/*",
-            "*.css",
-            "*.tar.gz",
-            "~^/a(b|c)$",
-        ] {
+        for text in ["/", "/a/b", "/a/", "/a/*", "/*", "*.css", "*.tar.gz", "~^/a(b|c)$"] {
             let pattern = Pattern::parse(text).unwrap();
             assert_eq!(pattern.to_string(), text);
         }
@@ -224,26 +207,12 @@ mod tests {
     #[test]
     fn what_no_path_can_match_is_refused() {
         for text in ["", "a", "*", "*.", "*.a/b", "/a*", "/*/b", "/a/*/b"] {
-            assert!(
-                Pattern::parse(text)
-                    .unwrap_err()
-                    .starts_with("is no pattern"),
-                "{text}"
-            );
+            assert!(Pattern::parse(text).unwrap_err().starts_with("is no pattern"), "{text}");
         }
         for text in ["/a/../b", "//a", "/a/./b", "/a//*"] {
-            assert!(
-                Pattern::parse(text)
-                    .unwrap_err()
-                    .starts_with("has an empty"),
-                "{text}"
-            );
+            assert!(Pattern::parse(text).unwrap_err().starts_with("has an empty"), "{text}");
         }
-        assert!(
-            Pattern::parse("/a%20b")
-                .unwrap_err()
-                .starts_with("is encoded")
-        );
+        assert!(Pattern::parse("/a%20b").unwrap_err().starts_with("is encoded"));
     }
 
     #[test]
@@ -252,11 +221,7 @@ mod tests {
             let why = Pattern::parse(text).unwrap_err();
             assert!(why.contains("takes more than 1024 KiB"), "{text}: {why}");
         }
-        assert!(
-            Pattern::parse("~(")
-                .unwrap_err()
-                .starts_with("is no regular expression: ")
-        );
+        assert!(Pattern::parse("~(").unwrap_err().starts_with("is no regular expression: "));
     }
 
     #[test]

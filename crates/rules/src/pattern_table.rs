@@ -57,10 +57,9 @@ impl Table {
                     let places = table.extensions.entry(bytes(extension)).or_default();
                     places.push(at);
                 }
-                Pattern::Regex(_) => table.expressions.push(Expression {
-                    at,
-                    regex: OnceLock::new(),
-                }),
+                Pattern::Regex(_) => {
+                    table.expressions.push(Expression { at, regex: OnceLock::new() })
+                }
             }
         }
         let texts = table.patterns.iter().filter_map(|pattern| match pattern {
@@ -113,11 +112,8 @@ impl Table {
             }
             Some(Pattern::Regex(text)) => {
                 let expression = self.expressions.iter().find(|one| one.at == at);
-                let regex = expression.and_then(|one| {
-                    one.regex
-                        .get_or_init(|| pattern::compile(text).ok())
-                        .as_ref()
-                });
+                let regex = expression
+                    .and_then(|one| one.regex.get_or_init(|| pattern::compile(text).ok()).as_ref());
                 match regex.and_then(|regex| regex.captures(path)) {
                     Some(groups) => Captures::Regex(groups),
                     None => Captures::Whole(path),
@@ -142,9 +138,7 @@ impl Table {
         }
         if !self.extensions.is_empty()
             && let Some(extension) = pattern::extension(path)
-            && let Some(places) = self
-                .extensions
-                .get(extension.to_ascii_lowercase().as_slice())
+            && let Some(places) = self.extensions.get(extension.to_ascii_lowercase().as_slice())
         {
             places.iter().copied().for_each(&mut found);
         }
@@ -193,10 +187,7 @@ mod tests {
     const PATTERNS: &str = "(/[ab]{1,2}){1,3}(/\\*)?|\\*\\.[ab]{1,2}|~[ab/]{1,3}";
 
     fn table(patterns: &[&str]) -> Table {
-        let patterns: Vec<_> = patterns
-            .iter()
-            .map(|text| Pattern::parse(text).unwrap())
-            .collect();
+        let patterns: Vec<_> = patterns.iter().map(|text| Pattern::parse(text).unwrap()).collect();
         Table::new(&patterns).unwrap()
     }
 

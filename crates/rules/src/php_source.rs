@@ -76,9 +76,7 @@ fn quotes_php(name: &[u8]) -> bool {
     match memchr::memrchr(b'.', name) {
         Some(dot) => {
             let ending = &name[dot + 1..];
-            ENDINGS
-                .iter()
-                .any(|known| ending.eq_ignore_ascii_case(known.as_bytes()))
+            ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known.as_bytes()))
         }
         None => true,
     }
@@ -199,14 +197,7 @@ mod tests {
         for name in ["/a.inc", "/a.svg", "/a.b/c.tpl", "/header.php.txt"] {
             assert!(is_source(name.as_bytes(), template), "{name}");
         }
-        for name in [
-            "/a.md",
-            "/a.js",
-            "/a.JSON",
-            "/a.b/README",
-            "/a.patch",
-            "/a.html",
-        ] {
+        for name in ["/a.md", "/a.js", "/a.JSON", "/a.b/README", "/a.patch", "/a.html"] {
             assert!(!is_source(name.as_bytes(), template), "{name}");
         }
         let far = [&[b' '; CHECKED_BYTES][..], b"x<?php "].concat();
@@ -227,11 +218,7 @@ mod tests {
             (b"/a.zip", "application/zip", false),
             (b"/a.woff2", "font/woff2", false),
             (b"/a.pdf", "application/pdf", false),
-            (
-                b"/a.docx",
-                "application/vnd.openxmlformats-officedocument.x",
-                false,
-            ),
+            (b"/a.docx", "application/vnd.openxmlformats-officedocument.x", false),
             (b"/a.svg", "image/svg+xml; charset=utf-8", true),
             (b"/a.php.png", "image/png", true),
             (b"/a.txt", "text/plain; charset=utf-8", true),

@@ -93,12 +93,7 @@ impl Limiter {
 
 impl Shard {
     fn insert(&mut self, client: u128, now: u64) {
-        let bucket = Bucket {
-            client,
-            excess: 0,
-            last: now,
-            used: false,
-        };
+        let bucket = Bucket { client, excess: 0, last: now, used: false };
         if self.buckets.len() < MAX_CLIENTS / SHARDS {
             self.by_client.insert(client, self.buckets.len());
             self.buckets.push(bucket);
@@ -176,14 +171,8 @@ mod tests {
         let at = |now| limit.take(1, now).is_ok();
         assert_eq!([at(0), at(0), at(0), at(0)], [true, true, true, false]);
         assert_eq!(limit.take(1, 0), Err(Duration::from_millis(100)));
-        assert_eq!(
-            [at(100), at(100), at(250), at(250)],
-            [true, false, true, false]
-        );
-        assert!(
-            limit.take(2, 0).is_ok(),
-            "another client has a bucket of its own"
-        );
+        assert_eq!([at(100), at(100), at(250), at(250)], [true, false, true, false]);
+        assert!(limit.take(2, 0).is_ok(), "another client has a bucket of its own");
     }
 
     #[test]

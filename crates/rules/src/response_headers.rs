@@ -30,9 +30,7 @@ pub fn refuse_header(name: &str) -> Option<String> {
     if name.is_empty() || !name.bytes().all(token) {
         return Some("is no header name; expected one such as \"X-Frame-Options\"".into());
     }
-    let ours = SERVER_HEADERS
-        .iter()
-        .any(|ours| ours.eq_ignore_ascii_case(name));
+    let ours = SERVER_HEADERS.iter().any(|ours| ours.eq_ignore_ascii_case(name));
     ours.then(|| "is a header that the server sets itself; leave it out".to_owned())
 }
 
@@ -89,26 +87,17 @@ impl HeaderRules {
         let rules = if self.everywhere {
             self.rules.iter().collect()
         } else {
-            self.by_path
-                .all(path)
-                .into_iter()
-                .map(|at| &self.rules[at])
-                .collect()
+            self.by_path.all(path).into_iter().map(|at| &self.rules[at]).collect()
         };
         let expires = self.expires_by_path.all(path).into_iter();
-        let expires = expires
-            .map(|at| (&self.expires[at], self.lines[at].as_str()))
-            .collect();
+        let expires = expires.map(|at| (&self.expires[at], self.lines[at].as_str())).collect();
         HeaderPolicy { rules, expires }
     }
 }
 
 impl<'a> HeaderPolicy<'a> {
     /// No changes.
-    pub const NONE: HeaderPolicy<'static> = HeaderPolicy {
-        rules: Vec::new(),
-        expires: Vec::new(),
-    };
+    pub const NONE: HeaderPolicy<'static> = HeaderPolicy { rules: Vec::new(), expires: Vec::new() };
 
     /// Whether the response is unchanged.
     pub fn is_empty(&self) -> bool {
@@ -137,10 +126,7 @@ impl<'a> HeaderPolicy<'a> {
         if self.expires.is_empty() || !CACHED_STATUSES.contains(&status) {
             return None;
         }
-        let media_type = media_type
-            .split(|byte| *byte == b';')
-            .next()
-            .unwrap_or_default();
+        let media_type = media_type.split(|byte| *byte == b';').next().unwrap_or_default();
         let media_type = media_type.trim_ascii();
         let fits = |wanted: &str| {
             if wanted.ends_with('/') {
@@ -151,14 +137,9 @@ impl<'a> HeaderPolicy<'a> {
                 media_type.eq_ignore_ascii_case(wanted.as_bytes())
             }
         };
-        let found = self
-            .expires
-            .iter()
-            .find(|(rule, _)| rule.media_type.as_deref().is_none_or(fits));
-        found.map(|(rule, cache_control)| Expiry {
-            cache_control,
-            after: rule.after,
-        })
+        let found =
+            self.expires.iter().find(|(rule, _)| rule.media_type.as_deref().is_none_or(fits));
+        found.map(|(rule, cache_control)| Expiry { cache_control, after: rule.after })
     }
 }
 
@@ -182,10 +163,7 @@ mod tests {
 
     fn rule(path: &str, set: &[(&str, &str)], add: &[(&str, &str)], unset: &[&str]) -> HeaderRule {
         let pairs = |pairs: &[(&str, &str)]| {
-            pairs
-                .iter()
-                .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
-                .collect()
+            pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
         };
         HeaderRule {
             path: Pattern::parse(path).unwrap(),
@@ -198,30 +176,19 @@ mod tests {
     fn fields(headers: &HeaderRules, path: &str) -> Vec<String> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let header_policy = headers.header_policy(path.as_bytes());
-        header_policy
-            .fields()
-            .map(|(n, v)| format!("{}: {}", text(n), text(v)))
-            .collect()
+        header_policy.fields().map(|(n, v)| format!("{}: {}", text(n), text(v))).collect()
     }
 
     #[test]
     fn rules_add_up_and_a_later_one_replaces_an_earlier_one() {
         let rules = [
-            rule(
-                "/*",
-                &[("X-A", "1"), ("X-B", "1")],
-                &[("Link", "a")],
-                &["X-Powered-By"],
-            ),
+            rule("/*", &[("X-A", "1"), ("X-B", "1")], &[("Link", "a")], &["X-Powered-By"]),
             rule("/a/*", &[("x-a", "2")], &[("Link", "b")], &[]),
             rule("/a/b", &[], &[], &["X-B"]),
         ];
         let headers = HeaderRules::new(&rules, &[]).unwrap();
         assert_eq!(fields(&headers, "/"), ["X-A: 1", "X-B: 1", "Link: a"]);
-        assert_eq!(
-            fields(&headers, "/a/x"),
-            ["X-B: 1", "Link: a", "x-a: 2", "Link: b"]
-        );
+        assert_eq!(fields(&headers, "/a/x"), ["X-B: 1", "Link: a", "x-a: 2", "Link: b"]);
         assert_eq!(fields(&headers, "/a/b"), ["Link: a", "x-a: 2", "Link: b"]);
         let header_policy = headers.header_policy(b"/");
         assert!(!header_policy.keeps(b"x-powered-by") && !header_policy.keeps(b"X-a"));
@@ -249,19 +216,10 @@ mod tests {
                 .expiry(status, kind.as_bytes())
                 .map(|expiry| expiry.cache_control.to_owned())
         };
-        assert_eq!(
-            kept("/fresh/a.js", 200, "text/javascript").as_deref(),
-            Some("no-cache")
-        );
-        assert_eq!(
-            kept("/a.js", 200, "x/y").as_deref(),
-            Some("max-age=60, immutable")
-        );
+        assert_eq!(kept("/fresh/a.js", 200, "text/javascript").as_deref(), Some("no-cache"));
+        assert_eq!(kept("/a.js", 200, "x/y").as_deref(), Some("max-age=60, immutable"));
         assert_eq!(kept("/a", 200, "Image/png").as_deref(), Some("max-age=30"));
-        assert_eq!(
-            kept("/a", 206, "text/css; charset=utf-8").as_deref(),
-            Some("max-age=20")
-        );
+        assert_eq!(kept("/a", 206, "text/css; charset=utf-8").as_deref(), Some("max-age=20"));
         assert_eq!(kept("/a", 200, "text/html"), None);
         assert_eq!(kept("/a", 404, "text/css"), None);
     }

@@ -119,23 +119,14 @@ pub enum Step<'a> {
     Looped,
 }
 
-const NOT_ALLOWED: Refusal = Refusal {
-    status: 403,
-    why: "Access from your address is denied.",
-    is_config_error: false,
-};
+const NOT_ALLOWED: Refusal =
+    Refusal { status: 403, why: "Access from your address is denied.", is_config_error: false };
 
-const LOOPED: Refusal = Refusal {
-    status: 500,
-    why: "The site's rewrites form a loop.",
-    is_config_error: true,
-};
+const LOOPED: Refusal =
+    Refusal { status: 500, why: "The site's rewrites form a loop.", is_config_error: true };
 
-const TOO_LONG: Refusal = Refusal {
-    status: 414,
-    why: "The address is too long.",
-    is_config_error: false,
-};
+const TOO_LONG: Refusal =
+    Refusal { status: 414, why: "The address is too long.", is_config_error: false };
 
 fn denied(status: u16) -> Refusal {
     let why = match status {
@@ -143,11 +134,7 @@ fn denied(status: u16) -> Refusal {
         410 => "This page is gone.",
         _ => "Access to this page is denied.",
     };
-    Refusal {
-        status,
-        why,
-        is_config_error: false,
-    }
+    Refusal { status, why, is_config_error: false }
 }
 
 impl SiteRules {
@@ -159,14 +146,8 @@ impl SiteRules {
         fn of(name: &'static str) -> impl Fn(String) -> (&'static str, String) {
             move |why| (name, why)
         }
-        let redirects = rules
-            .redirects
-            .iter()
-            .map(|rule| (&rule.from, rule.to.as_str()));
-        let rewrites = rules
-            .rewrite
-            .iter()
-            .map(|rule| (&rule.from, rule.to.as_str()));
+        let redirects = rules.redirects.iter().map(|rule| (&rule.from, rule.to.as_str()));
+        let rewrites = rules.rewrite.iter().map(|rule| (&rule.from, rule.to.as_str()));
         let table = |patterns: &[crate::pattern::Pattern]| Table::new(patterns);
         Ok(SiteRules {
             redirects: TargetTable::new(redirects).map_err(of("redirects"))?,
@@ -324,10 +305,7 @@ impl SiteRules {
         };
         let (rule, location) = (&self.rules.redirects[at], expanded.location());
         tell(Step::Redirected(rule, &location));
-        Verdict::Redirect {
-            status: rule.status,
-            location,
-        }
+        Verdict::Redirect { status: rule.status, location }
     }
 
     /// Applies rewrites until no rule matches; each pass starts at the first rule.
@@ -340,10 +318,7 @@ impl SiteRules {
         let mut passes = 0;
         loop {
             let (path, query) = match &now {
-                None => (
-                    asked.path.as_bytes(),
-                    Cow::Borrowed(asked.query.unwrap_or_default()),
-                ),
+                None => (asked.path.as_bytes(), Cow::Borrowed(asked.query.unwrap_or_default())),
                 Some((path, rewritten)) => {
                     let query = rewritten.query.clone().unwrap_or_default();
                     (path.as_bytes(), Cow::Owned(query))
@@ -358,21 +333,14 @@ impl SiteRules {
             }
             passes += 1;
             let captures = self.rewrites.from.captures(at, path);
-            let vars = TemplateVars {
-                query: Some(&query),
-                ..asked.vars()
-            };
-            let expanded = self.rewrites.to[at]
-                .expand(&captures, &vars)
-                .ok_or(TOO_LONG)?;
+            let vars = TemplateVars { query: Some(&query), ..asked.vars() };
+            let expanded = self.rewrites.to[at].expand(&captures, &vars).ok_or(TOO_LONG)?;
             let clean = clean_path(&expanded.path).map_err(|_| denied(404))?;
             let rule = &self.rules.rewrite[at];
             // The result is a path like any other: decoded once, and inside the document root.
             let clean = clean.into_owned();
-            let rewritten = Rewritten {
-                path: encode_path(clean.as_bytes()),
-                query: expanded.query,
-            };
+            let rewritten =
+                Rewritten { path: encode_path(clean.as_bytes()), query: expanded.query };
             tell(Step::Rewrote(rule, &rewritten.path));
             now = Some((clean, rewritten));
             if rule.end {
@@ -387,20 +355,15 @@ impl TargetTable {
         rules: impl Iterator<Item = (&'r crate::pattern::Pattern, &'r str)> + Clone,
     ) -> Result<TargetTable, String> {
         let from = Table::new(rules.clone().map(|(from, _)| from))?;
-        let to = rules
-            .map(|(from, to)| Template::parse(to, from.groups()))
-            .collect::<Result<_, _>>()?;
+        let to =
+            rules.map(|(from, to)| Template::parse(to, from.groups())).collect::<Result<_, _>>()?;
         Ok(TargetTable { from, to })
     }
 }
 
 impl<'a> RuleRequest<'a> {
     fn vars(&self) -> TemplateVars<'a> {
-        TemplateVars {
-            scheme: self.scheme,
-            host: self.host,
-            query: self.query,
-        }
+        TemplateVars { scheme: self.scheme, host: self.host, query: self.query }
     }
 }
 
@@ -409,26 +372,14 @@ impl fmt::Display for Step<'_> {
         match self {
             Step::NotAllowed => out.write_str("allow: the client is not in the list"),
             Step::Redirected(rule, location) => {
-                write!(
-                    out,
-                    "redirects: {} matches: {} to {location}",
-                    rule.from, rule.status
-                )
+                write!(out, "redirects: {} matches: {} to {location}", rule.from, rule.status)
             }
             Step::Denied(pattern, status) => write!(out, "deny: {pattern} matches: {status}"),
             Step::NeedsUser(auth) => {
-                write!(
-                    out,
-                    "basic_auth: {} matches: a user of {}",
-                    auth.path,
-                    auth.users.display()
-                )
+                write!(out, "basic_auth: {} matches: a user of {}", auth.path, auth.users.display())
             }
             Step::Rewrote(rule, path) => write!(out, "rewrite: {} matches: now {path}", rule.from),
-            Step::Looped => write!(
-                out,
-                "rewrite: still matches after {MAX_REWRITES} times: 500"
-            ),
+            Step::Looped => write!(out, "rewrite: still matches after {MAX_REWRITES} times: 500"),
         }
     }
 }

@@ -10,42 +10,20 @@ fn pattern(text: &str) -> Pattern {
 }
 
 fn rewrite(from: &str, to: &str) -> Rewrite {
-    Rewrite {
-        from: pattern(from),
-        to: to.to_owned(),
-        end: false,
-    }
+    Rewrite { from: pattern(from), to: to.to_owned(), end: false }
 }
 
 fn redirect(from: &str, to: &str, status: u16) -> Redirect {
-    Redirect {
-        from: pattern(from),
-        to: to.to_owned(),
-        status,
-    }
+    Redirect { from: pattern(from), to: to.to_owned(), status }
 }
 
 fn deny(path: &str, from: &[&str], except: &[&str], status: u16) -> Deny {
-    let networks = |texts: &[&str]| {
-        texts
-            .iter()
-            .map(|text| parse_network(text).unwrap())
-            .collect()
-    };
-    Deny {
-        path: pattern(path),
-        from: networks(from),
-        except: networks(except),
-        status,
-    }
+    let networks = |texts: &[&str]| texts.iter().map(|text| parse_network(text).unwrap()).collect();
+    Deny { path: pattern(path), from: networks(from), except: networks(except), status }
 }
 
 fn auth(path: &str) -> BasicAuth {
-    BasicAuth {
-        path: pattern(path),
-        realm: "staff".to_owned(),
-        users: "/etc/users".into(),
-    }
+    BasicAuth { path: pattern(path), realm: "staff".to_owned(), users: "/etc/users".into() }
 }
 
 /// What becomes of a target for a client, in a few words.
@@ -70,10 +48,7 @@ fn ask_from(rules: &Rules, target: &str, client: &str) -> String {
             let path = match &serve.rewritten {
                 None => "as asked".to_owned(),
                 Some(Rewritten { path, query: None }) => path.clone(),
-                Some(Rewritten {
-                    path,
-                    query: Some(query),
-                }) => format!("{path}?{query}"),
+                Some(Rewritten { path, query: Some(query) }) => format!("{path}?{query}"),
             };
             let auth = serve.auth.iter().flatten().map(|at| format!(", user {at}"));
             auth.fold(path, |all, one| all + &one)
@@ -97,10 +72,7 @@ fn a_redirect_takes_what_its_pattern_found_and_the_query() {
     };
     assert_eq!(ask(&rules, "/old?a=1"), "301 /new?a=1");
     assert_eq!(ask(&rules, "/blog/a%20b/c"), "302 /news/a%20b/c");
-    assert_eq!(
-        ask(&rules, "/p/7?x=y"),
-        "308 https://a.example/product?id=7&x=y"
-    );
+    assert_eq!(ask(&rules, "/p/7?x=y"), "308 https://a.example/product?id=7&x=y");
     assert_eq!(ask(&rules, "/p/x"), "as asked");
 }
 
@@ -117,35 +89,21 @@ fn rewrites_go_on_until_none_holds_or_one_ends_them() {
 
 #[test]
 fn a_loop_of_rewrites_is_a_mistake_and_not_the_end_of_the_server() {
-    let rules = Rules {
-        rewrite: vec![rewrite("/a", "/b"), rewrite("/b", "/a")],
-        ..Rules::default()
-    };
+    let rules =
+        Rules { rewrite: vec![rewrite("/a", "/b"), rewrite("/b", "/a")], ..Rules::default() };
     assert_eq!(ask(&rules, "/a"), "500");
-    let growing = Rules {
-        rewrite: vec![rewrite("/a/*", "/a/a/$1")],
-        ..Rules::default()
-    };
+    let growing = Rules { rewrite: vec![rewrite("/a/*", "/a/a/$1")], ..Rules::default() };
     assert_eq!(ask(&growing, "/a/b"), "500");
 }
 
 #[test]
 fn what_is_denied_stays_so_in_every_spelling_and_through_a_rewrite() {
     let rules = Rules {
-        deny: vec![
-            deny("/private/*", &[], &[], 403),
-            deny("*.sql", &[], &[], 404),
-        ],
+        deny: vec![deny("/private/*", &[], &[], 403), deny("*.sql", &[], &[], 404)],
         rewrite: vec![rewrite("/open/*", "/private/$1")],
         ..Rules::default()
     };
-    for target in [
-        "/private/x",
-        "//private//x",
-        "/a/../private/x",
-        "/%70rivate/x",
-        "/open/x",
-    ] {
+    for target in ["/private/x", "//private//x", "/a/../private/x", "/%70rivate/x", "/open/x"] {
         assert_eq!(ask(&rules, target), "403", "{target}");
     }
     assert_eq!(ask(&rules, "/dump.SQL"), "404");
@@ -215,12 +173,8 @@ fn scripts_run_where_they_may() {
 #[test]
 fn ten_thousand_rules_do_not_make_a_request_slow() {
     let many = Rules {
-        redirects: (0..5_000)
-            .map(|n| redirect(&format!("/old/{n}"), "/new", 301))
-            .collect(),
-        deny: (0..5_000)
-            .map(|n| deny(&format!("/private/{n}/*"), &[], &[], 403))
-            .collect(),
+        redirects: (0..5_000).map(|n| redirect(&format!("/old/{n}"), "/new", 301)).collect(),
+        deny: (0..5_000).map(|n| deny(&format!("/private/{n}/*"), &[], &[], 403)).collect(),
         ..Rules::default()
     };
     let many = SiteRules::compile(&many).unwrap();

@@ -9,12 +9,8 @@ use crate::pattern_table::Captures;
 const MAX_EXPANDED_BYTES: usize = 8 * 1024;
 
 /// Bytes that could end a value in a query or change its meaning.
-const IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b'/');
+const IN_QUERY: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// A template. Values from the request are encoded for their position, so that they can neither end
 /// the path nor add a header line.
@@ -165,11 +161,9 @@ fn pieces(text: &str, groups: usize) -> Result<Vec<Piece>, String> {
 fn group(after: &str, groups: usize) -> Result<usize, String> {
     let digit = after.chars().next().and_then(|c| c.to_digit(10));
     let Some(number) = digit.and_then(|digit| usize::try_from(digit).ok()) else {
-        return Err(
-            "has a `$` that starts no variable; expected `$1` to `$9`, `$0`, `$host`, \
+        return Err("has a `$` that starts no variable; expected `$1` to `$9`, `$0`, `$host`, \
              `$scheme`, or `$$` for the sign itself"
-                .to_owned(),
-        );
+            .to_owned());
     };
     if number > groups {
         let found = match groups {
@@ -177,9 +171,7 @@ fn group(after: &str, groups: usize) -> Result<usize, String> {
             1 => "only `$1`".to_owned(),
             _ => format!("`$1` to `${groups}`"),
         };
-        return Err(format!(
-            "has `${number}`, but the groups of its pattern are {found}"
-        ));
+        return Err(format!("has `${number}`, but the groups of its pattern are {found}"));
     }
     Ok(number)
 }
@@ -191,11 +183,7 @@ mod tests {
     fn expand(template: &str, rest: &str, query: Option<&str>) -> String {
         let path = format!("/x/{rest}");
         let captures = Captures::Rest(path.as_bytes(), rest.as_bytes());
-        let vars = TemplateVars {
-            scheme: "https",
-            host: "a.example",
-            query,
-        };
+        let vars = TemplateVars { scheme: "https", host: "a.example", query };
         let template = Template::parse(template, 1).unwrap();
         template.expand(&captures, &vars).unwrap().location()
     }
@@ -203,15 +191,9 @@ mod tests {
     #[test]
     fn groups_are_encoded_for_their_place() {
         assert_eq!(expand("/new/$1", "a b?c", None), "/new/a%20b%3Fc");
-        assert_eq!(
-            expand("/i.php?p=$1", "a b&c=d", None),
-            "/i.php?p=a%20b%26c%3Dd"
-        );
+        assert_eq!(expand("/i.php?p=$1", "a b&c=d", None), "/i.php?p=a%20b%26c%3Dd");
         assert_eq!(expand("/new/$1", "a\r\nX: y", None), "/new/a%0D%0AX:%20y");
-        assert_eq!(
-            expand("$scheme://$host$0", "b", None),
-            "https://a.example/x/b"
-        );
+        assert_eq!(expand("$scheme://$host$0", "b", None), "https://a.example/x/b");
         assert_eq!(expand("/$$5", "b", None), "/$5");
     }
 
@@ -232,11 +214,7 @@ mod tests {
     #[test]
     fn a_template_has_only_groups_of_its_pattern() {
         assert!(Template::parse("/$2", 1).unwrap_err().contains("`$2`"));
-        assert!(
-            Template::parse("/$x", 1)
-                .unwrap_err()
-                .contains("no variable")
-        );
+        assert!(Template::parse("/$x", 1).unwrap_err().contains("no variable"));
         assert!(Template::parse("/a b", 1).is_err());
     }
 }

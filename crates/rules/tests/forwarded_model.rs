@@ -33,12 +33,8 @@ fn ours(field: &str, lines: &[Vec<u8>]) -> Client {
         proxies: Networks::new(&networks),
         fields: vec![ForwardedHeader::named(field).expect("a field")],
     };
-    match trust.resolve(Ipv4Addr::new(10, 0, 0, 1).into(), |_| {
-        lines.iter().map(Vec::as_slice)
-    }) {
-        Ok(heard) => heard
-            .client
-            .map_or(Client::Proxy, |client| Client::At(client.ip())),
+    match trust.resolve(Ipv4Addr::new(10, 0, 0, 1).into(), |_| lines.iter().map(Vec::as_slice)) {
+        Ok(heard) => heard.client.map_or(Client::Proxy, |client| Client::At(client.ip())),
         Err(_) => Client::Unknown,
     }
 }
@@ -99,15 +95,9 @@ fn of_addresses(lines: &[Vec<u8>]) -> Client {
     let elements = joined.split(|byte| *byte == b',').map(|element| {
         let from = element.iter().position(|byte| !b" \t".contains(byte));
         let to = element.iter().rposition(|byte| !b" \t".contains(byte));
-        from.zip(to)
-            .map_or(&b""[..], |(from, to)| &element[from..=to])
+        from.zip(to).map_or(&b""[..], |(from, to)| &element[from..=to])
     });
-    walked(
-        elements
-            .filter(|element| !element.is_empty())
-            .map(address)
-            .collect(),
-    )
+    walked(elements.filter(|element| !element.is_empty()).map(address).collect())
 }
 
 const TOKEN: &str = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+";
@@ -173,18 +163,11 @@ fn unquoted(value: &[u8]) -> Vec<u8> {
 fn forwarded_node(node: &[u8]) -> Option<IpAddr> {
     let found = NODE.captures(node)?;
     if let Some(port) = found.get(2).filter(|port| port.as_bytes()[0] != b'_') {
-        String::from_utf8_lossy(port.as_bytes())
-            .parse::<u16>()
-            .ok()?;
+        String::from_utf8_lossy(port.as_bytes()).parse::<u16>().ok()?;
     }
     let name = String::from_utf8_lossy(&found[1]).into_owned();
     match name.strip_prefix('[') {
-        Some(ip) => Some(
-            ip.trim_end_matches(']')
-                .parse::<Ipv6Addr>()
-                .ok()?
-                .to_canonical(),
-        ),
+        Some(ip) => Some(ip.trim_end_matches(']').parse::<Ipv6Addr>().ok()?.to_canonical()),
         None => name.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
     }
 }
@@ -328,9 +311,7 @@ fn the_port_is_what_the_proxy_says() {
         fields: vec![ForwardedHeader::named("Forwarded").expect("a field")],
     };
     let line = b"for=\"203.0.113.9:4711\"".to_vec();
-    let heard = trust.resolve(Ipv4Addr::new(10, 0, 0, 1).into(), |_| {
-        [&line[..]].into_iter()
-    });
+    let heard = trust.resolve(Ipv4Addr::new(10, 0, 0, 1).into(), |_| [&line[..]].into_iter());
     let expected: Option<SocketAddr> = "203.0.113.9:4711".parse().ok();
     assert_eq!(heard.expect("it is read").client, expected);
 }

@@ -66,9 +66,7 @@ fn enforce(read: &BTreeSet<PathBuf>, written: &[PathBuf]) -> Result<RulesetStatu
 /// The readable parts of the file system; missing ones are skipped.
 fn readable(needs: &Needs) -> BTreeSet<PathBuf> {
     let mut read: BTreeSet<PathBuf> = OF_THE_SYSTEM.iter().map(PathBuf::from).collect();
-    let real = FOR_NAMES
-        .iter()
-        .filter_map(|file| Path::new(file).canonicalize().ok());
+    let real = FOR_NAMES.iter().filter_map(|file| Path::new(file).canonicalize().ok());
     read.extend(real.map(folders::around));
     if needs.sites {
         read.extend(OF_SITES.iter().map(PathBuf::from));

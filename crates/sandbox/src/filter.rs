@@ -46,11 +46,7 @@ const OPERATIONS: [u64; 8] = [
 ];
 
 /// Socket families: for clients, other servers and log collectors.
-const FAMILIES: [u64; 3] = [
-    libc::AF_UNIX as u64,
-    libc::AF_INET as u64,
-    libc::AF_INET6 as u64,
-];
+const FAMILIES: [u64; 3] = [libc::AF_UNIX as u64, libc::AF_INET as u64, libc::AF_INET6 as u64];
 
 /// Netlink protocols: for the machine's addresses in name resolution, and for the queue length of a
 /// Unix socket.
@@ -64,12 +60,7 @@ pub fn install() -> Result<(), String> {
     let program = program(std::process::id()).map_err(|error| error.to_string())?;
     let program: Vec<libc::sock_filter> = program
         .iter()
-        .map(|line| libc::sock_filter {
-            code: line.code,
-            jt: line.jt,
-            jf: line.jf,
-            k: line.k,
-        })
+        .map(|line| libc::sock_filter { code: line.code, jt: line.jt, jf: line.jf, k: line.k })
         .collect();
     maitred_os::seccomp::install(&program).map_err(|error| error.to_string())
 }
@@ -116,12 +107,8 @@ fn conditional(pid: u32) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler:
         sockets.push(SeccompRule::new(vec![family, equals(2, protocol)?])?);
     }
     let thread = libc::CLONE_THREAD as u64;
-    let threads_only = SeccompCondition::new(
-        0,
-        SeccompCmpArgLen::Qword,
-        SeccompCmpOp::MaskedEq(thread),
-        thread,
-    )?;
+    let threads_only =
+        SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(thread), thread)?;
     Ok(BTreeMap::from([
         (libc::SYS_socket, sockets),
         (libc::SYS_ioctl, any_of(1, &REQUESTS)?),
@@ -143,12 +130,7 @@ mod tests {
 
     #[test]
     fn no_call_is_both_allowed_and_refused_or_listed_twice() {
-        let lists = [
-            calls::ALLOWED,
-            calls::ALLOWED_HERE,
-            calls::REFUSED,
-            calls::REFUSED_HERE,
-        ];
+        let lists = [calls::ALLOWED, calls::ALLOWED_HERE, calls::REFUSED, calls::REFUSED_HERE];
         let conditional = conditional(1).unwrap();
         let mut seen = HashSet::new();
         for call in lists.into_iter().flatten().chain(conditional.keys()) {

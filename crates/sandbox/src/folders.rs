@@ -28,21 +28,11 @@ pub const OF_THE_SYSTEM: [&str; 14] = [
 
 /// Files for name resolution and TLS that are links on some systems: to `/run/netconfig`,
 /// `/run/connman`, `/mnt/wsl`.
-pub const FOR_NAMES: [&str; 4] = [
-    "/etc/resolv.conf",
-    "/etc/hosts",
-    "/etc/nsswitch.conf",
-    "/etc/ssl/certs/ca-certificates.crt",
-];
+pub const FOR_NAMES: [&str; 4] =
+    ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl/certs/ca-certificates.crt"];
 
 /// Folders of sites and of applications that distributions package.
-pub const OF_SITES: [&str; 5] = [
-    "/var/www",
-    "/var/lib",
-    "/usr/share",
-    "/usr/local",
-    "/var/vhosts",
-];
+pub const OF_SITES: [&str; 5] = ["/var/www", "/var/lib", "/usr/share", "/usr/local", "/var/vhosts"];
 
 /// Folders of `/` without sites, unless one is configured there.
 const NOT_OF_SITES: [&str; 18] = [

@@ -53,11 +53,7 @@ pub struct Part {
 impl Part {
     /// The folder that has this path now.
     pub fn of(path: &Path, is_written: bool) -> Part {
-        Part {
-            path: path.to_path_buf(),
-            id: id_of(path),
-            is_written,
-        }
+        Part { path: path.to_path_buf(), id: id_of(path), is_written }
     }
 
     /// Whether another folder has its path now.

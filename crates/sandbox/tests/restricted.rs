@@ -20,26 +20,11 @@ type Case = fn(&Path);
 const CASES: [(&str, Case); 7] = [
     ("what_serving_needs_goes_on", what_serving_needs_goes_on),
     ("no_program_can_be_started", no_program_can_be_started),
-    (
-        "no_other_process_can_be_reached",
-        no_other_process_can_be_reached,
-    ),
-    (
-        "no_other_user_or_root_can_be_taken_on",
-        no_other_user_or_root_can_be_taken_on,
-    ),
-    (
-        "sockets_are_of_the_kinds_that_are_used",
-        sockets_are_of_the_kinds_that_are_used,
-    ),
-    (
-        "files_are_written_only_where_they_have_to_be",
-        files_are_written_only_where_they_have_to_be,
-    ),
-    (
-        "files_are_read_only_where_sites_lie",
-        files_are_read_only_where_sites_lie,
-    ),
+    ("no_other_process_can_be_reached", no_other_process_can_be_reached),
+    ("no_other_user_or_root_can_be_taken_on", no_other_user_or_root_can_be_taken_on),
+    ("sockets_are_of_the_kinds_that_are_used", sockets_are_of_the_kinds_that_are_used),
+    ("files_are_written_only_where_they_have_to_be", files_are_written_only_where_they_have_to_be),
+    ("files_are_read_only_where_sites_lie", files_are_read_only_where_sites_lie),
 ];
 
 fn main() {
@@ -64,11 +49,8 @@ fn main() {
 }
 
 fn enter(folder: &Path) -> Readable {
-    let needs = Needs {
-        read: vec![folder.join("root")],
-        sites: true,
-        written: vec![folder.join("spool")],
-    };
+    let needs =
+        Needs { read: vec![folder.join("root")], sites: true, written: vec![folder.join("spool")] };
     maitred_sandbox::drop_capabilities().unwrap();
     let readable = maitred_sandbox::enter("a test", &needs).unwrap();
     assert!(rustix::thread::no_new_privs().unwrap());
@@ -104,10 +86,7 @@ fn what_serving_needs_goes_on(folder: &Path) {
 fn no_program_can_be_started(folder: &Path) {
     enter(folder);
     let error = Command::new("/bin/true").status().unwrap_err();
-    assert!(
-        matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)),
-        "{error}"
-    );
+    assert!(matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)), "{error}");
     let error = std::os::unix::process::CommandExt::exec(&mut Command::new("/bin/true"));
     assert_eq!(error.raw_os_error(), Some(libc::EPERM), "{error}");
 }
@@ -128,14 +107,10 @@ fn no_other_user_or_root_can_be_taken_on(folder: &Path) {
     let moved = rustix::thread::move_into_link_name_space(file.as_fd(), None);
     assert_eq!(moved, Err(Errno::PERM));
     let all = rustix::thread::capabilities(None).unwrap();
-    assert_eq!(
-        rustix::thread::set_capabilities(None, all),
-        Err(Errno::PERM)
-    );
-    for capability in [
-        rustix::thread::CapabilitySet::SYS_ADMIN,
-        rustix::thread::CapabilitySet::SETUID,
-    ] {
+    assert_eq!(rustix::thread::set_capabilities(None, all), Err(Errno::PERM));
+    for capability in
+        [rustix::thread::CapabilitySet::SYS_ADMIN, rustix::thread::CapabilitySet::SETUID]
+    {
         if rustix::process::geteuid().is_root() {
             let bounded = rustix::thread::capability_is_in_bounding_set(capability);
             assert_eq!(bounded, Ok(false));
@@ -145,11 +120,7 @@ fn no_other_user_or_root_can_be_taken_on(folder: &Path) {
 
 fn sockets_are_of_the_kinds_that_are_used(folder: &Path) {
     enter(folder);
-    let refused = [
-        AddressFamily::PACKET,
-        AddressFamily::VSOCK,
-        AddressFamily::BLUETOOTH,
-    ];
+    let refused = [AddressFamily::PACKET, AddressFamily::VSOCK, AddressFamily::BLUETOOTH];
     for family in refused {
         let socket = rustix::net::socket(family, SocketType::RAW, None);
         assert_eq!(socket.unwrap_err(), Errno::NOSYS, "{family:?}");
@@ -160,14 +131,8 @@ fn sockets_are_of_the_kinds_that_are_used(folder: &Path) {
     };
     assert_eq!(netlink(rustix::net::netlink::SOCK_DIAG), Ok(()));
     assert_eq!(netlink(rustix::net::netlink::NETFILTER), Err(Errno::NOSYS));
-    for family in [
-        AddressFamily::UNIX,
-        AddressFamily::INET,
-        AddressFamily::INET6,
-    ] {
-        rustix::net::socket(family, SocketType::STREAM, None)
-            .map(drop)
-            .unwrap();
+    for family in [AddressFamily::UNIX, AddressFamily::INET, AddressFamily::INET6] {
+        rustix::net::socket(family, SocketType::STREAM, None).map(drop).unwrap();
     }
 }
 
@@ -196,10 +161,7 @@ fn files_are_read_only_where_sites_lie(folder: &Path) {
     if readable == Readable::All {
         return println!("skipped: this kernel has no Landlock");
     }
-    assert_eq!(
-        std::fs::read_to_string(folder.join("root/file")).unwrap(),
-        "root"
-    );
+    assert_eq!(std::fs::read_to_string(folder.join("root/file")).unwrap(), "root");
     for there in ["/home", "/etc/hosts", "/proc/self/status"] {
         assert!(readable.has(Path::new(there)), "{there}");
     }

@@ -6,15 +6,8 @@ use crate::histogram::Histogram;
 pub const COPIES_WORDS: usize = 1 + CopyCounters::WORDS;
 
 /// Why a copy exited instead of being rewound, in the order of the reasons' numbers.
-pub const NOT_REWOUND: [&str; 7] = [
-    "forked",
-    "threads",
-    "process",
-    "memory",
-    "persistent_call",
-    "fatal_error",
-    "other",
-];
+pub const NOT_REWOUND: [&str; 7] =
+    ["forked", "threads", "process", "memory", "persistent_call", "fatal_error", "other"];
 
 /// The copies of a booted application. Counters start with the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,24 +49,13 @@ impl Copies {
     /// `None` if workers are no copies.
     pub(crate) fn read(words: [u64; COPIES_WORDS], forks: Histogram) -> Option<Copies> {
         let [generation, rewound, pages, measured, not_rewound @ ..] = words;
-        let counters = CopyCounters {
-            rewound,
-            not_rewound,
-            pages,
-            measured,
-        };
-        (generation > 0).then_some(Copies {
-            generation,
-            forks,
-            counters,
-        })
+        let counters = CopyCounters { rewound, not_rewound, pages, measured };
+        (generation > 0).then_some(Copies { generation, forks, counters })
     }
 
     /// Average private pages of a copy at its exit; `None` if none was measured.
     pub fn pages_each(&self) -> Option<f64> {
-        let CopyCounters {
-            pages, measured, ..
-        } = self.counters;
+        let CopyCounters { pages, measured, .. } = self.counters;
         (measured > 0).then(|| pages as f64 / measured as f64)
     }
 }

@@ -160,11 +160,7 @@ mod tests {
     fn names_are_prometheus_names_and_labels_fit_their_column() {
         for counter in Counter::ALL {
             let metric = counter.metric();
-            assert!(
-                metric
-                    .bytes()
-                    .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
-            );
+            assert!(metric.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'));
             assert_eq!(metric.contains("_seconds_"), counter.unit() == Unit::Time);
             assert!(counter.label().len() <= 14, "{}", counter.label());
             assert!(counter.help().ends_with('.'), "{}", counter.help());

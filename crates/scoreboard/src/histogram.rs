@@ -58,10 +58,7 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Histogram {
-        Histogram {
-            buckets: vec![0; BUCKETS],
-            sum_micros: 0,
-        }
+        Histogram { buckets: vec![0; BUCKETS], sum_micros: 0 }
     }
 }
 
@@ -78,9 +75,7 @@ impl Histogram {
 
     /// The number of times.
     pub fn count(&self) -> u64 {
-        self.buckets
-            .iter()
-            .fold(0, |sum, bucket| sum.wrapping_add(*bucket))
+        self.buckets.iter().fold(0, |sum, bucket| sum.wrapping_add(*bucket))
     }
 
     /// The sum of all times.
@@ -102,17 +97,13 @@ impl Histogram {
             seen >= rank
         };
         let index = self.buckets.iter().position(reaches);
-        Some(Duration::from_micros(upper_bound(
-            index.unwrap_or(BUCKETS - 1),
-        )))
+        Some(Duration::from_micros(upper_bound(index.unwrap_or(BUCKETS - 1))))
     }
 
     /// The number of times below 2 to the power of `power` microseconds, from 3 to 32.
     pub fn below_power(&self, power: u32) -> u64 {
         let end = (power.clamp(STEP_BITS, LAST_POWER) - STEP_BITS + 1) as usize * STEPS;
-        self.buckets[..end]
-            .iter()
-            .fold(0, |sum, bucket| sum.wrapping_add(*bucket))
+        self.buckets[..end].iter().fold(0, |sum, bucket| sum.wrapping_add(*bucket))
     }
 }
 
@@ -166,10 +157,7 @@ mod tests {
         assert_eq!(times.below_power(3), 1);
         assert_eq!(times.below_power(10), 3);
         assert_eq!(times.below_power(11), 5);
-        assert_eq!(
-            times.sum(),
-            Duration::from_micros(7 + 8 + 1023 + 1024 + 1025)
-        );
+        assert_eq!(times.sum(), Duration::from_micros(7 + 8 + 1023 + 1024 + 1025));
     }
 
     #[test]

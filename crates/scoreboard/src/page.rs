@@ -23,12 +23,7 @@ use crate::{RECENT, now};
 const MAX_THREADS: usize = 64;
 
 /// The first word of every page: our mark, and the layout of this version.
-const MAGIC: u64 = layout(&[
-    Counter::NAMES,
-    RequestOutcome::NAMES,
-    Cause::NAMES,
-    &NOT_REWOUND,
-]);
+const MAGIC: u64 = layout(&[Counter::NAMES, RequestOutcome::NAMES, Cause::NAMES, &NOT_REWOUND]);
 
 /// Most fronts at a time: the one that serves, and draining ones before it.
 const MAX_FRONTS: usize = 8;
@@ -143,11 +138,7 @@ impl Page {
 
     fn mapped(file: OwnedFd) -> io::Result<Page> {
         let map = SharedMap::map(&file)?;
-        let blocks = map
-            .words()
-            .len()
-            .checked_sub(HEAD_WORDS)
-            .ok_or_else(wrong)?;
+        let blocks = map.words().len().checked_sub(HEAD_WORDS).ok_or_else(wrong)?;
         let threads = blocks / BLOCK_WORDS;
         if blocks % BLOCK_WORDS != 0 || !(1..=MAX_THREADS).contains(&threads) {
             return Err(wrong());
@@ -194,14 +185,12 @@ impl Page {
 
     /// Adds an event, for a front. Its threads have counters of their own for what happens often.
     pub fn add(&self, counter: Counter) {
-        self.word(FRONT_COUNTERS + counter as usize)
-            .fetch_add(1, Relaxed);
+        self.word(FRONT_COUNTERS + counter as usize).fetch_add(1, Relaxed);
     }
 
     /// Adds a time, for a front.
     pub fn add_time(&self, counter: Counter, time: Duration) {
-        self.word(FRONT_COUNTERS + counter as usize)
-            .fetch_add(micros(time), Relaxed);
+        self.word(FRONT_COUNTERS + counter as usize).fetch_add(micros(time), Relaxed);
     }
 
     /// Stores how `pm = auto` chose the number of workers; `None` with another `pm`.
@@ -248,10 +237,8 @@ impl Page {
             private_bytes: get(PRIVATE_BYTES),
             shared_bytes: get(SHARED_BYTES),
             cache: self.cache(),
-            size: Some(Size::from_words(std::array::from_fn(|word| {
-                get(SIZE + word)
-            })))
-            .filter(|size| size.workers > 0),
+            size: Some(Size::from_words(std::array::from_fn(|word| get(SIZE + word))))
+                .filter(|size| size.workers > 0),
             copies: self.copies(),
             ended: std::array::from_fn(|cause| get(ENDED + cause)),
             signals: signals.filter(|(_, times)| *times > 0).collect(),
@@ -294,10 +281,7 @@ impl AsFd for Page {
 }
 
 fn wrong() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        "this is not the scoreboard of a pool",
-    )
+    io::Error::new(io::ErrorKind::InvalidData, "this is not the scoreboard of a pool")
 }
 
 /// The time, not rounded, so that a comparison with an earlier [`now`] is exact. Never 0.
@@ -357,19 +341,13 @@ impl ThreadBoard<'_> {
             *total = total.wrapping_add(ours.load(Relaxed));
         }
         let counters = &self.0[THREAD_COUNTERS..THREAD_COUNTERS + COUNTERS];
-        into.counters
-            .add_words(counters.iter().map(|word| word.load(Relaxed)));
-        let stamps = || {
-            self.0[STAMPS..STAMPS + PARTS]
-                .iter()
-                .map(|stamp| stamp.load(Relaxed))
-        };
+        into.counters.add_words(counters.iter().map(|word| word.load(Relaxed)));
+        let stamps = || self.0[STAMPS..STAMPS + PARTS].iter().map(|stamp| stamp.load(Relaxed));
         if stamps().all(|stamp| stamp == 0) {
             // Nothing was ever counted: reading would allocate pages of zeroes.
             return;
         }
-        into.peak_memory
-            .read(&self.0[MEMORY..MEMORY + histogram::WORDS]);
+        into.peak_memory.read(&self.0[MEMORY..MEMORY + histogram::WORDS]);
         into.total.read(self.set(0));
         for (place, stamp) in stamps().enumerate() {
             if stamp <= present && stamp + PARTS as u64 > present {
@@ -435,9 +413,7 @@ impl WorkerBoard<'_> {
 
     /// Adds an event, for the supervisor.
     pub fn add(self, counter: Counter) {
-        self.0
-            .word(SUPERVISOR_COUNTERS + counter as usize)
-            .fetch_add(1, Relaxed);
+        self.0.word(SUPERVISOR_COUNTERS + counter as usize).fetch_add(1, Relaxed);
     }
 
     /// Counts a worker that has exited; `signal` is one that killed it and that we did not send.

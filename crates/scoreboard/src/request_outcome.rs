@@ -148,11 +148,7 @@ mod tests {
     #[test]
     fn rejections_are_refusals_with_503() {
         for outcome in RequestOutcome::ALL {
-            assert_eq!(
-                outcome.is_rejection(),
-                outcome.status() == 503,
-                "{outcome:?}"
-            );
+            assert_eq!(outcome.is_rejection(), outcome.status() == 503, "{outcome:?}");
             assert!(outcome.is_failure() || !outcome.is_rejection());
         }
     }

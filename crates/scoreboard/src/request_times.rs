@@ -48,13 +48,8 @@ pub(crate) const TIMES_WORDS: usize = TIMES * histogram::WORDS;
 impl RequestTimes {
     /// Adds the times to histograms in shared memory.
     pub(crate) fn add(&self, words: &[AtomicU64]) {
-        let times: [Option<Duration>; TIMES] = [
-            Some(self.waited),
-            self.script,
-            self.cpu,
-            self.core_wait,
-            self.blocked,
-        ];
+        let times: [Option<Duration>; TIMES] =
+            [Some(self.waited), self.script, self.cpu, self.core_wait, self.blocked];
         for (words, time) in words.chunks_exact(histogram::WORDS).zip(times) {
             if let Some(time) = time {
                 histogram::add(words, time);

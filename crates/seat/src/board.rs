@@ -184,16 +184,12 @@ impl<const N: usize> Text<N> {
         for (place, byte) in self.bytes.iter().zip(text) {
             place.store(*byte, Ordering::Relaxed);
         }
-        self.length
-            .store(u32::try_from(length).unwrap_or(0), Ordering::Release);
+        self.length.store(u32::try_from(length).unwrap_or(0), Ordering::Release);
     }
 
     /// Reads the text.
     pub fn get(&self) -> Vec<u8> {
         let length = (self.length.load(Ordering::Acquire) as usize).min(N);
-        self.bytes[..length]
-            .iter()
-            .map(|byte| byte.load(Ordering::Relaxed))
-            .collect()
+        self.bytes[..length].iter().map(|byte| byte.load(Ordering::Relaxed)).collect()
     }
 }

@@ -108,11 +108,7 @@ impl FrontEnd {
     pub fn take_over(file: impl AsFd, threads: u32, epoch: u32) -> io::Result<FrontEnd> {
         let layout = Layout::map(file, threads)?;
         layout.set_epoch(epoch);
-        Ok(FrontEnd {
-            layout,
-            epoch,
-            moment: (Instant::now(), monotonic_nanos()),
-        })
+        Ok(FrontEnd { layout, epoch, moment: (Instant::now(), monotonic_nanos()) })
     }
 
     /// Number of seats.
@@ -210,10 +206,7 @@ impl FrontEnd {
         words.front.epoch.store(self.epoch, Ordering::Relaxed);
         words.front.gone.store(0, Ordering::Relaxed);
         let now = Instant::now();
-        words
-            .front
-            .assigned_at
-            .store(self.nanos(now), Ordering::Relaxed);
+        words.front.assigned_at.store(self.nanos(now), Ordering::Relaxed);
         words.state.offer(incarnation);
         (AssignedSlot::new(seat, slot, incarnation, head, now), count)
     }
@@ -221,9 +214,7 @@ impl FrontEnd {
     /// A point in time on the workers' clock.
     fn nanos(&self, moment: Instant) -> u64 {
         let passed = moment.saturating_duration_since(self.moment.0).as_nanos();
-        self.moment
-            .1
-            .saturating_add(u64::try_from(passed).unwrap_or(u64::MAX))
+        self.moment.1.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX))
     }
 
     /// The cost of a request as reported by its worker, once the end of its response has been read;
@@ -256,10 +247,7 @@ impl FrontEnd {
     /// Takes back a request that the worker has not started; then the slot is free. False when it
     /// has started.
     pub fn take_back(&self, assigned: &AssignedSlot) -> bool {
-        self.layout
-            .slot(assigned.seat, assigned.slot)
-            .state
-            .take_back(assigned.incarnation)
+        self.layout.slot(assigned.seat, assigned.slot).state.take_back(assigned.incarnation)
     }
 
     /// The progress of the worker.
@@ -289,10 +277,7 @@ impl FrontEnd {
         if count > 0 {
             ring.put(assigned.request_head, &bytes[..count]);
             assigned.request_head = assigned.request_head.wrapping_add(count as u32);
-            words
-                .front
-                .request_head
-                .store(assigned.request_head, Ordering::Release);
+            words.front.request_head.store(assigned.request_head, Ordering::Release);
             self.wake(assigned.seat);
         }
         Ok(count)
@@ -332,17 +317,11 @@ impl FrontEnd {
         let words = self.layout.slot(assigned.seat, assigned.slot);
         let ring = self.layout.answer_ring(assigned.seat, assigned.slot);
         let head = words.worker.answer_head.load(Ordering::Acquire);
-        let count = ring
-            .distance(assigned.answer_tail, head)
-            .ok_or(Broken)?
-            .min(limit);
+        let count = ring.distance(assigned.answer_tail, head).ok_or(Broken)?.min(limit);
         if count > 0 {
             ring.take(assigned.answer_tail, count, to);
             assigned.answer_tail = assigned.answer_tail.wrapping_add(count as u32);
-            words
-                .front
-                .answer_tail
-                .store(assigned.answer_tail, Ordering::Release);
+            words.front.answer_tail.store(assigned.answer_tail, Ordering::Release);
             // Only a worker that fills the ring waits for free space.
             assigned.long_answer |= assigned.answer_tail as usize >= ring.capacity() / 2;
             if assigned.long_answer {
@@ -378,11 +357,7 @@ impl FrontEnd {
 
     /// Abandons the request: the worker notices at its next write.
     pub fn leave(&self, assigned: &AssignedSlot) {
-        self.layout
-            .slot(assigned.seat, assigned.slot)
-            .front
-            .gone
-            .store(1, Ordering::Release);
+        self.layout.slot(assigned.seat, assigned.slot).front.gone.store(1, Ordering::Release);
         self.wake(assigned.seat);
     }
 

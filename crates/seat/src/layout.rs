@@ -50,10 +50,7 @@ struct Header {
 /// descriptors or memory.
 pub fn create(pool: &str, seats: u32, threads: u32) -> io::Result<OwnedFd> {
     if !(1..=MAX_SEATS).contains(&seats) || !(1..=MAX_THREADS).contains(&threads) {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "too many seats or threads",
-        ));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many seats or threads"));
     }
     let bytes = SEATS_OFFSET + seats as usize * SEAT_BYTES;
     create_sealed(&format!("maitred-{pool}"), bytes)
@@ -83,11 +80,7 @@ impl Layout {
         {
             return Err(wrong());
         }
-        Ok(Layout {
-            map,
-            seats,
-            threads,
-        })
+        Ok(Layout { map, seats, threads })
     }
 
     /// Number of seats.
@@ -102,10 +95,7 @@ impl Layout {
 
     /// A shared value at an offset inside the mapping.
     fn at<T>(&self, offset: usize) -> &T {
-        assert!(
-            offset + size_of::<T>() <= self.map.len(),
-            "offset within the mapping"
-        );
+        assert!(offset + size_of::<T>() <= self.map.len(), "offset within the mapping");
         // SAFETY: the place is inside the mapping (checked) and aligned, since every offset used
         // is a multiple of a page plus a multiple of `T`'s size; `T` is one of the types of this
         // crate made of atomics only, for which every bit pattern is valid.

@@ -17,11 +17,7 @@ impl<'a> Ring<'a> {
     /// `start` must point to `bytes` bytes of mapped memory for `'a`; `bytes` is a power of two.
     pub unsafe fn new(start: *mut u8, bytes: usize) -> Ring<'a> {
         debug_assert!(bytes.is_power_of_two());
-        Ring {
-            start,
-            bytes,
-            mapping: PhantomData,
-        }
+        Ring { start, bytes, mapping: PhantomData }
     }
 
     /// Size in bytes.

@@ -109,9 +109,7 @@ impl StateWord {
     }
 
     fn change(&self, from: u32, to: u32) -> bool {
-        self.0
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
+        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
 
@@ -245,15 +243,8 @@ impl SlotWords {
             verdict,
             assigned_at,
         } = &self.front;
-        let WorkerWords {
-            answer_head,
-            request_tail,
-            call,
-            call_bytes,
-            signs,
-            took,
-            spent,
-        } = &self.worker;
+        let WorkerWords { answer_head, request_tail, call, call_bytes, signs, took, spent } =
+            &self.worker;
         let all = [
             request_head,
             answer_tail,
@@ -281,13 +272,7 @@ impl SlotWords {
 #[cfg(not(loom))]
 impl SpentWords {
     fn clear(&self) {
-        let SpentWords {
-            held,
-            cpu,
-            core_wait,
-            children,
-            peak_memory,
-        } = self;
+        let SpentWords { held, cpu, core_wait, children, peak_memory } = self;
         for word in [held, cpu, core_wait, children, peak_memory] {
             word.store(0, Ordering::Relaxed);
         }

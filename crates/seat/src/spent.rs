@@ -47,9 +47,7 @@ impl Spent {
 
     pub(crate) fn write(&self, words: &SpentWords) {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        let waited = self
-            .core_wait
-            .map_or(0, |time| micros(time).saturating_add(1));
+        let waited = self.core_wait.map_or(0, |time| micros(time).saturating_add(1));
         words.cpu.store(micros(self.cpu), Relaxed);
         words.core_wait.store(waited, Relaxed);
         words.children.store(micros(self.children), Relaxed);

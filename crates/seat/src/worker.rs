@@ -244,9 +244,7 @@ impl WorkerEnd {
             let words = self.layout.slot(self.seat, hand.slot);
             let ring = self.layout.answer_ring(self.seat, hand.slot);
             let tail = words.front.answer_tail.load(Ordering::Acquire);
-            let used = ring
-                .distance(tail, hand.answer_head)
-                .unwrap_or(ring.capacity());
+            let used = ring.distance(tail, hand.answer_head).unwrap_or(ring.capacity());
             let count = bytes.len().min(ring.capacity() - used);
             if count > 0 {
                 ring.put(hand.answer_head, &bytes[..count]);
@@ -284,10 +282,7 @@ impl WorkerEnd {
         }
         hand.shown = hand.answer_head;
         let words = self.layout.slot(self.seat, hand.slot);
-        words
-            .worker
-            .answer_head
-            .store(hand.answer_head, Ordering::Release);
+        words.worker.answer_head.store(hand.answer_head, Ordering::Release);
         let slot = hand.slot;
         self.wake_front(slot);
     }
@@ -368,10 +363,7 @@ impl WorkerEnd {
             return;
         };
         let words = self.layout.slot(self.seat, hand.slot);
-        words
-            .worker
-            .answer_head
-            .store(hand.answer_head, Ordering::Release);
+        words.worker.answer_head.store(hand.answer_head, Ordering::Release);
         words.state.finish(self.incarnation);
         self.wake_front(hand.slot);
     }
@@ -383,11 +375,7 @@ impl WorkerEnd {
             Some(hand) => hand.gone |= gone,
             None => return Verdict::ClientGone,
         }
-        if gone {
-            Verdict::ClientGone
-        } else {
-            Verdict::Continue
-        }
+        if gone { Verdict::ClientGone } else { Verdict::Continue }
     }
 
     /// The number of its last worker call.

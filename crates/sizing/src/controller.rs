@@ -288,12 +288,7 @@ impl Controller {
             && self.cost.is_known()
             && busy_cores < FULL * self.machine.cores;
         let alone = self.done as f64 / time.max(f64::MIN_POSITIVE) * self.cost.alone();
-        let seen = PoolSample {
-            workers,
-            done: self.done,
-            is_stuck,
-            alone,
-        };
+        let seen = PoolSample { workers, done: self.done, is_stuck, alone };
         self.guard.look(now, &seen);
         self.done = 0;
         self.looked = now;
@@ -308,11 +303,7 @@ impl Controller {
             _ => each,
         };
         let scatter = (self.cost.cpu_scatter() - SCATTER_ALIKE).clamp(0.0, 1.0);
-        let few = few.max(
-            self.pace
-                .keeps_busy(MORE_THAN_BUSY * self.busy_cores)
-                .min(each),
-        );
+        let few = few.max(self.pace.keeps_busy(MORE_THAN_BUSY * self.busy_cores).min(each));
         let enough = few as f64 + scatter * each.saturating_sub(few) as f64;
         parked.saturating_add(enough.ceil() as usize)
     }
@@ -404,10 +395,7 @@ impl Controller {
         let terms = Terms {
             demand: self.level,
             // A worker that hangs uses no processor.
-            cpu: self
-                .knee
-                .saturating_mul(self.doubt)
-                .saturating_add(self.parked),
+            cpu: self.knee.saturating_mul(self.doubt).saturating_add(self.parked),
             memory: self.machine.memory,
             downstream: self.guard.limit(),
             user: self.limits.cap,
@@ -418,11 +406,7 @@ impl Controller {
             other => other,
         };
         let floor = self.limits.floor.min(self.limits.cap);
-        Sizing {
-            workers: least.max(floor),
-            binding,
-            terms,
-        }
+        Sizing { workers: least.max(floor), binding, terms }
     }
 
     /// The time of waiting for other things than a processor after which a request hangs, in

@@ -123,9 +123,7 @@ impl Cost {
         }
         let batch = std::mem::take(&mut self.batch);
         let blocked = batch.blocked / batch.count;
-        let least = self
-            .least_blocked
-            .map_or(blocked, |least| least.min(blocked));
+        let least = self.least_blocked.map_or(blocked, |least| least.min(blocked));
         self.least_blocked = Some(least);
     }
 
@@ -210,11 +208,7 @@ impl Cost {
 
     /// The share of work in a request, without waiting for a processor.
     pub fn cpu_share(&self) -> f64 {
-        if self.long.count > 0.0 {
-            self.long.cpu_share()
-        } else {
-            1.0
-        }
+        if self.long.count > 0.0 { self.long.cpu_share() } else { 1.0 }
     }
 
     /// Variance of the processor time of requests, as a factor of the square of its average.
@@ -230,11 +224,7 @@ mod tests {
 
     fn spent(cpu: u64, ready: u64, blocked: u64) -> Spent {
         let ms = Duration::from_millis;
-        Spent {
-            cpu: ms(cpu),
-            ready: Some(ms(ready)),
-            blocked: ms(blocked),
-        }
+        Spent { cpu: ms(cpu), ready: Some(ms(ready)), blocked: ms(blocked) }
     }
 
     #[test]
@@ -291,11 +281,7 @@ mod tests {
             cost.add(spent(10, 0, 0));
             cost.look();
         });
-        assert!(
-            (0.5..0.56).contains(&cost.cpu_share()),
-            "{}",
-            cost.cpu_share()
-        );
+        assert!((0.5..0.56).contains(&cost.cpu_share()), "{}", cost.cpu_share());
     }
 
     #[test]

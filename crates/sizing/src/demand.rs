@@ -47,9 +47,7 @@ const ABOVE_AVERAGE: f64 = 2.0;
 /// Workers that are enough for `load` requests in flight on average (their rate times their time),
 /// if arrivals were not counted.
 pub fn offered(load: f64) -> usize {
-    (load + ABOVE_AVERAGE * load.max(0.0).sqrt())
-        .ceil()
-        .max(1.0) as usize
+    (load + ABOVE_AVERAGE * load.max(0.0).sqrt()).ceil().max(1.0) as usize
 }
 
 impl Demand {
@@ -72,19 +70,12 @@ impl Demand {
     /// Closes the interval; called about once a second while requests arrive.
     pub fn look(&mut self, now: Duration) {
         let part_of = REMEMBERED / PARTS as u32;
-        while self
-            .parts
-            .front()
-            .is_some_and(|part| now.saturating_sub(part.began) > REMEMBERED)
-        {
+        while self.parts.front().is_some_and(|part| now.saturating_sub(part.began) > REMEMBERED) {
             self.parts.pop_front();
         }
         let is_over = |part: &Part| now.saturating_sub(part.began) >= part_of;
         if self.parts.back().is_none_or(is_over) {
-            self.parts.push_back(Part {
-                began: now,
-                ..Part::default()
-            });
+            self.parts.push_back(Part { began: now, ..Part::default() });
         }
         self.keep = self.quantile();
     }

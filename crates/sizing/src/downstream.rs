@@ -106,11 +106,7 @@ enum TrialStep {
     /// Workers beyond `workers` get no requests; their running ones have not ended yet.
     Settle { workers: usize },
     /// The throughput with `workers` is counted.
-    Try {
-        workers: usize,
-        since: Duration,
-        done: u64,
-    },
+    Try { workers: usize, since: Duration, done: u64 },
 }
 
 /// The result of a trial.
@@ -149,35 +145,23 @@ impl Guard {
         self.step = match self.step {
             TrialStep::Rest if now >= self.rests_until => {
                 self.too_few = 0;
-                TrialStep::Count {
-                    since: now,
-                    done: 0,
-                }
+                TrialStep::Count { since: now, done: 0 }
             }
             TrialStep::Rest => TrialStep::Rest,
             TrialStep::Count { since, done } => {
                 self.count(now, since, done.saturating_add(seen.done), seen)
             }
-            TrialStep::Settle { workers } => TrialStep::Try {
-                workers,
-                since: now,
-                done: 0,
-            },
-            TrialStep::Try {
-                workers,
-                since,
-                done,
-            } => self.weigh(now, workers, since, done.saturating_add(seen.done), seen),
+            TrialStep::Settle { workers } => TrialStep::Try { workers, since: now, done: 0 },
+            TrialStep::Try { workers, since, done } => {
+                self.weigh(now, workers, since, done.saturating_add(seen.done), seen)
+            }
         };
     }
 
     /// The count so far is not valid.
     fn begin_again(&mut self, now: Duration) {
         self.step = match self.step {
-            TrialStep::Count { .. } => TrialStep::Count {
-                since: now,
-                done: 0,
-            },
+            TrialStep::Count { .. } => TrialStep::Count { since: now, done: 0 },
             TrialStep::Try { workers, .. } => TrialStep::Settle { workers },
             other => other,
         };
@@ -204,11 +188,7 @@ impl Guard {
         let soon = done as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE);
         let expected = self.before * time.as_secs_f64();
         let is_clear = soon < CLEARLY_LESS * self.before && expected - done as f64 >= MISSING;
-        let still = TrialStep::Try {
-            workers,
-            since,
-            done,
-        };
+        let still = TrialStep::Try { workers, since, done };
         let Some(rate) = rate(time, done, ENOUGH_TRIED).or(is_clear.then_some(soon)) else {
             return still;
         };
@@ -216,11 +196,7 @@ impl Guard {
         let is_sure = done >= ENOUGH_FOR_SURE || time >= COUNTS_LONGEST || is_clear;
         let as_much = less <= LESS;
         if as_much || is_sure || less > LESS + CHANCE / (done.max(1) as f64).sqrt() {
-            let trial = Trial {
-                workers,
-                rate,
-                as_much,
-            };
+            let trial = Trial { workers, rate, as_much };
             self.judge(now, trial, seen.alone)
         } else {
             still
@@ -228,11 +204,7 @@ impl Guard {
     }
 
     fn judge(&mut self, now: Duration, trial: Trial, alone: f64) -> TrialStep {
-        let Trial {
-            workers,
-            rate,
-            as_much,
-        } = trial;
+        let Trial { workers, rate, as_much } = trial;
         let part = self.before * workers as f64 / self.all.max(1) as f64;
         let next = match (as_much, self.found) {
             (true, _) => {
@@ -305,12 +277,7 @@ mod tests {
     ) {
         for second in seconds {
             let workers = guard.limit().unwrap_or(64);
-            let seen = PoolSample {
-                workers,
-                done: does(workers),
-                is_stuck: true,
-                alone,
-            };
+            let seen = PoolSample { workers, done: does(workers), is_stuck: true, alone };
             guard.look(Duration::from_secs(second), &seen);
         }
     }
@@ -319,9 +286,7 @@ mod tests {
     fn workers_that_only_wait_for_ten_connections_are_let_go() {
         for alone in [0.0, 10.0, 14.0] {
             let mut guard = Guard::default();
-            follow(&mut guard, 0..30, alone, |workers| {
-                2000.min(workers as u64 * 143)
-            });
+            follow(&mut guard, 0..30, alone, |workers| 2000.min(workers as u64 * 143));
             let found = guard.found.unwrap_or_default();
             assert!((14..=19).contains(&found), "{found}: 14 do 2000");
         }
@@ -331,15 +296,9 @@ mod tests {
     fn as_few_as_two_to_four_workers_that_do_as_much_are_found_and_believed_for_a_while() {
         for most in 2..=4 {
             let mut guard = Guard::default();
-            follow(&mut guard, 0..60, 0.0, |workers| {
-                1000 * workers.min(most) as u64
-            });
+            follow(&mut guard, 0..60, 0.0, |workers| 1000 * workers.min(most) as u64);
             assert_eq!(guard.limit(), Some(most), "{guard:?}");
-            assert_eq!(
-                guard.step,
-                TrialStep::Rest,
-                "{most}: nothing is left to try"
-            );
+            assert_eq!(guard.step, TrialStep::Rest, "{most}: nothing is left to try");
             // The common limit has disappeared.
             follow(&mut guard, 60..500, 0.0, |workers| 1000 * workers as u64);
             assert_eq!(guard.limit(), None, "{most}: {guard:?}");
@@ -350,9 +309,7 @@ mod tests {
     fn a_third_to_two_thirds_of_the_workers_that_do_as_much_are_found() {
         for most in [20, 24, 28, 32, 36, 40] {
             let mut guard = Guard::default();
-            follow(&mut guard, 0..120, 0.0, |workers| {
-                100 * workers.min(most) as u64
-            });
+            follow(&mut guard, 0..120, 0.0, |workers| 100 * workers.min(most) as u64);
             let found = guard.found.unwrap_or(64);
             let near = (NEAR * most as f64) as usize;
             assert!((most..=near).contains(&found), "{found} for {most}");
@@ -383,12 +340,7 @@ mod tests {
     fn where_requests_take_no_longer_than_alone_nothing_is_tried() {
         let mut guard = Guard::default();
         for second in 0..600 {
-            let seen = PoolSample {
-                workers: 64,
-                done: 6400,
-                is_stuck: true,
-                alone: 64.0,
-            };
+            let seen = PoolSample { workers: 64, done: 6400, is_stuck: true, alone: 64.0 };
             guard.look(Duration::from_secs(second), &seen);
             assert_eq!(guard.limit(), None);
         }
@@ -401,9 +353,7 @@ mod tests {
         for second in 0..3600 {
             let workers = guard.limit().unwrap_or(64);
             fewer += u32::from(workers < 64);
-            follow(&mut guard, second..second + 1, 0.0, |workers| {
-                workers as u64 * 100
-            });
+            follow(&mut guard, second..second + 1, 0.0, |workers| workers as u64 * 100);
         }
         assert_eq!(guard.found, None);
         assert!(fewer < 40, "fewer of them for {fewer} s of an hour");
@@ -428,29 +378,18 @@ mod tests {
             // An hour later, without requests.
             follow(&mut guard, 3600..3640, 0.0, does);
             assert_eq!(guard.found, None, "each worker does its part");
-            follow(&mut guard, 3640..3660, 0.0, |workers| {
-                1000.min(workers as u64 * 100)
-            });
+            follow(&mut guard, 3640..3660, 0.0, |workers| 1000.min(workers as u64 * 100));
         }
     }
 
     #[test]
     fn nothing_is_tried_while_nothing_waits() {
         let mut guard = Guard::default();
-        let calm = PoolSample {
-            workers: 64,
-            done: 2000,
-            is_stuck: false,
-            alone: 0.0,
-        };
+        let calm = PoolSample { workers: 64, done: 2000, is_stuck: false, alone: 0.0 };
         (0..100).for_each(|second| guard.look(Duration::from_secs(second), &calm));
         assert_eq!(guard.limit(), None);
-        let absurd = PoolSample {
-            workers: 1,
-            done: u64::MAX / 2,
-            is_stuck: true,
-            alone: f64::INFINITY,
-        };
+        let absurd =
+            PoolSample { workers: 1, done: u64::MAX / 2, is_stuck: true, alone: f64::INFINITY };
         (0..9).for_each(|_| guard.look(Duration::ZERO, &absurd));
         assert_eq!(guard.limit(), None, "one worker is not halved");
     }

@@ -87,8 +87,7 @@ impl Kinds {
             record.badly += record.hang.saturating_sub(before) as f64;
             record.forget_some();
         }
-        self.records
-            .retain(|_, record| record.hang > 0 || record.mostly_hangs());
+        self.records.retain(|_, record| record.hang > 0 || record.mostly_hangs());
     }
 
     /// A second has passed.
@@ -174,10 +173,7 @@ mod tests {
 
     fn look(kinds: &mut Kinds, dead: usize, alive: usize) {
         let dead = std::iter::repeat_n((DEAD, true), dead);
-        kinds.look(
-            AFTER,
-            dead.chain(std::iter::repeat_n((ALIVE, false), alive)),
-        );
+        kinds.look(AFTER, dead.chain(std::iter::repeat_n((ALIVE, false), alive)));
     }
 
     fn refuses(kinds: &Kinds, kind: u64, most: usize) -> bool {

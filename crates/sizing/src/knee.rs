@@ -44,11 +44,7 @@ pub fn knee(cores: f64, cpu_share: f64) -> usize {
     enough = enough.min(MOST);
     while few + 1 < enough {
         let middle = few + (enough - few) / 2;
-        if is_full(middle) {
-            enough = middle
-        } else {
-            few = middle
-        }
+        if is_full(middle) { enough = middle } else { few = middle }
     }
     enough
 }
@@ -93,11 +89,7 @@ impl Pace {
         let all = (0..=TABLE).map(|workers| busy(workers, cores, share));
         let mut is_full = false;
         let all = all.take_while(|busy| !std::mem::replace(&mut is_full, *busy >= FULLEST * cores));
-        Pace {
-            busy: all.collect(),
-            cores,
-            share,
-        }
+        Pace { busy: all.collect(), cores, share }
     }
 
     /// Whether the throughput is unknown.

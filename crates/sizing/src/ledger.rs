@@ -102,10 +102,7 @@ impl MemoryLedger {
             let known = self.pools.get(name);
             let own = known.map_or(0.0, PoolMemory::own);
             let promised = known.map_or(0.0, PoolMemory::is_to_have);
-            let signs = Signs {
-                used: Some(memory.part()),
-                ..Signs::default()
-            };
+            let signs = Signs { used: Some(memory.part()), ..Signs::default() };
             let budget = self.apart.entry(name.clone()).or_default();
             budget.look(now, Some(*memory), &signs, own, promised);
         }
@@ -121,9 +118,7 @@ impl MemoryLedger {
         };
         let all = self.common.workers(known, others, workers);
         let apart = self.apart.get(pool);
-        apart.map_or(all, |budget| {
-            all.min(budget.workers(known, Others::default(), workers))
-        })
+        apart.map_or(all, |budget| all.min(budget.workers(known, Others::default(), workers)))
     }
 
     /// Workers of a pool are starting.
@@ -195,37 +190,21 @@ mod tests {
     const MB: f64 = 1024.0 * 1024.0;
 
     fn memory(limit: f64, used: f64) -> Option<Memory> {
-        Some(Memory {
-            limit: limit * MB,
-            used: used * MB,
-            by_group: true,
-        })
+        Some(Memory { limit: limit * MB, used: used * MB, by_group: true })
     }
 
     fn signs(memory: Option<Memory>) -> Signs {
-        Signs {
-            used: memory.map(|memory| memory.used / memory.limit),
-            ..Signs::default()
-        }
+        Signs { used: memory.map(|memory| memory.used / memory.limit), ..Signs::default() }
     }
 
     /// In megabytes.
     fn has(own: f64, most: f64) -> WorkerMemory {
-        WorkerMemory {
-            own: own * MB,
-            most: Some(most * MB),
-            served: None,
-        }
+        WorkerMemory { own: own * MB, most: Some(most * MB), served: None }
     }
 
     fn looked(memory: Option<Memory>) -> MemoryLedger {
         let mut rooms = MemoryLedger::default();
-        rooms.look(
-            Duration::ZERO,
-            memory,
-            &signs(memory),
-            &HashSet::from(["www"]),
-        );
+        rooms.look(Duration::ZERO, memory, &signs(memory), &HashSet::from(["www"]));
         rooms
     }
 
@@ -237,20 +216,10 @@ mod tests {
         workers: &[i32],
         has: impl Fn(i32) -> f64,
     ) {
-        let mut budget = Budget {
-            exactly: 16,
-            roughly: 64,
-        };
+        let mut budget = Budget { exactly: 16, roughly: 64 };
         for due in rooms.due("www", workers, 100 * second, &mut budget) {
             let own = has(due.worker) * MB;
-            rooms.measured(
-                "www",
-                due,
-                WorkerMemory {
-                    own,
-                    ..WorkerMemory::default()
-                },
-            );
+            rooms.measured("www", due, WorkerMemory { own, ..WorkerMemory::default() });
         }
         let memory = memory(4096.0, used);
         let pools = HashSet::from(["www"]);
@@ -277,10 +246,7 @@ mod tests {
             let mut next = 0;
             for (pool, had) in pools.iter().zip(had) {
                 let workers: Vec<i32> = (next..next + had as i32).collect();
-                let mut budget = Budget {
-                    exactly: 16,
-                    roughly: 64,
-                };
+                let mut budget = Budget { exactly: 16, roughly: 64 };
                 for due in rooms.due(pool, &workers, 100 * second, &mut budget) {
                     rooms.measured(pool, due, has(80.0, 80.0));
                 }
@@ -314,10 +280,7 @@ mod tests {
             let mut next = 0;
             for (pool, had) in pools.iter().zip(&had) {
                 let workers: Vec<i32> = (next..next + *had as i32).collect();
-                let mut budget = Budget {
-                    exactly: 16,
-                    roughly: 64,
-                };
+                let mut budget = Budget { exactly: 16, roughly: 64 };
                 for due in rooms.due(pool, &workers, 0, &mut budget) {
                     rooms.measured(pool, due, has(2.0, 2.0));
                 }
@@ -353,10 +316,7 @@ mod tests {
         let mut rooms = MemoryLedger::default();
         let names: Vec<String> = (0..100).map(|number| format!("p{number}")).collect();
         for (number, name) in names.iter().enumerate() {
-            let mut budget = Budget {
-                exactly: 16,
-                roughly: 64,
-            };
+            let mut budget = Budget { exactly: 16, roughly: 64 };
             for due in rooms.due(name, &[number as i32], 0, &mut budget) {
                 rooms.measured(name, due, has(2.0, 2.0));
             }
@@ -404,21 +364,13 @@ mod tests {
         let mut rooms = MemoryLedger::default();
         let turns = [(vec![1, 2], 0), (vec![1, 2], 150), (vec![2], 160)];
         let workers = turns.map(|(workers, requests)| {
-            let mut budget = Budget {
-                exactly: 16,
-                roughly: 64,
-            };
+            let mut budget = Budget { exactly: 16, roughly: 64 };
             for due in rooms.due("www", &workers, requests, &mut budget) {
                 let most = if due.worker == 1 { 120.0 } else { 40.0 };
                 rooms.measured("www", due, has(20.0, most));
             }
             let memory = memory(1024.0, 100.0);
-            rooms.look(
-                Duration::ZERO,
-                memory,
-                &signs(memory),
-                &HashSet::from(["www"]),
-            );
+            rooms.look(Duration::ZERO, memory, &signs(memory), &HashSet::from(["www"]));
             rooms.workers("www", workers.len())
         });
         // About 860 MB are for workers of 128, then of 120 and a little: none of 150 requests took
@@ -442,20 +394,12 @@ mod tests {
         let fits: Vec<usize> = [0, 3, 30, 150]
             .into_iter()
             .map(|requests| {
-                let mut budget = Budget {
-                    exactly: 16,
-                    roughly: 64,
-                };
+                let mut budget = Budget { exactly: 16, roughly: 64 };
                 for due in rooms.due("www", &[1, 2], requests, &mut budget) {
                     rooms.measured("www", due, has(20.0, 40.0));
                 }
                 let memory = memory(1024.0, 100.0);
-                rooms.look(
-                    Duration::ZERO,
-                    memory,
-                    &signs(memory),
-                    &HashSet::from(["www"]),
-                );
+                rooms.look(Duration::ZERO, memory, &signs(memory), &HashSet::from(["www"]));
                 rooms.workers("www", 2)
             })
             .collect();
@@ -484,12 +428,7 @@ mod tests {
         let workers: Vec<i32> = (1..=20).collect();
         (1..60).for_each(|second| follow(&mut rooms, second, 2000.0, &workers, |_| 50.0));
         let less = memory(1500.0, 2000.0);
-        rooms.look(
-            Duration::from_secs(61),
-            less,
-            &signs(less),
-            &HashSet::from(["www"]),
-        );
+        rooms.look(Duration::from_secs(61), less, &signs(less), &HashSet::from(["www"]));
         // 1350 MB are usable, and others use 1000.
         assert_eq!(rooms.workers("www", 20), 7);
     }

@@ -53,11 +53,7 @@ impl Capacity {
         let (mut fit, mut too_many) = (0, most + 1);
         while fit + 1 < too_many {
             let middle = fit + (too_many - fit) / 2;
-            if takes(middle as f64) <= self.usable() {
-                fit = middle
-            } else {
-                too_many = middle
-            }
+            if takes(middle as f64) <= self.usable() { fit = middle } else { too_many = middle }
         }
         Some(fit)
     }
@@ -168,10 +164,7 @@ impl Signs {
     /// and the kernel's file cache fills every limit.
     fn without_what_others_wait_for(&self) -> Signs {
         match self.used {
-            Some(used) if used < COUNTS_FROM => Signs {
-                used: self.used,
-                ..Signs::default()
-            },
+            Some(used) if used < COUNTS_FROM => Signs { used: self.used, ..Signs::default() },
             _ => *self,
         }
     }
@@ -204,10 +197,7 @@ mod tests {
     }
 
     fn used(part: f64) -> Signs {
-        Signs {
-            used: Some(part),
-            ..Signs::default()
-        }
+        Signs { used: Some(part), ..Signs::default() }
     }
 
     #[test]
@@ -228,12 +218,8 @@ mod tests {
 
     #[test]
     fn where_others_have_all_there_is_there_is_room_for_none() {
-        let room = Capacity {
-            limit: 100.0 * MB,
-            base: 95.0 * MB,
-            worker: MB,
-            ..Capacity::default()
-        };
+        let room =
+            Capacity { limit: 100.0 * MB, base: 95.0 * MB, worker: MB, ..Capacity::default() };
         assert_eq!(room.workers(), Some(0));
         assert_eq!(Capacity::default().workers(), None, "nothing was measured");
     }
@@ -243,26 +229,11 @@ mod tests {
         let mut pressure = Pressure::default();
         assert_eq!(pressure.look(seconds(0), &used(0.84)), Level::Calm);
         assert_eq!(pressure.look(seconds(1), &used(0.97)), Level::Out);
-        assert_eq!(
-            pressure.look(seconds(2), &used(0.50)),
-            Level::Out,
-            "too soon"
-        );
-        assert_eq!(
-            pressure.look(seconds(11), &used(0.92)),
-            Level::Out,
-            "too near"
-        );
-        let falls: Vec<Level> = [12, 13, 22, 32, 42]
-            .map(|second| pressure.look(seconds(second), &used(0.5)))
-            .to_vec();
-        let expected = [
-            Level::Short,
-            Level::Short,
-            Level::Careful,
-            Level::Calm,
-            Level::Calm,
-        ];
+        assert_eq!(pressure.look(seconds(2), &used(0.50)), Level::Out, "too soon");
+        assert_eq!(pressure.look(seconds(11), &used(0.92)), Level::Out, "too near");
+        let falls: Vec<Level> =
+            [12, 13, 22, 32, 42].map(|second| pressure.look(seconds(second), &used(0.5))).to_vec();
+        let expected = [Level::Short, Level::Short, Level::Careful, Level::Calm, Level::Calm];
         assert_eq!(falls, expected);
     }
 
@@ -271,46 +242,14 @@ mod tests {
         let level = |signs: Signs| Pressure::default().look(seconds(0), &signs);
         let signs = Signs::default();
         assert_eq!(level(signs), Level::Calm, "nothing can be read");
-        let some = |part| Signs {
-            some: Some(part),
-            ..signs
-        };
+        let some = |part| Signs { some: Some(part), ..signs };
         assert_eq!(level(some(0.02)), Level::Careful);
-        let of_others = Signs {
-            used: Some(0.14),
-            swaps_in: true,
-            at_limit: true,
-            ..some(0.9)
-        };
+        let of_others = Signs { used: Some(0.14), swaps_in: true, at_limit: true, ..some(0.9) };
         assert_eq!(level(of_others), Level::Calm, "there is enough");
         assert_eq!(level(some(0.9)), Level::Short);
-        assert_eq!(
-            level(Signs {
-                full: Some(0.02),
-                ..signs
-            }),
-            Level::Out
-        );
-        assert_eq!(
-            level(Signs {
-                swaps_in: true,
-                ..signs
-            }),
-            Level::Short
-        );
-        assert_eq!(
-            level(Signs {
-                throttled: true,
-                ..signs
-            }),
-            Level::Short
-        );
-        assert_eq!(
-            level(Signs {
-                at_limit: true,
-                ..signs
-            }),
-            Level::Out
-        );
+        assert_eq!(level(Signs { full: Some(0.02), ..signs }), Level::Out);
+        assert_eq!(level(Signs { swaps_in: true, ..signs }), Level::Short);
+        assert_eq!(level(Signs { throttled: true, ..signs }), Level::Short);
+        assert_eq!(level(Signs { at_limit: true, ..signs }), Level::Out);
     }
 }

@@ -70,40 +70,25 @@ impl Error {
     /// Adds the position of the setting in the file at `path`, which the configuration was read
     /// from.
     pub fn located(self, path: &Path) -> Error {
-        let Error::Setting {
-            section,
-            setting,
-            said,
-        } = self
-        else {
+        let Error::Setting { section, setting, said } = self else {
             return self;
         };
         let sentence = match place_of_setting(path, &section, setting) {
             None => said,
-            place => Mistake {
-                file: path.to_path_buf(),
-                place,
-                sentence: said,
-            }
-            .to_string(),
+            place => Mistake { file: path.to_path_buf(), place, sentence: said }.to_string(),
         };
         Error::Mistakes(sentence)
     }
 
     /// Whether the configuration or the command has to change, rather than the machine.
     pub fn is_configuration(&self) -> bool {
-        matches!(
-            self,
-            Error::Mistakes(_) | Error::Configuration(_) | Error::Setting { .. }
-        )
+        matches!(self, Error::Mistakes(_) | Error::Configuration(_) | Error::Setting { .. })
     }
 
     /// What to do, where the text is php-fpm's, which does not say it.
     pub fn remedy(&self) -> Option<&str> {
         match self {
-            Error::Door {
-                remedy, fpm: true, ..
-            } => remedy.as_deref(),
+            Error::Door { remedy, fpm: true, .. } => remedy.as_deref(),
             _ => None,
         }
     }

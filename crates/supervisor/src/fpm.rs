@@ -130,23 +130,15 @@ struct ExitLogging {
 /// How the end of a worker is logged that was ended for this `cause`, if for any; `quiet`: the
 /// whole server stops, or its pool restarts (`fpm_children_bury` in `fpm_children.c`).
 fn logging(cause: Option<Cause>, how: HowEnded, quiet: bool) -> ExitLogging {
-    let planned = matches!(
-        how,
-        HowEnded::Exited(exit::RECYCLED) | HowEnded::Signaled(SIGTERM)
-    );
-    let told = |level, how| ExitLogging {
-        level,
-        how: Some(how),
-        is_replaced: level > Level::Debug,
-    };
+    let planned = matches!(how, HowEnded::Exited(exit::RECYCLED) | HowEnded::Signaled(SIGTERM));
+    let told =
+        |level, how| ExitLogging { level, how: Some(how), is_replaced: level > Level::Debug };
     match (cause, how) {
         _ if quiet => told(Level::Debug, how),
         (Some(Cause::Reload | Cause::Stop), _) if planned => told(Level::Debug, how),
-        (Some(Cause::Idle), _) if planned => ExitLogging {
-            level: Level::Debug,
-            how: None,
-            is_replaced: false,
-        },
+        (Some(Cause::Idle), _) if planned => {
+            ExitLogging { level: Level::Debug, how: None, is_replaced: false }
+        }
         // Its successor was started before.
         (Some(Cause::MaxRequests | Cause::MaxPrivateMemory | Cause::Grown), _) if planned => {
             ExitLogging {
@@ -193,9 +185,8 @@ impl FpmLogState {
         let is_new = !std::mem::replace(&mut self.reload_announced, true);
         if is_new {
             let arguments = arguments.iter();
-            let arguments: Vec<String> = arguments
-                .map(|argument| argument.to_string_lossy().into_owned())
-                .collect();
+            let arguments: Vec<String> =
+                arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
             let program = program.display().to_string();
             say(Level::Notice, &words::reloading(&program, &arguments));
         }
@@ -250,9 +241,7 @@ impl FpmLogState {
         if running.plan.pool.pm != ProcessManager::Dynamic || !running.is_current() {
             return;
         }
-        let fills = actions
-            .iter()
-            .filter(|action| matches!(action, GenerationAction::Fill { .. }));
+        let fills = actions.iter().filter(|action| matches!(action, GenerationAction::Fill { .. }));
         let spawning = fills.count();
         if spawning < BUSY_FROM {
             return;
@@ -349,10 +338,8 @@ pub fn log_for_started_worker(fpm: &Fpm, running: &mut RunningPool, pid: i32) {
     let Some(said) = fpm.said_when_ready.get(running.name()) else {
         return;
     };
-    let lines: String = said
-        .iter()
-        .map(|(level, text)| format!("{}: {text}\n", level.name()))
-        .collect();
+    let lines: String =
+        said.iter().map(|(level, text)| format!("{}: {text}\n", level.name())).collect();
     running.log_for_worker(pid, &lines, Some(fpm.log_level));
 }
 
@@ -383,16 +370,10 @@ pub struct WorkerEnd {
 
 /// Logs the end of a worker, before the pool's state knows of it.
 pub fn log_end(running: &mut RunningPool, end: &WorkerEnd) {
-    let Ended {
-        pid,
-        how,
-        core_dumped,
-    } = end.ended;
+    let Ended { pid, how, core_dumped } = end.ended;
     let quiet = running.state.is_leaving() || end.is_quiet;
     let logging = logging(end.cause, how, quiet);
-    let age = end
-        .now
-        .saturating_sub(running.state.born(pid).unwrap_or(end.now));
+    let age = end.now.saturating_sub(running.state.born(pid).unwrap_or(end.now));
     let pool = running.name();
     let line = match logging.how {
         Some(how) => words::exited(pool, pid, how, core_dumped, age),

@@ -114,9 +114,8 @@ pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<
         .map_err(Error::system("signals could not be taken over"))?;
     sockets::raise_descriptor_limit()
         .map_err(Error::system("the limit of open files could not be read"))?;
-    fork::become_subreaper().map_err(Error::system(
-        "the supervisor could not become its workers' parent",
-    ))?;
+    fork::become_subreaper()
+        .map_err(Error::system("the supervisor could not become its workers' parent"))?;
     let config = source.load().map_err(Error::Mistakes)?;
     show_title(&config);
     let (mut plan, pools) = Plan::make(config, source, invocation, log_level, inherited)?;
@@ -167,10 +166,7 @@ fn take_over(
         Some(_) => Terminal::silent(),
         None => inherited.terminal,
     };
-    let found = Found {
-        listeners: inherited.listeners,
-        programs,
-    };
+    let found = Found { listeners: inherited.listeners, programs };
     let mut plan = Plan {
         terminal,
         logs: LogManager::inherited(inherited.access_log, inherited.door_logs, &config),

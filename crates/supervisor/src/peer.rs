@@ -80,10 +80,7 @@ impl Outbox {
 
     fn clear(&mut self) {
         let allowed = self.allowed;
-        *self = Outbox {
-            allowed,
-            ..Outbox::default()
-        };
+        *self = Outbox { allowed, ..Outbox::default() };
     }
 }
 
@@ -94,10 +91,7 @@ impl<Out: Serialize> Peer<Out> {
     /// When the program cannot be executed or the system is out of a resource.
     pub fn start(program: &Program<'_>) -> io::Result<Peer<Out>> {
         let (ours, theirs) = Channel::pair()?;
-        let pid = spawn::start(&Program {
-            inherit: &theirs.descriptors(),
-            ..*program
-        })?;
+        let pid = spawn::start(&Program { inherit: &theirs.descriptors(), ..*program })?;
         let pidfd = signals::pidfd(pid)?;
         Ok(Peer {
             pid,

@@ -87,10 +87,8 @@ impl Plan {
         }
         let certificates = Certificates::of(&config, None)?;
         let threads = threads(&config);
-        let pools = config
-            .pools
-            .iter()
-            .map(|pool| PoolPlan::make(pool, &config, &programs, threads));
+        let pools =
+            config.pools.iter().map(|pool| PoolPlan::make(pool, &config, &programs, threads));
         let pools = pools.collect::<Result<_, _>>()?;
         let listeners = listen::open(&config, inherited, threads)?;
         let plan = Plan {
@@ -100,16 +98,7 @@ impl Plan {
             },
             logs: LogManager::at_start(&config)?,
             certificates,
-            ..Plan::over(
-                config,
-                source,
-                invocation,
-                log_level,
-                Found {
-                    listeners,
-                    programs,
-                },
-            )?
+            ..Plan::over(config, source, invocation, log_level, Found { listeners, programs })?
         };
         Ok((plan, pools))
     }
@@ -125,10 +114,7 @@ impl Plan {
         log_level: &str,
         found: Found,
     ) -> Result<Plan, Error> {
-        let Found {
-            listeners,
-            programs,
-        } = found;
+        let Found { listeners, programs } = found;
         let mut plan = Plan {
             listeners,
             threads: threads(&config),
@@ -181,9 +167,8 @@ impl Plan {
         let wanted: Vec<_> = wanted.into_iter().map(Listening::address).collect();
         let stays = |one: &Listener| wanted.contains(&one.asked) && !opened.replaces(one);
         opened.adjust(&mut self.listeners);
-        let (mut stay, removed): (Vec<_>, Vec<_>) = std::mem::take(&mut self.listeners)
-            .into_iter()
-            .partition(stays);
+        let (mut stay, removed): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.listeners).into_iter().partition(stays);
         if let Some(peer) = front {
             for listener in &removed {
                 let address = listener.address.to_string();
@@ -200,9 +185,7 @@ impl Plan {
     /// How many descriptors a new front gets.
     pub fn descriptors_of_front(&self, pools: &Pools) -> usize {
         let sockets = self.listeners.iter().map(|one| one.sockets.len());
-        let pools = pools
-            .iter()
-            .map(|running| running.plan.descriptors_of_front());
+        let pools = pools.iter().map(|running| running.plan.descriptors_of_front());
         sockets.chain(pools).fold(0, usize::saturating_add)
     }
 
@@ -259,7 +242,5 @@ fn environment(log_level: &str) -> Vec<(String, String)> {
     let text =
         all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let level = (LOG_VARIABLE.to_owned(), log_level.to_owned());
-    text.filter(|(name, _)| handed_on(name))
-        .chain([level])
-        .collect()
+    text.filter(|(name, _)| handed_on(name)).chain([level]).collect()
 }

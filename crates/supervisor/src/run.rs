@@ -174,8 +174,7 @@ impl Supervisor {
         while self.phase.exit_code().is_none() {
             let ready = wait::wait(&self);
             // A worker's output is logged before the effects of the response it belongs to.
-            self.pools
-                .log_workers(&ready.outputs, self.plan.fpm_log_level());
+            self.pools.log_workers(&ready.outputs, self.plan.fpm_log_level());
             let ended = self.take_signals(&ready);
             self.hear_zygotes(&ready, !ended.is_empty());
             self.hear_fronts(&ready);

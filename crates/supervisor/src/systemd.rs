@@ -101,10 +101,7 @@ impl Systemd {
             speaks: fpm.is_some(),
             interval,
             has_watchdog,
-            told: SystemdState {
-                state: ServiceState::Starting,
-                ..SystemdState::default()
-            },
+            told: SystemdState { state: ServiceState::Starting, ..SystemdState::default() },
         }
     }
 
@@ -145,10 +142,7 @@ impl Systemd {
 
     /// A reload starts. Whatever its outcome, [`Systemd::keep`] reports when it is over.
     pub fn reloads(&mut self) {
-        if matches!(
-            self.told.state,
-            ServiceState::Serving | ServiceState::Reloading
-        ) {
+        if matches!(self.told.state, ServiceState::Serving | ServiceState::Reloading) {
             self.told.state = ServiceState::Reloading;
             // systemd needs the start time, to distinguish this reload from an earlier one.
             match NotifyState::monotonic_usec_now() {
@@ -257,10 +251,7 @@ mod tests {
         let (often, has) = interval(Some("6000000"), TEN);
         assert_eq!((often, has), (Duration::from_secs(3), true));
         assert_eq!(interval(Some("2000000"), TEN), (TEN, false), "too often");
-        assert_eq!(
-            interval(Some("soon"), Duration::ZERO),
-            (Duration::ZERO, false)
-        );
+        assert_eq!(interval(Some("soon"), Duration::ZERO), (Duration::ZERO, false));
     }
 
     fn listened() -> Systemd {
@@ -298,27 +289,16 @@ mod tests {
         before.reloads();
         let told = serde_json::to_string(&before.told()).unwrap();
         let mut after = listened();
-        after.go_on(
-            serde_json::from_str(&told).unwrap(),
-            Duration::from_secs(12),
-        );
+        after.go_on(serde_json::from_str(&told).unwrap(), Duration::from_secs(12));
         assert_eq!(after.told(), before.told());
         // One that wrote nothing down served, and may have been silent for long.
         after.go_on(SystemdState::default(), TEN);
-        assert_eq!(
-            (after.told.state, after.deadline()),
-            (ServiceState::Serving, Some(TEN))
-        );
+        assert_eq!((after.told.state, after.deadline()), (ServiceState::Serving, Some(TEN)));
     }
 
     #[test]
     fn the_status_is_worded_as_php_fpm_words_it() {
-        let now = ServerStats {
-            active: 2,
-            idle: 3,
-            requests: 125,
-            slow: 1,
-        };
+        let now = ServerStats { active: 2, idle: 3, requests: 125, slow: 1 };
         assert_eq!(
             status(&now, 100, TEN),
             "Processes active: 2, idle: 3, Requests: 125, slow: 1, Traffic: 2.50req/sec"

@@ -128,10 +128,7 @@ impl Upgrader {
 
     /// This is the new program: its trials start.
     pub fn start_trials(&mut self, now: Moment) {
-        self.stage = Some(Stage::OnTrial {
-            until: now + TRIAL,
-            failed: None,
-        });
+        self.stage = Some(Stage::OnTrial { until: now + TRIAL, failed: None });
     }
 
     /// A generation of the new program has failed.
@@ -179,9 +176,7 @@ impl Upgrader {
             }),
             Stage::OnTrial { until, failed } => Some(match failed {
                 Some(why) => UpgradeStep::TakeBack(why.clone()),
-                None => UpgradeStep::JudgeTrials {
-                    late: *until <= now,
-                },
+                None => UpgradeStep::JudgeTrials { late: *until <= now },
             }),
             Stage::Opening { until } => (*until <= now).then(|| {
                 UpgradeStep::TakeBack("the new front did not accept clients in time".to_owned())

@@ -36,11 +36,7 @@ impl<'l> Entry<'l> {
         let (_, time) = before.rsplit_once('[')?;
         let mut words = rest[1..].split('"').next()?.split(' ');
         let (method, path) = (words.next()?, words.next()?);
-        path.starts_with('/').then_some(Entry {
-            second: seconds(time)?,
-            method,
-            path,
-        })
+        path.starts_with('/').then_some(Entry { second: seconds(time)?, method, path })
     }
 }
 
@@ -65,11 +61,7 @@ mod tests {
     #[test]
     fn a_request_is_read_whatever_the_user_is_called() {
         let request = r#"[29/Feb/2024:12:00:00 +0000] "GET /a?x=1 HTTP/1.1" 200 5 "-" "curl""#;
-        let expected = Entry {
-            second: 1_709_208_000,
-            method: "GET",
-            path: "/a?x=1",
-        };
+        let expected = Entry { second: 1_709_208_000, method: "GET", path: "/a?x=1" };
         for name in [
             "-",
             "[31/Dec/9999/23/59/59 -2300]",

@@ -14,13 +14,7 @@ const LONGEST: f64 = 7.0 * 86_400.0;
 /// One sentence about what was expected.
 pub fn parse_duration(text: &str) -> Result<f64, String> {
     let text = text.trim();
-    let units = [
-        ("us", 1e-6),
-        ("ms", 1e-3),
-        ("s", 1.0),
-        ("m", 60.0),
-        ("h", 3_600.0),
-    ];
+    let units = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3_600.0)];
     let ends = units.iter().find_map(|(unit, seconds)| {
         let number = text.strip_suffix(unit)?;
         // "5ms" ends in "s", too.
@@ -90,11 +84,7 @@ pub fn digits(value: f64) -> String {
 
 /// A number, without a point if it is whole.
 pub fn number(value: f64) -> String {
-    if value.fract() == 0.0 && value.abs() < 1e15 {
-        format!("{value:.0}")
-    } else {
-        digits(value)
-    }
+    if value.fract() == 0.0 && value.abs() < 1e15 { format!("{value:.0}") } else { digits(value) }
 }
 
 /// A count with its thousands separated: `60 000`.
@@ -266,9 +256,7 @@ mod tests {
     #[test]
     fn times_in_tables_are_short() {
         let read = [0.0, 0.000_85, 0.0012, 0.012, 0.9996, 1.25, 62.0, 4000.0].map(compact_time);
-        let expected = [
-            "0µs", "850µs", "1.2ms", "12ms", "1.0s", "1.2s", "62s", "67m",
-        ];
+        let expected = ["0µs", "850µs", "1.2ms", "12ms", "1.0s", "1.2s", "62s", "67m"];
         assert_eq!(read, expected);
         let read = [0.04, 75.0, 3700.0, 200_000.0].map(long_time);
         assert_eq!(read, ["0.0 s", "1 m 15 s", "1 h 1 m", "2 d 7 h"]);

@@ -29,10 +29,7 @@ pub fn ask_for(name: &str) -> Result<KeyAndRequest, String> {
     let made = || -> Result<KeyAndRequest, rcgen::Error> {
         let key = KeyPair::generate()?;
         let request = params(name)?.serialize_request(&key)?;
-        Ok(KeyAndRequest {
-            key: key.serialize_pem(),
-            request: request.der().to_vec(),
-        })
+        Ok(KeyAndRequest { key: key.serialize_pem(), request: request.der().to_vec() })
     };
     made().map_err(|why| format!("a key for {name} cannot be created: {why}"))
 }
@@ -81,10 +78,7 @@ pub fn with_proofs(
     }
     let mut config = ServerConfig::clone(config);
     config.alpn_protocols.push(ACME_TLS.to_vec());
-    config.cert_resolver = Arc::new(AcmeResolver {
-        shown,
-        others: config.cert_resolver.clone(),
-    });
+    config.cert_resolver = Arc::new(AcmeResolver { shown, others: config.cert_resolver.clone() });
     Ok(Arc::new(config))
 }
 
@@ -97,15 +91,11 @@ struct AcmeResolver {
 
 impl ResolvesServerCert for AcmeResolver {
     fn resolve(&self, client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let looks = client
-            .alpn()
-            .is_some_and(|mut names| names.any(|name| name == ACME_TLS));
+        let looks = client.alpn().is_some_and(|mut names| names.any(|name| name == ACME_TLS));
         if !looks {
             return self.others.resolve(client);
         }
         // Only authorities use this protocol: another host gets no certificate (RFC 8737 §3).
-        self.shown
-            .get(&client.server_name()?.to_ascii_lowercase())
-            .cloned()
+        self.shown.get(&client.server_name()?.to_ascii_lowercase()).cloned()
     }
 }

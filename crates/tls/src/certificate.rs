@@ -60,11 +60,7 @@ impl Certified {
         };
         let names = names(own);
         let chain = chain.iter().map(|(der, _)| der.clone()).collect();
-        Ok(Certified {
-            key: Arc::new(CertifiedKey::new(chain, key)),
-            names,
-            valid,
-        })
+        Ok(Certified { key: Arc::new(CertifiedKey::new(chain, key)), names, valid })
     }
 
     /// Why clients reject it at time `now`, as the end of a sentence that starts with the
@@ -81,9 +77,7 @@ impl Certified {
         }
         if let Ok(left) = from.duration_since(now) {
             let minutes = left.as_secs() / 60;
-            return Some(format!(
-                "is not valid yet, for {minutes} minutes; is the clock right?"
-            ));
+            return Some(format!("is not valid yet, for {minutes} minutes; is the clock right?"));
         }
         None
     }
@@ -179,14 +173,10 @@ fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
     let alternative = certificate.subject_alternative_name().ok().flatten();
     let names: Vec<String> = match alternative {
         Some(names) => {
-            let hosts = names
-                .value
-                .general_names
-                .iter()
-                .filter_map(|name| match name {
-                    GeneralName::DNSName(name) => Some((*name).to_owned()),
-                    _ => None,
-                });
+            let hosts = names.value.general_names.iter().filter_map(|name| match name {
+                GeneralName::DNSName(name) => Some((*name).to_owned()),
+                _ => None,
+            });
             hosts.collect()
         }
         None => {

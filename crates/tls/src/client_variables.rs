@@ -118,11 +118,7 @@ fn serial(bytes: &[u8]) -> String {
 fn hex(bytes: &[u8], upper: bool) -> String {
     let mut out = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
-        let _ = if upper {
-            write!(out, "{byte:02X}")
-        } else {
-            write!(out, "{byte:02x}")
-        };
+        let _ = if upper { write!(out, "{byte:02X}") } else { write!(out, "{byte:02x}") };
     }
     out
 }

@@ -16,20 +16,12 @@ pub struct Fault {
 
 impl Fault {
     pub(crate) fn at(file: &Path, line: usize, sentence: impl Into<String>) -> Fault {
-        Fault {
-            file: file.to_path_buf(),
-            line: Some(line),
-            sentence: sentence.into(),
-        }
+        Fault { file: file.to_path_buf(), line: Some(line), sentence: sentence.into() }
     }
 
     /// A fault of a whole file.
     pub fn of(file: &Path, sentence: impl Into<String>) -> Fault {
-        Fault {
-            file: file.to_path_buf(),
-            line: None,
-            sentence: sentence.into(),
-        }
+        Fault { file: file.to_path_buf(), line: None, sentence: sentence.into() }
     }
 }
 

@@ -80,10 +80,7 @@ pub struct PemFile {
 impl PemFile {
     /// A file with these contents. Bytes that are not UTF-8 are replaced: PEM is ASCII.
     pub fn new(path: PathBuf, contents: &[u8]) -> PemFile {
-        PemFile {
-            path,
-            text: String::from_utf8_lossy(contents).into_owned(),
-        }
+        PemFile { path, text: String::from_utf8_lossy(contents).into_owned() }
     }
 }
 

@@ -36,9 +36,7 @@ mod tests {
     #[test]
     fn every_cipher_that_we_have_has_a_name() {
         let suites = rustls::crypto::aws_lc_rs::ALL_CIPHER_SUITES;
-        let nameless = suites
-            .iter()
-            .filter(|suite| cipher(suite.suite()).is_empty());
+        let nameless = suites.iter().filter(|suite| cipher(suite.suite()).is_empty());
         assert_eq!(nameless.count(), 0);
     }
 }

@@ -36,11 +36,7 @@ pub fn parts(file: &PemFile) -> Result<Vec<Part<'_>>, Fault> {
         let trimmed = text.trim();
         match open {
             Some((label, begun, start)) if trimmed.starts_with(END) => {
-                parts.push(Part {
-                    label,
-                    line: begun,
-                    text: &file.text[start..end],
-                });
+                parts.push(Part { label, line: begun, text: &file.text[start..end] });
                 open = None;
             }
             Some((label, begun, _)) if trimmed.starts_with(BEGIN) => {
@@ -67,11 +63,7 @@ pub fn parts(file: &PemFile) -> Result<Vec<Part<'_>>, Fault> {
 fn unended(label: &str) -> String {
     // The file may be anything: only a valid label is repeated.
     let good = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == ' ';
-    let label = if label.chars().all(good) && label.len() <= 40 {
-        label
-    } else {
-        "…"
-    };
+    let label = if label.chars().all(good) && label.len() <= 40 { label } else { "…" };
     format!("the part that starts here has no `{END}{label}{DASHES}`; copy the whole file again")
 }
 
@@ -114,9 +106,7 @@ pub fn certificates(file: &PemFile) -> Result<Vec<(CertificateDer<'static>, usiz
 /// There is none, it is damaged, or it is encrypted.
 pub fn private_key(file: &PemFile) -> Result<(PrivateKeyDer<'static>, usize), Fault> {
     let parts = parts(file)?;
-    let mut keys = parts
-        .iter()
-        .filter(|part| part.label.ends_with("PRIVATE KEY"));
+    let mut keys = parts.iter().filter(|part| part.label.ends_with("PRIVATE KEY"));
     let Some(part) = keys.next() else {
         let sentence = match parts.first() {
             Some(part) if part.label.ends_with("CERTIFICATE") => {

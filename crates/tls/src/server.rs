@@ -103,10 +103,7 @@ impl Server {
 }
 
 fn crypto() -> CryptoProvider {
-    CryptoProvider {
-        cipher_suites: CIPHER_SUITES.to_vec(),
-        ..provider::default_provider()
-    }
+    CryptoProvider { cipher_suites: CIPHER_SUITES.to_vec(), ..provider::default_provider() }
 }
 
 /// The validity of a host's certificate.
@@ -141,14 +138,8 @@ fn verifier(
         })?;
     }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-    let verifier = if clients.required {
-        verifier
-    } else {
-        verifier.allow_unauthenticated()
-    };
-    verifier
-        .build()
-        .map_err(|why| Fault::of(&clients.ca.path, format!("it cannot be used: {why}")))
+    let verifier = if clients.required { verifier } else { verifier.allow_unauthenticated() };
+    verifier.build().map_err(|why| Fault::of(&clients.ca.path, format!("it cannot be used: {why}")))
 }
 
 /// The scope of session tickets: clients verified by these CAs. A ticket from before client

@@ -60,10 +60,7 @@ impl Secret {
     }
 
     fn next(&self) -> Secret {
-        Secret {
-            period: self.period + 1,
-            bytes: derive(&self.bytes, &[b"next"]),
-        }
+        Secret { period: self.period + 1, bytes: derive(&self.bytes, &[b"next"]) }
     }
 
     fn key(&self, purpose: &[u8]) -> Option<RandomizedNonceKey> {
@@ -87,9 +84,7 @@ fn period_at(now: SystemTime) -> u64 {
 fn derive(secret: &[u8; SECRET_BYTES], info: &[&[u8]]) -> [u8; SECRET_BYTES] {
     let mut out = [0; SECRET_BYTES];
     let secret = Prk::new_less_safe(HKDF_SHA256, secret);
-    let filled = secret
-        .expand(info, HKDF_SHA256)
-        .and_then(|okm| okm.fill(&mut out));
+    let filled = secret.expand(info, HKDF_SHA256).and_then(|okm| okm.fill(&mut out));
     debug_assert!(filled.is_ok(), "HKDF gives this much");
     out
 }
@@ -115,11 +110,7 @@ impl Tickets {
     pub fn new(mut secret: Secret, purpose: Vec<u8>, now: SystemTime) -> Tickets {
         secret.move_on(now);
         let keys = ArcSwap::from_pointee(keys(&secret, &purpose));
-        Tickets {
-            secret: Mutex::new(secret),
-            purpose,
-            keys,
-        }
+        Tickets { secret: Mutex::new(secret), purpose, keys }
     }
 
     fn at(&self, now: SystemTime) -> arc_swap::Guard<std::sync::Arc<TicketKeys>> {
@@ -129,8 +120,7 @@ impl Tickets {
         }
         let mut secret = self.secret.lock().unwrap_or_else(PoisonError::into_inner);
         secret.move_on(now);
-        self.keys
-            .store(std::sync::Arc::new(self::keys(&secret, &self.purpose)));
+        self.keys.store(std::sync::Arc::new(self::keys(&secret, &self.purpose)));
         self.keys.load()
     }
 
@@ -139,9 +129,7 @@ impl Tickets {
         let key = keys.now.as_ref()?;
         let period = keys.period.to_be_bytes();
         let mut sealed = plain.to_vec();
-        let nonce = key
-            .seal_in_place_append_tag(Aad::from(period), &mut sealed)
-            .ok()?;
+        let nonce = key.seal_in_place_append_tag(Aad::from(period), &mut sealed).ok()?;
         let mut ticket = Vec::with_capacity(PERIOD_BYTES + NONCE_LEN + sealed.len());
         ticket.extend_from_slice(&period);
         ticket.extend_from_slice(nonce.as_ref());
@@ -161,10 +149,7 @@ impl Tickets {
         };
         let mut plain = sealed.to_vec();
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        let length = key
-            .open_in_place(nonce, Aad::from(*period), &mut plain)
-            .ok()?
-            .len();
+        let length = key.open_in_place(nonce, Aad::from(*period), &mut plain).ok()?.len();
         plain.truncate(length);
         Some(plain)
     }
@@ -172,11 +157,7 @@ impl Tickets {
 
 fn keys(secret: &Secret, purpose: &[u8]) -> TicketKeys {
     let now = secret.next();
-    TicketKeys {
-        period: now.period,
-        now: now.key(purpose),
-        before: secret.key(purpose),
-    }
+    TicketKeys { period: now.period, now: now.key(purpose), before: secret.key(purpose) }
 }
 
 impl ProducesTickets for Tickets {

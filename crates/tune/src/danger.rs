@@ -53,9 +53,7 @@ impl MemoryDanger {
                 killed: proc::number(machine, "oom_kill"),
                 swapped: proc::number(machine, "pswpout"),
             },
-            stalls: stalls
-                .filter_map(|(_, value)| value.trim().parse::<u64>().ok())
-                .sum(),
+            stalls: stalls.filter_map(|(_, value)| value.trim().parse::<u64>().ok()).sum(),
         }
     }
 
@@ -87,8 +85,7 @@ impl MemoryDanger {
 }
 
 fn more(now: Option<u64>, then: Option<u64>) -> u64 {
-    now.zip(then)
-        .map_or(0, |(now, then)| now.saturating_sub(then))
+    now.zip(then).map_or(0, |(now, then)| now.saturating_sub(then))
 }
 
 #[cfg(test)]
@@ -100,16 +97,10 @@ mod tests {
 
     use super::*;
 
-    const UNKNOWN: Counters = Counters {
-        killed: None,
-        swapped: None,
-    };
+    const UNKNOWN: Counters = Counters { killed: None, swapped: None };
 
     fn group(killed: u64, swapped: u64) -> Counters {
-        Counters {
-            killed: Some(killed),
-            swapped: Some(swapped),
-        }
+        Counters { killed: Some(killed), swapped: Some(swapped) }
     }
 
     fn danger(group: Counters, killed: u64, swapped: u64, stalls: u64) -> MemoryDanger {
@@ -189,10 +180,8 @@ mod tests {
     /// A control group with little memory, of either version; `None` if this user may not create
     /// one.
     fn small_group() -> Option<PathBuf> {
-        let kinds = [
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-            ("/sys/fs/cgroup", "memory.max"),
-        ];
+        let kinds =
+            [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
         let mut made = kinds.iter().filter_map(|(at, limit)| {
             let folder = Path::new(at).join(format!("maitred-danger-{}", std::process::id()));
             fs::create_dir(&folder).ok()?;
@@ -240,10 +229,7 @@ mod tests {
         // A dead process may be in the group for a moment.
         while fs::remove_dir(&folder).is_err() && folder.exists() {}
         assert_eq!((said.as_str(), status.signal()), ("in\n", Some(9)));
-        assert!(
-            danger.is_some_and(|danger| danger.contains("control group")),
-            "{danger:?}"
-        );
+        assert!(danger.is_some_and(|danger| danger.contains("control group")), "{danger:?}");
         assert_eq!(ours.as_ref().and_then(MemoryGroup::oom_kills), kills);
         assert_eq!(its.and_then(|group| group.oom_kills()), None, "it is gone");
     }

@@ -55,20 +55,17 @@ pub fn ceiling(
 ) -> Ceiling {
     let found = memory_ceiling(memory, private, now);
     match most {
-        Some(most) if most < found.workers => Ceiling {
-            workers: most.max(1),
-            why: "the given limit (--most-workers)".to_owned(),
-        },
+        Some(most) if most < found.workers => {
+            Ceiling { workers: most.max(1), why: "the given limit (--most-workers)".to_owned() }
+        }
         _ => found,
     }
 }
 
 /// The upper bound by memory. If a limit cannot be read, the pool does not grow.
 fn memory_ceiling(memory: &MemoryBudget, private: Option<f64>, now: u32) -> Ceiling {
-    let stays = |why: &str| Ceiling {
-        workers: now,
-        why: format!("no more workers than now: {why}"),
-    };
+    let stays =
+        |why: &str| Ceiling { workers: now, why: format!("no more workers than now: {why}") };
     let (budget, whose) = match &memory.budget {
         Ok(budget) => budget,
         Err(why) => return stays(&format!("the memory limit is not known ({why})")),
@@ -76,9 +73,7 @@ fn memory_ceiling(memory: &MemoryBudget, private: Option<f64>, now: u32) -> Ceil
     let base = match &memory.base {
         Ok(base) => *base,
         Err(why) => {
-            return stays(&format!(
-                "the memory of other processes is not known ({why})"
-            ));
+            return stays(&format!("the memory of other processes is not known ({why})"));
         }
     };
     let Some(private) = private.filter(|private| *private > 0.0) else {
@@ -213,13 +208,8 @@ mod tests {
     const MB: f64 = 1_048_576.0;
 
     fn points(rate: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
-        let tried = [
-            1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0,
-        ];
-        tried
-            .iter()
-            .map(|workers| (*workers, rate(*workers)))
-            .collect()
+        let tried = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0];
+        tried.iter().map(|workers| (*workers, rate(*workers))).collect()
     }
 
     /// On a quiet machine.
@@ -228,10 +218,7 @@ mod tests {
     }
 
     fn plenty() -> Ceiling {
-        Ceiling {
-            workers: 400,
-            why: "memory".to_owned(),
-        }
+        Ceiling { workers: 400, why: "memory".to_owned() }
     }
 
     #[test]
@@ -246,38 +233,23 @@ mod tests {
     #[test]
     fn the_highest_of_many_that_differ_by_chance_is_not_worth_ten_times_the_workers() {
         // Two processors are saturated with 24 workers; the rest is noise.
-        let rates = [
-            22.0, 102.0, 208.0, 339.0, 379.0, 323.0, 374.0, 415.0, 428.0, 374.0,
-        ];
+        let rates = [22.0, 102.0, 208.0, 339.0, 379.0, 323.0, 374.0, 415.0, 428.0, 374.0];
         let counts = [1.0, 4.0, 8.0, 16.0, 24.0, 32.0, 48.0, 64.0, 192.0, 256.0];
         let points: Vec<_> = counts.into_iter().zip(rates).collect();
         let chosen = |noise| super::choose(&points, &plenty(), None, enough(noise)).unwrap();
         assert_eq!(chosen(Some(0.01)).workers, 66);
         let noisy = chosen(Some(0.15));
         assert!((48..=64).contains(&noisy.workers), "{noisy:?}");
-        assert_eq!(
-            (noisy.enough, enough(None), enough(Some(0.05))),
-            (0.9, 0.97, 0.95)
-        );
+        assert_eq!((noisy.enough, enough(None), enough(Some(0.05))), (0.9, 0.97, 0.95));
     }
 
     #[test]
     fn crosstalk_makes_the_peak_and_a_ceiling_binds_where_throughput_still_grows() {
-        let model = Model {
-            lambda: 100.0,
-            sigma: 0.02,
-            kappa: 0.004,
-        };
+        let model = Model { lambda: 100.0, sigma: 0.02, kappa: 0.004 };
         let found = choose(&points(|n| model.at(n)), &plenty(), None).unwrap();
         let best = model.at(model.peak().unwrap());
-        assert!(
-            model.at(f64::from(found.workers)) > 0.93 * best,
-            "{found:?}"
-        );
-        let low = Ceiling {
-            workers: 16,
-            why: "memory".to_owned(),
-        };
+        assert!(model.at(f64::from(found.workers)) > 0.93 * best, "{found:?}");
+        let low = Ceiling { workers: 16, why: "memory".to_owned() };
         let bound = choose(&points(|n| 25.0 * n)[..8], &low, None).unwrap();
         assert_eq!((bound.workers, bound.binding.as_str()), (16, "memory"));
         let falls = [(1.0, 3.0), (8.0, 6.0), (12.0, 2.0), (16.0, 1.0)];
@@ -294,26 +266,15 @@ mod tests {
 
     #[test]
     fn memory_allows_what_fits_and_an_unreadable_limit_no_more_than_now() {
-        let memory = |budget| MemoryBudget {
-            budget,
-            base: Ok(300.0 * MB),
-        };
+        let memory = |budget| MemoryBudget { budget, base: Ok(300.0 * MB) };
         let known = memory(Ok((1_000.0 * MB, "the machine's memory".to_owned())));
         let found = memory_ceiling(&known, Some(11.0 * MB), 5);
         assert_eq!(found.workers, 50);
         let unreadable = memory(Err("memory.max cannot be read".to_owned()));
         let found = memory_ceiling(&unreadable, Some(11.0 * MB), 5);
         assert_eq!(found.workers, 5);
-        assert!(
-            found.why.contains("memory.max cannot be read"),
-            "{}",
-            found.why
-        );
-        assert_eq!(
-            memory_ceiling(&known, None, 7).workers,
-            7,
-            "a worker's memory is not readable"
-        );
+        assert!(found.why.contains("memory.max cannot be read"), "{}", found.why);
+        assert_eq!(memory_ceiling(&known, None, 7).workers, 7, "a worker's memory is not readable");
         assert_eq!(ceiling(&known, Some(11.0 * MB), 5, Some(9)).workers, 9);
         assert_eq!(ceiling(&known, Some(11.0 * MB), 5, Some(90)).workers, 50);
         let tiny = memory(Ok((100.0 * MB, "a group".to_owned())));

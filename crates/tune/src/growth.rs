@@ -76,9 +76,8 @@ fn slope(looks: &[(f64, f64)]) -> Option<Slope> {
         .enumerate()
         .flat_map(|(at, first)| looks[at + 1..].iter().map(move |second| (first, second)));
     let slopes = pairs.filter(|(first, second)| second.0 > first.0);
-    let mut slopes: Vec<f64> = slopes
-        .map(|(first, second)| (second.1 - first.1) / (second.0 - first.0))
-        .collect();
+    let mut slopes: Vec<f64> =
+        slopes.map(|(first, second)| (second.1 - first.1) / (second.0 - first.0)).collect();
     slopes.sort_by(f64::total_cmp);
     let last = slopes.len().checked_sub(1)?;
     let at = |share: f64| slopes[(last as f64 * share).round() as usize];
@@ -96,17 +95,12 @@ mod tests {
 
     #[test]
     fn a_leak_is_told_from_caches_that_fill_and_from_nothing() {
-        let leak: Vec<(f64, f64)> = (0..10)
-            .map(|at| (f64::from(at) * 100.0, 1e7 + f64::from(at) * 3e5))
-            .collect();
+        let leak: Vec<(f64, f64)> =
+            (0..10).map(|at| (f64::from(at) * 100.0, 1e7 + f64::from(at) * 3e5)).collect();
         let found = slope(&leak).expect("a slope");
-        assert!(
-            found.leaks() && (found.bytes - 3_000.0).abs() < 1.0,
-            "{found:?}"
-        );
-        let flat: Vec<(f64, f64)> = (0..10)
-            .map(|at| (f64::from(at) * 100.0, 1e7 + f64::from(at % 3) * 4_096.0))
-            .collect();
+        assert!(found.leaks() && (found.bytes - 3_000.0).abs() < 1.0, "{found:?}");
+        let flat: Vec<(f64, f64)> =
+            (0..10).map(|at| (f64::from(at) * 100.0, 1e7 + f64::from(at % 3) * 4_096.0)).collect();
         assert!(!slope(&flat).expect("a slope").leaks());
         assert_eq!(slope(&flat[..4]), None);
     }

@@ -34,20 +34,12 @@ pub fn page(report: &Report) -> String {
     );
     // Writing to a string cannot fail, here and below.
     for trouble in &report.despite_noise {
-        let _ = writeln!(
-            page,
-            "<p class=\"bad\">Despite noise: {}</p>",
-            escape(trouble)
-        );
+        let _ = writeln!(page, "<p class=\"bad\">Despite noise: {}</p>", escape(trouble));
     }
     if report.indicative {
         page.push_str("<p class=\"bad\">Indicative: little time was given.</p>\n");
     }
-    let _ = writeln!(
-        page,
-        "<pre>{}</pre>",
-        escape(&text::lines(report).join("\n"))
-    );
+    let _ = writeln!(page, "<pre>{}</pre>", escape(&text::lines(report).join("\n")));
     page.push_str(&throughput(report));
     page.push_str(&latencies(report));
     page.push_str(&spectrum(report));
@@ -55,11 +47,7 @@ pub fn page(report: &Report) -> String {
     page.push_str(&split(report));
     page.push_str(&over_time(report));
     if !report.file.is_empty() {
-        let _ = writeln!(
-            page,
-            "<h2>Settings</h2>\n<pre>{}</pre>",
-            escape(&difference(report))
-        );
+        let _ = writeln!(page, "<h2>Settings</h2>\n<pre>{}</pre>", escape(&difference(report)));
     }
     page.push_str("</html>\n");
     page
@@ -70,10 +58,7 @@ fn numbers(most: f64) -> Vec<(f64, String)> {
     let rough = (most / NUMBERS).max(1e-9);
     let power = 10_f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
-    let step = step
-        .into_iter()
-        .find(|step| *step >= rough)
-        .unwrap_or(rough);
+    let step = step.into_iter().find(|step| *step >= rough).unwrap_or(rough);
     let count = (most / step) as u32;
     (0..=count)
         .map(|number| f64::from(number) * step)
@@ -89,27 +74,16 @@ fn throughput(report: &Report) -> String {
         points.map(|workers| (workers, model.at(workers))).collect()
     });
     let around = band(report, last);
-    let best = report
-        .sweep
-        .iter()
-        .map(|(_, rate)| *rate)
-        .fold(0.0, f64::max);
-    let chosen = report
-        .choice
-        .as_ref()
-        .map(|choice| f64::from(choice.workers));
+    let best = report.sweep.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+    let chosen = report.choice.as_ref().map(|choice| f64::from(choice.workers));
     let chosen = chosen.map(|workers| vec![(workers, 0.0), (workers, best)]);
-    Chart::new(
-        "Requests a second by busy workers",
-        numbers,
-        humanize::digits,
-    )
-    .curve("measured", 'a', report.sweep.clone())
-    .curve("universal scalability law", 'b', model.unwrap_or_default())
-    .curve("with one measurement left out", 'd', around.0)
-    .curve("", 'd', around.1)
-    .curve("chosen", 'c', chosen.unwrap_or_default())
-    .svg()
+    Chart::new("Requests a second by busy workers", numbers, humanize::digits)
+        .curve("measured", 'a', report.sweep.clone())
+        .curve("universal scalability law", 'b', model.unwrap_or_default())
+        .curve("with one measurement left out", 'd', around.0)
+        .curve("", 'd', around.1)
+        .curve("chosen", 'c', chosen.unwrap_or_default())
+        .svg()
 }
 
 fn latencies(report: &Report) -> String {
@@ -121,10 +95,7 @@ fn latencies(report: &Report) -> String {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         points
     };
-    let goal = report
-        .goal
-        .as_deref()
-        .and_then(|text| crate::course::goal::Goal::read(text).ok());
+    let goal = report.goal.as_deref().and_then(|text| crate::course::goal::Goal::read(text).ok());
     let most = report.rates.iter().map(|of| of.rate).fold(0.0, f64::max);
     let goal = goal.map(|goal| vec![(0.0, goal.limit()), (most, goal.limit())]);
     let title = "Latency by rate (p99, or the highest percentile with enough samples)";
@@ -165,10 +136,7 @@ fn split(report: &Report) -> String {
     let all = report.alone.iter().map(|seen| ("all", seen));
     let routes = report.routes.iter();
     let each = all.chain(routes.map(|route| (route.name.as_str(), &route.seen)));
-    let bars: Vec<String> = each
-        .take(BARS)
-        .filter_map(|(name, seen)| bar(name, seen))
-        .collect();
+    let bars: Vec<String> = each.take(BARS).filter_map(|(name, seen)| bar(name, seen)).collect();
     if bars.is_empty() {
         return String::new();
     }
@@ -225,14 +193,10 @@ fn over_time(report: &Report) -> String {
         points(&report.moments, |moment| moment.at, value)
     };
     let percent = |share| format!("{:.0} %", share * 100.0);
-    let load = Chart::new(
-        "Requests and workers over time (s)",
-        numbers,
-        humanize::digits,
-    )
-    .curve("served", 'a', of(|moment| Some(moment.served)))
-    .curve("wait", 'b', of(|moment| Some(moment.waiting)))
-    .curve("workers", 'c', of(|moment| Some(moment.workers)));
+    let load = Chart::new("Requests and workers over time (s)", numbers, humanize::digits)
+        .curve("served", 'a', of(|moment| Some(moment.served)))
+        .curve("wait", 'b', of(|moment| Some(moment.waiting)))
+        .curve("workers", 'c', of(|moment| Some(moment.workers)));
     let latency = Chart::new("Latency over time (s)", numbers, humanize::duration)
         .curve("p50", 'a', of(|moment| moment.p50))
         .curve("p99, or the longest", 'b', of(|moment| moment.p99));
@@ -240,38 +204,26 @@ fn over_time(report: &Report) -> String {
     let processors = Chart::new("Processors over time (s)", numbers, percent)
         .curve("processors in use", 'a', of(|moment| moment.busy))
         .curve(stalled, 'c', of(|moment| moment.stalls.cpu));
-    let memory = Chart::new(
-        "Memory of the machine over time (s)",
-        numbers,
-        humanize::bytes,
-    )
-    .curve("in use", 'a', of(|moment| moment.memory));
+    let memory = Chart::new("Memory of the machine over time (s)", numbers, humanize::bytes).curve(
+        "in use",
+        'a',
+        of(|moment| moment.memory),
+    );
     let stalled = "time in which some task waited for memory";
     let pressure = Chart::new("Memory pressure over time (s)", numbers, percent)
         .curve(stalled, 'b', of(|moment| moment.stalls.memory))
         .curve("all tasks", 'c', of(|moment| moment.stalls.all_for_memory));
-    [load, latency, processors, memory, pressure]
-        .map(|chart| chart.svg())
-        .concat()
+    [load, latency, processors, memory, pressure].map(|chart| chart.svg()).concat()
 }
 
 /// The changed settings as a diff.
 fn difference(report: &Report) -> String {
-    let name = if report.file.contains("pm.max_children") {
-        "pm.max_children"
-    } else {
-        "max_children"
-    };
+    let name =
+        if report.file.contains("pm.max_children") { "pm.max_children" } else { "max_children" };
     let before = &report.before;
-    let mut lines = vec![
-        format!("- pm = {}", before.pm),
-        format!("- {name} = {}", before.workers),
-    ];
+    let mut lines = vec![format!("- pm = {}", before.pm), format!("- {name} = {}", before.workers)];
     let file = report.file.lines();
-    lines.extend(
-        file.filter(|line| !line.is_empty())
-            .map(|line| format!("+ {line}")),
-    );
+    lines.extend(file.filter(|line| !line.is_empty()).map(|line| format!("+ {line}")));
     lines.join("\n")
 }
 

@@ -67,14 +67,8 @@ mod tests {
     fn figures_that_break_littles_law_are_refused() {
         assert_eq!(obeys(Some(10), 2.0, &seen(100.0, 0.1, 0.01)), Ok(()));
         let why = obeys(Some(10), 2.0, &seen(100.0, 0.2, 0.01)).unwrap_err();
-        assert!(
-            why.contains("Little's law: 10 users") && why.contains("make 20.0"),
-            "{why}"
-        );
-        let failing = Measurement {
-            error_share: 0.5,
-            ..seen(100.0, 0.2, 0.01)
-        };
+        assert!(why.contains("Little's law: 10 users") && why.contains("make 20.0"), "{why}");
+        let failing = Measurement { error_share: 0.5, ..seen(100.0, 0.2, 0.01) };
         assert_eq!(obeys(Some(10), 2.0, &failing), Ok(()));
     }
 
@@ -82,9 +76,6 @@ mod tests {
     fn an_article_that_promises_more_than_the_processors_can_do_is_refused() {
         // W24: 200 requests a second with 30 ms of processor time each, on two processors.
         let why = obeys(None, 2.0, &seen(200.0, 0.1, 0.03)).unwrap_err();
-        assert!(
-            why.contains("need 6.0 processors, and there are 2"),
-            "{why}"
-        );
+        assert!(why.contains("need 6.0 processors, and there are 2"), "{why}");
     }
 }

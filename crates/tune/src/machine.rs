@@ -110,12 +110,7 @@ fn opcache(site: &Site) -> String {
             (cache.used + cache.free + cache.wasted) / 1_048_576.0
         ),
         Some(None) => "no OPcache".to_owned(),
-        None => match site
-            .pool
-            .ini
-            .as_ref()
-            .map(|ini| ini.get("opcache.enable", "1"))
-        {
+        None => match site.pool.ini.as_ref().map(|ini| ini.get("opcache.enable", "1")) {
             Ok("1" | "on" | "On" | "yes" | "true") => "OPcache on by php.ini".to_owned(),
             Ok(_) => "OPcache off".to_owned(),
             Err(_) => "OPcache unknown".to_owned(),
@@ -142,10 +137,7 @@ mod tests {
             php: None,
             opcache: String::new(),
             background: None,
-            stalls: Stalls {
-                memory: Some(0.0),
-                ..Stalls::default()
-            },
+            stalls: Stalls { memory: Some(0.0), ..Stalls::default() },
             in_use: None,
         };
         assert_eq!(machine.doubts(), [""; 0]);
@@ -156,11 +148,7 @@ mod tests {
             ..machine
         };
         let doubts = other.doubts();
-        let expected = [
-            "governor powersave",
-            "wait for memory is not known",
-            "virtual",
-        ];
+        let expected = ["governor powersave", "wait for memory is not known", "virtual"];
         assert_eq!(doubts.len(), expected.len());
         let mut both = doubts.iter().zip(expected);
         assert!(both.all(|(doubt, part)| doubt.contains(part)), "{doubts:?}");

@@ -116,11 +116,7 @@ impl Measurement {
     pub fn parts(&self) -> Option<TimeParts> {
         let (mean, cpu) = (self.mean?, self.cpu?);
         let queue = self.core_wait.unwrap_or(0.0);
-        Some(TimeParts {
-            cpu,
-            queue,
-            waiting: (mean - cpu - queue).max(0.0),
-        })
+        Some(TimeParts { cpu, queue, waiting: (mean - cpu - queue).max(0.0) })
     }
 }
 
@@ -194,11 +190,7 @@ mod tests {
 
     #[test]
     fn what_php_counts_is_no_part_of_what_lies_beside_it() {
-        let seen = |peak, counted| Measurement {
-            peak,
-            counted,
-            ..Measurement::default()
-        };
+        let seen = |peak, counted| Measurement { peak, counted, ..Measurement::default() };
         assert_eq!(seen(Some(30.0), Some(20.0)).uncounted(), Some(10.0));
         assert_eq!(seen(Some(20.0), Some(30.0)).uncounted(), Some(0.0));
         assert_eq!(seen(Some(20.0), None).uncounted(), None);

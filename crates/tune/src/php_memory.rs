@@ -19,11 +19,7 @@ pub struct PhpMemoryProbe<'a> {
 impl<'a> PhpMemoryProbe<'a> {
     /// Queries with this function.
     pub fn new(is_of_pool: bool, query: &'a mut dyn FnMut() -> Counts) -> PhpMemoryProbe<'a> {
-        PhpMemoryProbe {
-            query,
-            is_of_pool,
-            why_not: None,
-        }
+        PhpMemoryProbe { query, is_of_pool, why_not: None }
     }
 
     /// Queries before a measurement, if the difference shows the memory of one script.
@@ -55,14 +51,8 @@ fn most(before: &[Counted], after: &[Counted]) -> Option<f64> {
         let known = before.iter().find(|known| known.pid == counted.pid);
         known.is_none_or(|known| known.requests != counted.requests)
     };
-    let memory = after
-        .iter()
-        .filter(has_served)
-        .map(|counted| counted.memory);
-    memory
-        .max()
-        .filter(|most| *most > 0)
-        .map(|most| most as f64)
+    let memory = after.iter().filter(has_served).map(|counted| counted.memory);
+    memory.max().filter(|most| *most > 0).map(|most| most as f64)
 }
 
 #[cfg(test)]
@@ -70,11 +60,7 @@ mod tests {
     use super::*;
 
     fn counted(pid: i32, requests: u64, memory: u64) -> Counted {
-        Counted {
-            pid,
-            requests,
-            memory,
-        }
+        Counted { pid, requests, memory }
     }
 
     #[test]

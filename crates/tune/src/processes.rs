@@ -53,9 +53,7 @@ impl CpuTimes {
             let times = Schedstat::of(*pid)?;
             Some((*pid, (times.ran, times.waited)))
         };
-        CpuTimes {
-            of: pids.iter().filter_map(read).collect(),
-        }
+        CpuTimes { of: pids.iter().filter_map(read).collect() }
     }
 
     /// The average processor time of a process since its start, in seconds.
@@ -77,10 +75,7 @@ impl CpuTimes {
         }
         let sums = self.of.iter().map(|(pid, (cpu, wait))| {
             let (cpu_before, wait_before) = before.of.get(pid).copied().unwrap_or_default();
-            (
-                cpu.saturating_sub(cpu_before),
-                wait.saturating_sub(wait_before),
-            )
+            (cpu.saturating_sub(cpu_before), wait.saturating_sub(wait_before))
         });
         let (cpu, wait) = sums.fold((0, 0), |(cpu, wait), each| (cpu + each.0, wait + each.1));
         Some((cpu as f64 / 1e9, wait as f64 / 1e9))
@@ -90,16 +85,11 @@ impl CpuTimes {
 /// The current memory of workers.
 pub fn memory(pids: &[i32]) -> WorkerMemory {
     let rollups = pids.iter().take(MAX_MEASURED).filter_map(proc::Rollup::of);
-    let (mut private, resident): (Vec<f64>, Vec<f64>) = rollups
-        .map(|rollup| (rollup.private as f64, rollup.resident as f64))
-        .unzip();
+    let (mut private, resident): (Vec<f64>, Vec<f64>) =
+        rollups.map(|rollup| (rollup.private as f64, rollup.resident as f64)).unzip();
     private.sort_by(f64::total_cmp);
     let last = private.len().checked_sub(1);
-    let at = |share: f64| {
-        private
-            .get((last? as f64 * share).round() as usize)
-            .copied()
-    };
+    let at = |share: f64| private.get((last? as f64 * share).round() as usize).copied();
     WorkerMemory {
         private: at(0.95),
         typical: at(0.5),
@@ -141,10 +131,7 @@ mod tests {
 
     #[test]
     fn a_process_is_known_by_its_parent_its_title_and_its_beginning() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("600")
-            .spawn()
-            .unwrap();
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let us = i32::try_from(std::process::id()).unwrap();
         // Until exec it is a copy of this process.

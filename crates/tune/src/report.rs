@@ -164,17 +164,10 @@ impl Report {
         let peak = most(|seen| seen.peak);
         let largest = largest_counted(course);
         let shared = resident.zip(private).map(|(all, own)| (all - own).max(0.0));
-        let own = WorkerSizes {
-            private,
-            resident,
-            peak,
-            shared,
-        };
+        let own = WorkerSizes { private, resident, peak, shared };
         let inputs = inputs(site, course, &own);
         let lines = inputs.iter().flat_map(|inputs| {
-            servers
-                .iter()
-                .flat_map(move |server| settings::lines(*server, inputs))
+            servers.iter().flat_map(move |server| settings::lines(*server, inputs))
         });
         let machine = Machine::of(site, &course.at_rest);
         Report {
@@ -204,21 +197,12 @@ impl Report {
             typical: most(|seen| seen.typical),
             growth: course.growth,
             ceiling: course.sweep.as_ref().map(|sweep| sweep.ceiling().clone()),
-            sweep: course
-                .sweep
-                .as_ref()
-                .map(|sweep| sweep.curve())
-                .unwrap_or_default(),
+            sweep: course.sweep.as_ref().map(|sweep| sweep.curve()).unwrap_or_default(),
             choice: course.choice.clone(),
-            rates: tries
-                .flat_map(|rate_search| rate_search.tries.clone())
-                .collect(),
+            rates: tries.flat_map(|rate_search| rate_search.tries.clone()).collect(),
             rate_before: course.highest_before(),
             rate_after: course.highest_after(),
-            rate_lasts: course
-                .after
-                .as_ref()
-                .is_some_and(|rate_search| rate_search.is_confirmed),
+            rate_lasts: course.after.as_ref().is_some_and(|rate_search| rate_search.is_confirmed),
             downstream: downstream(site),
             demand: demand(course),
             further: course.choice.as_ref().map(|choice| further(choice, course)),
@@ -257,31 +241,21 @@ impl Report {
 fn verdict(course: &Course) -> (&'static str, String) {
     let workers = course.choice.as_ref().map_or(0, |choice| choice.workers);
     match &course.verdict {
-        Some(Verdict::Gain) => (
-            "gain",
-            format!("static with {workers} workers is proven to be better"),
-        ),
+        Some(Verdict::Gain) => {
+            ("gain", format!("static with {workers} workers is proven to be better"))
+        }
         Some(Verdict::NoGain(why)) => ("no_gain", format!("no proven gain: {why}")),
         Some(Verdict::NothingToGain(why)) => ("nothing_to_gain", format!("nothing to gain: {why}")),
         Some(Verdict::CannotSay(why)) => ("cannot_say", why.clone()),
-        None => (
-            "cannot_say",
-            "it was stopped before there was a result".to_owned(),
-        ),
+        None => ("cannot_say", "it was stopped before there was a result".to_owned()),
     }
 }
 
 /// The measurement of the script with the most memory by PHP's count.
 fn largest_counted(course: &Course) -> Option<&Measurement> {
     let routes = course.profile.profiled.iter().map(|route| &route.seen);
-    let known = routes
-        .chain(&course.alone)
-        .filter(|seen| seen.counted.is_some());
-    known.max_by(|a, b| {
-        a.counted
-            .unwrap_or(0.0)
-            .total_cmp(&b.counted.unwrap_or(0.0))
-    })
+    let known = routes.chain(&course.alone).filter(|seen| seen.counted.is_some());
+    known.max_by(|a, b| a.counted.unwrap_or(0.0).total_cmp(&b.counted.unwrap_or(0.0)))
 }
 
 /// Memory of a worker, in bytes.
@@ -380,10 +354,7 @@ fn file(site: &Site, course: &Course, inputs: &SettingInputs) -> String {
     let cores = inputs.cores;
     text.replacen(
         '\n',
-        &format!(
-            "\n{sign} {cores} processors, goal {goal}, {:.0} requests/s.\n",
-            inputs.rate
-        ),
+        &format!("\n{sign} {cores} processors, goal {goal}, {:.0} requests/s.\n", inputs.rate),
         1,
     )
 }
@@ -394,10 +365,7 @@ fn consistency(course: &Course) -> Vec<String> {
     let off = off.map(f64::abs).reduce(f64::max);
     let mut lines = Vec::new();
     if let Some(off) = off {
-        lines.push(format!(
-            "Little's law holds, {:.1} % off at most",
-            off * 100.0
-        ));
+        lines.push(format!("Little's law holds, {:.1} % off at most", off * 100.0));
     }
     if let Some(used) = course.most_processors() {
         let cores = course.input.cores;
@@ -413,19 +381,13 @@ fn consistency(course: &Course) -> Vec<String> {
 fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
     let after = course.after.as_ref();
     let notes = [
-        (
-            course.is_indicative(),
-            "all of it: there was little time, the results are indicative",
-        ),
+        (course.is_indicative(), "all of it: there was little time, the results are indicative"),
         (
             !course.settled && course.alone.is_some(),
             "latencies or memory were not steady when measuring started: a leak, or a cache that \
              is refilled again and again",
         ),
-        (
-            course.background.is_none(),
-            "the processor time of other processes is not known (/proc)",
-        ),
+        (course.background.is_none(), "the processor time of other processes is not known (/proc)"),
         (
             after.is_some_and(|search| !search.is_confirmed),
             "that the highest rate lasts: it was not kept up for long",
@@ -450,10 +412,7 @@ fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
             "the old setting differs from itself: this machine is not quiet enough".to_owned(),
         );
     }
-    if let Some(slope) = course
-        .growth
-        .filter(|slope| !slope.leaks() && !slope.is_long())
-    {
+    if let Some(slope) = course.growth.filter(|slope| !slope.leaks() && !slope.is_long()) {
         lines.push(format!(
             "that workers do not grow: each had served {:.0} requests at most before it was \
              restarted; 2000 show it",
@@ -536,7 +495,5 @@ fn in_pairs(course: &Course, of: impl Fn(&Measurement) -> Option<f64>) -> Option
 /// The spectrums of the last pair.
 fn spectrums(course: &Course) -> (Curve, Curve) {
     let last = course.pairs.last();
-    last.map_or_else(Default::default, |(old, new)| {
-        (old.spectrum.clone(), new.spectrum.clone())
-    })
+    last.map_or_else(Default::default, |(old, new)| (old.spectrum.clone(), new.spectrum.clone()))
 }

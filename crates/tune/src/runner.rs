@@ -56,14 +56,8 @@ impl FirstResponses {
     /// Adds a response; the third and later ones are ignored.
     fn and(earlier: Option<FirstResponses>, took: f64) -> FirstResponses {
         match earlier {
-            None => FirstResponses {
-                first: took,
-                second: None,
-            },
-            Some(earlier) => FirstResponses {
-                second: earlier.second.or(Some(took)),
-                ..earlier
-            },
+            None => FirstResponses { first: took, second: None },
+            Some(earlier) => FirstResponses { second: earlier.second.or(Some(took)), ..earlier },
         }
     }
 }
@@ -171,11 +165,7 @@ impl Runner<'_> {
                 let received = self.prober.get_within(endpoint, url, limit, self.stop);
                 received.ok().map(|(_, took)| took)
             });
-            course.booted(WorkerStart {
-                cpu,
-                first: responses.first,
-                second,
-            });
+            course.booted(WorkerStart { cpu, first: responses.first, second });
         }
         Ok(true)
     }
@@ -197,17 +187,14 @@ impl Runner<'_> {
         let cpu_times = CpuTimes::of(&pids);
         let mut later = cpu_times.clone();
         let measured = self.send(&plan, watch, &mut later)?;
-        let outside = ours
-            .zip(before)
-            .and_then(|(ours, before)| ours.outside(&before));
+        let outside = ours.zip(before).and_then(|(ours, before)| ours.outside(&before));
         let pids = self.target.workers();
         later.look_again(CpuTimes::of(&pids));
         let used = later.since(&cpu_times);
         let all = measured.total.count(Class::Served) + measured.warm_up.count(Class::Served);
         let memory = processes::memory(&pids);
-        let each = used
-            .filter(|_| all > 0)
-            .map(|(cpu, wait)| (cpu / all as f64, wait / all as f64));
+        let each =
+            used.filter(|_| all > 0).map(|(cpu, wait)| (cpu / all as f64, wait / all as f64));
         let report = Report::of(&plan, &measured, &slo);
         let peak = processes::peak(&pids);
         Ok(Measurement {
@@ -326,9 +313,7 @@ impl Runner<'_> {
                 if limits.is_cut {
                     return Ok(None);
                 }
-                return Err(Abort::Failed(format!(
-                    "{url} does not respond any more: {last}"
-                )));
+                return Err(Abort::Failed(format!("{url} does not respond any more: {last}")));
             }
             std::thread::sleep(LOOK);
         }
@@ -345,12 +330,9 @@ fn words(task: &Task) -> String {
 
 fn plan(like: &Plan, task: &Task, seed: u64) -> Plan {
     let load = match task.load {
-        Load::Users(users) => Sends::Closed {
-            users: users as usize,
-            think: Think::Nothing,
-            ramp: 0,
-            requests: None,
-        },
+        Load::Users(users) => {
+            Sends::Closed { users: users as usize, think: Think::Nothing, ramp: 0, requests: None }
+        }
         Load::Rate(rate) => Sends::Open {
             profile: Profile::constant(rate, task.seconds + task.warm_up),
             spacing: Spacing::Poisson,
@@ -377,10 +359,7 @@ fn of(report: &Report) -> Measurement {
     // Waiting for a connection is the server's slowness; a late generator is not.
     let own = requests.late.saturating_sub(requests.late_for_connections);
     let points = report.spectrum.iter();
-    let cause = report
-        .causes
-        .first()
-        .map(|cause| cause.cause.chars().take(MAX_CAUSE).collect());
+    let cause = report.causes.first().map(|cause| cause.cause.chars().take(MAX_CAUSE).collect());
     Measurement {
         seconds: report.run.seconds,
         served: requests.served,
@@ -400,9 +379,7 @@ fn of(report: &Report) -> Measurement {
         p999: report.corrected.p99_9,
         mean: report.service.mean,
         bytes: (requests.served > 0).then(|| requests.body_bytes as f64 / requests.served as f64),
-        spectrum: points
-            .filter_map(|point| Some((point.percentile, point.corrected?)))
-            .collect(),
+        spectrum: points.filter_map(|point| Some((point.percentile, point.corrected?))).collect(),
         ..Measurement::default()
     }
 }
@@ -417,13 +394,7 @@ mod tests {
         for took in [0.1, 0.08, 0.06, 0.01] {
             responses = Some(FirstResponses::and(responses, took));
         }
-        assert_eq!(
-            responses,
-            Some(FirstResponses {
-                first: 0.1,
-                second: Some(0.08)
-            })
-        );
+        assert_eq!(responses, Some(FirstResponses { first: 0.1, second: Some(0.08) }));
         assert_eq!(FirstResponses::and(None, 0.01).second, None);
     }
 }

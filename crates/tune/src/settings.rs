@@ -254,9 +254,7 @@ fn setting(
 }
 
 fn megabytes(bytes: Option<f64>) -> String {
-    bytes.map_or("unknown".to_owned(), |bytes| {
-        format!("{:.1} MB", bytes / MEGABYTE)
-    })
+    bytes.map_or("unknown".to_owned(), |bytes| format!("{:.1} MB", bytes / MEGABYTE))
 }
 
 /// The recommendations as a file of the server, with the reason of each value above it.
@@ -338,33 +336,19 @@ mod tests {
 
     #[test]
     fn every_line_says_what_was_measured_its_formula_and_what_a_guide_says() {
-        for server in [
-            Server::PhpFpm,
-            Server::Nginx,
-            Server::Apache,
-            Server::Sysctl,
-            Server::Maitred,
-        ] {
+        for server in
+            [Server::PhpFpm, Server::Nginx, Server::Apache, Server::Sysctl, Server::Maitred]
+        {
             assert_eq!(Server::read(server.name()), Ok(server));
             let lines = lines(server, &inputs());
             assert!(!lines.is_empty());
             for line in lines {
-                let texts = [
-                    &line.value,
-                    &line.measured,
-                    &line.formula,
-                    &line.guide,
-                    &line.why,
-                ];
+                let texts = [&line.value, &line.measured, &line.formula, &line.guide, &line.why];
                 assert!(texts.iter().all(|text| !text.is_empty()), "{line:?}");
                 assert!(!line.rules.is_empty(), "{line:?}");
             }
         }
-        assert!(
-            Server::read("iis")
-                .unwrap_err()
-                .contains("expected php-fpm, nginx")
-        );
+        assert!(Server::read("iis").unwrap_err().contains("expected php-fpm, nginx"));
     }
 
     #[test]
@@ -380,23 +364,14 @@ mod tests {
         assert_eq!(value(&lines, "pm.max_children"), "40");
         assert_eq!(value(&lines, "listen.backlog"), "144");
         assert_eq!(value(&lines, "pm.max_requests"), "0");
-        let workers = lines
-            .iter()
-            .find(|line| line.name == "pm.max_children")
-            .unwrap();
+        let workers = lines.iter().find(|line| line.name == "pm.max_children").unwrap();
         assert_eq!(
             workers.guide,
             "28 by memory_limit (R21), 89 by RSS (R24), 4 to 8 by processors (R65)"
         );
         assert!(workers.is_proven);
-        let leaking = SettingInputs {
-            leak: Some(4.0 * 1_024.0),
-            ..inputs()
-        };
-        assert_eq!(
-            value(&super::lines(Server::PhpFpm, &leaking), "pm.max_requests"),
-            "1024"
-        );
+        let leaking = SettingInputs { leak: Some(4.0 * 1_024.0), ..inputs() };
+        assert_eq!(value(&super::lines(Server::PhpFpm, &leaking), "pm.max_requests"), "1024");
         let others = super::lines(Server::Sysctl, &inputs());
         assert_eq!(value(&others, "net.core.somaxconn"), "4096");
     }
@@ -405,17 +380,11 @@ mod tests {
     fn files_are_in_the_servers_own_words() {
         let of = |server| file(server, &lines(server, &inputs()), "www");
         let fpm = of(Server::PhpFpm);
-        assert!(
-            fpm.contains("\n[www]\n") && fpm.contains("\npm.max_children = 40\n"),
-            "{fpm}"
-        );
+        assert!(fpm.contains("\n[www]\n") && fpm.contains("\npm.max_children = 40\n"), "{fpm}");
         assert!(!fpm.contains("start_servers"), "{fpm}");
         assert!(of(Server::Nginx).contains("\nfastcgi_read_timeout 60s;\n"));
         assert!(of(Server::Apache).contains("\nThreadsPerChild 25\n"));
         let ours = of(Server::Maitred);
-        assert!(
-            ours.contains("[pools.www]") && ours.contains("\npm = \"auto\"\n"),
-            "{ours}"
-        );
+        assert!(ours.contains("[pools.www]") && ours.contains("\npm = \"auto\"\n"), "{ours}");
     }
 }

@@ -57,12 +57,9 @@ impl Site {
         let can = |service: &&Service| service.kind != PhpServer::ModPhp;
         let services: Vec<&Service> = facts.services.iter().filter(can).collect();
         let running = services.iter().filter(|service| service.process.is_ok());
-        let pools: Vec<(&Service, &Pool)> = running
-            .flat_map(|service| service.pools.iter().map(|pool| (*service, pool)))
-            .collect();
-        let meant = pools
-            .iter()
-            .filter(|(_, pool)| wanted.is_none_or(|name| pool.section == name));
+        let pools: Vec<(&Service, &Pool)> =
+            running.flat_map(|service| service.pools.iter().map(|pool| (*service, pool))).collect();
+        let meant = pools.iter().filter(|(_, pool)| wanted.is_none_or(|name| pool.section == name));
         let meant: Vec<&(&Service, &Pool)> = meant.collect();
         match meant.as_slice() {
             [(service, pool)] => Site::of(facts, service, pool),
@@ -79,27 +76,16 @@ impl Site {
     }
 
     fn of(facts: &Facts, service: &Service, pool: &Pool) -> Result<Site, String> {
-        let is_its = |place: &str| {
-            service
-                .files
-                .iter()
-                .any(|file| place.starts_with(file.as_str()))
-        };
+        let is_its =
+            |place: &str| service.files.iter().any(|file| place.starts_with(file.as_str()));
         if let Some((place, why)) = facts.broken.iter().find(|(place, _)| is_its(place)) {
             return Err(format!("{place}: {why}; fix that first, and tune again"));
         }
         let master = service.process.as_ref().map_err(|why| why.to_string())?.pid;
         let machine = &facts.machine;
         let allowed = machine.allowed_processors.as_ref().copied().unwrap_or(1);
-        let quota = service
-            .group
-            .cores
-            .as_ref()
-            .ok()
-            .and_then(|cores| cores.as_ref());
-        let cores = quota.map_or(f64::from(allowed), |(cores, _)| {
-            cores.min(f64::from(allowed))
-        });
+        let quota = service.group.cores.as_ref().ok().and_then(|cores| cores.as_ref());
+        let cores = quota.map_or(f64::from(allowed), |(cores, _)| cores.min(f64::from(allowed)));
         Ok(Site {
             master,
             cores,
@@ -116,10 +102,7 @@ impl Site {
 
     /// The pool's setting.
     pub fn now(&self) -> PoolSetting {
-        PoolSetting {
-            pm: self.pool.manager.name().to_owned(),
-            workers: self.pool.max_children,
-        }
+        PoolSetting { pm: self.pool.manager.name().to_owned(), workers: self.pool.max_children }
     }
 
     /// The start of its workers' process titles.
@@ -148,9 +131,7 @@ fn reads(facts: &Facts, pool: &Pool) -> (Option<f64>, Option<f64>) {
 fn downstream(facts: &Facts) -> Result<Vec<(String, u64)>, String> {
     let databases = facts.databases.as_ref().map_err(ToString::to_string)?;
     let each = databases.iter();
-    Ok(each
-        .map(|database| (database.name.clone(), database.max_connections))
-        .collect())
+    Ok(each.map(|database| (database.name.clone(), database.max_connections)).collect())
 }
 
 fn none(services: &[&Service], pools: &[(&Service, &Pool)], wanted: Option<&str>) -> String {
@@ -174,9 +155,8 @@ fn none(services: &[&Service], pools: &[(&Service, &Pool)], wanted: Option<&str>
 }
 
 fn names<'a>(pools: impl Iterator<Item = (&'a Service, &'a Pool)>) -> String {
-    let names: Vec<String> = pools
-        .map(|(service, pool)| format!("{} of {}", pool.section, service.name))
-        .collect();
+    let names: Vec<String> =
+        pools.map(|(service, pool)| format!("{} of {}", pool.section, service.name)).collect();
     names.join(", ")
 }
 
@@ -185,10 +165,7 @@ fn memory(facts: &Facts, service: &Service, pool: &Pool) -> MemoryBudget {
     let memory = match &facts.machine.memory {
         Ok(memory) => *memory,
         Err(why) => {
-            return MemoryBudget {
-                budget: Err(told(why)),
-                base: Err(told(why)),
-            };
+            return MemoryBudget { budget: Err(told(why)), base: Err(told(why)) };
         }
     };
     let own: f64 = private(pool).iter().sum();
@@ -197,10 +174,7 @@ fn memory(facts: &Facts, service: &Service, pool: &Pool) -> MemoryBudget {
         base: Ok((memory.total - memory.available - own).max(0.0)),
     };
     match &service.group.memory {
-        Err(why) => MemoryBudget {
-            budget: Err(told(why)),
-            ..whole()
-        },
+        Err(why) => MemoryBudget { budget: Err(told(why)), ..whole() },
         Ok(Some((limit, place))) if *limit < memory.total => MemoryBudget {
             budget: Ok((*limit, place.clone())),
             base: base_of_group(&service.group.used, own, opcache(pool)),
@@ -217,11 +191,7 @@ fn base_of_group(used: &Fact<Option<f64>>, own: f64, opcache: f64) -> Result<f64
 }
 
 fn private(pool: &Pool) -> Vec<f64> {
-    let workers = pool
-        .live
-        .as_ref()
-        .ok()
-        .and_then(|live| live.workers.as_ref().ok());
+    let workers = pool.live.as_ref().ok().and_then(|live| live.workers.as_ref().ok());
     let private = workers.into_iter().flatten().map(|worker| &worker.private);
     private.filter_map(known).collect()
 }

@@ -64,8 +64,7 @@ fn several(name: &str, texts: &[String], lines: &mut Vec<String>) {
 /// What was skipped for want of time.
 pub(crate) fn left_out(report: &Report) -> Vec<String> {
     let all = report.left_out.iter();
-    all.map(|what| format!("{what}: there was no time for it (--time 10m includes it)"))
-        .collect()
+    all.map(|what| format!("{what}: there was no time for it (--time 10m includes it)")).collect()
 }
 
 pub(crate) fn percent(share: Option<f64>) -> String {
@@ -113,20 +112,13 @@ fn machine(report: &Report, lines: &mut Vec<String>) {
     );
     named("", &text, lines);
     let floor = report.noise_floor;
-    let floor = floor.map_or("unknown".to_owned(), |floor| {
-        format!("±{:.1} % (A/A)", floor * 100.0)
-    });
-    let text = format!(
-        "{}; generator on the same machine; noise floor {floor}",
-        report.load
-    );
+    let floor =
+        floor.map_or("unknown".to_owned(), |floor| format!("±{:.1} % (A/A)", floor * 100.0));
+    let text = format!("{}; generator on the same machine; noise floor {floor}", report.load);
     named("load", &text, lines);
     named("before", &report.before.words(), lines);
     if let Some(goal) = &report.goal {
-        let is_timed = report
-            .alone
-            .as_ref()
-            .is_some_and(|alone| alone.mean.is_some());
+        let is_timed = report.alone.as_ref().is_some_and(|alone| alone.mean.is_some());
         let from = match (report.goal_given, is_timed) {
             (true, _) => "given",
             (false, true) => "derived from the latency of one user alone",
@@ -173,15 +165,9 @@ fn each(report: &Report, lines: &mut Vec<String>) {
     }
     let growth = match &report.growth {
         Some(slope) if slope.leaks() => {
-            format!(
-                "grows by {} with each request",
-                humanize::bytes(slope.bytes)
-            )
+            format!("grows by {} with each request", humanize::bytes(slope.bytes))
         }
-        Some(slope) => format!(
-            "no leak visible in {:.0} requests of each worker",
-            slope.requests
-        ),
+        Some(slope) => format!("no leak visible in {:.0} requests of each worker", slope.requests),
         None => "not measured for long enough".to_owned(),
     };
     named("growth", &growth, lines);
@@ -212,10 +198,7 @@ fn counted(report: &Report) -> String {
 fn since_start(counted: f64, beside: Option<f64>) -> String {
     let beside = beside.filter(|beside| *beside >= counted * COUNTED_TOO_MUCH);
     let beside = beside.map_or(String::new(), |beside| {
-        format!(
-            "; the largest worker had {} in addition",
-            humanize::bytes(beside)
-        )
+        format!("; the largest worker had {} in addition", humanize::bytes(beside))
     });
     format!(
         "PHP counts at most {} for 99 of 100 scripts since the server's start{beside}",
@@ -240,9 +223,7 @@ pub(crate) const ROUTE_COLUMNS: [RouteColumn; 9] = [
     ("response", 8, |route| time(route.seen.mean)),
     ("processor", 10, |route| time(route.seen.cpu)),
     ("run queue", 10, |route| time(route.seen.core_wait)),
-    ("waiting", 8, |route| {
-        time(route.seen.parts().map(|parts| parts.waiting))
-    }),
+    ("waiting", 8, |route| time(route.seen.parts().map(|parts| parts.waiting))),
     ("u", 5, |route| processor_share(&route.seen)),
     ("size", 9, |route| bytes(route.seen.bytes)),
     ("peak", 9, |route| bytes(route.seen.peak)),
@@ -300,17 +281,15 @@ fn cost(report: &Report, lines: &mut Vec<String>) {
 fn overload(report: &Report, lines: &mut Vec<String>) {
     for beyond in &report.overload {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
-        let told = beyond.with_retry_after.map_or(String::new(), |told| {
-            format!(", {} of them with Retry-After", percent(told))
-        });
+        let told = beyond
+            .with_retry_after
+            .map_or(String::new(), |told| format!(", {} of them with Retry-After", percent(told)));
         let slow = match (beyond.p99, beyond.slow) {
             (Some(p99), _) => format!("p99 {}", humanize::duration(p99)),
             (None, Some(slow)) => format!("the slowest {}", humanize::duration(slow)),
             (None, None) => "nothing served".to_owned(),
         };
-        let recovery = beyond
-            .recovery
-            .map_or("none".to_owned(), humanize::duration);
+        let recovery = beyond.recovery.map_or("none".to_owned(), humanize::duration);
         let text = format!(
             "{}/s: in time {} of the highest rate · {slow} · refused {}{told} · without a response \
              {} · processor {} for each response (alone {}) · idle after {recovery}",
@@ -326,21 +305,14 @@ fn overload(report: &Report, lines: &mut Vec<String>) {
 }
 
 fn curve(report: &Report, lines: &mut Vec<String>) {
-    let best = report
-        .sweep
-        .iter()
-        .map(|(_, rate)| *rate)
-        .fold(0.0, f64::max);
+    let best = report.sweep.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
     let model = report.choice.as_ref().and_then(|choice| choice.model);
     for (place, (workers, rate)) in report.sweep.iter().enumerate() {
         let bar = "█".repeat((rate / best.max(1e-9) * BAR).round() as usize);
         let fit = model.map_or(String::new(), |model| {
             format!("  (USL {})", humanize::digits(model.at(*workers)))
         });
-        let text = format!(
-            "{workers:>4} busy {:>9}/s {bar}{fit}",
-            humanize::digits(*rate)
-        );
+        let text = format!("{workers:>4} busy {:>9}/s {bar}{fit}", humanize::digits(*rate));
         named(if place == 0 { "throughput" } else { "" }, &text, lines);
     }
 }
@@ -379,29 +351,20 @@ fn choice(report: &Report, lines: &mut Vec<String>) {
             downstream(report),
         );
         named("limits", &text, lines);
-        let text = format!(
-            "static, {} workers; binding: {}",
-            choice.workers, choice.binding
-        );
+        let text = format!("static, {} workers; binding: {}", choice.workers, choice.binding);
         named("choice", &text, lines);
         if let Some(further) = &report.further {
             named("to go further", further, lines);
         }
     }
     let rate = |value: Option<f64>| {
-        value.map_or("none".to_owned(), |rate| {
-            format!("{}/s", humanize::digits(rate))
-        })
+        value.map_or("none".to_owned(), |rate| format!("{}/s", humanize::digits(rate)))
     };
     if !report.rates.is_empty() {
         let text = format!(
             "{}{} (before: {})",
             rate(report.rate_after),
-            if report.rate_lasts {
-                ", and it lasts"
-            } else {
-                ""
-            },
+            if report.rate_lasts { ", and it lasts" } else { "" },
             rate(report.rate_before)
         );
         named("highest rate", &text, lines);
@@ -410,9 +373,7 @@ fn choice(report: &Report, lines: &mut Vec<String>) {
 
 fn downstream(report: &Report) -> String {
     let known = report.downstream.as_ref();
-    known.map_or("none known".to_owned(), |(name, most)| {
-        format!("{most} ({name})")
-    })
+    known.map_or("none known".to_owned(), |(name, most)| format!("{most} ({name})"))
 }
 
 fn comparison(name: &str, rows: &[ComparisonRow], lines: &mut Vec<String>) {
@@ -439,19 +400,10 @@ fn settings(settings: &[Recommendation], lines: &mut Vec<String>) {
     for line in settings {
         let proven = if line.is_proven { "proven" } else { "computed" };
         lines.push(String::new());
-        lines.push(format!(
-            "{} {} = {}  ({proven})",
-            line.server.name(),
-            line.name,
-            line.value
-        ));
+        lines.push(format!("{} {} = {}  ({proven})", line.server.name(), line.name, line.value));
         lines.push(format!("  measured  {}", line.measured));
         lines.push(format!("  formula   {}", line.formula));
-        lines.push(format!(
-            "  guides    {} [{}]",
-            line.guide,
-            line.rules.join(" ")
-        ));
+        lines.push(format!("  guides    {} [{}]", line.guide, line.rules.join(" ")));
         lines.push(format!("  why       {}", line.why));
     }
 }
@@ -466,9 +418,6 @@ mod tests {
         let counted = "PHP counts at most 80 MB for 99 of 100 scripts since the server's start";
         assert_eq!(of(9.0), counted);
         assert_eq!(since_start(80e6, None), counted);
-        assert_eq!(
-            of(11.0),
-            format!("{counted}; the largest worker had 11 MB in addition")
-        );
+        assert_eq!(of(11.0), format!("{counted}; the largest worker had 11 MB in addition"));
     }
 }

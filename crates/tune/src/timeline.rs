@@ -68,11 +68,7 @@ pub struct Timeline {
 impl Timeline {
     /// Starts now.
     pub fn begin() -> Timeline {
-        Timeline {
-            began: Instant::now(),
-            processors: processors(),
-            moments: Vec::new(),
-        }
+        Timeline { began: Instant::now(), processors: processors(), moments: Vec::new() }
     }
 
     /// A second is over; the pool has this many workers.
@@ -136,18 +132,10 @@ mod tests {
     #[test]
     fn each_second_is_a_moment() {
         let mut watch = Timeline::begin();
-        let second = Second {
-            served: 7,
-            in_flight: 2,
-            waiting: 3,
-            ..Second::default()
-        };
+        let second = Second { served: 7, in_flight: 2, waiting: 3, ..Second::default() };
         watch.see(&second, 4);
         let moment = &watch.moments[0];
-        assert_eq!(
-            (moment.served, moment.waiting, moment.workers),
-            (7.0, 5.0, 4.0)
-        );
+        assert_eq!((moment.served, moment.waiting, moment.workers), (7.0, 5.0, 4.0));
         assert!(moment.at >= 0.0 && moment.memory.is_some_and(|bytes| bytes > 0.0));
     }
 }

@@ -46,12 +46,9 @@ const STEPS: usize = 200;
 /// starting from the polynomial N / X = a + bN + cN². `None` for fewer than four points, or if they
 /// do not determine it.
 pub fn fit(points: &[(f64, f64)]) -> Option<Model> {
-    let usable = points
-        .iter()
-        .filter(|(workers, rate)| *workers > 0.0 && *rate > 0.0);
-    let inverse: Vec<(f64, f64)> = usable
-        .map(|(workers, rate)| (*workers, workers / rate))
-        .collect();
+    let usable = points.iter().filter(|(workers, rate)| *workers > 0.0 && *rate > 0.0);
+    let inverse: Vec<(f64, f64)> =
+        usable.map(|(workers, rate)| (*workers, workers / rate)).collect();
     if inverse.len() < FEWEST {
         return None;
     }
@@ -61,15 +58,9 @@ pub fn fit(points: &[(f64, f64)]) -> Option<Model> {
         Some(full)
     } else {
         // Noise made crosstalk negative: there is none.
-        let without = Model {
-            kappa: 0.0,
-            ..first
-        };
+        let without = Model { kappa: 0.0, ..first };
         let without = nearest(points, without, 2);
-        Some(Model {
-            sigma: without.sigma.max(0.0),
-            ..without
-        })
+        Some(Model { sigma: without.sigma.max(0.0), ..without })
     }
 }
 
@@ -87,10 +78,7 @@ pub fn without_each(points: &[(f64, f64)]) -> Vec<Model> {
 /// Optimises `model` for the points; only the first `terms` coefficients may change.
 fn nearest(points: &[(f64, f64)], mut model: Model, terms: usize) -> Model {
     let error = |model: &Model| -> f64 {
-        points
-            .iter()
-            .map(|(workers, rate)| (rate - model.at(*workers)).powi(2))
-            .sum()
+        points.iter().map(|(workers, rate)| (rate - model.at(*workers)).powi(2)).sum()
     };
     let mut damping = 1e-3;
     for _ in 0..STEPS {
@@ -99,9 +87,8 @@ fn nearest(points: &[(f64, f64)], mut model: Model, terms: usize) -> Model {
             let slopes = model.slopes(*workers);
             let residual = rate - model.at(*workers);
             for (row, left) in rows.iter_mut().zip(slopes) {
-                for (cell, right) in row
-                    .iter_mut()
-                    .zip(slopes.iter().take(terms).chain([&residual]))
+                for (cell, right) in
+                    row.iter_mut().zip(slopes.iter().take(terms).chain([&residual]))
                 {
                     *cell += left * right;
                 }
@@ -135,11 +122,7 @@ fn model(found: &[f64]) -> Option<Model> {
     }
     let lambda = 1.0 / sum;
     let kappa = at(2) * lambda;
-    Some(Model {
-        lambda,
-        sigma: at(1) * lambda + kappa,
-        kappa,
-    })
+    Some(Model { lambda, sigma: at(1) * lambda + kappa, kappa })
 }
 
 /// The coefficients of the polynomial with this many terms that is nearest to the points, relative
@@ -179,12 +162,7 @@ fn solve(mut rows: Vec<Vec<f64>>) -> Option<Vec<f64>> {
             }
         }
     }
-    Some(
-        rows.iter()
-            .enumerate()
-            .map(|(place, row)| row[size] / row[place])
-            .collect(),
-    )
+    Some(rows.iter().enumerate().map(|(place, row)| row[size] / row[place]).collect())
 }
 
 #[cfg(test)]
@@ -202,11 +180,8 @@ mod tests {
 
     #[test]
     fn the_known_answer_is_found() {
-        let points: Vec<(f64, f64)> = CISCO
-            .iter()
-            .enumerate()
-            .map(|(at, rate)| (at as f64 + 1.0, *rate))
-            .collect();
+        let points: Vec<(f64, f64)> =
+            CISCO.iter().enumerate().map(|(at, rate)| (at as f64 + 1.0, *rate)).collect();
         let model = fit(&points).expect("a fit");
         let near = |found: f64, wanted: f64| (found / wanted - 1.0).abs() < 2e-4;
         assert!(near(model.sigma, 0.026_715_91), "{model:?}");
@@ -219,9 +194,8 @@ mod tests {
 
     #[test]
     fn what_scales_evenly_has_no_peak_and_too_little_no_fit() {
-        let points: Vec<(f64, f64)> = (1..=8)
-            .map(|n| (f64::from(n), 25.0 * f64::from(n)))
-            .collect();
+        let points: Vec<(f64, f64)> =
+            (1..=8).map(|n| (f64::from(n), 25.0 * f64::from(n))).collect();
         let model = fit(&points).expect("a fit");
         assert!((model.at(100.0) - 2_500.0).abs() < 50.0, "{model:?}");
         assert_eq!(fit(&points[..3]), None);

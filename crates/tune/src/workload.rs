@@ -137,11 +137,7 @@ fn look(options: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, Stri
             ));
         }
     }
-    let first = specs
-        .first()
-        .ok_or("name a URL, such as http://127.0.0.1/")?
-        .url
-        .clone();
+    let first = specs.first().ok_or("name a URL, such as http://127.0.0.1/")?.url.clone();
     let endpoint = find(&first, options)?;
     if options.crawl {
         let linked = crawl(prober, &endpoint, &first)?;
@@ -154,9 +150,7 @@ fn look(options: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, Stri
             other.url
         ));
     }
-    let writes = specs
-        .iter()
-        .find(|spec| !matches!(spec.method.as_str(), "GET" | "HEAD"));
+    let writes = specs.iter().find(|spec| !matches!(spec.method.as_str(), "GET" | "HEAD"));
     if let Some(spec) = writes.filter(|_| !options.allow_write) {
         return Err(format!(
             "{} may change something, many thousand times; allow that with --allow-write",
@@ -167,11 +161,8 @@ fn look(options: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, Stri
         statuses: options.expect.clone(),
         marker: options.contains.as_deref().map(Marker::new),
     };
-    let FittingRequests {
-        specs,
-        took,
-        unasked,
-    } = fitting(prober, &endpoint, specs, options, &expect)?;
+    let FittingRequests { specs, took, unasked } =
+        fitting(prober, &endpoint, specs, options, &expect)?;
     let late = match unasked {
         0 => String::new(),
         some => format!(" ({some} more were skipped: there was no time to check them)"),
@@ -182,10 +173,7 @@ fn look(options: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, Stri
     );
     Ok(Workload {
         took,
-        first: (
-            endpoint.clone(),
-            specs.first().map_or(first, |spec| spec.url.clone()),
-        ),
+        first: (endpoint.clone(), specs.first().map_or(first, |spec| spec.url.clone())),
         plan: plan(endpoint, specs, options, expect)?,
         source,
         left_out,
@@ -267,14 +255,10 @@ fn specs(options: &WorkloadOptions) -> Result<(Vec<RequestSpec>, &'static str), 
         return Ok((scripts.collect(), "a HAR file"));
     }
     if let Some(log) = &options.access_log {
-        let like = urls
-            .first()
-            .ok_or("an access log names no server: give its URL, too")?;
+        let like = urls.first().ok_or("an access log names no server: give its URL, too")?;
         let all = replay::popular(log, &RequestSpec::get(like.clone()), MOST_LINES)?;
-        let scripts: Vec<RequestSpec> = all
-            .into_iter()
-            .filter(|spec| !is_file(&spec.url.path))
-            .collect();
+        let scripts: Vec<RequestSpec> =
+            all.into_iter().filter(|spec| !is_file(&spec.url.path)).collect();
         if scripts.is_empty() {
             return Err(format!(
                 "{} has requests for files only, none for a script",
@@ -283,11 +267,7 @@ fn specs(options: &WorkloadOptions) -> Result<(Vec<RequestSpec>, &'static str), 
         }
         return Ok((scripts, "an access log"));
     }
-    let source = if options.crawl {
-        "the links of a page"
-    } else {
-        "the command line"
-    };
+    let source = if options.crawl { "the links of a page" } else { "the command line" };
     Ok((urls.into_iter().map(RequestSpec::get).collect(), source))
 }
 
@@ -365,11 +345,7 @@ fn fitting(
             let share = fits.max(0.0) / all.max(f64::MIN_POSITIVE);
             Err(too_few(&why, "", share))
         }
-        _ => Ok(FittingRequests {
-            specs: right,
-            took,
-            unasked,
-        }),
+        _ => Ok(FittingRequests { specs: right, took, unasked }),
     }
 }
 
@@ -389,10 +365,7 @@ fn why_not(
     expect: &Expect,
 ) -> Option<String> {
     let text = String::from_utf8_lossy(body);
-    let has_marker = options
-        .contains
-        .as_ref()
-        .is_none_or(|marker| text.contains(marker.as_str()));
+    let has_marker = options.contains.as_ref().is_none_or(|marker| text.contains(marker.as_str()));
     if let Some(cause) = expect.judge(status, has_marker, None) {
         let hint = match status {
             301 | 302 | 303 | 307 | 308 => {
@@ -413,9 +386,7 @@ fn why_not(
 
 fn asks_for_password(page: &str) -> bool {
     let page = page.to_ascii_lowercase();
-    ["type=\"password\"", "type='password'", "type=password"]
-        .iter()
-        .any(|sign| page.contains(sign))
+    ["type=\"password\"", "type='password'", "type=password"].iter().any(|sign| page.contains(sign))
 }
 
 fn plan(
@@ -424,22 +395,14 @@ fn plan(
     options: &WorkloadOptions,
     expect: Expect,
 ) -> Result<Plan, String> {
-    let headers = options
-        .headers
-        .iter()
-        .map(|text| request::read_header(text));
+    let headers = options.headers.iter().map(|text| request::read_header(text));
     let headers = headers.collect::<Result<Vec<_>, _>>()?;
     let mut plan = Plan {
         endpoints: vec![endpoint],
         protocol: Protocol::Http1,
         requests: Vec::new(),
         in_order: false,
-        load: Load::Closed {
-            users: 1,
-            think: Think::Nothing,
-            ramp: 0,
-            requests: None,
-        },
+        load: Load::Closed { users: 1, think: Think::Nothing, ramp: 0, requests: None },
         duration: clock::SECOND,
         warm_up: 0,
         timeout: 10 * clock::SECOND,
@@ -454,11 +417,7 @@ fn plan(
     for mut spec in specs {
         spec.headers.extend(headers.iter().cloned());
         let encoded = render(&plan, &spec, None, None)?;
-        plan.requests.push(Request {
-            spec,
-            endpoint: 0,
-            encoded,
-        });
+        plan.requests.push(Request { spec, endpoint: 0, encoded });
     }
     Ok(plan)
 }

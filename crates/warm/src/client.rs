@@ -39,10 +39,7 @@ pub struct PageClient {
 impl PageClient {
     /// A client that sends these headers with each request.
     pub fn new(headers: HeaderMap) -> PageClient {
-        PageClient {
-            headers,
-            open: None,
-        }
+        PageClient { headers, open: None }
     }
 
     /// Requests a page and reads the whole response, of which `keep` bytes are stored.

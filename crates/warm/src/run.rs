@@ -69,10 +69,8 @@ impl Report {
                 reasons.entry(why).or_insert((0, url)).0 += 1;
             }
         }
-        let mut reasons: Vec<_> = reasons
-            .into_iter()
-            .map(|(why, (count, url))| (why, count, url))
-            .collect();
+        let mut reasons: Vec<_> =
+            reasons.into_iter().map(|(why, (count, url))| (why, count, url)).collect();
         reasons.sort_by_key(|(_, count, _)| std::cmp::Reverse(*count));
         reasons
     }
@@ -83,14 +81,9 @@ impl Report {
 /// # Errors
 /// When there can be no runtime.
 pub fn warm(plan: Plan, find: EndpointFinder<'_>) -> std::io::Result<Report> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(async {
-        let mut endpoints = Endpoints {
-            find,
-            known: HashMap::new(),
-        };
+        let mut endpoints = Endpoints { find, known: HashMap::new() };
         let mut report = Report::default();
         let mut pages = plan.urls.clone();
         read_sitemaps(&plan, &mut endpoints, &mut pages, &mut report).await;
@@ -157,9 +150,7 @@ async fn read_sitemap(
     url: &str,
 ) -> Result<Sitemap, String> {
     let (place, endpoint) = endpoints.find(url)?;
-    let response = client
-        .get(&endpoint, &place, sitemap::MAX_BYTES + 1)
-        .await?;
+    let response = client.get(&endpoint, &place, sitemap::MAX_BYTES + 1).await?;
     match response.status {
         200 => Sitemap::read(&response.body),
         status => Err(format!("it got status {status}")),
@@ -200,9 +191,8 @@ async fn request_all(
     while clients.join_next().await.is_some() {}
     let verdicts = std::mem::take(&mut *verdicts.lock().unwrap_or_else(PoisonError::into_inner));
     let unrequested = || Verdict::Failed("it was not requested".to_owned());
-    let verdicts = verdicts
-        .into_iter()
-        .map(|verdict: Option<Verdict>| verdict.unwrap_or_else(unrequested));
+    let verdicts =
+        verdicts.into_iter().map(|verdict: Option<Verdict>| verdict.unwrap_or_else(unrequested));
     pages.into_iter().zip(verdicts).collect()
 }
 
@@ -247,10 +237,7 @@ mod tests {
             ],
             ..Report::default()
         };
-        assert_eq!(
-            report.reasons(),
-            [("set-cookie", 2, "c"), ("private", 1, "b")]
-        );
+        assert_eq!(report.reasons(), [("set-cookie", 2, "c"), ("private", 1, "b")]);
         assert_eq!(report.count(|verdict| *verdict == Verdict::Stored), 1);
     }
 

@@ -55,10 +55,7 @@ impl Sitemap {
     /// # Errors
     /// A message that says what is wrong with it.
     pub fn list(bytes: &[u8]) -> Result<Sitemap, String> {
-        read_text(
-            bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes),
-            MAX_LISTED,
-        )
+        read_text(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes), MAX_LISTED)
     }
 
     fn add(&mut self, within: EntryKind, address: &str, most: usize) -> Result<(), String> {
@@ -66,29 +63,21 @@ impl Sitemap {
             return Ok(());
         };
         if address.len() > MAX_ADDRESS_BYTES {
-            return Err(format!(
-                "an address is longer than {MAX_ADDRESS_BYTES} bytes"
-            ));
+            return Err(format!("an address is longer than {MAX_ADDRESS_BYTES} bytes"));
         }
         let list = match within {
             EntryKind::Page => &mut self.pages,
             EntryKind::Sitemap => &mut self.further,
         };
         list.push(address.to_owned());
-        if list.len() > most {
-            Err(format!("it lists more than {most} addresses"))
-        } else {
-            Ok(())
-        }
+        if list.len() > most { Err(format!("it lists more than {most} addresses")) } else { Ok(()) }
     }
 }
 
 fn unpack(bytes: &[u8]) -> Result<Vec<u8>, String> {
     let mut unpacked = Vec::new();
     let limit = MAX_BYTES as u64 + 1;
-    let read = flate2::read::MultiGzDecoder::new(bytes)
-        .take(limit)
-        .read_to_end(&mut unpacked);
+    let read = flate2::read::MultiGzDecoder::new(bytes).take(limit).read_to_end(&mut unpacked);
     read.map_err(|why| format!("it cannot be decompressed: {why}"))?;
     Ok(unpacked)
 }
@@ -96,10 +85,7 @@ fn unpack(bytes: &[u8]) -> Result<Vec<u8>, String> {
 fn read_text(bytes: &[u8], most: usize) -> Result<Sitemap, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())?;
     let mut sitemap = Sitemap::default();
-    for line in text
-        .lines()
-        .filter(|line| !line.trim_start().starts_with('#'))
-    {
+    for line in text.lines().filter(|line| !line.trim_start().starts_with('#')) {
         sitemap.add(EntryKind::Page, line, most)?;
     }
     Ok(sitemap)
@@ -154,13 +140,8 @@ fn read_xml(bytes: &[u8]) -> Result<Sitemap, String> {
             Event::Eof => break,
             _ => {}
         }
-        if address
-            .as_ref()
-            .is_some_and(|one| one.len() > MAX_ADDRESS_BYTES)
-        {
-            return Err(format!(
-                "an address is longer than {MAX_ADDRESS_BYTES} bytes"
-            ));
+        if address.as_ref().is_some_and(|one| one.len() > MAX_ADDRESS_BYTES) {
+            return Err(format!("an address is longer than {MAX_ADDRESS_BYTES} bytes"));
         }
     }
     match sitemap {
@@ -205,10 +186,7 @@ mod tests {
     #[test]
     fn pages_are_listed_with_entities_and_without_their_pictures() {
         let read = Sitemap::read(PAGES.as_bytes()).unwrap();
-        assert_eq!(
-            read.pages,
-            ["https://a.example/?a=1&b=2", "https://a.example/c?d&e"]
-        );
+        assert_eq!(read.pages, ["https://a.example/?a=1&b=2", "https://a.example/c?d&e"]);
         assert!(read.further.is_empty());
     }
 
@@ -242,10 +220,7 @@ mod tests {
         assert!(wrong(entity).contains("&x;"));
         let many = "a\n".repeat(MAX_ADDRESSES + 1);
         assert!(wrong(many.as_bytes()).contains("more than"));
-        assert_eq!(
-            Sitemap::list(many.as_bytes()).unwrap().pages.len(),
-            MAX_ADDRESSES + 1
-        );
+        assert_eq!(Sitemap::list(many.as_bytes()).unwrap().pages.len(), MAX_ADDRESSES + 1);
         let long = format!("<urlset><url><loc>{}", "x".repeat(10_000));
         assert!(wrong(long.as_bytes()).contains("longer"));
         assert!(wrong(b"\x1f\x8bnothing").contains("decompressed"));

@@ -73,14 +73,8 @@ mod tests {
         let refused = |why: &str| Verdict::NotStored(why.to_owned());
         let cookie = "maitred; fwd=uri-miss; fwd-status=200; detail=set-cookie";
         assert_eq!(of(200, cookie), refused("set-cookie"));
-        assert_eq!(
-            of(404, "maitred; fwd=bypass"),
-            refused("bypass (status 404)")
-        );
-        assert_eq!(
-            of(200, "\"CDN\"; hit, maitred; fwd=uri-miss; stored"),
-            Verdict::Stored
-        );
+        assert_eq!(of(404, "maitred; fwd=bypass"), refused("bypass (status 404)"));
+        assert_eq!(of(200, "\"CDN\"; hit, maitred; fwd=uri-miss; stored"), Verdict::Stored);
         assert_eq!(
             of(200, "maitred; hit, maitred; fwd=uri-miss; stored, cdn; hit"),
             Verdict::Stored

@@ -32,11 +32,7 @@ impl Hat {
                  \"/proc/*/attr/current\" is read and writeable.: {error}"
             )
         })?;
-        Ok(Hat {
-            pool: pool.to_owned(),
-            name: beneath(&label, hat),
-            current,
-        })
+        Ok(Hat { pool: pool.to_owned(), name: beneath(&label, hat), current })
     }
 
     /// Changes to it, permanently.
@@ -80,14 +76,8 @@ mod tests {
 
     #[test]
     fn a_hat_is_beneath_the_present_profile_whatever_its_mode() {
-        assert_eq!(
-            beneath("/usr/sbin/php-fpm (enforce)\n", "shop"),
-            "/usr/sbin/php-fpm//shop"
-        );
-        assert_eq!(
-            beneath("my profile (x) (complain)\0", "a"),
-            "my profile (x)//a"
-        );
+        assert_eq!(beneath("/usr/sbin/php-fpm (enforce)\n", "shop"), "/usr/sbin/php-fpm//shop");
+        assert_eq!(beneath("my profile (x) (complain)\0", "a"), "my profile (x)//a");
         assert_eq!(beneath("unconfined\n", "a"), "unconfined//a");
     }
 }

@@ -47,10 +47,7 @@ pub fn serve(worker: NewWorker, script: &Path, reports: Reports, engine: Engine)
         seat,
         incarnation,
         memory,
-        boot: Some(Boot {
-            reports,
-            printed: Vec::new(),
-        }),
+        boot: Some(Boot { reports, printed: Vec::new() }),
         left: seat::last_request(settings.max_requests),
         running: None,
         answered_at: None,
@@ -99,9 +96,7 @@ impl BootedWorker {
         // If the supervisor has exited, so will this process.
         let _ = say_waiting(
             &boot.reports,
-            &FromZygote::Booted {
-                worker: WorkerId { seat, incarnation },
-            },
+            &FromZygote::Booted { worker: WorkerId { seat, incarnation } },
         );
         drop(boot);
         settle(self.settings);
@@ -152,11 +147,8 @@ impl BootedWorker {
             "ended with a fatal error"
         };
         let script = script.display();
-        let said = if printed.is_empty() {
-            String::new()
-        } else {
-            format!("; it printed: {printed}")
-        };
+        let said =
+            if printed.is_empty() { String::new() } else { format!("; it printed: {printed}") };
         format!(
             "maitred-php: pool {} seat {}: {script} {how} before it called \
              frankenphp_handle_request(){said}",
@@ -181,11 +173,7 @@ impl Exchange for BootedWorker {
                 continue;
             }
             self.left -= 1;
-            return if self.exchange.is_foreign() {
-                Next::Foreign
-            } else {
-                Next::Own
-            };
+            return if self.exchange.is_foreign() { Next::Foreign } else { Next::Own };
         }
         Next::Leave
     }
@@ -279,16 +267,10 @@ pub fn boot_params(script: &Path, target: Option<&str>) -> Result<Params, Params
         ("DOCUMENT_ROOT", folder.as_os_str().as_encoded_bytes()),
         ("REQUEST_METHOD", b"GET"),
         ("REQUEST_URI", target.map_or(&name, str::as_bytes)),
-        (
-            "QUERY_STRING",
-            query.map_or(b"", |(_, query)| query.as_bytes()),
-        ),
+        ("QUERY_STRING", query.map_or(b"", |(_, query)| query.as_bytes())),
         ("SERVER_PROTOCOL", b"HTTP/1.1"),
         ("GATEWAY_INTERFACE", b"CGI/1.1"),
-        (
-            "SERVER_SOFTWARE",
-            concat!("maitred/", env!("CARGO_PKG_VERSION")).as_bytes(),
-        ),
+        ("SERVER_SOFTWARE", concat!("maitred/", env!("CARGO_PKG_VERSION")).as_bytes()),
         ("SERVER_NAME", b"localhost"),
         ("SERVER_PORT", b"80"),
         ("REMOTE_ADDR", b"127.0.0.1"),

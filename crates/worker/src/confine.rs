@@ -14,13 +14,8 @@ use maitred_php::Engine;
 /// # Errors
 /// One sentence, for a limit that the system rejects.
 pub fn limit(confinement: &Confinement) -> Result<(), String> {
-    let Confinement {
-        rlimit_files,
-        rlimit_core,
-        process_priority,
-        oom_score_adj,
-        ..
-    } = confinement;
+    let Confinement { rlimit_files, rlimit_core, process_priority, oom_score_adj, .. } =
+        confinement;
     set("rlimit_files", *rlimit_files, limits::set_open_files)?;
     set("rlimit_core", *rlimit_core, limits::set_core_bytes)?;
     set("process_priority", *process_priority, limits::set_nice)?;
@@ -82,9 +77,7 @@ fn gaining(settings: &ZygoteSettings, engine: &Engine) -> Vec<PathBuf> {
     let own = values.rfind(|(name, _)| name == SETTING);
     let command = own.map(|(_, value)| value.clone());
     let command = command.or_else(|| engine.configured(SETTING));
-    let mut programs = ["/usr/sbin/sendmail", "/usr/bin/sudo"]
-        .map(PathBuf::from)
-        .to_vec();
+    let mut programs = ["/usr/sbin/sendmail", "/usr/bin/sudo"].map(PathBuf::from).to_vec();
     programs.extend(command.and_then(|command| {
         let program = command.split_ascii_whitespace().next()?;
         // The command runs in a shell: a relative name may be found in PATH, so `/` stands for it,

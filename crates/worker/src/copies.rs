@@ -46,10 +46,7 @@ fn stays(why: &str) -> RewindFailure {
         "it has forked" | "it has children" => RewindFailure::Forked,
         "it has threads" => RewindFailure::Threads,
         _ if why.starts_with("its signals") => RewindFailure::WorkerState,
-        _ if ["memory", "mappings", "heap", "size"]
-            .iter()
-            .any(|word| why.contains(word)) =>
-        {
+        _ if ["memory", "mappings", "heap", "size"].iter().any(|word| why.contains(word)) => {
             RewindFailure::Memory
         }
         _ => RewindFailure::Other,

@@ -217,11 +217,7 @@ impl<'a> WorkerExchange<'a> {
             report.write(&mut self.last);
         }
         // php-fpm does not report it to web servers.
-        let app_status = if self.foreign {
-            0
-        } else {
-            maitred_php::exit_status()
-        };
+        let app_status = if self.foreign { 0 } else { maitred_php::exit_status() };
         let complete = ProtocolStatus::RequestComplete;
         write_end(&mut self.last, self.request_id, app_status, complete);
         self.peak_memory = maitred_php::peak_memory() as u64;
@@ -262,12 +258,7 @@ impl<'a> WorkerExchange<'a> {
         let event = self.reader.next(&mut input).map_err(drop)?;
         self.parsed = start + (before - input.len());
         Ok(event.map(|event| match event {
-            RequestEvent::Begin {
-                request_id,
-                role,
-                flags,
-                ..
-            } => {
+            RequestEvent::Begin { request_id, role, flags, .. } => {
                 (self.request_id, self.role) = (request_id, role);
                 self.foreign = flags & FOREIGN_PARAMS != 0;
                 let is_wanted = flags & WANTS_REPORT != 0;
@@ -351,9 +342,7 @@ impl<'a> WorkerExchange<'a> {
         let board = self.end.seat_board(self.end.seat());
         board.requests.fetch_add(1, Ordering::Relaxed);
         board.request_at.store(now_micros, Ordering::Relaxed);
-        board
-            .request_since
-            .store(self.claimed_at, Ordering::Relaxed);
+        board.request_since.store(self.claimed_at, Ordering::Relaxed);
         board.running.store(1, Ordering::Relaxed);
         if !self.foreign {
             status::show_request(board, params);
@@ -478,11 +467,7 @@ impl Exchange for WorkerExchange<'_> {
     }
 
     fn translate(&mut self, params: &mut Params, paths: &Paths<'_>) -> Foreign {
-        let nothing = Foreign {
-            script: None,
-            uri: None,
-            admission: Admission::NoScript,
-        };
+        let nothing = Foreign { script: None, uri: None, admission: Admission::NoScript };
         // If the rules' strings do not fit, there is no script.
         let found = foreign::translate(params, paths, &self.settings.limit_extensions);
         let found = found.unwrap_or(nothing);

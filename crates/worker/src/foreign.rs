@@ -64,15 +64,9 @@ pub fn translate(
     let known = KnownParams::of(params);
     let has_method = known.request_method.is_some();
     let (script, uri) = match known.script_filename.or(known.path_translated) {
-        Some(path) => Rules {
-            params,
-            surroundings,
-            known,
-            path,
-            apache: false,
-            uri: None,
+        Some(path) => {
+            Rules { params, surroundings, known, path, apache: false, uri: None }.apply()?
         }
-        .apply()?,
         None => (None, None),
     };
     let admission = match script {
@@ -81,11 +75,7 @@ pub fn translate(
         Some(script) if !is_allowed(params.bytes(script), limit_extensions) => Admission::Extension,
         Some(_) => Admission::Admitted,
     };
-    Ok(Foreign {
-        script,
-        uri,
-        admission,
-    })
+    Ok(Foreign { script, uri, admission })
 }
 
 /// `security.limit_extensions`: the name must be longer than the extension.
@@ -188,11 +178,9 @@ impl<S: Surroundings> Rules<'_, S> {
 
     /// IIS puts SCRIPT_NAME before PATH_INFO.
     fn trim_iis(&mut self) -> Result<(), ParamsError> {
-        let (Some(software), Some(name), Some(info)) = (
-            self.known.server_software,
-            self.known.script_name,
-            self.known.path_info,
-        ) else {
+        let (Some(software), Some(name), Some(info)) =
+            (self.known.server_software, self.known.script_name, self.known.path_info)
+        else {
             return Ok(());
         };
         if !self.params.bytes(software).starts_with(b"Microsoft-IIS")

@@ -34,11 +34,7 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    if engine.show(show) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if engine.show(show) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Replies to each line, a name of php.ini, with its value after a `=`, or with nothing, and a NUL.

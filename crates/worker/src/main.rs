@@ -40,10 +40,9 @@ fn version() {
     };
     let own = env!("CARGO_PKG_VERSION");
     match Engine::start(&bare) {
-        Ok(engine) => println!(
-            "maitred-php {own}, built for PHP {PHP_BRANCH}, runs PHP {}",
-            engine.version()
-        ),
+        Ok(engine) => {
+            println!("maitred-php {own}, built for PHP {PHP_BRANCH}, runs PHP {}", engine.version())
+        }
         Err(why) => println!("maitred-php {own}, built for PHP {PHP_BRANCH}, runs none: {why}"),
     }
 }

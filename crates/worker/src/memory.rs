@@ -79,9 +79,6 @@ mod tests {
 
     #[test]
     fn without_a_limit_nothing_is_measured() {
-        assert_eq!(
-            Memory::new(0, 4096, &OwnProc::open().unwrap()).measure(),
-            None
-        );
+        assert_eq!(Memory::new(0, 4096, &OwnProc::open().unwrap()).measure(), None);
     }
 }

@@ -94,35 +94,23 @@ impl Meter {
         let now = self.now();
         let before = std::mem::replace(&mut self.last, now);
         let late = std::mem::take(&mut self.begun.late);
-        Spent {
-            peak_memory,
-            ..between(&before, &now, assigned_at, late)
-        }
+        Spent { peak_memory, ..between(&before, &now, assigned_at, late) }
     }
 
     /// The resources used by the end of a request: from the clock, or else from the kernel.
     fn now(&mut self) -> Reading {
         // In this order: an interruption after reading the clock does no harm.
         let at = monotonic_nanos();
-        let is_unbroken = self
-            .unbroken
-            .as_ref()
-            .is_some_and(PreemptionProbe::ran_through);
+        let is_unbroken = self.unbroken.as_ref().is_some_and(PreemptionProbe::ran_through);
         match self.naps.woke() {
-            None if is_unbroken => Reading {
-                at,
-                cpu: self.last.cpu + at.saturating_sub(self.last.at),
-                ..self.last
-            },
+            None if is_unbroken => {
+                Reading { at, cpu: self.last.cpu + at.saturating_sub(self.last.at), ..self.last }
+            }
             Some(woke) if is_unbroken => match woke.cost {
                 Some(cost) => {
                     self.naps.guess(cost);
                     // It has not waited since, and before that only for a processor.
-                    Reading {
-                        at,
-                        cpu: self.last.cpu + woke.used_by(at),
-                        ..self.last
-                    }
+                    Reading { at, cpu: self.last.cpu + woke.used_by(at), ..self.last }
                 }
                 None => self.read_after_a_sleep(&woke),
             },
@@ -138,10 +126,7 @@ impl Meter {
     fn read_after_a_sleep(&mut self, woke: &WakeUp) -> Reading {
         let now = self.read();
         let known = self.last.cpu + woke.used_by(now.at);
-        let is_unbroken = self
-            .unbroken
-            .as_ref()
-            .is_some_and(PreemptionProbe::ran_through);
+        let is_unbroken = self.unbroken.as_ref().is_some_and(PreemptionProbe::ran_through);
         self.naps.ask(is_unbroken.then_some((now.cpu, known)));
         now
     }
@@ -154,10 +139,7 @@ impl Meter {
         self.naps.none();
         if now.saturating_sub(self.last.at) <= UNDISTURBED_NANOS {
             if assigned_at.is_none()
-                && self
-                    .unbroken
-                    .as_ref()
-                    .is_some_and(PreemptionProbe::ran_through)
+                && self.unbroken.as_ref().is_some_and(PreemptionProbe::ran_through)
             {
                 self.naps.begin(now);
             }
@@ -166,9 +148,8 @@ impl Meter {
         let waited = self.schedstat.as_ref().and_then(Schedstat::read);
         let waited = waited.map(|figures| figures.waited);
         let waits = self.last.core_wait.zip(waited);
-        let with_it = assigned_at.map_or(0, |assigned_at| {
-            now.saturating_sub(assigned_at.max(self.last.at))
-        });
+        let with_it =
+            assigned_at.map_or(0, |assigned_at| now.saturating_sub(assigned_at.max(self.last.at)));
         self.last.core_wait = waits.map(|(before, now)| before_the_next(before, now, with_it));
         now
     }
@@ -183,9 +164,7 @@ impl Meter {
             return self.naps.none();
         }
         let is_known = self.naps.end(now, self.last.at);
-        unbroken
-            .filter(|_| is_known)
-            .inspect(|unbroken| unbroken.begin());
+        unbroken.filter(|_| is_known).inspect(|unbroken| unbroken.begin());
         let until_now = if late > WAKES_IN_NANOS {
             self.schedstat.as_ref().and_then(Schedstat::read)
         } else {
@@ -203,14 +182,7 @@ impl Meter {
     /// Its state after the last request, for [`go_on`](Self::go_on) in a process that has not slept
     /// since waiting for one.
     pub fn kept(&self) -> [u64; KEPT] {
-        let Reading {
-            at,
-            cpu,
-            core_wait,
-            children,
-            waits,
-            ..
-        } = self.last;
+        let Reading { at, cpu, core_wait, children, waits, .. } = self.last;
         let core_wait = core_wait.unwrap_or(UNKNOWN);
         let waits = waits.saturating_add(self.begun.sleeps);
         [at, cpu, core_wait, children, waits]
@@ -361,10 +333,7 @@ mod tests {
     #[test]
     fn who_never_gave_its_processor_up_has_waited_for_nothing_else() {
         let before = reading(100, 10, 1);
-        let now = Reading {
-            waits: before.waits,
-            ..reading(200, 13, 3)
-        };
+        let now = Reading { waits: before.waits, ..reading(200, 13, 3) };
         let spent = between(&before, &now, 0, 0);
         assert_eq!(spent.core_wait, Some(97 * MILLISECOND));
         assert_eq!(spent.blocked(), Some(Duration::ZERO));
@@ -381,9 +350,7 @@ mod tests {
         let bytes: u64 = 100 << 20;
         let runs = format!("head -c {bytes} /dev/zero | tail -c {bytes} >/dev/null; :");
         for script in [&runs, "true"] {
-            let ended = std::process::Command::new("sh")
-                .args(["-c", script])
-                .status();
+            let ended = std::process::Command::new("sh").args(["-c", script]).status();
             assert!(ended.is_ok_and(|ended| ended.success()));
             meter.spent(0, 0);
             meter.go_on(meter.kept());
@@ -475,10 +442,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_does_not_count_is_noticed() {
-        let before = Reading {
-            core_wait: None,
-            ..reading(100, 10, 1)
-        };
+        let before = Reading { core_wait: None, ..reading(100, 10, 1) };
         let spent = between(&before, &reading(200, 13, 3), 0, 0);
         assert_eq!((spent.core_wait, spent.blocked()), (None, None));
     }

@@ -39,11 +39,7 @@ fn wanted(asked: &Purge<'_>) -> PurgeRequest {
         } else {
             names.map(Target::Tag).collect()
         },
-        how: if asked.soft {
-            PurgeMode::Soft
-        } else {
-            PurgeMode::Hard
-        },
+        how: if asked.soft { PurgeMode::Soft } else { PurgeMode::Hard },
         site: None,
     }
 }

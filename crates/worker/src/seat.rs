@@ -77,10 +77,7 @@ pub fn begin(
         return None;
     }
     exchange.show_request(params, begun);
-    Some(Running {
-        begun: exchange.claimed_at(),
-        cpu: settings.measures_cpu.then(cpu::used),
-    })
+    Some(Running { begun: exchange.claimed_at(), cpu: settings.measures_cpu.then(cpu::used) })
 }
 
 /// Reports the duration and cost of a request's script.
@@ -110,13 +107,7 @@ pub fn end_request(
 /// Makes this process a worker of its pool. Returns its end of the link, its memory measurement and
 /// its `/proc` directory.
 pub fn take_seat(worker: NewWorker) -> (WorkerExchange<'static>, Memory, OwnProc) {
-    let NewWorker {
-        settings,
-        link,
-        proc,
-        seat,
-        incarnation,
-    } = worker;
+    let NewWorker { settings, link, proc, seat, incarnation } = worker;
     let pool = &settings.pool;
     if settings.fpm {
         let name = format!("php-fpm{PHP_BRANCH}");
@@ -150,8 +141,6 @@ pub fn last_request(max_requests: u64) -> u64 {
 
 /// Microseconds since 1970.
 fn now_micros() -> u64 {
-    let passed = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let passed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(passed.as_micros()).unwrap_or(u64::MAX)
 }

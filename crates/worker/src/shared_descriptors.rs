@@ -16,11 +16,9 @@ pub fn obstacle(open: &Descriptor) -> Option<String> {
             open.is_datagram && peer.as_deref().is_some_and(|peer| peer.starts_with('/'));
         let of = match peer {
             _ if harmless => return None,
-            Some(peer) => format!(
-                "a connection to {peer}{}{} is open",
-                kind_of(peer),
-                made_at(open)
-            ),
+            Some(peer) => {
+                format!("a connection to {peer}{}{} is open", kind_of(peer), made_at(open))
+            }
             None => "a socket is open".to_owned(),
         };
         return Some(format!(
@@ -52,9 +50,7 @@ pub fn unless_closed(open: &Descriptor, pool: &str) -> Option<String> {
     // If there is no obstacle, nothing has to be done.
     obstacle(open)?;
     if let Err(error) = descriptors::hang_up(open.number) {
-        return Some(format!(
-            "the connection to {peer} cannot be closed: {error}"
-        ));
+        return Some(format!("the connection to {peer} cannot be closed: {error}"));
     }
     stderr::say(&format!(
         "maitred-php: pool {pool}: the boot's connection to {peer}{}{} is closed, and copies \
@@ -106,10 +102,7 @@ mod tests {
 
     #[test]
     fn what_copies_would_share_is_named_and_what_does_no_harm_is_not() {
-        let mysql = Descriptor {
-            peer: Some("127.0.0.1:3306".to_owned()),
-            ..open("socket:[4711]")
-        };
+        let mysql = Descriptor { peer: Some("127.0.0.1:3306".to_owned()), ..open("socket:[4711]") };
         let why = obstacle(&mysql).unwrap();
         assert!(why.contains("127.0.0.1:3306 (MySQL)"), "{why}");
         let syslog = Descriptor {
@@ -118,21 +111,12 @@ mod tests {
             ..open("socket:[4712]")
         };
         assert_eq!(obstacle(&syslog), None);
-        let database = Descriptor {
-            beginning: SQLITE.to_vec(),
-            ..open("/srv/app/data.db")
-        };
+        let database = Descriptor { beginning: SQLITE.to_vec(), ..open("/srv/app/data.db") };
         let why = obstacle(&database).unwrap();
         assert!(why.contains("SQLite database /srv/app/data.db"), "{why}");
-        let log = Descriptor {
-            only_appends: true,
-            ..open("/var/log/app.log")
-        };
+        let log = Descriptor { only_appends: true, ..open("/var/log/app.log") };
         assert_eq!(obstacle(&log), None);
-        let device = Descriptor {
-            is_character_device: true,
-            ..open("/dev/urandom")
-        };
+        let device = Descriptor { is_character_device: true, ..open("/dev/urandom") };
         assert_eq!(obstacle(&device), None);
         assert!(obstacle(&open("/dev/shm/counter")).is_some());
         let why = obstacle(&open("/srv/app.phar")).unwrap();

@@ -46,10 +46,7 @@ pub fn boot(
     let mut known = match known {
         Ok(known) => known,
         Err(error) => {
-            return failed(
-                &zygote,
-                &format!("its open descriptors cannot be listed: {error}"),
-            );
+            return failed(&zygote, &format!("its open descriptors cannot be listed: {error}"));
         }
     };
     // The script must not find an open folder outside its root.
@@ -58,18 +55,9 @@ pub fn boot(
     let mut script = Script {
         settings: zygote.settings,
         snapshot,
-        ahead: snapshot
-            .warm_requests
-            .iter()
-            .rev()
-            .map(String::as_str)
-            .collect(),
+        ahead: snapshot.warm_requests.iter().rev().map(String::as_str).collect(),
         said: None,
-        stage: Some(Stage::Booting(Box::new(Booting {
-            zygote,
-            started,
-            known,
-        }))),
+        stage: Some(Stage::Booting(Box::new(Booting { zygote, started, known }))),
     };
     let Ok(params) = boot_params(&snapshot.script, Some("/")) else {
         return script.end("the path of its script is too long");
@@ -220,11 +208,7 @@ impl Serving {
         if self.running.is_none() {
             exit_now(exit::RECYCLED);
         }
-        if self.exchange.is_foreign() {
-            Next::Foreign
-        } else {
-            Next::Own
-        }
+        if self.exchange.is_foreign() { Next::Foreign } else { Next::Own }
     }
 
     fn answered(&mut self, served: &Served) {
@@ -349,9 +333,7 @@ impl Booting {
         let image = image.and_then(|taken| taken.map_err(|error| not_back(settings, &error)).ok());
         zygote.say(&self.started);
         // A suspended zygote gets no orders for other children.
-        let Forked::Worker(place) = zygote.obey() else {
-            exit_now(exit::RECYCLED)
-        };
+        let Forked::Worker(place) = zygote.obey() else { exit_now(exit::RECYCLED) };
         let (worker, _) = zygote.become_worker(&place);
         let (exchange, memory, proc) = seat::take_seat(worker);
         let rewind = image.and_then(|image| match Rewind::prepare(&proc, image) {
@@ -415,8 +397,7 @@ fn not_back(settings: &ZygoteSettings, error: &std::io::Error) {
 
 impl Exchange for Script {
     fn read_body(&mut self, buffer: &mut [u8]) -> usize {
-        self.exchange()
-            .map_or(0, |exchange| exchange.read_body(buffer))
+        self.exchange().map_or(0, |exchange| exchange.read_body(buffer))
     }
 
     fn send(&mut self, bytes: &[u8]) -> Verdict {
@@ -442,11 +423,7 @@ impl Exchange for Script {
     fn translate(&mut self, params: &mut Params, paths: &Paths<'_>) -> Foreign {
         match self.exchange() {
             Some(exchange) => exchange.translate(params, paths),
-            None => Foreign {
-                script: None,
-                uri: None,
-                admission: Admission::NoScript,
-            },
+            None => Foreign { script: None, uri: None, admission: Admission::NoScript },
         }
     }
 
@@ -479,11 +456,7 @@ impl Exchange for Script {
             Some(Stage::Serving(serving)) => serving.next(params, self.settings),
             Some(Stage::Warming(target)) => {
                 let target = std::mem::take(target);
-                if target.is_empty() {
-                    Next::Leave
-                } else {
-                    self.fill(target, params)
-                }
+                if target.is_empty() { Next::Leave } else { self.fill(target, params) }
             }
             // A script that takes requests in a loop gets warm-up requests here, and stays warm
             // itself.

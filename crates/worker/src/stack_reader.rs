@@ -31,12 +31,7 @@ impl StackReader {
     /// When the system is out of descriptors.
     pub fn new(seats: u32) -> io::Result<StackReader> {
         let (workers, zygote) = Packets::pair()?;
-        Ok(StackReader {
-            workers,
-            zygote,
-            memories: HashMap::new(),
-            seats,
-        })
+        Ok(StackReader { workers, zygote, memories: HashMap::new(), seats })
     }
 
     /// In a new worker: sends its memory to the zygote, and drops everything else. No worker may
@@ -62,10 +57,8 @@ impl StackReader {
             else {
                 continue;
             };
-            let newer = self
-                .memories
-                .get(&seat)
-                .is_none_or(|(known, _)| is_newer(incarnation, *known));
+            let newer =
+                self.memories.get(&seat).is_none_or(|(known, _)| is_newer(incarnation, *known));
             if let (Some(fd), true) = (fds.into_iter().next(), newer && seat < self.seats) {
                 let memory = ProcessMemory::from_fd(fd);
                 self.memories.insert(seat, (incarnation, memory));
@@ -103,10 +96,7 @@ fn send(
     incarnation: Incarnation,
     memory: &ProcessMemory,
 ) -> io::Result<()> {
-    to.send(
-        &serde_json::to_vec(&(seat, incarnation))?,
-        &[memory.as_fd()],
-    )
+    to.send(&serde_json::to_vec(&(seat, incarnation))?, &[memory.as_fd()])
 }
 
 struct Readable<'a>(&'a ProcessMemory);
@@ -124,11 +114,8 @@ fn report(stack: maitred_php::Stack) -> Stack {
         file: frame.file,
         line: frame.line,
     });
-    let mut report = Stack {
-        script: stack.script,
-        frames: frames.collect(),
-        is_sound: stack.is_sound,
-    };
+    let mut report =
+        Stack { script: stack.script, frames: frames.collect(), is_sound: stack.is_sound };
     report.fit();
     report
 }
@@ -146,11 +133,8 @@ mod tests {
             send(&stacks.workers, seat, incarnation, &memory).unwrap();
         }
         stacks.receive();
-        let mut seen: Vec<(Seat, Incarnation)> = stacks
-            .memories
-            .iter()
-            .map(|(seat, (incarnation, _))| (*seat, *incarnation))
-            .collect();
+        let mut seen: Vec<(Seat, Incarnation)> =
+            stacks.memories.iter().map(|(seat, (incarnation, _))| (*seat, *incarnation)).collect();
         seen.sort_unstable();
         assert_eq!(seen, [(0, 2), (1, 5)]);
         let why = stacks.stack(0, 1, 1, 20).unwrap_err();

@@ -26,10 +26,7 @@ fn show_common(board: &SeatBoard, params: &Params) {
     board.method.set(value(Name::RequestMethod));
     board.query.set(value(Name::QueryString));
     let length = std::str::from_utf8(value(Name::ContentLength)).ok();
-    board.content_length.store(
-        length.and_then(|text| text.parse().ok()).unwrap_or(0),
-        Relaxed,
-    );
+    board.content_length.store(length.and_then(|text| text.parse().ok()).unwrap_or(0), Relaxed);
 }
 
 /// Writes a web server's request to the board, with the URI and user in php-fpm's sense: the user
@@ -87,9 +84,7 @@ struct FpmProcess {
 
 /// The current status of the pool, as JSON.
 pub fn of_pool(end: &WorkerEnd, settings: &ZygoteSettings) -> Option<String> {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seats = (0..end.seats()).map(|seat| end.seat_board(seat));
     let state = PoolState::take(end.pool_board(), seats, now);
     let status = FpmStatus {
@@ -113,11 +108,7 @@ pub fn of_pool(end: &WorkerEnd, settings: &ZygoteSettings) -> Option<String> {
 }
 
 fn of_worker(worker: WorkerState) -> FpmProcess {
-    let or_dash = |text: String| {
-        Some(text)
-            .filter(|text| !text.is_empty())
-            .unwrap_or("-".into())
-    };
+    let or_dash = |text: String| Some(text).filter(|text| !text.is_empty()).unwrap_or("-".into());
     FpmProcess {
         last_request_cpu: worker.cpu_share(),
         pid: worker.pid,

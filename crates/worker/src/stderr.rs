@@ -75,11 +75,7 @@ mod tests {
 
     #[test]
     fn messages_are_cut_where_php_fpm_cuts_them() {
-        let output = WorkersOutput {
-            caught: true,
-            limit: 2048,
-            notices: true,
-        };
+        let output = WorkersOutput { caught: true, limit: 2048, notices: true };
         let long = [&b"PHP message: "[..], &[b't'; 4000]].concat();
         let expected = [&b"PHP message: "[..], &[b't'; 2023], b"..."].concat();
         assert_eq!(cut(&output, &long), expected);

@@ -94,11 +94,7 @@ impl ScriptTask {
         let list = fds.into_iter().next();
         let list = list.ok_or_else(|| io::Error::other("the list of scripts is missing"))?;
         let count = shared::file_with("maitred-count", &0_u32.to_ne_bytes())?;
-        Ok(ScriptTask {
-            what,
-            list: list.into(),
-            count: count.into(),
-        })
+        Ok(ScriptTask { what, list: list.into(), count: count.into() })
     }
 
     fn fork(self, control: &Channel, proc: &OwnProc) -> io::Result<WarmSide> {
@@ -162,13 +158,8 @@ impl ScriptTask {
     /// The file's position is shared with every process that has had it, and is left unchanged.
     fn read_list(&self) -> io::Result<Vec<u8>> {
         let mut list = Vec::new();
-        let from_start = FromStart {
-            file: &self.list,
-            at: 0,
-        };
-        from_start
-            .take(scripts::LIST_BYTES_MAX as u64)
-            .read_to_end(&mut list)?;
+        let from_start = FromStart { file: &self.list, at: 0 };
+        from_start.take(scripts::LIST_BYTES_MAX as u64).read_to_end(&mut list)?;
         Ok(list)
     }
 

@@ -111,19 +111,13 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     let settings: &'static ZygoteSettings = Box::leak(settings);
     if settings.fpm {
         // No name that `killall php-fpm` would match.
-        title::set_with_name(
-            &format!("php-fpm: zygote pool {}", settings.pool),
-            "maitred-zygote",
-        )
+        title::set_with_name(&format!("php-fpm: zygote pool {}", settings.pool), "maitred-zygote")
     } else {
         title::set(&format!("maitred-php: zygote pool {}", settings.pool))
     }
     let mut fds = fds.into_iter();
     let memory = fds.next().ok_or("the pool's shared memory is missing")?;
-    let link = Link {
-        memory,
-        events: fds.collect(),
-    };
+    let link = Link { memory, events: fds.collect() };
     confine::limit(&settings.confinement)?;
     let stacks = StackReader::new(settings.seats)
         .map_err(|error| format!("it cannot prepare to read the stacks of scripts: {error}"))?;
@@ -156,14 +150,7 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
         exposed: engine.is_exposed(),
         by_path_info: engine.is_by_path_info(),
     };
-    Ok(Ready {
-        settings,
-        link,
-        stacks,
-        engine,
-        proc,
-        started,
-    })
+    Ok(Ready { settings, link, stacks, engine, proc, started })
 }
 
 /// A setting that PHP rejects is an error; with php-fpm's rules, unknown ones are only reported,
@@ -172,11 +159,7 @@ fn judge_values(settings: &ZygoteSettings, engine: &Engine) -> Result<(), String
     let unknown = engine.unknown_values();
     if settings.fpm {
         for value in unknown {
-            let kind = if value.admin {
-                "php_admin_value"
-            } else {
-                "php_value"
-            };
+            let kind = if value.admin { "php_admin_value" } else { "php_value" };
             eprintln!("ERROR: Unable to set {kind} '{}'", value.name);
         }
         return Ok(());
@@ -221,11 +204,7 @@ pub fn fpm_folder() -> Option<PathBuf> {
 fn php_settings(settings: &ZygoteSettings) -> Settings {
     let values = |list: &[(String, String)], admin| -> Vec<IniValue> {
         list.iter()
-            .map(|(name, value)| IniValue {
-                name: name.clone(),
-                value: value.clone(),
-                admin,
-            })
+            .map(|(name, value)| IniValue { name: name.clone(), value: value.clone(), admin })
             .collect()
     };
     let mut all = values(&settings.php_values, false);
@@ -260,10 +239,7 @@ fn php_settings(settings: &ZygoteSettings) -> Settings {
         fpm: settings.fpm,
         mode: mode(settings),
         ini_path: settings.php_ini.clone().or_else(|| beside("php.ini")),
-        ini_scan_dir: settings
-            .php_ini_scan_dir
-            .clone()
-            .or_else(|| beside("conf.d")),
+        ini_scan_dir: settings.php_ini_scan_dir.clone().or_else(|| beside("conf.d")),
         values: all,
         ..Settings::default()
     }
@@ -343,17 +319,11 @@ impl Zygote {
             self.stacks.receive();
             match order {
                 Ok(Received::Message(
-                    ToZygote::FillSeat {
-                        worker: WorkerId { seat, incarnation },
-                    },
+                    ToZygote::FillSeat { worker: WorkerId { seat, incarnation } },
                     output,
                 )) => {
                     if self.fill(seat, incarnation) {
-                        return Forked::Worker(SeatAssignment {
-                            seat,
-                            incarnation,
-                            output,
-                        });
+                        return Forked::Worker(SeatAssignment { seat, incarnation, output });
                     }
                 }
                 Ok(Received::Message(order @ (ToZygote::ListScripts | ToZygote::Warm), fds)) => {
@@ -436,10 +406,7 @@ impl Zygote {
             Ok(Side::Orphan) => true,
             Err(error) => {
                 let why = error.to_string();
-                self.say(&FromZygote::ForkFailed {
-                    worker: WorkerId { seat, incarnation },
-                    why,
-                });
+                self.say(&FromZygote::ForkFailed { worker: WorkerId { seat, incarnation }, why });
                 false
             }
         }
@@ -452,14 +419,7 @@ impl Zygote {
     /// Its `/proc` directory must be dropped before a script runs, and `settings` must be
     /// [settled](settle) then.
     pub fn become_worker(self, place: &SeatAssignment) -> (NewWorker, Option<Reports>) {
-        let Zygote {
-            control,
-            settings,
-            link,
-            stacks,
-            proc,
-            ..
-        } = self;
+        let Zygote { control, settings, link, stacks, proc, .. } = self;
         stderr::redirect_output(&place.output);
         signals::reset(&[]);
         // Before another process can inspect this one, even briefly.
@@ -469,13 +429,8 @@ impl Zygote {
         let _ = stacks.send_memory(&proc, place.seat, place.incarnation);
         fork::wait_for_new_parent();
         fork::die_with_parent(settings.supervisor);
-        let worker = NewWorker {
-            settings,
-            link,
-            proc,
-            seat: place.seat,
-            incarnation: place.incarnation,
-        };
+        let worker =
+            NewWorker { settings, link, proc, seat: place.seat, incarnation: place.incarnation };
         (worker, reports)
     }
 }

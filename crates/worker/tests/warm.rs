@@ -45,11 +45,7 @@ impl ZygoteProcess {
         .unwrap();
         let ended = signals::pidfd(pid).unwrap();
         drop(theirs);
-        let zygote = Self {
-            folder,
-            control: RefCell::new(control),
-            ended,
-        };
+        let zygote = Self { folder, control: RefCell::new(control), ended };
         let memory = shared::file_with("memory", b"").unwrap();
         let configure = ToZygote::Configure(Box::new(zygote.settings()));
         order(&zygote.control.borrow(), &configure, &[memory.as_fd()]).unwrap();
@@ -122,12 +118,7 @@ impl ZygoteProcess {
 
     /// The answer, and the paths that the file has then.
     fn list_into(&self, list: &File) -> (FromZygote, Vec<PathBuf>) {
-        order(
-            &self.control.borrow(),
-            &ToZygote::ListScripts,
-            &[list.as_fd()],
-        )
-        .unwrap();
+        order(&self.control.borrow(), &ToZygote::ListScripts, &[list.as_fd()]).unwrap();
         let answer = self.answer();
         let mut bytes = vec![0; usize::try_from(list.metadata().unwrap().len()).unwrap()];
         list.read_exact_at(&mut bytes, 0).unwrap();
@@ -143,11 +134,7 @@ impl ZygoteProcess {
         drop(self.control);
         let mut watched = [PollFd::new(&self.ended, PollFlags::IN)];
         let long = Timespec::try_from(LONG).unwrap();
-        assert_eq!(
-            poll(&mut watched, Some(&long)),
-            Ok(1),
-            "the zygote goes on alone"
-        );
+        assert_eq!(poll(&mut watched, Some(&long)), Ok(1), "the zygote goes on alone");
         let _ = signals::send_to(self.ended.as_fd(), signals::Signal::SIGKILL);
     }
 }
@@ -163,10 +150,7 @@ fn hanging_script(zygote: &ZygoteProcess) -> PathBuf {
 #[test]
 fn what_one_zygote_holds_the_next_one_gets() {
     let old = ZygoteProcess::start("");
-    let (a, b) = (
-        old.file("a.php", "<?php class A {}"),
-        old.file("b.php", "b"),
-    );
+    let (a, b) = (old.file("a.php", "<?php class A {}"), old.file("b.php", "b"));
     assert_eq!(old.list(), (FromZygote::ScriptsListed { count: 0 }, vec![]));
     assert_eq!(old.warm(&[&a, &b]), FromZygote::Warmed { compiled: 2 });
     let list = File::from(shared::file_with("list", b"").unwrap());
@@ -193,10 +177,7 @@ fn orders_that_cannot_be_carried_out_are_answered() {
     let zygote = ZygoteProcess::start("");
     for (said, answer) in [
         (ToZygote::Warm, FromZygote::Warmed { compiled: 0 }),
-        (
-            ToZygote::ListScripts,
-            FromZygote::ScriptsListed { count: 0 },
-        ),
+        (ToZygote::ListScripts, FromZygote::ScriptsListed { count: 0 }),
     ] {
         order(&zygote.control.borrow(), &said, &[]).unwrap();
         assert_eq!(zygote.answer(), answer);
@@ -206,10 +187,7 @@ fn orders_that_cannot_be_carried_out_are_answered() {
     }
     let missing = zygote.path("missing.php");
     assert_eq!(zygote.warm(&[&missing]), FromZygote::Warmed { compiled: 0 });
-    assert_eq!(
-        zygote.warm_with(&[0xff; 4096]),
-        FromZygote::Warmed { compiled: 0 }
-    );
+    assert_eq!(zygote.warm_with(&[0xff; 4096]), FromZygote::Warmed { compiled: 0 });
     zygote.leave();
 }
 
@@ -228,10 +206,8 @@ fn a_list_is_cut_at_its_bound() {
 fn a_script_that_ends_the_child_ends_the_warming_and_nothing_else() {
     let zygote = ZygoteProcess::start("memory_limit=8M");
     let a = zygote.file("a.php", "a");
-    let large = zygote.file(
-        "large.php",
-        &format!("<?php return [{}];", "[1, [2]],".repeat(60_000)),
-    );
+    let large =
+        zygote.file("large.php", &format!("<?php return [{}];", "[1, [2]],".repeat(60_000)));
     let b = zygote.file("b.php", "b");
     let answer = zygote.warm(&[&a, &large, &b]);
     assert_eq!(answer, FromZygote::Warmed { compiled: 1 });

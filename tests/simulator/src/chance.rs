@@ -56,25 +56,17 @@ mod tests {
 
     #[test]
     fn what_is_drawn_has_the_mean_and_the_variance_it_should_have() {
-        let lognormal = Times::Lognormal {
-            mean: 0.02,
-            cv2: 4.0,
-        };
-        for (times, cv2) in [
-            (Times::Fixed(0.02), 0.0),
-            (Times::Exponential(0.02), 1.0),
-            (lognormal, 4.0),
-        ] {
+        let lognormal = Times::Lognormal { mean: 0.02, cv2: 4.0 };
+        for (times, cv2) in
+            [(Times::Fixed(0.02), 0.0), (Times::Exponential(0.02), 1.0), (lognormal, 4.0)]
+        {
             let mut rng = Rng::with_seed(7);
             let all: Vec<f64> = (0..400_000).map(|_| times.draw(&mut rng)).collect();
             let mean = all.iter().sum::<f64>() / all.len() as f64;
             let square = all.iter().map(|one| one * one).sum::<f64>() / all.len() as f64;
             assert!((mean / 0.02 - 1.0).abs() < 0.02, "{times:?}: {mean}");
             let found = square / (mean * mean) - 1.0;
-            assert!(
-                (found - cv2).abs() < 0.12 * cv2 + 0.01,
-                "{times:?}: {found}"
-            );
+            assert!((found - cv2).abs() < 0.12 * cv2 + 0.01, "{times:?}: {found}");
         }
     }
 }

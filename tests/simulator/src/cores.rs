@@ -40,10 +40,7 @@ impl Eq for Work {}
 
 impl Ord for Work {
     fn cmp(&self, other: &Work) -> Ordering {
-        other
-            .until
-            .total_cmp(&self.until)
-            .then(other.id.cmp(&self.id))
+        other.until.total_cmp(&self.until).then(other.id.cmp(&self.id))
     }
 }
 
@@ -91,10 +88,7 @@ impl Cores {
 
     /// A task needs `seconds` of a processor.
     pub fn begin(&mut self, id: usize, seconds: f64) {
-        self.at_work.push(Work {
-            until: self.served + seconds,
-            id,
-        });
+        self.at_work.push(Work { until: self.served + seconds, id });
     }
 
     /// When the next task is done.

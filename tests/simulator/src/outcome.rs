@@ -43,11 +43,7 @@ pub struct ServedRequest {
 impl Outcome {
     /// Without results.
     pub fn new(plant: &Plant) -> Outcome {
-        Outcome {
-            from: plant.warm_up,
-            until: plant.seconds,
-            ..Outcome::default()
-        }
+        Outcome { from: plant.warm_up, until: plant.seconds, ..Outcome::default() }
     }
 
     /// Time passes, with this many workers.

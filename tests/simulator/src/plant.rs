@@ -25,13 +25,7 @@ pub struct Kind {
 impl Kind {
     /// A request that computes and waits.
     pub fn new(cpu: Times, blocked: Times) -> Kind {
-        Kind {
-            weight: 1.0,
-            cpu,
-            blocked,
-            database: Times::Fixed(0.0),
-            peak: 0.0,
-        }
+        Kind { weight: 1.0, cpu, blocked, database: Times::Fixed(0.0), peak: 0.0 }
     }
 }
 
@@ -118,25 +112,14 @@ pub struct Plant {
 impl Plant {
     /// A constant load of one kind on a constant number of processors.
     pub fn steady(name: &'static str, cores: f64, rate: f64, kind: Kind, seconds: f64) -> Plant {
-        let segment = Segment {
-            at: 0.0,
-            rate,
-            kinds: vec![kind],
-            cores,
-        };
+        let segment = Segment { at: 0.0, rate, kinds: vec![kind], cores };
         Plant {
             name,
             segments: vec![segment],
-            drag: Drag {
-                switching: 0.005,
-                ..Drag::default()
-            },
+            drag: Drag { switching: 0.005, ..Drag::default() },
             database: None,
             memory: None,
-            boot: Boot {
-                cpu: 0.003,
-                time: 0.002,
-            },
+            boot: Boot { cpu: 0.003, time: 0.002 },
             queue_timeout: 2.0,
             queue_length: 1000,
             seconds,

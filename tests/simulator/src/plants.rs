@@ -20,13 +20,7 @@ fn mixed(cpu: f64, blocked: f64) -> Kind {
 pub fn stationary(seconds: f64) -> Vec<Plant> {
     let steady = |name, rate, kind| Plant::steady(name, 4.0, rate, kind, seconds);
     let work = Kind::new(fixed(20.0), fixed(0.0));
-    let heavy = Kind::new(
-        Times::Lognormal {
-            mean: 0.010,
-            cv2: 10.0,
-        },
-        fixed(0.0),
-    );
+    let heavy = Kind::new(Times::Lognormal { mean: 0.010, cv2: 10.0 }, fixed(0.0));
     let asleep = Kind::new(fixed(0.05), fixed(100.0));
     vec![
         steady("P1 work, half of capacity", 100.0, work),
@@ -56,10 +50,7 @@ pub fn stationary(seconds: f64) -> Vec<Plant> {
 fn users(name: &'static str, users: usize, seconds: f64) -> Plant {
     let kind = Kind::new(fixed(0.2), fixed(40.0));
     let most = users as f64 / kind.blocked.mean();
-    Plant {
-        users: Some(users),
-        ..Plant::steady(name, 4.0, 1.1 * most, kind, seconds)
-    }
+    Plant { users: Some(users), ..Plant::steady(name, 4.0, 1.1 * most, kind, seconds) }
 }
 
 /// 8 processors, 2 ms of computing, 5 ms at one of 10 connections.
@@ -68,10 +59,7 @@ fn database(name: &'static str, rate: f64, seconds: f64) -> Plant {
     kind.blocked = fixed(0.0);
     kind.database = exponential(5.0);
     Plant {
-        database: Some(Database {
-            slots: 10,
-            is_lock: false,
-        }),
+        database: Some(Database { slots: 10, is_lock: false }),
         ..Plant::steady(name, 8.0, rate, kind, seconds)
     }
 }
@@ -82,10 +70,7 @@ pub fn lock(name: &'static str, cores: f64, locked: f64, rate: f64, seconds: f64
     kind.blocked = fixed(0.0);
     kind.database = exponential(locked);
     Plant {
-        database: Some(Database {
-            slots: 1,
-            is_lock: true,
-        }),
+        database: Some(Database { slots: 1, is_lock: true }),
         ..Plant::steady(name, cores, rate, kind, seconds)
     }
 }
@@ -94,26 +79,15 @@ pub fn lock(name: &'static str, cores: f64, locked: f64, rate: f64, seconds: f64
 pub fn crosstalk(seconds: f64) -> Plant {
     let kind = Kind::new(Times::Exponential(1.0 / 995.648_6), fixed(0.0));
     let mut plant = Plant::steady("P3 crosstalk", 1000.0, 20_000.0, kind, seconds);
-    plant.drag = Drag {
-        switching: 0.0,
-        contention: 0.026_715_91,
-        crosstalk: 7.690_945e-4,
-    };
+    plant.drag = Drag { switching: 0.0, contention: 0.026_715_91, crosstalk: 7.690_945e-4 };
     plant
 }
 
 /// 4 GB; a worker takes 70 MB and a page up to 130 MB more. By resident memory a worker would take
 /// 190 MB.
 fn wall(name: &'static str, seconds: f64) -> Plant {
-    let page = Kind {
-        weight: 0.9,
-        ..mixed(5.0, 195.0)
-    };
-    let large = Kind {
-        weight: 0.1,
-        peak: 130.0 * MB,
-        ..page
-    };
+    let page = Kind { weight: 0.9, ..mixed(5.0, 195.0) };
+    let large = Kind { weight: 0.1, peak: 130.0 * MB, ..page };
     let mut plant = Plant::steady(name, 4.0, 300.0, page, seconds);
     plant.segments[0].kinds = vec![page, large];
     plant.memory = Some(Memory {
@@ -130,35 +104,19 @@ fn wall(name: &'static str, seconds: f64) -> Plant {
 /// One request in ten runs a program of 300 MB for 2 s.
 fn children(name: &'static str, seconds: f64) -> Plant {
     let mut plant = wall(name, seconds);
-    let image = Kind {
-        weight: 0.1,
-        peak: 300.0 * MB,
-        ..Kind::new(exponential(5.0), fixed(2000.0))
-    };
-    let page = Kind {
-        weight: 0.9,
-        ..mixed(5.0, 35.0)
-    };
+    let image =
+        Kind { weight: 0.1, peak: 300.0 * MB, ..Kind::new(exponential(5.0), fixed(2000.0)) };
+    let page = Kind { weight: 0.9, ..mixed(5.0, 35.0) };
     plant.segments[0].kinds = vec![page, image];
     plant.segments[0].rate = 20.0;
-    plant.memory = plant.memory.map(|memory| Memory {
-        by_children: true,
-        ..memory
-    });
+    plant.memory = plant.memory.map(|memory| Memory { by_children: true, ..memory });
     plant
 }
 
 /// 6 % of the requests take 400 MB for a second; two of them fit at once.
 pub fn pictures(seconds: f64) -> Plant {
-    let page = Kind {
-        weight: 0.94,
-        ..mixed(5.0, 0.0)
-    };
-    let large = Kind {
-        weight: 0.06,
-        peak: 400.0 * MB,
-        ..Kind::new(fixed(300.0), fixed(700.0))
-    };
+    let page = Kind { weight: 0.94, ..mixed(5.0, 0.0) };
+    let large = Kind { weight: 0.06, peak: 400.0 * MB, ..Kind::new(fixed(300.0), fixed(700.0)) };
     let mut plant = Plant::steady("B14 pictures of 400 MB", 2.0, 20.0, page, seconds);
     plant.segments[0].kinds = vec![page, large];
     plant.memory = Some(Memory {
@@ -176,14 +134,8 @@ pub fn pictures(seconds: f64) -> Plant {
 
 /// 2 % of the requests hang for 15 s; there are enough workers for all of them.
 pub fn hang(seconds: f64) -> Plant {
-    let quick = Kind {
-        weight: 0.98,
-        ..mixed(5.0, 10.0)
-    };
-    let hanging = Kind {
-        weight: 0.02,
-        ..Kind::new(fixed(5.0), fixed(15_000.0))
-    };
+    let quick = Kind { weight: 0.98, ..mixed(5.0, 10.0) };
+    let hanging = Kind { weight: 0.02, ..Kind::new(fixed(5.0), fixed(15_000.0)) };
     let mut plant = Plant::steady("P6 hang", 4.0, 100.0, quick, seconds);
     plant.segments[0].kinds = vec![quick, hanging];
     plant.warm_up = 0.0;
@@ -192,11 +144,7 @@ pub fn hang(seconds: f64) -> Plant {
 
 /// The same with at most 20 workers: fewer than hang.
 pub fn hang_where_twenty_are_all(seconds: f64) -> Plant {
-    Plant {
-        name: "P6 hang, 20 workers at most",
-        cap: 20,
-        ..hang(seconds)
-    }
+    Plant { name: "P6 hang, 20 workers at most", cap: 20, ..hang(seconds) }
 }
 
 /// A third of the requests call a dead service, in the second third of the time.
@@ -208,18 +156,11 @@ pub fn dead_dependency(seconds: f64) -> Plant {
         let mut segment = plant.segments[0].clone();
         segment.at = at * seconds;
         segment.kinds[0].weight = 0.66;
-        segment.kinds[1] = Kind {
-            weight: 0.34,
-            ..dead
-        };
+        segment.kinds[1] = Kind { weight: 0.34, ..dead };
         segment
     };
     let (quick, hangs) = (plant.segments[0].kinds[0], plant.segments[0].kinds[1]);
-    let segments = vec![
-        segment(0.0, quick),
-        segment(1.0 / 3.0, hangs),
-        segment(2.0 / 3.0, quick),
-    ];
+    let segments = vec![segment(0.0, quick), segment(1.0 / 3.0, hangs), segment(2.0 / 3.0, quick)];
     Plant { segments, ..plant }
 }
 
@@ -237,20 +178,13 @@ pub fn hang_and_work(seconds: f64) -> Plant {
 /// From zero to 200 requests a second that compute for 4 ms and wait for 40 ms, without a warm-up.
 pub fn step_from_cold(seconds: f64) -> Plant {
     let kind = Kind::new(fixed(4.0), fixed(40.0));
-    Plant {
-        warm_up: 0.0,
-        ..Plant::steady("P7 from cold to 200/s", 2.0, 200.0, kind, seconds)
-    }
+    Plant { warm_up: 0.0, ..Plant::steady("P7 from cold to 200/s", 2.0, 200.0, kind, seconds) }
 }
 
 /// Plants with a changing load.
 pub fn shifting(seconds: f64) -> Vec<Plant> {
-    let part = |at: f64, rate, kind, cores| Segment {
-        at: at * seconds,
-        rate,
-        kinds: vec![kind],
-        cores,
-    };
+    let part =
+        |at: f64, rate, kind, cores| Segment { at: at * seconds, rate, kinds: vec![kind], cores };
     let plant = |name, segments: Vec<Segment>| Plant {
         shifts: true,
         warm_up: seconds / 12.0,
@@ -312,12 +246,7 @@ const CRON: f64 = 3.0;
 /// each hour. An hour is five minutes.
 pub fn day() -> Plant {
     let kind = mixed(2.0, 40.0);
-    let segment = |at: f64, rate: f64| Segment {
-        at,
-        rate,
-        kinds: vec![kind],
-        cores: 4.0,
-    };
+    let segment = |at: f64, rate: f64| Segment { at, rate, kinds: vec![kind], cores: 4.0 };
     let hours = (0..HOURS).flat_map(|hour| {
         let at = hour as f64 * HOUR_SECONDS;
         let turn = std::f64::consts::TAU * hour as f64 / HOURS as f64;

@@ -76,24 +76,13 @@ pub fn best(plant: &Plant, traces: &[Vec<Arrival>], numbers: &[usize]) -> (usize
         })
         .collect();
     // A number with which others are swapped out is not comparable.
-    let least = all
-        .iter()
-        .map(|(_, one)| one.swapped)
-        .fold(f64::MAX, f64::min);
-    let all: Vec<_> = all
-        .into_iter()
-        .filter(|(_, one)| one.swapped <= least)
-        .collect();
+    let least = all.iter().map(|(_, one)| one.swapped).fold(f64::MAX, f64::min);
+    let all: Vec<_> = all.into_iter().filter(|(_, one)| one.swapped <= least).collect();
     let most = all.iter().map(|(_, one)| one.goodput).fold(0.0, f64::max);
     let served = all.iter().filter(|(_, one)| one.goodput >= AS_MUCH * most);
     let served: Vec<_> = served.copied().collect();
-    let quickest = served
-        .iter()
-        .map(|(_, one)| one.p99)
-        .fold(f64::MAX, f64::min);
-    let mut quick = served
-        .into_iter()
-        .filter(|(_, one)| one.p99 <= AS_QUICK * quickest);
+    let quickest = served.iter().map(|(_, one)| one.p99).fold(f64::MAX, f64::min);
+    let mut quick = served.into_iter().filter(|(_, one)| one.p99 <= AS_QUICK * quickest);
     quick.next().unwrap_or_default()
 }
 

@@ -51,9 +51,7 @@ impl Eq for DueMeasurement {}
 
 impl Ord for DueMeasurement {
     fn cmp(&self, other: &DueMeasurement) -> Ordering {
-        self.at
-            .total_cmp(&other.at)
-            .then(self.order.cmp(&other.order))
+        self.at.total_cmp(&other.at).then(self.order.cmp(&other.order))
     }
 }
 
@@ -173,11 +171,7 @@ impl<'p> World<'p> {
 
     fn plan(&mut self, at: f64, event: Event) {
         self.order += 1;
-        self.due.push(Reverse(DueMeasurement {
-            at,
-            order: self.order,
-            event,
-        }));
+        self.due.push(Reverse(DueMeasurement { at, order: self.order, event }));
     }
 
     /// Schedules the next request: at its time, or as a client's next.
@@ -236,8 +230,7 @@ impl<'p> World<'p> {
     }
 
     fn pass(&mut self, now: f64) {
-        self.outcome
-            .pass(self.now, now, self.alive(), self.overcommit() > 0.0);
+        self.outcome.pass(self.now, now, self.alive(), self.overcommit() > 0.0);
         self.cores.advance(now);
         self.now = now;
     }
@@ -509,24 +502,14 @@ impl<'p> World<'p> {
         let one = self.workers[worker];
         let arrival = self.arrivals[one.request];
         let took = self.now - one.began;
-        let locked = if self.plant.is_locked() {
-            arrival.database
-        } else {
-            0.0
-        };
+        let locked = if self.plant.is_locked() { arrival.database } else { 0.0 };
         let work = arrival.cpu + locked;
         let spent = Spent {
             cpu: Duration::from_secs_f64(work),
-            ready: Some(Duration::from_secs_f64(
-                (took - work - one.blocked).max(0.0),
-            )),
+            ready: Some(Duration::from_secs_f64((took - work - one.blocked).max(0.0))),
             blocked: Duration::from_secs_f64(one.blocked),
         };
-        let request = ServedRequest {
-            arrived: arrival.at,
-            began: one.began,
-            cpu: work,
-        };
+        let request = ServedRequest { arrived: arrival.at, began: one.began, cpu: work };
         self.outcome.served(&request, self.now);
         self.ended += 1;
         self.peaks -= arrival.peak;

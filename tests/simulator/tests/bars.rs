@@ -28,8 +28,7 @@ fn compare_often(plant: &Plant, seeds: u64) -> (Score, Score) {
 
 fn stationary(name: &str) -> Plant {
     let mut all = plants::stationary(SECONDS).into_iter();
-    all.find(|plant| plant.name == name)
-        .expect("a plant of this name")
+    all.find(|plant| plant.name == name).expect("a plant of this name")
 }
 
 fn is_as_good_as_the_best(name: &str) {
@@ -43,10 +42,7 @@ fn is_as_good_often(name: &str, seeds: u64) {
     let p99 = auto.p99 / fixed.p99;
     assert!(p99 <= 1.10, "{name}: {p99} times its p99");
     let more = auto.workers - fixed.workers;
-    assert!(
-        more <= 2.0 || auto.workers <= 1.10 * fixed.workers,
-        "{name}: {more} more workers"
-    );
+    assert!(more <= 2.0 || auto.workers <= 1.10 * fixed.workers, "{name}: {more} more workers");
 }
 
 #[test]
@@ -72,10 +68,7 @@ fn users_of_equal_pages_do_not_wait_for_each_other() {
     is_as_good_as_the_best("P16 sleep, 32 users");
     // Nor where they differ by a tenth.
     let mut plant = stationary("P16 sleep, 32 users");
-    plant.segments[0].kinds[0].blocked = Times::Lognormal {
-        mean: 0.040,
-        cv2: 0.01,
-    };
+    plant.segments[0].kinds[0].blocked = Times::Lognormal { mean: 0.040, cv2: 0.01 };
     let (auto, fixed) = compare(&plant);
     assert!(auto.p99 <= 1.10 * fixed.p99, "{auto:?} {fixed:?}");
 }
@@ -87,10 +80,7 @@ fn short_requests_do_not_wait_behind_long_ones() {
     let auto = score(&plant, &traces, &|| Box::new(Auto::new(&plant)));
     let of = |workers| score(&plant, &traces, &|| Box::new(Fixed(workers)));
     assert!(auto.p99 <= 1.10 * of(12).p99, "{auto:?}");
-    assert!(
-        auto.p50 <= 0.8 * of(4).p50,
-        "{auto:?}: 4 are as many as there are processors"
-    );
+    assert!(auto.p50 <= 0.8 * of(4).p50, "{auto:?}: 4 are as many as there are processors");
 }
 
 #[test]
@@ -114,10 +104,7 @@ fn memory_is_never_swapped_out_where_fewer_workers_do() {
         let plant = stationary(name);
         let (auto, fixed) = compare(&plant);
         assert_eq!(auto.swapped, 0.0, "{name}");
-        assert!(
-            auto.goodput >= 0.8 * fixed.goodput,
-            "{name}: {auto:?} {fixed:?}"
-        );
+        assert!(auto.goodput >= 0.8 * fixed.goodput, "{name}: {auto:?} {fixed:?}");
         let traces = traces(&plant, SEEDS);
         let dynamic = score(&plant, &traces, &|| Box::new(Dynamic::by_the_guide(96)));
         assert!(dynamic.swapped > 10.0, "{name}: it would have been");
@@ -131,18 +118,11 @@ const P99_OF_OTHERS: f64 = 97.02;
 fn requests_that_do_not_hang_do_not_wait_for_those_that_do() {
     // Of exponentially distributed times the slowest hundredth takes about four times as long as
     // half of them.
-    for (plant, times) in [
-        (plants::hang(SECONDS), 4.5),
-        (plants::hang_and_work(SECONDS), 3.0),
-    ] {
+    for (plant, times) in [(plants::hang(SECONDS), 4.5), (plants::hang_and_work(SECONDS), 3.0)] {
         for trace in &traces(&plant, SEEDS) {
             let outcome = maitred_simulator::world::play(&plant, trace, &mut Auto::new(&plant));
             let (slow, half) = (outcome.percentile(P99_OF_OTHERS), outcome.percentile(50.0));
-            assert!(
-                slow <= times * half,
-                "{}: {slow} s, where half take {half} s",
-                plant.name
-            );
+            assert!(slow <= times * half, "{}: {slow} s, where half take {half} s", plant.name);
             assert_eq!(outcome.refused, 0);
         }
     }
@@ -182,13 +162,7 @@ fn where_the_work_changes_it_serves_about_as_much_as_the_best_fixed_number() {
 #[test]
 fn pages_that_work_for_long_do_not_hang() {
     let kind = Kind::new(Times::Fixed(0.2), Times::Fixed(0.0));
-    let plant = Plant::steady(
-        "P1 slow pages from cold, 3 x capacity",
-        4.0,
-        60.0,
-        kind,
-        20.0,
-    );
+    let plant = Plant::steady("P1 slow pages from cold, 3 x capacity", 4.0, 60.0, kind, 20.0);
     for trace in traces(&plant, SEEDS) {
         let outcome = maitred_simulator::world::play(&plant, &trace, &mut Auto::new(&plant));
         let most = outcome.sizes.iter().map(|(_, workers)| *workers).max();

@@ -18,8 +18,7 @@ const SECONDS: f64 = 40.0;
 
 fn stationary(name: &str) -> Plant {
     let mut all = plants::stationary(SECONDS).into_iter();
-    all.find(|plant| plant.name == name)
-        .expect("a plant of this name")
+    all.find(|plant| plant.name == name).expect("a plant of this name")
 }
 
 /// Our policy with falsified measurements.
@@ -43,8 +42,7 @@ impl Policy for Deceived {
     }
 
     fn finished(&mut self, view: &View, kind: u64, spent: Spent) {
-        self.auto
-            .finished(&(self.view)(*view), kind, (self.spent)(spent));
+        self.auto.finished(&(self.view)(*view), kind, (self.spent)(spent));
     }
 
     fn running(&mut self, waits: &mut dyn Iterator<Item = (u64, f64)>) {
@@ -89,13 +87,7 @@ impl Policy for Deceived {
 }
 
 fn deceived(plant: &Plant, spent: fn(Spent) -> Spent, view: fn(View) -> View) -> Score {
-    let auto = || -> Box<dyn Policy> {
-        Box::new(Deceived {
-            auto: Auto::new(plant),
-            spent,
-            view,
-        })
-    };
+    let auto = || -> Box<dyn Policy> { Box::new(Deceived { auto: Auto::new(plant), spent, view }) };
     score(plant, &traces(plant, 1), &auto)
 }
 
@@ -118,17 +110,10 @@ fn where_the_kernel_tells_no_wait_for_a_processor_it_does_as_much() {
         blocked: spent.blocked + spent.ready.unwrap_or_default(),
         ..spent
     };
-    for name in [
-        "P1 work, 0.9 of capacity",
-        "P2 7 + 3 ms, half",
-        "P2 1 + 9 ms, 0.8",
-    ] {
+    for name in ["P1 work, 0.9 of capacity", "P2 7 + 3 ms, half", "P2 1 + 9 ms, 0.8"] {
         let plant = stationary(name);
         let (auto, fixed) = (deceived(&plant, no_schedstat, same), a_fifth_more(&plant));
-        assert!(
-            auto.goodput >= 0.99 * fixed.goodput,
-            "{name}: {auto:?} {fixed:?}"
-        );
+        assert!(auto.goodput >= 0.99 * fixed.goodput, "{name}: {auto:?} {fixed:?}");
         assert!(auto.p99 <= 1.25 * fixed.p99, "{name}: {auto:?} {fixed:?}");
     }
 }
@@ -137,23 +122,14 @@ fn where_the_kernel_tells_no_wait_for_a_processor_it_does_as_much() {
 fn where_workers_tell_nothing_or_nonsense_of_their_time_requests_are_served_all_the_same() {
     let lies: [fn(Spent) -> Spent; 3] = [
         |_| Spent::default(),
-        |spent| Spent {
-            cpu: Duration::MAX / 4,
-            ..spent
-        },
-        |spent| Spent {
-            blocked: Duration::MAX / 4,
-            ..spent
-        },
+        |spent| Spent { cpu: Duration::MAX / 4, ..spent },
+        |spent| Spent { blocked: Duration::MAX / 4, ..spent },
     ];
     for name in ["P1 work, half of capacity", "P2 1 + 9 ms, a quarter"] {
         let plant = stationary(name);
         for lie in lies {
             let (auto, fixed) = (deceived(&plant, lie, same), a_fifth_more(&plant));
-            assert!(
-                auto.goodput >= 0.5 * fixed.goodput,
-                "{name}: {auto:?} {fixed:?}"
-            );
+            assert!(auto.goodput >= 0.5 * fixed.goodput, "{name}: {auto:?} {fixed:?}");
             assert!(auto.workers >= 1.0 && auto.workers <= plant.cap as f64);
         }
     }
@@ -161,10 +137,7 @@ fn where_workers_tell_nothing_or_nonsense_of_their_time_requests_are_served_all_
 
 #[test]
 fn where_no_quota_can_be_read_it_does_as_much() {
-    let all_the_machine_has = |view: View| View {
-        cores: 16.0,
-        ..view
-    };
+    let all_the_machine_has = |view: View| View { cores: 16.0, ..view };
     let plant = stationary("P2 7 + 3 ms, 2 x capacity");
     let auto = deceived(&plant, |spent| spent, all_the_machine_has);
     let fixed = a_fifth_more(&plant);
@@ -173,10 +146,7 @@ fn where_no_quota_can_be_read_it_does_as_much() {
 
 #[test]
 fn where_memory_cannot_be_read_the_pool_does_not_grow() {
-    let blind = |view: View| View {
-        memory: None,
-        ..view
-    };
+    let blind = |view: View| View { memory: None, ..view };
     let plant = stationary("P4 memory wall");
     let auto = deceived(&plant, |spent| spent, blind);
     assert_eq!((auto.workers, auto.swapped), (1.0, 0.0));
@@ -192,29 +162,14 @@ fn a_limit_of_memory_that_is_lowered_below_what_is_in_use_costs_workers_and_no_m
             memory.limit = 2400.0 * MB;
             memory
         };
-        if view.now > SECONDS {
-            View {
-                memory: view.memory.map(lower),
-                ..view
-            }
-        } else {
-            view
-        }
+        if view.now > SECONDS { View { memory: view.memory.map(lower), ..view } } else { view }
     };
-    let mut policy = Deceived {
-        auto: Auto::new(&plant),
-        spent: |spent| spent,
-        view: lowered,
-    };
+    let mut policy = Deceived { auto: Auto::new(&plant), spent: |spent| spent, view: lowered };
     let trace = &traces(&plant, 1)[0];
     let outcome = maitred_simulator::world::play(&plant, trace, &mut policy);
     let at = |second: f64| {
         let before = |(at, _): &&(f64, usize)| *at <= second;
-        outcome
-            .sizes
-            .iter()
-            .rfind(before)
-            .map_or(0, |(_, size)| *size)
+        outcome.sizes.iter().rfind(before).map_or(0, |(_, size)| *size)
     };
     assert!(at(SECONDS - 1.0) >= 18, "{}", at(SECONDS - 1.0));
     assert!(at(SECONDS + 30.0) <= 12, "{}", at(SECONDS + 30.0));
@@ -229,10 +184,7 @@ fn a_quota_that_is_halved_is_followed_within_three_seconds_and_so_is_its_return(
     maitred_simulator::world::play(&plant, trace, &mut auto);
     let at = |second: f64| {
         let before = |(at, _): &&(f64, usize)| *at <= second;
-        auto.wanted
-            .iter()
-            .rfind(before)
-            .map_or(0, |(_, size)| *size)
+        auto.wanted.iter().rfind(before).map_or(0, |(_, size)| *size)
     };
     assert!(at(21.0) <= 5, "{}", at(21.0));
     assert!(at(39.0) >= 6, "{}", at(39.0));
@@ -243,12 +195,7 @@ fn every_worker_hung_leaves_room_for_those_who_do_not_hang() {
     let mut plant = plants::hang(SECONDS);
     let all_hang = plant.segments[0].kinds[1];
     let good = plant.segments[0].clone();
-    plant.segments.push(Segment {
-        at: 10.0,
-        rate: 3.0,
-        kinds: vec![all_hang],
-        cores: 4.0,
-    });
+    plant.segments.push(Segment { at: 10.0, rate: 3.0, kinds: vec![all_hang], cores: 4.0 });
     plant.segments.push(Segment { at: 14.0, ..good });
     let trace = &traces(&plant, 1)[0];
     let outcome = maitred_simulator::world::play(&plant, trace, &mut Auto::new(&plant));
@@ -260,10 +207,9 @@ fn every_worker_hung_leaves_room_for_those_who_do_not_hang() {
 fn what_leaks_costs_workers_and_never_swaps() {
     for leak in [3.0 / 1024.0, 0.3] {
         let mut plant = stationary("P4 memory wall");
-        plant.memory = plant.memory.map(|memory| maitred_simulator::plant::Memory {
-            leak: leak * MB,
-            ..memory
-        });
+        plant.memory = plant
+            .memory
+            .map(|memory| maitred_simulator::plant::Memory { leak: leak * MB, ..memory });
         let trace = &traces(&plant, 1)[0];
         let outcome = maitred_simulator::world::play(&plant, trace, &mut Auto::new(&plant));
         assert_eq!(outcome.swapped, 0.0, "{leak} MB a request");
@@ -277,10 +223,8 @@ fn a_leak_of_a_pool_that_few_ask_is_recycled_before_it_fills_the_memory() {
     plant.segments[0].kinds = vec![Kind::new(Times::Fixed(0.005), Times::Fixed(0.02))];
     plant.segments[0].rate = 20.0;
     plant.seconds = 1200.0;
-    plant.memory = plant.memory.map(|memory| maitred_simulator::plant::Memory {
-        leak: 0.3 * MB,
-        ..memory
-    });
+    plant.memory =
+        plant.memory.map(|memory| maitred_simulator::plant::Memory { leak: 0.3 * MB, ..memory });
     // Of 3 GB for workers more than twice as much leaks.
     let trace = &traces(&plant, 1)[0];
     let outcome = maitred_simulator::world::play(&plant, trace, &mut Auto::new(&plant));
@@ -291,24 +235,13 @@ fn a_leak_of_a_pool_that_few_ask_is_recycled_before_it_fills_the_memory() {
 
 #[test]
 fn a_machine_that_has_slept_for_an_hour_serves_as_before() {
-    let has_slept = |view: View| View {
-        now: view.now + if view.now > 20.0 { 3600.0 } else { 0.0 },
-        ..view
-    };
-    for name in [
-        "P1 work, 3 x capacity",
-        "P2 1 + 9 ms, a quarter",
-        "P5 database, 1.5 x capacity",
-    ] {
+    let has_slept =
+        |view: View| View { now: view.now + if view.now > 20.0 { 3600.0 } else { 0.0 }, ..view };
+    for name in ["P1 work, 3 x capacity", "P2 1 + 9 ms, a quarter", "P5 database, 1.5 x capacity"] {
         let plant = stationary(name);
-        let (slept, awake) = (
-            deceived(&plant, |spent| spent, has_slept),
-            deceived(&plant, |spent| spent, same),
-        );
-        assert!(
-            slept.goodput >= 0.99 * awake.goodput,
-            "{name}: {slept:?} {awake:?}"
-        );
+        let (slept, awake) =
+            (deceived(&plant, |spent| spent, has_slept), deceived(&plant, |spent| spent, same));
+        assert!(slept.goodput >= 0.99 * awake.goodput, "{name}: {slept:?} {awake:?}");
         assert!(slept.p99 <= 1.1 * awake.p99, "{name}: {slept:?} {awake:?}");
     }
 }
@@ -318,11 +251,7 @@ fn a_burst_of_a_thousand_times_as_many_requests_costs_only_itself() {
     let mut plant = stationary("P4 memory wall");
     plant.segments[0].rate = 50.0;
     let usual = plant.segments[0].clone();
-    plant.segments.push(Segment {
-        at: 20.0,
-        rate: 50_000.0,
-        ..usual.clone()
-    });
+    plant.segments.push(Segment { at: 20.0, rate: 50_000.0, ..usual.clone() });
     plant.segments.push(Segment { at: 21.0, ..usual });
     let trace = &traces(&plant, 1)[0];
     let outcome = maitred_simulator::world::play(&plant, trace, &mut Auto::new(&plant));
@@ -331,11 +260,7 @@ fn a_burst_of_a_thousand_times_as_many_requests_costs_only_itself() {
     assert!(most.is_some_and(|most| most <= 30), "{most:?}");
     // All of that second without those that found a place in the queue, and those that met a full
     // queue while it drained.
-    assert!(
-        (40_000..55_000).contains(&outcome.refused),
-        "{}",
-        outcome.refused
-    );
+    assert!((40_000..55_000).contains(&outcome.refused), "{}", outcome.refused);
     let last = outcome.sizes.last().map_or(0, |(_, workers)| *workers);
     assert!(last >= 10, "{last}");
 }

@@ -30,18 +30,11 @@ fn kind() -> impl Strategy<Value = Kind> {
 }
 
 fn steady(kind: Kind, changes: bool) -> Kind {
-    Kind {
-        peak: if changes { 0.0 } else { kind.peak },
-        ..kind
-    }
+    Kind { peak: if changes { 0.0 } else { kind.peak }, ..kind }
 }
 
 fn plant() -> impl Strategy<Value = Plant> {
-    let segment = (
-        1.0..400.0_f64,
-        proptest::collection::vec(kind(), 1..3),
-        0.3..8.0_f64,
-    );
+    let segment = (1.0..400.0_f64, proptest::collection::vec(kind(), 1..3), 0.3..8.0_f64);
     let memory = proptest::option::of((256.0..4096.0_f64, 0.0..200.0_f64, 1.0..100.0_f64));
     (
         proptest::collection::vec(segment, 1..4),
@@ -60,10 +53,7 @@ fn plant() -> impl Strategy<Value = Plant> {
             let segments = segments.map(|(place, (rate, kinds, cores))| Segment {
                 at: place as f64 * length,
                 rate,
-                kinds: kinds
-                    .into_iter()
-                    .map(|kind| steady(kind, changes))
-                    .collect(),
+                kinds: kinds.into_iter().map(|kind| steady(kind, changes)).collect(),
                 cores,
             });
             Plant {
@@ -78,10 +68,7 @@ fn plant() -> impl Strategy<Value = Plant> {
                     by_children: base > 100.0,
                     swap_drag: 1.0,
                 }),
-                database: slots.map(|slots| Database {
-                    slots,
-                    is_lock: false,
-                }),
+                database: slots.map(|slots| Database { slots, is_lock: false }),
                 boot: Boot { cpu, time },
                 cap,
                 warm_up: 0.0,

@@ -108,13 +108,9 @@ fn absurd(way: &SupervisorLink, role: &str) -> usize {
 /// Says the same again and again, as fast as it is taken, and at last what is no report at all.
 fn flood(way: &SupervisorLink, role: &str) -> usize {
     let reports: Vec<String> = match role {
-        "front" => [
-            "\"MemoryAsked\"",
-            "\"Figures\"",
-            "{\"NotOpened\":{\"generation\":1}}",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
+        "front" => ["\"MemoryAsked\"", "\"Figures\"", "{\"NotOpened\":{\"generation\":1}}"]
+            .map(str::to_owned)
+            .to_vec(),
         _ => vec![json!({"CacheFigures": {"figures": null}}).to_string()],
     };
     let mut said = 0;
@@ -138,10 +134,7 @@ fn linger(way: &SupervisorLink) -> Vec<TcpStream> {
             (0..LINGERING_EACH).flat_map(|_| Lingering::new()).collect();
         for end in [&way.socket, &way.pipe].into_iter().flatten() {
             let sent = hostile::send_lingering(end.as_fd(), b"\"MemoryAsked\"", &lingering);
-            let _ = writeln!(
-                io::stdout(),
-                "{LINGERING_EACH} lingering descriptors: {sent:?}"
-            );
+            let _ = writeln!(io::stdout(), "{LINGERING_EACH} lingering descriptors: {sent:?}");
         }
         deaf.extend(lingering.into_iter().map(Lingering::let_go));
     }

@@ -65,10 +65,7 @@ impl Tenant {
     }
 
     fn use_loot(&mut self, pid: i32, loot: &Loot) {
-        self.tell(
-            pid,
-            format!("took descriptor {}: {}", loot.number, loot.what),
-        );
+        self.tell(pid, format!("took descriptor {}: {}", loot.number, loot.what));
         if hostile::leads_to_root(loot) {
             self.send_lingering(loot);
         }
@@ -78,29 +75,19 @@ impl Tenant {
         use std::os::fd::AsFd;
         let lingering: Vec<Lingering> = (0..LINGERING).flat_map(|_| Lingering::new()).collect();
         let sent = hostile::send_lingering(loot.fd.as_fd(), b"{}", &lingering);
-        let _ = writeln!(
-            io::stdout(),
-            "sent {} lingering sockets to root: {sent:?}",
-            lingering.len()
-        );
-        self.deaf
-            .extend(lingering.into_iter().map(Lingering::let_go));
+        let _ =
+            writeln!(io::stdout(), "sent {} lingering sockets to root: {sent:?}", lingering.len());
+        self.deaf.extend(lingering.into_iter().map(Lingering::let_go));
     }
 }
 
 fn main() {
-    let numbers: Vec<u32> = std::env::args()
-        .skip(1)
-        .flat_map(|word| word.parse())
-        .collect();
+    let numbers: Vec<u32> = std::env::args().skip(1).flat_map(|word| word.parse()).collect();
     let [supervisor, mut kills] = numbers[..] else {
         panic!("hostile-tenant SUPERVISOR KILLS");
     };
     let supervisor = i32::try_from(supervisor).expect("a process id");
-    let mut tenant = Tenant {
-        told: HashSet::new(),
-        deaf: Vec::new(),
-    };
+    let mut tenant = Tenant { told: HashSet::new(), deaf: Vec::new() };
     let begun = Instant::now();
     while kills > 0 && begun.elapsed() < PATIENCE {
         let all = hostile::of_own_user(supervisor);
@@ -121,11 +108,7 @@ fn main() {
             }
         }
     }
-    let _ = writeln!(
-        io::stdout(),
-        "left {kills} alive, got {} things",
-        tenant.told.len()
-    );
+    let _ = writeln!(io::stdout(), "left {kills} alive, got {} things", tenant.told.len());
     if !tenant.deaf.is_empty() {
         // What lingers does so for as long as this process lives.
         let _ = io::stdin().read_line(&mut String::new());

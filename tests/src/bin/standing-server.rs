@@ -79,18 +79,8 @@ fn main() -> io::Result<()> {
     listener.set_nonblocking(true)?;
     println!("{}", listener.local_addr()?);
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    epoll::add(
-        &poll,
-        &listener,
-        EventData::new_u64(LISTENER),
-        EventFlags::IN,
-    )?;
-    epoll::add(
-        &poll,
-        io::stdin(),
-        EventData::new_u64(INPUT),
-        EventFlags::IN,
-    )?;
+    epoll::add(&poll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+    epoll::add(&poll, io::stdin(), EventData::new_u64(INPUT), EventFlags::IN)?;
     let mut clients: HashMap<u64, Client> = HashMap::new();
     let mut events = Vec::with_capacity(256);
     loop {

@@ -15,12 +15,7 @@ const USAGE: &str = "usage: wordpress-site              make a site, hold it unt
 fn hold() -> std::io::Result<()> {
     let files = Files::prepare();
     let mut out = std::io::stdout();
-    writeln!(
-        out,
-        "root {}\nsocket {}",
-        files.root().display(),
-        files.socket().display()
-    )?;
+    writeln!(out, "root {}\nsocket {}", files.root().display(), files.socket().display())?;
     out.flush()?;
     for line in std::io::stdin().lock().lines() {
         line?;

@@ -25,16 +25,13 @@ pub struct Masks {
 impl Masks {
     /// The masks for one server.
     pub fn of(server: &dyn Target) -> Self {
-        Self {
-            port: server.address().port().to_string(),
-        }
+        Self { port: server.address().port().to_string() }
     }
 
     fn apply(&self, text: &str) -> String {
         let port = &self.port;
-        let text = text
-            .replace(&format!(":{port}"), ":PORT")
-            .replace(&format!("\"{port}\""), "\"PORT\"");
+        let text =
+            text.replace(&format!(":{port}"), ":PORT").replace(&format!("\"{port}\""), "\"PORT\"");
         without_countdown(&text)
     }
 }
@@ -74,17 +71,8 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            script,
-            request,
-            place,
-            ours,
-            theirs,
-        } = self;
-        write!(
-            f,
-            "{script} request {request}, {place}:\n    ours   {ours}\n    theirs {theirs}"
-        )
+        let Self { script, request, place, ours, theirs } = self;
+        write!(f, "{script} request {request}, {place}:\n    ours   {ours}\n    theirs {theirs}")
     }
 }
 
@@ -126,27 +114,17 @@ impl Known {
         let known: Self = toml::from_str(&text).unwrap_or_else(|error| panic!("{error}"));
         let mut reasons = known.difference.iter().map(|entry| &entry.reason);
         let headers = known.ignored_header.iter().map(|header| &header.reason);
-        assert!(
-            reasons
-                .by_ref()
-                .chain(headers)
-                .all(|r| !r.trim().is_empty()),
-            "no reason given"
-        );
+        assert!(reasons.by_ref().chain(headers).all(|r| !r.trim().is_empty()), "no reason given");
         known
     }
 
     fn matching(&self, difference: &Difference) -> BTreeSet<usize> {
         let matches = |entry: &Entry| {
             (entry.script == difference.script || entry.script == "*")
-                && entry
-                    .request
-                    .is_none_or(|request| request == difference.request)
+                && entry.request.is_none_or(|request| request == difference.request)
                 && (entry.place == difference.place || entry.place == "*")
         };
-        (0..self.difference.len())
-            .filter(|&at| matches(&self.difference[at]))
-            .collect()
+        (0..self.difference.len()).filter(|&at| matches(&self.difference[at])).collect()
     }
 
     /// Splits differences into those that no entry explains, and the entries that explain none.
@@ -163,28 +141,15 @@ impl Known {
         let idle = (0..self.difference.len()).filter(|at| !used.contains(at));
         let name = |at: usize| {
             let entry = &self.difference[at];
-            format!(
-                "{} {} no longer differs: remove the entry",
-                entry.script, entry.place
-            )
+            format!("{} {} no longer differs: remove the entry", entry.script, entry.place)
         };
         (unexplained, idle.map(name).collect())
     }
 
     fn is_ignored(&self, exchange: &Exchange, header: &str) -> bool {
-        let ignored = self
-            .ignored_header
-            .iter()
-            .any(|ignored| ignored.name == header);
-        exchange
-            .ignored_headers
-            .iter()
-            .any(|ignored| ignored == header)
-            || ignored
-                && !exchange
-                    .compared_headers
-                    .iter()
-                    .any(|compared| compared == header)
+        let ignored = self.ignored_header.iter().any(|ignored| ignored.name == header);
+        exchange.ignored_headers.iter().any(|ignored| ignored == header)
+            || ignored && !exchange.compared_headers.iter().any(|compared| compared == header)
     }
 }
 
@@ -227,15 +192,9 @@ fn shown(value: Option<&String>, other: Option<&String>) -> String {
         return "(absent)".into();
     };
     let differs = |other: &String| value.chars().zip(other.chars()).position(|(a, b)| a != b);
-    let from = other
-        .and_then(differs)
-        .unwrap_or(0)
-        .saturating_sub(SHOWN / 3);
+    let from = other.and_then(differs).unwrap_or(0).saturating_sub(SHOWN / 3);
     let part: String = value.chars().skip(from).take(SHOWN).collect();
-    format!(
-        "{part:?} ({} characters, from {from})",
-        value.chars().count()
-    )
+    format!("{part:?} ({} characters, from {from})", value.chars().count())
 }
 
 /// Where the answers of two servers to one request differ.
@@ -248,9 +207,7 @@ pub fn compare(
     let ours = label(known, exchange, ours, our_masks);
     let theirs = label(known, exchange, theirs, their_masks);
     let places: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
-    let differing = places
-        .into_iter()
-        .filter(|&place| ours.get(place) != theirs.get(place));
+    let differing = places.into_iter().filter(|&place| ours.get(place) != theirs.get(place));
     let describe = |place: &String| Difference {
         script: script.into(),
         request,
@@ -263,35 +220,19 @@ pub fn compare(
 
 /// What a script says of every server's answer and this one does not hold.
 pub fn unmet_expectations(exchange: &Exchange, outcome: &Outcome) -> Vec<String> {
-    let mut unmet: Vec<String> = outcome
-        .missing_log
-        .iter()
-        .map(|text| format!("{text:?} is not in the log"))
-        .collect();
+    let mut unmet: Vec<String> =
+        outcome.missing_log.iter().map(|text| format!("{text:?} is not in the log")).collect();
     let response = match &outcome.response {
         Ok(response) => response,
         Err(error) => return vec![format!("no answer: {error}")],
     };
-    if exchange
-        .status
-        .is_some_and(|status| status != response.status)
-    {
-        unmet.push(format!(
-            "status {} came: {}",
-            response.status,
-            response.text()
-        ));
+    if exchange.status.is_some_and(|status| status != response.status) {
+        unmet.push(format!("status {} came: {}", response.status, response.text()));
     }
     let body: String = response.body.iter().map(|&byte| char::from(byte)).collect();
-    for text in exchange
-        .expect
-        .iter()
-        .filter(|text| !body.contains(text.as_str()))
-    {
+    for text in exchange.expect.iter().filter(|text| !body.contains(text.as_str())) {
         let start: String = body.chars().take(SHOWN).collect();
-        unmet.push(format!(
-            "{text:?} is not in the body, which starts {start:?}"
-        ));
+        unmet.push(format!("{text:?} is not in the body, which starts {start:?}"));
     }
     unmet
 }

@@ -52,19 +52,9 @@ pub fn load(corpus: &Path) -> Vec<Script> {
 }
 
 fn list(corpus: &Path, below: &str, names: &mut Vec<String>) {
-    for entry in fs::read_dir(corpus.join(below))
-        .expect("the corpus can be listed")
-        .flatten()
-    {
-        let name = entry
-            .file_name()
-            .into_string()
-            .expect("names in the corpus are text");
-        let name = if below.is_empty() {
-            name
-        } else {
-            format!("{below}/{name}")
-        };
+    for entry in fs::read_dir(corpus.join(below)).expect("the corpus can be listed").flatten() {
+        let name = entry.file_name().into_string().expect("names in the corpus are text");
+        let name = if below.is_empty() { name } else { format!("{below}/{name}") };
         if entry.path().is_dir() {
             list(corpus, &name, names);
         } else if name.ends_with(".php") {
@@ -105,28 +95,18 @@ fn begin(name: &str, value: &str) -> Exchange {
 
 fn apply(name: &str, exchange: &mut Exchange, key: &str, value: &str) {
     let request = &mut exchange.request;
-    let number = || {
-        value
-            .parse()
-            .unwrap_or_else(|_| panic!("{name}: {key} takes a number"))
-    };
+    let number = || value.parse().unwrap_or_else(|_| panic!("{name}: {key} takes a number"));
     match key {
         "header" => {
             let (header, value) = value.split_once(": ").unwrap_or_else(|| {
                 panic!("{name}: a header line reads `header: Name: value`, not {value:?}")
             });
-            request
-                .headers
-                .retain(|(known, _)| header != "Host" || known != "Host");
+            request.headers.retain(|(known, _)| header != "Host" || known != "Host");
             request.headers.push((header.into(), unescape(value)));
         }
-        "body" => request
-            .body
-            .extend(unescape(value).chars().map(|c| c as u8)),
+        "body" => request.body.extend(unescape(value).chars().map(|c| c as u8)),
         "fill" => {
-            let (count, text) = value
-                .split_once(' ')
-                .expect("fill takes a count and a text");
+            let (count, text) = value.split_once(' ').expect("fill takes a count and a text");
             let count = count.parse().expect("fill takes a count and a text");
             request.body.extend(text.as_bytes().repeat(count));
         }

@@ -77,10 +77,7 @@ impl Case {
         let mut cases: Vec<Case> = entries
             .flatten()
             .map(|entry| entry.path())
-            .filter(|path| {
-                path.extension()
-                    .is_some_and(|extension| extension == "conf")
-            })
+            .filter(|path| path.extension().is_some_and(|extension| extension == "conf"))
             .map(|path| Case::read(&path))
             .collect();
         cases.sort_by(|a, b| a.name.cmp(&b.name));
@@ -158,10 +155,9 @@ fn request(words: &str) -> Request {
             "body" => value.clone_into(&mut request.body),
             "numbers" => request.numbers = true,
             // A blank would end the word, and INI lines are apart by line ends.
-            _ => request.params.push((
-                name.to_owned(),
-                value.replace("\\n", "\n").replace("\\_", " "),
-            )),
+            _ => request
+                .params
+                .push((name.to_owned(), value.replace("\\n", "\n").replace("\\_", " "))),
         }
     }
     request
@@ -224,9 +220,7 @@ fn run(case: &Case, root: &Path, which: Which) -> Vec<String> {
     let root = root.display().to_string();
     // A pool besides `www` names its user only where it can have another.
     let user = if is_root() { WEB_USER_LINE } else { "" };
-    let configuration = usual(&case.configuration)
-        .replace("@ROOT@", &root)
-        .replace("@USER@", user);
+    let configuration = usual(&case.configuration).replace("@ROOT@", &root).replace("@USER@", user);
     let daemon = Daemon::start_with(which, &configuration, place, &[]);
     let mut answer = String::new();
     let mut found = Vec::new();
@@ -262,19 +256,13 @@ fn ask(daemon: &Daemon, request: &Request, root: &str) -> String {
         Ok(answer) => place.mask(&answer.to_string()),
         Err(error) => format!("no answer: {:?}", error.kind()),
     };
-    if request.numbers {
-        without_numbers(&text)
-    } else {
-        text
-    }
+    if request.numbers { without_numbers(&text) } else { text }
 }
 
 /// What it has written on stderr once the text is in it.
 fn logged(daemon: &Daemon, text: &str) -> String {
     let all = || without_numbers(&daemon.place().mask(&daemon.log().lines().join("\n")));
-    let found = wait::poll(TRACE_DEADLINE, || {
-        Some(all()).filter(|all| all.contains(text))
-    });
+    let found = wait::poll(TRACE_DEADLINE, || Some(all()).filter(|all| all.contains(text)));
     found.unwrap_or_else(all)
 }
 

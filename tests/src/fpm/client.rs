@@ -174,8 +174,7 @@ impl Door {
     /// # Panics
     /// When nobody listens.
     pub fn connect(&self) -> Client {
-        self.try_connect()
-            .unwrap_or_else(|error| panic!("cannot connect to {self:?}: {error}"))
+        self.try_connect().unwrap_or_else(|error| panic!("cannot connect to {self:?}: {error}"))
     }
 
     /// As [`Door::connect`].
@@ -257,11 +256,7 @@ impl Client {
     pub fn begin(&mut self, params: &Params, body: &[u8], keep: bool) -> io::Result<()> {
         let mut bytes = Vec::new();
         let flags = if keep { KEEP_CONN } else { 0 };
-        write_record(
-            &mut bytes,
-            BEGIN_REQUEST,
-            &[0, RESPONDER, flags, 0, 0, 0, 0, 0],
-        );
+        write_record(&mut bytes, BEGIN_REQUEST, &[0, RESPONDER, flags, 0, 0, 0, 0, 0]);
         write_stream(&mut bytes, PARAMS, &params.to_bytes());
         write_stream(&mut bytes, STDIN, body);
         self.send(&bytes)
@@ -272,12 +267,8 @@ impl Client {
     /// # Errors
     /// When the connection ends before, or another record comes than an answer has.
     pub fn answer(&mut self) -> io::Result<Answer> {
-        let mut answer = Answer {
-            stdout: Vec::new(),
-            stderr: Vec::new(),
-            app_status: 0,
-            protocol_status: 0,
-        };
+        let mut answer =
+            Answer { stdout: Vec::new(), stderr: Vec::new(), app_status: 0, protocol_status: 0 };
         loop {
             let (kind, content) = self.record()?;
             match (kind, content.as_slice()) {

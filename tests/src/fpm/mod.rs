@@ -89,10 +89,7 @@ pub struct Place {
 
 impl Default for Place {
     fn default() -> Self {
-        Self {
-            folder: public_folder(),
-            ports: (0..PORTS).map(|_| ports::free_address()).collect(),
-        }
+        Self { folder: public_folder(), ports: (0..PORTS).map(|_| ports::free_address()).collect() }
     }
 }
 
@@ -190,13 +187,7 @@ impl Daemon {
     pub fn start_program(program: &Path, configuration: &str) -> Self {
         let mut command = Command::new(program);
         command.arg("fpm");
-        Self::run(
-            Which::Maitred,
-            command,
-            configuration,
-            Place::default(),
-            &[],
-        )
+        Self::run(Which::Maitred, command, configuration, Place::default(), &[])
     }
 
     fn run(
@@ -357,11 +348,7 @@ impl Daemon {
         self.signal(signal);
         let status = self.master.wait(DEADLINE);
         let status = status.unwrap_or_else(|| {
-            panic!(
-                "{:?} did not stop:\n{}",
-                self.which,
-                self.log.lines().join("\n")
-            )
+            panic!("{:?} did not stop:\n{}", self.which, self.log.lines().join("\n"))
         });
         self.assert_nothing_left();
         status
@@ -371,26 +358,13 @@ impl Daemon {
         let seen = self.seen.lock().expect("nobody panics here").clone();
         let running = || seen.iter().filter(|p| p.is_running()).collect::<Vec<_>>();
         let gone = wait::poll(REMAINS_DEADLINE, || running().is_empty().then_some(()));
-        assert!(
-            gone.is_some(),
-            "{:?} left processes: {:#?}",
-            self.which,
-            running()
-        );
+        assert!(gone.is_some(), "{:?} left processes: {:#?}", self.which, running());
         let entries = fs::read_dir(self.place.folder()).expect("the folder can be listed");
         let is_socket = |path: &PathBuf| path.metadata().is_ok_and(|m| m.file_type().is_socket());
-        let sockets: Vec<PathBuf> = entries
-            .flatten()
-            .map(|e| e.path())
-            .filter(is_socket)
-            .collect();
+        let sockets: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(is_socket).collect();
         assert!(sockets.is_empty(), "{:?} left {sockets:?}", self.which);
         for &address in &self.place.ports {
-            assert!(
-                !ports::is_listening(address),
-                "{:?} left a listener on {address}",
-                self.which
-            );
+            assert!(!ports::is_listening(address), "{:?} left a listener on {address}", self.which);
         }
     }
 }

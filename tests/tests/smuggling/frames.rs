@@ -122,24 +122,14 @@ impl FramesCase {
     pub fn bytes(&self) -> Vec<u8> {
         let end = if self.body.is_some() { 0 } else { END_STREAM };
         let head = frame(HEADERS, END_HEADERS | end, 1, &fields(self.fields));
-        let body = self
-            .body
-            .map(|body| frame(DATA, END_STREAM, 1, body.as_bytes()));
-        [
-            PREFACE.to_vec(),
-            frame(SETTINGS, 0, 0, &[]),
-            head,
-            body.unwrap_or_default(),
-        ]
-        .concat()
+        let body = self.body.map(|body| frame(DATA, END_STREAM, 1, body.as_bytes()));
+        [PREFACE.to_vec(), frame(SETTINGS, 0, 0, &[]), head, body.unwrap_or_default()].concat()
     }
 
     /// What a server makes of it.
     pub fn ask(&self, address: SocketAddr) -> String {
         let mut stream = TcpStream::connect(address).expect("the server listens");
-        stream
-            .set_read_timeout(Some(DEADLINE))
-            .expect("a time-out can be set");
+        stream.set_read_timeout(Some(DEADLINE)).expect("a time-out can be set");
         let _ = std::io::Write::write_all(&mut stream, &self.bytes());
         outcome(&mut stream)
     }
@@ -161,11 +151,8 @@ pub fn outcome(stream: &mut impl Read) -> String {
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         let mut payload = vec![0; length];
         stream.read_exact(&mut payload).expect("a frame is whole");
-        let (kind, flags, number) = (
-            head[3],
-            head[4],
-            u32::from_be_bytes([0, head[6], head[7], head[8]]),
-        );
+        let (kind, flags, number) =
+            (head[3], head[4], u32::from_be_bytes([0, head[6], head[7], head[8]]));
         match kind {
             GOAWAY if error(&payload, 4) != Some(0) => {
                 return format!("closed: {}", name(&payload, 4));
@@ -197,9 +184,7 @@ fn told(status: u16, body: &[u8]) -> String {
 }
 
 fn error(payload: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_be_bytes(
-        payload.get(at..at + 4)?.try_into().ok()?,
-    ))
+    Some(u32::from_be_bytes(payload.get(at..at + 4)?.try_into().ok()?))
 }
 
 /// The name of an error (RFC 9113 §7).
@@ -219,10 +204,7 @@ fn status_in(block: &[u8]) -> u16 {
     const INDEXED: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
     // A change of the table's size may come first.
     let block = &block[block.iter().take_while(|byte| *byte & 0xe0 == 0x20).count()..];
-    if let Some(status) = block[0]
-        .checked_sub(0x88)
-        .and_then(|at| INDEXED.get(usize::from(at)))
-    {
+    if let Some(status) = block[0].checked_sub(0x88).and_then(|at| INDEXED.get(usize::from(at))) {
         return *status;
     }
     let (is_packed, length) = (block[1] & 0x80 != 0, usize::from(block[1] & 0x7f));
@@ -236,10 +218,8 @@ fn status_in(block: &[u8]) -> u16 {
 
 /// The three digits of a status in Huffman's code: five bits for 0, 1 and 2, six for the others.
 fn unpack(bytes: &[u8]) -> String {
-    let bits: Vec<u8> = bytes
-        .iter()
-        .flat_map(|byte| (0..8).rev().map(move |at| byte >> at & 1))
-        .collect();
+    let bits: Vec<u8> =
+        bytes.iter().flat_map(|byte| (0..8).rev().map(move |at| byte >> at & 1)).collect();
     let number = |bits: &[u8]| bits.iter().fold(0, |number, bit| number << 1 | bit);
     let (mut at, mut digits) = (0, String::new());
     while digits.len() < 3 {

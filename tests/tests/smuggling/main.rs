@@ -60,9 +60,7 @@ fn bytes(case: &Case) -> Vec<u8> {
 /// All that a server says until it closes the connection.
 fn over_tcp(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).expect("the server listens");
-    stream
-        .set_read_timeout(Some(DEADLINE))
-        .expect("a time-out can be set");
+    stream.set_read_timeout(Some(DEADLINE)).expect("a time-out can be set");
     // It may be refused before all of it has been sent.
     let _ = stream.write_all(bytes);
     let mut said = Vec::new();
@@ -78,10 +76,7 @@ fn over_tcp(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 fn over_tls(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut said = Vec::new();
     let mut client = Secure::connect(address, "http/1.1", bytes);
-    client
-        .output()
-        .read_to_end(&mut said)
-        .expect("openssl ends");
+    client.output().read_to_end(&mut said).expect("openssl ends");
     said
 }
 
@@ -91,9 +86,7 @@ fn outcome(said: &[u8]) -> String {
     let mut rest = &*text;
     let mut parts = Vec::new();
     loop {
-        let heads = rest
-            .match_indices("HTTP/1.1 ")
-            .chain(rest.match_indices("HTTP/1.0 "));
+        let heads = rest.match_indices("HTTP/1.1 ").chain(rest.match_indices("HTTP/1.0 "));
         let is_status = |at: &usize| rest[at + 9..].starts_with(|c: char| c.is_ascii_digit());
         let head = heads.map(|(at, _)| at).filter(is_status).min();
         let head = head.map(|at| (at, true));
@@ -183,9 +176,7 @@ fn assert_frames(what: &str, outcomes: &[String]) {
 fn what_two_servers_may_read_differently_is_refused_and_nothing_hidden_in_it_is_answered() {
     let root = site();
     let server = setup(&root).start();
-    let ours = ask_all(CASES, |case| {
-        outcome(&over_tcp(server.address(), &bytes(case)))
-    });
+    let ours = ask_all(CASES, |case| outcome(&over_tcp(server.address(), &bytes(case))));
     assert_all("HTTP/1.1", &ours);
     let frames = ask_all(FRAMES, |case| case.ask(server.address()));
     assert_frames("HTTP/2", &frames);
@@ -202,10 +193,7 @@ fn what_is_refused_plain_is_refused_over_tls() {
     let (root, authority) = (site(), Authority::default());
     let certificate = authority.issue("localhost", &["localhost"]).toml();
     let secure = ports::free_address();
-    let lines = [
-        format!("certificates = [{certificate}]"),
-        "redirect = false".into(),
-    ];
+    let lines = [format!("certificates = [{certificate}]"), "redirect = false".into()];
     let server = setup(&root).tls(secure, &lines).start();
     let ours = ask_all(CASES, |case| outcome(&over_tls(secure, &bytes(case))));
     assert_all("HTTP/1.1 over TLS", &ours);

@@ -56,11 +56,7 @@ pub fn upward(tree: &Tree) -> Vec<Violation> {
             let folder = path.split('/').next().unwrap_or_default();
             let folder = folder.trim_end_matches(".rs");
             let Some(rank) = layers.folders.iter().position(|name| *name == folder) else {
-                violations.push(Violation::new(
-                    file,
-                    1,
-                    "its folder has no place in the layers",
-                ));
+                violations.push(Violation::new(file, 1, "its folder has no place in the layers"));
                 continue;
             };
             for (index, line) in file.text.lines().enumerate() {

@@ -70,10 +70,8 @@ const MEANINGS: &str = include_str!("meanings.txt");
 
 /// File names that occur more than once and have no meaning in `meanings.txt`.
 pub fn files(tree: &Tree) -> Vec<Violation> {
-    let meanings: BTreeSet<_> = MEANINGS
-        .lines()
-        .filter_map(|line| Some(line.split_once(": ")?.0))
-        .collect();
+    let meanings: BTreeSet<_> =
+        MEANINGS.lines().filter_map(|line| Some(line.split_once(": ")?.0)).collect();
     let mut known: BTreeMap<&str, &str> = BTreeMap::new();
     let mut violations = Vec::new();
     let sources = tree.rust("crates/");

@@ -20,9 +20,8 @@ struct Signatures<'f> {
 impl<'ast> Visit<'ast> for Signatures<'_> {
     fn visit_signature(&mut self, signature: &'ast Signature) {
         let found = (self.rule)(signature);
-        let violations = found
-            .into_iter()
-            .map(|(line, what)| Violation::new(self.file, line, what));
+        let violations =
+            found.into_iter().map(|(line, what)| Violation::new(self.file, line, what));
         self.found.extend(violations);
         visit::visit_signature(self, signature);
     }
@@ -30,11 +29,7 @@ impl<'ast> Visit<'ast> for Signatures<'_> {
 
 fn each(tree: &Tree, rule: fn(&Signature) -> Vec<(usize, String)>) -> Vec<Violation> {
     let found = tree.rust("crates/").flat_map(|file| {
-        let mut signatures = Signatures {
-            file,
-            found: Vec::new(),
-            rule,
-        };
+        let mut signatures = Signatures { file, found: Vec::new(), rule };
         signatures.visit_file(&file.syntax());
         signatures.found
     });
@@ -74,9 +69,6 @@ pub fn arguments(tree: &Tree) -> Vec<Violation> {
             return Vec::new();
         }
         let line = signature.ident.span().start().line;
-        vec![(
-            line,
-            format!("`{name}` has {count} arguments, at most {ARGUMENTS}"),
-        )]
+        vec![(line, format!("`{name}` has {count} arguments, at most {ARGUMENTS}"))]
     })
 }

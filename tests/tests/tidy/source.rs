@@ -18,11 +18,7 @@ pub struct Violation {
 impl Violation {
     /// One in a file.
     pub fn new(file: &File, line: usize, what: impl Into<String>) -> Violation {
-        Violation {
-            file: file.path.clone(),
-            line,
-            what: what.into(),
-        }
+        Violation { file: file.path.clone(), line, what: what.into() }
     }
 }
 
@@ -80,18 +76,13 @@ impl Tree {
 
     /// The sources of Rust below `folder`.
     pub fn rust(&self, folder: &str) -> impl Iterator<Item = &File> {
-        self.files
-            .iter()
-            .filter(move |file| file.is_rust() && file.path.starts_with(folder))
+        self.files.iter().filter(move |file| file.is_rust() && file.path.starts_with(folder))
     }
 }
 
 /// The root of the repository.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap()
-        .to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
 /// Folders that hold nothing written by hand, or what others have written.
@@ -108,10 +99,7 @@ fn read(root: &Path, folder: &Path, files: &mut Vec<File>) {
             if !SKIPPED.contains(&name.as_str()) {
                 read(root, &path, files);
             }
-        } else if [".rs", ".c", ".h", ".md"]
-            .iter()
-            .any(|end| name.ends_with(end))
-        {
+        } else if [".rs", ".c", ".h", ".md"].iter().any(|end| name.ends_with(end)) {
             let relative = path.strip_prefix(root).unwrap();
             files.push(File {
                 path: relative.to_str().unwrap().to_owned(),

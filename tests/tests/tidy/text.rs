@@ -26,20 +26,13 @@ const BANNED: [&str; 15] = [
 
 /// Lines with too many columns.
 pub fn columns(tree: &Tree) -> Vec<Violation> {
-    let files = tree
-        .files
-        .iter()
-        .filter(|file| file.is_rust() || file.is_c());
+    let files = tree.files.iter().filter(|file| file.is_rust() || file.is_c());
     let long = files.flat_map(|file| {
         let lines = file.text.lines().enumerate();
         let long = lines.filter(|(_, line)| line.chars().count() > COLUMNS);
         long.map(|(index, line)| {
             let columns = line.chars().count();
-            Violation::new(
-                file,
-                index + 1,
-                format!("{columns} columns, at most {COLUMNS}"),
-            )
+            Violation::new(file, index + 1, format!("{columns} columns, at most {COLUMNS}"))
         })
     });
     long.collect()
@@ -47,10 +40,7 @@ pub fn columns(tree: &Tree) -> Vec<Violation> {
 
 /// Files with too many lines.
 pub fn lines(tree: &Tree) -> Vec<Violation> {
-    let files = tree
-        .files
-        .iter()
-        .filter(|file| file.is_rust() || file.is_c());
+    let files = tree.files.iter().filter(|file| file.is_rust() || file.is_c());
     let long = files.filter(|file| file.text.lines().count() > LINES);
     let violations = long.map(|file| {
         let lines = file.text.lines().count();

@@ -143,14 +143,8 @@ mod tests {
         assert_eq!(acme(&public).names(&public), ["shop.example.com"]);
         let left: Vec<_> = acme(&public).left_out(&public);
         let left: Vec<_> = left.iter().map(|(name, _)| *name).collect();
-        assert_eq!(
-            left,
-            ["10.0.0.1", "[::1]", "intranet", "a_b.com", "db.internal"]
-        );
+        assert_eq!(left, ["10.0.0.1", "[::1]", "intranet", "a_b.com", "db.internal"]);
         let own = config("", ", ca = \"/dev/null\"", hosts);
-        assert_eq!(
-            acme(&own).names(&own),
-            ["shop.example.com", "intranet", "db.internal"]
-        );
+        assert_eq!(acme(&own).names(&own), ["shop.example.com", "intranet", "db.internal"]);
     }
 }

@@ -29,12 +29,7 @@ pub(crate) fn check_confinement(pool: &Pool, settings: &DeTable<'_>) -> Vec<Faul
             faults.push(Fault::at(settings, "chdir", sentence));
         }
     }
-    let GroupLimits {
-        memory_max,
-        memory_high,
-        pids_max,
-        ..
-    } = confinement.together;
+    let GroupLimits { memory_max, memory_high, pids_max, .. } = confinement.together;
     if let (Some(max), Some(high)) = (memory_max, memory_high)
         && high > max
     {

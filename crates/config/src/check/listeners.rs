@@ -39,10 +39,7 @@ pub(crate) fn settle_listeners(
     }
     let faults = without_effect(&draft, settings);
     pool.door = draft.listen.as_ref().map(|address| door(&draft, address));
-    pool.status_door = draft
-        .status_listen
-        .as_ref()
-        .map(|address| door(&draft, address));
+    pool.status_door = draft.status_listen.as_ref().map(|address| door(&draft, address));
     if pool.status_door.is_some() {
         pool.status_path.get_or_insert_with(|| "/".to_owned());
     }
@@ -66,11 +63,8 @@ fn faults<'n>(
     names: impl IntoIterator<Item = &'n str>,
     sentence: impl Fn(&str) -> String,
 ) -> Vec<Fault> {
-    let set = names
-        .into_iter()
-        .filter(|name| settings.contains_key(*name));
-    set.map(|name| Fault::at(settings, name, sentence(name)))
-        .collect()
+    let set = names.into_iter().filter(|name| settings.contains_key(*name));
+    set.map(|name| Fault::at(settings, name, sentence(name))).collect()
 }
 
 /// Faults for settings without effect: for another kind of socket, or without or beside another
@@ -124,16 +118,9 @@ fn door(draft: &ListenerDraft, listen: &ListenAddress) -> Door {
 
 /// Faults for listeners with the address of another one. `pools` is the table of all pools.
 pub(crate) fn refuse_shared_addresses(config: &Config, pools: &DeTable<'_>) -> Vec<Fault> {
-    let sites = config
-        .listen
-        .iter()
-        .chain(config.tls.iter().flat_map(|tls| &tls.listen));
+    let sites = config.listen.iter().chain(config.tls.iter().flat_map(|tls| &tls.listen));
     let sites = sites.map(|address| (Address::Tcp(*address), "the sites listen on".to_owned()));
-    let socket = config
-        .admin_access
-        .socket
-        .iter()
-        .map(|socket| socket.listen.clone());
+    let socket = config.admin_access.socket.iter().map(|socket| socket.listen.clone());
     let admin = config.admin.map(Address::Tcp).into_iter().chain(socket);
     let admin = admin.map(|address| (address, "`admin` is".to_owned()));
     let mut owners: HashMap<Address, String> = sites.chain(admin).collect();
@@ -149,10 +136,8 @@ pub(crate) fn refuse_shared_addresses(config: &Config, pools: &DeTable<'_>) -> V
             }
             let owner = format!("pool `{}` listens on", pool.name);
             if let Some(first) = owners.insert(door.listen.clone(), owner) {
-                let sentence = format!(
-                    "`{name}` is {}, which {first} too; choose another",
-                    door.listen
-                );
+                let sentence =
+                    format!("`{name}` is {}, which {first} too; choose another", door.listen);
                 let settings = pools.get(pool.name.as_str());
                 let settings = settings.and_then(|settings| settings.get_ref().as_table());
                 faults.extend(settings.map(|table| Fault::at(table, name, sentence)));

@@ -17,10 +17,7 @@ pub(crate) fn check_mode(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
         );
         faults.push(Fault::at(settings, "mode", sentence));
     }
-    let both = pool
-        .script
-        .as_deref()
-        .zip(pool.confinement.chroot.as_deref());
+    let both = pool.script.as_deref().zip(pool.confinement.chroot.as_deref());
     if let Some((script, chroot)) = both.filter(|(script, chroot)| !script.starts_with(chroot)) {
         let sentence = format!(
             "`script` is {}, which is not below {}, the pool's `chroot`; move it there",

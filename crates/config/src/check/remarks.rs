@@ -54,9 +54,7 @@ const MODE_SETTINGS: &[ModeSetting] = mode_settings! {
 
 /// The warnings about a file from which `config` was made.
 pub(crate) fn remarks(table: &DeTable<'_>, config: &Config) -> Vec<Fault> {
-    let pools = table
-        .get("pools")
-        .and_then(|pools| pools.get_ref().as_table());
+    let pools = table.get("pools").and_then(|pools| pools.get_ref().as_table());
     let mut remarks: Vec<Fault> = admin::remarks(table, config).collect();
     for (name, settings) in pools.into_iter().flat_map(|pools| pools.iter()) {
         let pool = config.pool(name.get_ref());
@@ -77,9 +75,8 @@ pub(crate) fn remarks(table: &DeTable<'_>, config: &Config) -> Vec<Fault> {
 /// A site that caches pages by `valid`, without the cookie of logged-in users.
 fn of_cookies(site: &DeTable<'_>) -> Option<Fault> {
     let cache = site.get("cache")?.get_ref().as_table()?;
-    let is_named = ["private_cookies", "public_cookies"]
-        .iter()
-        .any(|name| cache.contains_key(*name));
+    let is_named =
+        ["private_cookies", "public_cookies"].iter().any(|name| cache.contains_key(*name));
     let is_off = cache.get("enabled");
     let is_off = is_off.is_some_and(|value| value.get_ref().as_bool() == Some(false));
     let valid = cache.get("valid")?;
@@ -101,11 +98,7 @@ fn of_mode(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
         is_set && !setting.modes.contains(&pool.mode) && (setting.differs)(pool, &default)
     });
     let fault = |setting: &ModeSetting| {
-        Fault::at(
-            settings,
-            setting.name,
-            setting.sentence(pool.mode, settings),
-        )
+        Fault::at(settings, setting.name, setting.sentence(pool.mode, settings))
     };
     unused.map(fault).collect()
 }
@@ -126,11 +119,7 @@ impl ModeSetting {
     fn sentence(&self, mode: Mode, settings: &DeTable<'_>) -> String {
         let modes = self.modes.iter().map(|mode| format!("\"{}\"", mode.name()));
         let modes: Vec<String> = modes.collect();
-        let default = if settings.contains_key("mode") {
-            ""
-        } else {
-            ", the default"
-        };
+        let default = if settings.contains_key("mode") { "" } else { ", the default" };
         let hint = (self.hint)(mode).map_or(String::new(), |hint| format!(" ({hint})"));
         format!(
             "`{}` has no effect in a pool whose `mode` is \"{}\"{default}{hint}; leave it out, \

@@ -31,10 +31,7 @@ pub(crate) fn refuse_shared_hosts(drafts: &[SpannedDraft], faults: &mut Vec<Faul
     for (index, SpannedDraft { site, span }) in drafts.iter().enumerate() {
         let named = site.hosts.iter().flatten();
         let named = named.map(|WithSpan(host, span)| (host, span, shared(host)));
-        let unnamed = site
-            .hosts
-            .is_none()
-            .then(|| (&Host::Any, span, ANY.to_owned()));
+        let unnamed = site.hosts.is_none().then(|| (&Host::Any, span, ANY.to_owned()));
         for (host, span, sentence) in named.chain(unnamed) {
             let fault = Fault::new(span.clone(), sentence);
             match owners.get_mut(host) {
@@ -80,9 +77,7 @@ pub(crate) fn settle_site(
     }
     site.max_body_size = draft.max_body_size.unwrap_or(site.max_body_size);
     site.access_log = draft.access_log;
-    let mut its_pools = pools
-        .iter()
-        .filter(|pool| site.pools().any(|name| name == pool.name));
+    let mut its_pools = pools.iter().filter(|pool| site.pools().any(|name| name == pool.name));
     if let Some(sentence) = its_pools.find_map(|pool| outside_of_chroot(&site, pool)) {
         faults.push(Fault::new(span, sentence));
         return None;
@@ -148,10 +143,7 @@ fn settle_rules(
 }
 
 fn unknown_pool(name: &str, pools: &[Pool]) -> String {
-    let what = format!(
-        "`pool` is \"{}\", but there is no pool of that name",
-        quoted(name)
-    );
+    let what = format!("`pool` is \"{}\", but there is no pool of that name", quoted(name));
     let names = || pools.iter().map(|pool| pool.name.as_str());
     match nearest(name, names()) {
         Some(nearest) => format!("{what}; did you mean \"{nearest}\"?"),

@@ -14,19 +14,13 @@ pub(crate) fn settle_spare_servers(pool: &mut Pool, settings: &DeTable<'_>) -> V
     if pool.pm != ProcessManager::Dynamic {
         return Vec::new();
     }
-    let lacking = NEEDED
-        .into_iter()
-        .filter(|name| !settings.contains_key(*name));
+    let lacking = NEEDED.into_iter().filter(|name| !settings.contains_key(*name));
     let lacks = |name| {
         let sentence = format!("`pm` is \"dynamic\", which needs `{name}`; add it to the pool");
         Fault::at(settings, "pm", sentence)
     };
     let mut faults: Vec<Fault> = lacking.map(lacks).collect();
-    let limits = (
-        pool.max_children,
-        pool.min_spare_servers,
-        pool.max_spare_servers,
-    );
+    let limits = (pool.max_children, pool.min_spare_servers, pool.max_spare_servers);
     let (Some(limit), Some(min), Some(max)) = limits else {
         return faults;
     };

@@ -83,8 +83,7 @@ fn set_rights(door: &mut Door, from: &PoolDraft, log: &mut Log) -> Result<(), Re
     }
     let list = |list: &Option<String>| -> Vec<String> {
         let list = list.as_deref().filter(|list| !list.is_empty());
-        list.map(|list| list.split(',').map(str::to_owned).collect())
-            .unwrap_or_default()
+        list.map(|list| list.split(',').map(str::to_owned).collect()).unwrap_or_default()
     };
     let own = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let (owner, group) = (own(&from.listen_owner), own(&from.listen_group));
@@ -117,10 +116,7 @@ fn set_rights(door: &mut Door, from: &PoolDraft, log: &mut Log) -> Result<(), Re
 
 fn no_user(from: &PoolDraft, setting: &str, user: &str) -> String {
     let place = from.place_of(setting);
-    format!(
-        "[pool {}] cannot get uid for user '{user}': there is no such user{place}",
-        from.name
-    )
+    format!("[pool {}] cannot get uid for user '{user}': there is no such user{place}", from.name)
 }
 
 fn no_group(from: &PoolDraft, setting: &str, group: &str) -> String {
@@ -155,10 +151,7 @@ fn tcp_address(listen: &str, log: &mut Log) -> Result<SocketAddr, Refused> {
     let Some(host) = host else {
         return Ok(SocketAddr::new(IpAddr::from([0u16; 8]), port));
     };
-    let bare = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'))
-        .unwrap_or(host);
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let found = (bare, port).to_socket_addrs();
     let mut found = match found {
         Ok(found) => found,
@@ -172,10 +165,7 @@ fn tcp_address(listen: &str, log: &mut Log) -> Result<SocketAddr, Refused> {
         return Err(log.error(format!("getaddrinfo: '{bare}' has no address")));
     };
     for other in found {
-        log.warning(format!(
-            "Found multiple addresses for {bare}, {} ignored",
-            other.ip()
-        ));
+        log.warning(format!("Found multiple addresses for {bare}, {} ignored", other.ip()));
     }
     Ok(first)
 }

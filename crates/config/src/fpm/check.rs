@@ -102,17 +102,11 @@ fn check_globals(
         let error = format!("process.priority must be included into [-19,20]{place}");
         return Err(log.error(error));
     }
-    let interval = globals
-        .systemd_interval
-        .get_or_insert(DEFAULT_SYSTEMD_INTERVAL);
+    let interval = globals.systemd_interval.get_or_insert(DEFAULT_SYSTEMD_INTERVAL);
     *interval = (*interval).max(0);
-    globals
-        .syslog_ident
-        .get_or_insert_with(|| "php-fpm".to_owned());
+    globals.syslog_ident.get_or_insert_with(|| "php-fpm".to_owned());
     globals.syslog_facility.get_or_insert(DEFAULT_FACILITY);
-    let error_log = globals
-        .error_log
-        .get_or_insert_with(|| "log/php-fpm.log".to_owned());
+    let error_log = globals.error_log.get_or_insert_with(|| "log/php-fpm.log".to_owned());
     if !error_log.eq_ignore_ascii_case("syslog") {
         *error_log = full(error_log, &[prefix], LOCALSTATEDIR);
         if let Err(error) = open_log(error_log) {
@@ -187,8 +181,7 @@ fn check_pool(
     check_own_paths(pool, log)?;
     check_logs(pool, options, prefix, log)?;
     check_folders(pool, prefix, log)?;
-    pool.limit_extensions
-        .get_or_insert_with(|| ".php .phar".to_owned());
+    pool.limit_extensions.get_or_insert_with(|| ".php .phar".to_owned());
     expand_ini_paths(pool, prefix);
     Ok(status_pool)
 }
@@ -229,9 +222,9 @@ fn check_identity_and_address(
         }
         _ => {
             let place = pool.place_of("listen");
-            return Err(log.alert(format!(
-                "[pool {name}] no listen address have been defined!{place}"
-            )));
+            return Err(
+                log.alert(format!("[pool {name}] no listen address have been defined!{place}"))
+            );
         }
     }
     if let Some(priority) = pool.process_priority
@@ -260,9 +253,9 @@ fn check_manager(pool: &mut PoolDraft, log: &mut Log) -> Result<(), Refused> {
     };
     if pool.max_children < 1 {
         let place = pool.place_of("pm.max_children");
-        return Err(log.alert(format!(
-            "[pool {name}] pm.max_children must be a positive value{place}"
-        )));
+        return Err(
+            log.alert(format!("[pool {name}] pm.max_children must be a positive value{place}"))
+        );
     }
     match manager {
         // `auto` does not exist in php-fpm's files.
@@ -284,11 +277,7 @@ fn check_manager(pool: &mut PoolDraft, log: &mut Log) -> Result<(), Refused> {
                 ));
                 pool.listen_backlog = DEFAULT_BACKLOG;
             }
-            (
-                pool.start_servers,
-                pool.min_spare_servers,
-                pool.max_spare_servers,
-            ) = (0, 0, 0);
+            (pool.start_servers, pool.min_spare_servers, pool.max_spare_servers) = (0, 0, 0);
             Ok(())
         }
     }
@@ -336,9 +325,9 @@ fn check_spares(pool: &mut PoolDraft, log: &mut Log) -> Result<(), Refused> {
     }
     if pool.max_spawn_rate < 1 {
         let place = pool.place_of("pm.max_spawn_rate");
-        return Err(log.alert(format!(
-            "[pool {name}] pm.max_spawn_rate must be a positive value{place}"
-        )));
+        return Err(
+            log.alert(format!("[pool {name}] pm.max_spawn_rate must be a positive value{place}"))
+        );
     }
     Ok(())
 }
@@ -399,8 +388,7 @@ fn check_logs(
     let prefixes = [pool.prefix.as_deref(), prefix];
     if let Some(path) = pool.access_log.as_mut().filter(|path| !path.is_empty()) {
         *path = full(path, &prefixes, PREFIX);
-        pool.access_format
-            .get_or_insert_with(|| DEFAULT_ACCESS_FORMAT.to_owned());
+        pool.access_format.get_or_insert_with(|| DEFAULT_ACCESS_FORMAT.to_owned());
     }
     if let Some(path) = pool.slowlog.as_mut().filter(|path| !path.is_empty()) {
         *path = full(path, &prefixes, PREFIX);
@@ -452,9 +440,7 @@ fn check_folders(pool: &mut PoolDraft, prefix: Option<&str>, log: &mut Log) -> R
     if let Some(chroot) = pool.chroot.clone().filter(|path| !path.is_empty()) {
         let place = pool.place_of("chroot");
         let Some(path) = full_with_prefix(&chroot, &prefixes, PREFIX) else {
-            log.error(format!(
-                "'$prefix' must be use at the beginning of the value{place}"
-            ));
+            log.error(format!("'$prefix' must be use at the beginning of the value{place}"));
             return Err(log.error(format!(
                 "[pool {name}] the chroot path '{chroot}' must start with a '/'{place}"
             )));

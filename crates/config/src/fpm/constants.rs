@@ -33,7 +33,5 @@ const TEXTS: [(&str, &str); 5] = [
 pub(super) fn value(name: &str) -> Option<String> {
     let level = LEVELS.iter().find(|(level, _)| *level == name);
     let text = TEXTS.iter().find(|(constant, _)| *constant == name);
-    level
-        .map(|(_, value)| value.to_string())
-        .or_else(|| text.map(|(_, value)| (*value).to_owned()))
+    level.map(|(_, value)| value.to_string()).or_else(|| text.map(|(_, value)| (*value).to_owned()))
 }

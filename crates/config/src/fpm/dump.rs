@@ -15,9 +15,7 @@ const WITHOUT_UNIT: &str = "pm.process_idle_timeout";
 /// The lines, without their time and level.
 pub(super) fn dump(draft: &Draft) -> Vec<String> {
     let mut globals = draft.globals.clone();
-    globals
-        .events_mechanism
-        .get_or_insert_with(|| "epoll".to_owned());
+    globals.events_mechanism.get_or_insert_with(|| "epoll".to_owned());
     let mut lines = vec!["[global]".to_owned()];
     lines.extend(GLOBAL.iter().map(|entry| entry.line(&mut globals)));
     lines.push(" ".to_owned());

@@ -136,9 +136,9 @@ impl<T> FpmSetting<T> {
             Slot::Boolean(field) => if *field(draft) { "yes" } else { "no" }.to_owned(),
             Slot::Level(field) => field(draft).unwrap_or(DEFAULT_LEVEL).name().to_owned(),
             Slot::Facility(field) => field(draft).unwrap_or_default().to_string(),
-            Slot::Manager(field) => field(draft)
-                .map_or("ondemand", ProcessManager::name)
-                .to_owned(),
+            Slot::Manager(field) => {
+                field(draft).map_or("ondemand", ProcessManager::name).to_owned()
+            }
         };
         format!("\t{} = {value}", self.name)
     }

@@ -38,11 +38,7 @@ pub fn read_line(
 ) -> (Vec<Statement>, Option<String>) {
     // The scanner's text ends with the first NUL.
     let line = line.split('\0').next().unwrap_or_default();
-    let mut parser = Parser {
-        words: words(&format!("{line}\n")),
-        at: 0,
-        variable,
-    };
+    let mut parser = Parser { words: words(&format!("{line}\n")), at: 0, variable };
     let mut statements = Vec::new();
     loop {
         match parser.statement(&mut statements) {
@@ -249,10 +245,6 @@ pub(super) fn atoi(text: &str) -> i32 {
     digits.fold(0i32, |number, digit| {
         let digit = i32::from(digit - b'0');
         let grown = number.saturating_mul(10);
-        if negative {
-            grown.saturating_sub(digit)
-        } else {
-            grown.saturating_add(digit)
-        }
+        if negative { grown.saturating_sub(digit) } else { grown.saturating_add(digit) }
     })
 }

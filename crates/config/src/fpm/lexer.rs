@@ -74,12 +74,8 @@ enum Rule {
 /// The lexemes of `line`, which includes its line break. Ends early where the scanner detects the
 /// end of the text.
 pub(super) fn words(line: &str) -> Vec<Lexeme> {
-    let mut scanner = Scanner {
-        bytes: line.as_bytes(),
-        at: 0,
-        state: State::Initial,
-        outer: Vec::new(),
-    };
+    let mut scanner =
+        Scanner { bytes: line.as_bytes(), at: 0, state: State::Initial, outer: Vec::new() };
     std::iter::from_fn(|| scanner.next_word()).collect()
 }
 
@@ -106,10 +102,7 @@ impl Scanner<'_> {
                 continue;
             }
             // A text in single quotes without an end.
-            let quotable = matches!(
-                self.state,
-                State::Value | State::Offset | State::SectionValue
-            );
+            let quotable = matches!(self.state, State::Value | State::Offset | State::SectionValue);
             if quotable && rest[0] == b'\'' && !rest[1..].contains(&b'\'') {
                 return None;
             }
@@ -400,11 +393,7 @@ fn raw(rest: &[u8]) -> usize {
         return 0;
     }
     let inside = run(&rest[1..], |byte| byte != b'\'');
-    if inside > 0 && 1 + inside < rest.len() {
-        inside + 2
-    } else {
-        0
-    }
+    if inside > 0 && 1 + inside < rest.len() { inside + 2 } else { 0 }
 }
 
 fn variable(rest: &[u8]) -> usize {
@@ -421,11 +410,7 @@ fn constant(rest: &[u8]) -> usize {
 
 fn quote(rest: &[u8]) -> usize {
     let blanks = run(rest, is_blank);
-    if rest.get(blanks) == Some(&b'"') {
-        blanks + 1
-    } else {
-        0
-    }
+    if rest.get(blanks) == Some(&b'"') { blanks + 1 } else { 0 }
 }
 
 /// The length of a word for true, or for false, with the blanks after it.

@@ -62,15 +62,8 @@ pub fn load(options: &Options, php_ini: &dyn Fn(&str) -> Option<String>) -> Resu
     let mut log = Log::default();
     let mut level = entries::DEFAULT_LEVEL;
     match read(options, php_ini, &mut level, &mut log) {
-        Ok((config, dump)) => Ok(Loaded {
-            config,
-            messages: log.0,
-            dump,
-        }),
-        Err(Refused) => Err(Failed {
-            messages: log.0,
-            log_level: level,
-        }),
+        Ok((config, dump)) => Ok(Loaded { config, messages: log.0, dump }),
+        Err(Refused) => Err(Failed { messages: log.0, log_level: level }),
     }
 }
 
@@ -99,10 +92,7 @@ fn read(
     };
     let variable = |name: &str| php_ini(name).or_else(|| options.variable(name));
     let mut reader = reader::Reader::new(log, options.prefix_text(), &variable);
-    reader.draft.globals.pid = options
-        .pid
-        .as_deref()
-        .map(|pid| pid.to_string_lossy().into_owned());
+    reader.draft.globals.pid = options.pid.as_deref().map(|pid| pid.to_string_lossy().into_owned());
     if let Err(Refused) = reader.read_file(file) {
         return Err(log.error(format!("failed to load configuration file '{file}'")));
     }

@@ -43,10 +43,7 @@ impl<'a> Reader<'a> {
         variable: &'a dyn Fn(&str) -> Option<String>,
     ) -> Reader<'a> {
         Reader {
-            draft: Draft {
-                globals: Globals::new(),
-                pools: Vec::new(),
-            },
+            draft: Draft { globals: Globals::new(), pools: Vec::new() },
             log,
             prefix,
             variable,
@@ -60,15 +57,12 @@ impl<'a> Reader<'a> {
     pub(super) fn read_file(&mut self, file: &str) -> Result<(), Refused> {
         let bytes = self.bytes_of(file)?;
         if self.depth >= MAX_DEPTH {
-            return Err(self.log.error(format!(
-                "failed to include more than {MAX_DEPTH} files recursively"
-            )));
+            return Err(self
+                .log
+                .error(format!("failed to include more than {MAX_DEPTH} files recursively")));
         }
         self.depth += 1;
-        let mut place = FilePosition {
-            file: Rc::from(file),
-            line: 0,
-        };
+        let mut place = FilePosition { file: Rc::from(file), line: 0 };
         for line in bytes.split(|byte| *byte == b'\n') {
             place.line += 1;
             if !line.is_empty() {
@@ -86,10 +80,9 @@ impl<'a> Reader<'a> {
         let read = File::open(file)
             .and_then(|opened| opened.take(left as u64 + 1).read_to_end(&mut bytes));
         if let Err(error) = read {
-            return Err(self.log.error(format!(
-                "failed to open configuration file '{file}': {}",
-                reason(&error)
-            )));
+            return Err(self
+                .log
+                .error(format!("failed to open configuration file '{file}': {}", reason(&error))));
         }
         if bytes.len() > left {
             return Err(self.log.error(format!(
@@ -145,10 +138,7 @@ impl<'a> Reader<'a> {
             format!("Unable to globalize '{pattern}' ({why}) from {file} at line {line}.")
         };
         if let Some(folder) = missing_folder(&pattern) {
-            let error = format!(
-                "{}; create the folder {folder}",
-                unusable("ret=2".to_owned())
-            );
+            let error = format!("{}; create the folder {folder}", unusable("ret=2".to_owned()));
             return Err(self.log.error(error));
         }
         let found = match glob::glob_with(&pattern, options) {
@@ -198,9 +188,7 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         let pools = &mut self.draft.pools;
-        let known = pools
-            .iter()
-            .position(|pool| pool.name.eq_ignore_ascii_case(name));
+        let known = pools.iter().position(|pool| pool.name.eq_ignore_ascii_case(name));
         if known.is_none() {
             if let Some(problem) = super::settle::name_problem(name) {
                 return Err(self.log.error(format!("[{place}] {problem}")));
@@ -223,9 +211,9 @@ impl<'a> Reader<'a> {
         place: &FilePosition,
     ) -> Result<(), Refused> {
         let Some(value) = value else {
-            return Err(self.log.error(format!(
-                "[{place}] value is NULL for a ZEND_INI_PARSER_ENTRY"
-            )));
+            return Err(self
+                .log
+                .error(format!("[{place}] value is NULL for a ZEND_INI_PARSER_ENTRY")));
         };
         let set = match self.pool.and_then(|pool| self.draft.pools.get_mut(pool)) {
             Some(pool) => {
@@ -249,12 +237,12 @@ impl<'a> Reader<'a> {
         };
         match set {
             Ok(true) => Ok(()),
-            Ok(false) => Err(self
+            Ok(false) => {
+                Err(self.log.error(format!("[{place}] {}", unknown(name, self.pool.is_some()))))
+            }
+            Err((name, why)) => Err(self
                 .log
-                .error(format!("[{place}] {}", unknown(name, self.pool.is_some())))),
-            Err((name, why)) => Err(self.log.error(format!(
-                "[{place}] unable to parse value for entry '{name}': {why}"
-            ))),
+                .error(format!("[{place}] unable to parse value for entry '{name}': {why}"))),
         }
     }
 
@@ -311,9 +299,7 @@ impl<'a> Reader<'a> {
             }
         };
         added.map_err(|why| {
-            self.log.error(format!(
-                "[{place}] error while parsing '{name}[{key}]' : {why}"
-            ))
+            self.log.error(format!("[{place}] error while parsing '{name}[{key}]' : {why}"))
         })
     }
 }
@@ -326,9 +312,7 @@ fn set<T>(
     value: &str,
     pool: Option<&str>,
 ) -> Result<Option<&'static str>, (&'static str, &'static str)> {
-    let entry = entries
-        .iter()
-        .find(|entry| entry.name.eq_ignore_ascii_case(name));
+    let entry = entries.iter().find(|entry| entry.name.eq_ignore_ascii_case(name));
     match entry {
         None => Ok(None),
         Some(entry) => match entry.set(target, value, pool) {

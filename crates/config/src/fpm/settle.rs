@@ -55,10 +55,7 @@ pub(super) fn name_problem(name: &str) -> Option<String> {
 /// Builds the configuration. php-fpm detects the errors of this step at its start, after its
 /// configuration test.
 pub(super) fn settle(draft: &Draft, options: &Options, log: &mut Log) -> Result<Config, Refused> {
-    let mut config = Config {
-        listen: Vec::new(),
-        ..Config::new()
-    };
+    let mut config = Config { listen: Vec::new(), ..Config::new() };
     let globals = &draft.globals;
     config.error_log = match globals.error_log.as_deref().unwrap_or_default() {
         path if path.eq_ignore_ascii_case("syslog") => LogTarget::Syslog,
@@ -82,10 +79,7 @@ pub(super) fn settle(draft: &Draft, options: &Options, log: &mut Log) -> Result<
         let door = address::door(from, options, &mut said, log)?;
         if !said.is_empty() {
             let pool = from.status_of.as_ref().unwrap_or(&from.name);
-            said_when_ready
-                .entry(pool.clone())
-                .or_default()
-                .extend(said);
+            said_when_ready.entry(pool.clone()).or_default().extend(said);
         }
         // php-fpm detects it only if both have the same spelling.
         if let Some(first) = owners.insert(door.listen.clone(), &from.name) {
@@ -185,10 +179,7 @@ fn identity(
         let ignored = [
             ("user", user.is_some()),
             ("group", group.is_some()),
-            (
-                "chroot",
-                from.chroot.as_deref().is_some_and(|path| !path.is_empty()),
-            ),
+            ("chroot", from.chroot.as_deref().is_some_and(|path| !path.is_empty())),
             ("process.priority", from.process_priority.is_some()),
         ];
         for (setting, _) in ignored.iter().filter(|(_, is_set)| *is_set) {
@@ -234,9 +225,9 @@ fn identity(
     }
     let uid = who.as_ref().map_or(0, |who| who.uid);
     if (uid == 0 || gid == 0) && !options.allow_root {
-        return Err(log.error(format!(
-            "[pool {name}] please specify user and group other than root"
-        )));
+        return Err(
+            log.error(format!("[pool {name}] please specify user and group other than root"))
+        );
     }
     Ok(named)
 }
@@ -338,11 +329,7 @@ fn confinement(from: &PoolDraft, options: &Options) -> Confinement {
 /// The environment of the workers (`fpm_env_init_child`, `fpm_env_conf_wp`), in php-fpm's order: it
 /// prepends each setting. So of duplicate names, the first one wins.
 fn environment(from: &PoolDraft, options: &Options, who: Option<Account>) -> Vec<(String, String)> {
-    let mut all = if from.clear_env {
-        Vec::new()
-    } else {
-        options.variables()
-    };
+    let mut all = if from.clear_env { Vec::new() } else { options.variables() };
     for (name, value) in from.env.iter().rev() {
         let value = match value.strip_prefix('$') {
             Some(variable) => options.variable(variable).unwrap_or_default(),
@@ -392,8 +379,7 @@ fn set_ini_values(pool: &mut Pool, from: &PoolDraft) {
         }
     }
     for (key, values) in added {
-        pool.php_admin_value
-            .insert(key.to_owned(), values.join(","));
+        pool.php_admin_value.insert(key.to_owned(), values.join(","));
     }
 }
 
@@ -401,11 +387,7 @@ fn set_ini_values(pool: &mut Pool, from: &PoolDraft) {
 fn ini_file(options: &Options) -> Option<PathBuf> {
     let set = options.variable("PHPRC").filter(|value| !value.is_empty());
     let asked = options.php_ini.clone().or_else(|| set.map(PathBuf::from))?;
-    if asked.is_dir() {
-        ini_in(&asked)
-    } else {
-        Some(asked)
-    }
+    if asked.is_dir() { ini_in(&asked) } else { Some(asked) }
 }
 
 /// The php.ini in a directory (`php_init_config`): the one with the program's own name first.

@@ -169,13 +169,12 @@ fn token(letter: char, modifier: String) -> Result<Token, String> {
                 Ok(Token::Duration(Duration::Milliseconds))
             }
             "microseconds" | "micro" => Ok(Token::Duration(Duration::Microseconds)),
-            _ => Err(only(
-                "'seconds', 'milli', 'milliseconds', 'micro' or 'microseconds'",
-            )),
+            _ => Err(only("'seconds', 'milli', 'milliseconds', 'micro' or 'microseconds'")),
         },
-        'e' if modifier.is_empty() => Err(
-            "the name of the environment variable must be set between embraces for %e".to_owned(),
-        ),
+        'e' if modifier.is_empty() => {
+            Err("the name of the environment variable must be set between embraces for %e"
+                .to_owned())
+        }
         'e' => Ok(Token::Parameter(modifier)),
         'f' => plain(Token::Script),
         'l' => plain(Token::ContentLength),

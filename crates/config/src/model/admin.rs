@@ -150,9 +150,6 @@ mod tests {
         let why = AdminToken::in_file(&path).unwrap_err();
         assert!(why.contains("chmod") && !why.contains("horse"), "{why}");
         set(0o640);
-        assert_eq!(
-            AdminToken::in_file(&path),
-            Ok(AdminToken::new(TOKEN).unwrap())
-        );
+        assert_eq!(AdminToken::in_file(&path), Ok(AdminToken::new(TOKEN).unwrap()));
     }
 }

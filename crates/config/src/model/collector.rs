@@ -39,9 +39,8 @@ const FACILITIES: [&str; 24] = [
 ];
 
 /// The severities in the order of their numbers (RFC 5424 §6.2.1), by nginx's names.
-const SEVERITIES: [&str; 8] = [
-    "emerg", "alert", "crit", "error", "warn", "notice", "info", "debug",
-];
+const SEVERITIES: [&str; 8] =
+    ["emerg", "alert", "crit", "error", "warn", "notice", "info", "debug"];
 
 /// A log collector.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -163,9 +162,7 @@ impl SyslogServer {
         if let Some(path) = text.strip_prefix("unix:") {
             return socket(path).map(SyslogServer::Unix);
         }
-        let bare = text
-            .strip_prefix('[')
-            .and_then(|text| text.strip_suffix(']'));
+        let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
         let alone = bare.unwrap_or(text).parse::<IpAddr>();
         let alone = alone.map(|ip| SocketAddr::new(ip, SYSLOG_PORT));
         let address = alone.or_else(|_| text.parse());
@@ -192,12 +189,10 @@ fn socket(path: &str) -> Result<PathBuf, String> {
 
 fn number(names: &[&str], what: &str, name: &str) -> Result<u8, String> {
     let found = names.iter().position(|known| *known == name);
-    found
-        .and_then(|number| u8::try_from(number).ok())
-        .ok_or_else(|| {
-            let (name, names) = (quoted(name), names.join(", "));
-            format!("has the unknown {what} `{name}`; expected one of {names}")
-        })
+    found.and_then(|number| u8::try_from(number).ok()).ok_or_else(|| {
+        let (name, names) = (quoted(name), names.join(", "));
+        format!("has the unknown {what} `{name}`; expected one of {names}")
+    })
 }
 
 #[cfg(test)]
@@ -219,19 +214,13 @@ mod tests {
     fn nginx_s_options_are_read() {
         let all = "syslog:server=192.0.2.1,facility=local0,severity=notice,tag=shop,nohostname";
         let read = syslog(all);
-        assert_eq!(
-            read.server,
-            SyslogServer::Udp("192.0.2.1:514".parse().unwrap())
-        );
+        assert_eq!(read.server, SyslogServer::Udp("192.0.2.1:514".parse().unwrap()));
         assert_eq!((read.facility, read.severity), (16, 5));
         assert_eq!((read.tag.as_str(), read.hostname), ("shop", false));
         let udp = |text: &str| SyslogServer::Udp(text.parse().unwrap());
         assert_eq!(syslog("syslog:server=[::1]:5140").server, udp("[::1]:5140"));
         assert_eq!(syslog("syslog:server=[::1]").server, udp("[::1]:514"));
-        assert_eq!(
-            syslog("syslog:server=10.0.0.1:99").server,
-            udp("10.0.0.1:99")
-        );
+        assert_eq!(syslog("syslog:server=10.0.0.1:99").server, udp("10.0.0.1:99"));
         let unix = SyslogServer::Unix("/run/log".into());
         assert_eq!(syslog("syslog:server=unix:/run/log").server, unix);
     }

@@ -135,10 +135,7 @@ impl Config {
     /// All defaults, and not yet a site: the directives read into it.
     pub(crate) fn new() -> Config {
         let front_user = default_user().to_owned();
-        Config {
-            front_user,
-            ..Config::default()
-        }
+        Config { front_user, ..Config::default() }
     }
 
     /// The configuration of `maitred serve DIR`: one site for every host with `dir` as its root,
@@ -178,11 +175,7 @@ impl Config {
     pub fn with_listen(self, mut listen: Vec<SocketAddr>) -> Config {
         let mut seen = std::collections::HashSet::new();
         listen.retain(|address| address.port() == 0 || seen.insert(*address));
-        if listen.is_empty() {
-            self
-        } else {
-            Config { listen, ..self }
-        }
+        if listen.is_empty() { self } else { Config { listen, ..self } }
     }
 
     /// This configuration with `workers` workers in every pool, always.

@@ -34,11 +34,9 @@ impl Host {
             return Ok(Host::Any);
         }
         if !text.is_ascii() {
-            return Err(
-                "is not ASCII; write an international name as browsers send it, such as \
+            return Err("is not ASCII; write an international name as browsers send it, such as \
                         \"xn--bcher-kva.example\""
-                    .to_owned(),
-            );
+                .to_owned());
         }
         let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
         if let Some(rest) = name.strip_prefix("*.").filter(|rest| is_host_name(rest)) {
@@ -54,10 +52,8 @@ impl Host {
         if without_port.is_some_and(|host| is_host_name(host) || is_bracketed_ipv6(host)) {
             return Err("has a port; expected the name only, a site is on every port".into());
         }
-        Err(
-            "is no host name; expected one such as \"example.com\", \"*.example.com\" or \"*\""
-                .to_owned(),
-        )
+        Err("is no host name; expected one such as \"example.com\", \"*.example.com\" or \"*\""
+            .to_owned())
     }
 }
 
@@ -75,16 +71,12 @@ pub(crate) fn is_host_name(name: &str) -> bool {
     name.len() <= MAX_HOST_BYTES
         && name.split('.').all(|label| {
             (1..=MAX_LABEL_BYTES).contains(&label.len())
-                && label
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+                && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
         })
 }
 
 fn is_bracketed_ipv6(name: &str) -> bool {
-    let inner = name
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'));
+    let inner = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     inner.is_some_and(|inner| inner.parse::<Ipv6Addr>().is_ok())
 }
 
@@ -94,14 +86,8 @@ mod tests {
 
     #[test]
     fn names_are_kept_in_lower_case_without_the_final_dot() {
-        assert_eq!(
-            Host::parse("Shop.Example.COM."),
-            Ok(Host::Exact("shop.example.com".into()))
-        );
-        assert_eq!(
-            Host::parse("*.Example.com"),
-            Ok(Host::Below("example.com".into()))
-        );
+        assert_eq!(Host::parse("Shop.Example.COM."), Ok(Host::Exact("shop.example.com".into())));
+        assert_eq!(Host::parse("*.Example.com"), Ok(Host::Below("example.com".into())));
         assert_eq!(Host::parse("*"), Ok(Host::Any));
         assert_eq!(Host::parse("10.0.0.1"), Ok(Host::Exact("10.0.0.1".into())));
         assert_eq!(Host::parse("[::1]"), Ok(Host::Exact("[::1]".into())));

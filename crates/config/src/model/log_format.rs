@@ -170,43 +170,19 @@ const VARIABLES: [(&str, Variable, bool); 41] = [
     ("bytes_sent", Variable::BytesSent, true),
     ("request_length", Variable::RequestLength, true),
     ("request_time", Variable::RequestTime(Unit::Seconds), true),
-    (
-        "request_ms",
-        Variable::RequestTime(Unit::Milliseconds),
-        true,
-    ),
+    ("request_ms", Variable::RequestTime(Unit::Milliseconds), true),
     ("queue_time", Variable::QueueTime(Unit::Seconds), true),
     ("queue_ms", Variable::QueueTime(Unit::Milliseconds), true),
     ("script_time", Variable::ScriptTime(Unit::Seconds), true),
     ("script_ms", Variable::ScriptTime(Unit::Milliseconds), true),
     ("cpu_time", Variable::CpuTime(Unit::Seconds), true),
     ("cpu_ms", Variable::CpuTime(Unit::Milliseconds), true),
-    (
-        "core_wait_time",
-        Variable::CoreWaitTime(Unit::Seconds),
-        true,
-    ),
-    (
-        "core_wait_ms",
-        Variable::CoreWaitTime(Unit::Milliseconds),
-        true,
-    ),
+    ("core_wait_time", Variable::CoreWaitTime(Unit::Seconds), true),
+    ("core_wait_ms", Variable::CoreWaitTime(Unit::Milliseconds), true),
     ("blocked_time", Variable::BlockedTime(Unit::Seconds), true),
-    (
-        "blocked_ms",
-        Variable::BlockedTime(Unit::Milliseconds),
-        true,
-    ),
-    (
-        "children_cpu_time",
-        Variable::ChildrenCpuTime(Unit::Seconds),
-        true,
-    ),
-    (
-        "children_cpu_ms",
-        Variable::ChildrenCpuTime(Unit::Milliseconds),
-        true,
-    ),
+    ("blocked_ms", Variable::BlockedTime(Unit::Milliseconds), true),
+    ("children_cpu_time", Variable::ChildrenCpuTime(Unit::Seconds), true),
+    ("children_cpu_ms", Variable::ChildrenCpuTime(Unit::Milliseconds), true),
     ("peak_memory", Variable::PeakMemory, true),
     ("upstream_response_time", Variable::UpstreamTime, true),
     ("request_id", Variable::RequestId, false),
@@ -258,19 +234,15 @@ impl LogFormat {
             "json" => JSON,
             _ if text.len() > MAX_FORMAT_BYTES => {
                 let found = text.len();
-                return Err(format!(
-                    "has {found} bytes; expected at most {MAX_FORMAT_BYTES}"
-                ));
+                return Err(format!("has {found} bytes; expected at most {MAX_FORMAT_BYTES}"));
             }
             _ if text.contains(|c: char| c.is_control() && c != '\t') => {
                 return Err("has a control character in it; a request is one line".to_owned());
             }
             _ if !text.contains('$') => {
-                return Err(
-                    "has no variable; expected \"combined\", \"json\" or a text such as \
+                return Err("has no variable; expected \"combined\", \"json\" or a text such as \
                             \"$remote_addr $status $request_ms\""
-                        .to_owned(),
-                );
+                    .to_owned());
             }
             _ => text,
         };
@@ -278,10 +250,7 @@ impl LogFormat {
             true => json_parts(template)?,
             false => parts(template, |_, _| Ok(Quoting::Line))?,
         };
-        Ok(LogFormat {
-            text: text.to_owned(),
-            parts,
-        })
+        Ok(LogFormat { text: text.to_owned(), parts })
     }
 
     /// The parts of a line.
@@ -470,11 +439,7 @@ mod tests {
             Part::Value(_, place) => Some(*place),
             Part::Text(_) => None,
         });
-        let expected = [
-            Quoting::JsonString,
-            Quoting::JsonNumber,
-            Quoting::WithinString,
-        ];
+        let expected = [Quoting::JsonString, Quoting::JsonNumber, Quoting::WithinString];
         assert_eq!(places.collect::<Vec<_>>(), expected);
     }
 

@@ -214,18 +214,12 @@ impl Pool {
     /// A pool in which every setting has its default.
     pub fn named(name: &str) -> Pool {
         let name = name.to_owned();
-        Pool {
-            name,
-            ..Pool::default()
-        }
+        Pool { name, ..Pool::default() }
     }
 
     /// The script of a booted application, as the pool's PHP sees it below its `chroot`.
     pub fn booted_script(&self) -> Option<PathBuf> {
-        let script = self
-            .script
-            .as_ref()
-            .filter(|_| self.mode != Mode::Classic)?;
+        let script = self.script.as_ref().filter(|_| self.mode != Mode::Classic)?;
         let inside = self.confinement.chroot.as_ref();
         let inside = inside.and_then(|chroot| script.strip_prefix(chroot).ok());
         Some(inside.map_or_else(|| script.clone(), |rest| Path::new("/").join(rest)))

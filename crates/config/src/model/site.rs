@@ -87,8 +87,7 @@ impl Site {
             Destination::Upstream(_) => None,
         };
         let others = self.rules.paths.iter();
-        own.into_iter()
-            .chain(others.filter_map(|path| path.pool.as_deref()))
+        own.into_iter().chain(others.filter_map(|path| path.pool.as_deref()))
     }
 
     /// A site for every host in which every setting has its default.
@@ -112,11 +111,7 @@ impl Site {
 /// below it.
 pub(crate) fn outside_of_chroot(site: &Site, pool: &Pool) -> Option<String> {
     let chroot = pool.confinement.chroot.as_deref()?;
-    let aliases = site
-        .rules
-        .aliases
-        .iter()
-        .map(|alias| ("aliases", &alias.folder));
+    let aliases = site.rules.aliases.iter().map(|alias| ("aliases", &alias.folder));
     let mut folders = std::iter::once(("root", &site.root)).chain(aliases);
     folders.find_map(|(setting, named)| {
         let folder = named.canonicalize();

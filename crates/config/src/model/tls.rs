@@ -80,11 +80,7 @@ impl Tls {
     pub fn port(&self) -> u16 {
         let mut ports = self.listen.iter().map(SocketAddr::port);
         let first = ports.next().unwrap_or(HTTPS_PORT);
-        if ports.any(|port| port == HTTPS_PORT) {
-            HTTPS_PORT
-        } else {
-            first
-        }
+        if ports.any(|port| port == HTTPS_PORT) { HTTPS_PORT } else { first }
     }
 }
 
@@ -96,10 +92,7 @@ mod tests {
     fn clients_are_sent_to_443_or_else_to_the_first_port() {
         let port = |addresses: &[&str]| {
             let listen = addresses.iter().map(|one| one.parse().unwrap()).collect();
-            let tls = Tls {
-                listen,
-                ..Tls::default()
-            };
+            let tls = Tls { listen, ..Tls::default() };
             tls.port()
         };
         assert_eq!(port(&["127.0.0.1:8443"]), 8443);

@@ -85,9 +85,7 @@ impl SectionTable {
     ) -> Vec<Fault> {
         let mut known = (self.settings)();
         known.extend(self.subsections);
-        let names = table
-            .iter()
-            .map(|(key, _)| (key.get_ref().as_ref(), key.span()));
+        let names = table.iter().map(|(key, _)| (key.get_ref().as_ref(), key.span()));
         let unknown = names.filter(|(name, _)| !known.contains(name));
         let fault = |(name, span)| {
             let what = format!("unknown setting `{}` {title}", quoted(name));

@@ -13,11 +13,9 @@ pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
         return Ok(address);
     }
     if text.starts_with('/') || text.starts_with("unix:") {
-        return Err(
-            "names a Unix socket, and only TCP is supported; expected an address and a \
+        return Err("names a Unix socket, and only TCP is supported; expected an address and a \
                     port, such as \"127.0.0.1:8080\""
-                .to_owned(),
-        );
+            .to_owned());
     }
     let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
     let address = match host {
@@ -32,16 +30,14 @@ pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
         (_, None) if digits && host_is_plain(host) => {
             Err("has a port beyond 65535; expected a port from 0 to 65535".to_owned())
         }
-        (None, Some(_)) if host_is_plain(host) => Err(
-            "has a name for an address; expected an IP address and a port, such as \
+        (None, Some(_)) if host_is_plain(host) => {
+            Err("has a name for an address; expected an IP address and a port, such as \
                  \"127.0.0.1:8080\""
-                .to_owned(),
-        ),
-        _ => Err(
-            "is no address; expected an IP address and a port, such as \"127.0.0.1:8080\", \
+                .to_owned())
+        }
+        _ => Err("is no address; expected an IP address and a port, such as \"127.0.0.1:8080\", \
                   \"[::]:80\" or \":80\""
-                .to_owned(),
-        ),
+            .to_owned()),
     }
 }
 
@@ -98,18 +94,8 @@ mod tests {
 
     #[test]
     fn anything_else_is_no_address() {
-        for text in [
-            "",
-            ":",
-            "127.0.0.1",
-            "::1",
-            "::",
-            "[::1]",
-            "[::1]:",
-            "host:",
-            ":+80",
-            "a b:1",
-        ] {
+        for text in ["", ":", "127.0.0.1", "::1", "::", "[::1]", "[::1]:", "host:", ":+80", "a b:1"]
+        {
             assert_eq!(
                 parse_listen(text).unwrap_err(),
                 "is no address; expected an IP address and a port, such as \"127.0.0.1:8080\", \

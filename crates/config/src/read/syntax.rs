@@ -21,10 +21,8 @@ const PRINTED: [char; 6] = ['“', '”', '„', '‘', '’', '‚'];
 /// One fault if it is the configuration of another server, and otherwise the first fault of each
 /// line, since later ones on the line are consequences.
 pub(crate) fn syntax_faults(errors: &[toml::de::Error], text: &str) -> Vec<Fault> {
-    let mut spans: Vec<_> = errors
-        .iter()
-        .map(|error| (error.span().unwrap_or(0..0), error.message()))
-        .collect();
+    let mut spans: Vec<_> =
+        errors.iter().map(|error| (error.span().unwrap_or(0..0), error.message())).collect();
     spans.sort_by_key(|(span, _)| span.start);
     if let (Some((span, _)), Some(sentence)) = (spans.first(), of_another_server(text)) {
         return vec![Fault::new(span.clone(), sentence)];
@@ -130,13 +128,7 @@ fn is_switch(word: &str) -> bool {
 /// The setting and the name in `php_admin_value[memory_limit] = 256M`.
 fn php_value(line: &str) -> Option<(&str, &str)> {
     let (setting, rest) = line.split_once('[')?;
-    let known = [
-        "php_value",
-        "php_flag",
-        "php_admin_value",
-        "php_admin_flag",
-        "env",
-    ];
+    let known = ["php_value", "php_flag", "php_admin_value", "php_admin_flag", "env"];
     let (name, _) = rest.split_once(']')?;
     known.contains(&setting).then_some((setting, name.trim()))
 }

@@ -36,9 +36,7 @@ pub(crate) fn size(text: &str) -> Option<u64> {
         "g" | "G" => 1 << 30,
         _ => return None,
     };
-    number
-        .checked_mul(bytes_per_unit)
-        .filter(|bytes| *bytes <= MAX_SIZE_BYTES)
+    number.checked_mul(bytes_per_unit).filter(|bytes| *bytes <= MAX_SIZE_BYTES)
 }
 
 fn split(text: &str) -> Option<(u64, &str)> {
@@ -66,18 +64,8 @@ mod tests {
 
     #[test]
     fn a_duration_that_is_none_is_refused() {
-        for text in [
-            "",
-            "s",
-            "-1",
-            "+1",
-            "1 s",
-            "1.5s",
-            "5M",
-            "1w",
-            "367d",
-            "99999999999999999999",
-        ] {
+        for text in ["", "s", "-1", "+1", "1 s", "1.5s", "5M", "1w", "367d", "99999999999999999999"]
+        {
             assert_eq!(duration(text), None, "{text}");
         }
         assert_eq!(duration("18446744073709551615d"), None);
@@ -95,17 +83,9 @@ mod tests {
 
     #[test]
     fn a_size_that_is_none_is_refused() {
-        for text in [
-            "",
-            "M",
-            "-1",
-            "1MB",
-            "1 M",
-            "1T",
-            "1.5G",
-            "9223372036854775808",
-            "8589934592G",
-        ] {
+        for text in
+            ["", "M", "-1", "1MB", "1 M", "1T", "1.5G", "9223372036854775808", "8589934592G"]
+        {
             assert_eq!(size(text), None, "{text}");
         }
     }

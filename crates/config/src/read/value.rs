@@ -51,13 +51,7 @@ impl<'a> Value<'a> {
         value: &'a Spanned<DeValue<'a>>,
         base: &'a Path,
     ) -> Value<'a> {
-        Value {
-            name: Cow::Borrowed(name),
-            verb: "is",
-            takes,
-            base,
-            value,
-        }
+        Value { name: Cow::Borrowed(name), verb: "is", takes, base, value }
     }
 
     pub(crate) fn span(&self) -> Range<usize> {
@@ -67,10 +61,7 @@ impl<'a> Value<'a> {
     /// The fault of a value of the wrong type or out of range.
     pub(crate) fn wrong(&self) -> BadValue {
         let (name, verb, takes) = (quoted(&self.name), self.verb, self.takes);
-        self.because(format!(
-            "`{name}` {verb} {}; expected {takes}",
-            self.found()
-        ))
+        self.because(format!("`{name}` {verb} {}; expected {takes}", self.found()))
     }
 
     /// A fault with its reason: `why` continues "`name` is 5, which".
@@ -141,17 +132,13 @@ impl<'a> Value<'a> {
     /// A whole number from `least` to `most`, both included.
     pub(crate) fn count(&self, least: u32, most: u32) -> Result<u32, BadValue> {
         let number = self.integer().and_then(|number| u32::try_from(number).ok());
-        number
-            .filter(|number| (least..=most).contains(number))
-            .ok_or_else(|| self.wrong())
+        number.filter(|number| (least..=most).contains(number)).ok_or_else(|| self.wrong())
     }
 
     /// A whole number from `least` to `most`, both included, which may be negative.
     pub(crate) fn signed(&self, least: i32, most: i32) -> Result<i32, BadValue> {
         let number = self.integer().and_then(|number| i32::try_from(number).ok());
-        number
-            .filter(|number| (least..=most).contains(number))
-            .ok_or_else(|| self.wrong())
+        number.filter(|number| (least..=most).contains(number)).ok_or_else(|| self.wrong())
     }
 
     /// A number with or without decimals, in thousandths (rounded) from `least` to `most`.
@@ -170,9 +157,7 @@ impl<'a> Value<'a> {
     /// A user or a group: a name, or a number.
     pub(crate) fn account(&self) -> Result<String, BadValue> {
         if let Some(number) = self.integer() {
-            return u32::try_from(number)
-                .map(|id| id.to_string())
-                .map_err(|_| self.wrong());
+            return u32::try_from(number).map(|id| id.to_string()).map_err(|_| self.wrong());
         }
         self.text_as(|text| {
             let good = |c: char| !c.is_whitespace() && !c.is_control() && !":/,".contains(c);
@@ -186,9 +171,7 @@ impl<'a> Value<'a> {
             Some(seconds) => u64::try_from(seconds).ok().map(Duration::from_secs),
             None => units::duration(self.text()?),
         };
-        duration
-            .filter(|duration| *duration <= MAX_DURATION)
-            .ok_or_else(|| self.wrong())
+        duration.filter(|duration| *duration <= MAX_DURATION).ok_or_else(|| self.wrong())
     }
 
     /// A size in bytes from `least` on: a string with a unit, or a number of bytes.
@@ -197,8 +180,7 @@ impl<'a> Value<'a> {
             Some(bytes) => u64::try_from(bytes).ok(),
             None => units::size(self.text()?),
         };
-        size.filter(|size| (least..=MAX_SIZE_BYTES).contains(size))
-            .ok_or_else(|| self.wrong())
+        size.filter(|size| (least..=MAX_SIZE_BYTES).contains(size)).ok_or_else(|| self.wrong())
     }
 
     /// An absolute path; a relative one starts from the directory of the file.
@@ -251,12 +233,7 @@ impl<'a> Value<'a> {
         let mut good = Vec::new();
         let mut faults = Vec::new();
         for item in items {
-            let item = Value {
-                name: self.name.clone(),
-                verb: "has",
-                value: item,
-                ..*self
-            };
+            let item = Value { name: self.name.clone(), verb: "has", value: item, ..*self };
             match read(&item) {
                 Ok(value) if good.contains(&value) => {
                     faults.extend(item.refused("is there twice; leave one out").0);
@@ -265,35 +242,17 @@ impl<'a> Value<'a> {
                 Err(wrong) => faults.extend(wrong.0),
             }
         }
-        if faults.is_empty() {
-            Ok(good)
-        } else {
-            Err(BadValue(faults))
-        }
+        if faults.is_empty() { Ok(good) } else { Err(BadValue(faults)) }
     }
 
     /// The entries of a table, each with `takes` as its accepted values.
     pub(crate) fn entries(&self, takes: &'static str) -> Result<Vec<TableEntry<'a>>, BadValue> {
-        let table = self
-            .value
-            .get_ref()
-            .as_table()
-            .ok_or_else(|| self.wrong())?;
+        let table = self.value.get_ref().as_table().ok_or_else(|| self.wrong())?;
         let entry = |(key, value): (&'a Spanned<_>, &'a Spanned<DeValue<'a>>)| {
             let name: &Cow<'a, str> = key.get_ref();
             let full_name = Cow::Owned(format!("{}.{name}", self.name));
-            let value = Value {
-                name: full_name,
-                verb: "is",
-                takes,
-                base: self.base,
-                value,
-            };
-            TableEntry {
-                name: name.to_string(),
-                span: key.span(),
-                value,
-            }
+            let value = Value { name: full_name, verb: "is", takes, base: self.base, value };
+            TableEntry { name: name.to_string(), span: key.span(), value }
         };
         Ok(table.iter().map(entry).collect())
     }
@@ -302,15 +261,12 @@ impl<'a> Value<'a> {
     pub(crate) fn ini_value(&self) -> Result<String, BadValue> {
         match self.value.get_ref() {
             DeValue::Boolean(value) => Ok(u8::from(*value).to_string()),
-            DeValue::Integer(_) => self
-                .integer()
-                .map(|number| number.to_string())
-                .ok_or_else(|| self.wrong()),
+            DeValue::Integer(_) => {
+                self.integer().map(|number| number.to_string()).ok_or_else(|| self.wrong())
+            }
             DeValue::Float(number) => {
                 let finite = number.as_str().parse::<f64>().is_ok_and(f64::is_finite);
-                finite
-                    .then(|| number.as_str().to_owned())
-                    .ok_or_else(|| self.wrong())
+                finite.then(|| number.as_str().to_owned()).ok_or_else(|| self.wrong())
             }
             _ => self.text().map(str::to_owned),
         }
@@ -331,8 +287,7 @@ impl<'a> Value<'a> {
                 _ => None,
             },
         };
-        flag.map(|flag| u8::from(flag).to_string())
-            .ok_or_else(|| self.wrong())
+        flag.map(|flag| u8::from(flag).to_string()).ok_or_else(|| self.wrong())
     }
 }
 
@@ -360,15 +315,8 @@ impl<'a> Value<'a> {
                 }
             }
         }
-        let whole = Value {
-            name: self.name.clone(),
-            ..*self
-        };
-        if faults.is_empty() {
-            Ok(Record { fields, whole })
-        } else {
-            Err(BadValue(faults))
-        }
+        let whole = Value { name: self.name.clone(), ..*self };
+        if faults.is_empty() { Ok(Record { fields, whole }) } else { Err(BadValue(faults)) }
     }
 }
 
@@ -397,11 +345,7 @@ pub(crate) fn for_each<I>(
             faults.extend(wrong.0);
         }
     }
-    if faults.is_empty() {
-        Ok(())
-    } else {
-        Err(BadValue(faults))
-    }
+    if faults.is_empty() { Ok(()) } else { Err(BadValue(faults)) }
 }
 
 impl TableEntry<'_> {

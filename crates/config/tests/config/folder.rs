@@ -15,14 +15,9 @@ impl Folder {
         for name in ["public", "spool", "cache", "php/conf.d", "manual", "files"] {
             fs::create_dir_all(folder.path().join(name)).unwrap();
         }
-        for name in [
-            "php/shop.ini",
-            "public/worker.php",
-            "site.pem",
-            "site.key",
-            "clients.pem",
-            "users",
-        ] {
+        for name in
+            ["php/shop.ini", "public/worker.php", "site.pem", "site.key", "clients.pem", "users"]
+        {
             fs::write(folder.path().join(name), "").unwrap();
         }
         let token = folder.path().join("admin.token");
@@ -41,16 +36,13 @@ impl Folder {
 
     /// The configuration of a valid text.
     pub fn good(&self, text: &str) -> Config {
-        self.parse(text)
-            .unwrap_or_else(|mistakes| panic!("{mistakes}\n--- in ---\n{text}"))
+        self.parse(text).unwrap_or_else(|mistakes| panic!("{mistakes}\n--- in ---\n{text}"))
     }
 
     /// The mistakes of a text, with `DIR` for the directory and without the file's path before it.
     pub fn mistakes(&self, text: &str) -> String {
         let mistakes = self.parse(text).expect_err(text).to_string();
         let folder = self.path().to_str().unwrap();
-        mistakes
-            .replace(&format!("{folder}/maitred.toml"), "maitred.toml")
-            .replace(folder, "DIR")
+        mistakes.replace(&format!("{folder}/maitred.toml"), "maitred.toml").replace(folder, "DIR")
     }
 }

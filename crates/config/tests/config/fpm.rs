@@ -15,9 +15,7 @@ struct Files {
 impl Files {
     /// A directory with `text` as php-fpm.conf, in which `DIR` stands for the directory.
     fn with(text: &str) -> Files {
-        let files = Files {
-            folder: TempDir::new().unwrap(),
-        };
+        let files = Files { folder: TempDir::new().unwrap() };
         files.add("php-fpm.conf", text);
         files
     }
@@ -32,10 +30,7 @@ impl Files {
     }
 
     fn options(&self) -> Options {
-        Options {
-            file: self.path("php-fpm.conf"),
-            ..Options::default()
-        }
+        Options { file: self.path("php-fpm.conf"), ..Options::default() }
     }
 
     fn load(&self) -> Result<Loaded, Failed> {
@@ -44,9 +39,7 @@ impl Files {
 }
 
 fn has(messages: &[(Level, String)], level: Level, text: &str) -> bool {
-    messages
-        .iter()
-        .any(|(said, line)| *said == level && line == text)
+    messages.iter().any(|(said, line)| *said == level && line == text)
 }
 
 const GOOD: &str = "
@@ -65,12 +58,8 @@ fn debians_own_files_are_read_unchanged() {
         return;
     }
     // Their log is root's, so only root can read them through to the end.
-    let options = Options {
-        file: file.to_path_buf(),
-        is_root: true,
-        test: true,
-        ..Options::default()
-    };
+    let options =
+        Options { file: file.to_path_buf(), is_root: true, test: true, ..Options::default() };
     let loaded = load(&options, &|_| None);
     let loaded = match loaded {
         Ok(loaded) => loaded,
@@ -84,16 +73,10 @@ fn debians_own_files_are_read_unchanged() {
     assert_eq!(pool.pm, ProcessManager::Dynamic);
     assert_eq!(pool.max_children, Some(5));
     let door = pool.door.as_ref().unwrap();
-    assert_eq!(
-        door.listen,
-        Address::Unix("/run/php/php8.2-fpm.sock".into())
-    );
+    assert_eq!(door.listen, Address::Unix("/run/php/php8.2-fpm.sock".into()));
     assert_eq!(door.owner.as_deref(), Some("www-data"));
     let fpm = loaded.config.fpm.as_ref().unwrap();
-    assert_eq!(
-        fpm.pid.as_deref(),
-        Some(Path::new("/run/php/php8.2-fpm.pid"))
-    );
+    assert_eq!(fpm.pid.as_deref(), Some(Path::new("/run/php/php8.2-fpm.pid")));
 }
 
 #[test]
@@ -134,10 +117,7 @@ fn a_name_in_braces_is_an_entry_of_php_ini_or_else_a_variable() {
     ));
     let outside = [("IN_BOTH", "outside"), ("OUTSIDE", "there")];
     let outside = outside.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let options = Options {
-        environment: Some(outside.into()),
-        ..files.options()
-    };
+    let options = Options { environment: Some(outside.into()), ..files.options() };
     let php_ini = |name: &str| (name == "IN_BOTH").then(|| "of php.ini".to_owned());
     let config = load(&options, &php_ini).unwrap().config;
     let env: BTreeMap<_, _> = config.pool("www").unwrap().env.iter().cloned().collect();
@@ -151,17 +131,8 @@ fn workers_get_the_environment_they_are_given() {
     let outside = outside.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let env_of = |text: &str| {
         let files = Files::with(&format!("{GOOD}{text}"));
-        let options = Options {
-            environment: Some(outside.clone().into()),
-            ..files.options()
-        };
-        load(&options, &|_| None)
-            .unwrap()
-            .config
-            .pool("www")
-            .unwrap()
-            .env
-            .clone()
+        let options = Options { environment: Some(outside.clone().into()), ..files.options() };
+        load(&options, &|_| None).unwrap().config.pool("www").unwrap().env.clone()
     };
     let in_order = env_of("env[A] = 1\nenv[USER] = me\nenv[B] = 2\nenv[A] = 3\n");
     let names: Vec<&str> = in_order.iter().map(|(name, _)| name.as_str()).collect();
@@ -185,11 +156,7 @@ fn root_makes_no_log_of_a_pool_that_the_pools_user_could_not_open() {
          request_slowlog_timeout = 1s\n"
     ));
     for test in [true, false] {
-        let options = Options {
-            test,
-            is_root: true,
-            ..files.options()
-        };
+        let options = Options { test, is_root: true, ..files.options() };
         let loaded = load(&options, &|_| None);
         assert!(loaded.is_ok(), "{loaded:?}");
         for log in ["access.log", "slow.log"] {
@@ -212,10 +179,7 @@ fn a_status_of_its_own_is_a_second_door_of_the_pool() {
     assert_eq!(pool.status_path.as_deref(), Some("/"));
     let status = pool.status_door.as_ref().unwrap();
     assert_eq!(status.listen.to_string(), "127.0.0.1:9001");
-    assert_eq!(
-        status.allowed_clients.as_deref(),
-        Some(&["127.0.0.1".parse().unwrap()][..])
-    );
+    assert_eq!(status.allowed_clients.as_deref(), Some(&["127.0.0.1".parse().unwrap()][..]));
     let when_ready = &config.fpm.as_ref().unwrap().said_when_ready;
     let wrong = "Wrong IP address 'nobody' in listen.allowed_clients";
     assert!(has(&when_ready["www"], Level::Error, wrong));
@@ -237,12 +201,7 @@ fn requests_wait_as_they_would_in_the_kernels_queue() {
 fn a_time_to_stop_that_is_not_set_is_a_minute() {
     let timeout = |text: &str| {
         let files = Files::with(&format!("{GOOD}[global]\n{text}"));
-        files
-            .load()
-            .unwrap()
-            .config
-            .process_control_timeout
-            .as_secs()
+        files.load().unwrap().config.process_control_timeout.as_secs()
     };
     assert_eq!(timeout(""), 60);
     assert_eq!(timeout("process_control_timeout = 2m\n"), 120);
@@ -250,9 +209,8 @@ fn a_time_to_stop_that_is_not_set_is_a_minute() {
 
 #[test]
 fn who_is_not_root_runs_as_himself_and_is_told() {
-    let files = Files::with(&format!(
-        "{GOOD}user = no-such-user\ngroup = nobody\nprocess.priority = 5\n"
-    ));
+    let files =
+        Files::with(&format!("{GOOD}user = no-such-user\ngroup = nobody\nprocess.priority = 5\n"));
     let loaded = files.load().unwrap();
     let pool = loaded.config.pool("www").unwrap();
     assert_eq!((&pool.user, &pool.group), (&None, &None));
@@ -270,10 +228,8 @@ fn a_mistake_is_told_with_its_file_and_line() {
     files.add("other.conf", "\n[www]\npm.max_children = 0\n");
     let failed = files.load().unwrap_err();
     let place = files.path("other.conf");
-    let text = format!(
-        "[pool www] pm.max_children must be a positive value ({}:3)",
-        place.display()
-    );
+    let text =
+        format!("[pool www] pm.max_children must be a positive value ({}:3)", place.display());
     assert!(has(&failed.messages, Level::Alert, &text), "{failed:?}");
 }
 

@@ -49,10 +49,7 @@ fn cases() -> Vec<Case> {
     for line in include_str!("fpm_cases.txt").lines() {
         if let Some(name) = line.strip_prefix("=== ") {
             in_file = false;
-            cases.push(Case {
-                name: name.to_owned(),
-                ..Case::default()
-            });
+            cases.push(Case { name: name.to_owned(), ..Case::default() });
             continue;
         }
         let Some(case) = cases.last_mut() else {
@@ -157,21 +154,14 @@ fn php_fpm(case: &Case, folder: &Path) -> Verdict {
     for argument in &case.args {
         command.arg(argument.replace("DIR", folder_text));
     }
-    command.args(if case.start {
-        &["-F", "-O"][..]
-    } else {
-        &["-tt"]
-    });
+    command.args(if case.start { &["-F", "-O"][..] } else { &["-tt"] });
     command.env_clear().envs(&case.environment).current_dir("/");
     command.stdin(Stdio::null()).process_group(0);
     let (said, good) = outcome(command);
     let mut lines = Vec::new();
     for line in said.lines() {
         // A timestamp, or in the system's log a level.
-        let line = match line
-            .strip_prefix('[')
-            .and_then(|line| line.split_once("] "))
-        {
+        let line = match line.strip_prefix('[').and_then(|line| line.split_once("] ")) {
             Some((level @ ("NOTICE" | "WARNING" | "ERROR"), line)) => format!("{level}: {line}"),
             Some((_, line)) => line.to_owned(),
             None => line.to_owned(),
@@ -196,11 +186,7 @@ fn ours(case: &Case, folder: &Path) -> Verdict {
         environment: Some(case.environment.clone()),
         ..Options::default()
     };
-    let args: Vec<_> = case
-        .args
-        .iter()
-        .map(|arg| arg.replace("DIR", folder_text))
-        .collect();
+    let args: Vec<_> = case.args.iter().map(|arg| arg.replace("DIR", folder_text)).collect();
     let mut args = args.iter();
     while let Some(flag) = args.next() {
         match flag.as_str() {
@@ -228,19 +214,13 @@ fn ours(case: &Case, folder: &Path) -> Verdict {
     let lines = lines.flat_map(|(level, line)| {
         let length = folder_text.len();
         let line = line.replace(folder_text, "DIR");
-        let line = line.replace(
-            &format!("found length: {}", length + 116),
-            "found length: LENGTH",
-        );
+        let line = line.replace(&format!("found length: {}", length + 116), "found length: LENGTH");
         let line = format!("{}: {}", level.name(), line);
         // A value with a line break.
         let lines = line.lines().filter(|line| !line.is_empty());
         lines.map(str::to_owned).collect::<Vec<_>>()
     });
-    Verdict {
-        good,
-        lines: lines.collect(),
-    }
+    Verdict { good, lines: lines.collect() }
 }
 
 /// A line of maitred without its additions to php-fpm's: the position and the remedy.
@@ -252,27 +232,18 @@ fn in_their_words(line: &str) -> String {
     if line.contains("] syntax error, ") {
         return "ERROR: syntax error".to_owned();
     }
-    if let Some((line, _)) = line
-        .split_once(" ('")
-        .filter(|_| line.contains("getaddrinfo: "))
-    {
+    if let Some((line, _)) = line.split_once(" ('").filter(|_| line.contains("getaddrinfo: ")) {
         return line.to_owned();
     }
-    let advice = [
-        "; did you mean ",
-        "; it belongs in ",
-        "; create the folder ",
-        ": there is no such ",
-    ];
+    let advice =
+        ["; did you mean ", "; it belongs in ", "; create the folder ", ": there is no such "];
     let cut = advice.iter().filter_map(|advice| line.find(advice)).min();
     cut.map_or(line, |cut| &line[..cut]).to_owned()
 }
 
 /// Whether `text` is `FILE:LINE)`.
 fn is_place(text: &str) -> bool {
-    let line = text
-        .strip_suffix(')')
-        .and_then(|text| text.rsplit_once(':'));
+    let line = text.strip_suffix(')').and_then(|text| text.rsplit_once(':'));
     line.is_some_and(|(_, line)| line.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
@@ -310,31 +281,17 @@ fn every_configuration_is_read_as_php_fpm_reads_it() {
         };
         let same = comparable == expected;
         if !case.differs && !same {
-            wrong.push(format!(
-                "{}\n theirs {theirs:#?}\n ours {ours:#?}",
-                case.name
-            ));
+            wrong.push(format!("{}\n theirs {theirs:#?}\n ours {ours:#?}", case.name));
         }
         if case.differs {
-            let loud = ours
-                .lines
-                .iter()
-                .filter(|line| !line.starts_with("NOTICE: "));
+            let loud = ours.lines.iter().filter(|line| !line.starts_with("NOTICE: "));
             let loud: Vec<_> = loud
                 .map(|line| line.split(" (DIR/").next().unwrap_or_default().to_owned())
                 .collect();
             if same || loud != case.ours {
-                wrong.push(format!(
-                    "{} should differ\n {theirs:#?}\n {ours:#?}",
-                    case.name
-                ));
+                wrong.push(format!("{} should differ\n {theirs:#?}\n {ours:#?}", case.name));
             }
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "{} differ\n{}",
-        wrong.len(),
-        wrong.join("\n\n")
-    );
+    assert!(wrong.is_empty(), "{} differ\n{}", wrong.len(), wrong.join("\n\n"));
 }

@@ -25,10 +25,7 @@ const AROUND: [(&str, &str); 8] = [
         "\ncertificates = { cert = \"site.pem\", key = \"site.key\" }\n[[sites]]\nroot = \
          \"public\"\n",
     ),
-    (
-        "[tls]\nlisten = \":443\"\n",
-        "\n[[sites]]\nroot = \"public\"\n",
-    ),
+    ("[tls]\nlisten = \":443\"\n", "\n[[sites]]\nroot = \"public\"\n"),
     ("[[sites]]\nroot = \"public\"\n", ""),
     ("[[sites]]\nroot = \"public\"\n[sites.cache]\n", ""),
 ];

@@ -5,10 +5,7 @@ use proptest::prelude::*;
 
 #[track_caller]
 pub fn refused(text: &str, sentences: &[&str]) {
-    let expected: Vec<_> = sentences
-        .iter()
-        .map(|s| format!("maitred.toml:{s}"))
-        .collect();
+    let expected: Vec<_> = sentences.iter().map(|s| format!("maitred.toml:{s}")).collect();
     assert_eq!(Folder::new().mistakes(text), expected.join("\n"), "{text}");
 }
 
@@ -44,22 +41,17 @@ fn a_setting_in_the_wrong_section_is_told_where_it_belongs() {
 fn a_name_like_no_other_is_answered_with_all_names() {
     refused(
         &format!("{SITE}gzip = true"),
-        &[
-            "3:1: unknown setting `gzip` in [[sites]]; expected one of `hosts`, `root`, `index`, \
+        &["3:1: unknown setting `gzip` in [[sites]]; expected one of `hosts`, `root`, `index`, \
            `pool`, `upstream`, `front_controller`, `max_body_size`, `access_log`, `app`, \
            `redirects`, `rewrite`, `allow`, `deny`, `allow_php`, `deny_php`, `basic_auth`, \
            `headers`, `expires`, `error_pages`, `intercept_errors`, `autoindex`, `aliases`, \
            `paths`, `classic_paths`, `classic_pool`, `proxy`, `rate_limit`, `connection_limit`, \
            `compression`, `precompressed`, `compression_min_length`, `compression_types`, \
-           `sendfile_roots`, `cache`",
-        ],
+           `sendfile_roots`, `cache`"],
     );
     let endless = "x".repeat(100_000);
     let found = Folder::new().mistakes(&format!("{SITE}{endless} = 1"));
-    assert!(
-        found.len() < 600 && found.contains("…` in [[sites]]; expected one of"),
-        "{found}"
-    );
+    assert!(found.len() < 600 && found.contains("…` in [[sites]]; expected one of"), "{found}");
 }
 
 #[test]
@@ -67,11 +59,9 @@ fn what_does_not_fit_together_about_tls_is_refused() {
     const CERTIFICATES: &str = "certificates = { cert = \"site.pem\", key = \"site.key\" }\n";
     refused(
         &format!("[tls]\nhsts = \"1d\"\n{SITE}"),
-        &[
-            "1:1: [tls] has no `certificates`; add the files of at least one, such as \
+        &["1:1: [tls] has no `certificates`; add the files of at least one, such as \
            certificates = [{ cert = \"site.pem\", key = \"site.key\" }], or `acme` to have them \
-           issued",
-        ],
+           issued"],
     );
     refused(
         &format!("[tls]\n{CERTIFICATES}hsts_include_subdomains = true\n{SITE}"),
@@ -79,37 +69,29 @@ fn what_does_not_fit_together_about_tls_is_refused() {
     );
     refused(
         &format!("[tls]\n{CERTIFICATES}hsts = \"365d\"\nhsts_preload = true\n{SITE}"),
-        &[
-            "4:16: `hsts_preload` needs `hsts` of at least \"365d\" and \
+        &["4:16: `hsts_preload` needs `hsts` of at least \"365d\" and \
              `hsts_include_subdomains`; the preload list of browsers requires it \
-             (hstspreload.org)",
-        ],
+             (hstspreload.org)"],
     );
     refused(
         &format!("[tls]\nacme = {{ terms_agreed = true, challenge = \"http-01\" }}\n{SITE}"),
-        &[
-            "2:8: `acme` with the challenge http-01 needs plain HTTP, and the file has no \
+        &["2:8: `acme` with the challenge http-01 needs plain HTTP, and the file has no \
              `listen`; add one before the first section, such as listen = \":80\", or use \
-             tls-alpn-01",
-        ],
+             tls-alpn-01"],
     );
     refused(
         &format!(
             "[tls]\nacme = {{ terms_agreed = true }}\nclient_certificates = \"required\"\n\
              client_ca = \"clients.pem\"\n{SITE}"
         ),
-        &[
-            "2:8: `acme` with the challenge tls-alpn-01 cannot go with client_certificates = \
+        &["2:8: `acme` with the challenge tls-alpn-01 cannot go with client_certificates = \
              \"required\", since the authority's validation has none; use http-01, which needs a \
-             `listen` for plain HTTP",
-        ],
+             `listen` for plain HTTP"],
     );
     refused(
         &format!("[tls]\n{CERTIFICATES}client_certificates = \"required\"\n{SITE}"),
-        &[
-            "3:23: `client_certificates` needs `client_ca`; add the file with the CA \
-             certificates",
-        ],
+        &["3:23: `client_certificates` needs `client_ca`; add the file with the CA \
+             certificates"],
     );
     refused(
         &format!("[tls]\n{CERTIFICATES}client_ca = \"clients.pem\"\n{SITE}"),
@@ -117,10 +99,8 @@ fn what_does_not_fit_together_about_tls_is_refused() {
     );
     refused(
         &format!("[tls]\n{CERTIFICATES}redirect = true\n{SITE}"),
-        &[
-            "3:12: `redirect` is for plain HTTP, and the file has no `listen`; add one before the \
-           first section, such as listen = \":80\"",
-        ],
+        &["3:12: `redirect` is for plain HTTP, and the file has no `listen`; add one before the \
+           first section, such as listen = \":80\""],
     );
     refused(
         &format!("listen = \":80\"\n[tls]\nlisten = \":0\"\n{CERTIFICATES}redirect = true\n{SITE}"),
@@ -181,10 +161,8 @@ fn a_dynamic_pool_says_what_it_lacks() {
     );
     refused(
         &format!("{DYNAMIC}max_children = 4\nmin_spare_servers = 0\nmax_spare_servers = 2\n"),
-        &[
-            "6:21: `min_spare_servers` is the number 0; a dynamic pool needs 1 at least; only `pm \
-             = \"auto\"` may have none",
-        ],
+        &["6:21: `min_spare_servers` is the number 0; a dynamic pool needs 1 at least; only `pm \
+             = \"auto\"` may have none"],
     );
 }
 
@@ -265,10 +243,8 @@ fn sites_written_as_one_table_are_refused() {
     refused("sites = []", &[&format!("1:9: {sentence}")]);
     refused(
         "sites = [5]",
-        &[
-            "1:10: `sites` has an item that is no table; write [[sites]] before the settings of \
-           each site",
-        ],
+        &["1:10: `sites` has an item that is no table; write [[sites]] before the settings of \
+           each site"],
     );
 }
 
@@ -294,9 +270,7 @@ fn a_pool_name_that_cannot_stand_in_a_process_title_is_refused() {
     for name in ["a b", "", "ä", "a.b", &long] {
         refused(
             &format!("[pools.\"{name}\"]\n{SITE}"),
-            &[&format!(
-                "1:8: the pool name `{name}` cannot be used; {rest}"
-            )],
+            &[&format!("1:8: the pool name `{name}` cannot be used; {rest}")],
         );
     }
     Folder::new().good(&format!("[pools.A-z_0{}]\n{SITE}", "x".repeat(26)));
@@ -330,14 +304,8 @@ fn an_array_without_end_is_refused() {
         let hosts: Vec<_> = (0..count).map(|number| format!("\"h{number}\"")).collect();
         format!("{SITE}hosts = [{}]", hosts.join(","))
     };
-    refused(
-        &hosts(10_001),
-        &["3:9: `hosts` is an array, which has more than 10000 items"],
-    );
-    assert_eq!(
-        Folder::new().good(&hosts(10_000)).sites[0].hosts.len(),
-        10_000
-    );
+    refused(&hosts(10_001), &["3:9: `hosts` is an array, which has more than 10000 items"]);
+    assert_eq!(Folder::new().good(&hosts(10_000)).sites[0].hosts.len(), 10_000);
 }
 
 #[test]
@@ -365,10 +333,8 @@ fn two_sites_for_all_other_names_are_refused() {
 fn wrong_hosts_do_not_count_as_none() {
     refused(
         &format!("{SITE}{SITE}hosts = [\"a b\"]"),
-        &[
-            "5:10: `hosts` has the string \"a b\", which is no host name; expected one such as \
-           \"example.com\", \"*.example.com\" or \"*\"",
-        ],
+        &["5:10: `hosts` has the string \"a b\", which is no host name; expected one such as \
+           \"example.com\", \"*.example.com\" or \"*\""],
     );
 }
 
@@ -576,12 +542,6 @@ fn two_pools_at_one_address_are_refused() {
 #[test]
 fn a_pool_without_a_door_needs_a_site() {
     let sentence = "1:1: there is no site; add [[sites]] with the `root` of one";
-    refused(
-        "[pools.a]\nlisten = \"/run/a.sock\"\n[pools.b]",
-        &[sentence],
-    );
-    refused(
-        "listen = \":80\"\n[pools.a]\nlisten = \"/run/a.sock\"",
-        &[sentence],
-    );
+    refused("[pools.a]\nlisten = \"/run/a.sock\"\n[pools.b]", &[sentence]);
+    refused("listen = \":80\"\n[pools.a]\nlisten = \"/run/a.sock\"", &[sentence]);
 }

@@ -6,25 +6,19 @@ use crate::mistakes::{SITE, refused};
 fn what_people_write_who_come_from_other_servers_has_words_of_its_own() {
     refused(
         "[global]\npid = /run/php-fpm.pid\n[www]\nuser = www-data\npm.max_children = 5\n",
-        &[
-            "2:7: this is the configuration of php-fpm; `maitred fpm --fpm-config FILE` runs with \
+        &["2:7: this is the configuration of php-fpm; `maitred fpm --fpm-config FILE` runs with \
              it as it is, and [pools.NAME] takes the same settings, without the prefix `pm.` and \
-             with texts in quotation marks",
-        ],
+             with texts in quotation marks"],
     );
     refused(
         "server {\n    listen 80;\n    root /srv/shop;\n}\n",
-        &[
-            "1:8: this is a configuration of nginx; write [[sites]] with the `hosts` and the \
-             `root` of each server",
-        ],
+        &["1:8: this is a configuration of nginx; write [[sites]] with the `hosts` and the \
+             `root` of each server"],
     );
     refused(
         "<VirtualHost *:80>\n    DocumentRoot /srv/shop\n</VirtualHost>\n",
-        &[
-            "1:1: this is a configuration of Apache; write [[sites]] with the `hosts` and the \
-             `root` of each VirtualHost",
-        ],
+        &["1:1: this is a configuration of Apache; write [[sites]] with the `hosts` and the \
+             `root` of each VirtualHost"],
     );
     refused(
         &format!(
@@ -65,14 +59,9 @@ fn quotation_marks_of_print_are_none() {
 
 #[test]
 fn a_switch_is_true_or_false_and_no_text() {
-    for word in [
-        "yes", "no", "No", "NO", "on", "OFF", "True", "tRUE", "FALSE",
-    ] {
+    for word in ["yes", "no", "No", "NO", "on", "OFF", "True", "tRUE", "FALSE"] {
         let expected =
             format!("2:22: `{word}` is no TOML; expected true or false, without quotation marks");
-        refused(
-            &format!("[pools.www]\nrequest_accounting = {word}\n{SITE}"),
-            &[&expected],
-        );
+        refused(&format!("[pools.www]\nrequest_accounting = {word}\n{SITE}"), &[&expected]);
     }
 }

@@ -3,9 +3,7 @@
 use std::path::Path;
 
 fn is_what_the_code_says(page: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs")
-        .join(page);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     if std::env::var_os("MAITRED_WRITE_REFERENCE").is_some() {
         std::fs::write(&path, text).unwrap();
     }

@@ -172,20 +172,9 @@ fn expect_silence(settings: &str, page: &Path) {
     let folder = Folder::new();
     let of_mode = |line: &&str| {
         let name = line.split([' ', '=']).next().unwrap_or_default();
-        let others = [
-            "script",
-            "mode",
-            "watch",
-            "boot_",
-            "requests_per",
-            "rewinds_",
-            "warm_",
-        ];
+        let others = ["script", "mode", "watch", "boot_", "requests_per", "rewinds_", "warm_"];
         let more = ["max_requests", "max_spawn_rate", "opcache_"];
-        others
-            .iter()
-            .chain(&more)
-            .any(|known| name.starts_with(known))
+        others.iter().chain(&more).any(|known| name.starts_with(known))
     };
     let lines: String = settings
         .lines()

@@ -17,9 +17,7 @@ fn top(folder: &Folder, lines: &str) -> Config {
 }
 
 fn pool(folder: &Folder, lines: &str) -> Pool {
-    let config = folder.good(&format!(
-        "[pools.shop]\n{lines}\n[[sites]]\nroot = \"public\"\n"
-    ));
+    let config = folder.good(&format!("[pools.shop]\n{lines}\n[[sites]]\nroot = \"public\"\n"));
     config.pool("shop").unwrap().clone()
 }
 
@@ -40,15 +38,10 @@ fn a_site_with_a_root_is_all_that_a_file_needs() {
     assert_eq!(config.spool_dir, std::env::temp_dir());
     assert_eq!(config.process_control_timeout, Duration::from_secs(60));
     assert!(!config.require_fixed_php);
-    let [pool] = &config.pools[..] else {
-        panic!("one pool")
-    };
+    let [pool] = &config.pools[..] else { panic!("one pool") };
     assert_eq!(pool.name, "www");
     assert_eq!((pool.pm, pool.max_children), (ProcessManager::Auto, None));
-    assert_eq!(
-        [1, 2, 64, 100].map(|cores| pool.most_workers(cores)),
-        [64, 128, 128, 200]
-    );
+    assert_eq!([1, 2, 64, 100].map(|cores| pool.most_workers(cores)), [64, 128, 128, 200]);
     let mut confined = pool.clone();
     confined.confinement.together.pids_max = Some(50);
     assert_eq!(confined.most_workers(2), 48, "a zygote and a helper beside");
@@ -62,19 +55,14 @@ fn a_site_with_a_root_is_all_that_a_file_needs() {
     assert_eq!(pool.max_private_memory, 0);
     assert_eq!(pool.request_terminate_timeout, Duration::ZERO);
     assert_eq!(pool.request_slowlog_timeout, Duration::ZERO);
-    assert_eq!(
-        (&pool.slowlog, pool.request_slowlog_trace_depth),
-        (&None, 20)
-    );
+    assert_eq!((&pool.slowlog, pool.request_slowlog_trace_depth), (&None, 20));
     assert_eq!(pool.request_queue_timeout, Duration::from_secs(10));
     assert_eq!(pool.request_queue_length, 1000);
     assert_eq!(pool.request_deadline_header, None);
     assert_eq!(pool.spool_limit, 1 << 30);
     assert_eq!((&pool.status_path, &pool.ping_path), (&None, &None));
     assert_eq!(pool.ping_response, "pong");
-    let [site] = &config.sites[..] else {
-        panic!("one site")
-    };
+    let [site] = &config.sites[..] else { panic!("one site") };
     assert_eq!(site.hosts, [Host::Any]);
     assert_eq!(site.root, folder.path().join("public"));
     assert_eq!(site.index, ["index.php", "index.html"]);
@@ -116,10 +104,7 @@ fn the_default_in_the_reference_is_what_holds_without_the_setting() {
 fn the_example_in_the_reference_is_taken() {
     let folder = Folder::new();
     for directive in global::DIRECTIVES {
-        top(
-            &folder,
-            &format!("{} = {}", directive.name, directive.example),
-        );
+        top(&folder, &format!("{} = {}", directive.name, directive.example));
     }
     for directive in pools::DIRECTIVES {
         // It needs others.
@@ -128,16 +113,10 @@ fn the_example_in_the_reference_is_taken() {
             "mode" => "script = \"public/worker.php\"\n",
             _ => "",
         };
-        pool(
-            &folder,
-            &format!("{needed}{} = {}", directive.name, directive.example),
-        );
+        pool(&folder, &format!("{needed}{} = {}", directive.name, directive.example));
     }
     for directive in sites::DIRECTIVES {
-        site(
-            &folder,
-            &format!("{} = {}", directive.name, directive.example),
-        );
+        site(&folder, &format!("{} = {}", directive.name, directive.example));
     }
     for directive in rules::DIRECTIVES {
         let needed = match directive.name {
@@ -145,16 +124,10 @@ fn the_example_in_the_reference_is_taken() {
             "classic_pool" => "classic_paths = \"/a\"\n",
             _ => "",
         };
-        site(
-            &folder,
-            &format!("{needed}{} = {}", directive.name, directive.example),
-        );
+        site(&folder, &format!("{needed}{} = {}", directive.name, directive.example));
     }
     for directive in output::DIRECTIVES {
-        site(
-            &folder,
-            &format!("{} = {}", directive.name, directive.example),
-        );
+        site(&folder, &format!("{} = {}", directive.name, directive.example));
     }
     for directive in cache::DIRECTIVES {
         let line = format!("{} = {}", directive.name, directive.example);
@@ -178,15 +151,9 @@ fn settings_of_the_whole_server_are_read() {
          require_fixed_php = true",
     );
     assert_eq!(config.listen, addresses(&["[::]:80", "127.0.0.1:8080"]));
-    assert_eq!(
-        config.access_log,
-        Some(LogTarget::File(folder.path().join("log/access.log")))
-    );
+    assert_eq!(config.access_log, Some(LogTarget::File(folder.path().join("log/access.log"))));
     assert_eq!(config.access_log_format, LogFormat::parse("json").unwrap());
-    assert_eq!(
-        config.error_log,
-        LogTarget::File(PathBuf::from("/var/log/maitred.log"))
-    );
+    assert_eq!(config.error_log, LogTarget::File(PathBuf::from("/var/log/maitred.log")));
     assert_eq!(config.front_user, "nobody");
     assert_eq!(config.front_threads, 64);
     assert_eq!(config.spool_dir, folder.path().join("spool"));
@@ -217,28 +184,16 @@ fn settings_of_a_pool_are_read() {
          2\nspool_limit = \"64M\"\n\
          status_path = \"/fpm/status\"\nping_path = \"/ping\"\nping_response = \"I'm here\"",
     );
-    assert_eq!(
-        (pool.pm, pool.max_children),
-        (ProcessManager::Static, Some(16))
-    );
-    assert_eq!(
-        (pool.user.as_deref(), pool.group.as_deref()),
-        (Some("shop"), Some("33"))
-    );
+    assert_eq!((pool.pm, pool.max_children), (ProcessManager::Static, Some(16)));
+    assert_eq!((pool.user.as_deref(), pool.group.as_deref()), (Some("shop"), Some("33")));
     assert_eq!(pool.php.as_deref(), Some("8.2"));
     assert_eq!(pool.php_ini, Some(folder.path().join("php/shop.ini")));
-    assert_eq!(
-        pool.php_ini_scan_dir,
-        Some(folder.path().join("php/conf.d"))
-    );
+    assert_eq!(pool.php_ini_scan_dir, Some(folder.path().join("php/conf.d")));
     assert_eq!(pool.max_requests, 500);
     assert_eq!(pool.max_private_memory, 96 << 20);
     assert_eq!(pool.request_terminate_timeout, Duration::from_secs(30));
     assert_eq!(pool.request_slowlog_timeout, Duration::from_millis(1500));
-    assert_eq!(
-        pool.slowlog,
-        Some(LogTarget::File(folder.path().join("log/slow.log")))
-    );
+    assert_eq!(pool.slowlog, Some(LogTarget::File(folder.path().join("log/slow.log"))));
     assert_eq!(pool.request_slowlog_trace_depth, 100);
     assert!(!pool.request_accounting && pool.server_timing);
     assert_eq!(pool.request_queue_timeout, Duration::from_secs(2));
@@ -265,9 +220,7 @@ fn php_settings_of_every_type_become_the_text_php_reads() {
          \"opcache.enable\" = 1",
     );
     let pairs = |map: &std::collections::BTreeMap<String, String>| {
-        map.iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect::<Vec<_>>()
+        map.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
     };
     assert_eq!(
         pairs(&pool.php_value),
@@ -325,34 +278,23 @@ fn cores_are_read_to_the_thousandth_and_core_files_in_bytes() {
     assert_eq!(cores("cpu_max = 0.01"), Some(10));
     assert_eq!(cores("cpu_max = 0.3333"), Some(333));
     assert_eq!(cores(""), None);
-    let core = pool(&folder, "rlimit_core = \"1M\"")
-        .confinement
-        .rlimit_core;
+    let core = pool(&folder, "rlimit_core = \"1M\"").confinement.rlimit_core;
     assert_eq!(core, Some(CoreSize::Bytes(1 << 20)));
 }
 
 #[test]
 fn the_only_pool_runs_the_sites_that_name_none() {
     let folder = Folder::new();
-    assert_eq!(
-        site(&folder, "").destination,
-        Destination::Pool("shop".to_owned())
-    );
+    assert_eq!(site(&folder, "").destination, Destination::Pool("shop".to_owned()));
     let empty = folder.good("[pools]\n[[sites]]\nroot = \"public\"");
-    assert_eq!(
-        empty.sites[0].destination,
-        Destination::Pool("www".to_owned())
-    );
+    assert_eq!(empty.sites[0].destination, Destination::Pool("www".to_owned()));
     assert!(empty.pool("www").is_some());
 }
 
 #[test]
 fn the_implicit_pool_may_be_named() {
     let config = Folder::new().good("[[sites]]\nroot = \"public\"\npool = \"www\"");
-    assert_eq!(
-        config.sites[0].destination,
-        Destination::Pool("www".to_owned())
-    );
+    assert_eq!(config.sites[0].destination, Destination::Pool("www".to_owned()));
 }
 
 #[test]
@@ -387,9 +329,7 @@ fn a_directory_is_served_without_a_file() {
 fn a_directory_that_cannot_be_served_is_refused() {
     let folder = Folder::new();
     let refused = |path: &Path, workers| {
-        Config::for_directory(path, Vec::new(), workers)
-            .unwrap_err()
-            .to_string()
+        Config::for_directory(path, Vec::new(), workers).unwrap_err().to_string()
     };
     let nowhere = folder.path().join("nowhere");
     assert_eq!(
@@ -402,24 +342,15 @@ fn a_directory_that_cannot_be_served_is_refused() {
     let file = folder.path().join("php/shop.ini");
     assert_eq!(
         refused(&file, None),
-        format!(
-            "{}: the document root is not a directory; name the directory",
-            file.display()
-        )
+        format!("{}: the document root is not a directory; name the directory", file.display())
     );
     let file = folder.path().join("maitred.toml");
     std::fs::write(&file, "").unwrap();
     let found = refused(&file, None);
     assert!(found.ends_with("name the directory, or a configuration with --config"));
     let public = folder.path().join("public");
-    assert_eq!(
-        refused(&public, Some(0)),
-        "--workers: found 0; expected 1 to 10000"
-    );
-    assert_eq!(
-        refused(&public, Some(10_001)),
-        "--workers: found 10001; expected 1 to 10000"
-    );
+    assert_eq!(refused(&public, Some(0)), "--workers: found 0; expected 1 to 10000");
+    assert_eq!(refused(&public, Some(10_001)), "--workers: found 10001; expected 1 to 10000");
 }
 
 #[test]
@@ -428,25 +359,12 @@ fn a_directory_whose_name_cannot_be_sent_to_the_front_is_refused() {
     let folder = Folder::new();
     let dir = folder.path().join(std::ffi::OsStr::from_bytes(b"\xff"));
     std::fs::create_dir(&dir).unwrap();
-    let found = Config::for_directory(&dir, Vec::new(), None)
-        .unwrap_err()
-        .to_string();
-    assert_eq!(
-        found,
-        format!(
-            "{}: the document root has a name that is not UTF-8",
-            dir.display()
-        )
-    );
+    let found = Config::for_directory(&dir, Vec::new(), None).unwrap_err().to_string();
+    assert_eq!(found, format!("{}: the document root has a name that is not UTF-8", dir.display()));
     std::fs::create_dir(dir.join("public")).unwrap();
     let text = "[[sites]]\nroot = \"public\"";
-    let found = maitred_config::parse(text, &dir.join("m.toml"))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        found.contains("`root` is the string \"public\", which is below "),
-        "{found}"
-    );
+    let found = maitred_config::parse(text, &dir.join("m.toml")).unwrap_err().to_string();
+    assert!(found.contains("`root` is the string \"public\", which is below "), "{found}");
     assert!(found.ends_with(", whose name is not UTF-8"), "{found}");
 }
 
@@ -460,17 +378,9 @@ fn flags_override_the_file() {
     assert_eq!(config.clone().with_listen(Vec::new()), config);
     let twice = addresses(&["[::1]:2", "[::1]:2", "127.0.0.1:0", "127.0.0.1:0"]);
     let listen = config.clone().with_listen(twice).listen;
-    assert_eq!(
-        listen,
-        addresses(&["[::1]:2", "127.0.0.1:0", "127.0.0.1:0"])
-    );
+    assert_eq!(listen, addresses(&["[::1]:2", "127.0.0.1:0", "127.0.0.1:0"]));
     let workers = config.with_workers(2).unwrap();
-    assert!(
-        workers
-            .pools
-            .iter()
-            .all(|pool| pool.max_children == Some(2))
-    );
+    assert!(workers.pools.iter().all(|pool| pool.max_children == Some(2)));
 }
 
 #[test]
@@ -510,15 +420,9 @@ fn a_file_that_cannot_be_read_is_refused() {
         )
     );
     std::fs::write(&file, b"# a\nb = \"\xff\"").unwrap();
-    assert_eq!(
-        load(),
-        format!("{path}:2:6: this byte is not UTF-8; save the file as UTF-8 text")
-    );
+    assert_eq!(load(), format!("{path}:2:6: this byte is not UTF-8; save the file as UTF-8 text"));
     std::fs::write(&file, " ".repeat(maitred_config::MAX_FILE_BYTES + 1)).unwrap();
-    assert_eq!(
-        load(),
-        format!("{path}: the configuration file is larger than 16777216 bytes")
-    );
+    assert_eq!(load(), format!("{path}: the configuration file is larger than 16777216 bytes"));
 }
 
 #[test]
@@ -559,20 +463,12 @@ fn a_pool_with_a_door_serves_sites_as_well() {
 fn a_pool_in_worker_mode_boots_its_script_where_its_php_sees_it() {
     let folder = Folder::new();
     let script = folder.path().join("public/worker.php");
-    let booted = pool(
-        &folder,
-        "mode = \"worker\"\nscript = \"public/worker.php\"\nboot_timeout = \"2m\"",
-    );
-    assert_eq!(
-        (booted.mode, booted.booted_script()),
-        (Mode::Worker, Some(script))
-    );
+    let booted =
+        pool(&folder, "mode = \"worker\"\nscript = \"public/worker.php\"\nboot_timeout = \"2m\"");
+    assert_eq!((booted.mode, booted.booted_script()), (Mode::Worker, Some(script)));
     assert_eq!(booted.boot_timeout, Duration::from_secs(120));
     let classic = pool(&folder, "script = \"public/worker.php\"");
-    assert_eq!(
-        (classic.mode, classic.booted_script()),
-        (Mode::Classic, None)
-    );
+    assert_eq!((classic.mode, classic.booted_script()), (Mode::Classic, None));
     let chroot = folder.path().display();
     let inside = pool(
         &folder,

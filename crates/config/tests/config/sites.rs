@@ -6,11 +6,7 @@ use crate::folder::Folder;
 use maitred_config::{Destination, Host, Site, Upstream};
 
 pub fn site(folder: &Folder, lines: &str) -> Site {
-    let root = if lines.starts_with("root") {
-        ""
-    } else {
-        "root = \"public\""
-    };
+    let root = if lines.starts_with("root") { "" } else { "root = \"public\"" };
     // The pool in the example of `pool`.
     let text = format!("[pools.shop]\n[[sites]]\n{root}\n{lines}\n");
     folder.good(&text).sites.remove(0)
@@ -33,12 +29,7 @@ fn a_cache_knows_the_sessions_of_its_application() {
     let own = format!("{wordpress}private_cookies = \"mine\"");
     assert!(!is_private(&own, "wordpress_logged_in_1") && is_private(&own, "mine"));
     let no_store = cache(wordpress).unwrap().no_store;
-    assert!(
-        no_store
-            .paths
-            .iter()
-            .any(|path| path.matches(b"/checkout/"))
-    );
+    assert!(no_store.paths.iter().any(|path| path.matches(b"/checkout/")));
     let mut parameters = no_store.parameters.iter();
     assert!(parameters.any(|name| name.matches(b"rest_route")));
 }
@@ -61,14 +52,9 @@ fn an_applications_cache_knows_the_parameters_that_only_say_where_a_visitor_come
 fn how_long_pages_are_good_is_said_for_all_or_for_each_status() {
     let folder = Folder::new();
     let valid = |line: &str| {
-        let rules = site(&folder, &format!("[sites.cache]\n{line}"))
-            .cache
-            .unwrap()
-            .rules;
+        let rules = site(&folder, &format!("[sites.cache]\n{line}")).cache.unwrap().rules;
         let valid = rules.valid.iter();
-        valid
-            .map(|valid| (valid.status, valid.seconds))
-            .collect::<Vec<_>>()
+        valid.map(|valid| (valid.status, valid.seconds)).collect::<Vec<_>>()
     };
     let usual = [(Some(200), 60), (Some(301), 60), (Some(302), 60)];
     assert_eq!(valid("valid = \"1m\""), usual);
@@ -95,10 +81,7 @@ fn settings_of_a_site_are_read() {
 
 #[test]
 fn a_site_may_have_no_front_controller() {
-    assert_eq!(
-        site(&Folder::new(), "front_controller = \"\"").front_controller,
-        None
-    );
+    assert_eq!(site(&Folder::new(), "front_controller = \"\"").front_controller, None);
 }
 
 #[test]
@@ -108,14 +91,8 @@ fn an_upstream_is_a_socket_or_a_host_and_a_port() {
         Destination::Upstream(upstream) => upstream,
         Destination::Pool(name) => panic!("{name}"),
     };
-    let tcp = |host: &str| Upstream::Tcp {
-        host: host.to_owned(),
-        port: 9000,
-    };
-    assert_eq!(
-        read("unix:/run/php.sock"),
-        Upstream::Unix(PathBuf::from("/run/php.sock"))
-    );
+    let tcp = |host: &str| Upstream::Tcp { host: host.to_owned(), port: 9000 };
+    assert_eq!(read("unix:/run/php.sock"), Upstream::Unix(PathBuf::from("/run/php.sock")));
     assert_eq!(read("127.0.0.1:9000"), tcp("127.0.0.1"));
     assert_eq!(read("[::1]:9000"), tcp("::1"));
     assert_eq!(read("php.internal:9000"), tcp("php.internal"));
@@ -136,9 +113,7 @@ fn classic_paths_are_paths_of_another_pool_before_all_others() {
          paths = [{ path = \"/wp-admin/*\", max_body_size = \"2G\" }]",
     );
     let paths = site.rules.paths.iter();
-    let paths: Vec<_> = paths
-        .map(|one| (one.path.to_string(), one.pool.as_deref()))
-        .collect();
+    let paths: Vec<_> = paths.map(|one| (one.path.to_string(), one.pool.as_deref())).collect();
     assert_eq!(
         paths,
         [

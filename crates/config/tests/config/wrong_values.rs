@@ -8,10 +8,7 @@ use crate::folder::Folder;
 fn file_with(section: &str, line: &str) -> (String, usize) {
     match section {
         "top" => (format!("{line}\n[[sites]]\nroot = \"public\"\n"), 1),
-        "pools" => (
-            format!("[pools.www]\n{line}\n[[sites]]\nroot = \"public\"\n"),
-            2,
-        ),
+        "pools" => (format!("[pools.www]\n{line}\n[[sites]]\nroot = \"public\"\n"), 2),
         "listeners" => {
             let beside = [
                 ("listen =", "listen = \"/run/www.sock\"\n"),
@@ -24,28 +21,16 @@ fn file_with(section: &str, line: &str) -> (String, usize) {
         }
         "tls" => {
             let beside = [
-                (
-                    "certificates =",
-                    "certificates = { cert = \"site.pem\", key = \"site.key\" }\n",
-                ),
+                ("certificates =", "certificates = { cert = \"site.pem\", key = \"site.key\" }\n"),
                 ("client_ca =", "client_ca = \"clients.pem\"\n"),
-                (
-                    "client_certificates =",
-                    "client_certificates = \"optional\"\n",
-                ),
+                ("client_certificates =", "client_certificates = \"optional\"\n"),
             ];
             let beside = beside.iter().filter(|(name, _)| !line.starts_with(name));
             let beside: String = beside.map(|(_, text)| *text).collect();
             let site = "[[sites]]\nroot = \"public\"\n";
-            (
-                format!("listen = \":80\"\n[tls]\n{line}\n{beside}{site}"),
-                3,
-            )
+            (format!("listen = \":80\"\n[tls]\n{line}\n{beside}{site}"), 3)
         }
-        "cache" => (
-            format!("[[sites]]\nroot = \"public\"\n[sites.cache]\n{line}\n"),
-            4,
-        ),
+        "cache" => (format!("[[sites]]\nroot = \"public\"\n[sites.cache]\n{line}\n"), 4),
         _ if line.starts_with("root") => (format!("[[sites]]\n{line}\n"), 2),
         _ => (format!("[[sites]]\n{line}\nroot = \"public\"\n"), 2),
     }
@@ -81,34 +66,16 @@ fn each_wrong_value_is_answered_with_its_sentence() {
 fn no_directive_is_without_a_wrong_value() {
     let tested = |section: &str, name: &str| {
         let start = format!("{name} = ");
-        wrong_values()
-            .iter()
-            .any(|wrong| wrong.0 == section && wrong.1.starts_with(&start))
+        wrong_values().iter().any(|wrong| wrong.0 == section && wrong.1.starts_with(&start))
     };
-    let top = global::DIRECTIVES
-        .iter()
-        .map(|directive| ("top", directive.name));
-    let pools = pools::DIRECTIVES
-        .iter()
-        .map(|directive| ("pools", directive.name));
-    let sites = sites::DIRECTIVES
-        .iter()
-        .map(|directive| ("sites", directive.name));
-    let of_rules = rules::DIRECTIVES
-        .iter()
-        .map(|directive| ("sites", directive.name));
-    let of_output = output::DIRECTIVES
-        .iter()
-        .map(|directive| ("sites", directive.name));
-    let listeners = listeners::DIRECTIVES
-        .iter()
-        .map(|directive| ("listeners", directive.name));
-    let tls = tls::DIRECTIVES
-        .iter()
-        .map(|directive| ("tls", directive.name));
-    let of_cache = cache::DIRECTIVES
-        .iter()
-        .map(|directive| ("cache", directive.name));
+    let top = global::DIRECTIVES.iter().map(|directive| ("top", directive.name));
+    let pools = pools::DIRECTIVES.iter().map(|directive| ("pools", directive.name));
+    let sites = sites::DIRECTIVES.iter().map(|directive| ("sites", directive.name));
+    let of_rules = rules::DIRECTIVES.iter().map(|directive| ("sites", directive.name));
+    let of_output = output::DIRECTIVES.iter().map(|directive| ("sites", directive.name));
+    let listeners = listeners::DIRECTIVES.iter().map(|directive| ("listeners", directive.name));
+    let tls = tls::DIRECTIVES.iter().map(|directive| ("tls", directive.name));
+    let of_cache = cache::DIRECTIVES.iter().map(|directive| ("cache", directive.name));
     for (section, name) in top
         .chain(tls)
         .chain(pools)
@@ -118,10 +85,7 @@ fn no_directive_is_without_a_wrong_value() {
         .chain(of_output)
         .chain(of_cache)
     {
-        assert!(
-            tested(section, name),
-            "wrong_values.txt has no wrong `{name}` in {section}"
-        );
+        assert!(tested(section, name), "wrong_values.txt has no wrong `{name}` in {section}");
     }
 }
 
@@ -135,28 +99,14 @@ fn no_directive_takes_a_date() {
             format!("maitred.toml:{line}:{column}: `{name}` is a date or time; expected {takes}");
         assert_eq!(folder.mistakes(&text), expected);
     };
-    global::DIRECTIVES
-        .iter()
-        .for_each(|directive| check("top", directive.name, directive.takes));
-    cache::DIRECTIVES
-        .iter()
-        .for_each(|directive| check("cache", directive.name, directive.takes));
-    tls::DIRECTIVES
-        .iter()
-        .for_each(|directive| check("tls", directive.name, directive.takes));
-    pools::DIRECTIVES
-        .iter()
-        .for_each(|directive| check("pools", directive.name, directive.takes));
+    global::DIRECTIVES.iter().for_each(|directive| check("top", directive.name, directive.takes));
+    cache::DIRECTIVES.iter().for_each(|directive| check("cache", directive.name, directive.takes));
+    tls::DIRECTIVES.iter().for_each(|directive| check("tls", directive.name, directive.takes));
+    pools::DIRECTIVES.iter().for_each(|directive| check("pools", directive.name, directive.takes));
     listeners::DIRECTIVES
         .iter()
         .for_each(|directive| check("listeners", directive.name, directive.takes));
-    sites::DIRECTIVES
-        .iter()
-        .for_each(|directive| check("sites", directive.name, directive.takes));
-    rules::DIRECTIVES
-        .iter()
-        .for_each(|directive| check("sites", directive.name, directive.takes));
-    output::DIRECTIVES
-        .iter()
-        .for_each(|directive| check("sites", directive.name, directive.takes));
+    sites::DIRECTIVES.iter().for_each(|directive| check("sites", directive.name, directive.takes));
+    rules::DIRECTIVES.iter().for_each(|directive| check("sites", directive.name, directive.takes));
+    output::DIRECTIVES.iter().for_each(|directive| check("sites", directive.name, directive.takes));
 }

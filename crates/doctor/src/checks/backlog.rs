@@ -27,10 +27,8 @@ fn effective(listen: &Listen, somaxconn: u64) -> u64 {
 
 /// D9.
 pub(super) fn cut(facts: &Facts, sheet: &mut Sheet) {
-    let pools: Vec<(&Pool, &Listen)> = facts
-        .pools()
-        .filter_map(|(_, pool)| Some((pool, pool.listen.as_ref()?)))
-        .collect();
+    let pools: Vec<(&Pool, &Listen)> =
+        facts.pools().filter_map(|(_, pool)| Some((pool, pool.listen.as_ref()?))).collect();
     if pools.is_empty() {
         return;
     }
@@ -39,11 +37,7 @@ pub(super) fn cut(facts: &Facts, sheet: &mut Sheet) {
         Err(why) => return sheet.cannot_tell("the machine", "net.core.somaxconn", why),
     };
     if somaxconn < MODERN_SOMAXCONN
-        && facts
-            .machine
-            .kernel
-            .as_ref()
-            .is_ok_and(|kernel| *kernel >= (5, 4))
+        && facts.machine.kernel.as_ref().is_ok_and(|kernel| *kernel >= (5, 4))
     {
         let seen = format!("net.core.somaxconn = {somaxconn}, where the kernel's default is 4096");
         sheet.report("backlog.somaxconn-lowered", "the machine", seen);
@@ -69,22 +63,17 @@ fn socket(facts: &Facts, pool: &Pool, listen: &Listen, somaxconn: u64, sheet: &m
             "listen.backlog = {}, of which net.core.somaxconn leaves {effective}",
             listen.backlog
         );
-        sheet
-            .report("backlog.above-somaxconn", about, seen)
-            .fix(format!(
-                "listen.backlog = {effective} is what applies; a larger somaxconn only makes waits \
+        sheet.report("backlog.above-somaxconn", about, seen).fix(format!(
+            "listen.backlog = {effective} is what applies; a larger somaxconn only makes waits \
                  longer"
-            ));
+        ));
         return;
     }
     let sockets = match &facts.machine.sockets {
         Ok(sockets) => sockets,
         Err(why) => return sheet.cannot_tell(about, "the backlog of the socket as it is", why),
     };
-    match sockets
-        .iter()
-        .find(|socket| socket.address == listen.address)
-    {
+    match sockets.iter().find(|socket| socket.address == listen.address) {
         None => sheet.cannot_tell(
             about,
             "the backlog of the socket as it is",
@@ -97,10 +86,9 @@ fn socket(facts: &Facts, pool: &Pool, listen: &Listen, somaxconn: u64, sheet: &m
             );
             sheet.report("backlog.not-in-effect", about, seen);
         }
-        Some(socket) => sheet.ok(
-            about,
-            format!("{} wait of {} that may", socket.waiting, socket.limit),
-        ),
+        Some(socket) => {
+            sheet.ok(about, format!("{} wait of {} that may", socket.waiting, socket.limit))
+        }
     }
 }
 
@@ -148,19 +136,12 @@ fn kernels(facts: &Facts, pool: &Pool, listen: &Listen, sheet: &mut Sheet) {
         "{depth:.0} requests may wait for {workers:.0} workers: {} with scripts of {}{}",
         seconds(wait),
         seconds(script),
-        if is_measured {
-            ""
-        } else {
-            " (not measured; few are quicker)"
-        }
+        if is_measured { "" } else { " (not measured; few are quicker)" }
     );
     if wait > bearable {
         let enough = (bearable * workers / script).floor().max(workers);
         let finding = sheet.report("backlog.long-wait", about, seen);
-        finding.condition = format!(
-            "backlog x time of a script / workers > {}",
-            seconds(bearable)
-        );
+        finding.condition = format!("backlog x time of a script / workers > {}", seconds(bearable));
         finding.fix(format!("listen.backlog = {enough:.0}"));
     } else if is_measured {
         sheet.ok(about, seen);
@@ -190,12 +171,7 @@ mod tests {
         expect_ok("D9", &php_fpm());
         let mut facts = php_fpm();
         facts.machine.sockets.as_mut().unwrap()[0].limit = 511;
-        expect(
-            "D9",
-            &facts,
-            Warn,
-            "/run/php/www.sock has a backlog of 511, and 128",
-        );
+        expect("D9", &facts, Warn, "/run/php/www.sock has a backlog of 511, and 128");
         pool(&mut facts).listen.as_mut().unwrap().backlog = 8192;
         expect("D9", &facts, Warn, "somaxconn leaves 4096");
         facts.machine.somaxconn = Ok(128);
@@ -224,12 +200,7 @@ mod tests {
         pool(&mut facts).listen.as_mut().unwrap().backlog = 8192;
         pool(&mut facts).max_children = 22;
         told(&mut facts).script_p50 = Ok(0.05);
-        expect(
-            "D10",
-            &facts,
-            Warn,
-            "8192 requests may wait for 22 workers: 19 s",
-        );
+        expect("D10", &facts, Warn, "8192 requests may wait for 22 workers: 19 s");
         told(&mut facts).script_p50 = unknown();
         expect("D10", &facts, Warn, "few are quicker");
         pool(&mut facts).listen.as_mut().unwrap().backlog = 511;

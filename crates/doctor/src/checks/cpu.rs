@@ -22,9 +22,7 @@ pub(super) fn cores(facts: &Facts, service: &Service) -> Fact<f64> {
     let allowed = known(&facts.machine.allowed_processors)?;
     let quota = known(&service.group.cores)?;
     let allowed = f64::from(*allowed);
-    Ok(quota
-        .as_ref()
-        .map_or(allowed, |(cores, _)| cores.min(allowed)))
+    Ok(quota.as_ref().map_or(allowed, |(cores, _)| cores.min(allowed)))
 }
 
 /// D4.
@@ -72,9 +70,7 @@ fn pool_for(cores: f64, facts: &Facts, service: &Service, pool: &Pool, sheet: &m
         }
     };
     let enough = (knee * 1.25).ceil();
-    sheet
-        .report(key, about, seen)
-        .fix(format!("{enough:.0} workers are enough"));
+    sheet.report(key, about, seen).fix(format!("{enough:.0} workers are enough"));
 }
 
 /// A pool with `pm = auto`: whether its size leaves its scripts enough of the processors.
@@ -119,9 +115,7 @@ fn contention(pool: &Pool) -> Option<f64> {
 
 fn contended(about: &str, contention: f64, fewer: &str, sheet: &mut Sheet) {
     let seen = format!("scripts wait {contention:.1} s for a processor for each second on one");
-    sheet
-        .report("cpu.contention", about, seen)
-        .fix(format!("{fewer}, or more processors"));
+    sheet.report("cpu.contention", about, seen).fix(format!("{fewer}, or more processors"));
 }
 
 /// Requests wait for a worker although there are processors and memory for more.
@@ -229,11 +223,7 @@ mod tests {
         let mut facts = php_fpm();
         pool(&mut facts).manager = Manager::Found;
         told(&mut facts).queue_wait_p99 = Ok(0.5);
-        for (binding, is_found) in [
-            ("max_children", true),
-            ("cpu", false),
-            ("downstream", false),
-        ] {
+        for (binding, is_found) in [("max_children", true), ("cpu", false), ("downstream", false)] {
             told(&mut facts).binding = Ok(Some(binding.to_owned()));
             if is_found {
                 expect("D4", &facts, Warn, "max_children = 8 is what holds more")
@@ -277,11 +267,7 @@ mod tests {
     fn a_quota_that_is_used_up_is_found() {
         let mut facts = php_fpm();
         expect_ok("D5", &facts);
-        let mut throttled = Throttled {
-            periods: 600,
-            throttled: 10,
-            seconds: Some(60.0),
-        };
+        let mut throttled = Throttled { periods: 600, throttled: 10, seconds: Some(60.0) };
         facts.services[0].group.throttled = Ok(Some(throttled));
         expect_ok("D5", &facts);
         throttled.throttled = 60;

@@ -26,9 +26,7 @@ fn databases(facts: &Facts, sheet: &mut Sheet) {
     };
     let workers = workers_of(facts, |_| true);
     // A pool with `pm = auto` and no `max_children` hardly ever grows to its maximum.
-    let likely = workers_of(facts, |pool| {
-        pool.is_chosen || pool.manager != Manager::Found
-    });
+    let likely = workers_of(facts, |pool| pool.is_chosen || pool.manager != Manager::Found);
     if databases.is_empty() {
         let why = Unknown(
             "none runs on this machine; its max_connections is to be compared by hand".to_owned(),
@@ -68,21 +66,14 @@ fn kept_connections(facts: &Facts, service: &Service, pool: &Pool, sheet: &mut S
         return;
     }
     if let Some(why) = unmet(facts, service, pool) {
-        return sheet.cannot_tell(
-            &pool.name,
-            "whether kept connections hold its workers",
-            &why,
-        );
+        return sheet.cannot_tell(&pool.name, "whether kept connections hold its workers", &why);
     }
     let passes = passes_to(facts, pool);
     let kept = passes.iter().map(|pass| pass.kept).max().unwrap_or(0);
     if kept == 0 {
         return sheet.ok(&pool.name, "no web server here keeps connections to it");
     }
-    let workers = facts
-        .nginx
-        .as_ref()
-        .and_then(|nginx| nginx.workers.map(u64::from));
+    let workers = facts.nginx.as_ref().and_then(|nginx| nginx.workers.map(u64::from));
     let workers = match (workers, &facts.machine.processors) {
         (Some(workers), _) => workers,
         (None, Ok(processors)) => u64::from(*processors),
@@ -113,12 +104,7 @@ mod tests {
         expect_ok("D20", &php_fpm());
         let mut facts = php_fpm();
         pool(&mut facts).max_children = 140;
-        expect(
-            "D20",
-            &facts,
-            Fail,
-            "140 workers, each with one connection; MariaDB takes 151",
-        );
+        expect("D20", &facts, Fail, "140 workers, each with one connection; MariaDB takes 151");
         pool(&mut facts).manager = Manager::Found;
         expect("D20", &facts, Fail, "MariaDB takes 151");
         pool(&mut facts).is_chosen = false;

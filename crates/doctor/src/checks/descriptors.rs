@@ -8,11 +8,7 @@ const OTHERS: u64 = 64;
 
 /// Descriptors that a service's first process needs.
 fn need(service: &Service) -> u64 {
-    let workers: u64 = service
-        .pools
-        .iter()
-        .map(|pool| u64::from(pool.max_children))
-        .sum();
+    let workers: u64 = service.pools.iter().map(|pool| u64::from(pool.max_children)).sum();
     service.connections.unwrap_or(0) + 2 * workers + OTHERS
 }
 
@@ -52,10 +48,7 @@ fn nginx(facts: &Facts, sheet: &mut Sheet) {
             if need > *allowed {
                 sheet
                     .report("descriptors.worker-connections", &nginx.file, seen)
-                    .fix(format!(
-                        "worker_rlimit_nofile {};",
-                        (2 * need).next_power_of_two()
-                    ));
+                    .fix(format!("worker_rlimit_nofile {};", (2 * need).next_power_of_two()));
             } else {
                 sheet.ok(&nginx.file, seen);
             }

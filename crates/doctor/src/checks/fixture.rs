@@ -46,24 +46,13 @@ pub fn nothing() -> Facts {
 
 fn machine() -> Machine {
     Machine {
-        memory: Ok(Memory {
-            total: 4.0 * GB,
-            available: 3.0 * GB,
-            swap: GB,
-        }),
+        memory: Ok(Memory { total: 4.0 * GB, available: 3.0 * GB, swap: GB }),
         processors: Ok(4),
         allowed_processors: Ok(4),
-        pressure: Ok(Pressure {
-            some: 0.0,
-            full: 0.0,
-            can_watch: true,
-        }),
+        pressure: Ok(Pressure { some: 0.0, full: 0.0, can_watch: true }),
         swappiness: Ok(60),
         swaps: Ok(vec![("/dev/nvme0n1p2".to_owned(), None)]),
-        swapped_in: Ok(SwappedIn {
-            pages: 0,
-            seconds: 1.0,
-        }),
+        swapped_in: Ok(SwappedIn { pages: 0, seconds: 1.0 }),
         somaxconn: Ok(4096),
         kernel: Ok((6, 1)),
         files: Ok((2_000, 400_000)),
@@ -141,19 +130,12 @@ pub fn php_fpm() -> Facts {
         manager: Manager::Dynamic,
         max_children: 8,
         is_chosen: true,
-        spares: Some(Spares {
-            start: 4,
-            min: 3,
-            max: 6,
-        }),
+        spares: Some(Spares { start: 4, min: 3, max: 6 }),
         idle_timeout: Duration::from_secs(10),
         max_requests: 7_000,
         wall_limit: Duration::from_secs(30),
         tracks_finished: true,
-        listen: Some(Listen {
-            address: "/run/php/www.sock".to_owned(),
-            backlog: 128,
-        }),
+        listen: Some(Listen { address: "/run/php/www.sock".to_owned(), backlog: 128 }),
         queue: None,
         status_path: None,
         has_status_listen: false,
@@ -163,11 +145,7 @@ pub fn php_fpm() -> Facts {
         roots: vec!["/srv/www".to_owned()],
         live: Ok(live()),
     };
-    let settings = [
-        ("KillSignal", "SIGQUIT"),
-        ("OOMPolicy", "continue"),
-        ("TimeoutStopSec", "90"),
-    ];
+    let settings = [("KillSignal", "SIGQUIT"), ("OOMPolicy", "continue"), ("TimeoutStopSec", "90")];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let service = Service {
         kind: PhpServer::PhpFpm,
@@ -175,15 +153,8 @@ pub fn php_fpm() -> Facts {
         files: vec!["/etc/php/8.2/fpm/php-fpm.conf".to_owned()],
         includes: Vec::new(),
         control_timeout: Duration::from_secs(30),
-        unit: Ok(Some(Unit {
-            name: "php8.2-fpm.service".to_owned(),
-            settings: settings.into(),
-        })),
-        process: Ok(Process {
-            pid: 100,
-            oom_score_adj: Ok(0),
-            open_files: Ok(1024),
-        }),
+        unit: Ok(Some(Unit { name: "php8.2-fpm.service".to_owned(), settings: settings.into() })),
+        process: Ok(Process { pid: 100, oom_score_adj: Ok(0), open_files: Ok(1024) }),
         group: Group {
             whose: "php-fpm 8.2".to_owned(),
             memory: Ok(None),
@@ -201,10 +172,7 @@ pub fn php_fpm() -> Facts {
         services: vec![service],
         nginx: Some(nginx()),
         apache: None,
-        applications: vec![Application {
-            file: "/srv/.env".to_owned(),
-            shows_errors: Ok(false),
-        }],
+        applications: vec![Application { file: "/srv/.env".to_owned(), shows_errors: Ok(false) }],
         arrivals: Ok(None),
         databases: Ok(vec![Database {
             name: "MariaDB".to_owned(),
@@ -246,10 +214,7 @@ pub fn cache() -> PassCache {
         hosts: vec!["a.example".to_owned()],
         key: "$scheme$request_method$host$request_uri".to_owned(),
         ignored: Vec::new(),
-        bypasses: vec![
-            "$cookie_session".to_owned(),
-            "$http_authorization".to_owned(),
-        ],
+        bypasses: vec!["$cookie_session".to_owned(), "$http_authorization".to_owned()],
         methods: Vec::new(),
         keeps_any_status: false,
         locks: true,
@@ -267,10 +232,7 @@ pub fn maitred() -> Facts {
     service.control_timeout = Duration::from_secs(60);
     let settings = [("OOMPolicy", "continue"), ("TimeoutStopSec", "90")];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    service.unit = Ok(Some(Unit {
-        name: "maitred.service".to_owned(),
-        settings: settings.into(),
-    }));
+    service.unit = Ok(Some(Unit { name: "maitred.service".to_owned(), settings: settings.into() }));
     let pool = &mut service.pools[0];
     pool.manager = Manager::Static;
     pool.spares = None;
@@ -280,10 +242,7 @@ pub fn maitred() -> Facts {
     pool.tracks_finished = false;
     pool.listen = None;
     pool.queue = Some((1000, Duration::from_secs(10)));
-    let ini = Ini {
-        zend_extensions: vec!["opcache.so".to_owned()],
-        ..Ini::default()
-    };
+    let ini = Ini { zend_extensions: vec!["opcache.so".to_owned()], ..Ini::default() };
     pool.ini = Ok(ini);
     facts
 }
@@ -298,9 +257,8 @@ pub fn look(id: &str, facts: &Facts) -> Vec<Finding> {
 #[track_caller]
 pub fn expect(id: &str, facts: &Facts, severity: Severity, seen: &str) {
     let found = look(id, facts);
-    let hit = found
-        .iter()
-        .any(|finding| finding.severity == severity && finding.seen.contains(seen));
+    let hit =
+        found.iter().any(|finding| finding.severity == severity && finding.seen.contains(seen));
     assert!(hit, "{severity:?} with {seen:?} is expected of {found:#?}");
 }
 

@@ -23,18 +23,12 @@ pub(super) struct WorkerCost {
 /// The memory of one more worker: measured, or PHP's limit.
 pub(super) fn cost(pool: &Pool) -> Fact<WorkerCost> {
     if let Some(bytes) = private_p95(pool) {
-        return Ok(WorkerCost {
-            bytes,
-            is_measured: true,
-        });
+        return Ok(WorkerCost { bytes, is_measured: true });
     }
     let ini = known(&pool.ini)?;
     let limit = ini.get("memory_limit", DEFAULT_MEMORY_LIMIT);
     match ini_value::size(limit) {
-        Some(bytes) if bytes > 0 => Ok(WorkerCost {
-            bytes: bytes as f64,
-            is_measured: false,
-        }),
+        Some(bytes) if bytes > 0 => Ok(WorkerCost { bytes: bytes as f64, is_measured: false }),
         _ => Unknown::because(format!(
             "no worker that has served requests was measured, and memory_limit = {limit} bounds \
              none"
@@ -44,9 +38,7 @@ pub(super) fn cost(pool: &Pool) -> Fact<WorkerCost> {
 
 fn resident_mean(pool: &Pool) -> Option<f64> {
     let workers = pool.workers().ok()?;
-    let resident = workers
-        .iter()
-        .filter_map(|worker| worker.resident.as_ref().ok());
+    let resident = workers.iter().filter_map(|worker| worker.resident.as_ref().ok());
     let resident: Vec<f64> = resident.copied().collect();
     (!resident.is_empty()).then(|| resident.iter().sum::<f64>() / resident.len() as f64)
 }
@@ -72,9 +64,7 @@ fn base(machine: &Machine, service: &Service) -> Fact<f64> {
     let memory = known(&machine.memory)?;
     let pools = service.pools.iter();
     let workers = pools.filter_map(|pool| pool.workers().ok()).flatten();
-    let own: f64 = workers
-        .filter_map(|worker| worker.private.as_ref().ok())
-        .sum();
+    let own: f64 = workers.filter_map(|worker| worker.private.as_ref().ok()).sum();
     Ok((memory.total - memory.available - own).max(0.0))
 }
 
@@ -97,16 +87,8 @@ fn need(machine: &Machine, service: &Service) -> Fact<(f64, String, bool)> {
         let cost = cost(pool)?;
         total += f64::from(pool.max_children) * cost.bytes;
         is_measured &= cost.is_measured;
-        let how = if cost.is_measured {
-            "private, p95"
-        } else {
-            "memory_limit: the worst case"
-        };
-        parts.push(format!(
-            "{} workers x {} ({how})",
-            pool.max_children,
-            binary_bytes(cost.bytes)
-        ));
+        let how = if cost.is_measured { "private, p95" } else { "memory_limit: the worst case" };
+        parts.push(format!("{} workers x {} ({how})", pool.max_children, binary_bytes(cost.bytes)));
     }
     let (shared, base) = (shared(service), base(machine, service)?);
     let parts = format!(
@@ -175,9 +157,7 @@ pub(super) fn overcommit(facts: &Facts, sheet: &mut Sheet) {
                 continue;
             }
         };
-        sheet
-            .report(key, &service.name, seen)
-            .fix(advice(service, need, budget, is_measured));
+        sheet.report(key, &service.name, seen).fix(advice(service, need, budget, is_measured));
     }
 }
 
@@ -238,13 +218,8 @@ pub(super) fn sized_from_rss(facts: &Facts, sheet: &mut Sheet) {
                 continue;
             }
         };
-        let allowed = ((0.9 * budget - base - shared(service)) / private)
-            .floor()
-            .max(0.0);
-        let counted = [
-            pool.stat(|live| &live.limit_reached),
-            pool.stat(|live| &live.queue_max),
-        ];
+        let allowed = ((0.9 * budget - base - shared(service)) / private).floor().max(0.0);
+        let counted = [pool.stat(|live| &live.limit_reached), pool.stat(|live| &live.queue_max)];
         let is_short = counted.iter().flatten().any(|count| *count > 0);
         let seen = format!(
             "{} private (p95) of {} resident; {} workers, and memory allows {allowed:.0}",
@@ -289,9 +264,8 @@ fn memory_limit(facts: &Facts, service: &Service, sheet: &mut Sheet) {
         Ok(memory) => memory.total,
         Err(why) => return sheet.cannot_tell(about, "how much memory the machine has", why),
     };
-    let all: Fact<f64> = counted(service)
-        .map(|pool| Ok(f64::from(pool.max_children) * cost(pool)?.bytes))
-        .sum();
+    let all: Fact<f64> =
+        counted(service).map(|pool| Ok(f64::from(pool.max_children) * cost(pool)?.bytes)).sum();
     let all = match all {
         Ok(all) => all + shared(service),
         Err(why) => return sheet.cannot_tell(about, "what its workers may need", &why),
@@ -317,20 +291,14 @@ fn core_limit(facts: &Facts, service: &Service, sheet: &mut Sheet) {
             return sheet.cannot_tell(about, "how many processors it may use", why);
         }
     };
-    let Some((cores, place)) = quota
-        .as_ref()
-        .filter(|(cores, _)| cores.ceil() < f64::from(processors))
+    let Some((cores, place)) =
+        quota.as_ref().filter(|(cores, _)| cores.ceil() < f64::from(processors))
     else {
         return sheet.ok(about, format!("all {processors} processors may be used"));
     };
     for pool in &service.pools {
         let n = pool.max_children;
-        let multiples = [
-            processors,
-            2 * processors,
-            4 * processors,
-            2 * processors + 1,
-        ];
+        let multiples = [processors, 2 * processors, 4 * processors, 2 * processors + 1];
         let seen =
             format!("{n} workers on {processors} processors, of which {place} leaves {cores:.1}");
         if multiples.contains(&n) && pool.is_chosen && pool.manager != Manager::Found {
@@ -358,12 +326,7 @@ mod tests {
         pool(&mut facts).max_children = 90;
         expect("D1", &facts, Warn, "by RSS, would say 79 workers");
         told(&mut facts).workers = unknown();
-        expect(
-            "D1",
-            &facts,
-            Fail,
-            "90 workers x 128 MB (memory_limit: the worst case)",
-        );
+        expect("D1", &facts, Fail, "90 workers x 128 MB (memory_limit: the worst case)");
         pool(&mut facts).ini = unknown();
         expect("D1", &facts, CannotTell, "not given");
     }
@@ -391,21 +354,14 @@ mod tests {
         facts.services[0].group.memory = Ok(Some((GB, "/web memory.max".to_owned())));
         pool(&mut facts).max_children = 40;
         expect("D1", &facts, Fail, "/web memory.max");
-        expect(
-            "D3",
-            &facts,
-            Fail,
-            "/web memory.max allows 1.0 GB of 4.0 GB",
-        );
+        expect("D3", &facts, Fail, "/web memory.max allows 1.0 GB of 4.0 GB");
     }
 
     #[test]
     fn few_workers_though_memory_allows_more_were_sized_by_rss() {
         let mut facts = php_fpm();
         let workers = told(&mut facts).workers.as_mut().unwrap();
-        workers
-            .iter_mut()
-            .for_each(|worker| worker.private = Ok(20.0 * MB));
+        workers.iter_mut().for_each(|worker| worker.private = Ok(20.0 * MB));
         expect_ok("D2", &facts);
         told(&mut facts).limit_reached = Ok(3);
         expect("D2", &facts, Warn, "20 MB private (p95) of 45 MB resident");
@@ -424,12 +380,7 @@ mod tests {
         expect_ok("D3", &php_fpm());
         let mut facts = php_fpm();
         facts.services[0].group.cores = Ok(Some((1.5, "/web cpu.max".to_owned())));
-        expect(
-            "D3",
-            &facts,
-            Warn,
-            "8 workers on 4 processors, of which /web cpu.max leaves 1.5",
-        );
+        expect("D3", &facts, Warn, "8 workers on 4 processors, of which /web cpu.max leaves 1.5");
         pool(&mut facts).max_children = 7;
         expect_ok("D3", &facts);
         facts.services[0].group.memory = unknown();

@@ -59,76 +59,31 @@ const fn check(
     subject: &'static str,
     look: fn(&Facts, &mut Sheet),
 ) -> Check {
-    Check {
-        id,
-        title,
-        subject,
-        look,
-    }
+    Check { id, title, subject, look }
 }
 
 /// All of them.
 pub static CHECKS: [Check; 20] = [
     check("D1", "memory", "server that runs PHP", memory::overcommit),
     check("D2", "sized from RSS", "pool", memory::sized_from_rss),
-    check(
-        "D3",
-        "limits of the container",
-        "server that runs PHP",
-        memory::wrong_limits,
-    ),
-    check(
-        "D4",
-        "workers for the processors",
-        "pool",
-        cpu::subscription,
-    ),
-    check(
-        "D5",
-        "processor quota",
-        "server that runs PHP",
-        cpu::throttled,
-    ),
+    check("D3", "limits of the container", "server that runs PHP", memory::wrong_limits),
+    check("D4", "workers for the processors", "pool", cpu::subscription),
+    check("D5", "processor quota", "server that runs PHP", cpu::throttled),
     check("D6", "paging", "swap", pressure::paging),
     check("D7", "memory pressure", "machine", pressure::pressure),
     check("D8", "time limits", "pool", timeouts::ladder),
-    check(
-        "D9",
-        "backlog that the kernel cuts",
-        "socket of a pool",
-        backlog::cut,
-    ),
+    check("D9", "backlog that the kernel cuts", "socket of a pool", backlog::cut),
     check("D10", "depth of the queue", "queue", backlog::too_deep),
     check("D11", "status page", "status page", status_page::blind),
     check("D12", "spare workers", "dynamic pool", spares::arithmetic),
     check("D13", "recycling", "pool", recycling::recycling),
-    check(
-        "D14",
-        "workers on demand",
-        "ondemand pool",
-        ondemand::misuse,
-    ),
+    check("D14", "workers on demand", "ondemand pool", ondemand::misuse),
     check("D15", "PHP's runtime", "pool", runtime::hygiene),
     check("D16", "open files", "server", descriptors::open_files),
-    check(
-        "D17",
-        "reload and stop",
-        "server that runs PHP",
-        stopping::stopping,
-    ),
-    check(
-        "D18",
-        "out of memory",
-        "server that runs PHP",
-        oom::blast_radius,
-    ),
+    check("D17", "reload and stop", "server that runs PHP", stopping::stopping),
+    check("D18", "out of memory", "server that runs PHP", oom::blast_radius),
     check("D19", "page cache", "page cache", page_cache::safety),
-    check(
-        "D20",
-        "connections behind and in front",
-        "pool",
-        database::budget,
-    ),
+    check("D20", "connections behind and in front", "pool", database::budget),
 ];
 
 #[cfg(test)]
@@ -143,9 +98,7 @@ mod tests {
             let found = check.look(&fixture::nothing());
             assert!(!found.is_empty(), "{check:?}");
             assert!(
-                found
-                    .iter()
-                    .all(|finding| finding.severity >= Severity::CannotTell),
+                found.iter().all(|finding| finding.severity >= Severity::CannotTell),
                 "{found:?}"
             );
         }

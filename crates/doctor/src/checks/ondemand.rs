@@ -50,10 +50,7 @@ fn how_often(facts: &Facts, pool: &Pool) -> Fact<(String, bool)> {
     match &facts.arrivals {
         Ok(Some(arrivals)) if facts.pools().count() == 1 => Ok(by_log(arrivals, pool)),
         Ok(Some(_)) => match live() {
-            Ok(rate) => Ok((
-                format!("{} ({OF_ALL_POOLS})", since_start(rate)),
-                rate > BUSY_RATE,
-            )),
+            Ok(rate) => Ok((format!("{} ({OF_ALL_POOLS})", since_start(rate)), rate > BUSY_RATE)),
             Err(why) => Err(Unknown(format!("{OF_ALL_POOLS}; {why}"))),
         },
         Ok(None) => live().map(|rate| (since_start(rate), rate > BUSY_RATE)),
@@ -113,12 +110,7 @@ mod tests {
         facts.arrivals = arrivals(0.01, &[400.0; 50]);
         expect_ok("D14", &facts);
         facts.arrivals = arrivals(3.0, &[400.0; 50]);
-        expect(
-            "D14",
-            &facts,
-            Warn,
-            "3.0 requests a second in the busiest hour",
-        );
+        expect("D14", &facts, Warn, "3.0 requests a second in the busiest hour");
         facts.arrivals = arrivals(0.5, &[4.0; 50]);
         let seen = "within 4 s of the one before, a worker there for 100 % of the time";
         expect("D14", &facts, Warn, seen);
@@ -142,12 +134,7 @@ mod tests {
             busiest_rate: 0.1,
             gaps: vec![400.0; 50],
         }));
-        expect(
-            "D14",
-            &facts,
-            Warn,
-            "since the start (the access log is of all pools",
-        );
+        expect("D14", &facts, Warn, "since the start (the access log is of all pools");
         pool(&mut facts).live = unknown();
         expect("D14", &facts, CannotTell, "how often");
     }

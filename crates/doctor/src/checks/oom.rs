@@ -11,10 +11,7 @@ pub(super) fn blast_radius(facts: &Facts, sheet: &mut Sheet) {
         killed(service, sheet);
     }
     match &facts.machine.oom_kills {
-        Ok(0) => sheet.ok(
-            "the machine",
-            "the kernel has killed no process since the boot",
-        ),
+        Ok(0) => sheet.ok("the machine", "the kernel has killed no process since the boot"),
         Ok(kills) => {
             let seen = format!(
                 "the kernel has killed {kills} processes for want of memory since it started; {}",
@@ -22,11 +19,9 @@ pub(super) fn blast_radius(facts: &Facts, sheet: &mut Sheet) {
             );
             sheet.report("oom.kills-on-machine", "the machine", seen);
         }
-        Err(why) => sheet.cannot_tell(
-            "the machine",
-            "whether the kernel has killed a process",
-            why,
-        ),
+        Err(why) => {
+            sheet.cannot_tell("the machine", "whether the kernel has killed a process", why)
+        }
     }
 }
 
@@ -49,16 +44,11 @@ fn policy(service: &Service, sheet: &mut Sheet) {
             return sheet.cannot_tell(about, "what systemd does when a worker is killed", why);
         }
     };
-    let policy = unit
-        .settings
-        .get("OOMPolicy")
-        .map_or("stop", String::as_str);
+    let policy = unit.settings.get("OOMPolicy").map_or("stop", String::as_str);
     let seen = match (policy, service.group.kills_all) {
         ("continue", false) => {
-            return sheet.ok(
-                &unit.name,
-                "a worker that is killed is replaced, and the rest goes on",
-            );
+            return sheet
+                .ok(&unit.name, "a worker that is killed is replaced, and the rest goes on");
         }
         (_, true) => "memory.oom.group is set".to_owned(),
         (policy, _) => {
@@ -70,9 +60,9 @@ fn policy(service: &Service, sheet: &mut Sheet) {
         }
     };
     if workers > 1 {
-        sheet.report("oom.kills-all", &unit.name, seen).so(format!(
-            "one script with too much memory ends all {workers} workers"
-        ));
+        sheet
+            .report("oom.kills-all", &unit.name, seen)
+            .so(format!("one script with too much memory ends all {workers} workers"));
     }
 }
 
@@ -86,9 +76,7 @@ fn order(facts: &Facts, service: &Service, sheet: &mut Sheet) {
         }
     };
     let databases = facts.databases.as_ref().ok().into_iter().flatten();
-    let database = databases
-        .filter_map(|database| database.oom_score_adj.clone().ok())
-        .max();
+    let database = databases.filter_map(|database| database.oom_score_adj.clone().ok()).max();
     // maitred's front and supervisor are small: the kernel kills a worker for its size.
     let others = match service.kind {
         PhpServer::Maitred | PhpServer::MaitredFpm => database,
@@ -101,10 +89,7 @@ fn order(facts: &Facts, service: &Service, sheet: &mut Sheet) {
         let Some(workers) = workers.filter(|workers| !workers.is_empty()) else {
             continue;
         };
-        let least = workers
-            .iter()
-            .filter_map(|worker| worker.oom_score_adj.clone().ok())
-            .min();
+        let least = workers.iter().filter_map(|worker| worker.oom_score_adj.clone().ok()).min();
         let (Some(least), Some(others)) = (least, others) else {
             continue;
         };
@@ -121,10 +106,7 @@ fn order(facts: &Facts, service: &Service, sheet: &mut Sheet) {
                 _ => sheet.report("oom.workers-not-first", &pool.name, seen),
             };
         } else {
-            sheet.ok(
-                &pool.name,
-                format!("workers go first: oom_score_adj {least}"),
-            );
+            sheet.ok(&pool.name, format!("workers go first: oom_score_adj {least}"));
         }
     }
 }
@@ -151,14 +133,7 @@ mod tests {
     fn what_would_take_others_along_is_found() {
         expect_ok("D18", &php_fpm());
         let mut facts = php_fpm();
-        facts.services[0]
-            .unit
-            .as_mut()
-            .unwrap()
-            .as_mut()
-            .unwrap()
-            .settings
-            .remove("OOMPolicy");
+        facts.services[0].unit.as_mut().unwrap().as_mut().unwrap().settings.remove("OOMPolicy");
         expect("D18", &facts, Warn, "OOMPolicy is not set");
         facts.services[0].group.kills_all = true;
         expect("D18", &facts, Warn, "memory.oom.group");
@@ -178,12 +153,7 @@ mod tests {
             when: "Mon, 23 Nov 2026 07:41:03 GMT".to_owned(),
             who: "php-fpm8.2 (process 4321)".to_owned(),
         }));
-        expect(
-            "D18",
-            &facts,
-            Fail,
-            "php-fpm8.2 (process 4321) at Mon, 23 Nov 2026 07:41:03 GMT",
-        );
+        expect("D18", &facts, Fail, "php-fpm8.2 (process 4321) at Mon, 23 Nov 2026 07:41:03 GMT");
         facts.machine.last_kill = unknown();
         expect("D18", &facts, Fail, "the time is not known");
         expect("D18", &facts, Fail, "1 processes of its group");
@@ -191,12 +161,7 @@ mod tests {
         facts.services[0].group.oom_kills = unknown();
         facts.services[0].unit = unknown();
         facts.services[0].process = unknown();
-        for what in [
-            "killed a process",
-            "its group's limit",
-            "what systemd does",
-            "kill first",
-        ] {
+        for what in ["killed a process", "its group's limit", "what systemd does", "kill first"] {
             expect("D18", &facts, CannotTell, what);
         }
     }

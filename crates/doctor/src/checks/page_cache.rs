@@ -20,10 +20,7 @@ pub(super) fn safety(facts: &Facts, sheet: &mut Sheet) {
         sheet.cannot_tell(file, "which pages it has kept", why);
     }
     // maitred never caches a response with Set-Cookie and bypasses sessions (decision 9).
-    let ours = facts
-        .services
-        .iter()
-        .filter(|service| service.kind == PhpServer::Maitred);
+    let ours = facts.services.iter().filter(|service| service.kind == PhpServer::Maitred);
     for service in ours {
         sheet.ok(
             &service.name,
@@ -36,23 +33,11 @@ fn place(nginx: &Nginx, pass: &Pass, cache: &PassCache, sheet: &mut Sheet) {
     let before = sheet.findings.len();
     let about = pass.place.as_str();
     sessions(about, cache, sheet);
-    if cache
-        .methods
-        .iter()
-        .any(|method| method.eq_ignore_ascii_case("POST"))
-    {
-        sheet.report(
-            "page-cache.post-cached",
-            about,
-            "fastcgi_cache_methods has POST",
-        );
+    if cache.methods.iter().any(|method| method.eq_ignore_ascii_case("POST")) {
+        sheet.report("page-cache.post-cached", about, "fastcgi_cache_methods has POST");
     }
     if cache.keeps_any_status {
-        sheet.report(
-            "page-cache.any-status-cached",
-            about,
-            "fastcgi_cache_valid any",
-        );
+        sheet.report("page-cache.any-status-cached", about, "fastcgi_cache_valid any");
     }
     if !cache.locks || !cache.sends_stale {
         let seen = match (cache.locks, cache.sends_stale) {
@@ -63,10 +48,8 @@ fn place(nginx: &Nginx, pass: &Pass, cache: &PassCache, sheet: &mut Sheet) {
         sheet.report("page-cache.no-lock", about, seen);
     }
     if !HOST_VARIABLES.iter().any(|name| cache.key.contains(name)) && serves_several(nginx, cache) {
-        let seen = format!(
-            "zone {} is used for several hosts, and the key is {}",
-            cache.zone, cache.key
-        );
+        let seen =
+            format!("zone {} is used for several hosts, and the key is {}", cache.zone, cache.key);
         sheet.report("page-cache.key-without-host", about, seen);
     }
     if sheet.findings.len() == before {
@@ -131,18 +114,10 @@ mod tests {
         expect_ok("D19", &php_fpm());
         expect_ok("D19", &maitred());
         let mut facts = php_fpm();
-        let cache = facts.nginx.as_mut().unwrap().passes[0]
-            .cache
-            .as_mut()
-            .unwrap();
+        let cache = facts.nginx.as_mut().unwrap().passes[0].cache.as_mut().unwrap();
         cache.ignored = vec!["cache-control".to_owned(), "set-cookie".to_owned()];
         expect_ok("D19", &facts);
-        facts.nginx.as_mut().unwrap().passes[0]
-            .cache
-            .as_mut()
-            .unwrap()
-            .bypasses
-            .clear();
+        facts.nginx.as_mut().unwrap().passes[0].cache.as_mut().unwrap().bypasses.clear();
         expect("D19", &facts, Fail, "fastcgi_ignore_headers Set-Cookie");
     }
 
@@ -168,10 +143,7 @@ mod tests {
 
     #[test]
     fn where_there_is_no_cache_that_is_said() {
-        assert_eq!(
-            look("D19", &nothing())[0].seen,
-            "there is no page cache here"
-        );
+        assert_eq!(look("D19", &nothing())[0].seen, "there is no page cache here");
     }
 
     #[test]

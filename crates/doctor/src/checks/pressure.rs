@@ -22,17 +22,11 @@ pub(super) fn paging(facts: &Facts, sheet: &mut Sheet) {
     match &machine.swapped_in {
         Err(why) => sheet.cannot_tell(about, "whether pages come back from swap", why),
         Ok(swapped) if swapped.pages == 0 => {
-            sheet.ok(
-                about,
-                format!("nothing came from swap in {}", seconds(swapped.seconds)),
-            );
+            sheet.ok(about, format!("nothing came from swap in {}", seconds(swapped.seconds)));
         }
         Ok(swapped) => {
-            let seen = format!(
-                "{} pages came from swap in {}",
-                swapped.pages,
-                seconds(swapped.seconds)
-            );
+            let seen =
+                format!("{} pages came from swap in {}", swapped.pages, seconds(swapped.seconds));
             let lasts = swapped.seconds >= LASTING_SECONDS;
             let keys = ["pressure.swap-in", "pressure.swap-in-lasts"];
             sheet.report(keys[usize::from(lasts)], about, seen);
@@ -50,14 +44,9 @@ fn workers(facts: &Facts, sheet: &mut Sheet) {
                 continue;
             }
         };
-        let swapped = workers
-            .iter()
-            .filter_map(|worker| worker.swapped.as_ref().ok());
+        let swapped = workers.iter().filter_map(|worker| worker.swapped.as_ref().ok());
         let (before, after) = swapped.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        let seen = format!(
-            "{} of its workers' memory is swapped out",
-            binary_bytes(after)
-        );
+        let seen = format!("{} of its workers' memory is swapped out", binary_bytes(after));
         if after > before {
             sheet.report("pressure.workers-swapped", &pool.name, seen);
         } else {
@@ -80,9 +69,7 @@ fn slow_swap(facts: &Facts, sheet: &mut Sheet) {
         let seen = format!(
             "swappiness {swappiness}, {} of the memory is left, swap on {name}{}",
             percent(left),
-            slow.as_ref()
-                .map(|why| format!(", {why}"))
-                .unwrap_or_default()
+            slow.as_ref().map(|why| format!(", {why}")).unwrap_or_default()
         );
         if slow.is_some() && swappiness > 10 && left < 0.1 {
             sheet.report("pressure.slow-swap", about, seen);
@@ -130,25 +117,17 @@ mod tests {
     fn paging_is_found_and_a_machine_without_swap_is_well() {
         let mut facts = php_fpm();
         expect_ok("D6", &facts);
-        facts.machine.swapped_in = Ok(SwappedIn {
-            pages: 80,
-            seconds: 0.5,
-        });
+        facts.machine.swapped_in = Ok(SwappedIn { pages: 80, seconds: 0.5 });
         expect("D6", &facts, Warn, "80 pages came from swap");
-        facts.machine.swapped_in = Ok(SwappedIn {
-            pages: 80,
-            seconds: 10.0,
-        });
+        facts.machine.swapped_in = Ok(SwappedIn { pages: 80, seconds: 10.0 });
         expect("D6", &facts, Fail, "80 pages came from swap");
         facts.machine.swapped_in = unknown();
         expect("D6", &facts, CannotTell, "pages");
         told(&mut facts).workers.as_mut().unwrap()[0].swapped = Ok((MB, 3.0 * MB));
         expect("D6", &facts, Fail, "3.0 MB of its workers' memory");
         facts.machine.memory.as_mut().unwrap().available = 0.2 * GB;
-        facts.machine.swaps = Ok(vec![(
-            "/dev/sda2".to_owned(),
-            Some("a rotating disk".to_owned()),
-        )]);
+        facts.machine.swaps =
+            Ok(vec![("/dev/sda2".to_owned(), Some("a rotating disk".to_owned()))]);
         expect("D6", &facts, Warn, "/dev/sda2, a rotating disk");
         facts.machine.memory.as_mut().unwrap().swap = 0.0;
         expect_ok("D6", &facts);
@@ -160,11 +139,7 @@ mod tests {
     fn pressure_counts_from_one_in_a_hundred() {
         let mut facts = php_fpm();
         expect_ok("D7", &facts);
-        let mut pressure = Pressure {
-            some: 0.02,
-            full: 0.0,
-            can_watch: true,
-        };
+        let mut pressure = Pressure { some: 0.02, full: 0.0, can_watch: true };
         facts.machine.pressure = Ok(pressure);
         expect("D7", &facts, Warn, "2.0 %");
         pressure.full = 0.02;

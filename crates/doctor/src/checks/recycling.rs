@@ -54,10 +54,7 @@ fn name(kind: PhpServer) -> &'static str {
 fn growth(pool: &Pool) -> Option<(f64, f64)> {
     let workers = pool.workers().ok()?;
     let known = workers.iter().filter_map(|worker| {
-        let (requests, private) = (
-            worker.requests.as_ref().ok()?,
-            worker.private.as_ref().ok()?,
-        );
+        let (requests, private) = (worker.requests.as_ref().ok()?, worker.private.as_ref().ok()?);
         (*requests >= GROWN_UP).then_some((*requests, *private))
     });
     let known: Vec<(u64, f64)> = known.collect();
@@ -82,22 +79,18 @@ fn never(kind: PhpServer, pool: &Pool, sheet: &mut Sheet) {
             binary_bytes(middle.max(0.0))
         );
         if low > LEAK {
-            sheet
-                .report("recycling.growing-forever", &pool.name, seen)
-                .fix(format!(
-                    "{} = {:.0}, which allows 20 MB of growth",
-                    name(kind),
-                    ALLOWANCE / middle
-                ));
+            sheet.report("recycling.growing-forever", &pool.name, seen).fix(format!(
+                "{} = {:.0}, which allows 20 MB of growth",
+                name(kind),
+                ALLOWANCE / middle
+            ));
         } else {
             sheet.ok(&pool.name, seen);
         }
         return;
     }
-    let seen = format!(
-        "{} = 0, which is the default; whether workers grow was not measured",
-        name(kind)
-    );
+    let seen =
+        format!("{} = 0, which is the default; whether workers grow was not measured", name(kind));
     sheet.report("recycling.growth-unknown", &pool.name, seen);
 }
 
@@ -168,10 +161,7 @@ fn cost(pool: &Pool) -> Fact<CpuCost> {
     let each = old.map(|(requests, cpu)| (cpu - start) / *requests as f64);
     let request = quantile(each.collect(), 0.5).filter(|request| *request > 0.0);
     let none = || Unknown("no worker has served 20 requests".to_owned());
-    Ok(CpuCost {
-        start,
-        request: request.ok_or_else(none)?,
-    })
+    Ok(CpuCost { start, request: request.ok_or_else(none)? })
 }
 
 fn counts(pool: &Pool) -> Fact<Vec<f64>> {
@@ -223,12 +213,7 @@ mod tests {
             worker.requests = Ok(100 * worker.pid as u64);
             worker.cpu = Ok(0.06 + 0.002 * 100.0 * f64::from(worker.pid));
         }
-        expect(
-            "D13",
-            &facts,
-            Info,
-            "what a start costs is not known: no worker is new",
-        );
+        expect("D13", &facts, Info, "what a start costs is not known: no worker is new");
         let workers = told(&mut facts).workers.as_mut().unwrap();
         (workers[0].requests, workers[0].cpu) = (Ok(0), Ok(0.06));
         expect(
@@ -271,15 +256,8 @@ mod tests {
     fn workers_that_go_together_are_found() {
         let mut facts = php_fpm();
         let workers = told(&mut facts).workers.as_mut().unwrap();
-        workers
-            .iter_mut()
-            .for_each(|worker| worker.requests = Ok(6_900 + worker.pid as u64));
-        expect(
-            "D13",
-            &facts,
-            Warn,
-            "8 workers have served 6901 to 6908 requests",
-        );
+        workers.iter_mut().for_each(|worker| worker.requests = Ok(6_900 + worker.pid as u64));
+        expect("D13", &facts, Warn, "8 workers have served 6901 to 6908 requests");
         told(&mut facts).workers.as_mut().unwrap()[0].requests = unknown();
         expect("D13", &facts, CannotTell, "replaced at once");
         pool(&mut facts).live = unknown();

@@ -64,13 +64,8 @@ fn applications(facts: &Facts, sheet: &mut Sheet) {
 
 fn by_ini(service: &Service, pool: &Pool, ini: &Ini, sheet: &mut Sheet) {
     let about = pool.name.as_str();
-    let is_there = ini
-        .version
-        .is_some_and(|version| version >= OPCACHE_IS_BUILT_IN)
-        || ini
-            .zend_extensions
-            .iter()
-            .any(|name| name.contains("opcache"));
+    let is_there = ini.version.is_some_and(|version| version >= OPCACHE_IS_BUILT_IN)
+        || ini.zend_extensions.iter().any(|name| name.contains("opcache"));
     let is_on = ini_value::is_yes(ini.get("opcache.enable", "1"));
     if !is_there || !is_on {
         let seen = if is_there {
@@ -98,32 +93,19 @@ fn validation(about: &str, ini: &Ini, sheet: &mut Sheet) {
     }
     let every = ini.get("opcache.revalidate_freq", "2").trim();
     if every == "0" {
-        sheet.report(
-            "runtime.stat-each-request",
-            about,
-            "opcache.revalidate_freq = 0",
-        );
+        sheet.report("runtime.stat-each-request", about, "opcache.revalidate_freq = 0");
     } else {
         let seen = format!("opcache.validate_timestamps = 1, every {every} s");
-        sheet
-            .report("runtime.stat-now-and-then", about, seen)
-            .so(format!(
-                "a system call for each file every {every} s; a changed file is seen by itself"
-            ));
+        sheet.report("runtime.stat-now-and-then", about, seen).so(format!(
+            "a system call for each file every {every} s; a changed file is seen by itself"
+        ));
     }
 }
 
 fn debugging(about: &str, ini: &Ini, sheet: &mut Sheet) {
-    let debugger = ini
-        .zend_extensions
-        .iter()
-        .find(|name| name.contains("xdebug"));
+    let debugger = ini.zend_extensions.iter().find(|name| name.contains("xdebug"));
     if let Some(debugger) = debugger {
-        sheet.report(
-            "runtime.debugger-loaded",
-            about,
-            format!("zend_extension = {debugger}"),
-        );
+        sheet.report("runtime.debugger-loaded", about, format!("zend_extension = {debugger}"));
     }
     if ini_value::is_yes(ini.get("display_errors", "0")) {
         sheet.report("runtime.errors-displayed", about, "display_errors is on");
@@ -137,35 +119,23 @@ fn filled(pool: &Pool, opcache: &Opcache, sheet: &mut Sheet) {
     let before = sheet.findings.len();
     let more = "a larger opcache.memory_consumption";
     if opcache.forced_restarts > 0 {
-        let seen = format!(
-            "OPcache was emptied {} times for want of room",
-            opcache.forced_restarts
-        );
+        let seen =
+            format!("OPcache was emptied {} times for want of room", opcache.forced_restarts);
         sheet
             .report("runtime.opcache-restarted", about, seen)
             .fix(format!("{more} and opcache.max_accelerated_files"));
     }
     if free < 0.05 {
-        let seen = format!(
-            "{} of OPcache ({}) is free",
-            percent(free),
-            binary_bytes(size)
-        );
+        let seen = format!("{} of OPcache ({}) is free", percent(free), binary_bytes(size));
         sheet.report("runtime.opcache-full", about, seen).fix(more);
     }
-    let full = opcache
-        .keys
-        .filter(|(used, most)| *used as f64 > 0.9 * *most as f64);
+    let full = opcache.keys.filter(|(used, most)| *used as f64 > 0.9 * *most as f64);
     if let Some((used, most)) = full {
         let seen = format!("{used} of {most} keys are used");
         sheet.report("runtime.opcache-keys-full", about, seen);
     }
     if opcache.free_strings.is_some_and(|free| free <= 0.0) {
-        sheet.report(
-            "runtime.opcache-strings-full",
-            about,
-            "OPcache's buffer of strings is full",
-        );
+        sheet.report("runtime.opcache-strings-full", about, "OPcache's buffer of strings is full");
     }
     if wasted > 0.1 {
         let seen = format!("{} of OPcache is wasted", percent(wasted));
@@ -179,18 +149,11 @@ fn filled(pool: &Pool, opcache: &Opcache, sheet: &mut Sheet) {
 /// Code and sessions on network file systems.
 fn places(facts: &Facts, pool: &Pool, sheet: &mut Sheet) {
     let about = pool.name.as_str();
-    let sessions = pool
-        .ini
-        .as_ref()
-        .ok()
-        .filter(|ini| ini.get("session.save_handler", "files") == "files");
+    let sessions =
+        pool.ini.as_ref().ok().filter(|ini| ini.get("session.save_handler", "files") == "files");
     // `N;MODE;PATH` is allowed.
-    let sessions = sessions.map(|ini| {
-        ini.get("session.save_path", "/tmp")
-            .rsplit(';')
-            .next()
-            .unwrap_or_default()
-    });
+    let sessions = sessions
+        .map(|ini| ini.get("session.save_path", "/tmp").rsplit(';').next().unwrap_or_default());
     let folders = pool.roots.iter().map(String::as_str).chain(sessions);
     let folders: Vec<&str> = folders.filter(|folder| folder.starts_with('/')).collect();
     let mounts = match &facts.machine.mounts {
@@ -231,8 +194,7 @@ mod tests {
         let mut facts = php_fpm();
         let ini = pool(&mut facts).ini.as_mut().unwrap();
         ini.zend_extensions.push("xdebug.so".to_owned());
-        ini.entries
-            .insert("display_errors".to_owned(), "On".to_owned());
+        ini.entries.insert("display_errors".to_owned(), "On".to_owned());
         ini.of_pool.push("opcache.memory_consumption".to_owned());
         expect("D15", &facts, Fail, "xdebug.so");
         expect("D15", &facts, Warn, "display_errors");
@@ -256,12 +218,7 @@ mod tests {
     fn an_application_in_debug_mode_is_a_failure() {
         let mut facts = php_fpm();
         facts.applications[0].shows_errors = Ok(true);
-        expect(
-            "D15",
-            &facts,
-            Fail,
-            "APP_DEBUG, APP_ENV=dev or WP_DEBUG is on",
-        );
+        expect("D15", &facts, Fail, "APP_DEBUG, APP_ENV=dev or WP_DEBUG is on");
         facts.applications[0].shows_errors = unknown();
         expect("D15", &facts, CannotTell, "whether its debug mode is on");
     }
@@ -269,16 +226,10 @@ mod tests {
     #[test]
     fn looking_at_files_costs_by_how_often() {
         let mut facts = php_fpm();
-        pool(&mut facts)
-            .ini
-            .as_mut()
-            .unwrap()
-            .entries
-            .remove("opcache.validate_timestamps");
+        pool(&mut facts).ini.as_mut().unwrap().entries.remove("opcache.validate_timestamps");
         expect("D15", &facts, Info, "every 2 s");
         let ini = pool(&mut facts).ini.as_mut().unwrap();
-        ini.entries
-            .insert("opcache.revalidate_freq".to_owned(), "0".to_owned());
+        ini.entries.insert("opcache.revalidate_freq".to_owned(), "0".to_owned());
         expect("D15", &facts, Warn, "revalidate_freq = 0");
     }
 

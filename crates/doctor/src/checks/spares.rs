@@ -32,10 +32,8 @@ pub(super) fn arithmetic(facts: &Facts, sheet: &mut Sheet) {
         }
         if sheet.findings.len() == before {
             let Spares { start, min, max } = spares;
-            let seen = format!(
-                "{start} at the start, {min} to {max} idle, at most {}",
-                pool.max_children
-            );
+            let seen =
+                format!("{start} at the start, {min} to {max} idle, at most {}", pool.max_children);
             sheet.ok(&pool.name, seen);
         }
     }
@@ -45,11 +43,7 @@ pub(super) fn arithmetic(facts: &Facts, sheet: &mut Sheet) {
 fn apache(facts: &Facts, sheet: &mut Sheet) {
     let Some(apache) = &facts.apache else { return };
     for (old, new, place) in &apache.old_names {
-        sheet.report(
-            "spares.old-name",
-            place,
-            format!("{old} is called {new} since Apache 2.4"),
-        );
+        sheet.report("spares.old-name", place, format!("{old} is called {new} since Apache 2.4"));
     }
     let mpm = match &apache.mpm {
         Ok(mpm) => mpm,
@@ -65,10 +59,7 @@ fn apache(facts: &Facts, sheet: &mut Sheet) {
         );
         sheet
             .report("spares.server-limit", &apache.file, seen)
-            .fix(format!(
-                "ServerLimit {}",
-                wanted.div_ceil(apache.threads_per_child.max(1))
-            ));
+            .fix(format!("ServerLimit {}", wanted.div_ceil(apache.threads_per_child.max(1))));
     }
 }
 
@@ -98,15 +89,10 @@ fn start(pool: &Pool, spares: Spares, sheet: &mut Sheet) {
         && (f64::from(min) - 0.2 * n).abs() < 1.0
         && (f64::from(max) - 0.6 * n).abs() < 1.0;
     if is_rule {
-        let seen = format!(
-            "{min} and {max} idle are 20 % and 60 % of {}",
-            pool.max_children
-        );
+        let seen = format!("{min} and {max} idle are 20 % and 60 % of {}", pool.max_children);
         sheet
             .report("spares.percent-rule", &pool.name, seen)
-            .so(format!(
-                "a rule made of the default's 1, 3 and 5; up to {max} workers sit idle"
-            ));
+            .so(format!("a rule made of the default's 1, 3 and 5; up to {max} workers sit idle"));
     }
 }
 
@@ -128,10 +114,7 @@ fn ramp(facts: &Facts, pool: &Pool, spares: Spares, sheet: &mut Sheet) {
     if seconds < 2 {
         return;
     }
-    let full = format!(
-        "{seconds} s from {} to {} workers",
-        spares.start, pool.max_children
-    );
+    let full = format!("{seconds} s from {} to {} workers", spares.start, pool.max_children);
     let arrivals = match &facts.arrivals {
         Ok(Some(arrivals)) if facts.pools().count() == 1 => arrivals,
         Ok(Some(_)) => {
@@ -157,15 +140,13 @@ fn ramp(facts: &Facts, pool: &Pool, spares: Spares, sheet: &mut Sheet) {
     if f64::from(spares.min) >= wanted {
         return sheet.ok(&pool.name, seen);
     }
-    sheet
-        .report("spares.slow-growth", &pool.name, seen)
-        .fix(match enough(pool, spares, wanted) {
-            Some(Spares { start, min, max }) => format!(
-                "min_spare_servers = {min}, start_servers = {start}, max_spare_servers = {max}, \
+    sheet.report("spares.slow-growth", &pool.name, seen).fix(match enough(pool, spares, wanted) {
+        Some(Spares { start, min, max }) => format!(
+            "min_spare_servers = {min}, start_servers = {start}, max_spare_servers = {max}, \
                  or pm = static where memory allows all of them"
-            ),
-            None => "pm = static".to_owned(),
-        });
+        ),
+        None => "pm = static".to_owned(),
+    });
 }
 
 /// Spare servers for this many more workers at once, in an order that php-fpm accepts. `None` if
@@ -173,11 +154,7 @@ fn ramp(facts: &Facts, pool: &Pool, spares: Spares, sheet: &mut Sheet) {
 fn enough(pool: &Pool, spares: Spares, wanted: f64) -> Option<Spares> {
     let most = f64::from(pool.max_children);
     let min = Some(wanted.ceil()).filter(|min| *min < most)? as u32;
-    Some(Spares {
-        start: spares.start.max(min),
-        min,
-        max: spares.max.max(min),
-    })
+    Some(Spares { start: spares.start.max(min), min, max: spares.max.max(min) })
 }
 
 /// The request rate is unknown.
@@ -208,12 +185,7 @@ mod tests {
         expect_ok("D12", &with(8, 7, 6, 8));
         expect("D12", &with(8, 2, 3, 6), Fail, "start_servers 2");
         expect("D12", &with(8, 4, 3, 9), Fail, "max_spare_servers 9");
-        expect(
-            "D12",
-            &with(125, 37, 25, 75),
-            Info,
-            "the middle of 25 and 75 is 50",
-        );
+        expect("D12", &with(125, 37, 25, 75), Info, "the middle of 25 and 75 is 50");
         expect("D12", &with(125, 37, 25, 75), Info, "20 % and 60 % of 125");
     }
 
@@ -248,10 +220,8 @@ mod tests {
         );
         let fix = |facts: &Facts| {
             let report = crate::Report::of(facts);
-            let found = report
-                .findings
-                .iter()
-                .find(|found| found.check == "D12" && found.severity == Warn);
+            let found =
+                report.findings.iter().find(|found| found.check == "D12" && found.severity == Warn);
             found.unwrap().fix.clone()
         };
         assert_eq!(
@@ -308,12 +278,7 @@ mod tests {
             roots: Vec::new(),
         });
         expect("D12", &facts, Warn, "16 children of 25 threads are 400");
-        expect(
-            "D12",
-            &facts,
-            Info,
-            "MaxClients is called MaxRequestWorkers",
-        );
+        expect("D12", &facts, Info, "MaxClients is called MaxRequestWorkers");
         facts.apache.as_mut().unwrap().mpm = unknown();
         expect("D12", &facts, CannotTell, "how Apache runs");
     }

@@ -13,10 +13,8 @@ pub(super) fn blind(facts: &Facts, sheet: &mut Sheet) {
         if service.kind == PhpServer::PhpFpm {
             php_fpms(pool, path, sheet);
         } else {
-            sheet.ok(
-                &pool.name,
-                "its queue is counted where it is, and its status needs no worker",
-            );
+            sheet
+                .ok(&pool.name, "its queue is counted where it is, and its status needs no worker");
         }
         shown(pool, path, sheet);
         open(facts, pool, path, sheet);
@@ -48,12 +46,10 @@ fn php_fpms(pool: &Pool, path: &str, sheet: &mut Sheet) {
 fn shown(pool: &Pool, path: &str, sheet: &mut Sheet) {
     for host in &pool.status_shown_at {
         let seen = format!("http://{host}{path} is served to every client");
-        sheet
-            .report("status-page.public-here", &pool.name, seen)
-            .fix(format!(
-                "deny = [{{ path = \"{path}\", except = [\"127.0.0.1\"] }}] in that site; or \
+        sheet.report("status-page.public-here", &pool.name, seen).fix(format!(
+            "deny = [{{ path = \"{path}\", except = [\"127.0.0.1\"] }}] in that site; or \
                  leave status_path out: `maitred status` and `admin` need none"
-            ));
+        ));
     }
 }
 
@@ -63,10 +59,7 @@ fn open(facts: &Facts, pool: &Pool, path: &str, sheet: &mut Sheet) {
     let passes = passes_to(facts, pool);
     let is_meant = |location: &str| {
         let pattern = location.trim_start_matches(['=', '^', '~', '*', ' ']);
-        let plain: String = pattern
-            .chars()
-            .filter(|c| !matches!(c, '\\' | '$' | '^'))
-            .collect();
+        let plain: String = pattern.chars().filter(|c| !matches!(c, '\\' | '$' | '^')).collect();
         plain == path || pattern.contains(path.trim_start_matches('/'))
     };
     for pass in passes {

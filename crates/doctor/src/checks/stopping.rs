@@ -31,19 +31,12 @@ pub(super) fn stopping(facts: &Facts, sheet: &mut Sheet) {
         match &service.unit {
             Ok(Some(unit)) => by_unit(service, unit, sheet),
             Ok(None) => {
-                sheet.report(
-                    "stopping.no-unit",
-                    &service.name,
-                    "no unit of systemd's starts it",
-                );
+                sheet.report("stopping.no-unit", &service.name, "no unit of systemd's starts it");
             }
             Err(why) => sheet.cannot_tell(&service.name, "how systemd stops it", why),
         }
         if sheet.findings.len() == before {
-            sheet.ok(
-                &service.name,
-                format!("a reload and a stop wait {}", duration(drain)),
-            );
+            sheet.ok(&service.name, format!("a reload and a stop wait {}", duration(drain)));
         }
     }
 }
@@ -61,10 +54,7 @@ fn slowest(service: &Service, drain: Duration, sheet: &mut Sheet) {
         );
         sheet
             .report("stopping.short-drain", &pool.name, seen)
-            .fix(format!(
-                "process_control_timeout = {:.0}s",
-                (slow * 1.5).ceil()
-            ));
+            .fix(format!("process_control_timeout = {:.0}s", (slow * 1.5).ceil()));
     }
 }
 
@@ -99,33 +89,28 @@ fn by_unit(service: &Service, unit: &Unit, sheet: &mut Sheet) {
             duration(grace),
             duration(service.control_timeout)
         );
-        sheet
-            .report("stopping.short-stop-timeout", about, seen)
-            .fix(format!(
-                "TimeoutStopSec={:.0}",
-                (service.control_timeout + 5 * LEAST_GRACE).as_secs_f64()
-            ));
+        sheet.report("stopping.short-stop-timeout", about, seen).fix(format!(
+            "TimeoutStopSec={:.0}",
+            (service.control_timeout + 5 * LEAST_GRACE).as_secs_f64()
+        ));
     }
 }
 
 /// A time span of systemd (systemd.time(7)), as far as units use it: `90`, `1min 30s`, `500ms`.
 fn time_span(text: &str) -> Option<Duration> {
-    text.split_whitespace()
-        .try_fold(Duration::ZERO, |sum, part| {
-            let end = part
-                .find(|c: char| !c.is_ascii_digit() && c != '.')
-                .unwrap_or(part.len());
-            let number: f64 = part[..end].parse().ok()?;
-            let factor = match &part[end..] {
-                "" | "s" | "sec" | "second" | "seconds" => 1.0,
-                "ms" | "msec" => 1e-3,
-                "m" | "min" | "minute" | "minutes" => 60.0,
-                "h" | "hr" | "hour" | "hours" => 3600.0,
-                _ => return None,
-            };
-            let further = Duration::try_from_secs_f64(number * factor).ok()?;
-            Some((sum + further.min(LONGEST)).min(LONGEST))
-        })
+    text.split_whitespace().try_fold(Duration::ZERO, |sum, part| {
+        let end = part.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(part.len());
+        let number: f64 = part[..end].parse().ok()?;
+        let factor = match &part[end..] {
+            "" | "s" | "sec" | "second" | "seconds" => 1.0,
+            "ms" | "msec" => 1e-3,
+            "m" | "min" | "minute" | "minutes" => 60.0,
+            "h" | "hr" | "hour" | "hours" => 3600.0,
+            _ => return None,
+        };
+        let further = Duration::try_from_secs_f64(number * factor).ok()?;
+        Some((sum + further.min(LONGEST)).min(LONGEST))
+    })
 }
 
 #[cfg(test)]
@@ -160,9 +145,7 @@ mod tests {
         facts.services[0].unit = unknown();
         expect("D17", &facts, CannotTell, "how systemd stops it");
         let mut facts = php_fpm();
-        unit(&mut facts)
-            .settings
-            .insert("TimeoutStopSec".to_owned(), "a while".to_owned());
+        unit(&mut facts).settings.insert("TimeoutStopSec".to_owned(), "a while".to_owned());
         expect("D17", &facts, CannotTell, "a while");
         facts.services[0].unit = Ok(None);
         expect("D17", &facts, Info, "no unit");

@@ -13,10 +13,8 @@ const LEAST_STEP: Duration = Duration::from_secs(2);
 const LEAST_STEP_SHARE: f64 = 0.05;
 
 /// PHP's timeouts of requests to other servers, unless its ini sets them, in seconds.
-const CLIENT_TIMEOUTS: [(&str, &str); 2] = [
-    ("default_socket_timeout", "60"),
-    ("mysqlnd.net_read_timeout", "86400"),
-];
+const CLIENT_TIMEOUTS: [(&str, &str); 2] =
+    [("default_socket_timeout", "60"), ("mysqlnd.net_read_timeout", "86400")];
 
 /// D8.
 pub(super) fn ladder(facts: &Facts, sheet: &mut Sheet) {
@@ -58,20 +56,12 @@ fn heartbeat(service: &Service) -> Duration {
         return Duration::ZERO;
     }
     let limits = service.pools.iter().map(|pool| pool.wall_limit);
-    limits
-        .filter(|limit| !limit.is_zero())
-        .min()
-        .unwrap_or_default()
-        / 3
+    limits.filter(|limit| !limit.is_zero()).min().unwrap_or_default() / 3
 }
 
 /// No script has a limit.
 fn endless(service: &Service, pool: &Pool, passes: &[&Pass], sheet: &mut Sheet) {
-    let script = pool
-        .ini
-        .as_ref()
-        .ok()
-        .map(|ini| execution_limit(ini).unwrap_or_default());
+    let script = pool.ini.as_ref().ok().map(|ini| execution_limit(ini).unwrap_or_default());
     let script = match script {
         Some(limit) if !limit.is_zero() => format!(
             "; max_execution_time = {} counts processor time, so it never ends a script that waits",
@@ -86,12 +76,10 @@ fn endless(service: &Service, pool: &Pool, passes: &[&Pass], sheet: &mut Sheet) 
     let seen = format!("{name}{script}");
     if service.kind == PhpServer::Maitred {
         let (_, wait) = pool.queue.unwrap_or_default();
-        sheet
-            .report("timeouts.no-limit", &pool.name, seen)
-            .so(format!(
-                "a script that hangs keeps its worker; others wait {} for one at most",
-                duration(wait)
-            ));
+        sheet.report("timeouts.no-limit", &pool.name, seen).so(format!(
+            "a script that hangs keeps its worker; others wait {} for one at most",
+            duration(wait)
+        ));
         return;
     }
     let web = passes.iter().map(|pass| pass.read_timeout).min();
@@ -102,10 +90,7 @@ fn endless(service: &Service, pool: &Pool, passes: &[&Pass], sheet: &mut Sheet) 
             duration(web),
             pool.max_children
         ),
-        None => format!(
-            "a database that hangs takes all {} workers",
-            pool.max_children
-        ),
+        None => format!("a database that hangs takes all {} workers", pool.max_children),
     };
     let key = match service.kind {
         PhpServer::ModPhp => "timeouts.no-wall-limit-in-apache",
@@ -115,9 +100,7 @@ fn endless(service: &Service, pool: &Pool, passes: &[&Pass], sheet: &mut Sheet) 
 }
 
 fn is_wide_enough(short: Duration, long: Duration) -> bool {
-    let least = LEAST_STEP
-        .as_secs_f64()
-        .min(LEAST_STEP_SHARE * long.as_secs_f64());
+    let least = LEAST_STEP.as_secs_f64().min(LEAST_STEP_SHARE * long.as_secs_f64());
     long.as_secs_f64() - short.as_secs_f64() >= least
 }
 
@@ -156,10 +139,7 @@ fn fronts(facts: &Facts, service: &Service, passes: &[&Pass], sheet: &mut Sheet)
 }
 
 fn web_server(facts: &Facts, pass: &Pass) -> &'static str {
-    let is_apache = facts
-        .apache
-        .as_ref()
-        .is_some_and(|apache| apache.passes.contains(pass));
+    let is_apache = facts.apache.as_ref().is_some_and(|apache| apache.passes.contains(pass));
     if is_apache { "Apache" } else { "nginx" }
 }
 
@@ -230,12 +210,7 @@ mod tests {
         expect_ok("D8", &php_fpm());
         let mut facts = php_fpm();
         pool(&mut facts).wall_limit = Duration::ZERO;
-        expect(
-            "D8",
-            &facts,
-            Fail,
-            "max_execution_time = 20 s counts processor time",
-        );
+        expect("D8", &facts, Fail, "max_execution_time = 20 s counts processor time");
         expect("D8", &maitred(), Info, "request_terminate_timeout = 0");
     }
 
@@ -262,11 +237,7 @@ mod tests {
         facts.nginx.as_mut().unwrap().passes[0].to = vec!["php:9000".to_owned()];
         let seen = "how long the web server waits for its scripts: a web server is configured here";
         expect("D8", &facts, CannotTell, seen);
-        assert!(
-            look("D8", &facts)
-                .iter()
-                .all(|found| found.severity != Well)
-        );
+        assert!(look("D8", &facts).iter().all(|found| found.severity != Well));
         facts.nginx = None;
         expect_ok("D8", &facts);
     }

@@ -112,9 +112,7 @@ fn second(line: &str) -> Option<u64> {
 pub fn is_file(path: &str) -> bool {
     let path = path.split('?').next().unwrap_or_default();
     let name = path.rsplit('/').next().unwrap_or_default();
-    let end = name
-        .rsplit_once('.')
-        .map(|(_, end)| end.to_ascii_lowercase());
+    let end = name.rsplit_once('.').map(|(_, end)| end.to_ascii_lowercase());
     end.is_some_and(|end| FILES.contains(&end.as_str()))
 }
 
@@ -179,12 +177,7 @@ mod tests {
         for file in ["/a/b.PNG?x=1", "/a.mp4", "/a/module.mjs", "/robots.txt"] {
             assert!(is_file(file), "{file}");
         }
-        for script in [
-            "/a.b/c",
-            "/index.php",
-            "/wp-sitemap.xml",
-            "/feed.xml?x=a.css",
-        ] {
+        for script in ["/a.b/c", "/index.php", "/wp-sitemap.xml", "/feed.xml?x=a.css"] {
             assert!(!is_file(script), "{script}");
         }
     }

@@ -9,10 +9,8 @@ use super::{ini, processes, systemd_units};
 use crate::facts::*;
 
 /// The paths of the distributions, and the folder of relative paths.
-const PLACES: [(&str, &str); 2] = [
-    ("/etc/apache2/apache2.conf", "/etc/apache2"),
-    ("/etc/httpd/conf/httpd.conf", "/etc/httpd"),
-];
+const PLACES: [(&str, &str); 2] =
+    [("/etc/apache2/apache2.conf", "/etc/apache2"), ("/etc/httpd/conf/httpd.conf", "/etc/httpd")];
 
 /// Deepest include.
 const MAX_DEPTH: usize = 20;
@@ -21,10 +19,8 @@ const MAX_DEPTH: usize = 20;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Directives with a newer name since 2.3.13.
-const OLD_NAMES: [(&str, &str); 2] = [
-    ("MaxClients", "MaxRequestWorkers"),
-    ("MaxRequestsPerChild", "MaxConnectionsPerChild"),
-];
+const OLD_NAMES: [(&str, &str); 2] =
+    [("MaxClients", "MaxRequestWorkers"), ("MaxRequestsPerChild", "MaxConnectionsPerChild")];
 
 /// The state of the parser.
 #[derive(Debug)]
@@ -54,9 +50,7 @@ pub(super) fn apache(
     all: &Fact<Vec<Proc>>,
     broken: &mut Vec<(String, Unknown)>,
 ) -> Option<(Apache, Option<Service>)> {
-    let (file, base) = PLACES
-        .into_iter()
-        .find(|(file, _)| !world.glob(file).is_empty())?;
+    let (file, base) = PLACES.into_iter().find(|(file, _)| !world.glob(file).is_empty())?;
     let mut reader = ApacheReader {
         base,
         modules: Vec::new(),
@@ -74,10 +68,7 @@ pub(super) fn apache(
     };
     reader.file(world, file, 0);
     let apache = reader.settled(file);
-    let has_php = reader
-        .modules
-        .iter()
-        .any(|module| module.starts_with("php"));
+    let has_php = reader.modules.iter().any(|module| module.starts_with("php"));
     let service = has_php.then(|| service(world, all, &apache));
     Some((apache, service))
 }
@@ -145,8 +136,7 @@ impl ApacheReader<'_> {
         let first = unquoted(rest.split_whitespace().next().unwrap_or_default());
         for (old, new) in OLD_NAMES {
             if old.eq_ignore_ascii_case(name) {
-                self.old_names
-                    .push((old.to_owned(), new.to_owned(), place.to_owned()));
+                self.old_names.push((old.to_owned(), new.to_owned(), place.to_owned()));
                 return self.directive(&new.to_ascii_lowercase(), rest, place);
             }
         }
@@ -166,8 +156,7 @@ impl ApacheReader<'_> {
             "sethandler" | "proxypass" | "proxypassmatch" => {
                 let own = timeout_of(rest);
                 let target = target_of(rest);
-                self.passes
-                    .extend(target.map(|target| (place.to_owned(), target, own)));
+                self.passes.extend(target.map(|target| (place.to_owned(), target, own)));
             }
             "<proxy" => {
                 let rest = rest.trim_end_matches('>');
@@ -189,21 +178,13 @@ impl ApacheReader<'_> {
 
     fn number(&self, name: &str) -> Option<u64> {
         let mut numbers = self.numbers.iter().rev();
-        numbers
-            .find(|(known, _)| known == name)
-            .map(|(_, number)| *number)
+        numbers.find(|(known, _)| known == name).map(|(_, number)| *number)
     }
 
     fn settled(&mut self, file: &str) -> Apache {
-        let mpm = self
-            .modules
-            .iter()
-            .find_map(|module| module.strip_prefix("mpm_"));
+        let mpm = self.modules.iter().find_map(|module| module.strip_prefix("mpm_"));
         let default_workers = if mpm == Some("prefork") { 256 } else { 400 };
-        let timeout = self
-            .proxy_timeout
-            .or(self.timeout)
-            .unwrap_or(DEFAULT_TIMEOUT);
+        let timeout = self.proxy_timeout.or(self.timeout).unwrap_or(DEFAULT_TIMEOUT);
         let set = |target: &str| {
             let mut set = self.set.iter().rev();
             let found = set.find(|(proxy, _)| proxy == target);
@@ -221,9 +202,7 @@ impl ApacheReader<'_> {
         let unknown = "no module of processes (mpm_*) is loaded by a line";
         Apache {
             file: file.to_owned(),
-            mpm: mpm
-                .map(str::to_owned)
-                .ok_or_else(|| Unknown(unknown.to_owned())),
+            mpm: mpm.map(str::to_owned).ok_or_else(|| Unknown(unknown.to_owned())),
             max_request_workers: self.number("maxrequestworkers").unwrap_or(default_workers),
             max_connections_per_child: self.number("maxconnectionsperchild").unwrap_or(0),
             threads_per_child: self.number("threadsperchild").unwrap_or(25),
@@ -266,10 +245,7 @@ fn target_of(rest: &str) -> Option<String> {
 /// `proxy:unix:/run/php/x.sock|fcgi://localhost`, `fcgi://127.0.0.1:9000/srv/…`.
 fn fastcgi(text: &str) -> Option<String> {
     let text = text.strip_prefix("proxy:").unwrap_or(text);
-    if let Some((socket, _)) = text
-        .strip_prefix("unix:")
-        .and_then(|rest| rest.split_once('|'))
-    {
+    if let Some((socket, _)) = text.strip_prefix("unix:").and_then(|rest| rest.split_once('|')) {
         return Some(address(socket));
     }
     let rest = text.strip_prefix("fcgi://")?;
@@ -281,22 +257,13 @@ fn service(world: &World, all: &Fact<Vec<Proc>>, apache: &Apache) -> Service {
     let name = format!("Apache with mod_php ({})", apache.file);
     let parent = known(all).and_then(|all| {
         let is_it = |process: &&Proc| matches!(process.name.as_str(), "apache2" | "httpd");
-        let pids: Vec<i32> = all
-            .iter()
-            .filter(is_it)
-            .map(|process| process.pid)
-            .collect();
+        let pids: Vec<i32> = all.iter().filter(is_it).map(|process| process.pid).collect();
         let mut parents = all.iter().filter(is_it);
         let found = parents.find(|process| !pids.contains(&process.parent));
-        found
-            .map(|process| process.pid)
-            .ok_or_else(|| Unknown("Apache does not run".to_owned()))
+        found.map(|process| process.pid).ok_or_else(|| Unknown("Apache does not run".to_owned()))
     });
-    let unit = if apache.file.starts_with("/etc/httpd") {
-        "httpd.service"
-    } else {
-        "apache2.service"
-    };
+    let unit =
+        if apache.file.starts_with("/etc/httpd") { "httpd.service" } else { "apache2.service" };
     let ini = ini::of_server(world, "apache2", None);
     let ini = ini.and_then(|(file, beside)| ini::read(world, &file, &beside));
     let children = u32::try_from(apache.max_request_workers).unwrap_or(u32::MAX);
@@ -359,10 +326,7 @@ mod tests {
         let mut broken = Vec::new();
         let (apache, service) = apache(&world, &Unknown::because("no"), &mut broken).unwrap();
         assert!(broken.is_empty(), "{broken:?}");
-        assert_eq!(
-            (apache.max_request_workers, apache.mpm.as_deref()),
-            (8, Ok("prefork"))
-        );
+        assert_eq!((apache.max_request_workers, apache.mpm.as_deref()), (8, Ok("prefork")));
         assert_eq!(apache.passes[0].to, ["/run/php/a.sock"]);
         assert_eq!(apache.passes[0].read_timeout.as_secs(), 300);
         assert_eq!(apache.old_names.len(), 2);
@@ -377,9 +341,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("apache2.conf"), text).unwrap();
         let world = World::new(Some(root.path()), Duration::from_secs(60));
-        apache(&world, &Unknown::because("no"), &mut Vec::new())
-            .unwrap()
-            .0
+        apache(&world, &Unknown::because("no"), &mut Vec::new()).unwrap().0
     }
 
     #[test]
@@ -402,9 +364,7 @@ mod tests {
     fn times_are_whole_seconds_and_what_is_behind_the_digits_counts_for_nothing() {
         let waits = |text: &str| {
             let passes = read(text).passes.into_iter();
-            passes
-                .map(|pass| pass.read_timeout.as_secs())
-                .collect::<Vec<_>>()
+            passes.map(|pass| pass.read_timeout.as_secs()).collect::<Vec<_>>()
         };
         let pass = "ProxyPass /a fcgi://127.0.0.1:9000/srv/";
         assert_eq!(waits(&format!("Timeout 5min\n{pass}\n")), [5]);

@@ -52,13 +52,9 @@ fn env(text: &str) -> bool {
 fn wp_config(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim_start);
     lines.any(|line| {
-        let plain: String = line
-            .chars()
-            .filter(|c| !c.is_whitespace() && *c != '"' && *c != '\'')
-            .collect();
-        plain
-            .to_ascii_lowercase()
-            .starts_with("define(wp_debug,true)")
+        let plain: String =
+            line.chars().filter(|c| !c.is_whitespace() && *c != '"' && *c != '\'').collect();
+        plain.to_ascii_lowercase().starts_with("define(wp_debug,true)")
     })
 }
 
@@ -71,8 +67,6 @@ mod tests {
         assert!(env("APP_NAME=x\nAPP_DEBUG=true\n") && env("APP_ENV = \"dev\"\n"));
         assert!(!env("#APP_DEBUG=true\nAPP_DEBUG=false\nAPP_ENV=prod\n"));
         assert!(wp_config("<?php\ndefine( 'WP_DEBUG', true );\n"));
-        assert!(!wp_config(
-            "<?php\n// define('WP_DEBUG', true);\ndefine( 'WP_DEBUG', false );\n"
-        ));
+        assert!(!wp_config("<?php\n// define('WP_DEBUG', true);\ndefine( 'WP_DEBUG', false );\n"));
     }
 }

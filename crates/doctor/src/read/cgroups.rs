@@ -86,10 +86,9 @@ fn memory_limit(world: &World, all: &[Folder]) -> Fact<Option<(f64, String)>> {
 fn memory_use(world: &World, limit: &str) -> Fact<f64> {
     let (folder, name) = limit.rsplit_once('/').unwrap_or(("", limit));
     let (file, pages) = match name {
-        "memory.limit_in_bytes" => (
-            "memory.usage_in_bytes",
-            ["total_active_file", "total_inactive_file"],
-        ),
+        "memory.limit_in_bytes" => {
+            ("memory.usage_in_bytes", ["total_active_file", "total_inactive_file"])
+        }
         _ => ("memory.current", ["active_file", "inactive_file"]),
     };
     let all = world.number(&format!("{folder}/{file}"))?;
@@ -101,21 +100,13 @@ fn memory_use(world: &World, limit: &str) -> Fact<f64> {
 /// A group's quota in processors, and its file.
 fn cores(world: &World, group: &Folder) -> Fact<Option<(f64, String)>> {
     let file = |name: &str| format!("{}/{name}", group.path);
-    let number = |text: &str| {
-        text.trim()
-            .parse::<f64>()
-            .ok()
-            .filter(|number| *number > 0.0)
-    };
+    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| *number > 0.0);
     let (quota, period, place) = if group.version == Version::Two {
         let place = file("cpu.max");
         let Some(text) = world.read_or_none(&place)? else {
             return Ok(None);
         };
-        let (quota, period) = text
-            .trim()
-            .split_once(' ')
-            .unwrap_or((text.trim(), "100000"));
+        let (quota, period) = text.trim().split_once(' ').unwrap_or((text.trim(), "100000"));
         (number(quota), number(period), place)
     } else {
         let place = file("cpu.cfs_quota_us");
@@ -123,9 +114,7 @@ fn cores(world: &World, group: &Folder) -> Fact<Option<(f64, String)>> {
         let period = world.read_or_none(&file("cpu.cfs_period_us"))?;
         (quota, period.and_then(|text| number(&text)), place)
     };
-    Ok(quota
-        .zip(period)
-        .map(|(quota, period)| (quota / period, place)))
+    Ok(quota.zip(period).map(|(quota, period)| (quota / period, place)))
 }
 
 fn quota(world: &World, all: &[Folder]) -> Fact<Option<(f64, String)>> {
@@ -221,10 +210,8 @@ mod tests {
         group(&World::new(Some(root), Duration::from_secs(1)), "it", None)
     }
 
-    const SECOND: (&str, &str) = (
-        "proc/self/mountinfo",
-        "31 25 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-    );
+    const SECOND: (&str, &str) =
+        ("proc/self/mountinfo", "31 25 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
 
     #[test]
     fn the_smallest_limit_around_counts() {
@@ -232,22 +219,10 @@ mod tests {
             SECOND,
             ("proc/self/cgroup", "0::/system.slice/web.service\n"),
             ("sys/fs/cgroup/system.slice/web.service/memory.max", "max\n"),
-            (
-                "sys/fs/cgroup/system.slice/web.service/cpu.max",
-                "150000 100000\n",
-            ),
-            (
-                "sys/fs/cgroup/system.slice/web.service/cpu.stat",
-                "nr_periods 10\nnr_throttled 4\n",
-            ),
-            (
-                "sys/fs/cgroup/system.slice/web.service/memory.events",
-                "oom 3\noom_kill 2\n",
-            ),
-            (
-                "sys/fs/cgroup/system.slice/web.service/memory.oom.group",
-                "1\n",
-            ),
+            ("sys/fs/cgroup/system.slice/web.service/cpu.max", "150000 100000\n"),
+            ("sys/fs/cgroup/system.slice/web.service/cpu.stat", "nr_periods 10\nnr_throttled 4\n"),
+            ("sys/fs/cgroup/system.slice/web.service/memory.events", "oom 3\noom_kill 2\n"),
+            ("sys/fs/cgroup/system.slice/web.service/memory.oom.group", "1\n"),
             ("sys/fs/cgroup/system.slice/memory.max", "1073741824\n"),
             ("sys/fs/cgroup/system.slice/memory.high", "536870912\n"),
             ("sys/fs/cgroup/system.slice/memory.current", "400000000\n"),
@@ -269,10 +244,7 @@ mod tests {
     #[test]
     fn the_first_version_is_read_as_well() {
         let root = root(&[
-            (
-                "proc/self/cgroup",
-                "4:memory:/box\n3:cpu,cpuacct:/box\n0::/\n",
-            ),
+            ("proc/self/cgroup", "4:memory:/box\n3:cpu,cpuacct:/box\n0::/\n"),
             (
                 "proc/self/mountinfo",
                 "1 0 0:1 / /cg/memory rw - cgroup cgroup rw,memory\n\
@@ -285,10 +257,7 @@ mod tests {
                 "inactive_file 5\ntotal_inactive_file 20000000\ntotal_active_file 10000000\n",
             ),
             ("cg/memory/memory.limit_in_bytes", "9223372036854771712\n"),
-            (
-                "cg/memory/box/memory.oom_control",
-                "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
-            ),
+            ("cg/memory/box/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"),
             ("cg/cpu/box/cpu.cfs_quota_us", "-1\n"),
             ("cg/cpu/box/cpu.cfs_period_us", "100000\n"),
         ]);
@@ -304,17 +273,8 @@ mod tests {
         let none = read(root(&[]).path());
         assert_eq!((none.memory, none.oom_kills), (Ok(None), Ok(None)));
         assert_eq!(none.used, Ok(None));
-        let hidden = root(&[
-            ("proc/self/cgroup", "0::/web\n"),
-            ("proc/self/mountinfo", ""),
-        ]);
-        assert!(
-            read(hidden.path())
-                .memory
-                .unwrap_err()
-                .0
-                .contains("not mounted")
-        );
+        let hidden = root(&[("proc/self/cgroup", "0::/web\n"), ("proc/self/mountinfo", "")]);
+        assert!(read(hidden.path()).memory.unwrap_err().0.contains("not mounted"));
         let odd = root(&[SECOND, ("proc/self/cgroup", "absurd\n")]);
         assert_eq!(read(odd.path()).memory, Ok(None));
         let folder = root(&[
@@ -336,14 +296,8 @@ mod tests {
             SECOND,
             ("proc/self/cgroup", "0::/system.slice/web.service/plain\n"),
             ("sys/fs/cgroup/system.slice/memory.events", "oom_kill 9\n"),
-            (
-                "sys/fs/cgroup/system.slice/web.service/memory.events",
-                "oom 3\noom_kill 2\n",
-            ),
-            (
-                "sys/fs/cgroup/system.slice/web.service/memory.swap.current",
-                "8192\n",
-            ),
+            ("sys/fs/cgroup/system.slice/web.service/memory.events", "oom 3\noom_kill 2\n"),
+            ("sys/fs/cgroup/system.slice/web.service/memory.swap.current", "8192\n"),
         ]);
         let group = memory_group(second.path()).unwrap();
         assert_eq!((group.oom_kills(), group.swapped()), (Some(2), Some(8192)));
@@ -361,10 +315,7 @@ mod tests {
                  2 0 0:2 / /cg/unified rw - cgroup2 cgroup2 rw\n",
             ),
             ("cg/memory/memory.oom_control", "oom_kill 7\n"),
-            (
-                "cg/memory/box/memory.oom_control",
-                "under_oom 0\noom_kill 1\n",
-            ),
+            ("cg/memory/box/memory.oom_control", "under_oom 0\noom_kill 1\n"),
             ("cg/memory/box/memory.stat", "swap 4096\ntotal_swap 9\n"),
         ]);
         let group = memory_group(first.path()).unwrap();

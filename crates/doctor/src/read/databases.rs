@@ -21,10 +21,8 @@ const MYSQL_FILES: [&str; 6] = [
 ];
 
 /// And PostgreSQL's.
-const POSTGRES_FILES: [&str; 2] = [
-    "/etc/postgresql/*/main/postgresql.conf",
-    "/var/lib/pgsql/data/postgresql.conf",
-];
+const POSTGRES_FILES: [&str; 2] =
+    ["/etc/postgresql/*/main/postgresql.conf", "/var/lib/pgsql/data/postgresql.conf"];
 
 /// All running databases.
 pub(super) fn databases(world: &World, all: &Fact<Vec<Proc>>) -> Fact<Vec<Database>> {
@@ -38,10 +36,7 @@ pub(super) fn databases(world: &World, all: &Fact<Vec<Proc>>) -> Fact<Vec<Databa
             _ => continue,
         };
         // PostgreSQL has a process for each connection.
-        if all
-            .iter()
-            .any(|other| other.pid == process.parent && other.name == process.name)
-        {
+        if all.iter().any(|other| other.pid == process.parent && other.name == process.name) {
             continue;
         }
         let set =
@@ -59,9 +54,7 @@ pub(super) fn databases(world: &World, all: &Fact<Vec<Proc>>) -> Fact<Vec<Databa
 }
 
 fn on_command_line(line: &str) -> Option<u64> {
-    let mut words = line
-        .split_whitespace()
-        .filter_map(|word| word.split_once('='));
+    let mut words = line.split_whitespace().filter_map(|word| word.split_once('='));
     let (_, value) = words
         .find(|(name, _)| name.trim_start_matches('-').replace('-', "_") == "max_connections")?;
     value.parse().ok()
@@ -71,9 +64,7 @@ fn in_files(world: &World, patterns: &[&str]) -> Option<(u64, String)> {
     let files = patterns.iter().flat_map(|pattern| world.glob(pattern));
     let mut settings = files.filter_map(|file| {
         let text = world.read(&file).ok()?;
-        let lines = text
-            .lines()
-            .filter_map(|line| line.split('#').next()?.split_once('='));
+        let lines = text.lines().filter_map(|line| line.split('#').next()?.split_once('='));
         let mut set = lines.filter(|(name, _)| name.trim().replace('-', "_") == "max_connections");
         let value = set.next_back()?.1.trim().parse().ok()?;
         Some((value, file))
@@ -87,12 +78,7 @@ mod tests {
     use std::time::Duration;
 
     fn process(pid: i32, parent: i32, name: &str, title: &str) -> Proc {
-        Proc {
-            pid,
-            parent,
-            name: name.to_owned(),
-            title: title.to_owned(),
-        }
+        Proc { pid, parent, name: name.to_owned(), title: title.to_owned() }
     }
 
     #[test]
@@ -114,10 +100,7 @@ mod tests {
             process(5, 0, "bash", "bash"),
         ];
         let found = databases(&world, &Ok(all)).unwrap();
-        let numbers: Vec<u64> = found
-            .iter()
-            .map(|database| database.max_connections)
-            .collect();
+        let numbers: Vec<u64> = found.iter().map(|database| database.max_connections).collect();
         assert_eq!(numbers, [60, 40, 100]);
         assert_eq!(found[0].place, "/etc/mysql/mariadb.conf.d/50.cnf");
     }

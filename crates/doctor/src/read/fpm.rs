@@ -13,11 +13,8 @@ use super::{ini, processes, status_page, systemd_units};
 use crate::facts::*;
 
 /// The paths of distributions and images.
-const PLACES: [&str; 3] = [
-    "/etc/php/*/fpm/php-fpm.conf",
-    "/etc/php-fpm.conf",
-    "/usr/local/etc/php-fpm.conf",
-];
+const PLACES: [&str; 3] =
+    ["/etc/php/*/fpm/php-fpm.conf", "/etc/php-fpm.conf", "/usr/local/etc/php-fpm.conf"];
 
 /// Deepest include (`fpm_conf_load_ini_file`).
 const MAX_DEPTH: usize = 5;
@@ -119,16 +116,9 @@ fn enter(draft: &mut Draft, file: &str, name: String) {
         draft.in_pool = None;
         return;
     }
-    let known = draft
-        .pools
-        .iter()
-        .position(|pool| pool.name.eq_ignore_ascii_case(&name));
+    let known = draft.pools.iter().position(|pool| pool.name.eq_ignore_ascii_case(&name));
     if known.is_none() && draft.pools.len() < MAX_POOLS {
-        draft.pools.push(Section {
-            name,
-            file: file.to_owned(),
-            ..Section::default()
-        });
+        draft.pools.push(Section { name, file: file.to_owned(), ..Section::default() });
         draft.in_pool = Some(draft.pools.len() - 1);
     } else {
         draft.in_pool = known;
@@ -152,10 +142,7 @@ fn with_pool(draft: &Draft, value: String) -> String {
 
 impl Section {
     fn get(&self, name: &str) -> Option<&str> {
-        self.entries
-            .get(name)
-            .map(String::as_str)
-            .filter(|value| !value.is_empty())
+        self.entries.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     fn number(&self, name: &str) -> Option<u64> {
@@ -171,9 +158,7 @@ impl Section {
 /// `30`, `30s`, `5m`, `1h`, `1d` (`fpm_conf_set_time`).
 fn time(text: &str) -> Option<Duration> {
     let text = text.trim();
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let factor = match &text[end..] {
         "" | "s" => 1,
         "m" => 60,
@@ -205,9 +190,7 @@ fn service(world: &World, file: &str, draft: Draft, all: &Fact<Vec<processes::Pr
     let master = known(all).and_then(|all| {
         let title = format!("php-fpm: master process ({file})");
         let found = all.iter().find(|process| process.title.trim_end() == title);
-        found
-            .map(|process| process.pid)
-            .ok_or_else(|| Unknown("php-fpm does not run".to_owned()))
+        found.map(|process| process.pid).ok_or_else(|| Unknown("php-fpm does not run".to_owned()))
     });
     let is_ours = master.as_ref().is_ok_and(|pid| is_maitred(world, *pid));
     let unit = match version {
@@ -226,11 +209,7 @@ fn service(world: &World, file: &str, draft: Draft, all: &Fact<Vec<processes::Pr
         pools.push(pool);
     }
     Service {
-        kind: if is_ours {
-            PhpServer::MaitredFpm
-        } else {
-            PhpServer::PhpFpm
-        },
+        kind: if is_ours { PhpServer::MaitredFpm } else { PhpServer::PhpFpm },
         control_timeout: draft.global.time("process_control_timeout", 0),
         unit: systemd_units::unit(world, &unit),
         group: super::cgroups::group(world, &name, master.as_ref().ok().copied()),
@@ -244,20 +223,13 @@ fn service(world: &World, file: &str, draft: Draft, all: &Fact<Vec<processes::Pr
 }
 
 fn pool(section: &Section, ini: &Fact<Ini>) -> Pool {
-    let number = |name: &str| {
-        section
-            .number(name)
-            .and_then(|number| u32::try_from(number).ok())
-    };
+    let number = |name: &str| section.number(name).and_then(|number| u32::try_from(number).ok());
     let manager = match section.get("pm") {
         Some("dynamic") => Manager::Dynamic,
         Some("ondemand") => Manager::Ondemand,
         _ => Manager::Static,
     };
-    let (min, max) = (
-        number("pm.min_spare_servers"),
-        number("pm.max_spare_servers"),
-    );
+    let (min, max) = (number("pm.min_spare_servers"), number("pm.max_spare_servers"));
     let spares = min.zip(max).map(|(min, max)| Spares {
         // As php-fpm does (`fpm_conf_process_all_pools`).
         start: number("pm.start_servers").unwrap_or(min + max.saturating_sub(min) / 2),
@@ -266,13 +238,8 @@ fn pool(section: &Section, ini: &Fact<Ini>) -> Pool {
     });
     let ini = ini.clone().map(|mut ini| {
         let names = ["php_value", "php_flag", "php_admin_value", "php_admin_flag"];
-        let items = section
-            .items
-            .iter()
-            .filter(|(name, ..)| names.contains(&name.as_str()));
-        let items: Vec<_> = items
-            .map(|(_, key, value)| (key.as_str(), value.as_str()))
-            .collect();
+        let items = section.items.iter().filter(|(name, ..)| names.contains(&name.as_str()));
+        let items: Vec<_> = items.map(|(_, key, value)| (key.as_str(), value.as_str())).collect();
         ini::add_pools(&mut ini, items.into_iter());
         ini
     });
@@ -299,10 +266,7 @@ fn pool(section: &Section, ini: &Fact<Ini>) -> Pool {
         queue: None,
         status_path: section.get("pm.status_path").map(str::to_owned),
         has_status_listen: section.get("pm.status_listen").is_some(),
-        status_at: section
-            .get("pm.status_listen")
-            .or(section.get("listen"))
-            .map(address),
+        status_at: section.get("pm.status_listen").or(section.get("listen")).map(address),
         status_shown_at: Vec::new(),
         ini,
         roots: Vec::new(),
@@ -323,9 +287,7 @@ pub(super) fn address(text: &str) -> String {
     }
     match text.parse::<u16>() {
         Ok(port) => format!("0.0.0.0:{port}"),
-        Err(_) => text
-            .replace("localhost:", "127.0.0.1:")
-            .replace("*:", "0.0.0.0:"),
+        Err(_) => text.replace("localhost:", "127.0.0.1:").replace("*:", "0.0.0.0:"),
     }
 }
 
@@ -337,9 +299,7 @@ fn live(
     pool: &Pool,
 ) -> Live {
     let title = format!("php-fpm: pool {}", section.name);
-    let workers = all
-        .iter()
-        .filter(|process| process.parent == master && process.title == title);
+    let workers = all.iter().filter(|process| process.parent == master && process.title == title);
     let pids: Vec<i32> = workers.map(|process| process.pid).collect();
     let mut workers = processes::workers(world, &pids);
     let status = match (&pool.status_path, &pool.status_at) {
@@ -444,10 +404,7 @@ mod tests {
         assert_eq!(at(&pools[0]), "/run/php/shop.sock");
         assert_eq!(at(&pools[1]), "/run/php/www-www.sock");
         assert_eq!(pools[0].status_path.as_deref(), Some("/shop/status"));
-        assert_eq!(
-            pools[0].status_at.as_deref(),
-            Some("/run/php/shop-status.sock")
-        );
+        assert_eq!(pools[0].status_at.as_deref(), Some("/run/php/shop-status.sock"));
         let ini = pools[0].ini.as_ref().unwrap();
         assert_eq!(ini.get("error_log", ""), "/var/log/shop.log");
         assert_eq!(draft.pools[0].get("chdir"), Some("/srv/shop"));

@@ -7,10 +7,7 @@ use crate::facts::{Fact, Ini, Unknown};
 
 /// The php.ini at `file` and the additional files of the folder `beside`.
 pub(super) fn read(world: &World, file: &str, beside: &str) -> Fact<Ini> {
-    let mut ini = Ini {
-        version: version(file),
-        ..Ini::default()
-    };
+    let mut ini = Ini { version: version(file), ..Ini::default() };
     add(&mut ini, &world.read(file)?);
     for further in world.glob(&format!("{beside}/*.ini")) {
         add(&mut ini, &world.read(&further)?);
@@ -72,9 +69,7 @@ pub(super) fn of_server(
         ("/etc/php.ini", "/etc/php.d"),
         ("/usr/local/etc/php/php.ini", "/usr/local/etc/php/conf.d"),
     ];
-    let found = others
-        .into_iter()
-        .find(|(file, _)| !world.glob(file).is_empty());
+    let found = others.into_iter().find(|(file, _)| !world.glob(file).is_empty());
     let found = found.map(|(file, beside)| (file.to_owned(), beside.to_owned()));
     found.ok_or_else(|| Unknown("no php.ini was found where distributions have it".to_owned()))
 }

@@ -19,10 +19,7 @@ const MAX_RECORD_BYTES: usize = 8_192;
 const MAX_RECORDS: usize = 200_000;
 
 /// The text of such a record (`__oom_kill_process`, mm/oom_kill.c).
-const SAYS: [&str; 2] = [
-    "ut of memory: Killed process ",
-    "oom_reaper: reaped process ",
-];
+const SAYS: [&str; 2] = ["ut of memory: Killed process ", "oom_reaper: reaped process "];
 
 /// The last one in the log, if any.
 pub(super) fn last_kill(world: &World) -> Fact<Option<Killed>> {
@@ -38,11 +35,8 @@ pub(super) fn last_kill(world: &World) -> Fact<Option<Killed>> {
 
 /// All records now.
 fn records() -> std::io::Result<Vec<String>> {
-    let file = rustix::fs::open(
-        LOG,
-        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
+    let file =
+        rustix::fs::open(LOG, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
     let mut found = Vec::new();
     let mut record = vec![0; MAX_RECORD_BYTES];
     for _ in 0..MAX_RECORDS {
@@ -67,10 +61,7 @@ fn killed(record: &str, booted: u64) -> Option<Killed> {
     let (pid, rest) = rest.split_once(" (")?;
     let name = rest.split_once(')')?.0;
     let moment = UNIX_EPOCH + Duration::from_secs(booted) + Duration::from_micros(micros);
-    Some(Killed {
-        when: httpdate::fmt_http_date(moment),
-        who: format!("{name} (process {pid})"),
-    })
+    Some(Killed { when: httpdate::fmt_http_date(moment), who: format!("{name} (process {pid})") })
 }
 
 #[cfg(test)]

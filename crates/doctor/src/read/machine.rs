@@ -15,10 +15,7 @@ pub(super) struct Counters {
 
 impl Counters {
     pub(super) fn read(world: &World) -> Counters {
-        Counters {
-            at: Instant::now(),
-            swapped_in: vmstat(world, "pswpin"),
-        }
+        Counters { at: Instant::now(), swapped_in: vmstat(world, "pswpin") }
     }
 
     fn since(self, before: Counters) -> Fact<SwappedIn> {
@@ -100,26 +97,15 @@ fn pressure(world: &World) -> Fact<Pressure> {
     let (Some(some), Some(full)) = (average("some"), average("full")) else {
         return Unknown::because(missing);
     };
-    let opened = std::fs::OpenOptions::new()
-        .write(true)
-        .open(world.path(file));
-    Ok(Pressure {
-        some,
-        full,
-        can_watch: opened.is_ok() || !world.is_here(),
-    })
+    let opened = std::fs::OpenOptions::new().write(true).open(world.path(file));
+    Ok(Pressure { some, full, can_watch: opened.is_ok() || !world.is_here() })
 }
 
 /// Swap devices, and why they are slow.
 fn swaps(world: &World) -> Fact<Vec<(String, Option<String>)>> {
     let text = world.read("/proc/swaps")?;
-    let names = text
-        .lines()
-        .skip(1)
-        .filter_map(|line| line.split_whitespace().next());
-    Ok(names
-        .map(|name| (name.to_owned(), slowness(world, name)))
-        .collect())
+    let names = text.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+    Ok(names.map(|name| (name.to_owned(), slowness(world, name))).collect())
 }
 
 fn slowness(world: &World, device: &str) -> Option<String> {
@@ -130,11 +116,9 @@ fn slowness(world: &World, device: &str) -> Option<String> {
     // A partition is named after its disk: sda2, nvme0n1p2.
     let digits = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let disks = [name, digits, digits.strip_suffix('p').unwrap_or(digits)];
-    let rotates = disks.iter().find_map(|disk| {
-        world
-            .number(&format!("/sys/block/{disk}/queue/rotational"))
-            .ok()
-    });
+    let rotates = disks
+        .iter()
+        .find_map(|disk| world.number(&format!("/sys/block/{disk}/queue/rotational")).ok());
     (rotates == Some(1)).then(|| "a rotating disk".to_owned())
 }
 
@@ -142,9 +126,7 @@ fn kernel(world: &World) -> Fact<(u32, u32)> {
     let text = world.read("/proc/sys/kernel/osrelease")?;
     let mut numbers = text.split(|c: char| !c.is_ascii_digit());
     let mut next = || numbers.next()?.parse().ok();
-    next()
-        .zip(next())
-        .ok_or_else(|| Unknown("the kernel's version is odd".to_owned()))
+    next().zip(next()).ok_or_else(|| Unknown("the kernel's version is odd".to_owned()))
 }
 
 /// The fourth word of /proc/loadavg is running and all tasks (proc_loadavg(5)). Each has a process
@@ -162,10 +144,7 @@ fn tasks(world: &World) -> Fact<(u64, u64)> {
 fn files(world: &World) -> Fact<(u64, u64)> {
     let file = "/proc/sys/fs/file-nr";
     let text = world.read(file)?;
-    let numbers: Vec<u64> = text
-        .split_whitespace()
-        .filter_map(|n| n.parse().ok())
-        .collect();
+    let numbers: Vec<u64> = text.split_whitespace().filter_map(|n| n.parse().ok()).collect();
     match numbers[..] {
         [open, _, most] => Ok((open, most)),
         _ => Unknown::because(format!("{file} is odd")),
@@ -204,10 +183,7 @@ fn syn_backlog(world: &World) -> Option<String> {
     let mut files = folders.iter().flat_map(|pattern| world.glob(pattern));
     files.find(|file| {
         let text = world.read(file).unwrap_or_default();
-        text.lines().any(|line| {
-            line.trim_start()
-                .starts_with("net.ipv4.tcp_max_syn_backlog")
-        })
+        text.lines().any(|line| line.trim_start().starts_with("net.ipv4.tcp_max_syn_backlog"))
     })
 }
 

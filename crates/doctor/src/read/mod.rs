@@ -138,10 +138,7 @@ fn look_again(world: &World, watch: Duration, facts: &mut Facts) {
         let pid = service.process.as_ref().ok().map(|process| process.pid);
         let now = cgroups::group(world, &service.name, pid).throttled;
         service.group.throttled = throttled_since(&service.group.throttled, &now, watch);
-        let live = service
-            .pools
-            .iter_mut()
-            .filter_map(|pool| pool.live.as_mut().ok());
+        let live = service.pools.iter_mut().filter_map(|pool| pool.live.as_mut().ok());
         for worker in live.filter_map(|live| live.workers.as_mut().ok()).flatten() {
             processes::look_again(world, worker);
         }
@@ -167,20 +164,14 @@ fn throttled_since(
 /// others to an address of this machine, which a listener on the wildcard address has too.
 fn follow_links(world: &World, facts: &mut Facts) {
     let nginx = facts.nginx.iter_mut().flat_map(|nginx| &mut nginx.passes);
-    let apache = facts
-        .apache
-        .iter_mut()
-        .flat_map(|apache| &mut apache.passes);
+    let apache = facts.apache.iter_mut().flat_map(|apache| &mut apache.passes);
     for pass in nginx.chain(apache) {
         let paths = pass.to.iter().filter(|to| to.starts_with('/'));
         let real: Vec<String> = paths.filter_map(|path| world.resolved(path)).collect();
         let new = real.into_iter().filter(|path| !pass.to.contains(path));
         let new: Vec<String> = new.collect();
         pass.to.extend(new);
-        let of_here = pass
-            .to
-            .iter()
-            .filter(|to| world.is_here() && own::is_own(world, to));
+        let of_here = pass.to.iter().filter(|to| world.is_here() && own::is_own(world, to));
         let all: Vec<String> = of_here.filter_map(|to| addresses::all(to)).collect();
         pass.to.extend(all);
     }
@@ -195,14 +186,8 @@ fn roots(facts: &mut Facts) {
     let passes = apache.into_iter().flat_map(|apache| &apache.passes);
     let by_apache: Vec<Pass> = passes.cloned().collect();
     let nginx_roots = nginx.map(|nginx| nginx.roots.clone()).unwrap_or_default();
-    let apache_roots = apache
-        .map(|apache| apache.roots.clone())
-        .unwrap_or_default();
-    for pool in facts
-        .services
-        .iter_mut()
-        .flat_map(|service| &mut service.pools)
-    {
+    let apache_roots = apache.map(|apache| apache.roots.clone()).unwrap_or_default();
+    for pool in facts.services.iter_mut().flat_map(|service| &mut service.pools) {
         let Some(listen) = &pool.listen else { continue };
         if passed.iter().any(|pass| pass.meets(listen)) {
             pool.roots.extend(nginx_roots.iter().cloned());

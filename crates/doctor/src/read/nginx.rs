@@ -49,11 +49,7 @@ pub(super) fn nginx(
             return None;
         }
     };
-    let mut reader = NginxReader {
-        world,
-        left: MAX_DIRECTIVES,
-        broken,
-    };
+    let mut reader = NginxReader { world, left: MAX_DIRECTIVES, broken };
     let directives = reader.file(FILE, &text, 0);
     let mut nginx = Nginx {
         file: FILE.to_owned(),
@@ -69,16 +65,8 @@ pub(super) fn nginx(
     let mut upstreams = Vec::new();
     top(&directives, &mut nginx, &mut upstreams);
     open_files(world, all, &directives, &mut nginx);
-    for directive in directives
-        .iter()
-        .filter(|directive| directive.name == "http")
-    {
-        walk(
-            &directive.block,
-            &BlockContext::default(),
-            &upstreams,
-            &mut nginx,
-        );
+    for directive in directives.iter().filter(|directive| directive.name == "http") {
+        walk(&directive.block, &BlockContext::default(), &upstreams, &mut nginx);
     }
     nginx.roots.sort();
     nginx.roots.dedup();
@@ -146,9 +134,7 @@ impl NginxReader<'_> {
 
     /// A block that is too deep is skipped and reported once.
     fn too_deep(&mut self, place: &str, words: &[Token], at: &mut usize) -> Vec<Directive> {
-        let why = Unknown(format!(
-            "blocks lie more than {MAX_DEPTH} deep in each other"
-        ));
+        let why = Unknown(format!("blocks lie more than {MAX_DEPTH} deep in each other"));
         if self.broken.last().is_none_or(|(_, last)| *last != why) {
             self.broken.push((place.to_owned(), why));
         }
@@ -247,11 +233,7 @@ fn words(text: &str) -> Vec<Token> {
                 before = next;
             }
         }
-        words.push(Token {
-            kind: sign.unwrap_or(TokenKind::Text),
-            text: word,
-            line: begins,
-        });
+        words.push(Token { kind: sign.unwrap_or(TokenKind::Text), text: word, line: begins });
     }
     words
 }
@@ -262,17 +244,11 @@ fn top(
     upstreams: &mut Vec<(String, Vec<String>, u64)>,
 ) {
     for directive in directives {
-        let first = directive
-            .arguments
-            .first()
-            .map(String::as_str)
-            .unwrap_or_default();
+        let first = directive.arguments.first().map(String::as_str).unwrap_or_default();
         match directive.name.as_str() {
             "worker_processes" => nginx.workers = first.parse().ok(),
             "worker_rlimit_nofile" => {
-                nginx.open_files = first
-                    .parse()
-                    .map_err(|_| Unknown("it is no number".to_owned()));
+                nginx.open_files = first.parse().map_err(|_| Unknown("it is no number".to_owned()));
             }
             "events" => {
                 let mut inside = directive.block.iter();
@@ -289,14 +265,8 @@ fn top(
 
 fn upstream(name: &str, block: &[Directive]) -> (String, Vec<String>, u64) {
     let first = |directive: &Directive| directive.arguments.first().cloned();
-    let servers = block
-        .iter()
-        .filter(|inner| inner.name == "server")
-        .filter_map(first);
-    let kept = block
-        .iter()
-        .find(|inner| inner.name == "keepalive")
-        .and_then(first);
+    let servers = block.iter().filter(|inner| inner.name == "server").filter_map(first);
+    let kept = block.iter().find(|inner| inner.name == "keepalive").and_then(first);
     (
         name.to_owned(),
         servers.map(|server| address(&server)).collect(),
@@ -306,10 +276,7 @@ fn upstream(name: &str, block: &[Directive]) -> (String, Vec<String>, u64) {
 
 /// The configured limit, or else that of a running worker.
 fn open_files(world: &World, all: &Fact<Vec<Proc>>, directives: &[Directive], nginx: &mut Nginx) {
-    if directives
-        .iter()
-        .any(|directive| directive.name == "worker_rlimit_nofile")
-    {
+    if directives.iter().any(|directive| directive.name == "worker_rlimit_nofile") {
         return;
     }
     let running = all.as_ref().ok().and_then(|all| {
@@ -321,10 +288,8 @@ fn open_files(world: &World, all: &Fact<Vec<Proc>>, directives: &[Directive], ng
         return;
     }
     if let Ok(Some(unit)) = systemd_units::unit(world, "nginx.service") {
-        let limit = unit
-            .settings
-            .get("LimitNOFILE")
-            .and_then(|text| text.split(':').next()?.parse().ok());
+        let limit =
+            unit.settings.get("LimitNOFILE").and_then(|text| text.split(':').next()?.parse().ok());
         if let Some(limit) = limit {
             nginx.open_files = Ok(limit);
         }
@@ -454,9 +419,7 @@ impl BlockContext {
 }
 
 fn proxies(block: &[Directive]) -> bool {
-    block
-        .iter()
-        .any(|directive| directive.name == "proxy_pass" || proxies(&directive.block))
+    block.iter().any(|directive| directive.name == "proxy_pass" || proxies(&directive.block))
 }
 
 fn walk(
@@ -477,15 +440,10 @@ fn walk(
                 nginx.idle_proxy_caches.push(directive.place.clone());
             }
             name if FOREIGN.contains(&name) => {
-                nginx
-                    .foreign
-                    .push((name.to_owned(), directive.place.clone()));
+                nginx.foreign.push((name.to_owned(), directive.place.clone()));
             }
             "location" => {
-                let scope = BlockContext {
-                    location: all.join(" "),
-                    ..scope.clone()
-                };
+                let scope = BlockContext { location: all.join(" "), ..scope.clone() };
                 walk(&directive.block, &scope, upstreams, nginx);
             }
             "server" | "if" | "limit_except" => walk(&directive.block, &scope, upstreams, nginx),
@@ -499,11 +457,7 @@ fn pass(
     scope: &BlockContext,
     upstreams: &[(String, Vec<String>, u64)],
 ) -> Pass {
-    let target = directive
-        .arguments
-        .first()
-        .map(String::as_str)
-        .unwrap_or_default();
+    let target = directive.arguments.first().map(String::as_str).unwrap_or_default();
     let upstream = upstreams.iter().find(|(name, ..)| name == target);
     let (to, kept) = match upstream {
         Some((_, servers, kept)) => (servers.clone(), *kept),

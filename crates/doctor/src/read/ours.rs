@@ -50,26 +50,19 @@ pub(super) fn service(
         }
     };
     let socket = options.admin_socket.clone();
-    let socket = socket
-        .or_else(|| config.admin_socket.clone())
-        .unwrap_or_else(default_socket);
+    let socket = socket.or_else(|| config.admin_socket.clone()).unwrap_or_else(default_socket);
     let status = if world.is_here() {
         ask(world, &socket)
     } else {
         Unknown::because("no server is queried for another root")
     };
     let name = format!("maitred ({})", file.display());
-    let pid = status
-        .as_ref()
-        .map(|status| i32::try_from(status.pid).unwrap_or_default());
+    let pid = status.as_ref().map(|status| i32::try_from(status.pid).unwrap_or_default());
     let front = status.as_ref().ok().and_then(|status| status.front_pid);
-    let process = pid
-        .as_ref()
-        .map_err(|why| (*why).clone())
-        .map(|pid| Process {
-            open_files: processes::open_files(world, front.unwrap_or(*pid)),
-            ..processes::process(world, *pid)
-        });
+    let process = pid.as_ref().map_err(|why| (*why).clone()).map(|pid| Process {
+        open_files: processes::open_files(world, front.unwrap_or(*pid)),
+        ..processes::process(world, *pid)
+    });
     let processors = world.read("/proc/self/status").ok();
     let processors = processors.and_then(|_| std::thread::available_parallelism().ok());
     let processors = processors.map_or(1, usize::from);
@@ -79,9 +72,7 @@ pub(super) fn service(
         if let Ok(status) = &status {
             let told = status.pools.iter().find(|told| told.name == of.name);
             let limit = told.and_then(|told| u32::try_from(told.workers.limit).ok());
-            pool.max_children = limit
-                .filter(|limit| *limit > 0)
-                .unwrap_or(pool.max_children);
+            pool.max_children = limit.filter(|limit| *limit > 0).unwrap_or(pool.max_children);
         }
         pool
     });
@@ -158,13 +149,8 @@ fn shows(site: &Site, path: &str, of: &maitred_config::Pool) -> bool {
     let (Ok(rules), Ok(clean)) = (SiteRules::compile(&site.rules), clean_path(path)) else {
         return false;
     };
-    let asked = RuleRequest {
-        path: &clean,
-        query: None,
-        scheme: "http",
-        host: "",
-        client: STRANGER,
-    };
+    let asked =
+        RuleRequest { path: &clean, query: None, scheme: "http", host: "", client: STRANGER };
     let Verdict::Serve(serve) = rules.decide(&asked) else {
         return false;
     };
@@ -173,9 +159,7 @@ fn shows(site: &Site, path: &str, of: &maitred_config::Pool) -> bool {
         Destination::Upstream(_) => None,
     };
     let settings = rules.path_settings(clean.as_bytes());
-    let pool = settings
-        .and_then(|settings| settings.pool.as_deref())
-        .or(own);
+    let pool = settings.and_then(|settings| settings.pool.as_deref()).or(own);
     let is_proxied = rules.proxy(clean.as_bytes()).is_some();
     pool == Some(of.name.as_str()) && serve.auth == [None, None] && !is_proxied
 }
@@ -189,10 +173,7 @@ fn own_ini(world: &World, of: &maitred_config::Pool) -> Fact<Ini> {
     let found = ini::of_server(world, "fpm", of.php.as_deref());
     let (file, beside) = match &of.php_ini {
         Some(file) => {
-            let beside = of
-                .php_ini_scan_dir
-                .as_ref()
-                .map(|folder| folder.display().to_string());
+            let beside = of.php_ini_scan_dir.as_ref().map(|folder| folder.display().to_string());
             (file.display().to_string(), beside.unwrap_or_default())
         }
         None => match found {
@@ -202,10 +183,7 @@ fn own_ini(world: &World, of: &maitred_config::Pool) -> Fact<Ini> {
     };
     let mut ini = ini::read(world, &file, &beside)?;
     let set = of.php_value.iter().chain(&of.php_admin_value);
-    ini::add_pools(
-        &mut ini,
-        set.map(|(name, value)| (name.as_str(), value.as_str())),
-    );
+    ini::add_pools(&mut ini, set.map(|(name, value)| (name.as_str(), value.as_str())));
     Ok(ini)
 }
 
@@ -273,11 +251,8 @@ fn live(
     let told = pools.find(|told| told.name == name);
     let told = told.ok_or_else(|| Unknown("the running server has no such pool".to_owned()))?;
     let served = || Unknown("no script has run yet".to_owned());
-    let (cpu, blocked, waited) = (
-        half(&told.cpu_time),
-        half(&told.blocked_time),
-        half(&told.core_wait_time),
-    );
+    let (cpu, blocked, waited) =
+        (half(&told.cpu_time), half(&told.blocked_time), half(&told.core_wait_time));
     let unmeasured = || {
         Unknown(
             "the kernel does not tell, or request_accounting is off, or fewer than 20 scripts \
@@ -329,9 +304,7 @@ fn workers(
     let all = known(all)?;
     let title = format!("maitred-php: worker pool {} ", told.name);
     let supervisor = i32::try_from(status.pid).unwrap_or_default();
-    let own = all
-        .iter()
-        .filter(|one| one.parent == supervisor && one.title.starts_with(&title));
+    let own = all.iter().filter(|one| one.parent == supervisor && one.title.starts_with(&title));
     let pids: Vec<i32> = own.map(|one| one.pid).collect();
     if pids.is_empty() && told.memory.measured != Measured::Nothing {
         return Unknown::because("/proc does not show the server's workers");

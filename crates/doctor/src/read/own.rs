@@ -45,9 +45,7 @@ fn has_ipv4(text: &str, ip: Ipv4Addr) -> bool {
 
 /// Each line begins with an address, as 32 digits.
 fn has_ipv6(text: &str, ip: Ipv6Addr) -> bool {
-    let addresses = text
-        .lines()
-        .filter_map(|line| line.split_whitespace().next());
+    let addresses = text.lines().filter_map(|line| line.split_whitespace().next());
     let mut bits = addresses.filter_map(|digits| u128::from_str_radix(digits, 16).ok());
     bits.any(|bits| bits == ip.to_bits())
 }

@@ -26,10 +26,7 @@ pub(super) fn list(world: &World) -> Fact<Vec<Proc>> {
     if folders.is_empty() {
         return Unknown::because("/proc shows no processes");
     }
-    Ok(folders
-        .iter()
-        .filter_map(|folder| one(world, folder))
-        .collect())
+    Ok(folders.iter().filter_map(|folder| one(world, folder)).collect())
 }
 
 fn one(world: &World, folder: &str) -> Option<Proc> {
@@ -46,19 +43,13 @@ fn one(world: &World, folder: &str) -> Option<Proc> {
 
 /// Facts about a server's first process.
 pub(super) fn process(world: &World, pid: i32) -> Process {
-    Process {
-        pid,
-        oom_score_adj: oom_score_adj(world, pid),
-        open_files: open_files(world, pid),
-    }
+    Process { pid, oom_score_adj: oom_score_adj(world, pid), open_files: open_files(world, pid) }
 }
 
 pub(super) fn oom_score_adj(world: &World, pid: i32) -> Fact<i64> {
     let file = format!("/proc/{pid}/oom_score_adj");
     let text = world.read(&file)?;
-    text.trim()
-        .parse()
-        .map_err(|_| Unknown(format!("{file} holds no number")))
+    text.trim().parse().map_err(|_| Unknown(format!("{file} holds no number")))
 }
 
 /// The soft limit.
@@ -69,9 +60,7 @@ pub(super) fn open_files(world: &World, pid: i32) -> Fact<u64> {
     let soft = soft.and_then(|limits| limits.split_whitespace().next());
     match soft {
         Some("unlimited") => Ok(u64::MAX),
-        Some(number) => number
-            .parse()
-            .map_err(|_| Unknown(format!("{file} is odd"))),
+        Some(number) => number.parse().map_err(|_| Unknown(format!("{file} is odd"))),
         None => Unknown::because(format!("{file} is odd")),
     }
 }
@@ -139,11 +128,7 @@ mod tests {
     fn this_process_is_found_and_measured() {
         let world = World::new(None, Duration::from_secs(60));
         let pid = i32::try_from(std::process::id()).unwrap();
-        let own = list(&world)
-            .unwrap()
-            .into_iter()
-            .find(|one| one.pid == pid)
-            .unwrap();
+        let own = list(&world).unwrap().into_iter().find(|one| one.pid == pid).unwrap();
         assert!(own.title.contains("doctor"), "{own:?}");
         let mut worker = workers(&world, &[pid]).remove(0);
         assert!(worker.private.clone().unwrap() > 0.0);

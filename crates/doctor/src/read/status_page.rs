@@ -79,16 +79,12 @@ pub fn counted(pool: &Pool, patience: Duration) -> Fact<Vec<Counted>> {
 impl Status {
     /// The quantile `p` of the time of the workers' last scripts, in seconds.
     pub(super) fn script(&self, p: f64) -> Option<f64> {
-        let idle = self
-            .workers
-            .iter()
-            .filter(|worker| worker.state == "Idle" && worker.requests > 0);
+        let idle =
+            self.workers.iter().filter(|worker| worker.state == "Idle" && worker.requests > 0);
         let times: Vec<f64> = idle.map(|worker| worker.duration as f64 / 1e6).collect();
         // Of fewer, the largest does not represent the slowest of a hundred.
         let enough = if p > 0.9 { 20 } else { 3 };
-        (times.len() >= enough)
-            .then(|| quantile(times, p))
-            .flatten()
+        (times.len() >= enough).then(|| quantile(times, p)).flatten()
     }
 }
 
@@ -100,21 +96,13 @@ pub(super) fn ask(world: &World, listen: &str, path: &str) -> Fact<Status> {
     let patience = world.patience();
     let (address, target) = (listen.to_owned(), path.to_owned());
     let told = within(patience, move || talk(&address, &target, patience));
-    let late = || {
-        Unknown(format!(
-            "its status page did not come within {} ms",
-            patience.as_millis()
-        ))
-    };
+    let late =
+        || Unknown(format!("its status page did not come within {} ms", patience.as_millis()));
     let answer = told.ok_or_else(late)?;
     let answer =
         answer.map_err(|why| Unknown(format!("its status page cannot be requested ({why})")))?;
-    let at = answer
-        .windows(END_OF_HEAD.len())
-        .position(|window| window == END_OF_HEAD);
-    let body = at
-        .map(|at| &answer[at + END_OF_HEAD.len()..])
-        .unwrap_or_default();
+    let at = answer.windows(END_OF_HEAD.len()).position(|window| window == END_OF_HEAD);
+    let body = at.map(|at| &answer[at + END_OF_HEAD.len()..]).unwrap_or_default();
     serde_json::from_slice(body)
         .map_err(|_| Unknown("its status page is none of php-fpm's".to_owned()))
 }
@@ -130,9 +118,7 @@ fn connect(listen: &str, patience: Duration) -> std::io::Result<Box<dyn Connecti
     }
     let listen = listen.replace("0.0.0.0:", "127.0.0.1:");
     let mut addresses = listen.to_socket_addrs()?;
-    let address = addresses
-        .next()
-        .ok_or_else(|| std::io::Error::other("no address"))?;
+    let address = addresses.next().ok_or_else(|| std::io::Error::other("no address"))?;
     let stream = TcpStream::connect_timeout(&address, patience)?;
     stream.set_read_timeout(Some(patience))?;
     Ok(Box::new(stream))
@@ -161,9 +147,7 @@ fn talk(listen: &str, path: &str, patience: Duration) -> std::io::Result<Vec<u8>
     write_stdin_end(&mut out, 1);
     stream.write_all(&out)?;
     let mut read = Vec::new();
-    stream
-        .take(MAX_ANSWER_BYTES as u64)
-        .read_to_end(&mut read)?;
+    stream.take(MAX_ANSWER_BYTES as u64).read_to_end(&mut read)?;
     answer(&read).ok_or_else(|| std::io::Error::other("it is no FastCGI response"))
 }
 

@@ -22,10 +22,7 @@ pub(super) fn unit(world: &World, name: &str) -> Fact<Option<Unit>> {
     let Some(text) = text else {
         return Ok(None);
     };
-    let mut unit = Unit {
-        name: name.to_owned(),
-        ..Unit::default()
-    };
+    let mut unit = Unit { name: name.to_owned(), ..Unit::default() };
     add(&mut unit, &text);
     let mut further: Vec<String> = Vec::new();
     for folder in FOLDERS.iter().rev() {
@@ -50,9 +47,7 @@ fn add(unit: &mut Unit, text: &str) {
         };
         match value.trim() {
             "" => unit.settings.remove(name.trim()),
-            value => unit
-                .settings
-                .insert(name.trim().to_owned(), value.to_owned()),
+            value => unit.settings.insert(name.trim().to_owned(), value.to_owned()),
         };
     }
 }
@@ -71,11 +66,8 @@ mod tests {
         std::fs::create_dir_all(&drop_ins).unwrap();
         let text = "[Service]\n# x\nOOMPolicy=stop\nExecStop=/bin/true\n";
         std::fs::write(lib.join("a.service"), text).unwrap();
-        std::fs::write(
-            drop_ins.join("10.conf"),
-            "[Service]\nOOMPolicy=continue\nExecStop=\n",
-        )
-        .unwrap();
+        std::fs::write(drop_ins.join("10.conf"), "[Service]\nOOMPolicy=continue\nExecStop=\n")
+            .unwrap();
         let world = World::new(Some(root.path()), Duration::from_secs(1));
         let unit = unit(&world, "a.service").unwrap().unwrap();
         assert_eq!(unit.settings["OOMPolicy"], "continue");

@@ -98,8 +98,7 @@ impl World {
 
     /// The text of a file.
     pub(super) fn read(&self, path: &str) -> Fact<String> {
-        self.read_or_none(path)?
-            .ok_or_else(|| Unknown(format!("{path} is not there")))
+        self.read_or_none(path)?.ok_or_else(|| Unknown(format!("{path} is not there")))
     }
 
     /// The same. `None` if there is no such file.
@@ -110,9 +109,7 @@ impl World {
             if !what.is_file() {
                 return Err(std::io::Error::other("it is no file"));
             }
-            std::fs::File::open(&file)?
-                .take(MAX_FILE_BYTES)
-                .read_to_end(&mut bytes)
+            std::fs::File::open(&file)?.take(MAX_FILE_BYTES).read_to_end(&mut bytes)
         });
         match read {
             Ok(_) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
@@ -144,11 +141,7 @@ impl World {
         let found = found.into_iter().flatten().filter_map(Result::ok);
         let named = found.filter_map(|path| match &self.root {
             None => path.to_str().map(str::to_owned),
-            Some(root) => path
-                .strip_prefix(root)
-                .ok()?
-                .to_str()
-                .map(|rest| format!("/{rest}")),
+            Some(root) => path.strip_prefix(root).ok()?.to_str().map(|rest| format!("/{rest}")),
         });
         named.collect()
     }
@@ -214,10 +207,7 @@ mod tests {
         let world = World::new(Some(root.path()), Duration::from_secs(1));
         assert_eq!(world.read("/etc/enabled/site").unwrap(), "inside");
         assert_eq!(world.read("/etc/enabled/up").unwrap(), "inside");
-        assert_eq!(
-            world.glob("/etc/enabled/*"),
-            ["/etc/enabled/site", "/etc/enabled/up"]
-        );
+        assert_eq!(world.glob("/etc/enabled/*"), ["/etc/enabled/site", "/etc/enabled/up"]);
         assert!(world.read("/etc/loop").is_err());
         assert_eq!(world.read_or_none("/etc/none").unwrap(), None);
         assert!(world.read("/etc").unwrap_err().0.contains("no file"));

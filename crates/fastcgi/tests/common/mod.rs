@@ -27,10 +27,7 @@ pub fn read_answer(wire: &[u8], cuts: &[usize]) -> Answer {
             match event {
                 Ok(Some(AnswerEvent::Stdout(bytes))) => answer.stdout.extend_from_slice(bytes),
                 Ok(Some(AnswerEvent::Stderr(bytes))) => answer.stderr.extend_from_slice(bytes),
-                Ok(Some(AnswerEvent::End {
-                    app_status,
-                    protocol_status,
-                })) => {
+                Ok(Some(AnswerEvent::End { app_status, protocol_status })) => {
                     answer.end = Some((app_status, protocol_status));
                 }
                 Ok(Some(AnswerEvent::Report(bytes) | AnswerEvent::Hints(bytes))) => {
@@ -38,11 +35,7 @@ pub fn read_answer(wire: &[u8], cuts: &[usize]) -> Answer {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    return Answer {
-                        error: Some(error),
-                        read: 0,
-                        ..answer
-                    };
+                    return Answer { error: Some(error), read: 0, ..answer };
                 }
             }
         }
@@ -58,11 +51,7 @@ pub fn read_answer(wire: &[u8], cuts: &[usize]) -> Answer {
 /// The events of a web server, pieces of a body joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
-    Begin {
-        request_id: u16,
-        role: u16,
-        keep_conn: bool,
-    },
+    Begin { request_id: u16, role: u16, keep_conn: bool },
     Params(Vec<u8>),
     Stdin(Vec<u8>),
     StdinEnd,
@@ -90,17 +79,8 @@ pub fn read_requests(wire: &[u8], cuts: &[usize], max_params_bytes: usize) -> Ve
                 }
             };
             match event {
-                RequestEvent::Begin {
-                    request_id,
-                    role,
-                    keep_conn,
-                    ..
-                } => {
-                    said.push(Said::Begin {
-                        request_id,
-                        role,
-                        keep_conn,
-                    });
+                RequestEvent::Begin { request_id, role, keep_conn, .. } => {
+                    said.push(Said::Begin { request_id, role, keep_conn });
                 }
                 RequestEvent::Params => said.push(Said::Params(reader.params().to_vec())),
                 RequestEvent::Stdin(bytes) => match said.last_mut() {
@@ -117,10 +97,7 @@ pub fn read_requests(wire: &[u8], cuts: &[usize], max_params_bytes: usize) -> Ve
                 RequestEvent::Management { kind } => said.push(Said::Management(kind)),
             }
         }
-        assert!(
-            input.is_empty(),
-            "a reader that leaves input unread would spin"
-        );
+        assert!(input.is_empty(), "a reader that leaves input unread would spin");
     }
     said
 }

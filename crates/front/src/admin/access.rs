@@ -67,28 +67,18 @@ mod tests {
     const TOKEN: &str = "correct-horse-battery";
 
     fn access() -> AdminAccess {
-        AdminAccess {
-            users: vec![33],
-            group: Some(44),
-            ..AdminAccess::default()
-        }
+        AdminAccess { users: vec![33], group: Some(44), ..AdminAccess::default() }
     }
 
     fn with_token() -> AdminAccess {
-        AdminAccess {
-            token: AdminToken::new(TOKEN),
-            ..access()
-        }
+        AdminAccess { token: AdminToken::new(TOKEN), ..access() }
     }
 
     #[test]
     fn a_client_that_nobody_knows_is_shown_no_query_and_nothing_of_other_tenants() {
         let seen = |access: &AdminAccess| decide(access, AdminPeer::Tcp, None);
         assert_eq!(seen(&access()), Ok(View::WithoutQueries));
-        let several = AdminAccess {
-            has_several_users: true,
-            ..access()
-        };
+        let several = AdminAccess { has_several_users: true, ..access() };
         assert_eq!(seen(&several), Ok(View::WithoutRequests));
     }
 
@@ -110,24 +100,9 @@ mod tests {
             assert_eq!(seen(peer, &right), Ok(View::Whole));
         }
         let long = format!("Bearer {TOKEN}{}", "x".repeat(4096));
-        for wrong in [
-            "",
-            "Bearer",
-            "Bearer ",
-            "Basic x",
-            TOKEN,
-            "Bearer correct-horse",
-            &long,
-        ] {
-            assert_eq!(
-                seen(AdminPeer::Tcp, wrong),
-                Err(Refused::NoToken),
-                "{wrong}"
-            );
+        for wrong in ["", "Bearer", "Bearer ", "Basic x", TOKEN, "Bearer correct-horse", &long] {
+            assert_eq!(seen(AdminPeer::Tcp, wrong), Err(Refused::NoToken), "{wrong}");
         }
-        assert_eq!(
-            decide(&with_token(), AdminPeer::Tcp, None),
-            Err(Refused::NoToken)
-        );
+        assert_eq!(decide(&with_token(), AdminPeer::Tcp, None), Err(Refused::NoToken));
     }
 }

@@ -66,13 +66,7 @@ impl<T> MetricFamily<T> {
         help: &'static str,
         samples: Write<T>,
     ) -> MetricFamily<T> {
-        MetricFamily {
-            name,
-            kind: "gauge",
-            help,
-            label: None,
-            samples,
-        }
+        MetricFamily { name, kind: "gauge", help, label: None, samples }
     }
 
     /// The same, with a label.

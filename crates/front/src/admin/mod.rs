@@ -53,11 +53,7 @@ pub async fn page(shared: &Shared, head: &Head, view: View) -> Option<StatusPage
         }
         path => {
             let (kind, name) = path.strip_prefix('/')?.split_once('/')?;
-            let pool = shared
-                .pools
-                .all()
-                .into_iter()
-                .find(|pool| *pool.name == *name)?;
+            let pool = shared.pools.all().into_iter().find(|pool| *pool.name == *name)?;
             match kind {
                 "status" => Some(status::for_admin(&pool, query, view)),
                 "ping" => Some(status::ping(&pool)),
@@ -112,25 +108,12 @@ mod tests {
     #[test]
     fn no_name_of_somebody_else_leads_to_a_loopback_door() {
         let here: IpAddr = "127.0.0.1".parse().unwrap();
-        for host in [
-            "",
-            "localhost:9180",
-            "LocalHost",
-            "127.0.0.1:9180",
-            "[::1]:9180",
-        ] {
+        for host in ["", "localhost:9180", "LocalHost", "127.0.0.1:9180", "[::1]:9180"] {
             assert!(is_meant(here, host), "{host}");
         }
-        for host in [
-            "evil.example:9180",
-            "localhost.evil.example",
-            "127.0.0.1.example",
-        ] {
+        for host in ["evil.example:9180", "localhost.evil.example", "127.0.0.1.example"] {
             assert!(!is_meant(here, host), "{host}");
-            assert!(
-                !is_meant("::ffff:127.0.0.1".parse().unwrap(), host),
-                "{host}"
-            );
+            assert!(!is_meant("::ffff:127.0.0.1".parse().unwrap(), host), "{host}");
             assert!(is_meant("10.0.0.5".parse().unwrap(), host), "{host}");
         }
     }

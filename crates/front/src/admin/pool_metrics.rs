@@ -39,11 +39,9 @@ pub const POOL: &[MetricFamily<Pool>] = &[
         "Time that requests waited for a worker.",
         |pool, out| out.times(&pool.reading.total.waits),
     ),
-    MetricFamily::histogram(
-        "maitred_pool_script_seconds",
-        "Run time of scripts.",
-        |pool, out| out.times(&pool.reading.total.scripts),
-    ),
+    MetricFamily::histogram("maitred_pool_script_seconds", "Run time of scripts.", |pool, out| {
+        out.times(&pool.reading.total.scripts)
+    }),
     MetricFamily::histogram(
         "maitred_pool_cpu_seconds",
         "CPU time of requests in their worker.",
@@ -81,19 +79,10 @@ pub const POOL: &[MetricFamily<Pool>] = &[
         "Workers by state.",
         ("state", &["busy", "idle", "starting"]),
         |pool, out| {
-            let Reading {
-                busy,
-                seated,
-                coming,
-                ..
-            } = pool.reading;
+            let Reading { busy, seated, coming, .. } = pool.reading;
             // The two are counted by two processes, and may be some moments apart.
             let busy = busy.min(seated);
-            let states = [
-                ("busy", busy),
-                ("idle", seated - busy),
-                ("starting", coming),
-            ];
+            let states = [("busy", busy), ("idle", seated - busy), ("starting", coming)];
             out.all("state", states);
         },
     ),
@@ -140,14 +129,9 @@ pub const POOL: &[MetricFamily<Pool>] = &[
 ];
 
 fn outcomes(pool: &Pool, out: &mut Samples<'_>, label: &str, shows: fn(RequestOutcome) -> bool) {
-    let all = RequestOutcome::ALL
-        .into_iter()
-        .filter(|outcome| shows(*outcome));
+    let all = RequestOutcome::ALL.into_iter().filter(|outcome| shows(*outcome));
     let count = |outcome: RequestOutcome| pool.reading.outcomes[outcome as usize];
-    out.all(
-        label,
-        all.map(|outcome| (outcome.metric_name(), count(outcome))),
-    );
+    out.all(label, all.map(|outcome| (outcome.metric_name(), count(outcome))));
 }
 
 /// Each route of a pool.
@@ -183,17 +167,8 @@ pub const OPCACHE: &[MetricFamily<(OpcacheStats, Duration)>] = &[
         "Memory of OPcache by use.",
         ("state", &["used", "free", "wasted"]),
         |(cache, _), out| {
-            let OpcacheStats {
-                used_bytes,
-                free_bytes,
-                wasted_bytes,
-                ..
-            } = *cache;
-            let states = [
-                ("used", used_bytes),
-                ("free", free_bytes),
-                ("wasted", wasted_bytes),
-            ];
+            let OpcacheStats { used_bytes, free_bytes, wasted_bytes, .. } = *cache;
+            let states = [("used", used_bytes), ("free", free_bytes), ("wasted", wasted_bytes)];
             out.all("state", states);
         },
     ),
@@ -217,19 +192,8 @@ pub const OPCACHE: &[MetricFamily<(OpcacheStats, Duration)>] = &[
         "Restarts of OPcache, by reason.",
         ("reason", &["oom", "hash", "manual"]),
         |(cache, _), out| {
-            let OpcacheStats {
-                oom_restarts: oom,
-                hash_restarts: hash,
-                ..
-            } = *cache;
-            out.all(
-                "reason",
-                [
-                    ("oom", oom),
-                    ("hash", hash),
-                    ("manual", cache.manual_restarts),
-                ],
-            );
+            let OpcacheStats { oom_restarts: oom, hash_restarts: hash, .. } = *cache;
+            out.all("reason", [("oom", oom), ("hash", hash), ("manual", cache.manual_restarts)]);
         },
     ),
     MetricFamily::gauge(
@@ -252,10 +216,7 @@ pub const SIZE: &[MetricFamily<Size>] = &[
         ("term", &TERMS),
         |size, out| {
             let terms = size.terms().into_iter();
-            out.all(
-                "term",
-                terms.filter_map(|(term, workers)| Some((term, workers?))),
-            );
+            out.all("term", terms.filter_map(|(term, workers)| Some((term, workers?))));
         },
     ),
     MetricFamily::gauge_by(
@@ -267,11 +228,9 @@ pub const SIZE: &[MetricFamily<Size>] = &[
             out.all("term", TERMS.map(|term| (term, decides(term))));
         },
     ),
-    MetricFamily::gauge(
-        "maitred_pool_cores",
-        "CPUs that the pool may use.",
-        |size, out| out.value(size.cores as f64 / 1000.0),
-    ),
+    MetricFamily::gauge("maitred_pool_cores", "CPUs that the pool may use.", |size, out| {
+        out.value(size.cores as f64 / 1000.0)
+    }),
     MetricFamily::gauge(
         "maitred_pool_workers_hanging",
         "Workers whose script has run far longer than usual.",
@@ -314,10 +273,7 @@ pub const COPIES: &[MetricFamily<(Copies, u64)>] = &[
         "Copies that exited instead of being rewound, by reason.",
         ("reason", &NOT_REWOUND),
         |(copies, _), out| {
-            out.all(
-                "reason",
-                NOT_REWOUND.into_iter().zip(copies.counters.not_rewound),
-            )
+            out.all("reason", NOT_REWOUND.into_iter().zip(copies.counters.not_rewound))
         },
     ),
     MetricFamily::histogram(

@@ -55,13 +55,9 @@ pub const CACHE_TIER: &[MetricFamily<PageTier>] = &[
     MetricFamily::gauge("maitred_cache_pages", "Cached pages.", |tier, out| {
         out.value(tier.pages);
     }),
-    MetricFamily::gauge(
-        "maitred_cache_bytes",
-        "Bytes of cached pages.",
-        |tier, out| {
-            out.value(tier.bytes);
-        },
-    ),
+    MetricFamily::gauge("maitred_cache_bytes", "Bytes of cached pages.", |tier, out| {
+        out.value(tier.bytes);
+    }),
     MetricFamily::gauge(
         "maitred_cache_limit_bytes",
         "Bytes that cached pages may take (cache_memory, cache_max_size).",
@@ -155,10 +151,7 @@ pub const CLIENTS: &[MetricFamily<Clients>] = &[
 ];
 
 fn counts(out: &mut Samples<'_>, label: &str, counts: &BTreeMap<String, u64>) {
-    out.all(
-        label,
-        counts.iter().map(|(name, count)| (name.as_str(), *count)),
-    );
+    out.all(label, counts.iter().map(|(name, count)| (name.as_str(), *count)));
 }
 
 /// Reasons are many, and most never occur.

@@ -22,11 +22,8 @@ pub fn count(run: &Run<'_>, thread: u32, outcome: RequestOutcome, progress: &Scr
         return;
     };
     metrics.page().thread(thread).count(outcome);
-    let waited = if outcome.is_end_of_wait() {
-        Some(progress.began.elapsed())
-    } else {
-        progress.queued
-    };
+    let waited =
+        if outcome.is_end_of_wait() { Some(progress.began.elapsed()) } else { progress.queued };
     let Some(waited) = waited else { return };
     let took = took(waited, progress.script, progress.spent);
     match &progress.going_on {
@@ -56,11 +53,7 @@ fn observe_later(
 }
 
 fn took(waited: Duration, script: Option<Duration>, spent: Option<Spent>) -> RequestTimes {
-    let mut took = RequestTimes {
-        waited,
-        script,
-        ..RequestTimes::default()
-    };
+    let mut took = RequestTimes { waited, script, ..RequestTimes::default() };
     if let Some(spent) = &spent {
         (took.cpu, took.children) = (Some(spent.cpu), spent.children);
         (took.core_wait, took.blocked) = (spent.core_wait, spent.blocked());

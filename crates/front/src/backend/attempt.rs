@@ -38,9 +38,7 @@ pub async fn attempt<C: Client>(
     request: Vec<u8>,
 ) -> Attempt {
     let mut progress = ScriptProgress::new();
-    let outcome = run
-        .run(client, encoder, thread, request, &mut progress)
-        .await;
+    let outcome = run.run(client, encoder, thread, request, &mut progress).await;
     conclude(run, thread, outcome, progress)
 }
 
@@ -71,11 +69,7 @@ fn conclude(
             retry_after = Some(retry_seconds(estimate.unwrap_or(took)));
         }
     }
-    Attempt {
-        outcome: result,
-        progress,
-        retry_after,
-    }
+    Attempt { outcome: result, progress, retry_after }
 }
 
 /// Logs why there is no complete response.

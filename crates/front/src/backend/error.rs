@@ -68,10 +68,7 @@ impl Failure {
     /// Whether there is no client any more.
     pub fn is_client_gone(&self) -> bool {
         let outcome = self.outcome();
-        matches!(
-            outcome,
-            RequestOutcome::ClientLeft | RequestOutcome::LeftQueue
-        )
+        matches!(outcome, RequestOutcome::ClientLeft | RequestOutcome::LeftQueue)
     }
 }
 

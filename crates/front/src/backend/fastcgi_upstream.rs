@@ -202,9 +202,7 @@ mod tests {
         if refuse_descriptors(listener.as_fd()).is_err() {
             return eprintln!("skipped: this kernel is older than Linux 6.16");
         }
-        let _foreign = ForeignRequest::connect(&upstream, vec![0; 8])
-            .await
-            .unwrap();
+        let _foreign = ForeignRequest::connect(&upstream, vec![0; 8]).await.unwrap();
         let (server, _) = listener.accept().await.unwrap();
         let sent = std::fs::File::open(folder.path()).unwrap();
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -220,19 +218,14 @@ mod tests {
     async fn a_server_that_says_nothing_for_too_long_is_given_up() {
         let folder = tempfile::tempdir().unwrap();
         let (listener, upstream) = listen(&folder);
-        let mut foreign = ForeignRequest::connect(&upstream, vec![0; 8])
-            .await
-            .unwrap();
+        let mut foreign = ForeignRequest::connect(&upstream, vec![0; 8]).await.unwrap();
         let (mut server, _) = listener.accept().await.unwrap();
         assert!(matches!(next(&mut foreign).await, ExchangeEvent::Assigned));
         for _ in 0..2 {
             // Each word gives it the whole time again.
             tokio::time::advance(SILENCE / 2).await;
             server.write_all(b"word").await.unwrap();
-            assert!(matches!(
-                next(&mut foreign).await,
-                ExchangeEvent::Response(_)
-            ));
+            assert!(matches!(next(&mut foreign).await, ExchangeEvent::Response(_)));
         }
         let heard = Instant::now();
         assert!(matches!(

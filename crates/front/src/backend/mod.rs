@@ -76,10 +76,7 @@ impl RequestLimits {
 
     /// `outcome`, or [`RequestOutcome::Deadline`] if the wait is limited by the client's deadline.
     pub fn outcome(&self, outcome: RequestOutcome) -> RequestOutcome {
-        let is_wait = matches!(
-            outcome,
-            RequestOutcome::QueueTimeout | RequestOutcome::WaitTooLong
-        );
+        let is_wait = matches!(outcome, RequestOutcome::QueueTimeout | RequestOutcome::WaitTooLong);
         if is_wait && self.max_wait() < self.queue_timeout {
             RequestOutcome::Deadline
         } else {
@@ -183,8 +180,7 @@ pub enum Source {
 impl Source {
     /// Whether it is held back because its kind hangs.
     pub fn is_held_back(&self) -> bool {
-        self.exchange()
-            .is_some_and(|exchange| exchange.pool.has_held_back(exchange))
+        self.exchange().is_some_and(|exchange| exchange.pool.has_held_back(exchange))
     }
 
     fn exchange(&self) -> Option<&Arc<Exchange>> {
@@ -259,9 +255,7 @@ impl Source {
 
     /// The exchange of a script that continues after its complete response.
     pub fn going_on(&self) -> Option<Arc<Exchange>> {
-        self.exchange()
-            .filter(|exchange| exchange.goes_on())
-            .cloned()
+        self.exchange().filter(|exchange| exchange.goes_on()).cloned()
     }
 
     /// The script time, as its worker reports it.
@@ -295,14 +289,7 @@ impl<'a> Feeder<'a> {
     /// the first records.
     pub fn new(body: &'a Body, request_id: u16) -> Feeder<'a> {
         let over = matches!(body, Body::Memory(_));
-        Feeder {
-            body,
-            request_id,
-            offset: 0,
-            records: Vec::new(),
-            fed: 0,
-            over,
-        }
+        Feeder { body, request_id, offset: 0, records: Vec::new(), fed: 0, over }
     }
 
     /// Starts again: another worker has the request.

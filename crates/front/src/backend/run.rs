@@ -105,15 +105,11 @@ impl Run<'_> {
                     .map_err(|why| Failure::detailed(RequestOutcome::Unreachable, why))?,
             ),
         };
-        let waited = self
-            .wait_in_queue(client, &mut source, &limits, progress)
-            .await;
+        let waited = self.wait_in_queue(client, &mut source, &limits, progress).await;
         progress.held_back = waited.is_err() && source.is_held_back();
         waited?;
         let assigned = source.assigned_at().unwrap_or(progress.began);
-        let result = self
-            .relay(client, encoder, &mut source, &limits, progress)
-            .await;
+        let result = self.relay(client, encoder, &mut source, &limits, progress).await;
         if progress.spent.is_none() {
             // Without the time in which the client read the rest.
             let ended = progress.script_over.unwrap_or_else(Instant::now);
@@ -283,11 +279,7 @@ impl<'a, F: ResponseEncoder> Relay<'a, F> {
     ) -> Result<(), Failure> {
         loop {
             let all = bytes.len();
-            let piece = if self.encoder.needs_yield() {
-                TURN_BYTES
-            } else {
-                all
-            };
+            let piece = if self.encoder.needs_yield() { TURN_BYTES } else { all };
             let (now, later) = bytes.split_at(piece.min(all));
             self.take(now, source, client).await?;
             if self.over {

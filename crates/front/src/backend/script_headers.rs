@@ -4,8 +4,7 @@ use maitred_fastcgi::cgi::AnswerHead;
 
 /// Whether a header is an instruction to the web server (nginx's `X-Accel-…`).
 pub fn is_for_us(name: &[u8]) -> bool {
-    name.get(..8)
-        .is_some_and(|start| start.eq_ignore_ascii_case(b"x-accel-"))
+    name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-accel-"))
 }
 
 /// The file that a script's response names in its place.

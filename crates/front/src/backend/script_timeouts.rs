@@ -20,12 +20,7 @@ impl<'a> ScriptTimeouts<'a> {
     pub(crate) fn new(assigned: Instant, limits: &'a RequestLimits) -> ScriptTimeouts<'a> {
         let after = |timeout: Option<Duration>| timeout.map(|timeout| assigned + timeout);
         let (slow, over) = (after(limits.slow_timeout), after(limits.terminate_timeout));
-        ScriptTimeouts {
-            assigned,
-            limits,
-            slow,
-            over,
-        }
+        ScriptTimeouts { assigned, limits, slow, over }
     }
 
     /// The time of the next check; none without a limit.

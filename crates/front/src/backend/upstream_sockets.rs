@@ -79,11 +79,7 @@ fn look(path: &Path) -> io::Result<Arc<OpenedPath>> {
         if let Some(name) = name
             && sockets.len() < MAX_CACHED
         {
-            let cached = CachedSocket {
-                place: Arc::clone(&place),
-                name,
-                since: Instant::now(),
-            };
+            let cached = CachedSocket { place: Arc::clone(&place), name, since: Instant::now() };
             sockets.insert(path.to_path_buf(), cached);
         }
         Ok(place)

@@ -14,16 +14,8 @@ use maitred_pagecache::eligibility::Bypass;
 use crate::cache::Cache;
 
 /// How the cache handles requests.
-pub const RESULTS: [&str; 8] = [
-    "hit",
-    "updating",
-    "stale",
-    "revalidated",
-    "miss",
-    "vary_miss",
-    "expired",
-    "bypass",
-];
+pub const RESULTS: [&str; 8] =
+    ["hit", "updating", "stale", "revalidated", "miss", "vary_miss", "expired", "bypass"];
 
 /// The statistics of all sites, by site.
 #[derive(Debug, Default)]
@@ -121,9 +113,7 @@ impl SiteCacheStats {
     ) -> BTreeMap<String, u64> {
         let count = |at: usize| self.sum(|board| &of(board)[at]);
         let named = names.enumerate();
-        named
-            .map(|(at, name)| (name.to_owned(), count(at)))
-            .collect()
+        named.map(|(at, name)| (name.to_owned(), count(at))).collect()
     }
 
     fn read(&self, site: &str) -> CachedSite {
@@ -131,13 +121,11 @@ impl SiteCacheStats {
         CachedSite {
             site: site.to_owned(),
             requests: self.named(RESULTS.into_iter(), |board| &board.results),
-            bypasses: self.named(Bypass::ALL.iter().map(|why| why.as_str()), |board| {
-                &board.bypasses
-            }),
+            bypasses: self
+                .named(Bypass::ALL.iter().map(|why| why.as_str()), |board| &board.bypasses),
             stored: self.sum(|board| &board.stored),
-            not_stored: self.named(NotStored::ALL.iter().map(|why| why.as_str()), |board| {
-                &board.not_stored
-            }),
+            not_stored: self
+                .named(NotStored::ALL.iter().map(|why| why.as_str()), |board| &board.not_stored),
             purges: self.sum(|board| &board.purges),
             saved_bytes: self.sum(|board| &board.saved_bytes),
             saved_script_seconds: Duration::from_micros(micros).as_secs_f64(),
@@ -153,9 +141,7 @@ impl AllCacheStats {
         sites.retain(|name, figures| name == site || Arc::strong_count(figures) > 1);
         let figures = sites.entry(site.to_owned()).or_insert_with(|| {
             let boards = (0..threads.max(1)).map(|_| ThreadCacheStats::default());
-            Arc::new(SiteCacheStats {
-                boards: boards.collect(),
-            })
+            Arc::new(SiteCacheStats { boards: boards.collect() })
         });
         figures.clone()
     }
@@ -169,9 +155,7 @@ impl AllCacheStats {
 
     fn read(&self) -> Vec<CachedSite> {
         let sites = self.lock();
-        let used = sites
-            .iter()
-            .filter(|(_, figures)| Arc::strong_count(figures) > 1);
+        let used = sites.iter().filter(|(_, figures)| Arc::strong_count(figures) > 1);
         let mut read: Vec<CachedSite> = used.map(|(site, figures)| figures.read(site)).collect();
         read.sort_by(|one, other| one.site.cmp(&other.site));
         read
@@ -224,10 +208,8 @@ mod tests {
         site.board(1).answered(Some(UPDATING), 1, Duration::ZERO);
         site.board(1).answered(Some(ON_ERROR), 1, Duration::ZERO);
         site.board(5).answered(Some(REVALIDATED), 1, Duration::ZERO);
-        site.board(0)
-            .forwarded(Some(Forward::UriMiss), Some(Ok(())));
-        site.board(0)
-            .forwarded(Some(Forward::VaryMiss), Some(Err(NotStored::SetCookie)));
+        site.board(0).forwarded(Some(Forward::UriMiss), Some(Ok(())));
+        site.board(0).forwarded(Some(Forward::VaryMiss), Some(Err(NotStored::SetCookie)));
         site.board(0).forwarded(Some(Forward::Stale), None);
         let why = Bypass::PrivateCookie;
         let kept = Some(Err(NotStored::Bypassed(why)));

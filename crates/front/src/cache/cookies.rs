@@ -281,11 +281,7 @@ mod tests {
     #[test]
     fn a_site_with_too_many_names_is_as_others_once_its_settings_are_others() {
         let all = followed(&[("a.example", "")]);
-        learn(
-            &all,
-            "a.example",
-            ["login".to_owned()].into_iter().chain(seen(1000)),
-        );
+        learn(&all, "a.example", ["login".to_owned()].into_iter().chain(seen(1000)));
         all.follow(&config(&[("a.example", "")]));
         assert!(holds(&all, "a.example", "anything"));
         all.follow(&config(&[("a.example", "public_cookies = \"seen_*\"")]));
@@ -300,9 +296,7 @@ mod tests {
     #[test]
     fn many_sites_with_many_names_do_not_keep_others_from_being_written() {
         let folder = tempfile::tempdir().unwrap();
-        let hosts: Vec<String> = (0..300)
-            .map(|number| format!("h{number}.example"))
-            .collect();
+        let hosts: Vec<String> = (0..300).map(|number| format!("h{number}.example")).collect();
         let hostile = hosts.iter().map(|host| (host.as_str(), ""));
         let sites: Vec<(&str, &str)> = hostile.chain([("a.example", "")]).collect();
         let all = followed(&sites);

@@ -103,11 +103,7 @@ impl Cache {
         let memory = config.cache_memory;
         let disk_limit = disk.as_ref().map(|disk| disk.max_size);
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let limits = |disk| Limits {
-            memory,
-            files,
-            disk,
-        };
+        let limits = |disk| Limits { memory, files, disk };
         let opened = Store::open(limits(disk), boot.trim(), now());
         let store = match opened {
             Ok((store, opened)) => {
@@ -116,11 +112,7 @@ impl Cache {
             }
             Err(error) => {
                 let me = maitred_os::users::current().name;
-                let dir = config
-                    .cache_dir
-                    .as_deref()
-                    .unwrap_or(std::path::Path::new(""))
-                    .display();
+                let dir = config.cache_dir.as_deref().unwrap_or(std::path::Path::new("")).display();
                 tracing::error!(
                     "cache_dir {dir} cannot be used by {me}, the user of the front: {error}; \
                      pages are kept in memory only"
@@ -223,16 +215,11 @@ impl Cache {
         }
         let counts = |name: &&[u8]| of.settings.counts_cookie(name);
         let new = names.filter(counts).filter(|name| of.cookies.learn(name));
-        let new: Vec<String> = new
-            .map(|name| String::from_utf8_lossy(name).into_owned())
-            .collect();
+        let new: Vec<String> = new.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
         if new.is_empty() {
             return;
         }
-        let report = |names| FromFront::CookiesSeen {
-            site: of.site.clone(),
-            names,
-        };
+        let report = |names| FromFront::CookiesSeen { site: of.site.clone(), names };
         self.supervisor.report(&report(Some(new)));
         if of.cookies.names().are_too_many() {
             tracing::warn!(

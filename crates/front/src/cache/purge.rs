@@ -66,11 +66,7 @@ impl PurgeableSites {
                 sites.len() - 1
             }));
         }
-        PurgeableSites {
-            sites,
-            hosts: Hosts::of(&config.sites),
-            places,
-        }
+        PurgeableSites { sites, hosts: Hosts::of(&config.sites), places }
     }
 
     /// The sites that have a cache here, and none there.
@@ -109,11 +105,7 @@ impl PurgeableSites {
     ) -> Result<Option<Vec<DroppedPages>>, String> {
         let is_its = |site: &&KnownSite| site.pools.iter().any(|one| one == pool);
         let meant: Vec<&KnownSite> = self.sites.iter().filter(is_its).collect();
-        if meant.is_empty() {
-            Ok(None)
-        } else {
-            self.resolve_among(&meant, asked).map(Some)
-        }
+        if meant.is_empty() { Ok(None) } else { self.resolve_among(&meant, asked).map(Some) }
     }
 
     fn resolve_among(
@@ -202,9 +194,7 @@ impl PurgeableSites {
         let number = self.hosts.site_for(host);
         let place = number.and_then(|number| self.places.get(number).copied()?);
         let site = place.and_then(|place| self.sites.get(place));
-        let found = meant
-            .iter()
-            .find(|one| site.is_some_and(|site| std::ptr::eq(**one, site)));
+        let found = meant.iter().find(|one| site.is_some_and(|site| std::ptr::eq(**one, site)));
         found.copied().ok_or_else(|| {
             format!("no site with a cache that may be purged here answers for {host}")
         })
@@ -283,9 +273,7 @@ impl OtherFronts {
     /// Takes the acknowledgement of the message with this number.
     pub fn done(&self, mark: u64) {
         let waiting = self.waiting.lock();
-        let sender = waiting
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&mark);
+        let sender = waiting.unwrap_or_else(PoisonError::into_inner).remove(&mark);
         if let Some(sender) = sender {
             // A request that no longer waits has dropped its receiver.
             let _ = sender.send(());
@@ -435,18 +423,11 @@ mod tests {
             site(&[exact("a.example"), exact("www.a.example")], "www", true),
             site(&[Host::Below("b.example".to_owned())], "other", true),
         ];
-        PurgeableSites::of(&Config {
-            sites,
-            ..Config::default()
-        })
+        PurgeableSites::of(&Config { sites, ..Config::default() })
     }
 
     fn asked(target: Target, site: Option<&str>) -> PurgeRequest {
-        PurgeRequest {
-            targets: vec![target],
-            how: PurgeMode::Hard,
-            site: site.map(str::to_owned),
-        }
+        PurgeRequest { targets: vec![target], how: PurgeMode::Hard, site: site.map(str::to_owned) }
     }
 
     fn said(target: Target, site: Option<&str>) -> Result<Vec<String>, String> {
@@ -475,16 +456,8 @@ mod tests {
         for text in ["https://plain.example/", "https://c.example/", "c.example"] {
             assert!(url(text).unwrap_err().contains("no site with a cache"));
         }
-        for text in [
-            "ftp://a.example/",
-            "/x",
-            "https:///x",
-            "https://u@a.example/",
-        ] {
-            assert!(
-                url(text).unwrap_err().contains("expected an address"),
-                "{text}"
-            );
+        for text in ["ftp://a.example/", "/x", "https:///x", "https://u@a.example/"] {
+            assert!(url(text).unwrap_err().contains("expected an address"), "{text}");
         }
         let other = said(Target::Url("a.example/x".to_owned()), Some("*.b.example"));
         assert!(other.is_err());
@@ -493,20 +466,11 @@ mod tests {
     #[test]
     fn tags_paths_and_everything_are_of_all_sites_or_of_one() {
         let tag = || Target::Tag("t".to_owned());
-        assert_eq!(
-            said(tag(), None).unwrap(),
-            ["tag t of a.example", "tag t of *.b.example"]
-        );
-        assert_eq!(
-            said(tag(), Some("www.a.example")).unwrap(),
-            ["tag t of a.example"]
-        );
+        assert_eq!(said(tag(), None).unwrap(), ["tag t of a.example", "tag t of *.b.example"]);
+        assert_eq!(said(tag(), Some("www.a.example")).unwrap(), ["tag t of a.example"]);
         assert!(said(tag(), Some("plain.example")).is_err());
         let prefix = Target::Prefix("/news/".to_owned());
-        assert_eq!(
-            said(prefix, None).unwrap(),
-            ["/news/* of a.example", "/news/* of *.b.example"]
-        );
+        assert_eq!(said(prefix, None).unwrap(), ["/news/* of a.example", "/news/* of *.b.example"]);
         let prefix = Target::Prefix("a.example/news/".to_owned());
         assert_eq!(said(prefix, None).unwrap(), ["a.example/news/*"]);
     }

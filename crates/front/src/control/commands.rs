@@ -122,11 +122,7 @@ impl ThreadCommands {
                     task.abort();
                 }
             }
-            ThreadOrder::Listen {
-                address,
-                socket,
-                clients,
-            } => {
+            ThreadOrder::Listen { address, socket, clients } => {
                 let (end, ended) = oneshot::channel();
                 tokio::spawn(accept(socket, clients, self.acceptor.clone(), ended));
                 self.listeners.insert(address, end);
@@ -185,13 +181,7 @@ impl CommandReceiver {
         threads: Vec<mpsc::Sender<ThreadOrder>>,
         follow: fn(&Config),
     ) -> CommandReceiver {
-        CommandReceiver {
-            shared,
-            epoch,
-            readable,
-            threads,
-            follow,
-        }
+        CommandReceiver { shared, epoch, readable, threads, follow }
     }
 
     /// Carries out commands until the channel is closed, early ones first.
@@ -226,14 +216,11 @@ impl CommandReceiver {
             ToFront::Drain => shared.drain(),
             ToFront::HandOver => self.hand_over(),
             ToFront::Settle { mark } => self.settle(mark),
-            ToFront::Listen {
-                thread,
-                address,
-                clients,
-            } => self.listen(thread, address, clients, fds.pop()).await,
+            ToFront::Listen { thread, address, clients } => {
+                self.listen(thread, address, clients, fds.pop()).await
+            }
             ToFront::Unlisten { address } => {
-                self.tell_all(|| ThreadOrder::Unlisten(address.clone()))
-                    .await;
+                self.tell_all(|| ThreadOrder::Unlisten(address.clone())).await;
             }
             ToFront::OpenPool { generation } => self.open_pool(generation, fds).await,
             ToFront::Replace { new } => self.with_pool(new, |pool| pool.replace(new)),
@@ -243,18 +230,12 @@ impl CommandReceiver {
             ToFront::SetPhpInfo { generation, info } => {
                 self.with_pool(generation, |pool| pool.manner.store(Arc::new(info)));
             }
-            ToFront::SetCapacity {
-                generation,
-                cores,
-                workers,
-            } => self.with_pool(generation, |pool| pool.set_capacity(cores, workers)),
+            ToFront::SetCapacity { generation, cores, workers } => {
+                self.with_pool(generation, |pool| pool.set_capacity(cores, workers))
+            }
             ToFront::ReplaceWorker {
                 generation,
-                worker:
-                    WorkerId {
-                        seat: number,
-                        incarnation,
-                    },
+                worker: WorkerId { seat: number, incarnation },
             } => {
                 let seat = SeatId { generation, number };
                 self.with_pool(generation, |pool| pool.outgrown(seat.worker(incarnation)));
@@ -265,21 +246,13 @@ impl CommandReceiver {
             }
             ToFront::OpenSeat {
                 generation,
-                worker:
-                    WorkerId {
-                        seat: number,
-                        incarnation,
-                    },
+                worker: WorkerId { seat: number, incarnation },
                 pid,
             } => {
                 let (seat, pidfd) = (SeatId { generation, number }, fds.pop());
                 let shared = shared.clone();
                 self.with_pool(generation, |pool| {
-                    let worker = SeatedWorker {
-                        seat,
-                        incarnation,
-                        pid,
-                    };
+                    let worker = SeatedWorker { seat, incarnation, pid };
                     tokio::spawn(watch_seat(shared, pool, worker, pidfd));
                 });
             }
@@ -325,11 +298,7 @@ impl CommandReceiver {
         socket: Option<OwnedFd>,
     ) {
         if let (Some(thread), Some(socket)) = (self.threads.get(thread as usize), socket) {
-            let order = ThreadOrder::Listen {
-                address,
-                socket,
-                clients,
-            };
+            let order = ThreadOrder::Listen { address, socket, clients };
             let _ = thread.send(order).await;
         }
     }
@@ -450,9 +419,7 @@ impl CommandReceiver {
     /// All threads use the new configuration, or none.
     async fn reconfigure(&self, fds: Vec<OwnedFd>) -> Result<(), String> {
         let mut fds = fds.into_iter();
-        let file = fds
-            .next()
-            .ok_or("the front's limit of open files is reached")?;
+        let file = fds.next().ok_or("the front's limit of open files is reached")?;
         let config: Config = read_json(file)
             .map_err(|error| format!("the configuration cannot be read: {error}"))?;
         let access_log = AccessLog::of(&config, fds.next(), &self.shared.troubles)?;
@@ -482,12 +449,8 @@ impl CommandReceiver {
     async fn prepare(&self, config: &Arc<Config>) -> Result<(), String> {
         for thread in &self.threads {
             let (answer, answered) = oneshot::channel();
-            let _ = thread
-                .send(ThreadOrder::Prepare(config.clone(), answer))
-                .await;
-            answered
-                .await
-                .map_err(|_| "a thread of the front has ended")??;
+            let _ = thread.send(ThreadOrder::Prepare(config.clone(), answer)).await;
+            answered.await.map_err(|_| "a thread of the front has ended")??;
         }
         Ok(())
     }
@@ -519,11 +482,7 @@ async fn watch_seat(
     worker: SeatedWorker,
     pidfd: Option<OwnedFd>,
 ) {
-    let SeatedWorker {
-        seat,
-        incarnation,
-        pid,
-    } = worker;
+    let SeatedWorker { seat, incarnation, pid } = worker;
     let pidfd = pidfd.ok_or_else(|| io::Error::other("the front's limit of open files is reached"));
     match pidfd.and_then(readable) {
         Ok(pidfd) => {

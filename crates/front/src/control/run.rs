@@ -102,11 +102,7 @@ fn receive_start(supervisor: &Arc<Supervisor>, follow: fn(&Config)) -> Result<St
 
 fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<(), String> {
     match order {
-        ToFront::Configure {
-            epoch,
-            threads,
-            identity,
-        } => {
+        ToFront::Configure { epoch, threads, identity } => {
             let file = fds.into_iter().next().ok_or("no configuration came")?;
             let config = read_json(file)
                 .map_err(|error| format!("the configuration cannot be read: {error}"))?;
@@ -151,9 +147,8 @@ fn prepare(
     follow: fn(&Config),
 ) -> Result<Start, String> {
     let supervisor_pid = i32::try_from(std::os::unix::process::parent_id()).unwrap_or(0);
-    let (epoch, threads, identity, config) = orders
-        .configured
-        .ok_or("no configuration arrived before the command to begin")?;
+    let (epoch, threads, identity, config) =
+        orders.configured.ok_or("no configuration arrived before the command to begin")?;
     follow(&config);
     if config.fpm.is_some() {
         // `killall php-fpm` must not match it.
@@ -177,26 +172,15 @@ fn prepare(
     let inboxes: Arc<[Inbox]> = (0..threads).map(|_| Inbox::default()).collect();
     let limit = maitred_os::sockets::raise_descriptor_limit().unwrap_or(1024);
     let has_cache = config.sites.iter().any(|site| site.cache.is_some());
-    let of_pages = if has_cache {
-        descriptors_of_pages(limit)
-    } else {
-        0
-    };
-    let max_connections = limit
-        .saturating_sub(RESERVED_DESCRIPTORS + of_pages)
-        .max(64);
+    let of_pages = if has_cache { descriptors_of_pages(limit) } else { 0 };
+    let max_connections = limit.saturating_sub(RESERVED_DESCRIPTORS + of_pages).max(64);
     let max_connections = usize::try_from(max_connections).unwrap_or(usize::MAX);
     let files = usize::try_from(of_pages).unwrap_or(0);
     let cache = Cache::open(&config, threads, files, supervisor.clone())
         .map_err(|error| format!("there is no page cache: {error}"))?;
     let worker_calls = WorkerCalls::default();
     let is_fpm = config.fpm.is_some();
-    let pools = Pools::new(
-        inboxes.clone(),
-        supervisor.clone(),
-        worker_calls.clone(),
-        is_fpm,
-    );
+    let pools = Pools::new(inboxes.clone(), supervisor.clone(), worker_calls.clone(), is_fpm);
     let shared = Shared::new(
         pools,
         access_log,
@@ -262,17 +246,9 @@ fn serve(start: Start) -> Result<(), String> {
         senders,
         start.follow,
     );
-    let duties = FirstThread {
-        receiver,
-        early: start.early,
-        worker_calls: start.unheard,
-    };
-    let common = Common {
-        shared: start.shared,
-        inboxes: start.inboxes,
-        config: start.config,
-        ready,
-    };
+    let duties = FirstThread { receiver, early: start.early, worker_calls: start.unheard };
+    let common =
+        Common { shared: start.shared, inboxes: start.inboxes, config: start.config, ready };
     let mut threads = Vec::new();
     for (number, orders) in receivers {
         let common = common.clone();
@@ -285,9 +261,7 @@ fn serve(start: Start) -> Result<(), String> {
     }
     let outcome = serve_thread(0, common, first, Some(duties));
     for thread in threads {
-        thread
-            .join()
-            .map_err(|_| "a thread has panicked".to_owned())??;
+        thread.join().map_err(|_| "a thread has panicked".to_owned())??;
     }
     outcome
 }
@@ -315,12 +289,7 @@ fn serve_thread(
     orders: mpsc::Receiver<ThreadOrder>,
     first: Option<FirstThread>,
 ) -> Result<(), String> {
-    let Common {
-        shared,
-        inboxes,
-        config,
-        ready,
-    } = common;
+    let Common { shared, inboxes, config, ready } = common;
     let log = shared.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -77,10 +77,7 @@ pub fn cache(said: &mut Explanation, site: &Site, asked: &Question) {
         Ok(()) => {
             if query != asked.query.as_deref() {
                 let query = query.unwrap_or_default();
-                said.say(
-                    "cache",
-                    format!("the script sees the query \"{query}\" instead"),
-                );
+                said.say("cache", format!("the script sees the query \"{query}\" instead"));
             }
             kept(said, settings);
         }
@@ -97,11 +94,7 @@ fn address(request: &Request<'_>, query: Option<&str>) -> String {
     let scheme = if request.is_https { "https" } else { "http" };
     let query = query.map(|query| format!("?{query}"));
     let host = request.host.to_ascii_lowercase();
-    format!(
-        "{scheme}://{host}{}{}",
-        request.path,
-        query.unwrap_or_default()
-    )
+    format!("{scheme}://{host}{}{}", request.path, query.unwrap_or_default())
 }
 
 /// The parts of the key besides the address.
@@ -126,27 +119,13 @@ fn kept(said: &mut Explanation, settings: &Settings) {
     } else {
         format!("or else {} (valid)", valid.join(", "))
     };
-    said.say(
-        "cache",
-        format!("the answer is kept for as long as it says; {otherwise}"),
-    );
+    said.say("cache", format!("the answer is kept for as long as it says; {otherwise}"));
     for (seconds, when, name) in [
-        (
-            settings.stale_while_revalidate,
-            "while another is made",
-            "stale_while_revalidate",
-        ),
-        (
-            settings.stale_if_error,
-            "when no other can be had",
-            "stale_if_error",
-        ),
+        (settings.stale_while_revalidate, "while another is made", "stale_while_revalidate"),
+        (settings.stale_if_error, "when no other can be had", "stale_if_error"),
     ] {
         if seconds > 0 {
-            said.say(
-                "cache",
-                format!("stale, it will do for {seconds} s {when} ({name})"),
-            );
+            said.say("cache", format!("stale, it will do for {seconds} s {when} ({name})"));
         }
     }
 }

@@ -75,20 +75,14 @@ pub fn explain(config: &Config, asked: &Question) -> Result<Explanation, String>
         return Ok(said);
     };
     let hosts: Vec<String> = site.hosts.iter().map(ToString::to_string).collect();
-    said.say(
-        "site",
-        format!("{} ({})", site.root.display(), hosts.join(", ")),
-    );
+    said.say("site", format!("{} ({})", site.root.display(), hosts.join(", ")));
     if let Some(location) = to_https(config, asked) {
         said.say("redirect", "plain HTTP is sent to HTTPS ([tls] redirect)");
         said.say("answer", location);
         return Ok(said);
     }
     if let Some(app) = site.rules.app {
-        said.say(
-            "app",
-            format!("{}, whose rules follow the site's own", app.name()),
-        );
+        said.say("app", format!("{}, whose rules follow the site's own", app.name()));
     }
     let rules =
         SiteRules::compile(&site.rules).map_err(|(setting, why)| format!("`{setting}` {why}"))?;
@@ -102,13 +96,7 @@ pub fn explain(config: &Config, asked: &Question) -> Result<Explanation, String>
     if clean.as_bytes() != asked.path.as_bytes() {
         said.say("path", String::from_utf8_lossy(clean.as_bytes()));
     }
-    let mut explainer = Explainer {
-        said,
-        config,
-        site,
-        rules: &rules,
-        asked,
-    };
+    let mut explainer = Explainer { said, config, site, rules: &rules, asked };
     explainer.limits(&clean);
     explainer.decide(&clean)?;
     explainer.headers(&clean);
@@ -304,8 +292,7 @@ impl Explainer<'_> {
     fn refuse(&mut self, status: u16, why: &str) {
         self.said.say("answer", format!("{status}: {why}"));
         if let Some(page) = self.rules.error_page(status) {
-            self.said
-                .say("error_pages", format!("{page} is sent with it"));
+            self.said.say("error_pages", format!("{page} is sent with it"));
         }
     }
 
@@ -330,8 +317,7 @@ impl Explainer<'_> {
 
     fn own_body_size(&mut self, settings: Option<&PathSettings>) {
         if let Some(most) = settings.and_then(|settings| settings.max_body_size) {
-            self.said
-                .say("max_body_size", format!("{most} bytes (paths)"));
+            self.said.say("max_body_size", format!("{most} bytes (paths)"));
         }
     }
 
@@ -349,16 +335,14 @@ impl Explainer<'_> {
         };
         let name = String::from_utf8_lossy(entry.name());
         let found = ContentEncoding::SMALLEST.into_iter().filter(is_there);
-        let files: Vec<String> = found
-            .map(|coding| format!("{name}.{}", coding.extension()))
-            .collect();
+        let files: Vec<String> =
+            found.map(|coding| format!("{name}.{}", coding.extension())).collect();
         if !files.is_empty() {
             let what = format!("{}, as the client takes it", files.join(", "));
             self.said.say("precompressed", what);
         } else if !compression.kept().is_empty() {
             let names = names(compression.kept());
-            self.said
-                .say("compression", format!("{names}, as the client takes it"));
+            self.said.say("compression", format!("{names}, as the client takes it"));
         }
     }
 
@@ -399,14 +383,8 @@ impl<'a> Runner<'a> {
     fn of(settings: Option<&'a PathSettings>, destination: &'a Destination) -> Runner<'a> {
         let own = settings.and_then(|settings| settings.pool.as_deref());
         match (own, destination) {
-            (Some(name), _) => Runner::Pool {
-                name,
-                is_of_paths: true,
-            },
-            (None, Destination::Pool(name)) => Runner::Pool {
-                name,
-                is_of_paths: false,
-            },
+            (Some(name), _) => Runner::Pool { name, is_of_paths: true },
+            (None, Destination::Pool(name)) => Runner::Pool { name, is_of_paths: false },
             (None, Destination::Upstream(upstream)) => Runner::Upstream(upstream),
         }
     }
@@ -462,10 +440,7 @@ fn resolver_for(
         let prefix = alias.path.trim_end_matches('/');
         let rest = inner.strip_prefix(prefix.as_bytes());
         if let Some(rest) = rest.filter(|rest| rest.starts_with(b"/")) {
-            said.say(
-                "aliases",
-                format!("{} is {}", alias.path, alias.folder.display()),
-            );
+            said.say("aliases", format!("{} is {}", alias.path, alias.folder.display()));
             files.root.clone_from(&alias.folder);
             prefix.clone_into(&mut files.prefix);
             files.front_controller = None;
@@ -573,10 +548,7 @@ fn leads_somewhere(config: &Config, site: &Site, page: &str) -> bool {
     };
     match resolver_for(config, site, &clean, &mut Explanation::default()) {
         Ok((mut resolver, inner)) => {
-            matches!(
-                resolver.resolve(&inner, None),
-                Route::File(_) | Route::Script(_)
-            )
+            matches!(resolver.resolve(&inner, None), Route::File(_) | Route::Script(_))
         }
         Err(_) => false,
     }

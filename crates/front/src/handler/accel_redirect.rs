@@ -83,10 +83,7 @@ pub async fn serve<C: HttpClient>(
         Some(Ok(said_type)) => Some(entry.typed(said_type)),
         _ => None,
     };
-    let request = NamedFileRequest {
-        head: context.head,
-        is_conditional: error_page.is_none(),
-    };
+    let request = NamedFileRequest { head: context.head, is_conditional: error_page.is_none() };
     let answer = files::answer(typed.as_ref().unwrap_or(&entry), &request);
     let headers: Vec<Header<'_>> = said.headers().filter(|(name, _)| is_kept(name)).collect();
     let status = error_page.map_or(answer.status, |page| page.status);
@@ -119,7 +116,5 @@ fn log(backend: &Backend, script: &str, named: Named<'_>, status: u16, why: &str
         };
     }
     let field = named.field();
-    backend.log(&format_args!(
-        "{script}: {status}: its {field} is {value}: {why}"
-    ));
+    backend.log(&format_args!("{script}: {status}: its {field} is {value}: {why}"));
 }

@@ -131,9 +131,7 @@ fn expected_bytes(call: &ScriptCall<'_>) -> usize {
     const FIXED_BYTES: usize = 600;
     /// Bytes that each header needs besides its name and value.
     const FIELD_BYTES: usize = 8;
-    let ScriptCall {
-        head, script, seen, ..
-    } = call;
+    let ScriptCall { head, script, seen, .. } = call;
     let of_head = head.len_bytes() + FIELD_BYTES * head.headers().len() + seen.host.len();
     let of_script = script.script_filename.len()
         + 2 * script.script_name.len()
@@ -148,9 +146,7 @@ fn expected_bytes(call: &ScriptCall<'_>) -> usize {
 }
 
 fn write_params(request: &mut RequestWriter<'_>, call: &ScriptCall<'_>) -> Result<(), TooLarge> {
-    let ScriptCall {
-        head, script, seen, ..
-    } = call;
+    let ScriptCall { head, script, seen, .. } = call;
     // The page of an error is requested with GET, whatever the client has sent (as with nginx).
     let method = match (seen.error, head.kind()) {
         (Some(_), kind) if kind != Method::Head => "GET",
@@ -185,15 +181,9 @@ fn write_params(request: &mut RequestWriter<'_>, call: &ScriptCall<'_>) -> Resul
         .named(b"REMOTE_PORT", number.format(call.peer.port()).as_bytes())?
         .named(b"REMOTE_USER", &basic_user(user.flatten()))?
         .named(b"SERVER_ADDR", ip.of(call.local.ip()))?
-        .named(
-            b"SERVER_PORT",
-            number.format(seen.port(call.local)).as_bytes(),
-        )?
+        .named(b"SERVER_PORT", number.format(seen.port(call.local)).as_bytes())?
         .named(b"SERVER_NAME", host_name(seen.host).as_bytes())?
-        .named(
-            b"REDIRECT_STATUS",
-            number.format(seen.error.unwrap_or(200)).as_bytes(),
-        )?
+        .named(b"REDIRECT_STATUS", number.format(seen.error.unwrap_or(200)).as_bytes())?
         .named(b"FCGI_ROLE", b"RESPONDER")?
         .named(b"REQUEST_ID", call.id.as_bytes())?
         .named(b"HTTP_HOST", seen.host.as_bytes())?;
@@ -239,16 +229,9 @@ fn write_headers(
         }
         let mut value: &[u8] = value;
         if headers[index + 1..].iter().any(same) {
-            let separator: &[u8] = if name.eq_ignore_ascii_case(b"cookie") {
-                b"; "
-            } else {
-                b", "
-            };
-            let all: Vec<&[u8]> = headers
-                .iter()
-                .filter(|header| same(header))
-                .map(|header| header.1)
-                .collect();
+            let separator: &[u8] = if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " };
+            let all: Vec<&[u8]> =
+                headers.iter().filter(|header| same(header)).map(|header| header.1).collect();
             joined = all.join(separator);
             value = &joined;
         }
@@ -265,9 +248,7 @@ fn is_about_files(name: &[u8]) -> bool {
 }
 
 fn is_passed_on(name: &[u8]) -> bool {
-    let plain = name
-        .iter()
-        .all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
+    let plain = name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
     plain
         && name.len() <= TextBuffer::NAME_BYTES
         && !name.eq_ignore_ascii_case(b"host")
@@ -281,9 +262,7 @@ struct TextBuffer {
 
 impl Default for TextBuffer {
     fn default() -> TextBuffer {
-        TextBuffer {
-            bytes: [0; TextBuffer::BYTES],
-        }
+        TextBuffer { bytes: [0; TextBuffer::BYTES] }
     }
 }
 
@@ -295,11 +274,7 @@ impl TextBuffer {
     fn http(&mut self, name: &[u8]) -> &[u8] {
         self.bytes[..5].copy_from_slice(b"HTTP_");
         for (place, byte) in self.bytes[5..].iter_mut().zip(name) {
-            *place = if *byte == b'-' {
-                b'_'
-            } else {
-                byte.to_ascii_uppercase()
-            };
+            *place = if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
         }
         &self.bytes[..5 + name.len()]
     }
@@ -339,13 +314,7 @@ mod tests {
         for field in ["Basic YW5uYTpzZWNyZXQ=", "BASIC  YW5uYTpzZWNyZXQ="] {
             assert_eq!(basic_user(Some(field.as_bytes())), b"anna", "{field}");
         }
-        for field in [
-            "Basic YW5uYQ==",
-            "Bearer YW5uYTp4",
-            "Basic ???",
-            "Basic",
-            "",
-        ] {
+        for field in ["Basic YW5uYQ==", "Bearer YW5uYTp4", "Basic ???", "Basic", ""] {
             assert_eq!(basic_user(Some(field.as_bytes())), b"", "{field}");
         }
         assert_eq!(basic_user(None), b"");
@@ -353,14 +322,8 @@ mod tests {
 
     #[test]
     fn addresses_are_written_as_they_are_shown() {
-        for ip in [
-            "0.0.0.0",
-            "127.0.0.1",
-            "255.255.255.255",
-            "9.10.99.100",
-            "::1",
-            "2001:db8::17",
-        ] {
+        for ip in ["0.0.0.0", "127.0.0.1", "255.255.255.255", "9.10.99.100", "::1", "2001:db8::17"]
+        {
             let address = ip.parse().unwrap();
             assert_eq!(TextBuffer::default().of(address), ip.as_bytes());
         }

@@ -88,12 +88,8 @@ fn log(
         return;
     };
     let peer = record.client.unwrap_or_else(|| client.peer().ip());
-    let finished = Finished {
-        peer,
-        head,
-        time: Time::Since(begun),
-        secured: client.secured().cloned(),
-    };
+    let finished =
+        Finished { peer, head, time: Time::Since(begun), secured: client.secured().cloned() };
     if record.script_end.is_some() && log.tells_costs() {
         access_log::write_later(&thread.shared.access_log, finished, record);
     } else {
@@ -141,9 +137,7 @@ async fn respond<'r, C: HttpClient>(
 ) -> io::Result<After> {
     if cx.head.kind() == Method::Trace {
         // It would show a script the headers with cookies and passwords (as with nginx).
-        return cx
-            .refuse(TextResponse::new(405, "TRACE is not supported."))
-            .await;
+        return cx.refuse(TextResponse::new(405, "TRACE is not supported.")).await;
     }
     if let Some(peer) = cx.client.admin() {
         let response = Box::pin(admin_response(cx, sites, peer)).await;
@@ -281,17 +275,13 @@ async fn send_error_page<'r, C: HttpClient>(
                     Content::File(fd, Slice { offset: 0, len })
                 }
             };
-            cx.send_error_page(error, entry.content_type(), content)
-                .await
+            cx.send_error_page(error, entry.content_type(), content).await
         }
         Route::Script(script) => {
             let context = RequestContext {
                 path: page.into(),
                 query: None,
-                error_page: Some(ErrorPage {
-                    status: error.status,
-                    after: error.after,
-                }),
+                error_page: Some(ErrorPage { status: error.status, after: error.after }),
                 ..RequestContext::new(cx.head, cx.target, site)
             };
             script::serve(cx, &context, &script).await

@@ -37,11 +37,7 @@ enum TextBody {
 impl TextResponse {
     /// The status in words, with the reason as a sentence.
     pub fn new(status: u16, reason: &'static str) -> TextResponse {
-        TextResponse {
-            status,
-            headers: vec![owned(&PLAIN)],
-            text: TextBody::Reason(reason),
-        }
+        TextResponse { status, headers: vec![owned(&PLAIN)], text: TextBody::Reason(reason) }
     }
 
     /// A redirect.
@@ -118,9 +114,7 @@ impl<'a> WholeResponse<'a> {
     fn has(&self, name: &[u8]) -> bool {
         let headers = self.headers.iter().copied();
         let lines = headers_of_lines(&self.lines).chain(headers_of_lines(self.unsent_lines));
-        headers
-            .chain(lines)
-            .any(|(own, _)| own.eq_ignore_ascii_case(name))
+        headers.chain(lines).any(|(own, _)| own.eq_ignore_ascii_case(name))
     }
 }
 
@@ -153,10 +147,8 @@ impl InterceptedResponse {
 impl<'r, C: HttpClient> RequestCx<'r, C> {
     /// The headers that the server and the rules of the site add to the response.
     pub fn response_headers(&mut self) -> ResponseHeaders<'r> {
-        let server = ServerHeaders {
-            secured: self.client.secured().cloned(),
-            id: self.record.id_sent(),
-        };
+        let server =
+            ServerHeaders { secured: self.client.secured().cloned(), id: self.record.id_sent() };
         ResponseHeaders::new(server, self.header_policy.clone())
     }
 
@@ -170,9 +162,8 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
             return Ok(response.after);
         }
         let own = self.response_headers();
-        let mut headers: Vec<Header<'_>> = own
-            .complete(response.headers.iter().copied(), |name| response.has(name))
-            .collect();
+        let mut headers: Vec<Header<'_>> =
+            own.complete(response.headers.iter().copied(), |name| response.has(name)).collect();
         let lines = own.filter_lines(&response.lines);
         let all = || headers.iter().copied().chain(headers_of_lines(&lines));
         let expiry = own.expiry(response.status, |name| find(all(), name));
@@ -226,8 +217,7 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
             };
             let headers: Vec<Header<'_>> = response.headers.iter().map(borrowed).collect();
             let content = Content::Made(body.as_bytes());
-            self.send_text(response.status, &headers, content, after)
-                .await
+            self.send_text(response.status, &headers, content, after).await
         })
     }
 
@@ -241,8 +231,7 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
         let headers = error.headers.iter().map(borrowed);
         let content_type = (&b"Content-Type"[..], content_type.as_bytes());
         let headers: Vec<Header<'_>> = headers.chain([content_type]).collect();
-        self.send_text(error.status, &headers, content, error.after)
-            .await
+        self.send_text(error.status, &headers, content, error.after).await
     }
 
     /// Sends a response with its length; to HEAD without its content (RFC 9110 §9.3.2).
@@ -254,16 +243,9 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
         after: After,
     ) -> io::Result<After> {
         let length = Some(content.len());
-        let content = if self.head.kind() == Method::Head {
-            Content::Nothing
-        } else {
-            content
-        };
-        let response = WholeResponse {
-            headers,
-            length,
-            ..WholeResponse::new(status, content, after)
-        };
+        let content = if self.head.kind() == Method::Head { Content::Nothing } else { content };
+        let response =
+            WholeResponse { headers, length, ..WholeResponse::new(status, content, after) };
         self.send(&response).await
     }
 
@@ -299,7 +281,6 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
                 (507, reason)
             }
         };
-        self.respond(TextResponse::new(status, reason), After::Linger)
-            .await
+        self.respond(TextResponse::new(status, reason), After::Linger).await
     }
 }

@@ -24,10 +24,7 @@ pub struct ExpiryHeaders<'r> {
 impl ExpiryHeaders<'_> {
     /// `Cache-Control` and `Expires`.
     pub fn headers(&self) -> [Header<'_>; 2] {
-        [
-            (b"Cache-Control", self.cache_control.as_bytes()),
-            (b"Expires", self.expires.as_bytes()),
-        ]
+        [(b"Cache-Control", self.cache_control.as_bytes()), (b"Expires", self.expires.as_bytes())]
     }
 }
 
@@ -71,10 +68,7 @@ impl<'r> ResponseHeaders<'r> {
             return None;
         }
         let expiry = policy.expiry(status, find("content-type").unwrap_or_default())?;
-        Some(ExpiryHeaders {
-            cache_control: expiry.cache_control,
-            expires: expires(expiry.after),
-        })
+        Some(ExpiryHeaders { cache_control: expiry.cache_control, expires: expires(expiry.after) })
     }
 
     /// Ready-made header lines without those that the rules replace or remove.
@@ -115,17 +109,11 @@ mod tests {
 
     #[test]
     fn a_header_of_the_response_replaces_the_servers() {
-        let server = ServerHeaders {
-            secured: None,
-            id: Some(RequestId::next()),
-        };
+        let server = ServerHeaders { secured: None, id: Some(RequestId::next()) };
         let headers = ResponseHeaders::new(server, None);
         let own: [Header<'_>; 1] = [(b"x-request-id", b"its-own")];
         let has = |name: &[u8]| name.eq_ignore_ascii_case(own[0].0);
-        assert_eq!(
-            headers.complete(own.into_iter(), has).collect::<Vec<_>>(),
-            own
-        );
+        assert_eq!(headers.complete(own.into_iter(), has).collect::<Vec<_>>(), own);
         let servers: Vec<_> = headers.complete([].into_iter(), |_| false).collect();
         assert_eq!(servers.len(), 1);
         assert_eq!(servers[0].0, b"X-Request-Id");

@@ -77,11 +77,7 @@ impl RouteRules<'_> {
     pub fn of_script(&self, script: &Script) -> RouteChecks {
         let name = &script.script_name[..];
         let behind = self.path_behind(script);
-        let counted = if self.is_front_controller(name) {
-            behind
-        } else {
-            Some(name)
-        };
+        let counted = if self.is_front_controller(name) { behind } else { Some(name) };
         let counted = counted.map(|name| self.limits_beyond(name, &[self.requested, self.path]));
         RouteChecks {
             limits: counted.unwrap_or_default(),
@@ -98,21 +94,14 @@ impl RouteRules<'_> {
         if self.rules.may_run(name) {
             return Ok([by_name, by_path]);
         }
-        Err(Refusal {
-            status: 403,
-            why: "PHP does not run here.",
-            is_config_error: false,
-        })
+        Err(Refusal { status: 403, why: "PHP does not run here.", is_config_error: false })
     }
 
     /// What a file demands. One that is the index of a folder has a path of its own, which the
     /// rules have not checked yet.
     pub fn of_file(&self, entry: &Entry) -> RouteChecks {
         let Some(index) = index_path(self.path, entry) else {
-            return RouteChecks {
-                limits: Vec::new(),
-                admitted: Ok([None, None]),
-            };
+            return RouteChecks { limits: Vec::new(), admitted: Ok([None, None]) };
         };
         RouteChecks {
             limits: self.limits_beyond(&index, &[self.requested, self.path]),

@@ -62,11 +62,7 @@ impl<'r> RulesCheck<'r> {
         let asked = RuleRequest {
             path,
             query: self.context.head.query(),
-            scheme: if self.context.target.is_https {
-                "https"
-            } else {
-                "http"
-            },
+            scheme: if self.context.target.is_https { "https" } else { "http" },
             host: host_name(self.context.target.host),
             client: self.context.target.peer.ip(),
         };

@@ -87,12 +87,7 @@ async fn respond_rejected<C: HttpClient>(
     fill: Option<Box<Fill<'_>>>,
     tried: Attempt,
 ) -> io::Result<After> {
-    let Attempt {
-        outcome,
-        progress,
-        retry_after,
-        ..
-    } = tried;
+    let Attempt { outcome, progress, retry_after, .. } = tried;
     let Err(failure) = outcome else {
         return Ok(After::Keep);
     };
@@ -185,11 +180,7 @@ pub fn run_of<'r>(
         id: id.as_str(),
         spool_dir: &context.site.spool_dir,
         priority: context.lane,
-        fields: if is_shared {
-            &SharedDeadline
-        } else {
-            context.head
-        },
+        fields: if is_shared { &SharedDeadline } else { context.head },
     }
 }
 
@@ -235,12 +226,7 @@ impl Caller {
             peer: self.peer,
             local: self.local,
             secured: self.secured.as_deref(),
-            seen: ScriptView {
-                query,
-                target,
-                conditions: conditions.as_deref(),
-                ..seen
-            },
+            seen: ScriptView { query, target, conditions: conditions.as_deref(), ..seen },
             id: self.id.as_str(),
         })
     }
@@ -272,12 +258,7 @@ async fn fall_short<C: HttpClient>(
     tee: Tee<'_, C::HeadWriter>,
     tried: Attempt,
 ) -> io::Result<After> {
-    let Attempt {
-        outcome,
-        progress,
-        retry_after,
-        ..
-    } = tried;
+    let Attempt { outcome, progress, retry_after, .. } = tried;
     let (encoder, fill) = tee.into_parts();
     let Err(failure) = outcome else {
         return Ok(after(encoder.reusable, context));

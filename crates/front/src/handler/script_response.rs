@@ -150,9 +150,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
             date: &http_date(),
         };
         out.reserve(512 + self.first.len());
-        let expiry = self
-            .headers
-            .expiry(status, |name| find(head.headers(), name));
+        let expiry = self.headers.expiry(status, |name| find(head.headers(), name));
         let cache = self.context.site.cache.as_ref();
         let is_for_cache =
             |name: &[u8]| cache.is_some_and(|cache| admit::is_for_cache(&cache.settings, name));
@@ -185,22 +183,13 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
     /// Whether and how the body is compressed, as far as it is known.
     fn plan(&self, head: &AnswerHead, over: bool) -> Plan {
         let compression = self.context.site.compression.as_deref();
-        let status = self
-            .context
-            .error_page
-            .map_or(head.status(), |page| page.status);
+        let status = self.context.error_page.map_or(head.status(), |page| page.status);
         let is_head = self.context.head.kind() == Method::Head;
         let length = match (over, is_head) {
             (true, false) => Some(self.first.len() as u64),
             _ => self.announced,
         };
-        Plan::make(
-            compression,
-            self.context.head,
-            head.headers(),
-            status,
-            length,
-        )
+        Plan::make(compression, self.context.head, head.headers(), status, length)
     }
 
     /// Starts to compress the body; one that is complete is compressed at once.

@@ -84,9 +84,7 @@ impl Body {
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(io::Error::other)?
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
 /// An incomplete body.
@@ -128,13 +126,7 @@ impl Collected {
 
     /// As [`Collected::new`], with at most `memory_limit` bytes in memory.
     pub fn within(limit: u64, memory_limit: usize) -> Collected {
-        Collected {
-            memory: Vec::new(),
-            file: None,
-            in_file: None,
-            memory_limit,
-            limit,
-        }
+        Collected { memory: Vec::new(), file: None, in_file: None, memory_limit, limit }
     }
 
     /// Bytes received.

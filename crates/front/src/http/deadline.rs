@@ -78,9 +78,9 @@ mod tests {
 
     #[test]
     fn what_is_no_time_says_nothing() {
-        for value in [
-            "", "soon", "1.5", "1e3", "+5", "--5", "ms", "s", "5 s", "5m", "-", "0x10", "٣",
-        ] {
+        for value in
+            ["", "soon", "1.5", "1e3", "+5", "--5", "ms", "s", "5 s", "5m", "-", "0x10", "٣"]
+        {
             assert_eq!(budget(value), None, "{value:?}");
         }
     }

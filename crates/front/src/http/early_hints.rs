@@ -10,12 +10,8 @@ const MAX_TIMES: usize = 8;
 
 /// Headers that browsers use before the response. Cookies, and instructions to the server, are left
 /// out.
-const USED: [&str; 4] = [
-    "link",
-    "content-security-policy",
-    "content-security-policy-report-only",
-    "referrer-policy",
-];
+const USED: [&str; 4] =
+    ["link", "content-security-policy", "content-security-policy-report-only", "referrer-policy"];
 
 /// Incomplete hints.
 #[derive(Debug, Default)]

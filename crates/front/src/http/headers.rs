@@ -87,7 +87,5 @@ pub fn basic_user(authorization: Option<&[u8]>) -> Vec<u8> {
 
 pub(crate) fn decode_base64(token: &[u8]) -> Vec<u8> {
     use base64::Engine;
-    base64::engine::general_purpose::STANDARD
-        .decode(token)
-        .unwrap_or_default()
+    base64::engine::general_purpose::STANDARD.decode(token).unwrap_or_default()
 }

@@ -53,13 +53,9 @@ impl Hosts {
 /// The host of an authority, without its port (RFC 3986 §3.2.2).
 pub fn host_name(authority: &str) -> &str {
     if authority.starts_with('[') {
-        return authority
-            .find(']')
-            .map_or(authority, |end| &authority[..=end]);
+        return authority.find(']').map_or(authority, |end| &authority[..=end]);
     }
-    authority
-        .split_once(':')
-        .map_or(authority, |(host, _)| host)
+    authority.split_once(':').map_or(authority, |(host, _)| host)
 }
 
 /// The URL of a target over HTTPS.
@@ -77,11 +73,7 @@ mod tests {
     fn hosts(any: Option<usize>) -> Hosts {
         Hosts {
             exact: [("example.com".to_owned(), 0)].into(),
-            below: [
-                ("example.com".to_owned(), 1),
-                ("shop.example.com".to_owned(), 2),
-            ]
-            .into(),
+            below: [("example.com".to_owned(), 1), ("shop.example.com".to_owned(), 2)].into(),
             any,
         }
     }

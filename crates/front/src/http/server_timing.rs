@@ -27,12 +27,7 @@ pub fn value(queued: Duration, spent: &Spent) -> String {
         let comma = if value.is_empty() { "" } else { ", " };
         let micros = time.as_micros();
         // Writing to memory cannot fail.
-        let _ = write!(
-            value,
-            "{comma}{name};dur={}.{:03}",
-            micros / 1000,
-            micros % 1000
-        );
+        let _ = write!(value, "{comma}{name};dur={}.{:03}", micros / 1000, micros % 1000);
     }
     value
 }
@@ -54,11 +49,7 @@ mod tests {
             "queue;dur=0.012, script;dur=105.020, cpu;dur=4.993, core_wait;dur=0.000, \
              blocked;dur=100.027"
         );
-        let spent = Spent {
-            core_wait: None,
-            children: Duration::from_millis(2),
-            ..spent
-        };
+        let spent = Spent { core_wait: None, children: Duration::from_millis(2), ..spent };
         assert_eq!(
             value(Duration::ZERO, &spent),
             "queue;dur=0.000, script;dur=105.020, cpu;dur=4.993, children_cpu;dur=2.000"

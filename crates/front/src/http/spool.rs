@@ -151,9 +151,7 @@ impl<'a> Spool<'a> {
         }
         let mut unsent = std::mem::take(&mut self.first);
         unsent.drain(..std::mem::take(&mut self.sent));
-        self.memory
-            .drain(..)
-            .for_each(|piece| unsent.extend_from_slice(&piece));
+        self.memory.drain(..).for_each(|piece| unsent.extend_from_slice(&piece));
         self.memory_bytes = 0;
         self.count();
         let (unsent, written) = Box::pin(self.write(unsent)).await;
@@ -195,10 +193,7 @@ impl<'a> Spool<'a> {
         let (source, at) = (bytes.clone(), self.written);
         let written = blocking(move || file.write_all_at(&source, at)).await;
         let count = bytes.len() as u64;
-        (
-            Arc::try_unwrap(bytes).unwrap_or_default(),
-            written.map(|()| count),
-        )
+        (Arc::try_unwrap(bytes).unwrap_or_default(), written.map(|()| count))
     }
 
     async fn read_back(&mut self) -> io::Result<Option<Vec<u8>>> {
@@ -281,10 +276,7 @@ mod tests {
         let all: Vec<u8> = (0..5000_u32).map(|i| i as u8).collect();
         spool.push(all[..3000].to_vec()).await.unwrap();
         spool.advance(10);
-        assert_eq!(
-            spool.memory_bytes, 3000,
-            "the first piece may be taken at once"
-        );
+        assert_eq!(spool.memory_bytes, 3000, "the first piece may be taken at once");
         spool.settle().await.unwrap();
         assert_eq!((spool.memory_bytes, spool.written), (0, 2990));
         spool.push(all[3000..].to_vec()).await.unwrap();
@@ -294,9 +286,7 @@ mod tests {
     }
 
     fn numbered(pieces: usize) -> Vec<Vec<u8>> {
-        (0..pieces)
-            .map(|number| vec![number as u8; 100_000])
-            .collect()
+        (0..pieces).map(|number| vec![number as u8; 100_000]).collect()
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -117,9 +117,7 @@ impl AccessLog {
                 file.add(bytes, &self.troubles);
             }),
             (SiteLog::Server, Sink::Collector(collector, severity)) => {
-                self.made(line, |bytes| {
-                    self.send(collector, *severity, bytes, Some(line))
-                });
+                self.made(line, |bytes| self.send(collector, *severity, bytes, Some(line)));
             }
             (SiteLog::Server, Sink::Stderr | Sink::File(_)) => {
                 let full = LINES.with_borrow_mut(|lines| {
@@ -136,11 +134,7 @@ impl AccessLog {
 
     /// Adds a line about an invalid request.
     pub fn write_refused(&self, peer: IpAddr, status: u16, bytes: u64) {
-        let record = RequestRecord {
-            status,
-            bytes,
-            ..RequestRecord::default()
-        };
+        let record = RequestRecord { status, bytes, ..RequestRecord::default() };
         self.write(&Line {
             peer: peer.to_canonical(),
             head: None,
@@ -209,9 +203,7 @@ impl AccessLog {
                     ("MAITRED_CACHE", record.cache.map(str::as_bytes)),
                     ("MAITRED_REQUEST_ID", id.map(|id| id.as_str().as_bytes())),
                 ];
-                let fields = all
-                    .iter()
-                    .filter_map(|(name, value)| Some((*name, (*value)?)));
+                let fields = all.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
                 let fields: Vec<Field<'_>> = fields.collect();
                 collector.message(severity, text, &fields)
             }

@@ -397,11 +397,7 @@ mod tests {
 
     #[test]
     fn what_was_no_request_has_a_line_too() {
-        let record = RequestRecord {
-            status: 400,
-            bytes: 7,
-            ..RequestRecord::default()
-        };
+        let record = RequestRecord { status: 400, bytes: 7, ..RequestRecord::default() };
         let said = line("combined", None, &record);
         assert!(said.starts_with("192.0.2.7 - - ["), "{said}");
         assert!(said.ends_with("] \"-\" 400 7 \"-\" \"-\" - - -"), "{said}");

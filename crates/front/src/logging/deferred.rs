@@ -26,12 +26,7 @@ pub fn write_later(log: &CurrentLog, request: Finished<'_>, mut record: RequestR
             (record.script, record.spent) = (Some(all.held), Some(all));
         }
         if let Some(log) = log.load().as_ref() {
-            let request = Finished {
-                peer,
-                head: &head,
-                time,
-                secured,
-            };
+            let request = Finished { peer, head: &head, time, secured };
             log.write(&line(&request, &mut record));
         }
     });

@@ -19,10 +19,7 @@ pub struct ScriptLog {
 impl ScriptLog {
     /// The same limit; `stirred` is notified when the first line is dropped.
     pub fn telling(stirred: Arc<Notify>) -> ScriptLog {
-        ScriptLog {
-            stirred,
-            ..ScriptLog::default()
-        }
+        ScriptLog { stirred, ..ScriptLog::default() }
     }
 
     /// Whether a line of this many bytes is logged. The first that is not is announced by `about`.

@@ -87,8 +87,7 @@ impl Entry {
         }
         let from = self.head.len().saturating_sub(3);
         let room = HEAD_BYTES - self.head.len();
-        self.head
-            .extend_from_slice(&answer[..answer.len().min(room)]);
+        self.head.extend_from_slice(&answer[..answer.len().min(room)]);
         let end = memchr::memmem::find(&self.head[from..], b"\r\n\r\n");
         if let Some(end) = end {
             self.head.truncate(from + end + 2);
@@ -99,8 +98,7 @@ impl Entry {
     /// The next bytes of the worker's report.
     pub fn reported(&mut self, report: &[u8]) {
         let room = MAX_REPORT_BYTES - self.report.len().min(MAX_REPORT_BYTES);
-        self.report
-            .extend_from_slice(&report[..report.len().min(room)]);
+        self.report.extend_from_slice(&report[..report.len().min(room)]);
     }
 
     /// The script's response is complete: writes the line, unless it is written.
@@ -230,10 +228,7 @@ fn put_text(line: &mut Vec<u8>, text: &[u8]) {
 fn cut(line: &mut Vec<u8>) {
     if line.len() >= LINE_BYTES {
         line.truncate(LINE_BYTES - 1);
-        let whole = line
-            .utf8_chunks()
-            .next()
-            .map_or(0, |part| part.valid().len());
+        let whole = line.utf8_chunks().next().map_or(0, |part| part.valid().len());
         line.truncate(whole);
     }
 }
@@ -256,8 +251,6 @@ fn header<'a>(head: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 fn leading_number(text: &[u8]) -> u64 {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
     digits.fold(0_u64, |number, digit| {
-        number
-            .saturating_mul(10)
-            .saturating_add(u64::from(digit - b'0'))
+        number.saturating_mul(10).saturating_add(u64::from(digit - b'0'))
     })
 }

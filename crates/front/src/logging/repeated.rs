@@ -343,16 +343,9 @@ impl Episodes {
         let unknown = told(&mut self.unknown, now, |verb, lasted, times| {
             format!("for {lasted}, the number of requests from unknown clients {verb} {times}")
         });
-        let first = [
-            full, accept, handshakes, lost, cut, heads, crowds, slow, proxied, unknown,
-        ];
+        let first = [full, accept, handshakes, lost, cut, heads, crowds, slow, proxied, unknown];
         let first = first.into_iter().flatten();
-        first
-            .chain(files)
-            .chain(websockets)
-            .chain(unwatched)
-            .chain(proxies)
-            .collect()
+        first.chain(files).chain(websockets).chain(unwatched).chain(proxies).collect()
     }
 }
 

@@ -70,12 +70,7 @@ impl Pace {
     pub fn wait(&mut self, total: u64, now: Instant) -> Instant {
         let (rate, grace) = (self.rate, self.grace());
         let waits = self.waits.get_or_insert_with(|| {
-            Box::new(Waits {
-                left: grace,
-                counted: total,
-                since: None,
-                seen: None,
-            })
+            Box::new(Waits { left: grace, counted: total, since: None, seen: None })
         });
         match total.saturating_sub(waits.counted) {
             0 => waits.came(|| now),
@@ -104,11 +99,7 @@ impl Pace {
             time_for(total.saturating_sub(before), rate) >= now - then
         });
         (waits.seen, waits.since) = (Some((total, now)), None);
-        waits.left = if goes_on {
-            LOOK.min(grace)
-        } else {
-            Duration::ZERO
-        };
+        waits.left = if goes_on { LOOK.min(grace) } else { Duration::ZERO };
         goes_on
     }
 
@@ -197,10 +188,7 @@ mod tests {
         let mut pace = Pace::new(500, GRACE);
         assert_eq!(pace.wait(1 << 40, now), now + GRACE);
         pace.came(|| now + seconds(15));
-        assert_eq!(
-            pace.wait((1 << 40) + 500, now + seconds(100)),
-            now + seconds(106)
-        );
+        assert_eq!(pace.wait((1 << 40) + 500, now + seconds(100)), now + seconds(106));
     }
 
     #[test]

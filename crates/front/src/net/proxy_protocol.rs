@@ -153,39 +153,25 @@ mod tests {
         let client = "192.0.2.1:4711".parse().ok();
         assert_eq!(begins(text), Begins::Header(39, client));
         let text = b"PROXY TCP6 2001:db8::1 ::1 4711 80\r\n";
-        assert_eq!(
-            begins(text),
-            Begins::Header(36, "[2001:db8::1]:4711".parse().ok())
-        );
+        assert_eq!(begins(text), Begins::Header(36, "[2001:db8::1]:4711".parse().ok()));
         assert_eq!(begins(b"PROXY UNKNOWN\r\nGET"), Begins::Unknown);
         let mut binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".to_vec();
         binary.extend_from_slice(&[192, 0, 2, 1, 10, 0, 0, 1, 0x12, 0x67, 0, 80]);
         binary.extend_from_slice(b"GET / HTTP/1.1\r\n");
         assert_eq!(begins(&binary), Begins::Header(28, client));
         binary[12] = 0x20;
-        assert_eq!(
-            begins(&binary),
-            Begins::Header(28, None),
-            "LOCAL is the proxy itself"
-        );
+        assert_eq!(begins(&binary), Begins::Header(28, None), "LOCAL is the proxy itself");
         let unspecified = b"\r\n\r\n\0\r\nQUIT\n\x21\x00\0\0GET / HTTP/1.1\r\n";
         assert_eq!(begins(unspecified), Begins::Unknown);
     }
 
     #[test]
     fn a_part_may_become_a_header_and_anything_else_may_not() {
-        for part in [
-            &b"PROXY TC"[..],
-            b"PROXY TCP4 192.0.2.1 10.0",
-            b"\r\n\r\n\0\r\nQUIT\n\x21",
-        ] {
+        for part in [&b"PROXY TC"[..], b"PROXY TCP4 192.0.2.1 10.0", b"\r\n\r\n\0\r\nQUIT\n\x21"] {
             assert_eq!(begins(part), Begins::Part, "{part:?}");
         }
-        for other in [
-            &b"GET / HTTP/1.1\r\n"[..],
-            b"PROXY TCP5 a b c d\r\n",
-            b"\x16\x03\x01\x02\0",
-        ] {
+        for other in [&b"GET / HTTP/1.1\r\n"[..], b"PROXY TCP5 a b c d\r\n", b"\x16\x03\x01\x02\0"]
+        {
             assert_eq!(begins(other), Begins::Other, "{other:?}");
         }
     }

@@ -275,9 +275,7 @@ impl TlsStream {
             if !self.session.is_handshaking() {
                 return Ok(());
             }
-            let TlsStream {
-                socket, incoming, ..
-            } = self;
+            let TlsStream { socket, incoming, .. } = self;
             if self.ended || socket.read(incoming).await? == 0 {
                 self.is_over = true;
                 return Err(io::ErrorKind::UnexpectedEof.into());

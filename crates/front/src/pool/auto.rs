@@ -48,12 +48,7 @@ pub struct AutoSize {
 
 /// The load of a queue.
 pub fn load(queue: &Queue<Arc<Exchange>>) -> Load {
-    Load {
-        ready: queue.open_seats(),
-        busy: queue.busy(),
-        waiting: queue.waiting(),
-        parked: 0,
-    }
+    Load { ready: queue.open_seats(), busy: queue.busy(), waiting: queue.waiting(), parked: 0 }
 }
 
 impl AutoSize {
@@ -62,10 +57,7 @@ impl AutoSize {
     pub fn new(floor: usize, cap: usize) -> AutoSize {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let limits = Limits { floor, cap };
-        let machine = Machine {
-            cores: cores as f64,
-            memory: None,
-        };
+        let machine = Machine { cores: cores as f64, memory: None };
         let began = Instant::now();
         AutoSize {
             controller: Controller::new(limits, machine),
@@ -100,22 +92,14 @@ impl AutoSize {
     pub fn needs(&mut self, load: Load, more: usize) -> usize {
         if more > 0 {
             let (waiting, parked) = (load.waiting + more, self.parked);
-            self.controller.crowded(Load {
-                waiting,
-                parked,
-                ..load
-            });
+            self.controller.crowded(Load { waiting, parked, ..load });
         }
         self.controller.sizing().workers
     }
 
     /// Its size and the reasons, for the scoreboard.
     fn shown(&self) -> Size {
-        let Sizing {
-            workers,
-            binding,
-            terms,
-        } = self.controller.sizing();
+        let Sizing { workers, binding, terms } = self.controller.sizing();
         let count = |workers: usize| workers as u64;
         let micros = |seconds: f64| (seconds * 1e6) as u64;
         let cost = self.controller.cost();
@@ -261,21 +245,13 @@ impl Pool {
     /// Grows the pool for requests that have waited for that time, without further arrivals.
     pub(crate) fn help_stalled(&self) {
         let mut state = self.lock();
-        let PoolQueues {
-            queue,
-            generations,
-            growth,
-            ..
-        } = &mut *state;
+        let PoolQueues { queue, generations, growth, .. } = &mut *state;
         let (Some(auto), 1..) = (&mut growth.auto, queue.waiting()) else {
             return;
         };
         auto.see_parked(queue, generations);
         let parked = auto.parked;
-        auto.controller.crowded(Load {
-            parked,
-            ..load(queue)
-        });
+        auto.controller.crowded(Load { parked, ..load(queue) });
         self.stalled.notify_one();
         self.ask_for_workers(&mut state, 0);
     }
@@ -295,11 +271,7 @@ impl Pool {
             let ready = spent.core_wait;
             let known = cpu + ready.unwrap_or_default();
             let blocked = spent.held.saturating_sub(known);
-            let spent = sizing::Spent {
-                cpu,
-                ready,
-                blocked,
-            };
+            let spent = sizing::Spent { cpu, ready, blocked };
             auto.controller.ended(&mut auto.kinds, kind, spent);
         }
         let workers = auto.controller.sizing().workers;
@@ -319,9 +291,7 @@ impl Pool {
     /// Shows the size and its reasons on the scoreboard.
     pub(crate) fn show_size(&self, state: &PoolQueues) {
         let size = state.growth.auto.as_ref().map(AutoSize::shown);
-        self.metrics
-            .get()
-            .inspect(|metrics| metrics.page().show_size(size));
+        self.metrics.get().inspect(|metrics| metrics.page().show_size(size));
     }
 
     /// The check once a second. False when the pool needs none.
@@ -334,8 +304,7 @@ impl Pool {
         auto.kinds.pass_second();
         let parked = auto.parked;
         auto.controller.see_kinds(&auto.kinds);
-        auto.controller
-            .look(auto.began.elapsed(), Load { parked, ..now });
+        auto.controller.look(auto.began.elapsed(), Load { parked, ..now });
         let sizing = auto.controller.sizing();
         let was_dirty = std::mem::take(&mut auto.dirty);
         let floor = auto.limits.floor;

@@ -47,12 +47,9 @@ impl Generation {
         let settings: Settings = read_json(settings)
             .map_err(|error| format!("the settings of a pool cannot be read: {error}"))?;
         let name = &settings.name;
-        let memory = fds
-            .next()
-            .ok_or_else(|| format!("pool {name} arrived without its memory"))?;
-        let scoreboard = fds
-            .next_back()
-            .ok_or_else(|| format!("pool {name} arrived without its scoreboard"))?;
+        let memory = fds.next().ok_or_else(|| format!("pool {name} arrived without its memory"))?;
+        let scoreboard =
+            fds.next_back().ok_or_else(|| format!("pool {name} arrived without its scoreboard"))?;
         let metrics = PoolMetrics::open(scoreboard, epoch)
             .map_err(|error| format!("the scoreboard of pool {name}: {error}"))?;
         let events: Vec<OwnedFd> = fds.collect();
@@ -84,11 +81,7 @@ impl Generation {
         in_flight: Arc<[AtomicU32]>,
         useful_events: Arc<[UsefulEvents]>,
     ) -> Generation {
-        Generation {
-            in_flight,
-            useful_events,
-            ..self
-        }
+        Generation { in_flight, useful_events, ..self }
     }
 
     /// The seat link.
@@ -109,9 +102,7 @@ impl Generation {
 
     /// Number of useful events for a front thread.
     pub fn useful_events(&self, thread: u32) -> u32 {
-        self.useful_events
-            .get(thread as usize)
-            .map_or(0, UsefulEvents::count)
+        self.useful_events.get(thread as usize).map_or(0, UsefulEvents::count)
     }
 
     /// Limit of the pool's open seats while this is its newest generation.

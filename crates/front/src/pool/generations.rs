@@ -74,8 +74,7 @@ impl PoolQueues {
         let (queued, active) = (self.queued() as u32, self.queue.busy() as u32);
         self.counters.see(queued, active);
         for generation in &self.generations {
-            self.counters
-                .show(generation.link().board(), queued, active);
+            self.counters.show(generation.link().board(), queued, active);
         }
     }
 
@@ -164,9 +163,7 @@ impl Pool {
         let mut state = self.lock();
         let had = state.queue.remove(number);
         self.recover(&mut state, had);
-        state
-            .generations
-            .retain(|generation| generation.number != number);
+        state.generations.retain(|generation| generation.number != number);
         self.settle_all(state);
     }
 
@@ -275,10 +272,7 @@ impl Pool {
         };
         self.supervisor.report(&FromFront::ScriptDied {
             generation,
-            worker: WorkerId {
-                seat: number,
-                incarnation: at.incarnation,
-            },
+            worker: WorkerId { seat: number, incarnation: at.incarnation },
             script: script.script_in(number),
         });
     }
@@ -317,10 +311,8 @@ impl Pool {
 
     /// Has the supervisor end a worker.
     pub(crate) fn report_retired(&self, state: &mut PoolQueues, worker: WorkerRef) {
-        let report = FromFront::SeatRetired {
-            generation: worker.seat.generation,
-            worker: worker.into(),
-        };
+        let report =
+            FromFront::SeatRetired { generation: worker.seat.generation, worker: worker.into() };
         self.send_report(state, report);
     }
 
@@ -347,8 +339,7 @@ impl Pool {
         let generation = generation.number;
         if state.full_cache_reports.is_due(generation, Instant::now()) {
             // A lost report is repeated anyway.
-            self.supervisor
-                .report(&FromFront::OpcacheFilled { generation });
+            self.supervisor.report(&FromFront::OpcacheFilled { generation });
         }
     }
 

@@ -148,10 +148,7 @@ impl Pool {
             return;
         }
         let workers = u32::try_from(needs).unwrap_or(u32::MAX);
-        let wanted = FromFront::WorkersNeeded {
-            generation,
-            workers,
-        };
+        let wanted = FromFront::WorkersNeeded { generation, workers };
         if self.supervisor.report(&wanted) {
             state.growth.requested = needs;
         }
@@ -240,34 +237,18 @@ mod tests {
     use proptest::prelude::*;
 
     const SEATS: u32 = 6;
-    const ONE: Depth = Depth {
-        before_waking: 1,
-        when_busy: 1,
-    };
+    const ONE: Depth = Depth { before_waking: 1, when_busy: 1 };
 
     fn ondemand(idle_checks: u32) -> SpareBounds {
-        SpareBounds {
-            limit: SEATS as usize,
-            min_spare: 0,
-            max_spare: 0,
-            idle_checks,
-        }
+        SpareBounds { limit: SEATS as usize, min_spare: 0, max_spare: 0, idle_checks }
     }
 
     fn dynamic() -> SpareBounds {
-        SpareBounds {
-            limit: SEATS as usize,
-            min_spare: 2,
-            max_spare: 3,
-            idle_checks: 1,
-        }
+        SpareBounds { limit: SEATS as usize, min_spare: 2, max_spare: 3, idle_checks: 1 }
     }
 
     fn at(number: u32) -> SeatId {
-        SeatId {
-            generation: 1,
-            number,
-        }
+        SeatId { generation: 1, number }
     }
 
     fn opened(seats: u32) -> Queue<u32> {
@@ -292,11 +273,7 @@ mod tests {
             come(&mut queue, item, ONE);
         }
         for seat in [1, 0, 2] {
-            queue.free(SlotRef {
-                seat: at(seat),
-                slot: 0,
-                incarnation: 1,
-            });
+            queue.free(SlotRef { seat: at(seat), slot: 0, incarnation: 1 });
         }
         let bounds = ondemand(2);
         let gone: Vec<_> = (0..6).map(|_| look(&mut queue, bounds)).collect();
@@ -311,9 +288,7 @@ mod tests {
         let mut queue = opened(1);
         let bounds = ondemand(2);
         assert_eq!(look(&mut queue, bounds), None);
-        let Submission::Placed(place) = come(&mut queue, 1, ONE) else {
-            panic!("a seat is idle")
-        };
+        let Submission::Placed(place) = come(&mut queue, 1, ONE) else { panic!("a seat is idle") };
         assert_eq!(look(&mut queue, bounds), None);
         queue.free(place);
         assert_eq!(look(&mut queue, bounds), None);

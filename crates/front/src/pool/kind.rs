@@ -109,9 +109,7 @@ impl PoolQueues {
     /// Drops a held-back request whose client has left. False: it is not held back.
     pub(crate) fn forget_held_back(&mut self, exchange: &Arc<Exchange>) -> bool {
         let index = self.held_back.iter().position(|held| held == exchange);
-        index
-            .and_then(|index| self.held_back.remove(index))
-            .is_some()
+        index.and_then(|index| self.held_back.remove(index)).is_some()
     }
 
     /// Number of waiting requests.
@@ -152,11 +150,7 @@ mod tests {
         let of = |target| super::of("/srv/a/index.php", target);
         let shop = of("/shop/cart?item=1");
         assert_eq!([of("/shop"), of("//shop/"), of("/shop?x=/y")], [shop; 3]);
-        assert!(
-            [of("/"), of("/shops"), of("/a/shop"), of("")]
-                .iter()
-                .all(|kind| *kind != shop)
-        );
+        assert!([of("/"), of("/shops"), of("/a/shop"), of("")].iter().all(|kind| *kind != shop));
         assert_eq!(of("/"), of("/?page=2"));
         assert_ne!(of("/"), super::of("/srv/b/index.php", "/"), "another site");
     }

@@ -23,10 +23,7 @@ impl ListenBacklog {
     pub fn watch(&self, listen: &str, socket: &Arc<AsyncFd<OwnedFd>>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|one| one.socket.strong_count() > 0);
-        all.push(ListenSocket {
-            listen: listen.to_owned(),
-            socket: Arc::downgrade(socket),
-        });
+        all.push(ListenSocket { listen: listen.to_owned(), socket: Arc::downgrade(socket) });
     }
 
     /// Number of connections that wait at the listener `listen`. A socket of several threads counts

@@ -40,11 +40,7 @@ impl Pool {
 
     /// Why [`Pool::submit`] would reject a request that arrives now, if that is certain.
     pub fn would_reject(&self, queue_request: QueueRequest) -> Option<RequestOutcome> {
-        let QueueRequest {
-            priority,
-            max_wait,
-            kind,
-        } = queue_request;
+        let QueueRequest { priority, max_wait, kind } = queue_request;
         let mut state = self.lock();
         if state.is_held_back(priority, kind) {
             return None;
@@ -96,8 +92,7 @@ impl Pool {
         self.show_counters(state);
         self.saturation.waits(at_limit);
         if at_limit {
-            self.metrics()
-                .inspect(|metrics| metrics.add(Counter::LimitReached));
+            self.metrics().inspect(|metrics| metrics.add(Counter::LimitReached));
         }
     }
 
@@ -124,8 +119,7 @@ impl Pool {
     fn count_lifo_time(&self, state: &mut PoolQueues) {
         let time = state.queue.waiting.take_lifo_time();
         if !time.is_zero() {
-            self.metrics()
-                .inspect(|metrics| metrics.add_time(Counter::LifoTime, time));
+            self.metrics().inspect(|metrics| metrics.add_time(Counter::LifoTime, time));
         }
     }
 

@@ -25,11 +25,7 @@ impl PoolMetrics {
     pub fn open(scoreboard: OwnedFd, epoch: u32) -> io::Result<PoolMetrics> {
         let (page, share) = (Page::open(scoreboard)?, QueueShare::new(epoch));
         let classes = RouteClasses::new(page.threads());
-        Ok(PoolMetrics {
-            page,
-            share,
-            classes,
-        })
+        Ok(PoolMetrics { page, share, classes })
     }
 
     /// The scoreboard.

@@ -330,8 +330,7 @@ impl Pool {
             u32::MAX => took,
             _ => average - (average >> AVERAGE_SHIFT) + (took >> AVERAGE_SHIFT),
         };
-        self.average_micros
-            .store(next.min(u32::MAX - 1), Ordering::Relaxed);
+        self.average_micros.store(next.min(u32::MAX - 1), Ordering::Relaxed);
     }
 
     /// Carries out the queue's decisions, first for seats whose worker changes and then for `seat`,
@@ -342,10 +341,7 @@ impl Pool {
         let is_filled = self.fill_seat(&mut state, seat);
         self.fill_idle(&mut state);
         self.show_counters(&mut state);
-        let generation = state
-            .generation(seat.generation)
-            .filter(|_| is_filled)
-            .cloned();
+        let generation = state.generation(seat.generation).filter(|_| is_filled).cloned();
         drop(state);
         if let Some(generation) = generation {
             generation.link().wake(seat.number);
@@ -475,9 +471,7 @@ impl Pool {
 
     /// Whether no request waits or runs.
     pub fn is_quiet(&self) -> bool {
-        self.in_flight
-            .iter()
-            .all(|in_flight| in_flight.load(Ordering::Relaxed) == 0)
+        self.in_flight.iter().all(|in_flight| in_flight.load(Ordering::Relaxed) == 0)
     }
 
     /// Has the supervisor kill a worker, for the script that ran for too long or for a violation of
@@ -491,10 +485,7 @@ impl Pool {
     ) {
         self.supervisor.report(&FromFront::WorkerFailed {
             generation: generation.number,
-            worker: WorkerId {
-                seat: at.seat.number,
-                incarnation: at.incarnation,
-            },
+            worker: WorkerId { seat: at.seat.number, incarnation: at.incarnation },
             why: format!("{why} ({})", generation.script_in(at.seat.number)),
             broke_rules: overrun.is_none(),
             overrun,

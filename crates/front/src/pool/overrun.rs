@@ -36,7 +36,5 @@ pub(crate) async fn outlives(exchange: &Arc<Exchange>, timeout: Duration) -> boo
     let over = poll_fn(|cx| exchange.poll_over(cx));
     let began = exchange.began().unwrap_or_else(Instant::now);
     let deadline = began + timeout;
-    tokio::time::timeout_at(deadline.into(), over)
-        .await
-        .is_err()
+    tokio::time::timeout_at(deadline.into(), over).await.is_err()
 }

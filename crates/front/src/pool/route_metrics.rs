@@ -56,13 +56,7 @@ impl RouteStats {
         }
         let known = |time: Option<Duration>| time.unwrap_or_default();
         let (core_wait, blocked) = (known(took.core_wait), known(took.blocked));
-        let parts = [
-            took.waited,
-            known(took.cpu),
-            core_wait,
-            blocked,
-            took.children,
-        ];
+        let parts = [took.waited, known(took.cpu), core_wait, blocked, took.children];
         for (sum, part) in self.parts.iter_mut().zip(parts) {
             *sum += part;
         }

@@ -18,10 +18,7 @@ pub struct SeatId {
 impl SeatId {
     /// The worker of this seat with this incarnation.
     pub fn worker(self, incarnation: Incarnation) -> WorkerRef {
-        WorkerRef {
-            seat: self,
-            incarnation,
-        }
+        WorkerRef { seat: self, incarnation }
     }
 }
 
@@ -36,10 +33,7 @@ pub struct WorkerRef {
 
 impl From<WorkerRef> for WorkerId {
     fn from(worker: WorkerRef) -> WorkerId {
-        WorkerId {
-            seat: worker.seat.number,
-            incarnation: worker.incarnation,
-        }
+        WorkerId { seat: worker.seat.number, incarnation: worker.incarnation }
     }
 }
 
@@ -136,15 +130,9 @@ impl<T> Seat<T> {
     where
         T: Clone,
     {
-        let slot_ref = |slot| SlotRef {
-            seat,
-            slot,
-            incarnation: self.incarnation,
-        };
+        let slot_ref = |slot| SlotRef { seat, slot, incarnation: self.incarnation };
         let slots = self.slots.iter().enumerate().rev();
-        slots
-            .filter_map(|(slot, item)| Some((item.clone()?, slot_ref(slot))))
-            .collect()
+        slots.filter_map(|(slot, item)| Some((item.clone()?, slot_ref(slot)))).collect()
     }
 }
 

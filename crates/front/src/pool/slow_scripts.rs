@@ -19,10 +19,7 @@ pub fn report(lease: &SlotLease, ran: Duration, request: &[u8]) -> Option<FromFr
     let board = link.seat_board(seat);
     let report = FromFront::SlowScriptFound {
         generation: lease.generation.number,
-        worker: WorkerId {
-            seat,
-            incarnation: lease.slot.incarnation(),
-        },
+        worker: WorkerId { seat, incarnation: lease.slot.incarnation() },
         request: board.requests.load(Ordering::Relaxed),
         overrun: overrun(lease, ran),
         id: request_id(request),
@@ -57,9 +54,7 @@ fn request_id(mut request: &[u8]) -> String {
     let mut all = params(reader.params()).flatten();
     let id = all.find(|(name, _)| *name == b"REQUEST_ID");
     let id = id.map(|(_, id)| id.get(..MAX_ID_BYTES).unwrap_or(id));
-    id.map_or_else(String::new, |id| {
-        String::from_utf8_lossy(id).replace(char::is_control, "?")
-    })
+    id.map_or_else(String::new, |id| String::from_utf8_lossy(id).replace(char::is_control, "?"))
 }
 
 impl Pool {

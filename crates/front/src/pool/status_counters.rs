@@ -82,10 +82,7 @@ mod tests {
         board.opened_at.store(7, Relaxed);
         counters.open(board, 2000);
         counters.show(board, 1, 1);
-        let shown = [
-            board.max_queued.load(Relaxed),
-            board.max_active.load(Relaxed),
-        ];
+        let shown = [board.max_queued.load(Relaxed), board.max_active.load(Relaxed)];
         assert_eq!(shown, [5, 2]);
         let shown = [board.accepted.load(Relaxed), board.opened_at.load(Relaxed)];
         assert_eq!(shown, [3, 1000]);

@@ -121,19 +121,12 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn seat(number: u32) -> SeatId {
-        SeatId {
-            generation: 1,
-            number,
-        }
+        SeatId { generation: 1, number }
     }
 
     /// A script of a seat that began at a second and has waited for this long.
     fn script_in(number: u32, began: u64, waited: Duration) -> RunningScript<Duration> {
-        RunningScript {
-            seat: seat(number),
-            began: Duration::from_secs(began),
-            board: waited,
-        }
+        RunningScript { seat: seat(number), began: Duration::from_secs(began), board: waited }
     }
 
     fn script(began: u64, waited: Duration) -> std::iter::Once<RunningScript<Duration>> {
@@ -145,20 +138,14 @@ mod tests {
         scripts: impl Iterator<Item = RunningScript<Duration>>,
         now: u64,
     ) -> usize {
-        stuck.count(scripts, AFTER, SECOND * now as u32, |waited, ran| {
-            waited.min(ran)
-        })
+        stuck.count(scripts, AFTER, SECOND * now as u32, |waited, ran| waited.min(ran))
     }
 
     #[test]
     fn who_waits_for_long_hangs_and_who_works_or_is_new_does_not() {
         let mut stuck = StuckWorkers::default();
         assert_eq!(count(&mut stuck, script(100, SECOND), 100), 0, "it is new");
-        assert_eq!(
-            count(&mut stuck, script(100, AFTER / 2), 160),
-            0,
-            "it works"
-        );
+        assert_eq!(count(&mut stuck, script(100, AFTER / 2), 160), 0, "it works");
         assert_eq!(count(&mut stuck, script(100, SECOND), 160), 1);
     }
 
@@ -225,18 +212,9 @@ mod tests {
 
     #[test]
     fn what_a_script_has_worked_and_waited_for_a_processor_is_no_waiting() {
-        let now = Schedstat {
-            ran: 7_000_000_000,
-            waited: 2_000_000_000,
-        };
-        assert_eq!(
-            waited_since(6 * SECOND, SECOND, now, 5 * SECOND),
-            3 * SECOND
-        );
-        assert_eq!(
-            waited_since(SECOND, SECOND, now, 5 * SECOND),
-            Duration::ZERO
-        );
+        let now = Schedstat { ran: 7_000_000_000, waited: 2_000_000_000 };
+        assert_eq!(waited_since(6 * SECOND, SECOND, now, 5 * SECOND), 3 * SECOND);
+        assert_eq!(waited_since(SECOND, SECOND, now, 5 * SECOND), Duration::ZERO);
         assert_eq!(waited_since(9 * SECOND, 9 * SECOND, now, SECOND), SECOND);
     }
 }

@@ -10,16 +10,10 @@ use super::*;
 use crate::pool::growth::{Growth, tend};
 use crate::pool::queue::Priority;
 
-const REQUEST: QueueRequest = QueueRequest {
-    priority: Priority::Normal,
-    max_wait: Duration::from_secs(30),
-    kind: 0,
-};
+const REQUEST: QueueRequest =
+    QueueRequest { priority: Priority::Normal, max_wait: Duration::from_secs(30), kind: 0 };
 
-const SEAT: SeatId = SeatId {
-    generation: 1,
-    number: 0,
-};
+const SEAT: SeatId = SeatId { generation: 1, number: 0 };
 
 /// A pool of zero to four workers with a queue of `length` requests, and the other end of its
 /// channel.
@@ -113,10 +107,7 @@ async fn who_waits_while_there_is_no_worker_has_one_asked_for_though_that_was_do
 }
 
 /// A seat of a worker that the front has no descriptor for.
-const OTHER_SEAT: SeatId = SeatId {
-    generation: 1,
-    number: 1,
-};
+const OTHER_SEAT: SeatId = SeatId { generation: 1, number: 1 };
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_beside_a_busy_worker_has_another_asked_for_when_one_was_given_back() {
@@ -145,10 +136,7 @@ async fn who_was_asked_for_before_a_late_word_of_one_that_goes_is_asked_for_agai
     let is_asked_again = matches!(
         told,
         [
-            FromFront::SeatRetired {
-                worker: maitred_control::WorkerId { seat: 1, .. },
-                ..
-            },
+            FromFront::SeatRetired { worker: maitred_control::WorkerId { seat: 1, .. }, .. },
             FromFront::WorkersNeeded { workers: 3, .. }
         ]
     );

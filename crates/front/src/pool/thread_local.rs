@@ -32,10 +32,7 @@ pub struct Inbox {
 impl Inbox {
     /// Hands an exchange to its thread, which the worker will wake.
     pub fn put(&self, exchange: Arc<Exchange>) {
-        self.exchanges
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(exchange);
+        self.exchanges.lock().unwrap_or_else(PoisonError::into_inner).push(exchange);
         self.any.store(true, Ordering::Release);
     }
 
@@ -43,10 +40,7 @@ impl Inbox {
         if !self.any.load(Ordering::Acquire) {
             return false;
         }
-        let mut exchanges = self
-            .exchanges
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
         self.any.store(false, Ordering::Relaxed);
         list.append(&mut exchanges);
         true

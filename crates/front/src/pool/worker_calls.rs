@@ -96,10 +96,7 @@ impl Default for WorkerCalls {
 impl WorkerCalls {
     /// The calls of one pool.
     pub fn of_a_pool(&self) -> PoolCalls {
-        PoolCalls {
-            all: self.clone(),
-            permits: Arc::new(Semaphore::new(MAX_PENDING)),
-        }
+        PoolCalls { all: self.clone(), permits: Arc::new(Semaphore::new(MAX_PENDING)) }
     }
 
     /// The next call, after other tasks have had their turn.
@@ -143,12 +140,7 @@ impl PoolCalls {
             slot.reply(TOO_MANY_CALLS);
             return true;
         };
-        let call = WorkerCall {
-            pool: pool.to_owned(),
-            bytes,
-            slot,
-            _permit: permit,
-        };
+        let call = WorkerCall { pool: pool.to_owned(), bytes, slot, _permit: permit };
         self.all.turns().put(pool, call);
         self.all.0.more.notify_one();
         true

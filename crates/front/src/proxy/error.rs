@@ -32,11 +32,7 @@ pub(crate) enum Silence {
 
 impl Silence {
     pub(crate) fn of(upload: &Upload) -> Silence {
-        if upload.is_over() {
-            Silence::SaysNothing
-        } else {
-            Silence::TakesNothing
-        }
+        if upload.is_over() { Silence::SaysNothing } else { Silence::TakesNothing }
     }
 }
 

@@ -131,11 +131,7 @@ impl Server {
         if idle.links.len() >= MAX_IDLE || link.sender.is_closed() || until == now {
             return;
         }
-        idle.links.push(IdleLink {
-            link,
-            since: now,
-            until,
-        });
+        idle.links.push(IdleLink { link, since: now, until });
         if !std::mem::replace(&mut idle.is_watched, true) {
             tokio::spawn(watch(Arc::downgrade(&self.idle), until));
         }
@@ -146,11 +142,8 @@ impl Server {
     /// # Errors
     /// Why there is none.
     pub async fn connect(&self) -> Result<Link, ProxyError> {
-        let opened = timeout(
-            self.rule.connect_timeout,
-            fastcgi_upstream::open(&self.rule.to),
-        )
-        .await;
+        let opened =
+            timeout(self.rule.connect_timeout, fastcgi_upstream::open(&self.rule.to)).await;
         let stream = opened
             .map_err(|_| ProxyError::NotAccepted)?
             .map_err(|error| ProxyError::Unreachable(error.to_string()))?;
@@ -159,10 +152,7 @@ impl Server {
             received: AtomicU64::new(0),
             moved: AtomicU64::new(0),
         });
-        let wire = UpstreamStream {
-            stream,
-            tap: tap.clone(),
-        };
+        let wire = UpstreamStream { stream, tap: tap.clone() };
         let mut builder = Builder::new();
         builder.max_buf_size(BUFFER_BYTES);
         let (sender, connection) = builder
@@ -198,8 +188,7 @@ async fn watch(idle: Weak<Mutex<IdleLinks>>, mut next: Instant) {
         let Some(idle) = idle.upgrade() else { return };
         let mut idle = lock(&idle);
         let now = Instant::now();
-        idle.links
-            .retain(|idle| idle.until > now && !idle.link.sender.is_closed());
+        idle.links.retain(|idle| idle.until > now && !idle.link.sender.is_closed());
         match idle.links.iter().map(|idle| idle.until).min() {
             Some(until) => next = until,
             None => {

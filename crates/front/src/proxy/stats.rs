@@ -55,9 +55,7 @@ impl AllProxyStats {
     /// The statistics of all servers in use, by name.
     pub fn read(&self) -> Vec<ProxyServer> {
         let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        let used = servers
-            .iter()
-            .filter(|(_, stats)| Arc::strong_count(stats) > 1);
+        let used = servers.iter().filter(|(_, stats)| Arc::strong_count(stats) > 1);
         used.map(|(name, stats)| stats.read(name)).collect()
     }
 }
@@ -71,18 +69,11 @@ impl ProxyStats {
     /// Counts a request as running until the result is dropped.
     pub fn begin(&self) -> RunningProxyRequest<'_> {
         self.active.fetch_add(1, Ordering::Relaxed);
-        RunningProxyRequest {
-            stats: self,
-            since: Instant::now(),
-            result: CLIENT_CLOSED,
-        }
+        RunningProxyRequest { stats: self, since: Instant::now(), result: CLIENT_CLOSED }
     }
 
     fn read(&self, server: &str) -> ProxyServer {
-        let counts = self
-            .results
-            .iter()
-            .map(|count| count.load(Ordering::Relaxed));
+        let counts = self.results.iter().map(|count| count.load(Ordering::Relaxed));
         let names = RESULTS.iter().map(|name| (*name).to_owned());
         let micros = self.micros.load(Ordering::Relaxed);
         ProxyServer {
@@ -176,9 +167,8 @@ mod tests {
         drop(given_up);
         let read = all.read().remove(0);
         let counted = read.requests.iter().filter(|(_, count)| **count > 0);
-        let counted: Vec<(&str, u64)> = counted
-            .map(|(name, count)| (name.as_str(), *count))
-            .collect();
+        let counted: Vec<(&str, u64)> =
+            counted.map(|(name, count)| (name.as_str(), *count)).collect();
         let expected = [
             ("1xx", 1),
             ("2xx", 1),

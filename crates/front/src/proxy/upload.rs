@@ -71,11 +71,7 @@ impl Upload {
             Framing::None => Some(0),
             Framing::Chunked => None,
         };
-        let upload = Upload {
-            inflow,
-            piece: None,
-            to,
-        };
+        let upload = Upload { inflow, piece: None, to };
         Ok((upload, UploadBody { pieces, length }))
     }
 
@@ -136,10 +132,7 @@ impl Upload {
 impl UploadBody {
     /// No body.
     pub fn empty() -> UploadBody {
-        UploadBody {
-            pieces: None,
-            length: Some(0),
-        }
+        UploadBody { pieces: None, length: Some(0) }
     }
 }
 

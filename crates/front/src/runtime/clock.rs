@@ -15,9 +15,7 @@ thread_local! {
 /// Now, as an IMF-fixdate (RFC 9110 §5.6.7).
 pub fn http_date() -> [u8; 29] {
     let now = SystemTime::now();
-    let second = now
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |passed| passed.as_secs());
+    let second = now.duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
     let (last, text) = LAST.get();
     if last == second {
         return text;
@@ -31,9 +29,7 @@ pub fn http_date() -> [u8; 29] {
 
 /// The time since 1970; zero for a clock that is set to before.
 pub fn since_1970() -> Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// A second since 1970 as Apache's common log format writes it: `20/Nov/2026:09:14:30 +0000`.
@@ -88,10 +84,7 @@ mod tests {
     #[test]
     fn what_expires_at_once_expired_long_ago() {
         use std::time::Duration;
-        assert_eq!(
-            super::expires(Duration::ZERO),
-            "Thu, 01 Jan 1970 00:00:01 GMT"
-        );
+        assert_eq!(super::expires(Duration::ZERO), "Thu, 01 Jan 1970 00:00:01 GMT");
         let hour = Duration::from_secs(3600);
         let date = httpdate::parse_http_date(&super::expires(hour)).unwrap();
         let ahead = date.duration_since(std::time::SystemTime::now()).unwrap();

@@ -34,9 +34,7 @@ impl Identity {
     /// longer ago than the kernel's tick. For a time in the future this is not certain.
     pub(crate) fn is_settled(&self, now: SystemTime) -> bool {
         let changed = system_time(self.ctime);
-        let apart = now
-            .duration_since(changed)
-            .unwrap_or_else(|early| early.duration());
+        let apart = now.duration_since(changed).unwrap_or_else(|early| early.duration());
         apart >= UNSETTLED
     }
 }

@@ -43,10 +43,7 @@ impl RequestId {
         let (first, second) = bytes[..OUR_BYTES].split_at_mut(OUR_BYTES / 2);
         write_hex(first, spread(counter));
         write_hex(second, own);
-        RequestId {
-            bytes,
-            length: OUR_BYTES as u8,
-        }
+        RequestId { bytes, length: OUR_BYTES as u8 }
     }
 
     /// The id that a trusted proxy has assigned; none if there is none, several, or one that a log
@@ -55,22 +52,16 @@ impl RequestId {
         let mut values = head.values(HEADER);
         let value = values.next().filter(|_| values.next().is_none())?;
         let good = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(byte);
-        let length = u8::try_from(value.len())
-            .ok()
-            .filter(|length| *length > 0)?;
+        let length = u8::try_from(value.len()).ok().filter(|length| *length > 0)?;
         let mut bytes = [0; MAX_BYTES];
         bytes.get_mut(..value.len())?.copy_from_slice(value);
-        value
-            .iter()
-            .all(good)
-            .then_some(RequestId { bytes, length })
+        value.iter().all(good).then_some(RequestId { bytes, length })
     }
 
     /// Its text.
     pub fn as_str(&self) -> &str {
         let text = self.bytes.get(..usize::from(self.length));
-        text.and_then(|text| std::str::from_utf8(text).ok())
-            .unwrap_or_default()
+        text.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default()
     }
 }
 
@@ -114,9 +105,8 @@ mod tests {
 
     #[test]
     fn ids_are_128_bits_in_hexadecimal_and_no_two_are_the_same() {
-        let ids: HashSet<String> = (0..100_000)
-            .map(|_| RequestId::next().as_str().to_owned())
-            .collect();
+        let ids: HashSet<String> =
+            (0..100_000).map(|_| RequestId::next().as_str().to_owned()).collect();
         assert_eq!(ids.len(), 100_000);
         let digits = |id: &String| id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit());
         assert!(ids.iter().all(digits));

@@ -45,11 +45,7 @@ pub fn log_if_replaced(root: &Path) {
         *looked = Some(now);
     }
     if let Some(part) = readable.replaced(root, false) {
-        tracing::error!(
-            "files of {} get a 403: {}",
-            root.display(),
-            other_than(part)
-        );
+        tracing::error!("files of {} get a 403: {}", root.display(), other_than(part));
     }
 }
 
@@ -104,10 +100,7 @@ pub fn warn(readable: &Readable, config: &Config) {
                  front_sandbox = false"
             );
         } else if let Some(part) = readable.replaced(path, is_written) {
-            tracing::warn!(
-                "`{setting}` {name} is inaccessible to the front: {}",
-                other_than(part)
-            );
+            tracing::warn!("`{setting}` {name} is inaccessible to the front: {}", other_than(part));
         }
     }
 }

@@ -49,12 +49,7 @@ pub struct Acceptor {
 impl Acceptor {
     /// An acceptor without tasks.
     pub fn new(thread: Arc<Thread>) -> Acceptor {
-        Acceptor {
-            thread,
-            http: Tasks::new(),
-            https: Tasks::new(),
-            fastcgi: Tasks::new(),
-        }
+        Acceptor { thread, http: Tasks::new(), https: Tasks::new(), fastcgi: Tasks::new() }
     }
 }
 
@@ -159,12 +154,8 @@ async fn accept_some(
                     let Ok(socket) = Socket::accepted(socket, family, is_wary) else {
                         continue;
                     };
-                    let accepted = fastcgi::AcceptedWebServer {
-                        socket,
-                        peer,
-                        listen: listen.clone(),
-                        guard,
-                    };
+                    let accepted =
+                        fastcgi::AcceptedWebServer { socket, peer, listen: listen.clone(), guard };
                     acceptor.fastcgi.serve(accepted, fastcgi::converse);
                     continue;
                 }
@@ -174,9 +165,7 @@ async fn accept_some(
                         continue;
                     };
                     let connection = Connection::of_admin(socket, admin, peer, thread.rates());
-                    acceptor
-                        .http
-                        .serve(AcceptedClient { connection, guard }, plain);
+                    acceptor.http.serve(AcceptedClient { connection, guard }, plain);
                     continue;
                 }
                 let peer = peer.unwrap_or(NO_ADDRESS);
@@ -249,10 +238,7 @@ async fn introduced(socket: OwnedFd, peer: SocketAddr, mut guard: ConnectionGuar
 /// A client over plain HTTP, or over TLS once the handshake is complete.
 fn plain(client: AcceptedClient) -> impl Future<Output = ()> + Send {
     // An async fn would hold its arguments twice, for as long as the connection is idle.
-    let AcceptedClient {
-        mut connection,
-        guard,
-    } = client;
+    let AcceptedClient { mut connection, guard } = client;
     async move {
         if converse_http1(&mut connection, &guard.thread).await == End::Http2 {
             Box::pin(http2::converse_after_preface(connection, guard)).await;
@@ -265,10 +251,7 @@ fn plain(client: AcceptedClient) -> impl Future<Output = ()> + Send {
 
 /// A client over TLS.
 async fn secure(client: AcceptedClient) {
-    let AcceptedClient {
-        mut connection,
-        guard,
-    } = client;
+    let AcceptedClient { mut connection, guard } = client;
     // The handshake's state is freed before the first request.
     match Box::pin(shake_hands(&mut connection, &guard.thread)).await {
         Ok(()) if connection.protocol() == Some(tls::HTTP2) => {
@@ -389,10 +372,7 @@ async fn dismiss(connection: &mut Connection, thread: &Thread, why: NoHead) {
 /// Responds to an invalid request, and closes the connection.
 async fn send_away(connection: &mut Connection, thread: &Thread, status: u16, answer: &[u8]) {
     let _ = connection.send(answer).await;
-    if let (false, Some(log)) = (
-        connection.admin.is_some(),
-        &*thread.shared.access_log.load(),
-    ) {
+    if let (false, Some(log)) = (connection.admin.is_some(), &*thread.shared.access_log.load()) {
         log.write_refused(connection.peer.ip(), status, connection.sent());
     }
     connection.linger().await;

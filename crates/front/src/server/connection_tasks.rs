@@ -30,9 +30,7 @@ struct NextConnection<T> {
 impl<T: Send + 'static> Tasks<T> {
     /// An empty set.
     pub fn new() -> Arc<Tasks<T>> {
-        Arc::new(Tasks {
-            idle: Mutex::default(),
-        })
+        Arc::new(Tasks { idle: Mutex::default() })
     }
 
     /// Serves a connection by an idle task, or by a new one. `serve` is the same for all of a kind.
@@ -43,9 +41,9 @@ impl<T: Send + 'static> Tasks<T> {
         let idle = lock(&self.idle).pop();
         match idle {
             Some(slot) => slot.put(connection),
-            None => drop(tokio::spawn(Paced::new(
-                self.clone().work(TaskSlot::with(connection), serve),
-            ))),
+            None => {
+                drop(tokio::spawn(Paced::new(self.clone().work(TaskSlot::with(connection), serve))))
+            }
         }
     }
 
@@ -71,10 +69,7 @@ impl<T: Send + 'static> Tasks<T> {
 impl<T> TaskSlot<T> {
     fn with(connection: T) -> Arc<TaskSlot<T>> {
         Arc::new(TaskSlot {
-            next: Mutex::new(NextConnection {
-                connection: Some(connection),
-                waker: None,
-            }),
+            next: Mutex::new(NextConnection { connection: Some(connection), waker: None }),
         })
     }
 

@@ -20,11 +20,7 @@ impl ConnectionGuard {
     /// Counts a connection of a thread.
     pub fn new(thread: Arc<Thread>, is_admin: bool) -> ConnectionGuard {
         thread.count_in(is_admin);
-        ConnectionGuard {
-            thread,
-            is_admin,
-            address: None,
-        }
+        ConnectionGuard { thread, is_admin, address: None }
     }
 
     /// Counts it for the client's address.

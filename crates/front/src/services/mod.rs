@@ -145,8 +145,7 @@ impl Shared {
     /// redirected to HTTPS.
     pub fn awaits_certificate(&self, authority: &str) -> bool {
         let tls = self.tls.load();
-        tls.as_ref()
-            .is_some_and(|tls| tls.awaits(host_name(authority).trim_end_matches('.')))
+        tls.as_ref().is_some_and(|tls| tls.awaits(host_name(authority).trim_end_matches('.')))
     }
 
     /// Has some idle connections of web servers closed, to make room for others.
@@ -161,10 +160,7 @@ impl Shared {
             self.room_wanted.notified().await;
             let less = |left: usize| left.checked_sub(1);
             let to_leave = &self.to_leave;
-            if to_leave
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
-                .is_ok()
-            {
+            if to_leave.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
                 return;
             }
         }

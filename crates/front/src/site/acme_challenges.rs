@@ -61,10 +61,8 @@ mod tests {
         let proofs = Proofs::default();
         let path = format!("{PLACE}token");
         assert_eq!(proofs.file(&path), None);
-        proofs.set(vec![Proof::File {
-            token: "token".to_owned(),
-            contents: "token.key".to_owned(),
-        }]);
+        proofs
+            .set(vec![Proof::File { token: "token".to_owned(), contents: "token.key".to_owned() }]);
         assert_eq!(proofs.file(&path).as_deref(), Some("token.key"));
         for other in ["/token", PLACE, "/.well-known/acme-challenge/token/", "/"] {
             assert_eq!(proofs.file(other), None, "{other}");

@@ -131,9 +131,7 @@ impl Authenticator {
             Err(why) => {
                 // The former users stay: a file that is being written does not lock everybody out.
                 let before = files.get(file).and_then(|known| known.users.clone());
-                let is_news = files
-                    .get(file)
-                    .is_none_or(|known| known.identity != identity);
+                let is_news = files.get(file).is_none_or(|known| known.identity != identity);
                 if is_news {
                     let goes_on = match before {
                         Some(_) => "; the former users stay",
@@ -144,11 +142,7 @@ impl Authenticator {
                 before
             }
         };
-        let known = KnownCredentials {
-            users: users.clone(),
-            identity,
-            looked: now,
-        };
+        let known = KnownCredentials { users: users.clone(), identity, looked: now };
         files.insert(file.to_owned(), known);
         users
     }
@@ -166,9 +160,7 @@ impl Authenticator {
 
     fn is_remembered(&self, digest: &[u8; 32]) -> bool {
         let right = lock(&self.right);
-        right
-            .get(digest)
-            .is_some_and(|since| since.elapsed() < REMEMBERED_FOR)
+        right.get(digest).is_some_and(|since| since.elapsed() < REMEMBERED_FOR)
     }
 
     fn remember(&self, digest: [u8; 32]) {
@@ -188,13 +180,7 @@ fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn identity(file: &Path) -> Option<(u64, u64, i64, i64, u64)> {
     let found = fs::metadata(file).ok()?;
-    Some((
-        found.dev(),
-        found.ino(),
-        found.mtime(),
-        found.mtime_nsec(),
-        found.size(),
-    ))
+    Some((found.dev(), found.ino(), found.mtime(), found.mtime_nsec(), found.size()))
 }
 
 /// Reads a users file.
@@ -208,9 +194,7 @@ pub fn load(file: &Path) -> Result<Users, String> {
     let size = opened.metadata().map_err(cannot)?.len();
     if size > MAX_FILE_BYTES {
         let most = MAX_FILE_BYTES >> 20;
-        return Err(format!(
-            "{name} is larger than {most} MiB, which no file of users is"
-        ));
+        return Err(format!("{name} is larger than {most} MiB, which no file of users is"));
     }
     let mut text = String::new();
     let read = opened.take(MAX_FILE_BYTES + 1).read_to_string(&mut text);

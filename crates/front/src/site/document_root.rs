@@ -48,11 +48,7 @@ impl Root {
             let why = Errno::NOTDIR.into();
             return Err(Stopped::System(root.to_path_buf(), why));
         }
-        Ok(Root {
-            real: real_name(&place.fd, name),
-            id: place.facts.id,
-            fd: place.fd,
-        })
+        Ok(Root { real: real_name(&place.fd, name), id: place.facts.id, fd: place.fd })
     }
 }
 
@@ -95,9 +91,7 @@ pub fn beneath_chroot(root: &Arc<[u8]>, chroot: Option<&Path>) -> Option<Arc<[u8
     let Some(chroot) = chroot else {
         return Some(Arc::clone(root));
     };
-    let below = Path::new(OsStr::from_bytes(root))
-        .strip_prefix(chroot)
-        .ok()?;
+    let below = Path::new(OsStr::from_bytes(root)).strip_prefix(chroot).ok()?;
     let below = below.as_os_str().as_bytes();
     let slash: &[u8] = if below.is_empty() { b"" } else { b"/" };
     Some([slash, below].concat().into())

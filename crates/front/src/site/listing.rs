@@ -81,10 +81,7 @@ pub async fn page(open: impl FnOnce() -> Option<Folder>, path: &[u8]) -> Option<
 impl Folder {
     /// Its files, without those that are never sent.
     fn list(&self) -> Option<Listing> {
-        let mut listing = Listing {
-            names: Vec::new(),
-            is_cut: false,
-        };
+        let mut listing = Listing { names: Vec::new(), is_cut: false };
         for entry in Dir::read_from(&self.0).ok()?.flatten() {
             let name = entry.file_name().to_bytes();
             let is_hidden = is_dot_name(name) || is_php_source(name) || is_script(name);
@@ -129,11 +126,7 @@ impl Listing {
             let (href, shown) = (encode_path(&one.name), escape(&one.name));
             let modified = UNIX_EPOCH + Duration::from_secs(one.modified);
             let modified = httpdate::fmt_http_date(modified.min(SystemTime::now()));
-            let bytes = if one.is_file {
-                one.bytes.to_string()
-            } else {
-                String::new()
-            };
+            let bytes = if one.is_file { one.bytes.to_string() } else { String::new() };
             page += &format!(
                 "<tr><td><a href=\"./{}{slash}\">{shown}{slash}</a></td><td>{modified}</td>\
                  <td align=\"right\">{bytes}</td></tr>\n",

@@ -101,24 +101,17 @@ impl Site {
             let pool = config
                 .pool(name)
                 .ok_or_else(|| format!("the site at {root} names a pool that does not exist"))?;
-            Ok::<_, String>(Backend::Pool(
-                resources.pools.named(&Arc::new(pool.clone())),
-            ))
+            Ok::<_, String>(Backend::Pool(resources.pools.named(&Arc::new(pool.clone()))))
         };
         let backend = match &settings.destination {
             Destination::Upstream(upstream) => {
-                let log = resources
-                    .upstream_logs
-                    .of(crate::backend::fastcgi_upstream::name(upstream));
+                let log =
+                    resources.upstream_logs.of(crate::backend::fastcgi_upstream::name(upstream));
                 Backend::Upstream(upstream.clone(), log)
             }
             Destination::Pool(name) => pool(name)?,
         };
-        let others = settings
-            .rules
-            .paths
-            .iter()
-            .filter_map(|path| path.pool.as_ref());
+        let others = settings.rules.paths.iter().filter_map(|path| path.pool.as_ref());
         let backends = others.map(|name| Ok((name.clone(), pool(name)?)));
         Ok(Site {
             settings: settings.clone(),

@@ -14,10 +14,8 @@ pub const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 /// For reading. `NONBLOCK` and `NOCTTY` matter when the name has become a FIFO or a terminal since
 /// the check.
-pub const READ: OFlags = OFlags::RDONLY
-    .union(OFlags::CLOEXEC)
-    .union(OFlags::NONBLOCK)
-    .union(OFlags::NOCTTY);
+pub const READ: OFlags =
+    OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// An opened path.
 pub struct Opened {
@@ -32,11 +30,7 @@ pub struct Opened {
 impl Opened {
     fn new(fd: OwnedFd, through_link: bool) -> Result<Opened> {
         let stat = fs::fstat(&fd)?;
-        Ok(Opened {
-            fd,
-            stat,
-            through_link,
-        })
+        Ok(Opened { fd, stat, through_link })
     }
 
     /// Regular file, directory, …
@@ -121,16 +115,13 @@ fn follow(
     link: &OwnedFd,
     flags: OFlags,
 ) -> Result<OwnedFd> {
-    let target = match fs::openat2(
-        directory,
-        segment,
-        flags,
-        Mode::empty(),
-        ResolveFlags::NO_MAGICLINKS,
-    ) {
-        Err(Errno::NOSYS | Errno::PERM) => fs::openat(directory, segment, flags, Mode::empty())?,
-        opened => opened?,
-    };
+    let target =
+        match fs::openat2(directory, segment, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
+            Err(Errno::NOSYS | Errno::PERM) => {
+                fs::openat(directory, segment, flags, Mode::empty())?
+            }
+            opened => opened?,
+        };
     if fs::fstat(link)?.st_uid == fs::fstat(&target)?.st_uid {
         return Ok(target);
     }

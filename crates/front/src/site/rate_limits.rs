@@ -18,11 +18,7 @@ pub struct AllLimits {
 
 impl Default for AllLimits {
     fn default() -> AllLimits {
-        AllLimits {
-            began: Instant::now(),
-            rates: Mutex::default(),
-            running: Mutex::default(),
-        }
+        AllLimits { began: Instant::now(), rates: Mutex::default(), running: Mutex::default() }
     }
 }
 
@@ -53,10 +49,7 @@ impl AllLimits {
             let running = shared(lock(&self.running), format!("{hosts:?}"), Running::default);
             (running, limit)
         });
-        SiteLimits {
-            rates: rates.collect(),
-            running,
-        }
+        SiteLimits { rates: rates.collect(), running }
     }
 
     /// Milliseconds since the front started.

@@ -26,11 +26,7 @@ pub struct TableLimits {
 
 impl Default for TableLimits {
     fn default() -> TableLimits {
-        TableLimits {
-            routes: 4096,
-            memory: 32 << 20,
-            open_files: 256,
-        }
+        TableLimits { routes: 4096, memory: 32 << 20, open_files: 256 }
     }
 }
 
@@ -157,13 +153,7 @@ impl PathTable {
         self.open_files += open_files;
         let key: Arc<[u8]> = key.into();
         self.by_key.insert(Arc::clone(&key), self.slots.len());
-        self.slots.push(Slot {
-            key,
-            target: target.clone(),
-            watches,
-            used: false,
-            seen: 0,
-        });
+        self.slots.push(Slot { key, target: target.clone(), watches, used: false, seen: 0 });
     }
 
     pub(crate) fn clear(&mut self) {

@@ -32,11 +32,7 @@ impl From<Refused> for NotSent {
     fn from(refused: Refused) -> NotSent {
         NotSent {
             // An invalid path is the script's error, not the client's.
-            status: if refused.status == 400 {
-                404
-            } else {
-                refused.status
-            },
+            status: if refused.status == 400 { 404 } else { refused.status },
             why: refused.why.into(),
         }
     }

@@ -94,10 +94,7 @@ impl Sites {
         before: Option<&Sites>,
     ) -> Result<Sites, String> {
         let count = config.sites.len().max(1);
-        let limits = TableLimits {
-            memory: FILE_MEMORY_BYTES / count,
-            ..TableLimits::default()
-        };
+        let limits = TableLimits { memory: FILE_MEMORY_BYTES / count, ..TableLimits::default() };
         // With another number of sites, each has another share of the memory.
         let before = before.filter(|before| before.sites.len() == config.sites.len());
         resources.limits.forget_unused();
@@ -121,10 +118,7 @@ impl Sites {
             admin: config.admin_access.clone(),
             sends_request_id: config.send_request_id,
             is_proxied: config.proxy_protocol,
-            rates: Rates {
-                request: config.min_request_rate,
-                answer: config.min_answer_rate,
-            },
+            rates: Rates { request: config.min_request_rate, answer: config.min_answer_rate },
             clients: config.clients.clone(),
             hosts: Hosts::of(&config.sites),
             sites,

@@ -26,12 +26,7 @@ pub fn parse_in_pieces(
 pub fn parse_both_ways(input: &[u8], limits: &Limits) -> Result<Option<(Head, Vec<u8>)>, Refusal> {
     let whole = parse_in_pieces(input, &[], limits);
     let every_byte: Vec<usize> = (1..input.len()).collect();
-    assert_eq!(
-        whole,
-        parse_in_pieces(input, &every_byte, limits),
-        "{}",
-        input.escape_ascii()
-    );
+    assert_eq!(whole, parse_in_pieces(input, &every_byte, limits), "{}", input.escape_ascii());
     whole
 }
 

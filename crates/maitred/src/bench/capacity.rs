@@ -118,11 +118,9 @@ pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Be
     let slo = Slo::read(objective)?;
     let plan = setup::plan(run)?;
     let Load::Open { profile, .. } = &plan.load else {
-        return Err(
-            "--find-capacity needs an open loop: give --rate, not --users"
-                .to_owned()
-                .into(),
-        );
+        return Err("--find-capacity needs an open loop: give --rate, not --users"
+            .to_owned()
+            .into());
     };
     let mut search = CapacitySearch::new(profile.peak());
     let step = humanize::parse_duration(&run.load.step)?;
@@ -218,25 +216,16 @@ impl RateProber<'_> {
         let mut shape = None;
         if let Some(highest) = highest {
             let good = |step: &RateStep| step.goodput.unwrap_or(step.served_rate);
-            let held = self
-                .steps
-                .iter()
-                .rfind(|step| step.holds && step.rate == highest);
+            let held = self.steps.iter().rfind(|step| step.holds && step.rate == highest);
             let at_capacity = held.map(good);
             let before = self.steps.len();
             for factor in BEYOND {
                 self.holds(highest * factor, self.step)?;
             }
             let least = self.steps[before..].iter().map(good).reduce(f64::min);
-            shape = at_capacity
-                .zip(least)
-                .map(|(at, beyond)| Shape::of(at, beyond).words());
+            shape = at_capacity.zip(least).map(|(at, beyond)| Shape::of(at, beyond).words());
         }
-        let failed = self
-            .steps
-            .iter()
-            .filter(|step| !step.holds)
-            .map(|step| step.rate);
+        let failed = self.steps.iter().filter(|step| !step.holds).map(|step| step.rate);
         let above = failed.filter(|rate| highest.is_none_or(|highest| *rate > highest));
         Ok(CapacityReport {
             schema: "maitred-bench-capacity/1",
@@ -256,10 +245,7 @@ impl RateProber<'_> {
 }
 
 fn heading(plan: &Plan, objective: &str) -> String {
-    let url = plan
-        .requests
-        .first()
-        .map(|first| first.spec.url.to_string());
+    let url = plan.requests.first().map(|first| first.spec.url.to_string());
     format!(
         "maitred bench {}: the highest rate with {objective}\n\n\
          {:>12}{:>10}{:>12}{:>10}{:>10}{:>9}{:>8}",
@@ -286,10 +272,7 @@ fn row(step: &RateStep) -> String {
         step.error_share * 100.0,
         step.late_share * 100.0,
         match step {
-            RateStep {
-                generator_late: true,
-                ..
-            } => "invalid: the generator was late",
+            RateStep { generator_late: true, .. } => "invalid: the generator was late",
             RateStep { holds: true, .. } => "holds",
             _ => "does not hold",
         },
@@ -300,9 +283,9 @@ fn conclusion(found: &CapacityReport) -> String {
     let Some(capacity) = found.capacity else {
         return format!("\n{} holds at none of the tried rates", found.objective);
     };
-    let cliff = found.cliff.map_or(String::new(), |cliff| {
-        format!("; at {}/s it does not", humanize::digits(cliff))
-    });
+    let cliff = found
+        .cliff
+        .map_or(String::new(), |cliff| format!("; at {}/s it does not", humanize::digits(cliff)));
     let shape = found.shape.unwrap_or("unknown");
     format!(
         "\n{} holds up to {}/s{cliff}\nbeyond it: {shape}",

@@ -56,15 +56,9 @@ const FIGURES: [ComparedValue; 4] = [
     ("served/s", Direction::HigherIsBetter, |report| {
         Some(report.requests.goodput.unwrap_or(report.requests.rate))
     }),
-    ("p50", Direction::LowerIsBetter, |report| {
-        report.corrected.p50
-    }),
-    ("p90", Direction::LowerIsBetter, |report| {
-        report.corrected.p90
-    }),
-    ("p99", Direction::LowerIsBetter, |report| {
-        report.corrected.p99
-    }),
+    ("p50", Direction::LowerIsBetter, |report| report.corrected.p50),
+    ("p90", Direction::LowerIsBetter, |report| report.corrected.p90),
+    ("p99", Direction::LowerIsBetter, |report| report.corrected.p99),
 ];
 
 /// One of the two servers.
@@ -119,29 +113,18 @@ pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, BenchError
         return Err(format!("--pairs has to be {MIN_PAIRS} to --max-pairs").into());
     }
     if asked.load.find_capacity.is_some() {
-        return Err(
-            "compare runs one load: use --find-capacity for each server separately"
-                .to_owned()
-                .into(),
-        );
+        return Err("compare runs one load: use --find-capacity for each server separately"
+            .to_owned()
+            .into());
     }
     let (a, b) = (side(asked, &asked.a)?, side(asked, &asked.b)?);
     let disturbed = Cell::default();
-    let contest = Comparison {
-        asked,
-        stop,
-        disturbed,
-    };
-    contest.say(&format!(
-        "A: {}\nB: {}\n\nA against itself",
-        asked.a, asked.b
-    ));
+    let contest = Comparison { asked, stop, disturbed };
+    contest.say(&format!("A: {}\nB: {}\n\nA against itself", asked.a, asked.b));
     let itself = contest.pairs(&a, &a, asked.pairs)?;
     let noise = rows(&itself, asked.load.seed);
     contest.table(&noise);
-    let usable = !noise
-        .iter()
-        .any(|row| row.verdict == "faster" || row.verdict == "slower");
+    let usable = !noise.iter().any(|row| row.verdict == "faster" || row.verdict == "slower");
     let stopped = || stop.load(Ordering::Relaxed);
     let mut outcome = ComparisonReport {
         schema: "maitred-bench-compare/1",
@@ -184,9 +167,7 @@ fn side(asked: &Compare, text: &str) -> Result<Candidate, String> {
         (true, _) => text,
         (false, Some(url)) => url,
         (false, None) => {
-            return Err(format!(
-                "'{text}' is a command: give the URL that it serves with --url"
-            ));
+            return Err(format!("'{text}' is a command: give the URL that it serves with --url"));
         }
     };
     Ok(Candidate {
@@ -223,11 +204,7 @@ impl Comparison<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 break;
             }
-            pairs.push(if turned {
-                (second, first)
-            } else {
-                (first, second)
-            });
+            pairs.push(if turned { (second, first) } else { (first, second) });
             if pairs.len() >= self.asked.pairs && self.is_clear(&pairs) {
                 break;
             }
@@ -282,11 +259,7 @@ impl Comparison<'_> {
     }
 
     fn report_disturbances(&self) {
-        let Disturbed {
-            repeated,
-            counted,
-            unknown,
-        } = self.disturbed.get();
+        let Disturbed { repeated, counted, unknown } = self.disturbed.get();
         let percent = OUTSIDE * 100.0;
         if repeated > 0 {
             self.say(&format!(
@@ -315,14 +288,12 @@ impl Comparison<'_> {
 
     fn table(&self, rows: &[Row]) {
         let percent = |found: Option<f64>| {
-            found.map_or("n/a".to_owned(), |ratio| {
-                format!("{:+.1} %", (ratio - 1.0) * 100.0)
-            })
+            found.map_or("n/a".to_owned(), |ratio| format!("{:+.1} %", (ratio - 1.0) * 100.0))
         };
         for row in rows {
-            let least = row.smallest_detectable.map_or("n/a".to_owned(), |share| {
-                format!("{} %", humanize::digits(share * 100.0))
-            });
+            let least = row
+                .smallest_detectable
+                .map_or("n/a".to_owned(), |share| format!("{} %", humanize::digits(share * 100.0)));
             self.say(&format!(
                 "{:10}{:>10}   {:>9} to {:>9}   could see {least:>7}   {}",
                 row.figure,
@@ -408,10 +379,7 @@ impl StartedServer {
             return Err(now(format!("another server listens on {door} already")));
         }
         let mut shell = Command::new("sh");
-        shell
-            .args(["-c", command])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
+        shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null());
         shell.process_group(0);
         maitred_os::spawn::unblock_signals(&mut shell);
         let shell = shell.spawn();
@@ -421,9 +389,7 @@ impl StartedServer {
         while !started.door.is_open() {
             if let Ok(Some(status)) = started.shell.try_wait() {
                 let door = &started.door;
-                return Err(now(format!(
-                    "exited before it listened on {door} ({status})"
-                )));
+                return Err(now(format!("exited before it listened on {door} ({status})")));
             }
             if Instant::now() > deadline || stop.load(Ordering::Relaxed) {
                 return Err(now(format!("no server listens on {}", started.door)));

@@ -17,11 +17,7 @@ pub struct Live {
 impl Live {
     /// The display of a run against `url`.
     pub fn new(url: &str) -> Live {
-        Live {
-            url: url.to_owned(),
-            drawn: 0,
-            shown: io::stderr().is_terminal(),
-        }
+        Live { url: url.to_owned(), drawn: 0, shown: io::stderr().is_terminal() }
     }
 
     /// Draws the progress. After a failure it draws nothing more.

@@ -25,10 +25,7 @@ pub const EXIT_PARTIAL: u8 = 130;
 /// # Errors
 /// If the load generator cannot run.
 pub fn measure(plan: &Arc<Plan>, slo: &Slo, stop: &Arc<AtomicBool>) -> Result<Report, BenchError> {
-    let url = plan
-        .requests
-        .first()
-        .map(|first| first.spec.url.to_string());
+    let url = plan.requests.first().map(|first| first.spec.url.to_string());
     let mut live = Live::new(&url.unwrap_or_default());
     let mut watch = |progress: &Progress<'_>| live.show(progress);
     let measured = generate::run(plan, stop, &mut watch).map_err(BenchError::Now)?;

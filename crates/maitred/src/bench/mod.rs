@@ -64,12 +64,7 @@ fn test(run: &Run, tool: Option<Tool>, stop: &Arc<AtomicBool>) -> Result<u8, Ben
     let slo = slo(run)?;
     run.output.check_files()?;
     let plan = setup::plan(run)?;
-    let watching = run
-        .output
-        .watch
-        .as_deref()
-        .map(ServerWatch::start)
-        .transpose()?;
+    let watching = run.output.watch.as_deref().map(ServerWatch::start).transpose()?;
     let mut report = measure(&plan, &slo, stop)?;
     report.server = watching.map(ServerWatch::end);
     publish(&report, tool, &run.output)?;

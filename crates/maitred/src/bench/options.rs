@@ -123,23 +123,13 @@ pub struct LoadOptions {
     #[arg(long, value_name = "LOG", conflicts_with_all = ["rate", "users"])]
     pub replay: Option<PathBuf>,
     /// How much faster than recorded to replay the log
-    #[arg(
-        long,
-        value_name = "FACTOR",
-        default_value_t = 1.0,
-        requires = "replay"
-    )]
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, requires = "replay")]
     pub speed: f64,
     /// Find the highest rate at which this holds, such as 'p99<200ms'; --rate is tried first
     #[arg(long, value_name = "CONDITIONS", conflicts_with_all = ["users", "replay", "duration"])]
     pub find_capacity: Option<String>,
     /// How long --find-capacity tries each rate
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "15s",
-        requires = "find_capacity"
-    )]
+    #[arg(long, value_name = "TIME", default_value = "15s", requires = "find_capacity")]
     pub step: String,
     /// How long to measure [default: the steps' time, or 30s]
     #[arg(long, short = 't', value_name = "TIME")]

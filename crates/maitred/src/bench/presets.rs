@@ -78,11 +78,7 @@ pub fn apply(run: &Run) -> Result<(Tool, Run), String> {
         format!("'{name}' is no tool that is known: ab, siege, wrk, locust, blitz, k6")
     })?;
     let (given, urls) = read(tool, rest)?;
-    let mut run = Run {
-        preset: Vec::new(),
-        urls,
-        ..run.clone()
-    };
+    let mut run = Run { preset: Vec::new(), urls, ..run.clone() };
     // None of them warms up.
     run.load.warm_up.get_or_insert_with(|| "0".to_owned());
     if tool == Tool::Siege {
@@ -194,12 +190,8 @@ fn set(tool: Tool, run: &mut Run, argument: &str, value: &str) -> Result<(), Str
 
 /// What depends on several arguments.
 fn finish(tool: Tool, run: &mut Run, given: &[GivenArgument<'_>]) -> Result<(), String> {
-    let value = |name: &str| {
-        given
-            .iter()
-            .rfind(|(known, _)| *known == name)
-            .map(|(_, value)| *value)
-    };
+    let value =
+        |name: &str| given.iter().rfind(|(known, _)| *known == name).map(|(_, value)| *value);
     let load = &mut run.load;
     match tool {
         Tool::Siege => {
@@ -233,11 +225,7 @@ fn finish(tool: Tool, run: &mut Run, given: &[GivenArgument<'_>]) -> Result<(), 
 /// Reads `60s`, `1M`, `1h`; without a unit they are minutes.
 fn siege_time(text: &str) -> String {
     let text = text.to_ascii_lowercase();
-    if text.ends_with(|last: char| last.is_ascii_digit()) {
-        text + "m"
-    } else {
-        text
-    }
+    if text.ends_with(|last: char| last.is_ascii_digit()) { text + "m" } else { text }
 }
 
 /// Reads `1-250:60`: from 1 to 250 users in 60 seconds.
@@ -260,9 +248,7 @@ mod tests {
     fn run(words: &str) -> Result<(Tool, Run), String> {
         let line = format!("maitred bench --as {words}");
         let read = Maitred::try_parse_from(line.split(' ')).map_err(|why| why.to_string())?;
-        let Command::Bench(bench) = read.command else {
-            panic!("bench")
-        };
+        let Command::Bench(bench) = read.command else { panic!("bench") };
         apply(&bench.run)
     }
 
@@ -272,10 +258,7 @@ mod tests {
         assert_eq!((ab.load.users, ab.load.requests), (Some(10), Some(1_000)));
         assert!(!ab.request.no_keepalive && ab.urls == ["http://a/"]);
         let (_, siege) = run("siege -c50 -i -b -t1m -f urls.txt").expect("siege's");
-        assert_eq!(
-            (siege.load.users, siege.load.duration.as_deref()),
-            (Some(50), Some("1m"))
-        );
+        assert_eq!((siege.load.users, siege.load.duration.as_deref()), (Some(50), Some("1m")));
         assert!(!siege.request.in_order && siege.request.no_keepalive);
         let (_, wrk) = run("wrk -t2 -c100 -d30s --latency http://a/").expect("wrk's");
         assert_eq!((wrk.load.users, wrk.load.threads), (Some(100), Some(2)));
@@ -285,10 +268,7 @@ mod tests {
         let (_, locust) = run("locust -u 100 -r 10 -t 5m --host=http://a/").expect("locust's");
         assert_eq!(locust.load.ramp_up.as_deref(), Some("10s"));
         let (_, blitz) = run("blitz -p 1-250:60 http://a/").expect("blitz's");
-        assert_eq!(
-            (blitz.load.users, blitz.load.ramp_up.as_deref()),
-            (Some(250), Some("60s"))
-        );
+        assert_eq!((blitz.load.users, blitz.load.ramp_up.as_deref()), (Some(250), Some("60s")));
         let (_, k6) = run("k6 --vus 10 --iterations=100 http://a/").expect("k6's");
         assert_eq!((k6.load.users, k6.load.requests), (Some(10), Some(100)));
     }

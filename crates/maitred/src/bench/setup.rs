@@ -86,7 +86,7 @@ fn protocol(options: &RequestOptions) -> Result<Protocol, String> {
     }
     if streams > 1 && options.no_keepalive {
         return Err(
-            "--no-keepalive: a connection with several streams carries several requests".into(),
+            "--no-keepalive: a connection with several streams carries several requests".into()
         );
     }
     Ok(Protocol::Http2 { streams })
@@ -97,11 +97,7 @@ fn specs(run: &Run) -> Result<Vec<RequestSpec>, String> {
     let options = &run.request;
     let places = run.urls.iter().map(|url| Url::read(url, None));
     let places = places.collect::<Result<Vec<_>, _>>()?;
-    let body = options
-        .data
-        .as_deref()
-        .map(request::read_body)
-        .transpose()?;
+    let body = options.data.as_deref().map(request::read_body).transpose()?;
     let method = match (&options.method, &body) {
         (Some(method), _) => checked_method(method)?,
         (None, Some(_)) => "POST".to_owned(),
@@ -156,11 +152,7 @@ fn load(options: &LoadOptions, first: &RequestSpec) -> Result<(Load, f64, f64), 
             requests: options.requests,
         };
         let counted = options.requests.is_some();
-        let usual = if counted {
-            UNTIL_IT_ENDS
-        } else {
-            DEFAULT_SECONDS
-        };
+        let usual = if counted { UNTIL_IT_ENDS } else { DEFAULT_SECONDS };
         let seconds = asked.unwrap_or(usual);
         let usual = if counted { 0.0 } else { tenth(seconds) };
         return Ok((load, seconds, warm_up.unwrap_or(usual)));
@@ -169,37 +161,17 @@ fn load(options: &LoadOptions, first: &RequestSpec) -> Result<(Load, f64, f64), 
     if let Some(file) = &options.replay {
         let log = replay_of(file, options.speed, first)?;
         let seconds = asked.unwrap_or(UNTIL_IT_ENDS);
-        return Ok((
-            Load::Replay { log, connections },
-            seconds,
-            warm_up.unwrap_or(0.0),
-        ));
+        return Ok((Load::Replay { log, connections }, seconds, warm_up.unwrap_or(0.0)));
     }
     let rate = options.rate.as_deref().unwrap_or(DEFAULT_RATE);
     let each = asked.unwrap_or(DEFAULT_SECONDS);
     let profile = Profile::read(rate, each, options.burst.as_deref())?;
     let is_level = !rate.contains("..") && !rate.contains('@');
-    let own = if is_level {
-        DEFAULT_SECONDS
-    } else {
-        profile.seconds()
-    };
+    let own = if is_level { DEFAULT_SECONDS } else { profile.seconds() };
     let seconds = asked.unwrap_or(own);
-    let usual = if is_level && options.burst.is_none() {
-        tenth(seconds)
-    } else {
-        0.0
-    };
-    let spacing = if options.poisson {
-        Spacing::Poisson
-    } else {
-        Spacing::Even
-    };
-    let load = Load::Open {
-        profile,
-        spacing,
-        connections,
-    };
+    let usual = if is_level && options.burst.is_none() { tenth(seconds) } else { 0.0 };
+    let spacing = if options.poisson { Spacing::Poisson } else { Spacing::Even };
+    let load = Load::Open { profile, spacing, connections };
     Ok((load, seconds, warm_up.unwrap_or(usual)))
 }
 
@@ -207,11 +179,7 @@ fn replay_of(file: &Path, speed: f64, first: &RequestSpec) -> Result<replay::Sou
     if !(speed.is_finite() && speed > 0.0) {
         return Err(format!("--speed {speed}: expected a factor above 0"));
     }
-    let log = replay::Source {
-        file: file.to_owned(),
-        like: first.clone(),
-        speed,
-    };
+    let log = replay::Source { file: file.to_owned(), like: first.clone(), speed };
     log.check()?;
     Ok(log)
 }
@@ -271,9 +239,7 @@ fn check_bounds(plan: &Plan) -> Result<(), String> {
         Load::Closed { users, .. } => *users,
     };
     if wanted == 0 || wanted > MAX_CONNECTIONS {
-        return Err(format!(
-            "expected 1 to {MAX_CONNECTIONS} users or connections"
-        ));
+        return Err(format!("expected 1 to {MAX_CONNECTIONS} users or connections"));
     }
     let allowed = usize::try_from(usage::descriptors()).unwrap_or(usize::MAX);
     let connections = match &plan.load {
@@ -293,15 +259,10 @@ fn add_requests(
     specs: Vec<RequestSpec>,
     options: &RequestOptions,
 ) -> Result<(), BenchError> {
-    let trust = TlsTrust {
-        insecure: options.insecure,
-        ca: options.ca.clone(),
-    };
+    let trust = TlsTrust { insecure: options.insecure, ca: options.ca.clone() };
     let mut servers: Vec<Url> = Vec::new();
     for spec in specs {
-        let known = servers
-            .iter()
-            .position(|known| known.same_server(&spec.url));
+        let known = servers.iter().position(|known| known.same_server(&spec.url));
         let endpoint = match known {
             Some(endpoint) => endpoint,
             None => {
@@ -312,11 +273,7 @@ fn add_requests(
             }
         };
         let encoded = render(plan, &spec, None, None)?;
-        plan.requests.push(Request {
-            spec,
-            endpoint,
-            encoded,
-        });
+        plan.requests.push(Request { spec, endpoint, encoded });
     }
     Ok(())
 }
@@ -363,9 +320,6 @@ mod tests {
     #[test]
     fn more_connections_than_open_files_are_refused_with_what_to_do() {
         let why = within_descriptors(2_000, 960).expect_err("too many");
-        assert!(
-            why.contains("its limit leaves 960; raise it (ulimit -n)"),
-            "{why}"
-        );
+        assert!(why.contains("its limit leaves 960; raise it (ulimit -n)"), "{why}");
     }
 }

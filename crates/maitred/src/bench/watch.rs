@@ -142,16 +142,12 @@ impl Sampler {
                 };
                 let pid = i32::try_from(status.pid).unwrap_or(0);
                 let family = self.family(pid);
-                ServerSample {
-                    cpu: family.and_then(|family| family.cpu),
-                    ..of_status(&status)
-                }
+                ServerSample { cpu: family.and_then(|family| family.cpu), ..of_status(&status) }
             }
             SampleSource::StatusPage(place) => of_page(&fetch(place)?)?,
             SampleSource::Process(pid) => {
                 let pid = *pid;
-                self.family(pid)
-                    .ok_or_else(|| format!("there is no process {pid}"))?
+                self.family(pid).ok_or_else(|| format!("there is no process {pid}"))?
             }
         };
         sample.second = self.began.elapsed().as_secs_f64();
@@ -200,12 +196,8 @@ fn of_page(page: &[u8]) -> Result<ServerSample, String> {
 
 fn fetch(place: &Url) -> Result<Vec<u8>, String> {
     let failed = |why: std::io::Error| format!("the status page {place} cannot be read: {why}");
-    let mut addresses = (place.host.as_str(), place.port)
-        .to_socket_addrs()
-        .map_err(failed)?;
-    let address = addresses
-        .next()
-        .ok_or_else(|| format!("{} has no address", place.host))?;
+    let mut addresses = (place.host.as_str(), place.port).to_socket_addrs().map_err(failed)?;
+    let address = addresses.next().ok_or_else(|| format!("{} has no address", place.host))?;
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(failed)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
     let request = RequestSpec::get(place.clone()).http1(None, None, false);
@@ -222,10 +214,7 @@ fn fetch(place: &Url) -> Result<Vec<u8>, String> {
     };
     let answer = answer.map_err(|why| format!("the status page {place}: {why}"))?;
     if answer.status != 200 {
-        return Err(format!(
-            "the status page {place} responds with {}",
-            answer.status
-        ));
+        return Err(format!("the status page {place} responds with {}", answer.status));
     }
     // A page this small is one chunk, if it is chunked at all.
     let object = object_in(&bytes).ok_or_else(|| format!("{place} is no status page in JSON"))?;
@@ -246,10 +235,7 @@ mod tests {
     #[test]
     fn what_is_to_be_watched_is_told_apart() {
         assert!(matches!(source("maitred"), Ok(SampleSource::Admin(None))));
-        assert!(matches!(
-            source("/run/x.sock"),
-            Ok(SampleSource::Admin(Some(_)))
-        ));
+        assert!(matches!(source("/run/x.sock"), Ok(SampleSource::Admin(Some(_)))));
         assert!(matches!(source("4711"), Ok(SampleSource::Process(4711))));
         let Ok(SampleSource::StatusPage(place)) = source("http://127.0.0.1/status") else {
             panic!("a page")
@@ -262,10 +248,7 @@ mod tests {
         let page = br#"{"pool":"www","listen queue":3,"idle processes":1,"active processes":4,
             "total processes":5}"#;
         let sample = of_page(page).expect("a page");
-        assert_eq!(
-            (sample.busy, sample.idle, sample.queue),
-            (Some(4), Some(1), Some(3))
-        );
+        assert_eq!((sample.busy, sample.idle, sample.queue), (Some(4), Some(1), Some(3)));
         assert!(of_page(b"pool: www").is_err());
     }
 }

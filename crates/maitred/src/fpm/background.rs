@@ -61,11 +61,9 @@ fn wait(mut server: File, limit: Duration) -> Result<(), String> {
         let left = Timespec::try_from(left).unwrap_or_default();
         match poll(&mut [PollFd::new(&server, PollFlags::IN)], Some(&left)) {
             Ok(0) => {
-                return Err(
-                    "the master process didn't send back its status (via the pipe to the \
+                return Err("the master process didn't send back its status (via the pipe to the \
                             calling process)"
-                        .to_owned(),
-                );
+                    .to_owned());
             }
             Ok(_) => break,
             Err(rustix::io::Errno::INTR) => {}

@@ -79,11 +79,7 @@ const OPTIONS: [(u8, bool, &str); 17] = [
 pub fn read(arguments: &[OsString]) -> FpmCommand {
     let mut flags = Flags::default();
     let mut info = false;
-    let mut options = Options {
-        arguments,
-        next: 0,
-        letter: 0,
-    };
+    let mut options = Options { arguments, next: 0, letter: 0 };
     while let Some(option) = options.next() {
         let Some((letter, value)) = option else {
             return FpmCommand::Usage { wanted: false };
@@ -164,9 +160,7 @@ impl<'a> Options<'a> {
             Some(at) => (&text[..at], Some(&text[at + 1..])),
             None => (text, None),
         };
-        let (letter, takes, _) = OPTIONS
-            .iter()
-            .find(|(_, _, long)| long.as_bytes() == name)?;
+        let (letter, takes, _) = OPTIONS.iter().find(|(_, _, long)| long.as_bytes() == name)?;
         let value = if *takes { self.value(value)? } else { b"" };
         Some((*letter, value))
     }
@@ -222,13 +216,7 @@ mod tests {
     #[test]
     fn a_value_stands_after_its_letter_after_an_equals_sign_or_in_the_next_argument() {
         let file = Some(PathBuf::from("/f"));
-        for line in [
-            "-y /f",
-            "-y/f",
-            "-y=/f",
-            "--fpm-config /f",
-            "--fpm-config=/f",
-        ] {
+        for line in ["-y /f", "-y/f", "-y=/f", "--fpm-config /f", "--fpm-config=/f"] {
             assert_eq!(flags(line).config, file, "{line}");
         }
         assert_eq!(flags("-p /p").prefix, Some(PathBuf::from("/p")));
@@ -242,12 +230,7 @@ mod tests {
     fn entries_of_php_ini_may_come_in_any_number() {
         let php = flags("-dfoo=bar -d a=b=c -d on -nc /etc --define x=").php;
         let entry = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let all = [
-            entry("foo", "bar"),
-            entry("a", "b=c"),
-            entry("on", "1"),
-            entry("x", ""),
-        ];
+        let all = [entry("foo", "bar"), entry("a", "b=c"), entry("on", "1"), entry("x", "")];
         assert_eq!(php.defines, all);
         assert!(php.no_ini);
         assert_eq!(php.ini, Some(PathBuf::from("/etc")));
@@ -260,18 +243,12 @@ mod tests {
         let flags = flags("-FOR -e");
         assert_eq!(flags.daemonize, Some(false));
         assert!(flags.force_stderr && flags.allow_root);
-        assert_eq!(
-            self::flags("-F -D").daemonize,
-            Some(true),
-            "the last word counts"
-        );
+        assert_eq!(self::flags("-F -D").daemonize, Some(true), "the last word counts");
     }
 
     #[test]
     fn what_is_asked_first_is_answered_with_what_was_said_before() {
-        let FpmCommand::Version(php) = asked("-n -v -Z") else {
-            panic!("a version")
-        };
+        let FpmCommand::Version(php) = asked("-n -v -Z") else { panic!("a version") };
         assert!(php.no_ini);
         assert!(matches!(asked("-v -n"), FpmCommand::Version(php) if !php.no_ini));
         assert!(matches!(asked("-i -n"), FpmCommand::Info(php) if php.no_ini));
@@ -283,16 +260,7 @@ mod tests {
         for line in ["-h", "-?", "--help", "--usage", "-nh"] {
             assert_eq!(asked(line), FpmCommand::Usage { wanted: true }, "{line}");
         }
-        for line in [
-            "-Z",
-            "--nothing",
-            "-nZ",
-            "-:",
-            "word",
-            "-t word",
-            "-",
-            "--help=1x",
-        ] {
+        for line in ["-Z", "--nothing", "-nZ", "-:", "word", "-t word", "-", "--help=1x"] {
             let wrong = asked(line);
             let help = line.starts_with("--help");
             assert_eq!(wrong, FpmCommand::Usage { wanted: help }, "{line}");

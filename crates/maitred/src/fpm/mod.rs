@@ -96,11 +96,7 @@ pub fn run(mut started: FpmInvocation) -> ExitCode {
         FpmCommand::Serve(flags) => {
             // A trial only reports errors.
             let is_trial = matches!(order, Some(TakeOverOrder::Try(_)));
-            log::fpm::begin(if is_trial {
-                Level::Error
-            } else {
-                Level::Notice
-            });
+            log::fpm::begin(if is_trial { Level::Error } else { Level::Notice });
             match order {
                 Some(TakeOverOrder::Try(state)) => try_take_over(state, &started, flags),
                 Some(TakeOverOrder::TakeOver(state)) => go_on(&started, flags, state),
@@ -149,13 +145,7 @@ fn source(settings: Settings) -> Source {
 /// configuration: newer files apply at the next reload.
 fn go_on(started: &FpmInvocation, flags: Flags, state: RawFd) -> u8 {
     let settings = Settings::new(flags, started.version.clone());
-    run_server(
-        started,
-        settings,
-        Some(state),
-        FpmHost::new(None),
-        Level::Notice,
-    )
+    run_server(started, settings, Some(state), FpmHost::new(None), Level::Notice)
 }
 
 /// Serves, or tests the configuration.
@@ -179,10 +169,7 @@ fn serve(started: &FpmInvocation, flags: Flags) -> u8 {
     if let Err(why) = detach_streams() {
         return refuse(&format!("failed to init stdio: {}", system_error(&why)));
     }
-    let level = config
-        .fpm
-        .as_ref()
-        .map_or(Level::Notice, |fpm| fpm.log_level);
+    let level = config.fpm.as_ref().map_or(Level::Notice, |fpm| fpm.log_level);
     match prepare(&config, &settings) {
         Ok(NextStep::Server(waiting)) => {
             run_server(started, settings, None, FpmHost::new(waiting), level)
@@ -292,10 +279,7 @@ fn program(name: &OsStr, before: &[OsString]) -> std::io::Result<PathBuf> {
 
 /// Redirects standard input and output to /dev/null, as php-fpm does: messages go to the log.
 fn detach_streams() -> std::io::Result<()> {
-    let null = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .open("/dev/null")?;
+    let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     Ok(())
@@ -328,12 +312,7 @@ mod tests {
             assert!(started(line).is_some(), "{line}");
             assert_eq!(version(line), None, "{line}");
         }
-        for line in [
-            "maitred serve",
-            "maitred",
-            "php-fpmfront: front",
-            "maitred check fpm",
-        ] {
+        for line in ["maitred serve", "maitred", "php-fpmfront: front", "maitred check fpm"] {
             assert_eq!(started(line), None, "{line}");
         }
         let title = OsString::from("php-fpm: front   ");

@@ -57,10 +57,7 @@ fn read_where(reply: &str) -> ConfigLocation {
         "" => None,
         line => Some(line.to_owned()),
     });
-    ConfigLocation {
-        branch: lines.next().flatten(),
-        config: lines.next().flatten(),
-    }
+    ConfigLocation { branch: lines.next().flatten(), config: lines.next().flatten() }
 }
 
 /// Timeout for PHP to start and to reply.
@@ -78,11 +75,7 @@ pub struct Entries<'a> {
 impl<'a> Entries<'a> {
     /// Those that PHP finds with these flags.
     pub fn new(php: &'a Php, version: Option<&'a str>) -> Entries<'a> {
-        Entries {
-            php,
-            version,
-            program: RefCell::new(None),
-        }
+        Entries { php, version, program: RefCell::new(None) }
     }
 
     /// The value of an entry, if there is one. It is said once if PHP cannot be asked.

@@ -194,9 +194,7 @@ fn front_user(pools: &[Pool]) -> Option<String> {
     let uid = |name: &str| Some(users::look_up(name, None).ok()?.uid);
     let pools = pools.iter().filter_map(|pool| pool.user.as_deref());
     let taken: Vec<u32> = pools.filter_map(uid).collect();
-    let there = FRONT_USERS
-        .iter()
-        .filter_map(|&name| Some((name, uid(name)?)));
+    let there = FRONT_USERS.iter().filter_map(|&name| Some((name, uid(name)?)));
     choose(there, &taken).map(str::to_owned)
 }
 
@@ -232,9 +230,7 @@ fn file(flags: &Flags, version: Option<&str>) -> PathBuf {
     let others = FILES.iter().map(PathBuf::from);
     let mut all = debian.iter().cloned().chain(others);
     let found = all.find(|file| file.exists());
-    found
-        .or(debian)
-        .unwrap_or_else(|| Path::new(FILES[0]).to_owned())
+    found.or(debian).unwrap_or_else(|| Path::new(FILES[0]).to_owned())
 }
 
 /// Logs lines as php-fpm does.

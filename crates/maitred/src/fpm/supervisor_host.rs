@@ -32,10 +32,7 @@ pub struct FpmHost {
 impl FpmHost {
     /// A server that `waiting` waits for.
     pub fn new(waiting: Option<StarterPipe>) -> FpmHost {
-        FpmHost {
-            pid_file: None,
-            waiting,
-        }
+        FpmHost { pid_file: None, waiting }
     }
 }
 

@@ -134,10 +134,7 @@ impl Findings {
             lines.push(format!("{target} got a {status} response"));
         }
         if self.growth > 0 {
-            lines.push(format!(
-                "memory grows by {} bytes with each request",
-                self.growth
-            ));
+            lines.push(format!("memory grows by {} bytes with each request", self.growth));
         }
         if lines.is_empty() {
             lines.push(format!("no leak was seen in {} requests", self.requests));
@@ -163,9 +160,7 @@ fn example(name: &str, old: Option<&str>, new: Option<&str>) -> String {
     let word = |text: Option<&str>| text.unwrap_or("nothing").to_owned();
     let mut text = printable(&format!("{name}: {} → {}", word(old), word(new)));
     if text.len() > EXAMPLE_BYTES {
-        let end = (0..=EXAMPLE_BYTES)
-            .rev()
-            .find(|at| text.is_char_boundary(*at));
+        let end = (0..=EXAMPLE_BYTES).rev().find(|at| text.is_char_boundary(*at));
         text.truncate(end.unwrap_or(0));
         text.push('…');
     }
@@ -226,24 +221,15 @@ mod tests {
             step(
                 "/a",
                 100,
-                &[
-                    ("static A::$once", None, Some("1")),
-                    ("global $n", None, Some("1")),
-                ],
+                &[("static A::$once", None, Some("1")), ("global $n", None, Some("1"))],
             ),
             step("/a", 150, &[("global $n", Some("1"), Some("2"))]),
             step("/a", 200, &[("global $n", Some("2"), Some("3"))]),
         ];
         let found = Findings::of(&steps, 1);
-        assert_eq!(
-            (found.requests, found.settled, found.changes.len()),
-            (2, 1, 1)
-        );
+        assert_eq!((found.requests, found.settled, found.changes.len()), (2, 1, 1));
         let change = &found.changes[0];
-        assert_eq!(
-            (change.what.as_str(), change.requests, change.grows),
-            ("global $n", 2, false)
-        );
+        assert_eq!((change.what.as_str(), change.requests, change.grows), ("global $n", 2, false));
         assert_eq!(change.example, "global $n: 1 → 2");
         assert_eq!(found.growth, 50);
         assert!(!found.is_clean());
@@ -270,11 +256,7 @@ mod tests {
         let found = Findings::of(&steps, 1);
         assert_eq!(found.changes.len(), 1);
         assert!(found.changes[0].grows && found.growth == 0);
-        assert!(
-            found
-                .text()
-                .starts_with("static Kept::$seen grows (2 of 2 requests)")
-        );
+        assert!(found.text().starts_with("static Kept::$seen grows (2 of 2 requests)"));
     }
 
     #[test]

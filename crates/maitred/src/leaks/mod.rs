@@ -37,17 +37,10 @@ pub fn leaks(asked: &Leaks) -> ExitCode {
         Err(why) => return fail(&why),
     };
     let found = Findings::of(&steps, asks.len());
-    let text = if asked.json {
-        serde_json::to_string(&found).unwrap_or_default()
-    } else {
-        found.text()
-    };
+    let text =
+        if asked.json { serde_json::to_string(&found).unwrap_or_default() } else { found.text() };
     print_line(&text);
-    ExitCode::from(if found.is_clean() {
-        EXIT_SUCCESS
-    } else {
-        EXIT_LEAKS
-    })
+    ExitCode::from(if found.is_clean() { EXIT_SUCCESS } else { EXIT_LEAKS })
 }
 
 /// A request to send.
@@ -60,16 +53,10 @@ struct LeakRequest {
 impl LeakRequest {
     fn of(url: &str) -> Result<LeakRequest, String> {
         if url.starts_with('/') {
-            return Ok(LeakRequest {
-                host: None,
-                target: url.to_owned(),
-            });
+            return Ok(LeakRequest { host: None, target: url.to_owned() });
         }
         let place = Url::read(url, None)?;
-        Ok(LeakRequest {
-            host: Some(place.host),
-            target: place.path,
-        })
+        Ok(LeakRequest { host: Some(place.host), target: place.path })
     }
 }
 
@@ -77,9 +64,9 @@ impl LeakRequest {
 fn meant<'a>(config: &'a Config, asks: &[LeakRequest]) -> Result<(&'a Site, &'a Pool), String> {
     let hosts = Hosts::of(&config.sites);
     let number = |ask: &LeakRequest| match &ask.host {
-        Some(host) => hosts
-            .site_for(host)
-            .ok_or_else(|| format!("{host} is no host of the configuration")),
+        Some(host) => {
+            hosts.site_for(host).ok_or_else(|| format!("{host} is no host of the configuration"))
+        }
         None => Ok(0),
     };
     let numbers: Vec<usize> = asks.iter().map(number).collect::<Result<_, _>>()?;
@@ -121,11 +108,7 @@ fn watch(
         for ask in asks {
             let host = ask.host.as_deref().unwrap_or("localhost");
             let status = server.get(host, &ask.target)?;
-            steps.push(Visit {
-                target: ask.target.clone(),
-                status,
-                look: server.look()?,
-            });
+            steps.push(Visit { target: ask.target.clone(), status, look: server.look()? });
         }
     }
     Ok(steps)

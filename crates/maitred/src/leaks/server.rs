@@ -80,11 +80,7 @@ impl WatchedServer {
         };
         let patience = PATIENCE + pool.boot_timeout;
         watched.address = watched.when(patience, "it does not serve", WatchedServer::address)?;
-        watched.when(
-            patience,
-            "the script does not boot",
-            WatchedServer::next_look,
-        )?;
+        watched.when(patience, "the script does not boot", WatchedServer::next_look)?;
         Ok(watched)
     }
 
@@ -118,11 +114,7 @@ impl WatchedServer {
     /// # Errors
     /// If neither the worker nor its replacement gets ready for another one.
     pub fn look(&mut self) -> Result<Inspection, String> {
-        self.when(
-            PATIENCE,
-            "the worker does not accept another request",
-            WatchedServer::next_look,
-        )
+        self.when(PATIENCE, "the worker does not accept another request", WatchedServer::next_look)
     }
 
     fn address(&mut self) -> Option<SocketAddr> {
@@ -161,10 +153,7 @@ impl WatchedServer {
             if ended || in_vain || Instant::now() > until {
                 let log = self.log();
                 let lines: Vec<String> = log.lines().map(printable).collect();
-                return Err(format!(
-                    "{otherwise}; the log of its server:\n{}",
-                    lines.join("\n")
-                ));
+                return Err(format!("{otherwise}; the log of its server:\n{}", lines.join("\n")));
             }
             std::thread::sleep(PAUSE);
         }
@@ -193,20 +182,14 @@ const EVERYBODYS: u32 = 0o644;
 
 /// A temporary folder. The pool's user can open files in it by name, but not list it.
 fn folder() -> std::io::Result<TempDir> {
-    let folder = tempfile::Builder::new()
-        .prefix("maitred-leaks-")
-        .tempdir()?;
+    let folder = tempfile::Builder::new().prefix("maitred-leaks-").tempdir()?;
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
     Ok(folder)
 }
 
 /// Creates a file with this mode, whatever the umask is.
 fn write(path: &Path, mode: u32, text: &str) -> std::io::Result<File> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(OURS)
-        .open(path)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(OURS).open(path)?;
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     file.write_all(text.as_bytes())?;
     Ok(file)
@@ -232,10 +215,7 @@ fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>, most: usize) -> Option
 /// The inspecting script: with the path of its report, and the pool's own `auto_prepend_file`.
 fn look_script(report: &Path, pool: &Pool) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
-    let mut script = format!(
-        "{LOOK}\nconst REPORT = {};\n",
-        quoted(&report.to_string_lossy())
-    );
+    let mut script = format!("{LOOK}\nconst REPORT = {};\n", quoted(&report.to_string_lossy()));
     let values = pool.php_admin_value.get("auto_prepend_file");
     if let Some(own) = values.or(pool.php_value.get("auto_prepend_file")) {
         let _ = writeln!(script, "require {};", quoted(own));
@@ -262,42 +242,24 @@ fn configuration(site: &Site, pool: &Pool, look: &Path) -> String {
     if let Some(script) = &pool.script {
         line("script", text(script));
     }
-    for (name, value) in [
-        ("user", &pool.user),
-        ("group", &pool.group),
-        ("php", &pool.php),
-    ] {
+    for (name, value) in [("user", &pool.user), ("group", &pool.group), ("php", &pool.php)] {
         if let Some(value) = value {
             line(name, json!(value).to_string());
         }
     }
-    for (name, path) in [
-        ("php_ini", &pool.php_ini),
-        ("php_ini_scan_dir", &pool.php_ini_scan_dir),
-    ] {
+    for (name, path) in [("php_ini", &pool.php_ini), ("php_ini_scan_dir", &pool.php_ini_scan_dir)] {
         if let Some(path) = path {
             line(name, text(path));
         }
     }
-    line(
-        "env",
-        table(&mut pool.env.iter().map(|(name, value)| (name, value))),
-    );
+    line("env", table(&mut pool.env.iter().map(|(name, value)| (name, value))));
     line(
         "php_value",
-        table(
-            &mut pool
-                .php_value
-                .iter()
-                .filter(|(name, _)| *name != "auto_prepend_file"),
-        ),
+        table(&mut pool.php_value.iter().filter(|(name, _)| *name != "auto_prepend_file")),
     );
     let ours = ["auto_prepend_file", "open_basedir"];
     let (name, value) = (ours[0].to_owned(), look.to_string_lossy().into_owned());
-    let kept = pool
-        .php_admin_value
-        .iter()
-        .filter(|(name, _)| !ours.contains(&name.as_str()));
+    let kept = pool.php_admin_value.iter().filter(|(name, _)| !ours.contains(&name.as_str()));
     line("php_admin_value", table(&mut kept.chain([(&name, &value)])));
     let _ = write!(
         out,

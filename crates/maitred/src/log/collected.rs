@@ -85,10 +85,7 @@ impl Default for EventFormat {
     fn default() -> EventFormat {
         let usual = format().with_target(false);
         let bare = format().with_target(false).with_level(false);
-        EventFormat {
-            usual,
-            bare: bare.with_ansi(false).without_time(),
-        }
+        EventFormat { usual, bare: bare.with_ansi(false).without_time() }
     }
 }
 

@@ -43,11 +43,8 @@ const DEFAULT_LIMIT: usize = 1024;
 /// The current log level: a [`Level`], by [`number`].
 static LEVEL: AtomicU8 = AtomicU8::new(1);
 
-static STATE: Mutex<LogState> = Mutex::new(LogState {
-    limit: DEFAULT_LIMIT,
-    is_syslog: false,
-    file: None,
-});
+static STATE: Mutex<LogState> =
+    Mutex::new(LogState { limit: DEFAULT_LIMIT, is_syslog: false, file: None });
 
 /// The destination of lines and their maximum length.
 struct LogState {
@@ -147,11 +144,7 @@ struct FpmLines;
 
 impl<S: Subscriber> Layer<S> for FpmLines {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if is_logged(metadata) {
-            Interest::always()
-        } else {
-            Interest::never()
-        }
+        if is_logged(metadata) { Interest::always() } else { Interest::never() }
     }
 
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
@@ -173,11 +166,8 @@ impl<S: Subscriber> Layer<S> for FpmLines {
         event.record(&mut message);
         let module = metadata.module_path().unwrap_or_else(|| metadata.target());
         let module = module.rsplit("::").next().unwrap_or_default();
-        let place = SourceLocation {
-            pid: std::process::id(),
-            module,
-            line: metadata.line().unwrap_or(0),
-        };
+        let place =
+            SourceLocation { pid: std::process::id(), module, line: metadata.line().unwrap_or(0) };
         let place = (LEVEL.load(Ordering::Relaxed) == 0).then_some(place);
         if let Ok(mut state) = STATE.lock() {
             state.write(metadata.target(), level_of(metadata), place, &message);
@@ -198,11 +188,7 @@ impl LogState {
         } else {
             line::prefix(level, SystemTime::now(), place)
         };
-        let who = WorkerOutput {
-            who: &said.who,
-            text: &said.text,
-            ending: &said.ending,
-        };
+        let who = WorkerOutput { who: &said.who, text: &said.text, ending: &said.ending };
         let lines = match target {
             SAID => line::said(&prefix, &who, self.limit),
             BARE => line::bare(&said.text, self.limit),

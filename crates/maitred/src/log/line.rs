@@ -111,11 +111,7 @@ fn wrapped(before: &str, text: &[u8], after: &str, limit: usize) -> Vec<Vec<u8>>
     let mut lines = Vec::new();
     let mut rest = text;
     loop {
-        let here = if rest.len() >= room {
-            room - 1
-        } else {
-            rest.len()
-        };
+        let here = if rest.len() >= room { room - 1 } else { rest.len() };
         let (piece, more) = rest.split_at(here);
         lines.push([before.as_bytes(), piece, after.as_bytes(), b"\n"].concat());
         if more.is_empty() {
@@ -135,25 +131,15 @@ mod tests {
     fn a_line_begins_with_time_and_level_and_at_debug_level_with_the_place() {
         let now = UNIX_EPOCH + Duration::new(1_795_166_070, 5_000);
         let line = prefix(Level::Notice, now, None);
-        assert!(
-            line.starts_with('[') && line.ends_with("] NOTICE: "),
-            "{line}"
-        );
+        assert!(line.starts_with('[') && line.ends_with("] NOTICE: "), "{line}");
         assert!(line.contains("-Nov-2026 "), "{line}");
         assert_eq!(line.len(), "[21-Nov-2026 09:14:30] NOTICE: ".len());
-        let place = SourceLocation {
-            pid: 7,
-            module: "reload",
-            line: 12,
-        };
+        let place = SourceLocation { pid: 7, module: "reload", line: 12 };
         let line = prefix(Level::Debug, now, Some(place));
         let end = ".000005] DEBUG: pid 7, reload(), line 12: ";
         assert!(line.ends_with(end), "{line}");
         assert_eq!(syslog_prefix(Level::Alert, None), "[ALERT] ");
-        assert_eq!(
-            syslog_prefix(Level::Debug, Some(place)),
-            "[DEBUG] reload(), line 12: "
-        );
+        assert_eq!(syslog_prefix(Level::Debug, Some(place)), "[DEBUG] reload(), line 12: ");
     }
 
     #[test]

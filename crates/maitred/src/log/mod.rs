@@ -43,11 +43,7 @@ pub fn follow_fpm() -> bool {
 /// # Errors
 /// One sentence, for an unknown level.
 pub fn set_up(asked: Option<String>) -> Result<String, String> {
-    let level = asked.or_else(|| {
-        std::env::var(LOG_VARIABLE)
-            .ok()
-            .filter(|text| !text.is_empty())
-    });
+    let level = asked.or_else(|| std::env::var(LOG_VARIABLE).ok().filter(|text| !text.is_empty()));
     let level = level.unwrap_or_else(|| DEFAULT_LEVEL.to_owned());
     let filter: LevelFilter = level.parse().map_err(|_| {
         format!("the log level `{level}` is unknown; expected error, warn, info, debug or trace")
@@ -68,14 +64,8 @@ pub fn set_up(asked: Option<String>) -> Result<String, String> {
 /// Silences libraries that warn of every protocol error of a client: clients could fill the log.
 /// The front logs what matters.
 fn without_gossip(filter: LevelFilter) -> Targets {
-    let gossip = if filter >= LevelFilter::DEBUG {
-        filter
-    } else {
-        LevelFilter::OFF
-    };
-    Targets::new()
-        .with_default(filter)
-        .with_target("h2", gossip)
+    let gossip = if filter >= LevelFilter::DEBUG { filter } else { LevelFilter::OFF };
+    Targets::new().with_default(filter).with_target("h2", gossip)
 }
 
 /// The notice in the log where lines are missing.

@@ -126,10 +126,7 @@ pub fn tune(asked: &Tune) -> ExitCode {
         Err(TuneError::Usage(why)) => refuse(&why),
         Err(TuneError::Now(why)) => fail(&why),
         Err(TuneError::Stopped) => {
-            let _ = writeln!(
-                io::stderr(),
-                "maitred: interrupted; all settings are restored"
-            );
+            let _ = writeln!(io::stderr(), "maitred: interrupted; all settings are restored");
             ExitCode::from(EXIT_STOPPED)
         }
     }
@@ -149,9 +146,7 @@ fn read(asked: &Tune) -> Result<ParsedArguments, TuneError> {
     let said = ParsedArguments {
         seconds: seconds(asked).map_err(TuneError::Usage)?,
         goal: goal.transpose().map_err(TuneError::Usage)?,
-        servers: servers
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(TuneError::Usage)?,
+        servers: servers.collect::<Result<Vec<_>, _>>().map_err(TuneError::Usage)?,
     };
     let wanted = !asked.urls.is_empty()
         || asked.load.urls_file.is_some()
@@ -265,17 +260,13 @@ fn write_down(
     };
     let shown = target.file().display().to_string();
     if !target.takes_file() {
-        report.written = Some(format!(
-            "put this into {shown}, and run maitred reload:\n{}",
-            report.file
-        ));
+        report.written =
+            Some(format!("put this into {shown}, and run maitred reload:\n{}", report.file));
         return Ok(false);
     }
     if asked.course.no_write {
-        report.written = Some(format!(
-            "nothing is written (--no-write); {shown} would be:\n{}",
-            report.file
-        ));
+        report.written =
+            Some(format!("nothing is written (--no-write); {shown} would be:\n{}", report.file));
         return Ok(false);
     }
     let file = report.file.clone();
@@ -357,10 +348,7 @@ fn warn(site: &Site, findings: Vec<Finding>) -> Vec<String> {
         .filter(|found| found.severity == Severity::Fail && of_it.contains(&found.about.as_str()));
     let mut doubts = Vec::new();
     for found in bad {
-        let line = format!(
-            "doctor {}: {}; {}",
-            found.check, found.seen, found.consequence
-        );
+        let line = format!("doctor {}: {}; {}", found.check, found.seen, found.consequence);
         let _ = writeln!(io::stderr(), "{line}");
         if FALSIFIES.contains(&found.check) {
             doubts.push(line);
@@ -370,10 +358,7 @@ fn warn(site: &Site, findings: Vec<Finding>) -> Vec<String> {
 }
 
 fn config(asked: &TuneServerOptions) -> PathBuf {
-    asked
-        .config
-        .clone()
-        .unwrap_or_else(|| PathBuf::from(DEFAULT_CONFIG))
+    asked.config.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_CONFIG))
 }
 
 /// `maitred reload`, for maitred.
@@ -400,20 +385,14 @@ fn counts_of(site: &Site, asked: &TuneServerOptions) -> Box<dyn FnMut() -> Count
     }
     let reach = reach(asked);
     Box::new(move || {
-        let request = Request::Status {
-            pool: Some(pool.section.clone()),
-        };
+        let request = Request::Status { pool: Some(pool.section.clone()) };
         let Answer::Status(status) = Client::reach(&reach)?.ask(&request)? else {
             return Err(UNEXPECTED.to_owned());
         };
         let told = status.pools.iter().find(|told| told.name == pool.section);
         let most = told.and_then(|told| Some((told.requests, told.peak_memory.p99_bytes?)));
         let (requests, memory) = most.ok_or("no script has run yet")?;
-        Ok(vec![Counted {
-            pid: 0,
-            requests,
-            memory,
-        }])
+        Ok(vec![Counted { pid: 0, requests, memory }])
     })
 }
 
@@ -438,10 +417,7 @@ fn workload_of(asked: &Tune) -> WorkloadOptions {
         contains: load.contains.clone(),
         allow_write: load.allow_write,
         owned: load.yes_i_own_it,
-        trust: TlsTrust {
-            insecure: load.insecure,
-            ca: load.ca.clone(),
-        },
+        trust: TlsTrust { insecure: load.insecure, ca: load.ca.clone() },
     }
 }
 
@@ -452,17 +428,9 @@ struct Progress {
 
 impl Progress {
     fn new(source: &str, site: &Site) -> Progress {
-        let about = format!(
-            "tuning {} of {}: {source}",
-            site.pool.section, site.service.name
-        );
-        let _ = writeln!(
-            io::stderr(),
-            "{about}; Ctrl-C interrupts it and restores all settings"
-        );
-        Progress {
-            began: Instant::now(),
-        }
+        let about = format!("tuning {} of {}: {source}", site.pool.section, site.service.name);
+        let _ = writeln!(io::stderr(), "{about}; Ctrl-C interrupts it and restores all settings");
+        Progress { began: Instant::now() }
     }
 
     fn say(&mut self, what: &str, left: f64) {
@@ -503,12 +471,8 @@ fn publish(report: &Report, output: &TuneOutputOptions) -> Vec<String> {
 
 /// Installs the signal handling: a signal interrupts the tuning, which then restores all settings.
 fn stop_on_signals() -> io::Result<Interruption> {
-    let signals = Awaited::take_over(&[
-        Signal::SIGINT,
-        Signal::SIGTERM,
-        Signal::SIGHUP,
-        Signal::SIGQUIT,
-    ])?;
+    let signals =
+        Awaited::take_over(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT])?;
     let stop = Interruption::default();
     let told = stop.clone();
     std::thread::Builder::new().spawn(move || {

@@ -28,10 +28,8 @@ pub fn page_cache(server: &ServerStatus) -> Vec<String> {
     let table = Table::new(SITES, sites.iter().map(|site| &*site.site));
     lines.extend(table.head());
     let of_site = |site: &&CachedSite| {
-        let reasons = [
-            reasons("bypassed", &site.bypasses),
-            reasons("not stored", &site.not_stored),
-        ];
+        let reasons =
+            [reasons("bypassed", &site.bypasses), reasons("not stored", &site.not_stored)];
         let lines = [Some(table.row(row(site)))].into_iter().chain(reasons);
         lines.flatten().collect()
     };
@@ -55,13 +53,8 @@ fn tiers(cache: &PageCache) -> Vec<String> {
         more(tier("disk", disk) + &errors);
     }
     if cache.filling > 0 || cache.waiting > 0 {
-        let (filling, waiting) = (
-            compact_count(cache.filling, 5),
-            compact_count(cache.waiting, 5),
-        );
-        more(format!(
-            "{filling} being generated, {waiting} requests wait for one"
-        ));
+        let (filling, waiting) = (compact_count(cache.filling, 5), compact_count(cache.waiting, 5));
+        more(format!("{filling} being generated, {waiting} requests wait for one"));
     }
     lines
 }
@@ -103,12 +96,7 @@ mod tests {
     use crate::view::cells::COLUMNS;
 
     fn server(site: CachedSite) -> ServerStatus {
-        let memory = PageTier {
-            pages: 1200,
-            bytes: 30 << 20,
-            limit_bytes: 64 << 20,
-            evicted: 3,
-        };
+        let memory = PageTier { pages: 1200, bytes: 30 << 20, limit_bytes: 64 << 20, evicted: 3 };
         ServerStatus {
             page_cache: Some(PageCache {
                 disk: Some(memory.clone()),
@@ -122,8 +110,7 @@ mod tests {
 
     fn counts(all: &[(&str, u64)]) -> BTreeMap<String, u64> {
         let all = all.iter();
-        all.map(|(name, count)| ((*name).to_owned(), *count))
-            .collect()
+        all.map(|(name, count)| ((*name).to_owned(), *count)).collect()
     }
 
     #[test]
@@ -157,12 +144,7 @@ mod tests {
     #[test]
     fn nothing_makes_a_line_too_wide() {
         let huge = u64::MAX / 16;
-        let many = counts(&[
-            ("hit", huge),
-            ("stale", huge),
-            ("miss", huge),
-            ("bypass", huge),
-        ]);
+        let many = counts(&[("hit", huge), ("stale", huge), ("miss", huge), ("bypass", huge)]);
         let site = CachedSite {
             site: "x".repeat(300),
             requests: many.clone(),

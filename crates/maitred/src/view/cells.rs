@@ -11,9 +11,7 @@ pub const COLUMNS: usize = 100;
 /// The counts above 0 with their names.
 pub fn counts(counts: &BTreeMap<String, u64>) -> String {
     let some = counts.iter().filter(|(_, count)| **count > 0);
-    let some: Vec<String> = some
-        .map(|(name, count)| format!("{count} {name}"))
-        .collect();
+    let some: Vec<String> = some.map(|(name, count)| format!("{count} {name}")).collect();
     if some.is_empty() {
         return "none".to_owned();
     }

@@ -58,9 +58,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
     let not_rewound: u64 = copies.not_rewound.values().sum();
     if copies.rewound + not_rewound > 0 {
         let (back, ended) = (copies.rewound, counts(&copies.not_rewound));
-        lines.push(format!(
-            "  rewound       {back} times; exited instead: {ended}"
-        ));
+        lines.push(format!("  rewound       {back} times; exited instead: {ended}"));
     }
     lines.iter().map(|line| cut(line)).collect()
 }
@@ -79,20 +77,12 @@ mod tests {
     use maitred_control::admin::Quantiles;
 
     fn pool(copies: Option<Copies>) -> PoolStatus {
-        PoolStatus {
-            name: "shop".to_owned(),
-            copies,
-            ..PoolStatus::default()
-        }
+        PoolStatus { name: "shop".to_owned(), copies, ..PoolStatus::default() }
     }
 
     #[test]
     fn copies_are_shown_where_there_are_some() {
-        let forks = Quantiles {
-            count: 1200,
-            p50_seconds: Some(0.0009),
-            p99_seconds: Some(0.0021),
-        };
+        let forks = Quantiles { count: 1200, p50_seconds: Some(0.0009), p99_seconds: Some(0.0021) };
         let shop = pool(Some(Copies {
             generation: 3,
             spare: 10,
@@ -101,10 +91,7 @@ mod tests {
             not_rewound: [("forked".to_owned(), 4), ("memory".to_owned(), 0)].into(),
             private_pages: Some(160.4),
         }));
-        let mut server = ServerStatus {
-            pools: vec![pool(None)],
-            ..ServerStatus::default()
-        };
+        let mut server = ServerStatus { pools: vec![pool(None)], ..ServerStatus::default() };
         assert!(copies(&server).is_empty() && details(&server.pools[0]).is_empty());
         server.pools.push(shop);
         let lines = copies(&server);
@@ -115,10 +102,7 @@ mod tests {
         );
         let all = details(&server.pools[1]);
         assert_eq!(all[1], "  forks         1200, 900µs/2.1ms each");
-        assert_eq!(
-            all[2],
-            "  rewound       1180 times; exited instead: 4 forked"
-        );
+        assert_eq!(all[2], "  rewound       1180 times; exited instead: 4 forked");
         server.pools[1].copies = Some(Copies {
             generation: u64::from(u32::MAX),
             spare: u64::MAX,

@@ -48,14 +48,7 @@ mod tests {
     use crate::view::cells::COLUMNS;
 
     fn server(name: &str, count: u64) -> ServerStatus {
-        let results = [
-            "1xx",
-            "2xx",
-            "5xx",
-            "invalid_response",
-            "client_closed",
-            "timeout",
-        ];
+        let results = ["1xx", "2xx", "5xx", "invalid_response", "client_closed", "timeout"];
         let counts = results.iter().map(|result| ((*result).to_owned(), count));
         ServerStatus {
             proxies: vec![ProxyServer {

@@ -9,10 +9,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
     let Some(size) = &pool.size else {
         return Vec::new();
     };
-    let mut lines = vec![format!(
-        "size            {} workers, by {}",
-        size.workers, size.binding
-    )];
+    let mut lines = vec![format!("size            {} workers, by {}", size.workers, size.binding)];
     lines.extend(parts(size));
     if size.hanging > 0 {
         let hanging = size.hanging;
@@ -25,10 +22,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
 pub fn advice(pool: &PoolStatus) -> Vec<String> {
     let name = &pool.name;
     let lines = match (&pool.size, &pool.advice) {
-        (Some(_), _) => vec![
-            String::new(),
-            format!("{name}: pm = \"auto\" sizes it already"),
-        ],
+        (Some(_), _) => vec![String::new(), format!("{name}: pm = \"auto\" sizes it already")],
         (None, None) => vec![
             String::new(),
             format!("{name}: too few measured requests (request_accounting) for advice"),
@@ -61,9 +55,8 @@ fn parts(size: &Size) -> Vec<String> {
 /// What the other terms would allow.
 fn headroom(size: &Size) -> String {
     let of = |name: &str| size.terms.get(name).copied().flatten();
-    let memory = of("memory").map_or("memory is no limit".to_owned(), |workers| {
-        format!("memory would allow {workers}")
-    });
+    let memory = of("memory")
+        .map_or("memory is no limit".to_owned(), |workers| format!("memory would allow {workers}"));
     let cpu = of("cpu").map(|workers| format!("CPU is saturated at {workers}"));
     let downstream = of("downstream").map(|workers| format!("more than {workers} add nothing"));
     let all = [Some(memory), cpu, downstream];
@@ -98,9 +91,7 @@ mod tests {
         Size {
             workers: 19,
             binding: "cpu".to_owned(),
-            terms: terms
-                .map(|(name, workers)| (name.to_owned(), workers))
-                .into(),
+            terms: terms.map(|(name, workers)| (name.to_owned(), workers)).into(),
             cores: 3.2,
             cpu_seconds: Some(0.0213),
             blocked_seconds: 0.08,
@@ -110,10 +101,7 @@ mod tests {
 
     #[test]
     fn it_is_said_what_binds_and_what_it_would_take() {
-        let pool = PoolStatus {
-            size: Some(size()),
-            ..PoolStatus::default()
-        };
+        let pool = PoolStatus { size: Some(size()), ..PoolStatus::default() };
         assert_eq!(
             details(&pool),
             [
@@ -127,10 +115,7 @@ mod tests {
 
     #[test]
     fn a_pool_of_a_fixed_number_is_advised_when_its_requests_were_measured() {
-        let mut pool = PoolStatus {
-            name: "www".to_owned(),
-            ..PoolStatus::default()
-        };
+        let mut pool = PoolStatus { name: "www".to_owned(), ..PoolStatus::default() };
         assert!(advice(&pool)[1].starts_with("www: too few measured requests"));
         pool.advice = Some(size());
         let lines = advice(&pool);
@@ -142,15 +127,8 @@ mod tests {
     #[test]
     fn a_pool_of_a_fixed_number_has_none_and_a_new_one_says_what_it_knows() {
         assert!(details(&PoolStatus::default()).is_empty());
-        let new = Size {
-            cpu_seconds: None,
-            hanging: 3,
-            ..size()
-        };
-        let pool = PoolStatus {
-            size: Some(new),
-            ..PoolStatus::default()
-        };
+        let new = Size { cpu_seconds: None, hanging: 3, ..size() };
+        let pool = PoolStatus { size: Some(new), ..PoolStatus::default() };
         let lines = details(&pool);
         assert_eq!(lines.len(), 4);
         assert!(lines[3].starts_with("  hanging       3 workers"));

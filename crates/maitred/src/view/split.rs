@@ -51,10 +51,7 @@ pub fn parts(pool: &PoolStatus) -> Vec<String> {
 /// What else is measured of a pool's scripts.
 pub fn details(pool: &PoolStatus) -> Option<String> {
     let peak = &pool.peak_memory;
-    let (p50, p99) = (
-        compact_bytes(peak.p50_bytes?),
-        compact_bytes(peak.p99_bytes?),
-    );
+    let (p50, p99) = (compact_bytes(peak.p50_bytes?), compact_bytes(peak.p99_bytes?));
     Some(format!("peak memory     {p50} p50, {p99} p99 of scripts"))
 }
 
@@ -63,10 +60,7 @@ pub fn so_far(script: &Running) -> Option<String> {
     let (cpu, waited) = (script.cpu_seconds?, script.core_wait_seconds?);
     let parts = [cpu, waited, script.blocked_seconds?].map(long_time);
     let [cpu, waited, blocked] = parts;
-    Some(cut(&format!(
-        "{:17}cpu {cpu}, core wait {waited}, blocked {blocked}",
-        ""
-    )))
+    Some(cut(&format!("{:17}cpu {cpu}, core wait {waited}, blocked {blocked}", "")))
 }
 
 #[cfg(test)]
@@ -75,15 +69,8 @@ mod tests {
     use maitred_control::admin::{PeakMemory, Quantiles};
 
     fn times(p50: f64, p99: f64) -> Times {
-        let quantiles = Quantiles {
-            count: 1,
-            p50_seconds: Some(p50),
-            p99_seconds: Some(p99),
-        };
-        Times {
-            total: quantiles.clone(),
-            recent: quantiles,
-        }
+        let quantiles = Quantiles { count: 1, p50_seconds: Some(p50), p99_seconds: Some(p99) };
+        Times { total: quantiles.clone(), recent: quantiles }
     }
 
     fn pool() -> PoolStatus {
@@ -92,20 +79,15 @@ mod tests {
             cpu_time: times(0.002, 0.01),
             core_wait_time: times(0.0, 0.001),
             blocked_time: times(0.01, 1.2),
-            peak_memory: PeakMemory {
-                p50_bytes: Some(2 << 20),
-                p99_bytes: Some(4 << 20),
-            },
+            peak_memory: PeakMemory { p50_bytes: Some(2 << 20), p99_bytes: Some(4 << 20) },
             ..PoolStatus::default()
         }
     }
 
     #[test]
     fn pools_whose_requests_were_measured_are_shown_in_a_table() {
-        let mut server = ServerStatus {
-            pools: vec![PoolStatus::default(), pool()],
-            ..ServerStatus::default()
-        };
+        let mut server =
+            ServerStatus { pools: vec![PoolStatus::default(), pool()], ..ServerStatus::default() };
         let expected = [
             "",
             "POOL         CPU   CORE WAIT     BLOCKED",

@@ -82,12 +82,7 @@ async fn user(thread: Rc<Thread>, number: usize, behaviour: UserBehaviour) {
             first.get_or_insert(due);
         }
         let row = choice.pick(&mut thread.random.borrow_mut());
-        let job = ScheduledRequest {
-            due,
-            row,
-            own: None,
-            waited: false,
-        };
+        let job = ScheduledRequest { due, row, own: None, waited: false };
         let endpoint = plan.requests.get(row).map_or(0, |request| request.endpoint);
         let Some(connection) = connections.get_mut(endpoint) else {
             break;
@@ -108,7 +103,5 @@ async fn user(thread: Rc<Thread>, number: usize, behaviour: UserBehaviour) {
 fn take_one(thread: &Thread) -> bool {
     let less = |left: u64| left.checked_sub(1);
     let quota = &thread.shared.quota;
-    quota
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
-        .is_ok()
+    quota.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
 }

@@ -57,9 +57,7 @@ impl Connection {
             (Connection::Shared(slot), EncodedRequest::Http2(request)) => {
                 slot.send(request, options, deadline).await
             }
-            _ => Err(SendError::Cause(Cause::Fault(
-                "a request of another protocol",
-            ))),
+            _ => Err(SendError::Cause(Cause::Fault("a request of another protocol"))),
         }
     }
 

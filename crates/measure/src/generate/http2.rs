@@ -73,9 +73,7 @@ impl Http2Pool {
             let (stream, negotiated, counted) = connect().await?;
             if matches!(negotiated, Negotiated::Alpn(chosen) if chosen.as_deref() != Some(PROTOCOL))
             {
-                return Err(Cause::Fault(
-                    "the server chose another protocol than HTTP/2 (ALPN)",
-                ));
+                return Err(Cause::Fault("the server chose another protocol than HTTP/2 (ALPN)"));
             }
             Ok((begin(stream, is_closed).await?, counted))
         });
@@ -173,13 +171,8 @@ impl StreamSlot {
         self.timer.as_mut().reset(deadline);
         self.search.begin(options.marker);
         let mut has_begun = false;
-        let exchanging = exchange(
-            &mut self.sender,
-            request,
-            options,
-            &mut self.search,
-            &mut has_begun,
-        );
+        let exchanging =
+            exchange(&mut self.sender, request, options, &mut self.search, &mut has_begun);
         let summary = tokio::select! {
             biased;
             summary = exchanging => summary,
@@ -301,10 +294,7 @@ fn cause(why: &h2::Error) -> Cause {
             Cause::Io(nix::errno::Errno::ECONNRESET as i32)
         }
         (Some(_), _) => Cause::Fault("the connection failed; with TLS: the handshake or a record"),
-        (None, Some(reason)) => Cause::Http2 {
-            code: reason.into(),
-            by_server: why.is_remote(),
-        },
+        (None, Some(reason)) => Cause::Http2 { code: reason.into(), by_server: why.is_remote() },
         (None, None) => Cause::Fault("the connection takes no more requests"),
     }
 }

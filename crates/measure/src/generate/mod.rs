@@ -141,12 +141,7 @@ fn start_thread(
             Ok(ended) => (ended, Ok(())),
             Err(why) => (Default::default(), Err(why)),
         };
-        let over = ThreadReport::Over {
-            cpu: used.cpu,
-            wait: used.wait,
-            last_end,
-            presence,
-        };
+        let over = ThreadReport::Over { cpu: used.cpu, wait: used.wait, last_end, presence };
         // Fails only if the receiver is gone, and then the report is not needed.
         let _ = reports.send(over);
         outcome
@@ -177,12 +172,7 @@ async fn work(thread: &Rc<Thread>) -> io::Result<()> {
     let (plan, start) = (thread.plan(), thread.shared.start);
     let each = |connections: usize| connections.div_ceil(plan.threads) * plan.protocol.streams();
     let connections = match &plan.load {
-        Load::Closed {
-            users,
-            think,
-            ramp,
-            requests,
-        } => {
+        Load::Closed { users, think, ramp, requests } => {
             let behaviour = UserBehaviour {
                 users: *users,
                 think: *think,
@@ -192,11 +182,7 @@ async fn work(thread: &Rc<Thread>) -> io::Result<()> {
             closed::users(thread, behaviour).await;
             return Ok(());
         }
-        Load::Open {
-            profile,
-            spacing,
-            connections,
-        } => {
+        Load::Open { profile, spacing, connections } => {
             let connections = Connections::new(thread, each(*connections));
             let arrivals = Arrivals::new(profile, *spacing, plan.seed);
             let mut ours = arrivals.skip(thread.number).step_by(plan.threads);
@@ -204,12 +190,7 @@ async fn work(thread: &Rc<Thread>) -> io::Result<()> {
             let next = async || {
                 let due = start.saturating_add(ours.next()?);
                 let row = choice.pick(&mut thread.random.borrow_mut());
-                let job = ScheduledRequest {
-                    due,
-                    row,
-                    own: None,
-                    waited: false,
-                };
+                let job = ScheduledRequest { due, row, own: None, waited: false };
                 thread.is_time(due).then_some(job)
             };
             connections.send_all(next).await?;
@@ -262,12 +243,7 @@ fn listen(
                     measured.show(second, plan, watch);
                 }
             }
-            ThreadReport::Over {
-                cpu,
-                wait,
-                last_end,
-                presence,
-            } => {
+            ThreadReport::Over { cpu, wait, last_end, presence } => {
                 measured.cpu += cpu;
                 measured.run_wait = match (measured.run_wait, wait, over) {
                     (None, wait, 0) => wait,

@@ -47,11 +47,7 @@ pub struct Connections {
 impl Connections {
     /// Starts without connections; `most` is the limit.
     pub fn new(thread: &Rc<Thread>, most: usize) -> Rc<Connections> {
-        let queues = thread
-            .plan()
-            .endpoints
-            .iter()
-            .map(|_| EndpointQueue::default());
+        let queues = thread.plan().endpoints.iter().map(|_| EndpointQueue::default());
         Rc::new(Connections {
             thread: thread.clone(),
             queues: queues.collect(),
@@ -149,12 +145,7 @@ impl Connections {
     }
 
     fn take_waiting(&self, endpoint: usize) -> Option<ScheduledRequest> {
-        let job = self
-            .queues
-            .get(endpoint)?
-            .waiting
-            .borrow_mut()
-            .pop_front()?;
+        let job = self.queues.get(endpoint)?.waiting.borrow_mut().pop_front()?;
         self.thread.waiting.set(self.thread.waiting.get() - 1);
         Some(job)
     }
@@ -188,11 +179,7 @@ impl Connections {
         idle: &Rc<IdleConnection>,
         open: &mut Connection,
     ) -> Option<ScheduledRequest> {
-        self.queues
-            .get(endpoint)?
-            .idle
-            .borrow_mut()
-            .push(idle.clone());
+        self.queues.get(endpoint)?.idle.borrow_mut().push(idle.clone());
         poll_fn(|cx| {
             if let Some(job) = idle.job.take() {
                 return Poll::Ready(Some(job));
@@ -202,10 +189,7 @@ impl Connections {
                 return Poll::Ready(None);
             }
             let mut waker = idle.waker.borrow_mut();
-            if !waker
-                .as_ref()
-                .is_some_and(|known| known.will_wake(cx.waker()))
-            {
+            if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
                 *waker = Some(cx.waker().clone());
             }
             Poll::Pending

@@ -186,8 +186,7 @@ impl Thread {
         });
         let in_flight = self.in_flight.get() + 1;
         self.in_flight.set(in_flight);
-        self.most_in_flight
-            .set(self.most_in_flight.get().max(in_flight));
+        self.most_in_flight.set(self.most_in_flight.get().max(in_flight));
         let (cause, response) = self.perform(job, sent, connection, jar).await;
         self.in_flight.set(self.in_flight.get() - 1);
         let done = clock::now();
@@ -195,9 +194,7 @@ impl Thread {
         let end = RequestEnd {
             cause,
             status: response.as_ref().map(|response| response.status),
-            has_retry_after: response
-                .as_ref()
-                .is_some_and(|response| response.has_retry_after),
+            has_retry_after: response.as_ref().is_some_and(|response| response.has_retry_after),
             body_bytes: response.map_or(0, |response| response.body_bytes),
             corrected: done.saturating_sub(job.due),
             service: done.saturating_sub(sent),
@@ -216,19 +213,13 @@ impl Thread {
     ) -> (Option<Cause>, Option<ResponseSummary>) {
         let plan = self.plan();
         let Some(request) = plan.requests.get(job.row) else {
-            return (
-                Some(Cause::Fault("a request that is not in the list")),
-                None,
-            );
+            return (Some(Cause::Fault("a request that is not in the list")), None);
         };
         let spec = job.own.as_deref().unwrap_or(&request.spec);
         let deadline = self.instant(sent.saturating_add(plan.timeout));
         let mut path: Option<String> = None;
         for _ in 0..=MAX_REDIRECTS {
-            let cookies = jar
-                .as_deref()
-                .filter(|jar| !jar.is_empty())
-                .map(cookie_field);
+            let cookies = jar.as_deref().filter(|jar| !jar.is_empty()).map(cookie_field);
             let rendered;
             let encoded = if job.own.is_none() && path.is_none() && cookies.is_none() {
                 &request.encoded
@@ -247,12 +238,8 @@ impl Thread {
                 cookies: jar.is_some(),
             };
             let repeatable = !matches!(spec.method.as_str(), "POST" | "PATCH");
-            let attempt = Attempt {
-                due: job.due,
-                endpoint: request.endpoint,
-                deadline,
-                repeatable,
-            };
+            let attempt =
+                Attempt { due: job.due, endpoint: request.endpoint, deadline, repeatable };
             let response = match self.send(&attempt, encoded, options, connection).await {
                 Ok(response) => response,
                 Err(cause) => return (Some(cause), None),
@@ -268,9 +255,7 @@ impl Thread {
                 path = Some(next);
                 continue;
             }
-            let cause = plan
-                .expect
-                .judge(response.status, response.has_marker, here);
+            let cause = plan.expect.judge(response.status, response.has_marker, here);
             return (cause, Some(response));
         }
         (Some(Cause::TooManyRedirects), None)
@@ -408,19 +393,16 @@ pub fn render(
 ) -> Result<EncodedRequest, String> {
     let keep = plan.keep_alive;
     match &plan.protocol {
-        Protocol::Fastcgi { root } => spec
-            .fastcgi(root, path, cookies, keep)
-            .map(EncodedRequest::Bytes),
+        Protocol::Fastcgi { root } => {
+            spec.fastcgi(root, path, cookies, keep).map(EncodedRequest::Bytes)
+        }
         Protocol::Http1 => Ok(EncodedRequest::Bytes(spec.http1(path, cookies, keep))),
         Protocol::Http2 { .. } => spec.http2(path, cookies),
     }
 }
 
 fn cookie_field(jar: &CookieJar) -> String {
-    let pairs: Vec<String> = jar
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
+    let pairs: Vec<String> = jar.iter().map(|(name, value)| format!("{name}={value}")).collect();
     pairs.join("; ")
 }
 

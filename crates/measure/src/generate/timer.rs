@@ -78,10 +78,7 @@ impl Timer {
     /// task had a chance to run.
     pub async fn wait_until(&self, moment: u64) -> bool {
         let mut waited = false;
-        let before = self
-            .head_start
-            .get()
-            .before(moment.saturating_sub(clock::now()));
+        let before = self.head_start.get().before(moment.saturating_sub(clock::now()));
         let alarm = moment.saturating_sub(before);
         loop {
             let now = clock::now();
@@ -97,10 +94,7 @@ impl Timer {
                 tv_sec: i64::try_from(alarm / SECOND).unwrap_or(i64::MAX),
                 tv_nsec: i64::try_from(alarm % SECOND).unwrap_or(0),
             };
-            let once = Itimerspec {
-                it_interval: Timespec::default(),
-                it_value: to,
-            };
+            let once = Itimerspec { it_interval: Timespec::default(), it_value: to };
             // The descriptor is valid and the moment is in the future, so this cannot fail; if it
             // does, the loop is a slower way to wait.
             let armed = timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &once);

@@ -89,10 +89,7 @@ pub fn folders(groups: &str, mountinfo: &str, controller: &str) -> Vec<Folder> {
         let mut below = Some(mount.below(group).unwrap_or_default());
         while let Some(path) = below {
             let path_of_folder = mount.folder(path);
-            all.push(Folder {
-                version,
-                path: path_of_folder,
-            });
+            all.push(Folder { version, path: path_of_folder });
             let parent = path.rsplit_once('/').map(|(parent, _)| parent);
             below = parent.or((!path.is_empty()).then_some(""));
         }
@@ -120,9 +117,7 @@ fn unescape(field: &str) -> String {
     let mut parts = field.split('\\');
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let code = part
-            .get(..3)
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        let code = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
         match code.filter(u8::is_ascii) {
             Some(code) => {
                 plain.push(char::from(code));
@@ -174,10 +169,7 @@ mod tests {
         assert_eq!(own("/box").unwrap(), "/my groups");
         assert_eq!(own("/boxer"), None);
         assert_eq!(own_folder("4:memory:/other\n", MOUNTS), None);
-        assert_eq!(
-            own_folder("0::/\n", "9 1 0:27 / /x rw - cgroup none rw\n"),
-            None
-        );
+        assert_eq!(own_folder("0::/\n", "9 1 0:27 / /x rw - cgroup none rw\n"), None);
         assert_eq!(unescape("a\\134b\\0\\999é\\"), "a\\b\\0\\999é\\");
     }
 

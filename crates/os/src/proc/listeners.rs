@@ -67,10 +67,8 @@ mod tests {
         let own = i32::try_from(std::process::id()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let (tcp, unix) = (
-            TcpListener::bind("127.0.0.1:0").unwrap(),
-            UnixListener::bind(&path).unwrap(),
-        );
+        let (tcp, unix) =
+            (TcpListener::bind("127.0.0.1:0").unwrap(), UnixListener::bind(&path).unwrap());
         let port = tcp.local_addr().unwrap().port();
         assert!(tcp_listeners(port).contains(&own));
         assert!(unix_listeners(&path).contains(&own));

@@ -69,10 +69,7 @@ mod tests {
         let text =
             "MemTotal:  1000 kB\nSwapTotal: 0 kB\noom 3\noom_kill 2\nmodel name\t: A B\nodd: x\n";
         assert_eq!(bytes(text, "MemTotal"), Some(1_024_000));
-        assert_eq!(
-            (number(text, "oom"), number(text, "oom_kill")),
-            (Some(3), Some(2))
-        );
+        assert_eq!((number(text, "oom"), number(text, "oom_kill")), (Some(3), Some(2)));
         assert_eq!(value(text, "model name"), Some("A B"), "/proc/cpuinfo");
         assert_eq!((number(text, "Mem"), number(text, "odd")), (None, None));
         assert_eq!(bytes("x 99999999999999999999 kB", "x"), None);
@@ -85,13 +82,7 @@ mod tests {
         assert_eq!(stalled(text, "some", "avg10"), Some(0.125));
         assert_eq!(stalled(text, "full", "avg10"), Some(0.005));
         assert_eq!(stalled(text, "some", "avg60"), Some(0.01));
-        for absurd in [
-            "",
-            "some",
-            "some avg10=-1",
-            "some avg10=NaN",
-            "some avg10=900",
-        ] {
+        for absurd in ["", "some", "some avg10=-1", "some avg10=NaN", "some avg10=900"] {
             assert_eq!(stalled(absurd, "some", "avg10"), None, "{absurd}");
         }
     }

@@ -56,10 +56,7 @@ impl Statm {
         let mut pages = text.split_ascii_whitespace().skip(1);
         let mut next = || pages.next()?.parse::<u64>().ok();
         let (resident, shared) = (next()?, next()?);
-        Some(Statm {
-            anonymous: resident.saturating_sub(shared),
-            shared,
-        })
+        Some(Statm { anonymous: resident.saturating_sub(shared), shared })
     }
 }
 
@@ -74,10 +71,7 @@ mod tests {
                     Private_Clean:       160 kB\nPrivate_Dirty:      1000 kB\n\
                     Private_Hugetlb:      0 kB\nSwap: 90 kB\nSwapPss:      40 kB\n";
         let rollup = Rollup::parse(text).unwrap();
-        assert_eq!(
-            (rollup.private, rollup.private_dirty),
-            (1160 << 10, 1000 << 10)
-        );
+        assert_eq!((rollup.private, rollup.private_dirty), (1160 << 10, 1000 << 10));
         assert_eq!((rollup.shared(), rollup.swapped), (8300 << 10, 40 << 10));
         assert_eq!(Rollup::parse(""), None);
         assert_eq!(Rollup::parse("Rss: many\n"), None);

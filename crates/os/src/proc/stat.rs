@@ -24,10 +24,7 @@ impl Stat {
     pub fn parse(line: &str) -> Option<Stat> {
         let (pid, _) = line.split_once(' ')?;
         let (_, fields) = line.rsplit_once(") ")?;
-        Some(Stat {
-            pid: pid.parse().ok()?,
-            fields: fields.to_owned(),
-        })
+        Some(Stat { pid: pid.parse().ok()?, fields: fields.to_owned() })
     }
 
     /// Of a process now.
@@ -78,10 +75,7 @@ mod tests {
     fn a_line_is_read_whatever_the_program_is_called() {
         let line = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 2 3 4 100 20 3 1 20 0 1 0 9 8 7";
         let stat = Stat::parse(line).unwrap();
-        assert_eq!(
-            (stat.pid, stat.parent(), stat.ticks()),
-            (42, Some(7), Some(124))
-        );
+        assert_eq!((stat.pid, stat.parent(), stat.ticks()), (42, Some(7), Some(124)));
         assert_eq!((stat.started(), stat.has_ended()), (Some(9), false));
         assert_eq!(stat.field::<u64>(51), None);
         assert!(Stat::parse("42 (x) Z 1").unwrap().has_ended());
@@ -93,9 +87,6 @@ mod tests {
     fn the_time_of_all_processors_is_read() {
         let text = "cpu  100 20 30 4000 50 6 7 8 90 10\ncpu0 1 2 3 4 5 6 7 8 9 10\n";
         assert_eq!(cpu_ticks(text), Some([100, 20, 30, 4000, 50, 6, 7, 8]));
-        assert_eq!(
-            (cpu_ticks("cpu  1 2 3\n"), cpu_ticks("intr 1\n")),
-            (None, None)
-        );
+        assert_eq!((cpu_ticks("cpu  1 2 3\n"), cpu_ticks("intr 1\n")), (None, None));
     }
 }

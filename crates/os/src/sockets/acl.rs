@@ -51,11 +51,8 @@ impl AccessList {
     pub fn of_mode(mode: u32) -> AccessList {
         let bits = |shift: u32| ((mode >> shift) & 0o7) as u16;
         let classes = [(Tag::Owner, 6), (Tag::OwningGroup, 3), (Tag::Others, 0)];
-        let entries = classes.map(|(tag, shift)| Entry {
-            tag,
-            id: NO_ID,
-            permissions: bits(shift),
-        });
+        let entries =
+            classes.map(|(tag, shift)| Entry { tag, id: NO_ID, permissions: bits(shift) });
         AccessList(entries.to_vec())
     }
 
@@ -88,21 +85,13 @@ impl AccessList {
         let users = users.iter().map(|&id| (Tag::User, id));
         for (tag, id) in users.chain(groups.iter().map(|&id| (Tag::Group, id))) {
             self.0.retain(|entry| (entry.tag, entry.id) != (tag, id));
-            self.0.push(Entry {
-                tag,
-                id,
-                permissions: READ_WRITE,
-            });
+            self.0.push(Entry { tag, id, permissions: READ_WRITE });
         }
         self.0.retain(|entry| entry.tag != Tag::Mask);
         let masked = |entry: &&Entry| !matches!(entry.tag, Tag::Owner | Tag::Others);
         let masked = self.0.iter().filter(masked).map(|entry| entry.permissions);
         let permissions = masked.fold(0, |all, one| all | one);
-        self.0.push(Entry {
-            tag: Tag::Mask,
-            id: NO_ID,
-            permissions,
-        });
+        self.0.push(Entry { tag: Tag::Mask, id: NO_ID, permissions });
         self.0.sort_unstable();
     }
 
@@ -120,14 +109,7 @@ impl AccessList {
 
 impl Tag {
     fn of(number: u16) -> Option<Tag> {
-        let all = [
-            Tag::Owner,
-            Tag::User,
-            Tag::OwningGroup,
-            Tag::Group,
-            Tag::Mask,
-            Tag::Others,
-        ];
+        let all = [Tag::Owner, Tag::User, Tag::OwningGroup, Tag::Group, Tag::Mask, Tag::Others];
         all.into_iter().find(|tag| *tag as u16 == number)
     }
 }
@@ -160,13 +142,7 @@ mod tests {
         wrong_tag[4] = 3;
         let mut wrong_version = good.clone();
         wrong_version[0] = 1;
-        for bad in [
-            &b""[..],
-            b"\x02\0\0",
-            &good[..9],
-            &wrong_tag,
-            &wrong_version,
-        ] {
+        for bad in [&b""[..], b"\x02\0\0", &good[..9], &wrong_tag, &wrong_version] {
             assert!(AccessList::read(bad).is_err(), "{bad:?}");
         }
     }

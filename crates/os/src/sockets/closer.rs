@@ -33,11 +33,8 @@ struct State {
     is_closing: bool,
 }
 
-static STATE: Mutex<State> = Mutex::new(State {
-    waiting: VecDeque::new(),
-    is_running: false,
-    is_closing: false,
-});
+static STATE: Mutex<State> =
+    Mutex::new(State { waiting: VecDeque::new(), is_running: false, is_closing: false });
 /// A stream waits to be closed.
 static CAME: Condvar = Condvar::new();
 /// `is_closing` has changed.
@@ -58,11 +55,8 @@ pub fn close(stream: OwnedFd) {
 }
 
 fn start() -> io::Result<()> {
-    let action = SigAction::new(
-        SigHandler::Handler(do_nothing),
-        SaFlags::SA_RESTART,
-        SigSet::empty(),
-    );
+    let action =
+        SigAction::new(SigHandler::Handler(do_nothing), SaFlags::SA_RESTART, SigSet::empty());
     // SAFETY: the handler does nothing.
     unsafe { sigaction(INTERRUPT, &action) }?;
     let thread = |name: &str| Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
@@ -145,10 +139,7 @@ pub(crate) mod tests {
         let mut more = SendAncillaryBuffer::new(&mut space);
         let fds = [sent.as_fd()];
         more.push(SendAncillaryMessage::ScmRights(&fds));
-        assert_eq!(
-            sendmsg(stream, &[IoSlice::new(b"x")], &mut more, flags),
-            Ok(1)
-        );
+        assert_eq!(sendmsg(stream, &[IoSlice::new(b"x")], &mut more, flags), Ok(1));
     }
 
     #[test]
@@ -164,8 +155,7 @@ pub(crate) mod tests {
             close(ours.into());
         }
         let (mut last, ours) = UnixStream::pair().unwrap();
-        last.set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
+        last.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         close(ours.into());
         assert_eq!(last.read(&mut [0; 1]).unwrap(), 0);
     }

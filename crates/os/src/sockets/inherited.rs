@@ -41,13 +41,7 @@ fn int_option(fd: RawFd, option: libc::c_int) -> io::Result<libc::c_int> {
     // SAFETY: the kernel writes at most `length` bytes, which is the size of `value`; querying any
     // number for a socket is harmless.
     let got = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            option,
-            (&raw mut value).cast(),
-            &raw mut length,
-        )
+        libc::getsockopt(fd, libc::SOL_SOCKET, option, (&raw mut value).cast(), &raw mut length)
     };
     match got {
         0 => Ok(value),

@@ -225,10 +225,7 @@ impl SocketFile {
             return Err(io::Error::other("something else lies there"));
         }
         let (device, inode) = place.facts.id;
-        Ok(SocketFile {
-            file: place.fd,
-            id: FileId(device, inode),
-        })
+        Ok(SocketFile { file: place.fd, id: FileId(device, inode) })
     }
 
     /// Which file it is.
@@ -242,13 +239,7 @@ impl SocketFile {
     /// When this process may not.
     pub fn give(&self, owner: Option<u32>, group: Option<u32>) -> io::Result<()> {
         let (owner, group) = (owner.map(Uid::from_raw), group.map(Gid::from_raw));
-        Ok(rustix::fs::chownat(
-            &self.file,
-            "",
-            owner,
-            group,
-            AtFlags::EMPTY_PATH,
-        )?)
+        Ok(rustix::fs::chownat(&self.file, "", owner, group, AtFlags::EMPTY_PATH)?)
     }
 
     /// Sets its permission bits.
@@ -256,10 +247,7 @@ impl SocketFile {
     /// # Errors
     /// When this process may not.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
-        Ok(rustix::fs::chmod(
-            self.reopened(),
-            Mode::from_raw_mode(mode),
-        )?)
+        Ok(rustix::fs::chmod(self.reopened(), Mode::from_raw_mode(mode))?)
     }
 
     /// Lets further users and groups connect.
@@ -276,12 +264,7 @@ impl SocketFile {
         };
         list.admit(users, groups);
         let value = list.to_bytes();
-        Ok(rustix::fs::setxattr(
-            &path,
-            acl::ATTRIBUTE,
-            &value,
-            XattrFlags::empty(),
-        )?)
+        Ok(rustix::fs::setxattr(&path, acl::ATTRIBUTE, &value, XattrFlags::empty())?)
     }
 
     /// Removes all access except by its mode.
@@ -395,10 +378,7 @@ mod tests {
             .args(["-d", "-m", "u:5002:rwx"])
             .arg(folder.path())
             .status();
-        assert!(
-            set.unwrap().success(),
-            "the tests need setfacl (package acl)"
-        );
+        assert!(set.unwrap().success(), "the tests need setfacl (package acl)");
         let path = folder.path().join("php.sock");
         let named = Named::at(&path).unwrap();
         let (_socket, _file) = bind_unix(&path, &named, 0o660).unwrap();

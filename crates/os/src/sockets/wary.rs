@@ -67,12 +67,8 @@ fn set_off(stream: BorrowedFd<'_>, option: libc::c_int) {
 /// Errors of recvmsg(2): `WouldBlock` if nothing is available.
 pub fn receive(stream: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<StreamRead> {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-    let seen = recvmsg(
-        stream,
-        &mut [IoSliceMut::new(into)],
-        &mut RecvAncillaryBuffer::default(),
-        flags,
-    )?;
+    let seen =
+        recvmsg(stream, &mut [IoSliceMut::new(into)], &mut RecvAncillaryBuffer::default(), flags)?;
     if seen.flags.contains(ReturnFlags::CTRUNC) {
         return Ok(StreamRead::Descriptors);
     }
@@ -122,9 +118,7 @@ mod tests {
     fn pair() -> (UnixStream, UnixStream) {
         let (theirs, ours) = UnixStream::pair().unwrap();
         prepare(ours.as_fd());
-        theirs
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
+        theirs.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         (theirs, ours)
     }
 
@@ -139,10 +133,7 @@ mod tests {
         let nothing = receive(ours.as_fd(), &mut buffer).unwrap_err();
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
         theirs.write_all(b"abc").unwrap();
-        assert_eq!(
-            receive(ours.as_fd(), &mut buffer).unwrap(),
-            StreamRead::Bytes(3)
-        );
+        assert_eq!(receive(ours.as_fd(), &mut buffer).unwrap(), StreamRead::Bytes(3));
         assert_eq!(&buffer[..3], b"abc");
         theirs.write_all(b"def").unwrap();
         send_descriptor(&theirs, &lingering(), SendFlags::NOSIGNAL);

@@ -72,12 +72,7 @@ mod tests {
     const OTHER_POOL: u32 = 5002;
 
     fn user(uid: u32, gid: u32) -> Identity {
-        Identity {
-            name: uid.to_string(),
-            uid,
-            gid,
-            home: "/".to_owned(),
-        }
+        Identity { name: uid.to_string(), uid, gid, home: "/".to_owned() }
     }
 
     #[test]

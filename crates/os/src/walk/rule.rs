@@ -103,18 +103,9 @@ pub fn reach(rule: Rule, folder: &Facts, link: &Facts) -> Reach {
     match (trusted, rule) {
         (true, Rule::Read { own }) if is_own(own) => Reach::Anywhere,
         (true, _) if is_safe => Reach::Anywhere,
-        (true, Rule::Read { .. }) => Reach::Owned {
-            by: [0, folder.uid],
-            beneath: true,
-        },
-        (true, _) => Reach::Owned {
-            by: [folder.uid; 2],
-            beneath: true,
-        },
-        (false, _) => Reach::Owned {
-            by: [link.uid; 2],
-            beneath: folder.uid == link.uid,
-        },
+        (true, Rule::Read { .. }) => Reach::Owned { by: [0, folder.uid], beneath: true },
+        (true, _) => Reach::Owned { by: [folder.uid; 2], beneath: true },
+        (false, _) => Reach::Owned { by: [link.uid; 2], beneath: folder.uid == link.uid },
     }
 }
 
@@ -193,10 +184,7 @@ mod tests {
         }
         assert!(leads(READ, &folder(A, 0o755), &link(0), 0));
         assert!(!leads(Rule::Change, &folder(A, 0o755), &link(0), 0));
-        let twice = Facts {
-            names: 2,
-            ..link(0)
-        };
+        let twice = Facts { names: 2, ..link(0) };
         assert!(!leads(READ, &folder(0, 0o1777), &twice, B));
     }
 
@@ -216,14 +204,8 @@ mod tests {
 
     #[test]
     fn a_folder_with_a_list_or_a_group_that_writes_is_not_roots_alone() {
-        let listed = Facts {
-            has_list: true,
-            ..folder(0, 0o755)
-        };
-        let of_group = Facts {
-            group_counts: true,
-            ..folder(0, 0o775)
-        };
+        let listed = Facts { has_list: true, ..folder(0, 0o755) };
+        let of_group = Facts { group_counts: true, ..folder(0, 0o775) };
         assert!(only_root_changes(&folder(0, 0o755), None));
         assert!(only_root_changes(&folder(0, 0o775), None));
         assert!(!only_root_changes(&listed, None));

@@ -13,22 +13,13 @@ const READ: Rule = Rule::Read { own: 5000 };
 /// A folder of A's with `own` and `own/deep`, and one of B's with `shared`.
 fn tenants() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for (name, owner) in [
-        ("a", A),
-        ("a/own", A),
-        ("a/own/deep", A),
-        ("b", B),
-        ("b/shared", B),
-    ] {
+    for (name, owner) in [("a", A), ("a/own", A), ("a/own/deep", A), ("b", B), ("b/shared", B)] {
         let path = folder.path().join(name);
         fs::create_dir(&path).unwrap();
         lchown(&path, Some(owner), Some(owner)).unwrap();
     }
-    fs::set_permissions(
-        folder.path(),
-        std::os::unix::fs::PermissionsExt::from_mode(0o755),
-    )
-    .unwrap();
+    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
     folder
 }
 
@@ -64,25 +55,16 @@ fn a_tenants_link_leads_to_the_tenants_own_and_to_nothing_else() {
         ("a/up", "a/own"),
         ("a/current/../../own", "a/own"),
     ] {
-        assert_eq!(
-            reached(&folder, name).unwrap(),
-            inode(&folder, leads_to),
-            "{name}"
-        );
+        assert_eq!(reached(&folder, name).unwrap(), inode(&folder, leads_to), "{name}");
     }
     link(&folder, "a/to-b", &target, A);
     link(&folder, "a/relative", "../b/shared", A);
     link(&folder, "a/by-chain", "to-b", A);
     link(&folder, "a/to-all", folder.path(), A);
     link(&folder, "a/to-root", "/", A);
-    for name in [
-        "a/to-b",
-        "a/relative",
-        "a/by-chain",
-        "a/to-all/b/shared",
-        "a/to-root",
-        "a/to-root/etc",
-    ] {
+    for name in
+        ["a/to-b", "a/relative", "a/by-chain", "a/to-all/b/shared", "a/to-root", "a/to-root/etc"]
+    {
         let stopped = reached(&folder, name).unwrap_err();
         assert!(stopped.is_foreign(), "{name}: {stopped}");
     }
@@ -96,10 +78,7 @@ fn what_is_said_of_a_refused_link_names_it_and_both_owners() {
     let folder = tenants();
     link(&folder, "a/public", folder.path().join("b/shared"), A);
     let said = reached(&folder, "a/public").unwrap_err().to_string();
-    let (link, target) = (
-        folder.path().join("a/public"),
-        folder.path().join("b/shared"),
-    );
+    let (link, target) = (folder.path().join("a/public"), folder.path().join("b/shared"));
     let (a, b) = (users::name_of(A), users::name_of(B));
     let expected = format!(
         "the symbolic link {} is of user `{a}` and leads to {}, which is of user `{b}`; ",
@@ -134,19 +113,10 @@ fn roots_links_lead_anywhere_and_endless_ones_nowhere() {
     link(&folder, "of-root", folder.path().join("b/shared"), 0);
     link(&folder, "endless", "endless", 0);
     link(&folder, "a/by-root", "own/deep", 0);
-    assert_eq!(
-        reached(&folder, "of-root").unwrap(),
-        inode(&folder, "b/shared")
-    );
-    assert_eq!(
-        reached(&folder, "a/by-root").unwrap(),
-        inode(&folder, "a/own/deep")
-    );
+    assert_eq!(reached(&folder, "of-root").unwrap(), inode(&folder, "b/shared"));
+    assert_eq!(reached(&folder, "a/by-root").unwrap(), inode(&folder, "a/own/deep"));
     let stopped = reached(&folder, "endless").unwrap_err();
-    assert_eq!(
-        io::Error::from(stopped).raw_os_error(),
-        Some(Errno::LOOP.raw_os_error())
-    );
+    assert_eq!(io::Error::from(stopped).raw_os_error(), Some(Errno::LOOP.raw_os_error()));
 }
 
 #[test]
@@ -179,20 +149,9 @@ fn a_folder_with_a_list_for_others_is_not_roots_alone() {
     for entry in ["u:5001:rwx", "d:u:5001:rwx", "g:5001:rwx"] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new.log");
-        assert!(
-            to(&path, Rule::Change)
-                .unwrap()
-                .changed_by_others()
-                .is_none()
-        );
-        let set = Command::new("setfacl")
-            .args(["-m", entry])
-            .arg(folder.path())
-            .status();
-        assert!(
-            set.expect("the tests need setfacl (Debian's package acl)")
-                .success()
-        );
+        assert!(to(&path, Rule::Change).unwrap().changed_by_others().is_none());
+        let set = Command::new("setfacl").args(["-m", entry]).arg(folder.path()).status();
+        assert!(set.expect("the tests need setfacl (Debian's package acl)").success());
         let reached = to(&path, Rule::Change).unwrap();
         let step = reached.changed_by_others().expect("another user may write");
         assert_eq!(step.name, folder.path(), "{entry}");
@@ -204,10 +163,7 @@ struct Mounted(std::path::PathBuf);
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = Command::new("umount")
-            .args(["-R", "-l"])
-            .arg(&self.0)
-            .status();
+        let _ = Command::new("umount").args(["-R", "-l"]).arg(&self.0).status();
     }
 }
 

@@ -84,9 +84,7 @@ pub(super) fn fill_request(params: &Params, list: &mut Vec<RawParam>) -> RawRequ
 /// Adds the variables as php-fpm's rules interpret them.
 pub(super) fn fill_foreign(request: &mut RawRequest, params: &Params, foreign: Foreign) {
     let pointer = |text: Option<Text>| {
-        text.map_or(ptr::null(), |text| {
-            params.bytes_with_nul(text).as_ptr().cast::<c_char>()
-        })
+        text.map_or(ptr::null(), |text| params.bytes_with_nul(text).as_ptr().cast::<c_char>())
     };
     request.foreign = true;
     request.path_translated = pointer(foreign.script);
@@ -107,8 +105,6 @@ fn content_length(value: &[u8]) -> i64 {
     let text = text.strip_prefix(b"+").unwrap_or(text);
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
     digits.fold(0_i64, |number, digit| {
-        number
-            .saturating_mul(10)
-            .saturating_add(i64::from(digit - b'0'))
+        number.saturating_mul(10).saturating_add(i64::from(digit - b'0'))
     })
 }

@@ -48,11 +48,7 @@ impl SettingTexts {
     pub(super) fn new(settings: &Settings) -> Result<Self, StartError> {
         let values = settings.values.iter().map(|value| {
             let name = c_string(value.name.as_bytes(), &value.name)?;
-            Ok((
-                name,
-                c_string(value.value.as_bytes(), &value.name)?,
-                value.admin,
-            ))
+            Ok((name, c_string(value.value.as_bytes(), &value.name)?, value.admin))
         });
         let path = |path: &OsStr, setting| c_string(path.as_bytes(), setting);
         Ok(Self {
@@ -99,9 +95,7 @@ impl SettingTexts {
 }
 
 fn c_string(bytes: &[u8], setting: &str) -> Result<CString, StartError> {
-    CString::new(bytes).map_err(|_| StartError::Nul {
-        setting: setting.to_owned(),
-    })
+    CString::new(bytes).map_err(|_| StartError::Nul { setting: setting.to_owned() })
 }
 
 fn pointer(text: Option<&CString>) -> *const c_char {
@@ -124,9 +118,7 @@ impl ScanDir {
         let before = std::env::var_os(SCAN_DIR);
         // SAFETY: `Engine::start` asks its callers to start PHP before there are threads.
         unsafe { std::env::set_var(SCAN_DIR, value) };
-        Self {
-            before: Some(before),
-        }
+        Self { before: Some(before) }
     }
 
     pub(super) fn restore(self) {

@@ -89,14 +89,8 @@ pub(crate) fn read_stack(memory: &dyn Memory, wanted: usize) -> Reading {
         file: [0; PATH_BYTES],
     };
     let mut frames = vec![empty; wanted + FURTHER_FRAMES];
-    let mut reader = Reader {
-        memory,
-        panic: None,
-    };
-    let raw_memory = RawMemory {
-        context: (&raw mut reader).cast(),
-        read,
-    };
+    let mut reader = Reader { memory, panic: None };
+    let raw_memory = RawMemory { context: (&raw mut reader).cast(), read };
     let mut stack = RawStack {
         frames: frames.as_mut_ptr(),
         capacity: frames.len(),

@@ -78,10 +78,7 @@ fn a_callback_within_another_returns_its_default_and_touches_nothing() {
     assert!(work::freeze(live.for_c(), ptr::null()));
     assert_eq!(send(live.for_c(), c"after".as_ptr(), 5), CONTINUE);
     log(live.for_c(), 2, false, c"after".as_ptr(), 5);
-    assert!(
-        live.with(|_| live.with(|_| ()))
-            .is_some_and(|inner| inner.is_none())
-    );
+    assert!(live.with(|_| live.with(|_| ())).is_some_and(|inner| inner.is_none()));
     drop(live);
     assert_eq!(booting.within, [CLIENT_GONE]);
     assert_eq!((booting.sent.len(), booting.logged.len()), (1, 1));

@@ -114,10 +114,6 @@ impl RawEngine {
         // callback. What `next` returns stays until it is called again. No longjmp leaves the call:
         // the shim catches every bailout.
         unsafe { runner(&raw const request, &raw mut worked) };
-        Worked {
-            booted: worked.booted,
-            in_hand: worked.in_hand,
-            last: live.end(worked.last),
-        }
+        Worked { booted: worked.booted, in_hand: worked.in_hand, last: live.end(worked.last) }
     }
 }

@@ -83,10 +83,7 @@ fn no_memory_leads_the_walk_astray() {
         }
         longest = longest.max(count);
     }
-    assert!(
-        longest >= DEPTH as usize,
-        "some memories lead far: {longest}"
-    );
+    assert!(longest >= DEPTH as usize, "some memories lead far: {longest}");
 }
 
 #[test]

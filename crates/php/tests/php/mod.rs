@@ -37,11 +37,7 @@ pub struct Request {
 impl Php {
     pub fn new() -> Self {
         let folder = TempDir::new().expect("a temporary folder");
-        Self {
-            folder,
-            ini: String::new(),
-            options: Vec::new(),
-        }
+        Self { folder, ini: String::new(), options: Vec::new() }
     }
 
     /// Adds lines to php.ini.
@@ -62,8 +58,7 @@ impl Php {
 
     /// Adds options of `serve_script`.
     pub fn with(mut self, options: &[&str]) -> Self {
-        self.options
-            .extend(options.iter().map(|&option| option.to_owned()));
+        self.options.extend(options.iter().map(|&option| option.to_owned()));
         self
     }
 
@@ -89,38 +84,22 @@ impl Php {
 
     /// Serves the files in this order.
     pub fn serve(&self, scripts: &[&str]) -> Run {
-        let output = self
-            .command(scripts)
-            .arg("--events")
-            .output()
-            .expect("serve_script runs");
-        Run {
-            requests: requests(&output.stdout),
-            output,
-        }
+        let output = self.command(scripts).arg("--events").output().expect("serve_script runs");
+        Run { requests: requests(&output.stdout), output }
     }
 
     /// The same, with the answers printed as they are: for what the program prints beside them.
     pub fn serve_plainly(&self, scripts: &[&str]) -> Run {
         let output = self.command(scripts).output().expect("serve_script runs");
-        Run {
-            requests: Vec::new(),
-            output,
-        }
+        Run { requests: Vec::new(), output }
     }
 
     pub fn command(&self, scripts: &[&str]) -> Command {
         let ini = self.path("php.ini");
         fs::write(&ini, &self.ini).expect("php.ini is written");
         let mut command = Command::new(program());
-        command
-            .env_clear()
-            .arg("--ini")
-            .arg(ini)
-            .args(["--scan-dir", ""]);
-        command
-            .arg("--param")
-            .arg(format!("DOCUMENT_ROOT={}", self.root().display()));
+        command.env_clear().arg("--ini").arg(ini).args(["--scan-dir", ""]);
+        command.arg("--param").arg(format!("DOCUMENT_ROOT={}", self.root().display()));
         command.args(&self.options);
         command.args(scripts.iter().map(|script| self.path(script)));
         command
@@ -135,17 +114,12 @@ pub fn answer(code: &str) -> Request {
 /// OPcache started by root needs a user for preloading.
 pub fn owner(path: &Path) -> String {
     let output = Command::new("stat").args(["-c", "%U"]).arg(path).output();
-    String::from_utf8_lossy(&output.expect("stat runs").stdout)
-        .trim()
-        .to_owned()
+    String::from_utf8_lossy(&output.expect("stat runs").stdout).trim().to_owned()
 }
 
 fn program() -> PathBuf {
     let test = std::env::current_exe().expect("the test program has a path");
-    let profile = test
-        .parent()
-        .and_then(Path::parent)
-        .expect("target/<profile>/deps");
+    let profile = test.parent().and_then(Path::parent).expect("target/<profile>/deps");
     profile.join("examples/serve_script")
 }
 
@@ -162,9 +136,7 @@ fn requests(mut bytes: &[u8]) -> Vec<Request> {
         }
         let (name, length) = line.split_once(' ').expect("an event has a length");
         let length: usize = length.parse().expect("the length is a number");
-        request
-            .events
-            .push((name.to_owned(), bytes[..length].to_vec()));
+        request.events.push((name.to_owned(), bytes[..length].to_vec()));
         bytes = &bytes[length + 1..];
     }
     if !request.events.is_empty() {
@@ -188,24 +160,15 @@ impl Run {
 impl Request {
     fn bytes(&self, name: &str) -> Vec<u8> {
         let of_name = self.events.iter().filter(|(event, _)| event == name);
-        of_name
-            .flat_map(|(_, bytes)| bytes.iter().copied())
-            .collect()
+        of_name.flat_map(|(_, bytes)| bytes.iter().copied()).collect()
     }
 
     pub fn count(&self, name: &str) -> usize {
-        self.events
-            .iter()
-            .filter(|(event, _)| event == name)
-            .count()
+        self.events.iter().filter(|(event, _)| event == name).count()
     }
 
     pub fn order(&self) -> String {
-        self.events
-            .iter()
-            .map(|(name, _)| name.as_str())
-            .collect::<Vec<_>>()
-            .join(" ")
+        self.events.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" ")
     }
 
     fn parts(&self) -> (String, String) {

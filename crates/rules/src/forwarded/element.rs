@@ -138,20 +138,15 @@ fn is_quotable(byte: u8) -> bool {
 /// When it is hidden, or no address.
 pub fn address(node: &[u8]) -> Result<SocketAddr, Fault> {
     let text = std::str::from_utf8(node).map_err(|_| Fault::NoAddress)?;
-    let name_end = if text.starts_with('[') {
-        text.find(']').map(|at| at + 1)
-    } else {
-        text.find(':')
-    };
+    let name_end =
+        if text.starts_with('[') { text.find(']').map(|at| at + 1) } else { text.find(':') };
     let (name, rest) = text.split_at(name_end.unwrap_or(text.len()));
     let port = match rest.strip_prefix(':') {
         Some(port) => number(port)?,
         None if rest.is_empty() => 0,
         None => return Err(Fault::NoAddress),
     };
-    let inside = name
-        .strip_prefix('[')
-        .and_then(|name| name.strip_suffix(']'));
+    let inside = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
     let ip: IpAddr = match inside {
         Some(inside) => {
             let ip = inside.parse::<Ipv6Addr>();
@@ -159,10 +154,7 @@ pub fn address(node: &[u8]) -> Result<SocketAddr, Fault> {
         }
         None if name.eq_ignore_ascii_case("unknown") => return Err(Fault::Hidden),
         None if is_obfuscated(name) => return Err(Fault::Hidden),
-        None => name
-            .parse::<Ipv4Addr>()
-            .map_err(|_| Fault::NoAddress)?
-            .into(),
+        None => name.parse::<Ipv4Addr>().map_err(|_| Fault::NoAddress)?.into(),
     };
     Ok(SocketAddr::new(ip.to_canonical(), port))
 }

@@ -12,10 +12,7 @@ fn resolve(
             parse_network("10.0.0.0/8").unwrap(),
             parse_network("fd00::/8").unwrap(),
         ]),
-        fields: fields
-            .iter()
-            .filter_map(|name| ForwardedHeader::named(name))
-            .collect(),
+        fields: fields.iter().filter_map(|name| ForwardedHeader::named(name)).collect(),
     };
     let heard = trust.resolve(peer.parse().unwrap(), |name| {
         let named = move |(other, _): &&(&str, &[u8])| name.eq_ignore_ascii_case(other);
@@ -28,9 +25,7 @@ fn resolve(
 fn client(field: &str, lines: &[&[u8]]) -> String {
     let headers: Vec<(&str, &[u8])> = lines.iter().map(|line| (field, *line)).collect();
     match resolve(&[field], &headers, "10.0.0.1") {
-        Ok(heard) => heard
-            .client
-            .map_or("-".to_owned(), |client| client.to_string()),
+        Ok(heard) => heard.client.map_or("-".to_owned(), |client| client.to_string()),
         Err(_) => "?".to_owned(),
     }
 }
@@ -62,24 +57,11 @@ fn the_last_address_that_is_no_proxys_is_the_clients() {
 
 #[test]
 fn what_a_client_writes_in_front_does_not_change_what_its_proxy_appends() {
-    for written in [
-        &b"\""[..],
-        b"\xff",
-        b"x=\"",
-        b"(",
-        b"\\",
-        b"unknown",
-        b"10.0.0.5;x=\"",
-        b",",
-    ] {
+    for written in [&b"\""[..], b"\xff", b"x=\"", b"(", b"\\", b"unknown", b"10.0.0.5;x=\"", b","] {
         let line = [written, b", 203.0.113.9"].concat();
         assert_eq!(by_addresses(&line), "203.0.113.9:0", "{written:?}");
         let lines = [written, b"203.0.113.9"];
-        assert_eq!(
-            client("X-Forwarded-For", &lines),
-            "203.0.113.9:0",
-            "{written:?}"
-        );
+        assert_eq!(client("X-Forwarded-For", &lines), "203.0.113.9:0", "{written:?}");
         let lines = [written, b"for=203.0.113.9"];
         assert_eq!(client("Forwarded", &lines), "203.0.113.9:0", "{written:?}");
     }
@@ -114,10 +96,7 @@ fn a_client_whose_address_cannot_be_read_is_unknown_and_never_the_proxy() {
         assert_eq!(by_addresses(line), "?", "{}", line.escape_ascii());
     }
     let none = resolve(&["X-Forwarded-For"], &[], "10.0.0.1").unwrap();
-    assert_eq!(
-        none.client, None,
-        "a proxy that names no client asks for itself"
-    );
+    assert_eq!(none.client, None, "a proxy that names no client asks for itself");
 }
 
 #[test]
@@ -136,10 +115,7 @@ fn a_way_of_more_proxies_than_anybody_has_is_not_followed() {
 fn the_first_field_that_is_there_decides() {
     let fields = ["CF-Connecting-IP", "X-Forwarded-For"];
     let both = |first: &'static [u8]| {
-        let headers = [
-            ("X-Forwarded-For", &b"192.0.2.1"[..]),
-            ("CF-Connecting-IP", first),
-        ];
+        let headers = [("X-Forwarded-For", &b"192.0.2.1"[..]), ("CF-Connecting-IP", first)];
         resolve(&fields, &headers, "10.0.0.1").map(|heard| heard.client.unwrap().to_string())
     };
     assert_eq!(both(b"192.0.2.2"), Ok("192.0.2.2:0".to_owned()));
@@ -155,24 +131,15 @@ fn the_first_field_that_is_there_decides() {
 
 #[test]
 fn a_peer_that_is_not_trusted_is_not_believed() {
-    let headers = [
-        ("X-Forwarded-For", &b"192.0.2.1"[..]),
-        ("X-Forwarded-Proto", b"https"),
-    ];
+    let headers = [("X-Forwarded-For", &b"192.0.2.1"[..]), ("X-Forwarded-Proto", b"https")];
     let fields = ["X-Forwarded-For", "X-Forwarded-Proto"];
-    assert_eq!(
-        resolve(&fields, &headers, "192.0.2.99"),
-        Ok(ForwardedClient::default())
-    );
+    assert_eq!(resolve(&fields, &headers, "192.0.2.99"), Ok(ForwardedClient::default()));
     let heard = resolve(&fields, &headers, "::ffff:10.1.1.1").unwrap();
     assert_eq!(heard.is_https, Some(true));
     let heard = resolve(&["X-Forwarded-Proto"], &headers, "10.0.0.1").unwrap();
     assert_eq!(heard.client, None);
     let rubbish = [("X-Forwarded-For", &b"\xff"[..])];
-    assert_eq!(
-        resolve(&fields, &rubbish, "192.0.2.99"),
-        Ok(ForwardedClient::default())
-    );
+    assert_eq!(resolve(&fields, &rubbish, "192.0.2.99"), Ok(ForwardedClient::default()));
 }
 
 #[test]
@@ -180,10 +147,7 @@ fn forwarded_says_all_in_one_field() {
     let value = b"for=198.51.100.1;host=evil, For=\"[2001:db8::7]:99\";proto=https;host=a.example";
     let heard = resolve(&["Forwarded"], &[("Forwarded", value)], "10.0.0.1").unwrap();
     assert_eq!(heard.client, "[2001:db8::7]:99".parse().ok());
-    assert_eq!(
-        (heard.is_https, heard.host.as_deref()),
-        (Some(true), Some("a.example"))
-    );
+    assert_eq!((heard.is_https, heard.host.as_deref()), (Some(true), Some("a.example")));
     for (line, expected) in [
         ("for=192.0.2.1", "192.0.2.1:0"),
         ("FOR=\"192.0.2.1:4711\";by=_a; proto=http", "192.0.2.1:4711"),

@@ -40,69 +40,36 @@ fn what_one_process_counts_another_reads_and_a_third_goes_on_with() {
     drop(first);
     let second = again(&ours);
     second.thread(0).count(RequestOutcome::Responded);
-    let waited = RequestTimes {
-        waited: SECOND,
-        ..RequestTimes::default()
-    };
+    let waited = RequestTimes { waited: SECOND, ..RequestTimes::default() };
     second.thread(9).observe(&waited, now());
     let read = ours.read();
     assert_eq!(read.outcomes[RequestOutcome::Responded as usize], 2);
     assert_eq!(read.outcomes[RequestOutcome::QueueFull as usize], 1);
-    assert_eq!(
-        (read.total.waits.count(), read.total.scripts.count()),
-        (2, 1)
-    );
+    assert_eq!((read.total.waits.count(), read.total.scripts.count()), (2, 1));
     assert_eq!(read.total.waits.sum(), 2 * SECOND);
-    let parts = [
-        &read.total.scripts,
-        &read.total.cpu,
-        &read.total.core_waits,
-        &read.total.blocked,
-    ];
+    let parts = [&read.total.scripts, &read.total.cpu, &read.total.core_waits, &read.total.blocked];
     let sums = parts.map(|times| times.sum().as_millis());
     assert_eq!(sums, [2000, 500, 250, 1250]);
     let recent = [&read.recent.cpu, &read.recent.blocked];
     assert_eq!(recent.map(Histogram::count), [1, 1]);
     let count = |counter| read.counters.count(counter);
     assert_eq!(count(Counter::ChildrenCpu), 1_000_000);
-    assert_eq!(
-        (read.peak_memory.count(), read.peak_memory.below_power(12)),
-        (1, 1)
-    );
+    assert_eq!((read.peak_memory.count(), read.peak_memory.below_power(12)), (1, 1));
     assert_eq!((read.queued, read.max_queued), (2, 9));
-    assert_eq!(
-        (read.busy, read.max_busy, count(Counter::LimitReached)),
-        (3, 5, 1)
-    );
+    assert_eq!((read.busy, read.max_busy, count(Counter::LimitReached)), (3, 5, 1));
     assert_eq!(count(Counter::LifoTime), 2_000_000);
     assert_eq!((read.seated, read.coming), (3, 1));
-    assert_eq!(
-        (
-            count(Counter::WorkersStarted),
-            read.ended[Cause::Signal as usize]
-        ),
-        (1, 1)
-    );
+    assert_eq!((count(Counter::WorkersStarted), read.ended[Cause::Signal as usize]), (1, 1));
     assert_eq!(read.signals, [(11, 1)]);
     assert_eq!(read, second.read());
     assert_eq!(read.cache, None);
-    let cache = OpcacheStats {
-        used_bytes: 7,
-        misses: 2,
-        manual_restarts: 1,
-        ..OpcacheStats::default()
-    };
+    let cache =
+        OpcacheStats { used_bytes: 7, misses: 2, manual_restarts: 1, ..OpcacheStats::default() };
     ours.workers().show_cache(Some(cache));
     assert_eq!(second.read().cache.map(|(cache, _)| cache), Some(cache));
     assert!(second.cache_asked_at() > Duration::ZERO);
     assert_eq!(read.size, None);
-    let size = Size {
-        workers: 19,
-        binding: 1,
-        cpu: 19,
-        memory: Some(0),
-        ..Size::default()
-    };
+    let size = Size { workers: 19, binding: 1, cpu: 19, memory: Some(0), ..Size::default() };
     second.show_size(Some(size));
     assert_eq!(ours.read().size, Some(size));
     assert_eq!(size.binding_name(), "cpu");
@@ -111,21 +78,13 @@ fn what_one_process_counts_another_reads_and_a_third_goes_on_with() {
     assert_eq!(read.copies, None);
     ours.workers().copies_of(3);
     ours.workers().forked(SECOND);
-    let mut more = CopyCounters {
-        rewound: 5,
-        pages: 300,
-        measured: 2,
-        ..CopyCounters::default()
-    };
+    let mut more = CopyCounters { rewound: 5, pages: 300, measured: 2, ..CopyCounters::default() };
     more.not_rewound[6] = 1;
     ours.workers().copies_counted(more);
     ours.workers().copies_counted(more);
     let copies = second.read().copies.unwrap();
     assert_eq!((copies.generation, copies.forks.count()), (3, 1));
-    assert_eq!(
-        (copies.counters.rewound, copies.counters.not_rewound[6]),
-        (10, 2)
-    );
+    assert_eq!((copies.counters.rewound, copies.counters.not_rewound[6]), (10, 2));
     assert_eq!(copies.pages_each(), Some(150.0));
     ours.workers().copies_of(0);
     assert_eq!(second.read().copies, None);
@@ -149,8 +108,7 @@ fn what_is_recent_is_forgotten_after_a_while_and_the_whole_is_not() {
     assert_eq!(read(129 * SECOND), (30, 10));
     assert_eq!(read(133 * SECOND), (30, 6));
     assert_eq!(read(140 * SECOND), (30, 0));
-    page.thread(0)
-        .observe(&RequestTimes::default(), 500 * SECOND);
+    page.thread(0).observe(&RequestTimes::default(), 500 * SECOND);
     assert_eq!(read(500 * SECOND), (31, 1));
     assert_eq!(read(100 * SECOND), (31, 0), "what is to come is not recent");
 }

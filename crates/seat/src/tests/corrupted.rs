@@ -33,21 +33,13 @@ fn serve(front: &FrontEnd, worker: &mut WorkerEnd, incarnation: u32) {
     assert_eq!(front.drain(&mut assigned, usize::MAX, &mut answer), Ok(7));
     assert_eq!(answer, b"welcome");
     assert_eq!(front.progress(&assigned), Ok(SlotProgress::Done));
-    assert_eq!(
-        front.spent(&assigned),
-        None,
-        "nothing of an earlier request"
-    );
+    assert_eq!(front.spent(&assigned), None, "nothing of an earlier request");
     front.release(assigned);
 }
 
 fn spoil(layout: &Layout, words: &[(bool, usize, u32)]) {
     for &(in_header, at, value) in words {
-        if in_header {
-            layout.spoil_header(at, value)
-        } else {
-            layout.spoil_slot(at, value)
-        }
+        if in_header { layout.spoil_header(at, value) } else { layout.spoil_slot(at, value) }
     }
 }
 

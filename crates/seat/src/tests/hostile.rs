@@ -47,12 +47,7 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 fn word() -> impl Strategy<Value = u32> {
-    prop_oneof![
-        any::<u32>(),
-        0..8u32,
-        Just(u32::MAX),
-        Just(ANSWER_RING_BYTES as u32)
-    ]
+    prop_oneof![any::<u32>(), 0..8u32, Just(u32::MAX), Just(ANSWER_RING_BYTES as u32)]
 }
 
 fn harm() -> impl Strategy<Value = Harm> {
@@ -84,10 +79,7 @@ impl Front {
     fn new(file: &OwnedFd) -> Front {
         let end = FrontEnd::take_over(file, 1, 1).expect("a pool's file");
         let (assigned, _) = end.offer(0, 0, 1, 0, b"a request");
-        Front {
-            end,
-            assigned: Some(assigned),
-        }
+        Front { end, assigned: Some(assigned) }
     }
 
     fn act(&mut self, act: &Act) {

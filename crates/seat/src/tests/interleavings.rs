@@ -12,10 +12,7 @@ struct Seat {
 }
 
 fn seat() -> Arc<Seat> {
-    Arc::new(Seat {
-        state: StateWord::new(),
-        sleep: SleepWord::new(),
-    })
+    Arc::new(Seat { state: StateWord::new(), sleep: SleepWord::new() })
 }
 
 /// A futex wait: returns when the word has changed. A wake-up that is lost leaves it

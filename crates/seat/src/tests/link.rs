@@ -29,10 +29,8 @@ impl Bench {
             let began = self.front.progress(assigned).unwrap();
             let count = self.front.drain(assigned, usize::MAX, into).unwrap();
             if count == 0 && began != SlotProgress::Done {
-                let mut poll = [rustix::event::PollFd::new(
-                    &self.event,
-                    rustix::event::PollFlags::IN,
-                )];
+                let mut poll =
+                    [rustix::event::PollFd::new(&self.event, rustix::event::PollFlags::IN)];
                 rustix::event::poll(&mut poll, None).unwrap();
                 let _ = rustix::io::read(&self.event, &mut [0; 8]);
                 continue;
@@ -89,10 +87,7 @@ fn bodies_of_any_size_stream_through_in_both_directions() {
     loop {
         sent += bench.front.feed(&mut assigned, &body[sent..]).unwrap();
         if bench.wait_for(&mut assigned, &mut answer) == SlotProgress::Done {
-            bench
-                .front
-                .drain(&mut assigned, usize::MAX, &mut answer)
-                .unwrap();
+            bench.front.drain(&mut assigned, usize::MAX, &mut answer).unwrap();
             break;
         }
     }
@@ -188,16 +183,8 @@ fn counters_that_no_worker_of_ours_writes_are_noticed() {
     let hostile = crate::layout::Layout::map(&bench.file, 1).unwrap();
     let words = hostile.slot(0, 0);
     let relaxed = std::sync::atomic::Ordering::Relaxed;
-    words
-        .worker
-        .answer_head
-        .store(ANSWER_RING_BYTES as u32 + 1, relaxed);
-    assert_eq!(
-        bench
-            .front
-            .drain(&mut assigned, usize::MAX, &mut Vec::new()),
-        Err(Broken)
-    );
+    words.worker.answer_head.store(ANSWER_RING_BYTES as u32 + 1, relaxed);
+    assert_eq!(bench.front.drain(&mut assigned, usize::MAX, &mut Vec::new()), Err(Broken));
     words.worker.request_tail.store(2, relaxed);
     assert_eq!(bench.front.feed(&mut assigned, b"y"), Err(Broken));
     words.state.reset();
@@ -221,10 +208,7 @@ fn a_worker_amid_a_long_answer_outlives_the_front() {
     let mut taken = Vec::new();
     for _ in 0..3 {
         assert_eq!(worker.write(&vec![0; ANSWER_RING_BYTES]), Verdict::Continue);
-        bench
-            .front
-            .drain(&mut assigned, usize::MAX, &mut taken)
-            .unwrap();
+        bench.front.drain(&mut assigned, usize::MAX, &mut taken).unwrap();
     }
     let next = FrontEnd::take_over(&bench.file, 1, 2).unwrap();
     let mut left = next.adopt(0, 1, 0).pop().unwrap();
@@ -237,9 +221,7 @@ fn a_worker_amid_a_long_answer_outlives_the_front() {
 fn sleeps(thread: rustix::thread::Pid) -> bool {
     let stat = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
     let stat = std::fs::read_to_string(stat).unwrap();
-    stat.rsplit(") ")
-        .next()
-        .is_some_and(|rest| rest.starts_with('S'))
+    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
 }
 
 #[test]
@@ -284,9 +266,7 @@ fn a_slot_that_a_successor_has_is_not_released_by_its_predecessor() {
 fn hear(bench: &Bench, assigned: &mut AssignedSlot, verdict: u32) -> Vec<u8> {
     loop {
         if let Some((number, call)) = bench.front.take_call(assigned) {
-            bench
-                .front
-                .reply(assigned.seat(), assigned.slot(), number, verdict);
+            bench.front.reply(assigned.seat(), assigned.slot(), number, verdict);
             return call;
         }
         std::thread::yield_now();
@@ -310,11 +290,7 @@ fn a_script_waits_until_its_wish_is_heard_to_its_end_also_when_its_client_has_go
     assert_eq!(hear(&bench, &mut assigned, 8), b"two");
     let (mut worker, verdicts) = thread.join().unwrap();
     assert_eq!(verdicts, [Some(7), Some(8)]);
-    assert_eq!(
-        bench.front.take_call(&mut assigned),
-        None,
-        "nothing is heard twice"
-    );
+    assert_eq!(bench.front.take_call(&mut assigned), None, "nothing is heard twice");
     let soon = std::time::Duration::from_millis(1);
     assert_eq!(worker.call(b"three", soon), None, "no request is in hand");
 }
@@ -331,10 +307,6 @@ fn a_call_without_a_front_times_out_and_one_that_is_too_long_is_not_sent() {
     let (late, _) = bench.front.take_call(&mut assigned).unwrap();
     bench.front.reply(0, 0, late, 7);
     let patience = std::time::Duration::from_millis(1);
-    assert_eq!(
-        worker.call(b"two", patience),
-        None,
-        "that was about another"
-    );
+    assert_eq!(worker.call(b"two", patience), None, "that was about another");
     assert_eq!(bench.front.take_call(&mut assigned).unwrap().1, b"two");
 }

@@ -49,11 +49,7 @@ fn how_long_a_script_took_is_told_with_its_request_and_not_with_the_next() {
     assert_eq!(front.took(&assigned), None);
     assert!(worker.try_claim());
     worker.report_duration(0);
-    assert_eq!(
-        front.took(&assigned),
-        Some(1),
-        "less than a microsecond is said, too"
-    );
+    assert_eq!(front.took(&assigned), Some(1), "less than a microsecond is said, too");
     worker.report_duration(u64::MAX);
     assert_eq!(front.took(&assigned), Some(u32::MAX));
 }
@@ -63,11 +59,7 @@ fn who_is_not_told_how_long_it_waited_for_a_processor_does_not_know_what_it_wait
     let (front, mut worker) = both();
     let (assigned, _) = front.offer(0, 0, 1, 0, b"one");
     assert!(worker.try_claim());
-    let spent = Spent {
-        held: 9 * MICROSECOND,
-        cpu: 4 * MICROSECOND,
-        ..Spent::default()
-    };
+    let spent = Spent { held: 9 * MICROSECOND, cpu: 4 * MICROSECOND, ..Spent::default() };
     worker.report_spent(&spent);
     assert_eq!(front.spent(&assigned), Some(spent));
     assert_eq!(spent.blocked(), None);

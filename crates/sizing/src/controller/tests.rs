@@ -3,22 +3,14 @@
 use super::*;
 use proptest::prelude::*;
 
-const FOUR: Machine = Machine {
-    cores: 4.0,
-    memory: None,
-};
+const FOUR: Machine = Machine { cores: 4.0, memory: None };
 
 fn pool(cap: usize) -> Controller {
     Controller::new(Limits { floor: 1, cap }, FOUR)
 }
 
 fn load(ready: usize, busy: usize, waiting: usize) -> Load {
-    Load {
-        ready,
-        busy,
-        waiting,
-        parked: 0,
-    }
+    Load { ready, busy, waiting, parked: 0 }
 }
 
 fn spent(cpu_ms: u64, blocked_ms: u64) -> Spent {
@@ -46,10 +38,7 @@ fn a_hundred_requests_that_work_get_as_many_workers_as_there_are_processors() {
     (0..100).for_each(|_| pool.finished(spent(20, 0)));
     pool.look(Duration::from_secs(1), load(1, 1, 100));
     pool.arrived(load(1, 1, 100));
-    assert_eq!(
-        (pool.sizing().workers, pool.sizing().binding),
-        (4, Binding::Cpu)
-    );
+    assert_eq!((pool.sizing().workers, pool.sizing().binding), (4, Binding::Cpu));
 }
 
 #[test]
@@ -90,10 +79,7 @@ fn idle_processors_are_believed_when_they_are_seen_again_and_again_and_forgotten
 fn what_hangs_leaves_its_processor_to_others() {
     let mut pool = pool(50);
     (0..100).for_each(|_| pool.finished(spent(20, 0)));
-    let hangs = Load {
-        parked: 7,
-        ..load(11, 11, 100)
-    };
+    let hangs = Load { parked: 7, ..load(11, 11, 100) };
     pool.arrived(hangs);
     pool.look(Duration::from_secs(1), hangs);
     assert_eq!(pool.sizing().workers, 11);
@@ -105,18 +91,9 @@ fn other_limits_and_another_machine_leave_what_was_learned() {
     pool.arrived(load(1, 1, 20));
     let before = pool.sizing().workers;
     pool.limit(Limits { floor: 1, cap: 10 });
-    assert_eq!(
-        (pool.sizing().workers, pool.sizing().binding),
-        (10, Binding::User)
-    );
-    pool.see(Machine {
-        memory: Some(3),
-        ..FOUR
-    });
-    assert_eq!(
-        (pool.sizing().workers, pool.sizing().binding),
-        (3, Binding::Memory)
-    );
+    assert_eq!((pool.sizing().workers, pool.sizing().binding), (10, Binding::User));
+    pool.see(Machine { memory: Some(3), ..FOUR });
+    assert_eq!((pool.sizing().workers, pool.sizing().binding), (3, Binding::Memory));
     pool.see(FOUR);
     pool.limit(Limits { floor: 1, cap: 50 });
     assert_eq!(pool.sizing().workers, before);
@@ -133,11 +110,7 @@ fn a_quiet_pool_gives_its_workers_up_when_five_minutes_are_over() {
         pool.look(Duration::from_secs(second), load(20, 0, 0));
         pool.sizing().workers
     };
-    assert_eq!(
-        at(&mut pool, 200),
-        18,
-        "19 are met with a short wait, one is not"
-    );
+    assert_eq!(at(&mut pool, 200), 18, "19 are met with a short wait, one is not");
     (301..340).for_each(|second| assert!(at(&mut pool, second) <= 18));
     assert_eq!(at(&mut pool, 340), 1);
 }
@@ -155,14 +128,8 @@ enum Action {
 }
 
 fn any_load() -> impl Strategy<Value = Load> {
-    (0..5000_usize, 0..5000_usize, 0..5000_usize, 0..5000_usize).prop_map(
-        |(ready, busy, waiting, parked)| Load {
-            ready,
-            busy,
-            waiting,
-            parked,
-        },
-    )
+    (0..5000_usize, 0..5000_usize, 0..5000_usize, 0..5000_usize)
+        .prop_map(|(ready, busy, waiting, parked)| Load { ready, busy, waiting, parked })
 }
 
 fn step() -> impl Strategy<Value = Action> {
@@ -228,10 +195,7 @@ proptest! {
 #[test]
 fn who_hangs_leaves_as_many_workers_as_the_processors_can_use_and_a_quarter_at_most() {
     let most = |cap, cores| {
-        let machine = Machine {
-            cores,
-            memory: None,
-        };
+        let machine = Machine { cores, memory: None };
         let mut pool = Controller::new(Limits { floor: 1, cap }, machine);
         (0..100).for_each(|_| pool.finished(spent(20, 0)));
         pool.look(Duration::from_secs(1), load(1, 1, 0));
@@ -246,15 +210,8 @@ fn who_hangs_leaves_as_many_workers_as_the_processors_can_use_and_a_quarter_at_m
 #[test]
 fn what_there_is_memory_for_bounds_those_that_hang() {
     let mut pool = pool(64);
-    pool.see(Machine {
-        memory: Some(20),
-        ..FOUR
-    });
-    assert_eq!(
-        pool.most_that_hang(),
-        None,
-        "the time of requests is unknown"
-    );
+    pool.see(Machine { memory: Some(20), ..FOUR });
+    assert_eq!(pool.most_that_hang(), None, "the time of requests is unknown");
     (0..100).for_each(|_| pool.finished(spent(1, 9)));
     assert_eq!(pool.most_that_hang(), Some(15));
 }
@@ -272,9 +229,7 @@ fn a_pool_that_may_rest_without_workers_does_so_when_nobody_has_asked_for_five_m
     };
     let kept: Vec<usize> = (1..=300).map(|second| workers(&mut pool, second)).collect();
     assert_eq!(kept, [1; 300]);
-    let gone: Vec<usize> = (301..=340)
-        .map(|second| workers(&mut pool, second))
-        .collect();
+    let gone: Vec<usize> = (301..=340).map(|second| workers(&mut pool, second)).collect();
     assert_eq!(gone.last(), Some(&0), "{gone:?}");
     pool.arrived(load(0, 0, 1));
     assert_eq!(pool.sizing().workers, 1);
@@ -302,10 +257,7 @@ fn no_more_may_hang_than_leave_some_of_the_workers_that_what_is_downstream_allow
     let (floor, cap) = (40, 64);
     pool.limit(Limits { floor, cap });
     let most = pool.most_that_hang();
-    assert!(
-        most.is_some_and(|most| (30..40).contains(&most)),
-        "{most:?}"
-    );
+    assert!(most.is_some_and(|most| (30..40).contains(&most)), "{most:?}");
 }
 
 /// Two kinds of requests, of which the first may hang: this many of each end in a second.
@@ -323,13 +275,7 @@ impl Outage {
     const OTHERS: u64 = 2;
 
     fn new(others: usize) -> Outage {
-        Outage {
-            pool: pool(64),
-            kinds: Kinds::default(),
-            second: 0,
-            others,
-            waiting: 0,
-        }
+        Outage { pool: pool(64), kinds: Kinds::default(), second: 0, others, waiting: 0 }
     }
 
     /// Seconds pass in each of which ten of the kind end that waited this long.

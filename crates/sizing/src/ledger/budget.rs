@@ -63,11 +63,8 @@ impl MemoryBudget {
         };
         let base = (memory.used - own).max(0.0);
         let weight = 1.0 - (-passed.as_secs_f64() / AVERAGED_SECONDS).exp();
-        let weight = if self.looks < FIRST_LOOKS {
-            weight.max(1.0 / f64::from(self.looks))
-        } else {
-            weight
-        };
+        let weight =
+            if self.looks < FIRST_LOOKS { weight.max(1.0 / f64::from(self.looks)) } else { weight };
         let before = self.base.unwrap_or(base);
         self.base = Some(before + weight * (base - before));
     }

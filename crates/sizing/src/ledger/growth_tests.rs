@@ -48,29 +48,16 @@ impl World {
     fn look(&mut self) -> Option<i32> {
         self.second += 1;
         let ids: Vec<i32> = self.workers.iter().map(|one| one.0).collect();
-        let mut budget = Budget {
-            exactly: 16,
-            roughly: 64,
-        };
+        let mut budget = Budget { exactly: 16, roughly: 64 };
         for due in self.rooms.due("www", &ids, 100 * self.second, &mut budget) {
             let told = self.workers.iter().find(|one| one.0 == due.worker);
             let (_, own, served) = *told.unwrap();
-            let has = WorkerMemory {
-                own: own * MB,
-                most: None,
-                served: self.tells.then_some(served),
-            };
+            let has =
+                WorkerMemory { own: own * MB, most: None, served: self.tells.then_some(served) };
             self.rooms.measured("www", due, has);
         }
-        let memory = Memory {
-            limit: 1000.0 * MB,
-            used: self.used * MB,
-            by_group: true,
-        };
-        let signs = Signs {
-            used: Some(memory.part()),
-            ..Signs::default()
-        };
+        let memory = Memory { limit: 1000.0 * MB, used: self.used * MB, by_group: true };
+        let signs = Signs { used: Some(memory.part()), ..Signs::default() };
         let now = Duration::from_secs(self.second);
         let pools = HashSet::from(["www"]);
         self.rooms.look(now, Some(memory), &signs, &pools);
@@ -140,10 +127,7 @@ fn what_a_seat_still_tells_of_who_sat_there_before_is_not_taken_for_the_new_work
 fn who_may_be_young_is_worth_a_question_until_it_is_known_what_it_keeps() {
     let mut world = World::warm();
     let may_have_young = |world: &World| world.rooms.may_have_young("www");
-    assert!(
-        !may_have_young(&world),
-        "all have served a thousand requests"
-    );
+    assert!(!may_have_young(&world), "all have served a thousand requests");
     // Its seat reports the previous worker's requests at first.
     world.set(10, 2.0, 1000);
     world.look();
@@ -192,9 +176,8 @@ fn a_pool_of_which_many_have_grown_has_one_replaced_in_half_a_minute() {
 fn who_does_not_leave_for_ten_minutes_keeps_no_other_from_it_and_is_chosen_again_then() {
     let mut world = World::warm();
     (7..10).for_each(|worker| world.set(worker, 60.0 + f64::from(worker), 2000));
-    let chosen: Vec<(usize, i32)> = (0..640)
-        .filter_map(|second| Some((second, world.look()?)))
-        .collect();
+    let chosen: Vec<(usize, i32)> =
+        (0..640).filter_map(|second| Some((second, world.look()?))).collect();
     let all = [(1, 9), (31, 8), (61, 7), (601, 9), (631, 8)];
     assert_eq!(chosen, all, "each runs a long script, or has no order");
 }

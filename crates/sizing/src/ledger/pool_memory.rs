@@ -139,11 +139,7 @@ impl PoolMemory {
         (self.workers, self.coming) = (workers.len(), 0);
         let present: HashSet<i32> = workers.iter().copied().collect();
         let has_left = |one: &&WorkerRecord| !present.contains(&one.worker);
-        let told = self
-            .measured
-            .iter()
-            .filter(has_left)
-            .filter_map(|one| one.has.most);
+        let told = self.measured.iter().filter(has_left).filter_map(|one| one.has.most);
         self.left = told.fold(self.left, f64::max);
         self.measured.retain(|one| present.contains(&one.worker));
         let seen: HashSet<i32> = self.measured.iter().map(|one| one.worker).collect();
@@ -152,11 +148,7 @@ impl PoolMemory {
         budget.exactly -= exactly.len();
         let mut old: Vec<&WorkerRecord> = self.measured.iter().collect();
         old.sort_by_key(|one| one.counted_at);
-        let at_once = if self.is_known() {
-            OLD_AT_ONCE
-        } else {
-            OLD_AT_FIRST
-        };
+        let at_once = if self.is_known() { OLD_AT_ONCE } else { OLD_AT_FIRST };
         let old = old.into_iter().take(at_once.min(budget.exactly));
         let old: Vec<i32> = old.map(|one| one.worker).collect();
         budget.exactly -= old.len();
@@ -203,11 +195,7 @@ impl PoolMemory {
             },
             began_with: began_with.or(has_begun.then_some(has.own)),
             keeps,
-            kept_young: if is_young {
-                kept_young.max(keeps)
-            } else {
-                kept_young
-            },
+            kept_young: if is_young { kept_young.max(keeps) } else { kept_young },
             counted_at: if due.exactly { look } else { counted_before },
             replaced_at: before.and_then(|one| one.replaced_at),
         });
@@ -238,32 +226,20 @@ impl PoolMemory {
         let all = self.had.iter().copied().chain(told);
         let left = if self.is_known() { 0.0 } else { self.left };
         self.most = all.fold(left, f64::max);
-        self.worker = if self.is_known() {
-            self.mean.max(1.0)
-        } else {
-            self.guess()
-        };
+        self.worker = if self.is_known() { self.mean.max(1.0) } else { self.guess() };
     }
 
     /// While few were measured: the more requests stayed below a peak, the more it counts.
     fn guess(&self) -> f64 {
         let tells = self.measured.iter().any(|one| one.has.most.is_some());
-        let evidence = if tells {
-            self.requests
-        } else {
-            self.had.len() as u64
-        };
+        let evidence = if tells { self.requests } else { self.had.len() as u64 };
         let exceptions = (RULE_OF_THREE / evidence as f64).min(1.0);
         self.most + (UNKNOWN_WORKER_BYTES - self.most).max(0.0) * exceptions
     }
 
     /// The estimate for one more worker, in bytes.
     pub fn worker(&self) -> f64 {
-        if self.worker > 0.0 {
-            self.worker
-        } else {
-            UNKNOWN_WORKER_BYTES
-        }
+        if self.worker > 0.0 { self.worker } else { UNKNOWN_WORKER_BYTES }
     }
 
     /// Workers that fit into memory whatever their requests happen to take at a time, beside `base`
@@ -276,11 +252,7 @@ impl PoolMemory {
             ..Capacity::default()
         };
         let room = if self.is_known() {
-            Capacity {
-                deviation: self.variance.sqrt(),
-                most: self.most,
-                ..room
-            }
+            Capacity { deviation: self.variance.sqrt(), most: self.most, ..room }
         } else {
             room
         };
@@ -289,12 +261,7 @@ impl PoolMemory {
 
     /// Workers that fit if each takes the highest peak.
     pub fn fit_at_most_in(&self, memory: &Memory, base: f64) -> usize {
-        let room = Capacity {
-            limit: memory.limit,
-            base,
-            worker: self.most,
-            ..Capacity::default()
-        };
+        let room = Capacity { limit: memory.limit, base, worker: self.most, ..Capacity::default() };
         room.workers().unwrap_or(usize::MAX)
     }
 
@@ -365,11 +332,8 @@ impl PoolMemory {
     /// is unknown. A pool always has its only worker, and most such pools are idle.
     pub fn claims(&self) -> f64 {
         let workers = self.workers.saturating_add(self.coming);
-        let promised = if self.is_known() || workers <= 1 {
-            0.0
-        } else {
-            workers as f64 * self.worker()
-        };
+        let promised =
+            if self.is_known() || workers <= 1 { 0.0 } else { workers as f64 * self.worker() };
         promised.max(self.takes())
     }
 }

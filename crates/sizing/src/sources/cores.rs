@@ -23,10 +23,7 @@ pub fn cores(files: &dyn Files, allowed: usize) -> Cores {
     let quotas = groups.iter().filter_map(|group| quota(files, group));
     let least = quotas.fold(f64::INFINITY, f64::min);
     let allowed = allowed.max(1) as f64;
-    Cores {
-        count: least.min(allowed),
-        by_quota: least < allowed,
-    }
+    Cores { count: least.min(allowed), by_quota: least < allowed }
 }
 
 fn quota(files: &dyn Files, group: &Folder) -> Option<f64> {
@@ -61,9 +58,7 @@ mod tests {
 
     #[test]
     fn the_least_quota_of_all_groups_holds() {
-        let both = two()
-            .with(OWN, "400000 100000\n")
-            .with(OUTER, "150000 100000\n");
+        let both = two().with(OWN, "400000 100000\n").with(OUTER, "150000 100000\n");
         assert_eq!(count(&both), 1.5);
         assert!(cores(&both, 8).by_quota);
         assert_eq!(count(&both.with(OUTER, "max 100000\n")), 4.0);

@@ -51,10 +51,7 @@ fn all(files: &dyn Files) -> impl Iterator<Item = Memory> {
 /// The memory of a group of version 2 with a limit, by its folder. `None`: it has none, or cannot
 /// be read.
 pub fn memory_of_group(files: &dyn Files, folder: &str) -> Option<Memory> {
-    let group = Folder {
-        version: Version::Two,
-        path: folder.to_owned(),
-    };
+    let group = Folder { version: Version::Two, path: folder.to_owned() };
     of_group(files, &group)
 }
 
@@ -79,11 +76,7 @@ fn of_group(files: &dyn Files, group: &Folder) -> Option<Memory> {
     };
     let used = used.saturating_sub(dropped.unwrap_or(0));
     let used = used.saturating_add(swapped.unwrap_or(0));
-    (limit > 0).then_some(Memory {
-        limit: limit as f64,
-        used: used as f64,
-        by_group: true,
-    })
+    (limit > 0).then_some(Memory { limit: limit as f64, used: used as f64, by_group: true })
 }
 
 fn of_machine(files: &dyn Files) -> Option<Memory> {
@@ -146,9 +139,7 @@ impl Counters {
 fn of_version_2(files: &dyn Files, name: &str) -> Vec<String> {
     let groups = groups(files, "memory").into_iter();
     let groups = groups.filter(|group| group.version == Version::Two);
-    groups
-        .filter_map(|group| files.read(&format!("{}/{name}", group.path)))
-        .collect()
+    groups.filter_map(|group| files.read(&format!("{}/{name}", group.path))).collect()
 }
 
 #[cfg(test)]
@@ -175,15 +166,10 @@ mod tests {
         assert!(!machine.by_group);
         let files = group(files, OWN, "max\n", "max\n", "70000\n");
         assert!(!memory(&files).unwrap().by_group, "it has no limit");
-        let files = group(files, OUTER, "max\n", "100000\n", "90000\n").with(
-            &format!("{OUTER}/memory.stat"),
-            "anon 5\ninactive_file 20000\n",
-        );
+        let files = group(files, OUTER, "max\n", "100000\n", "90000\n")
+            .with(&format!("{OUTER}/memory.stat"), "anon 5\ninactive_file 20000\n");
         let outer = memory(&files).unwrap();
-        assert_eq!(
-            (outer.limit, outer.used, outer.by_group),
-            (100_000.0, 70_000.0, true)
-        );
+        assert_eq!((outer.limit, outer.used, outer.by_group), (100_000.0, 70_000.0, true));
         let files = files.with(&format!("{OUTER}/memory.swap.current"), "25000\n");
         assert_eq!(memory(&files).unwrap().used, 95_000.0, "it is to come back");
     }
@@ -206,10 +192,7 @@ mod tests {
             .with("/proc/meminfo", machine)
             .with(&format!("{folder}/memory.limit_in_bytes"), "268435456\n")
             .with(&format!("{folder}/memory.usage_in_bytes"), "200000000\n")
-            .with(
-                &format!("{folder}/memory.stat"),
-                "cache 1\ntotal_inactive_file 50000000\n",
-            );
+            .with(&format!("{folder}/memory.stat"), "cache 1\ntotal_inactive_file 50000000\n");
         let found = memory(&files).unwrap();
         assert_eq!((found.limit, found.used), (268_435_456.0, 150_000_000.0));
         let swapped = "total_inactive_file 50000000\ntotal_swap 90000000\n";
@@ -220,10 +203,7 @@ mod tests {
     #[test]
     fn what_is_missing_or_absurd_leaves_the_machine_or_nothing() {
         assert_eq!(memory(&Fixture::default()), None);
-        assert_eq!(
-            memory(&two().with("/proc/meminfo", "MemTotal: 0 kB\n")),
-            None
-        );
+        assert_eq!(memory(&two().with("/proc/meminfo", "MemTotal: 0 kB\n")), None);
         let files = two().with("/proc/meminfo", "MemTotal: 10 kB\nMemFree: 4 kB\n");
         assert_eq!(memory(&files).unwrap().used, 6144.0);
         let absurd = group(files, OWN, "0\n", "zero\n", "\n");
@@ -260,10 +240,7 @@ mod tests {
         assert_eq!(signs(&group).some, Some(0.0));
         assert_eq!(signs(&two()).some, None);
         for absurd in ["some avg10=-1", "some avg10=NaN", "some", "some avg10=900"] {
-            assert_eq!(
-                signs(&two().with("/proc/pressure/memory", absurd)).some,
-                None
-            );
+            assert_eq!(signs(&two().with("/proc/pressure/memory", absurd)).some, None);
         }
     }
 }

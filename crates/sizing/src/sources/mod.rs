@@ -25,14 +25,9 @@ fn number(files: &dyn Files, path: &str) -> Option<u64> {
 
 /// The control groups around this process for a controller, the innermost first.
 fn groups(files: &dyn Files, controller: &str) -> Vec<Folder> {
-    let (groups, mounts) = (
-        files.read("/proc/self/cgroup"),
-        files.read("/proc/self/mountinfo"),
-    );
+    let (groups, mounts) = (files.read("/proc/self/cgroup"), files.read("/proc/self/mountinfo"));
     let both = groups.zip(mounts);
-    both.map_or_else(Vec::new, |(groups, mounts)| {
-        cgroup::folders(&groups, &mounts, controller)
-    })
+    both.map_or_else(Vec::new, |(groups, mounts)| cgroup::folders(&groups, &mounts, controller))
 }
 
 #[cfg(test)]
@@ -60,21 +55,16 @@ mod fixtures {
 
     /// In a nested group of version 2.
     pub fn two() -> Fixture {
-        Fixture::default()
-            .with("/proc/self/cgroup", "0::/system.slice/maitred.service\n")
-            .with(
-                "/proc/self/mountinfo",
-                "31 25 0:27 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n",
-            )
+        Fixture::default().with("/proc/self/cgroup", "0::/system.slice/maitred.service\n").with(
+            "/proc/self/mountinfo",
+            "31 25 0:27 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n",
+        )
     }
 
     /// The same of version 1.
     pub fn one() -> Fixture {
         Fixture::default()
-            .with(
-                "/proc/self/cgroup",
-                "5:memory:/box/web\n4:cpu,cpuacct:/box/web\n0::/\n",
-            )
+            .with("/proc/self/cgroup", "5:memory:/box/web\n4:cpu,cpuacct:/box/web\n0::/\n")
             .with(
                 "/proc/self/mountinfo",
                 "30 25 0:26 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\

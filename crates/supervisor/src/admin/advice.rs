@@ -37,17 +37,12 @@ pub(super) fn advice(reading: &Reading, means: &Resources) -> Option<Size> {
         return None;
     }
     let each = |sum: std::time::Duration| sum.as_secs_f64() / count as f64;
-    let (cpu, blocked) = (
-        each(reading.total.cpu.sum()),
-        each(reading.total.blocked.sum()),
-    );
+    let (cpu, blocked) = (each(reading.total.cpu.sum()), each(reading.total.blocked.sum()));
     let rate = reading.recent.cpu.count() as f64 / RECENT_SECONDS;
     let terms = Terms {
         demand: offered(rate * (cpu + blocked)),
         cpu: knee(means.cores, cpu / (cpu + blocked).max(f64::MIN_POSITIVE)),
-        memory: means
-            .memory
-            .and_then(|memory| room(reading, &memory, means)),
+        memory: means.memory.and_then(|memory| room(reading, &memory, means)),
         downstream: None,
         user: means.limit as usize,
     };
@@ -108,12 +103,7 @@ mod tests {
     }
 
     fn means(memory: Option<Memory>) -> Resources {
-        Resources {
-            cores: 4.0,
-            memory,
-            worker: 50.0 * MB,
-            limit: 200,
-        }
+        Resources { cores: 4.0, memory, worker: 50.0 * MB, limit: 200 }
     }
 
     #[test]
@@ -129,11 +119,7 @@ mod tests {
     fn processors_and_memory_bind_where_they_are_short() {
         let full = advice(&reading(9000, 20, 0), &means(None)).unwrap();
         assert_eq!((full.workers, full.binding.as_str()), (4, "cpu"));
-        let small = Memory {
-            limit: 1000.0 * MB,
-            used: 700.0 * MB,
-            by_group: true,
-        };
+        let small = Memory { limit: 1000.0 * MB, used: 700.0 * MB, by_group: true };
         let small = advice(&reading(9000, 1, 9), &means(Some(small))).unwrap();
         // 900 MB but for 200 of others.
         assert_eq!((small.workers, small.binding.as_str()), (14, "memory"));

@@ -61,28 +61,14 @@ impl Admin {
     }
 
     fn behind(socket: Option<AdminSocket>) -> Admin {
-        Admin {
-            socket,
-            connections: Vec::new(),
-            measures: Measures::default(),
-            last_draft: 0,
-        }
+        Admin { socket, connections: Vec::new(), measures: Measures::default(), last_draft: 0 }
     }
 
     /// What to poll.
     pub fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {
-        let socket = self
-            .socket
-            .as_ref()
-            .filter(|_| self.connections.len() < MAX_CONNECTIONS);
-        let connections = self
-            .connections
-            .iter()
-            .filter_map(AdminConnection::interest);
-        socket
-            .map(AdminSocket::interest)
-            .into_iter()
-            .chain(connections)
+        let socket = self.socket.as_ref().filter(|_| self.connections.len() < MAX_CONNECTIONS);
+        let connections = self.connections.iter().filter_map(AdminConnection::interest);
+        socket.map(AdminSocket::interest).into_iter().chain(connections)
     }
 
     /// Whether there is anything to do: `is_ready`, a connection can be read or accepted; or else a
@@ -131,9 +117,6 @@ impl Admin {
 
     /// When something is due without a request.
     pub fn deadline(&self) -> Option<Moment> {
-        self.connections
-            .iter()
-            .filter_map(AdminConnection::deadline)
-            .min()
+        self.connections.iter().filter_map(AdminConnection::deadline).min()
     }
 }

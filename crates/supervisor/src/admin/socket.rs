@@ -55,10 +55,7 @@ impl AdminSocket {
     /// # Errors
     /// When a running server uses it, or it cannot be created.
     pub fn open(path: &Path) -> Result<AdminSocket, Error> {
-        AdminSocket::take(path).map_err(|why| Error::AdminSocket {
-            path: path.to_owned(),
-            why,
-        })
+        AdminSocket::take(path).map_err(|why| Error::AdminSocket { path: path.to_owned(), why })
     }
 
     /// Opens the default socket, or one beside it if a running server uses that. None if that one
@@ -111,11 +108,7 @@ impl AdminSocket {
         let listener = UnixListener::from(socket);
         listener.set_nonblocking(true)?;
         let _ = unix::refuse_descriptors(listener.as_fd());
-        Ok(AdminSocket {
-            listener,
-            path: path.to_owned(),
-            file: file.id(),
-        })
+        Ok(AdminSocket { listener, path: path.to_owned(), file: file.id() })
     }
 
     /// What to poll.

@@ -61,10 +61,7 @@ impl StatusSource<'_> {
         let names = names.filter(|name| pool.is_none_or(|pool| pool == *name));
         let (pools, runners) = names.map(|name| self.pool_status(name)).unzip();
         status.pools = pools;
-        Ok(DraftedStatus {
-            status: Box::new(status),
-            runners,
-        })
+        Ok(DraftedStatus { status: Box::new(status), runners })
     }
 
     /// A pool, and the workers of the scripts that are shown of it.
@@ -152,9 +149,7 @@ fn running_in(pool: &RunningPool) -> Vec<(Running, Runner)> {
         let running_time =
             || RunningTime::of(seated.pid, board, Duration::from_micros(process.duration));
         let running_time = process.running.then(running_time).flatten();
-        process
-            .running
-            .then(|| (shown(seated, process, running_time), runner))
+        process.running.then(|| (shown(seated, process, running_time), runner))
     });
     running.collect()
 }
@@ -204,9 +199,7 @@ fn size(size: maitred_scoreboard::Size) -> Size {
     Size {
         workers: size.workers,
         binding: size.binding_name().to_owned(),
-        terms: terms
-            .map(|(name, workers)| (name.to_owned(), workers))
-            .collect(),
+        terms: terms.map(|(name, workers)| (name.to_owned(), workers)).collect(),
         cores: size.cores as f64 / 1000.0,
         cpu_seconds: size.cpu_micros.map(seconds),
         blocked_seconds: seconds(size.blocked_micros),
@@ -222,9 +215,7 @@ fn copies(reading: &Reading) -> Option<Copies> {
         spare: reading.seated.saturating_sub(reading.busy),
         fork_time: quantiles(&copies.forks),
         rewound: copies.counters.rewound,
-        not_rewound: not_rewound
-            .map(|(reason, count)| ((*reason).to_owned(), count))
-            .collect(),
+        not_rewound: not_rewound.map(|(reason, count)| ((*reason).to_owned(), count)).collect(),
         private_pages: copies.pages_each(),
     })
 }
@@ -244,10 +235,7 @@ fn outcomes(
 }
 
 fn times(reading: &Reading, of: fn(&RequestHistograms) -> &Histogram) -> Times {
-    Times {
-        total: quantiles(of(&reading.total)),
-        recent: quantiles(of(&reading.recent)),
-    }
+    Times { total: quantiles(of(&reading.total)), recent: quantiles(of(&reading.recent)) }
 }
 
 /// By a histogram of kilobytes.
@@ -256,17 +244,10 @@ fn peak_memory(kilobytes: &Histogram) -> PeakMemory {
         let kilobytes = kilobytes.quantile(quantile)?.as_micros();
         u64::try_from(kilobytes * 1024).ok()
     };
-    PeakMemory {
-        p50_bytes: bytes(0.5),
-        p99_bytes: bytes(0.99),
-    }
+    PeakMemory { p50_bytes: bytes(0.5), p99_bytes: bytes(0.99) }
 }
 
 fn quantiles(times: &Histogram) -> Quantiles {
     let seconds = |quantile| times.quantile(quantile).map(|time| time.as_secs_f64());
-    Quantiles {
-        count: times.count(),
-        p50_seconds: seconds(0.5),
-        p99_seconds: seconds(0.99),
-    }
+    Quantiles { count: times.count(), p50_seconds: seconds(0.5), p99_seconds: seconds(0.99) }
 }

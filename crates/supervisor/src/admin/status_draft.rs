@@ -125,21 +125,12 @@ impl Admin {
         let draft = self.last_draft;
         let mut missing = 0;
         for (pool, script) in slowest(&status) {
-            let position = StackPosition {
-                draft,
-                pool,
-                script,
-            };
+            let position = StackPosition { draft, pool, script };
             let runner = runners.get(pool).and_then(|of_pool| of_pool.get(script));
             let is_requested = |runner: &Runner| runner.request_stack(position, pools, traces, now);
             missing += usize::from(runner.is_some_and(is_requested));
         }
-        StatusDraft {
-            number: draft,
-            status,
-            missing,
-            until: now + ZYGOTES,
-        }
+        StatusDraft { number: draft, status, missing, until: now + ZYGOTES }
     }
 }
 
@@ -200,18 +191,12 @@ mod tests {
     const NOW: Moment = Duration::from_secs(1);
 
     fn status(pools: &[&[f64]]) -> ServerStatus {
-        let running = |seconds: &f64| Running {
-            seconds: *seconds,
-            ..Running::default()
-        };
+        let running = |seconds: &f64| Running { seconds: *seconds, ..Running::default() };
         let pool = |scripts: &&[f64]| PoolStatus {
             running: scripts.iter().map(running).collect(),
             ..PoolStatus::default()
         };
-        ServerStatus {
-            pools: pools.iter().map(pool).collect(),
-            ..ServerStatus::default()
-        }
+        ServerStatus { pools: pools.iter().map(pool).collect(), ..ServerStatus::default() }
     }
 
     #[test]
@@ -232,11 +217,7 @@ mod tests {
         };
         let none = |_: Option<&str>| false;
         assert!(!draft.is_due(NOW, none) && draft.is_due(NOW + ZYGOTES, none));
-        let place = |script| StackPosition {
-            draft: 1,
-            pool: 0,
-            script,
-        };
+        let place = |script| StackPosition { draft: 1, pool: 0, script };
         let frame = |call: &str, line| Frame {
             address: 1,
             call: call.to_owned(),
@@ -251,20 +232,11 @@ mod tests {
         assert!(!draft.is_due(NOW, none));
         draft.take(place(1), None);
         assert!(draft.is_due(NOW, none));
-        assert!(
-            !draft.is_due(NOW, |pool| pool.is_some()),
-            "its OPcache is still looked at"
-        );
-        assert!(
-            !draft.is_due(NOW, |pool| pool.is_none()),
-            "and so is the page cache"
-        );
+        assert!(!draft.is_due(NOW, |pool| pool.is_some()), "its OPcache is still looked at");
+        assert!(!draft.is_due(NOW, |pool| pool.is_none()), "and so is the page cache");
         draft.take(place(7), Some(&stack));
         let running = &draft.status.pools[0].running;
-        assert_eq!(
-            running[0].stack,
-            ["sleep() /srv/a?.php:3", "wait() /srv/a?.php:9"]
-        );
+        assert_eq!(running[0].stack, ["sleep() /srv/a?.php:3", "wait() /srv/a?.php:9"]);
         assert!(running[1].stack.is_empty());
     }
 }

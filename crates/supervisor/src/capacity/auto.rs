@@ -37,16 +37,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_SOON: Duration = Duration::from_millis(100);
 
 /// Workers measured in one check: by their private pages, and by cheaper counters.
-const BUDGET: Budget = Budget {
-    exactly: 16,
-    roughly: 128,
-};
+const BUDGET: Budget = Budget { exactly: 16, roughly: 128 };
 
 /// The same where memory is plentiful: counting the pages of one worker takes 60 to 360 µs.
-const CALM_BUDGET: Budget = Budget {
-    exactly: 4,
-    roughly: 32,
-};
+const CALM_BUDGET: Budget = Budget { exactly: 4, roughly: 32 };
 
 /// Interval while some pool has more than one worker, and while none has.
 const STEADY_LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -326,10 +320,8 @@ impl CapacityManager {
                 grown.has / MEGABYTE
             );
         }
-        let order = ToFront::ReplaceWorker {
-            generation: running.generation,
-            worker: worker.worker,
-        };
+        let order =
+            ToFront::ReplaceWorker { generation: running.generation, worker: worker.worker };
         peer.say(order, &[]);
         self.rooms.replaces(&pool, pid);
     }
@@ -353,11 +345,7 @@ impl CapacityManager {
         let more = workers.saturating_sub(before) as usize;
         self.rooms.promise(running.name(), more);
         self.changed_at = now;
-        let soon = if self.rooms.are_far_from_the_limit() {
-            STEADY_LOOK_EVERY
-        } else {
-            LOOK_SOON
-        };
+        let soon = if self.rooms.are_far_from_the_limit() { STEADY_LOOK_EVERY } else { LOOK_SOON };
         self.due = self.due.map(|due| due.min(now + soon));
     }
 
@@ -373,18 +361,9 @@ impl CapacityManager {
         let Some(peer) = fronts.peer() else {
             return;
         };
-        let told = ToldCapacity {
-            epoch,
-            generation,
-            cores,
-            workers,
-        };
+        let told = ToldCapacity { epoch, generation, cores, workers };
         if self.told.insert(name.to_owned(), told) != Some(told) {
-            let order = ToFront::SetCapacity {
-                generation,
-                cores,
-                workers,
-            };
+            let order = ToFront::SetCapacity { generation, cores, workers };
             peer.say(order, &[]);
         }
     }

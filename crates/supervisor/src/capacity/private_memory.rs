@@ -89,10 +89,7 @@ fn usage(pid: i32) -> Option<Usage> {
             exact: true,
         });
     }
-    from_statm(
-        &proc::read(pid, "statm")?,
-        rustix::param::page_size() as u64,
-    )
+    from_statm(&proc::read(pid, "statm")?, rustix::param::page_size() as u64)
 }
 
 /// Where the private pages may not be counted.

@@ -57,17 +57,12 @@ pub fn share(needs: &[PoolDemand], most: u32) -> Vec<u32> {
 fn deal(needs: &[PoolDemand], most: u32) -> Vec<u32> {
     let pools = u32::try_from(needs.len()).unwrap_or(u32::MAX);
     let keeps_for_all = most >= pools;
-    let wants: Vec<u32> = needs
-        .iter()
-        .map(|need| need.wants.max(u32::from(keeps_for_all)))
-        .collect();
+    let wants: Vec<u32> =
+        needs.iter().map(|need| need.wants.max(u32::from(keeps_for_all))).collect();
     let mut shares = vec![0; needs.len()];
     let mut left = most;
     while left > 0 {
-        let hungry = wants
-            .iter()
-            .zip(&shares)
-            .filter(|(want, share)| want > share);
+        let hungry = wants.iter().zip(&shares).filter(|(want, share)| want > share);
         let hungry = u32::try_from(hungry.count()).unwrap_or(u32::MAX);
         if hungry == 0 {
             break;
@@ -88,20 +83,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn needs(pairs: &[(u32, u32)]) -> Vec<PoolDemand> {
-        let need = |&(wants, has)| PoolDemand {
-            wants,
-            has,
-            moves: None,
-        };
+        let need = |&(wants, has)| PoolDemand { wants, has, moves: None };
         pairs.iter().map(need).collect()
     }
 
     fn moving(wants: u32, has: u32, had: u32) -> PoolDemand {
-        PoolDemand {
-            wants,
-            has,
-            moves: Some(had),
-        }
+        PoolDemand { wants, has, moves: Some(had) }
     }
 
     #[test]
@@ -130,11 +117,7 @@ mod tests {
     #[test]
     fn a_pool_that_moves_has_one_beside_what_it_had_and_nobody_gets_that_meanwhile() {
         assert_eq!(share(&[moving(4, 4, 4)], 4), [5], "the first new one comes");
-        assert_eq!(
-            share(&[moving(4, 5, 4)], 4),
-            [5],
-            "no other before one goes"
-        );
+        assert_eq!(share(&[moving(4, 5, 4)], 4), [5], "no other before one goes");
         assert_eq!(share(&needs(&[(4, 4)]), 4), [4], "it has moved");
         let two = [moving(4, 2, 2), moving(4, 2, 2)];
         assert_eq!(share(&two, 4), [3, 3]);

@@ -23,8 +23,7 @@ pub fn keep(pools: &mut Pools, configured: u32, level: Level) -> Vec<PoolId> {
         .collect();
     let kept = kept(&resting, most_kept(configured as usize, level));
     let ids = resting.iter().map(|one| one.id);
-    ids.filter(|id| pools[*id].state.keep_zygote(kept.contains(id)))
-        .collect()
+    ids.filter(|id| pools[*id].state.keep_zygote(kept.contains(id))).collect()
 }
 
 /// A pool whose zygote may run without workers.
@@ -65,12 +64,7 @@ mod tests {
             asked_at: asked_at.map(Moment::from_secs),
             has_failed: false,
         };
-        let mut pools = [
-            pool(0, None),
-            pool(1, Some(5)),
-            pool(3, None),
-            pool(4, Some(9)),
-        ];
+        let mut pools = [pool(0, None), pool(1, Some(5)), pool(3, None), pool(4, Some(9))];
         assert!(kept(&pools, 0).is_empty());
         assert_eq!(kept(&pools, 1), [4].map(PoolId::of));
         assert_eq!(kept(&pools, 3), [4, 1, 0].map(PoolId::of));

@@ -32,10 +32,7 @@ impl CrashCounter {
     /// then.
     #[must_use]
     pub fn ended_by(&mut self, signal: i32, rule: CrashRule, now: Moment) -> bool {
-        let CrashRule {
-            threshold,
-            interval,
-        } = rule;
+        let CrashRule { threshold, interval } = rule;
         let threshold = usize::try_from(threshold).unwrap_or(usize::MAX);
         if !CRASHES.contains(&signal) || threshold == 0 || interval.is_zero() {
             return false;
@@ -44,11 +41,7 @@ impl CrashCounter {
         if self.crashes.len() > MAX_CRASHES {
             self.crashes.pop_front();
         }
-        while self
-            .crashes
-            .front()
-            .is_some_and(|first| *first + interval < now)
-        {
+        while self.crashes.front().is_some_and(|first| *first + interval < now) {
             self.crashes.pop_front();
         }
         let reached = self.crashes.len() >= threshold;
@@ -67,10 +60,7 @@ mod tests {
     const SIGSEGV: i32 = 11;
 
     const fn rule(threshold: u32, interval: Duration) -> CrashRule {
-        CrashRule {
-            threshold,
-            interval,
-        }
+        CrashRule { threshold, interval }
     }
 
     fn at(seconds: u64) -> Moment {

@@ -67,10 +67,7 @@ pub fn exited(pool: &str, pid: i32, how: HowEnded, core: bool, age: Duration) ->
             format!("on signal {signal} ({}{core})", signal_name(signal))
         }
     };
-    format!(
-        "[pool {pool}] child {pid} exited {how} after {}",
-        from_start(age)
-    )
+    format!("[pool {pool}] child {pid} exited {how} after {}", from_start(age))
 }
 
 /// An idle worker was dismissed (`fpm_children.c`).
@@ -101,11 +98,7 @@ pub fn crashes(threshold: u32, interval: Duration) -> String {
 /// A script is slow, its stack goes to the slow log (`fpm_request.c`). `request` is its method and
 /// its target with the query.
 pub fn slow(pool: &str, pid: i32, script: &str, request: &str, ran: Duration) -> String {
-    format!(
-        "{} executing too slow ({}), logging",
-        runs(pool, pid, script, request),
-        seconds(ran)
-    )
+    format!("{} executing too slow ({}), logging", runs(pool, pid, script, request), seconds(ran))
 }
 
 /// A script has run for too long, and its worker is ended (`fpm_request.c`). `request` as for
@@ -123,11 +116,7 @@ fn runs(pool: &str, pid: i32, script: &str, request: &str) -> String {
 }
 
 fn from_start(age: Duration) -> String {
-    format!(
-        "{}.{:06} seconds from start",
-        age.as_secs(),
-        age.subsec_micros()
-    )
+    format!("{}.{:06} seconds from start", age.as_secs(), age.subsec_micros())
 }
 
 fn seconds(time: Duration) -> String {

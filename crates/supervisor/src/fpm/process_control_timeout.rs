@@ -33,9 +33,7 @@ pub fn overdue(pools: &mut Pools, limit: Duration, now: Moment) -> Vec<(PoolId, 
         let clock = Duration::from_nanos(monotonic_nanos());
         let id = running.id();
         let late = running.state.seated().filter(|seated| {
-            let board = boards
-                .as_ref()
-                .and_then(|boards| boards.seat(seated.worker.seat));
+            let board = boards.as_ref().and_then(|boards| boards.seat(seated.worker.seat));
             board.is_none_or(|board| has_run_for(board, since, clock))
         });
         overdue.extend(late.map(|seated| (id, seated.worker)));

@@ -24,12 +24,7 @@ struct PoolTotals<'a> {
 
 impl<'a> PoolTotals<'a> {
     fn none_of(name: &'a str) -> PoolTotals<'a> {
-        PoolTotals {
-            name,
-            need: PoolDemand::default(),
-            left: 0,
-            replaces: None,
-        }
+        PoolTotals { name, need: PoolDemand::default(), left: 0, replaces: None }
     }
 
     fn add(&mut self, running: &RunningPool) {
@@ -46,10 +41,7 @@ impl<'a> PoolTotals<'a> {
     fn need(&self) -> PoolDemand {
         let replaces = self.replaces.filter(|_| self.left > 0);
         let wanted = self.left + self.need.wants;
-        PoolDemand {
-            moves: replaces.map(|replaces| replaces.min(wanted)),
-            ..self.need
-        }
+        PoolDemand { moves: replaces.map(|replaces| replaces.min(wanted)), ..self.need }
     }
 }
 

@@ -83,10 +83,7 @@ pub fn seen(all: &mut CookieNames, config: &Config, fronts: &mut Fronts, seen: S
 pub fn orders(all: &CookieNames) -> Vec<ToFront> {
     let mut orders = Vec::new();
     for (site, names) in all {
-        let order = |names| ToFront::AddCookieNames {
-            site: site.clone(),
-            names,
-        };
+        let order = |names| ToFront::AddCookieNames { site: site.clone(), names };
         let known: Vec<String> = names.names.iter().cloned().collect();
         let pieces = known.chunks(NAMES_PER_MESSAGE);
         orders.extend(pieces.map(|piece| order(Some(piece.to_vec()))));
@@ -105,9 +102,7 @@ fn guarded<'c>(config: &'c Config, name: &str) -> Option<&'c Site> {
     };
     let site = config.sites.iter().find(is_it)?;
     let cache = site.cache.as_ref();
-    cache
-        .is_some_and(|cache| cache.rules.guards_cookies)
-        .then_some(site)
+    cache.is_some_and(|cache| cache.rules.guards_cookies).then_some(site)
 }
 
 /// Drops names that do not count any more after a site's settings have changed. Whether there are
@@ -136,22 +131,13 @@ mod tests {
     fn whatever_a_front_says_is_bounded() {
         let mut all = CookieNames::new();
         assert!(add(&mut all, "a", Some(&["login".to_owned()])));
-        assert!(add(
-            &mut all,
-            "a",
-            Some(&["login".to_owned(), "lang".to_owned()])
-        ));
+        assert!(add(&mut all, "a", Some(&["login".to_owned(), "lang".to_owned()])));
         assert_eq!(all["a"].names.len(), 2);
         let many: Vec<String> = (0..=MAX_NAMES).map(|number| number.to_string()).collect();
         assert!(add(&mut all, "a", Some(&many)));
         assert!(all["a"].are_too_many && all["a"].names.len() == MAX_NAMES);
         assert!(add(&mut all, "b", Some(&["é".repeat(MAX_NAME_BYTES)])));
-        assert!(
-            all["b"]
-                .names
-                .iter()
-                .all(|name| name.len() <= MAX_NAME_BYTES)
-        );
+        assert!(all["b"].names.iter().all(|name| name.len() <= MAX_NAME_BYTES));
         assert!(add(&mut all, "b", None) && all["b"].are_too_many);
     }
 }

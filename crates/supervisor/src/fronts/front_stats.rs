@@ -39,10 +39,8 @@ impl FrontStats {
         match shared::file_with("maitred-front-figures", b"") {
             Ok(file) => {
                 peer.say(ToFront::ReportStats, &[file.as_fd()]);
-                *self = FrontStats {
-                    queried: Some((epoch, file)),
-                    reported: FrontFigures::default(),
-                };
+                *self =
+                    FrontStats { queried: Some((epoch, file)), reported: FrontFigures::default() };
             }
             Err(error) => warn!("the front cannot be queried for its statistics: {error}"),
         }
@@ -73,9 +71,7 @@ impl FrontStats {
 fn read(file: OwnedFd) -> Result<FrontFigures, String> {
     let mut file = File::from(file);
     let mut bytes = Vec::new();
-    let whole = file
-        .rewind()
-        .and_then(|()| file.take(MAX_FIGURES_BYTES).read_to_end(&mut bytes));
+    let whole = file.rewind().and_then(|()| file.take(MAX_FIGURES_BYTES).read_to_end(&mut bytes));
     whole.map_err(|error| error.to_string())?;
     serde_json::from_slice(&bytes).map_err(|error| error.to_string())
 }

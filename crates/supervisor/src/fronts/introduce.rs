@@ -22,10 +22,7 @@ impl RunningPool {
         };
         let alike = all.iter().find(is_alike);
         let info = alike.map_or(&self.php_info, |alike| &alike.php_info);
-        ToFront::SetPhpInfo {
-            generation: self.generation,
-            info: info.clone(),
-        }
+        ToFront::SetPhpInfo { generation: self.generation, info: info.clone() }
     }
 
     fn shares_php_with(&self, other: &RunningPool) -> bool {

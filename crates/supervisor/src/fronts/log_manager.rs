@@ -49,10 +49,7 @@ impl LogManager {
                 None
             })
         };
-        LogManager {
-            access_log: access_log.or_else(open),
-            pool_logs,
-        }
+        LogManager { access_log: access_log.or_else(open), pool_logs }
     }
 
     /// The access log, if it is a file.
@@ -83,10 +80,7 @@ impl LogManager {
             _ => log_files::open_access_log(config).map_err(|why| why.to_string())?,
         };
         let pool_logs = PoolAccessLogs::open(config, &self.pool_logs);
-        Ok(LogManager {
-            access_log,
-            pool_logs: pool_logs.map_err(|why| why.to_string())?,
-        })
+        Ok(LogManager { access_log, pool_logs: pool_logs.map_err(|why| why.to_string())? })
     }
 
     /// Uses the files that were opened for this configuration, and closes those it does not use.

@@ -91,13 +91,7 @@ pub struct Fronts {
 impl Front {
     /// A front that has not been started; those before it had numbers up to `epoch`.
     pub fn new(line: u32, epoch: u32) -> Front {
-        Front {
-            life: Life::new(FRONT_START),
-            line,
-            epoch,
-            peer: None,
-            drained: false,
-        }
+        Front { life: Life::new(FRONT_START), line, epoch, peer: None, drained: false }
     }
 
     /// One that accepts clients already.
@@ -123,11 +117,7 @@ impl Front {
 impl Fronts {
     /// `current`, and fronts that were replaced before.
     pub fn new(current: Front, draining: Vec<DrainingFront>) -> Fronts {
-        Fronts {
-            current,
-            replaced: None,
-            draining,
-        }
+        Fronts { current, replaced: None, draining }
     }
 
     /// The front that accepts clients, or is to.
@@ -178,8 +168,7 @@ impl Fronts {
     /// The line of the front with this process id.
     pub fn line_of(&self, pid: i32) -> Option<u32> {
         let mut all = self.iter();
-        all.find(|(_, peer)| peer.pid() == pid)
-            .map(|(line, _)| line)
+        all.find(|(_, peer)| peer.pid() == pid).map(|(line, _)| line)
     }
 
     /// The front of a line, if it runs.
@@ -252,10 +241,7 @@ impl Fronts {
             return EndedFront::Unknown;
         };
         let old = self.draining.remove(position);
-        EndedFront::Draining {
-            epoch: old.epoch,
-            drained: old.drained,
-        }
+        EndedFront::Draining { epoch: old.epoch, drained: old.drained }
     }
 
     /// An upgrade starts a front of the next line. The one before serves until that is ready.

@@ -195,11 +195,7 @@ mod tests {
     #[test]
     fn the_variable_of_php_fpm_is_read() {
         let read = parse("/run/php/a=b.sock=8,127.0.0.1:9000=9,:::9001=10");
-        let expected = [
-            ("/run/php/a=b.sock", 8),
-            ("127.0.0.1:9000", 9),
-            (":::9001", 10),
-        ];
+        let expected = [("/run/php/a=b.sock", 8), ("127.0.0.1:9000", 9), (":::9001", 10)];
         assert_eq!(read, expected.map(|(key, fd)| (key.to_owned(), fd)));
     }
 

@@ -103,9 +103,8 @@ fn open_in(
     let mut opened = OpenedListeners::default();
     for one in listening {
         let there = known.iter();
-        let there = there
-            .filter(|other| other.can_be_reached())
-            .find(|other| other.asked == one.address());
+        let there =
+            there.filter(|other| other.can_be_reached()).find(|other| other.asked == one.address());
         let door = match one {
             Listening::Fastcgi(door) | Listening::AdminSocket(door) => Some(name(config, door)),
             Listening::Http(_) | Listening::Https(_) | Listening::Admin(_) => None,
@@ -119,18 +118,10 @@ fn open_in(
             Some(there) => {
                 let moved = there.for_clients(clients_of(one));
                 let address = there.asked.clone();
-                opened
-                    .new
-                    .push(moved.map_err(|source| Error::Listen { address, source })?);
+                opened.new.push(moved.map_err(|source| Error::Listen { address, source })?);
             }
             None => {
-                let asked = NewListener {
-                    one,
-                    door,
-                    rights,
-                    threads: threads as usize,
-                    tcp: &tcp,
-                };
+                let asked = NewListener { one, door, rights, threads: threads as usize, tcp: &tcp };
                 opened.new.push(asked.open(inherited)?);
             }
         }
@@ -167,10 +158,7 @@ impl NewListener<'_> {
                         let own = origin == Origin::Fpm;
                         let file = own.then(|| OwnFile::found(&path, rights)).flatten();
                         let sockets = self.adopt(socket);
-                        (
-                            sockets.map_err(|why| named.error(OpenError::Listen(why)))?,
-                            file,
-                        )
+                        (sockets.map_err(|why| named.error(OpenError::Listen(why)))?, file)
                     }
                     None => unix::open(named, &path, rights, self.threads)?,
                 };
@@ -196,14 +184,10 @@ impl NewListener<'_> {
         };
         opened.map_err(|why| match (self.door, why.kind()) {
             (Some(named), _) => named.error(OpenError::bind(why, address)),
-            (None, io::ErrorKind::AddrInUse) => Error::AddressInUse {
-                address: Address::Tcp(address),
-                holder: tcp::holder(address),
-            },
-            (None, _) => Error::Listen {
-                address: Address::Tcp(address),
-                source: why,
-            },
+            (None, io::ErrorKind::AddrInUse) => {
+                Error::AddressInUse { address: Address::Tcp(address), holder: tcp::holder(address) }
+            }
+            (None, _) => Error::Listen { address: Address::Tcp(address), source: why },
         })
     }
 
@@ -219,15 +203,11 @@ impl NewListener<'_> {
             }
             None => {
                 let only_ipv6 = tcp::is_only_ipv6(address, self.tcp);
-                let backlog = self
-                    .door
-                    .map_or(sockets::BACKLOG, |named| backlog(named.door));
+                let backlog = self.door.map_or(sockets::BACKLOG, |named| backlog(named.door));
                 sockets::listen_tcp(address, only_ipv6, self.threads, backlog)?
             }
         };
-        let address = sockets
-            .first()
-            .map_or(Ok(address), sockets::local_address)?;
+        let address = sockets.first().map_or(Ok(address), sockets::local_address)?;
         Ok(self.listener(Address::Tcp(address), sockets, None))
     }
 
@@ -386,9 +366,7 @@ fn clients_of(listening: Listening<'_>) -> Clients {
         Listening::Http(_) => Clients::Http,
         Listening::Https(_) => Clients::Https,
         Listening::Admin(_) | Listening::AdminSocket(_) => Clients::Admin,
-        Listening::Fastcgi(door) => Clients::Fastcgi {
-            listen: door.listen.to_string(),
-        },
+        Listening::Fastcgi(door) => Clients::Fastcgi { listen: door.listen.to_string() },
     }
 }
 
@@ -403,8 +381,7 @@ fn key(address: &Address) -> String {
 
 fn backlog(door: &Door) -> i32 {
     let longest = sockets::LONGEST_BACKLOG;
-    door.backlog
-        .map_or(longest, |asked| i32::try_from(asked).unwrap_or(i32::MAX))
+    door.backlog.map_or(longest, |asked| i32::try_from(asked).unwrap_or(i32::MAX))
 }
 
 /// The pool of a FastCGI listener.

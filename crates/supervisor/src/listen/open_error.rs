@@ -57,11 +57,7 @@ impl OpenError {
                 OpenError::TooLong(_) | OpenError::NoUser(_) | OpenError::NoGroup(_),
                 Some(remedy),
             ) if !named.fpm => Error::Configuration(format!("{said}; {remedy}")),
-            (_, remedy) => Error::Door {
-                said,
-                remedy,
-                fpm: named.fpm,
-            },
+            (_, remedy) => Error::Door { said, remedy, fpm: named.fpm },
         }
     }
 
@@ -72,17 +68,15 @@ impl OpenError {
             OpenError::Taken(_) => {
                 format!("Another FPM instance seems to already listen on {asked}")
             }
-            OpenError::Bind(why, _) => format!(
-                "unable to bind listening socket for address '{asked}': {}",
-                errno(why)
-            ),
+            OpenError::Bind(why, _) => {
+                format!("unable to bind listening socket for address '{asked}': {}", errno(why))
+            }
             OpenError::Listen(why) => {
                 format!("failed to listen to address '{asked}': {}", errno(why))
             }
-            OpenError::Owner(why) => format!(
-                "[pool {pool}] failed to chown() the socket '{asked}': {}",
-                errno(why)
-            ),
+            OpenError::Owner(why) => {
+                format!("[pool {pool}] failed to chown() the socket '{asked}': {}", errno(why))
+            }
             OpenError::AccessList(why) => format!(
                 "[pool {pool}] failed to write the ACL of the socket '{asked}': {}",
                 errno(why)

@@ -6,15 +6,11 @@ use std::path::{Path, PathBuf};
 
 /// A configuration that listens on `listen` and has a pool with each of `doors`.
 fn config(listen: &[SocketAddr], doors: Vec<Door>) -> Config {
-    let pools = doors.into_iter().zip(0..).map(|(door, number)| Pool {
-        door: Some(door),
-        ..Pool::named(&format!("pool{number}"))
-    });
-    Config {
-        listen: listen.to_vec(),
-        pools: pools.collect(),
-        ..Config::default()
-    }
+    let pools = doors
+        .into_iter()
+        .zip(0..)
+        .map(|(door, number)| Pool { door: Some(door), ..Pool::named(&format!("pool{number}")) });
+    Config { listen: listen.to_vec(), pools: pools.collect(), ..Config::default() }
 }
 
 fn opened(config: &Config) -> Result<Vec<Listener>, Error> {
@@ -38,19 +34,13 @@ fn whoever_holds_the_port_is_named_in_the_error() {
     let held = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = held.local_addr().unwrap();
     rustix::io::fcntl_setfd(&held, rustix::io::FdFlags::empty()).unwrap();
-    let mut holder = std::process::Command::new("sleep")
-        .arg("60")
-        .spawn()
-        .unwrap();
+    let mut holder = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     let error = opened(&config(&[address], Vec::new())).unwrap_err();
     holder.kill().unwrap();
     holder.wait().unwrap();
     let sentence = error.to_string();
     assert!(sentence.starts_with(&address.to_string()), "{sentence}");
-    assert!(
-        sentence.contains(&format!("sleep (process {})", holder.id())),
-        "{sentence}"
-    );
+    assert!(sentence.contains(&format!("sleep (process {})", holder.id())), "{sentence}");
 }
 
 #[test]
@@ -68,10 +58,7 @@ fn a_port_left_to_the_system_is_the_same_for_all_threads() {
 fn a_unix_door_has_its_mode_and_goes_with_its_listener() {
     let folder = tempfile::tempdir().unwrap();
     let path = socket(&folder);
-    let door = Door {
-        mode: 0o606,
-        ..unix_door(&path)
-    };
+    let door = Door { mode: 0o606, ..unix_door(&path) };
     let listeners = opened(&config(&[], vec![door])).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o606);
     UnixStream::connect(&path).unwrap();
@@ -85,10 +72,7 @@ fn a_socket_that_somebody_listens_on_is_left_alone_and_a_dead_one_is_replaced() 
     let path = socket(&folder);
     let living = UnixListener::bind(&path).unwrap();
     let said = refusal(vec![unix_door(&path)]);
-    assert!(
-        said.contains("another process listens there already"),
-        "{said}"
-    );
+    assert!(said.contains("another process listens there already"), "{said}");
     let process = format!("(process {})", std::process::id());
     assert!(said.contains(&process), "{said}");
     drop(living);
@@ -120,10 +104,8 @@ fn why_a_unix_socket_cannot_be_made_is_said_with_what_to_do() {
     let said = refusal(vec![unix_door(&file)]);
     assert!(said.contains("a file that is no socket"), "{said}");
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
-    let unknown = Door {
-        owner: Some("nobody-of-this-name".to_owned()),
-        ..unix_door(&socket(&folder))
-    };
+    let unknown =
+        Door { owner: Some("nobody-of-this-name".to_owned()), ..unix_door(&socket(&folder)) };
     let said = refusal(vec![unknown]);
     assert!(said.contains("no user `nobody-of-this-name`"), "{said}");
 }
@@ -145,11 +127,7 @@ fn php_fpm_s_words_are_said_where_we_were_started_as_it() {
     let living = socket(&folder);
     let _living = UnixListener::bind(&living).unwrap();
     let said = |door: Door| {
-        let named = NamedListener {
-            door: &door,
-            pool: "www",
-            fpm: true,
-        };
+        let named = NamedListener { door: &door, pool: "www", fpm: true };
         let asked = NewListener {
             one: Listening::Fastcgi(&door),
             door: Some(named),
@@ -196,11 +174,8 @@ fn what_changes_of_a_door_holds_from_then_on() {
     before.listen.clear();
     let mut listeners = opened(&before).unwrap();
     let mut after = before.clone();
-    after.pools[0].door = Some(Door {
-        mode: 0o600,
-        acl_users: vec!["daemon".to_owned()],
-        ..unix_door(&path)
-    });
+    after.pools[0].door =
+        Some(Door { mode: 0o600, acl_users: vec!["daemon".to_owned()], ..unix_door(&path) });
     let change = open_others(&after, &listeners, 2).unwrap();
     assert!(change.new.is_empty());
     change.adjust(&mut listeners);

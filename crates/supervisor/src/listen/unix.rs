@@ -39,11 +39,7 @@ impl OwnFile {
     }
 
     fn new(path: &Path, file: &SocketFile, rights: &Rights) -> OwnFile {
-        OwnFile(FileState {
-            path: path.to_owned(),
-            id: file.id(),
-            rights: rights.clone(),
-        })
+        OwnFile(FileState { path: path.to_owned(), id: file.id(), rights: rights.clone() })
     }
 
     /// Restores what the program before an upgrade has written.
@@ -71,9 +67,7 @@ impl OwnFile {
         }
         let file = SocketFile::at(&self.0.path)?;
         if file.id() != self.0.id {
-            return Err(io::Error::other(
-                "the file of its name is not the one we made",
-            ));
+            return Err(io::Error::other("the file of its name is not the one we made"));
         }
         if !self.0.rights.has_list() && !rights.has_list() {
             file.set_mode(rights.mode)?;
@@ -154,14 +148,7 @@ pub fn rights(named: NamedListener<'_>, path: &Path) -> Result<Rights, Error> {
     if bytes > MAX_PATH_BYTES {
         return Err(named.error(OpenError::TooLong(bytes)));
     }
-    let Door {
-        owner,
-        group,
-        mode,
-        acl_users,
-        acl_groups,
-        ..
-    } = named.door;
+    let Door { owner, group, mode, acl_users, acl_groups, .. } = named.door;
     let user = |name: &String| {
         let found = users::owner_named(name);
         found.map_err(|_| named.error(OpenError::NoUser(name.clone())))
@@ -170,10 +157,7 @@ pub fn rights(named: NamedListener<'_>, path: &Path) -> Result<Rights, Error> {
         let found = users::group_named(name);
         found.map_err(|_| named.error(OpenError::NoGroup(name.clone())))
     };
-    let mut rights = Rights {
-        mode: *mode,
-        ..Rights::default()
-    };
+    let mut rights = Rights { mode: *mode, ..Rights::default() };
     if !acl_users.is_empty() || !acl_groups.is_empty() {
         for name in acl_users {
             rights.users.push(user(name)?.0);

@@ -64,13 +64,7 @@ struct ExitReport {
 impl ExitReports {
     /// A worker failed. `how` is the end of a sentence. Its seat is filled again after `retry`.
     pub fn died(&mut self, who: WorkerLabel, pid: i32, how: String, retry: Duration, now: Moment) {
-        self.deaths.push(ExitReport {
-            who,
-            pid,
-            how,
-            retry,
-            at: now,
-        });
+        self.deaths.push(ExitReport { who, pid, how, retry, at: now });
     }
 
     /// The front reports which script a worker ran when it failed.
@@ -154,11 +148,7 @@ fn summary(pool: &str, news: &News<ExitCounts>) -> Option<String> {
         News::GoesOn(account) => (account, ", and no end is seen"),
         News::Over(account) => (account, ""),
     };
-    let Account {
-        lasted,
-        times,
-        total,
-    } = account;
+    let Account { lasted, times, total } = account;
     if *times <= TOLD_ONE_BY_ONE {
         return None;
     }
@@ -201,10 +191,7 @@ mod tests {
         WorkerLabel {
             pool: "www".to_owned(),
             generation: 1,
-            worker: WorkerId {
-                seat: 3,
-                incarnation,
-            },
+            worker: WorkerId { seat: 3, incarnation },
         }
     }
 
@@ -232,13 +219,7 @@ mod tests {
     fn a_death_without_a_script_is_reported_after_a_moment_with_its_wait() {
         let mut deaths = ExitReports::default();
         deaths.ran(who(1), "/srv/old.php".to_owned(), NOW);
-        deaths.died(
-            who(2),
-            78,
-            "exited with code 9".to_owned(),
-            Duration::from_millis(200),
-            NOW,
-        );
+        deaths.died(who(2), 78, "exited with code 9".to_owned(), Duration::from_millis(200), NOW);
         assert!(deaths.due(NOW).is_empty());
         let due = deaths.deadline().unwrap();
         assert_eq!(
@@ -246,10 +227,7 @@ mod tests {
             ["pool www seat 3: worker 78 exited with code 9; workers of \
               this pool die early, the next one comes in 200 ms"]
         );
-        assert!(
-            deaths.scripts.is_empty(),
-            "names that were not needed are forgotten"
-        );
+        assert!(deaths.scripts.is_empty(), "names that were not needed are forgotten");
     }
 
     #[test]
@@ -258,28 +236,19 @@ mod tests {
         let mut lines = Vec::new();
         for number in 0..200 {
             let now = NOW + Duration::from_millis(number * 10);
-            let how = if number % 4 == 0 {
-                "exited with code 9"
-            } else {
-                "was killed"
-            };
+            let how = if number % 4 == 0 { "exited with code 9" } else { "was killed" };
             let who = who(u32::try_from(number).unwrap());
             deaths.ran(who.clone(), format!("/srv/{number}.php"), now);
             deaths.died(who, 77, how.to_owned(), Duration::ZERO, now);
             lines.extend(deaths.due(now));
         }
         assert_eq!(lines.len(), 3);
-        assert!(
-            lines[2].ends_with("further deaths are counted"),
-            "{lines:?}"
-        );
+        assert!(lines[2].ends_with("further deaths are counted"), "{lines:?}");
         let over = deaths.deadline().unwrap();
         assert_eq!(
             deaths.due(over),
-            [
-                "pool www: 200 workers died in 2.0 s: 50 exited with code 9, 150 was killed; the \
-              last known script was /srv/199.php"
-            ]
+            ["pool www: 200 workers died in 2.0 s: 50 exited with code 9, 150 was killed; the \
+              last known script was /srv/199.php"]
         );
         assert_eq!(deaths.deadline(), None);
     }

@@ -118,11 +118,7 @@ impl LineFramer {
     fn end(&mut self, is_cut_off: bool) {
         let text = std::mem::take(&mut self.text);
         if !text.is_empty() {
-            self.messages.push(Message {
-                stream: self.stream,
-                text,
-                is_cut_off,
-            });
+            self.messages.push(Message { stream: self.stream, text, is_cut_off });
         }
     }
 }

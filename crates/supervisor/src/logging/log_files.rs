@@ -51,11 +51,7 @@ pub fn mistakes(config: &Config) -> Vec<Error> {
              {setting}",
             path.display()
         );
-        Some(Error::Setting {
-            section,
-            setting,
-            said,
-        })
+        Some(Error::Setting { section, setting, said })
     });
     missing.collect()
 }
@@ -155,20 +151,15 @@ pub fn warnings(config: &Config) -> Vec<String> {
         LogTarget::File(path) => Some(path.clone()),
         LogTarget::Stderr | LogTarget::Syslog | LogTarget::Collector(_) => None,
     };
-    let of_sites = config
-        .sites
-        .iter()
-        .filter_map(|site| match &site.access_log {
-            SiteLog::File(path) => Some(("access_log", path.clone())),
-            SiteLog::Server | SiteLog::Off => None,
-        });
+    let of_sites = config.sites.iter().filter_map(|site| match &site.access_log {
+        SiteLog::File(path) => Some(("access_log", path.clone())),
+        SiteLog::Server | SiteLog::Off => None,
+    });
     let own = [
         ("error_log", file(&config.error_log)),
         ("access_log", config.access_log.as_ref().and_then(file)),
     ];
-    let own = own
-        .into_iter()
-        .filter_map(|(setting, path)| Some((setting, path?)));
+    let own = own.into_iter().filter_map(|(setting, path)| Some((setting, path?)));
     let all: BTreeSet<_> = own.chain(of_sites).collect();
     let said = all.iter().filter_map(|(setting, path)| {
         let why = guarded::warning_of(path)?;
@@ -215,9 +206,8 @@ mod tests {
         let flags = OFlags::NONBLOCK | OFlags::RDONLY;
         let _reader = rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
         let mut log = open(&path).unwrap();
-        let full = std::iter::repeat_with(|| log.write_all(&[b'x'; 4096]))
-            .find_map(Result::err)
-            .unwrap();
+        let full =
+            std::iter::repeat_with(|| log.write_all(&[b'x'; 4096])).find_map(Result::err).unwrap();
         assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
     }
 }

@@ -79,18 +79,14 @@ impl PoolAccessLogs {
     /// Each with its descriptor number.
     pub fn descriptors(&self) -> Vec<(PathBuf, RawFd)> {
         let all = self.0.iter();
-        all.map(|(path, file)| (path.clone(), file.as_raw_fd()))
-            .collect()
+        all.map(|(path, file)| (path.clone(), file.as_raw_fd())).collect()
     }
 
     /// Adds the files opened for a configuration, and closes those that it does not use.
     pub fn use_for(&mut self, config: &Config, opened: PoolAccessLogs) {
         self.0.extend(opened.0);
         let used = |path: &PathBuf| {
-            let mut logs = config
-                .pools
-                .iter()
-                .filter_map(|pool| pool.door_log.as_ref());
+            let mut logs = config.pools.iter().filter_map(|pool| pool.door_log.as_ref());
             logs.any(|log| log.path == *path) || of_sites(config).any(|log| log == path)
         };
         let is_kept = |path: &Path| keeps_standard_error(config) && path == Path::new(KEPT);
@@ -149,13 +145,10 @@ impl PoolAccessLogs {
 
 /// The files that sites log to; a file of several sites is listed several times.
 fn of_sites(config: &Config) -> impl Iterator<Item = &PathBuf> {
-    config
-        .sites
-        .iter()
-        .filter_map(|site| match &site.access_log {
-            SiteLog::File(path) => Some(path),
-            SiteLog::Server | SiteLog::Off => None,
-        })
+    config.sites.iter().filter_map(|site| match &site.access_log {
+        SiteLog::File(path) => Some(path),
+        SiteLog::Server | SiteLog::Off => None,
+    })
 }
 
 fn open_of_site(path: &Path) -> Result<File, Error> {
@@ -214,10 +207,7 @@ mod tests {
             }),
             ..Pool::named(name)
         };
-        Config {
-            pools: names.iter().map(pool).collect(),
-            ..Config::default()
-        }
+        Config { pools: names.iter().map(pool).collect(), ..Config::default() }
     }
 
     #[test]
@@ -231,10 +221,7 @@ mod tests {
         assert_eq!(opened.descriptors().len(), 1);
         logs.use_for(&one, opened);
         let paths: Vec<PathBuf> = logs.0.keys().cloned().collect();
-        assert_eq!(
-            paths,
-            [folder.path().join("b.log"), folder.path().join("c.log")]
-        );
+        assert_eq!(paths, [folder.path().join("b.log"), folder.path().join("c.log")]);
     }
 
     #[test]
@@ -243,10 +230,7 @@ mod tests {
         let missing = config(&folder.path().join("missing"), &["a.log"]);
         let why = PoolAccessLogs::open(&missing, &PoolAccessLogs::default()).unwrap_err();
         let why = why.to_string();
-        assert!(
-            why.contains("[pool a.log] failed to open access log ("),
-            "{why}"
-        );
+        assert!(why.contains("[pool a.log] failed to open access log ("), "{why}");
     }
 
     #[test]

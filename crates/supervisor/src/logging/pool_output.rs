@@ -42,12 +42,7 @@ impl PoolOutput {
 
     /// An existing pipe.
     pub fn over(reader: OwnedFd, writer: OwnedFd) -> PoolOutput {
-        PoolOutput {
-            reader,
-            writer,
-            partial: Vec::new(),
-            limit: LogLimit::default(),
-        }
+        PoolOutput { reader, writer, partial: Vec::new(), limit: LogLimit::default() }
     }
 
     /// The descriptor numbers of the read end and the write end.
@@ -102,13 +97,11 @@ impl PoolOutput {
 
     fn within_limit(&mut self, lines: Vec<String>, now: Moment) -> Vec<String> {
         let admitted =
-            lines
-                .into_iter()
-                .filter_map(|line| match self.limit.admit(line.len(), now) {
-                    Admission::Logged => Some(line),
-                    Admission::Dropped => None,
-                    Admission::Exceeded(sentence) => Some(sentence),
-                });
+            lines.into_iter().filter_map(|line| match self.limit.admit(line.len(), now) {
+                Admission::Logged => Some(line),
+                Admission::Dropped => None,
+                Admission::Exceeded(sentence) => Some(sentence),
+            });
         admitted.collect()
     }
 }

@@ -107,10 +107,9 @@ fn fork_news(news: News<()>) -> String {
 /// Failures that were logged in full need no summary.
 fn zygote_news(news: News<()>) -> Option<String> {
     match news {
-        News::GoesOn(Account { lasted, times, .. }) => Some(format!(
-            "its zygote has been failing for {}: {times} failures",
-            seconds(lasted)
-        )),
+        News::GoesOn(Account { lasted, times, .. }) => {
+            Some(format!("its zygote has been failing for {}: {times} failures", seconds(lasted)))
+        }
         News::Over(Account { times, .. }) if times <= ZYGOTE_LINES => None,
         News::Over(Account { lasted, times, .. }) => Some(format!(
             "its zygote has not failed again for {} s; before, {times} failures in {}",
@@ -209,10 +208,7 @@ mod tests {
     #[test]
     fn the_spawn_rate_is_told_with_how_many_had_to_wait() {
         let mut troubles = RepeatedErrors::default();
-        assert!(
-            !troubles.rate_reached(SECOND, 1, 32),
-            "a single one is no news"
-        );
+        assert!(!troubles.rate_reached(SECOND, 1, 32), "a single one is no news");
         assert!(!troubles.rate_reached(SECOND, 0, 1));
         assert!(troubles.rate_reached(SECOND, 8, 32));
         assert!(!troubles.rate_reached(SECOND * 2, 4, 32));

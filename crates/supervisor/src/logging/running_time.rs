@@ -22,10 +22,7 @@ impl RunningTime {
     /// For a script that has run for `ran` in the worker `pid`, which publishes to this board.
     /// `None` if the worker or the kernel gives no values.
     pub fn of(pid: i32, board: &SeatBoard, ran: Duration) -> Option<RunningTime> {
-        let (cpu, waited) = (
-            board.used_cpu.load(Relaxed),
-            board.used_core_wait.load(Relaxed),
-        );
+        let (cpu, waited) = (board.used_cpu.load(Relaxed), board.used_core_wait.load(Relaxed));
         if cpu == 0 || waited == UNKNOWN {
             return None;
         }
@@ -36,11 +33,7 @@ impl RunningTime {
     fn between(before: (Duration, Duration), now: Schedstat, ran: Duration) -> RunningTime {
         let since = |now: u64, before| Duration::from_nanos(now).saturating_sub(before);
         let (cpu, core_wait) = (since(now.ran, before.0), since(now.waited, before.1));
-        RunningTime {
-            cpu,
-            core_wait,
-            blocked: ran.saturating_sub(cpu).saturating_sub(core_wait),
-        }
+        RunningTime { cpu, core_wait, blocked: ran.saturating_sub(cpu).saturating_sub(core_wait) }
     }
 }
 
@@ -52,10 +45,7 @@ mod tests {
 
     #[test]
     fn what_a_script_has_used_is_what_came_since_its_worker_was_measured() {
-        let now = Schedstat {
-            ran: 7_000_000_000,
-            waited: 2_000_000_000,
-        };
+        let now = Schedstat { ran: 7_000_000_000, waited: 2_000_000_000 };
         let so_far = RunningTime::between((6 * SECOND, SECOND), now, 5 * SECOND);
         assert_eq!((so_far.cpu, so_far.core_wait), (SECOND, SECOND));
         assert_eq!(so_far.blocked, 3 * SECOND);

@@ -44,13 +44,7 @@ impl Slowlog {
     /// The slow log at `target` of a pool that runs as `identity`, and a sentence for the log if it
     /// cannot be opened.
     pub fn new(target: LogTarget, identity: Option<Identity>) -> (Slowlog, Option<String>) {
-        let mut log = Slowlog {
-            target,
-            identity,
-            file: None,
-            lost: 0,
-            said: false,
-        };
+        let mut log = Slowlog { target, identity, file: None, lost: 0, said: false };
         let problem = log.open().err().map(|why| log.trouble(&why));
         (log, problem)
     }
@@ -121,32 +115,16 @@ impl Slowlog {
 /// with its location. The stack comes from a zygote, which is not trusted, so the text must not be
 /// able to imitate an entry of another pool.
 pub fn entry(subject: &Subject, stamp: &str, stack: Result<&Stack, &str>, depth: usize) -> String {
-    let Subject {
-        pool,
-        pid,
-        script,
-        id,
-        running_time,
-    } = subject;
-    let script = stack
-        .ok()
-        .map(|stack| &stack.script)
-        .filter(|script| !script.is_empty())
-        .unwrap_or(script);
+    let Subject { pool, pid, script, id, running_time } = subject;
+    let script =
+        stack.ok().map(|stack| &stack.script).filter(|script| !script.is_empty()).unwrap_or(script);
     let script = plain(script);
-    let mut entry = format!(
-        "\n{}  [pool {pool}] pid {pid}\nscript_filename = {script}\n",
-        stamp
-    );
+    let mut entry = format!("\n{}  [pool {pool}] pid {pid}\nscript_filename = {script}\n", stamp);
     if !id.is_empty() {
         let _ = writeln!(entry, "request_id = {id}");
     }
     if let Some(running_time) = running_time {
-        let RunningTime {
-            cpu,
-            core_wait,
-            blocked,
-        } = running_time;
+        let RunningTime { cpu, core_wait, blocked } = running_time;
         let seconds = [cpu, core_wait, blocked].map(|time| time.as_secs_f64());
         let [cpu, core_wait, blocked] = seconds;
         let _ = writeln!(
@@ -190,9 +168,7 @@ pub fn calls(frames: &[Frame], depth: usize) -> impl Iterator<Item = (&Frame, St
             MAIN => frames,
             _ => &frames[index + 1..],
         };
-        let place = callers
-            .iter()
-            .find_map(|frame| Some((frame.file.as_deref()?, frame.line)));
+        let place = callers.iter().find_map(|frame| Some((frame.file.as_deref()?, frame.line)));
         let (file, line) = place.unwrap_or(("unknown", 0));
         Some((frame, format!("{}() {file}:{line}", frame.call)))
     })

@@ -24,11 +24,7 @@ fn frame(call: &str, place: Option<(&str, u32)>) -> Frame {
 }
 
 fn stack(frames: Vec<Frame>) -> Stack {
-    Stack {
-        script: "/srv/t.php".to_owned(),
-        frames,
-        is_sound: true,
-    }
+    Stack { script: "/srv/t.php".to_owned(), frames, is_sound: true }
 }
 
 #[test]
@@ -55,16 +51,10 @@ script_filename = /srv/t.php
 
 #[test]
 fn a_request_with_an_id_is_named_after_its_script() {
-    let subject = Subject {
-        id: "5d1f".to_owned(),
-        ..subject()
-    };
+    let subject = Subject { id: "5d1f".to_owned(), ..subject() };
     let entry = entry(&subject, NOW, Ok(&stack(vec![frame("sleep", None)])), 20);
     let lines: Vec<&str> = entry.lines().collect();
-    assert_eq!(
-        lines[2..4],
-        ["script_filename = /srv/t.php", "request_id = 5d1f"]
-    );
+    assert_eq!(lines[2..4], ["script_filename = /srv/t.php", "request_id = 5d1f"]);
 }
 
 #[test]
@@ -92,10 +82,7 @@ fn where_a_scripts_time_went_so_far_is_told_in_seconds() {
 fn a_script_that_calls_nothing_is_shown_where_it_is() {
     let stack = stack(vec![frame("{main}", Some(("/srv/t.php", 3)))]);
     let entry = entry(&subject(), NOW, Ok(&stack), 20);
-    assert!(
-        entry.ends_with("t.php\n[0x00007f6748a15230] {main}() /srv/t.php:3\n"),
-        "{entry}"
-    );
+    assert!(entry.ends_with("t.php\n[0x00007f6748a15230] {main}() /srv/t.php:3\n"), "{entry}");
 }
 
 #[test]
@@ -104,15 +91,9 @@ fn a_stack_that_is_not_there_or_not_whole_says_why() {
     let expected = "\n[01-Nov-2026 20:05:09]  [pool www] pid 3527\n\
                     script_filename = /srv/by-worker.php\n+++ dump failed: no reply\n";
     assert_eq!(none, expected);
-    let torn = Stack {
-        is_sound: false,
-        ..stack(vec![frame("f", None)])
-    };
+    let torn = Stack { is_sound: false, ..stack(vec![frame("f", None)]) };
     let torn = entry(&subject(), NOW, Ok(&torn), 20);
-    assert!(
-        torn.contains("f() unknown:0\n+++ dump failed: the script calls"),
-        "{torn}"
-    );
+    assert!(torn.contains("f() unknown:0\n+++ dump failed: the script calls"), "{torn}");
 }
 
 #[test]
@@ -158,16 +139,10 @@ fn a_zygote_that_lies_adds_no_entry_of_its_own() {
     let forged = "x\n\n[21-Nov-2026 20:00:00]  [pool other] pid 1\nscript_filename = /other.php";
     let stack = Stack {
         script: forged.to_owned(),
-        frames: vec![
-            frame(forged, Some((forged, 1))),
-            frame(MAIN, Some((forged, 2))),
-        ],
+        frames: vec![frame(forged, Some((forged, 1))), frame(MAIN, Some((forged, 2)))],
         is_sound: true,
     };
-    for entry in [
-        entry(&subject(), NOW, Ok(&stack), 20),
-        entry(&subject(), NOW, Err(forged), 20),
-    ] {
+    for entry in [entry(&subject(), NOW, Ok(&stack), 20), entry(&subject(), NOW, Err(forged), 20)] {
         let stamps = entry.lines().filter(|line| line.starts_with("[21-Nov"));
         assert_eq!(stamps.count(), 0, "{entry}");
         let names = entry.lines().filter(|line| line.starts_with("script_f"));

@@ -49,18 +49,12 @@ impl Terminal {
 
     /// For a server whose embedding program handles the log and writes everything there.
     pub fn silent() -> Terminal {
-        Terminal {
-            aside: None,
-            is_silent: true,
-        }
+        Terminal { aside: None, is_silent: true }
     }
 
     /// For a server that was started by an upgrade.
     pub fn over(aside: Option<OwnedFd>) -> Terminal {
-        Terminal {
-            aside: aside.map(File::from),
-            is_silent: false,
-        }
+        Terminal { aside: aside.map(File::from), is_silent: false }
     }
 
     /// The descriptor to write to, if standard error has become a log file.

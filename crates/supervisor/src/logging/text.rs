@@ -52,10 +52,7 @@ mod tests {
     #[test]
     fn the_words_of_others_cannot_add_a_line_to_the_log() {
         assert_eq!(one_line("a\nb\x1b[31m\n"), "a b [31m");
-        assert_eq!(
-            one_line(&"x".repeat(600)).chars().count(),
-            MAX_QUOTED_CHARS + 1
-        );
+        assert_eq!(one_line(&"x".repeat(600)).chars().count(), MAX_QUOTED_CHARS + 1);
     }
 
     #[test]

@@ -65,14 +65,8 @@ impl WorkerOutput {
     pub fn new() -> io::Result<(WorkerOutput, PipeWriters)> {
         let (stdout, stdout_writer) = pipe()?;
         let (stderr, stderr_writer) = pipe()?;
-        let readers = PipeReaders {
-            stdout: Some(stdout),
-            stderr: Some(stderr),
-        };
-        let writers = PipeWriters {
-            stdout: stdout_writer,
-            stderr: stderr_writer,
-        };
+        let readers = PipeReaders { stdout: Some(stdout), stderr: Some(stderr) };
+        let writers = PipeWriters { stdout: stdout_writer, stderr: stderr_writer };
         Ok((WorkerOutput::over(None, readers), writers))
     }
 
@@ -121,10 +115,7 @@ impl WorkerOutput {
     /// What to poll: nothing until the worker is known.
     pub fn listening(&self) -> impl Iterator<Item = (OutputStream, BorrowedFd<'_>)> {
         let known = self.pid.is_some();
-        let pipes = [
-            (OutputStream::Stdout, &self.stdout),
-            (OutputStream::Stderr, &self.stderr),
-        ];
+        let pipes = [(OutputStream::Stdout, &self.stdout), (OutputStream::Stderr, &self.stderr)];
         let pipes = pipes.into_iter().filter(move |_| known);
         pipes.filter_map(|(source, pipe)| Some((source, pipe.as_ref()?.as_fd())))
     }
@@ -185,10 +176,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 /// When the process is out of descriptors.
 pub fn discard() -> io::Result<PipeWriters> {
     let null = rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    Ok(PipeWriters {
-        stdout: null.try_clone()?,
-        stderr: null,
-    })
+    Ok(PipeWriters { stdout: null.try_clone()?, stderr: null })
 }
 
 #[cfg(test)]

@@ -59,18 +59,12 @@ pub struct Source {
 impl Source {
     /// A source that is read by `load`.
     pub fn new(load: impl Fn() -> Result<Config, String> + 'static) -> Source {
-        Source {
-            load: Box::new(load),
-            file: None,
-        }
+        Source { load: Box::new(load), file: None }
     }
 
     /// The same, from the one file `path`: mistakes get their position in it.
     pub fn of_file(self, path: &Path) -> Source {
-        Source {
-            file: Some(path.to_path_buf()),
-            ..self
-        }
+        Source { file: Some(path.to_path_buf()), ..self }
     }
 
     /// The one file it is read from, if it is in `maitred.toml`'s format.

@@ -49,16 +49,10 @@ pub fn children() -> Vec<i32> {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else {
         return Vec::new();
     };
-    let lists = threads
-        .flatten()
-        .map(|thread| thread.path().join("children"));
+    let lists = threads.flatten().map(|thread| thread.path().join("children"));
     let lists = lists.flat_map(std::fs::read_to_string);
     lists
-        .flat_map(|list| {
-            list.split_ascii_whitespace()
-                .flat_map(str::parse)
-                .collect::<Vec<_>>()
-        })
+        .flat_map(|list| list.split_ascii_whitespace().flat_map(str::parse).collect::<Vec<_>>())
         .collect()
 }
 
@@ -94,14 +88,9 @@ mod tests {
         assert!(matches!(see(pid, our_uid() + 1), ChildCheck::Stranger));
         assert!(children().contains(&pid));
         assert!(any_child());
-        let ChildCheck::Ours(pidfd) = see(pid, our_uid()) else {
-            panic!("it is ours")
-        };
+        let ChildCheck::Ours(pidfd) = see(pid, our_uid()) else { panic!("it is ours") };
         drop(child.stdin.take());
-        let mut ended = [rustix::event::PollFd::new(
-            &pidfd,
-            rustix::event::PollFlags::IN,
-        )];
+        let mut ended = [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)];
         rustix::event::poll(&mut ended, None).unwrap();
         assert!(
             matches!(see(pid, our_uid()), ChildCheck::Ours(_)),
@@ -122,9 +111,7 @@ mod tests {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let grandchild = line.trim().parse().unwrap();
         assert!(matches!(see(grandchild, our_uid()), ChildCheck::NotYet));
         drop(child.stdin.take());

@@ -55,10 +55,7 @@ mod tests {
             waits.push((again - now).as_millis());
             now = again;
         }
-        assert_eq!(
-            waits,
-            [100, 200, 400, 800, 1000, 1000, 1000, 1000, 1000, 1000]
-        );
+        assert_eq!(waits, [100, 200, 400, 800, 1000, 1000, 1000, 1000, 1000, 1000]);
         backoff.succeeded();
         assert_eq!(backoff.failed(now), now + BACKOFF_FIRST);
     }

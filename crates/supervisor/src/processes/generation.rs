@@ -170,10 +170,7 @@ impl GenerationState {
 
     /// The same, whose zygote has yet to show that PHP starts.
     pub fn on_trial(seats: u32, growth: Growth) -> GenerationState {
-        GenerationState {
-            trial: true,
-            ..GenerationState::new(seats, growth)
-        }
+        GenerationState { trial: true, ..GenerationState::new(seats, growth) }
     }
 
     /// Takes an event and returns actions.
@@ -216,15 +213,10 @@ impl GenerationState {
         let places = self.places.iter().filter_map(|place| match place.state {
             SeatState::Empty { .. } => None,
             SeatState::Ordered { deadline } => Some(deadline),
-            SeatState::Announced {
-                look_at, deadline, ..
-            } => Some(look_at.min(deadline)),
-            SeatState::Taken {
-                kill_at,
-                gone_by,
-                boot,
-                ..
-            } => kill_at.or(gone_by).or(boot.deadline()),
+            SeatState::Announced { look_at, deadline, .. } => Some(look_at.min(deadline)),
+            SeatState::Taken { kill_at, gone_by, boot, .. } => {
+                kill_at.or(gone_by).or(boot.deadline())
+            }
         });
         let zygote = self.zygote.deadline().filter(|_| self.heeds_zygote());
         let rest = self.unneeded_since.zip(self.zygote_rest());
@@ -309,13 +301,8 @@ impl GenerationState {
         let is_possible = pid > 1 && !self.knows(pid);
         match self.state_of(worker) {
             Some(state) if is_possible && let SeatState::Ordered { deadline } = *state => {
-                *state = SeatState::Announced {
-                    pid,
-                    since: now,
-                    look_at: now,
-                    deadline,
-                    booted: false,
-                };
+                *state =
+                    SeatState::Announced { pid, since: now, look_at: now, deadline, booted: false };
             }
             Some(_) | None => self.drop_zygote(KillReason::BrokeRules, actions),
         }
@@ -323,11 +310,7 @@ impl GenerationState {
 
     fn adopted(&mut self, pid: i32, now: Moment, actions: &mut Vec<GenerationAction>) {
         for (seat, place) in (0..).zip(&mut self.places) {
-            if let SeatState::Announced {
-                pid: announced,
-                booted,
-                ..
-            } = place.state
+            if let SeatState::Announced { pid: announced, booted, .. } = place.state
                 && announced == pid
             {
                 let within = self.boots_within.filter(|_| !booted);
@@ -348,10 +331,7 @@ impl GenerationState {
                 if boot != BootState::Done {
                     continue;
                 }
-                actions.push(GenerationAction::Open {
-                    worker: place.worker(seat),
-                    pid,
-                });
+                actions.push(GenerationAction::Open { worker: place.worker(seat), pid });
             }
         }
     }
@@ -367,18 +347,10 @@ impl GenerationState {
     }
 
     fn ended(&mut self, pid: i32, how: HowEnded, now: Moment, actions: &mut Vec<GenerationAction>) {
-        let found = self
-            .places
-            .iter()
-            .position(|place| place.state.pid() == Some(pid));
+        let found = self.places.iter().position(|place| place.state.pid() == Some(pid));
         let Some(index) = found else { return };
         let (born, sentenced, boot) = match self.places[index].state {
-            SeatState::Taken {
-                born,
-                sentenced,
-                boot,
-                ..
-            } => (born, sentenced, boot),
+            SeatState::Taken { born, sentenced, boot, .. } => (born, sentenced, boot),
             SeatState::Announced { .. } | SeatState::Empty { .. } | SeatState::Ordered { .. } => {
                 (now, false, BootState::begin(self.boots_within, now))
             }
@@ -402,13 +374,7 @@ impl GenerationState {
         self.asked_at = self.asked_at.max(self.is_empty().then_some(now));
         if failed {
             let retry = not_before - now;
-            actions.push(GenerationAction::Report {
-                worker,
-                pid,
-                how,
-                boot,
-                retry,
-            });
+            actions.push(GenerationAction::Report { worker, pid, how, boot, retry });
         }
     }
 
@@ -459,21 +425,13 @@ impl GenerationState {
                     stuck = true;
                     place.state = SeatState::Empty { not_before: now };
                 }
-                SeatState::Announced {
-                    pid,
-                    since,
-                    look_at,
-                    ..
-                } if *look_at <= now => {
+                SeatState::Announced { pid, since, look_at, .. } if *look_at <= now => {
                     *look_at = now + ((now - *since) / 2).max(LOOK_AGAIN);
                     actions.push(GenerationAction::CheckChild { pid: *pid });
                 }
-                SeatState::Taken {
-                    pid,
-                    kill_at,
-                    gone_by,
-                    ..
-                } if kill_at.is_some_and(|at| at <= now) => {
+                SeatState::Taken { pid, kill_at, gone_by, .. }
+                    if kill_at.is_some_and(|at| at <= now) =>
+                {
                     *kill_at = None;
                     *gone_by = Some(now + KILLED);
                     actions.push(GenerationAction::KillWorker { pid: *pid });
@@ -482,9 +440,9 @@ impl GenerationState {
                     *gone_by = None;
                     actions.push(GenerationAction::ReportStuck { seat, pid: *pid });
                 }
-                SeatState::Taken {
-                    pid, boot, gone_by, ..
-                } if boot.deadline().is_some_and(|by| by <= now) => {
+                SeatState::Taken { pid, boot, gone_by, .. }
+                    if boot.deadline().is_some_and(|by| by <= now) =>
+                {
                     *boot = BootState::Late;
                     *gone_by = Some(now + KILLED);
                     actions.push(GenerationAction::KillWorker { pid: *pid });
@@ -511,13 +469,9 @@ impl GenerationState {
             if matches!(place.state, SeatState::Empty { not_before } if not_before <= now) {
                 lacks -= 1;
                 place.incarnation = maitred_seat::next_incarnation(place.incarnation);
-                place.state = SeatState::Ordered {
-                    deadline: now + WORKER_SPAWN,
-                };
+                place.state = SeatState::Ordered { deadline: now + WORKER_SPAWN };
                 self.growth.ordered(now);
-                actions.push(GenerationAction::Fill {
-                    worker: place.worker(seat),
-                });
+                actions.push(GenerationAction::Fill { worker: place.worker(seat) });
             }
         }
     }

@@ -48,22 +48,13 @@ enum LifeState {
 impl Life {
     /// A process that has not been started; `start_limit` is its timeout until it is ready.
     pub fn new(start_limit: Duration) -> Life {
-        let state = LifeState::Absent {
-            not_before: Moment::ZERO,
-        };
-        Life {
-            state,
-            start_limit,
-            backoff: Backoff::default(),
-        }
+        let state = LifeState::Absent { not_before: Moment::ZERO };
+        Life { state, start_limit, backoff: Backoff::default() }
     }
 
     /// A process that is up already.
     pub fn of_running(start_limit: Duration, now: Moment) -> Life {
-        Life {
-            state: LifeState::Up { since: now },
-            ..Life::new(start_limit)
-        }
+        Life { state: LifeState::Up { since: now }, ..Life::new(start_limit) }
     }
 
     /// Whether it accepts orders.
@@ -84,9 +75,7 @@ impl Life {
     /// It was dismissed. If it stays, it is killed after [`LEAVE`].
     pub fn dismiss(&mut self, now: Moment) {
         if self.is_up() {
-            self.state = LifeState::Leaving {
-                deadline: now + LEAVE,
-            };
+            self.state = LifeState::Leaving { deadline: now + LEAVE };
         }
     }
 
@@ -94,9 +83,7 @@ impl Life {
     pub fn due(&mut self, now: Moment) -> Option<Step> {
         match self.state {
             LifeState::Absent { not_before } if not_before <= now => {
-                self.state = LifeState::Starting {
-                    deadline: now + self.start_limit,
-                };
+                self.state = LifeState::Starting { deadline: now + self.start_limit };
                 Some(Step::Start)
             }
             LifeState::Starting { deadline } | LifeState::Leaving { deadline }
@@ -137,9 +124,7 @@ impl Life {
                 Some(Step::Kill)
             }
             LifeState::Up { since } => {
-                self.state = LifeState::Ending {
-                    up_since: Some(since),
-                };
+                self.state = LifeState::Ending { up_since: Some(since) };
                 Some(Step::Kill)
             }
             LifeState::Absent { .. } | LifeState::Ending { .. } => None,
@@ -155,9 +140,7 @@ impl Life {
                 now
             }
             LifeState::Leaving { .. } => now,
-            LifeState::Ending {
-                up_since: Some(since),
-            } if now >= since + EARLY_DEATH => {
+            LifeState::Ending { up_since: Some(since) } if now >= since + EARLY_DEATH => {
                 // Failures before it came up do not count any more.
                 self.backoff.succeeded();
                 self.backoff.failed(now)

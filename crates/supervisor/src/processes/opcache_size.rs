@@ -188,10 +188,7 @@ impl Pools {
     /// its settings have changed since.
     pub fn opcache_size(&self, pool: &Pool, config: &Config) -> Option<CacheSize> {
         let running = self.current_of(&pool.name)?;
-        let size = running
-            .opcache_growth
-            .next
-            .or(running.plan.settings.cache_size);
+        let size = running.opcache_growth.next.or(running.plan.settings.cache_size);
         size.filter(|_| !running.plan.differs(pool, config))
     }
 
@@ -219,16 +216,10 @@ impl Pools {
 /// not grow.
 pub fn largest_opcache(pool: &Pool, memory: Option<f64>) -> u64 {
     let together = &pool.confinement.together;
-    let limits = [
-        memory.map(|limit| limit as u64),
-        together.memory_max,
-        together.memory_high,
-    ];
+    let limits = [memory.map(|limit| limit as u64), together.memory_max, together.memory_high];
     let limits = limits.into_iter().flatten();
     let part = limits.map(|limit| limit / MEMORY_PART).min();
-    part.map_or(pool.opcache_memory_max, |part| {
-        part.min(pool.opcache_memory_max)
-    })
+    part.map_or(pool.opcache_memory_max, |part| part.min(pool.opcache_memory_max))
 }
 
 #[cfg(test)]
@@ -247,11 +238,7 @@ mod tests {
     }
 
     fn size(memory_mb: u64, strings_mb: u64, keys: u64) -> Option<CacheSize> {
-        Some(CacheSize {
-            memory_mb,
-            strings_mb,
-            keys,
-        })
+        Some(CacheSize { memory_mb, strings_mb, keys })
     }
 
     fn full() -> CacheFigures {
@@ -266,24 +253,14 @@ mod tests {
     #[test]
     fn what_is_full_is_doubled_and_the_rest_stays() {
         assert_eq!(larger(&full(), 512 * MB), size(128, 8, 16_229));
-        let keys = CacheFigures {
-            keys: (16_229, 16_229),
-            is_full: true,
-            ..figures()
-        };
+        let keys = CacheFigures { keys: (16_229, 16_229), is_full: true, ..figures() };
         assert_eq!(larger(&keys, 512 * MB), size(64, 8, 16_230));
-        let strings = CacheFigures {
-            strings_bytes: (8 * MB, 8 * MB),
-            strings_are_full: true,
-            ..figures()
-        };
+        let strings =
+            CacheFigures { strings_bytes: (8 * MB, 8 * MB), strings_are_full: true, ..figures() };
         // They are a part of the memory, of which scripts are to have as much as before.
         assert_eq!(larger(&strings, 512 * MB), size(72, 16, 16_229));
-        let both = CacheFigures {
-            strings_bytes: (8 * MB, 8 * MB),
-            strings_are_full: true,
-            ..full()
-        };
+        let both =
+            CacheFigures { strings_bytes: (8 * MB, 8 * MB), strings_are_full: true, ..full() };
         assert_eq!(larger(&both, 512 * MB), size(136, 16, 16_229));
     }
 
@@ -293,11 +270,8 @@ mod tests {
         assert_eq!(larger(&full(), 64 * MB), None);
         assert_eq!(larger(&full(), 1), None);
         assert_eq!(larger(&full(), 0), None);
-        let strings = CacheFigures {
-            strings_bytes: (8 * MB, 8 * MB),
-            strings_are_full: true,
-            ..figures()
-        };
+        let strings =
+            CacheFigures { strings_bytes: (8 * MB, 8 * MB), strings_are_full: true, ..figures() };
         assert_eq!(larger(&strings, 71 * MB), None);
         // More room for strings does not help scripts that find none.
         let both = CacheFigures {
@@ -307,11 +281,7 @@ mod tests {
             ..strings
         };
         assert_eq!(larger(&both, 64 * MB), None);
-        let keys = CacheFigures {
-            keys: (1_048_793, 1_048_793),
-            is_full: true,
-            ..figures()
-        };
+        let keys = CacheFigures { keys: (1_048_793, 1_048_793), is_full: true, ..figures() };
         assert_eq!(larger(&keys, 512 * MB), None);
     }
 
@@ -325,11 +295,8 @@ mod tests {
             ..figures()
         };
         assert_eq!(larger(&wasted, 512 * MB), size(64, 8, 16_229));
-        let partly = CacheFigures {
-            memory_used_bytes: 50 * MB,
-            memory_wasted_bytes: 14 * MB,
-            ..wasted
-        };
+        let partly =
+            CacheFigures { memory_used_bytes: 50 * MB, memory_wasted_bytes: 14 * MB, ..wasted };
         assert_eq!(larger(&partly, 512 * MB), size(128, 8, 16_229));
         assert_eq!(larger(&partly, 64 * MB), size(64, 8, 16_229));
         assert_eq!(larger(&wasted, 0), None, "it is to stay as it is");
@@ -344,11 +311,7 @@ mod tests {
             is_full: true,
             ..figures()
         };
-        let keys = CacheFigures {
-            keys: (16_229, 16_229),
-            is_full: true,
-            ..figures()
-        };
+        let keys = CacheFigures { keys: (16_229, 16_229), is_full: true, ..figures() };
         for most in [1, 20 * MB, 63 * MB] {
             assert_eq!(larger(&wasted, most), size(64, 8, 16_229));
             assert_eq!(larger(&keys, most), size(64, 8, 16_230));
@@ -358,15 +321,8 @@ mod tests {
 
     #[test]
     fn why_one_stays_as_it_is_names_what_it_has_run_out_of() {
-        let keys = CacheFigures {
-            keys: (1_048_793, 1_048_793),
-            is_full: true,
-            ..figures()
-        };
-        let strings = CacheFigures {
-            strings_are_full: true,
-            ..figures()
-        };
+        let keys = CacheFigures { keys: (1_048_793, 1_048_793), is_full: true, ..figures() };
+        let strings = CacheFigures { strings_are_full: true, ..figures() };
         let all = [full(), keys, strings];
         let names = all.map(|figures| run_out_of(&figures));
         assert_eq!(names, ["memory", "keys", "room for strings"]);
@@ -380,10 +336,7 @@ mod tests {
 
     #[test]
     fn only_a_boot_that_failed_for_it_alone_ends_growth() {
-        let waits = || OpcacheGrowth {
-            next: size(128, 8, 16_229),
-            ..OpcacheGrowth::default()
-        };
+        let waits = || OpcacheGrowth { next: size(128, 8, 16_229), ..OpcacheGrowth::default() };
         let mut outgrown = waits();
         assert!(outgrown.failed(true));
         assert!(outgrown.is_settled() && outgrown.next.is_none());
@@ -393,10 +346,7 @@ mod tests {
         assert!(!outgrown.is_settled(), "who finds it full next is heard");
         let mut serves = OpcacheGrowth::default();
         assert!(!serves.failed(true) && !serves.is_settled());
-        let told = OpcacheGrowth {
-            stays: true,
-            ..OpcacheGrowth::default()
-        };
+        let told = OpcacheGrowth { stays: true, ..OpcacheGrowth::default() };
         assert!(!told.is_settled(), "it may be of use to look again");
     }
 
@@ -428,13 +378,7 @@ mod tests {
         };
         assert_eq!(larger(&wrong, 512 * MB), None);
         assert_eq!(
-            larger(
-                &CacheFigures {
-                    is_full: true,
-                    ..CacheFigures::default()
-                },
-                512 * MB
-            ),
+            larger(&CacheFigures { is_full: true, ..CacheFigures::default() }, 512 * MB),
             None
         );
     }

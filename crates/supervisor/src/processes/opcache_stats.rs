@@ -76,10 +76,7 @@ impl Pools {
     /// The state of the OPcache of the pool `name`, if it is known.
     pub fn opcache(&self, name: &str, now: Moment) -> Option<Opcache> {
         let (at, figures) = self.opcache_stats(name)?.reported?;
-        Some(Opcache {
-            age_seconds: now.saturating_sub(at).as_secs_f64(),
-            figures: figures?,
-        })
+        Some(Opcache { age_seconds: now.saturating_sub(at).as_secs_f64(), figures: figures? })
     }
 
     fn opcache_stats(&self, name: &str) -> Option<&OpcacheStats> {
@@ -136,10 +133,7 @@ mod tests {
         let mut look = OpcacheStats::default();
         assert!(!look.report(None, at(1)), "it was not asked");
         assert!(look.query(at(1)));
-        assert!(
-            !look.query(at(1)) && !look.query(at(100)),
-            "it is still at it"
-        );
+        assert!(!look.query(at(1)) && !look.query(at(100)), "it is still at it");
         assert!(look.report(Some(CacheFigures::default()), at(100)));
         assert!(!look.report(None, at(101)));
         assert!(matches!(look.reported, Some((_, Some(_)))));

@@ -16,11 +16,7 @@ use crate::processes::running_pool::RunningPool;
 #[derive(Debug)]
 pub enum OpcacheWarming {
     /// The zygote of `by` writes its scripts to `file`.
-    Listing {
-        by: Generation,
-        file: OwnedFd,
-        until: Moment,
-    },
+    Listing { by: Generation, file: OwnedFd, until: Moment },
     /// Its own zygote compiles them.
     Filling { until: Moment },
 }
@@ -104,10 +100,7 @@ impl RunningPool {
     pub fn opcache_warmed(&mut self, compiled: u32) -> bool {
         let was_warming = self.warming.take().is_some();
         if was_warming {
-            info!(
-                "pool {}: OPcache warmed with {compiled} scripts",
-                self.name()
-            );
+            info!("pool {}: OPcache warmed with {compiled} scripts", self.name());
         }
         was_warming
     }

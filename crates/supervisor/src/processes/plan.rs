@@ -75,9 +75,7 @@ impl PoolPlan {
         threads: u32,
     ) -> Result<PoolPlan, Error> {
         let identity = identity::of_pool(pool, config)?;
-        let uid = identity
-            .as_ref()
-            .map_or_else(|| users::current().uid, |identity| identity.uid);
+        let uid = identity.as_ref().map_or_else(|| users::current().uid, |identity| identity.uid);
         let max_children = pool.most_workers(processors());
         let seats = max_children + SPARE_SEATS;
         let memory = maitred_seat::create(&pool.name, seats, threads)
@@ -94,10 +92,7 @@ impl PoolPlan {
         Ok(PoolPlan {
             settings,
             configured: pool.clone(),
-            pool: Pool {
-                max_children: Some(max_children),
-                ..pool.clone()
-            },
+            pool: Pool { max_children: Some(max_children), ..pool.clone() },
             php: pool.php.clone(),
             program: programs.of(pool.php.as_deref()).to_owned(),
             uid,
@@ -109,10 +104,7 @@ impl PoolPlan {
 
     /// The descriptors that front and zygote share: the memory, then the events.
     pub fn shared(&self) -> Vec<BorrowedFd<'_>> {
-        std::iter::once(&self.memory)
-            .chain(&self.events)
-            .map(AsFd::as_fd)
-            .collect()
+        std::iter::once(&self.memory).chain(&self.events).map(AsFd::as_fd).collect()
     }
 
     /// Most descriptors that a zygote is sent at once: two pipes for each worker's output.
@@ -180,9 +172,7 @@ fn settings(
 
 /// The application of a pool whose workers are copies.
 fn snapshot_of(pool: &Pool) -> Option<Snapshot> {
-    let script = pool
-        .booted_script()
-        .filter(|_| pool.mode == Mode::Snapshot)?;
+    let script = pool.booted_script().filter(|_| pool.mode == Mode::Snapshot)?;
     Some(Snapshot {
         script,
         requests_per_child: pool.requests_per_child.into(),

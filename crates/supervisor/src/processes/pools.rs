@@ -55,10 +55,7 @@ impl Pools {
         let last = u32::try_from(plans.len()).unwrap_or(u32::MAX);
         let plans = (1..).zip(plans);
         let running = plans.map(|(generation, plan)| RunningPool::new(generation, 1, plan));
-        Pools {
-            running: running.collect(),
-            last,
-        }
+        Pools { running: running.collect(), last }
     }
 
     /// Generations that the previous program has left running; `last` is the highest number that
@@ -119,9 +116,7 @@ impl Pools {
 
     /// The generation that the requests of one pool go to.
     pub fn current_of(&self, name: &str) -> Option<&RunningPool> {
-        self.running
-            .iter()
-            .rfind(|pool| pool.is_current() && pool.name() == name)
+        self.running.iter().rfind(|pool| pool.is_current() && pool.name() == name)
     }
 
     /// The same, to be changed.
@@ -178,8 +173,7 @@ impl Pools {
         let taken: u32 = others.map(|pool| pool.state.workers()).sum();
         let most = running.plan.settings.seats.min(share);
         // On trial it has to show one worker, and the others may all be busy for long.
-        most.saturating_sub(taken)
-            .max(u32::from(!running.introduced))
+        most.saturating_sub(taken).max(u32::from(!running.introduced))
     }
 
     /// The names of the pools, each once.

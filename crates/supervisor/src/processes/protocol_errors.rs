@@ -52,10 +52,7 @@ mod tests {
         }
         assert!(!breaches.note(worker(1, 1), second));
         assert!(breaches.note(worker(0, 2), second));
-        assert!(
-            !breaches.note(worker(0, 3), second),
-            "they are counted from nothing"
-        );
+        assert!(!breaches.note(worker(0, 3), second), "they are counted from nothing");
         let mut rare = ProtocolErrors::default();
         for number in 1..10 {
             assert!(!rare.note(worker(0, number), BREACHES_WITHIN * number));

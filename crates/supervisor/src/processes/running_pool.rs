@@ -116,19 +116,12 @@ impl RunningPool {
         let state = GenerationState::on_trial(plan.settings.seats, plan.growth());
         let mut state = state.booting(plan.boots_within());
         state.expect(workers);
-        RunningPool {
-            introduced: false,
-            state,
-            ..RunningPool::new(generation, line, plan)
-        }
+        RunningPool { introduced: false, state, ..RunningPool::new(generation, line, plan) }
     }
 
     /// A generation without processes that needs none: the first request starts its PHP.
     pub fn at_rest(generation: Generation, line: u32, plan: PoolPlan) -> RunningPool {
-        RunningPool {
-            introduced: false,
-            ..RunningPool::new(generation, line, plan)
-        }
+        RunningPool { introduced: false, ..RunningPool::new(generation, line, plan) }
     }
 
     /// Whether its zygote boots an application, which may fail for reasons of its own.
@@ -164,21 +157,14 @@ impl RunningPool {
 
     /// Its processes: its workers, and its zygote.
     pub fn pids(&self) -> impl Iterator<Item = i32> {
-        let zygote = self
-            .zygote
-            .as_ref()
-            .filter(|zygote| zygote.reaped.is_none());
+        let zygote = self.zygote.as_ref().filter(|zygote| zygote.reaped.is_none());
         let zygote = zygote.map(|zygote| zygote.peer.pid());
         self.workers.keys().copied().chain(zygote)
     }
 
     /// The name of a worker in a report.
     pub fn label(&self, worker: WorkerId) -> WorkerLabel {
-        WorkerLabel {
-            pool: self.name().to_owned(),
-            generation: self.generation,
-            worker,
-        }
+        WorkerLabel { pool: self.name().to_owned(), generation: self.generation, worker }
     }
 
     /// Sends a signal to a worker, if it still runs.
@@ -221,10 +207,6 @@ pub struct Zygote {
 impl Zygote {
     /// A process with a channel.
     pub fn new(peer: Peer<ToZygote>) -> Zygote {
-        Zygote {
-            peer,
-            reaped: None,
-            opcache: OpcacheStats::default(),
-        }
+        Zygote { peer, reaped: None, opcache: OpcacheStats::default() }
     }
 }

@@ -29,11 +29,7 @@ pub struct Scoreboards {
 impl Scoreboards {
     /// No scoreboards yet, for a front of `threads` threads.
     pub fn new(threads: u32) -> Scoreboards {
-        Scoreboards {
-            threads,
-            pages: BTreeMap::new(),
-            leaving: HashMap::new(),
-        }
+        Scoreboards { threads, pages: BTreeMap::new(), leaving: HashMap::new() }
     }
 
     /// The scoreboards that the previous program has handed over, by pool. One of another version
@@ -52,9 +48,7 @@ impl Scoreboards {
     /// The descriptors of all scoreboards, by pool.
     pub fn descriptors(&self) -> Vec<(String, RawFd)> {
         let pages = self.pages.iter();
-        pages
-            .map(|(pool, page)| (pool.clone(), page.as_fd().as_raw_fd()))
-            .collect()
+        pages.map(|(pool, page)| (pool.clone(), page.as_fd().as_raw_fd())).collect()
     }
 
     /// Creates the scoreboards of these pools, where there is none.
@@ -150,10 +144,7 @@ impl Scoreboards {
     /// A worker of a pool has ended; `stopping`: with the whole server. Returns why, if the
     /// supervisor has ended it.
     pub fn ended(&mut self, pool: &str, pid: i32, how: HowEnded, stopping: bool) -> Option<Cause> {
-        let noted = self
-            .leaving
-            .remove(&pid)
-            .or(stopping.then_some(Cause::Stop));
+        let noted = self.leaving.remove(&pid).or(stopping.then_some(Cause::Stop));
         if let Some(page) = self.page(pool) {
             let (cause, signal) = cause_of(noted, how);
             page.workers().ended(cause, signal);
@@ -199,10 +190,7 @@ mod tests {
         let counted = |cause| read.ended[cause as usize];
         assert_eq!((counted(Cause::Idle), counted(Cause::Terminated)), (1, 0));
         assert_eq!((counted(Cause::Signal), read.signals.len()), (2, 2));
-        assert_eq!(
-            (counted(Cause::Bailout), counted(Cause::MaxRequests)),
-            (1, 1)
-        );
+        assert_eq!((counted(Cause::Bailout), counted(Cause::MaxRequests)), (1, 1));
         assert_eq!((counted(Cause::Failed), counted(Cause::Stop)), (1, 1));
     }
 }

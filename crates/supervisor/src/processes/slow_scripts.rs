@@ -83,11 +83,7 @@ impl SlowScripts {
     /// Counts a slow script. True when it is the first of an episode.
     fn count(&mut self, now: Moment) -> bool {
         let is_first = self.episode.is_none();
-        let episode = self.episode.get_or_insert(SlowEpisode {
-            began: now,
-            last: now,
-            scripts: 0,
-        });
+        let episode = self.episode.get_or_insert(SlowEpisode { began: now, last: now, scripts: 0 });
         episode.last = now;
         episode.scripts += 1;
         is_first
@@ -95,16 +91,12 @@ impl SlowScripts {
 
     /// When the episode is over, unless another script is slow.
     pub fn deadline(&self) -> Option<Moment> {
-        self.episode
-            .as_ref()
-            .map(|episode| episode.last + SLOW_EPISODE)
+        self.episode.as_ref().map(|episode| episode.last + SLOW_EPISODE)
     }
 
     /// The summary of an episode that is over. An episode of one script needs none.
     fn over(&mut self, now: Moment) -> Option<String> {
-        let episode = self
-            .episode
-            .take_if(|episode| now >= episode.last + SLOW_EPISODE)?;
+        let episode = self.episode.take_if(|episode| now >= episode.last + SLOW_EPISODE)?;
         let (scripts, length) = (episode.scripts, episode.last - episode.began);
         (scripts > 1).then(|| {
             format!(
@@ -234,20 +226,14 @@ mod tests {
     #[test]
     fn an_episode_begins_once_and_ends_with_its_figures() {
         let at = Duration::from_secs;
-        let mut slow = SlowScripts {
-            log: None,
-            episode: None,
-        };
+        let mut slow = SlowScripts { log: None, episode: None };
         assert!(slow.count(at(100)));
         assert_eq!(slow.deadline(), Some(at(100) + SLOW_EPISODE));
         assert_eq!(slow.over(at(100) + SLOW_EPISODE), None, "one was told");
         assert!(slow.count(at(200)) && !slow.count(at(210)) && !slow.count(at(230)));
         assert_eq!(slow.over(at(231)), None);
         let end = slow.over(at(230) + SLOW_EPISODE).expect("figures");
-        assert_eq!(
-            end,
-            "3 scripts were slow within 30.0 s, and none in the 60 s since"
-        );
+        assert_eq!(end, "3 scripts were slow within 30.0 s, and none in the 60 s since");
         assert_eq!(slow.deadline(), None);
         assert!(slow.count(at(1000)));
     }

@@ -27,10 +27,7 @@ struct PendingTrace<TraceTarget> {
 
 impl<TraceTarget> Default for Traces<TraceTarget> {
     fn default() -> Traces<TraceTarget> {
-        Traces {
-            last: 0,
-            pending: BTreeMap::new(),
-        }
+        Traces { last: 0, pending: BTreeMap::new() }
     }
 }
 
@@ -49,11 +46,7 @@ impl<TraceTarget> Traces<TraceTarget> {
             return Err(about);
         }
         self.last += 1;
-        let pending = PendingTrace {
-            generation,
-            about,
-            until: now + TRACE_ANSWER,
-        };
+        let pending = PendingTrace { generation, about, until: now + TRACE_ANSWER };
         self.pending.insert(self.last, pending);
         Ok(self.last)
     }

@@ -53,9 +53,9 @@ impl RunningPool {
         };
         let order = ToZygote::FillSeat { worker };
         match &writers {
-            Some(writers) => zygote
-                .peer
-                .say(order, &[writers.stdout.as_fd(), writers.stderr.as_fd()]),
+            Some(writers) => {
+                zygote.peer.say(order, &[writers.stdout.as_fd(), writers.stderr.as_fd()])
+            }
             None => zygote.peer.say(order, &[]),
         }
     }
@@ -113,11 +113,7 @@ impl RunningPool {
 
     /// The server ends: logs the rest of all output.
     pub fn end_outputs(&mut self, level: Option<Level>, now: Moment) {
-        let pids: Vec<i32> = self
-            .outputs
-            .values()
-            .filter_map(WorkerOutput::pid)
-            .collect();
+        let pids: Vec<i32> = self.outputs.values().filter_map(WorkerOutput::pid).collect();
         for pid in pids {
             self.end_output(pid, level);
         }
@@ -182,11 +178,7 @@ impl RunningPool {
     /// Reads the pool's pipe if it `is_ready`, and logs its lines.
     fn log_output(&mut self, is_ready: bool, now: Moment) {
         let output = &mut self.plan.output;
-        let mut lines = if is_ready {
-            output.lines(now)
-        } else {
-            Vec::new()
-        };
+        let mut lines = if is_ready { output.lines(now) } else { Vec::new() };
         lines.extend(output.dropped(now));
         self.log_lines(lines);
     }

@@ -26,10 +26,8 @@ impl Reload {
             [one] => format!("pool {one}"),
             many => format!("pools {}", many.join(", ")),
         };
-        let mut said = format!(
-            "reloaded: {} restarted, {unchanged} unchanged",
-            list(&self.replaced)
-        );
+        let mut said =
+            format!("reloaded: {} restarted, {unchanged} unchanged", list(&self.replaced));
         let removed: Vec<String> = self.changes.removed.iter().cloned().collect();
         if !removed.is_empty() {
             said.push_str(&format!(", {} removed", list(&removed)));
@@ -37,9 +35,7 @@ impl Reload {
         match busy {
             0 => {}
             1 => said.push_str("; 1 old worker ends with the script it runs"),
-            _ => said.push_str(&format!(
-                "; {busy} old workers end with the scripts they run"
-            )),
+            _ => said.push_str(&format!("; {busy} old workers end with the scripts they run")),
         }
         for (name, why) in &self.kept {
             said.push_str(&format!("; pool {name} goes on as it was: {why}"));
@@ -47,11 +43,7 @@ impl Reload {
         if !self.stays.is_empty() {
             said.push_str(&format!("; {}", needs_restart(&self.stays)));
         }
-        if self.kept.is_empty() {
-            Ok(said)
-        } else {
-            Err(said)
-        }
+        if self.kept.is_empty() { Ok(said) } else { Err(said) }
     }
 }
 

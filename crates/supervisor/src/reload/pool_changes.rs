@@ -50,15 +50,9 @@ pub fn compare(
     configured: &[&str],
     asked: &BTreeSet<String>,
 ) -> Result<PoolChanges, String> {
-    if let Some(unknown) = asked
-        .iter()
-        .find(|name| !configured.contains(&name.as_str()))
-    {
+    if let Some(unknown) = asked.iter().find(|name| !configured.contains(&name.as_str())) {
         let names: Vec<String> = configured.iter().map(|name| format!("`{name}`")).collect();
-        return Err(format!(
-            "there is no pool `{unknown}`; the pools are {}",
-            names.join(", ")
-        ));
+        return Err(format!("there is no pool `{unknown}`; the pools are {}", names.join(", ")));
     }
     let runs = |name: &str| running.iter().find(|pool| pool.name == name);
     let mut changes = PoolChanges::default();
@@ -71,9 +65,7 @@ pub fn compare(
             Some(_) => {}
         }
     }
-    let gone = running
-        .iter()
-        .filter(|pool| !configured.contains(&pool.name));
+    let gone = running.iter().filter(|pool| !configured.contains(&pool.name));
     changes.removed = gone.map(|pool| pool.name.to_owned()).collect();
     Ok(changes)
 }
@@ -84,14 +76,8 @@ fn keep_cache(old: &Config, config: &mut Config) -> Vec<&'static str> {
     let differs = [
         ("cache_memory", config.cache_memory != old.cache_memory),
         ("cache_dir", config.cache_dir != old.cache_dir),
-        (
-            "cache_max_size",
-            config.cache_max_size != old.cache_max_size,
-        ),
-        (
-            "cache_inactive",
-            config.cache_inactive != old.cache_inactive,
-        ),
+        ("cache_max_size", config.cache_max_size != old.cache_max_size),
+        ("cache_inactive", config.cache_inactive != old.cache_inactive),
     ];
     config.cache_memory = old.cache_memory;
     config.cache_dir.clone_from(&old.cache_dir);
@@ -158,18 +144,9 @@ mod tests {
     use super::*;
 
     const RUNNING: [ComparedPool<'static>; 3] = [
-        ComparedPool {
-            name: "blog",
-            differs: false,
-        },
-        ComparedPool {
-            name: "old",
-            differs: false,
-        },
-        ComparedPool {
-            name: "shop",
-            differs: true,
-        },
+        ComparedPool { name: "blog", differs: false },
+        ComparedPool { name: "old", differs: false },
+        ComparedPool { name: "shop", differs: true },
     ];
 
     fn set(names: &[&str]) -> BTreeSet<String> {
@@ -179,11 +156,8 @@ mod tests {
     #[test]
     fn pools_are_added_changed_removed_and_left_alone() {
         let changes = compare(&RUNNING, &["blog", "new", "shop"], &set(&[])).unwrap();
-        let expected = PoolChanges {
-            added: set(&["new"]),
-            restarted: set(&["shop"]),
-            removed: set(&["old"]),
-        };
+        let expected =
+            PoolChanges { added: set(&["new"]), restarted: set(&["shop"]), removed: set(&["old"]) };
         assert_eq!(changes, expected);
     }
 
@@ -196,9 +170,6 @@ mod tests {
     #[test]
     fn a_pool_that_does_not_exist_cannot_be_asked_for() {
         let error = compare(&RUNNING, &["blog", "shop"], &set(&["shpo"])).unwrap_err();
-        assert_eq!(
-            error,
-            "there is no pool `shpo`; the pools are `blog`, `shop`"
-        );
+        assert_eq!(error, "there is no pool `shpo`; the pools are `blog`, `shop`");
     }
 }

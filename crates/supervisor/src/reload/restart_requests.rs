@@ -181,8 +181,7 @@ impl RestartRequests {
     /// The pools that are due.
     fn due(&mut self, now: Moment) -> BTreeSet<String> {
         let calm = |renewal: &RestartRequest| renewal.last.is_none_or(|(at, _)| at + CALM <= now);
-        self.0
-            .retain(|_, renewal| renewal.is_wanted() || !calm(renewal));
+        self.0.retain(|_, renewal| renewal.is_wanted() || !calm(renewal));
         let due = self.0.iter_mut();
         let due = due.filter(|(_, renewal)| renewal.is_wanted() && renewal.not_before() <= now);
         due.map(|(name, renewal)| {
@@ -229,10 +228,7 @@ impl RestartRequests {
             let names = Vec::from_iter(changed).join("`, `");
             info!("pool `{names}`: its scripts have changed since its boot, and it is restarted");
         }
-        DueRestarts {
-            pools: due,
-            outgrown,
-        }
+        DueRestarts { pools: due, outgrown }
     }
 }
 

@@ -71,9 +71,7 @@ impl Supervisor {
                     Err(why) => Answer::Refused { why },
                 }
             }
-            Err(why) => Answer::Refused {
-                why: format!("this is no request: {why}"),
-            },
+            Err(why) => Answer::Refused { why: format!("this is no request: {why}") },
         };
         connection.reply(&reply, now);
     }
@@ -108,8 +106,7 @@ impl Supervisor {
     fn draft_status(&mut self, pool: Option<&str>) -> Result<StatusDraft, String> {
         let now = self.now();
         self.pools.query_opcaches(&self.scoreboards, now);
-        self.front_stats
-            .query(&self.plan.config.sites, &mut self.fronts);
+        self.front_stats.query(&self.plan.config.sites, &mut self.fronts);
         self.admin.measure(&mut self.pools, &self.scoreboards, now);
         let listeners = self.plan.listeners.iter();
         let front = self.fronts.current();
@@ -118,9 +115,7 @@ impl Supervisor {
             pid: std::process::id(),
             phase: self.phase.name().to_owned(),
             uptime_seconds: now.as_secs_f64(),
-            listen: listeners
-                .map(|listener| listener.address.to_string())
-                .collect(),
+            listen: listeners.map(|listener| listener.address.to_string()).collect(),
             front_epoch: front.epoch,
             front_pid: front.peer.as_ref().map(Peer::pid),
             certificates: self.acme.status(now),
@@ -133,8 +128,6 @@ impl Supervisor {
             measures: self.admin.measures(),
         };
         let drafted = source.add_to(status, pool)?;
-        Ok(self
-            .admin
-            .draft(drafted, &mut self.pools, &mut self.traces, now))
+        Ok(self.admin.draft(drafted, &mut self.pools, &mut self.traces, now))
     }
 }

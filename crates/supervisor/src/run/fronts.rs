@@ -35,10 +35,8 @@ impl Supervisor {
         let now = self.now();
         match self.fronts.current_mut().life.due(now) {
             Some(Step::Start) => self.start_front(),
-            Some(Step::Kill) => self.kill_front(&format!(
-                "it accepted no clients within {} s",
-                FRONT_START.as_secs()
-            )),
+            Some(Step::Kill) => self
+                .kill_front(&format!("it accepted no clients within {} s", FRONT_START.as_secs())),
             None => {}
         }
     }
@@ -111,8 +109,7 @@ impl Supervisor {
                 self.purges.finish(&mut self.fronts, now);
             }
             FromFront::PagesDropped { dropped, mark } => {
-                self.purges
-                    .dropped(line, mark, dropped, &mut self.fronts, now);
+                self.purges.dropped(line, mark, dropped, &mut self.fronts, now);
             }
             FromFront::CookiesSeen { site, names } => {
                 let seen = SeenCookies { line, site, names };
@@ -138,13 +135,7 @@ impl Supervisor {
             return;
         };
         match report {
-            FromFront::WorkerFailed {
-                worker,
-                why,
-                overrun,
-                broke_rules,
-                ..
-            } => {
+            FromFront::WorkerFailed { worker, why, overrun, broke_rules, .. } => {
                 if broke_rules {
                     self.end_rule_breaker(id, worker, &why);
                 } else {
@@ -166,25 +157,13 @@ impl Supervisor {
                 self.pools[id].to_be_replaced += 1;
                 self.pool_event(id, GenerationEvent::Worn { worker });
             }
-            FromFront::SlowScriptFound {
-                worker,
-                request,
-                overrun,
-                id: request_id,
-                ..
-            } => {
-                let slow = SlowScript {
-                    id: request_id,
-                    worker,
-                    request,
-                    overrun,
-                };
+            FromFront::SlowScriptFound { worker, request, overrun, id: request_id, .. } => {
+                let slow = SlowScript { id: request_id, worker, request, overrun };
                 self.script_is_slow(id, &slow);
             }
             FromFront::OpcacheFilled { .. } => self.pools[id].opcache_filled(),
             FromFront::OpenFailed { .. } => {
-                self.fronts
-                    .introduce_again(id, &self.pools, &self.scoreboards);
+                self.fronts.introduce_again(id, &self.pools, &self.scoreboards);
             }
             _ => {}
         }
@@ -201,10 +180,7 @@ impl Supervisor {
         let running = &mut self.pools[id];
         if !self.plan.is_fpm() {
             let (pool, why) = (running.name(), one_line(why));
-            warn!(
-                "pool {pool} seat {}: its worker is ended: {why}",
-                worker.seat
-            );
+            warn!("pool {pool} seat {}: its worker is ended: {why}", worker.seat);
             return self.pool_event(id, GenerationEvent::EndWorker { worker });
         }
         let Some(pid) = running.state.pid_of(worker) else {
@@ -234,11 +210,7 @@ impl Supervisor {
         if !running.state.serves(worker) {
             return;
         }
-        warn!(
-            "pool {pool} seat {}: its worker is ended: {}",
-            worker.seat,
-            one_line(why)
-        );
+        warn!("pool {pool} seat {}: its worker is ended: {}", worker.seat, one_line(why));
         if self.plan.is_fpm() {
             running.to_be_replaced += 1;
         }
@@ -309,8 +281,7 @@ impl Supervisor {
     /// The front of a line has ended, and carries out no purge any more.
     pub(super) fn end_purges_of(&mut self, line: u32) {
         let (is_alone, now) = (!self.upgrader.is_going_on(), self.now());
-        self.purges
-            .front_ended(line, is_alone, &mut self.fronts, now);
+        self.purges.front_ended(line, is_alone, &mut self.fronts, now);
     }
 }
 

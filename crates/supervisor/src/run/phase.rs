@@ -91,9 +91,7 @@ impl Phase {
     /// most.
     pub fn new(now: Moment, drain: Duration) -> Phase {
         Phase {
-            state: ServerState::Filling {
-                deadline: now + FIRST_FILL,
-            },
+            state: ServerState::Filling { deadline: now + FIRST_FILL },
             exit: EXIT_STOPPED,
             drain,
             asked: None,
@@ -102,12 +100,7 @@ impl Phase {
 
     /// A server that serves already; `drain` as for [`Phase::new`].
     pub fn serving(drain: Duration) -> Phase {
-        Phase {
-            state: ServerState::Serving,
-            exit: EXIT_STOPPED,
-            drain,
-            asked: None,
-        }
+        Phase { state: ServerState::Serving, exit: EXIT_STOPPED, drain, asked: None }
     }
 
     /// A future stop will wait for `drain`.
@@ -171,9 +164,7 @@ impl Phase {
         match self.state {
             ServerState::Filling { .. } | ServerState::Opening => self.leave(now),
             ServerState::Serving => {
-                self.state = ServerState::Draining {
-                    deadline: now + self.drain,
-                };
+                self.state = ServerState::Draining { deadline: now + self.drain };
                 Some(ServerAction::Drain)
             }
             ServerState::Draining { .. }
@@ -225,16 +216,12 @@ impl Phase {
     }
 
     fn leave(&mut self, now: Moment) -> Option<ServerAction> {
-        self.state = ServerState::Leaving {
-            deadline: now + LEAVE,
-        };
+        self.state = ServerState::Leaving { deadline: now + LEAVE };
         Some(ServerAction::AskAllToLeave)
     }
 
     fn kill(&mut self, now: Moment) -> Option<ServerAction> {
-        self.state = ServerState::Killing {
-            deadline: now + KILLED,
-        };
+        self.state = ServerState::Killing { deadline: now + KILLED };
         Some(ServerAction::KillAll)
     }
 
@@ -271,10 +258,7 @@ impl Phase {
 
     /// Whether the server has not served yet: every failure ends it.
     pub fn is_start(&self) -> bool {
-        matches!(
-            self.state,
-            ServerState::Filling { .. } | ServerState::Opening
-        )
+        matches!(self.state, ServerState::Filling { .. } | ServerState::Opening)
     }
 
     /// Whether the server serves, and no stop was requested.
@@ -289,11 +273,7 @@ impl Phase {
 
     /// Whether zygotes and workers are needed.
     pub fn wants_workers(&self) -> bool {
-        self.is_start()
-            || matches!(
-                self.state,
-                ServerState::Serving | ServerState::Draining { .. }
-            )
+        self.is_start() || matches!(self.state, ServerState::Serving | ServerState::Draining { .. })
     }
 
     /// Whether every remaining process is to be killed.
@@ -319,25 +299,16 @@ mod tests {
     fn serving() -> Phase {
         let mut phase = Phase::new(NOW, DRAIN);
         assert_eq!(phase.on(ServerEvent::PoolsFull, NOW), None);
-        assert_eq!(
-            phase.on(ServerEvent::Listening, NOW),
-            Some(ServerAction::Announce)
-        );
+        assert_eq!(phase.on(ServerEvent::Listening, NOW), Some(ServerAction::Announce));
         phase
     }
 
     #[test]
     fn a_graceful_stop_drains_then_asks_then_ends_with_code_0() {
         let mut phase = serving();
-        assert_eq!(
-            phase.on(ServerEvent::StopAsked, NOW),
-            Some(ServerAction::Drain)
-        );
+        assert_eq!(phase.on(ServerEvent::StopAsked, NOW), Some(ServerAction::Drain));
         assert!(phase.wants_workers() && !phase.wants_front());
-        assert_eq!(
-            phase.on(ServerEvent::Drained, NOW),
-            Some(ServerAction::AskAllToLeave)
-        );
+        assert_eq!(phase.on(ServerEvent::Drained, NOW), Some(ServerAction::AskAllToLeave));
         assert_eq!(phase.exit_code(), None);
         assert_eq!(phase.on(ServerEvent::NobodyLeft, NOW), None);
         assert_eq!(phase.exit_code(), Some(EXIT_STOPPED));
@@ -348,10 +319,7 @@ mod tests {
         let mut phase = serving();
         phase.on(ServerEvent::StopAsked, NOW);
         assert!(phase.would_stop_at_once(LATER));
-        assert_eq!(
-            phase.on(ServerEvent::StopAsked, LATER),
-            Some(ServerAction::KillAll)
-        );
+        assert_eq!(phase.on(ServerEvent::StopAsked, LATER), Some(ServerAction::KillAll));
         phase.on(ServerEvent::NobodyLeft, LATER);
         assert_eq!(phase.exit_code(), Some(EXIT_STOPPED));
     }
@@ -359,35 +327,20 @@ mod tests {
     #[test]
     fn signals_of_one_breath_are_one_stop() {
         let mut phase = serving();
-        assert_eq!(
-            phase.on(ServerEvent::StopSignaled, NOW),
-            Some(ServerAction::Drain)
-        );
+        assert_eq!(phase.on(ServerEvent::StopSignaled, NOW), Some(ServerAction::Drain));
         let same = LATER - Duration::from_nanos(1);
         assert!(!phase.would_stop_at_once(same));
         assert_eq!(phase.on(ServerEvent::StopSignaled, same), None);
-        assert_eq!(
-            phase.on(ServerEvent::Drained, same),
-            Some(ServerAction::AskAllToLeave)
-        );
+        assert_eq!(phase.on(ServerEvent::Drained, same), Some(ServerAction::AskAllToLeave));
         assert_eq!(phase.on(ServerEvent::StopSignaled, same), None);
-        assert_eq!(
-            phase.on(ServerEvent::StopSignaled, LATER),
-            Some(ServerAction::KillAll)
-        );
+        assert_eq!(phase.on(ServerEvent::StopSignaled, LATER), Some(ServerAction::KillAll));
     }
 
     #[test]
     fn a_stop_asked_for_twice_is_no_slip_however_soon() {
         let mut phase = serving();
-        assert_eq!(
-            phase.on(ServerEvent::StopAsked, NOW),
-            Some(ServerAction::Drain)
-        );
-        assert_eq!(
-            phase.on(ServerEvent::StopAsked, NOW),
-            Some(ServerAction::KillAll)
-        );
+        assert_eq!(phase.on(ServerEvent::StopAsked, NOW), Some(ServerAction::Drain));
+        assert_eq!(phase.on(ServerEvent::StopAsked, NOW), Some(ServerAction::KillAll));
     }
 
     #[test]
@@ -395,20 +348,14 @@ mod tests {
         let mut phase = Phase::new(NOW, Duration::ZERO);
         phase.on(ServerEvent::PoolsFull, NOW);
         phase.on(ServerEvent::Listening, NOW);
-        assert_eq!(
-            phase.on(ServerEvent::StopAsked, NOW),
-            Some(ServerAction::Drain)
-        );
+        assert_eq!(phase.on(ServerEvent::StopAsked, NOW), Some(ServerAction::Drain));
         assert_eq!(phase.on(ServerEvent::Tick, NOW), Some(ServerAction::CutOff));
     }
 
     #[test]
     fn a_start_that_fails_kills_everything_and_ends_with_code_1() {
         let mut phase = Phase::new(NOW, DRAIN);
-        assert_eq!(
-            phase.on(ServerEvent::StartFailed, NOW),
-            Some(ServerAction::KillAll)
-        );
+        assert_eq!(phase.on(ServerEvent::StartFailed, NOW), Some(ServerAction::KillAll));
         phase.on(ServerEvent::NobodyLeft, NOW);
         assert_eq!(phase.exit_code(), Some(EXIT_FAILED));
     }
@@ -424,15 +371,9 @@ mod tests {
     fn processes_that_do_not_leave_are_killed_and_processes_that_do_not_die_are_left_behind() {
         let mut phase = serving();
         phase.on(ServerEvent::StopAsked, NOW);
-        assert_eq!(
-            phase.on(ServerEvent::Tick, NOW + DRAIN),
-            Some(ServerAction::CutOff)
-        );
+        assert_eq!(phase.on(ServerEvent::Tick, NOW + DRAIN), Some(ServerAction::CutOff));
         let later = NOW + DRAIN + LEAVE;
-        assert_eq!(
-            phase.on(ServerEvent::Tick, later),
-            Some(ServerAction::KillAll)
-        );
+        assert_eq!(phase.on(ServerEvent::Tick, later), Some(ServerAction::KillAll));
         assert_eq!(phase.on(ServerEvent::Tick, later + KILLED), None);
         assert_eq!(phase.exit_code(), Some(EXIT_STOPPED));
     }
@@ -440,15 +381,9 @@ mod tests {
     #[test]
     fn as_php_fpm_a_second_graceful_stop_changes_nothing_and_terminate_hurries_it() {
         let mut phase = serving();
-        assert_eq!(
-            phase.on(ServerEvent::Finish, NOW),
-            Some(ServerAction::Drain)
-        );
+        assert_eq!(phase.on(ServerEvent::Finish, NOW), Some(ServerAction::Drain));
         assert_eq!(phase.on(ServerEvent::Finish, LATER), None);
-        assert_eq!(
-            phase.on(ServerEvent::Terminate, LATER),
-            Some(ServerAction::Terminate)
-        );
+        assert_eq!(phase.on(ServerEvent::Terminate, LATER), Some(ServerAction::Terminate));
         assert_eq!(phase.on(ServerEvent::Terminate, LATER), None);
         assert_eq!(phase.on(ServerEvent::Finish, LATER), None);
         phase.on(ServerEvent::NobodyLeft, LATER);
@@ -458,15 +393,9 @@ mod tests {
     #[test]
     fn as_php_fpm_terminate_waits_for_no_request() {
         let mut phase = serving();
-        assert_eq!(
-            phase.on(ServerEvent::Terminate, NOW),
-            Some(ServerAction::Terminate)
-        );
+        assert_eq!(phase.on(ServerEvent::Terminate, NOW), Some(ServerAction::Terminate));
         assert!(!phase.wants_workers());
-        assert_eq!(
-            phase.on(ServerEvent::Tick, NOW + LEAVE),
-            Some(ServerAction::KillAll)
-        );
+        assert_eq!(phase.on(ServerEvent::Tick, NOW + LEAVE), Some(ServerAction::KillAll));
     }
 
     fn events() -> impl Strategy<Value = ServerEvent> {

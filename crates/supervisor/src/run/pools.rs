@@ -81,13 +81,8 @@ impl Supervisor {
             }
             GenerationAction::DismissWorker { pid } => {
                 let is_leaving = self.pools[id].state.is_leaving();
-                let cause = if is_leaving {
-                    Cause::Reload
-                } else {
-                    Cause::Idle
-                };
-                self.scoreboards
-                    .end_worker(&self.pools[id], pid, cause, Signal::SIGTERM);
+                let cause = if is_leaving { Cause::Reload } else { Cause::Idle };
+                self.scoreboards.end_worker(&self.pools[id], pid, cause, Signal::SIGTERM);
             }
             GenerationAction::ReportStuck { seat, pid } => error!(
                 "pool {} seat {seat}: worker {pid} does not end, though it was killed; it hangs in \
@@ -95,13 +90,7 @@ impl Supervisor {
                  has gone",
                 self.pools[id].name()
             ),
-            GenerationAction::Report {
-                worker,
-                pid,
-                how,
-                boot,
-                retry,
-            } => {
+            GenerationAction::Report { worker, pid, how, boot, retry } => {
                 let label = self.pools[id].label(worker);
                 let how = self.pools[id].describe_end(how, boot);
                 self.exit_reports.died(label, pid, how, retry, self.now());
@@ -126,15 +115,10 @@ impl Supervisor {
             }
         }
         running.show_copied_generation(&self.scoreboards);
-        self.scoreboards
-            .count(running.name(), Counter::WorkersStarted);
+        self.scoreboards.count(running.name(), Counter::WorkersStarted);
         let peer = self.fronts.peer_of(line).filter(|_| running.introduced);
         if let (Some(pidfd), Some(peer)) = (running.workers.get(&pid), peer) {
-            let order = ToFront::OpenSeat {
-                generation: running.generation,
-                worker,
-                pid,
-            };
+            let order = ToFront::OpenSeat { generation: running.generation, worker, pid };
             peer.say(order, &[pidfd.as_fd()]);
         }
     }
@@ -196,17 +180,10 @@ impl Supervisor {
     pub(super) fn zygote_reported(&mut self, id: PoolId, report: FromZygote) {
         let now = self.now();
         match report {
-            FromZygote::Started {
-                php,
-                fixed,
-                exposed,
-                by_path_info,
-            } => {
+            FromZygote::Started { php, fixed, exposed, by_path_info } => {
                 let php = version_in(&php);
-                let info = PhpInfo {
-                    powered_by: exposed.then(|| format!("PHP/{php}")),
-                    by_path_info,
-                };
+                let info =
+                    PhpInfo { powered_by: exposed.then(|| format!("PHP/{php}")), by_path_info };
                 self.zygote_started(id, &php, fixed, info);
             }
             FromZygote::StartFailed { why } => {
@@ -381,11 +358,7 @@ impl Supervisor {
         }
         if self.phase.wants_workers() {
             let running = &self.pools[id];
-            let rest = if running.introduced {
-                "; its workers go on serving"
-            } else {
-                ""
-            };
+            let rest = if running.introduced { "; its workers go on serving" } else { "" };
             let sentence = format!("the zygote of pool `{}` {how}{rest}", running.name());
             self.zygote_failed(id, &sentence);
         }

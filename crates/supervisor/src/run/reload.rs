@@ -65,9 +65,7 @@ impl Supervisor {
         if !self.reloader.is_postponed() || !is_free || !self.phase.is_serving() {
             return;
         }
-        let Invocation {
-            program, arguments, ..
-        } = &self.plan.invocation;
+        let Invocation { program, arguments, .. } = &self.plan.invocation;
         if self.fpm.announce_reload(program, arguments) {
             self.systemd.reloads();
         }
@@ -146,8 +144,7 @@ impl Supervisor {
                 self.pool_event(id, GenerationEvent::Leave);
             }
         }
-        self.reloader
-            .give_up(reload.ticket, why, self.plan.is_fpm());
+        self.reloader.give_up(reload.ticket, why, self.plan.is_fpm());
     }
 
     /// Starts new pools. They need no trial: there is no generation to keep instead.
@@ -168,9 +165,7 @@ impl Supervisor {
 
     /// Plans the next generation of a pool.
     pub(super) fn plan_pool(&mut self, name: &str, config: &Config) -> Result<PoolPlan, String> {
-        let pool = config
-            .pool(name)
-            .ok_or_else(|| format!("pool `{name}` is not configured"))?;
+        let pool = config.pool(name).ok_or_else(|| format!("pool `{name}` is not configured"))?;
         let scoreboard = self.scoreboards.add(name);
         scoreboard.map_err(|why| format!("its scoreboard cannot be made: {why}"))?;
         let plan = PoolPlan::make(pool, config, &self.plan.programs, self.plan.threads);
@@ -264,12 +259,11 @@ impl Supervisor {
                 Ok(plan) => {
                     let generation = self.pools.next_generation();
                     let (line, workers) = (self.fronts.line(), self.pools.workers_of(&name));
-                    self.pools
-                        .push(if reload.lets_rest && self.pools.is_at_rest(&name) {
-                            RunningPool::at_rest(generation, line, plan)
-                        } else {
-                            RunningPool::on_trial(generation, line, plan, workers)
-                        });
+                    self.pools.push(if reload.lets_rest && self.pools.is_at_rest(&name) {
+                        RunningPool::at_rest(generation, line, plan)
+                    } else {
+                        RunningPool::on_trial(generation, line, plan, workers)
+                    });
                 }
                 Err(why) => {
                     self.pools.larger_opcache_failed(&name, false);
@@ -388,12 +382,7 @@ impl Supervisor {
     /// Tells every generation how many workers the others of its pool leave it.
     fn limit_workers(&mut self) {
         let now = self.now();
-        let process_max = self
-            .plan
-            .config
-            .fpm
-            .as_ref()
-            .map_or(0, |fpm| fpm.process_max);
+        let process_max = self.plan.config.fpm.as_ref().map_or(0, |fpm| fpm.process_max);
         let shares = self.fpm.share_process_max(&self.pools, process_max, now);
         for id in self.pools.ids() {
             if self.pools[id].state.is_leaving() {
@@ -427,8 +416,7 @@ impl Supervisor {
             }
             let generation = ended.generation;
             if ended.introduced {
-                self.fronts
-                    .tell(ended.line, ToFront::ForgetPool { generation });
+                self.fronts.tell(ended.line, ToFront::ForgetPool { generation });
             }
         }
     }
@@ -456,11 +444,8 @@ impl Supervisor {
         if due.pools.is_empty() {
             return;
         }
-        let changes = PoolChanges {
-            restarted: due.pools,
-            added: BTreeSet::new(),
-            removed: BTreeSet::new(),
-        };
+        let changes =
+            PoolChanges { restarted: due.pools, added: BTreeSet::new(), removed: BTreeSet::new() };
         let ticket = self.reloader.next_ticket();
         let mut reload = Reload {
             outgrown: due.outgrown,

@@ -39,9 +39,8 @@ impl Supervisor {
             Some(ServerAction::Announce) => self.announce(),
             Some(ServerAction::ReportSlowStart) => {
                 let limit = FIRST_FILL.as_secs();
-                self.plan.log_failure(&format!(
-                    "not every pool was full of workers after {limit} s"
-                ));
+                self.plan
+                    .log_failure(&format!("not every pool was full of workers after {limit} s"));
                 signal_all(&self.fronts, &self.pools, Signal::SIGKILL);
             }
             Some(ServerAction::Drain) => {
@@ -90,11 +89,7 @@ impl Supervisor {
         match signal {
             Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT => {
                 let at_once = self.phase.would_stop_at_once(self.now());
-                let how = if at_once {
-                    "stopping at once"
-                } else {
-                    "stopping"
-                };
+                let how = if at_once { "stopping at once" } else { "stopping" };
                 info!("{signal}: {how}");
                 self.server_event(ServerEvent::StopSignaled);
             }

@@ -108,9 +108,8 @@ impl Supervisor {
                 arguments.extend(self.plan.invocation.arguments.iter().cloned());
                 arguments.extend([TAKE_OVER.into(), number.to_string().into()]);
                 info!("SIGUSR2: {} takes over", program.display());
-                let kept = state
-                    .keep_open(true)
-                    .and_then(|()| spawn::keep_across_exec(number, true));
+                let kept =
+                    state.keep_open(true).and_then(|()| spawn::keep_across_exec(number, true));
                 let why = match kept {
                     Ok(()) => spawn::become_program(program, &arguments),
                     Err(why) => why,
@@ -130,10 +129,7 @@ impl Supervisor {
         let config = self.plan.config.clone();
         // A pool at rest stays at rest, or a hundred of them would start PHP at once; but one pool
         // has to show that PHP starts at all.
-        let mut tried = config
-            .pools
-            .iter()
-            .any(|pool| !self.pools.is_at_rest(&pool.name));
+        let mut tried = config.pools.iter().any(|pool| !self.pools.is_at_rest(&pool.name));
         for pool in &config.pools {
             match PoolPlan::make(pool, &config, &self.plan.programs, self.plan.threads) {
                 Ok(mut plan) => {
@@ -141,12 +137,11 @@ impl Supervisor {
                     let generation = self.pools.next_generation();
                     let line = self.fronts.line() + 1;
                     let workers = self.pools.workers_of(&pool.name);
-                    self.pools
-                        .push(if self.pools.is_at_rest(&pool.name) && tried {
-                            RunningPool::at_rest(generation, line, plan)
-                        } else {
-                            RunningPool::on_trial(generation, line, plan, workers)
-                        });
+                    self.pools.push(if self.pools.is_at_rest(&pool.name) && tried {
+                        RunningPool::at_rest(generation, line, plan)
+                    } else {
+                        RunningPool::on_trial(generation, line, plan, workers)
+                    });
                     tried = true;
                 }
                 Err(why) => return self.take_back(&why.to_string()),

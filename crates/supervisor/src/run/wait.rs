@@ -116,11 +116,7 @@ fn outputs_of(pool: &RunningPool) -> impl Iterator<Item = (OutputRef, BorrowedFd
     pool.outputs.iter().flat_map(|(worker, output)| {
         let pipes = output.listening();
         pipes.map(|(stream, pipe)| {
-            let output = OutputRef {
-                pool: pool.id(),
-                worker: *worker,
-                stream,
-            };
+            let output = OutputRef { pool: pool.id(), worker: *worker, stream };
             (output, pipe)
         })
     })
@@ -153,9 +149,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
     let is_serving = phase.is_serving() && !server.upgrader.is_going_on();
     let certificates = server.plan.certificates.as_ref().filter(|_| wants_front);
     let front = wants_front.then(|| server.fronts.current().life.deadline());
-    let capacity = phase
-        .wants_workers()
-        .then(|| server.capacity.deadline(pools));
+    let capacity = phase.wants_workers().then(|| server.capacity.deadline(pools));
     let fixed = [
         phase.deadline(),
         server.exit_reports.deadline(),

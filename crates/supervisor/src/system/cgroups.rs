@@ -48,9 +48,7 @@ type Setting = (&'static str, &'static str, String);
 /// All settings for a pool: an existing group may have others.
 fn settings(limits: &GroupLimits) -> [Setting; 4] {
     let or_max = |limit: Option<u64>| limit.map_or("max".to_owned(), |limit| limit.to_string());
-    let quota = limits
-        .cpu_max
-        .map(|thousandths| u64::from(thousandths) * CPU_PERIOD_MICROS / 1000);
+    let quota = limits.cpu_max.map(|thousandths| u64::from(thousandths) * CPU_PERIOD_MICROS / 1000);
     let cpu = format!("{} {CPU_PERIOD_MICROS}", or_max(quota));
     [
         ("memory", "memory.max", or_max(limits.memory_max)),
@@ -69,8 +67,7 @@ fn needed(limits: &GroupLimits) -> Vec<(&'static str, &'static str)> {
         ("pids", "pids_max", limits.pids_max.is_some()),
     ];
     let set = all.into_iter().filter(|(_, _, is_set)| *is_set);
-    set.map(|(controller, directive, _)| (controller, directive))
-        .collect()
+    set.map(|(controller, directive, _)| (controller, directive)).collect()
 }
 
 fn limited(config: &Config) -> impl Iterator<Item = &Pool> {
@@ -161,8 +158,7 @@ impl Groups {
         let names: Vec<&'static str> = self.controllers.iter().copied().collect();
         let before = self.base.divided_by().unwrap_or_default();
         let is_new = |name: &&str| !before.iter().any(|before| before == name);
-        self.divided
-            .extend(names.iter().filter(|name| is_new(name)));
+        self.divided.extend(names.iter().filter(|name| is_new(name)));
         let divided = match self.base.divide_by(&names) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy && self.own.is_none() => {
                 self.move_out().and_then(|()| self.base.divide_by(&names))
@@ -188,13 +184,8 @@ impl Groups {
 
     fn add(&mut self, pool: &Pool) -> Result<(), (String, io::Error)> {
         let name = format!("{POOL_GROUP}{}", pool.name);
-        let group = self
-            .base
-            .make(&name)
-            .map_err(|error| ("given groups".to_owned(), error))?;
-        let entrance = group
-            .entrance()
-            .map_err(|error| ("given processes".to_owned(), error))?;
+        let group = self.base.make(&name).map_err(|error| ("given groups".to_owned(), error))?;
+        let entrance = group.entrance().map_err(|error| ("given processes".to_owned(), error))?;
         let added = PoolGroup { group, entrance };
         let group = self.pools.entry(pool.name.clone()).or_insert(added);
         for (controller, setting, value) in settings(&pool.confinement.together) {
@@ -249,11 +240,8 @@ fn no_group(error: &io::Error) -> String {
 
 fn lacking(group: &Group, wanted: &BTreeSet<&'static str>) -> Option<String> {
     let there = group.controllers().unwrap_or_default();
-    let lacks: Vec<&str> = wanted
-        .iter()
-        .copied()
-        .filter(|name| !there.iter().any(|there| there == name))
-        .collect();
+    let lacks: Vec<&str> =
+        wanted.iter().copied().filter(|name| !there.iter().any(|there| there == name)).collect();
     (!lacks.is_empty()).then(|| {
         format!(
             "the control group {} cannot limit {}; with systemd, set Delegate=yes for the service, \
@@ -295,10 +283,7 @@ mod tests {
     fn values(lines: &str) -> Vec<String> {
         let config = config(lines);
         let settings = settings(&config.pools[0].confinement.together);
-        settings
-            .into_iter()
-            .map(|(_, setting, value)| format!("{setting} = {value}"))
-            .collect()
+        settings.into_iter().map(|(_, setting, value)| format!("{setting} = {value}")).collect()
     }
 
     #[test]
@@ -314,12 +299,7 @@ mod tests {
         );
         assert_eq!(
             values("cpu_max = 0.01"),
-            [
-                "memory.max = max",
-                "memory.high = max",
-                "cpu.max = 1000 100000",
-                "pids.max = max"
-            ]
+            ["memory.max = max", "memory.high = max", "cpu.max = 1000 100000", "pids.max = max"]
         );
     }
 

@@ -16,10 +16,7 @@ const DEFAULT_USER: &str = "www-data";
 /// All users of a configuration that cannot be used on this machine.
 pub fn mistakes(config: &Config) -> Vec<Error> {
     let pools = config.pools.iter().map(|pool| of_pool(pool, config));
-    pools
-        .chain([of_front(config)])
-        .filter_map(Result::err)
-        .collect()
+    pools.chain([of_front(config)]).filter_map(Result::err).collect()
 }
 
 /// Has this process distrust files that the users of a configuration can write to by their groups,
@@ -93,9 +90,7 @@ pub fn has_several_users(config: &Config) -> bool {
 /// A warning if `admin` shows scripts the requests of other users, or if other machines can reach
 /// it.
 pub fn admin_is_open(config: &Config) -> Option<String> {
-    let admin = config
-        .admin
-        .filter(|_| config.admin_access.token.is_none())?;
+    let admin = config.admin.filter(|_| config.admin_access.token.is_none())?;
     let remedy = "set `admin_token_file`, or let `admin` be a Unix socket";
     if !admin.ip().to_canonical().is_loopback() {
         return Some(format!(
@@ -142,11 +137,7 @@ pub fn closed_roots(config: &Config) -> Vec<(usize, String)> {
 /// # Errors
 /// One sentence, for a user that does not exist, is root, or cannot be adopted.
 pub fn of_pool(pool: &Pool, config: &Config) -> Result<Option<Identity>, Error> {
-    let asked = pool
-        .user
-        .as_deref()
-        .map(|user| look_up(pool, user))
-        .transpose()?;
+    let asked = pool.user.as_deref().map(|user| look_up(pool, user)).transpose()?;
     if !users::is_root() {
         return match config.fpm {
             Some(_) => Ok(None),
@@ -182,20 +173,13 @@ fn look_up(pool: &Pool, user: &str) -> Result<Identity, Error> {
             Ok(_) => "group",
             Err(_) => "user",
         };
-        let said = format!(
-            "pool `{}`: {why}; set `user` and `group` to ones that do",
-            pool.name
-        );
+        let said = format!("pool `{}`: {why}; set `user` and `group` to ones that do", pool.name);
         wrong(pool, setting, said)
     })
 }
 
 fn wrong(pool: &Pool, setting: &'static str, said: String) -> Error {
-    Error::Setting {
-        section: Section::Pool(pool.name.clone()),
-        setting,
-        said,
-    }
+    Error::Setting { section: Section::Pool(pool.name.clone()), setting, said }
 }
 
 fn stays_who_we_are(pool: &Pool, asked: Option<Identity>) -> Result<(), Error> {
@@ -225,11 +209,7 @@ fn not_root(
     let said = format!(
         "{who} is to run as root, which maitred never does; set `{setting}` to another user"
     );
-    Err(Error::Setting {
-        section,
-        setting,
-        said,
-    })
+    Err(Error::Setting { section, setting, said })
 }
 
 fn root_of<'a>(pool: &Pool, config: &'a Config) -> Option<&'a Path> {
@@ -279,11 +259,7 @@ mod tests {
     #[test]
     fn nobody_runs_php_as_root() {
         let config = config("root");
-        assert!(
-            of_pool(&config.pools[0], &config)
-                .unwrap_err()
-                .is_configuration()
-        );
+        assert!(of_pool(&config.pools[0], &config).unwrap_err().is_configuration());
     }
 
     #[test]

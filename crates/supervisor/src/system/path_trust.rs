@@ -91,10 +91,7 @@ mod tests {
             let set = std::process::Command::new("setfacl")
                 .args(["-m".as_ref(), entry.as_ref(), folder.path()])
                 .status();
-            assert!(
-                set.unwrap().success(),
-                "the tests need setfacl (package acl)"
-            );
+            assert!(set.unwrap().success(), "the tests need setfacl (package acl)");
             assert!(!leads_where_root_says(&log, &tenant()), "{entry}");
         }
     }

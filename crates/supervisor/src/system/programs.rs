@@ -73,9 +73,8 @@ impl Programs {
 
 /// The searched folders.
 fn folders() -> Result<Vec<PathBuf>, Error> {
-    let own = std::env::current_exe().map_err(Error::system(
-        "the folder of this program could not be found",
-    ))?;
+    let own = std::env::current_exe()
+        .map_err(Error::system("the folder of this program could not be found"))?;
     let own = own.parent().unwrap_or(Path::new("/")).to_owned();
     let libexec = own.join(LIBEXEC);
     Ok(vec![own, libexec])
@@ -114,10 +113,7 @@ fn find(
 }
 
 fn list(folders: &[PathBuf]) -> String {
-    let names: Vec<String> = folders
-        .iter()
-        .map(|folder| folder.display().to_string())
-        .collect();
+    let names: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
     names.join(" or ")
 }
 
@@ -144,17 +140,13 @@ fn there(folders: &[PathBuf], ask: &mut dyn FnMut(&Path) -> Result<String, Strin
 }
 
 fn is_program(name: &str) -> bool {
-    let version = |rest: &str| {
-        rest.bytes()
-            .all(|byte| byte.is_ascii_digit() || byte == b'.')
-    };
+    let version = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     name.strip_prefix(NAME).is_some_and(version)
 }
 
 /// Whether `php` (as `8.2.35`) is of the version `wanted` (as `8.2`).
 pub fn is_version(php: &str, wanted: &str) -> bool {
-    php.strip_prefix(wanted)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    php.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// The PHP version of a program.
@@ -228,17 +220,12 @@ mod tests {
         let home = home.path().to_str().unwrap();
         let found = find(&folders, version, &mut ask);
         let plain = |text: &str| text.replace(&format!("{home}/"), "");
-        found
-            .map(|path| plain(path.to_str().unwrap()))
-            .map_err(|why| plain(&why))
+        found.map(|path| plain(path.to_str().unwrap())).map_err(|why| plain(&why))
     }
 
     #[test]
     fn a_version_has_its_own_program_or_the_plain_one_if_that_fits() {
-        let both = [
-            ("bin/maitred-php", "8.2.35"),
-            ("libexec/maitred-php8.3", "8.3.36"),
-        ];
+        let both = [("bin/maitred-php", "8.2.35"), ("libexec/maitred-php8.3", "8.3.36")];
         let found = |version| find_in(&both, version);
         assert_eq!(found(None).unwrap(), "bin/maitred-php");
         assert_eq!(found(Some("8.2")).unwrap(), "bin/maitred-php");
@@ -247,10 +234,7 @@ mod tests {
 
     #[test]
     fn a_program_that_runs_another_php_than_it_is_named_for_is_not_taken() {
-        let files = [
-            ("bin/maitred-php8.2", "8.3.36"),
-            ("bin/maitred-php", "8.2.35"),
-        ];
+        let files = [("bin/maitred-php8.2", "8.3.36"), ("bin/maitred-php", "8.2.35")];
         assert_eq!(find_in(&files, Some("8.2")).unwrap(), "bin/maitred-php");
     }
 

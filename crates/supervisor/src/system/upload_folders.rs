@@ -118,7 +118,5 @@ fn runs_php(rules: &SiteRules, path: &str) -> bool {
     let script = format!("{path}x.php");
     let client = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     rules.may_run(script.as_bytes())
-        && rules
-            .admit(script.as_bytes(), client, &mut |_| {})
-            .is_ok_and(|user| user.is_none())
+        && rules.admit(script.as_bytes(), client, &mut |_| {}).is_ok_and(|user| user.is_none())
 }

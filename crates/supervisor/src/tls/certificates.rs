@@ -255,13 +255,7 @@ fn files(tls: &Tls) -> impl Iterator<Item = &PathBuf> {
 fn stamps(tls: &Tls) -> FileStamps {
     let stamp = |path: &PathBuf| {
         let found = fs::metadata(path).ok()?;
-        Some(FileStamp(
-            found.dev(),
-            found.ino(),
-            found.mtime(),
-            found.mtime_nsec(),
-            found.size(),
-        ))
+        Some(FileStamp(found.dev(), found.ino(), found.mtime(), found.mtime_nsec(), found.size()))
     };
     files(tls).map(stamp).collect()
 }
@@ -286,15 +280,10 @@ fn read(
 fn read_files(tls: &Tls, tickets: Secret) -> Result<(Material, Server), Fault> {
     let mut certificates = Vec::new();
     for files in &tls.certificates {
-        certificates.push(Pair {
-            cert: read_file(&files.cert)?,
-            key: read_file(&files.key)?,
-        });
+        certificates.push(Pair { cert: read_file(&files.cert)?, key: read_file(&files.key)? });
     }
-    let ca = tls
-        .client_ca
-        .as_deref()
-        .filter(|_| tls.client_certificates != ClientCertificates::Off);
+    let ca =
+        tls.client_ca.as_deref().filter(|_| tls.client_certificates != ClientCertificates::Off);
     let clients = ca.map(|ca| {
         Ok(Clients {
             ca: read_file(ca)?,
@@ -343,18 +332,12 @@ mod tests {
     fn a_directory_in_place_of_a_certificate_is_told() {
         let folder = tempfile::tempdir().unwrap();
         let fault = read_file(folder.path()).unwrap_err().to_string();
-        assert!(
-            fault.contains("it cannot be read: Is a directory"),
-            "{fault}"
-        );
+        assert!(fault.contains("it cannot be read: Is a directory"), "{fault}");
     }
 
     #[test]
     fn a_file_without_an_end_is_not_read_to_it() {
         let fault = read_file(Path::new("/dev/zero")).unwrap_err().to_string();
-        assert_eq!(
-            fault,
-            "/dev/zero: it has more than 1048576 bytes; expected a PEM file"
-        );
+        assert_eq!(fault, "/dev/zero: it has more than 1048576 bytes; expected a PEM file");
     }
 }

@@ -309,13 +309,9 @@ impl HandoverState {
             let peer = state.peer.inherit()?;
             match state.until {
                 None => front = Front::running(line, epoch, peer, self.elapsed),
-                Some(until) => draining.push(DrainingFront {
-                    line,
-                    epoch,
-                    peer,
-                    until,
-                    drained: false,
-                }),
+                Some(until) => {
+                    draining.push(DrainingFront { line, epoch, peer, until, drained: false })
+                }
             }
         }
         let pools = self.pools.into_iter();
@@ -374,16 +370,10 @@ fn pool_state(running: &RunningPool) -> PoolState {
             sentenced: mark == generation::WorkerMark::Sentenced,
             boots: mark == generation::WorkerMark::Boots,
             pidfd,
-            output: running
-                .outputs
-                .get(&worker)
-                .and_then(WorkerOutput::descriptors),
+            output: running.outputs.get(&worker).and_then(WorkerOutput::descriptors),
         })
     });
-    let zygote = running
-        .zygote
-        .as_ref()
-        .filter(|zygote| zygote.reaped.is_none());
+    let zygote = running.zygote.as_ref().filter(|zygote| zygote.reaped.is_none());
     PoolState {
         generation: running.generation,
         line: running.line,
@@ -460,10 +450,7 @@ impl PoolState {
                 let output = WorkerOutput::over(Some(worker.pid), readers);
                 running.outputs.insert(worker.worker, output);
             }
-            let who = generation::Seated {
-                worker: worker.worker,
-                pid: worker.pid,
-            };
+            let who = generation::Seated { worker: worker.worker, pid: worker.pid };
             let mark = match (worker.sentenced, worker.worn) {
                 (true, _) => generation::WorkerMark::Sentenced,
                 (false, _) if worker.boots => generation::WorkerMark::Boots,

@@ -163,18 +163,13 @@ impl Budget {
         let beside = self.beside(need);
         let all = self.left() - need.worst;
         let share = (self.until - self.now).min(all);
-        let room = if need.must {
-            share.max(need.whole(need.least, beside)).min(all)
-        } else {
-            share
-        };
+        let room =
+            if need.must { share.max(need.whole(need.least, beside)).min(all) } else { share };
         let each = room / need.steps.max(1) as f64 - beside;
         // warm_up() is a tenth, or the warm-up of new workers.
         let warmed = each / (1.1 + need.recovery);
         let cold = (each - need.cold.max(warm_up(0.0))) / (1.0 + need.recovery);
-        let seconds = warmed
-            .min(cold)
-            .clamp(need.least, need.seconds.max(need.least));
+        let seconds = warmed.min(cold).clamp(need.least, need.seconds.max(need.least));
         let steps = if need.all { need.steps } else { 1 };
         let whole = steps as f64 * need.whole(seconds, beside);
         (whole <= room + 1e-6).then_some(seconds)
@@ -250,24 +245,11 @@ mod tests {
         assert!((1.5..2.5).contains(&shorter), "{shorter}");
         assert_eq!(budget.fit(&need(5.0, 8.0, 4)), Some(8.0), "fewer of them");
         assert_eq!(budget.fit(&need(5.0, 20.0, 4)), None);
-        let all = TimeNeed {
-            all: true,
-            ..need(5.0, 8.0, 4)
-        };
+        let all = TimeNeed { all: true, ..need(5.0, 8.0, 4) };
         assert_eq!(budget.fit(&all), None);
-        let must = TimeNeed {
-            must: true,
-            ..need(5.0, 20.0, 4)
-        };
-        assert_eq!(
-            budget.fit(&must),
-            Some(20.0),
-            "it takes what others are to have"
-        );
-        let worst = TimeNeed {
-            worst: 119.0,
-            ..need(1.0, 0.5, 1)
-        };
+        let must = TimeNeed { must: true, ..need(5.0, 20.0, 4) };
+        assert_eq!(budget.fit(&must), Some(20.0), "it takes what others are to have");
+        let worst = TimeNeed { worst: 119.0, ..need(1.0, 0.5, 1) };
         assert_eq!(budget.fit(&worst), None, "it may take longer");
     }
 

@@ -38,22 +38,15 @@ impl Goal {
     /// A message that says what is expected.
     pub fn read(text: &str) -> Result<Goal, String> {
         // A goal must not be met by rejecting most requests.
-        let text = if text.contains("error") {
-            text.to_owned()
-        } else {
-            format!("{text},{FEW_ERRORS}")
-        };
+        let text =
+            if text.contains("error") { text.to_owned() } else { format!("{text},{FEW_ERRORS}") };
         let slo = Slo::read(&text)?.with_samples_beyond(BEYOND);
         if slo.latency_limit().is_none() {
             return Err(format!(
                 "'{text}' bounds no latency; expected a goal such as p99<200ms,error<0.1%"
             ));
         }
-        Ok(Goal {
-            text,
-            slo,
-            is_given: true,
-        })
+        Ok(Goal { text, slo, is_given: true })
     }
 
     /// A default goal for a page with this latency alone, that this many requests can show.
@@ -65,10 +58,7 @@ impl Goal {
         let mut fits = PERCENTILES.iter().filter(|(_, needed)| requests >= *needed);
         let percentile = fits.next().map_or("p50", |(name, _)| name);
         let goal = Goal::read(&format!("{percentile}<{limit}ms,error<0.1%"))?;
-        Ok(Goal {
-            is_given: false,
-            ..goal
-        })
+        Ok(Goal { is_given: false, ..goal })
     }
 
     /// Its latency limit, in seconds.
@@ -83,25 +73,12 @@ mod tests {
 
     #[test]
     fn a_default_goal_can_be_shown() {
-        assert_eq!(
-            Goal::made(0.04, 5_000.0).unwrap().text,
-            "p99<160ms,error<0.1%"
-        );
-        assert_eq!(
-            Goal::made(0.001, 300.0).unwrap().text,
-            "p95<100ms,error<0.1%"
-        );
+        assert_eq!(Goal::made(0.04, 5_000.0).unwrap().text, "p99<160ms,error<0.1%");
+        assert_eq!(Goal::made(0.001, 300.0).unwrap().text, "p95<100ms,error<0.1%");
         assert_eq!(Goal::made(1.0, 3.0).unwrap().limit(), 4.0);
-        assert!(
-            Goal::read("error<1%")
-                .unwrap_err()
-                .contains("bounds no latency")
-        );
+        assert!(Goal::read("error<1%").unwrap_err().contains("bounds no latency"));
         let given = Goal::read("p99<200ms").unwrap();
         assert!(given.is_given && given.text == "p99<200ms,error<0.1%");
-        assert_eq!(
-            Goal::read("p99<1s,error<2%").unwrap().text,
-            "p99<1s,error<2%"
-        );
+        assert_eq!(Goal::read("p99<1s,error<2%").unwrap().text, "p99<1s,error<2%");
     }
 }

@@ -205,9 +205,7 @@ impl Course {
 
     /// The proposed setting.
     pub fn proposed(&self) -> Setting {
-        self.choice
-            .as_ref()
-            .map_or(Setting::AsItWas, |choice| Setting::Workers(choice.workers))
+        self.choice.as_ref().map_or(Setting::AsItWas, |choice| Setting::Workers(choice.workers))
     }
 
     fn is_new_next(&self) -> bool {
@@ -310,9 +308,8 @@ impl Course {
     fn has_settled(&self) -> bool {
         let last = || self.windows.iter().rev().take(SETTLED_WINDOWS);
         let rests = |values: &mut dyn Iterator<Item = f64>| {
-            let (low, high) = values.fold((f64::MAX, 0.0_f64), |(low, high), value| {
-                (low.min(value), high.max(value))
-            });
+            let (low, high) = values
+                .fold((f64::MAX, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
             high <= low * (1.0 + SETTLED)
         };
         self.windows.len() >= SETTLED_WINDOWS
@@ -389,11 +386,7 @@ impl Course {
         // If the comparison with itself was skipped, the warm-up has to do.
         let usual = self.usual_rate.unwrap_or(0.0);
         let rate = self.noise.best().unwrap_or(usual);
-        self.before = Some(RateSearch::new(
-            Setting::AsItWas,
-            rate * FIRST_RATE,
-            self.times.steps,
-        ));
+        self.before = Some(RateSearch::new(Setting::AsItWas, rate * FIRST_RATE, self.times.steps));
         self.phase = Phase::Before;
     }
 
@@ -411,12 +404,8 @@ impl Course {
         let alone = self.alone.as_ref().and_then(|alone| alone.private);
         let private = self.noise.private().or(alone);
         let input = &self.input;
-        let ceiling = decide::ceiling(
-            &input.memory,
-            private,
-            input.now.workers,
-            input.most_workers,
-        );
+        let ceiling =
+            decide::ceiling(&input.memory, private, input.now.workers, input.most_workers);
         let enough = decide::enough(self.noise.floor);
         let sweep = Sweep::new(ceiling, self.background, enough);
         let is_slow = self.budget.is_some() && self.rest().is_some_and(|rest| rest > SLOW);
@@ -443,16 +432,9 @@ impl Course {
     fn decide(&mut self) {
         let Some(sweep) = &self.sweep else { return };
         self.broken.extend(sweep.broken.iter().cloned());
-        let share = self
-            .alone
-            .as_ref()
-            .and_then(|alone| alone.cpu.zip(alone.mean));
+        let share = self.alone.as_ref().and_then(|alone| alone.cpu.zip(alone.mean));
         // While a request waits for a processor, another worker could not run either.
-        let waited = self
-            .alone
-            .as_ref()
-            .and_then(|alone| alone.core_wait)
-            .unwrap_or(0.0);
+        let waited = self.alone.as_ref().and_then(|alone| alone.core_wait).unwrap_or(0.0);
         let knee = share.filter(|(cpu, _)| *cpu > 0.0);
         let knee = knee.map(|(cpu, mean)| self.input.cores * (mean - waited).max(cpu) / cpu);
         let enough = decide::enough(self.noise.floor);
@@ -474,11 +456,7 @@ impl Course {
             return self.go_beyond();
         }
         let setting = Setting::Workers(choice.workers);
-        self.after = Some(RateSearch::lasting(
-            setting,
-            choice.rate * FIRST_RATE,
-            self.times.steps,
-        ));
+        self.after = Some(RateSearch::lasting(setting, choice.rate * FIRST_RATE, self.times.steps));
         self.phase = Phase::After;
     }
 
@@ -560,8 +538,7 @@ impl Course {
             self.repeated += 1;
             return;
         }
-        self.pairs
-            .push(if is_new { (first, seen) } else { (seen, first) });
+        self.pairs.push(if is_new { (first, seen) } else { (seen, first) });
         let (fewest, most) = self.times.pairs;
         if self.pairs.len() < fewest {
             return;

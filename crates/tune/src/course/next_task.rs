@@ -93,8 +93,7 @@ impl Course {
         if self.phase == Phase::Idle {
             return NextStep::Idle(self.times.idle);
         }
-        self.draft()
-            .map_or(NextStep::Over, |draft| NextStep::Measure(self.task(&draft)))
+        self.draft().map_or(NextStep::Over, |draft| NextStep::Measure(self.task(&draft)))
     }
 
     pub(super) fn draft(&self) -> Option<Draft> {
@@ -104,11 +103,9 @@ impl Course {
             Phase::Alone => Some(self.one_user()),
             Phase::Routes => Some(self.route()),
             Phase::Noise => Some(self.the_same()),
-            Phase::Before => self.rate(
-                "highest rate before",
-                Setting::AsItWas,
-                self.before.as_ref(),
-            ),
+            Phase::Before => {
+                self.rate("highest rate before", Setting::AsItWas, self.before.as_ref())
+            }
             Phase::Sweep => self.number(),
             Phase::After => self.rate("highest rate after", self.proposed(), self.after.as_ref()),
             Phase::Overload => self.beyond(),
@@ -142,11 +139,7 @@ impl Course {
         let limits = self.limits_but_response(draft, 0.0);
         let pages =
             f64::from(u8::from(limits.checks_idle) + u8::from(changes && limits.times_second));
-        let recovery = if draft.recovers {
-            RECOVERY_IN_HASTE
-        } else {
-            0.0
-        };
+        let recovery = if draft.recovers { RECOVERY_IN_HASTE } else { 0.0 };
         let reload = self.budget.as_ref().filter(|_| changes);
         TimeNeed {
             seconds: draft.seconds,
@@ -172,11 +165,7 @@ impl Course {
 
     /// The warm-up of the workers of another setting, in seconds, since they are new.
     fn cold(&self, draft: &Draft) -> f64 {
-        if draft.setting == self.last {
-            0.0
-        } else {
-            self.times.window
-        }
+        if draft.setting == self.last { 0.0 } else { self.times.window }
     }
 
     fn limits(&self, draft: &Draft, seconds: f64) -> TaskLimits {
@@ -202,16 +191,9 @@ impl Course {
         } else {
             (seconds * RECOVERY).clamp(RECOVERY_SECONDS.0, RECOVERY_SECONDS.1)
         };
-        let page = if is_short {
-            self.responses(PATIENCE).clamp(LEAST_PATIENCE, REST)
-        } else {
-            REST
-        };
-        let rest = if is_short {
-            self.patience.min(page)
-        } else {
-            self.patience
-        };
+        let page =
+            if is_short { self.responses(PATIENCE).clamp(LEAST_PATIENCE, REST) } else { REST };
+        let rest = if is_short { self.patience.min(page) } else { self.patience };
         TaskLimits {
             checks_idle: !is_short || self.patience > 0.0 || draft.setting != self.last,
             times_second: !is_short || self.boots.is_empty(),
@@ -219,9 +201,7 @@ impl Course {
             page,
             response: RETURN,
             is_cut: false,
-            timeout: goal.map_or(FIRST_TIMEOUT, |goal| {
-                (goal.limit() * times).max(LEAST_TIMEOUT)
-            }),
+            timeout: goal.map_or(FIRST_TIMEOUT, |goal| (goal.limit() * times).max(LEAST_TIMEOUT)),
             recovery: draft.recovers.then_some(recovery),
         }
     }
@@ -243,11 +223,7 @@ impl Course {
     /// With `--quick`, how long this many consecutive responses take, in seconds.
     fn responses(&self, count: f64) -> f64 {
         let each = self.rest().or(self.input.first).unwrap_or(0.0);
-        if self.budget.is_some() {
-            each * count
-        } else {
-            0.0
-        }
+        if self.budget.is_some() { each * count } else { 0.0 }
     }
 
     fn draft_with(&self, what: &'static str, setting: Setting, load: Load, seconds: f64) -> Draft {
@@ -276,10 +252,7 @@ impl Course {
     fn one_user(&self) -> Draft {
         let seconds = self.times.alone.max(self.responses(RESPONSES_ALONE));
         let draft = self.draft_with("one user", Setting::AsItWas, Load::Users(1), seconds);
-        Draft {
-            least: (seconds * SHORT).max(self.responses(FEW_RESPONSES)),
-            ..draft
-        }
+        Draft { least: (seconds * SHORT).max(self.responses(FEW_RESPONSES)), ..draft }
     }
 
     fn the_same(&self) -> Draft {
@@ -301,11 +274,7 @@ impl Course {
 
     fn noise_seconds(&self) -> f64 {
         let needed = self.usual_rate.map_or(0.0, |rate| ALIKE / rate.max(1e-9));
-        let longest = if self.is_indicative() {
-            self.times.noise * 2.0
-        } else {
-            LONGEST_ALIKE
-        };
+        let longest = if self.is_indicative() { self.times.noise * 2.0 } else { LONGEST_ALIKE };
         self.times.noise.max(needed.min(longest))
     }
 
@@ -329,9 +298,7 @@ impl Course {
         let draft = self.draft_with("numbers of workers", setting, Load::Users(users), seconds);
         Some(Draft {
             seconds: seconds.max(self.responses(FEW_RESPONSES)),
-            least: (self.times.sweep * SHORT)
-                .max(few)
-                .max(self.responses(FEW_RESPONSES)),
+            least: (self.times.sweep * SHORT).max(few).max(self.responses(FEW_RESPONSES)),
             steps: sweep_left(sweep),
             ..draft
         })
@@ -369,11 +336,7 @@ impl Course {
         let confirm = self.times.confirm;
         let draft = self.draft_with(what, setting, Load::Rate(rate), seconds);
         Some(if confirms {
-            Draft {
-                seconds: seconds.max(confirm),
-                least: least.max(confirm * SHORT),
-                ..draft
-            }
+            Draft { seconds: seconds.max(confirm), least: least.max(confirm * SHORT), ..draft }
         } else {
             Draft {
                 least,
@@ -393,11 +356,7 @@ impl Course {
     }
 
     pub(super) fn pair(&self) -> Draft {
-        let setting = if self.is_new_next() {
-            self.proposed()
-        } else {
-            Setting::AsItWas
-        };
+        let setting = if self.is_new_next() { self.proposed() } else { Setting::AsItWas };
         let seconds = self.times.run.max(self.overload_shows());
         let draft = self.draft_with("proof in pairs", setting, self.proof_load(), seconds);
         Draft {
@@ -417,9 +376,7 @@ impl Course {
     /// The shortest time, in seconds, in which a rate that is too high shows: the queue has to grow
     /// beyond the goal's limit.
     fn overload_shows(&self) -> f64 {
-        self.goal
-            .as_ref()
-            .map_or(0.0, |goal| goal.limit() * OVERLOAD_SHOWS)
+        self.goal.as_ref().map_or(0.0, |goal| goal.limit() * OVERLOAD_SHOWS)
     }
 
     /// As many users as there are workers, as far as their number is known.

@@ -90,10 +90,7 @@ mod tests {
         loop {
             runs += 1;
             let up = if runs % 4 < 2 { spread } else { 0.0 };
-            let seen = Measurement {
-                rate: 100.0 * (1.0 + up),
-                ..Measurement::default()
-            };
+            let seen = Measurement { rate: 100.0 * (1.0 + up), ..Measurement::default() };
             if noise.tried(seen, (5, 8), 1) {
                 return (noise, runs);
             }
@@ -108,20 +105,14 @@ mod tests {
         let (loud, runs) = noise(0.4);
         assert_eq!(runs, 16);
         let why = loud.trouble().expect("a sentence");
-        assert!(
-            why.contains("in 8 pairs of runs; expected 5 % at most"),
-            "{why}"
-        );
+        assert!(why.contains("in 8 pairs of runs; expected 5 % at most"), "{why}");
     }
 
     #[test]
     fn a_setting_that_serves_nothing_now_and_then_is_no_quiet_one() {
         let mut noise = Noise::default();
         for rate in [0.0, 100.0, 0.0, 100.0] {
-            let seen = Measurement {
-                rate,
-                ..Measurement::default()
-            };
+            let seen = Measurement { rate, ..Measurement::default() };
             noise.tried(seen, (2, 2), 1);
         }
         assert!(noise.trouble().expect("a sentence").contains("cannot be"));

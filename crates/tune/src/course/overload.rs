@@ -45,10 +45,7 @@ pub struct Overload {
 impl Overload {
     /// Overload relative to this rate.
     pub fn of(highest: f64) -> Overload {
-        Overload {
-            highest,
-            beyond: Vec::new(),
-        }
+        Overload { highest, beyond: Vec::new() }
     }
 
     /// The next rate; `None` at the end.

@@ -69,11 +69,7 @@ impl Profile {
     /// Takes the next measurement.
     pub fn tried(&mut self, seen: Measurement) {
         if let Some(route) = self.routes.get(self.profiled.len()) {
-            self.profiled.push(RouteProfile {
-                name: route.name.clone(),
-                share: route.share,
-                seen,
-            });
+            self.profiled.push(RouteProfile { name: route.name.clone(), share: route.share, seen });
         }
     }
 }
@@ -83,10 +79,7 @@ mod tests {
     use super::*;
 
     fn routes(count: usize) -> Vec<Route> {
-        let route = |number| Route {
-            name: format!("/{number}"),
-            share: 1.0 / count as f64,
-        };
+        let route = |number| Route { name: format!("/{number}"), share: 1.0 / count as f64 };
         (0..count).map(route).collect()
     }
 
@@ -97,11 +90,7 @@ mod tests {
             assert_eq!(at + profile.left(), 3);
             profile.tried(Measurement::default());
         }
-        let names: Vec<&str> = profile
-            .profiled
-            .iter()
-            .map(|each| each.name.as_str())
-            .collect();
+        let names: Vec<&str> = profile.profiled.iter().map(|each| each.name.as_str()).collect();
         assert_eq!(names, ["/0", "/1", "/2"]);
         assert_eq!(Profile::of(&routes(1)).next(), None);
         assert_eq!(Profile::of(&routes(50)).count(), MOST_ROUTES);

@@ -13,9 +13,7 @@ type ComparedMetric = (&'static str, Direction, fn(&Measurement) -> Option<f64>)
 
 /// The metrics of the comparison.
 const COMPARED: [ComparedMetric; 5] = [
-    ("in time/s", Direction::HigherIsBetter, |seen| {
-        Some(seen.goodput)
-    }),
+    ("in time/s", Direction::HigherIsBetter, |seen| Some(seen.goodput)),
     ("p50", Direction::LowerIsBetter, |seen| seen.p50),
     ("p95", Direction::LowerIsBetter, |seen| seen.p95),
     ("p99", Direction::LowerIsBetter, |seen| seen.p99),
@@ -67,10 +65,7 @@ pub fn rows(pairs: &[(Measurement, Measurement)], seed: u64) -> Vec<ComparisonRo
         .zip(COMPARED)
         .map(|(ratios, (_, better, _))| {
             let ratio = ratios.as_ref();
-            (
-                better,
-                ratio.and_then(|ratios| Ratio::of(ratios, compared, seed)),
-            )
+            (better, ratio.and_then(|ratios| Ratio::of(ratios, compared, seed)))
         })
         .collect();
     let all = COMPARED.iter().zip(&ratios).zip(verdicts(&ratios));
@@ -123,19 +118,13 @@ mod tests {
     use super::*;
 
     fn seen(goodput: f64, p50: f64) -> Measurement {
-        Measurement {
-            goodput,
-            p50: Some(p50),
-            p95: Some(p50 * 1.5),
-            ..Measurement::default()
-        }
+        Measurement { goodput, p50: Some(p50), p95: Some(p50 * 1.5), ..Measurement::default() }
     }
 
     fn pairs(new: impl Fn(f64) -> Measurement) -> Vec<ComparisonRow> {
         let wobble = |at: usize| 1.0 + 0.004 * (at % 3) as f64;
-        let pairs: Vec<_> = (0..6)
-            .map(|at| (seen(100.0 * wobble(at + 1), 0.05), new(wobble(at))))
-            .collect();
+        let pairs: Vec<_> =
+            (0..6).map(|at| (seen(100.0 * wobble(at + 1), 0.05), new(wobble(at)))).collect();
         rows(&pairs, 1)
     }
 
@@ -144,10 +133,7 @@ mod tests {
         let better = pairs(|wobble| seen(150.0 * wobble, 0.05));
         assert!(is_gain(&better) && differs(&better), "{better:?}");
         let same = pairs(|wobble| seen(100.0 * wobble, 0.05));
-        assert!(
-            !is_gain(&same) && !differs(&same) && is_clear(&same),
-            "{same:?}"
-        );
+        assert!(!is_gain(&same) && !differs(&same) && is_clear(&same), "{same:?}");
         let worse = pairs(|wobble| seen(50.0 * wobble, 0.01));
         assert!(!is_gain(&worse), "fewer in time, if sooner");
         assert!(is_as_much(&same) && is_as_much(&worse) && !is_as_much(&better));
@@ -158,21 +144,14 @@ mod tests {
 
     #[test]
     fn a_setting_that_serves_nothing_in_time_can_still_be_compared() {
-        let pairs: Vec<_> = (0..5)
-            .map(|_| (seen(0.0, 0.5), seen(100.0, 0.05)))
-            .collect();
+        let pairs: Vec<_> = (0..5).map(|_| (seen(0.0, 0.5), seen(100.0, 0.05))).collect();
         assert!(is_gain(&rows(&pairs, 1)));
     }
 
     #[test]
     fn a_pair_in_which_neither_serves_anything_in_time_hides_none_of_the_others() {
         let pairs: Vec<_> = (0..6)
-            .map(|at| {
-                (
-                    seen(0.0, 0.5),
-                    seen(if at == 2 { 0.0 } else { 100.0 }, 0.05),
-                )
-            })
+            .map(|at| (seen(0.0, 0.5), seen(if at == 2 { 0.0 } else { 100.0 }, 0.05)))
             .collect();
         let found = &rows(&pairs, 1)[0];
         assert!(found.ratio.is_some_and(|ratio| ratio > 10.0), "{found:?}");

@@ -72,10 +72,7 @@ impl RateSearch {
 
     /// The same, and finally confirms that the highest rate lasts.
     pub fn lasting(setting: Setting, first: f64, most: usize) -> RateSearch {
-        RateSearch {
-            confirmations: CONFIRMATIONS,
-            ..RateSearch::new(setting, first, most)
-        }
+        RateSearch { confirmations: CONFIRMATIONS, ..RateSearch::new(setting, first, most) }
     }
 
     /// The next rate to try; `None` at the end.
@@ -164,10 +161,7 @@ mod tests {
     fn run(mut rate_search: RateSearch, capacity: f64, lasting: f64) -> RateSearch {
         while let Some(step) = rate_search.next() {
             let most = if step.confirms { lasting } else { capacity };
-            rate_search.tried(&Measurement {
-                holds: step.rate <= most,
-                ..Measurement::default()
-            });
+            rate_search.tried(&Measurement { holds: step.rate <= most, ..Measurement::default() });
             assert!(rate_search.tries.len() < 50);
         }
         rate_search
@@ -193,25 +187,15 @@ mod tests {
         assert!(lasts.is_confirmed && lasts.highest().is_some_and(|rate| rate > 120.0));
         let less = run(rate_search(), 130.0, 115.0);
         let found = less.highest().expect("a rate");
-        assert!(
-            less.is_confirmed && (100.0..=115.0).contains(&found),
-            "{found}"
-        );
-        assert!(
-            !run(rate_search(), 130.0, 20.0).is_confirmed,
-            "it is not tried for ever"
-        );
+        assert!(less.is_confirmed && (100.0..=115.0).contains(&found), "{found}");
+        assert!(!run(rate_search(), 130.0, 20.0).is_confirmed, "it is not tried for ever");
     }
 
     #[test]
     fn a_rate_at_which_the_generator_was_late_says_nothing() {
         let mut rate_search = RateSearch::new(Setting::AsItWas, 100.0, 9);
         let next = |rate_search: &RateSearch| rate_search.next().map(|step| step.rate);
-        let late = Measurement {
-            generator_late: true,
-            holds: false,
-            ..Measurement::default()
-        };
+        let late = Measurement { generator_late: true, holds: false, ..Measurement::default() };
         rate_search.tried(&late);
         assert_eq!(next(&rate_search), Some(100.0));
         rate_search.tried(&late);

@@ -6,9 +6,7 @@ use crate::laws;
 use crate::measurement::{Measurement, Setting};
 
 /// The numbers that are tried: halves and thirds of a doubling.
-const TRIED: [u32; 18] = [
-    1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512,
-];
+const TRIED: [u32; 18] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512];
 
 /// The same with `--quick`.
 const TRIED_IN_HASTE: [u32; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
@@ -106,11 +104,7 @@ impl Sweep {
 
     /// The same with fewer numbers, each measured once, for `--quick`.
     pub fn in_haste(self) -> Sweep {
-        Sweep {
-            numbers: &TRIED_IN_HASTE,
-            repeats: 0,
-            ..self
-        }
+        Sweep { numbers: &TRIED_IN_HASTE, repeats: 0, ..self }
     }
 
     /// The same with still fewer numbers after one user alone, for a slow page.
@@ -119,10 +113,7 @@ impl Sweep {
         Sweep {
             numbers: &TRIED_OF_SLOW,
             points: one
-                .map(|seen| SweepPoint {
-                    workers: 1,
-                    seen: seen.clone(),
-                })
+                .map(|seen| SweepPoint { workers: 1, seen: seen.clone() })
                 .into_iter()
                 .collect(),
             ..self.in_haste()
@@ -137,10 +128,7 @@ impl Sweep {
         }
         let most = self.points.iter().map(|point| point.workers).max();
         if let Some(most) = most.filter(|most| *most < self.ceiling.workers) {
-            self.ceiling = Ceiling {
-                workers: most,
-                why: NO_TIME.to_owned(),
-            };
+            self.ceiling = Ceiling { workers: most, why: NO_TIME.to_owned() };
         }
     }
 
@@ -194,10 +182,7 @@ impl Sweep {
         }
         self.at += 1;
         if self.users().is_some_and(|next| next > self.pool) {
-            self.pool = self
-                .pool
-                .saturating_mul(NEXT_POOL)
-                .min(self.ceiling.workers);
+            self.pool = self.pool.saturating_mul(NEXT_POOL).min(self.ceiling.workers);
         }
         self.is_over = self.is_over || self.has_seen_enough();
     }
@@ -224,9 +209,7 @@ impl Sweep {
     fn in_between(&self) -> Option<u32> {
         let curve = self.curve();
         let best = curve.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
-        let enough = curve
-            .iter()
-            .position(|(_, rate)| *rate >= best * self.enough)?;
+        let enough = curve.iter().position(|(_, rate)| *rate >= best * self.enough)?;
         let (few, many) = (curve.get(enough.checked_sub(1)?)?.0, curve[enough].0);
         let middle = (few * many).sqrt().round() as u32;
         let is_new = f64::from(middle) > few && f64::from(middle) < many;
@@ -235,16 +218,8 @@ impl Sweep {
 
     /// The next number of the list. The ceiling is the last one.
     fn users(&self) -> Option<u32> {
-        let users = self
-            .numbers
-            .get(self.at)
-            .copied()
-            .filter(|_| !self.is_over)?;
-        let before = self
-            .at
-            .checked_sub(1)
-            .and_then(|before| self.numbers.get(before))
-            .copied();
+        let users = self.numbers.get(self.at).copied().filter(|_| !self.is_over)?;
+        let before = self.at.checked_sub(1).and_then(|before| self.numbers.get(before)).copied();
         match before {
             Some(before) if before >= self.ceiling.workers => None,
             _ => Some(users.min(self.ceiling.workers)),
@@ -270,20 +245,15 @@ impl Sweep {
 
     /// How many numbers have been tried, and of how many.
     pub fn progress(&self) -> (usize, usize) {
-        let within = self
-            .numbers
-            .iter()
-            .filter(|workers| **workers < self.ceiling.workers)
-            .count();
+        let within = self.numbers.iter().filter(|workers| **workers < self.ceiling.workers).count();
         (self.at, (within + 1).min(self.numbers.len()))
     }
 
     /// Workers and throughput, ascending by workers.
     pub fn curve(&self) -> Vec<(f64, f64)> {
         let points = self.points.iter();
-        let mut curve: Vec<(f64, f64)> = points
-            .map(|point| (f64::from(point.workers), point.seen.rate))
-            .collect();
+        let mut curve: Vec<(f64, f64)> =
+            points.map(|point| (f64::from(point.workers), point.seen.rate)).collect();
         curve.sort_by(|a, b| a.0.total_cmp(&b.0));
         curve
     }
@@ -300,10 +270,7 @@ mod tests {
     use crate::decide::enough;
 
     fn sweep(most: u32, rate: impl Fn(f64) -> f64) -> Sweep {
-        let ceiling = Ceiling {
-            workers: most,
-            why: "memory".to_owned(),
-        };
+        let ceiling = Ceiling { workers: most, why: "memory".to_owned() };
         let mut sweep = Sweep::new(ceiling, None, enough(None));
         while let Some((users, setting)) = sweep.next() {
             assert!(matches!(setting, Setting::Workers(pool) if pool >= users && pool <= most));
@@ -335,10 +302,7 @@ mod tests {
 
     #[test]
     fn where_there_is_little_time_every_second_number_is_tried() {
-        let ceiling = Ceiling {
-            workers: 400,
-            why: String::new(),
-        };
+        let ceiling = Ceiling { workers: 400, why: String::new() };
         let mut sweep = Sweep::new(ceiling, None, enough(None)).in_haste();
         let mut asked = Vec::new();
         while let Some((users, _)) = sweep.next() {
@@ -358,10 +322,7 @@ mod tests {
 
     #[test]
     fn of_a_slow_page_few_numbers_are_tried_beside_one_user_alone_and_the_time_may_be_over() {
-        let ceiling = Ceiling {
-            workers: 400,
-            why: String::new(),
-        };
+        let ceiling = Ceiling { workers: 400, why: String::new() };
         let seen = |users: f64| {
             let rate = users.min(40.0);
             Measurement {
@@ -397,10 +358,7 @@ mod tests {
 
     #[test]
     fn what_others_disturb_is_measured_again_and_the_best_counts() {
-        let ceiling = Ceiling {
-            workers: 1,
-            why: String::new(),
-        };
+        let ceiling = Ceiling { workers: 1, why: String::new() };
         let mut sweep = Sweep::new(ceiling, None, enough(None));
         let seen = |rate: f64, outside| Measurement {
             seconds: 10.0,
@@ -414,38 +372,21 @@ mod tests {
         assert!(sweep.points.is_empty() && sweep.next().is_some());
         sweep.tried(seen(10.0, 0.05), 2.0);
         assert_eq!((sweep.points.len(), sweep.points[0].seen.rate), (1, 20.0));
-        assert_eq!(
-            (sweep.repeated, sweep.disturbed, sweep.next()),
-            (1, 0, None)
-        );
+        assert_eq!((sweep.repeated, sweep.disturbed, sweep.next()), (1, 0, None));
     }
 
     #[test]
     fn figures_that_break_a_law_do_not_count() {
-        let mut sweep = Sweep::new(
-            Ceiling {
-                workers: 8,
-                why: String::new(),
-            },
-            None,
-            enough(None),
-        );
-        let wrong = Measurement {
-            seconds: 10.0,
-            rate: 10.0,
-            mean: Some(9.0),
-            ..Measurement::default()
-        };
+        let mut sweep = Sweep::new(Ceiling { workers: 8, why: String::new() }, None, enough(None));
+        let wrong =
+            Measurement { seconds: 10.0, rate: 10.0, mean: Some(9.0), ..Measurement::default() };
         sweep.tried(wrong, 2.0);
         assert!(sweep.points.is_empty() && sweep.broken.len() == 1);
     }
 
     #[test]
     fn a_number_that_was_served_nothing_is_no_point_and_slow_answers_get_time() {
-        let ceiling = Ceiling {
-            workers: 8,
-            why: String::new(),
-        };
+        let ceiling = Ceiling { workers: 8, why: String::new() };
         let mut sweep = Sweep::new(ceiling, None, enough(None));
         assert_eq!(sweep.expected(), None);
         sweep.tried(

@@ -28,10 +28,7 @@ impl Course {
         let search = |rate_search: &Option<RateSearch>| {
             rate_search.as_ref().map_or(times.steps, RateSearch::left) as f64
         };
-        let (swept, of) = self
-            .sweep
-            .as_ref()
-            .map_or((0, USUAL_NUMBERS), Sweep::progress);
+        let (swept, of) = self.sweep.as_ref().map_or((0, USUAL_NUMBERS), Sweep::progress);
         let routes = times.routes * self.profile.left() as f64 / self.profile.count().max(1) as f64;
         let confirms = self.after.as_ref().is_none_or(RateSearch::will_confirm);
         let confirm = if confirms { times.confirm } else { 0.0 };
@@ -49,10 +46,7 @@ impl Course {
             (Phase::Noise, whole(times.noise, noise)),
             (Phase::Before, whole(times.step, search(&self.before))),
             (Phase::Sweep, whole(times.sweep, numbers)),
-            (
-                Phase::After,
-                whole(times.step, search(&self.after)) + confirm,
-            ),
+            (Phase::After, whole(times.step, search(&self.after)) + confirm),
             (Phase::Overload, whole(times.beyond, beyond as f64)),
             (Phase::Proof, (times.run + times.window) * proof),
         ];
@@ -77,11 +71,7 @@ impl Course {
             }
             let Some(draft) = self.draft() else { break };
             let need = self.need(&draft);
-            if self
-                .budget
-                .as_ref()
-                .is_none_or(|budget| budget.fit(&need).is_some())
-            {
+            if self.budget.as_ref().is_none_or(|budget| budget.fit(&need).is_some()) {
                 break;
             }
             self.leave_out();
@@ -103,12 +93,7 @@ impl Course {
 
     /// The time that the proof will need.
     fn need_of_proof(&self) -> TimeNeed {
-        TimeNeed {
-            changes: true,
-            must: false,
-            cold: self.times.window,
-            ..self.need(&self.pair())
-        }
+        TimeNeed { changes: true, must: false, cold: self.times.window, ..self.need(&self.pair()) }
     }
 
     /// Skips the current phase for want of time.

@@ -68,10 +68,9 @@ fn slowest(inputs: &SettingInputs) -> String {
     let request = "a request alone takes";
     match (inputs.slowest, inputs.pace) {
         (Some(slowest), _) => format!("{request} {:.0} ms", slowest * 1e3),
-        (None, Some(pace)) => format!(
-            "{request} {:.0} ms on average, by how often one user was served",
-            pace * 1e3
-        ),
+        (None, Some(pace)) => {
+            format!("{request} {:.0} ms on average, by how often one user was served", pace * 1e3)
+        }
         (None, None) => "the time of a request alone is not known".to_owned(),
     }
 }
@@ -115,18 +114,13 @@ pub(super) fn web_server(
         _ => (inputs.reads.0, "fastcgi_read_timeout"),
     };
     let value = read_timeout(inputs).max(set.unwrap_or(0.0).ceil());
-    let now = set.map_or(String::new(), |now| {
-        format!("; it is {now:.0} s at most now")
-    });
+    let now = set.map_or(String::new(), |now| format!("; it is {now:.0} s at most now"));
     let once = match inputs.wall_limit {
         ScriptLimit::Is(_) => "",
         _ => " once request_terminate_timeout is set",
     };
-    let checks = if inputs.is_php_fpm {
-        " + a third of it (php-fpm checks no more often)"
-    } else {
-        ""
-    };
+    let checks =
+        if inputs.is_php_fpm { " + a third of it (php-fpm checks no more often)" } else { "" };
     let measured = format!("scripts end after {:.0} s{once}{now}", seconds(inputs));
     Recommendation {
         formula: format!(
@@ -157,11 +151,7 @@ pub(super) fn memory(server: Server, name: &'static str, inputs: &SettingInputs)
                 "unchanged: not all pages were requested. WARNING: one script that goes wrong \
                  takes all memory; twice the largest worker is {twice}"
             );
-            (
-                "-1".to_owned(),
-                "it is set to -1, which is no limit".to_owned(),
-                formula,
-            )
+            ("-1".to_owned(), "it is set to -1, which is no limit".to_owned(), formula)
         }
         ScriptLimit::Is(now) => (
             at_least(now),
@@ -196,13 +186,7 @@ pub(super) fn processor(
         None => "the processor time of a request is not known".to_owned(),
     };
     let value = format!("{:.0}", computing(inputs));
-    setting(
-        server,
-        name,
-        "processor_limit",
-        value,
-        format!("{measured}; {now}"),
-    )
+    setting(server, name, "processor_limit", value, format!("{measured}; {now}"))
 }
 
 #[cfg(test)]
@@ -212,11 +196,7 @@ mod tests {
     const MB: f64 = 1_048_576.0;
 
     fn with(wall_limit: ScriptLimit, slowest: f64) -> SettingInputs {
-        SettingInputs {
-            wall_limit,
-            slowest: Some(slowest),
-            ..super::super::tests::inputs()
-        }
+        SettingInputs { wall_limit, slowest: Some(slowest), ..super::super::tests::inputs() }
     }
 
     #[test]
@@ -232,10 +212,7 @@ mod tests {
             "nginx waits for 60 s already"
         );
         let long = with(ScriptLimit::Is(300.0), 0.05);
-        assert_eq!(
-            (wall(&long).value, reads(&long).value),
-            ("300s".into(), "405s".into())
-        );
+        assert_eq!((wall(&long).value, reads(&long).value), ("300s".into(), "405s".into()));
         assert!(wall(&long).measured.contains("it is set to 300 s"));
         let slow = with(ScriptLimit::Is(30.0), 7.0);
         assert_eq!(wall(&slow).value, "70s");
@@ -245,20 +222,14 @@ mod tests {
             wall(&none).measured.contains("no limit now")
                 && wall(&none).why.contains("a pool of their own")
         );
-        let ours = SettingInputs {
-            is_php_fpm: false,
-            reads: (None, None),
-            ..usual
-        };
+        let ours = SettingInputs { is_php_fpm: false, reads: (None, None), ..usual };
         assert_eq!(reads(&ours).value, "35s");
     }
 
     #[test]
     fn no_web_server_waits_less_than_it_does_and_what_it_has_now_is_said() {
-        let inputs = SettingInputs {
-            reads: (Some(300.0), Some(40.0)),
-            ..with(ScriptLimit::Is(30.0), 0.05)
-        };
+        let inputs =
+            SettingInputs { reads: (Some(300.0), Some(40.0)), ..with(ScriptLimit::Is(30.0), 0.05) };
         let nginx = web_server(Server::Nginx, "fastcgi_read_timeout", "s", &inputs);
         assert!(
             nginx.value == "300s" && nginx.measured.ends_with("it is 300 s at most now"),
@@ -280,14 +251,8 @@ mod tests {
         };
         let wall = super::wall(Server::PhpFpm, "limit", &inputs);
         let computes = super::processor(Server::PhpFpm, "limit", &inputs);
-        assert_eq!(
-            (wall.value.as_str(), computes.value.as_str()),
-            ("305s", "300")
-        );
-        assert!(
-            wall.formula.contains("5 s more than max_execution_time"),
-            "{wall:?}"
-        );
+        assert_eq!((wall.value.as_str(), computes.value.as_str()), ("305s", "300"));
+        assert!(wall.formula.contains("5 s more than max_execution_time"), "{wall:?}");
         let nginx = web_server(Server::Nginx, "fastcgi_read_timeout", "s", &inputs);
         assert_eq!(
             (nginx.value.as_str(), nginx.measured.as_str()),
@@ -299,10 +264,7 @@ mod tests {
         );
         let apache = web_server(Server::Apache, "ProxyTimeout", "", &inputs);
         assert_eq!(apache.value, "412", "305 s, a third of them, and 5 s");
-        let endless = SettingInputs {
-            processor_limit: Some(0),
-            ..inputs
-        };
+        let endless = SettingInputs { processor_limit: Some(0), ..inputs };
         let wall = super::wall(Server::PhpFpm, "limit", &endless);
         assert_eq!(wall.value, "600s", "no response is read after that");
         assert!(
@@ -310,10 +272,7 @@ mod tests {
                 && wall.formula.contains("no less than the web server waits"),
             "{wall:?}"
         );
-        let unheard = SettingInputs {
-            reads: (None, None),
-            ..endless
-        };
+        let unheard = SettingInputs { reads: (None, None), ..endless };
         let wall = super::wall(Server::PhpFpm, "limit", &unheard);
         assert_eq!(wall.value, "30s");
         assert!(!wall.formula.contains("5 s more"), "{wall:?}");
@@ -322,19 +281,13 @@ mod tests {
             cpu: Some(7.0),
             ..with(ScriptLimit::Unlimited, 7.0)
         };
-        assert_eq!(
-            super::wall(Server::PhpFpm, "limit", &computing).value,
-            "75s"
-        );
+        assert_eq!(super::wall(Server::PhpFpm, "limit", &computing).value, "75s");
     }
 
     #[test]
     fn a_reload_waits_for_measured_scripts_and_not_for_the_limit() {
         let reload = |control_timeout| {
-            let inputs = SettingInputs {
-                control_timeout,
-                ..with(ScriptLimit::Is(300.0), 0.05)
-            };
+            let inputs = SettingInputs { control_timeout, ..with(ScriptLimit::Is(300.0), 0.05) };
             reload(Server::PhpFpm, "process_control_timeout", &inputs).value
         };
         assert_eq!((reload(0.0), reload(60.0)), ("35s".into(), "60s".into()));
@@ -342,23 +295,16 @@ mod tests {
 
     #[test]
     fn where_times_break_a_law_limits_follow_how_often_one_user_was_served() {
-        let with = |slowest, pace| SettingInputs {
-            slowest,
-            pace,
-            ..with(ScriptLimit::Is(10.0), 0.0)
-        };
+        let with =
+            |slowest, pace| SettingInputs { slowest, pace, ..with(ScriptLimit::Is(10.0), 0.0) };
         let slow = with(None, Some(8.0));
         let wall = super::wall(Server::PhpFpm, "limit", &slow);
         assert_eq!(wall.value, "80s");
         assert!(
-            wall.measured
-                .contains("takes 8000 ms on average, by how often one user was served"),
+            wall.measured.contains("takes 8000 ms on average, by how often one user was served"),
             "{wall:?}"
         );
-        assert_eq!(
-            reload(Server::PhpFpm, "process_control_timeout", &slow).value,
-            "85s"
-        );
+        assert_eq!(reload(Server::PhpFpm, "process_control_timeout", &slow).value, "85s");
         let both = super::wall(Server::PhpFpm, "limit", &with(Some(9.0), Some(8.0)));
         assert_eq!(both.value, "90s");
         assert!(both.measured.contains("takes 9000 ms;"), "{both:?}");
@@ -370,11 +316,8 @@ mod tests {
     #[test]
     fn memory_is_never_cut_and_a_missing_limit_causes_a_warning() {
         let memory = |memory_limit, peak| {
-            let inputs = SettingInputs {
-                memory_limit,
-                peak: Some(peak),
-                ..super::super::tests::inputs()
-            };
+            let inputs =
+                SettingInputs { memory_limit, peak: Some(peak), ..super::super::tests::inputs() };
             memory(Server::PhpFpm, "memory_limit", &inputs)
         };
         let is = |megabytes: f64| ScriptLimit::Is(megabytes * MB);
@@ -382,28 +325,18 @@ mod tests {
         assert_eq!(memory(is(512.0), 20.0 * MB).value, "512M");
         assert_eq!(memory(is(128.0), 100.0 * MB).value, "208M");
         let odd = memory(ScriptLimit::Is(250_000.0 * 1_024.0), 20.0 * MB);
-        assert!(
-            odd.value == "245M" && odd.measured.ends_with("it is set to 244.1M"),
-            "{odd:?}"
-        );
+        assert!(odd.value == "245M" && odd.measured.ends_with("it is set to 244.1M"), "{odd:?}");
         assert_eq!(memory(ScriptLimit::Unknown, 20.0 * MB).value, "128M");
         let none = memory(ScriptLimit::Unlimited, 100.0 * MB);
         assert_eq!(none.value, "-1");
         assert!(none.measured.contains("it is set to -1"), "{none:?}");
-        assert!(
-            none.formula.contains("WARNING") && none.formula.contains("208M"),
-            "{none:?}"
-        );
+        assert!(none.formula.contains("WARNING") && none.formula.contains("208M"), "{none:?}");
     }
 
     #[test]
     fn no_script_gets_less_processor_time_than_it_may_take_now() {
         let limit = |processor_limit, cpu| {
-            let inputs = SettingInputs {
-                processor_limit,
-                cpu,
-                ..super::super::tests::inputs()
-            };
+            let inputs = SettingInputs { processor_limit, cpu, ..super::super::tests::inputs() };
             super::processor(Server::PhpFpm, "limit", &inputs).value
         };
         assert_eq!(limit(Some(30), Some(0.01)), "30");

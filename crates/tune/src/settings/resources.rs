@@ -22,9 +22,8 @@ const PAGES_OF_A_PART: f64 = 4.0;
 const LEAST_FILES: u64 = 1_024;
 
 /// OPcache's default number of scripts, and its primes (ZendAccelerator.c, prime_numbers).
-const PRIMES: [u64; 14] = [
-    5, 11, 19, 53, 107, 223, 463, 983, 1_979, 3_907, 7_963, 16_229, 32_531, 65_407,
-];
+const PRIMES: [u64; 14] =
+    [5, 11, 19, 53, 107, 223, 463, 983, 1_979, 3_907, 7_963, 16_229, 32_531, 65_407];
 const DEFAULT_SCRIPTS: u64 = 10_000;
 
 /// The share of the processors that worker starts may take.
@@ -59,14 +58,8 @@ pub(super) fn open_files(
     inputs: &SettingInputs,
 ) -> Recommendation {
     let (value, measured) = match inputs.open_files {
-        Some(files) => (
-            (files * 2).max(LEAST_FILES),
-            format!("a worker has {files} files open"),
-        ),
-        None => (
-            LEAST_FILES,
-            "the open files of workers are not known".to_owned(),
-        ),
+        Some(files) => ((files * 2).max(LEAST_FILES), format!("a worker has {files} files open")),
+        None => (LEAST_FILES, "the open files of workers are not known".to_owned()),
     };
     setting(server, name, "open_files", value, measured)
 }
@@ -94,10 +87,7 @@ pub(super) fn opcache(
         return found;
     }
     let why = "the code decides the size; maitred doctor reports whether OPcache was ever full";
-    Recommendation {
-        why: why.to_owned(),
-        ..found
-    }
+    Recommendation { why: why.to_owned(), ..found }
 }
 
 /// The size of OPcache's buffer of interned strings.
@@ -165,13 +155,7 @@ pub(super) fn most_private(server: Server, inputs: &SettingInputs) -> Recommenda
     let value = inputs.peak.map(|peak| size(round_up(peak * RESERVE)));
     let value = value.unwrap_or_else(|| "0".to_owned());
     let measured = format!("a worker had {} of its own at most", megabytes(inputs.peak));
-    setting(
-        server,
-        "max_private_memory",
-        "most_private",
-        value,
-        measured,
-    )
+    setting(server, "max_private_memory", "most_private", value, measured)
 }
 
 /// The memory limit of the whole pool.
@@ -201,13 +185,7 @@ pub(super) fn spawn_rate(server: Server, inputs: &SettingInputs) -> Recommendati
         Some(boot) => format!("a start takes {:.1} ms of a processor", boot * 1e3),
         None => "the cost of a start is not known".to_owned(),
     };
-    setting(
-        server,
-        "max_spawn_rate",
-        "spawn_rate",
-        format!("{value:.0}"),
-        measured,
-    )
+    setting(server, "max_spawn_rate", "spawn_rate", format!("{value:.0}"), measured)
 }
 
 #[cfg(test)]
@@ -219,25 +197,16 @@ mod tests {
     #[test]
     fn sizes_follow_from_the_largest_that_was_seen_and_never_shrink_a_limit() {
         let inputs = super::super::tests::inputs();
-        let large = SettingInputs {
-            peak: Some(100.0 * MB),
-            shared: Some(200.0 * MB),
-            ..inputs.clone()
-        };
+        let large =
+            SettingInputs { peak: Some(100.0 * MB), shared: Some(200.0 * MB), ..inputs.clone() };
         assert_eq!(opcache(Server::PhpFpm, "opcache", &large).value, "304");
         assert_eq!(opcache(Server::PhpFpm, "opcache", &inputs).value, "128");
         assert_eq!(most_private(Server::Maitred, &large).value, "208M");
         assert_eq!(memory_max(Server::Maitred, &inputs).value, "736M");
         assert_eq!(spawn_rate(Server::Maitred, &inputs).value, "100");
-        assert_eq!(
-            open_files(Server::PhpFpm, "rlimit_files", &inputs).value,
-            "1024"
-        );
+        assert_eq!(open_files(Server::PhpFpm, "rlimit_files", &inputs).value, "1024");
         let scripts = scripts(Server::PhpFpm, "files", &inputs);
-        assert!(
-            scripts.value == "12000" && scripts.why.contains("16229"),
-            "{scripts:?}"
-        );
+        assert!(scripts.value == "12000" && scripts.why.contains("16229"), "{scripts:?}");
     }
 
     #[test]

@@ -10,46 +10,17 @@ const THREADS_PER_CHILD: u32 = 25;
 
 pub(super) fn php_fpm(inputs: &SettingInputs) -> Vec<Recommendation> {
     let server = Server::PhpFpm;
-    let pm = setting(
-        server,
-        "pm",
-        "pm_static",
-        "static",
-        "all workers fit into memory at once",
-    );
-    let spares = setting(
-        server,
-        "pm.start_servers, min_spare, max_spare",
-        "spares",
-        "none",
-        "pm = static",
-    );
-    let idle = setting(
-        server,
-        "pm.process_idle_timeout",
-        "idle_timeout",
-        "none",
-        "pm = static",
-    );
+    let pm = setting(server, "pm", "pm_static", "static", "all workers fit into memory at once");
+    let spares =
+        setting(server, "pm.start_servers, min_spare, max_spare", "spares", "none", "pm = static");
+    let idle = setting(server, "pm.process_idle_timeout", "idle_timeout", "none", "pm = static");
     let queue = format!("{:.0}", inputs.queue());
-    let backlog = setting(
-        server,
-        "listen.backlog",
-        "backlog",
-        queue,
-        inputs.rate_and_limit(),
-    );
+    let backlog = setting(server, "listen.backlog", "backlog", queue, inputs.rate_and_limit());
     let waiting = 8_192.0 / inputs.rate.max(1e-9);
     vec![
-        Recommendation {
-            is_proven: inputs.is_proven,
-            ..pm
-        },
+        Recommendation { is_proven: inputs.is_proven, ..pm },
         workers(server, "pm.max_children", inputs),
-        Recommendation {
-            guide: guides_spares(inputs.workers),
-            ..spares
-        },
+        Recommendation { guide: guides_spares(inputs.workers), ..spares },
         idle,
         max_requests(server, "pm.max_requests", inputs),
         limits::wall(server, "request_terminate_timeout", inputs),
@@ -96,27 +67,9 @@ pub(super) fn apache(inputs: &SettingInputs) -> Vec<Recommendation> {
     let name = "MaxRequestWorkers (event, with php-fpm)";
     let per_child = "ThreadsPerChild";
     vec![
-        setting(
-            server,
-            name,
-            "max_request_workers",
-            threads,
-            inputs.rate_and_limit(),
-        ),
-        setting(
-            server,
-            "ServerLimit (event)",
-            "server_limit",
-            children,
-            "MaxRequestWorkers",
-        ),
-        setting(
-            server,
-            per_child,
-            "threads_per_child",
-            THREADS_PER_CHILD,
-            "nothing",
-        ),
+        setting(server, name, "max_request_workers", threads, inputs.rate_and_limit()),
+        setting(server, "ServerLimit (event)", "server_limit", children, "MaxRequestWorkers"),
+        setting(server, per_child, "threads_per_child", THREADS_PER_CHILD, "nothing"),
         Recommendation {
             is_proven: false,
             ..workers(server, "MaxRequestWorkers (prefork, with mod_php)", inputs)
@@ -131,13 +84,7 @@ pub(super) fn sysctl(inputs: &SettingInputs) -> Vec<Recommendation> {
     let now = inputs.somaxconn.unwrap_or(0) as f64;
     let value = format!("{:.0}", backlog.max(now));
     let measured = format!("it is {now:.0}, and a backlog of {backlog:.0} is wanted");
-    vec![setting(
-        Server::Sysctl,
-        "net.core.somaxconn",
-        "somaxconn",
-        value,
-        measured,
-    )]
+    vec![setting(Server::Sysctl, "net.core.somaxconn", "somaxconn", value, measured)]
 }
 
 pub(super) fn maitred(inputs: &SettingInputs) -> Vec<Recommendation> {
@@ -149,28 +96,10 @@ pub(super) fn maitred(inputs: &SettingInputs) -> Vec<Recommendation> {
     let strings = "php_admin_value.\"opcache.interned_strings_buffer\"";
     let scripts = "php_admin_value.\"opcache.max_accelerated_files\"";
     vec![
-        setting(
-            server,
-            "pm",
-            "pm_auto",
-            "auto",
-            "throughput of fixed numbers of workers",
-        ),
+        setting(server, "pm", "pm_auto", "auto", "throughput of fixed numbers of workers"),
         workers(server, "max_children", inputs),
-        setting(
-            server,
-            "request_queue_timeout",
-            "queue_timeout",
-            timeout,
-            rate(),
-        ),
-        setting(
-            server,
-            "request_queue_length",
-            "queue_length",
-            length,
-            rate(),
-        ),
+        setting(server, "request_queue_timeout", "queue_timeout", timeout, rate()),
+        setting(server, "request_queue_length", "queue_length", length, rate()),
         limits::wall(server, "request_terminate_timeout", inputs),
         limits::processor(server, "php_value.max_execution_time", inputs),
         max_requests(server, "max_requests", inputs),
@@ -234,10 +163,7 @@ fn guides_spares(workers: u32) -> String {
 fn max_requests(server: Server, name: &'static str, inputs: &SettingInputs) -> Recommendation {
     let value = format!("{:.0}", inputs.max_requests().unwrap_or(0.0));
     let measured = match inputs.leak {
-        Some(leak) => format!(
-            "a worker grows by {:.1} kB with each request",
-            leak / 1_024.0
-        ),
+        Some(leak) => format!("a worker grows by {:.1} kB with each request", leak / 1_024.0),
         None => "no growth of workers was seen".to_owned(),
     };
     setting(server, name, "max_requests", value, measured)

@@ -61,23 +61,14 @@ impl FpmServer {
     /// It includes no directory of files, or this user may not signal it.
     pub(super) fn of(site: &Site) -> Result<FpmServer, String> {
         let config = site.service.files.first().cloned().unwrap_or_default();
-        let directory = site
-            .service
-            .includes
-            .iter()
-            .find_map(|pattern| directory(pattern));
+        let directory = site.service.includes.iter().find_map(|pattern| directory(pattern));
         let directory = directory.ok_or_else(|| {
             format!(
                 "{config} includes no directory of files (include = …/*.conf), so nothing can be \
                  tried without changing it; add such a line, and tune again"
             )
         })?;
-        let unit = site
-            .service
-            .unit
-            .as_ref()
-            .ok()
-            .and_then(|unit| unit.as_ref());
+        let unit = site.service.unit.as_ref().ok().and_then(|unit| unit.as_ref());
         let fpm = FpmServer {
             config,
             section: site.pool.section.clone(),
@@ -115,10 +106,7 @@ impl FpmServer {
         if self.is_maitred {
             command.arg("fpm");
         }
-        command
-            .args(["-tt", "-y", &self.config])
-            .args(&self.options)
-            .stdin(Stdio::null());
+        command.args(["-tt", "-y", &self.config]).args(&self.options).stdin(Stdio::null());
         tested(command.output())
     }
 }
@@ -227,14 +215,8 @@ fn tested(output: io::Result<Output>) -> ConfigTest {
     if let Some(signal) = output.status.signal() {
         return ConfigTest::NotKnown(format!("php-fpm -tt was killed by signal {signal}"));
     }
-    let errors: Vec<&str> = output_text
-        .lines()
-        .filter(|line| line.contains("ERROR"))
-        .collect();
-    let last = output_text
-        .lines()
-        .map(str::trim)
-        .rfind(|line| !line.is_empty());
+    let errors: Vec<&str> = output_text.lines().filter(|line| line.contains("ERROR")).collect();
+    let last = output_text.lines().map(str::trim).rfind(|line| !line.is_empty());
     let why = match (errors.is_empty(), last) {
         (false, _) => errors.join("; "),
         (true, Some(last)) => last.to_owned(),
@@ -253,10 +235,9 @@ fn options(line: &str) -> Vec<String> {
     }
     let mut words = line.split_whitespace().skip(1);
     while let Some(word) = words.next() {
-        let is_long = LONG.iter().any(|long| {
-            word.strip_prefix(long)
-                .is_some_and(|rest| rest.starts_with('='))
-        });
+        let is_long = LONG
+            .iter()
+            .any(|long| word.strip_prefix(long).is_some_and(|rest| rest.starts_with('=')));
         let is_short = SHORT.iter().any(|short| word.starts_with(short)) && !word.starts_with("--");
         if matches!(word, "-n" | "--no-php-ini") || is_long || (is_short && word.len() > 2) {
             found.push(word.to_owned());
@@ -270,9 +251,7 @@ fn options(line: &str) -> Vec<String> {
 
 /// The directory of a pattern such as `/etc/php/8.2/fpm/pool.d/*.conf`.
 fn directory(pattern: &str) -> Option<PathBuf> {
-    let directory = pattern
-        .strip_suffix("/*.conf")
-        .or_else(|| pattern.strip_suffix("/*"))?;
+    let directory = pattern.strip_suffix("/*.conf").or_else(|| pattern.strip_suffix("/*"))?;
     let is_plain = directory.starts_with('/') && !directory.contains(['*', '?', '[']);
     is_plain.then(|| PathBuf::from(directory))
 }
@@ -280,17 +259,13 @@ fn directory(pattern: &str) -> Option<PathBuf> {
 /// The value of a pool's entry in the output of `php-fpm -tt`.
 fn setting_of<'t>(output_text: &'t str, section: &str, name: &str) -> Option<&'t str> {
     let heading = format!("[{section}]");
-    let mut lines = output_text.lines().map(|line| {
-        line.split_once("NOTICE: ")
-            .map_or(line, |(_, rest)| rest)
-            .trim()
-    });
+    let mut lines = output_text
+        .lines()
+        .map(|line| line.split_once("NOTICE: ").map_or(line, |(_, rest)| rest).trim());
     lines.find(|line| line.eq_ignore_ascii_case(&heading))?;
     let own = lines.take_while(|line| !line.starts_with('['));
     let mut entries = own.filter_map(|line| line.split_once('='));
-    entries
-        .find(|(found, _)| found.trim() == name)
-        .map(|(_, value)| value.trim())
+    entries.find(|(found, _)| found.trim() == name).map(|(_, value)| value.trim())
 }
 
 #[cfg(test)]
@@ -308,10 +283,7 @@ mod tests {
                     [22-Nov-2026 15:00:00] NOTICE: [shop]\n\
                     [22-Nov-2026 15:00:00] NOTICE: \tpm.max_children = 9\n";
         assert_eq!(setting_of(output_text, "www", "pm.max_children"), Some("7"));
-        assert_eq!(
-            setting_of(output_text, "shop", "pm.max_children"),
-            Some("9")
-        );
+        assert_eq!(setting_of(output_text, "shop", "pm.max_children"), Some("9"));
         assert_eq!(setting_of(output_text, "none", "pm.max_children"), None);
     }
 
@@ -333,14 +305,8 @@ mod tests {
         let output_text = "NOTICE: x\nERROR: a\nERROR: b\nmore\n";
         assert_eq!(ended(78 << 8, output_text), refuses("ERROR: a; ERROR: b"));
         let output_text = "php-fpm: error while loading shared libraries: libargon2.so.1\n\n";
-        assert_eq!(
-            ended(127 << 8, output_text),
-            refuses(output_text.trim_end())
-        );
-        assert_eq!(
-            ended(70 << 8, ""),
-            refuses("exit status: 70, without a message")
-        );
+        assert_eq!(ended(127 << 8, output_text), refuses(output_text.trim_end()));
+        assert_eq!(ended(70 << 8, ""), refuses("exit status: 70, without a message"));
         let killed = ConfigTest::NotKnown("php-fpm -tt was killed by signal 9".to_owned());
         assert_eq!(ended(9, "ERROR: half a"), killed);
         let absent = tested(Err(io::ErrorKind::OutOfMemory.into()));
@@ -361,17 +327,10 @@ mod tests {
             options: Vec::new(),
             starts_some: true,
         };
-        let master = |pid| Master {
-            pid,
-            began: None,
-            title: String::new(),
-        };
+        let master = |pid| Master { pid, began: None, title: String::new() };
         // No process has this id.
         assert_eq!(fpm.refusal(&master(i32::MAX)), None);
-        assert!(
-            fpm.check(&master(i32::MAX), None).is_err(),
-            "nothing new is tried"
-        );
+        assert!(fpm.check(&master(i32::MAX), None).is_err(), "nothing new is tried");
         // This program does not know these options.
         let here = master(std::process::id() as i32);
         let why = fpm.refusal(&here).expect("a code that is not 0");

@@ -22,11 +22,7 @@ pub(super) struct MaitredServer {
 
 impl MaitredServer {
     pub(super) fn of(site: &Site, config: &Path, reload: Reload) -> MaitredServer {
-        MaitredServer {
-            config: config.to_owned(),
-            section: site.pool.section.clone(),
-            reload,
-        }
+        MaitredServer { config: config.to_owned(), section: site.pool.section.clone(), reload }
     }
 }
 
@@ -61,27 +57,19 @@ impl TunedServer for MaitredServer {
 }
 
 fn trial(before: &str, section: &str, workers: u32) -> Result<String, String> {
-    let mut table: Table = before
-        .parse()
-        .map_err(|why| format!("the configuration cannot be parsed: {why}"))?;
-    let pools = table
-        .entry("pools")
-        .or_insert_with(|| Value::Table(Table::new()));
-    let pool = pools.as_table_mut().map(|pools| {
-        pools
-            .entry(section)
-            .or_insert_with(|| Value::Table(Table::new()))
-    });
+    let mut table: Table =
+        before.parse().map_err(|why| format!("the configuration cannot be parsed: {why}"))?;
+    let pools = table.entry("pools").or_insert_with(|| Value::Table(Table::new()));
+    let pool = pools
+        .as_table_mut()
+        .map(|pools| pools.entry(section).or_insert_with(|| Value::Table(Table::new())));
     let pool = pool.and_then(Value::as_table_mut);
     let pool = pool.ok_or_else(|| format!("[pools.{section}] is no section"))?;
     for name in NOT_OF_STATIC {
         pool.remove(name);
     }
     pool.insert("pm".to_owned(), Value::String("static".to_owned()));
-    pool.insert(
-        "max_children".to_owned(),
-        Value::Integer(i64::from(workers)),
-    );
+    pool.insert("max_children".to_owned(), Value::Integer(i64::from(workers)));
     let text = toml::to_string(&table)
         .map_err(|why| format!("the configuration cannot be written: {why}"))?;
     Ok(format!(
@@ -95,10 +83,7 @@ pub(super) fn check(config: &Path) -> Result<(), String> {
         Ok(_) => Ok(()),
         Err(mistakes) => {
             let text = mistakes.to_string();
-            Err(format!(
-                "maitred check rejects the configuration: {}",
-                text.replace('\n', "; ")
-            ))
+            Err(format!("maitred check rejects the configuration: {}", text.replace('\n', "; ")))
         }
     }
 }

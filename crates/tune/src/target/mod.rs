@@ -32,11 +32,7 @@ struct Master {
 
 impl Master {
     fn of(site: &Site) -> Master {
-        Master {
-            pid: site.master,
-            began: processes::began(site.master),
-            title: site.title(),
-        }
+        Master { pid: site.master, began: processes::began(site.master), title: site.title() }
     }
 
     fn is_running(&self) -> bool {
@@ -104,9 +100,7 @@ impl Target {
         };
         let files = site.service.files.iter().map(PathBuf::from);
         let others = files.filter(|path| real(path) != file);
-        let others = others
-            .map(|path| (path.clone(), std::fs::read(&path).ok()))
-            .collect();
+        let others = others.map(|path| (path.clone(), std::fs::read(&path).ok())).collect();
         Ok(Target {
             server,
             file: ReplacedFile::of(&file, if is_ours { b'#' } else { b';' })?,
@@ -157,13 +151,12 @@ impl Target {
         };
         let before = self.file.before().unwrap_or_default();
         let text = self.server.trial(before, workers)?;
-        self.file
-            .put(text.as_bytes())
-            .and_then(|()| self.check(Some(workers)))
-            .inspect_err(|_| {
+        self.file.put(text.as_bytes()).and_then(|()| self.check(Some(workers))).inspect_err(
+            |_| {
                 // The first error is reported; it contains the file's path.
                 let _ = self.file.restore();
-            })?;
+            },
+        )?;
         self.now = setting;
         self.reload()
     }
@@ -221,10 +214,7 @@ impl Target {
     /// # Errors
     /// Which file was changed.
     fn untouched(&self) -> Result<(), String> {
-        let changed = self
-            .others
-            .iter()
-            .find(|(path, before)| std::fs::read(path).ok() != *before);
+        let changed = self.others.iter().find(|(path, before)| std::fs::read(path).ok() != *before);
         let changed = changed.map(|(path, _)| path.as_path());
         let changed = changed.or_else(|| (!self.file.is_untouched()).then(|| self.file.path()));
         match changed {
@@ -313,10 +303,7 @@ pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
     Ok(if is_there {
         format!("{} is restored, and php-fpm uses it", file.display())
     } else {
-        format!(
-            "{} is removed, and php-fpm serves without it",
-            file.display()
-        )
+        format!("{} is removed, and php-fpm serves without it", file.display())
     })
 }
 
@@ -375,15 +362,9 @@ mod tests {
         std::fs::write(&main, "mine").unwrap();
         std::os::unix::fs::symlink(&main, &link).unwrap();
         let held = lock(&main).unwrap();
-        ReplacedFile::of(&main, b'#')
-            .unwrap()
-            .put(b"trial")
-            .unwrap();
+        ReplacedFile::of(&main, b'#').unwrap().put(b"trial").unwrap();
         let why = lock(&main).unwrap_err();
-        assert!(
-            why.contains("another `maitred tune` is running on"),
-            "{why}"
-        );
+        assert!(why.contains("another `maitred tune` is running on"), "{why}");
         assert!(lock(&link).is_err());
         drop(held);
         assert!(lock(&link).is_ok());
@@ -399,19 +380,11 @@ mod tests {
         Target {
             file: ReplacedFile::of(&config, b'#').unwrap(),
             _lock: lock(&config).unwrap(),
-            server: Box::new(MaitredServer {
-                config,
-                section: "www".to_owned(),
-                reload,
-            }),
+            server: Box::new(MaitredServer { config, section: "www".to_owned(), reload }),
             others: Vec::new(),
             now: Setting::AsItWas,
             is_released: false,
-            master: Master {
-                pid: 0,
-                began: None,
-                title: String::new(),
-            },
+            master: Master { pid: 0, began: None, title: String::new() },
         }
     }
 
@@ -453,10 +426,7 @@ mod tests {
         let path = target.file().to_owned();
         drop(target);
         let text = std::fs::read_to_string(&path).unwrap();
-        assert!(
-            text.contains("max_children = 4") && replaced_file::can_undo(&path),
-            "{text}"
-        );
+        assert!(text.contains("max_children = 4") && replaced_file::can_undo(&path), "{text}");
     }
 
     #[test]
@@ -470,17 +440,11 @@ mod tests {
         };
         let mut target = target(directory.path(), Box::new(reload));
         let why = target.set(Setting::Workers(4)).unwrap_err();
-        assert!(
-            why.contains("it does not come back") && why.contains("another program"),
-            "{why}"
-        );
+        assert!(why.contains("it does not come back") && why.contains("another program"), "{why}");
         assert!(target.restore().is_err());
         drop(target);
         assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
-        assert_eq!(
-            std::fs::read(replaced_file::backup(&path)).unwrap(),
-            MINE.as_bytes()
-        );
+        assert_eq!(std::fs::read(replaced_file::backup(&path)).unwrap(), MINE.as_bytes());
     }
 
     #[test]

@@ -135,16 +135,10 @@ impl Undo {
     pub fn begin(path: &Path) -> Result<Undo, String> {
         let beside = backup(path);
         let Some(before) = read(&beside)? else {
-            return Err(format!(
-                "there is nothing to undo: {} does not exist",
-                beside.display()
-            ));
+            return Err(format!("there is nothing to undo: {} does not exist", beside.display()));
         };
         let tuned = read(path)?;
-        if !tuned
-            .as_deref()
-            .is_none_or(|text| is_sealed(text) || text == before)
-        {
+        if !tuned.as_deref().is_none_or(|text| is_sealed(text) || text == before) {
             return Err(format!(
                 "{0} was changed by another program since tune wrote it, and is left alone; to \
                  restore its earlier contents, delete it or move it away, and replace it with {1} \
@@ -153,11 +147,7 @@ impl Undo {
                 beside.display()
             ));
         }
-        let undo = Undo {
-            path: path.to_owned(),
-            tuned,
-            before,
-        };
+        let undo = Undo { path: path.to_owned(), tuned, before };
         undo.put(undo.is_there().then_some(&undo.before))?;
         Ok(undo)
     }
@@ -356,10 +346,7 @@ mod tests {
         assert!(!kept.is_untouched());
         let beside = backup(&path).display().to_string();
         for why in [kept.restore().unwrap_err(), Undo::begin(&path).unwrap_err()] {
-            assert!(
-                why.contains("another program") && why.contains(&beside),
-                "{why}"
-            );
+            assert!(why.contains("another program") && why.contains(&beside), "{why}");
             assert_eq!(fs::read(&path).unwrap(), b"theirs");
         }
         assert_eq!(fs::read(backup(&path)).unwrap(), b"mine");
@@ -406,10 +393,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut kept = ReplacedFile::of(&folder.path().join("none/zz.conf"), b';').unwrap();
         let why = kept.put(b"x").unwrap_err();
-        assert!(
-            why.contains("none/zz.conf.before-tune cannot be written"),
-            "{why}"
-        );
+        assert!(why.contains("none/zz.conf.before-tune cannot be written"), "{why}");
         assert!(kept.restore().is_ok());
     }
 }

@@ -27,10 +27,7 @@ pub(super) fn crawl(
 pub(super) fn links(page: &str, base: &Url) -> Vec<Url> {
     let mut found = Vec::new();
     for part in page.split("href=").skip(1) {
-        let quote = part
-            .chars()
-            .next()
-            .filter(|sign| matches!(sign, '"' | '\''));
+        let quote = part.chars().next().filter(|sign| matches!(sign, '"' | '\''));
         let Some(link) = quote.and_then(|quote| part[1..].split(quote).next()) else {
             continue;
         };
@@ -48,9 +45,7 @@ pub(super) fn links(page: &str, base: &Url) -> Vec<Url> {
 /// Resolves a link as a browser does, on the same server only.
 fn resolve(link: &str, base: &Url) -> Option<Url> {
     if link.contains("://") {
-        return Url::read(link, None)
-            .ok()
-            .filter(|url| url.same_server(base));
+        return Url::read(link, None).ok().filter(|url| url.same_server(base));
     }
     if link.starts_with("//") || link.split('/').next()?.contains(':') {
         return None;

@@ -37,9 +37,7 @@ impl Prober {
             let (name, value) = maitred_warm::client::header(text)?;
             map.append(name, value);
         }
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         Ok(Prober {
             runtime: runtime.map_err(|why| format!("no request can be sent: {why}"))?,
             client: PageClient::new(map),
@@ -86,11 +84,7 @@ impl Prober {
                 () = stopped(&self.stop) => Err(STOPPED.to_owned()),
             }
         })?;
-        Ok((
-            response.status,
-            response.body.to_vec(),
-            began.elapsed().as_secs_f64(),
-        ))
+        Ok((response.status, response.body.to_vec(), began.elapsed().as_secs_f64()))
     }
 
     /// As [`Prober::ask`] with a time limit and another stop flag.

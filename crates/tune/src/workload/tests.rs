@@ -30,13 +30,8 @@ fn links_of_the_same_server_that_only_show_something_are_followed() {
 fn what_a_log_has_of_requests_that_change_something_is_left_out_and_named() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("access.log");
-    let asked = [
-        "/",
-        "/Logout",
-        "/?action=delete&id=5",
-        "/shop/?add-to-cart=7",
-        "/cart/?remove_item=1",
-    ];
+    let asked =
+        ["/", "/Logout", "/?action=delete&id=5", "/shop/?add-to-cart=7", "/cart/?remove_item=1"];
     let lines = asked.iter().map(|path| {
         format!(
             "1.2.3.4 - - [22/Nov/2026:10:00:00 +0000] \"GET {path} HTTP/1.1\" 200 5 \"-\" \"-\"\n"
@@ -59,11 +54,8 @@ fn what_a_log_has_of_requests_that_change_something_is_left_out_and_named() {
         client.write_all(response.as_bytes()).unwrap();
         String::from_utf8_lossy(&request).into_owned()
     });
-    let asked = WorkloadOptions {
-        urls: vec![url],
-        access_log: Some(log),
-        ..WorkloadOptions::default()
-    };
+    let asked =
+        WorkloadOptions { urls: vec![url], access_log: Some(log), ..WorkloadOptions::default() };
     let mut prober = Prober::new(&[], Arc::default()).unwrap();
     let workload = prepare(&asked, &mut prober).unwrap();
     assert_eq!(workload.plan.requests.len(), 1);
@@ -125,18 +117,12 @@ fn what_a_browser_has_saved_is_asked_for_but_for_files_and_what_does_something()
     });
     let text = format!("{{\"log\":{{\"entries\":[{}]}}}}", entries.join(","));
     std::fs::write(&file, text).unwrap();
-    let asked = WorkloadOptions {
-        har: Some(file),
-        ..WorkloadOptions::default()
-    };
+    let asked = WorkloadOptions { har: Some(file), ..WorkloadOptions::default() };
     let (specs, source) = specs(&asked).unwrap();
     let mut left_out = Vec::new();
     let showing = only_showing(specs, &mut left_out);
     let paths: Vec<String> = showing.into_iter().map(|spec| spec.url.path).collect();
-    assert_eq!(
-        (paths, source),
-        (vec!["/".to_owned(), "/goods/7".to_owned()], "a HAR file")
-    );
+    assert_eq!((paths, source), (vec!["/".to_owned(), "/goods/7".to_owned()], "a HAR file"));
     assert_eq!(left_out, ["/logout"]);
 }
 
@@ -147,25 +133,12 @@ fn a_login_page_a_bad_gateway_and_a_redirect_are_no_right_answers() {
     let expect = Expect::default();
     let why = |status, body: &[u8]| why_not(&base(), status, body, &asked, &expect);
     assert!(why(200, form).unwrap().contains("looks like a login page"));
-    assert!(
-        why(502, b"")
-            .unwrap()
-            .contains("502 Bad Gateway; fix the site first")
-    );
+    assert!(why(502, b"").unwrap().contains("502 Bad Gateway; fix the site first"));
     assert!(why(302, b"").unwrap().contains("name the page it leads to"));
     assert_eq!(why(200, b"hello"), None);
-    let named = WorkloadOptions {
-        contains: Some("Cart".to_owned()),
-        ..WorkloadOptions::default()
-    };
-    let expect = Expect {
-        marker: Some(Marker::new("Cart")),
-        ..Expect::default()
-    };
-    assert_eq!(
-        why_not(&base(), 200, b"Cart type=password", &named, &expect),
-        None
-    );
+    let named = WorkloadOptions { contains: Some("Cart".to_owned()), ..WorkloadOptions::default() };
+    let expect = Expect { marker: Some(Marker::new("Cart")), ..Expect::default() };
+    assert_eq!(why_not(&base(), 200, b"Cart type=password", &named, &expect), None);
     assert!(why_not(&base(), 200, b"Welcome", &named, &expect).is_some());
 }
 

@@ -15,18 +15,10 @@ const MACHINE: Machine = Machine {
     fix_pathinfo: true,
     discard_path: false,
     doc_root: None,
-    files: &[
-        "/www/t.php",
-        "/www/a/index.php",
-        "/www/photo.jpg",
-        "/cgi/php",
-    ],
+    files: &["/www/t.php", "/www/a/index.php", "/www/photo.jpg", "/cgi/php"],
 };
 
-const WITHOUT: Machine = Machine {
-    fix_pathinfo: false,
-    ..MACHINE
-};
+const WITHOUT: Machine = Machine { fix_pathinfo: false, ..MACHINE };
 
 impl Surroundings for Machine {
     fn fix_pathinfo(&self) -> bool {
@@ -71,20 +63,15 @@ fn come_to(machine: &Machine, given: &[&str]) -> String {
     let found = translate(&mut params, machine, &[".php".to_owned()]).unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let or_none = |it: Option<Text>| it.map_or("none".to_owned(), |it| text(params.bytes(it)));
-    let mut lines = vec![
-        or_none(found.script),
-        or_none(found.uri),
-        format!("{:?}", found.admission),
-    ];
+    let mut lines =
+        vec![or_none(found.script), or_none(found.uri), format!("{:?}", found.admission)];
     for (name, value) in params.iter() {
         let (name, value) = (text(name), text(value));
         if !given.contains(&(&name, &value)) {
             lines.push(format!("{name}={value}"));
         }
     }
-    let gone = given
-        .iter()
-        .filter(|(name, _)| params.get(name.as_bytes()).is_none());
+    let gone = given.iter().filter(|(name, _)| params.get(name.as_bytes()).is_none());
     lines.extend(gone.map(|(name, _)| format!("-{name}")));
     lines.join("\n")
 }

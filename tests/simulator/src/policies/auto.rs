@@ -18,10 +18,7 @@ const SOON_SECONDS: f64 = 0.1;
 const SOON_PER_LOOK: u32 = 10;
 
 /// Workers that are measured each time, as in the server.
-const BUDGET: Budget = Budget {
-    exactly: 16,
-    roughly: 128,
-};
+const BUDGET: Budget = Budget { exactly: 16, roughly: 128 };
 
 /// Our policy.
 #[derive(Debug)]
@@ -46,12 +43,7 @@ pub struct Auto {
 impl Auto {
     /// For a plant at its start.
     pub fn new(plant: &Plant) -> Auto {
-        Auto::one_of(
-            plant,
-            "www".to_owned(),
-            Rc::new(["www".to_owned()]),
-            Rc::default(),
-        )
+        Auto::one_of(plant, "www".to_owned(), Rc::new(["www".to_owned()]), Rc::default())
     }
 
     /// For plants that share their memory.
@@ -70,10 +62,7 @@ impl Auto {
         pools: Rc<[String]>,
         rooms: Rc<RefCell<MemoryLedger>>,
     ) -> Auto {
-        let machine = Machine {
-            cores: plant.segments[0].cores,
-            memory: None,
-        };
+        let machine = Machine { cores: plant.segments[0].cores, memory: None };
         let cap = plant.cap;
         Auto {
             controller: Controller::new(Limits { floor: 1, cap }, machine),
@@ -193,10 +182,7 @@ impl Policy for Auto {
             // As the front, which is notified of a measurement: pressure removes workers once.
             self.told = self.room(view);
         }
-        self.controller.see(Machine {
-            cores: view.cores,
-            memory: self.told,
-        });
+        self.controller.see(Machine { cores: view.cores, memory: self.told });
         if is_look {
             let load = self.load(view);
             self.controller.see_kinds(&self.kinds);

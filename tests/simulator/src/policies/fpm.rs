@@ -67,11 +67,7 @@ pub struct Ondemand {
 impl Ondemand {
     /// With php-fpm's default of ten seconds.
     pub fn new(max_children: usize) -> Ondemand {
-        Ondemand {
-            max_children,
-            idle_timeout: 10.0,
-            wants: 0,
-        }
+        Ondemand { max_children, idle_timeout: 10.0, wants: 0 }
     }
 }
 

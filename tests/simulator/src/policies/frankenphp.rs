@@ -23,13 +23,7 @@ impl Frankenphp {
     /// Two threads a processor initially, and at most `most`.
     pub fn new(cores: f64, most: usize) -> Frankenphp {
         let first = ((2.0 * cores) as usize).clamp(1, most);
-        Frankenphp {
-            first,
-            most,
-            wants: first,
-            retired_at: 0.0,
-            lets_go: 0,
-        }
+        Frankenphp { first, most, wants: first, retired_at: 0.0, lets_go: 0 }
     }
 }
 

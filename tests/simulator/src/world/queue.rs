@@ -23,11 +23,7 @@ impl World<'_> {
     /// The next request that gets a worker.
     pub(super) fn next_waiting(&mut self, policy: &dyn Policy) -> Option<usize> {
         let holds_back = |request: usize| policy.holds_back(self.arrivals[request].kind);
-        if self
-            .held_back
-            .front()
-            .is_some_and(|request| !holds_back(*request))
-        {
+        if self.held_back.front().is_some_and(|request| !holds_back(*request)) {
             return self.held_back.pop_front();
         }
         while let Some(request) = self.waiting.pop_front() {

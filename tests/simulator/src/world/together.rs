@@ -11,9 +11,7 @@ pub fn play_together(
     pools: &[(Plant, Vec<Arrival>)],
     policies: &mut [Box<dyn Policy>],
 ) -> Vec<Outcome> {
-    let worlds = pools
-        .iter()
-        .map(|(plant, arrivals)| World::new(plant, arrivals));
+    let worlds = pools.iter().map(|(plant, arrivals)| World::new(plant, arrivals));
     let mut worlds: Vec<World<'_>> = worlds.collect();
     let mut play: Vec<usize> = (0..worlds.len()).collect();
     let next = |worlds: &[World<'_>], play: &[usize]| {

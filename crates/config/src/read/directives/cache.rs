@@ -45,10 +45,7 @@ fn seconds(value: &Value<'_>) -> Result<u64, BadValue> {
 fn valid(value: &Value<'_>) -> Result<Vec<Valid>, BadValue> {
     if !value.is_table() {
         let seconds = seconds(value)?;
-        let of = |status| Valid {
-            status: Some(status),
-            seconds,
-        };
+        let of = |status| Valid { status: Some(status), seconds };
         return Ok(DEFAULT_STATUSES.map(of).to_vec());
     }
     let mut valid = Vec::new();
@@ -374,10 +371,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         doc: "Cookies whose values are part of the cache key.",
         example: "[\"currency\", \"language\"]",
         read: |cache, value| {
-            store(
-                &mut cache.rules.key.cookies,
-                value.each(|item| item.text().map(str::to_owned)),
-            )
+            store(&mut cache.rules.key.cookies, value.each(|item| item.text().map(str::to_owned)))
         },
     },
     Directive {

@@ -19,11 +19,8 @@ pub(super) const CLASSIC_PATHS: Directive<RulesDraft> = Directive {
         site.classic.paths = value.each(|item| {
             let text = item.text()?;
             let folder = text.ends_with('/');
-            let pattern = if folder {
-                Pattern::parse(&format!("{text}*"))
-            } else {
-                Pattern::parse(text)
-            };
+            let pattern =
+                if folder { Pattern::parse(&format!("{text}*")) } else { Pattern::parse(text) };
             pattern.map_err(|why| item.refused(&why))
         })?;
         site.classic.span = value.span();

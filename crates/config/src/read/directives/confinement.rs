@@ -37,10 +37,7 @@ pub(super) const CHROOT: Directive<Pool> = Directive {
     example: "\"public\"",
     read: |pool, value| {
         let folder = value.directory()?;
-        let real = folder
-            .canonicalize()
-            .ok()
-            .filter(|real| real.to_str().is_some());
+        let real = folder.canonicalize().ok().filter(|real| real.to_str().is_some());
         pool.confinement.chroot = Some(real.ok_or_else(|| value.wrong())?);
         Ok(())
     },
@@ -73,9 +70,7 @@ pub(super) const RLIMIT_FILES: Directive<Pool> = Directive {
     read: |pool, value| {
         store(
             &mut pool.confinement.rlimit_files,
-            value
-                .count(LEAST_FILES, MOST_FILES)
-                .map(|number| Some(number.into())),
+            value.count(LEAST_FILES, MOST_FILES).map(|number| Some(number.into())),
         )
     },
 };
@@ -107,10 +102,7 @@ pub(super) const PROCESS_PRIORITY: Directive<Pool> = Directive {
           started as root.",
     example: "5",
     read: |pool, value| {
-        store(
-            &mut pool.confinement.process_priority,
-            value.signed(-19, 20).map(Some),
-        )
+        store(&mut pool.confinement.process_priority, value.signed(-19, 20).map(Some))
     },
 };
 
@@ -124,10 +116,7 @@ pub(super) const OOM_SCORE_ADJ: Directive<Pool> = Directive {
           to be started as root.",
     example: "500",
     read: |pool, value| {
-        store(
-            &mut pool.confinement.oom_score_adj,
-            value.signed(-1000, 1000).map(Some),
-        )
+        store(&mut pool.confinement.oom_score_adj, value.signed(-1000, 1000).map(Some))
     },
 };
 
@@ -166,10 +155,7 @@ pub(super) const MEMORY_MAX: Directive<Pool> = Directive {
           none, a warning is logged with the reason, and the server runs without the limit.",
     example: "\"2G\"",
     read: |pool, value| {
-        store(
-            &mut pool.confinement.together.memory_max,
-            value.size(LEAST_MEMORY_BYTES).map(Some),
-        )
+        store(&mut pool.confinement.together.memory_max, value.size(LEAST_MEMORY_BYTES).map(Some))
     },
 };
 
@@ -182,10 +168,7 @@ pub(super) const MEMORY_HIGH: Directive<Pool> = Directive {
           kernel reclaims memory from them. No process is killed. At most `memory_max`.",
     example: "\"1536M\"",
     read: |pool, value| {
-        store(
-            &mut pool.confinement.together.memory_high,
-            value.size(LEAST_MEMORY_BYTES).map(Some),
-        )
+        store(&mut pool.confinement.together.memory_high, value.size(LEAST_MEMORY_BYTES).map(Some))
     },
 };
 
@@ -214,9 +197,6 @@ pub(super) const PIDS_MAX: Directive<Pool> = Directive {
           no more workers than fit.",
     example: "200",
     read: |pool, value| {
-        store(
-            &mut pool.confinement.together.pids_max,
-            value.count(LEAST_PIDS, MOST_PIDS).map(Some),
-        )
+        store(&mut pool.confinement.together.pids_max, value.count(LEAST_PIDS, MOST_PIDS).map(Some))
     },
 };

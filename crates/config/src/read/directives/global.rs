@@ -133,10 +133,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         doc: "The owner of the Unix socket of `admin`, who may read everything there.",
         example: "\"monitoring\"",
         read: |config, value| {
-            store(
-                &mut config.admin_access.draft.owner,
-                value.account().map(Some),
-            )
+            store(&mut config.admin_access.draft.owner, value.account().map(Some))
         },
     },
     Directive {
@@ -148,10 +145,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               may read everything there.",
         example: "\"monitoring\"",
         read: |config, value| {
-            store(
-                &mut config.admin_access.draft.group,
-                value.account().map(Some),
-            )
+            store(&mut config.admin_access.draft.group, value.account().map(Some))
         },
     },
     Directive {
@@ -195,10 +189,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               without it get a 401. `admin_token_file` keeps the token out of this file.",
         example: "\"uHqUJ3tnW6rQ0T1kVbcz\"",
         read: |config, value| {
-            store(
-                &mut config.admin_access.token,
-                value.secret(AdminToken::new).map(Some),
-            )
+            store(&mut config.admin_access.token, value.secret(AdminToken::new).map(Some))
         },
     },
     Directive {

@@ -199,8 +199,5 @@ pub(crate) fn asked(value: &Value<'_>) -> Result<ListenAddress, BadValue> {
     } else {
         Address::Tcp(parse_listen(text).map_err(|why| value.refused(&why))?)
     };
-    Ok(ListenAddress {
-        address,
-        text: path.to_owned(),
-    })
+    Ok(ListenAddress { address, text: path.to_owned() })
 }

@@ -30,11 +30,7 @@ pub(crate) const TOP: SectionTable = SectionTable {
 
 pub(crate) const POOL: SectionTable = SectionTable {
     home: "[pools.NAME]",
-    settings: || {
-        names(pools::DIRECTIVES)
-            .chain(names(listeners::DIRECTIVES))
-            .collect()
-    },
+    settings: || names(pools::DIRECTIVES).chain(names(listeners::DIRECTIVES)).collect(),
     subsections: &[],
 };
 
@@ -53,17 +49,12 @@ pub(crate) const CACHE: SectionTable = SectionTable {
     subsections: &[],
 };
 
-pub(crate) const TLS: SectionTable = SectionTable {
-    home: "[tls]",
-    settings: || names(tls::DIRECTIVES).collect(),
-    subsections: &[],
-};
+pub(crate) const TLS: SectionTable =
+    SectionTable { home: "[tls]", settings: || names(tls::DIRECTIVES).collect(), subsections: &[] };
 
 /// The section that takes a setting of this name.
 pub(crate) fn section_of(name: &str) -> Option<&'static str> {
     let sections = [TOP, POOL, SITE, CACHE, TLS];
-    let home = sections
-        .iter()
-        .find(|section| (section.settings)().contains(&name));
+    let home = sections.iter().find(|section| (section.settings)().contains(&name));
     home.map(|section| section.home)
 }

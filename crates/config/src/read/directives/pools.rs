@@ -18,14 +18,10 @@ struct IniKind {
     read: fn(&Value<'_>) -> Result<String, BadValue>,
 }
 
-const INI_VALUE: IniKind = IniKind {
-    takes: "a string, a number, true or false",
-    read: |value| value.ini_value(),
-};
-const INI_FLAG: IniKind = IniKind {
-    takes: "true or false (also \"on\" and \"off\")",
-    read: |value| value.ini_flag(),
-};
+const INI_VALUE: IniKind =
+    IniKind { takes: "a string, a number, true or false", read: |value| value.ini_value() };
+const INI_FLAG: IniKind =
+    IniKind { takes: "true or false (also \"on\" and \"off\")", read: |value| value.ini_flag() };
 
 /// The directives of a pool.
 pub const DIRECTIVES: &[Directive<Pool>] = &[
@@ -60,10 +56,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         doc: "Most workers of the pool, which is also the number of requests that run at a time.",
         example: "40",
         read: |pool, value| {
-            store(
-                &mut pool.max_children,
-                value.count(1, MAX_CHILDREN_PER_POOL).map(Some),
-            )
+            store(&mut pool.max_children, value.count(1, MAX_CHILDREN_PER_POOL).map(Some))
         },
     },
     Directive {
@@ -75,10 +68,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
               `max_spare_servers`. Ignored in other pools.",
         example: "4",
         read: |pool, value| {
-            store(
-                &mut pool.start_servers,
-                value.count(1, MAX_CHILDREN_PER_POOL).map(Some),
-            )
+            store(&mut pool.start_servers, value.count(1, MAX_CHILDREN_PER_POOL).map(Some))
         },
     },
     Directive {
@@ -92,10 +82,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
               `process_idle_timeout`. Ignored in other pools.",
         example: "2",
         read: |pool, value| {
-            store(
-                &mut pool.min_spare_servers,
-                value.count(0, MAX_CHILDREN_PER_POOL).map(Some),
-            )
+            store(&mut pool.min_spare_servers, value.count(0, MAX_CHILDREN_PER_POOL).map(Some))
         },
     },
     Directive {
@@ -107,10 +94,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
               beyond it, one ends each second. Ignored in other pools.",
         example: "6",
         read: |pool, value| {
-            store(
-                &mut pool.max_spare_servers,
-                value.count(1, MAX_CHILDREN_PER_POOL).map(Some),
-            )
+            store(&mut pool.max_spare_servers, value.count(1, MAX_CHILDREN_PER_POOL).map(Some))
         },
     },
     Directive {
@@ -124,12 +108,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
               auto pool starts workers for all waiting requests at once, as far as memory and \
               processors allow.",
         example: "64",
-        read: |pool, value| {
-            store(
-                &mut pool.max_spawn_rate,
-                value.count(1, MAX_CHILDREN_PER_POOL),
-            )
-        },
+        read: |pool, value| store(&mut pool.max_spawn_rate, value.count(1, MAX_CHILDREN_PER_POOL)),
     },
     Directive {
         name: "process_idle_timeout",
@@ -343,10 +322,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         doc: "Most calls of a stack in `slowlog`, counted from the innermost.",
         example: "50",
         read: |pool, value| {
-            store(
-                &mut pool.request_slowlog_trace_depth,
-                value.count(1, MAX_SLOWLOG_TRACE_DEPTH),
-            )
+            store(&mut pool.request_slowlog_trace_depth, value.count(1, MAX_SLOWLOG_TRACE_DEPTH))
         },
     },
     Directive {
@@ -467,9 +443,7 @@ fn ini_table(
     table: &Value<'_>,
     kind: &IniKind,
 ) -> Result<(), BadValue> {
-    for_each(table.entries(kind.takes)?, |entry| {
-        ini_entry(into, "", entry, kind)
-    })
+    for_each(table.entries(kind.takes)?, |entry| ini_entry(into, "", entry, kind))
 }
 
 /// Reads one entry. In TOML `session.gc_divisor = 5` is a nested table, so the parts of a name are

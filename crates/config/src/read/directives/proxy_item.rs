@@ -35,9 +35,7 @@ pub(super) fn read_proxy(item: &Value<'_>) -> Result<Proxy, BadValue> {
         path: record.get("path").map_or(Ok(Pattern::all()), whole_path)?,
         to: server(record.need("to")?)?,
         host: record.get("host").map(host).transpose()?,
-        strip_prefix: record
-            .get("strip_prefix")
-            .map_or(Ok(false), Value::boolean)?,
+        strip_prefix: record.get("strip_prefix").map_or(Ok(false), Value::boolean)?,
         connect_timeout: wait("connect_timeout", CONNECT)?,
         read_timeout: wait("read_timeout", SILENCE)?,
         send_timeout: wait("send_timeout", SILENCE)?,
@@ -73,10 +71,7 @@ fn host(value: &Value<'_>) -> Result<String, BadValue> {
     value.text_as(|text| {
         let authority = match parse_upstream(text) {
             Ok(Upstream::Tcp { .. }) => true,
-            _ => matches!(
-                parse_upstream(&format!("{text}:1")),
-                Ok(Upstream::Tcp { .. })
-            ),
+            _ => matches!(parse_upstream(&format!("{text}:1")), Ok(Upstream::Tcp { .. })),
         };
         authority.then(|| text.to_owned())
     })
@@ -100,9 +95,7 @@ fn server(value: &Value<'_>) -> Result<Upstream, BadValue> {
                    = true` removes the folder from it";
         return Err(value.refused(why));
     }
-    let has_port = authority
-        .rsplit_once(':')
-        .is_some_and(|(_, port)| !port.ends_with(']'));
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
     if has_port {
         address(value, authority)
     } else {

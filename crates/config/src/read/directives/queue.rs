@@ -31,10 +31,7 @@ pub(super) const REQUEST_QUEUE_LENGTH: Directive<Pool> = Directive {
           request waits; a pool that grows starts another worker for each rejected request.",
     example: "200",
     read: |pool, value| {
-        store(
-            &mut pool.request_queue_length,
-            value.count(0, MAX_REQUEST_QUEUE_LENGTH),
-        )
+        store(&mut pool.request_queue_length, value.count(0, MAX_REQUEST_QUEUE_LENGTH))
     },
 };
 
@@ -70,12 +67,7 @@ pub(super) const RESERVED_WORKERS: Directive<Pool> = Directive {
           hangs. A pool with `pm = \"auto\"` may have fewer workers than that: there an urgent \
           request gets the next free worker.",
     example: "1",
-    read: |pool, value| {
-        store(
-            &mut pool.reserved_workers,
-            value.count(0, MAX_CHILDREN_PER_POOL),
-        )
-    },
+    read: |pool, value| store(&mut pool.reserved_workers, value.count(0, MAX_CHILDREN_PER_POOL)),
 };
 
 fn is_header_name(name: &str) -> bool {

@@ -59,17 +59,10 @@ pub(super) fn site_path(text: &str) -> Option<String> {
 }
 
 pub(super) fn read_redirect(item: &Value<'_>) -> Result<Redirect, BadValue> {
-    let record = item.record(&[
-        ("from", PATTERN),
-        ("to", TARGET),
-        ("status", "301, 302, 303, 307 or 308"),
-    ])?;
+    let record =
+        item.record(&[("from", PATTERN), ("to", TARGET), ("status", "301, 302, 303, 307 or 308")])?;
     let from = pattern(record.need("from")?)?;
-    let to = target(
-        &from,
-        record.need("to")?,
-        &["/", "http://", "https://", "$"],
-    )?;
+    let to = target(&from, record.need("to")?, &["/", "http://", "https://", "$"])?;
     let status = match record.get("status") {
         Some(value) => one_of(value, &[301, 302, 303, 307, 308])?,
         None => 301,
@@ -78,11 +71,7 @@ pub(super) fn read_redirect(item: &Value<'_>) -> Result<Redirect, BadValue> {
 }
 
 pub(super) fn read_rewrite(item: &Value<'_>) -> Result<Rewrite, BadValue> {
-    let known = [
-        ("from", PATTERN),
-        ("to", "a path such as \"/new/$1\""),
-        ("end", "true or false"),
-    ];
+    let known = [("from", PATTERN), ("to", "a path such as \"/new/$1\""), ("end", "true or false")];
     let record = item.record(&known)?;
     let from = pattern(record.need("from")?)?;
     let to = target(&from, record.need("to")?, &["/", "$"])?;
@@ -101,30 +90,18 @@ fn target(from: &Pattern, value: &Value<'_>, begins: &[&str]) -> Result<String, 
 
 fn one_of(value: &Value<'_>, statuses: &[u16]) -> Result<u16, BadValue> {
     let status = u16::try_from(value.count(0, LAST_STATUS)?).unwrap_or(0);
-    if statuses.contains(&status) {
-        Ok(status)
-    } else {
-        Err(value.wrong())
-    }
+    if statuses.contains(&status) { Ok(status) } else { Err(value.wrong()) }
 }
 
 pub(super) fn read_deny(item: &Value<'_>) -> Result<Deny, BadValue> {
-    let everybody = |path| Deny {
-        path,
-        from: Vec::new(),
-        except: Vec::new(),
-        status: 403,
-    };
+    let everybody = |path| Deny { path, from: Vec::new(), except: Vec::new(), status: 403 };
     if !item.is_table() {
         let text = item.text()?;
         if text.starts_with(['/', '~', '*']) {
             return Ok(everybody(pattern(item)?));
         }
         let from = vec![parse_network(text).map_err(|_| item.wrong())?];
-        return Ok(Deny {
-            from,
-            ..everybody(Pattern::all())
-        });
+        return Ok(Deny { from, ..everybody(Pattern::all()) });
     }
     let record = item.record(&[
         ("path", PATTERN),
@@ -159,11 +136,7 @@ pub(super) fn read_basic_auth(item: &Value<'_>) -> Result<BasicAuth, BadValue> {
         })?,
         None => "Restricted".to_owned(),
     };
-    Ok(BasicAuth {
-        path: path_of(&record)?,
-        realm,
-        users: record.need("users")?.file()?,
-    })
+    Ok(BasicAuth { path: path_of(&record)?, realm, users: record.need("users")?.file()? })
 }
 
 pub(super) fn read_headers(item: &Value<'_>) -> Result<HeaderRule, BadValue> {
@@ -257,13 +230,8 @@ pub(super) fn read_path(item: &Value<'_>) -> Result<SpannedPath, BadValue> {
     let pool = record.get("pool");
     let settings = PathSettings {
         path: pattern(record.need("path")?)?,
-        pool: pool
-            .map(|pool| pool.text().map(str::to_owned))
-            .transpose()?,
-        max_body_size: record
-            .get("max_body_size")
-            .map(|value| value.size(1))
-            .transpose()?,
+        pool: pool.map(|pool| pool.text().map(str::to_owned)).transpose()?,
+        max_body_size: record.get("max_body_size").map(|value| value.size(1)).transpose()?,
         urgent: record.get("urgent").map_or(Ok(false), Value::boolean)?,
     };
     if settings.pool.is_none() && settings.max_body_size.is_none() && !settings.urgent {
@@ -277,10 +245,7 @@ pub(super) type SpannedPath = (PathSettings, Option<Range<usize>>);
 pub(super) fn read_rate_limit(item: &Value<'_>) -> Result<RateLimit, BadValue> {
     let record = item.record(&[
         ("path", PATTERN),
-        (
-            "rate",
-            "requests in a time such as \"10/s\", \"30/m\" or \"100/h\"",
-        ),
+        ("rate", "requests in a time such as \"10/s\", \"30/m\" or \"100/h\""),
         ("burst", "a whole number from 0 to 1000000"),
     ])?;
     let (requests, per) = record.need("rate")?.text_as(rate)?;
@@ -288,9 +253,7 @@ pub(super) fn read_rate_limit(item: &Value<'_>) -> Result<RateLimit, BadValue> {
         path: path_of(&record)?,
         requests,
         per,
-        burst: record
-            .get("burst")
-            .map_or(Ok(0), |value| value.count(0, MAX_RATE))?,
+        burst: record.get("burst").map_or(Ok(0), |value| value.count(0, MAX_RATE))?,
     })
 }
 

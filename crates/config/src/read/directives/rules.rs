@@ -160,11 +160,7 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
         example: "{ 404 = \"/404.html\", 503 = \"/sorry.php\" }",
         read: |site, value| {
             for page in value.entries("a path of the site such as \"/404.html\"")? {
-                let status = page
-                    .name
-                    .parse()
-                    .ok()
-                    .filter(|status| (400..=599).contains(status));
+                let status = page.name.parse().ok().filter(|status| (400..=599).contains(status));
                 let status = status
                     .ok_or_else(|| page.misnamed("is no status; expected one from 400 to 599"))?;
                 let path = page.value.text_as(site_path)?;
@@ -284,10 +280,7 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
               request counts.",
         example: "20",
         read: |site, value| {
-            store(
-                &mut site.rules.connection_limit,
-                value.count(1, MAX_CONNECTIONS).map(Some),
-            )
+            store(&mut site.rules.connection_limit, value.count(1, MAX_CONNECTIONS).map(Some))
         },
     },
 ];

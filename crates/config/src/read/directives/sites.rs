@@ -96,10 +96,7 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
               It is used only if it exists. With `\"\"` such a path is a 404.",
         example: "\"/app.php\"",
         read: |site, value| {
-            store(
-                &mut site.front_controller,
-                value.text_as(front_controller).map(Some),
-            )
+            store(&mut site.front_controller, value.text_as(front_controller).map(Some))
         },
     },
     Directive {
@@ -139,37 +136,23 @@ pub(super) fn parse_upstream(text: &str) -> Result<Upstream, Option<&'static str
             ));
         }
         if path.len() > MAX_SOCKET_PATH_BYTES {
-            return Err(Some(
-                "is longer than the 107 bytes that a Unix socket's path may have",
-            ));
+            return Err(Some("is longer than the 107 bytes that a Unix socket's path may have"));
         }
         return Ok(Upstream::Unix(PathBuf::from(path)));
     }
     if text.starts_with('/') {
-        return Err(Some(
-            "lacks \"unix:\" in front of the path of a Unix socket",
-        ));
+        return Err(Some("lacks \"unix:\" in front of the path of a Unix socket"));
     }
     let (host, port) = text.rsplit_once(':').ok_or(None)?;
     let digits = port.bytes().all(|byte| byte.is_ascii_digit());
-    let port = port
-        .parse::<u16>()
-        .ok()
-        .filter(|port| digits && *port > 0)
-        .ok_or(None)?;
-    let bracketed = host
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'));
+    let port = port.parse::<u16>().ok().filter(|port| digits && *port > 0).ok_or(None)?;
+    let bracketed = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let good = match bracketed {
         Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
         None => is_host_name(host),
     };
     let host = bracketed.unwrap_or(host).to_owned();
-    if good {
-        Ok(Upstream::Tcp { host, port })
-    } else {
-        Err(None)
-    }
+    if good { Ok(Upstream::Tcp { host, port }) } else { Err(None) }
 }
 
 fn front_controller(text: &str) -> Option<Option<String>> {
@@ -177,8 +160,6 @@ fn front_controller(text: &str) -> Option<Option<String>> {
         return Some(None);
     }
     let inner = text.strip_prefix('/')?;
-    let good = inner
-        .split('/')
-        .all(|part| !["", ".", ".."].contains(&part));
+    let good = inner.split('/').all(|part| !["", ".", ".."].contains(&part));
     good.then(|| Some(text.to_owned()))
 }

@@ -203,10 +203,7 @@ fn acme(value: &Value<'_>) -> Result<Acme, BadValue> {
         ("ca", "the path of a PEM file"),
         ("challenge", "\"http-01\" or \"tls-alpn-01\""),
         ("folder", "the path of a folder"),
-        (
-            "external_account",
-            "a table such as { id = \"kid-1\", key_file = \"eab.key\" }",
-        ),
+        ("external_account", "a table such as { id = \"kid-1\", key_file = \"eab.key\" }"),
     ])?;
     match record.get("terms_agreed") {
         None => {
@@ -219,9 +216,7 @@ fn acme(value: &Value<'_>) -> Result<Acme, BadValue> {
         Some(_) => {}
     }
     let email = record.get("email").map(|value| value.text_as(email));
-    let directory = record
-        .get("directory")
-        .map(|value| value.text_as(https_url));
+    let directory = record.get("directory").map(|value| value.text_as(https_url));
     let challenge = record.get("challenge").map(|value| {
         value.text_as(|text| match text {
             "http-01" => Some(Challenge::Http01),
@@ -232,9 +227,7 @@ fn acme(value: &Value<'_>) -> Result<Acme, BadValue> {
     let external = record.get("external_account").map(external_account);
     Ok(Acme {
         email: email.transpose()?,
-        directory: directory
-            .transpose()?
-            .unwrap_or_else(|| LETS_ENCRYPT.to_owned()),
+        directory: directory.transpose()?.unwrap_or_else(|| LETS_ENCRYPT.to_owned()),
         ca: record.get("ca").map(Value::file).transpose()?,
         challenge: challenge.transpose()?,
         folder: record.get("folder").map(Value::path).transpose()?,

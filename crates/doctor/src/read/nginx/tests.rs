@@ -31,16 +31,11 @@ fn what_is_set_outside_holds_inside_unless_it_is_set_there() {
     );
     assert_eq!((nginx.workers, nginx.connections), (Some(2), 4096));
     assert_eq!(nginx.roots, ["/srv/a b"]);
-    let [first, second] = &nginx.passes[..] else {
-        panic!("{:?}", nginx.passes)
-    };
+    let [first, second] = &nginx.passes[..] else { panic!("{:?}", nginx.passes) };
     assert_eq!(first.to, ["/run/php/a.sock"]);
     assert_eq!((first.kept, first.read_timeout.as_secs()), (8, 40));
     assert!(!first.is_restricted && second.is_restricted);
-    assert_eq!(
-        (second.location.as_str(), second.read_timeout.as_secs()),
-        ("= /status", 120)
-    );
+    assert_eq!((second.location.as_str(), second.read_timeout.as_secs()), ("= /status", 120));
     assert_eq!(second.place, "/etc/nginx/nginx.conf:6");
 }
 
@@ -53,10 +48,7 @@ fn a_cache_is_read_with_all_that_belongs_to_it() {
          fastcgi_no_cache $cookie_sid; fastcgi_cache_lock on; fastcgi_pass unix:/run/a.sock; } } }",
     );
     let cache = nginx.passes[0].cache.clone().unwrap();
-    assert_eq!(
-        (cache.zone.as_str(), cache.key.as_str()),
-        ("pages", "$scheme$host")
-    );
+    assert_eq!((cache.zone.as_str(), cache.key.as_str()), ("pages", "$scheme$host"));
     assert_eq!(cache.ignored, ["expires", "set-cookie"]);
     assert_eq!((cache.bypasses.len(), cache.hosts.len()), (1, 2));
     assert!(cache.keeps_any_status && cache.locks && cache.sends_stale);
@@ -77,10 +69,7 @@ fn times_are_nginxs() {
         ("1M", 2_592_000.0),
         ("1y", 31_536_000.0),
         ("18446744073709551615y", f64::from(i32::MAX)),
-        (
-            "18446744073709551615 18446744073709551615ms",
-            f64::from(i32::MAX),
-        ),
+        ("18446744073709551615 18446744073709551615ms", f64::from(i32::MAX)),
     ] {
         assert_eq!(seconds(text), Some(expected), "{text}");
     }
@@ -97,10 +86,7 @@ fn blocks_that_lie_too_deep_are_said_once_and_what_follows_is_read() {
     let deep = "a{".repeat(40_000);
     let (nginx, broken) = read_all(&deep);
     assert_eq!(nginx.passes.len(), 0);
-    assert!(
-        matches!(&broken[..], [(_, why)] if why.0.contains("more than 20 deep")),
-        "{broken:?}"
-    );
+    assert!(matches!(&broken[..], [(_, why)] if why.0.contains("more than 20 deep")), "{broken:?}");
     let closed = "}".repeat(40_000);
     let after = "http { server { location / { fastcgi_pass unix:/a; } } }";
     assert_eq!(read(&format!("{deep}{closed}{after}")).passes.len(), 1);
@@ -111,9 +97,6 @@ fn signs_within_words_are_no_signs() {
     let nginx =
         read("http { server { location ~ \"^/a{2}$\" { set $x ${y}z; fastcgi_pass unix:/a; } } }");
     assert_eq!(nginx.passes[0].location, "~ ^/a{2}$");
-    assert_eq!(
-        read("http { server { root /srv").roots,
-        Vec::<String>::new()
-    );
+    assert_eq!(read("http { server { root /srv").roots, Vec::<String>::new());
     assert_eq!(read("}}}} ;;; {").passes.len(), 0);
 }

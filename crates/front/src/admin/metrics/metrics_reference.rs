@@ -70,12 +70,7 @@ fn reference() -> String {
     section(&mut out, "Pools with `mode = \"snapshot\"`", labels, COPIES);
     let labels = "Label `site`: its first host. Reasons are those of `Cache-Status`.";
     section(&mut out, "Sites with a page cache", labels, CACHED_SITE);
-    section(
-        &mut out,
-        "Page cache, by tier",
-        "Label `tier`: `memory`, `disk`.",
-        CACHE_TIER,
-    );
+    section(&mut out, "Page cache, by tier", "Label `tier`: `memory`, `disk`.", CACHE_TIER);
     section(&mut out, "Page cache", "For the whole server.", CACHE);
     section(&mut out, "Proxied servers", "Label `server`.", PROXY);
     section(&mut out, "Clients", "For the whole server.", CLIENTS);
@@ -84,10 +79,7 @@ fn reference() -> String {
 
 #[test]
 fn the_reference_is_what_the_tables_say() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/reference/metrics.md"
-    );
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
     let text = reference();
     if std::env::var_os("MAITRED_WRITE_REFERENCE").is_some() {
         std::fs::write(path, &text).unwrap();

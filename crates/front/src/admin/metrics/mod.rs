@@ -41,10 +41,7 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
         rejected_requests: shared.requests.refused(),
         rejected_connections: shared.addresses.refused(),
     };
-    StatusPage::new(
-        format.content_type(),
-        all(&pools, &figures, clients, format),
-    )
+    StatusPage::new(format.content_type(), all(&pools, &figures, clients, format))
 }
 
 fn all(pools: &[Pool], figures: &FrontFigures, clients: Clients, format: Format) -> String {
@@ -55,22 +52,16 @@ fn all(pools: &[Pool], figures: &FrontFigures, clients: Clients, format: Format)
     of_pools(&mut out, pools);
     if let Some(cache) = &figures.page_cache {
         let sites = cache.sites.iter();
-        let sites: Vec<_> = sites
-            .map(|site| (label("site", &site.site), site))
-            .collect();
+        let sites: Vec<_> = sites.map(|site| (label("site", &site.site), site)).collect();
         out.write(CACHED_SITE, &sites);
         let disk = cache.disk.iter().map(|tier| ("disk", tier));
         let tiers = [("memory", &cache.memory)].into_iter().chain(disk);
-        let tiers: Vec<_> = tiers
-            .map(|(name, tier)| (label("tier", name), tier))
-            .collect();
+        let tiers: Vec<_> = tiers.map(|(name, tier)| (label("tier", name), tier)).collect();
         out.write(CACHE_TIER, &tiers);
         out.write(CACHE, &[(String::new(), cache)]);
     }
     let servers = figures.proxies.iter();
-    let servers: Vec<_> = servers
-        .map(|one| (label("server", &one.server), one))
-        .collect();
+    let servers: Vec<_> = servers.map(|one| (label("server", &one.server), one)).collect();
     out.write(PROXY, &servers);
     out.write(CLIENTS, &[(String::new(), clients)]);
     out.finish()
@@ -89,9 +80,7 @@ fn of_pools(out: &mut Text, pools: &[Pool]) {
     }
     let routes = pools.iter().flat_map(|pool| {
         let route = |class: &str| format!("{},{}", named(pool), label("route", class));
-        pool.classes
-            .iter()
-            .map(move |(class, figures)| (route(class), figures))
+        pool.classes.iter().map(move |(class, figures)| (route(class), figures))
     });
     out.write(ROUTE, &routes.collect::<Vec<_>>());
     let now = maitred_scoreboard::now();
@@ -101,9 +90,7 @@ fn of_pools(out: &mut Text, pools: &[Pool]) {
         (age <= OPCACHE_KNOWN).then_some((named(pool), (cache, age)))
     });
     out.write(OPCACHE, &caches.collect::<Vec<_>>());
-    let sizes = pools
-        .iter()
-        .filter_map(|pool| Some((named(pool), pool.reading.size?)));
+    let sizes = pools.iter().filter_map(|pool| Some((named(pool), pool.reading.size?)));
     out.write(SIZE, &sizes.collect::<Vec<_>>());
     let copies = pools.iter().filter_map(|pool| {
         let Reading { seated, busy, .. } = pool.reading;

@@ -31,10 +31,7 @@ fn figures() -> FrontFigures {
         active_requests: 1,
         connections: 2,
     };
-    FrontFigures {
-        page_cache: Some(cache()),
-        proxies: vec![proxy],
-    }
+    FrontFigures { page_cache: Some(cache()), proxies: vec![proxy] }
 }
 
 fn cache() -> PageCache {
@@ -56,11 +53,7 @@ fn cache() -> PageCache {
 #[test]
 fn each_family_is_declared_once_before_its_samples_whatever_the_pools() {
     for form in [Format::Prometheus, Format::OpenMetrics] {
-        let clients = Clients {
-            memory_bytes: 7,
-            rejected_requests: 0,
-            rejected_connections: 1,
-        };
+        let clients = Clients { memory_bytes: 7, rejected_requests: 0, rejected_connections: 1 };
         let text = all(&[pool("a"), pool("b")], &figures(), clients, form);
         let mut declared: Vec<&str> = Vec::new();
         for line in text.lines().filter(|line| *line != "# EOF") {

@@ -108,10 +108,7 @@ fn compress(page: &Object, plan: &Plan, effort: Effort) -> Option<Object> {
     };
     let mut lines = Vec::with_capacity(page.stored.lines.len() + 64);
     write_lines(&mut lines, &page.stored, plan);
-    let stored = Stored {
-        lines: lines.into(),
-        ..page.stored.clone()
-    };
+    let stored = Stored { lines: lines.into(), ..page.stored.clone() };
     Some(Object::new(page.subject.clone(), stored, body).of_cost(page.cost))
 }
 

@@ -29,12 +29,7 @@ impl<'a, C> DetachedClient<'a, C> {
         wanted: Option<WantedFlag>,
         has_answer: bool,
     ) -> DetachedClient<'a, C> {
-        DetachedClient {
-            client,
-            wanted,
-            has_gone: has_answer,
-            has_answer,
-        }
+        DetachedClient { client, wanted, has_gone: has_answer, has_answer }
     }
 
     fn is_wanted(&self) -> bool {

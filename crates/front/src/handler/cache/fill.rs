@@ -92,11 +92,7 @@ impl<'a> Fill<'a> {
             cache,
             of,
             context,
-            plan: Plan {
-                read: Err(why),
-                store: Err(NotStored::Bypassed(why)),
-                directives: None,
-            },
+            plan: Plan { read: Err(why), store: Err(NotStored::Bypassed(why)), directives: None },
             primary: None,
             ticket: None,
             stale: None,
@@ -129,13 +125,7 @@ impl<'a> Fill<'a> {
 
     /// Shows the script this query in place of the client's, if the response may be stored.
     pub fn show_query(&mut self, query: Option<&str>) {
-        let path = self
-            .context
-            .head
-            .target()
-            .split('?')
-            .next()
-            .unwrap_or_default();
+        let path = self.context.head.target().split('?').next().unwrap_or_default();
         let target = match query {
             Some(query) => format!("{path}?{query}"),
             None => path.to_owned(),
@@ -185,12 +175,7 @@ impl<'a> Fill<'a> {
     }
 
     fn status(&self, status: Option<u16>, stored: Result<u64, NotStored>) -> CacheStatus {
-        CacheStatus::Forwarded {
-            why: self.why,
-            status,
-            stored,
-            is_collapsed: self.is_collapsed,
-        }
+        CacheStatus::Forwarded { why: self.why, status, stored, is_collapsed: self.is_collapsed }
     }
 
     /// Whether other requests may wait for the response, or get it.
@@ -209,11 +194,7 @@ impl<'a> Fill<'a> {
         self.plan.store.ok()?;
         let validates = self.of.settings.revalidate;
         let stale = self.stale.iter().filter(|_| validates);
-        Some(
-            stale
-                .flat_map(|(page, _)| validators(&page.stored))
-                .collect(),
-        )
+        Some(stale.flat_map(|(page, _)| validators(&page.stored)).collect())
     }
 
     fn validates(&self) -> bool {
@@ -231,11 +212,7 @@ impl<'a> Fill<'a> {
         let status = said.status();
         self.cache.learn(self.of, cookies::set_by(said.headers()));
         self.purge(said);
-        let times = Times {
-            asked: self.begun,
-            came: now(),
-            stamp: self.stamp,
-        };
+        let times = Times { asked: self.begun, came: now(), stamp: self.stamp };
         if status == 304 && self.validates() {
             self.take_validation(said, times);
             return Err(Failure::Intercepted(status));
@@ -247,11 +224,7 @@ impl<'a> Fill<'a> {
         let stored = admitted.as_ref().map_err(|why| *why).map(|admitted| {
             let page = &admitted.stored;
             let age = freshness::current_age(page.initial_age, times.came, times.came);
-            if page.no_cache {
-                0
-            } else {
-                page.lifetimes.fresh.saturating_sub(age / 1000)
-            }
+            if page.no_cache { 0 } else { page.lifetimes.fresh.saturating_sub(age / 1000) }
         });
         match admitted {
             Ok(admitted) => {
@@ -286,24 +259,16 @@ impl<'a> Fill<'a> {
         };
         let asked = CacheRequest::survey(request_of(self.context), self.context.head.headers());
         let (settings, headers) = (&self.of.settings, said.headers());
-        let merged = page
-            .stored
-            .merge(settings, &asked, &self.plan, headers, times);
+        let merged = page.stored.merge(settings, &asked, &self.plan, headers, times);
         match merged.stored {
             Ok(admitted) => {
-                let told = Stored {
-                    lines: merged.lines,
-                    ..admitted.stored.clone()
-                };
+                let told = Stored { lines: merged.lines, ..admitted.stored.clone() };
                 self.merged = Some((told, page.body.clone()));
                 self.cost = page.cost;
                 self.store(admitted, page.body.clone());
             }
             Err(why) => {
-                let stored = Stored {
-                    lines: merged.lines,
-                    ..page.stored.clone()
-                };
+                let stored = Stored { lines: merged.lines, ..page.stored.clone() };
                 self.merged = Some((stored, page.body.clone()));
                 self.drop_stale(why);
                 self.finish(FillResult::NotStored);
@@ -313,19 +278,14 @@ impl<'a> Fill<'a> {
 
     /// Whether the response with this head is stored.
     fn admit(&mut self, said: &AnswerHead, times: Times) -> Result<Admitted, NotStored> {
-        let length = said
-            .header("content-length")
-            .and_then(maitred_pagecache::headers::seconds);
+        let length = said.header("content-length").and_then(maitred_pagecache::headers::seconds);
         self.announced = length;
         if Named::by(said).is_some() {
             // The file that it names is sent, not the response.
             return Err(NotStored::NoStore);
         }
         let asked = CacheRequest::survey(request_of(self.context), self.context.head.headers());
-        let answer = ResponseHead {
-            status: said.status(),
-            headers: said.headers(),
-        };
+        let answer = ResponseHead { status: said.status(), headers: said.headers() };
         let admitted = admit(&self.of.settings, &asked, &self.plan, answer, times)?;
         if let Some(primary) = &self.primary {
             PageKeys::of(primary, &admitted.vary, self.context.head.headers())?;
@@ -356,11 +316,7 @@ impl<'a> Fill<'a> {
         let request = request_of(self.context);
         let settings = &self.of.settings;
         let after = invalidate::after(&settings.key, &request, said.status(), said.headers());
-        let named = |(purge, how)| DroppedPages {
-            site: self.of.site.clone(),
-            purge,
-            how,
-        };
+        let named = |(purge, how)| DroppedPages { site: self.of.site.clone(), purge, how };
         let hard = |purge| named((purge, PurgeMode::Hard));
         let mut dropped: Vec<DroppedPages> = after.into_iter().map(hard).collect();
         if settings.litespeed {
@@ -386,11 +342,7 @@ impl<'a> Fill<'a> {
                 let keep = || cache.store.insert_at(&place, page, now());
                 // A large page takes long on any disk, and in memory: it says nothing about the
                 // disk.
-                Ok(if is_small {
-                    cache.disk_pace.measure(keep, now)
-                } else {
-                    keep()
-                })
+                Ok(if is_small { cache.disk_pace.measure(keep, now) } else { keep() })
             };
             let stored = blocking(keep).await;
             self.note_outcome(stored.unwrap_or(Err(NotStored::Fault)).map(drop));
@@ -469,11 +421,7 @@ impl<'a> Fill<'a> {
             return;
         }
         let keep = || store.insert_at(&place, page, now());
-        let outcome = if store.has_disk() {
-            pace.measure(keep, now)
-        } else {
-            keep()
-        };
+        let outcome = if store.has_disk() { pace.measure(keep, now) } else { keep() };
         self.note_outcome(outcome.map(drop));
     }
 
@@ -521,18 +469,10 @@ impl<'a> Fill<'a> {
         self.settle().await;
         if let Some((stored, body)) = self.merged.take() {
             let ttl = whole(stored.lifetimes.fresh);
-            let status = CacheStatus::Hit {
-                ttl,
-                detail: Some(REVALIDATED),
-            };
+            let status = CacheStatus::Hit { ttl, detail: Some(REVALIDATED) };
             self.counts = false;
-            let page = CachedPage {
-                stored: &stored,
-                body: &body,
-                saved: Duration::ZERO,
-                age: 0,
-                status,
-            };
+            let page =
+                CachedPage { stored: &stored, body: &body, saved: Duration::ZERO, age: 0, status };
             return Some(reply(cx, self.context, page).await);
         }
         let is_no_error = match failure {
@@ -545,10 +485,7 @@ impl<'a> Fill<'a> {
             return None;
         }
         let (page, stale) = self.stale.take().filter(|(_, stale)| stale.if_error)?;
-        let status = CacheStatus::Hit {
-            ttl: -whole(stale.by),
-            detail: Some(ON_ERROR),
-        };
+        let status = CacheStatus::Hit { ttl: -whole(stale.by), detail: Some(ON_ERROR) };
         self.counts = false;
         self.finish(FillResult::ServedStale);
         let page = CachedPage {

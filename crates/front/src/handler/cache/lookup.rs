@@ -51,10 +51,7 @@ pub async fn lookup<'a, C: HttpClient>(
     of: &'a SiteCache,
     context: &'a RequestContext<'a>,
 ) -> io::Result<LookupResult<'a>> {
-    let request = Request {
-        port: port_of_key(cx.client, context.target),
-        ..request_of(context)
-    };
+    let request = Request { port: port_of_key(cx.client, context.target), ..request_of(context) };
     let asked = CacheRequest::survey(request, context.head.headers());
     let secured = cx.client.secured();
     let shows_certificate = secured.is_some_and(|secured| secured.shows_certificate());
@@ -69,11 +66,8 @@ pub async fn lookup<'a, C: HttpClient>(
         let found = find(cache, &primary, context.head).await?;
         let key = match judge_found(&asked, found, &mut plan, &mut fill) {
             Judgement::Fresh(key, page, how) => {
-                let page = if asked.has_range {
-                    page
-                } else {
-                    compressed(cache, context, &key, page)
-                };
+                let page =
+                    if asked.has_range { page } else { compressed(cache, context, &key, page) };
                 let after = reply(cx, context, how.of(&page)).await?;
                 return Ok(LookupResult::Responded(after));
             }
@@ -132,15 +126,8 @@ struct CacheHit {
 impl CacheHit {
     /// A stale page, and why it is used.
     fn stale(stale: &Stale, why: &'static str, saved: Duration) -> CacheHit {
-        let status = CacheStatus::Hit {
-            ttl: -whole(stale.by),
-            detail: Some(why),
-        };
-        CacheHit {
-            age: stale.age,
-            status,
-            saved,
-        }
+        let status = CacheStatus::Hit { ttl: -whole(stale.by), detail: Some(why) };
+        CacheHit { age: stale.age, status, saved }
     }
 
     fn of(self, page: &Object) -> CachedPage<'_> {
@@ -189,11 +176,7 @@ fn plan_request<'a, H: Iterator<Item = Field<'a>> + Clone>(
     }
     let Ok(Primary { key, query }) = Key::primary(&of.site, &of.settings.key, asked) else {
         let why = Bypass::KeyTooLong;
-        let plan = Plan {
-            read: Err(why),
-            store: Err(NotStored::Bypassed(why)),
-            directives: None,
-        };
+        let plan = Plan { read: Err(why), store: Err(NotStored::Bypassed(why)), directives: None };
         fill.bypass(plan, why);
         return None;
     };
@@ -252,9 +235,8 @@ async fn find_slowly(
 ) -> io::Result<pagestore::Lookup> {
     let (cache, primary) = (cache.clone(), primary.clone());
     let fields = head.headers();
-    let fields: Vec<(Vec<u8>, Vec<u8>)> = fields
-        .map(|(name, value)| (name.to_vec(), value.to_vec()))
-        .collect();
+    let fields: Vec<(Vec<u8>, Vec<u8>)> =
+        fields.map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
     blocking(move || {
         let fields = fields.iter().map(|(name, value)| (&name[..], &value[..]));
         let load = || cache.store.load(&primary, fields, now(), u64::MAX);
@@ -279,11 +261,7 @@ fn judge_found<'a, H: Iterator<Item = Field<'a>> + Clone>(
     fill: &mut Fill<'_>,
 ) -> Judgement {
     match found {
-        pagestore::Lookup::Page {
-            page,
-            key,
-            is_stale,
-        } => {
+        pagestore::Lookup::Page { page, key, is_stale } => {
             match judge(&page.stored, asked, plan, is_stale, now()) {
                 Judged::Fresh { age, ttl } => {
                     let ttl = whole(ttl);
@@ -308,11 +286,7 @@ fn judge_found<'a, H: Iterator<Item = Field<'a>> + Clone>(
         }
         pagestore::Lookup::Miss { key, has_variants }
         | pagestore::Lookup::Large { key, has_variants } => {
-            fill.why = if has_variants {
-                Forward::VaryMiss
-            } else {
-                Forward::UriMiss
-            };
+            fill.why = if has_variants { Forward::VaryMiss } else { Forward::UriMiss };
             fill.stale = None;
             let uses = fill.of.settings.min_uses;
             if plan.store.is_ok() && uses > 1 && fill.cache.store.uses.count(&key) < uses {
@@ -393,11 +367,7 @@ async fn join<C: HttpClient>(
         Joined::Wait => {
             fill.is_collapsed = true;
             let patience = Duration::from_secs(fill.of.settings.lock_timeout);
-            let mut place = PageWaiter {
-                cache: &cache,
-                key: &key,
-                receiver,
-            };
+            let mut place = PageWaiter { cache: &cache, key: &key, receiver };
             let told = tokio::select! {
                 told = tokio::time::timeout(patience, &mut place.receiver) => told,
                 () = cx.client.gone() => {

@@ -53,11 +53,7 @@ async fn drop_pages(context: &RequestContext<'_>, of: &SiteCache, cache: &Cache)
             vec![invalidate::purge_of(key, host, request.path, request.query)]
         }
     };
-    let named = |purge| DroppedPages {
-        site: of.site.clone(),
-        purge,
-        how,
-    };
+    let named = |purge| DroppedPages { site: of.site.clone(), purge, how };
     let dropped: Vec<DroppedPages> = purges.into_iter().map(named).collect();
     if let Some(elsewhere) = cache.purge(&dropped) {
         elsewhere.done().await;

@@ -116,10 +116,7 @@ impl RefreshRun {
         let fill = Box::new(self.left.resume(of, &context));
         let body = Body::Memory(Bytes::new().into());
         // A request with too large headers has never stored the page.
-        let Ok(request) = self
-            .caller
-            .encode(&context, &self.script, &body, Some(&fill))
-        else {
+        let Ok(request) = self.caller.encode(&context, &self.script, &body, Some(&fill)) else {
             return;
         };
         let name = String::from_utf8_lossy(&self.script.script_filename);

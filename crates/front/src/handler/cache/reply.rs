@@ -78,13 +78,7 @@ pub(crate) async fn reply<C: HttpClient>(
     context: &RequestContext<'_>,
     page: CachedPage<'_>,
 ) -> io::Result<After> {
-    let CachedPage {
-        stored,
-        body,
-        saved,
-        age,
-        status,
-    } = page;
+    let CachedPage { stored, body, saved, age, status } = page;
     let asked = CacheRequest::survey(request_of(context), context.head.headers());
     let length = body.len() as u64;
     let selected = select(stored, &asked, length);

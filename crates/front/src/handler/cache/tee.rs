@@ -34,11 +34,7 @@ pub struct SeenHead {
 impl<'a> CacheObserver<'a> {
     /// An empty response.
     pub fn new(fill: Option<Box<Fill<'a>>>) -> CacheObserver<'a> {
-        CacheObserver {
-            head_reader: fill.as_ref().map(|_| Box::default()),
-            fill,
-            has_head: false,
-        }
+        CacheObserver { head_reader: fill.as_ref().map(|_| Box::default()), fill, has_head: false }
     }
 
     /// Takes output of the script. Returns the head once it is complete.
@@ -58,10 +54,7 @@ impl<'a> CacheObserver<'a> {
                     let cache_status = fill.take_head(&head)?;
                     fill.take_body(&content[used..]);
                     let status = head.status();
-                    return Ok(Some(SeenHead {
-                        status,
-                        cache_status,
-                    }));
+                    return Ok(Some(SeenHead { status, cache_status }));
                 }
             }
             AnswerEvent::End { app_status, .. } if *app_status == FATAL => fill.cut_short(),

@@ -83,9 +83,7 @@ pub async fn pass<C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
     hints: &HeaderMap,
 ) -> Result<(), ProxyError> {
-    let fields = hints
-        .iter()
-        .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
+    let fields = hints.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
     let fields: Vec<Header<'_>> = fields.filter(|(name, _)| is_used(name)).collect();
     if fields.is_empty() {
         return Ok(());

@@ -101,11 +101,7 @@ async fn follow<C: HttpClient>(
     if !upload.is_unread() && !outgoing.is_websocket {
         outgoing.server.release(link, idle_timeout);
     }
-    let after = if is_reusable {
-        After::Keep
-    } else {
-        After::Close
-    };
+    let after = if is_reusable { After::Keep } else { After::Close };
     Ok(after_upload(outgoing.context.head, upload, after))
 }
 
@@ -129,11 +125,7 @@ async fn send_request<C: HttpClient>(
 ) -> Result<(Response<Incoming>, Link), ProxyError> {
     let server = outgoing.server;
     let can_repeat = outgoing.context.head.kind().is_idempotent() && upload.is_over();
-    let idle = if outgoing.is_websocket {
-        None
-    } else {
-        server.take(can_repeat)
-    };
+    let idle = if outgoing.is_websocket { None } else { server.take(can_repeat) };
     if let Some(mut link) = idle {
         match send_over(cx, outgoing, &mut link, request, upload).await {
             Ok(response) => return Ok((response, link)),
@@ -257,10 +249,7 @@ async fn fail<C: HttpClient>(
         let (method, target, id) = (head.method(), head.target(), outgoing.id.as_str());
         let name = &server.name;
         tracing::debug!("{name}: {method} {target}: {status}: {detail} [request {id}]");
-        cx.thread
-            .shared
-            .troubles
-            .proxy_failed(name, status, &detail);
+        cx.thread.shared.troubles.proxy_failed(name, status, &detail);
     }
     if has_begun || status == CLIENT_LEFT {
         if !has_begun {
@@ -278,10 +267,9 @@ fn explain(failure: &ProxyError) -> (u16, &'static str) {
     match failure {
         ProxyError::Unreachable(_) => (502, "The upstream server cannot be reached."),
         ProxyError::Broken(_) => (502, "The upstream server sent no valid response."),
-        ProxyError::NotAccepted => (
-            504,
-            "The upstream server did not accept a connection in time.",
-        ),
+        ProxyError::NotAccepted => {
+            (504, "The upstream server did not accept a connection in time.")
+        }
         ProxyError::Silent => (504, "The upstream server sent nothing for too long."),
         ProxyError::Deaf => (504, "The upstream server did not take the request in time."),
         ProxyError::Intercepted(status) => {
@@ -300,17 +288,13 @@ fn detail(failure: &ProxyError, rule: &Proxy) -> Option<String> {
     match failure {
         ProxyError::Unreachable(why) => Some(format!("it cannot be reached: {why}")),
         ProxyError::Broken(why) => Some(format!("it sent no valid response: {why}")),
-        ProxyError::NotAccepted => too_long(
-            "it did not accept a connection",
-            rule.connect_timeout,
-            "connect_timeout",
-        ),
+        ProxyError::NotAccepted => {
+            too_long("it did not accept a connection", rule.connect_timeout, "connect_timeout")
+        }
         ProxyError::Silent => too_long("it sent nothing", rule.read_timeout, "read_timeout"),
-        ProxyError::Deaf => too_long(
-            "it took nothing of a request",
-            rule.send_timeout,
-            "send_timeout",
-        ),
+        ProxyError::Deaf => {
+            too_long("it took nothing of a request", rule.send_timeout, "send_timeout")
+        }
         ProxyError::Intercepted(_) | ProxyError::NoBody(_) | ProxyError::ClientLeft => None,
     }
 }

@@ -45,9 +45,7 @@ pub struct Outgoing<'a> {
 impl Outgoing<'_> {
     /// The request with this body; none if its target cannot be passed on.
     pub fn request(&self, body: UploadBody) -> Option<Request<UploadBody>> {
-        let request = Request::builder()
-            .method(self.context.head.method())
-            .uri(self.target()?);
+        let request = Request::builder().method(self.context.head.method()).uri(self.target()?);
         let mut request = request.body(body).ok()?;
         *request.headers_mut() = self.header();
         if let Some(early) = &self.early {
@@ -128,10 +126,7 @@ impl Outgoing<'_> {
         match head.body {
             Framing::None => {}
             Framing::Length(length) => {
-                set(
-                    CONTENT_LENGTH,
-                    itoa::Buffer::new().format(length).as_bytes(),
-                );
+                set(CONTENT_LENGTH, itoa::Buffer::new().format(length).as_bytes());
             }
             Framing::Chunked => set(TRANSFER_ENCODING, b"chunked"),
         }
@@ -199,22 +194,13 @@ pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Whether a header is for this server alone, or one that the server must be able to trust: the
 /// client's value is not passed on. Some servers read `_` as `-` (CGI).
 fn is_ours(name: &[u8]) -> bool {
-    const NAMES: [&[u8]; 6] = [
-        b"host",
-        b"expect",
-        b"forwarded",
-        b"x-real-ip",
-        b"proxy",
-        b"http2-settings",
-    ];
+    const NAMES: [&[u8]; 6] =
+        [b"host", b"expect", b"forwarded", b"x-real-ip", b"proxy", b"http2-settings"];
     let like = |known: &[u8]| {
         let same = |(a, b): (&u8, &u8)| a.to_ascii_lowercase() == *b || *a == b'_' && *b == b'-';
         name.len() >= known.len() && name.iter().zip(known).all(same)
     };
-    like(b"x-forwarded-")
-        || NAMES
-            .iter()
-            .any(|known| known.len() == name.len() && like(known))
+    like(b"x-forwarded-") || NAMES.iter().any(|known| known.len() == name.len() && like(known))
 }
 
 #[cfg(test)]
@@ -251,23 +237,10 @@ mod tests {
 
     #[test]
     fn a_segment_that_leads_up_is_known_however_it_is_written() {
-        for path in [
-            "/a/../b",
-            "/a/%2e%2E/b",
-            "/a%2f..%2fb",
-            "/a/./b",
-            "/a/.",
-            "/%2e",
-        ] {
+        for path in ["/a/../b", "/a/%2e%2E/b", "/a%2f..%2fb", "/a/./b", "/a/.", "/%2e"] {
             assert_eq!(dot_segments(path), DotSegments::Plain, "{path}");
         }
-        for path in [
-            "/a/..;/b",
-            "/a/%2e.%3bx=1/b",
-            "/a%2F..;",
-            "/../..;/b",
-            "/.;/b",
-        ] {
+        for path in ["/a/..;/b", "/a/%2e.%3bx=1/b", "/a%2F..;", "/../..;/b", "/.;/b"] {
             assert_eq!(dot_segments(path), DotSegments::Ambiguous, "{path}");
         }
         for path in ["/a%2Fb", "/a/...", "/a/..b", "/.well-known/a", "/a.;x/b"] {

@@ -120,10 +120,7 @@ pub async fn relay<C: HttpClient>(
 pub async fn send(client: &mut impl HttpClient, out: &mut Bytes) -> Result<(), ProxyError> {
     while !out.is_empty() {
         match client.try_send(out) {
-            Ok(0) => client
-                .sendable()
-                .await
-                .map_err(|_| ProxyError::ClientLeft)?,
+            Ok(0) => client.sendable().await.map_err(|_| ProxyError::ClientLeft)?,
             Ok(count) => out.advance(count),
             Err(_) => return Err(ProxyError::ClientLeft),
         }
@@ -133,9 +130,7 @@ pub async fn send(client: &mut impl HttpClient, out: &mut Bytes) -> Result<(), P
 
 /// Whether a response has no end of its own, and its client reconnects when it ends.
 fn is_event_stream(fields: &HeaderMap) -> bool {
-    let says = fields
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
+    let says = fields.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = says.and_then(|value| value.split(';').next());
     media_type.is_some_and(|value| value.trim().eq_ignore_ascii_case("text/event-stream"))
 }
@@ -178,10 +173,7 @@ impl CountedEncoder {
     fn new(coding: ContentEncoding) -> Option<CountedEncoder> {
         let place = COMPRESSING.try_acquire().ok()?;
         let encoder = Encoder::new(coding, Effort::Passing).ok()?;
-        Some(CountedEncoder {
-            encoder,
-            _place: place,
-        })
+        Some(CountedEncoder { encoder, _place: place })
     }
 }
 
@@ -202,10 +194,7 @@ impl<'a> ProxyEncoder<'a> {
         let compression = context.site.compression.as_deref();
         let said: Vec<Header<'_>> = headers_of(&parts.headers).collect();
         let mut plan = Plan::make(compression, request, said.iter().copied(), status, length);
-        let compressor = plan
-            .coding
-            .filter(|_| !is_head)
-            .and_then(CountedEncoder::new);
+        let compressor = plan.coding.filter(|_| !is_head).and_then(CountedEncoder::new);
         if compressor.is_none() && !is_head {
             plan.give_up();
         }
@@ -254,11 +243,9 @@ impl<'a> ProxyEncoder<'a> {
     /// When there is no memory to compress it.
     fn frame(&mut self, unsent: Bytes, data: Bytes) -> Result<Bytes, ProxyError> {
         let data = match &mut self.compressor {
-            Some(compressor) if !data.is_empty() => compressor
-                .encoder
-                .piece(&data)
-                .map_err(not_compressed)?
-                .into(),
+            Some(compressor) if !data.is_empty() => {
+                compressor.encoder.piece(&data).map_err(not_compressed)?.into()
+            }
             _ => data,
         };
         Ok(self.wrap(unsent, data))
@@ -319,9 +306,7 @@ fn headers_of(fields: &HeaderMap) -> impl Iterator<Item = Header<'_>> {
 /// `Connection` may list, and without instructions to this server.
 pub fn for_client(fields: &HeaderMap) -> impl Iterator<Item = Header<'_>> {
     let options = fields.get_all(CONNECTION).iter();
-    let options: Vec<&[u8]> = options
-        .flat_map(|value| members(value.as_bytes()))
-        .collect();
+    let options: Vec<&[u8]> = options.flat_map(|value| members(value.as_bytes())).collect();
     headers_of(fields).filter(move |(name, _)| {
         !is_for_us(name) && !options.iter().any(|one| one.eq_ignore_ascii_case(name))
     })

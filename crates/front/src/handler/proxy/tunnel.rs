@@ -51,12 +51,7 @@ pub async fn run<C: HttpClient>(
     let upgraded = upgraded.map_err(|error| lost(crate::proxy::server::describe(&error)))?;
     let upgraded = upgraded.downcast::<TokioIo<UpstreamStream>>();
     let upgraded = upgraded.map_err(|_| lost("its connection cannot be used".to_owned()))?;
-    let Some(Raw {
-        stream,
-        input,
-        sent,
-    }) = cx.client.raw()
-    else {
+    let Some(Raw { stream, input, sent }) = cx.client.raw() else {
         return Err(lost("the client's connection cannot be used".to_owned()));
     };
     let wire = upgraded.io.into_inner();
@@ -121,11 +116,7 @@ struct TunnelSide<S> {
 
 impl<S> TunnelSide<S> {
     fn of(stream: S, first: Bytes) -> TunnelSide<S> {
-        TunnelSide {
-            stream,
-            first,
-            written: 0,
-        }
+        TunnelSide { stream, first, written: 0 }
     }
 }
 

@@ -84,14 +84,8 @@ impl DoorLogs {
         match files.get(&path) {
             Some(log) => log.lock().file = file.into(),
             None => {
-                let open = Open {
-                    file: file.into(),
-                    lines: Vec::new(),
-                };
-                let log = LogFile {
-                    open: Mutex::new(open),
-                    is_behind: AtomicBool::new(false),
-                };
+                let open = Open { file: file.into(), lines: Vec::new() };
+                let log = LogFile { open: Mutex::new(open), is_behind: AtomicBool::new(false) };
                 files.insert(path, Arc::new(log));
             }
         }
@@ -108,10 +102,7 @@ impl DoorLogs {
         let settings = pool.door_log.as_ref()?;
         let Some(file) = self.files().get(&settings.path).cloned() else {
             let path = settings.path.display();
-            tracing::error!(
-                "[pool {}] access log {path} did not come; there is none",
-                pool.name
-            );
+            tracing::error!("[pool {}] access log {path} did not come; there is none", pool.name);
             return None;
         };
         // It was checked with the configuration.

@@ -25,19 +25,11 @@ impl Bed {
             door_log: Some(Settings {
                 path,
                 format: format.to_owned(),
-                suppress_path: suppress_path
-                    .iter()
-                    .map(|path| (*path).to_owned())
-                    .collect(),
+                suppress_path: suppress_path.iter().map(|path| (*path).to_owned()).collect(),
             }),
             ..Pool::named("www")
         };
-        Bed {
-            logs,
-            troubles: Arc::default(),
-            pool,
-            reader,
-        }
+        Bed { logs, troubles: Arc::default(), pool, reader }
     }
 
     fn log(&self) -> Arc<DoorLog> {
@@ -150,14 +142,8 @@ fn plain_and_successful_requests_of_suppressed_paths_leave_no_line() {
     assert_eq!(answer(&[], 301), "GET /a.php 301\n");
     assert_eq!(answer(&[("QUERY_STRING", "x")], 200), "GET /a.php?x 200\n");
     assert_eq!(answer(&[("CONTENT_LENGTH", "1")], 200), "GET /a.php 200\n");
-    assert_eq!(
-        answer(&[("REQUEST_METHOD", "POST")], 200),
-        "POST /a.php 200\n"
-    );
-    assert_eq!(
-        answer(&[("SCRIPT_NAME", "/b.php")], 200),
-        "GET /b.php 200\n"
-    );
+    assert_eq!(answer(&[("REQUEST_METHOD", "POST")], 200), "POST /a.php 200\n");
+    assert_eq!(answer(&[("SCRIPT_NAME", "/b.php")], 200), "GET /b.php 200\n");
 }
 
 #[test]
@@ -230,13 +216,7 @@ fn a_full_disk_loses_lines_and_nothing_else() {
 fn credentials_that_are_none_name_nobody() {
     let mut bed = Bed::new("[%u]", &[]);
     let log = bed.log();
-    for credentials in [
-        "Basic",
-        "Basic !!",
-        "Basic YQ==",
-        "Digest YW5uYTpzZWNyZXQ=",
-        "",
-    ] {
+    for credentials in ["Basic", "Basic !!", "Basic YQ==", "Digest YW5uYTpzZWNyZXQ=", ""] {
         let pairs = [("HTTP_AUTHORIZATION", credentials)];
         log.begin(&params(&pairs), None).write(200);
         assert_eq!(bed.written(), "[]\n", "{credentials}");

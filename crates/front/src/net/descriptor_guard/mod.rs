@@ -50,10 +50,7 @@ impl WaryStream {
     }
 
     fn of(stream: UnixStream) -> WaryStream {
-        WaryStream {
-            stream: Some(stream),
-            is_broken: false,
-        }
+        WaryStream { stream: Some(stream), is_broken: false }
     }
 
     fn there(&self) -> io::Result<&UnixStream> {

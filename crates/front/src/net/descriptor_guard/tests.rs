@@ -41,10 +41,7 @@ pub(crate) fn pair() -> (Theirs, Socket) {
     let (theirs, ours) = Theirs::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
     theirs.set_read_timeout(Some(SOON)).unwrap();
-    (
-        theirs,
-        Socket::accepted(ours.into(), Family::Unix, true).unwrap(),
-    )
+    (theirs, Socket::accepted(ours.into(), Family::Unix, true).unwrap())
 }
 
 /// Runs an event loop of one thread, which must not stand still.

@@ -26,11 +26,7 @@ impl Exchange {
     pub fn report_breach(&self, how: &str) {
         let slot = {
             let state = self.lock();
-            state
-                .lease
-                .as_ref()
-                .map(SlotLease::slot_ref)
-                .or(state.was_at)
+            state.lease.as_ref().map(SlotLease::slot_ref).or(state.was_at)
         };
         if let Some(slot) = slot {
             self.pool.broke_rules(slot, how);

@@ -42,10 +42,7 @@ impl SlotLease {
     /// Its position.
     pub fn slot_ref(&self) -> SlotRef {
         SlotRef {
-            seat: SeatId {
-                generation: self.generation.number,
-                number: self.slot.seat(),
-            },
+            seat: SeatId { generation: self.generation.number, number: self.slot.seat() },
             slot: self.slot.slot(),
             incarnation: self.slot.incarnation(),
         }
@@ -147,11 +144,7 @@ impl Exchange {
         pool: Arc<Pool>,
         thread: u32,
         request: Vec<u8>,
-        QueueRequest {
-            priority,
-            max_wait,
-            kind,
-        }: QueueRequest,
+        QueueRequest { priority, max_wait, kind }: QueueRequest,
     ) -> Arc<Exchange> {
         Arc::new(Exchange {
             pool,
@@ -172,11 +165,8 @@ impl Exchange {
         generation: &Arc<Generation>,
         slot: AssignedSlot,
     ) -> Arc<Exchange> {
-        let queue_request = QueueRequest {
-            priority: Priority::Normal,
-            max_wait: Duration::MAX,
-            kind: 0,
-        };
+        let queue_request =
+            QueueRequest { priority: Priority::Normal, max_wait: Duration::MAX, kind: 0 };
         let exchange = Exchange::new(pool.clone(), 0, Vec::new(), queue_request);
         exchange.accepted.store(true, Ordering::Relaxed);
         let mut state = exchange.lock();
@@ -217,10 +207,7 @@ impl Exchange {
     /// Takes the request back for another slot. False when the worker has begun it.
     pub fn take_back(&self) -> bool {
         let mut state = self.lock();
-        let taken = state
-            .lease
-            .as_ref()
-            .is_some_and(|lease| lease.link().take_back(&lease.slot));
+        let taken = state.lease.as_ref().is_some_and(|lease| lease.link().take_back(&lease.slot));
         if taken {
             state.take_off();
         }
@@ -230,17 +217,9 @@ impl Exchange {
     /// Its worker is dead.
     pub fn worker_died(&self) -> AfterDeath {
         let mut state = self.lock();
-        let Some(SlotLease {
-            generation,
-            mut slot,
-        }) = state.lease.take()
-        else {
+        let Some(SlotLease { generation, mut slot }) = state.lease.take() else {
             let waits = state.ended.is_none() && !state.left;
-            return if waits {
-                AfterDeath::NotStarted
-            } else {
-                AfterDeath::Over
-            };
+            return if waits { AfterDeath::NotStarted } else { AfterDeath::Over };
         };
         let link = generation.link();
         if link.take_back(&slot) {
@@ -262,21 +241,15 @@ impl Exchange {
             (_, Err(_)) => Err(RequestOutcome::WorkerDied),
         });
         wake(&mut state);
-        if done {
-            AfterDeath::Over
-        } else {
-            AfterDeath::Interrupted
-        }
+        if done { AfterDeath::Over } else { AfterDeath::Interrupted }
     }
 
     /// Takes what the worker has written, and wakes the task that waits for it.
     pub fn pump(self: &Arc<Exchange>) -> PumpResult {
         let mut state = self.lock();
         let useful_events = self.take_response(&mut state);
-        let pumped = PumpResult {
-            woke: useful_events && wake(&mut state),
-            is_over: state.ended.is_some(),
-        };
+        let pumped =
+            PumpResult { woke: useful_events && wake(&mut state), is_over: state.ended.is_some() };
         let lease = state.take_over();
         drop(state);
         if let Some(lease) = lease {
@@ -313,12 +286,7 @@ impl Exchange {
     }
 
     fn read_response(&self, state: &mut ExchangeState) -> bool {
-        let ExchangeState {
-            lease: Some(lease),
-            response,
-            ..
-        } = state
-        else {
+        let ExchangeState { lease: Some(lease), response, .. } = state else {
             return false;
         };
         self.pool.worker_calls.take_call(&self.pool.name, lease);
@@ -326,11 +294,7 @@ impl Exchange {
         let link = generation.link();
         // The state first: a finished worker has then written all of it.
         let began = link.progress(slot);
-        let ahead = if state.left {
-            usize::MAX
-        } else {
-            READ_AHEAD_BYTES
-        };
+        let ahead = if state.left { usize::MAX } else { READ_AHEAD_BYTES };
         let drained = link.drain(slot, ahead.saturating_sub(response.len()), response);
         if state.left {
             response.clear();
@@ -338,8 +302,7 @@ impl Exchange {
         match (began, drained) {
             (Err(_), _) | (_, Err(_)) => {
                 let place = lease.slot_ref();
-                self.pool
-                    .broken(&lease.generation, place, "its counters are wrong");
+                self.pool.broken(&lease.generation, place, "its counters are wrong");
                 state.ended = Some(Err(RequestOutcome::WorkerDied));
                 // The slot stays taken until the worker is dead.
                 state.lease = None;
@@ -396,10 +359,7 @@ impl Exchange {
             return None;
         }
         let running = progress.is_some_and(|progress| progress != Ok(SlotProgress::NotStarted));
-        let known = state
-            .assigned_at
-            .max(state.waited_until)
-            .filter(|_| running);
+        let known = state.assigned_at.max(state.waited_until).filter(|_| running);
         Some(known.unwrap_or_else(Instant::now))
     }
 

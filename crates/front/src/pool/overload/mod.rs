@@ -152,9 +152,7 @@ impl Overload {
         }
         // After a time without checks there are several calm intervals at once.
         let calm = lasted.as_nanos() / interval.as_nanos().max(1);
-        self.calm = self
-            .calm
-            .saturating_add(u32::try_from(calm).unwrap_or(u32::MAX));
+        self.calm = self.calm.saturating_add(u32::try_from(calm).unwrap_or(u32::MAX));
         if self.calm < CALM_INTERVALS {
             return OrderChange::Unchanged;
         }

@@ -1,10 +1,7 @@
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
-const WORK: Workload = Workload {
-    script: Duration::from_millis(5),
-    workers: 4,
-};
+const WORK: Workload = Workload { script: Duration::from_millis(5), workers: 4 };
 
 /// Looks every 10 ms for `times` times, in which the first in the queue has waited for `oldest`.
 fn looks(
@@ -17,9 +14,7 @@ fn looks(
         *now += 10 * MS;
         overload.check(*now, oldest, &WORK)
     });
-    lifo_starts
-        .filter(|turn| *turn != OrderChange::Unchanged)
-        .collect()
+    lifo_starts.filter(|turn| *turn != OrderChange::Unchanged).collect()
 }
 
 #[test]
@@ -28,11 +23,7 @@ fn a_queue_that_stands_is_turned_round_only_if_some_are_refused_and_some_are_not
     overload.note_dequeue();
     assert_eq!(looks(&mut overload, &mut now, 100, 2000 * MS), []);
     overload.note_rejection();
-    assert_eq!(
-        looks(&mut overload, &mut now, 20, 2000 * MS),
-        [],
-        "and nothing moves"
-    );
+    assert_eq!(looks(&mut overload, &mut now, 20, 2000 * MS), [], "and nothing moves");
     overload.note_rejection();
     overload.note_dequeue();
     let lifo_starts = looks(&mut overload, &mut now, 20, 2000 * MS);
@@ -88,41 +79,27 @@ fn order_has_come_back_when_somebody_waits_after_a_long_rest() {
     looks(&mut overload, &mut now, 12, 300 * MS);
     overload.note_empty();
     now += Duration::from_secs(60);
-    assert_eq!(
-        overload.check(now, Duration::ZERO, &WORK),
-        OrderChange::Fifo
-    );
+    assert_eq!(overload.check(now, Duration::ZERO, &WORK), OrderChange::Fifo);
 }
 
 #[test]
 fn how_long_a_queue_takes_is_known_from_what_leaves_it() {
     let (mut overload, mut now) = (Overload::default(), Instant::now());
     overload.check(now, Duration::ZERO, &WORK);
-    assert_eq!(
-        overload.wait_estimate(100, now),
-        None,
-        "nothing has left it yet"
-    );
+    assert_eq!(overload.wait_estimate(100, now), None, "nothing has left it yet");
     for _ in 0..60 {
         now += 5 * MS;
         overload.note_dequeue();
         overload.check(now, 50 * MS, &WORK);
     }
     let wait_estimate = overload.wait_estimate(100, now).expect("a rate");
-    assert!(
-        wait_estimate > 490 * MS && wait_estimate < 510 * MS,
-        "{wait_estimate:?}"
-    );
+    assert!(wait_estimate > 490 * MS && wait_estimate < 510 * MS, "{wait_estimate:?}");
     // All workers hang.
     now += 5000 * MS;
     let wait_estimate = overload.wait_estimate(100, now).expect("a rate");
     assert!(wait_estimate > 5000 * MS, "{wait_estimate:?}");
     overload.note_empty();
-    assert_eq!(
-        overload.wait_estimate(1, now),
-        None,
-        "what comes next is another crowd"
-    );
+    assert_eq!(overload.wait_estimate(1, now), None, "what comes next is another crowd");
 }
 
 #[test]
@@ -144,16 +121,10 @@ fn a_few_long_scripts_do_not_make_a_queue_hopeless() {
 
 #[test]
 fn scripts_that_take_long_are_given_time() {
-    let slow = Workload {
-        script: Duration::from_secs(2),
-        workers: 4,
-    };
+    let slow = Workload { script: Duration::from_secs(2), workers: 4 };
     assert_eq!(slow.target(), Duration::from_secs(1));
     assert_eq!(slow.interval(), Duration::from_secs(10));
-    assert_eq!(
-        slow.patience(Duration::from_secs(10)),
-        Duration::from_secs(2)
-    );
+    assert_eq!(slow.patience(Duration::from_secs(10)), Duration::from_secs(2));
     assert_eq!(WORK.target(), MIN_TARGET);
     assert_eq!(WORK.interval(), MIN_INTERVAL);
     assert_eq!(WORK.patience(Duration::from_secs(10)), PATIENCE);

@@ -95,10 +95,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         generations.find_map(|seats| {
             let mut all = (0u32..).zip(&seats.seats);
             all.find_map(|(number, entry)| {
-                let seat = SeatId {
-                    generation: seats.generation,
-                    number,
-                };
+                let seat = SeatId { generation: seats.generation, number };
                 self.takes_more(seat, entry, depth).then_some(seat)
             })
         })

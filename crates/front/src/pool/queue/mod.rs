@@ -174,11 +174,7 @@ impl<T: Clone + PartialEq> Queue<T> {
     /// another: a seat runs one. While a worker is idle, a request in a slot waits no longer than
     /// waking that worker would take.
     pub fn queued(&self) -> usize {
-        let behind = if self.idle.is_empty() {
-            self.held.saturating_sub(self.busy())
-        } else {
-            0
-        };
+        let behind = if self.idle.is_empty() { self.held.saturating_sub(self.busy()) } else { 0 };
         self.waiting() + behind
     }
 
@@ -206,10 +202,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         if self.reserved == 0 {
             return depth;
         }
-        Depth {
-            before_waking: 1,
-            when_busy: 1,
-        }
+        Depth { before_waking: 1, when_busy: 1 }
     }
 
     /// An idle seat that could run one of the waiting requests.
@@ -221,11 +214,7 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// Number of idle seats that requests of normal priority may use.
     pub fn idle_for_normal(&self) -> usize {
-        if self.has_normal_capacity() {
-            self.idle.len()
-        } else {
-            0
-        }
+        if self.has_normal_capacity() { self.idle.len() } else { 0 }
     }
 
     /// Number of seats with a worker that may get requests.
@@ -305,10 +294,7 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     fn workload(&self, script: Duration) -> Workload {
-        Workload {
-            script,
-            workers: self.open,
-        }
+        Workload { script, workers: self.open }
     }
 
     pub(crate) fn generation_seats(&self, generation: Generation) -> Option<&GenerationSeats<T>> {
@@ -378,14 +364,9 @@ impl<T: Clone + PartialEq> Queue<T> {
         let was_closing = std::mem::take(&mut entry.closing);
         let was_urgent = std::mem::take(&mut entry.urgent);
         let slots = entry.slots.iter_mut().enumerate();
-        let slot_ref = |slot| SlotRef {
-            seat,
-            slot,
-            incarnation,
-        };
-        let had: Vec<_> = slots
-            .filter_map(|(slot, item)| Some((slot_ref(slot), item.take()?)))
-            .collect();
+        let slot_ref = |slot| SlotRef { seat, slot, incarnation };
+        let had: Vec<_> =
+            slots.filter_map(|(slot, item)| Some((slot_ref(slot), item.take()?))).collect();
         self.held -= had.len();
         self.open -= 1;
         self.closing -= usize::from(was_closing);
@@ -474,10 +455,9 @@ impl<T: Clone + PartialEq> Queue<T> {
         let mut crowded = self.all_seats().filter(|(_, entry)| entry.taken() > 1);
         match crowded.next() {
             None => SeatAction::Rest,
-            Some((seat, entry)) => SeatAction::TakeBack {
-                from: entry.all(seat),
-                to: self.first_slot(idle),
-            },
+            Some((seat, entry)) => {
+                SeatAction::TakeBack { from: entry.all(seat), to: self.first_slot(idle) }
+            }
         }
     }
 
@@ -492,11 +472,7 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     fn first_slot(&self, seat: SeatId) -> SlotRef {
-        SlotRef {
-            seat,
-            slot: 0,
-            incarnation: self.incarnation(seat),
-        }
+        SlotRef { seat, slot: 0, incarnation: self.incarnation(seat) }
     }
 
     /// A slot of an idle seat that is not reserved for others.
@@ -550,11 +526,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.note_priority(seat, priority);
         let slot = self.seat(seat).and_then(Seat::free_slot).unwrap_or(0);
         let incarnation = self.hold(seat, slot, item);
-        SlotRef {
-            seat,
-            slot,
-            incarnation,
-        }
+        SlotRef { seat, slot, incarnation }
     }
 
     /// Puts a request into a slot, and marks the worker as worn when it has had enough of them.

@@ -4,18 +4,9 @@ use super::*;
 use maitred_scoreboard::RequestOutcome;
 use proptest::prelude::*;
 
-const ONE: Depth = Depth {
-    before_waking: 1,
-    when_busy: 1,
-};
-const TWO: Depth = Depth {
-    before_waking: 1,
-    when_busy: 2,
-};
-const DEEP: Depth = Depth {
-    before_waking: 3,
-    when_busy: 4,
-};
+const ONE: Depth = Depth { before_waking: 1, when_busy: 1 };
+const TWO: Depth = Depth { before_waking: 1, when_busy: 2 };
+const DEEP: Depth = Depth { before_waking: 3, when_busy: 4 };
 
 /// A script's time.
 const SCRIPT: Duration = Duration::from_millis(1);
@@ -34,10 +25,7 @@ pub fn enqueue(queue: &mut Queue<u32>, item: u32) -> Result<Option<u32>, Request
 }
 
 fn seat(number: u32) -> SeatId {
-    SeatId {
-        generation: 1,
-        number,
-    }
+    SeatId { generation: 1, number }
 }
 
 fn opened(seats: u32) -> Queue<u32> {
@@ -51,11 +39,7 @@ fn opened(seats: u32) -> Queue<u32> {
 }
 
 fn place(number: u32, slot: usize) -> SlotRef {
-    SlotRef {
-        seat: seat(number),
-        slot,
-        incarnation: 1,
-    }
+    SlotRef { seat: seat(number), slot, incarnation: 1 }
 }
 
 #[test]
@@ -68,22 +52,11 @@ fn a_request_that_is_certain_to_be_turned_away_is_told_so_before_it_comes() {
         assert_eq!(asks(&mut queue, Priority::Normal), None, "{item}");
         come(&mut queue, item, ONE);
     }
-    assert_eq!(
-        asks(&mut queue, Priority::Normal),
-        Some(RequestOutcome::QueueFull)
-    );
+    assert_eq!(asks(&mut queue, Priority::Normal), Some(RequestOutcome::QueueFull));
     assert_eq!(enqueue(&mut queue, 5), Err(RequestOutcome::QueueFull));
-    assert_eq!(
-        asks(&mut queue, Priority::Urgent),
-        None,
-        "those wait elsewhere"
-    );
+    assert_eq!(asks(&mut queue, Priority::Urgent), None, "those wait elsewhere");
     assert!(queue.cancel(&4, Instant::now()));
-    assert_eq!(
-        asks(&mut queue, Priority::Normal),
-        None,
-        "there is room again"
-    );
+    assert_eq!(asks(&mut queue, Priority::Normal), None, "there is room again");
     // Without workers the cause of the rejection is another one.
     assert_eq!(asks(&mut Queue::new(), Priority::Normal), None);
 }
@@ -120,21 +93,14 @@ fn short_scripts_use_the_second_slot_and_long_ones_do_not() {
     come(&mut queue, 1, TWO);
     assert_eq!(queue.queued(), 0);
     assert_eq!(come(&mut queue, 2, TWO), Submission::Placed(place(0, 1)));
-    assert_eq!(
-        (queue.queued(), queue.waiting()),
-        (1, 0),
-        "it waits in a slot"
-    );
+    assert_eq!((queue.queued(), queue.waiting()), (1, 0), "it waits in a slot");
 }
 
 #[test]
 fn very_short_scripts_fill_a_busy_seat_before_another_is_woken() {
     let mut queue = opened(2);
     for slot in 0..3 {
-        assert_eq!(
-            come(&mut queue, slot as u32, DEEP),
-            Submission::Placed(place(1, slot))
-        );
+        assert_eq!(come(&mut queue, slot as u32, DEEP), Submission::Placed(place(1, slot)));
     }
     assert_eq!(queue.queued(), 0, "a worker is idle");
     assert_eq!(come(&mut queue, 3, DEEP), Submission::Placed(place(0, 0)));
@@ -184,11 +150,7 @@ fn a_seat_without_a_worker_gets_nothing_and_gives_back_what_it_had() {
     assert_eq!(come(&mut queue, 3, TWO), Submission::Busy);
     queue.put_back(2, Priority::Normal, Instant::now());
     queue.arrive(seat(0).worker(2), Vec::new());
-    let reopened = SlotRef {
-        seat: seat(0),
-        slot: 0,
-        incarnation: 2,
-    };
+    let reopened = SlotRef { seat: seat(0), slot: 0, incarnation: 2 };
     assert_eq!(queue.next(seat(0), ONE), SeatAction::Run(2, reopened));
 }
 
@@ -199,11 +161,7 @@ fn an_urgent_request_comes_before_all_who_wait_and_keeps_seats_for_its_like() {
     let urgent = |queue: &mut Queue<u32>, item| queue.submit(item, Priority::Urgent, ONE);
     come(&mut queue, 1, ONE);
     come(&mut queue, 2, ONE);
-    assert_eq!(
-        come(&mut queue, 3, ONE),
-        Submission::Busy,
-        "the third is kept"
-    );
+    assert_eq!(come(&mut queue, 3, ONE), Submission::Busy, "the third is kept");
     assert_eq!(queue.idle_for_waiting(), None);
     assert_eq!(queue.idle_slot(Priority::Normal), None);
     assert_eq!(queue.next(seat(0), ONE), SeatAction::Rest);
@@ -238,10 +196,7 @@ fn urgent_requests_that_wait_can_leave_and_have_an_end_and_one_seat_is_always_ev
     assert_eq!(left.len(), 1);
     queue.put_back(14, Priority::Urgent, Instant::now());
     queue.arrive(seat(0).worker(2), Vec::new());
-    let second = SlotRef {
-        incarnation: 2,
-        ..place(0, 0)
-    };
+    let second = SlotRef { incarnation: 2, ..place(0, 0) };
     for item in [14, 10, 12] {
         assert_eq!(queue.next(seat(0), ONE), SeatAction::Run(item, second));
         queue.free(second);
@@ -259,11 +214,7 @@ fn urgent_requests_get_the_seats_kept_for_them_however_short_scripts_are() {
     assert_eq!(come(&mut queue, 3, DEEP), Submission::Busy);
     let urgent = queue.submit(10, Priority::Urgent, DEEP);
     assert_eq!(urgent, Submission::Placed(place(0, 0)));
-    assert_eq!(
-        queue.next(seat(0), DEEP),
-        SeatAction::Rest,
-        "no request behind it"
-    );
+    assert_eq!(queue.next(seat(0), DEEP), SeatAction::Rest, "no request behind it");
     assert_eq!(queue.submit(11, Priority::Urgent, DEEP), Submission::Busy);
     assert_eq!(queue.enqueue_urgent(11), Ok(()));
     queue.done(place(2, 0));
@@ -286,11 +237,7 @@ fn an_urgent_request_moves_to_a_seat_that_is_kept_and_what_it_leaves_is_everybod
     queue.moved(10, Priority::Urgent, place(1, 1), place(0, 0));
     assert_eq!(come(&mut queue, 4, ONE), Submission::Busy);
     queue.done(place(0, 0));
-    assert_eq!(
-        queue.next(seat(0), ONE),
-        SeatAction::Rest,
-        "it is still kept"
-    );
+    assert_eq!(queue.next(seat(0), ONE), SeatAction::Rest, "it is still kept");
     queue.done(place(1, 0));
     assert_eq!(queue.next(seat(1), ONE), SeatAction::Run(4, place(1, 0)));
 }
@@ -336,19 +283,13 @@ impl QueueWorld {
 
     /// How many wait in this priority.
     fn waiting(&self, priority: Priority) -> usize {
-        let waiting = self
-            .waiting
-            .iter()
-            .filter(|item| self.priority(**item) == priority);
+        let waiting = self.waiting.iter().filter(|item| self.priority(**item) == priority);
         waiting.count()
     }
 
     /// How many seats hold usual requests.
     fn usual_seats(&self) -> usize {
-        let usual = self
-            .placed
-            .iter()
-            .filter(|(item, _)| self.priority(*item) == Priority::Normal);
+        let usual = self.placed.iter().filter(|(item, _)| self.priority(*item) == Priority::Normal);
         let seats: std::collections::HashSet<_> = usual.map(|(_, at)| at.seat.number).collect();
         seats.len()
     }

@@ -36,8 +36,7 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// Adds a generation, which gets no requests yet.
     pub fn add(&mut self, generation: Generation, seats: u32, max_requests: u64) {
-        self.generations
-            .push(GenerationSeats::new(generation, seats, max_requests));
+        self.generations.push(GenerationSeats::new(generation, seats, max_requests));
     }
 
     /// Each worker of a generation exits by itself after this many requests.
@@ -63,11 +62,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
         (self.current, self.max_open) = (new, max_open);
         self.waiting.set_limit(limit);
-        self.open_at_replace = if self.has_retiring() {
-            self.open
-        } else {
-            usize::MAX
-        };
+        self.open_at_replace = if self.has_retiring() { self.open } else { usize::MAX };
         self.unused.extend(self.pending.drain(..));
         for worker in std::mem::take(&mut self.prepared) {
             if worker.seat.generation == new {
@@ -90,12 +85,9 @@ impl<T: Clone + PartialEq> Queue<T> {
             self.current = 0;
         }
         let never_used = self.pending.iter().chain(&self.prepared).copied();
-        self.unused
-            .extend(never_used.filter(|worker| worker.seat.generation == generation));
-        self.pending
-            .retain(|worker| worker.seat.generation != generation);
-        self.prepared
-            .retain(|worker| worker.seat.generation != generation);
+        self.unused.extend(never_used.filter(|worker| worker.seat.generation == generation));
+        self.pending.retain(|worker| worker.seat.generation != generation);
+        self.prepared.retain(|worker| worker.seat.generation != generation);
     }
 
     /// Removes a generation, all of whose workers are gone. Returns the requests that its seats
@@ -111,8 +103,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         if self.current == generation {
             self.current = 0;
         }
-        self.generations
-            .retain(|seats| seats.generation != generation);
+        self.generations.retain(|seats| seats.generation != generation);
         self.forget_unopened(|worker| worker.seat.generation == generation);
         had
     }
@@ -129,8 +120,7 @@ impl<T: Clone + PartialEq> Queue<T> {
             return;
         }
         let stay = workers.saturating_sub(self.open);
-        self.unused
-            .extend(self.pending.drain(stay.min(self.pending.len())..));
+        self.unused.extend(self.pending.drain(stay.min(self.pending.len())..));
     }
 
     /// Whether a worker of the current generation is worn and still there.

@@ -10,14 +10,8 @@ use super::*;
 use crate::pool::queue::tests::enqueue;
 use crate::pool::queue::{Depth, Priority, SeatAction, Submission};
 
-const ONE: Depth = Depth {
-    before_waking: 1,
-    when_busy: 1,
-};
-const TWO: Depth = Depth {
-    before_waking: 1,
-    when_busy: 2,
-};
+const ONE: Depth = Depth { before_waking: 1, when_busy: 1 };
+const TWO: Depth = Depth { before_waking: 1, when_busy: 2 };
 /// Seats of each generation in these tests: two more than may be open.
 const SEATS: u32 = 5;
 const MAX_OPEN: usize = 3;
@@ -111,8 +105,7 @@ impl ReplaceWorld {
     /// The running request is lost, the ones behind it return to the queue.
     fn lost(&mut self, seat: SeatId, had: &[(SlotRef, u32)]) {
         for (_, item) in had.iter().skip(1).rev() {
-            self.queue
-                .put_back(*item, Priority::Normal, std::time::Instant::now());
+            self.queue.put_back(*item, Priority::Normal, std::time::Instant::now());
             self.waits.insert(0, *item);
         }
         self.placed.retain(|(_, place)| place.seat != seat);
@@ -155,10 +148,7 @@ impl ReplaceWorld {
         let seats: HashSet<_> = self.placed.iter().map(|(_, place)| place.seat).collect();
         assert_eq!(queue.busy(), seats.len());
         let idle = queue.open_seats() - queue.busy();
-        assert!(
-            idle == 0 || queue.waiting() == 0,
-            "a seat idles, a request waits"
-        );
+        assert!(idle == 0 || queue.waiting() == 0, "a seat idles, a request waits");
         let pending = !queue.pending.is_empty();
         assert!(!pending || queue.open_seats() >= queue.max_open());
         let leaves = queue.idle.iter().any(|seat| {
@@ -224,11 +214,7 @@ fn while_the_new_generation_has_no_worker_the_old_one_serves() {
     assert!(matches!(world.submit(1, ONE), Submission::Placed(place) if place.seat == at(1, 0)));
     assert_eq!(world.submit(2, ONE), Submission::Busy);
     world.finish(0);
-    assert_eq!(
-        world.placed[0].1.seat,
-        at(1, 0),
-        "no request waits for a reload"
-    );
+    assert_eq!(world.placed[0].1.seat, at(1, 0), "no request waits for a reload");
     world.arrive(at(2, 0), 1);
     assert!(matches!(world.submit(3, ONE), Submission::Placed(place) if place.seat == at(2, 0)));
 }
@@ -243,14 +229,7 @@ fn a_waiting_request_goes_to_the_worker_that_takes_the_place() {
     world.arrive(at(2, 0), 1);
     world.finish(0);
     assert_eq!(world.retired.len(), 1);
-    assert!(world.placed.contains(&(
-        4,
-        SlotRef {
-            seat: at(2, 0),
-            slot: 0,
-            incarnation: 1
-        }
-    )));
+    assert!(world.placed.contains(&(4, SlotRef { seat: at(2, 0), slot: 0, incarnation: 1 })));
 }
 
 #[test]
@@ -315,10 +294,7 @@ fn a_worn_worker_serves_until_its_replacement_is_ready() {
     world.queue.replace(1, 1, LIMIT);
     world.arrive(at(1, 0), 1);
     world.submit(1, ONE);
-    assert_eq!(
-        world.queue.next_worn(),
-        Some((at(1, 0).worker(1), Wear::Requests))
-    );
+    assert_eq!(world.queue.next_worn(), Some((at(1, 0).worker(1), Wear::Requests)));
     world.finish(0);
     world.submit(2, ONE);
     assert_eq!(world.queue.next_worn(), None, "it is said once");
@@ -356,10 +332,7 @@ fn who_comes_beyond_those_that_are_to_serve_takes_the_place_of_one_that_has_or_o
     let (_, served) = world.placed.remove(0);
     world.queue.done(served);
     world.settle();
-    assert_eq!(
-        (world.queue.open_seats(), world.queue.pending.len()),
-        (1, 1)
-    );
+    assert_eq!((world.queue.open_seats(), world.queue.pending.len()), (1, 1));
     assert!(world.retired.is_empty(), "it ends by itself");
     // One that waits has the next as soon as more may serve.
     world.submit(2, ONE);
@@ -386,11 +359,7 @@ fn where_there_is_room_for_fewer_those_that_get_nothing_so_far_go_before_those_t
         assert_eq!(world.retired.len(), gone, "with room for {room}");
         assert_eq!(world.queue.open_seats(), 2);
     }
-    assert_eq!(
-        world.retired,
-        [at(1, 3), at(1, 2)],
-        "the last that came first"
-    );
+    assert_eq!(world.retired, [at(1, 3), at(1, 2)], "the last that came first");
 }
 
 #[test]
@@ -447,11 +416,7 @@ fn at_the_end_one_worker_stays_for_the_last_clients() {
     world.submit(1, ONE);
     world.queue.keep_only(1);
     world.settle();
-    assert_eq!(
-        world.queue.open_seats(),
-        2,
-        "one is busy and may be for long"
-    );
+    assert_eq!(world.queue.open_seats(), 2, "one is busy and may be for long");
     world.finish(0);
     assert_eq!(world.queue.open_seats(), 1);
 }

@@ -303,9 +303,7 @@ impl SaturationState {
         }
         let (verb, Account { lasted, .. }) = tense_plural(self.lifo.due(now)?);
         let lasted = seconds(lasted);
-        Some(format!(
-            "overload: the newest requests {verb} served first for {lasted}"
-        ))
+        Some(format!("overload: the newest requests {verb} served first for {lasted}"))
     }
 
     fn check_rejections(&mut self, sample: &QueueSample, now: Duration) -> Option<String> {

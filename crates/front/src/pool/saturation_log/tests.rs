@@ -6,10 +6,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn seen(pm: ProcessManager) -> SaturationState {
     let config = maitred_config::Config::for_directory("/".as_ref(), Vec::new(), Some(4));
-    let pool = maitred_config::Pool {
-        pm,
-        ..config.unwrap().pools[0].clone()
-    };
+    let pool = maitred_config::Pool { pm, ..config.unwrap().pools[0].clone() };
     let mut seen = SaturationState::new(false);
     seen.configure(&pool, 4);
     seen
@@ -23,17 +20,10 @@ fn look(seen: &mut SaturationState, sample: &QueueSample, second: u32) -> Vec<St
 #[test]
 fn a_limit_is_said_when_it_is_reached_and_its_end_tells_how_many_waited() {
     let mut seen = seen(ProcessManager::Dynamic);
-    let mut sample = QueueSample {
-        waiting: 5,
-        met_limit: 5,
-        longest: SECOND,
-        ..QueueSample::default()
-    };
+    let mut sample =
+        QueueSample { waiting: 5, met_limit: 5, longest: SECOND, ..QueueSample::default() };
     let lines = look(&mut seen, &sample, 1);
-    assert!(
-        lines[0].starts_with("all max_children = 4 workers are busy"),
-        "{lines:?}"
-    );
+    assert!(lines[0].starts_with("all max_children = 4 workers are busy"), "{lines:?}");
     (sample.waiting, sample.met_limit) = (9, 20);
     assert!(look(&mut seen, &sample, 2).is_empty());
     sample.waiting = 0;
@@ -41,35 +31,26 @@ fn a_limit_is_said_when_it_is_reached_and_its_end_tells_how_many_waited() {
     assert!(!seen.is_quiet());
     assert_eq!(
         look(&mut seen, &sample, 12),
-        [
-            "max_children = 4 was reached for 1.0 s: 20 requests waited; at most 9 waited at \
-             once, the longest for 1.0 s"
-        ]
+        ["max_children = 4 was reached for 1.0 s: 20 requests waited; at most 9 waited at \
+             once, the longest for 1.0 s"]
     );
     assert!(seen.is_quiet());
 }
 
 #[test]
 fn as_php_fpm_a_limit_is_said_once_in_its_words_each_time_it_is_reached() {
-    for (pm, setting) in [
-        (ProcessManager::Dynamic, "pm.max_children"),
-        (ProcessManager::Ondemand, "max_children"),
-    ] {
+    for (pm, setting) in
+        [(ProcessManager::Dynamic, "pm.max_children"), (ProcessManager::Ondemand, "max_children")]
+    {
         let mut seen = seen(pm);
         seen.is_fpm = true;
         let expected = format!("server reached {setting} setting (4), consider raising it");
-        let mut sample = QueueSample {
-            waiting: 1,
-            ..QueueSample::default()
-        };
+        let mut sample = QueueSample { waiting: 1, ..QueueSample::default() };
         sample.met_limit = 1;
         assert_eq!(look(&mut seen, &sample, 1), [expected.as_str()]);
         sample.met_limit = 2;
         assert!(look(&mut seen, &sample, 2).is_empty());
-        assert!(
-            look(&mut seen, &sample, 20).is_empty(),
-            "its end is not told"
-        );
+        assert!(look(&mut seen, &sample, 20).is_empty(), "its end is not told");
         sample.met_limit = 3;
         assert_eq!(look(&mut seen, &sample, 30), [expected]);
     }
@@ -78,20 +59,13 @@ fn as_php_fpm_a_limit_is_said_once_in_its_words_each_time_it_is_reached() {
 #[test]
 fn a_static_pool_is_always_at_its_limit_and_says_so_only_if_its_queue_stands() {
     let mut seen = seen(ProcessManager::Static);
-    let mut sample = QueueSample {
-        waiting: 5,
-        met_limit: 5,
-        busy: 4,
-        ..QueueSample::default()
-    };
+    let mut sample = QueueSample { waiting: 5, met_limit: 5, busy: 4, ..QueueSample::default() };
     assert!(look(&mut seen, &sample, 1).is_empty());
     sample.longest = STALLED;
     assert_eq!(
         look(&mut seen, &sample, 3),
-        [
-            "the queue is stalled: 5 requests wait, the longest for 2.0 s; 4 of 4 workers are \
-             busy: 4 × /srv/slow.php"
-        ]
+        ["the queue is stalled: 5 requests wait, the longest for 2.0 s; 4 of 4 workers are \
+             busy: 4 × /srv/slow.php"]
     );
     (sample.waiting, sample.longest) = (0, Duration::ZERO);
     assert_eq!(
@@ -102,12 +76,7 @@ fn a_static_pool_is_always_at_its_limit_and_says_so_only_if_its_queue_stands() {
 
 #[test]
 fn a_pool_that_finds_its_size_is_not_said_to_have_as_many_workers_as_it_may_have() {
-    let sample = QueueSample {
-        waiting: 5,
-        longest: STALLED,
-        busy: 2,
-        ..QueueSample::default()
-    };
+    let sample = QueueSample { waiting: 5, longest: STALLED, busy: 2, ..QueueSample::default() };
     let said = look(&mut seen(ProcessManager::Auto), &sample, 3);
     assert_eq!(said.len(), 1, "{said:?}");
     let words = "; 2 workers (auto, up to 4) are busy: ";
@@ -137,17 +106,12 @@ fn a_thousand_refusals_are_two_lines() {
         };
         lines.extend(look(&mut seen, &sample, second));
     }
-    assert_eq!(
-        lines,
-        ["/srv/a.php: 503 for 1; further rejections are counted"]
-    );
+    assert_eq!(lines, ["/srv/a.php: 503 for 1; further rejections are counted"]);
     let sample = seen.last.clone();
     assert_eq!(
         look(&mut seen, &sample, 60),
-        [
-            "503 was the status of 1000 requests in 49.0 s: 750 queue_full, 250 queue_timeout \
-             (request_queue_length = 1000, request_queue_timeout = 10 s)"
-        ]
+        ["503 was the status of 1000 requests in 49.0 s: 750 queue_full, 250 queue_timeout \
+             (request_queue_length = 1000, request_queue_timeout = 10 s)"]
     );
 }
 
@@ -166,10 +130,7 @@ fn a_queue_that_answers_the_newest_first_is_two_lines() {
     }
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("overload: the newest requests are served first"));
-    let calm = QueueSample {
-        lifo_starts: 2,
-        ..QueueSample::default()
-    };
+    let calm = QueueSample { lifo_starts: 2, ..QueueSample::default() };
     assert_eq!(
         look(&mut seen, &calm, 31),
         ["overload: the newest requests were served first for 19.0 s"]
@@ -179,11 +140,7 @@ fn a_queue_that_answers_the_newest_first_is_two_lines() {
 #[test]
 fn requests_that_wait_for_others_which_hang_are_two_lines() {
     let mut seen = seen(ProcessManager::Auto);
-    let mut sample = QueueSample {
-        held_back: 5,
-        may_hang: 3,
-        ..QueueSample::default()
-    };
+    let mut sample = QueueSample { held_back: 5, may_hang: 3, ..QueueSample::default() };
     let lines = look(&mut seen, &sample, 1);
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("requests hang, and 5 of the same kind are held back"));
@@ -194,10 +151,7 @@ fn requests_that_wait_for_others_which_hang_are_two_lines() {
     assert!(look(&mut seen, &sample, 3).is_empty());
     assert!(!seen.is_quiet());
     let lines = look(&mut seen, &sample, 12);
-    assert_eq!(
-        lines,
-        ["requests of hanging kinds were held back for 1.0 s, at most 9 at once"]
-    );
+    assert_eq!(lines, ["requests of hanging kinds were held back for 1.0 s, at most 9 at once"]);
     assert!(seen.is_quiet());
 }
 

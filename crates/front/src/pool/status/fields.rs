@@ -82,18 +82,12 @@ pub fn of_worker(process: &WorkerState) -> [StatusField<'_>; 13] {
         ("request duration", StatusValue::Number(process.duration)),
         ("request method", text(&process.method)),
         (REQUEST_URI, target(process)),
-        (
-            "content length",
-            StatusValue::Number(process.content_length),
-        ),
+        ("content length", StatusValue::Number(process.content_length)),
         ("user", text(&process.user)),
         ("script", text(&process.script)),
         // Measured only if the page is in use: it costs each request system calls.
         ("last request cpu", StatusValue::Share(process.cpu_share())),
-        (
-            "last request memory",
-            StatusValue::Number(process.memory_peak),
-        ),
+        ("last request memory", StatusValue::Number(process.memory_peak)),
     ]
 }
 

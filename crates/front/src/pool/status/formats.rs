@@ -89,10 +89,8 @@ pub fn json(status: &Status, full: bool) -> String {
     let mut out = format!("{{{}", members(&of_pool(status)));
     if full {
         let workers = &status.figures.processes;
-        let workers: Vec<String> = workers
-            .iter()
-            .map(|process| format!("{{{}}}", members(&of_worker(process))))
-            .collect();
+        let workers: Vec<String> =
+            workers.iter().map(|process| format!("{{{}}}", members(&of_worker(process)))).collect();
         let _ = write!(out, ", \"processes\":[{}]", workers.join(","));
     }
     out.push('}');

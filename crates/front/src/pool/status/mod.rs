@@ -14,10 +14,7 @@ use crate::pool::Pool;
 /// The headers that prevent caching; php-fpm's.
 const NEVER_CACHED: [(&[u8], &[u8]); 2] = [
     (b"Expires", b"Thu, 01 Jan 1970 00:00:00 GMT"),
-    (
-        b"Cache-Control",
-        b"no-cache, no-store, must-revalidate, max-age=0",
-    ),
+    (b"Cache-Control", b"no-cache, no-store, must-revalidate, max-age=0"),
 ];
 
 /// PHP's default `Content-Type`, which php-fpm's status page has without a body.
@@ -122,11 +119,8 @@ pub fn for_admin(pool: &Pool, query: &str, view: View) -> StatusPage {
 
 fn with_figures(pool: &Pool, query: &str, figures: PoolState) -> StatusPage {
     let settings = pool.settings();
-    let status = Status {
-        pool: settings.name.clone(),
-        process_manager: settings.pm.name(),
-        figures,
-    };
+    let status =
+        Status { pool: settings.name.clone(), process_manager: settings.pm.name(), figures };
     let (format, full) = parse_query(query);
     StatusPage::of(&status, format, full)
 }
@@ -139,12 +133,9 @@ fn mask(process: &mut WorkerState, view: View) {
         View::WithoutQueries if process.query.is_empty() => {}
         View::WithoutQueries => MASKED.clone_into(&mut process.query),
         View::WithoutRequests => {
-            for text in [
-                &mut process.uri,
-                &mut process.query,
-                &mut process.user,
-                &mut process.script,
-            ] {
+            for text in
+                [&mut process.uri, &mut process.query, &mut process.user, &mut process.script]
+            {
                 text.clear();
             }
         }
@@ -177,10 +168,7 @@ fn parse_query(query: &str) -> (StatusFormat, bool) {
         ("openmetrics", StatusFormat::OpenMetrics),
     ];
     let format = formats.into_iter().find(|(key, _)| has(key));
-    (
-        format.map_or(StatusFormat::Text, |(_, format)| format),
-        has("full"),
-    )
+    (format.map_or(StatusFormat::Text, |(_, format)| format), has("full"))
 }
 
 impl StatusFormat {
@@ -201,11 +189,7 @@ impl StatusFormat {
 impl StatusPage {
     /// A page with a body of any content type.
     pub fn new(content_type: &'static str, body: String) -> StatusPage {
-        StatusPage {
-            content_type,
-            body,
-            is_ping: false,
-        }
+        StatusPage { content_type, body, is_ping: false }
     }
 
     fn of(status: &Status, format: StatusFormat, full: bool) -> StatusPage {
@@ -227,17 +211,9 @@ impl StatusPage {
         let [(expires, never), (cache, control)] =
             NEVER_CACHED.map(|(name, value)| (name.escape_ascii(), value.escape_ascii()));
         let never_cached = format!("{expires}: {never}\r\n{cache}: {control}\r\n");
-        let content_type = if is_head && !self.is_ping {
-            DEFAULT_TYPE
-        } else {
-            self.content_type
-        };
+        let content_type = if is_head && !self.is_ping { DEFAULT_TYPE } else { self.content_type };
         // PHP spells it so where it has added the character set.
-        let name = if content_type.starts_with("text/") {
-            "Content-type"
-        } else {
-            "Content-Type"
-        };
+        let name = if content_type.starts_with("text/") { "Content-type" } else { "Content-Type" };
         let kind = format!("{name}: {content_type}\r\n");
         if self.is_ping {
             powered_by + &kind + &never_cached

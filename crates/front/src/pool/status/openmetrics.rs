@@ -23,12 +23,7 @@ pub fn openmetrics(status: &Status) -> String {
          # TYPE phpfpm_up gauge\nphpfpm_up 1\n"
     );
     for metric in metrics(status) {
-        let Metric {
-            name,
-            kind,
-            help,
-            value,
-        } = metric;
+        let Metric { name, kind, help, value } = metric;
         let help = format!("# HELP phpfpm_{name} {help}\n");
         let kind = format!("# TYPE phpfpm_{name} {kind}\n");
         let (first, second) = match name {
@@ -43,32 +38,18 @@ pub fn openmetrics(status: &Status) -> String {
 
 fn counter(name: &'static str, help: &'static str, value: u64) -> Metric {
     let kind = "counter";
-    Metric {
-        name,
-        kind,
-        help,
-        value,
-    }
+    Metric { name, kind, help, value }
 }
 
 fn gauge(name: &'static str, help: &'static str, value: u32) -> Metric {
     let (kind, value) = ("gauge", value.into());
-    Metric {
-        name,
-        kind,
-        help,
-        value,
-    }
+    Metric { name, kind, help, value }
 }
 
 fn metrics(status: &Status) -> [Metric; 11] {
     let figures = &status.figures;
     [
-        counter(
-            "start_since",
-            "The number of seconds since FPM has started.",
-            figures.start_since,
-        ),
+        counter("start_since", "The number of seconds since FPM has started.", figures.start_since),
         counter(
             "accepted_connections",
             "The number of requests accepted by the pool.",
@@ -90,16 +71,8 @@ fn metrics(status: &Status) -> [Metric; 11] {
             "The size of the socket queue of pending connections.",
             figures.queue_limit,
         ),
-        gauge(
-            "idle_processes",
-            "The number of idle processes.",
-            figures.idle,
-        ),
-        gauge(
-            "active_processes",
-            "The number of active processes.",
-            figures.active,
-        ),
+        gauge("idle_processes", "The number of idle processes.", figures.idle),
+        gauge("active_processes", "The number of active processes.", figures.active),
         gauge(
             "total_processes",
             "The number of idle + active processes.",

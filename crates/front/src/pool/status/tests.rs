@@ -117,21 +117,9 @@ fn a_web_server_is_told_of_a_page_as_by_php_fpm() {
         page.cgi_headers(None, is_head)
     };
     for (format, is_head, expected) in [
-        (
-            StatusFormat::Text,
-            false,
-            "Content-type: text/plain;charset=UTF-8\r\n",
-        ),
-        (
-            StatusFormat::Json,
-            false,
-            "Content-Type: application/json\r\n",
-        ),
-        (
-            StatusFormat::Json,
-            true,
-            "Content-type: text/html; charset=UTF-8\r\n",
-        ),
+        (StatusFormat::Text, false, "Content-type: text/plain;charset=UTF-8\r\n"),
+        (StatusFormat::Json, false, "Content-Type: application/json\r\n"),
+        (StatusFormat::Json, true, "Content-type: text/html; charset=UTF-8\r\n"),
     ] {
         let headers = headers(format, is_head);
         assert!(headers.ends_with(expected), "{headers}");
@@ -177,16 +165,9 @@ fn what_a_script_wrote_on_its_board_cannot_leave_its_field() {
     assert_eq!(text.lines().count(), good.lines().count());
     assert!(!text.chars().any(|c| c.is_control() && c != '\n'));
     for page in [formats::html(&spoilt, true), formats::xml(&spoilt, true)] {
-        assert!(
-            !page.contains("</td><script>") && !page.contains("]]>"),
-            "{page}"
-        );
+        assert!(!page.contains("</td><script>") && !page.contains("]]>"), "{page}");
         assert!(page.contains("&lt;script&gt;&quot;'&amp;\\??"), "{page}");
-        assert!(
-            !page
-                .chars()
-                .any(|c| c.is_control() && c != '\n' || c == '\u{ffff}')
-        );
+        assert!(!page.chars().any(|c| c.is_control() && c != '\n' || c == '\u{ffff}'));
     }
     let json: serde_json::Value = serde_json::from_str(&formats::json(&spoilt, true)).unwrap();
     let process = json["processes"][0].as_object().unwrap();

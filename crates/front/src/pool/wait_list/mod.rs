@@ -144,21 +144,13 @@ impl<T: PartialEq> WaitList<T> {
 
     /// The next request.
     pub fn first(&self) -> Option<&T> {
-        let entry = if self.is_lifo() {
-            self.entries.back()
-        } else {
-            self.entries.front()
-        };
+        let entry = if self.is_lifo() { self.entries.back() } else { self.entries.front() };
         entry.map(|entry| &entry.item)
     }
 
     /// Removes the next request without a worker for it.
     pub fn withdraw(&mut self) -> Option<T> {
-        let entry = if self.is_lifo() {
-            self.entries.pop_back()
-        } else {
-            self.entries.pop_front()
-        };
+        let entry = if self.is_lifo() { self.entries.pop_back() } else { self.entries.pop_front() };
         entry.map(|entry| entry.item)
     }
 

@@ -5,10 +5,7 @@ use proptest::prelude::*;
 
 const MS: Duration = Duration::from_millis(1);
 const FOREVER: Duration = Duration::MAX;
-const WORK: Workload = Workload {
-    script: Duration::from_millis(5),
-    workers: 2,
-};
+const WORK: Workload = Workload { script: Duration::from_millis(5), workers: 2 };
 
 fn waiting(limit: usize, timeout: Duration) -> WaitList<u32> {
     let mut waiting = WaitList::new();
@@ -83,11 +80,7 @@ impl WaitWorld {
             }
             let told = self.waiting.would_reject(self.now, max_wait, &WORK);
             let joined = self.waiting.enqueue(item, self.now, max_wait, &WORK);
-            assert_eq!(
-                told,
-                joined.err(),
-                "a caller that asks before gets the same result"
-            );
+            assert_eq!(told, joined.err(), "a caller that asks before gets the same result");
             match joined {
                 Ok(None) => {}
                 Ok(Some(oldest)) => {
@@ -149,10 +142,7 @@ fn three_and_ten_times_too_much_keep_all_workers_busy_and_those_answered_hardly_
             assert!(world.share_busy() > 0.99, "{}", world.share_busy());
             assert!(world.waiting.is_lifo());
             let most = world.waited_most(begun);
-            assert!(
-                most <= 10 * MS,
-                "{times} times, {limit}, {timeout:?}: {most:?}"
-            );
+            assert!(most <= 10 * MS, "{times} times, {limit}, {timeout:?}: {most:?}");
             let refused = world.refused.iter();
             let latest = refused.map(|(_, waited)| *waited).max();
             assert!(latest <= Some(PATIENT), "{latest:?}");
@@ -255,30 +245,18 @@ fn in_order_the_newest_is_refused_and_otherwise_the_oldest() {
     assert_eq!(enqueue(&mut line, 1, MS), Ok(None));
     assert_eq!(line.take(), Some(0));
     assert_eq!(enqueue(&mut line, 2, 2 * MS), Ok(None));
-    assert_eq!(
-        enqueue(&mut line, 3, 3 * MS),
-        Err(RequestOutcome::QueueFull)
-    );
+    assert_eq!(enqueue(&mut line, 3, 3 * MS), Err(RequestOutcome::QueueFull));
     // It was empty at first, and has stood for the whole of the next interval.
-    assert_eq!(
-        enqueue(&mut line, 3, 110 * MS),
-        Err(RequestOutcome::QueueFull)
-    );
+    assert_eq!(enqueue(&mut line, 3, 110 * MS), Err(RequestOutcome::QueueFull));
     assert_eq!(line.take(), Some(1));
     assert_eq!(enqueue(&mut line, 3, 120 * MS), Ok(None));
-    assert_eq!(
-        enqueue(&mut line, 4, 130 * MS),
-        Err(RequestOutcome::QueueFull)
-    );
+    assert_eq!(enqueue(&mut line, 4, 130 * MS), Err(RequestOutcome::QueueFull));
     assert_eq!(enqueue(&mut line, 4, 220 * MS), Ok(Some(2)));
     assert_eq!(enqueue(&mut line, 5, 230 * MS), Ok(Some(3)));
     assert_eq!(line.lifo_starts(), 1);
     assert_eq!(line.take(), Some(5));
     line.put_back(5, now + 230 * MS);
-    assert_eq!(
-        (line.take(), line.take(), line.take()),
-        (Some(5), Some(4), None)
-    );
+    assert_eq!((line.take(), line.take(), line.take()), (Some(5), Some(4), None));
     assert_eq!(line.take_lifo_time(), 10 * MS);
 }
 

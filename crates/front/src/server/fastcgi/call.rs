@@ -127,9 +127,7 @@ impl FastcgiCall {
         let text = self.at(&self.places.content_length);
         let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
         digits.fold(0_u64, |length, digit| {
-            length
-                .saturating_mul(10)
-                .saturating_add(u64::from(digit - b'0'))
+            length.saturating_mul(10).saturating_add(u64::from(digit - b'0'))
         })
     }
 
@@ -166,13 +164,10 @@ impl Fields for FastcgiCall {
         let is_named = |param: &[u8]| {
             let rest = param.strip_prefix(b"HTTP_");
             rest.is_some_and(|rest| {
-                rest.iter()
-                    .zip(name.bytes())
-                    .all(|(param, byte)| match byte {
-                        b'-' => *param == b'_',
-                        _ => param.eq_ignore_ascii_case(&byte),
-                    })
-                    && rest.len() == name.len()
+                rest.iter().zip(name.bytes()).all(|(param, byte)| match byte {
+                    b'-' => *param == b'_',
+                    _ => param.eq_ignore_ascii_case(&byte),
+                }) && rest.len() == name.len()
             })
         };
         let pairs = params(&self.params).filter_map(Result::ok);

@@ -29,13 +29,7 @@ pub struct FastcgiEncoder<'a> {
 impl<'a> FastcgiEncoder<'a> {
     /// A response of which nothing is written.
     pub fn new(request_id: u16, log: Option<&'a mut Entry>) -> FastcgiEncoder<'a> {
-        FastcgiEncoder {
-            request_id,
-            out: Vec::new(),
-            framed: 0,
-            has_said: false,
-            log,
-        }
+        FastcgiEncoder { request_id, out: Vec::new(), framed: 0, has_said: false, log }
     }
 
     /// Whether another response may replace it after `sent` bytes: no output of the script is among
@@ -136,14 +130,9 @@ pub fn whole(request_id: u16, headers: &str, body: Option<&str>) -> Vec<u8> {
 /// A response of the server's own: status, reason, and the cause. `retry_after` is in seconds.
 pub fn plain(request_id: u16, status: u16, why: &str, retry_after: Option<u64>) -> Vec<u8> {
     let reason = maitred_http1::reason_phrase(status);
-    let again = retry_after.map_or_else(String::new, |s| {
-        format!("Retry-After: {s}\r\nCache-Control: no-store\r\n")
-    });
+    let again = retry_after
+        .map_or_else(String::new, |s| format!("Retry-After: {s}\r\nCache-Control: no-store\r\n"));
     let headers =
         format!("Status: {status} {reason}\r\n{again}Content-type: text/plain; charset=utf-8\r\n");
-    whole(
-        request_id,
-        &headers,
-        Some(&format!("{status} {reason}\n{why}\n")),
-    )
+    whole(request_id, &headers, Some(&format!("{status} {reason}\n{why}\n")))
 }

@@ -50,12 +50,7 @@ pub struct AcceptedWebServer {
 
 /// Serves the requests of a web server's connection, one after the other.
 pub async fn converse(accepted: AcceptedWebServer) {
-    let AcceptedWebServer {
-        socket,
-        peer,
-        listen,
-        guard,
-    } = accepted;
+    let AcceptedWebServer { socket, peer, listen, guard } = accepted;
     let thread = &guard.thread;
     if !is_welcome(thread, &listen, peer) {
         return;
@@ -101,11 +96,7 @@ pub async fn converse(accepted: AcceptedWebServer) {
                 return send_away(&mut server, thread, &listen, &error, begun).await;
             }
         };
-        let call = FastcgiCall {
-            begun,
-            params,
-            places,
-        };
+        let call = FastcgiCall { begun, params, places };
         let peer = peer.map(|peer| peer.ip());
         let mut log = site.log.as_ref().map(|log| log.begin(&call.params, peer));
         let after = Box::pin(serve(&mut server, &call, log.as_mut(), thread, site)).await;
@@ -326,10 +317,7 @@ async fn refuse_body(
             site.backend.log(&format_args!(
                 "{method} {target}: its body cannot be stored in {dir}: {error}"
             ));
-            (
-                507,
-                "The body could not be stored: the disk is full or cannot be written.",
-            )
+            (507, "The body could not be stored: the disk is full or cannot be written.")
         }
     };
     if let Some(log) = log {

@@ -175,11 +175,7 @@ impl HttpClient for Connection {
         write_reply(&mut out, reply);
         let head_bytes = out.len() as u64;
         out.extend_from_slice(at_once);
-        Written {
-            status: reply.status,
-            head_bytes,
-            result: self.send_content(&out, content).await,
-        }
+        Written { status: reply.status, head_bytes, result: self.send_content(&out, content).await }
     }
 }
 
@@ -201,8 +197,7 @@ impl Connection {
                 self.send_more(out).await?;
                 for part in parts {
                     self.send_more(&part.head).await?;
-                    self.send_file(fd, part.slice.offset, part.slice.len)
-                        .await?;
+                    self.send_file(fd, part.slice.offset, part.slice.len).await?;
                 }
                 self.send(closing).await
             }

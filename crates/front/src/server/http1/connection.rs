@@ -98,10 +98,7 @@ impl Connection {
         let stream = Stream::Plain(socket);
         let pace = Pace::new(rates.answer, ANSWER_GRACE);
         let peer = peer.unwrap_or(NO_ADDRESS);
-        Connection {
-            admin: Some(admin),
-            ..Connection::over(stream, peer, pace, rates.request)
-        }
+        Connection { admin: Some(admin), ..Connection::over(stream, peer, pace, rates.request) }
     }
 
     /// A connection of a web server; over a Unix socket if there is no address. It may leave a
@@ -160,12 +157,7 @@ impl Connection {
     /// # Errors
     /// Why there is no TLS.
     pub async fn secure(&mut self, tls: &Tls) -> Result<(), NoTls> {
-        let Connection {
-            stream,
-            input,
-            timer,
-            ..
-        } = self;
+        let Connection { stream, input, timer, .. } = self;
         let shaken = stream.secure(tls.config.clone(), input);
         let shaken = before(timer, || Instant::now() + HANDSHAKE, shaken).await;
         shaken.unwrap_or(Err(NoTls::TooSlow))?;
@@ -188,9 +180,7 @@ impl Connection {
     /// The address the client connected to.
     pub fn local(&mut self) -> SocketAddr {
         let stream = &self.stream;
-        *self
-            .local
-            .get_or_insert_with(|| stream.local_addr().unwrap_or(NO_ADDRESS))
+        *self.local.get_or_insert_with(|| stream.local_addr().unwrap_or(NO_ADDRESS))
     }
 
     /// All of it, for a protocol other than HTTP.
@@ -244,12 +234,7 @@ impl Connection {
     /// Reads more from the client: bytes read, 0 at the end. `None` when the deadline passed; it is
     /// computed only if there is a wait.
     pub async fn fill(&mut self, deadline: impl FnOnce() -> Instant) -> Option<io::Result<usize>> {
-        let Connection {
-            stream,
-            input,
-            timer,
-            ..
-        } = self;
+        let Connection { stream, input, timer, .. } = self;
         before(timer, deadline, stream.read(input)).await
     }
 
@@ -326,13 +311,7 @@ impl Connection {
 
     async fn wait_until_sendable(&mut self) -> io::Result<()> {
         loop {
-            let Connection {
-                stream,
-                timer,
-                pace,
-                sent,
-                ..
-            } = self;
+            let Connection { stream, timer, pace, sent, .. } = self;
             let deadline = || pace.wait(*sent, Instant::now());
             let writable = before(timer, deadline, stream.writable()).await;
             if let Some(outcome) = writable {
@@ -466,10 +445,7 @@ impl Connection {
 }
 
 fn too_slow() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::TimedOut,
-        "the client did not read the response",
-    )
+    io::Error::new(io::ErrorKind::TimedOut, "the client did not read the response")
 }
 
 async fn read_ahead(fd: std::sync::Arc<OwnedFd>, offset: u64, length: u64) -> io::Result<()> {
@@ -486,9 +462,7 @@ async fn read_ahead(fd: std::sync::Arc<OwnedFd>, offset: u64, length: u64) -> io
         }
         Ok(())
     };
-    Ok(tokio::task::spawn_blocking(read)
-        .await
-        .map_err(io::Error::other)??)
+    Ok(tokio::task::spawn_blocking(read).await.map_err(io::Error::other)??)
 }
 
 /// The result of `task`, or none when the deadline passes first. The timer is set only when there

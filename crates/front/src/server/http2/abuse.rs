@@ -45,10 +45,8 @@ impl Noise {
 
     /// Whether too small a share of the received bytes belongs to requests.
     pub fn is_too_much(&self) -> bool {
-        let (read, useful) = (
-            self.read.load(Ordering::Relaxed),
-            self.useful.load(Ordering::Relaxed),
-        );
+        let (read, useful) =
+            (self.read.load(Ordering::Relaxed), self.useful.load(Ordering::Relaxed));
         read / BYTES_PER_USEFUL_BYTE > useful + GRANTED_BYTES
     }
 }

@@ -424,11 +424,7 @@ impl HttpClient for Http2Client {
             Ok(()) => self.send_content(content).await,
             Err(error) => Err(error),
         };
-        Written {
-            status: reply.status,
-            head_bytes: 0,
-            result,
-        }
+        Written { status: reply.status, head_bytes: 0, result }
     }
 }
 
@@ -444,8 +440,7 @@ impl Http2Client {
             Content::Pieces(fd, parts, closing) => {
                 for part in parts {
                     self.send_kept(part.head.clone()).await?;
-                    self.send_file(fd, part.slice.offset, part.slice.len)
-                        .await?;
+                    self.send_file(fd, part.slice.offset, part.slice.len).await?;
                 }
                 self.send_kept(closing.clone()).await?;
             }

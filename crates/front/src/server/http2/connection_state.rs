@@ -275,10 +275,7 @@ impl ConnectionState {
     /// `bytes` for h2, accounted until they are written.
     pub fn hold(self: &Arc<Self>, bytes: Vec<u8>) -> Bytes {
         self.unsent.fetch_add(bytes.len(), Ordering::Relaxed);
-        Bytes::from_owner(HeldBytes {
-            bytes,
-            trunk: self.clone(),
-        })
+        Bytes::from_owner(HeldBytes { bytes, trunk: self.clone() })
     }
 }
 

@@ -191,20 +191,11 @@ mod tests {
         let all = [&first[..], &second, &third, &data].concat();
         assert_eq!(seen(&[&all]), [], "what is complete is h2's");
         let apart = seen(&[&first, &second, &third, &data]);
-        let expected = [
-            FrameEvent::Open(100),
-            FrameEvent::Open(100),
-            FrameEvent::Complete,
-        ];
+        let expected = [FrameEvent::Open(100), FrameEvent::Open(100), FrameEvent::Complete];
         assert_eq!(apart, expected);
         let (begun, rest) = third.split_at(HEAD_BYTES + 49);
         let late = seen(&[&first[..109], &second, begun, rest]);
-        let expected = [
-            expected[0],
-            expected[0],
-            FrameEvent::Open(100),
-            FrameEvent::Complete,
-        ];
+        let expected = [expected[0], expected[0], FrameEvent::Open(100), FrameEvent::Complete];
         assert_eq!(late, expected);
         let one = frame(HEADERS, END_HEADERS, 1, 100);
         let halves = seen(&[&one[..50], &one[50..]]);

@@ -119,9 +119,7 @@ fn append<E>(fields: &mut HeaderMap, name: &[u8], value: Result<HeaderValue, E>)
 }
 
 fn complete(status: u16, mut fields: HeaderMap) -> Response<()> {
-    fields
-        .entry(SERVER)
-        .or_insert_with(|| HeaderValue::from_static("maitred"));
+    fields.entry(SERVER).or_insert_with(|| HeaderValue::from_static("maitred"));
     fields.entry(DATE).or_insert_with(today);
     let mut response = Response::new(());
     *response.status_mut() =
@@ -169,9 +167,7 @@ mod tests {
     }
 
     fn head(answer: &Answer<'_>, headers: &[(&str, &str)]) -> (AnswerHead, usize) {
-        let headers = headers
-            .iter()
-            .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let headers = headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let mut out = Vec::new();
         let (head, unfit) = Http2::head(&mut out, answer, headers);
         assert!(out.is_empty());

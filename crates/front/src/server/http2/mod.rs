@@ -261,12 +261,7 @@ struct Idle {
 
 impl Idle {
     fn new() -> Idle {
-        Idle {
-            timer: Box::pin(tokio::time::sleep(IDLE)),
-            asked: false,
-            written: 0,
-            wait: IDLE,
-        }
+        Idle { timer: Box::pin(tokio::time::sleep(IDLE)), asked: false, written: 0, wait: IDLE }
     }
 
     fn request_came(&mut self) {

@@ -31,10 +31,7 @@ impl StreamPace {
     }
 
     fn new(rate: u32, grace: Duration) -> StreamPace {
-        StreamPace {
-            connection: Pace::new(rate, grace),
-            stream: Pace::new(0, STANDS),
-        }
+        StreamPace { connection: Pace::new(rate, grace), stream: Pace::new(0, STANDS) }
     }
 
     /// Starts a wait for the client, after `own` bytes of the stream and `all` of its connection.

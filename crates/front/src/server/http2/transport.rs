@@ -31,13 +31,7 @@ pub struct Transport {
 impl Transport {
     /// A connection from which `input` was read.
     pub fn new(stream: Stream, input: BytesMut, trunk: Arc<ConnectionState>) -> Transport {
-        Transport {
-            stream,
-            input,
-            trunk,
-            turn: 0,
-            frames: Frames::new(),
-        }
+        Transport { stream, input, trunk, turn: 0, frames: Frames::new() }
     }
 
     /// Resets the connection of a client that is too slow, and drops unsent bytes.
@@ -47,9 +41,7 @@ impl Transport {
 
     /// Closes the connection so that the client gets the last bytes.
     pub async fn linger(self) {
-        Connection::resumed(self.stream, self.trunk.peer)
-            .linger()
-            .await;
+        Connection::resumed(self.stream, self.trunk.peer).linger().await;
     }
 }
 

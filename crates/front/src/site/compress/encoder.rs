@@ -67,9 +67,7 @@ impl Encoder {
                     ..BrotliEncoderParams::default()
                 };
                 let (out, room) = (Vec::new(), BROTLI_BUFFER_BYTES);
-                Encoder::Br(Box::new(brotli::CompressorWriter::with_params(
-                    out, room, &params,
-                )))
+                Encoder::Br(Box::new(brotli::CompressorWriter::with_params(out, room, &params)))
             }
             ContentEncoding::Zstd => {
                 let level = if kept { 9 } else { ZSTD_PASSING };
@@ -170,9 +168,8 @@ mod tests {
 
     #[test]
     fn a_body_comes_out_as_it_went_in_however_it_is_cut() {
-        let text: Vec<u8> = (0..40_000_u32)
-            .flat_map(|n| (n % 977).to_string().into_bytes())
-            .collect();
+        let text: Vec<u8> =
+            (0..40_000_u32).flat_map(|n| (n % 977).to_string().into_bytes()).collect();
         for coding in ContentEncoding::ALL {
             for effort in [Effort::Passing, Effort::Kept] {
                 for size in [1000, 33_333, usize::MAX] {

@@ -33,11 +33,7 @@ pub struct Compression {
 impl Compression {
     /// The settings of a site; none if it compresses nothing.
     pub fn of(output: &Output) -> Option<Compression> {
-        let Output {
-            compression,
-            precompressed,
-            ..
-        } = output;
+        let Output { compression, precompressed, .. } = output;
         (*precompressed || !compression.is_empty()).then(|| Compression {
             codings: compression.clone(),
             kept: {

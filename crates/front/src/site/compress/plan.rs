@@ -10,14 +10,8 @@ use crate::http::headers::Header;
 use crate::site::compress::{Compression, accepted};
 
 /// Headers about the exact bytes of a body, which must not change then.
-const OF_THE_BYTES: [&str; 6] = [
-    "content-encoding",
-    "content-range",
-    "content-digest",
-    "repr-digest",
-    "digest",
-    "content-md5",
-];
+const OF_THE_BYTES: [&str; 6] =
+    ["content-encoding", "content-range", "content-digest", "repr-digest", "digest", "content-md5"];
 
 /// The plan for a response.
 #[derive(Debug, Default)]
@@ -53,9 +47,7 @@ impl Plan {
         Plan {
             coding,
             vary: vary(said.clone()),
-            etag: first(said, "etag")
-                .filter(strong)
-                .map(|etag| [b"W/", etag].concat()),
+            etag: first(said, "etag").filter(strong).map(|etag| [b"W/", etag].concat()),
         }
     }
 

@@ -70,13 +70,8 @@ impl Siblings {
     ) -> Option<Arc<Entry>> {
         let of = entry.identity()?;
         let now = clock::since_1970().as_secs();
-        let place = ContentEncoding::ALL
-            .iter()
-            .position(|other| *other == coding)?;
-        let known = self
-            .kept
-            .get(entry.name())
-            .and_then(|all| all[place].as_ref());
+        let place = ContentEncoding::ALL.iter().position(|other| *other == coding)?;
+        let known = self.kept.get(entry.name()).and_then(|all| all[place].as_ref());
         let known = known.filter(|known| known.of == of);
         let found = match known {
             Some(known) if known.looked == now => {
@@ -86,11 +81,7 @@ impl Siblings {
             None => look(root, entry, coding, None),
         };
         let sent = found.as_ref().map(|(_, found)| found.clone());
-        let beside = Precompressed {
-            of,
-            looked: now,
-            found,
-        };
+        let beside = Precompressed { of, looked: now, found };
         self.keep(entry.name(), place, beside);
         sent
     }
@@ -154,9 +145,7 @@ fn look(
     }
     let file = files::load(opened.fd, &name).ok()?;
     // An older variant belongs to a former file, and one that changes is incomplete.
-    let identity = file
-        .settled
-        .filter(|_| file.entry.is_no_older_than(entry))?;
+    let identity = file.settled.filter(|_| file.entry.is_no_older_than(entry))?;
     Some((identity, Arc::new(entry.beside(coding, &file.entry))))
 }
 
@@ -257,11 +246,7 @@ pub(crate) async fn made(made: &Made, entry: Arc<Entry>, coding: ContentEncoding
         Some(_) => return entry,
         None => {}
     }
-    let mut making = VariantInProgress {
-        made,
-        key,
-        state: None,
-    };
+    let mut making = VariantInProgress { made, key, state: None };
     let (body, len) = (entry.body().clone(), entry.len());
     let coded = blocking(move || code(&body, len, identity, coding)).await;
     let Ok(Some(coded)) = coded else {

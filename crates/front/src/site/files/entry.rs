@@ -72,22 +72,10 @@ impl Entry {
     }
 
     fn prepared(mut self) -> Entry {
-        let Entry {
-            content_type,
-            len,
-            last_modified,
-            etag,
-            ..
-        } = &self;
+        let Entry { content_type, len, last_modified, etag, .. } = &self;
         let coding = self.coding.map(|coding| coding.name());
-        let coding = coding.map_or(String::new(), |name| {
-            format!("Content-Encoding: {name}\r\n")
-        });
-        let ranges = if self.coding.is_none() {
-            "Accept-Ranges: bytes\r\n"
-        } else {
-            ""
-        };
+        let coding = coding.map_or(String::new(), |name| format!("Content-Encoding: {name}\r\n"));
+        let ranges = if self.coding.is_none() { "Accept-Ranges: bytes\r\n" } else { "" };
         let vary = self.vary_line();
         let lines = format!(
             "Content-Type: {content_type}\r\n{coding}Content-Length: {len}\r\n\
@@ -99,20 +87,12 @@ impl Entry {
 
     /// The same file with another type.
     pub fn typed(&self, content_type: &str) -> Entry {
-        Entry {
-            content_type: Cow::Owned(content_type.to_owned()),
-            ..self.clone()
-        }
-        .prepared()
+        Entry { content_type: Cow::Owned(content_type.to_owned()), ..self.clone() }.prepared()
     }
 
     /// The same file, of which other clients may get another encoding.
     pub fn varying(self) -> Entry {
-        Entry {
-            varies: true,
-            ..self
-        }
-        .prepared()
+        Entry { varies: true, ..self }.prepared()
     }
 
     /// A compressed variant with these bytes.
@@ -296,22 +276,13 @@ fn content_type(name: &[u8]) -> Cow<'static, str> {
         None => "application/octet-stream",
     };
     let is_text = kind.starts_with("text/") || matches!(kind, "application/json" | "image/svg+xml");
-    if is_text {
-        Cow::Owned(format!("{kind}; charset=utf-8"))
-    } else {
-        Cow::Borrowed(kind)
-    }
+    if is_text { Cow::Owned(format!("{kind}; charset=utf-8")) } else { Cow::Borrowed(kind) }
 }
 
 /// `mtime` in whole seconds, within the range of an HTTP date: not before 1970, and not later than
 /// now (RFC 9110 §8.8.2.1).
 fn http_time(mtime: (i64, u32), now: SystemTime) -> SystemTime {
-    let now = now
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    let seconds = u64::try_from(mtime.0)
-        .unwrap_or(0)
-        .min(now)
-        .min(LAST_HTTP_SECOND);
+    let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let seconds = u64::try_from(mtime.0).unwrap_or(0).min(now).min(LAST_HTTP_SECOND);
     UNIX_EPOCH + Duration::from_secs(seconds)
 }

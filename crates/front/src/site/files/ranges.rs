@@ -55,25 +55,15 @@ fn parse_one(spec: &str, len: u64) -> Option<Slice> {
     let (first, last) = spec.split_once('-')?;
     if first.is_empty() {
         let suffix = number(last)?.min(len);
-        return Some(Slice {
-            offset: len - suffix,
-            len: suffix,
-        });
+        return Some(Slice { offset: len - suffix, len: suffix });
     }
     let first = number(first)?;
-    let last = if last.is_empty() {
-        u64::MAX
-    } else {
-        number(last)?
-    };
+    let last = if last.is_empty() { u64::MAX } else { number(last)? };
     if last < first {
         return None;
     }
     let end = last.saturating_add(1).min(len);
-    Some(Slice {
-        offset: first,
-        len: end.saturating_sub(first),
-    })
+    Some(Slice { offset: first, len: end.saturating_sub(first) })
 }
 
 /// Digits only. A number too large for the type is larger than any file, too.
@@ -86,19 +76,13 @@ fn number(digits: &str) -> Option<u64> {
 /// order of the request stays. One pass is enough: parts do not touch each other.
 fn merge(parts: &mut Vec<Slice>, mut range: Slice) {
     let touch = |a: &Slice, b: &Slice| a.offset <= b.end() && b.offset <= a.end();
-    let place = parts
-        .iter()
-        .position(|part| touch(part, &range))
-        .unwrap_or(parts.len());
+    let place = parts.iter().position(|part| touch(part, &range)).unwrap_or(parts.len());
     parts.retain(|part| {
         if !touch(part, &range) {
             return true;
         }
         let offset = part.offset.min(range.offset);
-        range = Slice {
-            offset,
-            len: part.end().max(range.end()) - offset,
-        };
+        range = Slice { offset, len: part.end().max(range.end()) - offset };
         false
     });
     parts.insert(place, range);

@@ -33,12 +33,7 @@ pub fn residency(fd: impl AsFd, offset: u64, len: u64) -> Residency {
 
 fn probe(fd: &impl AsFd, offset: u64) -> Residency {
     let mut byte = [0];
-    match preadv2(
-        fd,
-        &mut [IoSliceMut::new(&mut byte)],
-        offset,
-        ReadWriteFlags::NOWAIT,
-    ) {
+    match preadv2(fd, &mut [IoSliceMut::new(&mut byte)], offset, ReadWriteFlags::NOWAIT) {
         // Zero bytes: the position is at or after the end.
         Ok(_) => Residency::Resident,
         Err(Errno::AGAIN | Errno::INTR) => Residency::Cold,

@@ -45,20 +45,13 @@ pub fn answer(entry: &Entry, request: &impl Conditions) -> Answer {
         let (etag, date) = (entry.etag(), entry.last_modified());
         return bodiless(
             304,
-            format!(
-                "Last-Modified: {date}\r\nETag: {etag}\r\n{}",
-                entry.vary_line()
-            )
-            .into(),
+            format!("Last-Modified: {date}\r\nETag: {etag}\r\n{}", entry.vary_line()).into(),
         );
     }
     if method == "HEAD" {
         return bodiless(200, entry.header_lines().clone());
     }
-    match request
-        .header("range")
-        .filter(|_| range_applies(entry, request))
-    {
+    match request.header("range").filter(|_| range_applies(entry, request)) {
         Some(field) => match ranges::parse(field, entry.len()) {
             WantedRange::Whole => whole(entry),
             WantedRange::Parts(slices) => match slices.as_slice() {
@@ -145,38 +138,20 @@ fn names_etag(field: &str, etag: &str, comparison: Comparison) -> bool {
 }
 
 fn bodiless(status: u16, headers: Bytes) -> Answer {
-    Answer {
-        status,
-        headers,
-        body: AnswerBody::Empty,
-    }
+    Answer { status, headers, body: AnswerBody::Empty }
 }
 
 fn whole(entry: &Entry) -> Answer {
-    let slice = Slice {
-        offset: 0,
-        len: entry.len(),
-    };
+    let slice = Slice { offset: 0, len: entry.len() };
     let headers = entry.header_lines().clone();
-    Answer {
-        status: 200,
-        headers,
-        body: piece(entry, slice),
-    }
+    Answer { status: 200, headers, body: piece(entry, slice) }
 }
 
 fn single(entry: &Entry, slice: Slice) -> Answer {
     let headers = partial_lines(entry, entry.content_type(), slice.len);
-    let headers = format!(
-        "{headers}Content-Range: {}\r\n",
-        content_range(slice, entry.len())
-    );
+    let headers = format!("{headers}Content-Range: {}\r\n", content_range(slice, entry.len()));
     let body = piece(entry, slice);
-    Answer {
-        status: 206,
-        headers: headers.into(),
-        body,
-    }
+    Answer { status: 206, headers: headers.into(), body }
 }
 
 pub(crate) fn multipart(entry: &Entry, slices: &[Slice]) -> Answer {
@@ -192,32 +167,18 @@ pub(crate) fn multipart(entry: &Entry, slices: &[Slice]) -> Answer {
             let head = format!(
                 "{before}--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: {range}\r\n\r\n"
             );
-            Part {
-                head: head.into(),
-                slice: *slice,
-            }
+            Part { head: head.into(), slice: *slice }
         })
         .collect();
-    let pieces: u64 = parts
-        .iter()
-        .map(|part| part.head.len() as u64 + part.slice.len)
-        .sum();
+    let pieces: u64 = parts.iter().map(|part| part.head.len() as u64 + part.slice.len).sum();
     let length = pieces + closing.len() as u64;
     let kind = format!("multipart/byteranges; boundary={boundary}");
     let body = match entry.body() {
         FileBody::Memory(bytes) => AnswerBody::Memory(joined(bytes, &parts, &closing)),
-        FileBody::File(fd) => AnswerBody::Multipart {
-            fd: Arc::clone(fd),
-            parts,
-            closing,
-        },
+        FileBody::File(fd) => AnswerBody::Multipart { fd: Arc::clone(fd), parts, closing },
     };
     let headers = partial_lines(entry, &kind, length).into();
-    Answer {
-        status: 206,
-        headers,
-        body,
-    }
+    Answer { status: 206, headers, body }
 }
 
 fn partial_lines(entry: &Entry, content_type: &str, length: u64) -> String {
@@ -243,10 +204,7 @@ pub(crate) fn piece(entry: &Entry, slice: Slice) -> AnswerBody {
     match entry.body() {
         _ if slice.len == 0 => AnswerBody::Empty,
         FileBody::Memory(bytes) => AnswerBody::Memory(in_memory(bytes, slice)),
-        FileBody::File(fd) => AnswerBody::File {
-            fd: Arc::clone(fd),
-            slice,
-        },
+        FileBody::File(fd) => AnswerBody::File { fd: Arc::clone(fd), slice },
     }
 }
 

@@ -34,10 +34,7 @@ impl Conditions for Request {
 }
 
 fn request(method: &'static str, headers: &[(&'static str, &str)]) -> Request {
-    let headers = headers
-        .iter()
-        .map(|(name, value)| (*name, value.to_string()))
-        .collect();
+    let headers = headers.iter().map(|(name, value)| (*name, value.to_string())).collect();
     Request { method, headers }
 }
 
@@ -59,9 +56,7 @@ fn entry_at(name: &str, contents: &[u8], modified: SystemTime) -> Entry {
 fn header<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
     let lines = std::str::from_utf8(&answer.headers).unwrap();
     assert!(lines.ends_with("\r\n"));
-    lines
-        .split("\r\n")
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    lines.split("\r\n").find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
 /// Bytes of the body: 0 for HEAD, whatever Content-Length says.
@@ -73,10 +68,7 @@ fn length(answer: &Answer) -> u64 {
 fn body(answer: &Answer) -> Vec<u8> {
     let read = |fd: &OwnedFd, slice: &Slice| {
         let mut bytes = vec![0; slice.len as usize];
-        assert_eq!(
-            rustix::io::pread(fd, &mut bytes, slice.offset).unwrap(),
-            bytes.len()
-        );
+        assert_eq!(rustix::io::pread(fd, &mut bytes, slice.offset).unwrap(), bytes.len());
         bytes
     };
     match &answer.body {
@@ -107,15 +99,8 @@ fn a_plain_get_sends_the_prepared_lines_and_the_whole_file() {
              Last-Modified: {DATE}\r\nETag: \"65e079f000000005-d\"\r\nAccept-Ranges: bytes\r\n"
         )
     );
-    assert_eq!(
-        answer.headers.as_ptr(),
-        entry.header_lines().as_ptr(),
-        "nothing is formatted"
-    );
-    assert_eq!(
-        (body(&answer), length(&answer)),
-        (b"hello, world\n".to_vec(), 13)
-    );
+    assert_eq!(answer.headers.as_ptr(), entry.header_lines().as_ptr(), "nothing is formatted");
+    assert_eq!((body(&answer), length(&answer)), (b"hello, world\n".to_vec(), 13));
 }
 
 #[test]
@@ -132,10 +117,7 @@ fn other_methods_are_not_allowed() {
     let entry = entry("/a.txt", b"hello");
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "get"] {
         let answer = answer(&entry, &request(method, &[("if-none-match", "*")]));
-        assert_eq!(
-            (answer.status, header(&answer, "Allow")),
-            (405, Some("GET, HEAD"))
-        );
+        assert_eq!((answer.status, header(&answer, "Allow")), (405, Some("GET, HEAD")));
     }
 }
 
@@ -181,29 +163,17 @@ fn if_none_match_compares_weakly_and_wins_over_the_date() {
         ("\"open".to_string(), 200),
         (String::new(), 200),
     ] {
-        let answer = get(
-            &entry,
-            &[("if-none-match", &field), ("if-modified-since", EARLIER)],
-        );
+        let answer = get(&entry, &[("if-none-match", &field), ("if-modified-since", EARLIER)]);
         assert_eq!(answer.status, status, "{field}");
     }
-    let answer = get(
-        &entry,
-        &[("if-none-match", "\"other\""), ("if-modified-since", DATE)],
-    );
-    assert_eq!(
-        answer.status, 200,
-        "the date does not count beside an entity tag"
-    );
+    let answer = get(&entry, &[("if-none-match", "\"other\""), ("if-modified-since", DATE)]);
+    assert_eq!(answer.status, 200, "the date does not count beside an entity tag");
     let answer = get(&entry, &[("if-none-match", tag)]);
     assert_eq!(
         (header(&answer, "ETag"), header(&answer, "Last-Modified")),
         (Some(tag), Some(DATE))
     );
-    assert_eq!(
-        (header(&answer, "Content-Length"), length(&answer)),
-        (None, 0)
-    );
+    assert_eq!((header(&answer, "Content-Length"), length(&answer)), (None, 0));
 }
 
 #[test]
@@ -218,11 +188,7 @@ fn if_modified_since_is_not_modified_from_its_date_on() {
         ("yesterday", 200),
         ("", 200),
     ] {
-        assert_eq!(
-            get(&entry, &[("if-modified-since", date)]).status,
-            status,
-            "{date}"
-        );
+        assert_eq!(get(&entry, &[("if-modified-since", date)]).status, status, "{date}");
     }
 }
 
@@ -236,10 +202,7 @@ fn failed_preconditions_are_412() {
         (vec![("if-match", "*")], 200),
         (vec![("if-match", weak.as_str())], 412),
         (vec![("if-match", "\"other\"")], 412),
-        (
-            vec![("if-match", tag), ("if-unmodified-since", EARLIER)],
-            200,
-        ),
+        (vec![("if-match", tag), ("if-unmodified-since", EARLIER)], 200),
         (vec![("if-unmodified-since", EARLIER)], 412),
         (vec![("if-unmodified-since", DATE)], 200),
         (vec![("if-unmodified-since", "never")], 200),
@@ -269,26 +232,15 @@ fn single_ranges_are_cut_to_the_file() {
         assert_eq!(answer.status, 206, "{field}");
         assert_eq!(header(&answer, "Content-Range"), Some(range), "{field}");
         assert_eq!(body(&answer), bytes.as_bytes(), "{field}");
-        assert_eq!(
-            header(&answer, "Content-Length"),
-            Some(bytes.len().to_string().as_str())
-        );
-        assert_eq!(
-            header(&answer, "Content-Type"),
-            Some("text/plain; charset=utf-8")
-        );
+        assert_eq!(header(&answer, "Content-Length"), Some(bytes.len().to_string().as_str()));
+        assert_eq!(header(&answer, "Content-Type"), Some("text/plain; charset=utf-8"));
     }
 }
 
 #[test]
 fn ranges_that_the_file_does_not_have_are_416() {
     let entry = entry("/a.txt", b"0123456789");
-    for field in [
-        "bytes=10-",
-        "bytes=10-12",
-        "bytes=-0",
-        "bytes=99999999999999999999-, 11-12",
-    ] {
+    for field in ["bytes=10-", "bytes=10-12", "bytes=-0", "bytes=99999999999999999999-, 11-12"] {
         let answer = get(&entry, &[("range", field)]);
         assert_eq!(answer.status, 416, "{field}");
         assert_eq!(header(&answer, "Content-Range"), Some("bytes */10"));
@@ -298,9 +250,7 @@ fn ranges_that_the_file_does_not_have_are_416() {
 #[test]
 fn ranges_that_break_the_grammar_or_are_too_many_get_the_whole_file() {
     let entry = entry("/a.txt", &[b'x'; 1000]);
-    let tiny: Vec<_> = (0..17)
-        .map(|number| format!("{0}-{0}", number * 3))
-        .collect();
+    let tiny: Vec<_> = (0..17).map(|number| format!("{0}-{0}", number * 3)).collect();
     let tiny = format!("bytes={}", tiny.join(","));
     let many = format!("bytes={}", vec!["0-"; 65].join(","));
     for field in [
@@ -321,10 +271,7 @@ fn ranges_that_break_the_grammar_or_are_too_many_get_the_whole_file() {
     ] {
         assert_eq!(get(&entry, &[("range", field)]).status, 200, "{field}");
     }
-    assert_eq!(
-        get(&entry_at("/a", b"", UNIX_EPOCH), &[("range", "bytes=0-")]).status,
-        200
-    );
+    assert_eq!(get(&entry_at("/a", b"", UNIX_EPOCH), &[("range", "bytes=0-")]).status, 200);
 }
 
 #[test]
@@ -355,9 +302,7 @@ fn several_ranges_are_parts_in_the_order_of_the_request() {
         let answer = get(&entry, &[("range", "bytes=9000-9001,0-2,-4")]);
         assert_eq!(answer.status, 206);
         let kind = header(&answer, "Content-Type").unwrap();
-        let boundary = kind
-            .strip_prefix("multipart/byteranges; boundary=")
-            .unwrap();
+        let boundary = kind.strip_prefix("multipart/byteranges; boundary=").unwrap();
         let part = |from: usize, to: usize| {
             let mut part = format!(
                 "--{boundary}\r\nContent-Type: application/octet-stream\r\n\
@@ -369,25 +314,12 @@ fn several_ranges_are_parts_in_the_order_of_the_request() {
             part
         };
         let closing = format!("--{boundary}--\r\n").into_bytes();
-        let expected = [
-            part(9000, 9001),
-            part(0, 2),
-            part(size - 4, size - 1),
-            closing,
-        ]
-        .concat();
+        let expected = [part(9000, 9001), part(0, 2), part(size - 4, size - 1), closing].concat();
         assert_eq!(body(&answer), expected);
         assert_eq!(length(&answer), expected.len() as u64);
-        assert_eq!(
-            header(&answer, "Content-Length"),
-            Some(expected.len().to_string().as_str())
-        );
+        assert_eq!(header(&answer, "Content-Length"), Some(expected.len().to_string().as_str()));
         let again = get(&entry, &[("range", "bytes=9000-9001,0-2,-4")]);
-        assert_ne!(
-            header(&again, "Content-Type"),
-            Some(kind),
-            "the delimiter can be foreseen"
-        );
+        assert_ne!(header(&again, "Content-Type"), Some(kind), "the delimiter can be foreseen");
     }
 }
 
@@ -422,14 +354,8 @@ fn a_file_that_was_only_just_written_is_not_to_be_kept() {
         if loaded.settled.is_none() {
             break;
         }
-        assert!(
-            took >= Duration::from_millis(10),
-            "kept although it was written {took:?} ago"
-        );
-        assert!(
-            std::time::Instant::now() < deadline,
-            "the machine is too slow to tell"
-        );
+        assert!(took >= Duration::from_millis(10), "kept although it was written {took:?} ago");
+        assert!(std::time::Instant::now() < deadline, "the machine is too slow to tell");
     }
     while load(open(), b"/a").unwrap().settled.is_none() {
         assert!(std::time::Instant::now() < deadline, "never kept");
@@ -472,9 +398,7 @@ fn marked(specs: &[Spec], len: u64) -> Vec<bool> {
         Spec::From(first) => at >= *first,
         Spec::Suffix(count) => at + count >= len,
     };
-    (0..len)
-        .map(|at| specs.iter().any(|spec| asked(spec, at)))
-        .collect()
+    (0..len).map(|at| specs.iter().any(|spec| asked(spec, at))).collect()
 }
 
 proptest! {

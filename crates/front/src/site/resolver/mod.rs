@@ -274,9 +274,7 @@ impl Resolver {
                 }
                 FileType::RegularFile => self.script_or_fall_back(name),
                 FileType::Directory => self.directory(path),
-                _ => Err(not_found(
-                    "the path names neither a regular file nor a directory",
-                )),
+                _ => Err(not_found("the path names neither a regular file nor a directory")),
             },
             Err(Errno::NOTDIR) => self.script_or_fall_back(name),
             Err(error) if resolver_table::is_absence(error) => self.missing(name),
@@ -373,9 +371,7 @@ impl Resolver {
         }
         let opened = self.open(name, openat::READ).map_err(refusal)?;
         if opened.kind() != FileType::RegularFile {
-            return Err(not_found(
-                "the path names neither a regular file nor a directory",
-            ));
+            return Err(not_found("the path names neither a regular file nor a directory"));
         }
         if opened.through_link {
             let own = opened.real_name().map_err(refusal)?;
@@ -403,10 +399,7 @@ impl Resolver {
         let entry = if varies { entry.varying() } else { entry };
         let target = Target::File(Arc::new(entry));
         let Some(identity) = loaded.settled else {
-            return Ok(Found {
-                target,
-                watches: None,
-            });
+            return Ok(Found { target, watches: None });
         };
         watches.push(self.watch(name, Expect::Unchanged(identity))?);
         Ok(keep(target, watches))
@@ -475,11 +468,7 @@ impl Resolver {
     fn follow_root(&mut self) -> Result<(), Refused> {
         let gone = || Refused::notable(503, "the document root cannot be opened at the moment");
         let now = fs::stat(&self.site.root).map_err(|_| gone())?;
-        if self
-            .root
-            .as_ref()
-            .is_ok_and(|root| root.id == file_id(&now))
-        {
+        if self.root.as_ref().is_ok_and(|root| root.id == file_id(&now)) {
             return Ok(());
         }
         self.table.clear();
@@ -539,17 +528,11 @@ pub(crate) fn is_script(name: &[u8]) -> bool {
 }
 
 fn still_there(opened: &Opened) -> Expect {
-    Expect::SameFile {
-        dev: opened.stat.st_dev,
-        ino: opened.stat.st_ino,
-    }
+    Expect::SameFile { dev: opened.stat.st_dev, ino: opened.stat.st_ino }
 }
 
 fn keep(target: Target, watches: Vec<FileWatch>) -> Found {
-    Found {
-        target,
-        watches: Some(watches),
-    }
+    Found { target, watches: Some(watches) }
 }
 
 fn route(target: Target, query: Option<&str>) -> Route {
@@ -579,20 +562,17 @@ fn not_found(why: &'static str) -> Refused {
 
 fn refusal(error: Errno) -> Refused {
     match error {
-        Errno::ACCESS => Refused::notable(
-            403,
-            "the front may not read the file or search its directory",
-        ),
-        Errno::XDEV => Refused::notable(
-            404,
-            "a symbolic link leads out of the root to another owner's file",
-        ),
+        Errno::ACCESS => {
+            Refused::notable(403, "the front may not read the file or search its directory")
+        }
+        Errno::XDEV => {
+            Refused::notable(404, "a symbolic link leads out of the root to another owner's file")
+        }
         Errno::LOOP => Refused::notable(404, "too many symbolic links"),
         Errno::NOENT | Errno::NOTDIR => not_found("the file was just removed"),
-        Errno::MFILE | Errno::NFILE => Refused::notable(
-            503,
-            "no file descriptor is free: raise the limit on open files",
-        ),
+        Errno::MFILE | Errno::NFILE => {
+            Refused::notable(503, "no file descriptor is free: raise the limit on open files")
+        }
         _ => Refused::notable(503, "the file system failed to open the file"),
     }
 }

@@ -128,10 +128,7 @@ mod tests {
         let first = said(&mut words, 0..4000, |_| Level::Careful);
         assert_eq!(first, [info(FULL)], "it only stays so");
         let then = said(&mut words, 4000..5000, |_| Level::Calm);
-        assert_eq!(
-            then,
-            [info("memory is no longer nearly full (87 % in use)")]
-        );
+        assert_eq!(then, [info("memory is no longer nearly full (87 % in use)")]);
     }
 
     #[test]

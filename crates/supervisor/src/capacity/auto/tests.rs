@@ -134,10 +134,7 @@ impl CounterSource for Young {
     fn told_by_workers(&self) -> HashMap<i32, WorkerCounters> {
         self.0.set(self.0.get() + 1);
         let (program, requests) = (0, 3);
-        HashMap::from([(
-            std::process::id() as i32,
-            WorkerCounters { program, requests },
-        )])
+        HashMap::from([(std::process::id() as i32, WorkerCounters { program, requests })])
     }
 }
 
@@ -161,10 +158,7 @@ fn a_worker_that_may_be_young_is_asked_until_it_is_known_what_it_keeps_though_ot
 #[test]
 fn what_is_known_of_a_pool_stays_while_another_generation_of_it_is_on_trial() {
     let ours = std::process::id() as i32;
-    let mut other = std::process::Command::new("sleep")
-        .arg("60")
-        .spawn()
-        .unwrap();
+    let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     let pid = other.id() as i32;
     let current = || pool("www", vec![ours]);
     let mut room = looked(16_000, 14_000);
@@ -180,10 +174,7 @@ fn what_is_known_of_a_pool_stays_while_another_generation_of_it_is_on_trial() {
         assert_eq!(all, [("www", 2), ("other", 0)]);
         room.look(NOW, &Machine, &both);
     }
-    let mut budget = Budget {
-        exactly: 0,
-        roughly: 2,
-    };
+    let mut budget = Budget { exactly: 0, roughly: 2 };
     let measured = room.rooms.due("www", &[ours, pid], 0, &mut budget);
     assert_eq!(measured.len(), 2, "{measured:?}");
     other.kill().unwrap();

@@ -72,28 +72,15 @@ mod tests {
         let boards = Boards::map(&memory).unwrap();
         boards.seat(1).unwrap().program_most.store(4000, Relaxed);
         boards.seat(1).unwrap().requests.store(7, Relaxed);
-        let seated = [(0, 10), (1, 11), (2, 12)].map(|(seat, pid)| Seated {
-            worker: WorkerId {
-                seat,
-                incarnation: 1,
-            },
-            pid,
-        });
+        let seated = [(0, 10), (1, 11), (2, 12)]
+            .map(|(seat, pid)| Seated { worker: WorkerId { seat, incarnation: 1 }, pid });
         let told = told_by(&boards, seated.into_iter());
         let all = [(10, 0, 0), (11, 4000, 7)];
         let all = all.map(|(pid, program, requests)| (pid, WorkerCounters { program, requests }));
         assert_eq!(told, HashMap::from(all));
-        let has = |most, served| WorkerMemory {
-            own: 1.0,
-            most,
-            served,
-        };
+        let has = |most, served| WorkerMemory { own: 1.0, most, served };
         let with = |most| with_told(has(most, None), told.get(&11).copied(), 3000.0);
-        assert_eq!(
-            with(Some(2.0)),
-            has(Some(3002.0), Some(7)),
-            "and no more than there is"
-        );
+        assert_eq!(with(Some(2.0)), has(Some(3002.0), Some(7)), "and no more than there is");
         assert_eq!(with(None), has(None, Some(7)), "no counters");
         let unknown = with_told(has(None, None), None, 3000.0);
         assert_eq!(unknown, has(None, None));

@@ -46,11 +46,7 @@ impl WorkerMeasures {
             None => self.count(files, pid)?,
         };
         let own = own + of_programs(files, pid);
-        Some(WorkerMemory {
-            own,
-            most,
-            served: None,
-        })
+        Some(WorkerMemory { own, most, served: None })
     }
 
     /// Counts private pages: the present number and the peak.
@@ -92,9 +88,7 @@ fn of_programs(files: &dyn Files, pid: i32) -> f64 {
     while let Some(parent) = family.get(looked) {
         let children = files.read(&format!("/proc/{parent}/task/{parent}/children"));
         let children = children.unwrap_or_default();
-        let children = children
-            .split_whitespace()
-            .map_while(|pid| pid.parse::<i32>().ok());
+        let children = children.split_whitespace().map_while(|pid| pid.parse::<i32>().ok());
         family.extend(children.take(PROGRAMS_MOST + 1 - family.len()));
         looked += 1;
     }
@@ -112,10 +106,8 @@ mod tests {
     use super::super::Machine;
     use super::*;
 
-    const OURSELVES: fn(bool) -> DueMeasurement = |exactly| DueMeasurement {
-        worker: std::process::id() as i32,
-        exactly,
-    };
+    const OURSELVES: fn(bool) -> DueMeasurement =
+        |exactly| DueMeasurement { worker: std::process::id() as i32, exactly };
 
     /// A process as it is written here.
     struct Written(&'static str, &'static str);
@@ -136,14 +128,8 @@ mod tests {
         let mut counted = WorkerMeasures::default();
         let has = counted.measure(&Machine, OURSELVES(true)).unwrap();
         assert!(has.own > 100_000.0, "{has:?}");
-        assert!(
-            has.most.is_some_and(|most| most >= 0.9 * has.own),
-            "{has:?}"
-        );
-        let gone = DueMeasurement {
-            worker: i32::MAX,
-            ..OURSELVES(true)
-        };
+        assert!(has.most.is_some_and(|most| most >= 0.9 * has.own), "{has:?}");
+        let gone = DueMeasurement { worker: i32::MAX, ..OURSELVES(true) };
         assert_eq!(counted.measure(&Machine, gone), None);
     }
 
@@ -178,8 +164,7 @@ mod tests {
     impl Files for Many {
         fn read(&self, path: &str) -> Option<String> {
             self.0.set(self.0.get() + 1);
-            path.ends_with("/children")
-                .then(|| format!("{} {} ", i32::MAX, i32::MAX))
+            path.ends_with("/children").then(|| format!("{} {} ", i32::MAX, i32::MAX))
         }
     }
 

@@ -12,10 +12,7 @@ impl GenerationState {
     /// The same generation, whose workers boot a script first, with this timeout; zero is none.
     #[must_use]
     pub fn booting(self, within: Option<Duration>) -> GenerationState {
-        GenerationState {
-            boots_within: within,
-            ..self
-        }
+        GenerationState { boots_within: within, ..self }
     }
 
     /// Whether the last boot of a script has failed.

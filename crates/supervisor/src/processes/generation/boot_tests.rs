@@ -32,10 +32,7 @@ fn ordered(actions: &[GenerationAction]) -> Incarnation {
 
 fn adopt(pool: &mut GenerationState, incarnation: Incarnation, pid: i32, now: Moment) {
     let seat = SEAT;
-    let announced = GenerationEvent::Announced {
-        worker: WorkerId { seat, incarnation },
-        pid,
-    };
+    let announced = GenerationEvent::Announced { worker: WorkerId { seat, incarnation }, pid };
     pool.on(announced, now);
     let adopted = pool.on(GenerationEvent::Adopted { pid }, now);
     assert!(!adopted.iter().any(is_open), "{adopted:?}");
@@ -63,29 +60,16 @@ fn requests_go_to_a_worker_when_its_script_has_booted() {
     let seat = SEAT;
     let stale = incarnation + 1;
     let stale = pool.on(
-        GenerationEvent::Booted {
-            worker: WorkerId {
-                seat,
-                incarnation: stale,
-            },
-        },
+        GenerationEvent::Booted { worker: WorkerId { seat, incarnation: stale } },
         Moment::ZERO,
     );
     assert!(stale.is_empty(), "{stale:?}");
-    let booted = pool.on(
-        GenerationEvent::Booted {
-            worker: WorkerId { seat, incarnation },
-        },
-        Moment::ZERO,
-    );
+    let booted =
+        pool.on(GenerationEvent::Booted { worker: WorkerId { seat, incarnation } }, Moment::ZERO);
     assert!(booted.iter().any(is_open), "{booted:?}");
     assert!(pool.is_full());
-    let again = pool.on(
-        GenerationEvent::Booted {
-            worker: WorkerId { seat, incarnation },
-        },
-        Moment::ZERO,
-    );
+    let again =
+        pool.on(GenerationEvent::Booted { worker: WorkerId { seat, incarnation } }, Moment::ZERO);
     assert!(again.is_empty(), "{again:?}");
 }
 
@@ -95,17 +79,9 @@ fn a_script_that_boots_before_its_worker_is_seen_to_be_ours_is_not_overheard() {
     let (_, retry) = end(&mut pool, exit::NOT_BOOTED, Moment::ZERO);
     let incarnation = ordered(&pool.on(GenerationEvent::Tick, retry));
     let (seat, pid) = (SEAT, PID + 1);
-    let announced = GenerationEvent::Announced {
-        worker: WorkerId { seat, incarnation },
-        pid,
-    };
+    let announced = GenerationEvent::Announced { worker: WorkerId { seat, incarnation }, pid };
     pool.on(announced, retry);
-    pool.on(
-        GenerationEvent::Booted {
-            worker: WorkerId { seat, incarnation },
-        },
-        retry,
-    );
+    pool.on(GenerationEvent::Booted { worker: WorkerId { seat, incarnation } }, retry);
     let adopted = pool.on(GenerationEvent::Adopted { pid }, retry);
     assert!(adopted.iter().any(is_open), "{adopted:?}");
 }
@@ -127,10 +103,7 @@ fn a_script_that_does_not_boot_is_tried_again_after_a_pause_however_long_it_took
 fn a_boot_that_takes_too_long_is_killed() {
     let (mut pool, _) = booting();
     let killed = pool.on(GenerationEvent::Tick, LIMIT);
-    assert!(
-        killed.contains(&GenerationAction::KillWorker { pid: PID }),
-        "{killed:?}"
-    );
+    assert!(killed.contains(&GenerationAction::KillWorker { pid: PID }), "{killed:?}");
     let (boot, _) = end(&mut pool, exit::RECYCLED + 1, LIMIT);
     assert_eq!(boot, BootState::Late);
 }
@@ -139,36 +112,20 @@ fn a_boot_that_takes_too_long_is_killed() {
 fn who_boots_for_a_generation_that_leaves_is_let_go() {
     let (mut pool, _) = booting();
     let left = pool.on(GenerationEvent::Leave, Moment::ZERO);
-    assert!(
-        left.contains(&GenerationAction::DismissWorker { pid: PID }),
-        "{left:?}"
-    );
+    assert!(left.contains(&GenerationAction::DismissWorker { pid: PID }), "{left:?}");
     let late = pool.on(GenerationEvent::Tick, LEAVE);
-    assert!(
-        late.contains(&GenerationAction::KillWorker { pid: PID }),
-        "{late:?}"
-    );
+    assert!(late.contains(&GenerationAction::KillWorker { pid: PID }), "{late:?}");
 }
 
 #[test]
 fn a_boot_goes_on_through_an_upgrade() {
     let (pool, incarnation) = booting();
     let handed_over: Vec<(Seated, WorkerMark)> = pool.all_seated().collect();
-    assert_eq!(
-        handed_over
-            .iter()
-            .map(|(_, mark)| *mark)
-            .collect::<Vec<_>>(),
-        [WorkerMark::Boots]
-    );
+    assert_eq!(handed_over.iter().map(|(_, mark)| *mark).collect::<Vec<_>>(), [WorkerMark::Boots]);
     let (mut after, _) = booting();
     after.take_over(&handed_over, true, false, Moment::ZERO);
     let seat = SEAT;
-    let booted = after.on(
-        GenerationEvent::Booted {
-            worker: WorkerId { seat, incarnation },
-        },
-        Moment::ZERO,
-    );
+    let booted =
+        after.on(GenerationEvent::Booted { worker: WorkerId { seat, incarnation } }, Moment::ZERO);
     assert!(booted.iter().any(is_open), "{booted:?}");
 }

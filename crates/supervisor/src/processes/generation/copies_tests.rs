@@ -11,24 +11,17 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn pool(pm: ProcessManager, limit: u32) -> GenerationState {
     let config = Config::for_directory("/".as_ref(), Vec::new(), Some(limit)).unwrap();
-    let configured = maitred_config::Pool {
-        pm,
-        mode: Mode::Snapshot,
-        ..config.pools[0].clone()
-    };
+    let configured = maitred_config::Pool { pm, mode: Mode::Snapshot, ..config.pools[0].clone() };
     let mut pool = GenerationState::new(limit + SPARE_SEATS, Growth::of(&configured, limit));
-    assert!(
-        pool.on(GenerationEvent::Tick, SECOND)
-            .contains(&GenerationAction::StartZygote)
-    );
+    assert!(pool.on(GenerationEvent::Tick, SECOND).contains(&GenerationAction::StartZygote));
     pool
 }
 
 fn fills(actions: &[GenerationAction]) -> Vec<(Seat, Incarnation)> {
     let fills = actions.iter().filter_map(|action| match action {
-        GenerationAction::Fill {
-            worker: WorkerId { seat, incarnation },
-        } => Some((*seat, *incarnation)),
+        GenerationAction::Fill { worker: WorkerId { seat, incarnation } } => {
+            Some((*seat, *incarnation))
+        }
         _ => None,
     });
     fills.collect()
@@ -40,24 +33,10 @@ fn a_copy_in_its_zygotes_last_words_keeps_its_seat_and_the_others_are_ordered_ag
     let ordered = pool.on(GenerationEvent::ZygoteStarted, SECOND);
     assert_eq!(fills(&ordered), [(0, 1), (1, 1), (2, 1)]);
     let now = 10 * SECOND;
-    let announced = GenerationEvent::Announced {
-        worker: WorkerId {
-            seat: 0,
-            incarnation: 1,
-        },
-        pid: 10,
-    };
-    assert_eq!(
-        pool.on(announced, now),
-        [GenerationAction::CheckChild { pid: 10 }]
-    );
-    let opened = GenerationAction::Open {
-        worker: WorkerId {
-            seat: 0,
-            incarnation: 1,
-        },
-        pid: 10,
-    };
+    let announced =
+        GenerationEvent::Announced { worker: WorkerId { seat: 0, incarnation: 1 }, pid: 10 };
+    assert_eq!(pool.on(announced, now), [GenerationAction::CheckChild { pid: 10 }]);
+    let opened = GenerationAction::Open { worker: WorkerId { seat: 0, incarnation: 1 }, pid: 10 };
     assert_eq!(pool.on(GenerationEvent::Adopted { pid: 10 }, now), [opened]);
     // It had lived for long: another is started at once.
     let ended = pool.on(GenerationEvent::ZygoteEnded, now);
@@ -84,10 +63,7 @@ fn a_pool_that_finds_its_size_has_copies_ready_beyond_those_that_serve_at_rest_t
     assert_eq!(fills(&ordered), [(0, 1), (1, 1), (2, 1)], "one is to serve");
     for (seat, pid) in [(0, 10), (1, 11), (2, 12)] {
         let incarnation = 1;
-        let announced = GenerationEvent::Announced {
-            worker: WorkerId { seat, incarnation },
-            pid,
-        };
+        let announced = GenerationEvent::Announced { worker: WorkerId { seat, incarnation }, pid };
         pool.on(announced, SECOND);
         pool.on(GenerationEvent::Adopted { pid }, SECOND);
     }
@@ -115,10 +91,7 @@ fn copies_that_have_served_are_ordered_again_without_one_waiting_for_another() {
     assert_eq!(ordered.len(), 6, "all that lack are ordered at once");
     for (seat, incarnation) in ordered {
         let pid = 10 + i32::try_from(seat).unwrap();
-        let announced = GenerationEvent::Announced {
-            worker: WorkerId { seat, incarnation },
-            pid,
-        };
+        let announced = GenerationEvent::Announced { worker: WorkerId { seat, incarnation }, pid };
         pool.on(announced, SECOND);
         pool.on(GenerationEvent::Adopted { pid }, SECOND);
     }

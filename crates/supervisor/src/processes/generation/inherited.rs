@@ -23,32 +23,21 @@ pub enum WorkerMark {
 impl GenerationState {
     /// Every worker that is our child, and its state.
     pub fn all_seated(&self) -> impl Iterator<Item = (Seated, WorkerMark)> {
-        (0..)
-            .zip(&self.places)
-            .filter_map(|(seat, place)| match place.state {
-                SeatState::Taken {
-                    pid,
-                    worn,
-                    sentenced,
-                    boot,
-                    ..
-                } => {
-                    let mark = match (sentenced, worn) {
-                        (true, _) => WorkerMark::Sentenced,
-                        (false, _) if boot != BootState::Done => WorkerMark::Boots,
-                        (false, true) => WorkerMark::Worn,
-                        (false, false) => WorkerMark::None,
-                    };
-                    let who = Seated {
-                        worker: place.worker(seat),
-                        pid,
-                    };
-                    Some((who, mark))
-                }
-                SeatState::Empty { .. }
-                | SeatState::Ordered { .. }
-                | SeatState::Announced { .. } => None,
-            })
+        (0..).zip(&self.places).filter_map(|(seat, place)| match place.state {
+            SeatState::Taken { pid, worn, sentenced, boot, .. } => {
+                let mark = match (sentenced, worn) {
+                    (true, _) => WorkerMark::Sentenced,
+                    (false, _) if boot != BootState::Done => WorkerMark::Boots,
+                    (false, true) => WorkerMark::Worn,
+                    (false, false) => WorkerMark::None,
+                };
+                let who = Seated { worker: place.worker(seat), pid };
+                Some((who, mark))
+            }
+            SeatState::Empty { .. } | SeatState::Ordered { .. } | SeatState::Announced { .. } => {
+                None
+            }
+        })
     }
 
     /// The last incarnation of each seat.
@@ -94,8 +83,7 @@ impl GenerationState {
         if zygote {
             self.zygote = Life::of_running(ZYGOTE_START, now);
         }
-        self.growth
-            .want(u32::try_from(seated.len()).unwrap_or(u32::MAX));
+        self.growth.want(u32::try_from(seated.len()).unwrap_or(u32::MAX));
         self.leaving = leaving;
     }
 }

@@ -9,23 +9,15 @@ use crate::limits::Moment;
 impl GenerationState {
     /// The workers that are our children, have booted, and stay.
     pub fn seated(&self) -> impl Iterator<Item = Seated> {
-        (0..)
-            .zip(&self.places)
-            .filter_map(|(seat, place)| match place.state {
-                SeatState::Taken {
-                    pid,
-                    sentenced: false,
-                    boot: BootState::Done,
-                    ..
-                } => Some(Seated {
-                    worker: place.worker(seat),
-                    pid,
-                }),
-                SeatState::Empty { .. }
-                | SeatState::Ordered { .. }
-                | SeatState::Announced { .. }
-                | SeatState::Taken { .. } => None,
-            })
+        (0..).zip(&self.places).filter_map(|(seat, place)| match place.state {
+            SeatState::Taken { pid, sentenced: false, boot: BootState::Done, .. } => {
+                Some(Seated { worker: place.worker(seat), pid })
+            }
+            SeatState::Empty { .. }
+            | SeatState::Ordered { .. }
+            | SeatState::Announced { .. }
+            | SeatState::Taken { .. } => None,
+        })
     }
 
     /// Whether this worker is one of [`GenerationState::seated`].
@@ -68,10 +60,7 @@ impl GenerationState {
     /// Whether no worker is being forked, and the zygote is either up or absent.
     pub fn is_still(&self) -> bool {
         let moving = |place: &SeatSlot| {
-            matches!(
-                place.state,
-                SeatState::Ordered { .. } | SeatState::Announced { .. }
-            )
+            matches!(place.state, SeatState::Ordered { .. } | SeatState::Announced { .. })
         };
         let settled = self.zygote.is_up() || self.zygote.is_absent();
         settled && !self.places.iter().any(moving)
@@ -81,9 +70,7 @@ impl GenerationState {
     pub fn coming(&self) -> usize {
         let coming = |place: &&SeatSlot| match place.state {
             SeatState::Ordered { .. } | SeatState::Announced { .. } => true,
-            SeatState::Taken {
-                boot, sentenced, ..
-            } => boot != BootState::Done && !sentenced,
+            SeatState::Taken { boot, sentenced, .. } => boot != BootState::Done && !sentenced,
             SeatState::Empty { .. } => false,
         };
         self.places.iter().filter(coming).count()
@@ -100,8 +87,6 @@ impl GenerationState {
 
     /// Whether this pid sits in a seat, or was announced for one.
     pub fn knows(&self, pid: i32) -> bool {
-        self.places
-            .iter()
-            .any(|place| place.state.pid() == Some(pid))
+        self.places.iter().any(|place| place.state.pid() == Some(pid))
     }
 }

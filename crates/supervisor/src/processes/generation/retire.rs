@@ -14,13 +14,8 @@ impl GenerationState {
         now: Moment,
         actions: &mut Vec<GenerationAction>,
     ) {
-        if let Some(SeatState::Taken {
-            pid,
-            sentenced,
-            kill_at,
-            gone_by,
-            ..
-        }) = self.state_of(worker)
+        if let Some(SeatState::Taken { pid, sentenced, kill_at, gone_by, .. }) =
+            self.state_of(worker)
         {
             *sentenced = true;
             *kill_at = None;
@@ -36,13 +31,7 @@ impl GenerationState {
         now: Moment,
         actions: &mut Vec<GenerationAction>,
     ) {
-        if let Some(SeatState::Taken {
-            pid,
-            sentenced,
-            kill_at,
-            ..
-        }) = self.state_of(worker)
-        {
+        if let Some(SeatState::Taken { pid, sentenced, kill_at, .. }) = self.state_of(worker) {
             *sentenced = true;
             *kill_at = Some(now + LEAVE);
             actions.push(GenerationAction::TerminateWorker { pid: *pid });
@@ -57,13 +46,8 @@ impl GenerationState {
         now: Moment,
         actions: &mut Vec<GenerationAction>,
     ) {
-        let Some(SeatState::Taken {
-            pid,
-            sentenced: sentenced @ false,
-            worn,
-            kill_at,
-            ..
-        }) = self.state_of(worker)
+        let Some(SeatState::Taken { pid, sentenced: sentenced @ false, worn, kill_at, .. }) =
+            self.state_of(worker)
         else {
             return;
         };

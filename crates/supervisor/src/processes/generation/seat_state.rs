@@ -79,18 +79,12 @@ impl SeatSlot {
     /// A seat without any incarnation.
     pub(super) fn empty() -> SeatSlot {
         let not_before = Moment::ZERO;
-        SeatSlot {
-            incarnation: 0,
-            state: SeatState::Empty { not_before },
-        }
+        SeatSlot { incarnation: 0, state: SeatState::Empty { not_before } }
     }
 
     /// The worker that was ordered last for this seat, whose number is `seat`.
     pub(super) fn worker(&self, seat: Seat) -> WorkerId {
-        WorkerId {
-            seat,
-            incarnation: self.incarnation,
-        }
+        WorkerId { seat, incarnation: self.incarnation }
     }
 
     /// Whether it has no worker, and none is starting.
@@ -110,9 +104,7 @@ impl SeatSlot {
     /// Whether its worker stays only until another can take over.
     pub(super) fn is_worn(&self) -> bool {
         match self.state {
-            SeatState::Taken {
-                worn, sentenced, ..
-            } => worn && !sentenced,
+            SeatState::Taken { worn, sentenced, .. } => worn && !sentenced,
             SeatState::Empty { .. } | SeatState::Ordered { .. } | SeatState::Announced { .. } => {
                 false
             }

@@ -75,10 +75,7 @@ fn an_ondemand_pool_has_nothing_until_workers_are_wanted_and_then_all_of_them_at
     let mut world = World::new(ProcessManager::Ondemand);
     world.tell(GenerationEvent::Tick);
     assert!(world.pool.is_full());
-    assert_eq!(
-        (world.pool.deadline(), &world.zygote),
-        (None, &ZygoteState::None)
-    );
+    assert_eq!((world.pool.deadline(), &world.zygote), (None, &ZygoteState::None));
     world.tell(GenerationEvent::Wanted { workers: 3 });
     assert_eq!(world.zygote, ZygoteState::Starting);
     world.step(1, 0, 0);
@@ -124,12 +121,7 @@ fn a_dynamic_pool_starts_with_its_start_servers_and_falls_to_no_less_than_its_fe
     assert_eq!(world.seated.len(), 2);
     world.tell(GenerationEvent::Wanted { workers: 0 });
     for seat in 0..2 {
-        world.tell(GenerationEvent::Retired {
-            worker: WorkerId {
-                seat,
-                incarnation: 1,
-            },
-        });
+        world.tell(GenerationEvent::Retired { worker: WorkerId { seat, incarnation: 1 } });
     }
     world.settle();
     assert_eq!(world.pool.seated().count(), 1);
@@ -179,9 +171,7 @@ fn a_worker_that_does_not_leave_is_killed() {
     let (seat, pid) = stubborn.map(|(seat, pid)| (*seat, *pid)).unwrap();
     world.tell(GenerationEvent::Wanted { workers: 1 });
     let incarnation = world.last[&seat];
-    world.tell(GenerationEvent::Retired {
-        worker: WorkerId { seat, incarnation },
-    });
+    world.tell(GenerationEvent::Retired { worker: WorkerId { seat, incarnation } });
     assert!(world.workers.contains_key(&pid));
     assert_eq!(world.pool.deadline(), Some(world.now + LEAVE));
     world.now += LEAVE;
@@ -247,12 +237,8 @@ fn a_worker_that_not_even_a_kill_ends_keeps_its_seat_and_is_told_of_once() {
     let (seat, incarnation) = (0, world.last[&0]);
     let pid = world.seated[&seat];
     let now = world.now;
-    let killed = world.pool.on(
-        GenerationEvent::EndWorker {
-            worker: WorkerId { seat, incarnation },
-        },
-        now,
-    );
+    let killed =
+        world.pool.on(GenerationEvent::EndWorker { worker: WorkerId { seat, incarnation } }, now);
     assert_eq!(killed[0], GenerationAction::KillWorker { pid });
     assert_eq!(world.pool.deadline(), Some(now + KILLED));
     let late = world.pool.on(GenerationEvent::Tick, now + KILLED);
@@ -266,9 +252,7 @@ fn a_worker_that_not_even_a_kill_ends_keeps_its_seat_and_is_told_of_once() {
 fn a_worker_that_was_sentenced_is_replaced_at_once() {
     let mut world = full_pool();
     let (seat, incarnation) = (3, world.last[&3]);
-    world.tell(GenerationEvent::EndWorker {
-        worker: WorkerId { seat, incarnation },
-    });
+    world.tell(GenerationEvent::EndWorker { worker: WorkerId { seat, incarnation } });
     assert_eq!(world.orders, [(SEATS, 1)], "before it is dead");
 }
 
@@ -280,9 +264,7 @@ fn the_front_cannot_end_the_successor_of_the_worker_it_means() {
     world.worker_dies(pid, false);
     world.recover();
     let successor = world.seated[&seat];
-    world.tell(GenerationEvent::EndWorker {
-        worker: WorkerId { seat, incarnation },
-    });
+    world.tell(GenerationEvent::EndWorker { worker: WorkerId { seat, incarnation } });
     assert_eq!(world.seated[&seat], successor);
 }
 
@@ -322,10 +304,7 @@ fn a_zygote_that_names_a_process_we_never_get_is_replaced() {
     world.tell(GenerationEvent::Tick);
     world.step(1, 0, 0);
     let (seat, incarnation) = world.orders[0];
-    world.tell(GenerationEvent::Announced {
-        worker: WorkerId { seat, incarnation },
-        pid: 4000,
-    });
+    world.tell(GenerationEvent::Announced { worker: WorkerId { seat, incarnation }, pid: 4000 });
     world.now += WORKER_SPAWN;
     world.tell(GenerationEvent::Tick);
     assert_eq!(world.zygote, ZygoteState::Killed);
@@ -338,19 +317,9 @@ fn one_process_cannot_be_announced_for_two_seats() {
     let other = world.seated[&1];
     world.worker_dies(other, false);
     let (seat, incarnation) = world.orders[0];
-    world.tell(GenerationEvent::Announced {
-        worker: WorkerId { seat, incarnation },
-        pid,
-    });
+    world.tell(GenerationEvent::Announced { worker: WorkerId { seat, incarnation }, pid });
     assert_eq!(world.zygote, ZygoteState::Killed);
-    assert_eq!(
-        world
-            .pool
-            .seated()
-            .filter(|seated| seated.pid == pid)
-            .count(),
-        1
-    );
+    assert_eq!(world.pool.seated().filter(|seated| seated.pid == pid).count(), 1);
 }
 
 #[test]
@@ -358,29 +327,15 @@ fn a_worn_worker_stays_until_another_is_ready_and_only_as_many_come_early_as_the
 {
     let mut world = full_pool();
     for seat in 0..SEATS {
-        world.tell(GenerationEvent::Worn {
-            worker: WorkerId {
-                seat,
-                incarnation: 1,
-            },
-        });
+        world.tell(GenerationEvent::Worn { worker: WorkerId { seat, incarnation: 1 } });
     }
     assert_eq!(world.orders.len(), SPARE_SEATS as usize);
     world.settle();
     assert_eq!(world.seated.len(), (SEATS + SPARE_SEATS) as usize);
-    world.tell(GenerationEvent::Retired {
-        worker: WorkerId {
-            seat: 1,
-            incarnation: 1,
-        },
-    });
+    world.tell(GenerationEvent::Retired { worker: WorkerId { seat: 1, incarnation: 1 } });
     world.now += LEAVE;
     world.tell(GenerationEvent::Tick);
-    assert_eq!(
-        world.orders,
-        [(1, 2)],
-        "the third comes when the first has gone"
-    );
+    assert_eq!(world.orders, [(1, 2)], "the third comes when the first has gone");
 }
 
 #[test]
@@ -408,9 +363,7 @@ fn a_leaving_generation_fills_no_seat_and_is_gone_when_the_last_is_empty() {
     world.worker_dies(pid, true);
     assert!(world.orders.is_empty() && !world.pool.is_gone());
     for (seat, incarnation) in world.last.clone() {
-        world.tell(GenerationEvent::Retired {
-            worker: WorkerId { seat, incarnation },
-        });
+        world.tell(GenerationEvent::Retired { worker: WorkerId { seat, incarnation } });
     }
     world.now += LEAVE;
     world.tell(GenerationEvent::Tick);
@@ -437,18 +390,9 @@ fn a_generation_that_leaves_while_php_starts_or_a_worker_is_on_its_way_takes_the
 
 #[test]
 fn a_worker_that_was_asked_to_leave_before_an_upgrade_leaves_after_it() {
-    let who = |seat, pid| Seated {
-        worker: WorkerId {
-            seat,
-            incarnation: 1,
-        },
-        pid,
-    };
+    let who = |seat, pid| Seated { worker: WorkerId { seat, incarnation: 1 }, pid };
     let mut before = GenerationState::new(SEATS + SPARE_SEATS, growth(ProcessManager::Static));
-    let all = [
-        (who(0, 100), WorkerMark::Sentenced),
-        (who(1, 101), WorkerMark::Worn),
-    ];
+    let all = [(who(0, 100), WorkerMark::Sentenced), (who(1, 101), WorkerMark::Worn)];
     before.take_over(&all, true, true, Moment::ZERO);
     let handed_over: Vec<(Seated, WorkerMark)> = before.all_seated().collect();
     assert_eq!(handed_over, all);
@@ -456,10 +400,7 @@ fn a_worker_that_was_asked_to_leave_before_an_upgrade_leaves_after_it() {
     after.take_over(&handed_over, true, true, LEAVE);
     assert_eq!(after.seated().collect::<Vec<_>>(), [who(1, 101)]);
     let late = after.on(GenerationEvent::Tick, 2 * LEAVE);
-    assert!(
-        late.contains(&GenerationAction::KillWorker { pid: 100 }),
-        "{late:?}"
-    );
+    assert!(late.contains(&GenerationAction::KillWorker { pid: 100 }), "{late:?}");
     let how = HowEnded::Signaled(15);
     let ended = after.on(GenerationEvent::Ended { pid: 100, how }, 2 * LEAVE);
     let told = |action: &GenerationAction| matches!(action, GenerationAction::Report { .. });

@@ -61,10 +61,7 @@ impl GenerationState {
         self.has_failed |= !self.zygote.is_up() && !self.zygote.is_leaving();
         self.zygote.ended(now);
         for place in &mut self.places {
-            if matches!(
-                place.state,
-                SeatState::Ordered { .. } | SeatState::Announced { .. }
-            ) {
+            if matches!(place.state, SeatState::Ordered { .. } | SeatState::Announced { .. }) {
                 place.state = SeatState::Empty { not_before: now };
             }
         }

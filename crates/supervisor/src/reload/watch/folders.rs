@@ -18,21 +18,12 @@ const EVENTS_PER_TURN: usize = 4096;
 const EVENT_BYTES: usize = 16 * 1024;
 
 /// Extensions of files that a boot reads.
-const SOURCES: [&str; 10] = [
-    "php", "inc", "phtml", "module", "install", "theme", "ini", "neon", "yaml", "yml",
-];
+const SOURCES: [&str; 10] =
+    ["php", "inc", "phtml", "module", "install", "theme", "ini", "neon", "yaml", "yml"];
 
 /// Subfolders with generated files, or other people's.
-const NOT_ITS_OWN: [&str; 8] = [
-    "cache",
-    "log",
-    "logs",
-    "node_modules",
-    "storage",
-    "tmp",
-    "var",
-    "vendor",
-];
+const NOT_ITS_OWN: [&str; 8] =
+    ["cache", "log", "logs", "node_modules", "storage", "tmp", "var", "vendor"];
 
 /// The folder of an application: the nearest one above its script with a `composer.json`, or that
 /// of the script.
@@ -53,9 +44,7 @@ fn is_source(name: &OsStr) -> bool {
 
 /// Whether a folder of this name has the application's own files.
 fn is_own(name: &OsStr) -> bool {
-    let is_another = name
-        .to_str()
-        .is_some_and(|name| NOT_ITS_OWN.contains(&name));
+    let is_another = name.to_str().is_some_and(|name| NOT_ITS_OWN.contains(&name));
     !is_another && !name.as_bytes().starts_with(b".")
 }
 
@@ -242,13 +231,9 @@ mod tests {
         let mut folders = Folders::below(root.path(), 100).unwrap();
         assert_eq!(folders.count(), 3);
         let write = |name: &str| fs::write(root.path().join(name), "x").unwrap();
-        for other in [
-            "vendor/a/a.php",
-            "var/cache/a.php",
-            ".git/a.php",
-            "src/notes.txt",
-            "src/.a.php.swp",
-        ] {
+        for other in
+            ["vendor/a/a.php", "var/cache/a.php", ".git/a.php", "src/notes.txt", "src/.a.php.swp"]
+        {
             write(other);
         }
         assert_eq!(folders.take_saved(), Vec::<PathBuf>::new());
@@ -262,11 +247,7 @@ mod tests {
         }
         // As many editors save: beside it, and into its place.
         write("src/a.php~");
-        fs::rename(
-            root.path().join("src/a.php~"),
-            root.path().join("src/a.php"),
-        )
-        .unwrap();
+        fs::rename(root.path().join("src/a.php~"), root.path().join("src/a.php")).unwrap();
         is_seen(&mut folders, "src/a.php");
         fs::remove_file(root.path().join("src/a.php")).unwrap();
         is_seen(&mut folders, "src/a.php");
@@ -285,10 +266,7 @@ mod tests {
         }
         let mut folders = Folders::below(root.path(), 2).unwrap();
         assert_eq!(folders.count(), 2);
-        assert_eq!(
-            folders.take_lack().as_deref(),
-            Some("there are more than 2 folders")
-        );
+        assert_eq!(folders.take_lack().as_deref(), Some("there are more than 2 folders"));
     }
 
     #[test]

@@ -157,13 +157,7 @@ impl Watch {
                 None
             }
         };
-        Watch {
-            script,
-            generation,
-            folders,
-            changes: Debounce::default(),
-            look_at: None,
-        }
+        Watch { script, generation, folders, changes: Debounce::default(), look_at: None }
     }
 
     /// Whether the watch still fits this script and generation of the pool. Another generation may
@@ -209,10 +203,7 @@ mod tests {
     #[test]
     fn the_name_of_a_file_adds_no_line_to_the_log_and_one_that_nobody_knows_is_said_to_be_so() {
         let forged = Path::new("/srv/a\n2026-11-22T20:00:00Z ERROR forged.php");
-        assert_eq!(
-            in_words(forged),
-            "/srv/a 2026-11-22T20:00:00Z ERROR forged.php"
-        );
+        assert_eq!(in_words(forged), "/srv/a 2026-11-22T20:00:00Z ERROR forged.php");
         assert_eq!(in_words(Path::new("")), "more than the kernel has kept");
     }
 }

@@ -59,10 +59,7 @@ impl AcmeTask<'_> {
 
 impl AcmeContext<'_> {
     pub fn clocks(&self) -> Clocks {
-        Clocks {
-            moment: self.now,
-            wall: SystemTime::now(),
-        }
+        Clocks { moment: self.now, wall: SystemTime::now() }
     }
 
     pub fn settings(&self) -> Option<&Settings> {

@@ -55,10 +55,7 @@ pub fn add_kept(
                 found.notes.push(sentence);
             }
         }
-        found.wanted.push(AcmeHost {
-            name: name.to_owned(),
-            valid,
-        });
+        found.wanted.push(AcmeHost { name: name.to_owned(), valid });
     }
     if material.certificates.is_empty() && found.wanted.is_empty() {
         let sentence = "`acme` has no host to get a certificate for: no site names one that it can \

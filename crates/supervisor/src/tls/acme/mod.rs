@@ -128,14 +128,8 @@ impl AcmeManager {
 
     /// The proofs of the running order, if there are any.
     pub fn proofs(&self) -> Option<ToFront> {
-        let order = self
-            .order
-            .as_ref()
-            .filter(|order| !order.proofs.is_empty())?;
-        Some(ToFront::SetAcmeProofs {
-            proofs: order.proofs.clone(),
-            mark: self.mark,
-        })
+        let order = self.order.as_ref().filter(|order| !order.proofs.is_empty())?;
+        Some(ToFront::SetAcmeProofs { proofs: order.proofs.clone(), mark: self.mark })
     }
 
     /// The process that gets a certificate, if it can report.
@@ -146,10 +140,7 @@ impl AcmeManager {
 
     /// The status of all hosts.
     pub fn status(&self, moment: Moment) -> Vec<CertificateStatus> {
-        let now = Clocks {
-            moment,
-            wall: SystemTime::now(),
-        };
+        let now = Clocks { moment, wall: SystemTime::now() };
         let hosts = self.schedule.hosts(now).map(|(name, entry, next)| {
             let expires = entry.valid.map(|valid| seconds(valid.until));
             CertificateStatus {
@@ -177,9 +168,7 @@ fn is_possible(proof: &Proof, host: &str) -> bool {
 }
 
 fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs()
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 impl AcmeManager {
@@ -225,9 +214,7 @@ impl AcmeManager {
         if std::mem::replace(&mut self.is_set, true) {
             return;
         }
-        let folder = context
-            .settings()
-            .map(|acme| Store::of(acme).folder().to_owned());
+        let folder = context.settings().map(|acme| Store::of(acme).folder().to_owned());
         if let Some(folder) = folder.filter(|folder| *folder != self.folder) {
             // The errors of another authority do not count any more.
             self.give_up(context.fronts);
@@ -245,11 +232,7 @@ impl AcmeManager {
         let Some(order) = &mut self.order else {
             return;
         };
-        if order
-            .publishing
-            .as_ref()
-            .is_some_and(|publishing| publishing.until <= now)
-        {
+        if order.publishing.as_ref().is_some_and(|publishing| publishing.until <= now) {
             order.published();
         }
         if order.until <= now {
@@ -273,17 +256,9 @@ impl AcmeManager {
                 FromAcme::Account { account } => order.keep_account(&account),
                 FromAcme::Prove(proof) => self.publish(proof, context),
                 FromAcme::Issued { chain } => self.issued(&chain, context),
-                FromAcme::Failed {
-                    why,
-                    cause,
-                    retry_after,
-                } => {
+                FromAcme::Failed { why, cause, retry_after } => {
                     let why = one_line(&why).chars().take(MAX_WHY_CHARS).collect();
-                    let failure = OrderFailure {
-                        cause,
-                        why,
-                        retry_after,
-                    };
+                    let failure = OrderFailure { cause, why, retry_after };
                     self.failed(failure, context);
                 }
             }
@@ -292,9 +267,7 @@ impl AcmeManager {
 
     /// Whether this is the process that gets a certificate.
     pub fn is_process(&self, pid: i32) -> bool {
-        self.order
-            .as_ref()
-            .is_some_and(|order| order.peer.pid() == pid)
+        self.order.as_ref().is_some_and(|order| order.peer.pid() == pid)
     }
 
     /// The process that gets a certificate has ended.
@@ -318,11 +291,8 @@ impl AcmeManager {
         order.proofs.push(proof);
         let missing = self.tell_proofs(context.fronts);
         if let Some(order) = &mut self.order {
-            order.publishing = Some(Publishing {
-                mark: self.mark,
-                missing,
-                until: context.now + PUBLISH,
-            });
+            order.publishing =
+                Some(Publishing { mark: self.mark, missing, until: context.now + PUBLISH });
         }
     }
 
@@ -330,10 +300,7 @@ impl AcmeManager {
     fn tell_proofs(&mut self, fronts: &mut Fronts) -> usize {
         self.mark += 1;
         let mark = self.mark;
-        let order = self.proofs().unwrap_or(ToFront::SetAcmeProofs {
-            proofs: Vec::new(),
-            mark,
-        });
+        let order = self.proofs().unwrap_or(ToFront::SetAcmeProofs { proofs: Vec::new(), mark });
         fronts.tell_all(&order, &[])
     }
 
@@ -359,10 +326,7 @@ impl AcmeManager {
         let path = order.store.file(&order.name);
         let both = format!("{}{chain}", order.key.0);
         let file = PemFile::new(path, both.as_bytes());
-        let pair = Pair {
-            cert: file.clone(),
-            key: file,
-        };
+        let pair = Pair { cert: file.clone(), key: file };
         let valid = match examine(&pair, &order.name) {
             Ok(valid) if valid.until > SystemTime::now() => valid,
             Ok(_) => {
@@ -400,10 +364,8 @@ impl AcmeManager {
             return;
         };
         let wait = in_words(retry.wait);
-        let sentence = format!(
-            "no certificate for {name}: {}; it is tried again in {wait}",
-            failure.why
-        );
+        let sentence =
+            format!("no certificate for {name}: {}; it is tried again in {wait}", failure.why);
         if retry.is_news {
             error!("{sentence}");
         } else {
@@ -531,10 +493,7 @@ mod tests {
         assert!(!is_possible(&file("../a", "a.b"), "a.com"));
         assert!(!is_possible(&file("a", "<script>"), "a.com"));
         assert!(!is_possible(&file("a", &"b".repeat(10_000)), "a.com"));
-        let of = |name: &str| Proof::Certificate {
-            name: name.to_owned(),
-            digest: [0; 32],
-        };
+        let of = |name: &str| Proof::Certificate { name: name.to_owned(), digest: [0; 32] };
         assert!(is_possible(&of("a.com"), "a.com"));
         assert!(!is_possible(&of("b.com"), "a.com"));
     }

@@ -175,10 +175,7 @@ impl Schedule {
         self.unreached = None;
         let name = self.asked.take();
         if let Some(entry) = name.and_then(|name| self.entries.get_mut(&name)) {
-            *entry = HostState {
-                valid: Some(valid),
-                ..HostState::default()
-            };
+            *entry = HostState { valid: Some(valid), ..HostState::default() };
         }
     }
 
@@ -263,19 +260,12 @@ pub struct OrderFailure {
 impl OrderFailure {
     /// The authority was not reached.
     pub fn unreachable(why: String) -> OrderFailure {
-        OrderFailure {
-            cause: Cause::Unreachable,
-            why,
-            retry_after: None,
-        }
+        OrderFailure { cause: Cause::Unreachable, why, retry_after: None }
     }
 
     /// The authority refused, or its response is of no use.
     pub fn refused(why: String) -> OrderFailure {
-        OrderFailure {
-            cause: Cause::Refused,
-            ..OrderFailure::unreachable(why)
-        }
+        OrderFailure { cause: Cause::Refused, ..OrderFailure::unreachable(why) }
     }
 }
 
@@ -296,9 +286,9 @@ fn renewal(name: &str, entry: &HostState) -> Option<SystemTime> {
 pub fn renewal_of(name: &str, valid: &Validity) -> SystemTime {
     let life = valid.until.duration_since(valid.from).unwrap_or_default();
     // FNV-1a: the same at every start.
-    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    });
+    let hash = name
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     let earlier = life / SPREAD / 256 * (hash % 256);
     valid.from + (life / 3 * 2).saturating_sub(earlier)
 }

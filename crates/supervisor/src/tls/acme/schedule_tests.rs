@@ -12,25 +12,15 @@ fn at(seconds: u64) -> Clocks {
 }
 
 fn valid(from: Clocks, days: u32) -> Validity {
-    Validity {
-        from: from.wall,
-        until: from.wall + DAY * days,
-    }
+    Validity { from: from.wall, until: from.wall + DAY * days }
 }
 
 fn wanted(name: &str, valid: Option<Validity>) -> AcmeHost {
-    AcmeHost {
-        name: name.to_owned(),
-        valid,
-    }
+    AcmeHost { name: name.to_owned(), valid }
 }
 
 fn failed(cause: Cause) -> OrderFailure {
-    OrderFailure {
-        cause,
-        why: "no".to_owned(),
-        retry_after: None,
-    }
+    OrderFailure { cause, why: "no".to_owned(), retry_after: None }
 }
 
 fn one() -> Schedule {
@@ -109,10 +99,8 @@ fn what_the_authority_asks_to_wait_is_waited_and_no_reload_hurries_it() {
     let mut schedule = Schedule::default();
     schedule.set(&[wanted("a.com", None), wanted("b.com", None)]);
     schedule.next(at(0));
-    let limited = OrderFailure {
-        retry_after: Some(Duration::from_secs(5000)),
-        ..failed(Cause::Limited)
-    };
+    let limited =
+        OrderFailure { retry_after: Some(Duration::from_secs(5000)), ..failed(Cause::Limited) };
     let retry = schedule.failed(&limited, at(0), 0).unwrap();
     assert_eq!(retry.wait, Duration::from_secs(5000));
     schedule.hurry();
@@ -145,10 +133,7 @@ fn a_failure_is_news_once_and_the_certificate_before_stays() {
         schedule.next(now);
         let second = now.moment.as_secs();
         let why = format!("the authority refuses it: token {second} (dns)");
-        let failure = OrderFailure {
-            why,
-            ..failed(Cause::Refused)
-        };
+        let failure = OrderFailure { why, ..failed(Cause::Refused) };
         let retry = schedule.failed(&failure, now, 0).unwrap();
         assert_eq!(retry.is_news, is_news);
         now = at(now.moment.as_secs() + retry.wait.as_secs());
@@ -170,9 +155,7 @@ fn an_authority_that_is_not_there_is_asked_and_told_of_once_for_all_hosts() {
     let (mut now, mut news, mut tries) = (at(0), 0, 0);
     while now.moment < DAY {
         if schedule.next(now).is_some() {
-            let retry = schedule
-                .failed(&failed(Cause::Unreachable), now, 0)
-                .unwrap();
+            let retry = schedule.failed(&failed(Cause::Unreachable), now, 0).unwrap();
             news += u32::from(retry.is_news);
             tries += 1;
         }

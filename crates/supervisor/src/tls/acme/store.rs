@@ -37,9 +37,7 @@ impl Store {
     /// The folder for the authority of these settings.
     pub fn of(acme: &Acme) -> Store {
         let folder = acme.folder.clone().unwrap_or_else(default_folder);
-        Store {
-            folder: folder.join(authority(&acme.directory)),
-        }
+        Store { folder: folder.join(authority(&acme.directory)) }
     }
 
     /// Its path.
@@ -63,10 +61,7 @@ impl Store {
             _ => {}
         }
         let both = read_file(&path)?;
-        Ok(Some(Pair {
-            cert: both.clone(),
-            key: both,
-        }))
+        Ok(Some(Pair { cert: both.clone(), key: both }))
     }
 
     /// Stores a host's key and chain.
@@ -148,11 +143,7 @@ fn refuse_shared(path: &Path) -> io::Result<()> {
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
     // A file left by a process of the same number is stale.
     let _ = fs::remove_file(path);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(FILE_MODE)
-        .open(path)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }
@@ -189,18 +180,13 @@ mod tests {
         let name = authority(maitred_config::LETS_ENCRYPT);
         assert_eq!(name, "acme-v02.api.letsencrypt.org-directory");
         assert_eq!(authority("https://../../etc"), "-..-etc");
-        assert_eq!(
-            authority("https://127.0.0.1:14000/dir"),
-            "127.0.0.1-14000-dir"
-        );
+        assert_eq!(authority("https://127.0.0.1:14000/dir"), "127.0.0.1-14000-dir");
     }
 
     #[test]
     fn what_is_kept_only_its_owner_can_read_and_nothing_lies_beside_it() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store {
-            folder: folder.path().join("state/acme/authority"),
-        };
+        let store = Store { folder: folder.path().join("state/acme/authority") };
         assert_eq!(store.account(), None);
         assert!(store.load("shop.example.com").unwrap().is_none());
         store.prove_writable().unwrap();
@@ -219,9 +205,7 @@ mod tests {
     #[test]
     fn a_folder_that_cannot_be_made_is_an_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let store = Store {
-            folder: file.path().join("acme/authority"),
-        };
+        let store = Store { folder: file.path().join("acme/authority") };
         assert!(store.prove_writable().is_err());
     }
 }

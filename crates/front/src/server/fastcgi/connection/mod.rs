@@ -226,16 +226,9 @@ impl WebServer {
         let used = before - rest.len();
         let step = match event {
             None => None,
-            Some(RequestEvent::Begin {
-                request_id,
-                role,
-                keep_conn,
-                ..
-            }) => Some(ReadStep::Begin(BegunRequest {
-                request_id,
-                role,
-                keep_conn,
-            })),
+            Some(RequestEvent::Begin { request_id, role, keep_conn, .. }) => {
+                Some(ReadStep::Begin(BegunRequest { request_id, role, keep_conn }))
+            }
             Some(RequestEvent::Params) => Some(ReadStep::Params),
             Some(RequestEvent::Stdin(bytes)) => {
                 if self.takes_body {

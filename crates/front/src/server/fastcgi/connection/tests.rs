@@ -28,18 +28,12 @@ fn head(keep_conn: bool) -> Vec<u8> {
 async fn one_that_says_nothing_is_given_up_and_so_is_one_that_sends_half_a_header() {
     let (_silent, mut server) = pair();
     let begun = Instant::now();
-    assert!(matches!(
-        server.next_request().await,
-        Err(NoRequest::Closed)
-    ));
+    assert!(matches!(server.next_request().await, Err(NoRequest::Closed)));
     assert_eq!(begun.elapsed().as_secs(), FIRST.as_secs());
     let (mut half, mut server) = pair();
     half.write_all(&head(true)[..4]).unwrap();
     let begun = Instant::now();
-    assert!(matches!(
-        server.next_request().await,
-        Err(NoRequest::Closed)
-    ));
+    assert!(matches!(server.next_request().await, Err(NoRequest::Closed)));
     assert_eq!(begun.elapsed().as_secs(), HEAD.as_secs());
 }
 

@@ -24,17 +24,9 @@ fn a_path_that_climbs_above_the_root_is_a_bad_request() {
         assert_eq!(site.get(target), "refused 400", "{target}");
     }
     for target in ["/..\\secret.txt", "/%2e%2e%5csecret.txt", "/...", "/.../a"] {
-        assert_eq!(
-            site.get(target),
-            "refused 404",
-            "{target} is a name with a dot"
-        );
+        assert_eq!(site.get(target), "refused 404", "{target} is a name with a dot");
     }
-    for target in [
-        "/%252e%252e/secret.txt",
-        "/%c0%ae%c0%ae/secret.txt",
-        "/sub\\..\\a",
-    ] {
+    for target in ["/%252e%252e/secret.txt", "/%c0%ae%c0%ae/secret.txt", "/sub\\..\\a"] {
         assert_eq!(site.get(target), "script /index.php ", "{target} is a name");
     }
 }
@@ -95,10 +87,7 @@ fn names_with_a_leading_dot_are_hidden_whether_they_exist_or_not() {
         assert_eq!(site.get(target), "refused 404", "{target}");
     }
     assert_eq!(site.get("/.well-known/acme-challenge/token"), "file TOKEN");
-    assert_eq!(
-        site.get("/.well-known/openid-configuration"),
-        "script /index.php "
-    );
+    assert_eq!(site.get("/.well-known/openid-configuration"), "script /index.php ");
 }
 
 #[test]
@@ -135,11 +124,7 @@ fn php_source_is_not_sent_under_any_spelling() {
         let target = path::encode_path(format!("/{name}").as_bytes());
         assert_eq!(site.get(&target), "refused 404", "{target}");
     }
-    for (name, contents) in [
-        ("x.php.html", "PAGE"),
-        ("php.txt", "T"),
-        ("phpinfo.css", "C"),
-    ] {
+    for (name, contents) in [("x.php.html", "PAGE"), ("php.txt", "T"), ("phpinfo.css", "C")] {
         write(&site.root().join(name), contents);
         assert_eq!(site.get(&format!("/{name}")), format!("file {contents}"));
     }
@@ -179,31 +164,15 @@ fn the_owner_is_checked_at_every_link_on_the_way() {
     write(&home.join("theirs/b.txt"), "SECRET");
     chown(home.join("theirs"), Some(4321), None).unwrap();
     symlink("../theirs", root.join("dir")).unwrap();
-    assert_eq!(
-        site.get("/dir/b.txt"),
-        "refused 404",
-        "the directory is another's"
-    );
+    assert_eq!(site.get("/dir/b.txt"), "refused 404", "the directory is another's");
     lchown(root.join("dir"), Some(4321), None).unwrap();
-    assert_eq!(
-        site.get("/dir/b.txt"),
-        "file SECRET",
-        "link and directory are the same user's"
-    );
+    assert_eq!(site.get("/dir/b.txt"), "file SECRET", "link and directory are the same user's");
     symlink(home.join("theirs/b.txt"), home.join("theirs/c.txt")).unwrap();
     lchown(home.join("theirs/c.txt"), Some(4321), None).unwrap();
-    assert_eq!(
-        site.get("/dir/c.txt"),
-        "refused 404",
-        "the second link leads to another's file"
-    );
+    assert_eq!(site.get("/dir/c.txt"), "refused 404", "the second link leads to another's file");
     symlink("own", root.join("inside")).unwrap();
     lchown(root.join("inside"), Some(4321), None).unwrap();
-    assert_eq!(
-        site.get("/inside/a.txt"),
-        "file A",
-        "what lies in the root is the site's"
-    );
+    assert_eq!(site.get("/inside/a.txt"), "file A", "what lies in the root is the site's");
 }
 
 #[test]

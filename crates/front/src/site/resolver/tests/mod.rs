@@ -45,10 +45,7 @@ impl TestSite {
             prefix: String::new(),
             chroot: None,
         };
-        TestSite {
-            home,
-            resolver: Resolver::new(site, limits).unwrap(),
-        }
+        TestSite { home, resolver: Resolver::new(site, limits).unwrap() }
     }
 
     fn root(&self) -> PathBuf {
@@ -68,10 +65,7 @@ impl TestSite {
                 let name = String::from_utf8_lossy(&script.script_name).into_owned();
                 let file = [root.as_os_str().as_bytes(), &script.script_name].concat();
                 assert_eq!(script.script_filename, file);
-                format!(
-                    "script {name} {}",
-                    String::from_utf8_lossy(&script.path_info)
-                )
+                format!("script {name} {}", String::from_utf8_lossy(&script.path_info))
             }
             Route::RedirectSlash(location) => format!("redirect {location}"),
             Route::Refused(refused) => format!("refused {}", refused.status),
@@ -157,20 +151,15 @@ fn a_path_names_a_file_a_script_or_the_front_controller() {
 #[test]
 fn without_a_front_controller_a_path_that_is_no_file_is_not_found() {
     let mut site = TestSite::without_front_controller(&[("a.txt", "A"), ("empty/x.txt", "")]);
-    for target in [
-        "/", "/b.txt", "/b.php", "/a.txt/", "/empty", "/empty/", "/a%2Ftxt",
-    ] {
+    for target in ["/", "/b.txt", "/b.php", "/a.txt/", "/empty", "/empty/", "/a%2Ftxt"] {
         assert_eq!(site.get(target), "refused 404", "{target}");
     }
 }
 
 #[test]
 fn a_directory_is_redirected_to_its_slash_and_keeps_its_query() {
-    let mut site = TestSite::new(&[
-        ("index.php", ""),
-        ("blog/index.html", "BLOG"),
-        ("ä b/index.php", ""),
-    ]);
+    let mut site =
+        TestSite::new(&[("index.php", ""), ("blog/index.html", "BLOG"), ("ä b/index.php", "")]);
     assert_eq!(site.get("/blog"), "redirect /blog/");
     assert_eq!(site.get("/blog?page=2&x"), "redirect /blog/?page=2&x");
     assert_eq!(site.get("/blog?"), "redirect /blog/?");
@@ -204,11 +193,8 @@ fn a_directory_without_an_index_belongs_to_the_application() {
 
 #[test]
 fn a_front_controller_may_be_a_page() {
-    let mut site = TestSite::with(
-        &[("app.html", "APP")],
-        Some("/app.html"),
-        TableLimits::default(),
-    );
+    let mut site =
+        TestSite::with(&[("app.html", "APP")], Some("/app.html"), TableLimits::default());
     assert_eq!(site.get("/any/thing"), "file APP");
     write(&site.root().join("any/thing"), "THING");
     assert_eq!(site.get("/any/thing"), "file THING");
@@ -224,24 +210,13 @@ fn links_to_the_same_owner_are_followed_out_of_the_root() {
     symlink("../storage/app/public", root.join("storage")).unwrap();
     symlink(home.join("shared.php"), root.join("shared.php")).unwrap();
     symlink("real", root.join("alias")).unwrap();
-    symlink(
-        home.join("storage/app/public/photo.jpg"),
-        root.join("absolute.jpg"),
-    )
-    .unwrap();
-    symlink(
-        root.join("alias/a.txt"),
-        home.join("storage/app/public/back.txt"),
-    )
-    .unwrap();
+    symlink(home.join("storage/app/public/photo.jpg"), root.join("absolute.jpg")).unwrap();
+    symlink(root.join("alias/a.txt"), home.join("storage/app/public/back.txt")).unwrap();
     for (target, route) in [
         ("/storage/photo.jpg", "file PHOTO"),
         ("/storage/deep", "redirect /storage/deep/"),
         ("/storage/deep/", "script /storage/deep/index.php "),
-        (
-            "/storage/deep/index.php/info",
-            "script /storage/deep/index.php /info",
-        ),
+        ("/storage/deep/index.php/info", "script /storage/deep/index.php /info"),
         ("/shared.php", "script /shared.php "),
         ("/alias/a.txt", "file A"),
         ("/absolute.jpg", "file PHOTO"),
@@ -271,22 +246,14 @@ fn a_kept_file_is_not_opened_again_and_a_changed_one_is() {
     let mut site = TestSite::new(&[("a.txt", "one")]);
     let path = site.root().join("a.txt");
     assert_eq!(site.get_until_kept("/a.txt"), "file one");
-    let Route::File(first) = site.resolver.resolve("/a.txt", None) else {
-        panic!("no file")
-    };
-    let Route::File(second) = site.resolver.resolve("/a.txt", None) else {
-        panic!("no file")
-    };
+    let Route::File(first) = site.resolver.resolve("/a.txt", None) else { panic!("no file") };
+    let Route::File(second) = site.resolver.resolve("/a.txt", None) else { panic!("no file") };
     assert!(Arc::ptr_eq(&first, &second));
     let modified = fs::metadata(&path).unwrap().modified().unwrap();
     let file = fs::File::options().write(true).open(&path).unwrap();
     rustix::io::pwrite(&file, b"two", 0).unwrap();
     file.set_modified(modified).unwrap();
-    assert_eq!(
-        site.get("/a.txt"),
-        "file two",
-        "same size, same time of modification"
-    );
+    assert_eq!(site.get("/a.txt"), "file two", "same size, same time of modification");
     fs::remove_file(&path).unwrap();
     assert_eq!(site.get("/a.txt"), "refused 404");
     write(&path, "three");
@@ -340,10 +307,8 @@ fn a_root_that_is_moved_by_a_deployment_is_followed() {
         front: rustix::process::geteuid().as_raw(),
         prefix: String::new(),
     };
-    let mut site = TestSite {
-        home,
-        resolver: Resolver::new(site, TableLimits::default()).unwrap(),
-    };
+    let mut site =
+        TestSite { home, resolver: Resolver::new(site, TableLimits::default()).unwrap() };
     assert_eq!(site.get("/a.txt"), "file one");
     assert_eq!(site.get("/b.txt"), "refused 404");
     symlink("2", site.home.path().join("next")).unwrap();
@@ -387,18 +352,11 @@ fn names_that_are_not_utf8_are_served() {
 
 #[test]
 fn what_is_kept_stays_within_its_limits() {
-    let limits = TableLimits {
-        routes: 8,
-        memory: 1000,
-        open_files: 2,
-    };
+    let limits = TableLimits { routes: 8, memory: 1000, open_files: 2 };
     let mut site = TestSite::with(&[("index.php", "")], Some("/index.php"), limits);
     for number in 0..6 {
         write(&site.root().join(format!("{number}.txt")), &"x".repeat(300));
-        write(
-            &site.root().join(format!("{number}.bin")),
-            &"x".repeat(70_000),
-        );
+        write(&site.root().join(format!("{number}.bin")), &"x".repeat(70_000));
     }
     let mut most = (0, 0, 0);
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -408,41 +366,24 @@ fn what_is_kept_stays_within_its_limits() {
             site.get(&format!("/{number}.bin"));
             site.get(&format!("/made/up/{number}"));
             let (routes, memory, open_files) = site.resolver.kept();
-            most = (
-                most.0.max(routes),
-                most.1.max(memory),
-                most.2.max(open_files),
-            );
+            most = (most.0.max(routes), most.1.max(memory), most.2.max(open_files));
         }
         assert!(most.0 <= 8 && most.1 <= 1000 && most.2 <= 2, "{most:?}");
-        assert!(
-            Instant::now() < deadline,
-            "the limits were never reached: {most:?}"
-        );
+        assert!(Instant::now() < deadline, "the limits were never reached: {most:?}");
     }
 }
 
 #[test]
 fn a_flood_of_made_up_paths_does_not_push_out_what_is_asked_for() {
-    let limits = TableLimits {
-        routes: 8,
-        ..TableLimits::default()
-    };
+    let limits = TableLimits { routes: 8, ..TableLimits::default() };
     let files = [("index.php", ""), ("hot.txt", "HOT")];
     let mut site = TestSite::with(&files, Some("/index.php"), limits);
     site.get_until_kept("/hot.txt");
-    let Route::File(hot) = site.resolver.resolve("/hot.txt", None) else {
-        panic!("no file")
-    };
+    let Route::File(hot) = site.resolver.resolve("/hot.txt", None) else { panic!("no file") };
     for round in 0..100 {
         site.get(&format!("/made/up/{round}"));
-        let Route::File(now) = site.resolver.resolve("/hot.txt", None) else {
-            panic!("no file")
-        };
-        assert!(
-            Arc::ptr_eq(&hot, &now),
-            "it was resolved anew in round {round}"
-        );
+        let Route::File(now) = site.resolver.resolve("/hot.txt", None) else { panic!("no file") };
+        assert!(Arc::ptr_eq(&hot, &now), "it was resolved anew in round {round}");
         assert!(site.resolver.kept().0 <= 8);
     }
 }
@@ -493,10 +434,7 @@ fn scripts_are_told_names_beneath_their_chroot_and_none_that_is_not_there() {
             front: rustix::process::geteuid().as_raw(),
             prefix: String::new(),
         };
-        match Resolver::new(site, TableLimits::default())
-            .unwrap()
-            .resolve("/a.php", None)
-        {
+        match Resolver::new(site, TableLimits::default()).unwrap().resolve("/a.php", None) {
             Route::Script(script) => {
                 let told = [&script.script_filename, &b" "[..], &script.document_root].concat();
                 String::from_utf8(told).unwrap()

@@ -91,20 +91,12 @@ impl World {
                 self.zygote = ZygoteState::Starting;
             }
             GenerationAction::KillZygote(_) => {
-                assert!(!matches!(
-                    self.zygote,
-                    ZygoteState::None | ZygoteState::Killed
-                ));
+                assert!(!matches!(self.zygote, ZygoteState::None | ZygoteState::Killed));
                 self.zygote = ZygoteState::Killed;
             }
-            GenerationAction::Fill {
-                worker: WorkerId { seat, incarnation },
-            } => {
+            GenerationAction::Fill { worker: WorkerId { seat, incarnation } } => {
                 assert_eq!(self.zygote, ZygoteState::Up, "an order without a zygote");
-                assert!(
-                    !self.seated.contains_key(&seat),
-                    "two workers in seat {seat}"
-                );
+                assert!(!self.seated.contains_key(&seat), "two workers in seat {seat}");
                 let last = self.last.insert(seat, incarnation).unwrap_or(0);
                 assert!(incarnation > last, "incarnation {incarnation} after {last}");
                 let recent = |fill: &&Moment| **fill + Duration::from_secs(1) > self.now;
@@ -126,10 +118,7 @@ impl World {
             GenerationAction::TerminateWorker { pid } => {
                 assert!(self.workers.contains_key(&pid), "no worker to end");
             }
-            GenerationAction::Open {
-                worker: WorkerId { seat, incarnation },
-                pid,
-            } => {
+            GenerationAction::Open { worker: WorkerId { seat, incarnation }, pid } => {
                 assert_eq!(self.workers.get(&pid), Some(&(seat, incarnation)));
                 let other = self.seated.insert(seat, pid);
                 assert_eq!(other, None, "two workers in seat {seat}");
@@ -166,10 +155,7 @@ impl World {
         self.next_pid += 1;
         self.workers.insert(pid, (seat, incarnation));
         self.announced.push(pid);
-        self.tell(GenerationEvent::Announced {
-            worker: WorkerId { seat, incarnation },
-            pid,
-        });
+        self.tell(GenerationEvent::Announced { worker: WorkerId { seat, incarnation }, pid });
     }
 
     /// Every announced process is a child by now; those without a seat are reaped.
@@ -196,11 +182,7 @@ impl World {
         self.workers.remove(&pid);
         self.announced.retain(|announced| *announced != pid);
         self.seated.retain(|_, seated| *seated != pid);
-        let how = if failed {
-            HowEnded::Signaled(11)
-        } else {
-            HowEnded::Exited(exit::BAILOUT)
-        };
+        let how = if failed { HowEnded::Signaled(11) } else { HowEnded::Exited(exit::BAILOUT) };
         self.tell(GenerationEvent::Ended { pid, how });
     }
 
@@ -225,9 +207,7 @@ impl World {
             10..=12 => self.intermediates_leave(),
             13 if self.zygote == ZygoteState::Up && !self.orders.is_empty() => {
                 let (seat, incarnation) = self.orders.swap_remove(pick % self.orders.len());
-                self.tell(GenerationEvent::ForkFailed {
-                    worker: WorkerId { seat, incarnation },
-                });
+                self.tell(GenerationEvent::ForkFailed { worker: WorkerId { seat, incarnation } });
             }
             14 | 15 => {
                 if let Some(pid) = self.any_worker(pick) {
@@ -236,9 +216,7 @@ impl World {
             }
             16 => {
                 let incarnation = self.last.get(&seat).copied().unwrap_or(0);
-                self.tell(GenerationEvent::EndWorker {
-                    worker: WorkerId { seat, incarnation },
-                });
+                self.tell(GenerationEvent::EndWorker { worker: WorkerId { seat, incarnation } });
             }
             17 if self.zygote == ZygoteState::Up => {
                 let pid = self.any_worker(pick).unwrap_or(1);
@@ -256,15 +234,11 @@ impl World {
             }
             21 | 22 => {
                 let incarnation = self.last.get(&seat).copied().unwrap_or(0);
-                self.tell(GenerationEvent::Retired {
-                    worker: WorkerId { seat, incarnation },
-                });
+                self.tell(GenerationEvent::Retired { worker: WorkerId { seat, incarnation } });
             }
             23 | 24 => {
                 let incarnation = self.last.get(&seat).copied().unwrap_or(0);
-                self.tell(GenerationEvent::Worn {
-                    worker: WorkerId { seat, incarnation },
-                });
+                self.tell(GenerationEvent::Worn { worker: WorkerId { seat, incarnation } });
             }
             25 => {
                 self.allowed = u32::try_from(pick).unwrap() % (SEATS + 3);
