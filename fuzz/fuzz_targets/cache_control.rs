@@ -1,5 +1,6 @@
-//! Whatever a script's answer says about being kept: nothing that is somebody's own is, what is kept has
-//! no field of the connection and no lifetime beyond bounds, and is read from its file as it was written.
+//! Whatever a script's answer says about being kept: nothing that is somebody's own is, what is
+//! kept has no field of the connection and no lifetime beyond bounds, and is read from its file as
+//! it was written.
 #![no_main]
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Whatever a file of the cache holds, also one whose checksums are right: it is read or refused, and what
-//! was read is written so that the same is read again.
+//! Whatever a file of the cache holds, also one whose checksums are right: it is read or refused,
+//! and what was read is written so that the same is read again.
 #![no_main]
 
 use bytes::Bytes;

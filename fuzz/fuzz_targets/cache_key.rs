@@ -1,5 +1,6 @@
-//! Whatever a client asks for: a request and the one that its script sees in its place have one key,
-//! none of the parameters that make no difference is left, and those of one name keep their order.
+//! Whatever a client asks for: a request and the one that its script sees in its place have one
+//! key, none of the parameters that make no difference is left, and those of one name keep their
+//! order.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! What a proxy says of its client is an address, a scheme and a host, or nothing; and of a stranger
-//! nothing is believed.
+//! What a proxy says of its client is an address, a scheme and a host, or nothing; and of a
+//! stranger nothing is believed.
 
 #![no_main]
 

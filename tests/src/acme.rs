@@ -64,8 +64,8 @@ pub fn plain(pebble: &Pebble, host: &str, path: &str) -> http::Response {
     http::ask(pebble.http, &Request::new("GET", path).header("Host", host))
 }
 
-/// Waits until a page of the host comes, with a certificate that Pebble has issued: the front uses it
-/// a moment after the log says that it is there.
+/// Waits until a page of the host comes, with a certificate that Pebble has issued: the front uses
+/// it a moment after the log says that it is there.
 pub fn serves(pebble: &Pebble, host: &str) {
     let mut said = String::new();
     let served = wait::poll(wait::DEADLINE, || {

@@ -16,8 +16,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Descriptors that may be open for a moment.
 const SLACK_OPEN: usize = 8;
 
-/// A document root whose `index.php` boots with `boot`, and serves with `serve`; in a classic pool it does
-/// both for each request.
+/// A document root whose `index.php` boots with `boot`, and serves with `serve`; in a classic pool
+/// it does both for each request.
 pub fn application(boot: &str, serve: &str) -> TempDir {
     let script = format!(
         "<?php\n{boot}\nif (function_exists('maitred_snapshot')) {{ maitred_snapshot(); }}\n{serve}\n"
@@ -32,8 +32,8 @@ pub fn snapshot(root: &Path) -> Setup {
     booted(root, "snapshot")
 }
 
-/// A document root with `index.php` and other files, and a site whose one worker boots that script and may write
-/// there.
+/// A document root with `index.php` and other files, and a site whose one worker boots that script
+/// and may write there.
 pub fn worker(files: &[(&str, &str)]) -> (TempDir, Setup) {
     let root = document_root(files);
     give_to_web_user(root.path());
@@ -64,8 +64,8 @@ pub fn expect_fine(server: &Server, requests: u32) {
     }
 }
 
-/// After many requests for a page that says `fine`, the processes that stay have as much open as after
-/// some.
+/// After many requests for a page that says `fine`, the processes that stay have as much open as
+/// after some.
 #[track_caller]
 pub fn expect_nothing_grows(server: &Server, workers: usize, requests: u32) {
     let open = |process: &Process| {

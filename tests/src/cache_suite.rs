@@ -1,5 +1,5 @@
-//! http-cache-tests (`tests/http-cache-tests`): its origin in PHP, its tests run by Node, and Varnish as
-//! one of those they are run against.
+//! http-cache-tests (`tests/http-cache-tests`): its origin in PHP, its tests run by Node, and
+//! Varnish as one of those they are run against.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -22,8 +22,8 @@ pub struct Outcome {
     pub name: String,
     /// Whether the suite requires it of caches that are no browser's.
     pub is_required: bool,
-    /// `passed`, `failed`, `setup` (something else than what is tested went wrong), or `needs` (another
-    /// test, on which it depends, has not passed).
+    /// `passed`, `failed`, `setup` (something else than what is tested went wrong), or `needs`
+    /// (another test, on which it depends, has not passed).
     pub word: String,
     /// What went wrong, or which test it needs.
     pub why: String,
@@ -51,8 +51,8 @@ pub fn origin() -> TempDir {
     root
 }
 
-/// Runs the tests that are required, and those they depend on, against a cache before the origin. It
-/// takes ten seconds, in which nearly all wait for pages to become stale.
+/// Runs the tests that are required, and those they depend on, against a cache before the origin.
+/// It takes ten seconds, in which nearly all wait for pages to become stale.
 ///
 /// # Panics
 /// When they cannot be run.

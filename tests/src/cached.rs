@@ -11,8 +11,8 @@ use crate::server::{Server, Setup, document_root, give_to_web_user, public_folde
 use crate::{Target, wait};
 
 /// Counts its runs for a path in `runs/`, and does what the query says. It waits for the file
-/// `runs/goWAIT` if the query has `wait=WAIT`, or for `runs/go` if there is `runs/hold`; and it sleeps for
-/// `ms` milliseconds.
+/// `runs/goWAIT` if the query has `wait=WAIT`, or for `runs/go` if there is `runs/hold`; and it
+/// sleeps for `ms` milliseconds.
 const PAGE: &str = "<?php
     $runs = __DIR__ . '/runs/';
     $file = $runs . md5(strtok($_SERVER['REQUEST_URI'], '?'));

@@ -1,7 +1,7 @@
 //! A script that changes whatever a script can change.
 
-/// Tells all that a script can see of what it can change, as it was before it has changed it. Where the
-/// document root has a `later.php` with a class `Later`.
+/// Tells all that a script can see of what it can change, as it was before it has changed it. Where
+/// the document root has a `later.php` with a class `Later`.
 pub const CHANGES_ALL: &str = r#"
 function state(): array {
     return [

@@ -16,8 +16,8 @@ pub struct ControlGroup {
 }
 
 impl ControlGroup {
-    /// A group beneath the first of these folders where this file of it takes this text, and which one that
-    /// is. None where there is no such folder.
+    /// A group beneath the first of these folders where this file of it takes this text, and which
+    /// one that is. None where there is no such folder.
     pub fn beneath<const KINDS: usize>(
         kinds: [(&str, &str, String); KINDS],
     ) -> Option<(Self, usize)> {

@@ -48,7 +48,8 @@ impl Guarded {
         wait::poll(within, || self.child.try_wait().expect("a child can be waited for"))
     }
 
-    /// Asks the child to end and waits for it until the deadline; nothing if it had to be left running.
+    /// Asks the child to end and waits for it until the deadline; nothing if it had to be left
+    /// running.
     pub fn stop(&mut self) -> Option<ExitStatus> {
         if self.ended().is_none()
             && let Some(process) = processes::Process::read(self.pid())

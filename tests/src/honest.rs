@@ -1,4 +1,5 @@
-//! Honest clients beside those that mean harm: they ask for a file and a script, and must be answered.
+//! Honest clients beside those that mean harm: they ask for a file and a script, and must be
+//! answered.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

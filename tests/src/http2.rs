@@ -1,6 +1,6 @@
 //! A client of HTTP/2 that sends exactly the frames it is told to (RFC 9113), for what no honest
-//! client does. Fields are sent uncompressed; of what comes, bodies are kept and heads are not read:
-//! where a head matters, ask with [`curl`].
+//! client does. Fields are sent uncompressed; of what comes, bodies are kept and heads are not
+//! read: where a head matters, ask with [`curl`].
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};

@@ -23,8 +23,9 @@ pub struct Log {
 }
 
 impl Log {
-    /// Collects everything that comes out of `pipe`, on a thread that ends with it. The pipe is made as
-    /// large as can be: servers lose what nobody takes at once, and that thread may have to wait.
+    /// Collects everything that comes out of `pipe`, on a thread that ends with it. The pipe is
+    /// made as large as can be: servers lose what nobody takes at once, and that thread may have to
+    /// wait.
     pub fn collect(pipe: impl Read + AsFd + Send + 'static) -> Self {
         for bytes in PIPE_BYTES {
             if rustix::pipe::fcntl_setpipe_size(&pipe, bytes).is_ok() {

@@ -6,7 +6,8 @@ use std::process::{Child, Command, Stdio};
 use crate::control_group::ControlGroup;
 use crate::server::Setup;
 
-/// Where groups are, the file of the limit and that of what is in use: of version 1, and of version 2.
+/// Where groups are, the file of the limit and that of what is in use: of version 1, and of version
+/// 2.
 const KINDS: [(&str, &str, &str); 2] = [
     ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
     ("/sys/fs/cgroup", "memory.max", "memory.current"),

@@ -1,4 +1,5 @@
-//! Pebble, the test authority of Let's Encrypt, with a name server that says that every name is here.
+//! Pebble, the test authority of Let's Encrypt, with a name server that says that every name is
+//! here.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -53,8 +53,8 @@ pub fn is_listening(address: SocketAddr) -> bool {
     states(address).iter().any(|state| state == TCP_LISTEN)
 }
 
-/// How many connections to the IPv4 port of `address` the kernel keeps something for on the server's
-/// side, whether a process still has them or not.
+/// How many connections to the IPv4 port of `address` the kernel keeps something for on the
+/// server's side, whether a process still has them or not.
 pub fn connections(address: SocketAddr) -> usize {
     let states = states(address);
     let kept = states.iter().filter(|state| *state != TCP_LISTEN && *state != TCP_TIME_WAIT);
@@ -74,8 +74,8 @@ fn states(address: SocketAddr) -> Vec<String> {
     sockets.map(|(state, _)| state).collect()
 }
 
-/// State and length of the receive queue of all sockets at the IPv4 port of `address`. What waits at
-/// one that listens is connections (Linux, net/ipv4/tcp_ipv4.c, `get_tcp4_sock`).
+/// State and length of the receive queue of all sockets at the IPv4 port of `address`. What waits
+/// at one that listens is connections (Linux, net/ipv4/tcp_ipv4.c, `get_tcp4_sock`).
 fn sockets(address: SocketAddr) -> Vec<(String, u64)> {
     let table = fs::read_to_string("/proc/net/tcp").expect("/proc/net/tcp can be read");
     let wanted = format!(":{:04X}", address.port());

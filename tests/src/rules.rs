@@ -1,5 +1,5 @@
-//! What tests of a site's rules have in common: a server of one site with such lines, a user, and an
-//! answer in one line.
+//! What tests of a site's rules have in common: a server of one site with such lines, a user, and
+//! an answer in one line.
 
 use std::net::SocketAddr;
 
@@ -36,7 +36,8 @@ pub fn said(answer: &Response) -> String {
     format!("{} {}", answer.status, answer.text())
 }
 
-/// A line for `anna`, whose password is `secret`: `openssl passwd -6 -salt saltsalt secret`, with few rounds.
+/// A line for `anna`, whose password is `secret`: `openssl passwd -6 -salt saltsalt secret`, with
+/// few rounds.
 pub const USER: &str = "anna:$6$rounds=1000$saltsalt$\
     LAV5VE5Y7w1d73x1mFNspYWUpazfmwv2SoepNXNKJ/otop/Zok96Hr8Q13LEv0DRY/x8v0/crpIjl8NJSAqXV/\n";
 

@@ -1,5 +1,5 @@
-//! TLS from outside: certificates that openssl makes for a test, and clients that are not ours, curl
-//! and openssl.
+//! TLS from outside: certificates that openssl makes for a test, and clients that are not ours,
+//! curl and openssl.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -90,8 +90,8 @@ impl Authority {
         self.issue_as(name, hosts, ECDSA, DAYS)
     }
 
-    /// Issues a certificate with this kind of key, for so many days; fewer than none: it has expired.
-    /// Its files are called after its name.
+    /// Issues a certificate with this kind of key, for so many days; fewer than none: it has
+    /// expired. Its files are called after its name.
     ///
     /// # Panics
     /// When openssl cannot make it.

@@ -8,8 +8,8 @@ use std::thread;
 use crate::guard::Guarded;
 use crate::processes::{Process, Signal};
 
-/// Attaches strace with these options to all threads of a process, until it is stopped. Nothing where that
-/// is not permitted.
+/// Attaches strace with these options to all threads of a process, until it is stopped. Nothing
+/// where that is not permitted.
 ///
 /// # Panics
 /// When strace says something else than that it is attached.

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-/// How long any single step of a test may take before it counts as hung: as long as it may on a machine
-/// that does ten other things, and less than the minute after which the server ends most waits by
-/// itself.
+/// How long any single step of a test may take before it counts as hung: as long as it may on a
+/// machine that does ten other things, and less than the minute after which the server ends most
+/// waits by itself.
 pub const DEADLINE: Duration = Duration::from_secs(50);
 
 /// The pause between two looks at a condition.

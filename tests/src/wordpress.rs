@@ -86,8 +86,8 @@ fn give_tree_to_web_user(path: &Path) {
     }
 }
 
-/// No request leaves the machine: WordPress may only call itself. Its answer may take longer on a busy
-/// machine than the 5 s after which it would not use pretty links.
+/// No request leaves the machine: WordPress may only call itself. Its answer may take longer on a
+/// busy machine than the 5 s after which it would not use pretty links.
 fn config(socket: &Path) -> String {
     let keys = ["AUTH_KEY", "SECURE_AUTH_KEY", "LOGGED_IN_KEY", "NONCE_KEY"];
     let salts = ["AUTH_SALT", "SECURE_AUTH_SALT", "LOGGED_IN_SALT", "NONCE_SALT"];

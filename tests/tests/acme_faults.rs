@@ -1,5 +1,5 @@
-//! What can go wrong with certificates by ACME: an authority that is not there, refuses or dies, files that
-//! are damaged or cannot be written, processes that end in the middle.
+//! What can go wrong with certificates by ACME: an authority that is not there, refuses or dies,
+//! files that are damaged or cannot be written, processes that end in the middle.
 
 use std::fs;
 use std::process::Command;

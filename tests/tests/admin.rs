@@ -100,8 +100,8 @@ fn status_and_top_show_where_the_slowest_scripts_are() {
     assert_eq!(asleep.read_response(false).expect("an answer").status, 200);
 }
 
-/// Asks until an answer has taken no time to speak of: the others took the time that a busy machine has
-/// taken from the server.
+/// Asks until an answer has taken no time to speak of: the others took the time that a busy machine
+/// has taken from the server.
 fn at_once(mut ask: impl FnMut() -> Duration) {
     wait::until_true("an answer at once", || ask() < Duration::from_millis(50));
 }

@@ -1,4 +1,5 @@
-//! Who may read what over the admin listener: what the scripts of one pool learn there of another's.
+//! Who may read what over the admin listener: what the scripts of one pool learn there of
+//! another's.
 
 // Helpers of tests are tests.
 #![allow(clippy::unwrap_used)]
@@ -36,7 +37,8 @@ fn scripts() -> TempDir {
     root
 }
 
-/// A server with the pool `www` and one of another tenant's, who is another user if there can be one.
+/// A server with the pool `www` and one of another tenant's, who is another user if there can be
+/// one.
 fn setup(root: &Path, several_users: bool) -> Setup {
     let user = match several_users {
         true => "user = \"nobody\"",

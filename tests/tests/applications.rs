@@ -1,5 +1,5 @@
-//! The presets: what an application needs is answered, and what nobody is to get is not. Their trees
-//! are small copies of the real ones; WordPress itself is in wordpress.rs.
+//! The presets: what an application needs is answered, and what nobody is to get is not. Their
+//! trees are small copies of the real ones; WordPress itself is in wordpress.rs.
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Response};

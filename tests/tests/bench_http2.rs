@@ -1,4 +1,5 @@
-//! `maitred bench --http2`: over TLS and without, streams, and servers that do not do as they should.
+//! `maitred bench --http2`: over TLS and without, streams, and servers that do not do as they
+//! should.
 
 use std::net::TcpStream;
 

@@ -223,8 +223,8 @@ fn runs_in_which_others_use_the_processors_are_made_again() {
     let (_, out, err) = run(&[&pairs[..], &load[..]].concat());
     let outcome: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
     let disturbed = &outcome["disturbed"];
-    // Where A differs from itself there are no more runs than the ten that show it, at three tries each;
-    // the system may have let the generator alone in some of them.
+    // Where A differs from itself there are no more runs than the ten that show it, at three tries
+    // each; the system may have let the generator alone in some of them.
     assert!(disturbed["repeated"].as_u64() >= Some(10), "{disturbed}");
     assert!(disturbed["counted"].as_u64() >= Some(5), "{disturbed}");
     assert_eq!(disturbed["unknown"], 0, "{disturbed}");

@@ -1,8 +1,8 @@
-//! That the figures of `maitred bench` are the truth. A test of its own, since others beside it would
-//! take the processor from it, and one after the other.
+//! That the figures of `maitred bench` are the truth. A test of its own, since others beside it
+//! would take the processor from it, and one after the other.
 //!
-//! `MAITRED_BENCH_IN_FULL=1` makes it the whole of what is claimed, which takes minutes and wants a machine
-//! that does nothing else.
+//! `MAITRED_BENCH_IN_FULL=1` makes it the whole of what is claimed, which takes minutes and wants a
+//! machine that does nothing else.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -21,8 +21,9 @@ fn in_full() -> bool {
     std::env::var_os("MAITRED_BENCH_IN_FULL").is_some()
 }
 
-/// Requests come evenly, and those of some time wait until it is over. So what p of all exceed is that
-/// time less p of the run: 1 % of all, for one, are those that came in its first hundredth of the run.
+/// Requests come evenly, and those of some time wait until it is over. So what p of all exceed is
+/// that time less p of the run: 1 % of all, for one, are those that came in its first hundredth of
+/// the run.
 #[test]
 fn a_server_that_stands_still_shows_in_the_percentiles_as_arithmetic_has_it() {
     let _turn = TURN.lock();

@@ -1,5 +1,6 @@
-//! Real applications in worker and snapshot mode: Symfony and Illuminate components from Debian's packages, each
-//! with routing, a container, templates and SQLite, beside the same application in a classic pool.
+//! Real applications in worker and snapshot mode: Symfony and Illuminate components from Debian's
+//! packages, each with routing, a container, templates and SQLite, beside the same application in a
+//! classic pool.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

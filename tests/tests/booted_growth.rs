@@ -1,5 +1,5 @@
-//! Applications that are booted once, under many requests: no request sees anything of another that it
-//! must not see, and no process grows that stays. `MAITRED_BOOTED_REQUESTS` says how many.
+//! Applications that are booted once, under many requests: no request sees anything of another that
+//! it must not see, and no process grows that stays. `MAITRED_BOOTED_REQUESTS` says how many.
 
 use std::path::Path;
 use std::sync::OnceLock;

@@ -1,5 +1,5 @@
-//! The page cache does what nginx's `fastcgi_cache` does that is set up to the same, as the guide's page
-//! for those who come from there says.
+//! The page cache does what nginx's `fastcgi_cache` does that is set up to the same, as the guide's
+//! page for those who come from there says.
 
 use std::time::{Duration, Instant};
 
@@ -47,8 +47,8 @@ const MAITRED: &[&str] = &[
     "stale_while_revalidate = \"1h\"",
 ];
 
-/// What is asked for in order: what answers say, by `X-Say` and `X-Status`; then requests. Each begins with
-/// a target; what follows are fields.
+/// What is asked for in order: what answers say, by `X-Say` and `X-Status`; then requests. Each
+/// begins with a target; what follows are fields.
 const CASES: &[(&str, &str, &[&[&str]])] = &[
     ("", "200", &[&["/a"], &["/a"], &["/a?x"], &["/a?x"]]),
     ("", "301", &[&["/b"], &["/b"]]),

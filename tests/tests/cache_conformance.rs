@@ -23,8 +23,8 @@ const SERVERS: [&str; 3] = ["maitred", "nginx", "Varnish"];
 /// What maitred has to pass of the suite's 157 required tests.
 const MARK: usize = 147;
 
-/// How often a test is run again that should pass: what is fresh for two seconds may be stale on a busy
-/// machine before it is asked for again.
+/// How often a test is run again that should pass: what is fresh for two seconds may be stale on a
+/// busy machine before it is asked for again.
 const CHANCES: usize = 3;
 
 /// Why a server does not pass some tests.
@@ -48,8 +48,8 @@ fn reasons() -> BTreeMap<String, Vec<Reason>> {
     toml::from_str(&fs::read_to_string(file).unwrap()).unwrap()
 }
 
-/// What came of the required tests: with maitred, with nginx's `fastcgi_cache` in front of php-fpm, and with
-/// Varnish before a maitred that caches nothing.
+/// What came of the required tests: with maitred, with nginx's `fastcgi_cache` in front of php-fpm,
+/// and with Varnish before a maitred that caches nothing.
 fn run(reasons: &BTreeMap<String, Vec<Reason>>) -> [Vec<Outcome>; 3] {
     let roots = [(); 3].map(|()| cache_suite::origin());
     let maitred = Setup::new(roots[0].path()).site("[sites.cache]").start();
@@ -127,7 +127,8 @@ fn the_cache_passes_all_required_tests_but_those_of_which_the_guide_says_why() {
     }
     let counts = [maitred, nginx, varnish].map(|outcomes| passed(outcomes));
     assert!(counts[0] >= MARK, "{counts:?}");
-    // The others are there to compare with: if they fail at all, the suite is not run as it should be.
+    // The others are there to compare with: if they fail at all, the suite is not run as it should
+    // be.
     assert!(counts[1..].iter().all(|count| (80..counts[0]).contains(count)), "{counts:?}");
 }
 

@@ -13,8 +13,9 @@ use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, publ
 use maitred_tests::{http2, wait};
 use tempfile::TempDir;
 
-/// Says how often it has run for a host and path and what it saw, with the fields in `X-Say` and the
-/// status in `X-Status`. What `X-Do` names it does first: wait for the file `go`, sleep, or die.
+/// Says how often it has run for a host and path and what it saw, with the fields in `X-Say` and
+/// the status in `X-Status`. What `X-Do` names it does first: wait for the file `go`, sleep, or
+/// die.
 const PAGE: &str = "<?php
     $file = __DIR__ . '/runs/' . md5($_SERVER['HTTP_HOST'] . strtok($_SERVER['REQUEST_URI'], '?'));
     file_put_contents($file, 'x', FILE_APPEND | LOCK_EX);

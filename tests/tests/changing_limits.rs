@@ -1,4 +1,5 @@
-//! Limits of the control group that a server is in, changed while it serves: pools that find their size heed them.
+//! Limits of the control group that a server is in, changed while it serves: pools that find their
+//! size heed them.
 
 use maitred_tests::booted::PATIENCE;
 use maitred_tests::load::Load;
@@ -49,8 +50,8 @@ fn a_quota_of_processor_time_that_is_halved_and_restored_is_heeded() {
     server.stop();
 }
 
-/// What the server and all else may have at first, in bytes, what each of so many requests has, in megabytes, and
-/// the part of the lowered limit that is in use when it is set.
+/// What the server and all else may have at first, in bytes, what each of so many requests has, in
+/// megabytes, and the part of the lowered limit that is in use when it is set.
 const LIMIT: u64 = 1 << 30;
 const PAGE_MB: usize = 20;
 const REQUESTS: usize = 16;

@@ -1,5 +1,5 @@
-//! Answers in a coding that the client takes: files that lie beside others, files and scripts' answers
-//! that are coded by the server, with nginx beside as the measure.
+//! Answers in a coding that the client takes: files that lie beside others, files and scripts'
+//! answers that are coded by the server, with nginx beside as the measure.
 
 use std::fs;
 use std::io::Read;
@@ -62,7 +62,8 @@ fn large() -> String {
         .collect()
 }
 
-/// Lets the times of a folder's files be long past, so that the server keeps what it learns of them.
+/// Lets the times of a folder's files be long past, so that the server keeps what it learns of
+/// them.
 fn settle(root: &TempDir) {
     for entry in fs::read_dir(root.path()).expect("a folder").flatten() {
         age(&entry.path(), 3600);
@@ -458,7 +459,8 @@ fn nginx_says_the_same_of_files_beside_and_of_scripts() {
         let request = request.header("Connection", "close");
         let (ours, theirs) =
             (http::ask(server.address(), &request), http::ask(nginx.address(), &request));
-        // nginx sends a range of the file beside; it would be of no use with another server's parts.
+        // nginx sends a range of the file beside; it would be of no use with another server's
+        // parts.
         if range.is_empty() {
             assert_eq!(
                 ours.header("Content-Encoding"),

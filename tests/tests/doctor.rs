@@ -315,8 +315,8 @@ fn broken_configurations_fail_with_file_and_line_and_the_rest_is_looked_at() {
     assert!(text(&output.stderr).contains("is no folder"), "{output:?}");
 }
 
-/// Findings about what is configured, not about this machine, what else runs on it, how busy it is, and
-/// the container it may be in.
+/// Findings about what is configured, not about this machine, what else runs on it, how busy it is,
+/// and the container it may be in.
 fn about_settings(report: &Value) -> Vec<String> {
     let of_the_machine = ["D3", "D4", "D5", "D6", "D7", "D20"];
     let findings = report["findings"].as_array().expect("there are findings");

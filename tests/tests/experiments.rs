@@ -1,5 +1,5 @@
-//! The experiments of the tuning articles: that one runs from end to end, and that the page in docs is
-//! what the kept results give.
+//! The experiments of the tuning articles: that one runs from end to end, and that the page in docs
+//! is what the kept results give.
 
 use std::fs;
 use std::path::Path;

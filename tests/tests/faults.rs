@@ -17,8 +17,8 @@ use maitred_tests::server::{
 use maitred_tests::{maitred_program, ports, wait};
 use tempfile::TempDir;
 
-/// How long a script says nothing that has to wait for its client, and how long it takes at least to
-/// go on.
+/// How long a script says nothing that has to wait for its client, and how long it takes at least
+/// to go on.
 const STOPPED: Duration = Duration::from_millis(300);
 const A_MOMENT: Duration = Duration::from_millis(20);
 
@@ -117,7 +117,8 @@ fn fault_site() -> TempDir {
         ("hello.php", "<?php echo 'hello';"),
         (
             "segfault.php",
-            // A chain that is freed link within link: calls of scripts have a limit from PHP 8.3 on.
+            // A chain that is freed link within link: calls of scripts have a limit from PHP 8.3
+            // on.
             "<?php gc_disable(); class Link { public $next; }
              for ($n = 0, $last = null; $n < 1000000; $n++) {
                  $link = new Link; $link->next = $last; $last = $link;

@@ -1,5 +1,5 @@
-//! The master that is started as php-fpm: its signals, and the lines that monitoring looks for. What
-//! both have to do alike, Debian's php-fpm is asked, too.
+//! The master that is started as php-fpm: its signals, and the lines that monitoring looks for.
+//! What both have to do alike, Debian's php-fpm is asked, too.
 
 use std::fs;
 use std::io;

@@ -204,7 +204,8 @@ fn a_worker_that_floods_the_log_is_heard_to_its_end_while_others_answer() {
     daemon.stop();
 }
 
-/// How many lines of the flood a line of the log stands for: itself, or those that nobody read in time.
+/// How many lines of the flood a line of the log stands for: itself, or those that nobody read in
+/// time.
 fn flood_lines(line: &str) -> usize {
     let missing = line.split_once(" of the log were dropped here");
     let missing = missing.and_then(|(before, _)| before.rsplit(' ').nth(1)?.parse().ok());

@@ -20,8 +20,8 @@ fn site() -> TempDir {
     document_root(&[("hello.php", "<?php echo 'hello';")])
 }
 
-/// Connects as soon as somebody listens and says nothing: what wakes a service that a socket is kept
-/// for. The connection lives until the answer is joined.
+/// Connects as soon as somebody listens and says nothing: what wakes a service that a socket is
+/// kept for. The connection lives until the answer is joined.
 fn wake(address: SocketAddr) -> JoinHandle<TcpStream> {
     thread::spawn(move || {
         wait::until("somebody to listen", || {

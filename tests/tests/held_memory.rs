@@ -1,4 +1,5 @@
-//! What the front holds in memory for clients that do not take their answers, of all of them together.
+//! What the front holds in memory for clients that do not take their answers, of all of them
+//! together.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +12,8 @@ use maitred_tests::wait;
 
 /// Clients that do not read.
 const CLIENTS: usize = 200;
-/// Most that their answers may take, in bytes: 64 MiB together, 64 KiB of each, and what the heap has beside.
+/// Most that their answers may take, in bytes: 64 MiB together, 64 KiB of each, and what the heap
+/// has beside.
 const MOST: u64 = 140 << 20;
 
 /// A page that no socket's buffers hold.
@@ -46,7 +48,8 @@ fn answers_that_nobody_takes_are_bounded_together() {
         client.set_read_timeout(Some(wait::DEADLINE)).expect("a time-out can be set");
         client.peek(&mut [0]).expect("an answer begins");
     }
-    // An answer comes after a worker has become free, so after all that scripts have said was taken.
+    // An answer comes after a worker has become free, so after all that scripts have said was
+    // taken.
     for _ in 0..4 {
         let answer = Connection::open(server.address()).ask(&Request::get("/hello.php"));
         assert_eq!(answer.expect("an answer comes").text(), "hello");

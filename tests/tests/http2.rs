@@ -1,4 +1,5 @@
-//! HTTP/2: requests mean what they mean over HTTP/1, and all of a connection's are answered at once.
+//! HTTP/2: requests mean what they mean over HTTP/1, and all of a connection's are answered at
+//! once.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -339,8 +340,8 @@ fn clients_choose_http2_over_tls() {
 }
 
 /// What h2spec wants and does not get: on a listener that also speaks HTTP/1, what does not begin
-/// with the preface of HTTP/2 is HTTP/1, and answered as such (400) before the connection is closed.
-/// docs/guide/http2.md says so, too.
+/// with the preface of HTTP/2 is HTTP/1, and answered as such (400) before the connection is
+/// closed. docs/guide/http2.md says so, too.
 const EXCEPTION: &str = "Sends invalid connection preface";
 
 /// What h2spec in its strict mode finds at this address. The page takes its time: what h2spec sends

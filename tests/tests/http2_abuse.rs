@@ -78,8 +78,8 @@ fn withstands(attack: impl Fn(Connection) + Send + Sync + 'static) {
     assert!(gossip.len() <= 3, "{gossip:#?}");
 }
 
-/// Sends until the server does not take more, and returns the error code that it ends with. What the
-/// server says is thrown away: it would not read on if nobody read its answers.
+/// Sends until the server does not take more, and returns the error code that it ends with. What
+/// the server says is thrown away: it would not read on if nobody read its answers.
 fn flood(mut client: Connection, mut next: impl FnMut(u32) -> Vec<u8>) -> Option<u32> {
     let mut number = 0;
     loop {
@@ -245,7 +245,8 @@ fn clients_that_take_nothing_of_large_answers_hold_no_memory_and_no_worker() {
             let mut client = Connection::open(server.address(), &[(INITIAL_WINDOW_SIZE, window)]);
             let more = 0x7fff_0000_u32 - 65_535;
             let _ = client.send(&frame(WINDOW_UPDATE, 0, 0, &more.to_be_bytes()));
-            // Of 1 MiB each: four times what the front may hold, and an honest client waits behind them.
+            // Of 1 MiB each: four times what the front may hold, and an honest client waits behind
+            // them.
             for stream in (1..50).step_by(2) {
                 client.ask(stream, "/large.php");
             }

@@ -1,5 +1,5 @@
-//! How connections of HTTP/2 end that nobody breaks: those that are one too many, and those that another
-//! program takes over from. How idle ones do is in slow_clients.rs.
+//! How connections of HTTP/2 end that nobody breaks: those that are one too many, and those that
+//! another program takes over from. How idle ones do is in slow_clients.rs.
 
 use maitred_tests::http::{self, Connection as Http1, Request};
 use maitred_tests::http2::{Connection, DATA, GOAWAY};
@@ -8,7 +8,8 @@ use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::{Target, wait};
 use tempfile::TempDir;
 
-/// Open files of the server in the test about them, and the connections that fit: 512 are kept back.
+/// Open files of the server in the test about them, and the connections that fit: 512 are kept
+/// back.
 const OPEN_FILES: usize = 600;
 const FITTING: usize = OPEN_FILES - 512;
 

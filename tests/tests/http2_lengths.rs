@@ -1,5 +1,6 @@
-//! Bodies over HTTP/2 that are not what `content-length` says, or that never end: such a request is malformed
-//! (RFC 9113 §8.1.1), and no script is asked, nor a server behind a `proxy` told that it is whole.
+//! Bodies over HTTP/2 that are not what `content-length` says, or that never end: such a request is
+//! malformed (RFC 9113 §8.1.1), and no script is asked, nor a server behind a `proxy` told that it
+//! is whole.
 
 use std::fs;
 use std::io::Read;

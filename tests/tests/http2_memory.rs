@@ -1,5 +1,5 @@
-//! The front's memory while clients of HTTP/2 have it hold as much as they can: it stays within bounds, and is
-//! given back afterwards.
+//! The front's memory while clients of HTTP/2 have it hold as much as they can: it stays within
+//! bounds, and is given back afterwards.
 
 use std::cell::Cell;
 use std::fs;
@@ -26,7 +26,8 @@ const HEIGHT: u64 = 128 << 20;
 const REST: u64 = 20 << 20;
 /// When the memory of a flood must have been given back.
 const LATER: Duration = Duration::from_secs(60);
-/// The longest value that fits into HPACK's table of 4,096 bytes beside an authority (RFC 7541 §4.1).
+/// The longest value that fits into HPACK's table of 4,096 bytes beside an authority (RFC 7541
+/// §4.1).
 const VALUE_BYTES: usize = 4000;
 /// How often it fits into one head.
 const TIMES: usize = 15;
@@ -80,8 +81,8 @@ fn remembered() -> Vec<u8> {
     head
 }
 
-/// Begins as many POSTs as one connection may, each with a head of a few bytes that are many when they have been
-/// unpacked, and sends no body. Returns when the server has read all of it.
+/// Begins as many POSTs as one connection may, each with a head of a few bytes that are many when
+/// they have been unpacked, and sends no body. Returns when the server has read all of it.
 fn bomb(server: &Server) -> Connection {
     bomb_of(Connection::open(server.address(), &[]))
 }
@@ -161,7 +162,8 @@ fn answers_that_wait_for_one_client_are_bounded_together_where_a_site_has_rules(
     server.stop();
 }
 
-/// The fields of a GET of a file that its client does not take, the authority and the path of which are remembered.
+/// The fields of a GET of a file that its client does not take, the authority and the path of which
+/// are remembered.
 fn file() -> Vec<u8> {
     let mut head = vec![0x82, 0x86, 0x44];
     text(&mut head, "/large.txt");

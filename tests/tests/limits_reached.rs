@@ -14,8 +14,8 @@ use maitred_tests::server::{Server, Setup, WEB_USER, document_root, give_to_web_
 use maitred_tests::{Target, ports, wait};
 use tempfile::TempDir;
 
-/// How long an episode may take from its last event until its end is said, and some: it ends after ten
-/// quiet seconds, and is looked at once a second.
+/// How long an episode may take from its last event until its end is said, and some: it ends after
+/// ten quiet seconds, and is looked at once a second.
 const EPISODE_ENDS: Duration = Duration::from_secs(90);
 
 /// Open files that the server gets in the tests about them, and the connections that fit: 512 are
@@ -100,8 +100,8 @@ fn a_front_out_of_descriptors_says_so_once_and_recovers() {
     let line = server.expect_log(0, "no connection can be accepted at the moment");
     assert!(line.contains("Too many open files"), "{line}");
     drop(open.split_off(5));
-    // Those that still waited take what has become free for as long as it takes to find them gone; an
-    // answer needs a descriptor, too.
+    // Those that still waited take what has become free for as long as it takes to find them gone;
+    // an answer needs a descriptor, too.
     wait::until_true("those that have left to be let go", || {
         ports::unaccepted(server.address()) == 0 && used() < limit - 2
     });
@@ -332,8 +332,8 @@ fn a_reload_that_the_front_has_no_descriptors_for_comes_to_its_end_when_there_ar
     assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
     let front = server.front().expect("there is a front");
     let mark = server.log().mark();
-    // Enough for the configuration and for a part of what the pool needs. A client's descriptor would be
-    // free a moment later.
+    // Enough for the configuration and for a part of what the pool needs. A client's descriptor
+    // would be free a moment later.
     wait::until_true("the front to have let its client go", || {
         ports::connections(server.address()) == 0
     });

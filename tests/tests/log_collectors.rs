@@ -1,4 +1,5 @@
-//! Logs that somebody collects: syslog, near and far, and the journal; and logs on a disk that is full.
+//! Logs that somebody collects: syslog, near and far, and the journal; and logs on a disk that is
+//! full.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -161,7 +162,8 @@ fn fill(disk: &Path) -> PathBuf {
     filler
 }
 
-/// A server with these lines whose disk of 64 KiB at `disk` goes with it, and that disk as we see it.
+/// A server with these lines whose disk of 64 KiB at `disk` goes with it, and that disk as we see
+/// it.
 fn on_a_small_disk(root: &Path, disk: &Path, lines: &[String]) -> (Server, PathBuf) {
     fs::create_dir(disk).expect("a folder");
     set_mode(disk, 0o777);

@@ -1,4 +1,5 @@
-//! What a line of the access log holds, what a request is called, and which requests are logged where.
+//! What a line of the access log holds, what a request is called, and which requests are logged
+//! where.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -1,4 +1,5 @@
-//! How many connections one address may have: a default for clients of the Internet, none for proxies.
+//! How many connections one address may have: a default for clients of the Internet, none for
+//! proxies.
 
 use maitred_tests::Target;
 use maitred_tests::http::{Connection, Request};

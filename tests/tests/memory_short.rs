@@ -11,7 +11,8 @@ use maitred_tests::outside::{WAIT_PAGE, let_go, occupy_many, pool, send, text};
 use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::{Target, wait};
 
-/// What the server and all else may have, in bytes, and the part that is in use when memory is short.
+/// What the server and all else may have, in bytes, and the part that is in use when memory is
+/// short.
 const LIMIT: u64 = 1 << 30;
 const SHORT: f64 = 0.94;
 
@@ -130,8 +131,8 @@ fn copies_that_would_only_wait_are_not_made_where_there_is_no_room_and_are_once_
     server.stop();
 }
 
-/// What a server has whose scripts run programs, what such a program has, both in bytes, and clients that ask at
-/// once: there is no room for as many programs.
+/// What a server has whose scripts run programs, what such a program has, both in bytes, and
+/// clients that ask at once: there is no room for as many programs.
 const OF_PROGRAMS: u64 = 512 << 20;
 const PROGRAM_HAS: u64 = 40 << 20;
 const CLIENTS: usize = 24;
@@ -161,8 +162,8 @@ fn what_programs_have_that_scripts_run_counts_as_what_their_workers_have() {
     server.stop();
 }
 
-/// What a page has while it waits, in megabytes, clients of each of two pools that ask for it at once, and what a
-/// worker is taken to need of which nothing is known.
+/// What a page has while it waits, in megabytes, clients of each of two pools that ask for it at
+/// once, and what a worker is taken to need of which nothing is known.
 const PAGE_MB: usize = 100;
 const OF_EACH: usize = 12;
 const UNKNOWN: u64 = 128 << 20;

@@ -1,5 +1,5 @@
-//! Booted applications with more scripts than OPcache holds: another generation with a larger one comes,
-//! once, and requests go on.
+//! Booted applications with more scripts than OPcache holds: another generation with a larger one
+//! comes, once, and requests go on.
 
 use std::path::Path;
 use std::time::Duration;
@@ -177,8 +177,8 @@ fn keys_are_doubled_also_where_opcache_has_more_memory_than_it_may_be_given() {
     server.stop();
 }
 
-/// Has PHP use up `memory_limit`. A function for the end of the request gives some of it back and writes to a
-/// file.
+/// Has PHP use up `memory_limit`. A function for the end of the request gives some of it back and
+/// writes to a file.
 const FILLED_HEAP: &str = "
     if (isset($_GET['fill'])) {
         ini_set('display_errors', '0');

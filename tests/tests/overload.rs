@@ -195,7 +195,8 @@ fn urgent_paths_are_answered_while_scripts_hang_that_were_short() {
     assert_urgent_paths_are_answered_after(60);
 }
 
-/// Urgent paths are answered while all others hang, in a pool that has answered so many `short` requests.
+/// Urgent paths are answered while all others hang, in a pool that has answered so many `short`
+/// requests.
 fn assert_urgent_paths_are_answered_after(short: usize) {
     let root = site();
     let server = Setup::new(root.path())

@@ -1,5 +1,5 @@
-//! What is answered from the page cache is what the script has answered, whoever asks in whatever way:
-//! errors for which the site has a page, codings, fields of the server's own, large pages.
+//! What is answered from the page cache is what the script has answered, whoever asks in whatever
+//! way: errors for which the site has a page, codings, fields of the server's own, large pages.
 
 use std::fs;
 use std::io::Read;

@@ -1,4 +1,5 @@
-//! The commands that have to do with the page cache: whom they reach, what they take, what they say.
+//! The commands that have to do with the page cache: whom they reach, what they take, what they
+//! say.
 
 use std::fs;
 use std::process::{Command, Output};

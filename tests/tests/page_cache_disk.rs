@@ -1,5 +1,5 @@
-//! Kept pages on disk: fronts that are killed while pages are made, files that somebody changes, disks that
-//! are full or read-only.
+//! Kept pages on disk: fronts that are killed while pages are made, files that somebody changes,
+//! disks that are full or read-only.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,5 +1,5 @@
-//! What can go wrong with the page cache goes wrong for nobody but whom it concerns: scripts that end
-//! early or lie, PHP that hangs, is busy or down, hostile requests.
+//! What can go wrong with the page cache goes wrong for nobody but whom it concerns: scripts that
+//! end early or lie, PHP that hangs, is busy or down, hostile requests.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Large kept pages: their bodies are files in memory, which the kernel sends by itself. Whoever asks gets
-//! the same bytes, and there are never more of these files than there may be.
+//! Large kept pages: their bodies are files in memory, which the kernel sends by itself. Whoever
+//! asks gets the same bytes, and there are never more of these files than there may be.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,8 +16,8 @@ use maitred_tests::{traced, wait};
 use rustix::process::{Resource, Signal, getrlimit};
 use tempfile::TempDir;
 
-/// A page of `?k=` kilobytes of its version, which the file `version` says: no two places in it are the
-/// same. Version 0 is small.
+/// A page of `?k=` kilobytes of its version, which the file `version` says: no two places in it are
+/// the same. Version 0 is small.
 const PAGE: &str = "<?php
     $version = trim(file_get_contents(__DIR__ . '/version'));
     header('ETag: \"v' . $version . '\"');

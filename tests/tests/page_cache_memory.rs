@@ -1,5 +1,5 @@
-//! The memory tier under many more pages than it has room for: the limit holds, also for the front's own
-//! memory, and what is kept is what is asked for.
+//! The memory tier under many more pages than it has room for: the limit holds, also for the
+//! front's own memory, and what is kept is what is asked for.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -24,7 +24,8 @@ const FULL: Load = Load { room: 64, pages: 52_429, requests: 120_000 };
 /// Bytes of a page's body.
 const PAGE_BYTES: usize = 20 * 1024;
 
-/// Bytes of memory that the front may need beside its pages: tables, buffers, what the allocator holds.
+/// Bytes of memory that the front may need beside its pages: tables, buffers, what the allocator
+/// holds.
 const BESIDE_BYTES: u64 = 32 << 20;
 
 /// How often pages are asked for: the n-th as often as this power of n says.
@@ -49,7 +50,8 @@ fn asked(load: &Load) -> Vec<usize> {
     (0..load.requests).map(|_| draw().min(load.pages - 1)).collect()
 }
 
-/// Which of these are hits in a cache that has room for so many and drops what was not used for longest.
+/// Which of these are hits in a cache that has room for so many and drops what was not used for
+/// longest.
 fn of_lru(asked: &[usize], room: usize) -> Vec<bool> {
     let (mut used, mut oldest) = (HashMap::new(), BTreeSet::new());
     let ask = |(now, page): (usize, &usize)| {

@@ -1,5 +1,5 @@
-//! What a client could do to the pages of others: each request here would have a page kept that its key says nothing
-//! of, or had once.
+//! What a client could do to the pages of others: each request here would have a page kept that its
+//! key says nothing of, or had once.
 
 use std::net::SocketAddr;
 

@@ -1,5 +1,5 @@
-//! Pages that are made again, and those who wait for them: what a refresh says counts, whoever is there
-//! to see it.
+//! Pages that are made again, and those who wait for them: what a refresh says counts, whoever is
+//! there to see it.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,9 +14,9 @@ use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
 use maitred_tests::wait;
 use tempfile::TempDir;
 
-/// Counts its runs for a name in `runs/NAME`. While `NAME.hold` is there, run 2 waits for `NAME.go2`. It
-/// says the lines of `NAME.say` and the status of `NAME.status`; with `NAME.etag` it has a tag, and says
-/// 304 to who has that.
+/// Counts its runs for a name in `runs/NAME`. While `NAME.hold` is there, run 2 waits for
+/// `NAME.go2`. It says the lines of `NAME.say` and the status of `NAME.status`; with `NAME.etag` it
+/// has a tag, and says 304 to who has that.
 const PAGE: &str = "<?php
     $name = __DIR__ . '/runs/' . basename(strtok($_SERVER['REQUEST_URI'], '?'));
     file_put_contents($name, 'x', FILE_APPEND | LOCK_EX);
@@ -242,7 +242,8 @@ fn who_waits_behind_one_who_was_overtaken_gets_the_page_as_soon_as_it_is_there()
     // This one waits for as long as one may, and then has a page made of its own.
     bed.ask("w", &sender);
     bed.await_run("w", 2);
-    // By then the first is too old to be waited for: the next makes the page for those who come later.
+    // By then the first is too old to be waited for: the next makes the page for those who come
+    // later.
     bed.ask("w", &sender);
     bed.await_run("w", 3);
     bed.ask("w", &sender);

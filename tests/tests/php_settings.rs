@@ -4,8 +4,8 @@ use maitred_tests::Target;
 use maitred_tests::http;
 use maitred_tests::server::{Setup, document_root};
 
-/// Whether OPcache works, with how much memory, what becomes of assertions, and whether a script can
-/// turn OPcache off.
+/// Whether OPcache works, with how much memory, what becomes of assertions, and whether a script
+/// can turn OPcache off.
 const SAYS: &str = "<?php echo json_encode([opcache_get_status(false)['opcache_enabled'] ?? null,
     opcache_get_configuration()['directives']['opcache.memory_consumption'] >> 20,
     ini_get('zend.assertions'), @ini_set('opcache.enable', '0')]);";

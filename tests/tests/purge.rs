@@ -1,5 +1,5 @@
-//! Purges: whoever drops a page, and however it is named, nobody gets it any more when that is said to
-//! be done.
+//! Purges: whoever drops a page, and however it is named, nobody gets it any more when that is said
+//! to be done.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -18,8 +18,8 @@ use maitred_tests::{Target, maitred_program, wait};
 use tempfile::TempDir;
 
 /// Says how often it has run for a path, and is in the groups that it is asked to be in. It purges
-/// what `tags` and `urls` say, and tells what came of it; after its answer if `late` is there, and not
-/// before the file `go` is there if `wait` is.
+/// what `tags` and `urls` say, and tells what came of it; after its answer if `late` is there, and
+/// not before the file `go` is there if `wait` is.
 const PAGE: &str = "<?php
     $file = __DIR__ . '/runs/' . md5(strtok($_SERVER['REQUEST_URI'], '?'));
     file_put_contents($file, 'x', FILE_APPEND | LOCK_EX);
@@ -329,8 +329,8 @@ fn while_two_fronts_serve_a_purge_reaches_both_and_the_files() {
 /// Pages of the test below, if it is not said how many (`MAITRED_MANY_PAGES`).
 const MANY_PAGES: usize = 200;
 
-/// Longest that a purge may take, in whatever company the test runs. What it takes on a machine that
-/// does nothing else is told.
+/// Longest that a purge may take, in whatever company the test runs. What it takes on a machine
+/// that does nothing else is told.
 const PURGE_LIMIT: Duration = Duration::from_secs(10);
 
 #[test]

@@ -374,7 +374,8 @@ fn many_reloads_leave_no_descriptor_mapping_or_thread() {
     for number in 2..20 {
         reload(number);
     }
-    // Before, there may have been something that was about to go, such as a thread that has read a file.
+    // Before, there may have been something that was about to go, such as a thread that has read a
+    // file.
     wait::until_true("no more than before", || {
         let now = figures();
         now.iter().zip(&before).all(|(now, before)| now <= before)

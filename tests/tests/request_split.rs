@@ -1,4 +1,5 @@
-//! Where the time of a request goes: in a queue, on a processor, waiting for one, or for anything else.
+//! Where the time of a request goes: in a queue, on a processor, waiting for one, or for anything
+//! else.
 
 use std::collections::BTreeMap;
 use std::fs;

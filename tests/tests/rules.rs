@@ -1,4 +1,5 @@
-//! What a site says about paths and clients holds, with real PHP behind it, however it is asked for.
+//! What a site says about paths and clients holds, with real PHP behind it, however it is asked
+//! for.
 
 use std::fs;
 

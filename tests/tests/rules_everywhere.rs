@@ -1,4 +1,5 @@
-//! What a site says about paths and clients holds over TLS and HTTP/2 as it does over plain HTTP/1.1.
+//! What a site says about paths and clients holds over TLS and HTTP/2 as it does over plain
+//! HTTP/1.1.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! No script runs twice for one request: what a dead worker had begun has failed, and what it had not
-//! begun is another's.
+//! No script runs twice for one request: what a dead worker had begun has failed, and what it had
+//! not begun is another's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,8 @@ fn a_request_whose_worker_is_killed_has_run_once() {
         let said = answer.text();
         assert!(said.contains("The worker died while it ran the script."), "{said}");
         server.expect_log(mark, "was ended by signal 9 (SIGKILL)");
-        // Who might run it again gets the opportunity: all workers are there and have nothing to do.
+        // Who might run it again gets the opportunity: all workers are there and have nothing to
+        // do.
         server.wait_for_full_strength(2, wait::DEADLINE);
         assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
         let taken = fs::read_to_string(&orders).expect("there are orders");

@@ -1,5 +1,5 @@
-//! Settings that no other test sets: who the processes are, which INI files and values PHP has, when pages go
-//! from the disk.
+//! Settings that no other test sets: who the processes are, which INI files and values PHP has,
+//! when pages go from the disk.
 
 use std::fs;
 use std::time::Duration;

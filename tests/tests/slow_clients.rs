@@ -28,8 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(150);
 /// given on top.
 const LONG: Duration = Duration::from_secs(75);
 
-/// After how long who takes too little has been cut, whether it has noticed or not: what it had been
-/// sent before, it can still read.
+/// After how long who takes too little has been cut, whether it has noticed or not: what it had
+/// been sent before, it can still read.
 const CERTAIN: Duration = Duration::from_secs(85);
 
 /// Bytes of a file that no socket's buffers hold.
@@ -49,8 +49,8 @@ fn site() -> TempDir {
     root
 }
 
-/// Does something once a second until it says that it is over, or `PATIENCE` has passed; returns how
-/// long it took.
+/// Does something once a second until it says that it is over, or `PATIENCE` has passed; returns
+/// how long it took.
 fn every_second(mut step: impl FnMut() -> bool) -> Duration {
     let begun = Instant::now();
     let mut next = begun;
@@ -64,8 +64,8 @@ fn every_second(mut step: impl FnMut() -> bool) -> Duration {
     begun.elapsed()
 }
 
-/// Reads an answer at so many bytes a second for as long as `lasts`, then as fast as it can; returns
-/// how much came.
+/// Reads an answer at so many bytes a second for as long as `lasts`, then as fast as it can;
+/// returns how much came.
 fn read_slowly(address: SocketAddr, rate: usize, lasts: Duration) -> usize {
     let mut client = Connection::open(address);
     client.send(&Request::get("/large.bin").to_bytes()).expect("a request is taken");
@@ -304,7 +304,8 @@ fn slowhttptests_four_attacks_are_cut_and_everybody_else_is_answered() {
 /// How long a connection without a request may stay, at most: twice 75 seconds, and what it takes.
 const IDLE: Duration = Duration::from_secs(170);
 
-/// Open files of the server in the test about them, and the connections that fit: 512 are kept back.
+/// Open files of the server in the test about them, and the connections that fit: 512 are kept
+/// back.
 const OPEN_FILES: usize = 600;
 const FITTING: usize = OPEN_FILES - 512;
 

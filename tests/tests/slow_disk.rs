@@ -1,5 +1,5 @@
-//! A folder for kept pages whose disk is slow: it is used beside the threads that serve, and nobody who
-//! does not need it waits for it.
+//! A folder for kept pages whose disk is slow: it is used beside the threads that serve, and nobody
+//! who does not need it waits for it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -29,8 +29,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     folders.flat_map(|path| children(&path)).collect()
 }
 
-/// Makes each use of these files by the front take a second, for as long as it runs. Nothing, which is said
-/// for all to see, where nobody may.
+/// Makes each use of these files by the front take a second, for as long as it runs. Nothing, which
+/// is said for all to see, where nobody may.
 fn slow_down(server: &Server, files: &[PathBuf]) -> Option<Guarded> {
     let slow = by_permission(files).or_else(|| by_tracing(server, files));
     if slow.is_none() {
@@ -41,7 +41,8 @@ fn slow_down(server: &Server, files: &[PathBuf]) -> Option<Guarded> {
     slow
 }
 
-/// The kernel asks somebody who takes a second whether a file may be opened (fanotify(7)): for root.
+/// The kernel asks somebody who takes a second whether a file may be opened (fanotify(7)): for
+/// root.
 fn by_permission(files: &[PathBuf]) -> Option<Guarded> {
     let mut asked = Command::new("python3");
     asked.arg(project_root().join("tests/fixtures/slow-files.py"));

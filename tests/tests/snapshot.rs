@@ -1,4 +1,5 @@
-//! `mode = "snapshot"`: an application is booted once, and every request is served by a copy of that.
+//! `mode = "snapshot"`: an application is booted once, and every request is served by a copy of
+//! that.
 
 use std::collections::HashSet;
 use std::fs;
@@ -210,8 +211,8 @@ fn a_boot_that_fails_or_must_not_be_copied_is_told_with_its_reason() {
     server.stop();
 }
 
-/// An extension that does nothing and is called `name`, made by the compiler that PHP's headers are there
-/// for.
+/// An extension that does nothing and is called `name`, made by the compiler that PHP's headers are
+/// there for.
 fn extension(name: &str, folder: &Path) -> PathBuf {
     let version = std::env::var("MAITRED_PHP_VERSION").unwrap_or_default();
     let told = std::env::var("PHP_CONFIG").unwrap_or(format!("php-config{version}"));

@@ -1,6 +1,6 @@
-//! `mode = "snapshot"` and boots that connect to a database: they are told who is at the other end and
-//! which line has done it, or have the connection closed and connect again where they need it. What
-//! libraries do then is theirs: phpredis, Predis, Laravel's and Doctrine's are tried.
+//! `mode = "snapshot"` and boots that connect to a database: they are told who is at the other end
+//! and which line has done it, or have the connection closed and connect again where they need it.
+//! What libraries do then is theirs: phpredis, Predis, Laravel's and Doctrine's are tried.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -13,7 +13,8 @@ use maitred_tests::redis::Redis;
 use maitred_tests::server::{Setup, document_root, give_to_web_user};
 use serde_json::Value;
 
-/// Connects in its fourth line, and again where the server has gone away, as Laravel and Doctrine do.
+/// Connects in its fourth line, and again where the server has gone away, as Laravel and Doctrine
+/// do.
 const DATABASE: &str = r#"<?php
 mysqli_report(MYSQLI_REPORT_ERROR | MYSQLI_REPORT_STRICT);
 function connect() {
@@ -64,8 +65,8 @@ maitred_snapshot();
 echo json_encode(['boot' => $boot, 'count' => $redis->incr('requests'), 'own' => $redis->rawCommand('CLIENT', 'ID')]);
 "#;
 
-/// What copies say of a database or store: which number their connection has there, at the first and at the second
-/// question, and what the first of them has thrown.
+/// What copies say of a database or store: which number their connection has there, at the first
+/// and at the second question, and what the first of them has thrown.
 const ASKS: &str = r#"
 $boot = $ask();
 LET_GO
@@ -115,8 +116,8 @@ fn both(root: &Path, script: &str, lines: &[&str]) -> Setup {
     all.iter().fold(setup, |setup, line| setup.pool(line))
 }
 
-/// What four copies say, whose boot has connected to `socket`, in the line that is told in the log with
-/// `kind`.
+/// What four copies say, whose boot has connected to `socket`, in the line that is told in the log
+/// with `kind`.
 fn four_copies(
     root: &Path,
     lines: &[&str],

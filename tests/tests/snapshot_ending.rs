@@ -9,8 +9,8 @@ use maitred_tests::http;
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
 use tempfile::TempDir;
 
-/// All that a script can notice of its own end, written down in the order in which it happens. `%s` is
-/// the folder that it may write to.
+/// All that a script can notice of its own end, written down in the order in which it happens. `%s`
+/// is the folder that it may write to.
 const TELLS_ALL: &str = r#"<?php
 $folder = '%s';
 function tell($what) { file_put_contents($GLOBALS['folder'] . '/told', "$what\n", FILE_APPEND); }
@@ -162,14 +162,15 @@ fn what_is_asked_ahead_has_its_regular_expressions_compiled_for_all_copies() {
     }
 }
 
-/// Serves with more memory than booted, but for `/most`, which asks for 100 MB of what it has. `$length`,
-/// `$most`, `$held` and `$n` are of what booted.
+/// Serves with more memory than booted, but for `/most`, which asks for 100 MB of what it has.
+/// `$length`, `$most`, `$held` and `$n` are of what booted.
 const ASKS_FOR_MEMORY: &str = "if ($_SERVER['REQUEST_URI'] === '/most') { echo strlen(str_repeat('q', 100 << 20)); return; }
      $before = ini_set('memory_limit', '256M');
      $found = preg_match('/a' . str_repeat(' ', $length) . '/x', 'a');
      echo json_encode([$before === $most, $found, error_get_last(), preg_last_error_msg(), count(array_filter($held)) === $n]);";
 
-/// The expression that is asked for ahead of clients harms no copy, and each has the limit of what booted.
+/// The expression that is asked for ahead of clients harms no copy, and each has the limit of what
+/// booted.
 #[track_caller]
 fn expect_a_limit(boot: &str) {
     let root = application(boot, ASKS_FOR_MEMORY);
@@ -192,8 +193,8 @@ fn expect_a_limit(boot: &str) {
 
 #[test]
 fn a_regular_expression_for_which_a_boot_has_left_no_memory_harms_no_copy() {
-    // What boots takes all that it may have, but for less than the expression is long. The one who is
-    // asked ahead may have more.
+    // What boots takes all that it may have, but for less than the expression is long. The one who
+    // is asked ahead may have more.
     expect_a_limit(
         "$held = array_fill(0, 4000, null); $n = 0; $length = 240000;
          do { $real = memory_get_usage(true); $held[$n++] = str_repeat('x', 20000 + $n); } while (memory_get_usage(true) === $real);
@@ -202,8 +203,8 @@ fn a_regular_expression_for_which_a_boot_has_left_no_memory_harms_no_copy() {
     );
 }
 
-/// Takes all memory that it may have, but for holes of 6 pages. PHP has a place for what is as long as
-/// the expression in runs of 7 pages only (`zend_alloc_sizes.h`), and none has one left.
+/// Takes all memory that it may have, but for holes of 6 pages. PHP has a place for what is as long
+/// as the expression in runs of 7 pages only (`zend_alloc_sizes.h`), and none has one left.
 const LEAVES_HOLES: &str = "gc_mem_caches();
     $held = array_fill(0, 2000, null); $n = 0; $length = 1700;
     function fill(...$lengths) {
@@ -223,8 +224,8 @@ fn a_short_regular_expression_that_needs_a_new_chunk_leaves_copies_their_limit()
 
 #[test]
 fn a_chunk_that_php_keeps_for_later_leaves_copies_their_limit() {
-    // It keeps one of which it has had need again and again. Not every build of PHP sets the limit in the
-    // call that gives it back.
+    // It keeps one of which it has had need again and again. Not every build of PHP sets the limit
+    // in the call that gives it back.
     expect_a_limit(&format!(
         "{LEAVES_HOLES}
          for ($i = 0; $i < 8; $i++) {{ $more = str_repeat('x', 1 << 19); $more = null; }}

@@ -1,5 +1,5 @@
-//! `mode = "snapshot"` when something fails: zygotes that are killed, locks that the dead held, code
-//! that is replaced under load.
+//! `mode = "snapshot"` when something fails: zygotes that are killed, locks that the dead held,
+//! code that is replaced under load.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

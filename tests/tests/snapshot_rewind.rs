@@ -144,8 +144,8 @@ fn difference(one: &BTreeMap<u64, Vec<u8>>, other: &BTreeMap<u64, Vec<u8>>) -> (
     (differing.sum(), one.values().map(Vec::len).sum())
 }
 
-/// Whether each copy mixes pointers of its heap with a key of its own, also one that has gone back: all
-/// words with such a pointer then are apart by what the keys are apart.
+/// Whether each copy mixes pointers of its heap with a key of its own, also one that has gone back:
+/// all words with such a pointer then are apart by what the keys are apart.
 fn has_key_of_copy() -> bool {
     let version = php_version();
     let mut numbers = version.split('.').map(|n| n.parse::<u32>().unwrap_or(0));

@@ -88,7 +88,8 @@ fn workers_boot_what_was_saved_too() {
     );
 }
 
-/// Most boots in the minute that the test below may take: they are 0, 1, 2, 4 and so on seconds apart.
+/// Most boots in the minute that the test below may take: they are 0, 1, 2, 4 and so on seconds
+/// apart.
 const FEW: usize = 12;
 
 #[test]

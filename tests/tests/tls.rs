@@ -248,8 +248,8 @@ fn a_reload_in_the_middle_of_a_transfer_changes_the_certificate_of_those_who_com
     assert_eq!(succeeded(&output).len(), bytes.len() - begun.len());
 }
 
-/// A client that has sent the first bytes of a handshake and sends no more. One that sends nothing at
-/// all stays with the kernel.
+/// A client that has sent the first bytes of a handshake and sends no more. One that sends nothing
+/// at all stays with the kernel.
 fn begun(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("the server accepts");
     stream.write_all(&[22, 3, 1, 0]).expect("the server reads");

@@ -1,4 +1,5 @@
-//! Certificates of TLS: which one a host shows, those that clients show, and what is said of wrong ones.
+//! Certificates of TLS: which one a host shows, those that clients show, and what is said of wrong
+//! ones.
 
 use std::fs;
 use std::path::Path;

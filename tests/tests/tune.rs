@@ -1,5 +1,5 @@
-//! `maitred tune`: php-fpm behind nginx and maitred are tuned, proven, undone; and whatever goes wrong
-//! meanwhile leaves them as they were.
+//! `maitred tune`: php-fpm behind nginx and maitred are tuned, proven, undone; and whatever goes
+//! wrong meanwhile leaves them as they were.
 
 use std::fs;
 use std::os::unix::process::CommandExt;

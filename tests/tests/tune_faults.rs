@@ -1,4 +1,5 @@
-//! What may go wrong while `maitred tune` is at work, and what it does then: all is as it was, and it is said.
+//! What may go wrong while `maitred tune` is at work, and what it does then: all is as it was, and
+//! it is said.
 
 use std::fs;
 use std::os::unix::process::CommandExt;

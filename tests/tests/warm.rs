@@ -1,4 +1,5 @@
-//! `maitred warm`: pages are asked for before anybody else does, and it is said what became of them.
+//! `maitred warm`: pages are asked for before anybody else does, and it is said what became of
+//! them.
 
 use std::fs;
 use std::process::{Command, Output};

@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 /// Where must-use plugins are.
 const PLUGINS: &str = "wp-content/mu-plugins";
 
-/// What a site may have of its own: where PURGE is heard, a clock outside that asks for what is planned,
-/// an event for it, a list that comes when the page has begun, a page that is nobody else's, and one
-/// that is too large to hold back.
+/// What a site may have of its own: where PURGE is heard, a clock outside that asks for what is
+/// planned, an event for it, a list that comes when the page has begun, a page that is nobody
+/// else's, and one that is too large to hold back.
 const OWN_PLUGIN: &str = "<?php
     define('MAITRED_PURGE_URL', 'ADDRESS/');
     define('DISABLE_WP_CRON', true);
@@ -332,8 +332,8 @@ fn a_new_post_drops_what_lists_it_and_its_neighbours(blog: &mut Blog) {
     assert!(!blog.get(&soups).text().contains("Cold tomato soup"));
 }
 
-/// What is changed by a link in the dashboard, by the clock, and on a command line is no answer to a
-/// request that changes something.
+/// What is changed by a link in the dashboard, by the clock, and on a command line is no answer to
+/// a request that changes something.
 fn what_no_answer_tells_of_is_dropped_too(blog: &mut Blog, root: &Path) {
     let (id, tomato) = blog.posts[blog.posts.len() - 1].clone();
     let (other_id, pea) = blog.posts[2].clone();

@@ -8,7 +8,8 @@ use maitred_tests::server::{Server, Setup, give_to_web_user};
 use maitred_tests::{Target, wait};
 use tempfile::TempDir;
 
-/// What a request names in `then` is done after its answer; `begun` is there when that has been done.
+/// What a request names in `then` is done after its answer; `begun` is there when that has been
+/// done.
 const WORKER: &str = r#"<?php
 function session() { session_start(); $_SESSION['late'] = 'of ' . $_GET['who']; }
 function buffer() {

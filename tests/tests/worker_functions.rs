@@ -9,7 +9,8 @@ use maitred_tests::server::{Server, Setup, document_root, write_file};
 use maitred_tests::{booted, wait};
 use tempfile::TempDir;
 
-/// `/finish` answers and goes on until there is a file `go`; what it does then is written to `told`.
+/// `/finish` answers and goes on until there is a file `go`; what it does then is written to
+/// `told`.
 const WORKER: &str = r#"<?php
 function finish() {
     header('X-Finished: 1');

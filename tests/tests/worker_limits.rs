@@ -6,8 +6,8 @@ use maitred_tests::{booted, http};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// What requests ask for, in MB: to have at once, with which limit, what of it is kept, and what of that the
-/// script lets go of before it asks for the next request.
+/// What requests ask for, in MB: to have at once, with which limit, what of it is kept, and what of
+/// that the script lets go of before it asks for the next request.
 const WORKER: &str = "<?php
     $kept = '';
     $handle = function () use (&$kept) {

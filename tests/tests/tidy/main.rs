@@ -1,8 +1,8 @@
 //! The style of the sources, as a test: names, folders, sizes and words.
 //!
-//! `exemptions.txt` says how many violations of a rule a file may still have. The list may only become
-//! shorter: fewer violations than it allows fail, too, until
-//! `MAITRED_SHRINK_TIDY=1 cargo test -p maitred-tests --test tidy -- --test-threads=1` has shortened it.
+//! `exemptions.txt` says how many violations of a rule a file may still have. The list may only
+//! become shorter: fewer violations than it allows fail, too, until `MAITRED_SHRINK_TIDY=1 cargo
+//! test -p maitred-tests --test tidy -- --test-threads=1` has shortened it.
 #![allow(clippy::unwrap_used)]
 
 mod exemptions;
