@@ -20,7 +20,8 @@ const SLACK_OPEN: usize = 8;
 /// it does both for each request.
 pub fn application(boot: &str, serve: &str) -> TempDir {
     let script = format!(
-        "<?php\n{boot}\nif (function_exists('maitred_snapshot')) {{ maitred_snapshot(); }}\n{serve}\n"
+        "<?php\n{boot}\nif (function_exists('maitred_snapshot')) {{ maitred_snapshot(); }}\n\
+         {serve}\n"
     );
     let root = document_root(&[("index.php", &script)]);
     give_to_web_user(root.path());

@@ -193,7 +193,8 @@ impl Pebble {
     /// The line for `[tls]` that has certificates issued by it, kept in `folder`.
     pub fn toml(&self, folder: &std::path::Path, more: &str) -> String {
         format!(
-            "acme = {{ email = \"ops@shop.test\", terms_agreed = true, directory = {:?}, ca = {:?}, \
+            "acme = {{ email = \"ops@shop.test\", terms_agreed = true, directory = {:?}, \
+             ca = {:?}, \
              folder = {folder:?}{more} }}",
             format!("https://localhost:{}/dir", self.directory.port()),
             self.authority.ca(),

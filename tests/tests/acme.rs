@@ -177,7 +177,8 @@ fn check_refuses_names_with_a_star_and_says_which_hosts_are_left_out() {
     let toml = |hosts: &str| {
         format!(
             "listen = \"127.0.0.1:0\"\nspool_dir = \"/tmp\"\n[tls]\nlisten = \"127.0.0.1:0\"\n\
-             acme = {{ terms_agreed = true, folder = {:?} }}\n[[sites]]\nroot = {:?}\nhosts = {hosts}\n",
+             acme = {{ terms_agreed = true, folder = {:?} }}\n[[sites]]\nroot = {:?}\n\
+             hosts = {hosts}\n",
             site.state.path(),
             site.root.path()
         )

@@ -23,7 +23,8 @@ const CROWD: usize = 16;
 /// A page that works for about two milliseconds, for the load of the test bed.
 const WORKS: (&str, &str) = (
     "echo.php",
-    "<?php $until = hrtime(true) + 2e6; while (hrtime(true) < $until) { md5('x'); } echo $_GET['id'];",
+    "<?php $until = hrtime(true) + 2e6; while (hrtime(true) < $until) { md5('x'); } \
+     echo $_GET['id'];",
 );
 
 fn site() -> TempDir {

@@ -19,9 +19,11 @@ if (isset($_GET['sleep'])) { usleep(100000); }
 if (isset($_GET['to'])) { header('Location: ' . $_GET['to']); }
 $seen = (int) ($_COOKIE['seen'] ?? 0);
 setcookie('seen', (string) ($seen + 1));
-echo $_SERVER['SERVER_PROTOCOL'], ' ', $_SERVER['REQUEST_METHOD'], ' ', $_SERVER['REQUEST_URI'], ' ',
+echo $_SERVER['SERVER_PROTOCOL'], ' ', $_SERVER['REQUEST_METHOD'], ' ', $_SERVER['REQUEST_URI'],
+    ' ',
     strlen(file_get_contents('php://input')), ' host=', $_SERVER['HTTP_HOST'], ' accept=',
-    $_SERVER['HTTP_ACCEPT'] ?? '', ' seen=', $seen, '.', str_repeat(' ', (int) ($_GET['pad'] ?? 0));";
+    $_SERVER['HTTP_ACCEPT'] ?? '', ' seen=', $seen, '.', str_repeat(' ', (int) ($_GET['pad'] ??
+        0));";
 
 fn expect_served(run: &Benched, count: u64) {
     assert_eq!(run.counts(), [count, 0, 0, 0, 0], "{run:?}");

@@ -18,7 +18,8 @@ use maitred_tests::{Target, ports};
 const PAGE: &str = "<?php
 $seen = (int) ($_COOKIE['seen'] ?? 0);
 setcookie('seen', (string) ($seen + 1));
-echo $_SERVER['REQUEST_METHOD'], ' ', $_SERVER['REQUEST_URI'], ' ', file_get_contents('php://input'),
+echo $_SERVER['REQUEST_METHOD'], ' ', $_SERVER['REQUEST_URI'], ' ',
+    file_get_contents('php://input'),
     ' accept=', $_SERVER['HTTP_ACCEPT'] ?? '', ' seen=', $seen, '.';";
 
 fn server() -> (tempfile::TempDir, Server) {

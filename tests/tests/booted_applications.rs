@@ -23,7 +23,8 @@ fn application(name: &str) -> TempDir {
     std::fs::create_dir(&var).expect("a folder can be made");
     let make = "$d = new PDO('sqlite:' . $argv[1]);
         $d->exec('CREATE TABLE goods (id INTEGER PRIMARY KEY, name TEXT)');
-        for ($i = 1; $i <= 20; $i++) { $d->exec(\"INSERT INTO goods VALUES ($i, 'thing <$i>')\"); }";
+        for ($i = 1; $i <= 20; $i++) { $d->exec(\"INSERT INTO goods VALUES ($i, 'thing <$i>')\");
+        }";
     let database = var.join("goods.sqlite");
     run(Command::new("php").args(["-r", make]).arg(&database));
     maitred_tests::server::set_mode(folder.path(), 0o755);

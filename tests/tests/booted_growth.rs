@@ -128,9 +128,11 @@ fn copies_that_go_back_leave_nothing() {
 const WORKER: &str = r#"<?php
 $times = 0;
 $handle = function () use (&$times) {
-    $seen = [$_GET['n'] ?? null, count($_GET), $_POST, $_COOKIE, $_FILES, headers_list(), http_response_code(),
+    $seen = [$_GET['n'] ?? null, count($_GET), $_POST, $_COOKIE, $_FILES, headers_list(),
+        http_response_code(),
         ob_get_level(), isset($_SERVER['LATER']), session_status(), error_get_last()];
-    $_GET['later'] = $_POST['later'] = $_COOKIE['later'] = $_SERVER['LATER'] = str_repeat('x', 10000);
+    $_GET['later'] = $_POST['later'] = $_COOKIE['later'] = $_SERVER['LATER'] = str_repeat('x',
+        10000);
     header('X-Later: 1'); header('Set-Cookie: a=b'); ob_start(); ob_start();
     $open = tmpfile(); fwrite($open, str_repeat('x', 100000));
     echo json_encode(['seen' => $seen, 'times' => ++$times, 'memory' => memory_get_usage()]);

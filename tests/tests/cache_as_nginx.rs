@@ -14,7 +14,8 @@ const PAGE: &str = "<?php
     $file = __DIR__ . '/runs/' . md5($_SERVER['REQUEST_URI']);
     file_put_contents($file, 'x', FILE_APPEND | LOCK_EX);
     clearstatcache();
-    foreach (explode('|', $_SERVER['HTTP_X_SAY'] ?? '') as $line) if ($line !== '') header($line, false);
+    foreach (explode('|', $_SERVER['HTTP_X_SAY'] ?? '') as $line) if ($line !== '') header($line,
+        false);
     http_response_code((int) ($_SERVER['HTTP_X_STATUS'] ?? 200));
     echo 'run ', filesize($file);";
 

@@ -29,9 +29,11 @@ const PAGE: &str = "<?php
         case 'die': posix_kill(getmypid(), 9);
         case 'fail': nobody_has_defined_this();
     }
-    foreach (explode('|', $_SERVER['HTTP_X_SAY'] ?? '') as $line) if ($line !== '') header($line, false);
+    foreach (explode('|', $_SERVER['HTTP_X_SAY'] ?? '') as $line) if ($line !== '') header($line,
+        false);
     http_response_code((int) ($_SERVER['HTTP_X_STATUS'] ?? 200));
-    if ($_SERVER['REQUEST_METHOD'] === 'GET') echo \"run $run $_SERVER[REQUEST_URI] $_SERVER[QUERY_STRING]\";
+    if ($_SERVER['REQUEST_METHOD']
+        === 'GET') echo \"run $run $_SERVER[REQUEST_URI] $_SERVER[QUERY_STRING]\";
     echo str_repeat(' ', (int) ($_SERVER['HTTP_X_MORE'] ?? 0));";
 
 fn site() -> TempDir {
@@ -136,7 +138,11 @@ fn pages_are_kept_for_as_long_as_the_answer_or_the_site_says() {
         root.path(),
         &[
             ("times", "valid = { 200 = \"10m\", 404 = \"1m\", 410 = 0 }"),
-            ("ignore", "valid = \"10m\"\nignore_headers = [\"Cache-Control\", \"Expires\", \"Set-Cookie\", \"Vary\", \"X-Accel-Expires\"]"),
+            (
+                "ignore",
+                "valid = \"10m\"\nignore_headers = [\"Cache-Control\", \"Expires\", \
+                        \"Set-Cookie\", \"Vary\", \"X-Accel-Expires\"]",
+            ),
             ("guess", "heuristic = true"),
             ("big", "valid = \"10m\"\nmax_object_size = \"1k\""),
             ("off", "valid = \"10m\"\nenabled = false"),
@@ -325,7 +331,8 @@ fn tags_and_fields_of_others_caches_are_understood_and_no_client_sees_them() {
         root.path(),
         &[(
             "tags",
-            "key_cookies = \"currency\"\nlitespeed = true\ntag_headers = \"Surrogate-Key\"\npurge_from = \"127.0.0.1\"",
+            "key_cookies = \"currency\"\nlitespeed = true\ntag_headers = \"Surrogate-Key\"\n\
+             purge_from = \"127.0.0.1\"",
         )],
     )
     .start();

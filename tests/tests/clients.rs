@@ -16,7 +16,8 @@ fn site() -> TempDir {
         ("style.css", "p {}"),
         (
             "wait.php",
-            "<?php while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); } echo 'done';",
+            "<?php while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); } \
+             echo 'done';",
         ),
     ])
 }
@@ -156,7 +157,8 @@ fn a_limit_of_a_file_holds_whatever_path_leads_to_it_and_counts_a_request_once()
             "rate_limit = [{ path = \"/prices/index.html\", rate = \"1/h\", burst = 1 }, \
              { path = \"/style.css\", rate = \"1/h\" }, \
              { path = \"~^/(cheap|prices)\", rate = \"1/h\", burst = 3 }]",
-            "rewrite = [{ from = \"/cheap\", to = \"/prices/\" }, { from = \"/look\", to = \"/style.css\" }]",
+            "rewrite = [{ from = \"/cheap\", to = \"/prices/\" }, { from = \"/look\", \
+             to = \"/style.css\" }]",
         ],
     );
     let status = |target: &str| http::get(server.address(), target).status;

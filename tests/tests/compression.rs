@@ -21,7 +21,8 @@ fn text() -> String {
 
 /// Waits for a file beside the script, which the test makes when it has seen what it wanted to.
 const WAIT: &str = "function wait() {
-    for ($i = 0; $i < 5000 && !file_exists(__DIR__ . '/go'); $i++) { clearstatcache(); usleep(2000); }
+    for ($i = 0; $i < 5000 && !file_exists(__DIR__ . '/go'); $i++) { clearstatcache();
+    usleep(2000); }
 } while (ob_get_level()) { ob_end_clean(); }";
 
 fn site() -> TempDir {
@@ -440,7 +441,8 @@ fn nginx_says_the_same_of_files_beside_and_of_scripts() {
     settle(&root);
     let server = Setup::new(root.path()).site("compression = \"gzip\"").start();
     let nginx = Web::nginx(
-        "gzip on; gzip_static on; gzip_vary on; gzip_types text/css image/png; gzip_min_length 1000; \
+        "gzip on; gzip_static on; gzip_vary on; gzip_types text/css image/png; \
+         gzip_min_length 1000; \
          gzip_http_version 1.0;",
         &format!("root {};", root.path().display()),
     );

@@ -33,7 +33,8 @@ fn run(program: &Path, command: &str, config: &Path) -> (Option<i32>, String) {
 fn config(folder: &Path, root: &Path, pool: &str) -> PathBuf {
     let file = folder.join("maitred.toml");
     let text = format!(
-        "listen = [\"127.0.0.1:0\"]\n[pools.www]\npm = \"static\"\nmax_children = 1\n{pool}\n[[sites]]\nroot = {root:?}\n"
+        "listen = [\"127.0.0.1:0\"]\n[pools.www]\npm = \"static\"\nmax_children = 1\n{pool}\n\
+         [[sites]]\nroot = {root:?}\n"
     );
     fs::write(&file, text).expect("a configuration can be written");
     file
@@ -180,7 +181,8 @@ fn a_chdir_lies_within_the_chroot() {
     }
     let jail = jail(&[(
         "public/index.php",
-        "<?php register_shutdown_function(fn () => print(getcwd() . file_get_contents('here.txt')));",
+        "<?php register_shutdown_function(fn () => print(getcwd() . \
+         file_get_contents('here.txt')));",
     )]);
     let server = jailed(&jail).pool("chdir = \"/work\"").start();
     assert_eq!(http::get(server.address(), "/").text(), "/workin the jail");
@@ -358,9 +360,14 @@ fn pools_of_different_users_share_nothing() {
         .pool(ini)
         .hosts(&["first.test"])
         .site(&format!(
-            "[pools.second]\nuser = {OTHER_USER:?}\npm = \"static\"\nmax_children = 2\n{ini}\nenv = {{ KEY = \"secret\" }}"
+            "[pools.second]\nuser = {OTHER_USER:?}\npm = \"static\"\nmax_children = 2\n{ini}\n\
+             env = {{ KEY = \"secret\" }}"
         ))
-        .site(&format!("[[sites]]\nhosts = [\"second.test\"]\npool = \"second\"\nroot = {:?}", second.path()))
+        .site(&format!(
+            "[[sites]]\nhosts = [\"second.test\"]\npool = \"second\"\n\
+                        root = {:?}",
+            second.path()
+        ))
         .start();
     let shared = format!("the front runs as user `{WEB_USER}`, as these pools do: `www`;");
     let log = server.log_text();

@@ -71,11 +71,16 @@ impl Image {
             .file("proc/self/cgroup", "0::/\n")
             .file(
                 "proc/self/mountinfo",
-                "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+                "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:27 / /sys/fs/cgroup rw - cgroup2 \
+                 cgroup2 rw\n",
             )
             .file("proc/sys/net/core/somaxconn", "4096\n")
             .file("proc/sys/kernel/osrelease", "6.1.0-31-amd64\n")
-            .file("proc/pressure/memory", "some avg10=0.00 avg60=0.00 x\nfull avg10=0.00 avg60=0.00 x\n")
+            .file(
+                "proc/pressure/memory",
+                "some avg10=0.00 avg60=0.00 x\n\
+                full avg10=0.00 avg60=0.00 x\n",
+            )
     }
 
     fn file(self, path: &str, text: &str) -> Image {
@@ -96,8 +101,10 @@ impl Image {
     /// nginx that passes scripts to that pool, with further lines.
     fn nginx(self, http: &str, location: &str) -> Image {
         let conf = format!(
-            "events {{ worker_connections 768; }}\nhttp {{\n{http}\nserver {{ server_name shop.example;\n\
-             root /srv/shop;\nlocation ~ \\.php$ {{ fastcgi_pass unix:/var/run/php/www.sock;\n{location} }} }} }}\n"
+            "events {{ worker_connections 768; }}\nhttp {{\n{http}\nserver {{ \
+             server_name shop.example;\n\
+             root /srv/shop;\nlocation ~ \\.php$ {{ fastcgi_pass unix:/var/run/php/www.sock;\n\
+             {location} }} }} }}\n"
         );
         self.file("etc/nginx/nginx.conf", &conf)
     }
@@ -129,7 +136,8 @@ fn debians_own_defaults_have_the_flaws_that_the_guide_names() {
         fs::copy(format!("/lib/systemd/system/{unit}"), units.join(&unit)).expect("it has a unit");
     }
     // As the comment in Debian's nginx site says.
-    let site = "server { listen 80; root /var/www/html; location ~ \\.php$ { include fastcgi.conf;\n\
+    let site = "server { listen 80; root /var/www/html; location ~ \\.php$ { \
+                include fastcgi.conf;\n\
                 fastcgi_pass unix:/run/php/php-fpm.sock; } }\n";
     // As Debian's alternatives are.
     let run = image.0.path().join("run/php");
@@ -168,7 +176,8 @@ fn debians_own_defaults_have_the_flaws_that_the_guide_names() {
 fn the_shop_of_the_first_article_is_told_before_and_after_what_it_did_not_see() {
     // 50 users, random pages, 4 processors, 8 GB.
     let pool = format!(
-        "{LISTEN}pm = dynamic\npm.max_children = 5\npm.start_servers = 2\npm.min_spare_servers = 1\n\
+        "{LISTEN}pm = dynamic\npm.max_children = 5\npm.start_servers = 2\n\
+         pm.min_spare_servers = 1\n\
          pm.max_spare_servers = 3\npm.status_path = /status\n"
     );
     let before = Image::of(4, 8192).fpm(&pool).nginx("", "").examined();
@@ -178,7 +187,8 @@ fn the_shop_of_the_first_article_is_told_before_and_after_what_it_did_not_see() 
     expect(&before, "fail D8", "request_terminate_timeout = 0");
     expect(&before, "warn D10", "4096 requests may wait for 5 workers");
     let pool = format!(
-        "{LISTEN}pm = dynamic\npm.max_children = 125\npm.start_servers = 37\npm.min_spare_servers = 25\n\
+        "{LISTEN}pm = dynamic\npm.max_children = 125\npm.start_servers = 37\n\
+         pm.min_spare_servers = 25\n\
          pm.max_spare_servers = 75\npm.status_path = /status\n"
     );
     let after = Image::of(4, 8192).fpm(&pool).nginx("", "").examined();
@@ -192,8 +202,10 @@ fn the_shop_of_the_first_article_is_told_before_and_after_what_it_did_not_see() 
 #[test]
 fn the_five_settings_of_the_second_article_are_told_before_and_after() {
     let pool = format!(
-        "{LISTEN}pm = dynamic\npm.max_children = 50\npm.start_servers = 10\npm.min_spare_servers = 5\n\
-         pm.max_spare_servers = 20\npm.max_requests = 0\nrequest_terminate_timeout = 0\nlisten.backlog = 511\n"
+        "{LISTEN}pm = dynamic\npm.max_children = 50\npm.start_servers = 10\n\
+         pm.min_spare_servers = 5\n\
+         pm.max_spare_servers = 20\npm.max_requests = 0\nrequest_terminate_timeout = 0\n\
+         listen.backlog = 511\n"
     );
     let before = Image::of(2, 4096).fpm(&pool).nginx("", "").examined();
     expect(&before, "fail D1", "50 workers x 128 MB");
@@ -232,9 +244,12 @@ fn the_cache_of_the_third_article_is_told_that_it_shows_sessions_to_others() {
                 fastcgi_cache_path /d levels=1:2 keys_zone=ngd_cache:10m inactive=60m;\n\
                 fastcgi_cache_key \"$scheme$request_method$host$request_uri\";\n\
                 fastcgi_cache_use_stale error timeout invalid_header http_500;\n\
-                fastcgi_ignore_headers Cache-Control Expires Set-Cookie;\nproxy_cache ng_cache;\nsendfile off;";
-    let location = "fastcgi_connect_timeout 300;\nfastcgi_send_timeout 300;\nfastcgi_read_timeout 300;\n\
-                    fastcgi_cache ngd_cache;\nfastcgi_cache_valid 60m;\nfastcgi_cache_purge $purge_method;";
+                fastcgi_ignore_headers Cache-Control Expires Set-Cookie;\nproxy_cache ng_cache;\n\
+                sendfile off;";
+    let location = "fastcgi_connect_timeout 300;\nfastcgi_send_timeout 300;\n\
+                    fastcgi_read_timeout 300;\n\
+                    fastcgi_cache ngd_cache;\nfastcgi_cache_valid 60m;\n\
+                    fastcgi_cache_purge $purge_method;";
     let image = Image::of(2, 4096)
         .fpm(&pool)
         .nginx(http, location)
@@ -255,7 +270,8 @@ fn the_cache_of_the_third_article_is_told_that_it_shows_sessions_to_others() {
     expect(&found, "fail D8", "request_terminate_timeout = 0");
     // What the article's readers may do about it.
     let location = "fastcgi_cache ngd_cache; fastcgi_cache_valid 200 10m; fastcgi_cache_lock on;\n\
-                    fastcgi_cache_use_stale updating error; fastcgi_cache_bypass $cookie_PHPSESSID;\n\
+                    fastcgi_cache_use_stale updating error; \
+                    fastcgi_cache_bypass $cookie_PHPSESSID;\n\
                     fastcgi_no_cache $cookie_PHPSESSID;";
     let found = Image::of(2, 4096).fpm(&pool).nginx(http, location).examined();
     expect(&found, "ok D19", "zone ngd_cache keeps sessions apart");
@@ -266,7 +282,8 @@ fn apache_on_the_small_machine_of_the_fourth_article_is_told_its_limits() {
     let apache = |settings: &str| {
         let conf = format!(
             "LoadModule mpm_prefork_module x.so\nLoadModule php_module y.so\n\
-             <IfModule prefork.c>\n</IfModule>\n<IfModule mpm_prefork_module>\n{settings}</IfModule>\n"
+             <IfModule prefork.c>\n</IfModule>\n<IfModule mpm_prefork_module>\n\
+             {settings}</IfModule>\n"
         );
         Image::of(1, 256)
             .file("etc/apache2/apache2.conf", &conf)

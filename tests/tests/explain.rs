@@ -41,7 +41,8 @@ fn explain_says_what_the_server_then_does() {
         &root,
         &[
             "redirects = [{ from = \"/old\", to = \"/new\" }]",
-            "rewrite = [{ from = \"/api/*\", to = \"/index.php?p=$1\" }, { from = \"/l\", to = \"/l\" }]",
+            "rewrite = [{ from = \"/api/*\", to = \"/index.php?p=$1\" }, { from = \"/l\", \
+             to = \"/l\" }]",
             "deny = { path = \"/secret/*\", except = \"10.0.0.0/8\" }",
             "deny_php = \"/uploads/*\"",
             "headers = { X-Frame-Options = \"DENY\" }",
@@ -84,7 +85,10 @@ fn explain_says_which_users_and_limits_wait_behind_the_path_that_is_asked_for() 
     let server = Setup::new(root.path())
         .site(&format!("basic_auth = [{}]", auths.join(", ")))
         .site("rate_limit = [{ path = \"/style.css\", rate = \"1/s\", burst = 100 }]")
-        .site("rewrite = [{ from = \"/in\", to = \"/staff/in\" }, { from = \"/look\", to = \"/style.css\" }]")
+        .site(
+            "rewrite = [{ from = \"/in\", to = \"/staff/in\" }, { from = \"/look\", \
+               to = \"/style.css\" }]",
+        )
         .start();
     let file = server.configuration();
     let file = file.to_str().expect("its name is UTF-8");
@@ -134,7 +138,8 @@ fn explain_says_that_plain_http_is_sent_to_https_and_takes_a_path_alone_for_one_
     let folder = document_root(&[("public/style.css", "p {}"), ("cert.pem", ""), ("key.pem", "")]);
     let file = folder.path().join("maitred.toml");
     let lines = "listen = \"127.0.0.1:80\"\n[tls]\nlisten = \"127.0.0.1:8443\"\nredirect = true\n\
-                 certificates = { cert = \"cert.pem\", key = \"key.pem\" }\n[[sites]]\nroot = \"public\"\n";
+                 certificates = { cert = \"cert.pem\", key = \"key.pem\" }\n[[sites]]\n\
+                 root = \"public\"\n";
     std::fs::write(&file, lines).expect("a file can be written");
     let file = file.to_str().expect("its name is UTF-8");
     let (went_well, said) = command(&["explain", "http://a.example/b?c", "--config", file]);
@@ -292,8 +297,10 @@ fn explain_names_the_script_that_answers_in_place_of_the_one_that_is_asked_for()
         ("snapshot", "says, in a copy of it that pool www has booted"),
     ] {
         let text = format!(
-            "listen = [\"127.0.0.1:0\"]\n[pools.www]\nmode = {mode:?}\nscript = {script:?}\n[pools.plain]\n\
-             [[sites]]\nroot = {folder:?}\npool = \"www\"\nclassic_pool = \"plain\"\nclassic_paths = [\"/style.css\", \"/uploads/\"]\n"
+            "listen = [\"127.0.0.1:0\"]\n[pools.www]\nmode = {mode:?}\nscript = {script:?}\n\
+             [pools.plain]\n\
+             [[sites]]\nroot = {folder:?}\npool = \"www\"\nclassic_pool = \"plain\"\n\
+             classic_paths = [\"/style.css\", \"/uploads/\"]\n"
         );
         std::fs::write(&file, text).expect("a file can be written");
         let explain =

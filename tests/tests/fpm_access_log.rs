@@ -19,7 +19,9 @@ const EVERY_TOKEN: &str =
     r#"%% %{HTTP_X_ASKED}e %{NO_SUCH}e %f %l %m %n %{X-Of}o %{content-type}o %q %Q %r %R %s %u"#;
 
 /// Every token that is measured, or differs from one run to the next.
-const EVERY_FIGURE: &str = r#"%d %{seconds}d %{milli}d %{mili}d %{micro}d %M %{bytes}M %{kilo}M %{mega}M %C %{user}C %{system}C %{total}C %p %P %t %T %{%Y-%m-%dT%H:%M:%S}t %{%s}T"#;
+const EVERY_FIGURE: &str = "%d %{seconds}d %{milli}d %{mili}d %{micro}d %M %{bytes}M %{kilo}M \
+                            %{mega}M %C %{user}C %{system}C %{total}C %p %P %t %T \
+                            %{%Y-%m-%dT%H:%M:%S}t %{%s}T";
 
 fn scripts() -> TempDir {
     document_root(&[

@@ -284,7 +284,8 @@ fn no_pools_scripts_can_send_signals_to_the_front() {
     }
     let root = document_root(&[(
         "signal.php",
-        "<?php echo posix_kill((int) $_GET['pid'], 0) ? 'yes' : posix_strerror(posix_get_last_error());",
+        "<?php echo posix_kill((int) $_GET['pid'], 0) ? 'yes' : \
+         posix_strerror(posix_get_last_error());",
     )]);
     let second = "[second]\nlisten = @FOLDER@/second.sock\npm = static\npm.max_children = 1\n\
                   user = nobody\n";

@@ -375,7 +375,8 @@ fn pools_share_what_process_max_leaves_them() {
     let mut daemon = Daemon::start(
         Which::Maitred,
         &format!(
-            "[global]\nprocess.max = 4\n{}pm.max_children = 8\n[other]\nlisten = @FOLDER@/other.sock\n\
+            "[global]\nprocess.max = 4\n{}pm.max_children = 8\n[other]\n\
+             listen = @FOLDER@/other.sock\n\
              pm = static\npm.max_children = 8\n{}",
             usual(""),
             match maitred_tests::server::is_root() {
@@ -436,7 +437,8 @@ fn a_reload_brings_pools_takes_pools_and_changes_the_level_of_the_log() {
     };
     let other = daemon.place().file("other.sock");
     let more = format!(
-        "[other]\nlisten = {}\npm = ondemand\npm.max_children = 1\n{user}[global]\nlog_level = debug\n",
+        "[other]\nlisten = {}\npm = ondemand\npm.max_children = 1\n{user}[global]\n\
+         log_level = debug\n",
         other.display()
     );
     fs::write(&file, format!("{good}{more}")).expect("written");

@@ -23,31 +23,36 @@ fn scripts() -> TempDir {
     document_root(&[
         (
             "say.php",
-            "<?php fwrite(fopen('php://' . ($_GET['to'] ?? 'stderr'), 'w'), $_GET['text']); echo 'said';",
+            "<?php fwrite(fopen('php://' . ($_GET['to'] ?? 'stderr'), 'w'), $_GET['text']); \
+             echo 'said';",
         ),
         (
             "bytes.php",
-            "<?php fwrite(fopen('php://stderr', 'w'), \"a\\0b\\xff\\x1b[31m\\r\\n\\tc\\n\"); echo 'said';",
+            "<?php fwrite(fopen('php://stderr', 'w'), \"a\\0b\\xff\\x1b[31m\\r\\n\\tc\\n\"); \
+             echo 'said';",
         ),
         (
             "long.php",
-            "<?php fwrite(fopen('php://stderr', 'w'), str_repeat('x', (int) $_GET['bytes']) . \"\\n\"); echo 'said';",
+            "<?php fwrite(fopen('php://stderr', 'w'), str_repeat('x', (int) $_GET['bytes']) . \
+             \"\\n\"); echo 'said';",
         ),
         (
             "flood.php",
             "<?php $err = fopen('php://stderr', 'w');
-             for ($i = 0; $i < (int) $_GET['lines']; $i++) fwrite($err, \"line $i of the flood\\n\");
+             for ($i = 0; $i < (int) $_GET['lines'];
+             $i++) fwrite($err, \"line $i of the flood\\n\");
              echo 'said';",
         ),
         (
             "endless.php",
             "<?php $err = fopen('php://stderr', 'w'); while (true) fwrite($err, \"on and on\\n\");",
         ),
+        ("child.php", "<?php exec('printf \"of a child\\nand more\" >&2'); echo 'said';"),
         (
-            "child.php",
-            "<?php exec('printf \"of a child\\nand more\" >&2'); echo 'said';",
+            "exit.php",
+            "<?php fwrite(fopen('php://stderr', 'w'), 'half'); posix_kill(getmypid(), \
+                      9);",
         ),
-        ("exit.php", "<?php fwrite(fopen('php://stderr', 'w'), 'half'); posix_kill(getmypid(), 9);"),
         ("hello.php", "<?php echo 'hello';"),
     ])
 }

@@ -177,7 +177,8 @@ fn a_port_alone_that_is_taken_is_tried_on_ipv4_and_named_as_it_is_written() {
     let expected = [
         "NOTICE: Failed implicitly binding to ::, retrying with 0.0.0.0".to_owned(),
         format!(
-            "ERROR: unable to bind listening socket for address '{port}': Address already in use (98)"
+            "ERROR: unable to bind listening socket for address '{port}': \
+             Address already in use (98)"
         ),
         "ERROR: FPM initialization failed".to_owned(),
     ];

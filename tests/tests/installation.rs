@@ -202,7 +202,8 @@ fn make_test_is_refused_at_once_where_a_first_build_has_no_room() {
     assert_eq!(tests.status.code(), Some(1), "{tests:?}");
     let said = String::from_utf8_lossy(&tests.stderr).into_owned();
     assert_eq!(said.lines().count(), 1, "{said}");
-    let expected = "make test: REFUSED: a first build needs 4 GB, and the disk of /proc/maitred has \
+    let expected = "make test: REFUSED: a first build needs 4 GB, \
+                    and the disk of /proc/maitred has \
                     0 MB free; make room there";
     assert!(said.starts_with(expected), "{said}");
 }

@@ -56,7 +56,8 @@ fn where_memory_is_short_what_only_waits_goes_first_and_nobody_who_works() {
     };
     let root = application("", SERVES);
     let rests = format!(
-        "[pools.rests]\npm = \"ondemand\"\n[[sites]]\nhosts = [\"rests.test\"]\nroot = {:?}\npool = \"rests\"\n",
+        "[pools.rests]\npm = \"ondemand\"\n[[sites]]\nhosts = [\"rests.test\"]\nroot = {:?}\n\
+         pool = \"rests\"\n",
         root.path()
     );
     let setup = snapshot(root.path())
@@ -144,7 +145,8 @@ fn what_programs_have_that_scripts_run_counts_as_what_their_workers_have() {
     };
     // A shell has tail(1) for a child, which keeps all of it until the other end is closed.
     let runs = format!(
-        "<?php shell_exec('(head -c {PROGRAM_HAS} /dev/zero; sleep 0.2) | tail -c {PROGRAM_HAS} >/dev/null'); echo $_GET['id'];"
+        "<?php shell_exec('(head -c {PROGRAM_HAS} /dev/zero; sleep 0.2) | tail -c {PROGRAM_HAS} \
+         >/dev/null'); echo $_GET['id'];"
     );
     let root = document_root(&[("echo.php", &runs)]);
     let setup = Setup::new(root.path()).pm("auto").workers(64);

@@ -22,12 +22,15 @@ const ANSWER: &str = "
     $all = opcache_get_configuration()['directives'];
     $held = opcache_get_status(true)['scripts'];
     if (isset($_GET['outdate'])) {
-        foreach (array_keys($held) as $name) { if (str_contains($name, '/parts/')) { opcache_invalidate($name, true); } }
+        foreach (array_keys($held) as $name) { if (str_contains($name, '/parts/')) {
+            opcache_invalidate($name, true); } }
     }
     echo json_encode([
-        'memory' => $all['opcache.memory_consumption'] >> 20, 'keys' => $all['opcache.max_accelerated_files'],
+        'memory' => $all['opcache.memory_consumption'] >> 20, 'keys'
+            => $all['opcache.max_accelerated_files'],
         'strings' => $all['opcache.interned_strings_buffer'],
-        'held' => count(array_filter(array_keys($held), fn ($name) => str_contains($name, '/parts/'))),
+        'held' => count(array_filter(array_keys($held), fn ($name) => str_contains($name,
+            '/parts/'))),
     ]);";
 
 /// An application that includes `parts` when it is asked to.
@@ -253,7 +256,8 @@ fn opcache_that_may_not_be_larger_is_told_once_and_nothing_is_booted_anew() {
             ask(&server, &format!("/?n={part}"));
         }
         let line = server.expect_log(0, "OPcache is full");
-        let why = "it has run out of memory and stays so, since it may have 8 MB at most (`opcache_memory_max`, and a quarter";
+        let why = "it has run out of memory and stays so, \
+                   since it may have 8 MB at most (`opcache_memory_max`, and a quarter";
         assert!(line.contains(why), "{line}");
         for part in 0..PARTS {
             assert_eq!(ask(&server, &format!("/?n={part}"))["memory"], 8);
@@ -292,7 +296,8 @@ fn an_opcache_that_grows_more_than_the_pool_may_is_cut_to_that() {
 #[test]
 fn a_larger_opcache_whose_boot_fails_leaves_what_serves_and_is_not_tried_again() {
     let root = application("snapshot", &large());
-    let boot = "<?php if (ini_get('opcache.memory_consumption') > 8) { throw new Exception('too large'); }";
+    let boot = "<?php if (ini_get('opcache.memory_consumption') > 8) { \
+                throw new Exception('too large'); }";
     let script = format!("{boot} maitred_snapshot(); {ANSWER}");
     write_file(root.path(), "index.php", script.as_bytes());
     let server = with_little(root.path(), "snapshot").start();

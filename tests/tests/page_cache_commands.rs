@@ -92,7 +92,8 @@ fn a_reload_says_which_settings_wait_for_a_restart() {
     let reloaded = command(&server, &["reload"]);
     let said = text(&reloaded.stdout);
     assert!(said.starts_with("reloaded: "), "{said}");
-    let stays = "front_threads and cache_memory have changed, which needs a restart; they stay as they were";
+    let stays = "front_threads and cache_memory have changed, which needs a restart; \
+                 they stay as they were";
     assert!(said.contains(stays), "{said}");
     server.configure_as(&text_of);
     let said = text(&command(&server, &["reload"]).stdout);

@@ -117,7 +117,8 @@ fn memory_has_no_more_than_it_may_and_what_is_asked_for_most() {
     let (own, lru) = (rate(&hits), rate(&of_lru(&asked, room)));
     let grown = before.zip(after).map(|(before, after)| after.saturating_sub(before));
     println!(
-        "{} requests for {} pages, room for {room}: {own:.3} are hits, {lru:.3} of an LRU's; private bytes \
+        "{} requests for {} pages, room for {room}: {own:.3} are hits, {lru:.3} of an LRU's; \
+         private bytes \
          of the front {before:?}, then {after:?}",
         load.requests, load.pages
     );

@@ -198,7 +198,8 @@ fn scripts_of_one_pool_purge_nothing_of_anothers_sites() {
     let user = maitred_tests::server::is_root().then_some("user = \"www-data\"\n");
     let lines = format!(
         "[sites.cache]\nvalid = \"10m\"\n[[sites]]\nhosts = [\"b.example\"]\npool = \"other\"\n\
-         root = {:?}\n[sites.cache]\nvalid = \"10m\"\n[pools.other]\npm = \"static\"\nmax_children = 1\n{}",
+         root = {:?}\n[sites.cache]\nvalid = \"10m\"\n[pools.other]\npm = \"static\"\n\
+         max_children = 1\n{}",
         other.path(),
         user.unwrap_or_default()
     );

@@ -19,7 +19,11 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Everything that a line says of a request's time, in milliseconds, and its memory.
-const FORMAT: &str = r#"{"uri":"$uri","args":"$args","status":$status,"queue":$queue_ms,"script":$script_ms,"cpu":$cpu_ms,"core":$core_wait_ms,"blocked":$blocked_ms,"children":$children_cpu_ms,"memory":$peak_memory}"#;
+const FORMAT: &str = concat!(
+    r#"{"uri":"$uri","args":"$args","status":$status,"queue":$queue_ms,"#,
+    r#""script":$script_ms,"cpu":$cpu_ms,"core":$core_wait_ms,"blocked":$blocked_ms,"#,
+    r#""children":$children_cpu_ms,"memory":$peak_memory}"#,
+);
 
 fn site() -> TempDir {
     let root = document_root(&[
@@ -219,7 +223,8 @@ fn who_only_works_has_waited_for_nothing_but_a_processor_on_a_busy_machine_too()
     write_file(
         root.path(),
         "loops.php",
-        b"<?php $until = hrtime(true) + 2e6; while (hrtime(true) < $until) { md5('x'); } echo 'looped';",
+        b"<?php $until = hrtime(true) + 2e6; while (hrtime(true) < $until) { md5('x'); } \
+          echo 'looped';",
     );
     let server = setup(root.path(), &log).workers(CLIENTS as u32).start();
     let processors = thread::available_parallelism().map_or(1, |count| count.get());

@@ -26,7 +26,8 @@ const LOGGED_OF: u64 = 20;
 fn site() -> TempDir {
     let page = &format!(
         "<?php
-        if (explode('-', $_GET['id'])[1] % {LOGGED_OF} === 0) {{ error_log('asked for ' . $_GET['id']); }}
+        if (explode('-', $_GET['id'])[1] % {LOGGED_OF} === 0) {{
+            error_log('asked for ' . $_GET['id']); }}
         echo $_GET['id'];"
     );
     document_root(&[("echo.php", page), ("hello.php", "<?php echo 'hello';")])

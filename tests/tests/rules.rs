@@ -23,11 +23,23 @@ fn site() -> TempDir {
         ("hidden.phps", "SECRET"),
         ("style.css", "p {}"),
         ("lost.html", "<p>nothing here</p>"),
-        ("sorry.php", "<?php echo 'sorry ', $_SERVER['REDIRECT_STATUS'], ' ',
-            $_SERVER['REQUEST_METHOD'], ' ', $_SERVER['REQUEST_URI'], ' ', strlen(file_get_contents('php://input'));"),
+        (
+            "sorry.php",
+            "<?php echo 'sorry ', $_SERVER['REDIRECT_STATUS'], ' ',
+            $_SERVER['REQUEST_METHOD'], ' ', $_SERVER['REQUEST_URI'], ' ',
+                strlen(file_get_contents('php://input'));",
+        ),
         ("own404.php", "<?php http_response_code(404); echo 'own words';"),
-        ("own503.php", "<?php http_response_code(503); header('Set-Cookie: a=b'); echo 'own words';"),
-        ("wait.php", "<?php while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); } echo 'done';"),
+        (
+            "own503.php",
+            "<?php http_response_code(503); header('Set-Cookie: a=b'); \
+                        echo 'own words';",
+        ),
+        (
+            "wait.php",
+            "<?php while (!file_exists(__DIR__ . '/go')) { clearstatcache(); \
+                      usleep(2000); } echo 'done';",
+        ),
     ])
 }
 
@@ -67,10 +79,9 @@ fn a_rewrite_to_what_is_never_served_serves_nothing() {
     let root = site();
     let server = serve(
         &root,
-        &[
-            "rewrite = [{ from = \"/a\", to = \"/.env\" }, { from = \"/b\", to = \"/hidden.phps\" }, \
-           { from = \"/c/*\", to = \"/$1\" }]",
-        ],
+        &["rewrite = [{ from = \"/a\", to = \"/.env\" }, { from = \"/b\", \
+             to = \"/hidden.phps\" }, \
+           { from = \"/c/*\", to = \"/$1\" }]"],
     );
     for target in ["/a", "/b", "/c/.env", "/c/..%2f..%2fetc/passwd", "/c/hidden.phps"] {
         let answer = http::get(server.address(), target);
@@ -160,10 +171,9 @@ fn header_fields_are_set_on_files_scripts_and_errors() {
     let root = site();
     let server = serve(
         &root,
-        &[
-            "headers = [{ set = { X-Frame-Options = \"DENY\" }, unset = [\"X-Powered-By\", \"etag\"] }, \
-           { path = \"/index.php\", add = { Link = \"</style.css>\" } }]",
-        ],
+        &["headers = [{ set = { X-Frame-Options = \"DENY\" }, unset = [\"X-Powered-By\", \
+             \"etag\"] }, \
+           { path = \"/index.php\", add = { Link = \"</style.css>\" } }]"],
     );
     for target in ["/style.css", "/index.php", "/nothing"] {
         let answer = http::get(server.address(), target);

@@ -25,7 +25,8 @@ fn site() -> TempDir {
         ("lost.php", "<?php echo 'lost ', $_SERVER['REQUEST_URI'];"),
         (
             "wait.php",
-            "<?php while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); } echo 'done';",
+            "<?php while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); } \
+             echo 'done';",
         ),
     ]);
     write_file(root.path(), "body", &[b'x'; 50]);

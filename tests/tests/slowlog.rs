@@ -17,7 +17,8 @@ use tempfile::TempDir;
 const CALLS: &str = "<?php
 namespace Shop;
 class Cart {
-    function total() { $add = function ($price) { include __DIR__ . '/include.inc'; return $price; };
+    function total() { $add = function ($price) { include __DIR__ . '/include.inc'; return $price;
+    };
         return array_map($add, [1]); }
     static function count() { return (new Cart)->total(); }
     function __call($name, $arguments) { return self::count(); }
@@ -69,7 +70,8 @@ fn site() -> TempDir {
         ),
         (
             "cpu.php",
-            "<?php\nfunction spin($until) {\n while (hrtime(true) < $until) {\n  strlen('x'); }\n}\n\
+            "<?php\nfunction spin($until) {\n while (hrtime(true) < $until) {\n  strlen('x'); }\n\
+             }\n\
              spin(hrtime(true) + 3_000_000_000); echo 'done';",
         ),
         (

@@ -34,7 +34,8 @@ fn an_application_is_booted_once_and_each_request_gets_a_process_of_its_own() {
          function count_up() { static $n = 0; return ++$n; }
          $count = 0;",
         "echo json_encode(['boot' => $booted_in, 'pid' => getmypid(), 'global' => ++$count,
-             'static' => count_up(), 'property' => ++Counter::$value, 'path' => $_SERVER['REQUEST_URI']]);",
+             'static' => count_up(), 'property' => ++Counter::$value, 'path'
+                 => $_SERVER['REQUEST_URI']]);",
     );
     let server = snapshot(root.path()).workers(3).start();
     let mut processes = HashSet::new();
@@ -69,7 +70,8 @@ fn no_request_sees_anything_of_another() {
 #[test]
 fn what_belongs_to_a_request_is_that_of_the_copy() {
     let root = application(
-        "$booted = [$_SERVER['REQUEST_TIME_FLOAT'], $_GET, $_POST, $_COOKIE, $_REQUEST, $_ENV, $_FILES];
+        "$booted = [$_SERVER['REQUEST_TIME_FLOAT'], $_GET, $_POST, $_COOKIE, $_REQUEST, $_ENV, \
+         $_FILES];
          mt_srand(7); $drawn = [mt_rand(), lcg_value(), rand(), uniqid('', true)];
          function uri() { return $_SERVER['REQUEST_URI']; }
          uri(); header('X-Boot: kept'); echo 'printed at boot'; str_repeat('x', 30 << 20);",
@@ -82,7 +84,8 @@ fn what_belongs_to_a_request_is_that_of_the_copy() {
              'age' => microtime(true) - $_SERVER['REQUEST_TIME_FLOAT'],
              'peak' => memory_get_peak_usage(), 'query' => $_SERVER['QUERY_STRING'],
              'user' => $_SERVER['PHP_AUTH_USER'] ?? null,
-             'drawn' => [mt_rand(), lcg_value(), rand(), uniqid('', true), random_int(0, PHP_INT_MAX)]]);",
+             'drawn' => [mt_rand(), lcg_value(), rand(), uniqid('', true), random_int(0, \
+             PHP_INT_MAX)]]);",
     );
     let server = snapshot(root.path()).workers(2).start();
     let form = "application/x-www-form-urlencoded";
@@ -127,7 +130,8 @@ fn what_belongs_to_a_request_is_that_of_the_copy() {
 fn shutdown_functions_and_destructors_of_the_boot_run_in_every_copy_and_not_where_it_booted() {
     let root = application(
         "class Held { function __destruct() { note('destructor'); } }
-         function note($what) { file_put_contents(__DIR__ . '/notes', $what . ' ' . getmypid() . \"\\n\", FILE_APPEND); }
+         function note($what) { file_put_contents(__DIR__ . '/notes', $what . ' ' . getmypid() .
+             \"\\n\", FILE_APPEND); }
          register_shutdown_function(fn() => note('shutdown'));
          $held = new Held; $booted_in = getmypid();",
         "echo json_encode(['pid' => getmypid(), 'boot' => $booted_in]);",
@@ -147,7 +151,8 @@ fn shutdown_functions_and_destructors_of_the_boot_run_in_every_copy_and_not_wher
 /// A pool beside `www` whose `mode` is snapshot.
 fn further_pool(name: &str, script: &Path, line: &str) -> String {
     format!(
-        "[pools.{name}]\npm = \"static\"\nmax_children = 1\nmode = \"snapshot\"\nscript = {script:?}\n{line}\n\n"
+        "[pools.{name}]\npm = \"static\"\nmax_children = 1\nmode = \"snapshot\"\n\
+         script = {script:?}\n{line}\n\n"
     )
 }
 
@@ -167,18 +172,41 @@ fn a_boot_that_fails_or_must_not_be_copied_is_told_with_its_reason() {
         ("misspelt", "function (", "", "syntax error"),
         ("loops", "while (true) {}", limit, "Maximum execution time"),
         ("connects", &*connects, "", &*connected),
-        ("stores", "$d = new SQLite3(__DIR__ . '/data.db'); $d->exec('create table t (a)');", "",
-            "the SQLite database "),
+        (
+            "stores",
+            "$d = new SQLite3(__DIR__ . '/data.db'); $d->exec('create table t (a)');",
+            "",
+            "the SQLite database ",
+        ),
         ("reads", "$f = fopen(__FILE__ . '.txt', 'c+');", "", "one position"),
         ("follows", "$f = fopen(__FILE__ . '.log', 'a+');", "", "one position"),
         ("pipes", "$p = popen('cat', 'w');", "", "pipe:["),
-        ("session", "ini_set('session.save_path', __DIR__); session_start();", "", "a session is open"),
-        ("persists", "$p = pfsockopen('udp://127.0.0.1', 9);", "", "a persistent connection is open"),
+        (
+            "session",
+            "ini_set('session.save_path', __DIR__); \
+                     session_start();",
+            "",
+            "a session is open",
+        ),
+        (
+            "persists",
+            "$p = pfsockopen('udp://127.0.0.1', \
+                      9);",
+            "",
+            "a persistent connection is open",
+        ),
         ("jit", "", jit, "OPcache's JIT is on"),
-        ("threads", "$c = FFI::cdef('typedef void *(*start)(void *); int pthread_create(unsigned long *, void *, start, void *); void *malloc(size_t); unsigned sleep(unsigned);', 'libc.so.6');
+        (
+            "threads",
+            "$c = FFI::cdef('typedef void *(*start)(void *); \
+                     int pthread_create(unsigned long *, void *, start, void *); \
+                     void *malloc(size_t); unsigned sleep(unsigned);', 'libc.so.6');
              $id = $c->new('unsigned long'); $seconds = $c->new('unsigned long[1]');
-             $c->pthread_create(FFI::addr($id), null, $c->cast('start', $c->sleep), $c->cast('void *', 600));",
-            ffi, "has started threads (2 run)"),
+             $c->pthread_create(FFI::addr($id), null, $c->cast('start', $c->sleep),
+                 $c->cast('void *', 600));",
+            ffi,
+            "has started threads (2 run)",
+        ),
     ];
     let root = document_root(&[("index.php", "<?php echo 'classic';")]);
     give_to_web_user(root.path());
@@ -221,8 +249,10 @@ fn extension(name: &str, folder: &Path) -> PathBuf {
     let headers = String::from_utf8(headers).expect("paths in UTF-8");
     let source = folder.join(format!("{name}.c"));
     let text = format!(
-        "#include <php.h>\nzend_module_entry {name}_module_entry = {{ STANDARD_MODULE_HEADER, \"{name}\", \
-         NULL, NULL, NULL, NULL, NULL, NULL, \"1\", STANDARD_MODULE_PROPERTIES }};\nZEND_GET_MODULE({name})\n"
+        "#include <php.h>\nzend_module_entry {name}_module_entry = {{ STANDARD_MODULE_HEADER, \
+         \"{name}\", \
+         NULL, NULL, NULL, NULL, NULL, NULL, \"1\", STANDARD_MODULE_PROPERTIES }};\n\
+         ZEND_GET_MODULE({name})\n"
     );
     fs::write(&source, text).expect("a file can be written");
     let library = folder.join(format!("{name}.so"));
@@ -343,7 +373,8 @@ fn a_boot_whose_scripts_are_said_to_be_outdated_is_renewed_and_nothing_else_is()
          $boot = file_get_contents(__DIR__ . '/version');",
         "match ($_GET['update'] ?? '') {
              'all' => opcache_reset(),
-             'boot' => opcache_invalidate(__DIR__ . '/../' . basename(__DIR__) . '/index.php', true),
+             'boot' => opcache_invalidate(__DIR__ . '/../' . basename(__DIR__) . '/index.php', \
+             true),
              'data' => (function () {
                  $data = __DIR__ . '/data.php';
                  file_put_contents($data, '<?php return ' . $_GET['data'] . ';');
@@ -359,7 +390,10 @@ fn a_boot_whose_scripts_are_said_to_be_outdated_is_renewed_and_nothing_else_is()
     version("1");
     let server = snapshot(root.path())
         .workers(1)
-        .pool("php_admin_value = { \"opcache.validate_timestamps\" = \"0\", \"opcache.file_update_protection\" = \"0\" }")
+        .pool(
+            "php_admin_value = { \"opcache.validate_timestamps\" = \"0\", \
+               \"opcache.file_update_protection\" = \"0\" }",
+        )
         .start();
     let get = |target: &str| http::get(server.address(), target).text();
     assert_eq!(get("/"), "1");
@@ -393,7 +427,8 @@ fn whatever_a_copy_dies_of_the_next_request_is_served() {
              case 'memory': str_repeat('x', 64 << 20); break;
              case 'exit': echo 'left'; exit(9);
              case 'throw': throw new Exception('thrown');
-             case 'fork': if (pcntl_fork() === 0) { echo 'child'; exit; } pcntl_wait($status); echo 'parent'; exit;
+             case 'fork': if (pcntl_fork() === 0) { echo 'child'; exit; } pcntl_wait($status);
+             echo 'parent'; exit;
          }
          echo 'fine';",
     );
@@ -441,7 +476,8 @@ fn what_is_asked_before_clients_are_fills_opcache_and_leaves_no_trace() {
         "$boot = getmypid(); $asked = 0;",
         "require __DIR__ . '/page.php';
          file_put_contents(__DIR__ . '/asked', $_SERVER['REQUEST_URI'] . \"\\n\", FILE_APPEND);
-         echo json_encode(['asked' => ++$asked, 'cached' => opcache_is_script_cached(__DIR__ . '/page.php')]);",
+         echo json_encode(['asked' => ++$asked, 'cached' => opcache_is_script_cached(__DIR__ .
+             '/page.php')]);",
     );
     fs::write(root.path().join("page.php"), "<?php $cached = 1;").unwrap();
     let server =
@@ -461,7 +497,8 @@ fn a_script_that_asks_for_requests_in_a_loop_is_copied_where_it_asks_for_the_fir
         "$boot = getmypid(); $asked = 0; $marked = !empty($_SERVER['FRANKENPHP_WORKER']);
          $handler = function () use (&$asked, $boot, $marked) {
              $asked++;
-             echo json_encode(['asked' => $asked, 'boot' => $boot, 'pid' => getmypid(), 'marked' => $marked,
+             echo json_encode(['asked' => $asked, 'boot' => $boot, 'pid' => getmypid(), 'marked'
+                 => $marked,
                  'path' => $_SERVER['REQUEST_URI'], 'get' => $_GET]);
          };
          while (frankenphp_handle_request($handler)) { gc_collect_cycles(); }
@@ -495,7 +532,8 @@ fn a_script_that_asks_for_requests_in_a_loop_is_copied_where_it_asks_for_the_fir
 fn nothing_of_a_request_is_left_after_many_and_nothing_grows() {
     let root = application(
         "class Leak { public static array $seen = []; public static string $waste = ''; }",
-        "if (Leak::$seen !== [] || Leak::$waste !== '' || getenv('SEEN') !== false) { http_response_code(500); }
+        "if (Leak::$seen !== [] || Leak::$waste !== '' || getenv('SEEN') !== false) { \
+         http_response_code(500); }
          Leak::$seen[] = $_SERVER['REQUEST_URI']; Leak::$waste = str_repeat('x', 1 << 20);
          putenv('SEEN=1'); echo 'fine';",
     );

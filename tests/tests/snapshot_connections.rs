@@ -33,7 +33,8 @@ function id(mysqli &$database, bool &$gone) {
 $gone = false; $database = connect(); $boot = id($database, $gone);
 maitred_snapshot();
 $first = id($database, $gone);
-echo json_encode(['boot' => $boot, 'gone' => $gone, 'own' => $first === id($database, $gone) ? $first : 0]);
+echo json_encode(['boot' => $boot, 'gone' => $gone, 'own' => $first === id($database, $gone) ?
+    $first : 0]);
 "#;
 
 /// A client of Redis that connects when it has no connection, or has lost it, as phpredis does.
@@ -41,7 +42,8 @@ const STORE: &str = r#"<?php
 class Store {
     private $stream = null; public int $connected = 0;
     function increment(string $name): int {
-        if ($this->stream && @fwrite($this->stream, "INCR $name\r\n") && ($line = fgets($this->stream))) {
+        if ($this->stream && @fwrite($this->stream, "INCR $name\r\n") && ($line
+            = fgets($this->stream))) {
             return (int) substr($line, 1);
         }
         $this->connected++;
@@ -52,7 +54,8 @@ class Store {
 $store = new Store;
 $boot = $store->increment('boots');
 maitred_snapshot();
-echo json_encode(['boot' => $boot, 'gone' => $store->connected, 'own' => $store->increment('requests')
+echo json_encode(['boot' => $boot, 'gone' => $store->connected, 'own'
+    => $store->increment('requests')
     + $store->increment('others') * 1000, 'connected' => $store->connected]);
 "#;
 
@@ -62,7 +65,8 @@ $redis = new Redis();
 $redis->connect('SOCKET');
 $boot = $redis->incr('boots');
 maitred_snapshot();
-echo json_encode(['boot' => $boot, 'count' => $redis->incr('requests'), 'own' => $redis->rawCommand('CLIENT', 'ID')]);
+echo json_encode(['boot' => $boot, 'count' => $redis->incr('requests'), 'own'
+    => $redis->rawCommand('CLIENT', 'ID')]);
 "#;
 
 /// What copies say of a database or store: which number their connection has there, at the first
@@ -72,7 +76,8 @@ $boot = $ask();
 LET_GO
 maitred_snapshot();
 $thrown = null;
-try { $first = $ask(); } catch (Throwable $why) { $thrown = get_class($why); AGAIN; $first = $ask(); }
+try { $first = $ask(); } catch (Throwable $why) { $thrown = get_class($why); AGAIN;
+$first = $ask(); }
 echo json_encode(['boot' => $boot, 'thrown' => $thrown, 'own' => $first === $ask() ? $first : 0]);
 "#;
 

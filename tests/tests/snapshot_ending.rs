@@ -14,14 +14,16 @@ use tempfile::TempDir;
 const TELLS_ALL: &str = r#"<?php
 $folder = '%s';
 function tell($what) { file_put_contents($GLOBALS['folder'] . '/told', "$what\n", FILE_APPEND); }
-class Told { public $more; function __construct(public $name) {} function __destruct() { tell("destructor $this->name"); } }
+class Told { public $more; function __construct(public $name) {} function __destruct() {
+    tell("destructor $this->name"); } }
 class Plain { public $more; static $first; }
 class Lines {
     public $context; private $path;
     function stream_open($path) { $this->path = $path; return true; }
     function stream_write($data) { return strlen($data); }
     function stream_flush() { tell("flush $this->path"); return true; }
-    function stream_close() { tell("close $this->path, new object " . (spl_object_id(new Plain) > spl_object_id(Plain::$first) ? 'after' : 'before')); }
+    function stream_close() { tell("close $this->path, new object " .
+        (spl_object_id(new Plain) > spl_object_id(Plain::$first) ? 'after' : 'before')); }
 }
 class Sessions implements SessionHandlerInterface {
     function open($path, $name): bool { return true; }
@@ -35,32 +37,43 @@ stream_wrapper_register('lines', 'Lines');
 $booted = Plain::$first = new Plain;
 if (function_exists('maitred_snapshot')) { maitred_snapshot(); }
 $how = $_GET['how'] ?? '';
-if ($how === 'held') { // What is left in the filter comes when its holder goes, which has no destructor: before output ends.
+if ($how === 'held') {
+    // The holder has no destructor: the rest of the filter arrives when the holder is freed,
+    // before output ends.
     $holder = new Plain; $holder->more = fopen('php://output', 'w');
-    stream_filter_append($holder->more, 'convert.base64-encode', STREAM_FILTER_WRITE); fwrite($holder->more, '7777');
+    stream_filter_append($holder->more, 'convert.base64-encode', STREAM_FILTER_WRITE);
+    fwrite($holder->more, '7777');
     return;
 }
-$plain = new Plain; $plain->more = new ArrayObject([new Plain, function () {}]); $plain->more[0]->more = $plain;
+$plain = new Plain; $plain->more = new ArrayObject([new Plain, function () {}]);
+$plain->more[0]->more = $plain;
 if ($how === 'destructors') {
-    $outer = new Told('outer'); $outer->more = new Told('inner'); $booted->more = new Told('of what was booted');
+    $outer = new Told('outer'); $outer->more = new Told('inner');
+    $booted->more = new Told('of what was booted');
     $circle = new Told('circle'); $circle->more = $circle; $held = [new Told('held')];
 }
 session_set_save_handler(new Sessions, true);
-session_id('abcdefabcdefabcdefabcdef'); session_start(['use_cookies' => 0, 'use_only_cookies' => 0, 'cache_limiter' => '']);
+session_id('abcdefabcdefabcdefabcdef'); session_start(['use_cookies' => 0, 'use_only_cookies' => 0,
+    'cache_limiter' => '']);
 $_SESSION['how'] = $how;
 register_shutdown_function(function () {
     tell('first function'); echo "first function\n";
     register_shutdown_function(function () { tell('third function'); });
 });
-register_shutdown_function(function () use ($how) { tell('second function'); if ($how === 'late') { $GLOBALS['late'] = new Told('late'); } });
-ob_start(function ($text, $phase) { tell('output ' . ($phase & PHP_OUTPUT_HANDLER_FINAL ? 'final' : 'begins')); return strtoupper($text); });
+register_shutdown_function(function () use ($how) { tell('second function'); if ($how === 'late') {
+    $GLOBALS['late'] = new Told('late'); } });
+ob_start(function ($text, $phase) { tell('output ' . ($phase & PHP_OUTPUT_HANDLER_FINAL ? 'final' :
+    'begins')); return strtoupper($text); });
 $zipped = gzopen("$folder/zipped.gz", 'w'); gzwrite($zipped, 'all of it');
 $xml = new XMLWriter; $xml->openUri("$folder/written.xml"); $xml->writeElement('all', 'of it');
 $lines = fopen('lines://one', 'w'); fwrite($lines, 'x');
-$temporary = tmpfile(); fwrite($temporary, 'x'); tell('temporary ' . (int) is_file(stream_get_meta_data($temporary)['uri']));
+$temporary = tmpfile(); fwrite($temporary, 'x');
+tell('temporary ' . (int) is_file(stream_get_meta_data($temporary)['uri']));
 file_put_contents("$folder/temporary", stream_get_meta_data($temporary)['uri']);
-$database = new PDO("sqlite:$folder/data.sqlite"); $database->exec('create table if not exists t (a)');
-$database->exec('insert into t values (1)'); tell('rows ' . $database->query('select count(*) from t')->fetchColumn());
+$database = new PDO("sqlite:$folder/data.sqlite");
+$database->exec('create table if not exists t (a)');
+$database->exec('insert into t values (1)'); tell('rows ' .
+    $database->query('select count(*) from t')->fetchColumn());
 $database->beginTransaction(); $database->exec('insert into t values (2)');
 $GLOBALS['kept'] = new SplFileObject("$folder/kept", 'w'); $GLOBALS['kept']->fwrite('kept');
 echo "answer of $how\n";
@@ -137,12 +150,16 @@ fn a_copy_ends_its_request_as_a_classic_pool_does() {
 fn what_is_asked_ahead_has_its_regular_expressions_compiled_for_all_copies() {
     // That of `alike` was never compiled, and takes as long as that of the application did.
     let script = "<?php
-        function pattern($seed) { mt_srand($seed); $all = []; for ($i = 0; $i < 700; $i++) { $all[] = 'a' . mt_rand() . '[b-f]+' . mt_rand() . '?'; } return '/' . implode('|', $all) . '/i'; }
-        function took($pattern) { $begun = hrtime(true); preg_match($pattern, 'xyz'); return hrtime(true) - $begun; }
+        function pattern($seed) { mt_srand($seed); $all = []; for ($i = 0; $i < 700; $i++) {
+            $all[] = 'a' . mt_rand() . '[b-f]+' . mt_rand() . '?'; }
+            return '/' . implode('|', $all) . '/i'; }
+        function took($pattern) { $begun = hrtime(true); preg_match($pattern, 'xyz');
+        return hrtime(true) - $begun; }
         $known = pattern(1); $alike = pattern(2);
         maitred_snapshot();
         $took = took($known);
-        echo json_encode(str_contains($_SERVER['REQUEST_URI'], 'ahead') ? [] : [$took, took($alike)]);";
+        echo json_encode(str_contains($_SERVER['REQUEST_URI'], 'ahead') ? [] : [$took,
+            took($alike)]);";
     let (root, _folder) = told_by(script);
     for lines in [&[][..], &["rewinds_per_child = 100"]] {
         let setup = snapshot(root.path()).workers(1).pool("warm_requests = [\"/ahead\"]");
@@ -164,10 +181,12 @@ fn what_is_asked_ahead_has_its_regular_expressions_compiled_for_all_copies() {
 
 /// Serves with more memory than booted, but for `/most`, which asks for 100 MB of what it has.
 /// `$length`, `$most`, `$held` and `$n` are of what booted.
-const ASKS_FOR_MEMORY: &str = "if ($_SERVER['REQUEST_URI'] === '/most') { echo strlen(str_repeat('q', 100 << 20)); return; }
+const ASKS_FOR_MEMORY: &str = "if ($_SERVER['REQUEST_URI'] === '/most') { \
+                               echo strlen(str_repeat('q', 100 << 20)); return; }
      $before = ini_set('memory_limit', '256M');
      $found = preg_match('/a' . str_repeat(' ', $length) . '/x', 'a');
-     echo json_encode([$before === $most, $found, error_get_last(), preg_last_error_msg(), count(array_filter($held)) === $n]);";
+     echo json_encode([$before === $most, $found, error_get_last(), preg_last_error_msg(),
+         count(array_filter($held)) === $n]);";
 
 /// The expression that is asked for ahead of clients harms no copy, and each has the limit of what
 /// booted.
@@ -197,7 +216,8 @@ fn a_regular_expression_for_which_a_boot_has_left_no_memory_harms_no_copy() {
     // is asked ahead may have more.
     expect_a_limit(
         "$held = array_fill(0, 4000, null); $n = 0; $length = 240000;
-         do { $real = memory_get_usage(true); $held[$n++] = str_repeat('x', 20000 + $n); } while (memory_get_usage(true) === $real);
+         do { $real = memory_get_usage(true); $held[$n++] = str_repeat('x', 20000 + $n); }
+         while (memory_get_usage(true) === $real);
          for ($i = 0; $i < 90; $i++) { $held[$n++] = str_repeat('x', 20000 + $n); }
          $most = (string) memory_get_usage(true); ini_set('memory_limit', $most);",
     );
@@ -210,11 +230,13 @@ const LEAVES_HOLES: &str = "gc_mem_caches();
     function fill(...$lengths) {
         global $held, $n;
         $real = memory_get_usage(true);
-        do { $held[$n] = str_repeat('x', $lengths[$n % count($lengths)]); $n++; } while (memory_get_usage(true) === $real);
+        do { $held[$n] = str_repeat('x', $lengths[$n % count($lengths)]); $n++; }
+        while (memory_get_usage(true) === $real);
         $held[--$n] = null; gc_mem_caches();
     }
     fill(4000); fill(24000, 4000); fill(4000); fill(1700);
-    for ($at = $n, $holes = 0; $holes < 10; ) { if (strlen($held[--$at]) === 24000) { $held[$at] = null; $holes++; } }
+    for ($at = $n, $holes = 0; $holes < 10; ) { if (strlen($held[--$at]) === 24000) {
+        $held[$at] = null; $holes++; } }
     $n -= $holes; $most = (string) memory_get_usage(true);";
 
 #[test]

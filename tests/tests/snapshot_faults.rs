@@ -187,7 +187,8 @@ fn what_the_boot_has_set_is_in_every_copy_and_an_emptied_opcache_does_no_harm() 
     let root = application(
         "ini_set('precision', '5'); umask(0127); chdir('/tmp'); setlocale(LC_ALL, 'C.UTF-8');
          putenv('BOOTED=yes'); date_default_timezone_set('Asia/Tokyo'); $reset = opcache_reset();",
-        "echo json_encode([ini_get('precision'), umask(), getcwd(), setlocale(LC_ALL, 0), getenv('BOOTED'),
+        "echo json_encode([ini_get('precision'), umask(), getcwd(), setlocale(LC_ALL, 0), \
+         getenv('BOOTED'),
              date_default_timezone_get(), $reset]);
          umask(0); chdir('/'); putenv('BOOTED=no'); ini_set('precision', '7');",
     );
@@ -234,7 +235,8 @@ fn a_copy_that_is_killed_while_it_fills_opcache_leaves_that_to_others() {
              while (true) {{ opcache_invalidate($page, true); opcache_compile_file($page); }}
          }}
          opcache_invalidate($page, true);
-         echo json_encode([opcache_compile_file($page), opcache_is_script_cached($page), count(require $page)]);"
+         echo json_encode([opcache_compile_file($page), opcache_is_script_cached($page),
+             count(require $page)]);"
     );
     let root = application("", &filling);
     let list = (0..2000).map(|n| format!("['name' => 'entry {n}', 'next' => {n}],"));

@@ -30,23 +30,36 @@ fn get(server: &Server, target: &str) -> Value {
 const STATE: &str = r#"
 function state(): array {
     $status = file_get_contents('/proc/self/status');
-    $numbers = function ($name) use ($status) { preg_match("/^$name:\\s+(.*)$/m", $status, $found); return $found[1]; };
+    $numbers = function ($name) use ($status) { preg_match("/^$name:\\s+(.*)$/m", $status, $found);
+    return $found[1]; };
     return [
-        'global' => $GLOBALS['kept'], 'property' => Held::$value, 'static' => count_up(), 'object' => $GLOBALS['held']->seen,
-        'constant' => defined('LATER'), 'class' => class_exists('Later', false), 'function' => function_exists('later'),
+        'global' => $GLOBALS['kept'], 'property' => Held::$value, 'static' => count_up(), 'object'
+            => $GLOBALS['held']->seen,
+        'constant' => defined('LATER'), 'class' => class_exists('Later', false), 'function'
+            => function_exists('later'),
         'included' => count(get_included_files()), 'autoload' => count(spl_autoload_functions()),
-        'ini' => ini_get('precision') . ini_get('memory_limit') . ini_get('date.timezone') . ini_get('max_execution_time'),
-        'reporting' => error_reporting(), 'levels' => ob_get_level(), 'headers' => headers_list(), 'status' => http_response_code(),
-        'locale' => setlocale(LC_ALL, 0), 'number' => sprintf('%.1f', 1.5), 'zone' => date_default_timezone_get(),
-        'env' => getenv('LATER'), 'cwd' => getcwd(), 'umask' => umask(), 'abort' => ignore_user_abort(), 'gc' => gc_enabled(),
-        'wrappers' => stream_get_wrappers(), 'session' => session_status() . session_id(), 'error' => error_get_last(),
-        'get' => array_keys($_GET), 'post' => $_POST, 'cookie' => $_COOKIE, 'files' => $_FILES, 'tok' => strtok("\n"),
-        'apcu' => function_exists('apcu_fetch') ? apcu_fetch('later') : false, 'libxml' => libxml_use_internal_errors(),
+        'ini' => ini_get('precision') . ini_get('memory_limit') . ini_get('date.timezone') .
+            ini_get('max_execution_time'),
+        'reporting' => error_reporting(), 'levels' => ob_get_level(), 'headers' => headers_list(),
+            'status' => http_response_code(),
+        'locale' => setlocale(LC_ALL, 0), 'number' => sprintf('%.1f', 1.5), 'zone'
+            => date_default_timezone_get(),
+        'env' => getenv('LATER'), 'cwd' => getcwd(), 'umask' => umask(), 'abort'
+            => ignore_user_abort(), 'gc' => gc_enabled(),
+        'wrappers' => stream_get_wrappers(), 'session' => session_status() . session_id(), 'error'
+            => error_get_last(),
+        'get' => array_keys($_GET), 'post' => $_POST, 'cookie' => $_COOKIE, 'files' => $_FILES,
+            'tok' => strtok("\n"),
+        'apcu' => function_exists('apcu_fetch') ? apcu_fetch('later') : false, 'libxml'
+            => libxml_use_internal_errors(),
         'encoding' => mb_internal_encoding(), 'memory' => memory_get_usage(),
         'much' => md5(implode('', $GLOBALS['much']) . $GLOBALS['long']),
-        'open' => array_map(fn ($fd) => is_link("/proc/self/fd/$fd") ? preg_replace('/\d+/', '', readlink("/proc/self/fd/$fd")) : '', scandir('/proc/self/fd')),
-        'signals' => [$numbers('SigCgt'), $numbers('SigIgn'), $numbers('SigBlk')], 'threads' => $numbers('Threads'),
-        'limit' => posix_getrlimit()['soft openfiles'], 'uploads' => glob(sys_get_temp_dir() . '/rewind-*'),
+        'open' => array_map(fn ($fd) => is_link("/proc/self/fd/$fd") ? preg_replace('/\d+/', '',
+            readlink("/proc/self/fd/$fd")) : '', scandir('/proc/self/fd')),
+        'signals' => [$numbers('SigCgt'), $numbers('SigIgn'), $numbers('SigBlk')], 'threads'
+            => $numbers('Threads'),
+        'limit' => posix_getrlimit()['soft openfiles'], 'uploads' => glob(sys_get_temp_dir() .
+            '/rewind-*'),
     ];
 }"#;
 
@@ -58,14 +71,18 @@ eval('class Later { public $context; } function later() {}');
 ini_set('precision', '5'); ini_set('memory_limit', '99M'); ini_set('date.timezone', 'Asia/Tokyo');
 error_reporting(0); set_error_handler(fn () => true); spl_autoload_register(fn () => null);
 register_shutdown_function(function () { $GLOBALS['kept'] = 'at the end'; });
-setlocale(LC_ALL, 'C.UTF-8'); chdir('/'); umask(0); putenv('LATER=1'); gc_disable(); set_time_limit(7);
+setlocale(LC_ALL, 'C.UTF-8'); chdir('/'); umask(0); putenv('LATER=1'); gc_disable();
+set_time_limit(7);
 stream_wrapper_register('later', 'Later'); header('X-Later: 1'); ignore_user_abort(true);
-@trigger_error('mine'); date_default_timezone_set('Europe/Paris'); mb_internal_encoding('ISO-8859-1');
+@trigger_error('mine'); date_default_timezone_set('Europe/Paris');
+mb_internal_encoding('ISO-8859-1');
 libxml_use_internal_errors(true); strtok("a\nb", "\n");
-pcntl_signal(SIGUSR1, fn () => null); pcntl_signal(SIGTERM, SIG_IGN); pcntl_sigprocmask(SIG_BLOCK, [SIGUSR2]); pcntl_alarm(600);
+pcntl_signal(SIGUSR1, fn () => null); pcntl_signal(SIGTERM, SIG_IGN);
+pcntl_sigprocmask(SIG_BLOCK, [SIGUSR2]); pcntl_alarm(600);
 $open = [tmpfile(), fopen(__FILE__, 'r'), stream_socket_server('tcp://127.0.0.1:0')];
 $GLOBALS['open'] = $open; ob_start();
-if (isset($_GET['big'])) { $all = []; for ($i = 0; $i < 200; $i++) { $all[] = str_repeat(chr(65 + $i % 26), 100000); } $GLOBALS['all'] = $all; }
+if (isset($_GET['big'])) { $all = []; for ($i = 0; $i < 200; $i++) {
+    $all[] = str_repeat(chr(65 + $i % 26), 100000); } $GLOBALS['all'] = $all; }
 unset($GLOBALS['much'], $GLOBALS['long'], $much, $long);
 $database = new PDO('sqlite::memory:'); $database->exec('create table t (a)');
 ob_end_clean();
@@ -216,7 +233,8 @@ fn a_copy_goes_back_as_often_as_it_may_and_then_another_takes_its_place() {
 fn what_cannot_be_put_back_ends_the_copy_and_is_seen_by_nobody() {
     let root = application(
         "$n = 0;
-         function lasting() { return [posix_getpgid(0), pcntl_getpriority(), posix_getrlimit()['soft core']]; }
+         function lasting() { return [posix_getpgid(0), pcntl_getpriority(), \
+         posix_getrlimit()['soft core']]; }
          lasting(); pcntl_waitpid(-1, $status, WNOHANG);",
         "$n++; $before = lasting(); unset($before[0]);
          $before['own'] = posix_getpgid(0) === getmypid();
@@ -226,7 +244,8 @@ fn what_cannot_be_put_back_ends_the_copy_and_is_seen_by_nobody() {
              '/limit' => posix_setrlimit(POSIX_RLIMIT_CORE, 0, 0),
              '/child' => pcntl_fork() || (sleep(1) || posix_kill(getmypid(), SIGKILL)),
              '/grandchild' => pcntl_fork() ? pcntl_wait($status)
-                 : (pcntl_fork() ? posix_kill(getmypid(), SIGKILL) : (sleep(1) || posix_kill(getmypid(), SIGKILL))),
+                 : (pcntl_fork() ? posix_kill(getmypid(), SIGKILL) : (sleep(1) || \
+                 posix_kill(getmypid(), SIGKILL))),
              '/fatal' => str_repeat('x', 1 << 30),
              default => null,
          };
@@ -268,10 +287,13 @@ fn no_two_requests_of_a_copy_draw_the_same() {
     let root = application(
         "mt_srand(7); mt_rand(); lcg_value(); openssl_random_pseudo_bytes(8); uniqid('', true);",
         "usleep(1000);
-         echo json_encode([getmypid(), [mt_rand(), lcg_value(), rand(), uniqid('', true), bin2hex(random_bytes(8)),
-             bin2hex(openssl_random_pseudo_bytes(8)), password_hash('a', PASSWORD_BCRYPT, ['cost' => 4]), tempnam('/tmp', 'rewind'),
+         echo json_encode([getmypid(), [mt_rand(), lcg_value(), rand(), uniqid('', true), \
+         bin2hex(random_bytes(8)),
+             bin2hex(openssl_random_pseudo_bytes(8)), password_hash('a', PASSWORD_BCRYPT, \
+             ['cost' => 4]), tempnam('/tmp', 'rewind'),
              openssl_encrypt('a', 'aes-128-cbc', 'k', 0, openssl_random_pseudo_bytes(16)),
-             (function () { $key = openssl_pkey_new(['private_key_type' => OPENSSL_KEYTYPE_EC, 'curve_name' => 'prime256v1']);
+             (function () { $key = openssl_pkey_new(['private_key_type' => OPENSSL_KEYTYPE_EC,
+                 'curve_name' => 'prime256v1']);
                  openssl_pkey_export($key, $text); return sha1($text); })()]]);
          register_shutdown_function(fn () => array_map('unlink', glob('/tmp/rewind*')));",
     );
@@ -293,7 +315,8 @@ fn no_two_requests_of_a_copy_draw_the_same() {
 fn a_worker_script_goes_back_to_its_first_request() {
     let root = application(
         "$asked = 0;
-         $handler = function () use (&$asked) { echo json_encode([++$asked, getmypid(), $_SERVER['REQUEST_URI']]); };
+         $handler = function () use (&$asked) {
+             echo json_encode([++$asked, getmypid(), $_SERVER['REQUEST_URI']]); };
          while (frankenphp_handle_request($handler)) { gc_collect_cycles(); }
          return;",
         "",
@@ -316,7 +339,8 @@ fn a_worker_script_goes_back_to_its_first_request() {
 fn nothing_of_a_request_is_left_after_many_and_nothing_grows() {
     let root = application(
         "class Leak { public static array $seen = []; public static string $waste = ''; }",
-        "if (Leak::$seen !== [] || Leak::$waste !== '' || getenv('SEEN') !== false) { http_response_code(500); }
+        "if (Leak::$seen !== [] || Leak::$waste !== '' || getenv('SEEN') !== false) { \
+         http_response_code(500); }
          Leak::$seen[] = $_SERVER['REQUEST_URI']; Leak::$waste = str_repeat('x', rand(1, 3 << 20));
          putenv('SEEN=1'); $f = fopen(__FILE__, 'r'); preg_match('/' . rand() . '/', '');
          echo 'fine';",
@@ -352,11 +376,15 @@ fn no_script_writes_to_its_own_process_through_proc() {
         "$n = 0;",
         "$tried = [];
          foreach (['mem', 'oom_score_adj', 'clear_refs', 'coredump_filter'] as $name) {
-             $tried[$name] = (bool) @fopen(\"/proc/self/$name\", 'r+') || (bool) @fopen(\"/proc/thread-self/$name\", 'w');
+             $tried[$name] = (bool) @fopen(\"/proc/self/$name\", 'r+')
+                 || (bool) @fopen(\"/proc/thread-self/$name\", 'w');
          }
-         $own = [file_get_contents('/proc/self/comm'), file_get_contents('/proc/self/timerslack_ns')];
-         file_put_contents('/proc/thread-self/comm', 'mine'); file_put_contents('/proc/self/timerslack_ns', '60000');
-         $set = [file_get_contents('/proc/self/comm'), file_get_contents('/proc/self/timerslack_ns')];
+         $own = [file_get_contents('/proc/self/comm'),
+             file_get_contents('/proc/self/timerslack_ns')];
+         file_put_contents('/proc/thread-self/comm', 'mine'); \
+         file_put_contents('/proc/self/timerslack_ns', '60000');
+         $set = [file_get_contents('/proc/self/comm'),
+             file_get_contents('/proc/self/timerslack_ns')];
          echo json_encode([++$n, getmypid(), array_keys(array_filter($tried)), $own, $set]);",
     );
     let Some(under) = without_rights() else {

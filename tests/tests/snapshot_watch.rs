@@ -116,8 +116,7 @@ fn an_application_whose_boot_writes_files_is_not_booted_without_end_and_it_is_sa
 }
 
 #[test]
-fn another_release_is_watched_after_a_reload_and_an_application_that_is_put_in_place_of_another_too()
- {
+fn a_reload_watches_another_release_and_an_application_that_replaces_another() {
     let inside = document_root(&[]);
     let [first, second] = ["1", "2"].map(|release| {
         let root = inside.path().join(release);

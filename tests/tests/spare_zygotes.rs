@@ -27,7 +27,8 @@ fn the_php_of_the_ondemand_pools_that_were_asked_last_stays_started() {
     let setup = |spare: u32| {
         let rests = |name: &str| {
             format!(
-                "[pools.{name}]\npm = \"ondemand\"\nmax_children = 2\nprocess_idle_timeout = \"1s\"\n\
+                "[pools.{name}]\npm = \"ondemand\"\nmax_children = 2\n\
+                 process_idle_timeout = \"1s\"\n\
                  [[sites]]\nhosts = [\"{name}.test\"]\nroot = {:?}\npool = \"{name}\"\n",
                 root.path()
             )

@@ -12,7 +12,8 @@ use tempfile::TempDir;
 
 /// Waits for a file beside the script, which the test makes when it has seen what it wanted to.
 const WAIT: &str = "function wait($name) {
-    for ($i = 0; $i < 5000 && !file_exists(__DIR__ . '/' . $name); $i++) { clearstatcache(); usleep(2000); }
+    for ($i = 0; $i < 5000 && !file_exists(__DIR__ . '/' . $name); $i++) { clearstatcache();
+    usleep(2000); }
 }";
 
 fn site() -> TempDir {
@@ -36,7 +37,8 @@ fn site() -> TempDir {
          header('Link: </other.css>', false); echo $sent;",
     );
     let many = script(
-        "for ($i = 0; $i < 20; $i++) { header('Link: </' . $i . '>'); headers_send(103); } echo 'over';",
+        "for ($i = 0; $i < 20; $i++) { header('Link: </' . $i . '>'); headers_send(103); } \
+         echo 'over';",
     );
     let dies = script("header('Link: </a>'); headers_send(103); posix_kill(getmypid(), 9);");
     document_root(&[

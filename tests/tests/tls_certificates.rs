@@ -151,16 +151,82 @@ fn what_is_wrong_with_a_certificate_is_said_with_its_file_and_line() {
     let at = lines(&ca) + 1;
     let after = lines(&cert) + 1;
     let cases = [
-        (&good.cert, &other.key, "good.pem:1: the certificate that starts here does not belong to the key in other.key; name matching files".to_owned()),
-        (&reversed, &good.key, format!("reversed.pem:{at}: the certificate of the key in good.key starts here; expected it first, followed by its chain")),
-        (&strange, &good.key, format!("strange.pem:{after}: the certificate that starts here did not issue the one before it; expected the chain in order: each followed by its issuer")),
-        (&rubbish, &good.key, "rubbish.pem: there is no certificate in it; expected PEM, with -----BEGIN CERTIFICATE-----".to_owned()),
-        (&empty, &good.key, "empty.pem: there is no certificate in it; expected PEM, with -----BEGIN CERTIFICATE-----".to_owned()),
-        (&damaged, &good.key, "damaged.pem:1: the certificate that starts here is damaged; copy the file again".to_owned()),
-        (&cut, &good.key, "cut.pem:1: the part that starts here has no `-----END CERTIFICATE-----`; copy the whole file again".to_owned()),
-        (&good.key, &good.cert, "good.key: there is a private key here and no certificate; are `cert` and `key` swapped?".to_owned()),
-        (&good.cert, &rubbish, "rubbish.pem: there is no private key in it; expected PEM, with -----BEGIN PRIVATE KEY-----".to_owned()),
-        (&good.cert, &secret, "secret.key:1: the private key needs a passphrase, which a server cannot ask for; write it without one, with openssl pkey -in OLD -out NEW".to_owned()),
+        (
+            &good.cert,
+            &other.key,
+            "good.pem:1: the certificate that starts here does not belong to \
+                                  the key in other.key; name matching files"
+                .to_owned(),
+        ),
+        (
+            &reversed,
+            &good.key,
+            format!(
+                "reversed.pem:{at}: \
+                                        the certificate of the key in good.key starts here; \
+                                        expected it first, followed by its chain"
+            ),
+        ),
+        (
+            &strange,
+            &good.key,
+            format!(
+                "strange.pem:{after}: \
+                                       the certificate that starts here did not issue the one \
+                                       before it; expected the chain in order: \
+                                       each followed by its issuer"
+            ),
+        ),
+        (
+            &rubbish,
+            &good.key,
+            "rubbish.pem: there is no certificate in it; expected PEM, \
+                               with -----BEGIN CERTIFICATE-----"
+                .to_owned(),
+        ),
+        (
+            &empty,
+            &good.key,
+            "empty.pem: there is no certificate in it; expected PEM, \
+                             with -----BEGIN CERTIFICATE-----"
+                .to_owned(),
+        ),
+        (
+            &damaged,
+            &good.key,
+            "damaged.pem:1: the certificate that starts here is damaged; \
+                               copy the file again"
+                .to_owned(),
+        ),
+        (
+            &cut,
+            &good.key,
+            "cut.pem:1: the part that starts here has no `-----END \
+                           CERTIFICATE-----`; copy the whole file again"
+                .to_owned(),
+        ),
+        (
+            &good.key,
+            &good.cert,
+            "good.key: there is a private key here and no certificate; \
+                                 are `cert` and `key` swapped?"
+                .to_owned(),
+        ),
+        (
+            &good.cert,
+            &rubbish,
+            "rubbish.pem: there is no private key in it; expected PEM, \
+                                with -----BEGIN PRIVATE KEY-----"
+                .to_owned(),
+        ),
+        (
+            &good.cert,
+            &secret,
+            "secret.key:1: the private key needs a passphrase, \
+                               which a server cannot ask for; write it without one, \
+                               with openssl pkey -in OLD -out NEW"
+                .to_owned(),
+        ),
     ];
     for (cert, key, sentence) in cases {
         let files = Certificate { cert: cert.clone(), key: key.clone() };

@@ -248,7 +248,8 @@ fn a_configuration_that_is_broken_during_a_trial_is_not_reloaded_and_the_site_is
                 fs::write(pools.join("www.conf"), "; theirs\n").expect("it can be written");
             }
             format!(
-                "<?php $is_load = str_starts_with($_SERVER['HTTP_USER_AGENT'] ?? '', 'maitred-bench/');
+                "<?php $is_load = str_starts_with($_SERVER['HTTP_USER_AGENT'] ?? '', \
+                 'maitred-bench/');
                 if ($is_load && file_exists('{}/{DROP_IN}')) {{
                     touch(__DIR__ . '/tried');
                     while (!file_exists(__DIR__ . '/broken')) {{ usleep(5000); clearstatcache(); }}

@@ -18,23 +18,11 @@ const UPLOAD_BYTES: usize = 300_000;
 fn site() -> TempDir {
     let root = document_root(&[
         ("hello.php", "<?php echo 'hello';"),
-        (
-            "sleep.php",
-            "<?php usleep((int) $_GET['ms'] * 1000); echo 'slept';",
-        ),
+        ("sleep.php", "<?php usleep((int) $_GET['ms'] * 1000); echo 'slept';"),
         WAIT_PAGE,
-        (
-            "length.php",
-            "<?php echo strlen(file_get_contents('php://input'));",
-        ),
-        (
-            "mark.php",
-            "<?php error_log('the left request was executed');",
-        ),
-        (
-            "detach.php",
-            "<?php usleep(5000); fastcgi_finish_request(); usleep(random_int(0, 200));",
-        ),
+        ("length.php", "<?php echo strlen(file_get_contents('php://input'));"),
+        ("mark.php", "<?php error_log('the left request was executed');"),
+        ("detach.php", "<?php usleep(5000); fastcgi_finish_request(); usleep(random_int(0, 200));"),
         (
             "stubborn.php",
             "<?php ignore_user_abort(true);
@@ -51,11 +39,13 @@ fn site() -> TempDir {
         (
             "until.php",
             "<?php echo 'waiting'; while (ob_get_level()) { ob_end_flush(); } flush();
-             while (!file_exists(__DIR__ . '/' . $_GET['file'])) { clearstatcache(); usleep(2000); }",
+             while (!file_exists(__DIR__ . '/' . $_GET['file'])) { clearstatcache(); usleep(2000);
+             }",
         ),
         (
             "note.php",
-            "<?php file_put_contents(__DIR__ . '/notes', $_GET['name'], FILE_APPEND); echo 'noted';",
+            "<?php file_put_contents(__DIR__ . '/notes', $_GET['name'], FILE_APPEND); \
+             echo 'noted';",
         ),
     ]);
     give_to_web_user(root.path());

@@ -358,7 +358,8 @@ fn what_no_answer_tells_of_is_dropped_too(blog: &mut Blog, root: &Path) {
     blog.expect(&[], &["/", &leek, &pea], "a draft was saved");
     // WooCommerce's hooks, and more changes than are listed.
     let stock = format!(
-        "do_action('woocommerce_product_set_stock', new class {{ function get_id() {{ return {other_id}; }} }});"
+        "do_action('woocommerce_product_set_stock', new class {{ function get_id() {{ \
+         return {other_id}; }} }});"
     );
     run_php(blog, root, &stock);
     blog.expect(&["/", &pea], &[&leek], "there is less of it");

@@ -17,7 +17,8 @@ use serde_json::json;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is left to a classic pool; as in docs/guide/wordpress-snapshot.md.
-const CLASSIC: &str = "[\"/wp-admin/\", \"/wp-content/plugins/\", \"/wp-login.php\", \"/wp-cron.php\", \
+const CLASSIC: &str = "[\"/wp-admin/\", \"/wp-content/plugins/\", \"/wp-login.php\", \
+                       \"/wp-cron.php\", \
      \"/wp-comments-post.php\", \"/wp-signup.php\", \"/wp-activate.php\", \"/wp-trackback.php\", \
      \"/wp-mail.php\", \"/xmlrpc.php\"]";
 

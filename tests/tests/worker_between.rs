@@ -13,9 +13,11 @@ use tempfile::TempDir;
 const WORKER: &str = r#"<?php
 function session() { session_start(); $_SESSION['late'] = 'of ' . $_GET['who']; }
 function buffer() {
-    ob_start(function ($text) { file_put_contents(__DIR__ . '/called', 'x', FILE_APPEND); return "buffered $text"; });
+    ob_start(function ($text) { file_put_contents(__DIR__ . '/called', 'x', FILE_APPEND);
+    return "buffered $text"; });
 }
-function fields() { header('X-Nobody: 1'); header_register_callback(fn () => header('X-Nobody: 2')); setcookie('a', 'b'); }
+function fields() { header('X-Nobody: 1'); header_register_callback(fn ()
+    => header('X-Nobody: 2')); setcookie('a', 'b'); }
 function rewriting() { output_add_rewrite_var('id', 'nobody'); }
 function input() { file_get_contents('php://input'); $GLOBALS['kept'] = fopen('php://input', 'r'); }
 final class Failing extends php_user_filter {
@@ -27,9 +29,11 @@ function filter() {
     stream_filter_append($GLOBALS['kept'], 'failing');
 }
 final class Throws extends SessionHandler {
-    public function write(string $id, string $data): bool { throw new RuntimeException('thrown by the store'); }
+    public function write(string $id, string $data): bool {
+        throw new RuntimeException('thrown by the store'); }
 }
-function store() { session_set_save_handler(new Throws(), false); session_start(); $_SESSION['n'] = 1; }
+function store() { session_set_save_handler(new Throws(), false); session_start();
+$_SESSION['n'] = 1; }
 $handle = function () {
     $GLOBALS['then'] = $_GET['then'] ?? '';
     $seen = isset($_SESSION) ? json_encode($_SESSION) : 'none';

@@ -16,7 +16,8 @@ function finish() {
     header('X-Finished: 1');
     echo 'early';
     $finished = frankenphp_finish_request();
-    for ($i = 0; $i < 5000 && !file_exists(__DIR__ . '/go'); $i++) { clearstatcache(); usleep(2000); }
+    for ($i = 0; $i < 5000 && !file_exists(__DIR__ . '/go'); $i++) { clearstatcache();
+    usleep(2000); }
     echo 'late';
     file_put_contents(__DIR__ . '/told', json_encode([$finished, frankenphp_finish_request()]));
 }
@@ -25,11 +26,13 @@ function hint() {
     echo json_encode([headers_send(103), headers_sent()]);
 }
 function logs() {
-    frankenphp_log('told by the script', FRANKENPHP_LOG_LEVEL_WARN, ['who' => 'somebody', 'path' => '/a']);
+    frankenphp_log('told by the script', FRANKENPHP_LOG_LEVEL_WARN, ['who' => 'somebody', 'path'
+        => '/a']);
     frankenphp_log('without more');
     echo 'logged';
 }
-$handle = function () { $name = ltrim($_SERVER['REQUEST_URI'], '/'); $name === '' ? print('free') : $name(); };
+$handle = function () { $name = ltrim($_SERVER['REQUEST_URI'], '/');
+$name === '' ? print('free') : $name(); };
 while (frankenphp_handle_request($handle)) { }
 "#;
 

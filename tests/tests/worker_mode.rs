@@ -18,9 +18,11 @@ const WORKER: &str = r#"<?php
 echo 'printed at boot';
 $GLOBALS['boot'] = ['pid' => getmypid(), 'server' => $_SERVER, 'env' => $_ENV, 'count' => 0];
 final class Kept { public static array $seen = []; }
-register_shutdown_function(function () { file_put_contents(__DIR__ . '/ends', "shutdown\n", FILE_APPEND); });
+register_shutdown_function(function () { file_put_contents(__DIR__ . '/ends', "shutdown\n",
+    FILE_APPEND); });
 final class Farewell {
-    public function __destruct() { file_put_contents(__DIR__ . '/ends', "destructor\n", FILE_APPEND); }
+    public function __destruct() { file_put_contents(__DIR__ . '/ends', "destructor\n",
+        FILE_APPEND); }
 }
 $farewell = new Farewell();
 $handle = function () {
@@ -68,10 +70,12 @@ header('Content-Type: application/json');
 Kept::$seen[] = $_GET['name'] ?? '';
 echo json_encode([
     'pid' => getmypid(), 'booted' => $GLOBALS['boot']['pid'], 'count' => $GLOBALS['boot']['count'],
-    'seen' => Kept::$seen, 'get' => $_GET, 'post' => $_POST, 'cookie' => $_COOKIE, 'files' => $_FILES,
+    'seen' => Kept::$seen, 'get' => $_GET, 'post' => $_POST, 'cookie' => $_COOKIE, 'files'
+        => $_FILES,
     'request' => $_REQUEST, 'body' => file_get_contents('php://input'),
     'worker' => $_SERVER['FRANKENPHP_WORKER'] ?? null, 'file' => $_SERVER['SCRIPT_FILENAME'],
-    'self' => $_SERVER['PHP_SELF'], 'uri' => $_SERVER['REQUEST_URI'], 'method' => $_SERVER['REQUEST_METHOD'],
+    'self' => $_SERVER['PHP_SELF'], 'uri' => $_SERVER['REQUEST_URI'], 'method'
+        => $_SERVER['REQUEST_METHOD'],
     'header' => $_SERVER['HTTP_X_ONE'] ?? null, 'auth' => $_SERVER['PHP_AUTH_USER'] ?? null,
     'age' => microtime(true) - $_SERVER['REQUEST_TIME_FLOAT'],
     'filtered' => filter_input(INPUT_GET, 'name'),
@@ -79,7 +83,8 @@ echo json_encode([
     'boot_worker' => $GLOBALS['boot']['server']['FRANKENPHP_WORKER'] ?? null,
     'env' => getenv('PLACE'), 'server_env' => $_SERVER['PLACE'] ?? null,
     'abort' => ignore_user_abort(), 'sapi' => PHP_SAPI,
-    'headers' => array_change_key_case(getallheaders()) === array_change_key_case(frankenphp_request_headers()),
+    'headers' => array_change_key_case(getallheaders())
+        === array_change_key_case(frankenphp_request_headers()),
     'sent' => frankenphp_response_headers(), 'buffers' => ob_get_level(),
 ]);
 "#;
@@ -126,7 +131,8 @@ fn one_boot_serves_many_requests_each_with_its_own_variables() {
     assert!(posted["header"].is_null() && posted["auth"].is_null(), "{posted}");
     assert_eq!(posted["seen"], serde_json::json!(["one", "two"]), "what is static is kept");
 
-    let upload = "--x\r\nContent-Disposition: form-data; name=\"f\"; filename=\"n\"\r\n\r\nbytes\r\n--x--\r\n";
+    let upload = "--x\r\nContent-Disposition: form-data; name=\"f\"; filename=\"n\"\r\n\r\n\
+                  bytes\r\n--x--\r\n";
     let upload = Request::post("/state", "multipart/form-data; boundary=x", upload.as_bytes());
     let upload = connection.ask(&upload).unwrap().json();
     assert_eq!(upload["files"]["f"]["size"], 5);
@@ -425,7 +431,8 @@ fn what_the_boot_has_changed_stays_and_what_a_child_does_is_not_its_parents() {
         ),
         (
             "fork",
-            "<?php echo 'parent'; if (pcntl_fork() === 0) { echo 'child'; return; } pcntl_wait($status);",
+            "<?php echo 'parent'; if (pcntl_fork() === 0) { echo 'child'; return; } \
+             pcntl_wait($status);",
         ),
         ("state", STATE),
     ]);
@@ -448,7 +455,8 @@ fn what_a_request_says_of_chance_and_of_its_time_is_not_the_next_ones() {
         (
             "seeds",
             &format!(
-                "<?php mt_srand(7); set_time_limit(0); echo ini_get('max_execution_time'), ' ', {draws};"
+                "<?php mt_srand(7); set_time_limit(0); echo ini_get('max_execution_time'), ' ', \
+                 {draws};"
             ),
         ),
         ("draws", &format!("<?php echo ini_get('max_execution_time'), ' ', {draws};")),

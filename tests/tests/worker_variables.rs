@@ -10,7 +10,8 @@ fn what_uses_the_servers_variables_finds_those_of_its_request_however_late_it_is
         $n = 0;
         $handle = function () use (&$n) {
             $n++;
-            echo $n < 3 ? 'none ' . (int) isset($GLOBALS['_SERVER']) : require __DIR__ . '/late.php';
+            echo $n < 3 ? 'none ' . (int) isset($GLOBALS['_SERVER']) : require __DIR__ .
+                '/late.php';
         };
         while (frankenphp_handle_request($handle)) {}";
     let late = "<?php return $_SERVER['REQUEST_URI'] . ' ' . ($_REQUEST['name'] ?? '') . ' '
@@ -37,7 +38,8 @@ fn a_directive_that_one_request_sets_holds_for_those_after_it() {
                 mkdir(__DIR__ . '/sessions');
                 ini_set('session.save_path', __DIR__ . '/sessions');
             }
-            if (isset($_GET['session'])) { session_id('abc'); session_start(); $_SESSION['n'] = $_GET['session']; }
+            if (isset($_GET['session'])) { session_id('abc'); session_start();
+            $_SESSION['n'] = $_GET['session']; }
             echo basename(ini_get('session.save_path'));
         };
         while (frankenphp_handle_request($handle)) {}";
@@ -95,7 +97,8 @@ fn an_object_that_holds_the_body_of_a_request_finds_it_empty_in_the_next() {
             $kept['xml'] = new XMLReader();
             $kept['xml']->open('php://input');
             $kept['xml']->read();
-            echo json_encode([getmypid(), $seen, $own, $kept['file']->fgets(), $kept['xml']->name, count(get_resources('stream'))]);
+            echo json_encode([getmypid(), $seen, $own, $kept['file']->fgets(), $kept['xml']->name,
+                count(get_resources('stream'))]);
         };
         while (frankenphp_handle_request($handle)) {
             for ($size = 16; $size < 400; $size += 8) { $strings[] = str_repeat('x', $size); }
@@ -171,7 +174,8 @@ fn what_is_added_to_the_links_of_one_page_is_not_in_the_next_and_may_be_added_ag
     give_to_web_user(sessions.path());
     let values = format!(
         "php_value = {{ \"url_rewriter.tags\" = \"a=href\", \"session.use_trans_sid\" = \"1\", \
-         \"session.use_only_cookies\" = \"0\", \"session.use_cookies\" = \"0\", \"session.save_path\" = {:?} }}",
+         \"session.use_only_cookies\" = \"0\", \"session.use_cookies\" = \"0\", \
+         \"session.save_path\" = {:?} }}",
         sessions.path()
     );
     let (_root, setup) = booted::worker(&[("index.php", worker)]);

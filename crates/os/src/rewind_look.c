@@ -66,7 +66,8 @@ static bool joins(const struct mapping *before, const struct mapping *mapping)
 			|| before->offset + (before->to - before->from) == mapping->offset);
 }
 
-/* Reads all mappings; `text` has TEXT_BYTES, `mappings` MAPPINGS_MAX. Returns their number, or -1. */
+/* Reads all mappings; `text` has TEXT_BYTES, `mappings` MAPPINGS_MAX.
+ * Returns their number, or -1. */
 ssize_t maitred_rewind_mappings(int file, char *text, struct mapping *mappings)
 {
 	size_t count = 0;

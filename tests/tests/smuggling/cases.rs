@@ -27,12 +27,15 @@ use Wanted::{Refused, Understood};
 pub const CASES: &[Case] = &[
     Case { name: "`Content-Length: 3`",
         bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nContent-Length: 3\r\n\r\nabc",
-        wanted: Understood("200 `POST /echo.php a.example \"abc\"` 200 `GET /echo.php?hidden a.example \"\"`") },
+        wanted: Understood("200 `POST /echo.php a.example \"abc\"` 200 `GET /echo.php?hidden \
+                            a.example \"\"`") },
     Case { name: "`Content-Length: 3` twice",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nContent-Length: 3\r\n\
+                 Content-Length: 3\r\n\r\nabc",
         wanted: Refused(400) },
     Case { name: "`Content-Length: 3`, then `4`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nContent-Length: 3\r\n\
+                 Content-Length: 4\r\n\r\nabcd",
         wanted: Refused(400) },
     Case { name: "`Content-Length: 3, 3`",
         bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nContent-Length: 3, 3\r\n\r\nabc",
@@ -51,7 +54,8 @@ pub const CASES: &[Case] = &[
         wanted: Refused(400) },
     Case { name: "`Content-Length: 003`",
         bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nContent-Length: 003\r\n\r\nabc",
-        wanted: Understood("200 `POST /echo.php a.example \"abc\"` 200 `GET /echo.php?hidden a.example \"\"`") },
+        wanted: Understood("200 `POST /echo.php a.example \"abc\"` 200 `GET /echo.php?hidden \
+                            a.example \"\"`") },
     Case { name: "`Content-Length: 3 4`",
         bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nContent-Length: 3 4\r\n\r\nabc",
         wanted: Refused(400) },
@@ -68,7 +72,8 @@ pub const CASES: &[Case] = &[
         bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nContent-Length: \x0b3\r\n\r\nabc",
         wanted: Refused(400) },
     Case { name: "`Content-Length: 99999999999999999999`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nContent-Length: 99999999999999999999\r\n\r\nabc",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nContent-Length: \
+                 99999999999999999999\r\n\r\nabc",
         wanted: Refused(400) },
     Case { name: "`Content-Length : 3`",
         bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nContent-Length : 3\r\n\r\nabc",
@@ -77,146 +82,199 @@ pub const CASES: &[Case] = &[
         bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nContent-Length:\r\n 3\r\n\r\nabc",
         wanted: Refused(400) },
     Case { name: "`Transfer-Encoding: chunked`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-        wanted: Understood("200 `POST /echo.php a.example \"abc\"` 200 `GET /echo.php?hidden a.example \"\"`") },
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 3\r\nabc\r\n0\r\n\r\n",
+        wanted: Understood("200 `POST /echo.php a.example \"abc\"` 200 `GET /echo.php?hidden \
+                            a.example \"\"`") },
     Case { name: "`Transfer-Encoding: CHUNKED`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: CHUNKED\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-        wanted: Understood("200 `POST /echo.php a.example \"abc\"` 200 `GET /echo.php?hidden a.example \"\"`") },
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: CHUNKED\r\n\r\n\
+                 3\r\nabc\r\n0\r\n\r\n",
+        wanted: Understood("200 `POST /echo.php a.example \"abc\"` 200 `GET /echo.php?hidden \
+                            a.example \"\"`") },
     Case { name: "CL.TE: `Content-Length: 6`, `Transfer-Encoding: chunked`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nX",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nContent-Length: 6\r\n\
+                 Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nX",
         wanted: Refused(400) },
     Case { name: "TE.CL: `Transfer-Encoding: chunked`, `Content-Length: 4`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\
+                 Content-Length: 4\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "TE.TE: `chunked`, then `identity`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\
+                 Transfer-Encoding: identity\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(501) },
     Case { name: "TE.TE: `chunked`, then `x`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\
+                 Transfer-Encoding: x\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(501) },
     Case { name: "TE.TE: `chunked` twice",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\
+                 Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "`Transfer-Encoding: chunked, chunked`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked, \
+                 chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "`Transfer-Encoding: chunked, identity`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked, identity\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked, \
+                 identity\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(501) },
     Case { name: "`Transfer-Encoding: gzip, chunked`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: gzip, chunked\r\n\
+                 \r\n3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(501) },
     Case { name: "`Transfer-Encoding: identity`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: identity\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: identity\r\n\r\n\
+                 3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(501) },
     Case { name: "`Transfer-Encoding: xchunked`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: xchunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: xchunked\r\n\r\n\
+                 3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(501) },
     Case { name: "`Transfer-Encoding: chunked;q=1`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked;q=1\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked;q=1\r\n\
+                 \r\n3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(501) },
     Case { name: "`Transfer-Encoding: \"chunked\"`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: \"chunked\"\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: \"chunked\"\r\n\
+                 \r\n3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(501) },
     Case { name: "`Transfer-Encoding:` without a value",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding:\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding:\r\n\r\n3\r\n\
+                 abc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "`Transfer-Encoding: \\vchunked` (a vertical tab)",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: \x0bchunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: \x0bchunked\r\n\
+                 \r\n3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "`Transfer-Encoding: chunked\\0`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\0\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\0\r\n\r\n\
+                 3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "`Transfer-Encoding : chunked`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding : chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding : chunked\r\n\r\n\
+                 3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "`Transfer-Encoding\\t: chunked`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding\t: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding\t: chunked\r\n\r\n\
+                 3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "` Transfer-Encoding: chunked` (a line that starts with a space)",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\n Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\n Transfer-Encoding: chunked\r\n\r\n\
+                 3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "`Transfer-Encoding:` and ` chunked` on a line of its own",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding:\r\n chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding:\r\n chunked\r\n\
+                 \r\n3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "`X: y\\nTransfer-Encoding: chunked` (a bare LF)",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nX: y\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nX: y\nTransfer-Encoding: chunked\r\n\
+                 \r\n3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "`X: y\\rTransfer-Encoding: chunked` (a bare CR)",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nX: y\rTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nX: y\rTransfer-Encoding: chunked\r\n\
+                 \r\n3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "`Transfer-Encoding: chunked` over HTTP/1.0",
-        bytes: b"POST /echo.php HTTP/1.0\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.0\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "chunk `3;a=b`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n0\r\n\r\n",
-        wanted: Understood("200 `POST /echo.php a.example \"abc\"` 200 `GET /echo.php?hidden a.example \"\"`") },
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 3;a=b\r\nabc\r\n0\r\n\r\n",
+        wanted: Understood("200 `POST /echo.php a.example \"abc\"` 200 `GET /echo.php?hidden \
+                            a.example \"\"`") },
     Case { name: "chunk `3;a=\"b;c\"`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3;a=\"b;c\"\r\nabc\r\n0\r\n\r\n",
-        wanted: Understood("200 `POST /echo.php a.example \"abc\"` 200 `GET /echo.php?hidden a.example \"\"`") },
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 3;a=\"b;c\"\r\nabc\r\n0\r\n\r\n",
+        wanted: Understood("200 `POST /echo.php a.example \"abc\"` 200 `GET /echo.php?hidden \
+                            a.example \"\"`") },
     Case { name: "chunk `3;a\\nb` (a bare LF in an extension)",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3;a\nb\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 3;a\nb\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "chunk `3;a\\rb` (a bare CR in an extension)",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3;a\rb\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 3;a\rb\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "chunk `3;a\\0b`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3;a\0b\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 3;a\0b\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "chunk `0x3`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 0x3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "chunk `+3`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n+3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 +3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "chunk `-3`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n-3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 -3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "chunk `3 ` (a space after it)",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3 \r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 3 \r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "chunk ` 3` (a space before it)",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n 3\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\
+                 \r\n 3\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "chunk `3_0`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3_0\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 3_0\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "chunk `003`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n003\r\nabc\r\n0\r\n\r\n",
-        wanted: Understood("200 `POST /echo.php a.example \"abc\"` 200 `GET /echo.php?hidden a.example \"\"`") },
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 003\r\nabc\r\n0\r\n\r\n",
+        wanted: Understood("200 `POST /echo.php a.example \"abc\"` 200 `GET /echo.php?hidden \
+                            a.example \"\"`") },
     Case { name: "chunk `00000000000000003` (17 digits)",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n00000000000000003\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 00000000000000003\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "chunk `10000000000000003` (2^64 + 3)",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n10000000000000003\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 10000000000000003\r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "chunk without a size",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\r\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 \r\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "chunk size that ends in a bare LF",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3\nabc\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 3\nabc\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "chunk data that ends in a bare LF",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 3\r\nabc\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "chunk data that is longer than its size",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 3\r\nabcd\r\n0\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "last chunk that ends in bare LFs",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\n\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 3\r\nabc\r\n0\n\n",
         wanted: Refused(400) },
     Case { name: "trailer `Content-Length: 9`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nContent-Length: 9\r\n\r\n",
-        wanted: Understood("200 `POST /echo.php a.example \"abc\"` 200 `GET /echo.php?hidden a.example \"\"`") },
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 3\r\nabc\r\n0\r\nContent-Length: 9\r\n\r\n",
+        wanted: Understood("200 `POST /echo.php a.example \"abc\"` 200 `GET /echo.php?hidden \
+                            a.example \"\"`") },
     Case { name: "trailer without a colon",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\ntrailer\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 3\r\nabc\r\n0\r\ntrailer\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "trailer ` folded: line`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n folded: line\r\n\r\n",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 3\r\nabc\r\n0\r\n folded: line\r\n\r\n",
         wanted: Refused(400) },
     Case { name: "an empty line before the request",
         bytes: b"\r\nGET /echo.php HTTP/1.1\r\nHost: a.example\r\n\r\n",
-        wanted: Understood("200 `GET /echo.php a.example \"\"` 200 `GET /echo.php?hidden a.example \"\"`") },
+        wanted: Understood("200 `GET /echo.php a.example \"\"` 200 `GET /echo.php?hidden a.example \
+                            \"\"`") },
     Case { name: "lines that end in bare LFs",
         bytes: b"GET /echo.php HTTP/1.1\nHost: a.example\n\n",
         wanted: Refused(400) },
@@ -309,13 +367,15 @@ pub const CASES: &[Case] = &[
         wanted: Refused(400) },
     Case { name: "`Host: b.example`, which is another site",
         bytes: b"GET /echo.php HTTP/1.1\r\nHost: b.example\r\n\r\n",
-        wanted: Understood("200 `GET /echo.php b.example \"\"` 200 `GET /echo.php?hidden a.example \"\"`") },
+        wanted: Understood("200 `GET /echo.php b.example \"\"` 200 `GET /echo.php?hidden a.example \
+                            \"\"`") },
     Case { name: "`Host: c.example`, which is no site",
         bytes: b"GET /echo.php HTTP/1.1\r\nHost: c.example\r\n\r\n",
         wanted: Understood("404 200 `GET /echo.php?hidden a.example \"\"`") },
     Case { name: "`http://a.example/echo.php` with that `Host`",
         bytes: b"GET http://a.example/echo.php HTTP/1.1\r\nHost: a.example\r\n\r\n",
-        wanted: Understood("200 `GET /echo.php a.example \"\"` 200 `GET /echo.php?hidden a.example \"\"`") },
+        wanted: Understood("200 `GET /echo.php a.example \"\"` 200 `GET /echo.php?hidden a.example \
+                            \"\"`") },
     Case { name: "`http://b.example/echo.php` with `Host: a.example`",
         bytes: b"GET http://b.example/echo.php HTTP/1.1\r\nHost: a.example\r\n\r\n",
         wanted: Refused(400) },
@@ -344,6 +404,7 @@ pub const CASES: &[Case] = &[
         bytes: b"GET /echo.php HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n",
         wanted: Understood("200 `GET /echo.php a.example \"\"`") },
     Case { name: "`Expect: 200-ok`",
-        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nExpect: 200-ok\r\nContent-Length: 3\r\n\r\nabc",
+        bytes: b"POST /echo.php HTTP/1.1\r\nHost: a.example\r\nExpect: 200-ok\r\nContent-Length: \
+                 3\r\n\r\nabc",
         wanted: Refused(417) },
 ];

@@ -216,7 +216,8 @@ fn peers(root: &TempDir, fpm: &Peer) -> (Web, SocketAddr, Web) {
     let second = php.replace("a.example", "b.example");
     let (plain, http2) = (ports::free_address(), ports::free_address());
     let http = format!(
-        "keepalive_timeout 1; client_header_timeout 2; client_body_timeout 2; lingering_close off;\n\
+        "keepalive_timeout 1; client_header_timeout 2; client_body_timeout 2; \
+         lingering_close off;\n\
          server {{ listen {http2} http2; {php} }}\n server {{ listen {plain}; {second} }}"
     );
     let nginx = Web::nginx(&http, &php);

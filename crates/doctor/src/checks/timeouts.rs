@@ -85,7 +85,8 @@ fn endless(service: &Service, pool: &Pool, passes: &[&Pass], sheet: &mut Sheet) 
     let web = passes.iter().map(|pass| pass.read_timeout).min();
     let consequence = match web {
         Some(web) => format!(
-            "the web server gives up after {}, and the script runs on without a client; a database that \
+            "the web server gives up after {}, and the script runs on without a client; \
+             a database that \
              hangs takes all {} workers",
             duration(web),
             pool.max_children

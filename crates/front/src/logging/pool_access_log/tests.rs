@@ -100,7 +100,8 @@ fn every_token_says_what_php_fpms_says() {
     let (line, years) = line.split_once('|').unwrap();
     assert_eq!(
         line,
-        "% 30.00 24.39 5.61 0.021 20.500 20500 192.0.2.7 - /srv/a.php 12 POST 2097152 2048 2 www 1 - \
+        "% 30.00 24.39 5.61 0.021 20.500 20500 192.0.2.7 - /srv/a.php 12 POST 2097152 2048 2 www 1 \
+         - \
          4711 a=1 ? /a.php 127.0.0.1 500 anna"
     );
     let (began, ended) = years.trim_end().split_once(' ').unwrap();
