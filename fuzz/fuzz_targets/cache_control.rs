@@ -1,6 +1,5 @@
-//! Whatever a script's answer says about being kept: nothing that is somebody's own is, what is
-//! kept has no field of the connection and no lifetime beyond bounds, and is read from its file as
-//! it was written.
+//! For any caching headers of a script: no private response is cached, a cached response has no
+//! hop-by-hop header and no lifetime beyond bounds, and is read from its file as it was written.
 #![no_main]
 
 use std::sync::Arc;

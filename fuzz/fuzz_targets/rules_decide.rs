@@ -1,4 +1,4 @@
-//! Whatever a site's patterns and templates are and whatever is asked: no address leads to another
+//! For any patterns and templates of a site and any request: no address leads to another
 //! host by what a client sent, none holds a second line, and what is denied is not served.
 
 #![no_main]

@@ -98,7 +98,7 @@ pub fn expect_no_process(server: &Server) {
 
 /// What `maitred status --json` says of certificates.
 pub fn status(server: &Server) -> Vec<Value> {
-    // Between two programs nobody answers.
+    // Between two programs no connection is accepted.
     wait::until("the server to say how it is", || {
         let output = Command::new(maitred_program())
             .args(["status", "--json", "--admin-socket"])

@@ -1,4 +1,4 @@
-//! A FastCGI client that says exactly what it is told to, record by record.
+//! A FastCGI client that sends exactly the records of a test.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -102,7 +102,7 @@ impl Wire {
     /// Connects.
     ///
     /// # Panics
-    /// When nobody listens.
+    /// Without a listener.
     pub fn connect(socket: &Path) -> Wire {
         let stream = UnixStream::connect(socket)
             .unwrap_or_else(|error| panic!("cannot connect to {}: {error}", socket.display()));

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use crate::http::{Connection, Request};
 
-/// Within what an honest request is answered while somebody attacks; far more than it takes, and
-/// far less than to wait for the attack to end.
+/// The longest time of an honest request during an attack; far more than it takes, and far less
+/// than the attack.
 const PROMPT: Duration = Duration::from_secs(15);
 
 /// What they ask for, and what they are to get.
 pub const PAGES: [(&str, &str); 2] = [("/hello.txt", "hello, file"), ("/hello.php", "hello")];
 
-/// Honest clients, until they are asked how it went.
+/// Honest clients, until their results are read.
 #[derive(Debug)]
 pub struct Honest {
     stop: Arc<AtomicBool>,

@@ -173,8 +173,8 @@ impl Lingering {
         Ok(Lingering { sender, deaf })
     }
 
-    /// Lets go of the end that lingers and keeps the deaf one: whoever has been sent the first has
-    /// the last copy. Where nobody has it, this process has, and only a thread of its own waits.
+    /// Closes the end that lingers and keeps the deaf one: the receiver of the first has the last
+    /// copy. Without a receiver this process has it, and only a thread of its own waits.
     pub fn let_go(self) -> TcpStream {
         let sender = self.sender;
         std::thread::spawn(move || drop(sender));
@@ -225,7 +225,7 @@ impl SupervisorLink {
         way
     }
 
-    /// Sends a report in every way there is; false when nobody can take one any more.
+    /// Sends a report in every way there is; false without a receiver.
     pub fn say(&self, report: &[u8]) -> bool {
         let by_socket = self.socket.as_ref().map(|socket| {
             rustix::net::send(socket, report, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).map(|_| ())

@@ -1,5 +1,5 @@
-//! An HTTP/1.1 client that sends exactly the bytes it is told to and keeps exactly the bytes it
-//! gets (RFC 9112).
+//! An HTTP/1.1 client that sends exactly the bytes of a test and keeps exactly the bytes of the
+//! response (RFC 9112).
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};

@@ -1,4 +1,4 @@
-//! A client of HTTP/2 that sends exactly the frames it is told to (RFC 9113), for what no honest
+//! A client of HTTP/2 that sends exactly the frames of a test (RFC 9113), for what no honest
 //! client does. Fields are sent uncompressed; of what comes, bodies are kept and heads are not
 //! read: where a head matters, ask with [`curl`].
 
@@ -36,7 +36,7 @@ pub const ACK: u8 = 1;
 /// The flag of HEADERS and CONTINUATION that all fields have been sent.
 pub const END_HEADERS: u8 = 4;
 
-/// The setting of how much may be sent on a stream before it is asked for (§6.5.2).
+/// The setting of a stream's initial window (§6.5.2).
 pub const INITIAL_WINDOW_SIZE: u16 = 4;
 
 /// Why a stream or a connection ends (§7).

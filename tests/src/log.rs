@@ -24,7 +24,7 @@ pub struct Log {
 
 impl Log {
     /// Collects everything that comes out of `pipe`, on a thread that ends with it. The pipe is
-    /// made as large as can be: servers lose what nobody takes at once, and that thread may have to
+    /// made as large as can be: servers drop lines without a reader, and that thread may have to
     /// wait.
     pub fn collect(pipe: impl Read + AsFd + Send + 'static) -> Self {
         for bytes in PIPE_BYTES {
@@ -84,16 +84,16 @@ impl Log {
     }
 }
 
-/// What is told on a socket, as systemd's and syslog's are, until somebody says `last`.
+/// Datagrams on a socket, as systemd's and syslog's are, up to one with `last`.
 ///
 /// # Panics
-/// When nobody does while the socket waits.
+/// Without one before the socket's timeout.
 pub fn told(socket: &UnixDatagram, last: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut bytes = [0; 4096];
     loop {
         let length = socket.recv(&mut bytes).unwrap_or_else(|why| {
-            panic!("nobody says {last}: {why}; what was said: {all:#?}");
+            panic!("no datagram has {last}: {why}; received: {all:#?}");
         });
         all.push(String::from_utf8_lossy(&bytes[..length]).into_owned());
         if all.iter().any(|said| said.contains(last)) {

@@ -13,7 +13,7 @@ const KINDS: [(&str, &str, &str); 2] = [
     ("/sys/fs/cgroup", "memory.max", "memory.current"),
 ];
 
-/// Has so many bytes, says so, and keeps them until its standard input ends.
+/// Allocates this number of bytes, reports it, and holds them until its standard input ends.
 const HOLDS: &str =
     "import sys\nheld = b'x' * int(sys.argv[1])\nprint(len(held), flush=True)\nsys.stdin.read()";
 
@@ -29,7 +29,7 @@ pub struct MemoryGroup {
 pub struct Held(Child);
 
 impl MemoryGroup {
-    /// A group of so many bytes. None, and it is said, where no group can be made.
+    /// A group with this limit in bytes. None, with a message, where no group can be created.
     pub fn with_limit(bytes: u64) -> Option<Self> {
         let kinds = KINDS.map(|(folder, limit, _)| (folder, limit, bytes.to_string()));
         let Some((group, kind)) = ControlGroup::beneath(kinds) else {

@@ -85,7 +85,7 @@ pub struct ByHand {
 }
 
 impl ByHand {
-    /// Answers every connection with `handle`, which is told how many there were before.
+    /// Handles every connection with `handle`, whose argument is the number of earlier connections.
     ///
     /// # Panics
     /// When it cannot listen.
@@ -105,7 +105,7 @@ impl ByHand {
                 let _ = stream.set_read_timeout(Some(DEADLINE));
                 let before = count.fetch_add(1, Ordering::SeqCst);
                 let copy = stream.try_clone().expect("a socket can be duplicated");
-                all.lock().expect("nobody panics here").push(copy);
+                all.lock().expect("no thread panics").push(copy);
                 let handle = handle.clone();
                 handlers.push(std::thread::spawn(move || {
                     let end = stream.try_clone().expect("a socket can be duplicated");
@@ -134,7 +134,7 @@ impl ByHand {
 impl Drop for ByHand {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::SeqCst);
-        for stream in self.open.lock().expect("nobody panics here").drain(..) {
+        for stream in self.open.lock().expect("no thread panics").drain(..) {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
         let _ = TcpStream::connect(self.address);

@@ -105,7 +105,7 @@ pub fn occupy(server: &Server) -> Connection {
     busy.expect("one was asked for")
 }
 
-/// The same so many times, all at once.
+/// The same this number of times, all at once.
 ///
 /// # Panics
 /// When one does not begin.

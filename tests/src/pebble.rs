@@ -44,7 +44,7 @@ impl Default for Habits {
 /// A test authority.
 #[derive(Debug)]
 pub struct Pebble {
-    /// Whoever vouches for its own HTTPS.
+    /// The issuer of the certificate of its own HTTPS.
     pub authority: Authority,
     /// Where it looks over plain HTTP.
     pub http: SocketAddr,
@@ -240,7 +240,7 @@ impl Pebble {
         path
     }
 
-    /// Asks for a page of a host over TLS; whoever is shown must be vouched for by this authority.
+    /// Requests a page of a host over TLS; the certificate must be of this authority.
     ///
     /// # Panics
     /// When there is no curl.

@@ -20,7 +20,7 @@ const TCP_LISTEN: &str = "0A";
 /// The state TIME_WAIT there: nothing is kept but the numbers.
 const TCP_TIME_WAIT: &str = "06";
 
-/// A loopback address with a port that nobody listens on.
+/// A loopback address with a port without a listener.
 ///
 /// # Panics
 /// When every port is taken.
@@ -38,13 +38,13 @@ pub fn free_address() -> SocketAddr {
     panic!("all {PORT_COUNT} ports from {FIRST_PORT} on are taken");
 }
 
-/// Claims a port among all testbeds of the machine until this process ends: whoever else runs these
+/// Claims a port among all testbeds of the machine until this process ends: another run of these
 /// tests cannot bind the same abstract socket (unix(7)).
 fn claim(port: u32) -> io::Result<()> {
     static CLAIMS: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
     let name = net::SocketAddr::from_abstract_name(format!("maitred-tests-port-{port}"))?;
     let claim = UnixListener::bind_addr(&name)?;
-    CLAIMS.lock().expect("nobody panics here").push(claim);
+    CLAIMS.lock().expect("no thread panics").push(claim);
     Ok(())
 }
 

@@ -85,7 +85,7 @@ pub fn all() -> Vec<Process> {
     pids.filter_map(Process::read).collect()
 }
 
-/// The process `root`, its descendants, and whoever is in its process group; zombies are left out.
+/// The process `root`, its descendants, and the members of its process group; zombies are left out.
 pub fn family(root: i32) -> Vec<Process> {
     let all = all();
     let mut members: HashSet<i32> = HashSet::from([root]);

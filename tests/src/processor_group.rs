@@ -17,7 +17,7 @@ pub struct ProcessorGroup {
 }
 
 impl ProcessorGroup {
-    /// A group that has so many processors. None, and it is said, where no group can be made.
+    /// A group with this number of processors. None, with a message, where no group can be created.
     pub fn with_cores(cores: f64) -> Option<Self> {
         let kinds = FOLDERS.map(|(folder, file)| (folder, file, quota(cores)));
         let Some((group, kind)) = ControlGroup::beneath(kinds) else {
@@ -28,7 +28,7 @@ impl ProcessorGroup {
         Some(Self { group, file })
     }
 
-    /// Gives it so many processors from now on.
+    /// Changes its number of processors.
     ///
     /// # Panics
     /// When the kernel does not take it.

@@ -13,7 +13,7 @@ pub fn site() -> TempDir {
     document_root(&[
         ("index.php", "<?php echo 'php';"),
         ("style.css", "p {}"),
-        ("app/file.txt", "a file that nobody gets"),
+        ("app/file.txt", "a file that is never served"),
         ("sorry.html", "sorry"),
     ])
 }

@@ -360,7 +360,7 @@ impl Server {
     /// All its processes now. Each is remembered: none may outlive the server.
     pub fn processes(&self) -> Vec<Process> {
         let family = processes::family(self.supervisor.pid());
-        self.seen.lock().expect("nobody panics here").extend(family.iter().cloned());
+        self.seen.lock().expect("no thread panics").extend(family.iter().cloned());
         family
     }
 
@@ -454,7 +454,7 @@ impl Server {
     pub fn assert_nothing_left(&self) {
         let group = self.supervisor.pid();
         let left = || {
-            let seen = self.seen.lock().expect("nobody panics here").clone();
+            let seen = self.seen.lock().expect("no thread panics").clone();
             let mut left: Vec<Process> = seen.into_iter().filter(Process::is_running).collect();
             left.extend(
                 processes::all().into_iter().filter(|p| p.group == group && p.state != 'Z'),
@@ -463,7 +463,7 @@ impl Server {
         };
         let gone = wait::poll(REMAINS_DEADLINE, || left().is_empty().then_some(()));
         assert!(gone.is_some(), "processes outlived the supervisor: {:#?}", left());
-        assert!(!ports::is_listening(self.address), "somebody still listens on {}", self.address);
+        assert!(!ports::is_listening(self.address), "a process still listens on {}", self.address);
         let spooled: Vec<_> = fs::read_dir(&self.spool).into_iter().flatten().flatten().collect();
         assert!(spooled.is_empty(), "files are left in the spool folder: {spooled:?}");
     }

@@ -21,7 +21,7 @@ pub const RSA: &[&str] = &["rsa:2048"];
 /// Days that certificates of tests are valid, if the test says nothing else.
 const DAYS: i32 = 30;
 
-/// Somebody who issues certificates.
+/// A certificate authority.
 #[derive(Debug)]
 pub struct Authority {
     folder: TempDir,
@@ -90,7 +90,7 @@ impl Authority {
         self.issue_as(name, hosts, ECDSA, DAYS)
     }
 
-    /// Issues a certificate with this kind of key, for so many days; fewer than none: it has
+    /// Issues a certificate with this kind of key, for this number of days; if negative, it has
     /// expired. Its files are called after its name.
     ///
     /// # Panics

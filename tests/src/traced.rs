@@ -26,7 +26,7 @@ pub fn attach(process: &Process, options: &[impl AsRef<OsStr>]) -> Option<Guarde
         return None;
     }
     assert!(line.contains("attached"), "{line}");
-    // It may have more to say, and must find somebody who reads it.
+    // More output may follow, and needs a reader.
     thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
     Some(strace)
 }

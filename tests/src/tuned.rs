@@ -36,7 +36,7 @@ pub struct Fpm {
 
 impl Fpm {
     /// Starts `program` with all of its files in `folder`, and with `lines` in the configuration of
-    /// its pool; as a user and group, who own the files then, or as whoever runs the test.
+    /// its pool; as a user and group, who own the files then, or as the user of the test.
     pub fn start(program: &Path, folder: &Path, lines: &str, owner: Option<(u32, u32)>) -> Fpm {
         let file = |name: &str| folder.join(name);
         let (config, socket, pools) = (file("fpm.conf"), file("fpm.sock"), file("pools"));

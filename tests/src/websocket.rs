@@ -41,7 +41,7 @@ impl Socket {
         self.0.write_all(bytes).expect("the connection is there");
     }
 
-    /// Reads exactly so many bytes, as text.
+    /// Reads exactly this number of bytes, as text.
     ///
     /// # Panics
     /// When they do not come.

@@ -202,7 +202,7 @@ fn a_front_that_dies_during_an_order_costs_no_certificate() {
         let front = server.front().expect("a front");
         front.signal(Signal::KILL);
         server.expect_log(0, "front 2 accepts clients");
-        // If Pebble looked just then, it has failed, and is asked again after a reload.
+        // A validation by Pebble at this moment fails, and a reload starts another.
         let came_to = |line: &str| line.contains(ISSUED) || line.contains(NONE);
         let line = server.log().find_since(0, wait::DEADLINE, came_to);
         if line.expect("an outcome").contains(NONE) {

@@ -89,7 +89,7 @@ fn status_and_top_show_where_the_slowest_scripts_are() {
         let shown = text(&command(&server, arguments).stdout);
         assert!(shown.contains("   Till->wait() "), "{arguments:?}: {shown}");
     }
-    // A command that says no more, and only listens, is told all the same.
+    // A command that only reads gets the result all the same.
     let mut socket = UnixStream::connect(server.admin_socket()).expect("the socket is there");
     socket.write_all(b"{\"do\":\"status\"}\n").expect("a request");
     socket.shutdown(std::net::Shutdown::Write).expect("half a connection");
@@ -316,11 +316,11 @@ fn a_reload_of_a_wrong_configuration_says_what_is_wrong_and_changes_nothing() {
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
     assert!(said.contains("did you mean `listen`?"), "{said}");
-    let other = "\n[pools.other]\nuser = \"nobody-of-this-name\"\n";
+    let other = "\n[pools.other]\nuser = \"no-such-user\"\n";
     std::fs::write(&file, format!("{right}{other}")).expect("a file can be written");
     let output = command(&server, &["reload"]);
     let line = right.lines().count() + 3;
-    let place = format!("maitred.toml:{line}:8: pool `other`: user `nobody-of-this-name`");
+    let place = format!("maitred.toml:{line}:8: pool `other`: user `no-such-user`");
     let said = text(&output.stderr);
     assert!(said.contains(&place), "{said}");
     std::fs::write(&file, right).expect("a file can be written");

@@ -49,8 +49,7 @@ fn setup(root: &Path, several_users: bool) -> Setup {
         .site("classic_paths = [\"/spy.php\"]\nclassic_pool = \"spy\"")
 }
 
-/// What another tenant's script sees of the pool `www` at `url` while that is asked for a page with
-/// a secret.
+/// What another tenant's script sees of the pool `www` at `url` during a request with a secret.
 fn spied(server: &Server, root: &Path, url: &str) -> String {
     let address = server.address();
     let asks = std::thread::spawn(move || http::get(address, "/reset.php?reset_token=SECRET"));
@@ -126,7 +125,7 @@ fn whoever_has_the_token_reads_everything_and_nobody_else_anything() {
     fs::write(root.path().join("go"), "").unwrap();
     asks.join().unwrap();
 
-    // Another token with the next reload; neither is told of.
+    // Another token after the next reload; neither is logged.
     fs::write(&file, "anotherTokenOfEnoughLetters").unwrap();
     server.reload();
     assert_eq!(with_token(door, "/metrics", TOKEN).status, 401);

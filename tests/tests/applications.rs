@@ -1,4 +1,4 @@
-//! The presets: what an application needs is answered, and what nobody is to get is not. Their
+//! The presets: the paths of an application work, and its private files are refused. Their
 //! trees are small copies of the real ones; WordPress itself is in wordpress.rs.
 
 use maitred_tests::Target;

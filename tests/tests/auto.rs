@@ -200,7 +200,7 @@ fn copies_are_made_before_they_are_asked_for_also_where_nobody_says_how_many() {
     server.stop();
 }
 
-/// Has more ask than one process answers at a time, each of whom gets the answer to its own.
+/// More concurrent requests than one process serves, each with its own response.
 fn expect_growth(setup: Setup) {
     let server = setup.pm("auto").workers(ROOM).start();
     let load = Load::start(server.address(), CROWD);

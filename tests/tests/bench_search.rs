@@ -11,7 +11,7 @@ use maitred_tests::processes;
 use maitred_tests::{maitred_program, ports};
 use serde_json::Value;
 
-/// A server that serves one request at a time, each for so many milliseconds.
+/// A server that serves one request at a time, each for this number of milliseconds.
 fn slow(millis: u64) -> Odd {
     let turn = Mutex::new(());
     Odd::answering(move |_| {
@@ -190,7 +190,7 @@ fn servers_that_are_started_for_it_leave_nothing() {
     assert!(err.contains("exited before it listened"), "{err}");
 }
 
-/// Uses as much of each processor as it gets, and is nobody's child.
+/// Uses as much of each processor as it gets, outside the server's process tree.
 struct Stranger(Vec<String>);
 
 impl Stranger {

@@ -81,7 +81,7 @@ fn workers_that_sleep_serve_as_many_requests_as_arithmetic_has_it() {
             let run = bench(&[&url, &users, duration, "--warm-up=500ms"]);
             last = run.number("requests.rate") / plateau;
             eprintln!("{workers} workers: {last}");
-            assert!(last < 1.002, "nobody sleeps for less: {run:?}");
+            assert!(last < 1.002, "no sleep is shorter: {run:?}");
             last > least
         });
         assert!(served, "{last} times {plateau}/s");

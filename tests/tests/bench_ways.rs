@@ -14,7 +14,7 @@ use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::tls::Authority;
 use maitred_tests::{Target, ports};
 
-/// Says what it was asked, and whom it knows by a cookie.
+/// Echoes the request and the visitor of the cookie.
 const PAGE: &str = "<?php
 $seen = (int) ($_COOKIE['seen'] ?? 0);
 setcookie('seen', (string) ($seen + 1));

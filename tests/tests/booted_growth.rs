@@ -30,7 +30,7 @@ fn requests() -> u64 {
     given.and_then(|count| count.parse().ok()).unwrap_or(240)
 }
 
-/// What a process holds: its own memory in kilobytes, whoever else has the same, and descriptors.
+/// The use of a process: its memory in kilobytes, shared pages included, and its descriptors.
 fn held(process: &Process) -> (u64, usize) {
     let status =
         std::fs::read_to_string(format!("/proc/{}/status", process.pid)).expect("the process runs");

@@ -36,7 +36,7 @@ const NGINX: &[&str] = &[
 const MAITRED: &[&str] = &[
     "[sites.cache]",
     "valid = { 200 = \"10m\", 301 = \"10m\", 302 = \"10m\", 404 = \"1m\" }",
-    // nginx keeps what is asked for with any cookie.
+    // nginx caches responses to requests with any cookie.
     "public_cookies = \"*\"",
     "bypass_cookies = \"fresh\"",
     "bypass_headers = \"X-Refresh\"",
@@ -48,7 +48,7 @@ const MAITRED: &[&str] = &[
     "stale_while_revalidate = \"1h\"",
 ];
 
-/// What is asked for in order: what answers say, by `X-Say` and `X-Status`; then requests. Each
+/// Requests in order: headers of the response, by `X-Say` and `X-Status`; then targets. Each
 /// begins with a target; what follows are fields.
 const CASES: &[(&str, &str, &[&[&str]])] = &[
     ("", "200", &[&["/a"], &["/a"], &["/a?x"], &["/a?x"]]),

@@ -24,7 +24,7 @@ const SERVERS: [&str; 3] = ["maitred", "nginx", "Varnish"];
 const MARK: usize = 147;
 
 /// How often a test is run again that should pass: what is fresh for two seconds may be stale on a
-/// busy machine before it is asked for again.
+/// busy machine before the next request for it.
 const CHANCES: usize = 3;
 
 /// Why a server does not pass some tests.

@@ -1,4 +1,4 @@
-//! Cookies by which an application that nobody has named knows people, and the page cache.
+//! Session cookies of an application without a preset, and the page cache.
 
 // Helpers of tests are tests.
 #![allow(clippy::unwrap_used)]
@@ -11,7 +11,7 @@ use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
 use maitred_tests::{Target, maitred_program, wait};
 use tempfile::TempDir;
 
-/// Greets whoever is logged in, and sends everybody's page without a word about caches; `/login`
+/// Greets a user who is logged in, and sends the public page without caching headers; `/login`
 /// logs in by a cookie of its own.
 const SHOP: &str = "<?php
     if (str_starts_with($_SERVER['REQUEST_URI'], '/login')) {
@@ -81,7 +81,7 @@ fn whoever_is_logged_in_gets_no_kept_page_and_nobody_gets_hers() {
 fn a_page_that_was_asked_for_with_a_cookie_nobody_knows_is_not_kept() {
     let (_root, setup) = shop("");
     let server = setup.start();
-    // From before this server: nobody has seen it set.
+    // From before this server: no response has set it.
     let hers = with(&server, "/page", &[("Cookie", "old_user=anna")]);
     assert_eq!(hers.text(), "hello anna");
     assert!(status(&hers).contains("detail=unknown-cookie"), "{}", status(&hers));

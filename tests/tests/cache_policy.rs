@@ -250,7 +250,7 @@ fn what_makes_a_difference_is_what_the_site_says() {
         assert!(get("/s?a=1&a=2&b=1", &[]).is_run(2));
         assert_eq!(get("/t?utm_source=x", &[]).text, format!("run 1 /{own}/t "));
         assert!(get("/t", &[]).verdict().starts_with("hit"));
-        // Whose answer is nobody else's, or is not kept, sees all that was asked for.
+        // The script of a private or uncacheable response sees the whole query.
         let mine = get("/t?utm_source=x", &[("Cookie", "PHPSESSID=a")]);
         assert_eq!(mine.text, format!("run 2 /{own}/t?utm_source=x utm_source=x"));
         let plain = |target: &str| client.get(("plain", target), &[]);

@@ -50,7 +50,7 @@ fn a_quota_of_processor_time_that_is_halved_and_restored_is_heeded() {
     server.stop();
 }
 
-/// What the server and all else may have at first, in bytes, what each of so many requests has, in
+/// The first limit of the server and all else, in bytes, the memory of each request, in
 /// megabytes, and the part of the lowered limit that is in use when it is set.
 const LIMIT: u64 = 1 << 30;
 const PAGE_MB: usize = 20;

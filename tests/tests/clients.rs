@@ -162,7 +162,7 @@ fn a_limit_of_a_file_holds_whatever_path_leads_to_it_and_counts_a_request_once()
         ],
     );
     let status = |target: &str| http::get(server.address(), target).status;
-    // The third limit, of what is asked for as of what that comes to, is used up by four requests.
+    // The third limit counts the target and the rewritten path: four requests exhaust it.
     let paths = ["/cheap", "/prices/", "/prices/", "/cheap", "/prices/x"];
     let statuses: Vec<u16> = paths.into_iter().map(status).collect();
     assert_eq!(statuses, [200, 200, 429, 429, 429]);
@@ -258,9 +258,9 @@ fn a_user_is_let_in_with_the_password_and_without_it_nobody_is() {
     }
     assert_eq!(http::get(server.address(), "/style.css").status, 200);
     // Who is taken out of the file is out, also where the password was right before.
-    write_file(beside.path(), "users", b"# nobody\n");
+    write_file(beside.path(), "users", b"# no user\n");
     wait::until_true("the file to be read again", || ask(&basic("anna", "secret")).status == 401);
-    // Rubbish leaves those it had, which is nobody.
+    // An invalid file leaves the users as they were: none.
     let mark = server.log().mark();
     write_file(beside.path(), "users", b"anna:$apr1$abc$def\n");
     wait::until_true("the file to be read again", || {

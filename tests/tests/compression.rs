@@ -138,7 +138,7 @@ fn conditions_ranges_and_head_agree_with_the_coding() {
     let known = asked(get().header("If-None-Match", &etag));
     assert_eq!((known.status, vary(&known)), (304, vec!["Accept-Encoding"]));
     assert_eq!(known.header("Content-Encoding"), None);
-    // Compared strongly, a weak entity tag is nobody's.
+    // Compared strongly, a weak entity tag matches nothing.
     let failed = asked(get().header("If-Match", &etag));
     assert_eq!(failed.status, 412);
     let part = asked(get().header("Range", "bytes=0-9"));
@@ -171,7 +171,7 @@ fn a_file_that_lies_beside_is_sent_unless_it_is_older() {
     assert_eq!((gzip.header("Content-Encoding"), gzip.body.len()), (Some("gzip"), 100_000));
     let liked = ask(server.address(), "/style.css", "br;q=0.5, gzip");
     assert_eq!(liked.header("Content-Encoding"), Some("gzip"));
-    // What nobody has made is made by the server.
+    // Without a compressed file the server compresses.
     let made = ask(server.address(), "/style.css", "zstd");
     assert_eq!(decode("zstd", &made.body), text());
     // The file has changed, and what lies beside it has not.
@@ -181,7 +181,7 @@ fn a_file_that_lies_beside_is_sent_unless_it_is_older() {
     std::thread::sleep(Duration::from_millis(40));
     let changed_now = ask(server.address(), "/style.css", "br");
     assert_eq!(decode("br", &changed_now.body), changed);
-    // It is made anew.
+    // It is compressed again.
     write_file(root.path(), "style.css.br", b"what br says now");
     age(&root.path().join("style.css.br"), 900);
     maitred_tests::wait::until_true("the file beside to be seen", || {

@@ -353,7 +353,7 @@ fn pools_of_different_users_share_nothing() {
         return eprintln!("skipped: only root can run pools as different users");
     }
     let (first, second) = (php(SPY), php(SPY));
-    // OPcache takes no file that has just been changed, unless it is told to.
+    // OPcache takes no recently changed file, unless the settings say so.
     let ini = "php_admin_value = { \"opcache.file_update_protection\" = 0 }";
     let server = Setup::new(first.path())
         .pool(&format!("user = {WEB_USER:?}"))

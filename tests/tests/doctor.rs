@@ -54,7 +54,7 @@ fn expect(lines: &[String], beginning: &str, part: &str) {
 struct Image(TempDir);
 
 impl Image {
-    /// A machine with so many processors and so much memory, in MB, most of it free.
+    /// A machine with these processors and this memory, in MB, most of it free.
     fn of(processors: u32, memory: u64) -> Image {
         let image = Image(tempfile::tempdir().expect("there is room"));
         let kilobytes = memory * 1024;
@@ -351,7 +351,7 @@ fn about_settings(report: &Value) -> Vec<String> {
 #[test]
 fn maitred_as_it_is_without_settings_gives_no_cause_for_complaint() {
     let root = document_root(&[("index.php", "<?php echo 'ok';")]);
-    // As many as may be where nobody says how many.
+    // The default maximum.
     let auto = Setup::new(root.path()).pm("auto").workers(128);
     let fixed = Setup::new(root.path());
     for (setup, memory) in
@@ -369,7 +369,7 @@ fn expect_no_complaint(server: &Server, memory: &str) {
     }
     let config = server.configuration().display().to_string();
     let arguments = [&["doctor", "--json", "--config", &config], &PATIENTLY[..]].concat();
-    // How OPcache is doing is asked for by the first look, and told the next one.
+    // The first check requests OPcache's state; the next one gets it.
     let found = wait::until("OPcache to be told of", || {
         let found = about_settings(&report(&command(server, &arguments)));
         let is_told = found.iter().any(|line| line.contains("of OPcache is free"));
@@ -440,7 +440,7 @@ fn maitred_in_php_fpms_place_is_known_and_spared_what_holds_of_php_fpm_alone() {
 fn an_admin_socket_that_says_nothing_and_a_server_that_is_not_there_are_named() {
     let root = document_root(&[("index.php", "<?php echo 'ok';")]);
     let config = root.path().join("maitred.toml");
-    // Of a pool that finds its size nobody need tell anything for D4.
+    // D4 has nothing to say of a pool with `pm = auto`.
     let pool = "[pools.www]\npm = \"static\"\n";
     let site = format!("{pool}[[sites]]\nroot = \"{}\"\n", root.path().display());
     fs::write(&config, site).expect("it can be written");
@@ -450,7 +450,7 @@ fn an_admin_socket_that_says_nothing_and_a_server_that_is_not_there_are_named() 
     let arguments = ["--json", "--config", &config, "--admin-socket", &path];
     let found = lines(&report(&doctor(&arguments)));
     expect(&found, "cannot_tell D4", "no server responds on");
-    // Somebody listens and never answers.
+    // A listener that never responds.
     let silent = UnixListener::bind(&socket).expect("a socket can be bound");
     let found = lines(&report(&doctor(&arguments)));
     expect(&found, "cannot_tell D4", "did not respond within");

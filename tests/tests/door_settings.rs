@@ -79,11 +79,11 @@ fn users_and_groups_of_a_list_may_connect() {
     let (setup, socket) = setup(&root, &folder, &lines);
     let server = setup.start();
     let said = told(&["getfacl", "-pnc"], &socket);
-    let nobody = user_ids("nobody");
+    let other = user_ids("nobody");
     for wanted in [
         format!("user:{}:rw-", user_ids(WEB_USER).0),
-        format!("user:{}:rw-", nobody.0),
-        format!("group:{}:rw-", nobody.1),
+        format!("user:{}:rw-", other.0),
+        format!("group:{}:rw-", other.1),
         "other::---".to_owned(),
     ] {
         assert!(said.lines().any(|line| line == wanted), "{wanted}:\n{said}");

@@ -334,7 +334,7 @@ fn check_and_explain_warn_of_settings_that_the_mode_of_their_pool_does_not_heed(
 #[test]
 fn check_warns_of_a_document_root_that_is_closed_to_the_front() {
     if !is_root() {
-        return eprintln!("skipped: only root has the front run as somebody else");
+        return eprintln!("skipped: only root can run the front as another user");
     }
     let (root, beside) = (site(), public_folder());
     let file = beside.path().join("maitred.toml");

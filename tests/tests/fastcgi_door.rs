@@ -274,7 +274,7 @@ fn an_abort_ends_a_request_in_every_state_and_leaves_the_connection() {
         let end = wire.answer(1).expect("an aborted request ends");
         assert_eq!(end.stdout, "");
     }
-    // When nothing is asked, there is nothing to end.
+    // Without a request there is nothing to end.
     wire.send(&abort);
     assert_eq!(wire.ask(1, &site.params("/hello.php", &[]), b"").body(), "hello");
     wire.send(&whole);
@@ -304,7 +304,7 @@ fn questions_and_requests_that_are_not_for_us_are_answered_as_the_protocol_says(
     wire.send(&record(OF_NOBODY, 0, b"anything"));
     let unknown = (UNKNOWN_TYPE, 0, vec![OF_NOBODY, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(wire.record(), unknown);
-    // Ends of bodies that nobody asked for (bug 72185).
+    // Ends of bodies without a request (bug 72185).
     wire.send(&[record(STDIN, 4, b""), record(STDIN, 4, b"")].concat());
     wire.send(&begin(4, NO_ROLE, true));
     let end = wire.answer(4).expect("an unknown role is an answer");

@@ -41,13 +41,13 @@ fn under_load(harm: impl FnOnce(&Server) -> Vec<Process>) -> (Tally, Server, Tem
     let load = Load::start(server.address(), CONNECTIONS);
     load.wait_for_ok(ENOUGH);
     let victims = harm(&server);
-    assert!(!victims.is_empty(), "somebody was there to be killed");
+    assert!(!victims.is_empty(), "there was a process to kill");
     victims.iter().for_each(|victim| victim.signal(Signal::KILL));
     wait::until_true("the victims to die", || !victims.iter().any(Process::is_running));
     server.wait_for_full_strength(WORKERS, wait::DEADLINE);
     load.wait_for_ok(ENOUGH);
     let tally = load.stop();
-    assert_eq!(tally.mixed_up, 0, "nobody got another's answer: {tally:?}");
+    assert_eq!(tally.mixed_up, 0, "no client got another's response: {tally:?}");
     (tally, server, root)
 }
 

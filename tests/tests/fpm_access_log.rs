@@ -199,7 +199,7 @@ fn a_log_that_was_moved_away_is_begun_anew_with_sigusr1_and_nothing_is_lost() {
         let mark = daemon.log().mark();
         daemon.signal(Signal::USR1);
         daemon.expect_log(mark, "access log file re-opened");
-        // php-fpm's workers are told afterwards.
+        // php-fpm's workers get the signal afterwards.
         let is_used = || daemon.place().file(now).metadata().is_ok_and(|m| m.size() > 0);
         wait::until_true("the new file to be used", || {
             hello(&daemon.door(), &root);
@@ -254,7 +254,7 @@ fn a_fifo_that_is_full_costs_lines_and_no_answers() {
     let fifo = place.file("access.fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     set_mode(&fifo, 0o666);
-    // Somebody has it open and reads nothing.
+    // A process has it open and reads nothing.
     let _reader = File::options().read(true).write(true).open(&fifo).unwrap();
     let long = "x".repeat(800);
     let settings = format!("access.log = @FOLDER@/access.fifo\naccess.format = \"{long} %r\"\n");

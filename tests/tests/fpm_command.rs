@@ -50,7 +50,7 @@ fn the_version_and_the_modules_are_told_as_php_fpm_tells_them() {
         let [theirs, ours] = Which::BOTH.map(|which| run(which, flags));
         assert_eq!(printed(&ours), printed(&theirs), "{flags:?}");
         assert_eq!(ours.status.code(), Some(0), "{flags:?}");
-        assert!(ours.stderr.is_empty(), "{flags:?}: standard output is asked for");
+        assert!(ours.stderr.is_empty(), "{flags:?}: standard output is expected");
     }
 }
 

@@ -57,17 +57,17 @@ fn every_directive_does_what_it_does_under_php_fpm() {
     });
     let cases = Mutex::new(cases);
     let wrong = Mutex::new(Vec::new());
-    let next = || cases.lock().expect("nobody panics here").pop_front();
+    let next = || cases.lock().expect("no thread panics").pop_front();
     thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(case) = next() {
                     let found = compare(&case, root.path());
-                    wrong.lock().expect("nobody panics here").extend(found);
+                    wrong.lock().expect("no thread panics").extend(found);
                 }
             });
         }
     });
-    let wrong = wrong.into_inner().expect("nobody panics here");
+    let wrong = wrong.into_inner().expect("no thread panics");
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }

@@ -1,5 +1,5 @@
 //! The master that is started as php-fpm: its signals, and the lines that monitoring looks for.
-//! What both have to do alike, Debian's php-fpm is asked, too.
+//! The common behaviour is checked with Debian's php-fpm, too.
 
 use std::fs;
 use std::io;
@@ -405,7 +405,7 @@ fn a_pool_at_rest_rests_through_a_reload_and_answers_afterwards() {
     let root = scripts();
     let mut daemon = Daemon::start(Which::Maitred, &usual("pm = ondemand\n"));
     reload(&mut daemon, Signal::USR2);
-    assert_eq!(daemon.workers("www"), [], "nobody has asked for one");
+    assert_eq!(daemon.workers("www"), [], "there was no request");
     assert_eq!(body(&daemon.door(), &root, "/hello.php"), "hello");
     daemon.stop();
 }

@@ -1,5 +1,5 @@
 //! What workers print when the server runs as php-fpm, beside php-fpm's own log of it; and what
-//! becomes of a log that nobody reads or that takes nothing.
+//! becomes of a log without a reader, or on a full disk.
 
 // Helpers of tests are tests.
 #![allow(clippy::unwrap_used)]
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 const CAUGHT: &str = "catch_workers_output = yes\n";
 
-/// Scripts that say what they are asked to.
+/// Scripts that print what a request names.
 fn scripts() -> TempDir {
     document_root(&[
         (
@@ -91,7 +91,7 @@ fn without_pid(line: &str) -> String {
     }
 }
 
-/// What both say when these are asked for one after the other.
+/// The output of both for these requests, one after the other.
 fn both_say(lines: &str, targets: &[&str]) -> [Vec<String>; 2] {
     let root = scripts();
     Which::BOTH.map(|which| {
@@ -106,7 +106,7 @@ fn both_say(lines: &str, targets: &[&str]) -> [Vec<String>; 2] {
         daemon.stop();
         heard
             .into_iter()
-            // What systemd is told may be said late.
+            // A notification of systemd may come late.
             .filter(|line| !line.contains("HEARD") && !line.contains("systemd"))
             .collect()
     })
@@ -209,7 +209,7 @@ fn a_worker_that_floods_the_log_is_heard_to_its_end_while_others_answer() {
     daemon.stop();
 }
 
-/// How many lines of the flood a line of the log stands for: itself, or those that nobody read in
+/// How many lines of the flood a line of the log stands for: itself, or those without a reader in
 /// time.
 fn flood_lines(line: &str) -> usize {
     let missing = line.split_once(" of the log were dropped here");
@@ -268,7 +268,7 @@ fn a_log_that_nobody_reads_stops_nobody_and_who_reads_it_later_is_told_what_is_m
         let answer = ask(&place, &root, "/flood.php?lines=20000").unwrap();
         assert_eq!(answer.body(), "said");
     }
-    // It hears signals, too: a reload while nobody reads.
+    // It handles signals, too: a reload without a reader.
     let before = Process::read(server.pid()).unwrap();
     before.signal(Signal::USR2);
     let answer = ask(&place, &root, "/flood.php?lines=20000").unwrap();

@@ -79,7 +79,7 @@ fn site() -> TempDir {
     root
 }
 
-/// What is asked of every pair.
+/// The requests to every pair.
 fn requests() -> Vec<Request> {
     let close = |request: Request| request.header("Connection", "close");
     let form = "application/x-www-form-urlencoded";
@@ -337,7 +337,8 @@ fn more_kept_connections_than_workers_are_all_served_and_hold_none() {
     daemon.stop();
 }
 
-/// Debian's own php-fpm.conf and pool, as they are, where nobody else sees the files they name.
+/// Debian's own php-fpm.conf and pool, as they are, where no other process sees the files they
+/// name.
 #[test]
 fn debians_own_files_start_it_as_they_start_php_fpm() {
     if !is_root() {

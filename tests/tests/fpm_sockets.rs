@@ -20,11 +20,11 @@ fn site() -> TempDir {
     document_root(&[("hello.php", "<?php echo 'hello';")])
 }
 
-/// Connects as soon as somebody listens and says nothing: what wakes a service that a socket is
+/// Connects as soon as there is a listener and sends nothing: what wakes a service that a socket is
 /// kept for. The connection lives until the answer is joined.
 fn wake(address: SocketAddr) -> JoinHandle<TcpStream> {
     thread::spawn(move || {
-        wait::until("somebody to listen", || {
+        wait::until("a listener", || {
             TcpStream::connect(address).ok().map(|mut stream| {
                 stream
                     .write_all(
@@ -46,7 +46,7 @@ fn activated(root: &TempDir, address: SocketAddr, listen: &str, words: &[&str]) 
     let setup = Setup::new(root.path()).at(address).under(&under);
     let server = setup.start();
     let mut answer = String::new();
-    let mut stream = client.join().expect("somebody listened");
+    let mut stream = client.join().expect("there was a listener");
     std::io::Read::read_to_string(&mut stream, &mut answer).expect("the first client is answered");
     assert!(answer.ends_with("hello"), "{answer}");
     server
@@ -194,7 +194,7 @@ fn a_port_alone_that_is_taken_is_tried_on_ipv4_and_named_as_it_is_written() {
 fn a_socket_that_nobody_listens_on_is_replaced() {
     let place = Place::default();
     let path = place.file("www.sock");
-    // What a killed server leaves: the file, and nobody who listens.
+    // What a killed server leaves: the file, without a listener.
     drop(UnixListener::bind(&path).expect("a socket can be made"));
     let daemon = Daemon::start_with(Which::Maitred, &usual(""), place, &[]);
     assert!(UnixStream::connect(&path).is_ok());

@@ -1,4 +1,4 @@
-//! How a server begins that was started as php-fpm, and how a pool does in which nobody is at work.
+//! How a server begins that was started as php-fpm, and how a pool without workers does.
 
 use std::thread;
 
@@ -15,13 +15,13 @@ fn a_start_is_told_once_and_what_is_wrong_with_the_clients_for_each_worker() {
         let daemon = Daemon::start(which, &usual(pool));
         let wrong = "[pool www] child # said into stderr: \
                      \"ERROR: Wrong IP address 'nowhere' in listen.allowed_clients\"";
-        let nobody =
+        let no_worker =
             "[pool www] child # said into stderr: \"ERROR: There are no allowed addresses\"";
         let count = |text: &str| {
             let lines = daemon.said(0);
             lines.iter().filter(|line| line.ends_with(text)).count()
         };
-        wait::until_true("two workers to have spoken", || count(nobody) == 2);
+        wait::until_true("two workers to have spoken", || count(no_worker) == 2);
         assert_eq!(count(wrong), 2, "{which:?}");
         let lines = daemon.said(0);
         let begin = ["NOTICE: fpm is running, pid #", "NOTICE: ready to handle connections"];
@@ -62,7 +62,7 @@ fn a_pool_at_rest_is_pinged_as_its_neighbour_and_counts_the_page_as_its_one_work
             }
         ),
         Place::default(),
-        // Debian's php.ini tells nobody which PHP it is.
+        // Debian's php.ini hides the PHP version.
         &["-n"],
     );
     let door = daemon.place().door("resting.sock");

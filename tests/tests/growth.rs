@@ -217,7 +217,7 @@ fn under_load(server: &Server, harm: impl Fn(&Server) -> Vec<Process>) -> u64 {
     let load = Load::start(server.address(), CONNECTIONS);
     load.wait_for_ok(ENOUGH);
     let victims = harm(server);
-    assert!(!victims.is_empty(), "somebody was there to be killed");
+    assert!(!victims.is_empty(), "there was a process to kill");
     for victim in &victims {
         victim.signal(Signal::KILL);
     }

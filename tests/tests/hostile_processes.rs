@@ -1,5 +1,5 @@
 //! Processes of a pool's user, and processes of maitred that were taken over, against the rest of
-//! it: what they may get, and that nobody waits for them.
+//! it: what they may get, and that no client waits for them.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -52,8 +52,7 @@ fn slow_down(server: &Server) -> Guarded {
         .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=prctl"])
         .args(["-e", "inject=prctl:delay_exit=10000", "-p"])
         .arg(zygote.to_string());
-    // It would wait for what has ended while it stood still, and whoever is traced goes on without
-    // it.
+    // A stopped strace would wait for ended processes; the traced process goes on without it.
     let strace = Guarded::spawn(&mut strace, Signal::KILL);
     wait::until_true("the zygote to be slow", || {
         let status = fs::read_to_string(format!("/proc/{zygote}/status")).unwrap_or_default();

@@ -108,7 +108,7 @@ fn bodies_come_with_a_length_or_without_and_no_larger_than_allowed() {
     let body = vec![b'x'; 700_000];
     let upload = ["-X", "POST", "--data-binary", "@-", &target];
     assert_eq!(curl_with(&upload, &body), "700000");
-    // Of what comes from a pipe, nobody knows the length.
+    // The length of a pipe's content is unknown.
     let upload = ["-X", "POST", "-T", "-", &target];
     assert_eq!(curl_with(&upload, &body), "700000");
     let expecting = ["-H", "Expect: 100-continue", "--data-binary", "@-", &target];

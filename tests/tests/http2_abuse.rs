@@ -79,7 +79,7 @@ fn withstands(attack: impl Fn(Connection) + Send + Sync + 'static) {
 }
 
 /// Sends until the server does not take more, and returns the error code that it ends with. What
-/// the server says is thrown away: it would not read on if nobody read its answers.
+/// the server says is thrown away: without a reader of its responses it would stop reading.
 fn flood(mut client: Connection, mut next: impl FnMut(u32) -> Vec<u8>) -> Option<u32> {
     let mut number = 0;
     loop {

@@ -1,4 +1,4 @@
-//! How connections of HTTP/2 end that nobody breaks: those that are one too many, and those that
+//! The regular ends of HTTP/2 connections: those that are one too many, and those that
 //! another program takes over from. How idle ones do is in slow_clients.rs.
 
 use maitred_tests::http::{self, Connection as Http1, Request};

@@ -1,5 +1,5 @@
 //! Bodies over HTTP/2 that are not what `content-length` says, or that never end: such a request is
-//! malformed (RFC 9113 §8.1.1), and no script is asked, nor a server behind a `proxy` told that it
+//! malformed (RFC 9113 §8.1.1), and no script runs, nor does a server behind a `proxy` see that it
 //! is whole.
 
 use std::fs;
@@ -180,7 +180,7 @@ fn a_server_behind_a_proxy_is_not_told_that_such_a_body_is_whole() {
         // Cut off in whatever way.
         let _ = stream.read_to_end(&mut bytes);
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        hears.lock().expect("nobody panics here").push(text);
+        hears.lock().expect("no thread panics").push(text);
     });
     let root = proxied::site();
     let server = proxied::proxied(&root, &format!("http://{}", behind.address()), "");
@@ -199,10 +199,10 @@ fn a_server_behind_a_proxy_is_not_told_that_such_a_body_is_whole() {
         assert_eq!(client.text(3), "p {}");
     }
     wait::until_true("the server behind to be let go of", || {
-        let heard = heard.lock().expect("nobody panics here");
+        let heard = heard.lock().expect("no thread panics");
         heard.len() as u64 == behind.accepted()
     });
-    for said in heard.lock().expect("nobody panics here").iter() {
+    for said in heard.lock().expect("no thread panics").iter() {
         let body = said.split_once("\r\n\r\n").map_or("", |(_, body)| body);
         let most = if said.contains("content-length: 3") { 2 } else { "2\r\nab\r\n".len() };
         assert!(body.len() <= most && !body.contains("0\r\n"), "{said:?}");

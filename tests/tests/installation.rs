@@ -1,4 +1,4 @@
-//! `make install`: what lies where, what stays, and that what systemd is told to allow is enough.
+//! `make install`: what lies where, what stays, and that the unit's permissions are enough.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -23,7 +23,7 @@ const EPISODE_ENDS: Duration = Duration::from_secs(90);
 const OPEN_FILES: usize = 600;
 const FITTING: usize = OPEN_FILES - 512;
 
-/// Users that Debian has and nobody runs as: the processes that are counted for them are ours.
+/// Users of Debian without processes: the processes that are counted for them are ours.
 const LONELY_USERS: [&str; 2] = ["uucp", "news"];
 
 fn site() -> TempDir {
@@ -199,7 +199,7 @@ fn a_boot_that_hangs_is_ended_and_tried_again_and_other_pools_never_notice() {
     let said = server.log().find_since(0, within, |line| line.contains(killed));
     assert!(said.is_some(), "{}", server.log_text());
     wait::until_true("the hanging zygote to be gone", || !first.is_running());
-    // Somebody has to want a worker, or no zygote is started again.
+    // Without a request for a worker, no zygote is started again.
     assert_eq!(http::ask(server.address(), &hanging).status, 503);
     wait::until_true("another attempt", || zygotes().iter().any(|zygote| *zygote != first));
     hello(&server);

@@ -1,4 +1,4 @@
-//! Logs that somebody collects: syslog, near and far, and the journal; and logs on a disk that is
+//! Log collectors: syslog, near and far, and the journal; and logs on a disk that is
 //! full.
 
 use std::collections::BTreeMap;
@@ -118,7 +118,7 @@ fn a_collector_that_takes_nothing_holds_nobody_up_and_is_found_again_when_it_com
         .top("access_log_format = '$request $status'")
         .start();
     let get = |path: &str| assert_eq!(http::get(server.address(), path).status, 200);
-    // Nobody reads: net.unix.max_dgram_qlen, which is 10 or 512, bounds what fits.
+    // Without a reader: net.unix.max_dgram_qlen, which is 10 or 512, bounds what fits.
     let mut asked = 0;
     wait::until_true("the queue to be full", || {
         (0..100).for_each(|_| get("/hello.txt"));

@@ -101,7 +101,7 @@ fn only_a_trusted_proxy_s_id_is_taken_and_only_one_that_a_log_can_hold() {
         http::ask(address, &request).text()
     };
     let given = "7f1c2b00-aaaa-bbbb-cccc-0123456789ab";
-    assert!(is_own(&ask(server.address(), "/id.php", given)), "nobody is trusted");
+    assert!(is_own(&ask(server.address(), "/id.php", given)), "no proxy is trusted");
     let both = ask(server.address(), "/both.php", given);
     assert!(both.ends_with(&format!(" {given}")), "a header is a header: {both}");
     let setup = Setup::new(root.path()).top("trusted_proxies = \"127.0.0.0/8\"");

@@ -156,7 +156,7 @@ fn what_programs_have_that_scripts_run_counts_as_what_their_workers_have() {
     load.wait_for_ok(300);
     let size = pool(&server)["size"].clone();
     let tally = load.stop();
-    // Nobody notices a program that was killed: its script has an answer all the same.
+    // A killed program goes unnoticed: its script responds all the same.
     assert_eq!(group.killed(), 0, "{size}");
     assert_eq!((tally.failed(), tally.mixed_up), (0, 0), "{tally:?}");
     let room = size["terms"]["memory"].as_u64();

@@ -33,7 +33,7 @@ const ANSWER: &str = "
             '/parts/'))),
     ]);";
 
-/// An application that includes `parts` when it is asked to.
+/// An application that includes `parts` on request.
 fn application(mode: &str, parts: &[String]) -> TempDir {
     let script = match mode {
         "worker" => format!(

@@ -76,7 +76,7 @@ fn too_many_requests_are_refused_by_cause_and_the_rest_of_the_server_does_not_no
     let page = http::get(server.address(), "/status?json").json();
     assert!(page["listen queue"].as_u64() > Some(0), "{page}");
     load.wait_for_ok(20);
-    // A reload finds the queue as it is, and loses nobody.
+    // A reload leaves the queue as it is, and loses no request.
     server.configure(
         &Setup::new(root.path())
             .at(server.address())
@@ -90,7 +90,7 @@ fn too_many_requests_are_refused_by_cause_and_the_rest_of_the_server_does_not_no
     assert_eq!(statuses, [200, 503], "{tally:?}");
     assert_eq!((tally.broken, tally.mixed_up), (0, 0), "{tally:?}");
     assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
-    wait::until_true("nobody to wait", || waiting(&server) == 0);
+    wait::until_true("no request to wait", || waiting(&server) == 0);
     let outcomes = &pool(&server)["outcomes"];
     let refused = tally.answers[&503];
     let counted = ["wait_too_long", "shed", "queue_timeout", "queue_full"];
@@ -195,7 +195,7 @@ fn urgent_paths_are_answered_while_scripts_hang_that_were_short() {
     assert_urgent_paths_are_answered_after(60);
 }
 
-/// Urgent paths are answered while all others hang, in a pool that has answered so many `short`
+/// Urgent paths are served while all others hang, in a pool that has served `short` short
 /// requests.
 fn assert_urgent_paths_are_answered_after(short: usize) {
     let root = site();

@@ -11,8 +11,8 @@ use maitred_tests::wait;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-/// Counts how often it runs for a path, says what it is told to in `h`, `status` and `body`, and
-/// waits for the file `go` if it is told to.
+/// Counts how often it runs for a path, sends the `h`, `status` and `body` of the query, and
+/// waits for the file `go` if the query has `wait`.
 const PAGE: &str = "<?php
     $file = __DIR__ . '/runs/' . md5(strtok($_SERVER['REQUEST_URI'], '?'));
     file_put_contents($file, 'x', FILE_APPEND | LOCK_EX);

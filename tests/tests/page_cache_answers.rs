@@ -1,5 +1,5 @@
-//! What is answered from the page cache is what the script has answered, whoever asks in whatever
-//! way: errors for which the site has a page, codings, fields of the server's own, large pages.
+//! Responses from the page cache equal the script's, for every client and request: errors with a
+//! page of the site, codings, headers of the server's own, large pages.
 
 use std::fs;
 use std::io::Read;

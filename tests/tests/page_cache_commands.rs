@@ -1,4 +1,4 @@
-//! The commands that have to do with the page cache: whom they reach, what they take, what they
+//! The commands of the page cache: the sites they reach, their arguments, what they
 //! say.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Kept pages on disk: fronts that are killed while pages are made, files that somebody changes,
+//! Kept pages on disk: fronts that are killed while pages are made, files that others change,
 //! disks that are full or read-only.
 
 use std::fs;
@@ -15,7 +15,7 @@ use maitred_tests::server::{is_root, public_folder};
 use maitred_tests::{Target, wait};
 use tempfile::TempDir;
 
-/// How often a front is killed: 100 times where that is asked for.
+/// How often a front is killed: 100 times where the variable has no number.
 fn kills() -> usize {
     match std::env::var_os("MAITRED_FRONT_KILLS") {
         Some(count) => count.to_str().and_then(|count| count.parse().ok()).unwrap_or(100),

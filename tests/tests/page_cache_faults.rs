@@ -1,4 +1,4 @@
-//! What can go wrong with the page cache goes wrong for nobody but whom it concerns: scripts that
+//! A failure of the page cache concerns one request only: scripts that
 //! end early or lie, PHP that hangs, is busy or down, hostile requests.
 
 use std::fs;
@@ -26,7 +26,7 @@ fn what_ends_early_or_lies_about_its_length_is_not_kept() {
     ] {
         let target = format!("{path}?{why}");
         for _ in 0..2 {
-            // The client gets what there is, and is told or sees that it is not all.
+            // The client gets what there is, and can tell that it is incomplete.
             let _ = http::try_ask(server.address(), &request(&target, &[]));
         }
         let kept = page_cache(&server)["memory"]["pages"].clone();
@@ -93,7 +93,7 @@ fn an_address_whose_vary_changes_gives_each_what_is_theirs() {
     };
     says("Vary: X-A");
     assert_eq!([of("1", "1"), of("2", "1"), of("1", "2")], ["run 1 ", "run 2 ", "run 1 "]);
-    // The answer to somebody else says that it depends on something else.
+    // The response to another client varies by another header.
     says("Vary: X-B");
     assert_eq!(of("3", "1"), "run 3 ");
     assert_eq!([of("1", "1"), of("1", "2"), of("9", "2")], ["run 3 ", "run 4 ", "run 4 "]);
@@ -137,7 +137,7 @@ fn a_page_that_the_queue_refuses_to_make_is_made_when_there_is_room() {
         .workers(1)
         .pool("request_queue_length = 1")
         .start();
-    // So long that nobody waits in the spare slots of a busy worker.
+    // Long enough that no request waits in the spare slots of a busy worker.
     let stale = "/stale?ms=20&h[]=Cache-Control:%20max-age=600&h[]=Age:%20700";
     assert_eq!(get(&server, stale).text(), "run 1 ");
     std::thread::scope(|scope| {
@@ -177,7 +177,7 @@ fn while_php_is_down_every_kept_page_is_answered_and_said_to_be_stale() {
         worker.signal(Signal::KILL);
     }
     wait::until_true("no worker", || server.workers().is_empty());
-    // Each of them by several at once, none of whom has to wait behind another's failure.
+    // Each of them by several at once; none has to wait behind another's failure.
     let mut clients = Vec::new();
     for number in (0..10).chain(0..10).chain(0..10).chain(0..10) {
         let mut connection = Connection::open(server.address());
@@ -192,7 +192,7 @@ fn while_php_is_down_every_kept_page_is_answered_and_said_to_be_stale() {
         assert!(said.starts_with("maitred; hit; ttl=-"), "{said}");
         assert!(said.ends_with("; detail=error"), "{said}");
     }
-    assert!(begun.elapsed() < wait::DEADLINE, "nobody waited for the lock");
+    assert!(begun.elapsed() < wait::DEADLINE, "no request waited for the lock");
     assert_eq!(get(&server, "/never-kept").status, 503);
     zygote.signal(Signal::CONT);
     wait::until_true("PHP to be back", || get(&server, &page(0)).text() == "run 2 ");

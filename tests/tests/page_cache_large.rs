@@ -1,5 +1,5 @@
-//! Large kept pages: their bodies are files in memory, which the kernel sends by itself. Whoever
-//! asks gets the same bytes, and there are never more of these files than there may be.
+//! Large cached pages: their bodies are files in memory, which the kernel sends by itself. Every
+//! client gets the same bytes, and the number of these files stays within its limit.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,5 @@
 //! The memory tier under many more pages than it has room for: the limit holds, also for the
-//! front's own memory, and what is kept is what is asked for.
+//! front's own memory, and the cached pages are the requested ones.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -9,7 +9,7 @@ use maitred_tests::http::{Connection, Request};
 use maitred_tests::outside::page_cache;
 use maitred_tests::server::{Server, Setup, document_root};
 
-/// What is asked of the server. The bar is 64 MB under a gigabyte: `MAITRED_MEMORY_BAR=1`.
+/// The server's limit. The bar is 64 MB under a gigabyte: `MAITRED_MEMORY_BAR=1`.
 struct Load {
     /// Room in megabytes.
     room: u64,
@@ -28,10 +28,10 @@ const PAGE_BYTES: usize = 20 * 1024;
 /// holds.
 const BESIDE_BYTES: u64 = 32 << 20;
 
-/// How often pages are asked for: the n-th as often as this power of n says.
+/// The frequency of pages: this power of n for the n-th.
 const ZIPF: f64 = 0.9;
 
-/// The pages that are asked for, one after the other; the same in each run.
+/// The requested pages, one after the other; the same in each run.
 fn asked(load: &Load) -> Vec<usize> {
     let mut sum = 0.0;
     let mut reach = |page: usize| {
@@ -50,8 +50,7 @@ fn asked(load: &Load) -> Vec<usize> {
     (0..load.requests).map(|_| draw().min(load.pages - 1)).collect()
 }
 
-/// Which of these are hits in a cache that has room for so many and drops what was not used for
-/// longest.
+/// The hits among these in a cache with `room` entries that drops the least recently used.
 fn of_lru(asked: &[usize], room: usize) -> Vec<bool> {
     let (mut used, mut oldest) = (HashMap::new(), BTreeSet::new());
     let ask = |(now, page): (usize, &usize)| {

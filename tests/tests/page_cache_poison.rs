@@ -27,15 +27,15 @@ fn is_unkeyed(answer: &Response) -> bool {
 #[test]
 fn what_is_never_kept_of_a_script_is_not_kept_with_a_path_behind_it() {
     let root = site();
-    let account = b"<?php echo 'account of ', $_COOKIE['who'] ?? 'nobody';";
+    let account = b"<?php echo 'account of ', $_COOKIE['who'] ?? 'guest';";
     write_file(root.path(), "account.php", account);
     let server = setup(&root, &["no_store_paths = [\"/account.php\"]"]).start();
     for target in ["/account.php", "/account.php/style.css"] {
-        // Whoever is sent there by a link sees his own, and nobody else does.
+        // A visitor who follows a link sees his own account, and no other visitor does.
         let own = with(&server, target, &[("Cookie", "who=anna")]);
         assert_eq!(own.text(), "account of anna", "{target}");
         let other = with(&server, target, &[]);
-        assert_eq!(other.text(), "account of nobody", "{target}");
+        assert_eq!(other.text(), "account of guest", "{target}");
         let says = status(&other);
         assert!(says.ends_with("; detail=rule"), "{target}: {says}");
     }

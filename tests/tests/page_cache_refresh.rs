@@ -1,5 +1,5 @@
-//! Pages that are made again, and those who wait for them: what a refresh says counts, whoever is
-//! there to see it.
+//! Refreshes of pages, and the requests that wait for them: the response of a refresh counts, with
+//! or without a client.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -130,7 +130,7 @@ fn a_page_that_may_not_be_kept_any_more_is_not_seen_again() {
     assert_eq!(bed.text("broken"), "run 1");
     bed.say("broken.status", "503");
     bed.make_stale("broken");
-    wait::until_true("it is asked for again and again", || {
+    wait::until_true("it is requested again and again", || {
         assert_eq!(bed.text("broken"), "run 1");
         bed.runs("broken") >= 3
     });
@@ -150,9 +150,9 @@ fn a_client_in_a_hurry_does_not_decide_how_long_a_page_takes_that_others_want() 
     bed.make_stale("p");
     let stale = hurried("GET", "p");
     assert_eq!(stale.text(), "run 1", "{}", status(&stale));
-    // It is made again by what that one has begun: nobody else asks.
+    // The refresh of that request makes it again, without another request.
     bed.await_run("p", 2);
-    // What is nobody else's is its own to hurry.
+    // A private page is refreshed at once.
     assert_eq!(hurried("POST", "p").status, 503);
 }
 
@@ -164,7 +164,7 @@ fn a_304_that_forbids_to_keep_the_page_is_the_last_that_is_heard_of_it() {
     assert_eq!((bed.text("p"), bed.text("p")), ("run 1".into(), "run 1".into()));
     bed.say("p.say", "Cache-Control: private");
     assert_eq!(bed.text("p"), "run 1");
-    // Nobody asks with its tag any more.
+    // No further request has its tag.
     assert_eq!(bed.text("p"), "run 4");
 }
 

@@ -1,4 +1,4 @@
-//! What the page cache does is told: by status, metrics, the access log and `maitred explain`.
+//! The page cache in status, metrics, the access log and `maitred explain`.
 
 use std::fs;
 

@@ -90,7 +90,7 @@ fn unless_it_is_said_programs_may_gain_rights_only_where_a_mailer_or_sudo_is() {
     let server = Setup::new(root.path()).pool(&line).start();
     assert_eq!(forbids(&server), !has_some);
     fs::write(&mailer, "#!/bin/sh\n").expect("a file can be written");
-    // PHP starts anew.
+    // PHP starts again.
     let reload = Command::new(maitred_tests::maitred_program())
         .args(["reload", "www", "--admin-socket"])
         .arg(server.admin_socket())

@@ -80,7 +80,7 @@ fn answers_are_sent_in_the_coding_that_the_client_takes() {
     };
     let head = kept.ask(&head).expect("an answer without a body");
     assert_eq!(head.header("Content-Encoding"), Some("br"));
-    assert_eq!(head.header("Content-Length"), None, "nobody knows it");
+    assert_eq!(head.header("Content-Length"), None, "it is unknown");
     let again = Request::get("/app/text").header("Accept-Encoding", "br");
     let again = kept.ask(&again).expect("the connection is kept");
     assert_eq!(decode("br", &again.body), page());
@@ -154,7 +154,7 @@ fn no_more_answers_are_compressed_at_a_time_than_there_is_memory_for() {
     });
 }
 
-/// What is told of the only server behind.
+/// The report on the only upstream server.
 fn told(server: &Server) -> Value {
     wait::until("the front to tell of the server behind", || {
         let told = status(server)["proxies"][0].clone();
@@ -231,12 +231,12 @@ fn status_and_metrics_tell_what_came_of_requests() {
     server.configure(&at(&node.url()).site("headers = { X-New = \"1\" }"));
     server.reload();
     assert_eq!(told(&server)["requests"]["4xx"], 1);
-    let nobody = format!("http://{}", ports::free_address());
-    server.configure(&at(&nobody));
+    let unused = format!("http://{}", ports::free_address());
+    server.configure(&at(&unused));
     server.reload();
     assert_eq!(http::get(server.address(), "/app/x").status, 502);
     let other = told(&server);
-    assert_eq!((&other["server"], &other["requests"]["unreachable"]), (&nobody.into(), &1.into()));
+    assert_eq!((&other["server"], &other["requests"]["unreachable"]), (&unused.into(), &1.into()));
     assert_eq!(status(&server)["proxies"].as_array().map(Vec::len), Some(1));
     server.stop();
 }

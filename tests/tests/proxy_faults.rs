@@ -12,7 +12,7 @@ use maitred_tests::proxied::{MIB, proxied, rule, said, site};
 use maitred_tests::server::Setup;
 use maitred_tests::{Target, wait};
 
-/// Memory of a process that is nobody else's, in bytes, at its highest.
+/// The highest private memory of a process, in bytes.
 fn peak(pid: i32) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -66,7 +66,7 @@ fn what_a_client_does_not_read_is_not_fetched() {
     let mut client = Connection::open(server.address());
     client.send(&Request::get("/app/large").to_bytes()).unwrap();
     let sent = written.recv().expect("the server behind stops");
-    assert!(sent < 64 * MIB, "{sent} bytes were fetched for nobody");
+    assert!(sent < 64 * MIB, "{sent} bytes were fetched without a client");
     assert!(peak(front) < 128 * MIB);
     assert_eq!(client.read_head().unwrap().status, 200);
 }
@@ -92,7 +92,7 @@ fn a_server_that_fails_gets_its_client_a_502_or_a_504_and_the_log_a_line() {
         ),
         ("another coding", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nabc", 502),
         (
-            "a change that nobody asked for",
+            "an unexpected change of protocol",
             b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n",
             502,
         ),
@@ -121,8 +121,8 @@ fn a_server_that_fails_gets_its_client_a_502_or_a_504_and_the_log_a_line() {
 #[test]
 fn a_server_that_is_not_there_or_hangs_is_not_waited_for_longer_than_it_says() {
     let root = site();
-    let nobody = maitred_tests::ports::free_address();
-    let server = proxied(&root, &format!("http://{nobody}"), "");
+    let unused = maitred_tests::ports::free_address();
+    let server = proxied(&root, &format!("http://{unused}"), "");
     let mark = server.log().mark();
     assert_eq!(http::get(server.address(), "/app/x").status, 502);
     server.expect_log(mark, "it cannot be reached: Connection refused");

@@ -49,8 +49,8 @@ fn messages_go_both_ways_and_its_end_is_told() {
     assert_eq!(client(&[&url]), "3 messages, 1000 done\n");
     let refused = format!("ws://{}/app/refused", server.address());
     assert_eq!(client(&[&refused]), "Unexpected server response: 401\n0 messages, 1006 \n");
-    let nobody = format!("ws://{}/chat", server.address());
-    assert_eq!(client(&[&nobody]), "Unexpected server response: 501\n0 messages, 1006 \n");
+    let elsewhere = format!("ws://{}/chat", server.address());
+    assert_eq!(client(&[&elsewhere]), "Unexpected server response: 501\n0 messages, 1006 \n");
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! Purges: whoever drops a page, and however it is named, nobody gets it any more when that is said
-//! to be done.
+//! Purges: after a purge, by any client and under any name, no response has the old page.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -17,7 +16,7 @@ use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, publ
 use maitred_tests::{Target, maitred_program, wait};
 use tempfile::TempDir;
 
-/// Says how often it has run for a path, and is in the groups that it is asked to be in. It purges
+/// Counts its runs for a path, and sends the cache tags of the query. It purges
 /// what `tags` and `urls` say, and tells what came of it; after its answer if `late` is there, and
 /// not before the file `go` is there if `wait` is.
 const PAGE: &str = "<?php
@@ -330,8 +329,7 @@ fn while_two_fronts_serve_a_purge_reaches_both_and_the_files() {
 /// Pages of the test below, if it is not said how many (`MAITRED_MANY_PAGES`).
 const MANY_PAGES: usize = 200;
 
-/// Longest that a purge may take, in whatever company the test runs. What it takes on a machine
-/// that does nothing else is told.
+/// The longest time of a purge, on a busy machine. The test prints the time on an idle one.
 const PURGE_LIMIT: Duration = Duration::from_secs(10);
 
 #[test]
@@ -378,6 +376,6 @@ fn a_tenth_of_many_pages_is_purged_in_no_time_wherever_they_are() {
     assert_eq!(answer, "{\"purged\":{\"what\":[\"tag tenth of a.example\"]}}\n");
     println!("{many} pages, {} of them purged in {took:?}", many / 10);
     assert!(took < PURGE_LIMIT, "{took:?}");
-    // Whoever asks for one of them now has it made.
+    // The next request for one of them makes it again.
     assert_eq!(warm(), [many / 10, many - many / 10]);
 }

@@ -1,4 +1,4 @@
-//! Reloads: what has changed gets new processes, one after the other, and nobody notices.
+//! Reloads: changed pools get new processes, one after the other, without an effect on clients.
 
 use std::path::Path;
 use std::time::Duration;
@@ -248,7 +248,7 @@ fn pools_sites_and_addresses_come_and_go() {
     let line = server.reload();
     assert!(line.contains("1 unchanged, pool blog removed"), "{line}");
     assert_eq!(ask(&server, "blog.test", "/version.php").status, 404);
-    wait::until_true("nobody to listen there any more", || !ports::is_listening(other));
+    wait::until_true("the listener to be closed", || !ports::is_listening(other));
     wait::until_true("the pool to be gone", || {
         of_pool(&server, "worker", "blog").is_empty()
             && of_pool(&server, "zygote", "blog").is_empty()
@@ -340,7 +340,7 @@ fn an_ondemand_pool_at_rest_is_tried_and_rests_again() {
     let server = setup(1).start();
     server.configure(&setup(2));
     assert!(server.reload().contains("reloaded: pool www restarted"));
-    wait::until_true("nobody to be left", || {
+    wait::until_true("no process to be left", || {
         server.workers().is_empty() && server.zygote().is_none()
     });
     assert_eq!(version_of(&server), "2");

@@ -30,7 +30,7 @@ fn site() -> TempDir {
         ("hello.php", "<?php echo 'hello';"),
         ("hello.txt", "hello, file"),
         ("sleeps.php", "<?php usleep(100000); echo 'rested';"),
-        // Processor time, and not time: somebody else may use the processor meanwhile.
+        // Processor time, not elapsed time: other processes may use the processor meanwhile.
         (
             "computes.php",
             "<?php function used() { $used = getrusage();
@@ -178,7 +178,7 @@ fn more_scripts_than_processors_wait_for_one_and_use_no_more() {
 /// Short requests, before each of which their worker sleeps.
 const SHORT: usize = 200;
 
-/// The kernel is asked for few of them.
+/// Few of them come from the kernel.
 #[test]
 fn what_short_requests_have_cost_together_is_what_their_worker_has_used() {
     let (root, folder) = (site(), folder());
@@ -290,7 +290,7 @@ fn metrics_and_status_tell_where_the_time_of_a_pool_went() {
         .pool(&format!("slowlog = {slow_log:?}"))
         .pool("request_slowlog_timeout = \"300ms\"")
         .start();
-    // Routes are told apart from when somebody asks on.
+    // Routes are separate from the first request for them on.
     let metrics = http::get(door, "/metrics").text();
     assert!(!metrics.contains("route=\""), "{metrics}");
     for target in ["/sleeps.php/17", "/computes.php?ms=50", "/shells.php", "/goes_on.php"] {
@@ -394,7 +394,7 @@ fn an_answer_says_where_its_time_went_if_its_pool_is_to() {
         .start();
     let address = server.address();
     let slept = http::get(address, "/sleeps.php");
-    let said = durations(slept.header("Server-Timing").expect("it is told"));
+    let said = durations(slept.header("Server-Timing").expect("the header"));
     assert!(said["blocked"] >= 70.0 && said["blocked"] <= said["script"], "{said:?}");
     let parts = said["cpu"] + said["core_wait"] + said["blocked"];
     assert!((parts - said["script"]).abs() < 2.0, "{said:?}");

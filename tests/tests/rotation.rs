@@ -19,7 +19,7 @@ const ANSWERS_BETWEEN: u64 = 200;
 
 const CONNECTIONS: usize = 4;
 
-/// One request of so many is logged by the page, since a pool has a limit of lines a second.
+/// The page logs one request in this number, since a pool has a limit of lines a second.
 const LOGGED_OF: u64 = 20;
 
 /// A site whose one page logs, of some requests, what they ask for.
@@ -33,8 +33,8 @@ fn site() -> TempDir {
     document_root(&[("echo.php", page), ("hello.php", "<?php echo 'hello';")])
 }
 
-/// A server whose two logs lie in a folder that only their owner may enter: whoever opens them
-/// again has to be the one who was started.
+/// A server whose two logs lie in a folder that only their owner may enter: only the started
+/// process can open them again.
 fn start(root: &Path, logs: &Path) -> Server {
     let (access, error) = (logs.join("access.log"), logs.join("error.log"));
     Setup::new(root)

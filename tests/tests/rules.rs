@@ -1,5 +1,5 @@
-//! What a site says about paths and clients holds, with real PHP behind it, however it is asked
-//! for.
+//! The rules of a site for paths and clients, with real PHP behind it, for every spelling of a
+//! request for.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use maitred_tests::server::{Setup, document_root, public_folder, write_file};
 use tempfile::TempDir;
 
 /// Says what PHP sees of a request, as JSON.
-const SEEN: &str = "<?php header('X-Powered-By: somebody'); echo json_encode($_SERVER);";
+const SEEN: &str = "<?php header('X-Powered-By: a tester'); echo json_encode($_SERVER);";
 
 fn site() -> TempDir {
     document_root(&[

@@ -31,7 +31,7 @@ fn ids(process: &Process) -> (u32, u32) {
 #[test]
 fn the_front_and_the_workers_are_who_they_are_to_be() {
     if !is_root() {
-        eprintln!("skipped: only root can become somebody else");
+        eprintln!("skipped: only root can become another user");
         return;
     }
     let root = document_root(&[

@@ -1,5 +1,5 @@
 //! Clients that send or read as slowly as they can: those that do so on purpose are cut, slow but
-//! honest ones are served, and nobody else notices.
+//! honest ones are served, without an effect on others.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use maitred_tests::tls::{Authority, Secure};
 use maitred_tests::{ports, wait};
 use tempfile::TempDir;
 
-/// How long somebody slow may go on before the test gives up; the longest grace is a minute.
+/// The longest wait for a slow client; the longest grace is a minute.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 /// How long an honest client takes its time: longer than the grace of anybody slow, and what it is
@@ -35,7 +35,7 @@ const CERTAIN: Duration = Duration::from_secs(85);
 /// Bytes of a file that no socket's buffers hold.
 const LARGE: usize = 12 << 20;
 
-/// Bytes per second of a slow phone, and of somebody who only pretends.
+/// Bytes per second of a slow phone, and of an attacker.
 const PHONE: usize = 10 * 1024;
 const DRIP: usize = 50;
 
@@ -54,7 +54,7 @@ fn site() -> TempDir {
 fn every_second(mut step: impl FnMut() -> bool) -> Duration {
     let begun = Instant::now();
     let mut next = begun;
-    wait::until_within("somebody slow to be done", PATIENCE, || {
+    wait::until_within("a slow client to be done", PATIENCE, || {
         if Instant::now() < next {
             return None;
         }
@@ -64,7 +64,7 @@ fn every_second(mut step: impl FnMut() -> bool) -> Duration {
     begun.elapsed()
 }
 
-/// Reads an answer at so many bytes a second for as long as `lasts`, then as fast as it can;
+/// Reads a response at `rate` bytes a second for as long as `lasts`, then as fast as it can;
 /// returns how much came.
 fn read_slowly(address: SocketAddr, rate: usize, lasts: Duration) -> usize {
     let mut client = Connection::open(address);
@@ -144,7 +144,7 @@ fn who_reads_too_slowly_is_cut_and_a_slow_phone_gets_everything() {
     let ask = frame(HEADERS, END_HEADERS | END_STREAM, 1, &http2::get("/large.bin"));
     let more = frame(WINDOW_UPDATE, 0, 0, &0x7000_0000_u32.to_be_bytes());
     let begin = [http2::PREFACE, &frame(SETTINGS, 0, 0, &settings), &more, &ask].concat();
-    // Nobody reads what these two are sent.
+    // These two read nothing.
     let silent =
         [Secure::connect(secure, "http/1.1", &request), Secure::connect(secure, "h2", &begin)];
     assert!(phone.join().expect("the phone reads") > LARGE, "file and head");
@@ -157,7 +157,7 @@ fn who_reads_too_slowly_is_cut_and_a_slow_phone_gets_everything() {
     drop(silent);
 }
 
-/// Sends a body at so many bytes a second after a beginning; returns the status of the answer.
+/// Sends a body at `rate` bytes a second after a beginning; returns the status of the response.
 fn upload_slowly(address: SocketAddr, beginning: usize, rate: usize, total: usize) -> u16 {
     let mut client = Connection::open(address);
     let head = format!("POST /length.php HTTP/1.1\r\nHost: a\r\nContent-Length: {total}\r\n\r\n");
@@ -204,7 +204,7 @@ fn upload_slowly_over_http2(address: SocketAddr, rate: usize, total: usize) -> S
     client.text(1)
 }
 
-/// Bytes that wait to be read, as far as that is told.
+/// Bytes in the receive buffer, if the kernel reports it.
 fn frames_waiting(stream: &std::net::TcpStream) -> usize {
     stream.set_nonblocking(true).expect("a mode can be set");
     let count = stream.peek(&mut [0; 4096]).unwrap_or(0);
@@ -258,7 +258,7 @@ fn who_is_slow_is_decided_by_the_rates_that_are_set() {
 /// Connections of each of slowhttptest's attacks here. The bench row has 2 000.
 const ATTACKERS: usize = 300;
 
-/// Seconds that slowhttptest's attacks go on if nobody ends them; more than [`PATIENCE`].
+/// Duration of slowhttptest's attacks in seconds; more than [`PATIENCE`].
 const ATTACK_SECONDS: &str = "170";
 
 /// Begins one of slowhttptest's attacks.

@@ -1,5 +1,5 @@
-//! A folder for kept pages whose disk is slow: it is used beside the threads that serve, and nobody
-//! who does not need it waits for it.
+//! A cache folder on a slow disk: other threads than the serving ones use it, and only requests
+//! that need it wait for it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -30,7 +30,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Makes each use of these files by the front take a second, for as long as it runs. Nothing, which
-/// is said for all to see, where nobody may.
+/// is public, where it must not be.
 fn slow_down(server: &Server, files: &[PathBuf]) -> Option<Guarded> {
     let slow = by_permission(files).or_else(|| by_tracing(server, files));
     if slow.is_none() {
@@ -41,7 +41,7 @@ fn slow_down(server: &Server, files: &[PathBuf]) -> Option<Guarded> {
     slow
 }
 
-/// The kernel asks somebody who takes a second whether a file may be opened (fanotify(7)): for
+/// The kernel asks a listener of fanotify(7) for permission to open a file, and waits a second for
 /// root.
 fn by_permission(files: &[PathBuf]) -> Option<Guarded> {
     let mut asked = Command::new("python3");

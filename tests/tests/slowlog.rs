@@ -129,7 +129,7 @@ struct Entry {
 fn entries_in(path: &Path, count: usize) -> Vec<Entry> {
     wait::until(&format!("{count} entries in {}", path.display()), || {
         let text = fs::read_to_string(path).ok()?;
-        // php-fpm writes an entry line by line; this is asked when its script has ended.
+        // php-fpm writes an entry line by line; this runs after the end of its script.
         let entries: Vec<Entry> =
             text.split("\n\n").filter(|entry| !entry.is_empty()).map(read_entry).collect();
         (entries.len() >= count && text.ends_with('\n')).then_some(entries)

@@ -397,13 +397,13 @@ fn a_boot_whose_scripts_are_said_to_be_outdated_is_renewed_and_nothing_else_is()
         .start();
     let get = |target: &str| http::get(server.address(), target).text();
     assert_eq!(get("/"), "1");
-    // What is no part of the boot is compiled anew, and nothing is booted for it.
+    // A file outside the boot is compiled again, without another boot.
     for n in 0..5 {
         assert_eq!(get(&format!("/?update=data&data={n}")), format!("data {n}, boot 1"));
     }
     assert_eq!(get("/"), "1");
     assert_eq!(boots(), 1);
-    // A configuration that is being written is nobody's yet.
+    // A half-written configuration has no effect yet.
     let configuration = fs::read(server.configuration()).unwrap();
     fs::write(server.configuration(), b"[pools.www").unwrap();
     for (n, update) in [(2, "all"), (3, "boot")] {

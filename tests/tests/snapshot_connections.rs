@@ -1,6 +1,6 @@
-//! `mode = "snapshot"` and boots that connect to a database: they are told who is at the other end
-//! and which line has done it, or have the connection closed and connect again where they need it.
-//! What libraries do then is theirs: phpredis, Predis, Laravel's and Doctrine's are tried.
+//! `mode = "snapshot"` and boots that connect to a database: the log names the peer and the line,
+//! or the connection is closed and opened again on demand. The reaction is the library's: phpredis,
+//! Predis, Laravel's and Doctrine's are tried.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -121,8 +121,8 @@ fn both(root: &Path, script: &str, lines: &[&str]) -> Setup {
     all.iter().fold(setup, |setup, line| setup.pool(line))
 }
 
-/// What four copies say, whose boot has connected to `socket`, in the line that is told in the log
-/// with `kind`.
+/// The responses of four copies whose boot has connected to `socket`, in the line that the log
+/// names with `kind`.
 fn four_copies(
     root: &Path,
     lines: &[&str],

@@ -104,7 +104,7 @@ fn all_of(server: &Server, folder: &Path, how: &str) -> Vec<String> {
     let text = fs::read_to_string(&told).unwrap_or_default();
     let mut seen = vec![
         format!("{} {}", answer.status, answer.text()),
-        // All is told before the next request begins.
+        // All is recorded before the next request begins.
         text.split_inclusive('\n')
             .take_while(|line| !line.starts_with("session how|s:4:\"next\""))
             .collect(),
@@ -188,7 +188,7 @@ const ASKS_FOR_MEMORY: &str = "if ($_SERVER['REQUEST_URI'] === '/most') { \
      echo json_encode([$before === $most, $found, error_get_last(), preg_last_error_msg(),
          count(array_filter($held)) === $n]);";
 
-/// The expression that is asked for ahead of clients harms no copy, and each has the limit of what
+/// The expression of a warm-up request harms no copy, and each has the limit of what
 /// booted.
 #[track_caller]
 fn expect_a_limit(boot: &str) {
@@ -213,7 +213,7 @@ fn expect_a_limit(boot: &str) {
 #[test]
 fn a_regular_expression_for_which_a_boot_has_left_no_memory_harms_no_copy() {
     // What boots takes all that it may have, but for less than the expression is long. The one who
-    // is asked ahead may have more.
+    // runs as a warm-up request may have more.
     expect_a_limit(
         "$held = array_fill(0, 4000, null); $n = 0; $length = 240000;
          do { $real = memory_get_usage(true); $held[$n++] = str_repeat('x', 20000 + $n); }

@@ -12,7 +12,7 @@ use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{Server, Setup, document_root, write_file};
 use maitred_tests::{Target, project_root, wait};
 
-/// The same where nobody is to be refused for how long it waits.
+/// The same without a limit of the wait.
 fn patient(root: &Path) -> Setup {
     snapshot(root).pool("request_queue_timeout = \"60s\"")
 }
@@ -102,13 +102,13 @@ fn copies_that_are_killed_while_they_wait_cost_no_request_and_at_work_only_their
     let root = application("", "echo 'fine';");
     let server = patient(root.path()).workers(2).start();
     let kill_one = || {
-        // As the kernel does that has no memory left: whoever it is.
+        // As the kernel does without memory: any process.
         if let Some(copy) = server.workers().pop() {
             copy.signal(Signal::KILL);
         }
     };
     for _ in 0..KILLS {
-        // Nobody asks for anything, so it waits, or has answered.
+        // There is no request, so it waits, or has responded.
         kill_one();
         expect_fine(&server, 2);
     }
@@ -272,7 +272,7 @@ fn a_lock_of_apcu_that_the_dead_held_costs_those_who_want_it_and_goes_with_a_rel
          if (isset($_GET['hold'])) {{ apcu_entry('held', function () {{ {KILLED} sleep(600); }}); }}
          echo 'fine';"
     );
-    // What comes before is asked for by nobody who does not want it.
+    // Earlier messages concern no other test.
     let holding = format!("if (isset($_GET['without'])) {{ echo 'fine'; exit; }} {holding}");
     let root = application("", &holding);
     // Where the web user may read it.

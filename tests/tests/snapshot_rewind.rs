@@ -102,7 +102,7 @@ fn that_changes_all() -> TempDir {
     application(&boot, CHANGES)
 }
 
-/// The memory that a process can write to and nobody else, by address; its stack is left out, where
+/// The private writable memory of a process, by address; its stack is left out, where
 /// what has ended lies until it is written over.
 fn memory(process: &Process) -> Option<BTreeMap<u64, Vec<u8>>> {
     let file = fs::File::open(format!("/proc/{}/mem", process.pid)).ok()?;
@@ -172,7 +172,7 @@ fn has_key_of_copy() -> bool {
 #[test]
 fn the_memory_of_a_copy_that_has_gone_back_is_byte_for_byte_what_it_was() {
     if !is_root() {
-        // Nobody else may look into a process.
+        // No other user may look into a process.
         return;
     }
     let root = that_changes_all();
@@ -408,7 +408,7 @@ fn no_script_writes_to_its_own_process_through_proc() {
 fn copies_of_every_zygote_go_back() {
     let root = that_changes_all();
     let server = rewinding(root.path(), 1000).start();
-    // The system lays each zygote's memory out anew.
+    // Each zygote has a memory layout of its own.
     for n in 0..5 {
         let first = get(&server, "/")["pid"].clone();
         for target in ["/?big", "/", "/"] {

@@ -78,7 +78,7 @@ fn a_spare_php_that_does_not_start_is_told_once_and_not_tried_again_for_nobody()
         .workers(1)
         .hosts(&["localhost"])
         .site(&broken)
-        // A second failure within a minute is told to nobody else.
+        // A second failure within a minute is not logged again.
         .under(&["env", "MAITRED_LOG=debug"])
         .start();
     server.expect_log(0, "no_such_setting");

@@ -12,7 +12,7 @@ use maitred_tests::spoilt::PoolMemory;
 use maitred_tests::wait;
 use tempfile::TempDir;
 
-/// So many answers in a row show that a pool serves again.
+/// This number of responses in a row shows that a pool serves again.
 const IN_A_ROW: usize = 20;
 
 /// Pool `www` for the host `a`, and pool `b` for the host `b`.

@@ -1,4 +1,4 @@
-//! What systemd is told (sd_notify(3)) of a server, however it was started.
+//! The notifications of systemd (sd_notify(3)), for every way of starting.
 
 // Helpers of tests are tests.
 #![allow(clippy::unwrap_used)]

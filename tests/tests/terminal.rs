@@ -14,7 +14,7 @@ use maitred_tests::{Target, maitred_program, wait};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-/// What a terminal is told to show another screen, and the usual one again.
+/// The control sequences of a terminal for another screen, and for the usual one.
 const OTHER_SCREEN: &str = "\x1b[?1049h";
 const USUAL_SCREEN: &str = "\x1b[?1049l";
 
@@ -56,7 +56,7 @@ impl Terminal {
     }
 }
 
-/// Until nobody has the other side any more.
+/// Until the other side is closed.
 fn keep(mut screen: File, shown: &Mutex<String>) {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = screen.read(&mut buffer) {

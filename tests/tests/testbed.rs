@@ -12,7 +12,7 @@ use maitred_tests::http::{Connection, Response};
 use maitred_tests::processes::{self, Process, Signal};
 use maitred_tests::{picture, ports, wait};
 
-/// A target that nobody asks.
+/// A target without requests.
 struct Silent(SocketAddr);
 
 impl Target for Silent {

@@ -76,7 +76,7 @@ fn nap(_: &Path) -> String {
     "<?php usleep(20000); echo 'rested';".to_owned()
 }
 
-/// Somebody who computes all the time, on each processor.
+/// A process that computes all the time, on each processor.
 fn others() -> Vec<Guarded> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let busy = (0..processors).map(|_| {
@@ -97,7 +97,7 @@ fn a_machine_that_others_use_is_not_measured_unless_somebody_wants_it() {
     for part in ["other processes use ", "expected at most 10 %", DESPITE] {
         assert!(said.contains(part), "'{part}' is expected of\n{said}");
     }
-    assert!(!text(&output.stderr).contains("warming up"), "nobody is asked");
+    assert!(!text(&output.stderr).contains("warming up"), "no question");
     drop(others);
     site.expect_as_it_was();
 }
@@ -130,7 +130,7 @@ fn a_site_that_is_not_served_with_what_was_written_has_its_settings_back() {
 
 #[test]
 fn who_ends_a_tuning_while_a_site_does_not_recover_from_too_much_need_not_wait_for_it() {
-    // Once it has had too much it answers nobody but the load.
+    // After an overload it responds to the load only.
     let site = Site::start(|_| {
         "<?php $is_load = str_starts_with($_SERVER['HTTP_USER_AGENT'] ?? '', 'maitred-bench/');
         $had = __DIR__ . '/had';

@@ -1,4 +1,4 @@
-//! Upgrades: another program takes over in the same process, and nobody notices.
+//! Upgrades: another program takes over in the same process, without an effect on clients.
 
 use std::os::unix::fs::symlink;
 
@@ -131,7 +131,7 @@ fn a_program_whose_php_does_not_start_keeps_the_workers_of_the_one_before() {
     std::fs::remove_file(&php).unwrap();
     symlink(maitred_program().with_file_name("maitred-php"), &php).unwrap();
     assert!(upgrade(&server).contains("upgraded to maitred"));
-    wait::until_true("nobody of old to be left", || {
+    wait::until_true("no old process to be left", || {
         !family(&server).iter().any(|process| old.contains(process))
     });
 }

@@ -1,4 +1,4 @@
-//! `maitred warm`: pages are asked for before anybody else does, and it is said what became of
+//! `maitred warm`: pages are requested ahead of visitors, and the command reports what became of
 //! them.
 
 use std::fs;

@@ -74,7 +74,7 @@ fn discuss(site: &mut WordPress, visitor: &mut Session, post: u64, link: &str) {
 
 /// What the preset denies of the real WordPress is denied, and what it needs is not.
 fn hardly_anything_else_is_answered(server: &Server, files: &Files) {
-    // What a plugin with a hole lets somebody upload.
+    // The upload of an attacker through a vulnerable plugin.
     let evil = "wp-content/uploads/evil.php";
     write_file(&files.root(), evil, b"<?php echo 'SECRET';");
     for (path, status) in [

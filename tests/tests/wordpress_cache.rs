@@ -1,5 +1,6 @@
 //! WordPress behind the page cache, with the plugin that tells the cache what pages show and what a
-//! change touches: visitors get kept pages, nobody who is known does, and no change is seen late.
+//! change touches: visitors get cached pages, users with a session do not, and no change is seen
+//! late.
 
 use std::fs;
 use std::path::Path;
@@ -18,9 +19,8 @@ use serde_json::{Value, json};
 /// Where must-use plugins are.
 const PLUGINS: &str = "wp-content/mu-plugins";
 
-/// What a site may have of its own: where PURGE is heard, a clock outside that asks for what is
-/// planned, an event for it, a list that comes when the page has begun, a page that is nobody
-/// else's, and one that is too large to hold back.
+/// The own code of a site: the address for PURGE, a system cron, a planned event, a list after the
+/// start of the page, a private page, and one that is too large to hold back.
 const OWN_PLUGIN: &str = "<?php
     define('MAITRED_PURGE_URL', 'ADDRESS/');
     define('DISABLE_WP_CRON', true);
@@ -56,7 +56,7 @@ fn setup(files: &Files) -> Setup {
         .site("purge_from = \"127.0.0.1\"")
 }
 
-/// WordPress, its administrator, and somebody whom it does not know.
+/// WordPress, its administrator, and a visitor without a session.
 struct Blog {
     server: Server,
     site: WordPress,
@@ -262,7 +262,8 @@ fn a_commenter_sees_what_waits_and_nobody_else_does(blog: &mut Blog) {
     let own = shy.get(sent_to.split('#').next().unwrap_or_default());
     assert!(own.text().contains("Less leek"), "{sent_to}");
     assert!(verdict(&own).ends_with("detail=rule"), "{}", verdict(&own));
-    // The answer to the first comment has sent its visitor to this page, which was made anew then.
+    // The response to the first comment redirected its visitor to this page, which was made
+    // again then.
     blog.fill(&[&leek]);
     let other = blog.get(&leek);
     assert!(!other.text().contains("leek, please") && !other.text().contains("guest@"));

@@ -68,7 +68,7 @@ fn shows_the_same(visitor: &mut Session, expected: &[(String, Response)]) {
     }
 }
 
-/// Somebody logs in, manages the site and publishes, over copies and over the classic pool.
+/// An editor logs in, manages the site and publishes, over copies and over the classic pool.
 fn is_managed(server: &Server, visitor: &mut Session, title: &str) {
     const BAR: &str = "id=\"wpadminbar\"";
     let mut site = WordPress::log_in(server.address());

@@ -16,9 +16,9 @@ function buffer() {
     ob_start(function ($text) { file_put_contents(__DIR__ . '/called', 'x', FILE_APPEND);
     return "buffered $text"; });
 }
-function fields() { header('X-Nobody: 1'); header_register_callback(fn ()
-    => header('X-Nobody: 2')); setcookie('a', 'b'); }
-function rewriting() { output_add_rewrite_var('id', 'nobody'); }
+function fields() { header('X-Absent: 1'); header_register_callback(fn ()
+    => header('X-Absent: 2')); setcookie('a', 'b'); }
+function rewriting() { output_add_rewrite_var('id', 'leaked'); }
 function input() { file_get_contents('php://input'); $GLOBALS['kept'] = fopen('php://input', 'r'); }
 final class Failing extends php_user_filter {
     public function onClose(): void { throw new RuntimeException('thrown by the filter'); }
@@ -84,7 +84,7 @@ fn a_session_that_is_begun_after_an_answer_is_written_and_nobody_waits_for_it_or
         for _ in 0..3 {
             assert_eq!(seen(&http::get(server.address(), "/")), "none", "another visitor");
         }
-        // Whichever worker answers: to wait for the file is to wait until it is nobody's.
+        // Whichever worker answers: the wait for the file ends when no worker holds it.
         for _ in 0..3 {
             let answer = http::ask(server.address(), &again("/?session"));
             assert_eq!(seen(&answer), format!("none of {who}"));
@@ -127,7 +127,7 @@ fn header_fields_and_rewriting_that_are_begun_after_an_answer_are_in_no_other() 
         let last = Request::get(&format!("/?then={then}"));
         ask_and_then(&server, root.path(), &last);
         let next = http::get(server.address(), "/");
-        assert_eq!((next.header("X-Nobody"), next.header("Set-Cookie")), (None, None));
+        assert_eq!((next.header("X-Absent"), next.header("Set-Cookie")), (None, None));
         assert!(next.text().contains("<form action=\"/page\"></form>"), "{}", next.text());
     }
     server.stop();

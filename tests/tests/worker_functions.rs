@@ -26,7 +26,7 @@ function hint() {
     echo json_encode([headers_send(103), headers_sent()]);
 }
 function logs() {
-    frankenphp_log('told by the script', FRANKENPHP_LOG_LEVEL_WARN, ['who' => 'somebody', 'path'
+    frankenphp_log('logged by the script', FRANKENPHP_LOG_LEVEL_WARN, ['who' => 'a visitor', 'path'
         => '/a']);
     frankenphp_log('without more');
     echo 'logged';
@@ -86,7 +86,7 @@ fn hints_leave_before_the_answer_and_are_not_those_of_the_next() {
 fn what_the_script_logs_is_in_the_log_with_its_context() {
     let (_root, server) = start();
     assert_eq!(http::get(server.address(), "/logs").text(), "logged");
-    server.expect_log(0, r#"told by the script {"who":"somebody","path":"/a"}"#);
+    server.expect_log(0, r#"logged by the script {"who":"a visitor","path":"/a"}"#);
     server.expect_log(0, "without more");
     server.stop();
 }

@@ -31,8 +31,8 @@ $handle = function () {
     require __DIR__ . '/handlers' . $path . '.php';
 };
 while (frankenphp_handle_request($handle)) {
-    echo 'nobody reads what is printed between two requests';
-    header('X-Nobody: 1');
+    echo 'output between two requests is lost';
+    header('X-Absent: 1');
     if (file_exists(__DIR__ . '/linger')) { usleep(200_000); }
 }
 file_put_contents(__DIR__ . '/ends', "loop\n", FILE_APPEND);
@@ -116,7 +116,7 @@ fn one_boot_serves_many_requests_each_with_its_own_variables() {
     assert_eq!(first["sapi"], "fpm-fcgi");
     assert_eq!(first["headers"], true);
     assert_eq!(first["sent"]["Content-Type"], "application/json");
-    assert!(first["sent"].get("X-Nobody").is_none());
+    assert!(first["sent"].get("X-Absent").is_none());
 
     let form = "application/x-www-form-urlencoded";
     let posted = Request::post("/state?name=two", form, b"c=d&e=f");

@@ -25,7 +25,7 @@ pub fn set_open_files(files: u64) -> io::Result<()> {
     Ok(setrlimit(Resource::RLIMIT_NOFILE, files, files)?)
 }
 
-/// Limits the core file of this process to so many bytes, for good; see [`UNLIMITED`].
+/// Limits the core file of this process to `bytes`, irrevocably; see [`UNLIMITED`].
 ///
 /// # Errors
 /// When the limit is beyond this process's own and it may not raise that.

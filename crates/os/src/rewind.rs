@@ -162,7 +162,7 @@ impl Image {
         keep_pages_apart()?;
         // State that a library sets up at the first call has to exist.
         let mut bytes = [0_u8; 8];
-        // SAFETY: there is room for so many.
+        // SAFETY: there is room for this number.
         unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
         let wiped = wiped(&io::read_to_string(proc.file("smaps")?)?);
         // SAFETY: it reads memory that is mapped and readable, in a process with one thread, and

@@ -60,7 +60,7 @@ pub struct Cost {
     slow: f64,
 }
 
-/// Sums over so many requests, in seconds.
+/// Sums over this number of requests, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Sum {
     count: f64,

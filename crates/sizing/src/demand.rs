@@ -5,8 +5,8 @@
 //! `n` workers that only wait, the request that makes `in_hand` requests in flight waits about
 //! `(in_hand - n) / n` times as long as a request takes; with workers that work, less, since it
 //! would have waited for a processor in any case ([`Pace::enough`](crate::knee::Pace::enough)). So
-//! the pool has enough workers when no more than [`WAITING_SHARE`] of all requests find so many in
-//! flight that they wait longer than `patience`, as a part of that time.
+//! the pool has enough workers when at most [`WAITING_SHARE`] of all requests wait longer than
+//! `patience`, as a part of that time, behind those in flight.
 
 use std::collections::VecDeque;
 use std::time::Duration;

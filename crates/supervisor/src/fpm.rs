@@ -214,8 +214,8 @@ impl FpmLogState {
         self.program = None;
     }
 
-    /// A signal has ended a worker. True if so many have crashed that every pool is to be
-    /// restarted, which is logged.
+    /// A signal has ended a worker. True if the number of crashes restarts every pool, which is
+    /// logged.
     pub fn worker_crashed(&mut self, fpm: &Fpm, signal: i32, now: Moment) -> bool {
         let rule = CrashRule {
             threshold: fpm.emergency_restart_threshold,

@@ -3,7 +3,7 @@
 //! read their memory. What it gets it prints, and uses: a channel to root is sent descriptors that
 //! take minutes to be closed.
 //!
-//! `hostile-tenant SUPERVISOR KILLS`: ends when it has killed so many workers of that server.
+//! `hostile-tenant SUPERVISOR KILLS`: ends after this number of killed workers of that server.
 
 use std::collections::HashSet;
 use std::fs::{self, File};

@@ -74,7 +74,7 @@ fn obey() -> bool {
 fn main() -> io::Result<()> {
     let address = std::env::args().nth(1);
     let listener = TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:0"))?;
-    // Whoever connects while it stands still must not be turned away.
+    // A connection while it stands still must not be refused.
     rustix::net::listen(&listener, BACKLOG)?;
     listener.set_nonblocking(true)?;
     println!("{}", listener.local_addr()?);

@@ -1,6 +1,6 @@
 //! Makes a WordPress document root with a database of its own, prints `root PATH` and `socket
-//! PATH`, and keeps both until its standard input closes. The site is not installed yet: whoever
-//! serves it runs the web installer, or passes `--install ADDRESS` once it serves.
+//! PATH`, and keeps both until its standard input closes. The site is not installed yet: run
+//! the web installer through a server, or pass `--install ADDRESS` once it serves.
 
 use std::io::{BufRead, Write};
 use std::net::SocketAddr;

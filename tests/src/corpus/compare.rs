@@ -36,7 +36,7 @@ impl Masks {
     }
 }
 
-/// PHP makes a cookie's `Max-Age` of its end and the present second, so two servers that are asked
+/// PHP makes a cookie's `Max-Age` of its end and the present second, so two servers with requests
 /// one after the other may differ by one. The end itself stands beside it and is compared.
 fn without_countdown(text: &str) -> String {
     const NAME: &str = "Max-Age=";

@@ -1,5 +1,5 @@
-//! The cases of `tests/fpm-directives`: a configuration with, in its first comments, what is asked
-//! of php-fpm and of maitred when both run it. `tests/fpm-directives/README.md` describes them.
+//! The cases of `tests/fpm-directives`: a configuration whose first comments are the requests to
+//! php-fpm and to maitred. `tests/fpm-directives/README.md` describes them.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -56,7 +56,7 @@ pub struct Request {
     differs: Option<String>,
 }
 
-/// A configuration, and what is asked of whoever runs it.
+/// A configuration, and the requests to its server.
 #[derive(Debug, Clone)]
 pub struct Case {
     /// The file's name.

@@ -172,7 +172,7 @@ impl Door {
     /// Opens a connection on which every read and write has a deadline.
     ///
     /// # Panics
-    /// When nobody listens.
+    /// Without a listener.
     pub fn connect(&self) -> Client {
         self.try_connect().unwrap_or_else(|error| panic!("cannot connect to {self:?}: {error}"))
     }

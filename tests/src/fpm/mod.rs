@@ -252,7 +252,7 @@ impl Daemon {
     /// All its processes now. Each is remembered: none may outlive the daemon.
     pub fn processes(&self) -> Vec<Process> {
         let family = processes::family(self.pid());
-        let mut seen = self.seen.lock().expect("nobody panics here");
+        let mut seen = self.seen.lock().expect("no thread panics");
         seen.extend(family.iter().cloned());
         family
     }
@@ -355,7 +355,7 @@ impl Daemon {
     }
 
     fn assert_nothing_left(&self) {
-        let seen = self.seen.lock().expect("nobody panics here").clone();
+        let seen = self.seen.lock().expect("no thread panics").clone();
         let running = || seen.iter().filter(|p| p.is_running()).collect::<Vec<_>>();
         let gone = wait::poll(REMAINS_DEADLINE, || running().is_empty().then_some(()));
         assert!(gone.is_some(), "{:?} left processes: {:#?}", self.which, running());

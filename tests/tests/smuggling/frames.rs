@@ -107,7 +107,8 @@ pub const FRAMES: &[FramesCase] = &[
     FramesCase { name: "`:path` with NUL",
         fields: &[METHOD, SCHEME, (":path", "/echo.php\0.txt"), HOST], body: None, wanted: RESET },
     FramesCase { name: "`:scheme` with a request in it",
-        fields: &[METHOD, (":scheme", "http://a.example/echo.php HTTP/1.1\r\nhost: b.example\r\n\r\n"),
+        fields: &[METHOD,
+            (":scheme", "http://a.example/echo.php HTTP/1.1\r\nhost: b.example\r\n\r\n"),
             PATH, HOST],
         body: None, wanted: RESET },
     FramesCase { name: "`:scheme` that is an address",
@@ -154,7 +155,8 @@ pub const FRAMES: &[FramesCase] = &[
         wanted: "200 `GET /echo.php A.example \"\"`" },
     FramesCase { name: "`:authority: a.example` and `host: a.example:80`",
         fields: get!(("host", "a.example:80")), body: None, wanted: "400" },
-    FramesCase { name: "`CONNECT`", fields: &[(":method", "CONNECT"), (":authority", "a.example:80")],
+    FramesCase { name: "`CONNECT`",
+        fields: &[(":method", "CONNECT"), (":authority", "a.example:80")],
         body: None, wanted: "501" },
 ];
 

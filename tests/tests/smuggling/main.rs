@@ -28,7 +28,7 @@ const ECHO: &str = "<?php echo '<', $_SERVER['REQUEST_METHOD'], ' ', $_SERVER['R
     $_SERVER['HTTP_HOST'] ?? '-', ' ', json_encode(file_get_contents('php://input'), \
     JSON_UNESCAPED_SLASHES), '>';";
 
-/// What a request brings along that hides in another: nobody is to see it.
+/// The query of a request that hides in another: no script may see it.
 const HIDDEN: &str =
     "GET /echo.php?hidden HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
 
@@ -128,7 +128,7 @@ fn ask_all<C: Sync>(cases: &[C], ask: impl Fn(&C) -> String + Sync) -> Vec<Strin
             scope.spawn(|| {
                 loop {
                     let number = {
-                        let mut next = next.lock().expect("nobody panics here");
+                        let mut next = next.lock().expect("no thread panics");
                         *next += 1;
                         *next - 1
                     };
@@ -136,12 +136,12 @@ fn ask_all<C: Sync>(cases: &[C], ask: impl Fn(&C) -> String + Sync) -> Vec<Strin
                         return;
                     };
                     let answer = ask(case);
-                    answers.lock().expect("nobody panics here")[number] = answer;
+                    answers.lock().expect("no thread panics")[number] = answer;
                 }
             });
         }
     });
-    answers.into_inner().expect("nobody panicked")
+    answers.into_inner().expect("no thread panicked")
 }
 
 /// Whether an outcome is what is wanted of maitred.
@@ -204,7 +204,7 @@ fn what_is_refused_plain_is_refused_over_tls() {
     drop(server);
 }
 
-/// What nginx and Apache are told: the same two sites, and to let a connection go soon.
+/// The configuration of nginx and Apache: the same two sites, and a short keep-alive timeout.
 fn peers(root: &TempDir, fpm: &Peer) -> (Web, SocketAddr, Web) {
     let socket = fpm.fpm_socket();
     let (socket, root) = (socket.display(), root.path());

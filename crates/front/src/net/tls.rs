@@ -93,7 +93,7 @@ pub struct Tls {
     usual: Arc<ServerConfig>,
     /// Hosts whose certificates have not been issued yet.
     awaited: Arc<HashSet<String>>,
-    /// Clients are asked for certificates.
+    /// The server requests client certificates.
     asks: bool,
     /// The data of most connections, which are alike.
     plain: Arc<Secured>,
@@ -164,7 +164,7 @@ impl Tls {
 /// The TLS data of a connection that handlers use.
 #[derive(Debug, Default)]
 pub struct Secured {
-    /// Variables for PHP about the client certificate, if clients are asked for one.
+    /// Variables for PHP about the client certificate, if the server requests one.
     pub variables: Variables,
     /// The TLS version, in OpenSSL's spelling; empty if unknown.
     pub protocol: &'static str,

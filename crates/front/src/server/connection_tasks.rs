@@ -103,7 +103,7 @@ mod tests {
     use tokio::sync::oneshot;
     use tokio::task::yield_now;
 
-    /// A connection that lasts until it is told to end, and says when it begins.
+    /// A connection that reports its start and lasts until the shutdown signal.
     type TestConnection = (oneshot::Sender<()>, oneshot::Receiver<()>);
 
     async fn serve(connection: TestConnection) {

@@ -211,7 +211,7 @@ impl Shared {
         }
     }
 
-    /// Whether so many connections are open that keep-alive is off.
+    /// Whether the number of open connections turns keep-alive off.
     pub fn is_crowded(&self) -> bool {
         self.connections.load(Ordering::Relaxed) > self.max_connections / 10 * 9
     }

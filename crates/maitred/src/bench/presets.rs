@@ -203,7 +203,7 @@ fn finish(tool: Tool, run: &mut Run, given: &[GivenArgument<'_>]) -> Result<(), 
         Tool::Wrk | Tool::K6 => {
             let name = if tool == Tool::Wrk { "-R" } else { "--rps" };
             if let Some(rate) = value(name) {
-                // wrk2's rate, and k6's: an open loop over so many connections.
+                // wrk2's rate, and k6's: an open loop over this number of connections.
                 load.connections = load.users.take();
                 load.rate = Some(rate.to_owned());
             }

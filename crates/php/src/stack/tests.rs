@@ -14,9 +14,9 @@ const WINDOW: u64 = 0x7f00_0000_0000;
 struct Hostile {
     state: Cell<u64>,
     reads: Cell<usize>,
-    /// One of so many words is a pointer into the window.
+    /// One word in this number is a pointer into the window.
     pointers: u64,
-    /// One of so many reads fails.
+    /// One read in this number fails.
     failures: u64,
 }
 

@@ -292,7 +292,7 @@ fn a_script_waits_until_its_wish_is_heard_to_its_end_also_when_its_client_has_go
     assert_eq!(verdicts, [Some(7), Some(8)]);
     assert_eq!(bench.front.take_call(&mut assigned), None, "nothing is heard twice");
     let soon = std::time::Duration::from_millis(1);
-    assert_eq!(worker.call(b"three", soon), None, "no request is in hand");
+    assert_eq!(worker.call(b"three", soon), None, "no request is current");
 }
 
 #[test]

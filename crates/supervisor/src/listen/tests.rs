@@ -104,10 +104,9 @@ fn why_a_unix_socket_cannot_be_made_is_said_with_what_to_do() {
     let said = refusal(vec![unix_door(&file)]);
     assert!(said.contains("a file that is no socket"), "{said}");
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
-    let unknown =
-        Door { owner: Some("nobody-of-this-name".to_owned()), ..unix_door(&socket(&folder)) };
+    let unknown = Door { owner: Some("no-such-user".to_owned()), ..unix_door(&socket(&folder)) };
     let said = refusal(vec![unknown]);
-    assert!(said.contains("no user `nobody-of-this-name`"), "{said}");
+    assert!(said.contains("no user `no-such-user`"), "{said}");
 }
 
 #[test]

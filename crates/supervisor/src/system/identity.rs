@@ -233,12 +233,12 @@ mod tests {
 
     #[test]
     fn a_user_that_does_not_exist_is_named_with_its_pool() {
-        let config = config("nobody-of-this-name");
+        let config = config("no-such-user");
         let error = of_pool(&config.pools[0], &config).unwrap_err();
         assert!(error.is_configuration());
         assert_eq!(
             error.to_string(),
-            "pool `www`: user `nobody-of-this-name` does not exist on this machine; set `user` and \
+            "pool `www`: user `no-such-user` does not exist on this machine; set `user` and \
              `group` to ones that do"
         );
     }

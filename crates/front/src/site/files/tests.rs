@@ -391,7 +391,7 @@ fn spec() -> impl Strategy<Value = Spec> {
     ]
 }
 
-/// Which bytes are asked for, byte by byte.
+/// The bytes of a range, one by one.
 fn marked(specs: &[Spec], len: u64) -> Vec<bool> {
     let asked = |spec: &Spec, at: u64| match spec {
         Spec::Between(first, last) => (*first..=*last).contains(&at),

@@ -1,4 +1,4 @@
-//! What must never be sent, and every way somebody might ask for it.
+//! Files that must never be sent, and every spelling of a request for them.
 
 use std::os::unix::fs::lchown;
 

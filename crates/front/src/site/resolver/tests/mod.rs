@@ -383,7 +383,7 @@ fn a_flood_of_made_up_paths_does_not_push_out_what_is_asked_for() {
     for round in 0..100 {
         site.get(&format!("/made/up/{round}"));
         let Route::File(now) = site.resolver.resolve("/hot.txt", None) else { panic!("no file") };
-        assert!(Arc::ptr_eq(&hot, &now), "it was resolved anew in round {round}");
+        assert!(Arc::ptr_eq(&hot, &now), "it was resolved again in round {round}");
         assert!(site.resolver.kept().0 <= 8);
     }
 }
