@@ -64,10 +64,10 @@ fn spied(server: &Server, root: &Path, url: &str) -> String {
 
 #[test]
 fn no_script_reads_the_query_strings_of_other_pools() {
-    let (root, door) = (scripts(), ports::free_address());
-    let server = setup(root.path(), false).top(&format!("admin = \"{door}\"")).start();
+    let (root, listener) = (scripts(), ports::free_address());
+    let server = setup(root.path(), false).top(&format!("admin = \"{listener}\"")).start();
     for form in ["full", "json%26full", "html%26full", "xml%26full"] {
-        let seen = spied(&server, root.path(), &format!("http://{door}/status/www?{form}"));
+        let seen = spied(&server, root.path(), &format!("http://{listener}/status/www?{form}"));
         assert!(seen.contains("reset.php?***"), "{seen}");
         assert!(!seen.contains("SECRET"), "{seen}");
     }
@@ -80,46 +80,46 @@ fn no_tenant_reads_what_requests_of_another_ask_for() {
         eprintln!("skipped: pools of several users need root");
         return;
     }
-    let (root, door) = (scripts(), ports::free_address());
-    let server = setup(root.path(), true).top(&format!("admin = \"{door}\"")).start();
+    let (root, listener) = (scripts(), ports::free_address());
+    let server = setup(root.path(), true).top(&format!("admin = \"{listener}\"")).start();
     server.expect_log(0, "pools run as several users");
-    assert_eq!(http::get(door, "/metrics").status, 200);
-    let seen = spied(&server, root.path(), &format!("http://{door}/status/www?full"));
+    assert_eq!(http::get(listener, "/metrics").status, 200);
+    let seen = spied(&server, root.path(), &format!("http://{listener}/status/www?full"));
     assert!(seen.contains("Running"), "{seen}");
     assert!(!seen.contains("SECRET") && !seen.contains("reset.php"), "{seen}");
-    let metrics = http::get(door, "/metrics").text();
+    let metrics = http::get(listener, "/metrics").text();
     assert!(!metrics.contains("reset.php"), "{metrics}");
     server.stop();
 }
 
-fn with_token(door: SocketAddr, path: &str, token: &str) -> Response {
+fn with_token(listener: SocketAddr, path: &str, token: &str) -> Response {
     let request = Request::get(path).header("Authorization", &format!("Bearer {token}"));
-    http::ask(door, &request)
+    http::ask(listener, &request)
 }
 
 #[test]
 fn whoever_has_the_token_reads_everything_and_nobody_else_anything() {
-    let (root, door) = (scripts(), ports::free_address());
+    let (root, listener) = (scripts(), ports::free_address());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
     fs::write(&file, format!("{TOKEN}\n")).unwrap();
     set_mode(&file, 0o600);
     let server = setup(root.path(), false)
-        .top(&format!("admin = \"{door}\"\nadmin_token_file = {file:?}"))
+        .top(&format!("admin = \"{listener}\"\nadmin_token_file = {file:?}"))
         .start();
     for path in ["/", "/metrics", "/status/www?full", "/ping/www", "/none"] {
-        let refused = http::get(door, path);
+        let refused = http::get(listener, path);
         assert_eq!(refused.status, 401, "{path}");
         assert!(refused.header("WWW-Authenticate").unwrap().starts_with("Bearer"));
-        assert_eq!(with_token(door, path, "uHqUJ3tnW6rQ0T1kVbcx").status, 401, "{path}");
+        assert_eq!(with_token(listener, path, "uHqUJ3tnW6rQ0T1kVbcx").status, 401, "{path}");
     }
-    assert_eq!(with_token(door, "/metrics", TOKEN).status, 200);
-    let seen = spied(&server, root.path(), &format!("http://{door}/status/www?full"));
+    assert_eq!(with_token(listener, "/metrics", TOKEN).status, 200);
+    let seen = spied(&server, root.path(), &format!("http://{listener}/status/www?full"));
     assert!(seen.contains("A token is needed here"), "{seen}");
     let address = server.address();
     let asks = std::thread::spawn(move || http::get(address, "/reset.php?reset_token=SECRET"));
     wait::until_true("the request to be seen", || {
-        let page = with_token(door, "/status/www?full", TOKEN);
+        let page = with_token(listener, "/status/www?full", TOKEN);
         page.text().contains("reset.php?reset_token=SECRET")
     });
     fs::write(root.path().join("go"), "").unwrap();
@@ -128,8 +128,8 @@ fn whoever_has_the_token_reads_everything_and_nobody_else_anything() {
     // Another token after the next reload; neither is logged.
     fs::write(&file, "anotherTokenOfEnoughLetters").unwrap();
     server.reload();
-    assert_eq!(with_token(door, "/metrics", TOKEN).status, 401);
-    assert_eq!(with_token(door, "/metrics", "anotherTokenOfEnoughLetters").status, 200);
+    assert_eq!(with_token(listener, "/metrics", TOKEN).status, 401);
+    assert_eq!(with_token(listener, "/metrics", "anotherTokenOfEnoughLetters").status, 200);
     let log = server.log().since(0).join("\n");
     assert!(!log.contains(TOKEN) && !log.contains("anotherToken"), "{log}");
     server.stop();

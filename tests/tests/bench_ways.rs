@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread;
 
 use maitred_tests::bench::{Benched, bench};
-use maitred_tests::fpm::{Daemon, Door, Which, usual};
+use maitred_tests::fpm::{Daemon, Listener, Which, usual};
 use maitred_tests::odd::{Odd, answer};
 use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::tls::Authority;
@@ -131,7 +131,7 @@ fn a_pool_and_php_fpm_are_asked_over_fastcgi() {
     let root = document_root(&[("index.php", PAGE), ("sleep.php", "<?php usleep(50000);")]);
     for which in [Which::PhpFpm, Which::Maitred] {
         let daemon = Daemon::start(which, &usual("pm.max_children = 2"));
-        let Door::Unix(socket) = daemon.door() else { panic!("a socket") };
+        let Listener::Unix(socket) = daemon.listener() else { panic!("a socket") };
         let ask = |url: &str, flags: &[&str]| {
             let unix = format!("--unix={}", socket.display());
             let fastcgi = format!("--fastcgi={}", root.path().display());

@@ -180,8 +180,9 @@ fn check_looks_at_every_socket_that_is_named() {
         command(&["check", "--config", file.to_str().expect("UTF-8")])
     };
     let place = folder.path().display();
-    let door = format!("[pools.www]\nlisten = \"{place}/none/www.sock\"\n");
-    let (went_well, text) = said(&format!("{door}[[sites]]\nroot = \"public\"\npool = \"www\"\n"));
+    let listener = format!("[pools.www]\nlisten = \"{place}/none/www.sock\"\n");
+    let (went_well, text) =
+        said(&format!("{listener}[[sites]]\nroot = \"public\"\npool = \"www\"\n"));
     assert!(!went_well);
     assert!(text.contains("none/www.sock: its folder does not exist"), "{text}");
     let behind = format!("upstream = \"unix:{place}/fpm.sock\"\n");

@@ -1,4 +1,4 @@
-//! Who may come to a FastCGI door, how many, and what becomes of the connections they keep when the
+//! Who may come to a FastCGI listener, how many, and what becomes of the connections they keep when the
 //! server stops, changes, or is replaced.
 
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use maitred_tests::Target;
 use maitred_tests::fastcgi::{Wire, params, request};
-use maitred_tests::fpm::{Daemon, Door, Params, Place, Which, usual};
+use maitred_tests::fpm::{Daemon, Listener, Params, Place, Which, usual};
 use maitred_tests::http;
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{Server, Setup, document_root, is_root, set_mode};
@@ -69,21 +69,21 @@ fn let_go(root: &TempDir) {
     fs::write(root.path().join("state/go"), "").expect("a file can be written");
 }
 
-/// A server of ours with a door beside its sites, and the door's socket.
-fn with_door(setup: Setup, folder: &TempDir) -> (Server, PathBuf) {
+/// A server of ours with a listener beside its sites, and the listener's socket.
+fn with_listener(setup: Setup, folder: &TempDir) -> (Server, PathBuf) {
     let socket = folder.path().join("www.sock");
     let server = setup.pool(&format!("listen = {socket:?}")).start();
     (server, socket)
 }
 
-/// Whether a client that comes from `from` to a door for these clients gets an answer.
+/// Whether a client that comes from `from` to a listener for these clients gets an answer.
 fn is_answered(daemon: &Daemon, root: &TempDir, from: IpAddr) -> bool {
-    let Door::Tcp(address) = daemon.place().door("@PORT1@") else {
+    let Listener::Tcp(address) = daemon.place().listener("@PORT1@") else {
         panic!("a port is an address");
     };
-    let door = Door::Tcp(SocketAddr::new(from, address.port()));
+    let listener = Listener::Tcp(SocketAddr::new(from, address.port()));
     let params = Params::get(&root.path().display().to_string(), "/hello.php");
-    let mut client = door.connect();
+    let mut client = listener.connect();
     // It may be closed before all of it has been sent.
     let _ = client.begin(&params, b"", false);
     client.answer().is_ok_and(|answer| answer.body() == "hello")
@@ -117,7 +117,7 @@ fn a_client_that_may_not_connect_any_more_is_not_answered_on_the_connection_it_k
     let lines = "listen = @PORT1@\nlisten.allowed_clients = 127.0.0.1\n";
     let mut daemon = Daemon::start_with(Which::Maitred, &usual(lines), place, &[]);
     let params = Params::get(&root.path().display().to_string(), "/hello.php");
-    let mut client = daemon.place().door("@PORT1@").connect();
+    let mut client = daemon.place().listener("@PORT1@").connect();
     client.begin(&params, b"", true).expect("it may connect");
     assert_eq!(client.answer().expect("an answer").body(), "hello");
     let file = daemon.place().file("php-fpm.conf");
@@ -137,7 +137,7 @@ fn connections_that_web_servers_keep_make_room_for_clients_that_ask() {
     let (root, folder) = (site(), maitred_tests::server::public_folder());
     let limit = format!("--nofile={OPEN_FILES}:{OPEN_FILES}");
     let setup = Setup::new(root.path()).under(&["prlimit", &limit]);
-    let (server, socket) = with_door(setup, &folder);
+    let (server, socket) = with_listener(setup, &folder);
     // Beyond nine tenths of what fits, none is kept after its answer.
     let mut idle: Vec<Wire> = (0..FITTING * 8 / 10).map(|_| kept(&socket, &root)).collect();
     let mut asking: Vec<TcpStream> = (0..FITTING)
@@ -170,7 +170,7 @@ fn a_web_server_amid_a_request_keeps_its_connection_when_others_need_room() {
     let (root, folder) = (site(), maitred_tests::server::public_folder());
     let limit = format!("--nofile={OPEN_FILES}:{OPEN_FILES}");
     let setup = Setup::new(root.path()).under(&["prlimit", &limit]);
-    let (server, socket) = with_door(setup, &folder);
+    let (server, socket) = with_listener(setup, &folder);
     let mut amid: Vec<Wire> = (0..AMID).map(|_| kept(&socket, &root)).collect();
     let whole = request(1, false, &hello(&root), b"");
     let (first, rest) = whole.split_at(whole.len() / 2);
@@ -214,7 +214,7 @@ fn a_stop_closes_kept_connections_and_answers_what_runs() {
 }
 
 #[test]
-fn a_kept_connection_to_a_door_that_a_reload_takes_away_is_closed() {
+fn a_kept_connection_to_a_listener_that_a_reload_takes_away_is_closed() {
     let root = site();
     let mut second =
         "[second]\nlisten = @FOLDER@/second.sock\npm = static\npm.max_children = 1\n".to_owned();
@@ -237,9 +237,9 @@ fn a_kept_connection_to_a_door_that_a_reload_takes_away_is_closed() {
 }
 
 #[test]
-fn an_upgrade_leaves_a_door_open_closes_what_is_kept_and_cuts_no_answer() {
+fn an_upgrade_leaves_a_listener_open_closes_what_is_kept_and_cuts_no_answer() {
     let (root, folder) = (site(), maitred_tests::server::public_folder());
-    let (server, socket) = with_door(Setup::new(root.path()), &folder);
+    let (server, socket) = with_listener(Setup::new(root.path()), &folder);
     let mut idle = kept(&socket, &root);
     let mut busy = running(&socket, &root);
     let mark = server.log().mark();
@@ -265,7 +265,7 @@ fn without_fix_pathinfo_the_path_info_says_what_is_asked_of_status_and_ping() {
         if let Some(path_info) = path_info {
             params.set("PATH_INFO", path_info);
         }
-        let answer = daemon.door().ask(&params, b"").expect("an answer");
+        let answer = daemon.listener().ask(&params, b"").expect("an answer");
         answer.body()
     };
     for which in Which::BOTH {

@@ -240,13 +240,13 @@ fn a_script_that_has_ended_is_not_past_its_time_while_its_client_reads_slowly() 
     fs::create_dir(&marks).expect("a folder can be made");
     give_to_web_user(&marks);
     let folder = public_folder();
-    let door = folder.path().join("www.sock");
+    let listener = folder.path().join("www.sock");
     let server = Setup::new(root.path())
         .pool("request_terminate_timeout = \"5s\"")
         .pool("spool_limit = 0")
-        .pool(&format!("listen = {door:?}"))
+        .pool(&format!("listen = {listener:?}"))
         .start();
-    let mut slow = Wire::connect(&door);
+    let mut slow = Wire::connect(&listener);
     let params = fastcgi::params(root.path(), "/stopped.php", &[]);
     slow.send(&fastcgi::request(1, false, &params, b""));
     // It says what there is room for on the way to the client, and stops.

@@ -1,4 +1,4 @@
-//! The access log of a door beside php-fpm's: the same requests, the same lines; and what becomes
+//! The access log of a listener beside php-fpm's: the same requests, the same lines; and what becomes
 //! of a log that cannot be written. `tests/fpm-directives` has a case for each directive besides.
 
 // Helpers of tests are tests.
@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 
-use maitred_tests::fpm::{Daemon, Door, Params, Place, Which, usual};
+use maitred_tests::fpm::{Daemon, Listener, Params, Place, Which, usual};
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{document_root, give_to_web_user, is_root, set_mode};
 use maitred_tests::wait;
@@ -85,15 +85,15 @@ fn requests(root: &TempDir) -> Vec<(Params, &'static [u8])> {
 }
 
 /// The lines that these requests leave, one by one.
-fn lines_of(which: Which, format: &str, door: &str, root: &TempDir) -> Vec<String> {
+fn lines_of(which: Which, format: &str, listener: &str, root: &TempDir) -> Vec<String> {
     let settings = format!(
         "access.log = @FOLDER@/access.log\naccess.format = \"{format}\"\nping.path = /ping\n\
-         pm.status_path = /status\nlisten = {door}\n",
+         pm.status_path = /status\nlisten = {listener}\n",
     );
     let daemon = Daemon::start(which, &usual(&settings));
-    let reach = match door {
-        "127.0.0.1:@PORT1@" => daemon.place().door("@PORT1@"),
-        _ => daemon.door(),
+    let reach = match listener {
+        "127.0.0.1:@PORT1@" => daemon.place().listener("@PORT1@"),
+        _ => daemon.listener(),
     };
     let log = daemon.place().file("access.log");
     let mut lines = Vec::new();
@@ -112,9 +112,9 @@ fn lines_of(which: Which, format: &str, door: &str, root: &TempDir) -> Vec<Strin
 #[test]
 fn every_token_says_what_php_fpms_says() {
     let root = scripts();
-    for door in ["@FOLDER@/www.sock", "127.0.0.1:@PORT1@"] {
+    for listener in ["@FOLDER@/www.sock", "127.0.0.1:@PORT1@"] {
         let format = EVERY_TOKEN.replace('"', "\\\"");
-        let [theirs, ours] = Which::BOTH.map(|which| lines_of(which, &format, door, &root));
+        let [theirs, ours] = Which::BOTH.map(|which| lines_of(which, &format, listener, &root));
         for ((theirs, ours), (params, _)) in theirs.iter().zip(&ours).zip(requests(&root)) {
             assert_eq!(ours, theirs, "{params:?}");
         }
@@ -146,9 +146,9 @@ fn every_figure_has_the_form_of_php_fpms() {
     assert_eq!(ours, theirs);
 }
 
-fn hello(door: &Door, root: &TempDir) {
+fn hello(listener: &Listener, root: &TempDir) {
     let params = Params::get(&root.path().display().to_string(), "/hello.php");
-    assert_eq!(door.ask(&params, b"").unwrap().body(), "hello");
+    assert_eq!(listener.ask(&params, b"").unwrap().body(), "hello");
 }
 
 /// Requests one after the other, each of which has to find its line at once.
@@ -165,8 +165,8 @@ fn a_line_is_in_the_log_when_the_end_of_its_answer_comes() {
         let ping = Params::get(&folder, "/ping").with("SCRIPT_FILENAME", "/ping");
         for count in 1..=ONE_BY_ONE {
             match count % 2 {
-                0 => hello(&daemon.door(), &root),
-                _ => assert_eq!(daemon.door().ask(&ping, b"").unwrap().body(), "pong"),
+                0 => hello(&daemon.listener(), &root),
+                _ => assert_eq!(daemon.listener().ask(&ping, b"").unwrap().body(), "pong"),
             }
             let lines = fs::read_to_string(&log).unwrap().lines().count();
             assert_eq!(lines, count, "{which:?}");
@@ -175,7 +175,7 @@ fn a_line_is_in_the_log_when_the_end_of_its_answer_comes() {
     }
 }
 
-/// A door's log once that many lines are in it.
+/// A listener's log once that many lines are in it.
 fn wait_for_lines(daemon: &Daemon, name: &str, count: usize) -> String {
     let path = daemon.place().file(name);
     wait::until(&format!("{count} lines in {name}"), || {
@@ -190,11 +190,11 @@ fn a_log_that_was_moved_away_is_begun_anew_with_sigusr1_and_nothing_is_lost() {
     for which in Which::BOTH {
         let settings = "access.log = @FOLDER@/access.log\naccess.format = \"%r\"\n";
         let mut daemon = Daemon::start(which, &usual(settings));
-        hello(&daemon.door(), &root);
+        hello(&daemon.listener(), &root);
         wait_for_lines(&daemon, "access.log", 1);
         let (now, aside) = ("access.log", "access.log.1");
         fs::rename(daemon.place().file(now), daemon.place().file(aside)).unwrap();
-        hello(&daemon.door(), &root);
+        hello(&daemon.listener(), &root);
         wait_for_lines(&daemon, aside, 2);
         let mark = daemon.log().mark();
         daemon.signal(Signal::USR1);
@@ -202,7 +202,7 @@ fn a_log_that_was_moved_away_is_begun_anew_with_sigusr1_and_nothing_is_lost() {
         // php-fpm's workers get the signal afterwards.
         let is_used = || daemon.place().file(now).metadata().is_ok_and(|m| m.size() > 0);
         wait::until_true("the new file to be used", || {
-            hello(&daemon.door(), &root);
+            hello(&daemon.listener(), &root);
             is_used()
         });
         daemon.stop();
@@ -220,10 +220,10 @@ fn pools_share_a_log_and_its_lines_do_not_mix() {
              access.log = @FOLDER@/access.log\naccess.format = \"%n %r\"\n"
         );
         let daemon = Daemon::start(which, &usual(&settings));
-        let doors = [daemon.door(), daemon.place().door("@PORT1@")];
+        let listeners = [daemon.listener(), daemon.place().listener("@PORT1@")];
         std::thread::scope(|scope| {
-            for door in &doors {
-                scope.spawn(|| (0..50).for_each(|_| hello(door, &root)));
+            for listener in &listeners {
+                scope.spawn(|| (0..50).for_each(|_| hello(listener, &root)));
             }
         });
         let text = wait_for_lines(&daemon, "access.log", 100);
@@ -242,7 +242,7 @@ fn a_disk_that_is_full_costs_lines_and_no_answers() {
     for which in Which::BOTH {
         let settings = "access.log = /dev/full\n";
         let daemon = Daemon::start(which, &usual(settings));
-        (0..20).for_each(|_| hello(&daemon.door(), &root));
+        (0..20).for_each(|_| hello(&daemon.listener(), &root));
         daemon.stop();
     }
 }
@@ -259,9 +259,9 @@ fn a_fifo_that_is_full_costs_lines_and_no_answers() {
     let long = "x".repeat(800);
     let settings = format!("access.log = @FOLDER@/access.fifo\naccess.format = \"{long} %r\"\n");
     let mut daemon = Daemon::start_with(Which::Maitred, &usual(&settings), place, &[]);
-    (0..300).for_each(|_| hello(&daemon.door(), &root));
+    (0..300).for_each(|_| hello(&daemon.listener(), &root));
     daemon.expect_log(0, "access log");
-    hello(&daemon.door(), &root);
+    hello(&daemon.listener(), &root);
     daemon.stop();
 }
 

@@ -163,7 +163,7 @@ fn who_starts_a_server_in_the_background_learns_that_it_serves() {
         assert_eq!(started.status.code(), Some(0), "{which:?}: {:?}", printed(&started));
         let server = Background::of(&place);
         assert_eq!(server.0.title, format!("php-fpm: master process ({file})"));
-        let answer = place.door("www.sock").ask(&Params::get("/", "/nothing.php"), b"");
+        let answer = place.listener("www.sock").ask(&Params::get("/", "/nothing.php"), b"");
         assert!(answer.unwrap().text().contains("File not found"), "{which:?}");
         let log = fs::read_to_string(place.file("error.log")).unwrap();
         let log: Vec<String> = log.lines().map(without_time).collect();
@@ -272,7 +272,7 @@ fn pools_run_as_root_only_where_it_is_asked_for() {
         let lines = usual("user = root\ngroup = root\n");
         let daemon = Daemon::start_with(which, &lines, Place::default(), &["-R"]);
         let params = Params::get(&root.path().display().to_string(), "/who.php");
-        assert_eq!(daemon.door().ask(&params, b"").unwrap().body(), "0", "{which:?}");
+        assert_eq!(daemon.listener().ask(&params, b"").unwrap().body(), "0", "{which:?}");
         daemon.stop();
     }
 }
@@ -298,10 +298,10 @@ fn no_pools_scripts_can_send_signals_to_the_front() {
     let mut fronts = processes.iter();
     let front = fronts.find(|process| process.title.starts_with("php-fpm: front"));
     let target = format!("/signal.php?pid={}", front.unwrap().pid);
-    for door in ["www.sock", "second.sock"] {
+    for listener in ["www.sock", "second.sock"] {
         let params = Params::get(&root.path().display().to_string(), &target);
-        let answer = daemon.place().door(door).ask(&params, b"").unwrap();
-        assert_eq!(answer.body(), "Operation not permitted", "{door}");
+        let answer = daemon.place().listener(listener).ask(&params, b"").unwrap();
+        assert_eq!(answer.body(), "Operation not permitted", "{listener}");
     }
     daemon.stop();
 }
@@ -366,7 +366,7 @@ fn the_log_goes_to_syslog_with_name_facility_and_level() {
             "<?php fwrite(fopen('php://stderr', 'w'), \"a word\\n\");",
         )]);
         let params = Params::get(&root.path().display().to_string(), "/say.php");
-        place.door("www.sock").ask(&params, b"").unwrap();
+        place.listener("www.sock").ask(&params, b"").unwrap();
         if which == Which::Maitred {
             let said = told(&socket, "a word");
             let word = said.last().unwrap();

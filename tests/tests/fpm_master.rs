@@ -6,7 +6,7 @@ use std::io;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use maitred_tests::fpm::{Answer, Daemon, Door, Params, Place, Which, usual};
+use maitred_tests::fpm::{Answer, Daemon, Listener, Params, Place, Which, usual};
 use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::document_root;
 use maitred_tests::wait;
@@ -23,12 +23,12 @@ fn scripts() -> TempDir {
     ])
 }
 
-fn ask(door: &Door, root: &TempDir, target: &str) -> io::Result<Answer> {
-    door.ask(&Params::get(&root.path().display().to_string(), target), b"")
+fn ask(listener: &Listener, root: &TempDir, target: &str) -> io::Result<Answer> {
+    listener.ask(&Params::get(&root.path().display().to_string(), target), b"")
 }
 
-fn body(door: &Door, root: &TempDir, target: &str) -> String {
-    ask(door, root, target).expect("an answer").body()
+fn body(listener: &Listener, root: &TempDir, target: &str) -> String {
+    ask(listener, root, target).expect("an answer").body()
 }
 
 /// Asks for a script that takes `millis`, and returns when it runs. A POST is never tried again.
@@ -36,8 +36,8 @@ fn run_slowly(daemon: &Daemon, root: &TempDir, millis: u32) -> JoinHandle<io::Re
     let folder = root.path().display().to_string();
     let params = Params::get(&folder, &format!("/slow.php?ms={millis}"));
     let params = params.with("REQUEST_METHOD", "POST");
-    let door = daemon.door();
-    let asked = thread::spawn(move || door.ask(&params, b""));
+    let listener = daemon.listener();
+    let asked = thread::spawn(move || listener.ask(&params, b""));
     let text = format!("ms={millis}");
     wait::until_true("the script to run", || busy(daemon, root).contains(&text));
     asked
@@ -47,8 +47,8 @@ fn run_slowly(daemon: &Daemon, root: &TempDir, millis: u32) -> JoinHandle<io::Re
 fn busy(daemon: &Daemon, root: &TempDir) -> String {
     let mut params = Params::get(&root.path().display().to_string(), "/status?full");
     params.set("SCRIPT_FILENAME", "/status");
-    let door = daemon.place().door("status.sock");
-    door.ask(&params, b"").map(|answer| answer.body()).unwrap_or_default()
+    let listener = daemon.place().listener("status.sock");
+    listener.ask(&params, b"").map(|answer| answer.body()).unwrap_or_default()
 }
 
 const STATUS: &str = "pm.status_path = /status\npm.status_listen = @FOLDER@/status.sock\n";
@@ -130,7 +130,7 @@ fn sigusr1_opens_logs_again_and_restarts_no_worker() {
     daemon.signal(Signal::USR1);
     daemon.expect_log(mark, "NOTICE: error log file re-opened");
     daemon.expect_log(mark, "NOTICE: access log file re-opened");
-    assert_eq!(body(&daemon.door(), &root, "/hello.php"), "hello");
+    assert_eq!(body(&daemon.listener(), &root, "/hello.php"), "hello");
     assert_eq!(daemon.workers("www"), before);
     daemon.stop();
 }
@@ -141,8 +141,8 @@ fn a_reload_is_told_as_php_fpm_tells_it_and_the_pid_stays() {
     for which in Which::BOTH {
         for signal in [Signal::USR2, Signal::HUP] {
             let mut daemon = Daemon::start(which, &usual("listen = @PORT1@\n"));
-            let door = daemon.place().door("@PORT1@");
-            let first = body(&door, &root, "/pid.php");
+            let listener = daemon.place().listener("@PORT1@");
+            let first = body(&listener, &root, "/pid.php");
             let (pid, mark) = (daemon.pid(), daemon.log().mark());
             reload(&mut daemon, signal);
             let lines = daemon.said(mark);
@@ -159,7 +159,7 @@ fn a_reload_is_told_as_php_fpm_tells_it_and_the_pid_stays() {
                 assert!(line.starts_with(expected), "{which:?}: {lines:#?}");
             }
             assert_eq!(daemon.pid(), pid);
-            let second = body(&door, &root, "/pid.php");
+            let second = body(&listener, &root, "/pid.php");
             assert_ne!(first, second, "{which:?} kept a worker");
             daemon.stop();
         }
@@ -181,7 +181,7 @@ fn many_reloads_at_once_are_few_and_the_last_configuration_counts() {
     }
     fs::write(root.path().join("number.php"), "<?php echo getenv('NUMBER');").expect("written");
     wait::until_true("the last configuration to be used", || {
-        body(&daemon.door(), &root, "/number.php") == "number-24"
+        body(&daemon.listener(), &root, "/number.php") == "number-24"
     });
     let done = |daemon: &Daemon| {
         let lines = daemon.said(mark);
@@ -203,16 +203,16 @@ fn a_reload_cuts_no_request_though_nobody_set_a_time() {
     let mut daemon =
         Daemon::start(Which::Maitred, &usual(&format!("{STATUS}pm.max_children = 4\n")));
     let running = run_slowly(&daemon, &root, 3_000);
-    let door = daemon.door();
+    let listener = daemon.listener();
     let folder = root.path().display().to_string();
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let clients: Vec<_> = (0..4)
         .map(|_| {
-            let (door, folder, stop) = (door.clone(), folder.clone(), stop.clone());
+            let (listener, folder, stop) = (listener.clone(), folder.clone(), stop.clone());
             thread::spawn(move || {
                 let mut asked = 0;
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                    let answer = door.ask(&Params::get(&folder, "/hello.php"), b"");
+                    let answer = listener.ask(&Params::get(&folder, "/hello.php"), b"");
                     assert_eq!(answer.expect("no request is lost").body(), "hello");
                     asked += 1;
                 }
@@ -236,17 +236,17 @@ fn a_reload_cuts_no_request_though_nobody_set_a_time() {
 fn a_wrong_configuration_changes_nothing() {
     let root = scripts();
     let mut daemon = Daemon::start(Which::Maitred, &usual(""));
-    let first = body(&daemon.door(), &root, "/pid.php");
+    let first = body(&daemon.listener(), &root, "/pid.php");
     let file = daemon.place().file("php-fpm.conf");
     let good = fs::read_to_string(&file).expect("it was written");
     fs::write(&file, format!("{good}pm.max_children = none\nnonsense = 1\n")).expect("written");
     let mark = daemon.log().mark();
     daemon.signal(Signal::USR2);
     daemon.expect_log(mark, "ERROR: the reload is refused, and every pool goes on as it was");
-    assert_eq!(body(&daemon.door(), &root, "/pid.php"), first);
+    assert_eq!(body(&daemon.listener(), &root, "/pid.php"), first);
     fs::write(&file, good).expect("written");
     reload(&mut daemon, Signal::USR2);
-    assert_ne!(body(&daemon.door(), &root, "/pid.php"), first);
+    assert_ne!(body(&daemon.listener(), &root, "/pid.php"), first);
     daemon.stop();
 }
 
@@ -276,7 +276,7 @@ fn a_worker_that_has_served_its_requests_alarms_nobody() {
         let mut daemon = Daemon::start(which, &usual("pm.max_requests = 2\n"));
         let mark = daemon.log().mark();
         for _ in 0..4 {
-            assert_eq!(body(&daemon.door(), &root, "/hello.php"), "hello");
+            assert_eq!(body(&daemon.listener(), &root, "/hello.php"), "hello");
         }
         let line = daemon.expect_log(mark, "exited with code 0 after");
         assert!(line.contains("NOTICE: [pool www] child "), "{line}");
@@ -292,7 +292,7 @@ fn a_script_that_runs_too_long_is_told_with_its_request_and_its_worker() {
     for which in Which::BOTH {
         let mut daemon = Daemon::start(which, &usual("request_terminate_timeout = 1\n"));
         let mark = daemon.log().mark();
-        let answer = ask(&daemon.door(), &root, "/slow.php?ms=60000");
+        let answer = ask(&daemon.listener(), &root, "/slow.php?ms=60000");
         assert!(answer.map_or(true, |answer| answer.body() != "done"));
         let line = daemon.expect_log(mark, "execution timed out (");
         let script = root.path().join("slow.php");
@@ -326,8 +326,10 @@ fn a_pool_that_has_reached_its_limit_is_told_in_the_words_of_its_kind() {
             let folder = root.path().display().to_string();
             let clients: Vec<_> = (0..3)
                 .map(|_| {
-                    let (door, folder) = (daemon.door(), folder.clone());
-                    thread::spawn(move || door.ask(&Params::get(&folder, "/slow.php?ms=1500"), b""))
+                    let (listener, folder) = (daemon.listener(), folder.clone());
+                    thread::spawn(move || {
+                        listener.ask(&Params::get(&folder, "/slow.php?ms=1500"), b"")
+                    })
                 })
                 .collect();
             let said = format!(
@@ -393,8 +395,8 @@ fn pools_share_what_process_max_leaves_them() {
         "WARNING: The maximum number of processes has been reached. Please review your \
          configuration and consider raising 'process.max'",
     );
-    assert_eq!(body(&daemon.door(), &root, "/hello.php"), "hello");
-    let other = daemon.place().door("other.sock");
+    assert_eq!(body(&daemon.listener(), &root, "/hello.php"), "hello");
+    let other = daemon.place().listener("other.sock");
     assert_eq!(body(&other, &root, "/hello.php"), "hello");
     assert_eq!(all(&daemon), (2, 2), "there are more by now");
     daemon.stop();
@@ -406,7 +408,7 @@ fn a_pool_at_rest_rests_through_a_reload_and_answers_afterwards() {
     let mut daemon = Daemon::start(Which::Maitred, &usual("pm = ondemand\n"));
     reload(&mut daemon, Signal::USR2);
     assert_eq!(daemon.workers("www"), [], "there was no request");
-    assert_eq!(body(&daemon.door(), &root, "/hello.php"), "hello");
+    assert_eq!(body(&daemon.listener(), &root, "/hello.php"), "hello");
     daemon.stop();
 }
 
@@ -421,7 +423,7 @@ fn a_worker_that_ignores_signals_is_killed_when_process_control_timeout_is_over(
     wait::until_true("the old worker to go", || !old.iter().any(Process::is_running));
     let answer = running.join().expect("the client does not panic");
     assert!(answer.map_or(true, |answer| answer.body() != "done"));
-    assert_eq!(body(&daemon.door(), &root, "/hello.php"), "hello");
+    assert_eq!(body(&daemon.listener(), &root, "/hello.php"), "hello");
     daemon.stop();
 }
 
@@ -444,13 +446,13 @@ fn a_reload_brings_pools_takes_pools_and_changes_the_level_of_the_log() {
     fs::write(&file, format!("{good}{more}")).expect("written");
     let mark = daemon.log().mark();
     reload(&mut daemon, Signal::USR2);
-    let door = daemon.place().door("other.sock");
-    assert_eq!(body(&door, &root, "/hello.php"), "hello");
+    let listener = daemon.place().listener("other.sock");
+    assert_eq!(body(&listener, &root, "/hello.php"), "hello");
     daemon.expect_log(mark, " DEBUG: ");
     fs::write(&file, good).expect("written");
     reload(&mut daemon, Signal::USR2);
-    wait::until_true("the other pool to go", || door.try_connect().is_err());
+    wait::until_true("the other pool to go", || listener.try_connect().is_err());
     assert!(!other.exists(), "its socket stayed");
-    assert_eq!(body(&daemon.door(), &root, "/hello.php"), "hello");
+    assert_eq!(body(&daemon.listener(), &root, "/hello.php"), "hello");
     daemon.stop();
 }

@@ -61,7 +61,7 @@ fn ask(place: &Place, root: &TempDir, target: &str) -> std::io::Result<Answer> {
     let params = Params::get(&root.path().display().to_string(), target);
     // What kills its worker is not tried again.
     let params = params.with("REQUEST_METHOD", "POST");
-    place.door("www.sock").ask(&params, b"")
+    place.listener("www.sock").ask(&params, b"")
 }
 
 fn said(daemon: &Daemon, root: &TempDir, target: &str) {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use maitred_tests::Target;
-use maitred_tests::fpm::{Daemon, Door, Params, Place, Which, replace_number, usual};
+use maitred_tests::fpm::{Daemon, Listener, Params, Place, Which, replace_number, usual};
 use maitred_tests::guard::Guarded;
 use maitred_tests::http::{self, Connection, Request, Response};
 use maitred_tests::processes::{self, Process, Signal};
@@ -306,7 +306,7 @@ fn a_web_server_killed_in_the_middle_holds_no_worker() {
     });
     fs::write(root.path().join("go"), "").expect("a file can be written");
     let hello = Params::get(&root.path().display().to_string(), "/hello.php");
-    let answer = daemon.door().ask(&hello, b"").expect("the only worker answers");
+    let answer = daemon.listener().ask(&hello, b"").expect("the only worker answers");
     assert_eq!(answer.body(), "hello");
     assert!(
         !root.path().join("to-the-end").exists(),
@@ -321,7 +321,7 @@ fn more_kept_connections_than_workers_are_all_served_and_hold_none() {
     let lines = "pm.max_children = 2\n";
     let daemon = Daemon::start(Which::Maitred, &usual(lines));
     let hello = Params::get(&root.path().display().to_string(), "/hello.php");
-    let mut kept: Vec<_> = (0..16).map(|_| daemon.door().connect()).collect();
+    let mut kept: Vec<_> = (0..16).map(|_| daemon.listener().connect()).collect();
     for _ in 0..3 {
         for client in &mut kept {
             client.begin(&hello, b"", true).expect("a request is taken");
@@ -331,7 +331,7 @@ fn more_kept_connections_than_workers_are_all_served_and_hold_none() {
             assert_eq!(answer.body(), "hello");
         }
     }
-    let other = daemon.door().ask(&hello, b"").expect("a worker is free");
+    let other = daemon.listener().ask(&hello, b"").expect("a worker is free");
     assert_eq!(other.body(), "hello");
     drop(kept);
     daemon.stop();
@@ -385,9 +385,9 @@ fn with_debians_files(which: Which, version: &str, root: &TempDir) -> (String, S
         assert!(master.ended().is_none(), "{which:?} ended:\n{text}");
         text.contains("ready to handle connections")
     });
-    let door = Door::Unix(format!("{inside}/run/php/php{version}-fpm.sock").into());
+    let listener = Listener::Unix(format!("{inside}/run/php/php{version}-fpm.sock").into());
     let server = Params::get(&root.path().display().to_string(), "/server.php");
-    let answer = door.ask(&server, b"").expect("it answers");
+    let answer = listener.ask(&server, b"").expect("it answers");
     let pid = fs::read_to_string(format!("{inside}/run/php/php{version}-fpm.pid"));
     assert_eq!(pid.expect("a pid file"), master.pid().to_string());
     let log_text = fs::read_to_string(&log).expect("a log");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use maitred_tests::fpm::{Answer, Daemon, Door, Params, Which, usual};
+use maitred_tests::fpm::{Answer, Daemon, Listener, Params, Which, usual};
 use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{document_root, is_root};
 use maitred_tests::wait;
@@ -37,15 +37,16 @@ struct Load {
 }
 
 impl Load {
-    fn on(doors: &[Door], root: &TempDir, target: &str, clients: usize) -> Load {
+    fn on(listeners: &[Listener], root: &TempDir, target: &str, clients: usize) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
-        let each = doors.iter().flat_map(|door| (0..clients).map(move |_| door.clone()));
-        let clients = each.map(|door| {
+        let each =
+            listeners.iter().flat_map(|listener| (0..clients).map(move |_| listener.clone()));
+        let clients = each.map(|listener| {
             let (params, stop) = (post(root, target), stop.clone());
             thread::spawn(move || {
                 let mut answered = 0;
                 while !stop.load(Ordering::Relaxed) {
-                    let answer = door.ask(&params, b"").expect("no request is lost");
+                    let answer = listener.ask(&params, b"").expect("no request is lost");
                     assert_eq!(answer.body(), "done");
                     answered += 1;
                 }
@@ -76,8 +77,8 @@ fn saturated_pools_move_over_within_process_max_and_lose_no_request() {
             usual("")
         ),
     );
-    let doors = [daemon.door(), daemon.place().door("other.sock")];
-    let load = Load::on(&doors, &root, "/slow.php?ms=50", 8);
+    let listeners = [daemon.listener(), daemon.place().listener("other.sock")];
+    let load = Load::on(&listeners, &root, "/slow.php?ms=50", 8);
     for _ in 0..2 {
         let old = ["www", "other"].map(|pool| daemon.workers(pool)).concat();
         daemon.signal(Signal::USR2);
@@ -101,8 +102,8 @@ fn process_control_timeout_cuts_nothing_that_began_after_the_reload() {
     let lines = format!("pm.max_children = {WORKERS}\n[global]\nprocess_control_timeout = 12s\n");
     let daemon = Daemon::start(Which::Maitred, &usual(&lines));
     let ask = |target: &str| -> JoinHandle<io::Result<Answer>> {
-        let (door, params) = (daemon.door(), post(&root, target));
-        thread::spawn(move || door.ask(&params, b""))
+        let (listener, params) = (daemon.listener(), post(&root, target));
+        thread::spawn(move || listener.ask(&params, b""))
     };
     let old: Vec<_> = (0..WORKERS).map(|_| ask("/wait.php")).collect();
     // A worker has its zygote's title at first.

@@ -51,7 +51,7 @@ echo 'slept';
 
 fn ask(daemon: &Daemon, root: &TempDir, target: &str) -> io::Result<Answer> {
     let params = Params::get(&root.path().display().to_string(), target);
-    daemon.door().ask(&params, b"")
+    daemon.listener().ask(&params, b"")
 }
 
 /// The entries of a slow log without times, process ids and addresses; in it, classes are not named

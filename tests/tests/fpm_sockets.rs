@@ -1,4 +1,4 @@
-//! Listening sockets: those that others have opened for us, and those of FastCGI doors.
+//! Listening sockets: those that others have opened for us, and those of FastCGI listeners.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -129,7 +129,7 @@ fn a_socket_that_another_server_listens_on_is_left_alone() {
         assert!(said.contains(&who), "{said}");
         let root = site();
         let params = Params::get(&root.path().display().to_string(), "/hello.php");
-        assert!(daemon.door().ask(&params, b"").is_ok());
+        assert!(daemon.listener().ask(&params, b"").is_ok());
         daemon.stop();
     }
 }

@@ -36,7 +36,7 @@ fn a_request_counts_as_accepted_while_it_runs() {
     let root = document_root(&[("count.php", "<?php echo fpm_get_status()['accepted-conn'];")]);
     let folder = root.path().display().to_string();
     let count = |daemon: &Daemon| {
-        let answer = daemon.door().ask(&Params::get(&folder, "/count.php"), b"");
+        let answer = daemon.listener().ask(&Params::get(&folder, "/count.php"), b"");
         answer.expect("an answer").body()
     };
     for which in Which::BOTH {
@@ -65,11 +65,11 @@ fn a_pool_at_rest_is_pinged_as_its_neighbour_and_counts_the_page_as_its_one_work
         // Debian's php.ini hides the PHP version.
         &["-n"],
     );
-    let door = daemon.place().door("resting.sock");
+    let listener = daemon.place().listener("resting.sock");
     let page = |target: &str| {
         let mut params = Params::get(&root.path().display().to_string(), target);
         params.set("SCRIPT_FILENAME", target);
-        door.ask(&params, b"").expect("an answer")
+        listener.ask(&params, b"").expect("an answer")
     };
     assert_eq!(page("/ping").body(), "pong");
     assert!(page("/ping").text().contains("X-Powered-By: PHP/"));
@@ -87,8 +87,8 @@ fn a_pool_at_rest_gets_as_many_workers_as_requests_come() {
     let pool = "pm = ondemand\npm.max_children = 8\n";
     let daemon = Daemon::start(Which::Maitred, &usual(pool));
     let asked = ["/slow.php?ms=400", "/slow.php?ms=401", "/slow.php?ms=402"].map(|target| {
-        let (door, folder) = (daemon.door(), root.path().display().to_string());
-        thread::spawn(move || door.ask(&Params::get(&folder, target), b""))
+        let (listener, folder) = (daemon.listener(), root.path().display().to_string());
+        thread::spawn(move || listener.ask(&Params::get(&folder, target), b""))
     });
     for asked in asked {
         let answer = asked.join().expect("a thread ends").expect("an answer");
@@ -114,7 +114,7 @@ fn a_name_in_braces_is_looked_for_in_php_ini_and_then_outside() {
             ["OF_INI", "SWITCH", "FIRST", "SECOND", "FILE"].map(|name| {
                 let folder = root.path().display().to_string();
                 let params = Params::get(&folder, &format!("/env.php?{name}"));
-                daemon.door().ask(&params, b"").expect("an answer").body()
+                daemon.listener().ask(&params, b"").expect("an answer").body()
             })
         };
         let first = read(&daemon);

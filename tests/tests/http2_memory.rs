@@ -231,13 +231,13 @@ const OF_ADDRESS: usize = 60;
 /// Requests that an honest client sends at once.
 const AT_ONCE: u32 = 30;
 
-/// A server before which a proxy says who its clients are, and its admin door.
+/// A server before which a proxy says who its clients are, and its admin listener.
 fn behind_a_proxy(root: &TempDir, memory: &str) -> (Server, SocketAddr) {
-    let door = ports::free_address();
+    let listener = ports::free_address();
     let setup = Setup::new(root.path()).workers(2);
     let setup = setup.top("proxy_protocol = true").top(memory);
     let setup = setup.top("trusted_proxies = \"127.0.0.1\"");
-    (setup.top(&format!("admin = \"{door}\"")).start(), door)
+    (setup.top(&format!("admin = \"{listener}\"")).start(), listener)
 }
 
 /// A connection of the client at this address.
@@ -247,15 +247,15 @@ fn client_at(server: &Server, address: &str) -> Connection {
 }
 
 /// A figure of the metrics.
-fn metric(door: SocketAddr, name: &str) -> u64 {
-    let text = http::get(door, "/metrics").text();
+fn metric(listener: SocketAddr, name: &str) -> u64 {
+    let text = http::get(listener, "/metrics").text();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let figure = line.and_then(|figure| figure.trim().parse().ok());
     figure.unwrap_or_else(|| panic!("no {name} in {text}"))
 }
 
-fn held(door: SocketAddr) -> u64 {
-    metric(door, "maitred_request_memory_bytes ")
+fn held(listener: SocketAddr) -> u64 {
+    metric(listener, "maitred_request_memory_bytes ")
 }
 
 /// All requests that an honest client sends at once are served.
@@ -275,15 +275,15 @@ fn assert_served(server: &Server, address: &str) {
 #[test]
 fn one_address_cannot_have_the_requests_of_others_refused() {
     let root = site();
-    let (server, door) = behind_a_proxy(&root, "request_memory = \"48M\"");
+    let (server, listener) = behind_a_proxy(&root, "request_memory = \"48M\"");
     let hostile = |_| bomb_of(client_at(&server, HOSTILE));
     let mut clients: Vec<_> = (0..OF_ADDRESS).map(hostile).collect();
     for client in &mut clients {
         is_read(client);
     }
-    assert!(metric(door, "maitred_rejected_requests_total ") > 0);
+    assert!(metric(listener, "maitred_rejected_requests_total ") > 0);
     assert_served(&server, HONEST);
-    assert!(held(door) <= 6 << 20, "{} bytes", held(door));
+    assert!(held(listener) <= 6 << 20, "{} bytes", held(listener));
     // Half of the clients take their requests back, and the others leave.
     for client in clients.iter_mut().take(OF_ADDRESS / 2) {
         let reset = |number| frame(RST_STREAM, 0, 1 + 2 * number, &[0, 0, 0, 8]);
@@ -292,7 +292,7 @@ fn one_address_cannot_have_the_requests_of_others_refused() {
         let _ = client.send(&resets.concat());
     }
     clients.truncate(OF_ADDRESS / 2);
-    wait::until("all memory to be given back", || (held(door) == 0).then_some(()));
+    wait::until("all memory to be given back", || (held(listener) == 0).then_some(()));
     drop(clients);
     // Its share is free as well.
     let _client = bomb_of(client_at(&server, HOSTILE));
@@ -303,7 +303,7 @@ fn one_address_cannot_have_the_requests_of_others_refused() {
 #[test]
 fn a_few_bytes_of_fields_that_are_not_complete_hold_no_memory_of_others() {
     let root = site();
-    let (server, door) = behind_a_proxy(&root, "request_memory = \"16M\"");
+    let (server, listener) = behind_a_proxy(&root, "request_memory = \"16M\"");
     let mut clients: Vec<_> = (0..2 * OF_ADDRESS).map(|_| client_at(&server, HOSTILE)).collect();
     for client in &mut clients {
         let ping = frame(PING, 0, 0, &[7; 8]);
@@ -313,7 +313,7 @@ fn a_few_bytes_of_fields_that_are_not_complete_hold_no_memory_of_others() {
     for client in &mut clients {
         is_read(client);
     }
-    assert_eq!(held(door), 0);
+    assert_eq!(held(listener), 0);
     assert_served(&server, HONEST);
     server.stop();
 }

@@ -1,4 +1,4 @@
-//! Metrics and status over HTTP, on the admin door.
+//! Metrics and status over HTTP, on the admin listener.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -11,11 +11,11 @@ use maitred_tests::processes::Signal;
 use maitred_tests::server::{Server, Setup};
 use maitred_tests::{Target, ports, wait};
 
-/// A server with an admin door, and its address.
-fn with_door(setup: Setup) -> (Server, SocketAddr) {
-    let door = ports::free_address();
-    let server = setup.top(&format!("admin = \"{door}\"")).start();
-    (server, door)
+/// A server with an admin listener, and its address.
+fn with_listener(setup: Setup) -> (Server, SocketAddr) {
+    let listener = ports::free_address();
+    let server = setup.top(&format!("admin = \"{listener}\"")).start();
+    (server, listener)
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn status_and_metrics_tell_how_opcache_is_doing() {
         .workers(1)
         .pool("php_admin_value.\"opcache.file_update_protection\" = 0")
         .pool("php_admin_value.\"opcache.restrict_api\" = \"/nowhere\"");
-    let (server, door) = with_door(setup);
+    let (server, listener) = with_listener(setup);
     for _ in 0..4 {
         assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
     }
@@ -41,7 +41,7 @@ fn status_and_metrics_tell_how_opcache_is_doing() {
     assert!(opcache["memory_free_bytes"].as_u64() > Some(1 << 20), "{opcache}");
     let details = text(&command(&server, &["status", "www"]).stdout);
     assert!(details.contains(" 2 scripts, 60.0% hits, 0 restarts"), "{details}");
-    let metrics = http::get(door, "/metrics").text();
+    let metrics = http::get(listener, "/metrics").text();
     for line in [
         "maitred_pool_opcache_scripts{pool=\"www\"} 2",
         "maitred_pool_opcache_hits_total{pool=\"www\"} 3",
@@ -60,28 +60,30 @@ fn status_and_metrics_tell_how_opcache_is_doing() {
 #[test]
 fn metrics_wait_for_no_zygote_that_does_not_answer() {
     let root = site();
-    let (server, door) = with_door(Setup::new(root.path()));
+    let (server, listener) = with_listener(Setup::new(root.path()));
     let zygote = server.zygote().expect("a zygote runs");
     zygote.signal(Signal::STOP);
     let opcache = "maitred_pool_opcache_scripts{pool=\"www\"}";
     for _ in 0..3 {
-        let metrics = http::get(door, "/metrics").text();
+        let metrics = http::get(listener, "/metrics").text();
         assert!(!metrics.contains(opcache), "{metrics}");
         assert!(metrics.contains("maitred_pool_private_memory_bytes{pool=\"www\"} "));
     }
     zygote.signal(Signal::CONT);
-    wait::until_true("figures of OPcache", || http::get(door, "/metrics").text().contains(opcache));
+    wait::until_true("figures of OPcache", || {
+        http::get(listener, "/metrics").text().contains(opcache)
+    });
     assert_eq!(server.zygote(), Some(zygote), "it was left alone");
 }
 
 #[test]
-fn metrics_and_status_are_answered_on_the_admin_door_while_every_worker_is_busy() {
+fn metrics_and_status_are_answered_on_the_admin_listener_while_every_worker_is_busy() {
     let root = site();
-    let (server, door) = with_door(Setup::new(root.path()).workers(1));
+    let (server, listener) = with_listener(Setup::new(root.path()).workers(1));
     assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
     let _busy = occupy(&server);
     wait::until_true("the request to be counted", || pool(&server)["requests"] == 1);
-    let metrics = http::get(door, "/metrics");
+    let metrics = http::get(listener, "/metrics");
     assert_eq!(metrics.status, 200);
     assert_eq!(metrics.header("Content-Type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     let metrics = metrics.text();
@@ -100,16 +102,16 @@ fn metrics_and_status_are_answered_on_the_admin_door_while_every_worker_is_busy(
     assert!(private.is_some_and(|bytes| bytes.parse::<u64>().is_ok_and(|bytes| bytes > 0)));
     let open =
         Request::get("/metrics").header("Accept", "application/openmetrics-text; version=1.0.0");
-    let open = http::ask(door, &open).text();
+    let open = http::ask(listener, &open).text();
     assert!(open.contains("# TYPE maitred_pool_requests counter\n") && open.ends_with("# EOF\n"));
-    let full = http::get(door, "/status/www?json&full").json();
+    let full = http::get(listener, "/status/www?json&full").json();
     assert_eq!(full["processes"][0]["request uri"], "/wait.php?***", "{full}");
-    assert_eq!(http::get(door, "/ping/www").text(), "pong");
-    assert!(http::get(door, "/").text().contains("/status/www?html"));
+    assert_eq!(http::get(listener, "/ping/www").text(), "pong");
+    assert!(http::get(listener, "/").text().contains("/status/www?html"));
     for path in ["/hello.php", "/status/wwww", "/status/", "/ping", "/../metrics", "//metrics"] {
-        assert_ne!(http::get(door, path).status, 200, "{path}");
+        assert_ne!(http::get(listener, path).status, 200, "{path}");
     }
-    assert_ne!(http::get(server.address(), "/metrics").text(), metrics, "only on the door");
+    assert_ne!(http::get(server.address(), "/metrics").text(), metrics, "only on the listener");
     let_go(&root);
 }
 
@@ -122,9 +124,9 @@ fn promtool_finds_nothing_wrong_with_the_metrics() {
         return;
     }
     let root = site();
-    let (server, door) = with_door(Setup::new(root.path()));
+    let (server, listener) = with_listener(Setup::new(root.path()));
     assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
-    let metrics = http::get(door, "/metrics").body;
+    let metrics = http::get(listener, "/metrics").body;
     let mut check = Command::new(promtool);
     check.args(["check", "metrics"]).stdin(Stdio::piped());
     check.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -138,26 +140,27 @@ fn promtool_finds_nothing_wrong_with_the_metrics() {
 }
 
 #[test]
-fn a_name_that_leads_to_a_loopback_door_from_outside_opens_nothing() {
+fn a_name_that_leads_to_a_loopback_listener_from_outside_opens_nothing() {
     let root = site();
-    let (_server, door) = with_door(Setup::new(root.path()));
-    let ask =
-        |host: &str| http::ask(door, &Request::new("GET", "/metrics").header("Host", host)).status;
+    let (_server, listener) = with_listener(Setup::new(root.path()));
+    let ask = |host: &str| {
+        http::ask(listener, &Request::new("GET", "/metrics").header("Host", host)).status
+    };
     assert_eq!(ask("rebound.example:9180"), 421);
     assert_eq!(ask("localhost:9180"), 200);
     assert_eq!(ask("127.0.0.1"), 200);
 }
 
 #[test]
-fn the_door_lets_in_a_bounded_number_and_clients_are_not_concerned() {
+fn the_listener_lets_in_a_bounded_number_and_clients_are_not_concerned() {
     let root = site();
-    let (server, door) = with_door(Setup::new(root.path()));
-    let mut all: Vec<_> = (0..64).map(|_| Connection::open(door)).collect();
+    let (server, listener) = with_listener(Setup::new(root.path()));
+    let mut all: Vec<_> = (0..64).map(|_| Connection::open(listener)).collect();
     for connection in &mut all {
         let answer = connection.ask(&Request::get("/ping/www"));
         assert_eq!(answer.expect("it is let in").status, 200);
     }
-    let mut one_more = Connection::open(door);
+    let mut one_more = Connection::open(listener);
     let ping = Request::get("/ping/www").to_bytes();
     one_more.send(&ping).expect("the kernel takes it");
     assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
@@ -174,7 +177,7 @@ fn a_pool_that_was_removed_leaves_the_metrics_with_its_last_request() {
     let root = site();
     let long = "<?php for ($i = 0; $i < 512; $i++) { echo str_repeat('x', 1 << 16); }";
     std::fs::write(root.path().join("long.php"), long).expect("a script can be written");
-    let (server, door) = with_door(Setup::new(root.path()));
+    let (server, listener) = with_listener(Setup::new(root.path()));
     let without = std::fs::read_to_string(server.configuration()).expect("it can be read");
     let other =
         "[pools.other]\npm = \"static\"\nmax_children = 1\n\n[[sites]]\nhosts = [\"other.test\"]\n";
@@ -185,7 +188,7 @@ fn a_pool_that_was_removed_leaves_the_metrics_with_its_last_request() {
     let request = Request::new("GET", "/long.php").header("Host", "other.test");
     slow.send(&request.to_bytes()).expect("the server takes a request");
     slow.read_head().expect("its script has begun");
-    let named = || http::get(door, "/metrics").text().contains("pool=\"other\"");
+    let named = || http::get(listener, "/metrics").text().contains("pool=\"other\"");
     assert!(named());
     server.configure_as(&without);
     server.reload();

@@ -248,7 +248,7 @@ fn a_client_that_leaves_the_queue_costs_no_worker() {
 #[test]
 fn a_deadline_that_a_request_brings_is_kept_and_one_that_means_nothing_is_not_heeded() {
     let root = site();
-    let socket = root.path().join("door.sock");
+    let socket = root.path().join("listener.sock");
     let server = Setup::new(root.path())
         .workers(1)
         .pool(&format!("request_deadline_header = {HEADER:?}"))
@@ -263,15 +263,15 @@ fn a_deadline_that_a_request_brings_is_kept_and_one_that_means_nothing_is_not_he
         let answer = http::ask(server.address(), &limited(nothing));
         assert_eq!(answer.text(), "hello", "{nothing:?}");
     }
-    let through_door = |timeout| {
+    let through_listener = |timeout| {
         let params = params(root.path(), "/hello.php", &[("HTTP_X_REQUEST_TIMEOUT", timeout)]);
         Wire::connect(&socket).ask(1, &params, b"")
     };
-    assert!(through_door("60s").body().contains("hello"));
+    assert!(through_listener("60s").body().contains("hello"));
     let _busy = occupy(&server);
     let begun = Instant::now();
     assert_refused(&http::ask(server.address(), &limited("200ms")), in_vain);
-    assert!(through_door("200").body().contains(in_vain));
+    assert!(through_listener("200").body().contains(in_vain));
     assert!(begun.elapsed() < LONG, "not request_queue_timeout");
     assert_eq!(refusals(&server, "deadline"), 5);
     let causes: Value = pool(&server)["failed"].clone();

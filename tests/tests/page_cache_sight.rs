@@ -40,10 +40,10 @@ fn status_metrics_and_log_tell_the_same_of_each_request() {
     give_to_web_user(pages.path());
     let logs = public_folder();
     let log = logs.path().join("access.log");
-    let door = ports::free_address();
+    let listener = ports::free_address();
     let setup = Setup::new(root.path())
         .hosts(&["shop.example"])
-        .top(&format!("admin = \"{door}\""))
+        .top(&format!("admin = \"{listener}\""))
         .top(&format!("cache_dir = {:?}", pages.path()))
         .top(&format!("access_log = {log:?}"))
         .top("access_log_format = \"$upstream_cache_status $request_uri\"")
@@ -97,7 +97,7 @@ fn status_metrics_and_log_tell_the_same_of_each_request() {
     for words in ["page cache: memory 3 pages, ", "not stored: 1 set-cookie"] {
         assert!(text.contains(words), "{words} in\n{text}");
     }
-    let metrics = http::get(door, "/metrics").text();
+    let metrics = http::get(listener, "/metrics").text();
     for line in [
         "maitred_cache_requests_total{site=\"shop.example\",result=\"hit\"} 2",
         "maitred_cache_requests_total{site=\"shop.example\",result=\"stale\"} 1",
@@ -166,10 +166,10 @@ fn status_metrics_and_log_tell_the_same_of_each_request() {
 #[test]
 fn a_server_without_a_cache_tells_of_none() {
     let root = document_root(&[("index.php", PAGE)]);
-    let door = ports::free_address();
-    let server = Setup::new(root.path()).top(&format!("admin = \"{door}\"")).start();
+    let listener = ports::free_address();
+    let server = Setup::new(root.path()).top(&format!("admin = \"{listener}\"")).start();
     assert!(status(&server)["page_cache"].is_null());
-    assert!(!http::get(door, "/metrics").text().contains("maitred_cache"));
+    assert!(!http::get(listener, "/metrics").text().contains("maitred_cache"));
     let text = text(&command(&server, &["status"]).stdout);
     assert!(!text.contains("CACHE"), "{text}");
 }

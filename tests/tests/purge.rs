@@ -180,13 +180,13 @@ fn what_a_script_purges_after_its_answer_is_gone_as_well() {
 fn a_script_that_a_web_server_asks_for_purges_the_sites_of_its_pool() {
     let root = site();
     let folder = public_folder();
-    let door = folder.path().join("php.sock");
-    let server = setup(&root).pool(&format!("listen = {door:?}")).start();
+    let listener = folder.path().join("php.sock");
+    let server = setup(&root).pool(&format!("listen = {listener:?}")).start();
     assert_eq!(get(&server, "/a?group=g"), "run 1");
     let script = root.path().join("index.php").display().to_string();
     let params =
         fastcgi::params(root.path(), "/index.php?tags[]=g", &[("SCRIPT_FILENAME", &script)]);
-    let answer = Wire::connect(&door).ask(1, &params, b"");
+    let answer = Wire::connect(&listener).ask(1, &params, b"");
     assert!(answer.body().starts_with("bool(true)"), "{answer:?}");
     assert_eq!(get(&server, "/a?group=g"), "run 2");
 }
@@ -233,12 +233,12 @@ fn a_purge_over_http_can_be_a_soft_one_and_one_that_is_no_list_is_refused() {
 #[test]
 fn an_address_that_no_page_can_have_is_not_remembered() {
     let root = site();
-    let door = ports::free_address();
-    let server = setup(&root).hosts(&[]).top(&format!("admin = \"{door}\"")).start();
+    let listener = ports::free_address();
+    let server = setup(&root).hosts(&[]).top(&format!("admin = \"{listener}\"")).start();
     let long = "h".repeat(20_000);
     for (host, count) in [("a.example", 1), (&long, 1), ("b.example", 2)] {
         assert_eq!(at(&server, "POST", host, "/").status, 200);
-        let metrics = http::get(door, "/metrics").text();
+        let metrics = http::get(listener, "/metrics").text();
         let mut lines = metrics.lines();
         let counted = lines.find_map(|line| line.strip_prefix("maitred_cache_purges_total{"));
         let counted = counted.and_then(|line| line.rsplit(' ').next());

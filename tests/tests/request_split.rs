@@ -281,17 +281,17 @@ const WAITS: &str =
 fn metrics_and_status_tell_where_the_time_of_a_pool_went() {
     let root = site();
     write_file(root.path(), "waits.php", WAITS.as_bytes());
-    let door = ports::free_address();
+    let listener = ports::free_address();
     let slow = folder();
     let slow_log = slow.path().join("slow.log");
     let server = Setup::new(root.path())
         .workers(2)
-        .top(&format!("admin = \"{door}\""))
+        .top(&format!("admin = \"{listener}\""))
         .pool(&format!("slowlog = {slow_log:?}"))
         .pool("request_slowlog_timeout = \"300ms\"")
         .start();
     // Routes are separate from the first request for them on.
-    let metrics = http::get(door, "/metrics").text();
+    let metrics = http::get(listener, "/metrics").text();
     assert!(!metrics.contains("route=\""), "{metrics}");
     for target in ["/sleeps.php/17", "/computes.php?ms=50", "/shells.php", "/goes_on.php"] {
         assert_eq!(http::get(server.address(), target).status, 200);
@@ -328,7 +328,7 @@ fn metrics_and_status_tell_where_the_time_of_a_pool_went() {
     });
 
     let metrics = wait::until("all to be counted", || {
-        let metrics = http::get(door, "/metrics").text();
+        let metrics = http::get(listener, "/metrics").text();
         (figure(&metrics, "maitred_pool_cpu_seconds_count") == 5.0).then_some(metrics)
     });
     let script = figure(&metrics, "maitred_pool_script_seconds_sum");
@@ -386,10 +386,10 @@ fn an_answer_says_where_its_time_went_if_its_pool_is_to() {
         "streams.php",
         b"<?php echo 'first'; ob_flush(); flush(); usleep(50000); echo 'last';",
     );
-    let door = folder.path().join("door.sock");
+    let listener = folder.path().join("listener.sock");
     let server = Setup::new(root.path())
         .pool("server_timing = true")
-        .pool(&format!("listen = {door:?}"))
+        .pool(&format!("listen = {listener:?}"))
         .pool("listen_mode = \"0666\"")
         .start();
     let address = server.address();
@@ -414,7 +414,7 @@ fn an_answer_says_where_its_time_went_if_its_pool_is_to() {
     let said = curl(&["--http2-prior-knowledge", "-sS", "-i", &url]);
     assert!(said.contains("\nserver-timing: queue;dur="), "{said}");
 
-    let mut wire = Wire::connect(&door);
+    let mut wire = Wire::connect(&listener);
     let answer = wire.ask(1, &params(root.path(), "/shells.php", &[]), b"");
     let field = answer.stdout.lines().find_map(|line| line.strip_prefix("Server-Timing: "));
     let said = durations(field.expect(&answer.stdout));

@@ -34,7 +34,7 @@ fn site() -> TempDir {
 }
 
 /// How a client asks: arguments for curl, and the beginning of the addresses.
-struct Door<'a> {
+struct Listener<'a> {
     name: &'static str,
     arguments: Vec<String>,
     base: String,
@@ -42,7 +42,7 @@ struct Door<'a> {
     address: SocketAddr,
 }
 
-impl Door<'_> {
+impl Listener<'_> {
     /// Status, header and body in one text, in lines.
     fn ask(&self, arguments: &[&str], path: &str) -> String {
         let url = format!("{}{path}", self.base);
@@ -68,10 +68,14 @@ impl Door<'_> {
     }
 }
 
-/// The same site behind four doors.
-fn doors<'a>(server: &Server, secure: SocketAddr, authority: &'a Authority) -> Vec<Door<'a>> {
+/// The same site behind four listeners.
+fn listeners<'a>(
+    server: &Server,
+    secure: SocketAddr,
+    authority: &'a Authority,
+) -> Vec<Listener<'a>> {
     let plain = server.address();
-    let door = |name, argument: &str, base: &str, address| Door {
+    let listener = |name, argument: &str, base: &str, address| Listener {
         name,
         arguments: vec![argument.to_owned()],
         base: base.to_owned(),
@@ -79,10 +83,10 @@ fn doors<'a>(server: &Server, secure: SocketAddr, authority: &'a Authority) -> V
         address,
     };
     vec![
-        door("HTTP/1.1", "--http1.1", "http://localhost", plain),
-        door("HTTP/2", "--http2-prior-knowledge", "http://localhost", plain),
-        door("HTTP/1.1 over TLS", "--http1.1", "https://localhost", secure),
-        door("HTTP/2 over TLS", "--http2", "https://localhost", secure),
+        listener("HTTP/1.1", "--http1.1", "http://localhost", plain),
+        listener("HTTP/2", "--http2-prior-knowledge", "http://localhost", plain),
+        listener("HTTP/1.1 over TLS", "--http1.1", "https://localhost", secure),
+        listener("HTTP/2 over TLS", "--http2", "https://localhost", secure),
     ]
 }
 
@@ -101,7 +105,7 @@ fn start(
 }
 
 #[test]
-fn rules_hold_through_every_door() {
+fn rules_hold_through_every_listener() {
     let (root, beside, authority) = (site(), public_folder(), Authority::default());
     let users = beside.path().join("users");
     write_file(beside.path(), "users", USER.as_bytes());
@@ -121,20 +125,20 @@ fn rules_hold_through_every_door() {
     let (token, wrong) = (basic("anna", "secret"), basic("anna", "wrong"));
     let right = format!("Authorization: {token}");
     let wrong = format!("Authorization: {wrong}");
-    for door in doors(&server, secure, &authority) {
+    for listener in listeners(&server, secure, &authority) {
         let framed = "x-frame-options: deny";
-        door.expect(&[], "/old?a=1", 301, &["location: /new?a=1", framed]);
-        door.expect(&[], "/api/x", 200, &["index www", framed]);
-        door.expect(&[], "/secret/plan.txt", 403, &[framed]);
-        door.expect(&["--path-as-is"], "/x/../s%65cret/plan.txt", 403, &[]);
-        door.expect(&[], "/style.css", 200, &["cache-control: max-age=86400", "p {}"]);
-        door.expect(&[], "/nothing", 404, &["lost /nothing", framed]);
-        door.expect(&[], "/staff.php", 401, &["www-authenticate: basic realm="]);
-        door.expect(&["--header", &wrong], "/staff.php", 401, &[]);
-        door.expect(&["--header", &right], "/staff.php", 200, &["anna"]);
-        door.expect(&["--data-binary", &body], "/length.php", 413, &[]);
-        door.expect(&["--data-binary", &body], "/import/run.php", 200, &["run slow"]);
-        door.expect(&["--data-binary", "abc"], "/length.php", 200, &["3"]);
+        listener.expect(&[], "/old?a=1", 301, &["location: /new?a=1", framed]);
+        listener.expect(&[], "/api/x", 200, &["index www", framed]);
+        listener.expect(&[], "/secret/plan.txt", 403, &[framed]);
+        listener.expect(&["--path-as-is"], "/x/../s%65cret/plan.txt", 403, &[]);
+        listener.expect(&[], "/style.css", 200, &["cache-control: max-age=86400", "p {}"]);
+        listener.expect(&[], "/nothing", 404, &["lost /nothing", framed]);
+        listener.expect(&[], "/staff.php", 401, &["www-authenticate: basic realm="]);
+        listener.expect(&["--header", &wrong], "/staff.php", 401, &[]);
+        listener.expect(&["--header", &right], "/staff.php", 200, &["anna"]);
+        listener.expect(&["--data-binary", &body], "/length.php", 413, &[]);
+        listener.expect(&["--data-binary", &body], "/import/run.php", 200, &["run slow"]);
+        listener.expect(&["--data-binary", "abc"], "/length.php", 200, &["3"]);
     }
     server.stop();
 }
@@ -160,7 +164,7 @@ fn limits_per_client_count_each_request_of_a_connection_over_http2() {
         stream += 2;
         answer.starts_with("429 ")
     });
-    let all = doors(&server, secure, &authority);
+    let all = listeners(&server, secure, &authority);
     all[2].expect(&[], "/style.css", 429, &["retry-after: "]);
     std::fs::write(root.path().join("go"), "").expect("a file can be written");
     assert_eq!((client.text(1), client.text(3)), ("done".into(), "done".into()));

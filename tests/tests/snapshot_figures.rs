@@ -18,10 +18,10 @@ fn status_metrics_and_top_know_what_becomes_of_copies_and_go_on_after_a_reload()
     let root = document_root(&[("index.php", SCRIPT)]);
     give_to_web_user(root.path());
     let script = root.path().join("index.php");
-    let door = ports::free_address();
+    let listener = ports::free_address();
     let server = Setup::new(root.path())
         .workers(1)
-        .top(&format!("admin = \"{door}\""))
+        .top(&format!("admin = \"{listener}\""))
         .pool("mode = \"snapshot\"\nrewinds_per_child = 1000")
         .pool(&format!("script = {script:?}"))
         .site("front_controller = \"/index.php\"")
@@ -47,7 +47,7 @@ fn status_metrics_and_top_know_what_becomes_of_copies_and_go_on_after_a_reload()
     assert!(copies["private_pages"].as_f64() > Some(10.0), "{copies}");
     let generation = copies["generation"].as_u64().unwrap();
     let metrics = wait::until("metrics of the same", || {
-        let metrics = http::get(door, "/metrics").text();
+        let metrics = http::get(listener, "/metrics").text();
         let told = "maitred_pool_copies_rewound_total{pool=\"www\"} 5";
         metrics.contains(told).then_some(metrics)
     });

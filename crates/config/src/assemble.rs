@@ -198,10 +198,10 @@ impl Assembler<'_> {
         let title = format!("in [pools.{}]", quoted(name));
         self.refuse_unknown(&directives::POOL, settings, &title);
         self.read(pools::DIRECTIVES, settings, &mut pool);
-        let mut door = ListenerDraft::default();
-        self.read(listeners::DIRECTIVES, settings, &mut door);
+        let mut listener = ListenerDraft::default();
+        self.read(listeners::DIRECTIVES, settings, &mut listener);
         let faults = &mut self.faults;
-        faults.extend(settle_listeners(&mut pool, door, settings));
+        faults.extend(settle_listeners(&mut pool, listener, settings));
         faults.extend(settle_spare_servers(&mut pool, settings));
         faults.extend(check_slowlog(&pool, settings));
         faults.extend(check_mode(&pool, settings));

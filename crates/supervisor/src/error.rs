@@ -37,7 +37,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A FastCGI listener cannot be opened.
-    Door {
+    FastcgiListener {
         /// Why, in php-fpm's words if the server was started as php-fpm.
         said: String,
         /// What to do, if that is known.
@@ -88,7 +88,7 @@ impl Error {
     /// What to do, where the text is php-fpm's, which does not say it.
     pub fn remedy(&self) -> Option<&str> {
         match self {
-            Error::Door { remedy, fpm: true, .. } => remedy.as_deref(),
+            Error::FastcgiListener { remedy, fpm: true, .. } => remedy.as_deref(),
             _ => None,
         }
     }
@@ -111,7 +111,7 @@ impl std::fmt::Display for Error {
             Error::Listen { address, source } => {
                 write!(f, "{address} cannot be listened on: {source}")
             }
-            Error::Door { said, remedy, fpm } => match remedy {
+            Error::FastcgiListener { said, remedy, fpm } => match remedy {
                 Some(remedy) if !fpm => write!(f, "{said}; {remedy}"),
                 _ => f.write_str(said),
             },
@@ -137,7 +137,7 @@ impl std::error::Error for Error {
             | Error::Configuration(_)
             | Error::Setting { .. }
             | Error::AddressInUse { .. }
-            | Error::Door { .. } => None,
+            | Error::FastcgiListener { .. } => None,
             Error::AdminSocket { why, .. } => Some(why),
             Error::Listen { source, .. } | Error::System { source, .. } => Some(source),
         }

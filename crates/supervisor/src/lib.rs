@@ -169,7 +169,7 @@ fn take_over(
     let found = Found { listeners: inherited.listeners, programs };
     let mut plan = Plan {
         terminal,
-        logs: LogManager::inherited(inherited.access_log, inherited.door_logs, &config),
+        logs: LogManager::inherited(inherited.access_log, inherited.pool_access_logs, &config),
         certificates: inherited.certificates.or_else(|| read_anew(&config)),
         ..Plan::over(config, source, invocation, log_level, found)?
     };

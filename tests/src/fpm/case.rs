@@ -46,7 +46,7 @@ pub enum Step {
 pub struct Request {
     method: String,
     target: String,
-    /// Which door, as [`Place::door`] names it.
+    /// Which listener, as [`Place::listener`] names it.
     via: String,
     params: Vec<(String, String)>,
     body: String,
@@ -251,8 +251,8 @@ fn ask(daemon: &Daemon, request: &Request, root: &str) -> String {
     for (name, value) in &request.params {
         params.set(name, &place.fill_in(value).replace("@ROOT@", root));
     }
-    let door = place.door(&request.via);
-    let text = match door.ask(&params, request.body.as_bytes()) {
+    let listener = place.listener(&request.via);
+    let text = match listener.ask(&params, request.body.as_bytes()) {
         Ok(answer) => place.mask(&answer.to_string()),
         Err(error) => format!("no answer: {:?}", error.kind()),
     };

@@ -161,14 +161,14 @@ impl fmt::Display for Answer {
 
 /// Where a pool listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Door {
+pub enum Listener {
     /// A Unix socket's path.
     Unix(PathBuf),
     /// An address.
     Tcp(SocketAddr),
 }
 
-impl Door {
+impl Listener {
     /// Opens a connection on which every read and write has a deadline.
     ///
     /// # Panics
@@ -177,19 +177,19 @@ impl Door {
         self.try_connect().unwrap_or_else(|error| panic!("cannot connect to {self:?}: {error}"))
     }
 
-    /// As [`Door::connect`].
+    /// As [`Listener::connect`].
     ///
     /// # Errors
     /// What the system says when the connection cannot be made.
     pub fn try_connect(&self) -> io::Result<Client> {
         let stream = match self {
-            Door::Unix(path) => {
+            Listener::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
                 stream.set_read_timeout(Some(DEADLINE))?;
                 stream.set_write_timeout(Some(DEADLINE))?;
                 Stream::Unix(stream)
             }
-            Door::Tcp(address) => {
+            Listener::Tcp(address) => {
                 let stream = TcpStream::connect_timeout(address, DEADLINE)?;
                 stream.set_read_timeout(Some(DEADLINE))?;
                 stream.set_write_timeout(Some(DEADLINE))?;

@@ -5,7 +5,7 @@ mod case;
 mod client;
 
 pub use case::{Case, Step, compare};
-pub use client::{Answer, Client, Door, Params};
+pub use client::{Answer, Client, Listener, Params};
 
 use std::collections::HashSet;
 use std::fs;
@@ -123,12 +123,12 @@ impl Place {
     }
 
     /// What is listened on: `@PORT1@` and so on are ports, all else names a socket in the folder.
-    pub fn door(&self, name: &str) -> Door {
+    pub fn listener(&self, name: &str) -> Listener {
         let known = (1..).zip(&self.ports);
         let mut named = known.filter(|(number, _)| name == format!("@PORT{number}@"));
         match named.next() {
-            Some((_, &address)) => Door::Tcp(address),
-            None => Door::Unix(self.file(name)),
+            Some((_, &address)) => Listener::Tcp(address),
+            None => Listener::Unix(self.file(name)),
         }
     }
 }
@@ -244,9 +244,9 @@ impl Daemon {
         &self.log
     }
 
-    /// The door of the pool `www` of [`usual`].
-    pub fn door(&self) -> Door {
-        self.place.door("www.sock")
+    /// The listener of the pool `www` of [`usual`].
+    pub fn listener(&self) -> Listener {
+        self.place.listener("www.sock")
     }
 
     /// All its processes now. Each is remembered: none may outlive the daemon.

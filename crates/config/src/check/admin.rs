@@ -5,7 +5,7 @@ use toml::de::DeTable;
 use crate::mistakes::Fault;
 use crate::model::admin::{group, user};
 use crate::model::config::Config;
-use crate::model::listener::{Address, Door};
+use crate::model::listener::{Address, FastcgiListener};
 
 /// Turns the draft into the access rights and the socket.
 pub(crate) fn settle(config: &mut Config, table: &DeTable<'_>) -> Option<Fault> {
@@ -17,12 +17,12 @@ pub(crate) fn settle(config: &mut Config, table: &DeTable<'_>) -> Option<Fault> 
     access.users.extend(draft.owner.as_deref().and_then(user));
     access.group = draft.group.as_deref().and_then(group);
     access.socket = draft.path.map(|path| {
-        let door = Door::at(Address::Unix(path));
-        Door {
+        let listener = FastcgiListener::at(Address::Unix(path));
+        FastcgiListener {
             owner: draft.owner,
             group: draft.group,
-            mode: draft.mode.unwrap_or(door.mode),
-            ..door
+            mode: draft.mode.unwrap_or(listener.mode),
+            ..listener
         }
     });
     fault

@@ -6,8 +6,8 @@ use toml::de::DeTable;
 
 use crate::mistakes::Fault;
 use crate::model::config::Config;
-use crate::model::listener::{Address, Door};
-use crate::model::pool::{DoorLog, Pool};
+use crate::model::listener::{Address, FastcgiListener};
+use crate::model::pool::{Pool, PoolAccessLog};
 use crate::read::directives::listeners::DIRECTIVES;
 use crate::read::drafts::{ListenAddress, ListenerDraft};
 
@@ -38,14 +38,14 @@ pub(crate) fn settle_listeners(
         });
     }
     let faults = without_effect(&draft, settings);
-    pool.door = draft.listen.as_ref().map(|address| door(&draft, address));
-    pool.status_door = draft.status_listen.as_ref().map(|address| door(&draft, address));
-    if pool.status_door.is_some() {
+    pool.listener = draft.listen.as_ref().map(|address| listener(&draft, address));
+    pool.status_listener = draft.status_listen.as_ref().map(|address| listener(&draft, address));
+    if pool.status_listener.is_some() {
         pool.status_path.get_or_insert_with(|| "/".to_owned());
     }
     if let Some(path) = draft.access_log {
         let default = || DEFAULT_ACCESS_FORMAT.to_owned();
-        pool.door_log = Some(DoorLog {
+        pool.pool_access_log = Some(PoolAccessLog {
             path,
             format: draft.access_format.unwrap_or_else(default),
             suppress_path: draft.access_suppress_path,
@@ -100,10 +100,10 @@ fn without_effect(draft: &ListenerDraft, settings: &DeTable<'_>) -> Vec<Fault> {
     found
 }
 
-fn door(draft: &ListenerDraft, listen: &ListenAddress) -> Door {
-    let default = Door::at(listen.address.clone());
+fn listener(draft: &ListenerDraft, listen: &ListenAddress) -> FastcgiListener {
+    let default = FastcgiListener::at(listen.address.clone());
     let is_unix = matches!(listen.address, Address::Unix(_));
-    Door {
+    FastcgiListener {
         asked: listen.text.clone(),
         backlog: draft.backlog,
         owner: draft.owner.clone().filter(|_| is_unix),
@@ -126,18 +126,18 @@ pub(crate) fn refuse_shared_addresses(config: &Config, pools: &DeTable<'_>) -> V
     let mut owners: HashMap<Address, String> = sites.chain(admin).collect();
     let mut faults = Vec::new();
     for pool in &config.pools {
-        let doors = [("listen", &pool.door), ("status_listen", &pool.status_door)];
-        for (name, door) in doors {
-            let Some(door) = door else {
+        let listeners = [("listen", &pool.listener), ("status_listen", &pool.status_listener)];
+        for (name, listener) in listeners {
+            let Some(listener) = listener else {
                 continue;
             };
-            if matches!(door.listen, Address::Tcp(address) if address.port() == 0) {
+            if matches!(listener.listen, Address::Tcp(address) if address.port() == 0) {
                 continue;
             }
             let owner = format!("pool `{}` listens on", pool.name);
-            if let Some(first) = owners.insert(door.listen.clone(), owner) {
+            if let Some(first) = owners.insert(listener.listen.clone(), owner) {
                 let sentence =
-                    format!("`{name}` is {}, which {first} too; choose another", door.listen);
+                    format!("`{name}` is {}, which {first} too; choose another", listener.listen);
                 let settings = pools.get(pool.name.as_str());
                 let settings = settings.and_then(|settings| settings.get_ref().as_table());
                 faults.extend(settings.map(|table| Fault::at(table, name, sentence)));

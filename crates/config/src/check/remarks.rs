@@ -61,7 +61,7 @@ pub(crate) fn remarks(table: &DeTable<'_>, config: &Config) -> Vec<Fault> {
         let settings = settings.get_ref().as_table();
         if let Some((pool, settings)) = pool.zip(settings) {
             remarks.extend(of_mode(pool, settings));
-            remarks.extend(of_open_door(pool, settings));
+            remarks.extend(of_open_listener(pool, settings));
         }
     }
     let sites = table.get("sites");
@@ -104,9 +104,9 @@ fn of_mode(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
 }
 
 /// A FastCGI listener that is open to all its network.
-fn of_open_door(pool: &Pool, settings: &DeTable<'_>) -> Option<Fault> {
-    let door = pool.door.as_ref()?;
-    let is_open = matches!(door.listen, Address::Tcp(_)) && door.allowed_clients.is_none();
+fn of_open_listener(pool: &Pool, settings: &DeTable<'_>) -> Option<Fault> {
+    let listener = pool.listener.as_ref()?;
+    let is_open = matches!(listener.listen, Address::Tcp(_)) && listener.allowed_clients.is_none();
     let value = settings.get("listen").filter(|_| is_open)?;
     let sentence = "`listen` is a TCP address without `listen_allowed_clients`: every client that \
                     reaches it, such as any user of this machine, runs code as the pool's user \

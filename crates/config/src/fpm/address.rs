@@ -9,30 +9,30 @@ use super::draft::PoolDraft;
 use super::log::{Log, Refused};
 use super::options::Options;
 use crate::model::fpm::Level;
-use crate::model::listener::{Address, DEFAULT_SOCKET_MODE, Door};
+use crate::model::listener::{Address, DEFAULT_SOCKET_MODE, FastcgiListener};
 use crate::read::directives::listeners::MAX_SOCKET_PATH_BYTES;
 
 /// The listener of a pool. `when_ready` gets the messages that php-fpm's workers log about it at
 /// their start.
-pub(super) fn door(
+pub(super) fn listener(
     from: &PoolDraft,
     options: &Options,
     when_ready: &mut Vec<(Level, String)>,
     log: &mut Log,
-) -> Result<Door, Refused> {
+) -> Result<FastcgiListener, Refused> {
     let listen = from.listen.as_deref().unwrap_or_default();
-    let mut door = if is_tcp(listen) {
-        let mut door = Door::at(Address::Tcp(tcp_address(listen, log)?));
-        listen.clone_into(&mut door.asked);
-        door.allowed_clients = allowed_clients(from, when_ready);
-        door
+    let mut listener = if is_tcp(listen) {
+        let mut listener = FastcgiListener::at(Address::Tcp(tcp_address(listen, log)?));
+        listen.clone_into(&mut listener.asked);
+        listener.allowed_clients = allowed_clients(from, when_ready);
+        listener
     } else {
-        let mut door = Door::at(unix_address(from, listen, options, log)?);
-        set_rights(&mut door, from, log)?;
-        door
+        let mut listener = FastcgiListener::at(unix_address(from, listen, options, log)?);
+        set_rights(&mut listener, from, log)?;
+        listener
     };
-    door.backlog = u32::try_from(from.listen_backlog).ok();
-    Ok(door)
+    listener.backlog = u32::try_from(from.listen_backlog).ok();
+    Ok(listener)
 }
 
 fn unix_address(
@@ -69,10 +69,14 @@ fn unix_address(
     Ok(Address::Unix(path))
 }
 
-fn set_rights(door: &mut Door, from: &PoolDraft, log: &mut Log) -> Result<(), Refused> {
+fn set_rights(
+    listener: &mut FastcgiListener,
+    from: &PoolDraft,
+    log: &mut Log,
+) -> Result<(), Refused> {
     let name = &from.name;
     if let Some(mode) = from.listen_mode.as_deref().filter(|mode| !mode.is_empty()) {
-        door.mode = octal(mode).unwrap_or_else(|| {
+        listener.mode = octal(mode).unwrap_or_else(|| {
             log.warning(format!(
                 "[pool {name}] listen.mode '{mode}' is no octal number such as 0660; 0660 is \
                  used{}",
@@ -87,14 +91,14 @@ fn set_rights(door: &mut Door, from: &PoolDraft, log: &mut Log) -> Result<(), Re
     };
     let own = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let (owner, group) = (own(&from.listen_owner), own(&from.listen_group));
-    door.acl_users = list(&from.listen_acl_users);
-    door.acl_groups = list(&from.listen_acl_groups);
-    for user in &door.acl_users {
+    listener.acl_users = list(&from.listen_acl_users);
+    listener.acl_groups = list(&from.listen_acl_groups);
+    for user in &listener.acl_users {
         if accounts::by_name(user).is_none() {
             return Err(log.error(no_user(from, "listen.acl_users", user)));
         }
     }
-    for group in &door.acl_groups {
+    for group in &listener.acl_groups {
         if accounts::group(group).is_none() {
             return Err(log.error(no_group(from, "listen.acl_groups", group)));
         }
@@ -103,13 +107,13 @@ fn set_rights(door: &mut Door, from: &PoolDraft, log: &mut Log) -> Result<(), Re
         if accounts::number(&owner).is_none() && accounts::by_name(&owner).is_none() {
             return Err(log.error(no_user(from, "listen.owner", &owner)));
         }
-        door.owner = Some(owner);
+        listener.owner = Some(owner);
     }
     if let Some(group) = group {
         if accounts::number(&group).is_none() && accounts::group(&group).is_none() {
             return Err(log.error(no_group(from, "listen.group", &group)));
         }
-        door.group = Some(group);
+        listener.group = Some(group);
     }
     Ok(())
 }

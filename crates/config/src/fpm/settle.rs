@@ -15,7 +15,7 @@ use crate::model::confinement::{Confinement, CoreSize, NoNewPrivileges};
 use crate::model::fpm::{Fpm, Level};
 use crate::model::listener::Address;
 use crate::model::log_target::LogTarget;
-use crate::model::pool::{DoorLog, MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
+use crate::model::pool::{MAX_CHILDREN_PER_POOL, Pool, PoolAccessLog, ProcessManager};
 use crate::read::units::MAX_DURATION;
 
 /// Longest name of a pool in bytes.
@@ -76,13 +76,13 @@ pub(super) fn settle(draft: &Draft, options: &Options, log: &mut Log) -> Result<
     for from in &draft.pools {
         let who = identity(from, options, log)?;
         let mut said = Vec::new();
-        let door = address::door(from, options, &mut said, log)?;
+        let listener = address::listener(from, options, &mut said, log)?;
         if !said.is_empty() {
             let pool = from.status_of.as_ref().unwrap_or(&from.name);
             said_when_ready.entry(pool.clone()).or_default().extend(said);
         }
         // php-fpm detects it only if both have the same spelling.
-        if let Some(first) = owners.insert(door.listen.clone(), &from.name) {
+        if let Some(first) = owners.insert(listener.listen.clone(), &from.name) {
             let place = from.place_of("listen");
             return Err(log.error(format!(
                 "[pool {}] unable to set listen address as it's already used in another pool \
@@ -94,12 +94,12 @@ pub(super) fn settle(draft: &Draft, options: &Options, log: &mut Log) -> Result<
             Some(name) => {
                 let shown = config.pools.iter_mut().find(|pool| pool.name == *name);
                 if let Some(pool) = shown {
-                    pool.status_door = Some(door);
+                    pool.status_listener = Some(listener);
                 }
             }
             None => {
                 let mut pool = pool(from, options, who, log);
-                pool.door = Some(door);
+                pool.listener = Some(listener);
                 config.pools.push(pool);
             }
         }
@@ -263,7 +263,7 @@ fn pool(from: &PoolDraft, options: &Options, who: Option<Account>, log: &mut Log
             .filter(|extension| !extension.is_empty())
             .map(str::to_owned)
             .collect(),
-        door_log: owned(&from.access_log).map(|path| DoorLog {
+        pool_access_log: owned(&from.access_log).map(|path| PoolAccessLog {
             path: PathBuf::from(path),
             format: from.access_format.clone().unwrap_or_default(),
             suppress_path: from.access_suppress_paths.clone(),

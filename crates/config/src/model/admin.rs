@@ -11,7 +11,7 @@ use nix::unistd::{Group, User};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::model::listener::Door;
+use crate::model::listener::FastcgiListener;
 
 /// Bounds of a token's length in characters. Sixteen random ones cannot be guessed.
 const TOKEN_CHARS: std::ops::RangeInclusive<usize> = 16..=256;
@@ -29,7 +29,7 @@ pub(crate) const TOKEN: &str = "16 to 256 letters, digits or characters of -._~+
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdminAccess {
     /// The Unix socket, where `admin` is the path of one.
-    pub socket: Option<Door>,
+    pub socket: Option<FastcgiListener>,
     /// Users who may read everything over the socket, beside root.
     pub users: Vec<u32>,
     /// A group whose processes may, too.

@@ -15,7 +15,7 @@ use crate::model::admin::AdminAccess;
 use crate::model::client_limits::ClientLimits;
 use crate::model::fpm::Fpm;
 use crate::model::front_user::default_user;
-use crate::model::listener::{Address, Door};
+use crate::model::listener::{Address, FastcgiListener};
 use crate::model::log_format::LogFormat;
 use crate::model::log_target::LogTarget;
 use crate::model::pool::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
@@ -114,9 +114,9 @@ pub enum Listening<'a> {
     /// Administrators and monitoring.
     Admin(SocketAddr),
     /// The same, over a Unix socket.
-    AdminSocket(&'a Door),
+    AdminSocket(&'a FastcgiListener),
     /// Web servers in front of a pool.
-    Fastcgi(&'a Door),
+    Fastcgi(&'a FastcgiListener),
 }
 
 impl Listening<'_> {
@@ -126,7 +126,9 @@ impl Listening<'_> {
             Listening::Http(address) | Listening::Https(address) | Listening::Admin(address) => {
                 Address::Tcp(address)
             }
-            Listening::Fastcgi(door) | Listening::AdminSocket(door) => door.listen.clone(),
+            Listening::Fastcgi(listener) | Listening::AdminSocket(listener) => {
+                listener.listen.clone()
+            }
         }
     }
 }
@@ -200,8 +202,8 @@ impl Config {
         let sites = self.listen.iter().copied().map(Listening::Http);
         let tls = self.tls.iter().flat_map(|tls| tls.listen.iter().copied());
         let listeners = self.pools.iter();
-        let listeners =
-            listeners.flat_map(|pool| [&pool.door, &pool.status_door].into_iter().flatten());
+        let listeners = listeners
+            .flat_map(|pool| [&pool.listener, &pool.status_listener].into_iter().flatten());
         sites
             .chain(tls.map(Listening::Https))
             .chain(self.admin.map(Listening::Admin))

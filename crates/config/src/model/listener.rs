@@ -11,7 +11,7 @@ pub const DEFAULT_SOCKET_MODE: u32 = 0o660;
 
 /// A listening FastCGI socket, with php-fpm's `listen` settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Door {
+pub struct FastcgiListener {
     /// Its address.
     pub listen: Address,
     /// The address as written in the configuration, for messages. A port alone means all addresses,
@@ -46,10 +46,10 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-impl Door {
+impl FastcgiListener {
     /// A listener at `listen` in which every other setting has its default.
-    pub fn at(listen: Address) -> Door {
-        Door {
+    pub fn at(listen: Address) -> FastcgiListener {
+        FastcgiListener {
             asked: listen.to_string(),
             listen,
             backlog: None,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::model::confinement::{Confinement, PIDS_BESIDES_WORKERS};
-use crate::model::listener::Door;
+use crate::model::listener::FastcgiListener;
 use crate::model::log_target::LogTarget;
 use crate::model::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode};
 use crate::model::with_defaults::with_defaults;
@@ -148,14 +148,14 @@ pub struct Pool {
     /// The response of `ping_path`; not empty.
     pub ping_response: String = "pong".to_owned(),
     /// The FastCGI listener for web servers, if there is one.
-    pub door: Option<Door> = None,
+    pub listener: Option<FastcgiListener> = None,
     /// The FastCGI listener for the status page alone, if there is one.
-    pub status_door: Option<Door> = None,
+    pub status_listener: Option<FastcgiListener> = None,
     /// File name endings of scripts that the FastCGI listener accepts, each with its dot; empty:
     /// all. The default is that of php-fpm's `security.limit_extensions`.
     pub limit_extensions: Vec<String> = vec![".php".to_owned(), ".phar".to_owned()],
     /// The access log of the FastCGI listener, in php-fpm's format, if there is one.
-    pub door_log: Option<DoorLog> = None,
+    pub pool_access_log: Option<PoolAccessLog> = None,
     /// Whether the output of workers is logged; otherwise it is lost, if the server was started as
     /// php-fpm.
     pub catch_workers_output: bool = true,
@@ -181,7 +181,7 @@ pub struct Pool {
 /// The access log of a FastCGI listener: php-fpm's `access.log`, `access.format` and
 /// `access.suppress_path`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DoorLog {
+pub struct PoolAccessLog {
     /// The file: an absolute path.
     pub path: PathBuf,
     /// The format of a line, checked.

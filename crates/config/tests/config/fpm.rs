@@ -72,15 +72,15 @@ fn debians_own_files_are_read_unchanged() {
     let pool = loaded.config.pool("www").unwrap();
     assert_eq!(pool.pm, ProcessManager::Dynamic);
     assert_eq!(pool.max_children, Some(5));
-    let door = pool.door.as_ref().unwrap();
-    assert_eq!(door.listen, Address::Unix("/run/php/php8.2-fpm.sock".into()));
-    assert_eq!(door.owner.as_deref(), Some("www-data"));
+    let listener = pool.listener.as_ref().unwrap();
+    assert_eq!(listener.listen, Address::Unix("/run/php/php8.2-fpm.sock".into()));
+    assert_eq!(listener.owner.as_deref(), Some("www-data"));
     let fpm = loaded.config.fpm.as_ref().unwrap();
     assert_eq!(fpm.pid.as_deref(), Some(Path::new("/run/php/php8.2-fpm.pid")));
 }
 
 #[test]
-fn a_small_configuration_has_a_door_a_log_and_no_sites() {
+fn a_small_configuration_has_a_listener_a_log_and_no_sites() {
     let files = Files::with(GOOD);
     let loaded = files.load().unwrap();
     let config = &loaded.config;
@@ -88,8 +88,8 @@ fn a_small_configuration_has_a_door_a_log_and_no_sites() {
     assert!(config.listen.is_empty() && config.sites.is_empty());
     let pool = config.pool("www").unwrap();
     assert_eq!(pool.max_children, Some(3));
-    let door = pool.door.as_ref().unwrap();
-    assert_eq!(door.listen, Address::Unix(files.path("www.sock")));
+    let listener = pool.listener.as_ref().unwrap();
+    assert_eq!(listener.listen, Address::Unix(files.path("www.sock")));
     assert!(files.path("error.log").exists());
 }
 
@@ -166,7 +166,7 @@ fn root_makes_no_log_of_a_pool_that_the_pools_user_could_not_open() {
 }
 
 #[test]
-fn a_status_of_its_own_is_a_second_door_of_the_pool() {
+fn a_status_of_its_own_is_a_second_listener_of_the_pool() {
     let files = Files::with(&format!(
         "{GOOD}listen.mode = 0600\npm.status_listen = 127.0.0.1:9001\n\
          listen.allowed_clients = 127.0.0.1,nobody\n"
@@ -174,10 +174,10 @@ fn a_status_of_its_own_is_a_second_door_of_the_pool() {
     let config = files.load().unwrap().config;
     assert_eq!(config.pools.len(), 1);
     let pool = config.pool("www").unwrap();
-    assert_eq!(pool.door.as_ref().unwrap().mode, 0o600);
-    assert_eq!(pool.door.as_ref().unwrap().allowed_clients, None);
+    assert_eq!(pool.listener.as_ref().unwrap().mode, 0o600);
+    assert_eq!(pool.listener.as_ref().unwrap().allowed_clients, None);
     assert_eq!(pool.status_path.as_deref(), Some("/"));
-    let status = pool.status_door.as_ref().unwrap();
+    let status = pool.status_listener.as_ref().unwrap();
     assert_eq!(status.listen.to_string(), "127.0.0.1:9001");
     assert_eq!(status.allowed_clients.as_deref(), Some(&["127.0.0.1".parse().unwrap()][..]));
     let when_ready = &config.fpm.as_ref().unwrap().said_when_ready;
@@ -190,7 +190,7 @@ fn requests_wait_as_they_would_in_the_kernels_queue() {
     let queue = |text: &str| {
         let config = Files::with(&format!("{GOOD}{text}")).load().unwrap().config;
         let pool = config.pool("www").unwrap().clone();
-        (pool.request_queue_length, pool.door.unwrap().backlog)
+        (pool.request_queue_length, pool.listener.unwrap().backlog)
     };
     assert_eq!(queue(""), (4096, None));
     assert_eq!(queue("listen.backlog = 511\n"), (511, Some(511)));

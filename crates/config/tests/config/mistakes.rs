@@ -501,7 +501,7 @@ fn limits_of_a_pool_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn a_setting_of_a_door_without_a_door_is_refused() {
+fn a_setting_of_a_listener_without_a_listener_is_refused() {
     refused(
         "[pools.www]\nlisten_backlog = 5\n[[sites]]\nroot = \"public\"",
         &["2:18: `listen_backlog` is for a pool that has `listen`; add it, or leave this out"],
@@ -509,7 +509,7 @@ fn a_setting_of_a_door_without_a_door_is_refused() {
 }
 
 #[test]
-fn a_setting_of_another_kind_of_door_is_refused() {
+fn a_setting_of_another_kind_of_listener_is_refused() {
     refused(
         "[pools.www]\nlisten = \"/run/x.sock\"\nlisten_allowed_clients = \"::1\"",
         &["3:26: `listen_allowed_clients` is for TCP, and the pool listens on a Unix socket"],
@@ -540,7 +540,7 @@ fn two_pools_at_one_address_are_refused() {
 }
 
 #[test]
-fn a_pool_without_a_door_needs_a_site() {
+fn a_pool_without_a_listener_needs_a_site() {
     let sentence = "1:1: there is no site; add [[sites]] with the `root` of one";
     refused("[pools.a]\nlisten = \"/run/a.sock\"\n[pools.b]", &[sentence]);
     refused("listen = \":80\"\n[pools.a]\nlisten = \"/run/a.sock\"", &[sentence]);

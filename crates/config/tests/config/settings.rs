@@ -426,7 +426,7 @@ fn a_file_that_cannot_be_read_is_refused() {
 }
 
 #[test]
-fn pools_that_all_have_a_door_need_no_site_and_no_address() {
+fn pools_that_all_have_a_listener_need_no_site_and_no_address() {
     let config = Folder::new().good(
         "[pools.www]\nlisten = \"/run/www.sock\"\nlisten_mode = \"0666\"\nlisten_backlog = 5\n\
          status_listen = \"127.0.0.1:9001\"\nlisten_allowed_clients = [\"127.0.0.1\", \"::1\"]\n\
@@ -434,29 +434,29 @@ fn pools_that_all_have_a_door_need_no_site_and_no_address() {
     );
     assert!(config.listen.is_empty() && config.sites.is_empty() && config.fpm.is_none());
     let pool = config.pool("www").unwrap();
-    let door = pool.door.as_ref().unwrap();
-    assert_eq!(door.listen, Address::Unix("/run/www.sock".into()));
-    assert_eq!((door.mode, door.backlog), (0o666, Some(5)));
-    assert_eq!(door.allowed_clients, None);
-    let status = pool.status_door.as_ref().unwrap();
+    let listener = pool.listener.as_ref().unwrap();
+    assert_eq!(listener.listen, Address::Unix("/run/www.sock".into()));
+    assert_eq!((listener.mode, listener.backlog), (0o666, Some(5)));
+    assert_eq!(listener.allowed_clients, None);
+    let status = pool.status_listener.as_ref().unwrap();
     assert_eq!(status.listen.to_string(), "127.0.0.1:9001");
     assert_eq!(status.allowed_clients.as_ref().map(Vec::len), Some(2));
     assert_eq!(pool.status_path.as_deref(), Some("/"));
     assert!(pool.limit_extensions.is_empty());
-    let log = pool.door_log.as_ref().unwrap();
+    let log = pool.pool_access_log.as_ref().unwrap();
     assert_eq!(log.format, "%R - %u %t \"%m %r\" %s");
     assert_eq!(log.suppress_path, ["/ping"]);
     assert!(log.path.is_absolute());
 }
 
 #[test]
-fn a_pool_with_a_door_serves_sites_as_well() {
+fn a_pool_with_a_listener_serves_sites_as_well() {
     let config =
         Folder::new().good("[pools.www]\nlisten = \"9000\"\n[[sites]]\nroot = \"public\"\n");
     assert_eq!(config.listen.len(), 1);
-    let door = config.pool("www").unwrap().door.as_ref().unwrap();
-    assert_eq!(door.listen.to_string(), "[::]:9000");
-    assert_eq!(door.asked, "9000");
+    let listener = config.pool("www").unwrap().listener.as_ref().unwrap();
+    assert_eq!(listener.listen.to_string(), "[::]:9000");
+    assert_eq!(listener.asked, "9000");
 }
 
 #[test]

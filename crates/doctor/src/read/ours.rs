@@ -115,16 +115,16 @@ fn pool(world: &World, config: &Config, of: &maitred_config::Pool, processors: u
         max_requests: of.max_requests,
         wall_limit: of.request_terminate_timeout,
         tracks_finished: of.request_terminate_timeout_track_finished,
-        listen: of.door.as_ref().map(|door| Listen {
-            address: match &door.listen {
+        listen: of.listener.as_ref().map(|listener| Listen {
+            address: match &listener.listen {
                 Address::Tcp(address) => address.to_string(),
                 Address::Unix(path) => path.display().to_string(),
             },
-            backlog: door.backlog.map_or(-1, i64::from),
+            backlog: listener.backlog.map_or(-1, i64::from),
         }),
         queue: Some((u64::from(of.request_queue_length), of.request_queue_timeout)),
         status_path: of.status_path.clone(),
-        has_status_listen: of.status_door.is_some(),
+        has_status_listen: of.status_listener.is_some(),
         status_at: None,
         status_shown_at: status_shown_at(config, of),
         ini: own_ini(world, of),
@@ -136,8 +136,10 @@ fn pool(world: &World, config: &Config, of: &maitred_config::Pool, processors: u
 /// The hosts of sites that serve the pool's status page to every client.
 fn status_shown_at(config: &Config, of: &maitred_config::Pool) -> Vec<String> {
     let tls = config.tls.iter().flat_map(|tls| &tls.listen);
-    let mut doors = config.listen.iter().chain(tls);
-    let (Some(path), true) = (&of.status_path, doors.any(|door| !door.ip().is_loopback())) else {
+    let mut listeners = config.listen.iter().chain(tls);
+    let (Some(path), true) =
+        (&of.status_path, listeners.any(|listener| !listener.ip().is_loopback()))
+    else {
         return Vec::new();
     };
     let shows = config.sites.iter().filter(|site| shows(site, path, of));

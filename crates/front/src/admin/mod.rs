@@ -1,4 +1,4 @@
-//! The admin door: metrics, status pages and pings over HTTP. The front answers all of it itself,
+//! The admin listener: metrics, status pages and pings over HTTP. The front answers all of it itself,
 //! so none of it waits for a worker.
 
 pub(crate) mod access;
@@ -31,7 +31,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Whether a request that came to this address of ours, and asks for this host, was meant for the
-/// door. A page in a browser on this machine can have a name of its own lead to a loopback address
+/// listener. A page in a browser on this machine can have a name of its own lead to a loopback address
 /// and read what comes (DNS rebinding), but neither an address nor `localhost` is ever such a name.
 pub fn is_meant(local: IpAddr, authority: &str) -> bool {
     let name = host_name(authority);
@@ -41,7 +41,7 @@ pub fn is_meant(local: IpAddr, authority: &str) -> bool {
     is_address || is_ours || !local.to_canonical().is_loopback()
 }
 
-/// The page at a path of the admin door, if there is one.
+/// The page at a path of the admin listener, if there is one.
 pub async fn page(shared: &Shared, head: &Head, view: View) -> Option<StatusPage> {
     let query = head.query().unwrap_or_default();
     match head.path() {
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_of_somebody_else_leads_to_a_loopback_door() {
+    fn no_name_of_somebody_else_leads_to_a_loopback_listener() {
         let here: IpAddr = "127.0.0.1".parse().unwrap();
         for host in ["", "localhost:9180", "LocalHost", "127.0.0.1:9180", "[::1]:9180"] {
             assert!(is_meant(here, host), "{host}");

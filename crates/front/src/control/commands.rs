@@ -268,7 +268,7 @@ impl CommandReceiver {
             }
             ToFront::ConfirmPurge { mark } => self.purged_elsewhere(mark),
             ToFront::SetAccessLog => self.take_access_log(fds.pop()),
-            ToFront::SetPoolAccessLog { path } => self.take_door_log(path, fds.pop()),
+            ToFront::SetPoolAccessLog { path } => self.take_pool_access_log(path, fds.pop()),
             ToFront::SetErrorLog => take_error_log(fds),
             other @ (ToFront::Configure { .. } | ToFront::Begin) => {
                 tracing::error!("a command arrived too late: {other:?}");
@@ -321,9 +321,9 @@ impl CommandReceiver {
         }
     }
 
-    fn take_door_log(&self, path: PathBuf, file: Option<OwnedFd>) {
+    fn take_pool_access_log(&self, path: PathBuf, file: Option<OwnedFd>) {
         if let Some(file) = file {
-            self.shared.door_logs.opened(path, file);
+            self.shared.pool_access_logs.opened(path, file);
         }
     }
 
@@ -442,7 +442,7 @@ impl CommandReceiver {
             Err(_) => self.tell_all(|| ThreadOrder::Discard).await,
         }
         self.shared.pools.sweep();
-        self.shared.door_logs.sweep();
+        self.shared.pool_access_logs.sweep();
         prepared
     }
 

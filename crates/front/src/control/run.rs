@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use crate::cache::Cache;
 use crate::control::commands::{self, CommandReceiver, ThreadOrder, follow_thread, take_error_log};
 use crate::logging::access_log::AccessLog;
-use crate::logging::pool_access_log::DoorLogs;
+use crate::logging::pool_access_log::PoolAccessLogs;
 use crate::logging::repeated::RepeatedErrors;
 use crate::pool::pool_registry::Pools;
 use crate::pool::thread_local::{self, Inbox};
@@ -84,7 +84,7 @@ struct Orders {
     configured: Option<(u32, u32, Option<Identity>, Config)>,
     early: Vec<(ToFront, Vec<OwnedFd>)>,
     access_log: Option<OwnedFd>,
-    door_logs: DoorLogs,
+    pool_access_logs: PoolAccessLogs,
 }
 
 fn receive_start(supervisor: &Arc<Supervisor>, follow: fn(&Config)) -> Result<Start, String> {
@@ -125,7 +125,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         ToFront::SetAccessLog => orders.access_log = fds.into_iter().next(),
         ToFront::SetPoolAccessLog { path } => {
             if let Some(file) = fds.into_iter().next() {
-                orders.door_logs.opened(path, file);
+                orders.pool_access_logs.opened(path, file);
             }
         }
         ToFront::SetErrorLog => take_error_log(fds),
@@ -184,7 +184,7 @@ fn prepare(
     let shared = Shared::new(
         pools,
         access_log,
-        orders.door_logs,
+        orders.pool_access_logs,
         supervisor.clone(),
         troubles,
         max_connections,

@@ -9,7 +9,7 @@ use maitred_config::fpm::access_format::{Cpu, Duration as Unit, Memory, Token};
 use maitred_fastcgi::{MAX_REPORT_BYTES, Report, basic_user, params};
 
 use crate::logging::access_log::put_visible;
-use crate::logging::pool_access_log::{DoorLog, LINE_BYTES};
+use crate::logging::pool_access_log::{LINE_BYTES, PoolAccessLog};
 use crate::runtime::clock;
 
 /// Most bytes of a response head that are buffered for `%o` and `%s`.
@@ -18,7 +18,7 @@ const HEAD_BYTES: usize = 64 * 1024;
 /// A request that gets a line.
 #[derive(Debug)]
 pub struct Entry {
-    log: Arc<DoorLog>,
+    log: Arc<PoolAccessLog>,
     /// The time of its arrival, in seconds since 1970.
     came: i64,
     begun: Instant,
@@ -38,7 +38,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(log: Arc<DoorLog>, stream: &[u8], peer: Option<IpAddr>) -> Entry {
+    pub(crate) fn new(log: Arc<PoolAccessLog>, stream: &[u8], peer: Option<IpAddr>) -> Entry {
         let mut entry = Entry {
             log,
             came: second(),

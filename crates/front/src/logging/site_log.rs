@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use maitred_config as config;
 
-use crate::logging::pool_access_log::{DoorLogs, LogFile};
+use crate::logging::pool_access_log::{LogFile, PoolAccessLogs};
 
 /// The destination of a site's access log.
 #[derive(Debug, Clone, Default)]
@@ -20,7 +20,7 @@ pub enum SiteLog {
 
 impl SiteLog {
     /// The log of a site's settings. A file that the supervisor has not sent counts as none.
-    pub fn of(settings: &config::SiteLog, files: &DoorLogs) -> SiteLog {
+    pub fn of(settings: &config::SiteLog, files: &PoolAccessLogs) -> SiteLog {
         match settings {
             config::SiteLog::Server => SiteLog::Server,
             config::SiteLog::Off => SiteLog::Off,

@@ -230,8 +230,8 @@ impl Pool {
             Some(generation.link().seat_board(seat.number))
         });
         let mut all = PoolState::take(newest.link().board(), boards, clock::since_1970());
-        if let Some(door) = &self.settings().door {
-            let before = self.listen_backlog.at(&door.listen.to_string());
+        if let Some(listener) = &self.settings().listener {
+            let before = self.listen_backlog.at(&listener.listen.to_string());
             all.queued = all.queued.saturating_add(before);
             all.max_queued = all.max_queued.max(all.queued);
         }

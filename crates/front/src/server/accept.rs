@@ -67,7 +67,7 @@ pub async fn accept(
     };
     let admin = clients == Clients::Admin;
     let shared = &acceptor.thread.shared;
-    let door: Option<Arc<str>> = match &clients {
+    let address: Option<Arc<str>> = match &clients {
         Clients::Fastcgi { listen } => {
             shared.pools.listen_backlog.watch(listen, &listener);
             Some(listen.as_str().into())
@@ -89,7 +89,7 @@ pub async fn accept(
         while wary > 0 && closer::is_full() {
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
-        if accept_some(&listener, &clients, door.as_ref(), &acceptor, &mut wary).await {
+        if accept_some(&listener, &clients, address.as_ref(), &acceptor, &mut wary).await {
             tokio::task::yield_now().await;
             continue;
         }
@@ -129,7 +129,7 @@ fn wary_of(listener: &AsyncFd<OwnedFd>) -> u64 {
 async fn accept_some(
     listener: &AsyncFd<OwnedFd>,
     clients: &Clients,
-    door: Option<&Arc<str>>,
+    address: Option<&Arc<str>>,
     acceptor: &Acceptor,
     wary: &mut u64,
 ) -> bool {
@@ -150,7 +150,7 @@ async fn accept_some(
                     Some(_) => Family::Tcp,
                     None => Family::Unix,
                 };
-                if let Some(listen) = door {
+                if let Some(listen) = address {
                     let Ok(socket) = Socket::accepted(socket, family, is_wary) else {
                         continue;
                     };

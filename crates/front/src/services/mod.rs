@@ -16,7 +16,7 @@ use crate::http::request_memory::RequestMemory;
 use crate::logging::access_log::AccessLog;
 use crate::logging::deferred::CurrentLog;
 use crate::logging::log_limit::UpstreamLogs;
-use crate::logging::pool_access_log::DoorLogs;
+use crate::logging::pool_access_log::PoolAccessLogs;
 use crate::logging::repeated::RepeatedErrors;
 use crate::net::client_addresses::{Address, Addresses};
 use crate::net::client_rate::Rates;
@@ -48,7 +48,7 @@ pub struct Shared {
     /// The access log, if there is one.
     pub access_log: CurrentLog,
     /// The access logs of pools and sites.
-    pub door_logs: DoorLogs,
+    pub pool_access_logs: PoolAccessLogs,
     /// The TLS configuration, if there is one.
     pub tls: ArcSwapOption<Tls>,
     /// The responses to challenges of ACME authorities.
@@ -95,7 +95,7 @@ impl Shared {
     pub fn new(
         pools: Pools,
         access_log: Option<AccessLog>,
-        door_logs: DoorLogs,
+        pool_access_logs: PoolAccessLogs,
         supervisor: Arc<Supervisor>,
         troubles: Arc<RepeatedErrors>,
         max_connections: usize,
@@ -105,7 +105,7 @@ impl Shared {
             pools,
             cache,
             access_log: Arc::new(ArcSwapOption::new(access_log.map(Arc::new))),
-            door_logs,
+            pool_access_logs,
             tls: ArcSwapOption::empty(),
             proofs: Proofs::default(),
             handshakes: Handshakes::of(max_connections),
@@ -135,7 +135,7 @@ impl Shared {
             cache: self.cache.as_deref(),
             limits: &self.limits,
             proxies: &self.proxies,
-            door_logs: &self.door_logs,
+            pool_access_logs: &self.pool_access_logs,
             upstream_logs: &self.upstream_logs,
             troubles: &self.troubles,
         }
@@ -178,7 +178,7 @@ impl Shared {
         if let Some(log) = &*self.access_log.load() {
             log.flush();
         }
-        self.door_logs.flush(&self.troubles);
+        self.pool_access_logs.flush(&self.troubles);
     }
 
     /// Whether the front is to stop soon: no connection outlives its current request.

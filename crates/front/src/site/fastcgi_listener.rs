@@ -4,15 +4,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use maitred_config::{Config, Door, Pool as Settings};
+use maitred_config::{Config, FastcgiListener, Pool as Settings};
 
 use crate::backend::Backend;
-use crate::logging::pool_access_log::DoorLog;
+use crate::logging::pool_access_log::PoolAccessLog;
 use crate::pool::Pool;
 use crate::site::sites::Resources;
 
 /// A FastCGI listener, for one thread.
-pub struct DoorSite {
+pub struct FastcgiSite {
     /// The pool that runs its scripts.
     pub backend: Backend,
     pool: Arc<Pool>,
@@ -21,22 +21,23 @@ pub struct DoorSite {
     /// It serves status and ping only.
     pub is_for_status: bool,
     /// Its access log, if any.
-    pub log: Option<Arc<DoorLog>>,
+    pub log: Option<Arc<PoolAccessLog>>,
     allowed: Option<Vec<IpAddr>>,
     /// Messages look like those of a php-fpm worker.
     as_worker: bool,
 }
 
-impl DoorSite {
+impl FastcgiSite {
     /// All FastCGI listeners of a configuration, by their addresses.
-    pub fn all(config: &Config, resources: Resources<'_>) -> Vec<(String, DoorSite)> {
+    pub fn all(config: &Config, resources: Resources<'_>) -> Vec<(String, FastcgiSite)> {
         let mut all = Vec::new();
         for settings in &config.pools {
-            let doors = [(&settings.door, false), (&settings.status_door, true)];
-            for (door, is_for_status) in doors {
-                if let Some(door) = door {
-                    let site = DoorSite::of(config, resources, settings, door, is_for_status);
-                    all.push((door.listen.to_string(), site));
+            let listeners = [(&settings.listener, false), (&settings.status_listener, true)];
+            for (listener, is_for_status) in listeners {
+                if let Some(listener) = listener {
+                    let site =
+                        FastcgiSite::of(config, resources, settings, listener, is_for_status);
+                    all.push((listener.listen.to_string(), site));
                 }
             }
         }
@@ -47,20 +48,20 @@ impl DoorSite {
         config: &Config,
         resources: Resources<'_>,
         settings: &Settings,
-        door: &Door,
+        listener: &FastcgiListener,
         is_for_status: bool,
-    ) -> DoorSite {
+    ) -> FastcgiSite {
         // As with php-fpm, requests for the status alone are not logged.
         let is_fpm = config.fpm.is_some();
-        let log = resources.door_logs.of(settings, resources.troubles, is_fpm);
+        let log = resources.pool_access_logs.of(settings, resources.troubles, is_fpm);
         let pool = resources.pools.named(&Arc::new(settings.clone()));
-        DoorSite {
+        FastcgiSite {
             backend: Backend::Pool(pool.clone()),
             pool,
             spool_dir: config.spool_dir.clone(),
             is_for_status,
             log: log.filter(|_| !is_for_status),
-            allowed: door.allowed_clients.clone(),
+            allowed: listener.allowed_clients.clone(),
             as_worker: is_fpm && settings.catch_workers_output,
         }
     }

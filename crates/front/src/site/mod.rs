@@ -119,7 +119,7 @@ impl Site {
             rules: compile_rules(settings)?,
             cache: SiteCache::of(settings, resources.cache),
             limits: resources.limits.of(settings),
-            access_log: SiteLog::of(&settings.access_log, resources.door_logs),
+            access_log: SiteLog::of(&settings.access_log, resources.pool_access_logs),
             backends: backends.collect::<Result<_, String>>()?,
             backend,
             resolver: open_files(files, compression.clone(), limits)?,

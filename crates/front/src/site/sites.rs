@@ -11,13 +11,13 @@ use maitred_rules::networks::Networks;
 use crate::cache::Cache;
 use crate::http::hosts::{Hosts, host_name, https_address};
 use crate::logging::log_limit::UpstreamLogs;
-use crate::logging::pool_access_log::DoorLogs;
+use crate::logging::pool_access_log::PoolAccessLogs;
 use crate::logging::repeated::RepeatedErrors;
 use crate::net::client_rate::Rates;
 use crate::pool::pool_registry::Pools;
 use crate::proxy::stats::AllProxyStats;
 use crate::site::Site;
-use crate::site::fastcgi_listener::DoorSite;
+use crate::site::fastcgi_listener::FastcgiSite;
 use crate::site::rate_limits::AllLimits;
 use crate::site::resolver::TableLimits;
 
@@ -33,7 +33,7 @@ pub struct Resources<'a> {
     /// The counters of upstream HTTP servers.
     pub proxies: &'a AllProxyStats,
     /// The access logs of pools and sites.
-    pub door_logs: &'a DoorLogs,
+    pub pool_access_logs: &'a PoolAccessLogs,
     /// The log limits of upstream FastCGI servers.
     pub upstream_logs: &'a UpstreamLogs,
     /// The repeated errors of the front.
@@ -55,7 +55,7 @@ pub struct Sites {
     hosts: Hosts,
     sites: Vec<Arc<Site>>,
     /// By listen address.
-    doors: HashMap<String, DoorSite>,
+    listeners: HashMap<String, FastcgiSite>,
     /// The redirect of plain HTTP, if any.
     redirect: Option<Redirect>,
 }
@@ -82,8 +82,8 @@ impl Sites {
     }
 
     /// The FastCGI listener of an address.
-    pub fn door(&self, listen: &str) -> Option<&DoorSite> {
-        self.doors.get(listen)
+    pub fn listener(&self, listen: &str) -> Option<&FastcgiSite> {
+        self.listeners.get(listen)
     }
 
     /// Opens every site's document root. A site with the same settings as `before` is reused, with
@@ -122,7 +122,7 @@ impl Sites {
             clients: config.clients.clone(),
             hosts: Hosts::of(&config.sites),
             sites,
-            doors: DoorSite::all(config, resources).into_iter().collect(),
+            listeners: FastcgiSite::all(config, resources).into_iter().collect(),
             redirect: config.tls.as_ref().and_then(|tls| {
                 let (status, port) = (tls.redirect?, tls.port());
                 Some(Redirect { status, port })

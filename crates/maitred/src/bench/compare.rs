@@ -363,7 +363,7 @@ impl fmt::Display for ListenAddress {
 /// A server started by a command, with all its processes. Dropping it stops it.
 struct StartedServer {
     shell: Child,
-    door: ListenAddress,
+    listener: ListenAddress,
 }
 
 impl StartedServer {
@@ -374,9 +374,9 @@ impl StartedServer {
         stop: &Arc<AtomicBool>,
     ) -> Result<StartedServer, BenchError> {
         let now = |why: String| BenchError::Now(format!("'{command}': {why}"));
-        let door = ListenAddress::of(side)?;
-        if door.is_open() {
-            return Err(now(format!("another server listens on {door} already")));
+        let listener = ListenAddress::of(side)?;
+        if listener.is_open() {
+            return Err(now(format!("another server listens on {listener} already")));
         }
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null());
@@ -384,15 +384,15 @@ impl StartedServer {
         maitred_os::spawn::unblock_signals(&mut shell);
         let shell = shell.spawn();
         let shell = shell.map_err(|why| now(format!("cannot be started: {why}")))?;
-        let mut started = StartedServer { shell, door };
+        let mut started = StartedServer { shell, listener };
         let deadline = Instant::now() + START;
-        while !started.door.is_open() {
+        while !started.listener.is_open() {
             if let Ok(Some(status)) = started.shell.try_wait() {
-                let door = &started.door;
-                return Err(now(format!("exited before it listened on {door} ({status})")));
+                let listener = &started.listener;
+                return Err(now(format!("exited before it listened on {listener} ({status})")));
             }
             if Instant::now() > deadline || stop.load(Ordering::Relaxed) {
-                return Err(now(format!("no server listens on {}", started.door)));
+                return Err(now(format!("no server listens on {}", started.listener)));
             }
             std::thread::sleep(LOOK);
         }
@@ -412,7 +412,7 @@ impl Drop for StartedServer {
         let deadline = Instant::now() + END;
         // The shell may exit before the processes that it has started.
         while Instant::now() < deadline
-            && (matches!(self.shell.try_wait(), Ok(None)) || self.door.is_open())
+            && (matches!(self.shell.try_wait(), Ok(None)) || self.listener.is_open())
         {
             std::thread::sleep(LOOK);
         }

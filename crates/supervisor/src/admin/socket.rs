@@ -72,10 +72,10 @@ impl AdminSocket {
         let folder = path.parent().unwrap_or(Path::new("/"));
         make_folder(folder).map_err(|why| failed(&path, why))?;
         match AdminSocket::take(&path) {
-            Ok(door) => Ok(Some(door)),
+            Ok(listener) => Ok(Some(listener)),
             Err(why) if why.kind() == ErrorKind::AddrInUse => {
                 let own = path.with_file_name(format!("admin-{}.sock", std::process::id()));
-                let door = AdminSocket::take(&own).map_err(|why| failed(&own, why))?;
+                let listener = AdminSocket::take(&own).map_err(|why| failed(&own, why))?;
                 let told = format!(
                     "another server has the admin socket {}; reach this one with --admin-socket {}",
                     path.display(),
@@ -85,7 +85,7 @@ impl AdminSocket {
                     true => info!("{told}"),
                     false => warn!("{told}"),
                 }
-                Ok(Some(door))
+                Ok(Some(listener))
             }
             Err(why) => Err(failed(&path, why)),
         }
@@ -179,9 +179,9 @@ mod tests {
     fn the_socket_is_for_its_owner_only_and_goes_with_its_server() {
         let folder = tempfile::tempdir().unwrap();
         let path = socket(&folder);
-        let door = AdminSocket::open(&path).unwrap();
+        let listener = AdminSocket::open(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        drop(door);
+        drop(listener);
         assert!(!path.exists());
     }
 

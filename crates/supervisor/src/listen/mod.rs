@@ -11,7 +11,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use maitred_config::{Address, Config, Door, Listening, Pool};
+use maitred_config::{Address, Config, FastcgiListener, Listening, Pool};
 use maitred_control::{Clients, ToFront};
 use maitred_os::sockets::unix::Rights;
 use maitred_os::sockets::{self, waiting};
@@ -47,7 +47,7 @@ pub struct OpenedListeners {
     /// New listeners.
     pub new: Vec<Listener>,
     /// FastCGI listeners that stay, with their new settings.
-    stays: Vec<Door>,
+    stays: Vec<FastcgiListener>,
     /// Owner and mode of those that are Unix sockets.
     rights: Vec<Option<Rights>>,
 }
@@ -55,7 +55,7 @@ pub struct OpenedListeners {
 /// A FastCGI listener, and the pool that messages about it name.
 #[derive(Debug, Clone, Copy)]
 struct NamedListener<'a> {
-    door: &'a Door,
+    listener: &'a FastcgiListener,
     pool: &'a str,
     /// Messages are php-fpm's.
     fpm: bool,
@@ -105,15 +105,17 @@ fn open_in(
         let there = known.iter();
         let there =
             there.filter(|other| other.can_be_reached()).find(|other| other.asked == one.address());
-        let door = match one {
-            Listening::Fastcgi(door) | Listening::AdminSocket(door) => Some(name(config, door)),
+        let listener = match one {
+            Listening::Fastcgi(listener) | Listening::AdminSocket(listener) => {
+                Some(name(config, listener))
+            }
             Listening::Http(_) | Listening::Https(_) | Listening::Admin(_) => None,
         };
-        let rights = door.map(|named| named.rights()).transpose()?.flatten();
+        let rights = listener.map(|named| named.rights()).transpose()?.flatten();
         match there {
             Some(there) if there.clients == clients_of(one) => {
-                opened.stays.extend(door.map(|named| named.door.clone()));
-                opened.rights.extend(door.map(|_| rights));
+                opened.stays.extend(listener.map(|named| named.listener.clone()));
+                opened.rights.extend(listener.map(|_| rights));
             }
             Some(there) => {
                 let moved = there.for_clients(clients_of(one));
@@ -121,7 +123,8 @@ fn open_in(
                 opened.new.push(moved.map_err(|source| Error::Listen { address, source })?);
             }
             None => {
-                let asked = NewListener { one, door, rights, threads: threads as usize, tcp: &tcp };
+                let asked =
+                    NewListener { one, listener, rights, threads: threads as usize, tcp: &tcp };
                 opened.new.push(asked.open(inherited)?);
             }
         }
@@ -132,7 +135,7 @@ fn open_in(
 /// A new listener.
 struct NewListener<'a> {
     one: Listening<'a>,
-    door: Option<NamedListener<'a>>,
+    listener: Option<NamedListener<'a>>,
     rights: Option<Rights>,
     threads: usize,
     /// All TCP addresses there are.
@@ -141,14 +144,14 @@ struct NewListener<'a> {
 
 impl NewListener<'_> {
     fn open(&self, inherited: &mut InheritedSockets) -> Result<Listener, Error> {
-        if let Some(named) = self.door {
+        if let Some(named) = self.listener {
             named.warn_of_backlog();
             named.warn_of_owners();
         }
         match self.one.address() {
             Address::Tcp(address) => self.open_tcp(address, inherited),
             Address::Unix(path) => {
-                let (Some(named), Some(rights)) = (self.door, &self.rights) else {
+                let (Some(named), Some(rights)) = (self.listener, &self.rights) else {
                     let source = io::ErrorKind::Unsupported.into();
                     let address = self.one.address();
                     return Err(Error::Listen { address, source });
@@ -173,7 +176,7 @@ impl NewListener<'_> {
         inherited: &mut InheritedSockets,
     ) -> Result<Listener, Error> {
         let first = self.try_tcp(address, inherited);
-        let opened = match (first, self.door) {
+        let opened = match (first, self.listener) {
             (Err(why), Some(named)) if named.means_all_addresses() => {
                 tracing::debug!("{address}: {why}");
                 info!(target: "fpm", "Failed implicitly binding to ::, retrying with 0.0.0.0");
@@ -182,7 +185,7 @@ impl NewListener<'_> {
             }
             (first, _) => first,
         };
-        opened.map_err(|why| match (self.door, why.kind()) {
+        opened.map_err(|why| match (self.listener, why.kind()) {
             (Some(named), _) => named.error(OpenError::bind(why, address)),
             (None, io::ErrorKind::AddrInUse) => {
                 Error::AddressInUse { address: Address::Tcp(address), holder: tcp::holder(address) }
@@ -203,7 +206,8 @@ impl NewListener<'_> {
             }
             None => {
                 let only_ipv6 = tcp::is_only_ipv6(address, self.tcp);
-                let backlog = self.door.map_or(sockets::BACKLOG, |named| backlog(named.door));
+                let backlog =
+                    self.listener.map_or(sockets::BACKLOG, |named| backlog(named.listener));
                 sockets::listen_tcp(address, only_ipv6, self.threads, backlog)?
             }
         };
@@ -213,8 +217,8 @@ impl NewListener<'_> {
 
     /// An inherited socket for all threads.
     fn adopt(&self, socket: OwnedFd) -> io::Result<Vec<OwnedFd>> {
-        if let Some(named) = self.door {
-            sockets::listen(&socket, backlog(named.door))?;
+        if let Some(named) = self.listener {
+            sockets::listen(&socket, backlog(named.listener))?;
         }
         sockets::copies(socket, self.threads)
     }
@@ -233,7 +237,7 @@ impl NewListener<'_> {
 impl NamedListener<'_> {
     /// A port alone means all addresses, of IPv6 if there is any.
     fn means_all_addresses(&self) -> bool {
-        let asked = &self.door.asked;
+        let asked = &self.listener.asked;
         !asked.is_empty() && asked.bytes().all(|byte| byte.is_ascii_digit())
     }
 
@@ -243,7 +247,7 @@ impl NamedListener<'_> {
 
     /// Owner and mode of a Unix socket; none for TCP.
     fn rights(&self) -> Result<Option<Rights>, Error> {
-        match &self.door.listen {
+        match &self.listener.listen {
             Address::Unix(path) => unix::rights(*self, path).map(Some),
             Address::Tcp(_) => Ok(None),
         }
@@ -251,11 +255,11 @@ impl NamedListener<'_> {
 
     /// An access list replaces owner and group; logged in php-fpm's words.
     fn warn_of_owners(&self) {
-        let NamedListener { door, pool, .. } = self;
-        if door.acl_users.is_empty() && door.acl_groups.is_empty() {
+        let NamedListener { listener, pool, .. } = self;
+        if listener.acl_users.is_empty() && listener.acl_groups.is_empty() {
             return;
         }
-        for (what, ignored) in [("owner", &door.owner), ("group", &door.group)] {
+        for (what, ignored) in [("owner", &listener.owner), ("group", &listener.group)] {
             if let Some(ignored) = ignored {
                 warn!("[pool {pool}] ACL set, listen.{what} = '{ignored}' is ignored");
             }
@@ -263,7 +267,7 @@ impl NamedListener<'_> {
     }
 
     fn warn_of_backlog(&self) {
-        let (Some(asked), Ok(longest)) = (self.door.backlog, waiting::longest_backlog()) else {
+        let (Some(asked), Ok(longest)) = (self.listener.backlog, waiting::longest_backlog()) else {
             return;
         };
         if asked > longest {
@@ -284,18 +288,22 @@ impl OpenedListeners {
 
     /// Applies new settings to the listeners that stay: owner, mode and queue length.
     pub fn adjust(&self, listeners: &mut [Listener]) {
-        for (door, rights) in self.stays.iter().zip(&self.rights) {
-            let Some(listener) = listeners.iter_mut().find(|one| one.asked == door.listen) else {
+        for (settings, rights) in self.stays.iter().zip(&self.rights) {
+            let Some(listener) = listeners.iter_mut().find(|one| one.asked == settings.listen)
+            else {
                 continue;
             };
             if let (Some(file), Some(rights)) = (&mut listener.file, rights)
                 && let Err(why) = file.set_rights(rights)
             {
-                warn!("{}: who may connect stays as it was: {why}", door.asked);
+                warn!(
+                    "{}: the access rights of its socket stay as they were: {why}",
+                    settings.asked
+                );
             }
             for socket in &listener.sockets {
-                if let Err(why) = sockets::listen(socket, backlog(door)) {
-                    warn!("{}: its queue stays as long as it was: {why}", door.asked);
+                if let Err(why) = sockets::listen(socket, backlog(settings)) {
+                    warn!("{}: its queue stays as long as it was: {why}", settings.asked);
                 }
             }
         }
@@ -353,8 +361,8 @@ pub fn announce(listeners: &[Listener]) {
 pub fn mistakes(config: &Config) -> impl Iterator<Item = Error> {
     let listening = config.listening().into_iter();
     listening.filter_map(|one| match one {
-        Listening::Fastcgi(door) | Listening::AdminSocket(door) => {
-            name(config, door).rights().err()
+        Listening::Fastcgi(listener) | Listening::AdminSocket(listener) => {
+            name(config, listener).rights().err()
         }
         Listening::Http(_) | Listening::Https(_) | Listening::Admin(_) => None,
     })
@@ -366,7 +374,7 @@ fn clients_of(listening: Listening<'_>) -> Clients {
         Listening::Http(_) => Clients::Http,
         Listening::Https(_) => Clients::Https,
         Listening::Admin(_) | Listening::AdminSocket(_) => Clients::Admin,
-        Listening::Fastcgi(door) => Clients::Fastcgi { listen: door.listen.to_string() },
+        Listening::Fastcgi(listener) => Clients::Fastcgi { listen: listener.listen.to_string() },
     }
 }
 
@@ -379,19 +387,19 @@ fn key(address: &Address) -> String {
     }
 }
 
-fn backlog(door: &Door) -> i32 {
+fn backlog(listener: &FastcgiListener) -> i32 {
     let longest = sockets::LONGEST_BACKLOG;
-    door.backlog.map_or(longest, |asked| i32::try_from(asked).unwrap_or(i32::MAX))
+    listener.backlog.map_or(longest, |asked| i32::try_from(asked).unwrap_or(i32::MAX))
 }
 
 /// The pool of a FastCGI listener.
-fn name<'a>(config: &'a Config, door: &'a Door) -> NamedListener<'a> {
+fn name<'a>(config: &'a Config, listener: &'a FastcgiListener) -> NamedListener<'a> {
     let has = |pool: &&Pool| {
-        let mut doors = [&pool.door, &pool.status_door].into_iter().flatten();
-        doors.any(|other| other.listen == door.listen)
+        let mut listeners = [&pool.listener, &pool.status_listener].into_iter().flatten();
+        listeners.any(|other| other.listen == listener.listen)
     };
     NamedListener {
-        door,
+        listener,
         pool: config.pools.iter().find(has).map_or("", |pool| &pool.name),
         fpm: config.fpm.is_some(),
     }

@@ -57,13 +57,13 @@ impl OpenError {
                 OpenError::TooLong(_) | OpenError::NoUser(_) | OpenError::NoGroup(_),
                 Some(remedy),
             ) if !named.fpm => Error::Configuration(format!("{said}; {remedy}")),
-            (_, remedy) => Error::Door { said, remedy, fpm: named.fpm },
+            (_, remedy) => Error::FastcgiListener { said, remedy, fpm: named.fpm },
         }
     }
 
     /// In the words of `fpm_sockets.c` and `fpm_unix.c`; for a path that is too long, of PHP 8.4.
     fn as_php_fpm(&self, named: &NamedListener<'_>) -> String {
-        let (asked, pool) = (&named.door.asked, named.pool);
+        let (asked, pool) = (&named.listener.asked, named.pool);
         match self {
             OpenError::Taken(_) => {
                 format!("Another FPM instance seems to already listen on {asked}")
@@ -104,12 +104,12 @@ impl OpenError {
             OpenError::NoUser(user) => format!("there is no user `{user}`"),
             OpenError::NoGroup(group) => format!("there is no group `{group}`"),
         };
-        format!("{} cannot be listened on: {why}", named.door.asked)
+        format!("{} cannot be listened on: {why}", named.listener.asked)
     }
 
     /// What the operator can do.
     fn remedy(&self, named: &NamedListener<'_>) -> Option<String> {
-        let folder = match &named.door.listen {
+        let folder = match &named.listener.listen {
             Address::Unix(path) => path.parent().map(Path::to_owned),
             Address::Tcp(_) => None,
         };

@@ -4,12 +4,12 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// A configuration that listens on `listen` and has a pool with each of `doors`.
-fn config(listen: &[SocketAddr], doors: Vec<Door>) -> Config {
-    let pools = doors
-        .into_iter()
-        .zip(0..)
-        .map(|(door, number)| Pool { door: Some(door), ..Pool::named(&format!("pool{number}")) });
+/// A configuration that listens on `listen` and has a pool with each of `listeners`.
+fn config(listen: &[SocketAddr], listeners: Vec<FastcgiListener>) -> Config {
+    let pools = listeners.into_iter().zip(0..).map(|(listener, number)| Pool {
+        listener: Some(listener),
+        ..Pool::named(&format!("pool{number}"))
+    });
     Config { listen: listen.to_vec(), pools: pools.collect(), ..Config::default() }
 }
 
@@ -17,16 +17,16 @@ fn opened(config: &Config) -> Result<Vec<Listener>, Error> {
     open(config, InheritedSockets::default(), 2)
 }
 
-fn unix_door(path: &Path) -> Door {
-    Door::at(Address::Unix(path.to_owned()))
+fn unix_listener(path: &Path) -> FastcgiListener {
+    FastcgiListener::at(Address::Unix(path.to_owned()))
 }
 
 fn socket(folder: &tempfile::TempDir) -> PathBuf {
     folder.path().join("php.sock")
 }
 
-fn refusal(doors: Vec<Door>) -> String {
-    opened(&config(&[], doors)).unwrap_err().to_string()
+fn refusal(listeners: Vec<FastcgiListener>) -> String {
+    opened(&config(&[], listeners)).unwrap_err().to_string()
 }
 
 #[test]
@@ -55,11 +55,11 @@ fn a_port_left_to_the_system_is_the_same_for_all_threads() {
 }
 
 #[test]
-fn a_unix_door_has_its_mode_and_goes_with_its_listener() {
+fn a_unix_listener_has_its_mode_and_goes_with_its_listener() {
     let folder = tempfile::tempdir().unwrap();
     let path = socket(&folder);
-    let door = Door { mode: 0o606, ..unix_door(&path) };
-    let listeners = opened(&config(&[], vec![door])).unwrap();
+    let listener = FastcgiListener { mode: 0o606, ..unix_listener(&path) };
+    let listeners = opened(&config(&[], vec![listener])).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o606);
     UnixStream::connect(&path).unwrap();
     drop(listeners);
@@ -71,19 +71,19 @@ fn a_socket_that_somebody_listens_on_is_left_alone_and_a_dead_one_is_replaced() 
     let folder = tempfile::tempdir().unwrap();
     let path = socket(&folder);
     let living = UnixListener::bind(&path).unwrap();
-    let said = refusal(vec![unix_door(&path)]);
+    let said = refusal(vec![unix_listener(&path)]);
     assert!(said.contains("another process listens there already"), "{said}");
     let process = format!("(process {})", std::process::id());
     assert!(said.contains(&process), "{said}");
     drop(living);
-    assert!(opened(&config(&[], vec![unix_door(&path)])).is_ok());
+    assert!(opened(&config(&[], vec![unix_listener(&path)])).is_ok());
 }
 
 #[test]
 fn the_file_of_another_is_not_removed() {
     let folder = tempfile::tempdir().unwrap();
     let path = socket(&folder);
-    let listeners = opened(&config(&[], vec![unix_door(&path)])).unwrap();
+    let listeners = opened(&config(&[], vec![unix_listener(&path)])).unwrap();
     std::fs::rename(&path, folder.path().join("moved")).unwrap();
     let _other = UnixListener::bind(&path).unwrap();
     drop(listeners);
@@ -94,17 +94,20 @@ fn the_file_of_another_is_not_removed() {
 fn why_a_unix_socket_cannot_be_made_is_said_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing/php.sock");
-    let said = refusal(vec![unix_door(&missing)]);
+    let said = refusal(vec![unix_listener(&missing)]);
     assert!(said.contains("missing does not exist; make it"), "{said}");
     let long = folder.path().join("x".repeat(120));
-    let said = refusal(vec![unix_door(&long)]);
+    let said = refusal(vec![unix_listener(&long)]);
     assert!(said.ends_with("choose a shorter path"), "{said}");
     let file = folder.path().join("file");
     std::fs::write(&file, "precious").unwrap();
-    let said = refusal(vec![unix_door(&file)]);
+    let said = refusal(vec![unix_listener(&file)]);
     assert!(said.contains("a file that is no socket"), "{said}");
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
-    let unknown = Door { owner: Some("no-such-user".to_owned()), ..unix_door(&socket(&folder)) };
+    let unknown = FastcgiListener {
+        owner: Some("no-such-user".to_owned()),
+        ..unix_listener(&socket(&folder))
+    };
     let said = refusal(vec![unknown]);
     assert!(said.contains("no user `no-such-user`"), "{said}");
 }
@@ -114,7 +117,7 @@ fn a_socket_that_failed_half_way_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     let (path, taken) = (socket(&folder), folder.path().join("taken"));
     let _living = UnixListener::bind(&taken).unwrap();
-    refusal(vec![unix_door(&path), unix_door(&taken)]);
+    refusal(vec![unix_listener(&path), unix_listener(&taken)]);
     assert!(!path.exists());
 }
 
@@ -125,11 +128,11 @@ fn php_fpm_s_words_are_said_where_we_were_started_as_it() {
     let address = held.local_addr().unwrap();
     let living = socket(&folder);
     let _living = UnixListener::bind(&living).unwrap();
-    let said = |door: Door| {
-        let named = NamedListener { door: &door, pool: "www", fpm: true };
+    let said = |listener: FastcgiListener| {
+        let named = NamedListener { listener: &listener, pool: "www", fpm: true };
         let asked = NewListener {
-            one: Listening::Fastcgi(&door),
-            door: Some(named),
+            one: Listening::Fastcgi(&listener),
+            listener: Some(named),
             rights: named.rights().unwrap(),
             threads: 1,
             tcp: &[],
@@ -137,7 +140,7 @@ fn php_fpm_s_words_are_said_where_we_were_started_as_it() {
         let error = asked.open(&mut InheritedSockets::default()).unwrap_err();
         (error.to_string(), error.remedy().map(str::to_owned))
     };
-    let (text, remedy) = said(Door::at(Address::Tcp(address)));
+    let (text, remedy) = said(FastcgiListener::at(Address::Tcp(address)));
     assert_eq!(
         text,
         format!(
@@ -145,7 +148,7 @@ fn php_fpm_s_words_are_said_where_we_were_started_as_it() {
         )
     );
     assert!(remedy.unwrap().contains("stop it, or choose another"));
-    let (text, _) = said(unix_door(&living));
+    let (text, _) = said(unix_listener(&living));
     let expected = "Another FPM instance seems to already listen on";
     assert_eq!(text, format!("{expected} {}", living.display()));
 }
@@ -155,26 +158,29 @@ fn a_port_alone_falls_back_to_ipv4() {
     // A socket that listens on all IPv6 addresses only leaves IPv4 free.
     let six = sockets::listen_tcp("[::]:0".parse().unwrap(), true, 1, 1).unwrap();
     let port = sockets::local_address(&six[0]).unwrap().port();
-    let door = Door {
+    let listener = FastcgiListener {
         asked: port.to_string(),
-        ..Door::at(Address::Tcp(SocketAddr::from(([0; 8], port))))
+        ..FastcgiListener::at(Address::Tcp(SocketAddr::from(([0; 8], port))))
     };
-    let asked = door.listen.clone();
-    let listeners = opened(&config(&[], vec![door])).unwrap();
+    let asked = listener.listen.clone();
+    let listeners = opened(&config(&[], vec![listener])).unwrap();
     let listener = listeners.iter().find(|one| one.asked == asked).unwrap();
     assert_eq!(listener.address.to_string(), format!("0.0.0.0:{port}"));
 }
 
 #[test]
-fn what_changes_of_a_door_holds_from_then_on() {
+fn what_changes_of_a_listener_holds_from_then_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = socket(&folder);
-    let mut before = config(&[], vec![unix_door(&path)]);
+    let mut before = config(&[], vec![unix_listener(&path)]);
     before.listen.clear();
     let mut listeners = opened(&before).unwrap();
     let mut after = before.clone();
-    after.pools[0].door =
-        Some(Door { mode: 0o600, acl_users: vec!["daemon".to_owned()], ..unix_door(&path) });
+    after.pools[0].listener = Some(FastcgiListener {
+        mode: 0o600,
+        acl_users: vec!["daemon".to_owned()],
+        ..unix_listener(&path)
+    });
     let change = open_others(&after, &listeners, 2).unwrap();
     assert!(change.new.is_empty());
     change.adjust(&mut listeners);
@@ -199,7 +205,7 @@ fn unix_file(path: &Path) -> String {
 fn a_socket_whose_file_has_gone_is_made_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = socket(&folder);
-    let mut config = config(&[], vec![unix_door(&path)]);
+    let mut config = config(&[], vec![unix_listener(&path)]);
     config.listen.clear();
     let listeners = opened(&config).unwrap();
     std::fs::remove_file(&path).unwrap();
@@ -217,7 +223,7 @@ fn an_address_that_gets_other_clients_keeps_its_sockets() {
     drop(free);
     let before = config(&[address], Vec::new());
     let listeners = opened(&before).unwrap();
-    let after = config(&[], vec![Door::at(Address::Tcp(address))]);
+    let after = config(&[], vec![FastcgiListener::at(Address::Tcp(address))]);
     let change = open_others(&after, &listeners, 2).unwrap();
     assert_eq!(change.new.len(), 1);
     assert!(matches!(change.new[0].clients, Clients::Fastcgi { .. }));

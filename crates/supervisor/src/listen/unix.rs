@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use maitred_config::Door;
+use maitred_config::FastcgiListener;
 use maitred_os::guarded;
 use maitred_os::sockets;
 use maitred_os::sockets::unix::{
@@ -117,7 +117,7 @@ pub fn open(
     // From here on the file is removed if anything fails.
     let own = OwnFile::new(path, &file, rights);
     give(named, &file, rights)?;
-    let listens = sockets::listen(&socket, backlog(named.door));
+    let listens = sockets::listen(&socket, backlog(named.listener));
     let sockets = listens.and_then(|()| sockets::copies(socket, threads));
     let sockets = sockets.map_err(|why| named.error(OpenError::Listen(why)))?;
     Ok((sockets, Some(own)))
@@ -148,7 +148,7 @@ pub fn rights(named: NamedListener<'_>, path: &Path) -> Result<Rights, Error> {
     if bytes > MAX_PATH_BYTES {
         return Err(named.error(OpenError::TooLong(bytes)));
     }
-    let Door { owner, group, mode, acl_users, acl_groups, .. } = named.door;
+    let FastcgiListener { owner, group, mode, acl_users, acl_groups, .. } = named.listener;
     let user = |name: &String| {
         let found = users::owner_named(name);
         found.map_err(|_| named.error(OpenError::NoUser(name.clone())))

@@ -111,7 +111,7 @@ pub fn open_of_pool(path: &Path, identity: Option<&Identity>) -> io::Result<File
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_of_door(path: &Path, identity: Option<&Identity>) -> io::Result<File> {
+pub fn open_of_listener(path: &Path, identity: Option<&Identity>) -> io::Result<File> {
     with_rights_for(path, identity, FPM_LOG_MODE)
 }
 

@@ -52,7 +52,7 @@ impl PoolAccessLogs {
     pub fn open(config: &Config, known: &PoolAccessLogs) -> Result<PoolAccessLogs, Error> {
         let mut opened = PoolAccessLogs::default();
         for pool in &config.pools {
-            let Some(settings) = &pool.door_log else {
+            let Some(settings) = &pool.pool_access_log else {
                 continue;
             };
             let path = &settings.path;
@@ -86,7 +86,7 @@ impl PoolAccessLogs {
     pub fn use_for(&mut self, config: &Config, opened: PoolAccessLogs) {
         self.0.extend(opened.0);
         let used = |path: &PathBuf| {
-            let mut logs = config.pools.iter().filter_map(|pool| pool.door_log.as_ref());
+            let mut logs = config.pools.iter().filter_map(|pool| pool.pool_access_log.as_ref());
             logs.any(|log| log.path == *path) || of_sites(config).any(|log| log == path)
         };
         let is_kept = |path: &Path| keeps_standard_error(config) && path == Path::new(KEPT);
@@ -108,7 +108,7 @@ impl PoolAccessLogs {
         let mut is_well = true;
         let mut again = PoolAccessLogs::default();
         for pool in &config.pools {
-            let path = pool.door_log.as_ref().map(|log| &log.path);
+            let path = pool.pool_access_log.as_ref().map(|log| &log.path);
             let is_done = |path: &PathBuf| again.0.contains_key(path) || is_standard_error(path);
             let Some(path) = path.filter(|path| !is_done(path)) else {
                 continue;
@@ -173,7 +173,7 @@ fn open_of(
         (true, None) => stderr::another().map(File::from),
         (false, _) => {
             let identity = identity::of_pool(pool, config)?;
-            log_files::open_of_door(path, identity.as_ref())
+            log_files::open_of_listener(path, identity.as_ref())
         }
     };
     opened.map_err(|why| {
@@ -196,11 +196,11 @@ fn is_standard_error(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use maitred_config::DoorLog;
+    use maitred_config::PoolAccessLog;
 
     fn config(folder: &Path, names: &[&str]) -> Config {
         let pool = |name: &&str| Pool {
-            door_log: Some(DoorLog {
+            pool_access_log: Some(PoolAccessLog {
                 path: folder.join(name),
                 format: "%s".to_owned(),
                 suppress_path: Vec::new(),

@@ -184,9 +184,9 @@ fn snapshot_of(pool: &Pool) -> Option<Snapshot> {
 
 /// Whether the processor time of requests is shown anywhere: measuring it costs a system call.
 fn shows_cpu(pool: &Pool) -> bool {
-    let format = pool.door_log.as_ref().map(|log| log.format.as_str());
+    let format = pool.pool_access_log.as_ref().map(|log| log.format.as_str());
     let format = format.and_then(|format| AccessFormat::parse(format).ok());
     let is_cpu = |token: &Token| matches!(token, Token::Cpu(_));
     let is_logged = format.is_some_and(|format| format.0.iter().any(is_cpu));
-    is_logged || pool.status_path.is_some() || pool.status_door.is_some()
+    is_logged || pool.status_path.is_some() || pool.status_listener.is_some()
 }

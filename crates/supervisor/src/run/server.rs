@@ -110,7 +110,7 @@ impl Supervisor {
         let is_well = reopen_error_log(config, fronts);
         if config.fpm.is_some() {
             fpm::log_reopened(ReopenedLog::Error, is_well);
-            let has_access_log = |pool: &RunningPool| pool.plan.pool.door_log.is_some();
+            let has_access_log = |pool: &RunningPool| pool.plan.pool.pool_access_log.is_some();
             if self.pools.iter().any(has_access_log) {
                 let is_well = logs.reopen_pool_logs(config, fronts);
                 fpm::log_reopened(ReopenedLog::Access, is_well);

@@ -65,7 +65,7 @@ pub struct HandoverState {
     certificates: Option<RawFd>,
     /// By their paths.
     #[serde(default)]
-    door_logs: Vec<(PathBuf, RawFd)>,
+    pool_access_logs: Vec<(PathBuf, RawFd)>,
     pools: Vec<PoolState>,
     /// By the name of the pool.
     #[serde(default)]
@@ -162,7 +162,7 @@ pub struct InheritedServer {
     /// The certificates and keys of TLS.
     pub certificates: Option<Certificates>,
     /// The access logs of pools and sites.
-    pub door_logs: PoolAccessLogs,
+    pub pool_access_logs: PoolAccessLogs,
     pub fronts: Fronts,
     pub pools: Vec<RunningPool>,
     /// By the name of the pool.
@@ -220,7 +220,7 @@ impl HandoverState {
             terminal: plan.terminal.descriptor().map(|fd| fd.as_raw_fd()),
             access_log: plan.logs.access_log().map(AsRawFd::as_raw_fd),
             certificates: plan.certificates.as_ref().and_then(Certificates::left),
-            door_logs: plan.logs.pool_logs().descriptors(),
+            pool_access_logs: plan.logs.pool_logs().descriptors(),
             pools: running.pools.iter().map(pool_state).collect(),
             scoreboards: running.scoreboards.descriptors(),
         }
@@ -268,7 +268,7 @@ impl HandoverState {
         let mut all: Vec<RawFd> = self.terminal.into_iter().collect();
         all.extend(self.access_log);
         all.extend(self.certificates);
-        all.extend(self.door_logs.iter().map(|(_, fd)| *fd));
+        all.extend(self.pool_access_logs.iter().map(|(_, fd)| *fd));
         all.extend(self.fronts.iter().flat_map(|one| one.peer.descriptors()));
         all.extend(self.scoreboards.iter().map(|(_, fd)| *fd));
         for listener in &self.listeners {
@@ -320,9 +320,10 @@ impl HandoverState {
         let listeners = self.listeners.into_iter().map(ListenerState::inherit);
         let access_log = self.access_log.map(spawn::inherited_fd).transpose()?;
         let certificates = self.certificates.map(spawn::inherited_fd).transpose()?;
-        let door_logs = self.door_logs.into_iter();
-        let door_logs = door_logs.map(|(path, fd)| Ok((path, spawn::inherited_fd(fd)?.into())));
-        let door_logs = door_logs.collect::<io::Result<Vec<_>>>()?;
+        let pool_access_logs = self.pool_access_logs.into_iter();
+        let pool_access_logs =
+            pool_access_logs.map(|(path, fd)| Ok((path, spawn::inherited_fd(fd)?.into())));
+        let pool_access_logs = pool_access_logs.collect::<io::Result<Vec<_>>>()?;
         let scoreboards = self.scoreboards.into_iter();
         let scoreboards = scoreboards.map(|(pool, fd)| Ok((pool, spawn::inherited_fd(fd)?)));
         Ok(InheritedServer {
@@ -330,7 +331,7 @@ impl HandoverState {
             terminal: Terminal::over(self.terminal.map(spawn::inherited_fd).transpose()?),
             access_log: access_log.map(File::from),
             certificates: certificates.and_then(|file| Certificates::inherited(file).ok()),
-            door_logs: PoolAccessLogs::inherited(door_logs),
+            pool_access_logs: PoolAccessLogs::inherited(pool_access_logs),
             fronts: Fronts::new(front, draining),
             pools: pools?,
             scoreboards: scoreboards.collect::<io::Result<_>>()?,

@@ -30,7 +30,7 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
               php-fpm. A port alone means all addresses. Without it, the pool serves its sites \
               only; where every pool has one, there need be no site.",
         example: "\"/run/maitred/www.sock\"",
-        read: |door, value| store(&mut door.listen, asked(value).map(Some)),
+        read: |listener, value| store(&mut listener.listen, asked(value).map(Some)),
     },
     Directive {
         name: "listen_backlog",
@@ -39,7 +39,7 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
         needs: Needs::NewZygote,
         doc: "Most connections that wait in the kernel to be accepted.",
         example: "511",
-        read: |door, value| store(&mut door.backlog, value.count(1, MAX_BACKLOG).map(Some)),
+        read: |listener, value| store(&mut listener.backlog, value.count(1, MAX_BACKLOG).map(Some)),
     },
     Directive {
         name: "listen_owner",
@@ -49,7 +49,7 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
         doc: "The owner of the Unix socket: the web server's user. Needs maitred to be started as \
               root.",
         example: "\"www-data\"",
-        read: |door, value| store(&mut door.owner, value.account().map(Some)),
+        read: |listener, value| store(&mut listener.owner, value.account().map(Some)),
     },
     Directive {
         name: "listen_group",
@@ -58,7 +58,7 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
         needs: Needs::NewZygote,
         doc: "The group of the Unix socket.",
         example: "\"www-data\"",
-        read: |door, value| store(&mut door.group, value.account().map(Some)),
+        read: |listener, value| store(&mut listener.group, value.account().map(Some)),
     },
     Directive {
         name: "listen_mode",
@@ -67,9 +67,9 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
         needs: Needs::NewZygote,
         doc: "The mode of the Unix socket. Write permission allows to connect.",
         example: "\"0666\"",
-        read: |door, value| {
+        read: |listener, value| {
             let octal = |text: &str| u32::from_str_radix(text, 8).ok();
-            door.mode = Some(value.text_as(|text| octal(text).filter(|mode| *mode <= 0o777))?);
+            listener.mode = Some(value.text_as(|text| octal(text).filter(|mode| *mode <= 0o777))?);
             Ok(())
         },
     },
@@ -81,7 +81,7 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
         doc: "Users who may connect to the Unix socket (POSIX ACL), in place of `listen_owner` \
               and `listen_group`.",
         example: "[\"www-data\", \"nginx\"]",
-        read: |door, value| store(&mut door.acl_users, value.each(Value::account)),
+        read: |listener, value| store(&mut listener.acl_users, value.each(Value::account)),
     },
     Directive {
         name: "listen_acl_groups",
@@ -91,7 +91,7 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
         doc: "Groups that may connect to the Unix socket (POSIX ACL), in place of `listen_owner` \
               and `listen_group`.",
         example: "[\"web\"]",
-        read: |door, value| store(&mut door.acl_groups, value.each(Value::account)),
+        read: |listener, value| store(&mut listener.acl_groups, value.each(Value::account)),
     },
     Directive {
         name: "listen_allowed_clients",
@@ -100,9 +100,9 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
         needs: Needs::NewZygote,
         doc: "Addresses of web servers that may connect over TCP.",
         example: "[\"10.0.0.5\", \"::1\"]",
-        read: |door, value| {
+        read: |listener, value| {
             let address = |value: &Value<'_>| value.text_as(|text| text.parse::<IpAddr>().ok());
-            door.allowed_clients = Some(value.each(address)?);
+            listener.allowed_clients = Some(value.each(address)?);
             Ok(())
         },
     },
@@ -114,7 +114,7 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
         doc: "A FastCGI listener for the pool's status page alone, at `status_path` or else at \
               `/`.",
         example: "\"127.0.0.1:9001\"",
-        read: |door, value| store(&mut door.status_listen, asked(value).map(Some)),
+        read: |listener, value| store(&mut listener.status_listen, asked(value).map(Some)),
     },
     Directive {
         name: "limit_extensions",
@@ -124,7 +124,7 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
         doc: "File name endings of scripts that web servers may run. php-fpm's \
               `security.limit_extensions`. `\"\"` means that every file is a script.",
         example: "[\".php\", \".php8\"]",
-        read: |door, value| {
+        read: |listener, value| {
             let ending = |value: &Value<'_>| {
                 value.text_as(|text| {
                     let good = text.is_empty() || text.starts_with('.') && text.len() > 1;
@@ -133,7 +133,7 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
             };
             let mut endings = value.each(ending)?;
             endings.retain(|ending| !ending.is_empty());
-            door.limit_extensions = Some(endings);
+            listener.limit_extensions = Some(endings);
             Ok(())
         },
     },
@@ -145,7 +145,7 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
         doc: "The access log of the FastCGI listener. `access_log` at the top of the file does \
               not apply to it.",
         example: "\"log/www.access.log\"",
-        read: |door, value| store(&mut door.access_log, value.path().map(Some)),
+        read: |listener, value| store(&mut listener.access_log, value.path().map(Some)),
     },
     Directive {
         name: "access_format",
@@ -154,12 +154,12 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
         needs: Needs::NewZygote,
         doc: "The format of the FastCGI listener's access log, in php-fpm's placeholders.",
         example: "\"%t %m %r%Q%q %s %{milli}d ms %{kilo}M kB\"",
-        read: |door, value| {
+        read: |listener, value| {
             let format = value.text()?;
             if let Err(problem) = AccessFormat::parse(format) {
                 return Err(value.refused(&format!("is no such format: {problem}")));
             }
-            door.access_format = Some(format.to_owned());
+            listener.access_format = Some(format.to_owned());
             Ok(())
         },
     },
@@ -171,11 +171,11 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
         doc: "Paths that are not logged: plain GET or HEAD requests without query or body that \
               get a 2xx response.",
         example: "[\"/ping\"]",
-        read: |door, value| {
+        read: |listener, value| {
             let path = |value: &Value<'_>| {
                 value.text_as(|text| text.starts_with('/').then(|| text.to_owned()))
             };
-            door.access_suppress_path = value.each(path)?;
+            listener.access_suppress_path = value.each(path)?;
             Ok(())
         },
     },

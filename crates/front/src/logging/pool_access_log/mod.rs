@@ -39,7 +39,7 @@ const COMMON_TIME: &str = "%d/%b/%Y:%H:%M:%S %z";
 
 /// The files of access logs, each once.
 #[derive(Debug, Default)]
-pub struct DoorLogs(Mutex<BTreeMap<PathBuf, Arc<LogFile>>>);
+pub struct PoolAccessLogs(Mutex<BTreeMap<PathBuf, Arc<LogFile>>>);
 
 /// A log file.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ struct Open {
 
 /// A pool's access log.
 #[derive(Debug)]
-pub struct DoorLog {
+pub struct PoolAccessLog {
     pub(crate) pool: String,
     pub(crate) format: AccessFormat,
     /// By the index of its token: the format of a time, and its last value.
@@ -77,7 +77,7 @@ struct StrftimeFormat {
     last: Mutex<(i64, Vec<u8>)>,
 }
 
-impl DoorLogs {
+impl PoolAccessLogs {
     /// Takes a file that the supervisor has opened, for the first time or again.
     pub fn opened(&self, path: PathBuf, file: OwnedFd) {
         let mut files = self.files();
@@ -98,8 +98,8 @@ impl DoorLogs {
         pool: &Pool,
         troubles: &Arc<RepeatedErrors>,
         at_once: bool,
-    ) -> Option<Arc<DoorLog>> {
-        let settings = pool.door_log.as_ref()?;
+    ) -> Option<Arc<PoolAccessLog>> {
+        let settings = pool.pool_access_log.as_ref()?;
         let Some(file) = self.files().get(&settings.path).cloned() else {
             let path = settings.path.display();
             tracing::error!("[pool {}] access log {path} did not come; there is none", pool.name);
@@ -108,7 +108,7 @@ impl DoorLogs {
         // It was checked with the configuration.
         let format = AccessFormat::parse(&settings.format).ok()?;
         let times = format.0.iter().map(StrftimeFormat::of).collect();
-        Some(Arc::new(DoorLog {
+        Some(Arc::new(PoolAccessLog {
             pool: pool.name.clone(),
             times,
             format,
@@ -177,10 +177,10 @@ impl Open {
     }
 }
 
-impl DoorLog {
+impl PoolAccessLog {
     /// Starts the entry of a request with these parameters, from a web server at this address or
     /// over a Unix socket.
-    pub fn begin(self: &Arc<DoorLog>, params: &[u8], peer: Option<IpAddr>) -> Entry {
+    pub fn begin(self: &Arc<PoolAccessLog>, params: &[u8], peer: Option<IpAddr>) -> Entry {
         Entry::new(self.clone(), params, peer)
     }
 

@@ -1,14 +1,14 @@
 use std::io::Read;
 use std::os::fd::OwnedFd;
 
-use maitred_config::DoorLog as Settings;
+use maitred_config::PoolAccessLog as Settings;
 use maitred_fastcgi::{HEADER_LEN, ParamsWriter, Report};
 
 use super::*;
 
 /// A log in a file, and where to read it.
 struct Bed {
-    logs: DoorLogs,
+    logs: PoolAccessLogs,
     troubles: Arc<RepeatedErrors>,
     pool: Pool,
     reader: File,
@@ -18,11 +18,11 @@ impl Bed {
     fn new(format: &str, suppress_path: &[&str]) -> Bed {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
-        let logs = DoorLogs::default();
+        let logs = PoolAccessLogs::default();
         logs.opened(path.clone(), OwnedFd::from(File::create(&path).unwrap()));
         let reader = File::open(&path).unwrap();
         let pool = Pool {
-            door_log: Some(Settings {
+            pool_access_log: Some(Settings {
                 path,
                 format: format.to_owned(),
                 suppress_path: suppress_path.iter().map(|path| (*path).to_owned()).collect(),
@@ -32,7 +32,7 @@ impl Bed {
         Bed { logs, troubles: Arc::default(), pool, reader }
     }
 
-    fn log(&self) -> Arc<DoorLog> {
+    fn log(&self) -> Arc<PoolAccessLog> {
         self.logs.of(&self.pool, &self.troubles, false).unwrap()
     }
 
@@ -188,7 +188,7 @@ fn lines_go_on_in_the_file_that_was_opened_last_and_those_of_nobody_are_forgotte
     let log = bed.log();
     log.begin(&[], None).write(200);
     assert_eq!(bed.written(), "200\n");
-    let path = bed.pool.door_log.as_ref().unwrap().path.clone();
+    let path = bed.pool.pool_access_log.as_ref().unwrap().path.clone();
     let (mut reader, writer) = std::io::pipe().unwrap();
     bed.logs.opened(path, OwnedFd::from(writer));
     log.begin(&[], None).write(404);
@@ -206,7 +206,7 @@ fn lines_go_on_in_the_file_that_was_opened_last_and_those_of_nobody_are_forgotte
 #[test]
 fn a_full_disk_loses_lines_and_nothing_else() {
     let bed = Bed::new("%s", &[]);
-    let path = bed.pool.door_log.as_ref().unwrap().path.clone();
+    let path = bed.pool.pool_access_log.as_ref().unwrap().path.clone();
     let full = File::options().write(true).open("/dev/full").unwrap();
     bed.logs.opened(path, OwnedFd::from(full));
     bed.log().begin(&[], None).write(200);

@@ -25,7 +25,7 @@ use crate::server::fastcgi::encoder::FastcgiEncoder;
 use crate::services::Thread;
 use crate::services::lifecycle::{ConnectionGuard, idle_is_over};
 
-pub use crate::site::fastcgi_listener::DoorSite;
+pub use crate::site::fastcgi_listener::FastcgiSite;
 
 /// The state of the connection after a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub async fn converse(accepted: AcceptedWebServer) {
         };
         // Settings and allowed clients may have changed since the connection was accepted.
         let sites = thread.sites();
-        let Some(site) = sites.door(&listen).filter(|site| site.admits(peer)) else {
+        let Some(site) = sites.listener(&listen).filter(|site| site.admits(peer)) else {
             return;
         };
         let params = server.take_params();
@@ -135,7 +135,7 @@ async fn take_leave(server: &mut WebServer, thread: &Thread, listen: &str, none:
 /// Whether this address may connect. A rejection is logged as php-fpm logs it.
 fn is_welcome(thread: &Thread, listen: &str, peer: Option<SocketAddr>) -> bool {
     let sites = thread.sites();
-    let Some(site) = sites.door(listen) else {
+    let Some(site) = sites.listener(listen) else {
         return false;
     };
     let admitted = site.admits(peer);
@@ -155,7 +155,7 @@ async fn send_away(
 ) {
     let error = error.to_string();
     let sites = thread.sites();
-    if (sites.door(listen)).is_none_or(|site| site.backend.may_log(error.len())) {
+    if (sites.listener(listen)).is_none_or(|site| site.backend.may_log(error.len())) {
         tracing::warn!("{listen}: a connection is closed: {error}");
     }
     let plain = |(begun, status): (BegunRequest, u16)| {
@@ -176,7 +176,7 @@ async fn serve(
     call: &FastcgiCall,
     mut log: Option<&mut Entry>,
     thread: &Thread,
-    site: &DoorSite,
+    site: &FastcgiSite,
 ) -> io::Result<AfterResponse> {
     let id = call.begun.request_id;
     let pool = site.pool();
@@ -216,7 +216,7 @@ async fn run_script(
     call: &FastcgiCall,
     log: Option<&mut Entry>,
     thread: &Thread,
-    site: &DoorSite,
+    site: &FastcgiSite,
     body: &Body,
 ) -> io::Result<AfterResponse> {
     let (method, target, script) = (call.method(), call.target(), call.script());
@@ -299,7 +299,7 @@ async fn refuse_body(
     server: &mut WebServer,
     call: &FastcgiCall,
     log: Option<&mut Entry>,
-    site: &DoorSite,
+    site: &FastcgiSite,
     no_body: NoBody,
 ) -> io::Result<AfterResponse> {
     let (status, why) = match no_body {

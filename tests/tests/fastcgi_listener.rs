@@ -1,4 +1,4 @@
-//! The FastCGI door: what web servers may do, what they must not, and that none of it holds a
+//! The FastCGI listener: what web servers may do, what they must not, and that none of it holds a
 //! worker.
 
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use maitred_fastcgi::ProtocolStatus;
 use maitred_tests::fastcgi::{Answered, Wire, begin, head, params, record, request};
-use maitred_tests::fpm::{Daemon, Door, Which, usual};
+use maitred_tests::fpm::{Daemon, Listener, Which, usual};
 use maitred_tests::processes::Signal;
 use maitred_tests::server::document_root;
 use maitred_tests::wait;
@@ -86,9 +86,9 @@ impl Site {
     }
 
     fn connect(&self) -> Wire {
-        match self.daemon.door() {
-            Door::Unix(path) => Wire::connect(&path),
-            Door::Tcp(address) => panic!("the pool listens on {address}"),
+        match self.daemon.listener() {
+            Listener::Unix(path) => Wire::connect(&path),
+            Listener::Tcp(address) => panic!("the pool listens on {address}"),
         }
     }
 
@@ -410,7 +410,7 @@ fn status_and_ping_need_no_worker() {
 }
 
 #[test]
-fn the_door_for_status_answers_nothing_else() {
+fn the_listener_for_status_answers_nothing_else() {
     let lines = "pm.status_listen = @FOLDER@/status.sock\nlisten.mode = 0666\n";
     let site = Site::new(lines);
     let mut wire = Wire::connect(&site.daemon.place().file("status.sock"));

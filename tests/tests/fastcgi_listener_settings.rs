@@ -1,4 +1,4 @@
-//! Settings of a pool's FastCGI door in maitred's own file. What they do in php-fpm's is compared
+//! Settings of a pool's FastCGI listener in maitred's own file. What they do in php-fpm's is compared
 //! with php-fpm itself (`fpm_directives.rs`).
 
 use std::fs;
@@ -24,7 +24,7 @@ fn site() -> TempDir {
     ])
 }
 
-/// A pool with a door at a Unix socket in `folder`, and further lines for it.
+/// A pool with a listener at a Unix socket in `folder`, and further lines for it.
 fn setup(root: &TempDir, folder: &TempDir, lines: &[&str]) -> (Setup, PathBuf) {
     let socket = folder.path().join("www.sock");
     let setup = Setup::new(root.path()).pool(&format!("listen = {socket:?}"));
@@ -91,9 +91,9 @@ fn users_and_groups_of_a_list_may_connect() {
     server.stop();
 }
 
-/// What a door at this address answers; nothing if it does not talk with us.
+/// What a listener at this address answers; nothing if it does not talk with us.
 fn ask_over_tcp(address: SocketAddr, root: &Path) -> Vec<u8> {
-    let mut stream = TcpStream::connect(address).expect("the door is listened at");
+    let mut stream = TcpStream::connect(address).expect("the listener is listened at");
     let limit = stream.set_read_timeout(Some(wait::DEADLINE));
     limit.expect("a time-out can be set");
     let _ = stream.write_all(&request(1, false, &params(root, "/hello.php", &[]), b""));
@@ -154,9 +154,9 @@ fn only_names_with_the_endings_of_the_list_are_run() {
 }
 
 #[test]
-fn the_doors_log_has_its_requests_in_the_form_that_is_set_but_for_those_that_are_not_wanted() {
+fn the_listeners_log_has_its_requests_in_the_form_that_is_set_but_for_those_that_are_not_wanted() {
     let (root, folder) = (site(), public_folder());
-    let log = folder.path().join("door.log");
+    let log = folder.path().join("listener.log");
     let lines = [
         &format!("access_log = {log:?}"),
         "access_format = \"%m %r%Q%q %s\"",
@@ -169,7 +169,7 @@ fn the_doors_log_has_its_requests_in_the_form_that_is_set_but_for_those_that_are
     }
     let expected = "GET /hello.php?a=1 200\nGET /quiet.php?a 200\n\
                     GET /page.inc 403\n";
-    wait::until_true("the lines of the door's log", || {
+    wait::until_true("the lines of the listener's log", || {
         fs::read_to_string(&log).is_ok_and(|text| text.lines().count() >= 3)
     });
     let text = fs::read_to_string(&log).expect("the log can be read");

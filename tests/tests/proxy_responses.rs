@@ -165,13 +165,13 @@ fn told(server: &Server) -> Value {
 #[test]
 fn status_and_metrics_tell_what_came_of_requests() {
     let (root, node) = (document_root(&[("index.php", "<?php echo 1;")]), Node::start());
-    let door = ports::free_address();
+    let listener = ports::free_address();
     // Two rules with one server, which is counted once.
     let at = |url: &str| {
         let impatient = format!("path = \"/app/slow/*\", to = \"{url}\", read_timeout = \"100ms\"");
         let patient = format!("path = \"/app/*\", to = \"{url}\"");
         Setup::new(root.path())
-            .top(&format!("admin = \"{door}\""))
+            .top(&format!("admin = \"{listener}\""))
             .site(&format!("proxy = [{{ {impatient} }}, {{ {patient} }}]"))
     };
     let server = at(&node.url()).start();
@@ -219,7 +219,7 @@ fn status_and_metrics_tell_what_came_of_requests() {
     let row = shown.lines().find(|line| line.starts_with(&node.url()));
     let row: Vec<&str> = row.expect(&shown).split_whitespace().collect();
     assert_eq!(row[1..6], ["6", "0", "1", "1", "1"], "{shown}");
-    let metrics = http::get(door, "/metrics").text();
+    let metrics = http::get(listener, "/metrics").text();
     for line in [
         format!("maitred_proxy_requests_total{{server=\"{}\",result=\"2xx\"}} 1", node.url()),
         format!("maitred_proxy_requests_total{{server=\"{}\",result=\"timeout\"}} 1", node.url()),
