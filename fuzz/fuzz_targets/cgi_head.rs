@@ -3,12 +3,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use maitred_fastcgi::cgi::{AnswerHead, HeadError, HeadReader, Limits};
+use maitred_fastcgi::cgi::{CgiHeaders, HeadError, HeadReader, Limits};
 
 const LIMITS: Limits = Limits { max_bytes: 256, max_headers: 8 };
 
 /// The head in `input`, handed over in pieces of `size` bytes, and its length.
-fn read(input: &[u8], size: usize) -> Result<Option<(AnswerHead, usize)>, HeadError> {
+fn read(input: &[u8], size: usize) -> Result<Option<(CgiHeaders, usize)>, HeadError> {
     let (mut reader, mut before) = (HeadReader::new(LIMITS), 0);
     for piece in input.chunks(size.max(1)) {
         if let Some((head, len)) = reader.read(piece)? {
@@ -27,11 +27,11 @@ fuzz_target!(|input: &[u8]| {
     };
     assert!(len <= input.len() && input[..len].ends_with(b"\n"));
     assert!((200..1000).contains(&head.status()));
-    let answer = maitred_http1::Answer {
+    let answer = maitred_http1::ResponseStart {
         version: maitred_http1::Version::Http11,
         status: head.status(),
         reason: head.reason(),
-        framing: maitred_http1::AnswerFraming::Chunked,
+        framing: maitred_http1::ResponseFraming::Chunked,
         keep_alive: true,
         date: b"Sun, 06 Nov 1994 08:49:37 GMT",
     };

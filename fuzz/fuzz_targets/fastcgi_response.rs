@@ -3,27 +3,27 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use maitred_fastcgi::{AnswerEvent, AnswerReader, ProtocolError, ProtocolStatus};
+use maitred_fastcgi::{ResponseEvent, ResponseReader, ProtocolError, ProtocolStatus};
 
 #[derive(Debug, Default, PartialEq)]
-struct Answer {
+struct ReadResponse {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     end: Option<(u32, ProtocolStatus)>,
 }
 
-fn read(wire: &[u8], size: usize) -> (Answer, Result<(), ProtocolError>) {
-    let (mut reader, mut answer) = (AnswerReader::new(1), Answer::default());
+fn read(wire: &[u8], size: usize) -> (ReadResponse, Result<(), ProtocolError>) {
+    let (mut reader, mut answer) = (ResponseReader::new(1), ReadResponse::default());
     for mut input in wire.chunks(size.max(1)) {
         loop {
             let before = input.len();
             match reader.next(&mut input) {
-                Ok(Some(AnswerEvent::Stdout(bytes))) => answer.stdout.extend_from_slice(bytes),
-                Ok(Some(AnswerEvent::Stderr(bytes))) => answer.stderr.extend_from_slice(bytes),
-                Ok(Some(AnswerEvent::Report(bytes) | AnswerEvent::Hints(bytes))) => {
+                Ok(Some(ResponseEvent::Stdout(bytes))) => answer.stdout.extend_from_slice(bytes),
+                Ok(Some(ResponseEvent::Stderr(bytes))) => answer.stderr.extend_from_slice(bytes),
+                Ok(Some(ResponseEvent::Report(bytes) | ResponseEvent::Hints(bytes))) => {
                     answer.stderr.extend_from_slice(bytes);
                 }
-                Ok(Some(AnswerEvent::End { app_status, protocol_status })) => {
+                Ok(Some(ResponseEvent::End { app_status, protocol_status })) => {
                     answer.end = Some((app_status, protocol_status));
                     return (answer, Ok(()));
                 }

@@ -5,8 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use maitred_fastcgi::{
-    AnswerEvent, AnswerReader, HEADER_LEN, Header, KEEP_CONN, ProtocolStatus, RecordType,
-    RequestWriter, record_header, write_stdin, write_stdin_end,
+    HEADER_LEN, Header, KEEP_CONN, ProtocolStatus, RecordType, RequestWriter, ResponseEvent,
+    ResponseReader, record_header, write_stdin, write_stdin_end,
 };
 
 use crate::wait::DEADLINE;
@@ -135,19 +135,19 @@ impl Wire {
     /// # Panics
     /// When what comes is no answer.
     pub fn answer(&mut self, id: u16) -> Option<Answered> {
-        let mut reader = AnswerReader::new(id);
+        let mut reader = ResponseReader::new(id);
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         loop {
             let unread = std::mem::take(&mut self.unread);
             let mut input = &unread[..];
             while let Some(event) = reader.next(&mut input).expect("an answer is made of records") {
                 match event {
-                    AnswerEvent::Stdout(bytes) => stdout.extend_from_slice(bytes),
-                    AnswerEvent::Stderr(bytes) => stderr.extend_from_slice(bytes),
-                    AnswerEvent::Report(_) | AnswerEvent::Hints(_) => {
+                    ResponseEvent::Stdout(bytes) => stdout.extend_from_slice(bytes),
+                    ResponseEvent::Stderr(bytes) => stderr.extend_from_slice(bytes),
+                    ResponseEvent::Report(_) | ResponseEvent::Hints(_) => {
                         panic!("neither report nor hints are for web servers")
                     }
-                    AnswerEvent::End { protocol_status, .. } => {
+                    ResponseEvent::End { protocol_status, .. } => {
                         self.unread = input.to_vec();
                         return Some(Answered {
                             stdout: String::from_utf8_lossy(&stdout).into_owned(),

@@ -133,14 +133,14 @@ fn ask_odd_within(
     timeout: &str,
     serve: impl Fn(&mut Connection, u32) -> bool + Send + Sync + 'static,
 ) -> Benched {
-    let server = Odd::start(move |stream| answer_streams(stream, &serve));
+    let server = Odd::start(move |stream| response_streams(stream, &serve));
     let url = format!("http://{}/", server.address());
     let load = ["--users=1", "--requests=10", timeout];
     bench(&[&[url.as_str(), "--http2"], &load[..]].concat())
 }
 
 /// Hands each stream to `serve`, until that wants no more.
-fn answer_streams(stream: TcpStream, serve: &dyn Fn(&mut Connection, u32) -> bool) {
+fn response_streams(stream: TcpStream, serve: &dyn Fn(&mut Connection, u32) -> bool) {
     let mut connection = Connection::accepted(stream, &[]);
     while let Ok(Some(frame)) = connection.next_frame() {
         if frame.kind == HEADERS && !serve(&mut connection, frame.stream) {

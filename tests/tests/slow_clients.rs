@@ -167,13 +167,13 @@ fn upload_slowly(address: SocketAddr, beginning: usize, rate: usize, total: usiz
         let piece = rate.min(total - sent);
         sent += piece;
         let is_over = client.send(&vec![b'x'; piece]).is_err() || sent == total;
-        is_over || has_answer(&client)
+        is_over || has_response(&client)
     });
     client.read_response(false).expect("an answer comes").status
 }
 
 /// Whether something can be read, without reading it.
-fn has_answer(client: &Connection) -> bool {
+fn has_response(client: &Connection) -> bool {
     let stream = client.stream();
     stream.set_nonblocking(true).expect("a mode can be set");
     let has = stream.peek(&mut [0]).is_ok();

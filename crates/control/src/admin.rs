@@ -1,5 +1,5 @@
 //! Messages over the admin socket: one JSON object per line, a [`Request`] from the command and an
-//! [`Answer`] from the supervisor.
+//! [`Reply`] from the supervisor.
 //!
 //! Other programs read the replies, too: fields are added, and not renamed.
 
@@ -17,7 +17,7 @@ use crate::purge::PurgeRequest;
 pub const MAX_REQUEST_BYTES: usize = 4096;
 
 /// Longest reply in bytes. A thousand pools fit, each with all its shown scripts.
-pub const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
+pub const MAX_REPLY_BYTES: usize = 64 * 1024 * 1024;
 
 /// Most running scripts per pool in a reply: the longest-running ones.
 pub const MAX_RUNNING_SHOWN: usize = 10;
@@ -58,7 +58,7 @@ pub enum Request {
 /// A reply of the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum Reply {
     /// The status.
     Status(Box<ServerStatus>),
     /// A reload is done.
@@ -482,9 +482,9 @@ mod tests {
 
     #[test]
     fn an_answer_is_one_object_that_names_its_kind() {
-        let ending = serde_json::to_string(&Answer::Ending { running: 2 }).unwrap();
+        let ending = serde_json::to_string(&Reply::Ending { running: 2 }).unwrap();
         assert_eq!(ending, r#"{"ending":{"running":2}}"#);
-        let status = serde_json::to_string(&Answer::Status(Box::default())).unwrap();
+        let status = serde_json::to_string(&Reply::Status(Box::default())).unwrap();
         assert!(status.starts_with(r#"{"status":{"version":"#), "{status}");
         assert!(!status.contains('\n'));
     }

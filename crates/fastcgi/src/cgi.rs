@@ -40,7 +40,7 @@ impl Span {
 
 /// The checked head of a script's response: names are tokens, values have no CR, LF or NUL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AnswerHead {
+pub struct CgiHeaders {
     bytes: Vec<u8>,
     status: Option<u16>,
     reason: Span,
@@ -49,7 +49,7 @@ pub struct AnswerHead {
     headers: Vec<(Span, Span)>,
 }
 
-impl AnswerHead {
+impl CgiHeaders {
     /// The status, 200 to 999. Without a Status line it is 302 if there is a Location, else 200
     /// (RFC 3875 §6.2).
     pub fn status(&self) -> u16 {
@@ -83,7 +83,7 @@ impl AnswerHead {
 #[derive(Clone, Debug)]
 pub struct HeadReader {
     limits: Limits,
-    head: AnswerHead,
+    head: CgiHeaders,
     line_start: usize,
     lines: usize,
 }
@@ -97,7 +97,7 @@ impl Default for HeadReader {
 impl HeadReader {
     /// A reader at the start of a response.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, head: AnswerHead::default(), line_start: 0, lines: 0 }
+        Self { limits, head: CgiHeaders::default(), line_start: 0, lines: 0 }
     }
 
     /// Reads `input`. When the head is complete, returns it and the number of bytes of `input` that
@@ -105,7 +105,7 @@ impl HeadReader {
     ///
     /// # Errors
     /// The fault and its line.
-    pub fn read(&mut self, input: &[u8]) -> Result<Option<(AnswerHead, usize)>, HeadError> {
+    pub fn read(&mut self, input: &[u8]) -> Result<Option<(CgiHeaders, usize)>, HeadError> {
         let mut at = 0;
         while let Some(line_feed) = memchr(b'\n', &input[at..]) {
             self.keep(&input[at..=at + line_feed])?;

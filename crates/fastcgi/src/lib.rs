@@ -3,7 +3,7 @@
 //! document.
 //!
 //! - A client such as a web server writes with [`RequestWriter`] and [`write_stdin`], reads with
-//!   [`AnswerReader`], and then with [`cgi::HeadReader`].
+//!   [`ResponseReader`], and then with [`cgi::HeadReader`].
 //! - An application such as PHP reads with [`RequestReader`] and [`params`], writes with
 //!   [`write_stdout`] and [`write_end`].
 //!
@@ -39,5 +39,5 @@ pub use response::{
     write_end, write_hints, write_report, write_stderr, write_stdout, write_unknown_type,
     write_values,
 };
-pub use response_reader::{AnswerEvent, AnswerReader};
+pub use response_reader::{ResponseEvent, ResponseReader};
 pub use worker_report::{MAX_REPORT_BYTES, MAX_REPORT_TEXT_BYTES, Report};

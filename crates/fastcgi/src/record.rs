@@ -24,7 +24,7 @@ pub const KEEP_CONN: u8 = 1;
 pub const FOREIGN_PARAMS: u8 = 0x80;
 
 /// A private flag between front and worker: a report is required before the end of the request
-/// ([`crate::AnswerEvent::Report`]). §5.1 reserves the bit.
+/// ([`crate::ResponseEvent::Report`]). §5.1 reserves the bit.
 pub const WANTS_REPORT: u8 = 0x40;
 
 /// Type of the management record with a worker's report to the front. §4.2 allows

@@ -3,7 +3,7 @@ use crate::record_reader::{FixedContent, Part, ProtocolError, Records};
 
 /// An event from the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerEvent<'a> {
+pub enum ResponseEvent<'a> {
     /// The next bytes of the response, CGI head and body; never empty.
     Stdout(&'a [u8]),
     /// The next bytes of error messages; never empty.
@@ -23,7 +23,7 @@ pub enum AnswerEvent<'a> {
 
 /// Reads the response to one request incrementally, without buffering content.
 #[derive(Clone, Debug)]
-pub struct AnswerReader {
+pub struct ResponseReader {
     request_id: u16,
     records: Records,
     content: ResponseContent,
@@ -43,21 +43,21 @@ enum ResponseContent {
     Over,
 }
 
-impl AnswerReader {
+impl ResponseReader {
     /// A reader for the response to the request with this id.
     pub const fn new(request_id: u16) -> Self {
         Self { request_id, records: Records::new(), content: ResponseContent::Skipped }
     }
 
     /// Takes the next event off `input`; `None` when all of it is read without a complete event.
-    /// After [`AnswerEvent::End`] it reads no further; any rest of `input` is unexpected.
+    /// After [`ResponseEvent::End`] it reads no further; any rest of `input` is unexpected.
     ///
     /// # Errors
     /// A protocol violation of the application; close the connection.
     pub fn next<'a>(
         &mut self,
         input: &mut &'a [u8],
-    ) -> Result<Option<AnswerEvent<'a>>, ProtocolError> {
+    ) -> Result<Option<ResponseEvent<'a>>, ProtocolError> {
         while !matches!(self.content, ResponseContent::Over) {
             let Some(part) = self.records.next(input)? else {
                 break;
@@ -65,16 +65,16 @@ impl AnswerReader {
             match (part, &mut self.content) {
                 (Part::Start(header), _) => self.content = self.content_of(header)?,
                 (Part::Content(bytes), ResponseContent::Stdout) => {
-                    return Ok(Some(AnswerEvent::Stdout(bytes)));
+                    return Ok(Some(ResponseEvent::Stdout(bytes)));
                 }
                 (Part::Content(bytes), ResponseContent::Stderr) => {
-                    return Ok(Some(AnswerEvent::Stderr(bytes)));
+                    return Ok(Some(ResponseEvent::Stderr(bytes)));
                 }
                 (Part::Content(bytes), ResponseContent::Report) => {
-                    return Ok(Some(AnswerEvent::Report(bytes)));
+                    return Ok(Some(ResponseEvent::Report(bytes)));
                 }
                 (Part::Content(bytes), ResponseContent::Hints) => {
-                    return Ok(Some(AnswerEvent::Hints(bytes)));
+                    return Ok(Some(ResponseEvent::Hints(bytes)));
                 }
                 (Part::Content(bytes), ResponseContent::End(fixed)) => fixed.add(bytes),
                 (Part::End, ResponseContent::End(fixed)) => {
@@ -117,9 +117,9 @@ impl AnswerReader {
     }
 }
 
-fn end_of(content: [u8; 8]) -> Result<AnswerEvent<'static>, ProtocolError> {
+fn end_of(content: [u8; 8]) -> Result<ResponseEvent<'static>, ProtocolError> {
     let [a, b, c, d, status, _, _, _] = content;
     let protocol_status =
         ProtocolStatus::of(status).ok_or(ProtocolError::ProtocolStatus(status))?;
-    Ok(AnswerEvent::End { app_status: u32::from_be_bytes([a, b, c, d]), protocol_status })
+    Ok(ResponseEvent::End { app_status: u32::from_be_bytes([a, b, c, d]), protocol_status })
 }

@@ -90,7 +90,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AnswerEvent, AnswerReader, ProtocolStatus, write_end};
+    use crate::{ProtocolStatus, ResponseEvent, ResponseReader, write_end};
 
     const REPORT: Report<'static> = Report {
         pid: 4711,
@@ -114,13 +114,15 @@ mod tests {
         let mut bytes = Vec::new();
         REPORT.write(&mut bytes);
         write_end(&mut bytes, 1, 0, ProtocolStatus::RequestComplete);
-        let mut reader = AnswerReader::new(1);
+        let mut reader = ResponseReader::new(1);
         let mut input = &bytes[..];
         match reader.next(&mut input) {
-            Ok(Some(AnswerEvent::Report(report))) => assert_eq!(Report::read(report), Some(REPORT)),
+            Ok(Some(ResponseEvent::Report(report))) => {
+                assert_eq!(Report::read(report), Some(REPORT))
+            }
             other => panic!("expected a report, got {other:?}"),
         }
-        assert!(matches!(reader.next(&mut input), Ok(Some(AnswerEvent::End { .. }))));
+        assert!(matches!(reader.next(&mut input), Ok(Some(ResponseEvent::End { .. }))));
     }
 
     #[test]

@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
-use maitred_fastcgi::cgi::{AnswerHead, Fault, HeadError, HeadReader, Limits};
+use maitred_fastcgi::cgi::{CgiHeaders, Fault, HeadError, HeadReader, Limits};
 
 /// The head in `input`, in pieces of `size` bytes, and its length.
 fn read(
     input: &[u8],
     size: usize,
     limits: Limits,
-) -> Result<Option<(AnswerHead, usize)>, HeadError> {
+) -> Result<Option<(CgiHeaders, usize)>, HeadError> {
     let (mut reader, mut before) = (HeadReader::new(limits), 0);
     for piece in input.chunks(size) {
         if let Some((head, len)) = reader.read(piece)? {
@@ -23,13 +23,13 @@ fn read(
 fn both_ways_within(
     input: &[u8],
     limits: Limits,
-) -> Result<Option<(AnswerHead, usize)>, HeadError> {
+) -> Result<Option<(CgiHeaders, usize)>, HeadError> {
     let whole = read(input, input.len().max(1), limits);
     assert_eq!(whole, read(input, 1, limits), "{}", input.escape_ascii());
     whole
 }
 
-fn good(input: &[u8]) -> (AnswerHead, usize) {
+fn good(input: &[u8]) -> (CgiHeaders, usize) {
     both_ways_within(input, Limits::default()).unwrap().unwrap()
 }
 

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use maitred_fastcgi::cgi::{AnswerHead, HeadReader};
+use maitred_fastcgi::cgi::{CgiHeaders, HeadReader};
 use maitred_fastcgi::{
-    AnswerEvent, AnswerReader, MAX_CONTENT_LEN, ProtocolStatus, RequestWriter, write_stdin,
+    MAX_CONTENT_LEN, ProtocolStatus, RequestWriter, ResponseEvent, ResponseReader, write_stdin,
     write_stdin_end,
 };
 use tempfile::TempDir;
@@ -102,8 +102,8 @@ fn post(script: &str, params: &[(&str, &[u8])], body: &[u8]) -> Vec<u8> {
 }
 
 /// Head, body and error messages of the response.
-fn answer(stream: &mut UnixStream) -> (AnswerHead, Vec<u8>, Vec<u8>) {
-    let (mut reader, mut heads, mut head) = (AnswerReader::new(1), HeadReader::default(), None);
+fn response(stream: &mut UnixStream) -> (CgiHeaders, Vec<u8>, Vec<u8>) {
+    let (mut reader, mut heads, mut head) = (ResponseReader::new(1), HeadReader::default(), None);
     let (mut body, mut stderr, mut bytes) = (Vec::new(), Vec::new(), vec![0; 10_000]);
     loop {
         let len = stream.read(&mut bytes).unwrap();
@@ -111,16 +111,18 @@ fn answer(stream: &mut UnixStream) -> (AnswerHead, Vec<u8>, Vec<u8>) {
         let mut input = &bytes[..len];
         while let Some(event) = reader.next(&mut input).unwrap() {
             match event {
-                AnswerEvent::Stderr(bytes) => stderr.extend_from_slice(bytes),
-                AnswerEvent::Stdout(bytes) if head.is_some() => body.extend_from_slice(bytes),
-                AnswerEvent::Stdout(bytes) => {
+                ResponseEvent::Stderr(bytes) => stderr.extend_from_slice(bytes),
+                ResponseEvent::Stdout(bytes) if head.is_some() => body.extend_from_slice(bytes),
+                ResponseEvent::Stdout(bytes) => {
                     if let Some((complete, len)) = heads.read(bytes).unwrap() {
                         head = Some(complete);
                         body.extend_from_slice(&bytes[len..]);
                     }
                 }
-                AnswerEvent::Report(_) | AnswerEvent::Hints(_) => panic!("php-fpm knows neither"),
-                AnswerEvent::End { protocol_status, .. } => {
+                ResponseEvent::Report(_) | ResponseEvent::Hints(_) => {
+                    panic!("php-fpm knows neither")
+                }
+                ResponseEvent::End { protocol_status, .. } => {
                     assert_eq!(protocol_status, ProtocolStatus::RequestComplete);
                     assert!(input.is_empty(), "nothing follows the end");
                     return (head.expect("a head comes before the end"), body, stderr);
@@ -143,7 +145,7 @@ fn php_fpm_understands_our_requests_and_we_its_answers() {
     let (a, b) = (vec![b'v'; 40_000], vec![b'v'; MAX_CONTENT_LEN - 6]);
     let body = b"0123456789".repeat(20_000);
     stream.write_all(&post(&script, &[("A", &a), ("B", &b), ("EMPTY", b"")], &body)).unwrap();
-    let (head, echoed, stderr) = answer(&mut stream);
+    let (head, echoed, stderr) = response(&mut stream);
     assert_eq!((head.status(), head.reason()), (404, Some(&b"Not Found"[..])));
     assert_eq!(head.header("x-lens"), Some(&b"40000,65529"[..]));
     assert!(echoed == body, "{} bytes came back of {}", echoed.len(), body.len());
@@ -168,7 +170,7 @@ fn php_fpm_answers_many_requests_on_one_kept_connection() {
     let script = php.script("<?php for ($i = 0; $i < $_SERVER['N']; $i++) header(\"X-$i: $i\");");
     for count in [0, 1, 10_000, 2] {
         stream.write_all(&post(&script, &[("N", count.to_string().as_bytes())], b"")).unwrap();
-        let (head, body, _) = answer(&mut stream);
+        let (head, body, _) = response(&mut stream);
         let numbered =
             head.headers().filter(|(name, _)| name.get(2).is_some_and(u8::is_ascii_digit));
         assert_eq!((numbered.count(), head.status(), body.len()), (count, 200, 0));

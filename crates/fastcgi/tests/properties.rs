@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::{Said, read_answer, read_requests};
-use maitred_fastcgi::cgi::{AnswerHead, HeadError, HeadReader, Limits};
+use common::{Said, read_requests, read_response};
+use maitred_fastcgi::cgi::{CgiHeaders, HeadError, HeadReader, Limits};
 use maitred_fastcgi::{
     Header, ProtocolStatus, RequestWriter, params, write_end, write_stderr, write_stdin,
     write_stdin_end, write_stdout,
@@ -64,7 +64,7 @@ fn read_head(
     input: &[u8],
     cuts: &[usize],
     limits: Limits,
-) -> Result<Option<(AnswerHead, usize)>, HeadError> {
+) -> Result<Option<(CgiHeaders, usize)>, HeadError> {
     let (mut reader, mut given) = (HeadReader::new(limits), 0);
     for &cut in cuts.iter().chain([&input.len()]) {
         if let Some((head, len)) = reader.read(&input[given..cut])? {
@@ -78,8 +78,8 @@ fn read_head(
 proptest! {
     #[test]
     fn an_answer_means_the_same_however_it_is_split((wire, cuts) in with_cuts(recordish())) {
-        let whole = read_answer(&wire, &[]);
-        let pieces = read_answer(&wire, &cuts);
+        let whole = read_response(&wire, &[]);
+        let pieces = read_response(&wire, &cuts);
         prop_assert_eq!((&whole.stdout, &whole.stderr), (&pieces.stdout, &pieces.stderr));
         prop_assert_eq!((whole.end, whole.error), (pieces.end, pieces.error));
     }
@@ -145,10 +145,10 @@ proptest! {
             }
         }
         write_end(&mut wire, 1, app_status, ProtocolStatus::RequestComplete);
-        let answer = read_answer(&wire, &[wire.len() / 2]);
-        prop_assert_eq!((answer.stdout, answer.stderr), (stdout, stderr));
-        prop_assert_eq!(answer.end, Some((app_status, ProtocolStatus::RequestComplete)));
-        prop_assert_eq!(answer.read, wire.len());
+        let response = read_response(&wire, &[wire.len() / 2]);
+        prop_assert_eq!((response.stdout, response.stderr), (stdout, stderr));
+        prop_assert_eq!(response.end, Some((app_status, ProtocolStatus::RequestComplete)));
+        prop_assert_eq!(response.read, wire.len());
     }
 
     #[test]

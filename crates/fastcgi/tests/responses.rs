@@ -2,16 +2,16 @@
 
 mod common;
 
-use common::{Answer, every_byte, read_answer};
+use common::{ReadResponse, every_byte, read_response};
 use maitred_fastcgi::{
-    AnswerReader, Header, ProtocolError, ProtocolStatus, RecordType, write_end, write_stderr,
+    Header, ProtocolError, ProtocolStatus, RecordType, ResponseReader, write_end, write_stderr,
     write_stdout, write_unknown_type,
 };
 
 /// Reads `wire` at once and a byte at a time, and requires the same of both.
-fn both_ways(wire: &[u8]) -> Answer {
-    let whole = read_answer(wire, &[]);
-    assert_eq!(whole, read_answer(wire, &every_byte(wire.len())), "{}", wire.escape_ascii());
+fn both_ways(wire: &[u8]) -> ReadResponse {
+    let whole = read_response(wire, &[]);
+    assert_eq!(whole, read_response(wire, &every_byte(wire.len())), "{}", wire.escape_ascii());
     whole
 }
 
@@ -39,11 +39,11 @@ fn both_streams_are_told_apart_up_to_the_end() {
     write_stderr(&mut wire, 1, b"PHP Warning");
     write_stdout(&mut wire, 1, b"hello");
     write_end(&mut wire, 1, 0, ProtocolStatus::RequestComplete);
-    let answer = both_ways(&wire);
-    assert_eq!(answer.stdout, b"Status: 200 OK\r\n\r\nhello");
-    assert_eq!(answer.stderr, b"PHP Warning");
-    assert_eq!(answer.end, Some((0, ProtocolStatus::RequestComplete)));
-    assert_eq!((answer.error, answer.read), (None, wire.len()));
+    let response = both_ways(&wire);
+    assert_eq!(response.stdout, b"Status: 200 OK\r\n\r\nhello");
+    assert_eq!(response.stderr, b"PHP Warning");
+    assert_eq!(response.end, Some((0, ProtocolStatus::RequestComplete)));
+    assert_eq!((response.error, response.read), (None, wire.len()));
 }
 
 #[test]
@@ -60,10 +60,10 @@ fn padding_is_passed_over_and_so_are_empty_records() {
         padded(RecordType::EndRequest, b"\0\0\0\x03\x02\0\0\0"),
     ]
     .concat();
-    let answer = both_ways(&wire);
-    assert_eq!((answer.stdout, answer.stderr), (b"ab".to_vec(), vec![]));
-    assert_eq!(answer.end, Some((3, ProtocolStatus::Overloaded)));
-    assert_eq!(answer.read, wire.len());
+    let response = both_ways(&wire);
+    assert_eq!((response.stdout, response.stderr), (b"ab".to_vec(), vec![]));
+    assert_eq!(response.end, Some((3, ProtocolStatus::Overloaded)));
+    assert_eq!(response.read, wire.len());
 }
 
 #[test]
@@ -93,9 +93,9 @@ fn every_protocol_status_is_known_and_others_are_refused() {
 fn nothing_is_read_beyond_the_end() {
     let end = ended(ProtocolStatus::RequestComplete);
     let wire = [end.clone(), b"junk".to_vec()].concat();
-    let answer = both_ways(&wire);
-    assert_eq!((answer.read, answer.error), (end.len(), None));
-    let mut reader = AnswerReader::new(1);
+    let response = both_ways(&wire);
+    assert_eq!((response.read, response.error), (end.len(), None));
+    let mut reader = ResponseReader::new(1);
     let mut input = &wire[..];
     assert!(matches!(reader.next(&mut input), Ok(Some(_))));
     assert_eq!((reader.next(&mut input), input), (Ok(None), &b"junk"[..]));
@@ -108,9 +108,9 @@ fn management_records_are_passed_over() {
     wire.extend(record(header(RecordType::GetValuesResult as u8, 0, 3), b"abc"));
     wire.extend(record(header(200, 0, 3), b"abc"));
     wire.extend(ended(ProtocolStatus::RequestComplete));
-    let answer = both_ways(&wire);
-    assert_eq!((answer.error, answer.read), (None, wire.len()));
-    assert!(answer.end.is_some() && answer.stdout.is_empty());
+    let response = both_ways(&wire);
+    assert_eq!((response.error, response.read), (None, wire.len()));
+    assert!(response.end.is_some() && response.stdout.is_empty());
 }
 
 #[test]
@@ -133,9 +133,9 @@ fn what_an_application_may_not_send_is_refused() {
         (record(Header { version: 0, ..header(stdout, 1, 1) }, b"x"), ProtocolError::Version(0)),
     ];
     for (wire, error) in hostile {
-        let answer = both_ways(&wire);
-        assert_eq!(answer.error, Some(error), "{}", wire.escape_ascii());
-        assert!(answer.stdout.is_empty() && answer.end.is_none());
+        let response = both_ways(&wire);
+        assert_eq!(response.error, Some(error), "{}", wire.escape_ascii());
+        assert!(response.stdout.is_empty() && response.end.is_none());
         assert!(error.to_string().ends_with('.'));
     }
 }
@@ -146,8 +146,8 @@ fn an_answer_that_breaks_off_has_no_end() {
     write_stdout(&mut wire, 1, b"hello");
     write_end(&mut wire, 1, 0, ProtocolStatus::RequestComplete);
     for len in 0..wire.len() {
-        let answer = both_ways(&wire[..len]);
-        assert_eq!((answer.end, answer.error), (None, None), "after {len} bytes");
-        assert_eq!(answer.stdout, b"hello"[..len.saturating_sub(8).min(5)]);
+        let response = both_ways(&wire[..len]);
+        assert_eq!((response.end, response.error), (None, None), "after {len} bytes");
+        assert_eq!(response.stdout, b"hello"[..len.saturating_sub(8).min(5)]);
     }
 }

@@ -31,6 +31,6 @@ pub use pseudo::Pseudo;
 pub use reason::reason_phrase;
 pub use refusal::Refusal;
 pub use response::{
-    Answer, AnswerFraming, CHUNK_END, CONTINUE, LAST_CHUNK, answer_framing, carries_body,
-    is_hop_by_hop, write_chunk_header, write_head,
+    CHUNK_END, CONTINUE, LAST_CHUNK, ResponseFraming, ResponseStart, carries_body, is_hop_by_hop,
+    response_framing, write_chunk_header, write_head,
 };

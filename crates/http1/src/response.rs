@@ -15,7 +15,7 @@ pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// The framing of a response body (RFC 9112 §6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerFraming {
+pub enum ResponseFraming {
     /// By Content-Length. The response to HEAD has the header and no body.
     Length(u64),
     /// By the chunked transfer coding; HTTP/1.1 only.
@@ -30,7 +30,7 @@ pub enum AnswerFraming {
 
 /// The parts of a response head besides the application's headers.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer<'a> {
+pub struct ResponseStart<'a> {
     /// The version of the request. The response is always HTTP/1.1 (RFC 9110 §6.2).
     pub version: Version,
     /// The status, 100 to 999; anything else is written as 500.
@@ -38,7 +38,7 @@ pub struct Answer<'a> {
     /// The reason phrase; default, also for an invalid one: the standard's.
     pub reason: Option<&'a [u8]>,
     /// The framing of the body.
-    pub framing: AnswerFraming,
+    pub framing: ResponseFraming,
     /// Whether the connection persists (RFC 9112 §9.3).
     pub keep_alive: bool,
     /// The time as an IMF-fixdate (RFC 9110 §5.6.7), for a response without a Date header.
@@ -47,19 +47,19 @@ pub struct Answer<'a> {
 
 /// The framing of a response with this status to a request of this version; `length` is the length
 /// of the body in bytes, if it is known.
-pub const fn answer_framing(
+pub const fn response_framing(
     version: Version,
     head_request: bool,
     status: u16,
     length: Option<u64>,
-) -> AnswerFraming {
+) -> ResponseFraming {
     match (length, version) {
-        _ if !carries_body(false, status) => AnswerFraming::NoBody,
-        (Some(length), _) => AnswerFraming::Length(length),
-        (None, _) if head_request => AnswerFraming::NoBody,
-        (None, Version::Http11) => AnswerFraming::Chunked,
-        (None, Version::Http10) => AnswerFraming::UntilClose,
-        (None, Version::Http2) => AnswerFraming::EndOfStream,
+        _ if !carries_body(false, status) => ResponseFraming::NoBody,
+        (Some(length), _) => ResponseFraming::Length(length),
+        (None, _) if head_request => ResponseFraming::NoBody,
+        (None, Version::Http11) => ResponseFraming::Chunked,
+        (None, Version::Http10) => ResponseFraming::UntilClose,
+        (None, Version::Http2) => ResponseFraming::EndOfStream,
     }
 }
 
@@ -93,10 +93,10 @@ pub fn is_hop_by_hop(name: &[u8]) -> bool {
 /// with CR, LF or NUL in the value.
 pub fn write_head<'h>(
     out: &mut Vec<u8>,
-    answer: &Answer<'_>,
+    response: &ResponseStart<'_>,
     headers: impl IntoIterator<Item = (&'h [u8], &'h [u8])>,
 ) -> usize {
-    write_status_line(out, answer.status, answer.reason);
+    write_status_line(out, response.status, response.reason);
     let mut unfit = 0;
     let (mut dated, mut served) = (false, false);
     for (name, value) in headers {
@@ -115,17 +115,17 @@ pub fn write_head<'h>(
         out.extend_from_slice(value);
         out.extend_from_slice(b"\r\n");
     }
-    if !matches!(answer.status, 100..=199) {
+    if !matches!(response.status, 100..=199) {
         if !served {
             out.extend_from_slice(b"Server: maitred\r\n");
         }
         if !dated {
             out.extend_from_slice(b"Date: ");
-            out.extend_from_slice(answer.date);
+            out.extend_from_slice(response.date);
             out.extend_from_slice(b"\r\n");
         }
-        write_framing(out, answer);
-        write_connection(out, answer);
+        write_framing(out, response);
+        write_connection(out, response);
     }
     out.extend_from_slice(b"\r\n");
     unfit
@@ -142,23 +142,23 @@ fn write_status_line(out: &mut Vec<u8>, status: u16, reason: Option<&[u8]>) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn write_framing(out: &mut Vec<u8>, answer: &Answer<'_>) {
-    match answer.framing {
+fn write_framing(out: &mut Vec<u8>, response: &ResponseStart<'_>) {
+    match response.framing {
         // RFC 9110 §8.6 and RFC 9112 §6.1: none in a 204.
-        _ if answer.status == 204 => {}
-        AnswerFraming::Length(length) => {
+        _ if response.status == 204 => {}
+        ResponseFraming::Length(length) => {
             out.extend_from_slice(b"Content-Length: ");
             out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
             out.extend_from_slice(b"\r\n");
         }
-        AnswerFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-        AnswerFraming::UntilClose | AnswerFraming::EndOfStream | AnswerFraming::NoBody => {}
+        ResponseFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        ResponseFraming::UntilClose | ResponseFraming::EndOfStream | ResponseFraming::NoBody => {}
     }
 }
 
-fn write_connection(out: &mut Vec<u8>, answer: &Answer<'_>) {
-    let stays = answer.keep_alive && answer.framing != AnswerFraming::UntilClose;
-    match (stays, answer.version) {
+fn write_connection(out: &mut Vec<u8>, response: &ResponseStart<'_>) {
+    let stays = response.keep_alive && response.framing != ResponseFraming::UntilClose;
+    match (stays, response.version) {
         (true, Version::Http11) | (_, Version::Http2) => {}
         (true, Version::Http10) => out.extend_from_slice(b"Connection: keep-alive\r\n"),
         (false, _) => out.extend_from_slice(b"Connection: close\r\n"),

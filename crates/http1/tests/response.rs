@@ -3,26 +3,26 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 use maitred_http1::{
-    Answer, AnswerFraming, CHUNK_END, CONTINUE, LAST_CHUNK, Version, answer_framing, carries_body,
-    reason_phrase, write_chunk_header, write_head,
+    CHUNK_END, CONTINUE, LAST_CHUNK, ResponseFraming, ResponseStart, Version, carries_body,
+    reason_phrase, response_framing, write_chunk_header, write_head,
 };
 
 const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
-const OK: Answer<'_> = Answer {
+const OK: ResponseStart<'_> = ResponseStart {
     version: Version::Http11,
     status: 200,
     reason: None,
-    framing: AnswerFraming::Length(13),
+    framing: ResponseFraming::Length(13),
     keep_alive: true,
     date: DATE,
 };
 
 /// The head, and the number of headers left out.
-fn written(answer: &Answer<'_>, headers: &[(&str, &str)]) -> (String, usize) {
+fn written(response: &ResponseStart<'_>, headers: &[(&str, &str)]) -> (String, usize) {
     let mut out = Vec::new();
     let headers = headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-    let unfit = write_head(&mut out, answer, headers);
+    let unfit = write_head(&mut out, response, headers);
     (String::from_utf8(out).unwrap(), unfit)
 }
 
@@ -83,7 +83,7 @@ fn a_header_that_would_split_the_answer_is_left_out_and_counted() {
 
 #[test]
 fn an_own_reason_is_written_unless_it_would_split_the_answer() {
-    let with = |reason| written(&Answer { reason: Some(reason), ..OK }, &[]).0;
+    let with = |reason| written(&ResponseStart { reason: Some(reason), ..OK }, &[]).0;
     assert!(with(b"Fine").starts_with("HTTP/1.1 200 Fine\r\n"));
     assert!(with(b"").starts_with("HTTP/1.1 200 \r\n"));
     assert!(with(b"a\r\nB: c").starts_with("HTTP/1.1 200 OK\r\n"));
@@ -91,37 +91,41 @@ fn an_own_reason_is_written_unless_it_would_split_the_answer() {
 
 #[test]
 fn a_status_without_a_standard_reason_is_written_with_none() {
-    assert!(written(&Answer { status: 799, ..OK }, &[]).0.starts_with("HTTP/1.1 799 \r\n"));
-    assert!(written(&Answer { status: 99, ..OK }, &[]).0.starts_with("HTTP/1.1 500 Internal"));
-    assert!(written(&Answer { status: 1000, ..OK }, &[]).0.starts_with("HTTP/1.1 500 Internal"));
+    assert!(written(&ResponseStart { status: 799, ..OK }, &[]).0.starts_with("HTTP/1.1 799 \r\n"));
+    assert!(
+        written(&ResponseStart { status: 99, ..OK }, &[]).0.starts_with("HTTP/1.1 500 Internal")
+    );
+    assert!(
+        written(&ResponseStart { status: 1000, ..OK }, &[]).0.starts_with("HTTP/1.1 500 Internal")
+    );
     assert_eq!((reason_phrase(404), reason_phrase(299)), ("Not Found", ""));
 }
 
 #[test]
 fn the_connection_header_says_what_the_version_does_not() {
     let says = |version, keep_alive, framing| {
-        let (head, _) = written(&Answer { version, keep_alive, framing, ..OK }, &[]);
+        let (head, _) = written(&ResponseStart { version, keep_alive, framing, ..OK }, &[]);
         head.lines().find_map(|line| line.strip_prefix("Connection: ").map(str::to_owned))
     };
-    let length = AnswerFraming::Length(1);
+    let length = ResponseFraming::Length(1);
     assert_eq!(says(Version::Http11, true, length), None);
     assert_eq!(says(Version::Http11, false, length).as_deref(), Some("close"));
     assert_eq!(says(Version::Http10, true, length).as_deref(), Some("keep-alive"));
     assert_eq!(says(Version::Http10, false, length).as_deref(), Some("close"));
-    assert_eq!(says(Version::Http11, true, AnswerFraming::UntilClose).as_deref(), Some("close"));
+    assert_eq!(says(Version::Http11, true, ResponseFraming::UntilClose).as_deref(), Some("close"));
 }
 
 #[test]
 fn framing_is_chosen_by_version_method_status_and_length() {
-    use AnswerFraming::{Chunked, Length, NoBody, UntilClose};
+    use ResponseFraming::{Chunked, Length, NoBody, UntilClose};
     use Version::{Http10, Http11};
-    assert_eq!(answer_framing(Http11, false, 200, Some(5)), Length(5));
-    assert_eq!(answer_framing(Http11, false, 200, None), Chunked);
-    assert_eq!(answer_framing(Http10, false, 200, None), UntilClose);
-    assert_eq!(answer_framing(Http11, true, 200, Some(5)), Length(5));
-    assert_eq!(answer_framing(Http11, true, 200, None), NoBody);
+    assert_eq!(response_framing(Http11, false, 200, Some(5)), Length(5));
+    assert_eq!(response_framing(Http11, false, 200, None), Chunked);
+    assert_eq!(response_framing(Http10, false, 200, None), UntilClose);
+    assert_eq!(response_framing(Http11, true, 200, Some(5)), Length(5));
+    assert_eq!(response_framing(Http11, true, 200, None), NoBody);
     for status in [100, 103, 204, 304] {
-        assert_eq!(answer_framing(Http11, false, status, Some(5)), NoBody, "{status}");
+        assert_eq!(response_framing(Http11, false, status, Some(5)), NoBody, "{status}");
         assert!(!carries_body(false, status));
     }
     assert!(carries_body(false, 200) && !carries_body(true, 200) && carries_body(false, 404));
@@ -129,18 +133,18 @@ fn framing_is_chosen_by_version_method_status_and_length() {
 
 #[test]
 fn a_204_never_says_a_length_or_a_coding() {
-    for framing in [AnswerFraming::Length(0), AnswerFraming::Chunked] {
-        let (head, _) = written(&Answer { status: 204, framing, ..OK }, &[]);
+    for framing in [ResponseFraming::Length(0), ResponseFraming::Chunked] {
+        let (head, _) = written(&ResponseStart { status: 204, framing, ..OK }, &[]);
         assert!(!head.contains("Content-Length") && !head.contains("Transfer-Encoding"), "{head}");
     }
 }
 
 #[test]
 fn early_hints_say_only_what_they_are_given() {
-    let hints = Answer { status: 103, framing: AnswerFraming::NoBody, ..OK };
+    let hints = ResponseStart { status: 103, framing: ResponseFraming::NoBody, ..OK };
     let (head, _) = written(&hints, &[("Link", "</a.css>; rel=preload")]);
     assert_eq!(head, "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n");
-    assert_eq!(CONTINUE, written(&Answer { status: 100, ..hints }, &[]).0.as_bytes());
+    assert_eq!(CONTINUE, written(&ResponseStart { status: 100, ..hints }, &[]).0.as_bytes());
 }
 
 #[test]

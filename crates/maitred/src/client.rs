@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use maitred_control::admin::{Answer, MAX_ANSWER_BYTES, Request, default_socket};
+use maitred_control::admin::{MAX_REPLY_BYTES, Reply, Request, default_socket};
 
 use crate::command::DEFAULT_CONFIG;
 use crate::command::Reach;
@@ -63,23 +63,23 @@ impl Client {
     ///
     /// # Errors
     /// One sentence, if there is no reply.
-    pub fn ask(&mut self, request: &Request) -> Result<Answer, String> {
+    pub fn ask(&mut self, request: &Request) -> Result<Reply, String> {
         let path = self.path.display();
         let mut line = serde_json::to_vec(request).map_err(|why| why.to_string())?;
         line.push(b'\n');
-        let mut answer = Vec::new();
-        let limit = MAX_ANSWER_BYTES as u64;
+        let mut reply = Vec::new();
+        let limit = MAX_REPLY_BYTES as u64;
         let asked = self.stream.get_mut().write_all(&line);
         let heard = asked.and_then(|()| {
             let stream = Read::by_ref(&mut self.stream);
-            stream.take(limit).read_until(b'\n', &mut answer)
+            stream.take(limit).read_until(b'\n', &mut reply)
         });
         match heard {
             Ok(0) => Err(format!(
                 "the server on {path} closed the connection; it is for its own user and root, and \
                  for a few commands at a time"
             )),
-            Ok(_) => serde_json::from_slice(&answer).map_err(|why| {
+            Ok(_) => serde_json::from_slice(&reply).map_err(|why| {
                 format!("invalid reply from the server on {path} ({why}); is it another version?")
             }),
             Err(why) if why.kind() == ErrorKind::WouldBlock => Err(format!(
@@ -94,7 +94,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::ask`].
-    pub fn ask_patiently(&mut self, request: &Request) -> Result<Answer, String> {
+    pub fn ask_patiently(&mut self, request: &Request) -> Result<Reply, String> {
         let _ = self.stream.get_ref().set_read_timeout(None);
         self.ask(request)
     }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use maitred_control::admin::{Answer, MAX_REQUEST_BYTES, Request};
+use maitred_control::admin::{MAX_REQUEST_BYTES, Reply, Request};
 use maitred_control::purge::{PurgeMode, PurgeRequest, Target, TooLong};
 use serde_json::json;
 
@@ -35,9 +35,9 @@ pub fn purge(asked: &Purge) -> ExitCode {
     let mut dropped = Vec::new();
     for request in requests {
         match client.ask_patiently(&request) {
-            Ok(Answer::Purged { what }) => dropped.extend(what),
-            Ok(Answer::Refused { why }) => return refuse(&why),
-            Ok(Answer::Failed { why }) | Err(why) => return fail(&why),
+            Ok(Reply::Purged { what }) => dropped.extend(what),
+            Ok(Reply::Refused { why }) => return refuse(&why),
+            Ok(Reply::Failed { why }) | Err(why) => return fail(&why),
             Ok(_) => return fail(&UNEXPECTED),
         }
     }

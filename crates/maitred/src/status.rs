@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use maitred_control::admin::{Answer, Request, ServerStatus};
+use maitred_control::admin::{Reply, Request, ServerStatus};
 
 use crate::client::{Client, UNEXPECTED};
 use crate::command::{Reach, Reload, Status};
@@ -16,7 +16,7 @@ pub fn status(status: &Status) -> ExitCode {
     let asked =
         Client::reach(&status.reach).and_then(|mut client| client.ask(&Request::Status { pool }));
     match asked {
-        Ok(Answer::Status(server)) => {
+        Ok(Reply::Status(server)) => {
             if status.json {
                 print_line(&serde_json::to_string(&server).unwrap_or_default());
             } else {
@@ -24,7 +24,7 @@ pub fn status(status: &Status) -> ExitCode {
             }
             ExitCode::from(EXIT_SUCCESS)
         }
-        Ok(Answer::Refused { why }) => refuse(&why),
+        Ok(Reply::Refused { why }) => refuse(&why),
         Ok(_) => fail(&UNEXPECTED),
         Err(why) => fail(&why),
     }
@@ -52,14 +52,14 @@ fn text(server: &ServerStatus, status: &Status) -> String {
 /// Reloads the server's configuration, and prints the result.
 pub fn reload(asked: &Reload) -> ExitCode {
     let pools = asked.pools.clone();
-    let answer = Client::reach(&asked.reach)
+    let reply = Client::reach(&asked.reach)
         .and_then(|mut client| client.ask_patiently(&Request::Reload { pools }));
-    match answer {
-        Ok(Answer::Reloaded { what }) => {
+    match reply {
+        Ok(Reply::Reloaded { what }) => {
             print_line(&what);
             ExitCode::from(EXIT_SUCCESS)
         }
-        Ok(Answer::Refused { why }) | Err(why) => fail(&why),
+        Ok(Reply::Refused { why }) | Err(why) => fail(&why),
         Ok(_) => fail(&UNEXPECTED),
     }
 }
@@ -68,13 +68,13 @@ pub fn reload(asked: &Reload) -> ExitCode {
 pub fn end(reach: &Reach, request: &Request) -> ExitCode {
     let asked = Client::reach(reach).and_then(|mut client| Ok((client.ask(request)?, client)));
     match asked {
-        Ok((Answer::Ending { running: 0 }, client)) => client.wait_for_exit(),
-        Ok((Answer::Ending { running }, client)) => {
+        Ok((Reply::Ending { running: 0 }, client)) => client.wait_for_exit(),
+        Ok((Reply::Ending { running }, client)) => {
             let scripts = if running == 1 { "script" } else { "scripts" };
             print_line(&format!("waiting for {running} {scripts}"));
             client.wait_for_exit();
         }
-        Ok((Answer::Refused { why }, _)) => return refuse(&why),
+        Ok((Reply::Refused { why }, _)) => return refuse(&why),
         Ok(_) => return fail(&UNEXPECTED),
         Err(why) => return fail(&why),
     }

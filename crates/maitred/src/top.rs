@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::{cursor, execute, queue, style, terminal};
-use maitred_control::admin::{Answer, Request, ServerStatus};
+use maitred_control::admin::{Reply, Request, ServerStatus};
 use maitred_os::signals::{self, Awaited, Signal};
 
 use crate::client::Client;
@@ -80,7 +80,7 @@ impl Monitor {
 
     fn frame(&mut self) -> Result<Vec<String>, String> {
         match self.client.ask(&Request::Status { pool: None })? {
-            Answer::Status(server) => {
+            Reply::Status(server) => {
                 let mut lines = view::overview(&server);
                 lines.extend(view::split(&server));
                 let rate = self.rate(&server);
@@ -91,7 +91,7 @@ impl Monitor {
                 lines.extend(view::running(&server, MAX_SCRIPTS));
                 Ok(lines)
             }
-            Answer::Refused { why } => Err(why),
+            Reply::Refused { why } => Err(why),
             _ => Err(crate::client::UNEXPECTED.to_owned()),
         }
     }

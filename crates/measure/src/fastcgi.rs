@@ -1,7 +1,7 @@
 //! FastCGI responses: reads records, and the CGI response in them. No I/O.
 
 use maitred_fastcgi::cgi::HeadReader;
-use maitred_fastcgi::{AnswerEvent, AnswerReader, ProtocolStatus};
+use maitred_fastcgi::{ProtocolStatus, ResponseEvent, ResponseReader};
 
 use crate::marker::MarkerSearch;
 use crate::request::FASTCGI_ID;
@@ -10,7 +10,7 @@ use crate::response::{Fault, ReadOptions, ReadResponse, ResponseSummary};
 /// Reads one response after another.
 #[derive(Debug)]
 pub struct FastcgiReader {
-    records: AnswerReader,
+    records: ResponseReader,
     head: HeadReader,
     response: Option<ResponseSummary>,
     search: MarkerSearch,
@@ -21,7 +21,7 @@ pub struct FastcgiReader {
 impl Default for FastcgiReader {
     fn default() -> Self {
         FastcgiReader {
-            records: AnswerReader::new(FASTCGI_ID),
+            records: ResponseReader::new(FASTCGI_ID),
             head: HeadReader::default(),
             response: None,
             search: MarkerSearch::default(),
@@ -47,9 +47,9 @@ impl ReadResponse for FastcgiReader {
         let broken = |_| "not FastCGI";
         while let Some(event) = self.records.next(&mut input).map_err(broken)? {
             match event {
-                AnswerEvent::Stdout(bytes) => self.stdout(bytes)?,
-                AnswerEvent::Stderr(_) | AnswerEvent::Report(_) | AnswerEvent::Hints(_) => {}
-                AnswerEvent::End { protocol_status, .. } => {
+                ResponseEvent::Stdout(bytes) => self.stdout(bytes)?,
+                ResponseEvent::Stderr(_) | ResponseEvent::Report(_) | ResponseEvent::Hints(_) => {}
+                ResponseEvent::End { protocol_status, .. } => {
                     return self.end(protocol_status, input.is_empty()).map(Some);
                 }
             }

@@ -104,13 +104,13 @@ where
     F: Iterator<Item = Field<'f>> + Clone,
 {
     plan.store?;
-    let ResponseHead { status, headers: answer } = response.clone();
-    let (control, is_targeted) = control(settings, answer.clone(), times.came);
+    let ResponseHead { status, headers } = response.clone();
+    let (control, is_targeted) = control(settings, headers.clone(), times.came);
     let authorized = asked.has_authorization;
     check_storable(settings, authorized, &control, response.clone())?;
     let mut vary = Vary::default();
     if !settings.ignore_headers.vary {
-        vary = Vary::of(headers::values(answer.clone(), "vary")).map_err(|why| match why {
+        vary = Vary::of(headers::values(headers.clone(), "vary")).map_err(|why| match why {
             VaryError::Star => NotStored::VaryStar,
             VaryError::TooMany => NotStored::VaryTooMuch,
         })?;
@@ -119,21 +119,21 @@ where
         vary = vary.without("cookie");
     }
     let varies_by_coding = vary.names().iter().any(|name| name == "accept-encoding");
-    if varies_by_coding && !vary::takes(asked.fields(), answer.clone()) {
+    if varies_by_coding && !vary::takes(asked.fields(), headers.clone()) {
         return Err(NotStored::ContentEncoding);
     }
-    if settings.litespeed && !has_litespeeds_variants(settings, answer.clone()) {
+    if settings.litespeed && !has_litespeeds_variants(settings, headers.clone()) {
         return Err(NotStored::VaryStar);
     }
-    let tags = tags::of_answer(settings, answer.clone()).map_err(|_| NotStored::TooManyTags)?;
-    let has_validator = has(answer.clone(), "etag") || has(answer.clone(), "last-modified");
+    let tags = tags::of_response(settings, headers.clone()).map_err(|_| NotStored::TooManyTags)?;
+    let has_validator = has(headers.clone(), "etag") || has(headers.clone(), "last-modified");
     let lifetime = freshness::lifetime(settings, &control, is_targeted, response, times.came);
     let delay = times.came.saturating_sub(times.asked);
-    let initial_age = freshness::initial_age(answer.clone(), delay, times.came);
+    let initial_age = freshness::initial_age(headers.clone(), delay, times.came);
     let lifetimes = lifetimes(settings, &control, lifetime, has_validator, initial_age)?;
     let stored = Stored {
         status,
-        lines: client_lines(settings, &control.listed, answer, times.came),
+        lines: client_lines(settings, &control.listed, headers, times.came),
         came: times.came,
         initial_age,
         lifetimes,
@@ -150,14 +150,14 @@ where
 /// The cache directives of a response, and whether they are targeted at this cache.
 fn control<'f>(
     settings: &Settings,
-    answer: impl Iterator<Item = Field<'f>> + Clone,
+    headers: impl Iterator<Item = Field<'f>> + Clone,
     now: Millis,
 ) -> (CacheControl, bool) {
     if settings.ignore_headers.cache_control {
         return (CacheControl::default(), false);
     }
-    let of_all = || CacheControl::of(headers::values(answer.clone(), "cache-control"));
-    let told = freshness::accel_expires(settings, answer.clone(), now);
+    let of_all = || CacheControl::of(headers::values(headers.clone(), "cache-control"));
+    let told = freshness::accel_expires(settings, headers.clone(), now);
     if told.is_some_and(|seconds| seconds > 0) {
         // It states a lifetime for this cache alone, and nothing else.
         let listed = of_all().listed;
@@ -165,13 +165,13 @@ fn control<'f>(
         return (control, true);
     }
     if settings.litespeed {
-        let values = headers::values(answer.clone(), "x-litespeed-cache-control");
+        let values = headers::values(headers.clone(), "x-litespeed-cache-control");
         let control = CacheControl::of(values);
         if control.any {
             return (control, true);
         }
     }
-    match CacheControl::targeted(answer.clone()) {
+    match CacheControl::targeted(headers.clone()) {
         Some(control) => (control, true),
         None => (of_all(), false),
     }
@@ -180,9 +180,9 @@ fn control<'f>(
 /// Whether the key contains all that `X-LiteSpeed-Vary` names: cookies, and nothing else.
 fn has_litespeeds_variants<'f>(
     settings: &Settings,
-    answer: impl Iterator<Item = Field<'f>>,
+    headers: impl Iterator<Item = Field<'f>>,
 ) -> bool {
-    let mut named = headers::values(answer, "x-litespeed-vary").flat_map(headers::members);
+    let mut named = headers::values(headers, "x-litespeed-vary").flat_map(headers::members);
     named.all(|member| {
         let cookie = member.strip_prefix(b"cookie=");
         let is_keyed = |cookie: &[u8]| {
@@ -291,11 +291,11 @@ const REGENERATED: [&str; 4] = ["age", "content-length", "date", "server"];
 pub fn client_lines<'f>(
     settings: &Settings,
     listed: &[String],
-    answer: impl Iterator<Item = Field<'f>> + Clone,
+    headers: impl Iterator<Item = Field<'f>> + Clone,
     came: Millis,
 ) -> Bytes {
     let mut named: Vec<Vec<u8>> = Vec::new();
-    for value in headers::values(answer.clone(), "connection") {
+    for value in headers::values(headers.clone(), "connection") {
         named.extend(headers::members(value).map(<[u8]>::to_ascii_lowercase));
     }
     named.extend(listed.iter().map(|name| name.clone().into_bytes()));
@@ -306,7 +306,7 @@ pub fn client_lines<'f>(
             && !is_for_cache(settings, name)
     };
     let mut lines = Vec::with_capacity(256);
-    match headers::first(answer.clone(), "date") {
+    match headers::first(headers.clone(), "date") {
         Some(date) => headers::write_line(&mut lines, b"Date", date),
         None => {
             let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(came.min(LAST_DATE));
@@ -314,7 +314,7 @@ pub fn client_lines<'f>(
             headers::write_line(&mut lines, b"Date", date.as_bytes());
         }
     }
-    for (name, value) in answer.filter(|(name, _)| is_told(name)) {
+    for (name, value) in headers.filter(|(name, _)| is_told(name)) {
         headers::write_line(&mut lines, name, value);
     }
     lines.into()

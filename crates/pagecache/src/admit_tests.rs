@@ -19,23 +19,23 @@ fn admit_as(
     settings: &Settings,
     request: &[Field<'static>],
     status: u16,
-    answer: &[(&str, &str)],
+    headers: &[(&str, &str)],
 ) -> Result<Admitted, NotStored> {
     let request: Vec<Field<'static>> = request.to_vec();
     let asked = CacheRequest::survey(GET, request.into_iter());
     let plan = Plan::make(settings, &asked);
     let times = Times { asked: NOW, came: NOW, stamp: 7 };
-    let answer = answer.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-    let response = ResponseHead { status, headers: answer };
+    let headers = headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    let response = ResponseHead { status, headers };
     admit(settings, &asked, &plan, response, times)
 }
 
-fn of(answer: &[(&str, &str)]) -> Result<Admitted, NotStored> {
-    admit_as(&Settings::default(), &[], 200, answer)
+fn of(headers: &[(&str, &str)]) -> Result<Admitted, NotStored> {
+    admit_as(&Settings::default(), &[], 200, headers)
 }
 
-fn why(answer: &[(&str, &str)]) -> Option<NotStored> {
-    of(answer).err()
+fn why(headers: &[(&str, &str)]) -> Option<NotStored> {
+    of(headers).err()
 }
 
 fn names(admitted: &Admitted) -> Vec<String> {
@@ -73,21 +73,21 @@ fn an_answer_that_is_not_for_all_is_not_kept() {
 
 #[test]
 fn a_cookie_is_kept_where_the_site_says_so_and_left_out_where_the_answer_does() {
-    let answer = [("Cache-Control", "max-age=60"), ("Set-Cookie", "a=b")];
+    let headers = [("Cache-Control", "max-age=60"), ("Set-Cookie", "a=b")];
     let ignore_headers = IgnoreHeaders { set_cookie: true, ..IgnoreHeaders::default() };
     let settings = Settings { ignore_headers, ..Settings::default() };
-    let admitted = admit_as(&settings, &[], 200, &answer).unwrap();
+    let admitted = admit_as(&settings, &[], 200, &headers).unwrap();
     assert_eq!(names(&admitted), ["Date", "Cache-Control", "Set-Cookie"]);
-    let answer = [("Cache-Control", "max-age=60, private=\"set-cookie\""), answer[1]];
-    assert_eq!(names(&of(&answer).unwrap()), ["Date", "Cache-Control"]);
+    let headers = [("Cache-Control", "max-age=60, private=\"set-cookie\""), headers[1]];
+    assert_eq!(names(&of(&headers).unwrap()), ["Date", "Cache-Control"]);
 }
 
 #[test]
 fn what_was_asked_for_with_a_password_is_kept_only_if_it_says_it_may_be() {
     let asked: [Field<'static>; 1] = [(b"Authorization", b"Basic x")];
     let with = |control: &str| {
-        let answer = [("Cache-Control", control)];
-        admit_as(&Settings::default(), &asked, 200, &answer)
+        let headers = [("Cache-Control", control)];
+        admit_as(&Settings::default(), &asked, 200, &headers)
     };
     assert_eq!(with("max-age=60"), Err(NotStored::Authorization));
     for control in ["max-age=60, public", "s-maxage=60", "max-age=60, must-revalidate"] {
@@ -99,8 +99,8 @@ fn what_was_asked_for_with_a_password_is_kept_only_if_it_says_it_may_be() {
 #[test]
 fn a_status_that_is_not_understood_is_not_kept_if_it_must_be() {
     let with = |status: u16, control: &str| {
-        let answer = [("Cache-Control", control)];
-        admit_as(&Settings::default(), &[], status, &answer).err()
+        let headers = [("Cache-Control", control)];
+        admit_as(&Settings::default(), &[], status, &headers).err()
     };
     assert_eq!(with(599, "max-age=60"), None);
     assert_eq!(with(599, "max-age=60, must-understand"), Some(NotStored::Status));
@@ -115,8 +115,8 @@ fn what_must_be_asked_for_again_is_kept_if_there_is_something_to_ask_with() {
     assert!(admitted.stored.no_cache && admitted.stored.must_revalidate);
     assert_eq!(admitted.stored.lifetimes, Lifetimes::default());
     let settings = Settings { revalidate: false, ..Settings::default() };
-    let answer = [("Cache-Control", "max-age=60, no-cache"), ("ETag", "\"a\"")];
-    assert_eq!(admit_as(&settings, &[], 200, &answer), Err(NotStored::NoCache));
+    let headers = [("Cache-Control", "max-age=60, no-cache"), ("ETag", "\"a\"")];
+    assert_eq!(admit_as(&settings, &[], 200, &headers), Err(NotStored::NoCache));
     assert_eq!(why(&[("Cache-Control", "max-age=0")]), Some(NotStored::Stale));
     assert_eq!(why(&[("Cache-Control", "max-age=60"), ("Age", "61")]), Some(NotStored::Stale));
     assert_eq!(why(&[("Cache-Control", "max-age=60"), ("Age", "61"), ("ETag", "\"\"")]), None);
@@ -124,19 +124,19 @@ fn what_must_be_asked_for_again_is_kept_if_there_is_something_to_ask_with() {
 
 #[test]
 fn nginx_says_never_with_a_zero() {
-    let answer = [("X-Accel-Expires", "0"), ("Cache-Control", "max-age=60"), ("ETag", "\"a\"")];
-    assert_eq!(why(&answer), Some(NotStored::NoStore));
+    let headers = [("X-Accel-Expires", "0"), ("Cache-Control", "max-age=60"), ("ETag", "\"a\"")];
+    assert_eq!(why(&headers), Some(NotStored::NoStore));
 }
 
 #[test]
 fn caches_are_told_something_else_than_browsers() {
-    let answer =
+    let headers =
         [("Cache-Control", "no-store"), ("CDN-Cache-Control", "max-age=60"), ("Expires", "0")];
-    assert_eq!(of(&answer).unwrap().stored.lifetimes.fresh, 60);
-    let answer = [("Cache-Control", "max-age=60"), ("CDN-Cache-Control", "no-store")];
-    assert_eq!(why(&answer), Some(NotStored::NoStore));
-    let answer = [("Cache-Control", "max-age=60"), ("CDN-Cache-Control", "No-Store=\"")];
-    assert_eq!(why(&answer), None);
+    assert_eq!(of(&headers).unwrap().stored.lifetimes.fresh, 60);
+    let headers = [("Cache-Control", "max-age=60"), ("CDN-Cache-Control", "no-store")];
+    assert_eq!(why(&headers), Some(NotStored::NoStore));
+    let headers = [("Cache-Control", "max-age=60"), ("CDN-Cache-Control", "No-Store=\"")];
+    assert_eq!(why(&headers), None);
 }
 
 #[test]
@@ -144,9 +144,9 @@ fn what_varies_as_litespeed_has_it_is_kept_only_if_the_key_has_that() {
     let mut settings = Settings { litespeed: true, ..Settings::default() };
     settings.key.cookies = vec!["currency".to_owned()];
     let of = |vary: &str| {
-        let answer =
+        let headers =
             [("X-LiteSpeed-Cache-Control", "public,max-age=9"), ("X-LiteSpeed-Vary", vary)];
-        admit_as(&settings, &[], 200, &answer).map(|_| ())
+        admit_as(&settings, &[], 200, &headers).map(|_| ())
     };
     assert_eq!(of("cookie=currency"), Ok(()));
     for other in ["cookie=currency,cookie=group", "value=mobile", "cookie"] {
@@ -170,8 +170,8 @@ fn stale_responses_need_a_permission_and_no_prohibition() {
     let settings =
         Settings { stale_while_revalidate: 10, stale_if_error: 20, ..Settings::default() };
     let lifetimes = |control: &str| {
-        let answer = [("Cache-Control", control)];
-        let stored = admit_as(&settings, &[], 200, &answer).unwrap().stored;
+        let headers = [("Cache-Control", control)];
+        let stored = admit_as(&settings, &[], 200, &headers).unwrap().stored;
         (stored.lifetimes.while_revalidate, stored.lifetimes.if_error)
     };
     assert_eq!(lifetimes("max-age=1"), (10, 20));
@@ -188,7 +188,7 @@ fn stale_responses_need_a_permission_and_no_prohibition() {
 
 #[test]
 fn what_belongs_to_the_connection_or_the_cache_is_not_kept() {
-    let answer = [
+    let headers = [
         ("Connection", "a, B"),
         ("a", "1"),
         ("b", "2"),
@@ -202,7 +202,7 @@ fn what_belongs_to_the_connection_or_the_cache_is_not_kept() {
         ("X-Accel-Expires", "60"),
         ("Date", "Tue, 14 Nov 2023 22:13:20 GMT"),
     ];
-    assert_eq!(names(&of(&answer).unwrap()), ["Date", "c", "Cache-Control"]);
+    assert_eq!(names(&of(&headers).unwrap()), ["Date", "c", "Cache-Control"]);
 }
 
 #[test]
@@ -218,23 +218,23 @@ fn an_answer_without_a_date_gets_that_of_its_coming() {
 
 #[test]
 fn what_depends_on_everything_is_not_kept_unless_that_is_not_listened_to() {
-    let answer = [("Cache-Control", "max-age=60"), ("Vary", "Foo, *")];
-    assert_eq!(why(&answer), Some(NotStored::VaryStar));
+    let headers = [("Cache-Control", "max-age=60"), ("Vary", "Foo, *")];
+    assert_eq!(why(&headers), Some(NotStored::VaryStar));
     let ignore_headers = IgnoreHeaders { vary: true, ..IgnoreHeaders::default() };
     let settings = Settings { ignore_headers, ..Settings::default() };
-    assert!(admit_as(&settings, &[], 200, &answer).unwrap().vary.is_empty());
+    assert!(admit_as(&settings, &[], 200, &headers).unwrap().vary.is_empty());
 }
 
 #[test]
 fn litespeeds_fields_are_for_those_who_ask_for_them() {
-    let answer = [
+    let headers = [
         ("Cache-Control", "no-cache, max-age=0"),
         ("X-LiteSpeed-Cache-Control", "public,max-age=604800"),
         ("X-LiteSpeed-Tag", "W_,W_home"),
     ];
-    assert_eq!(why(&answer), Some(NotStored::NoCache));
+    assert_eq!(why(&headers), Some(NotStored::NoCache));
     let settings = Settings { litespeed: true, ..Settings::default() };
-    let admitted = admit_as(&settings, &[], 200, &answer).unwrap();
+    let admitted = admit_as(&settings, &[], 200, &headers).unwrap();
     assert_eq!(admitted.stored.lifetimes.fresh, 604_800);
     assert_eq!(*admitted.stored.tags, ["W_", "W_home"]);
     assert_eq!(names(&admitted), ["Date", "Cache-Control"]);
@@ -242,10 +242,10 @@ fn litespeeds_fields_are_for_those_who_ask_for_them() {
 
 #[test]
 fn what_depends_on_cookies_is_for_all_without_a_session_where_that_is_meant() {
-    let answer = [("Cache-Control", "max-age=60"), ("Vary", "Cookie, Accept-Language")];
+    let headers = [("Cache-Control", "max-age=60"), ("Vary", "Cookie, Accept-Language")];
     let vary = |varies_by_session| {
         let settings = Settings { varies_by_session, ..Settings::default() };
-        let admitted = admit_as(&settings, &[(b"Cookie", b"_ga=1")], 200, &answer).unwrap();
+        let admitted = admit_as(&settings, &[(b"Cookie", b"_ga=1")], 200, &headers).unwrap();
         // Downstream caches still need it.
         assert!(names(&admitted).contains(&"Vary".to_owned()));
         admitted.vary.names().to_vec()

@@ -186,8 +186,8 @@ fn base(name: &[u8]) -> Vec<u8> {
 }
 
 /// The names of the cookies that a response sets.
-pub fn set_by<'f>(answer: impl Iterator<Item = Field<'f>>) -> impl Iterator<Item = &'f [u8]> {
-    let lines = answer.filter(|(name, _)| headers::is(name, "set-cookie"));
+pub fn set_by<'f>(response: impl Iterator<Item = Field<'f>>) -> impl Iterator<Item = &'f [u8]> {
+    let lines = response.filter(|(name, _)| headers::is(name, "set-cookie"));
     lines.map(|(_, value)| {
         let end = value.iter().position(|byte| matches!(byte, b'=' | b';'));
         value[..end.unwrap_or(value.len())].trim_ascii()
@@ -295,12 +295,12 @@ mod tests {
 
     #[test]
     fn a_cookie_that_the_site_has_set_is_known_however_php_reads_it() {
-        let answer: [Field<'_>; 3] = [
+        let response: [Field<'_>; 3] = [
             (b"Content-Type", b"text/html"),
             (b"Set-Cookie", b"my.login[a]=1; Path=/"),
             (b"set-cookie", b" lang=de"),
         ];
-        let names = set_by(answer.into_iter())
+        let names = set_by(response.into_iter())
             .fold(CookieNames::default(), |names, name| names.with(name).expect("it is new"));
         for cookie in ["my.login[a]=1", "x=1; my_login=2", "my login[b]=1"] {
             assert!(knows(&names, cookie), "{cookie}");

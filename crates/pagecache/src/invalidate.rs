@@ -28,21 +28,21 @@ pub fn after<'f>(
     parts: &KeyParts,
     request: &Request<'_>,
     status: u16,
-    answer: impl Iterator<Item = Field<'f>> + Clone,
+    response: impl Iterator<Item = Field<'f>> + Clone,
 ) -> Vec<Purge> {
     if is_safe(request.method) || !(200..400).contains(&status) {
         return Vec::new();
     }
     let mut targets = vec![target(parts, request.path, request.query)];
     for name in ["location", "content-location"] {
-        let address = headers::first(answer.clone(), name).map(String::from_utf8_lossy);
+        let address = headers::first(response.clone(), name).map(String::from_utf8_lossy);
         targets.extend(address.and_then(|address| resolve(parts, request, &address)));
     }
     // The client controls these, and the host, too, if the site names none.
     targets.retain(|target| has_room(request.host, target));
     let named = targets.into_iter();
     let mut purges: Vec<Purge> = named.map(|target| of_target(request.host, target)).collect();
-    purges.extend(tags::invalidated(answer).into_iter().map(Purge::Tag));
+    purges.extend(tags::invalidated(response).into_iter().map(Purge::Tag));
     purges
 }
 
@@ -162,17 +162,17 @@ mod tests {
         by_forwarded: false,
     };
 
-    fn targets(request: &Request<'_>, status: u16, answer: &[(&str, &str)]) -> Vec<String> {
-        let answer = answer.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        let purges = after(&KeyParts::default(), request, status, answer);
+    fn targets(request: &Request<'_>, status: u16, response: &[(&str, &str)]) -> Vec<String> {
+        let response = response.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let purges = after(&KeyParts::default(), request, status, response);
         purges.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn what_was_changed_is_out_of_date_with_what_the_answer_names() {
-        let answer = [("Location", "other"), ("Content-Location", "/abs?x=1#y")];
+        let response = [("Location", "other"), ("Content-Location", "/abs?x=1#y")];
         assert_eq!(
-            targets(&POST, 201, &answer),
+            targets(&POST, 201, &response),
             ["a.example/dir/page?b=1", "a.example/dir/other", "a.example/abs?x=1"]
         );
         let groups = [("Cache-Group-Invalidation", "\"news\"")];
@@ -194,8 +194,8 @@ mod tests {
         let named = |host: usize, path: usize| {
             let (host, path) = ("h".repeat(host), "x".repeat(path));
             let request = Request { host: &host, path: &format!("/{path}"), query: None, ..POST };
-            let answer = [(&b"Location"[..], path.as_bytes())];
-            after(&KeyParts::default(), &request, 200, answer.into_iter()).len()
+            let response = [(&b"Location"[..], path.as_bytes())];
+            after(&KeyParts::default(), &request, 200, response.into_iter()).len()
         };
         assert_eq!(named(0, 3 * MAX_KEY_BYTES - 1), 2);
         assert_eq!(named(0, 3 * MAX_KEY_BYTES), 0);

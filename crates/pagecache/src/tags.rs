@@ -18,7 +18,7 @@ pub struct TooMany;
 ///
 /// # Errors
 /// When there are too many, or one is too long.
-pub fn of_answer<'a>(
+pub fn of_response<'a>(
     settings: &Settings,
     fields: impl Iterator<Item = Field<'a>> + Clone,
 ) -> Result<Vec<String>, TooMany> {
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     fn of(settings: &Settings, fields: &[Field<'static>]) -> Result<Vec<String>, TooMany> {
-        of_answer(settings, fields.iter().copied())
+        of_response(settings, fields.iter().copied())
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
         let settings = Settings { tag_headers: vec!["t".to_owned()], ..Settings::default() };
         let many: Vec<String> = (0..=MAX_TAGS).map(|tag| tag.to_string()).collect();
         let many = many.join(" ");
-        let of = |value: &str| of_answer(&settings, [(&b"t"[..], value.as_bytes())].into_iter());
+        let of = |value: &str| of_response(&settings, [(&b"t"[..], value.as_bytes())].into_iter());
         assert_eq!(of(&many), Err(TooMany));
         assert_eq!(of(&"a".repeat(MAX_TAG_BYTES + 1)), Err(TooMany));
         assert_eq!(of(&vec!["same"; 1000].join(" ")).unwrap(), ["same"]);

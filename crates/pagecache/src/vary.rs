@@ -103,10 +103,10 @@ pub fn value<'a>(fields: impl Iterator<Item = Field<'a>> + Clone, name: &str) ->
 /// `Accept-Encoding` for the letters `gzip`, and so compress for clients that refuse it.
 pub fn takes<'a, 'f>(
     asked: impl Iterator<Item = Field<'a>>,
-    answer: impl Iterator<Item = Field<'f>>,
+    response: impl Iterator<Item = Field<'f>>,
 ) -> bool {
     let taken = codings(headers::values(asked, "accept-encoding"));
-    let mut used = headers::values(answer, "content-encoding").flat_map(headers::members);
+    let mut used = headers::values(response, "content-encoding").flat_map(headers::members);
     used.all(|coding| {
         let coding = if headers::is(coding, "x-gzip") { b"gzip" } else { coding };
         let mut taken = taken.split(|byte| *byte == b',');

@@ -39,9 +39,9 @@ fn php_value_holds_for_its_request_before_the_body_is_read() {
     let body = php.path("body").display().to_string();
     let php =
         php.with(&["--body", &body]).param("CONTENT_TYPE", "application/x-www-form-urlencoded");
-    let answer = php.serve(&["t.php"]).one();
-    assert!(answer.body().ends_with("50"), "{}", answer.body());
-    assert!(answer.log().contains("exceeds the limit of 10 bytes"), "{}", answer.log());
+    let response = php.serve(&["t.php"]).one();
+    assert!(response.body().ends_with("50"), "{}", response.body());
+    assert!(response.log().contains("exceeds the limit of 10 bytes"), "{}", response.log());
 }
 
 #[test]
@@ -78,14 +78,14 @@ fn lines_that_set_nothing_are_told() {
     let php = foreign()
         .param("PHP_VALUE", "no_such=1\nprecision\na[]=2\nprecision=7")
         .file("t.php", &show("precision"));
-    let answer = php.serve(&["t.php"]).one();
-    assert_eq!(answer.body(), "7 ");
+    let response = php.serve(&["t.php"]).one();
+    assert_eq!(response.body(), "7 ");
     for message in [
         "Passing INI directive through FastCGI: unable to set 'no_such'",
         "Passing INI directive through FastCGI: empty value for key 'precision'",
         "Passing INI directive through FastCGI: only classic entries are allowed",
     ] {
-        assert!(answer.log().contains(message), "{}", answer.log());
+        assert!(response.log().contains(message), "{}", response.log());
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod php;
 
-use php::{Php, answer};
+use php::{Php, response};
 
 #[test]
 fn server_variables_hold_what_the_request_says() {
@@ -140,8 +140,8 @@ fn an_upload_is_stored_and_removed() {
         "<?php $f = $_FILES['f']; echo $f['name'], $f['size'],
             file_get_contents($f['tmp_name']), '|', $f['tmp_name'];",
     );
-    let answer = php.serve(&["t.php"]).one().body();
-    let (seen, stored) = answer.split_once('|').expect("two parts");
+    let response = php.serve(&["t.php"]).one().body();
+    let (seen, stored) = response.split_once('|').expect("two parts");
     assert_eq!(seen, "n.txt5hello");
     assert!(!std::path::Path::new(stored).exists());
 }
@@ -181,7 +181,7 @@ fn the_pool_status_is_an_array() {
         $s['total-processes'], $p['state'], $p['requests']]);";
     let php = Php::new().with(&["--status"]).file("t.php", code);
     assert_eq!(php.serve(&["t.php"]).one().body(), r#"["www",5,"Running",7]"#);
-    assert_eq!(answer("<?php var_dump(fpm_get_status());").body(), "bool(false)\n");
+    assert_eq!(response("<?php var_dump(fpm_get_status());").body(), "bool(false)\n");
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 mod php;
 
-use php::{Php, answer};
+use php::{Php, response};
 
 #[test]
 fn a_script_is_answered_with_a_head_and_a_body() {
-    let request = answer("<?php echo 'hello';");
+    let request = response("<?php echo 'hello';");
     assert!(request.head().starts_with("X-Powered-By: PHP/8."), "{}", request.head());
     assert!(request.head().ends_with("Content-type: text/html; charset=UTF-8\r\n"));
     assert_eq!(request.body(), "hello");
@@ -15,7 +15,7 @@ fn a_script_is_answered_with_a_head_and_a_body() {
 
 #[test]
 fn headers_keep_their_order_and_their_duplicates() {
-    let request = answer(
+    let request = response(
         "<?php header_remove('X-Powered-By'); header('B: 1'); header('A: 2');
         header('B: 3', false); header('C: 4'); header_remove('C');",
     );
@@ -28,39 +28,39 @@ fn headers_keep_their_order_and_their_duplicates() {
 #[test]
 fn a_status_other_than_200_is_the_first_line() {
     assert!(
-        answer("<?php http_response_code(404);").head().starts_with("Status: 404 Not Found\r\n")
+        response("<?php http_response_code(404);").head().starts_with("Status: 404 Not Found\r\n")
     );
-    let own = answer("<?php header('HTTP/1.1 299 Quite Fine');");
+    let own = response("<?php header('HTTP/1.1 299 Quite Fine');");
     assert!(own.head().starts_with("Status: 299 Quite Fine\r\n"), "{}", own.head());
-    let unknown = answer("<?php http_response_code(599);");
+    let unknown = response("<?php http_response_code(599);");
     assert!(unknown.head().starts_with("Status: 599\r\n"), "{}", unknown.head());
 }
 
 #[test]
 fn a_status_line_is_cut_where_php_fpm_cuts_it() {
-    let head = answer("<?php header('HTTP/1.1 201 ' . str_repeat('A', 1014));").head();
+    let head = response("<?php header('HTTP/1.1 201 ' . str_repeat('A', 1014));").head();
     let line = format!("Status: 201 {}\r\n", "A".repeat(1011));
     assert!(head.starts_with(&line), "{head}");
 }
 
 #[test]
 fn a_status_header_of_the_script_is_sent_once() {
-    let head = answer("<?php header('Status: 503 Busy');").head();
+    let head = response("<?php header('Status: 503 Busy');").head();
     assert_eq!(head.matches("Status:").count(), 1, "{head}");
-    let both = answer("<?php header('Status: 503 Busy'); http_response_code(404);").head();
+    let both = response("<?php header('Status: 503 Busy'); http_response_code(404);").head();
     assert_eq!(both.matches("Status:").count(), 1, "{both}");
 }
 
 #[test]
 fn an_answer_with_status_304_has_no_content_type() {
-    let head = answer("<?php header('ETag: x'); http_response_code(304);").head();
+    let head = response("<?php header('ETag: x'); http_response_code(304);").head();
     assert!(head.contains("ETag: x\r\n"));
     assert!(!head.to_lowercase().contains("content-type"), "{head}");
 }
 
 #[test]
 fn a_head_of_a_megabyte_leaves_in_one_piece() {
-    let request = answer(
+    let request = response(
         "<?php for ($i = 0; $i < 4; $i++) header(\"X-$i: \" . str_repeat('v', 250000)); echo 1;",
     );
     assert!(request.events[0].1.len() > 1_000_000);
@@ -70,7 +70,7 @@ fn a_head_of_a_megabyte_leaves_in_one_piece() {
 
 #[test]
 fn ten_thousand_headers_leave_in_one_piece() {
-    let request = answer("<?php for ($i = 0; $i < 10000; $i++) header(\"X-$i: $i\"); echo 1;");
+    let request = response("<?php for ($i = 0; $i < 10000; $i++) header(\"X-$i: $i\"); echo 1;");
     assert!(request.head().contains("X-9999: 9999\r\n"));
     assert_eq!(request.order(), "send send finish");
 }
@@ -87,13 +87,13 @@ fn a_head_request_gets_no_body() {
 
 #[test]
 fn output_without_a_buffer_leaves_piece_by_piece() {
-    let request = answer("<?php echo 'one'; flush(); echo 'two';");
+    let request = response("<?php echo 'one'; flush(); echo 'two';");
     assert_eq!(request.order(), "send send flush send finish");
 }
 
 #[test]
 fn a_flush_before_any_output_sends_the_head() {
-    let request = answer("<?php flush(); echo 'late';");
+    let request = response("<?php flush(); echo 'late';");
     assert_eq!(request.order(), "send flush send finish");
 }
 
@@ -108,7 +108,7 @@ fn output_buffering_joins_the_pieces() {
 
 #[test]
 fn a_finished_answer_ends_before_the_script_does() {
-    let request = answer(
+    let request = response(
         "<?php echo 'seen'; $first = fastcgi_finish_request(); echo 'unseen'; flush();
         error_log(json_encode([$first, fastcgi_finish_request(), connection_status()]));",
     );
@@ -120,7 +120,7 @@ fn a_finished_answer_ends_before_the_script_does() {
 
 #[test]
 fn shutdown_functions_and_destructors_still_write_to_the_answer() {
-    let request = answer(
+    let request = response(
         "<?php class D { function __destruct() { echo 'destructed'; } } $d = new D;
         register_shutdown_function(function () { echo 'shut,'; }); exit('exit,');",
     );
@@ -131,7 +131,7 @@ fn shutdown_functions_and_destructors_still_write_to_the_answer() {
 #[test]
 fn a_message_of_a_script_goes_to_the_log() {
     let long = "x".repeat(10_000);
-    let request = answer(&format!("<?php error_log('first'); error_log('{long}');"));
+    let request = response(&format!("<?php error_log('first'); error_log('{long}');"));
     assert_eq!(request.log(), format!("PHP message: firstPHP message: {long}"));
 }
 

@@ -2,12 +2,12 @@
 
 mod php;
 
-use php::{Php, answer};
+use php::{Php, response};
 
 #[test]
 fn scripts_are_told_they_run_under_php_fpm() {
     assert_eq!(
-        answer("<?php echo php_sapi_name(), PHP_SAPI, extension_loaded('cgi-fcgi');").body(),
+        response("<?php echo php_sapi_name(), PHP_SAPI, extension_loaded('cgi-fcgi');").body(),
         "fpm-fcgifpm-fcgi1"
     );
 }

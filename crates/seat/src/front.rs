@@ -22,8 +22,8 @@ pub struct AssignedSlot {
     slot: usize,
     incarnation: u32,
     request_head: u32,
-    answer_tail: u32,
-    long_answer: bool,
+    response_tail: u32,
+    long_response: bool,
     at: Instant,
     /// Number of the last worker call that was taken.
     call: u32,
@@ -42,8 +42,8 @@ impl AssignedSlot {
             slot,
             incarnation,
             request_head,
-            answer_tail: 0,
-            long_answer: false,
+            response_tail: 0,
+            long_response: false,
             at,
             call: 0,
         }
@@ -148,7 +148,7 @@ impl FrontEnd {
                 words.front.gone.store(1, Ordering::Release);
                 let mut assigned = AssignedSlot::new(seat, slot, incarnation, 0, Instant::now());
                 // Bytes so far were for another front.
-                assigned.answer_tail = words.worker.answer_head.load(Ordering::Acquire);
+                assigned.response_tail = words.worker.response_head.load(Ordering::Acquire);
                 // As far as is known, its pending worker call has not been handled.
                 assigned.call = words.front.replied.load(Ordering::Relaxed);
                 running.push(assigned);
@@ -193,7 +193,7 @@ impl FrontEnd {
         let count = request.len().min(ring.capacity());
         ring.put(0, &request[..count]);
         let head = count as u32;
-        words.worker.answer_head.store(0, Ordering::Relaxed);
+        words.worker.response_head.store(0, Ordering::Relaxed);
         words.worker.request_tail.store(0, Ordering::Relaxed);
         words.worker.spent.held.store(0, Ordering::Relaxed);
         words.worker.call.store(0, Ordering::Relaxed);
@@ -201,7 +201,7 @@ impl FrontEnd {
         words.worker.took.store(0, Ordering::Relaxed);
         words.front.replied.store(0, Ordering::Relaxed);
         words.front.request_head.store(head, Ordering::Relaxed);
-        words.front.answer_tail.store(0, Ordering::Relaxed);
+        words.front.response_tail.store(0, Ordering::Relaxed);
         words.front.thread.store(thread, Ordering::Relaxed);
         words.front.epoch.store(self.epoch, Ordering::Relaxed);
         words.front.gone.store(0, Ordering::Relaxed);
@@ -299,9 +299,9 @@ impl FrontEnd {
     }
 
     /// Whether the response ring has new bytes.
-    pub fn has_answer(&self, assigned: &AssignedSlot) -> bool {
+    pub fn has_response(&self, assigned: &AssignedSlot) -> bool {
         let words = self.layout.slot(assigned.seat, assigned.slot);
-        words.worker.answer_head.load(Ordering::Acquire) != assigned.answer_tail
+        words.worker.response_head.load(Ordering::Acquire) != assigned.response_tail
     }
 
     /// Appends up to `limit` bytes of the response to `to` and returns how many.
@@ -315,16 +315,16 @@ impl FrontEnd {
         to: &mut Vec<u8>,
     ) -> Result<usize, Broken> {
         let words = self.layout.slot(assigned.seat, assigned.slot);
-        let ring = self.layout.answer_ring(assigned.seat, assigned.slot);
-        let head = words.worker.answer_head.load(Ordering::Acquire);
-        let count = ring.distance(assigned.answer_tail, head).ok_or(Broken)?.min(limit);
+        let ring = self.layout.response_ring(assigned.seat, assigned.slot);
+        let head = words.worker.response_head.load(Ordering::Acquire);
+        let count = ring.distance(assigned.response_tail, head).ok_or(Broken)?.min(limit);
         if count > 0 {
-            ring.take(assigned.answer_tail, count, to);
-            assigned.answer_tail = assigned.answer_tail.wrapping_add(count as u32);
-            words.front.answer_tail.store(assigned.answer_tail, Ordering::Release);
+            ring.take(assigned.response_tail, count, to);
+            assigned.response_tail = assigned.response_tail.wrapping_add(count as u32);
+            words.front.response_tail.store(assigned.response_tail, Ordering::Release);
             // Only a worker that fills the ring waits for free space.
-            assigned.long_answer |= assigned.answer_tail as usize >= ring.capacity() / 2;
-            if assigned.long_answer {
+            assigned.long_response |= assigned.response_tail as usize >= ring.capacity() / 2;
+            if assigned.long_response {
                 self.wake(assigned.seat);
             }
         }

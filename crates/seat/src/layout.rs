@@ -173,7 +173,7 @@ impl Layout {
     }
 
     /// A slot's response ring.
-    pub fn answer_ring(&self, seat: u32, slot: usize) -> Ring<'_> {
+    pub fn response_ring(&self, seat: u32, slot: usize) -> Ring<'_> {
         let offset = self.slot_offset(seat, slot) + PAGE + REQUEST_RING_BYTES;
         self.ring(offset, ANSWER_RING_BYTES)
     }

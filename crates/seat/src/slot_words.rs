@@ -171,7 +171,7 @@ pub struct FrontWords {
     /// Bytes written to the request ring since the offer.
     pub request_head: AtomicU32,
     /// Bytes read from the response ring since the offer.
-    pub answer_tail: AtomicU32,
+    pub response_tail: AtomicU32,
     /// Front thread that waits for the response.
     pub thread: AtomicU32,
     /// The front that made the offer.
@@ -197,7 +197,7 @@ pub const CACHE_FULL: u32 = 2;
 #[repr(C, align(64))]
 pub struct WorkerWords {
     /// Published bytes in the response ring since the offer.
-    pub answer_head: AtomicU32,
+    pub response_head: AtomicU32,
     /// Bytes read from the request ring since the offer.
     pub request_tail: AtomicU32,
     /// Number of the last worker call, whose reply the script waits for. 0: none since the offer.
@@ -235,7 +235,7 @@ impl SlotWords {
     pub fn clear(&self) {
         let FrontWords {
             request_head,
-            answer_tail,
+            response_tail,
             thread,
             epoch,
             gone,
@@ -243,17 +243,17 @@ impl SlotWords {
             verdict,
             assigned_at,
         } = &self.front;
-        let WorkerWords { answer_head, request_tail, call, call_bytes, signs, took, spent } =
+        let WorkerWords { response_head, request_tail, call, call_bytes, signs, took, spent } =
             &self.worker;
         let all = [
             request_head,
-            answer_tail,
+            response_tail,
             thread,
             epoch,
             gone,
             replied,
             verdict,
-            answer_head,
+            response_head,
             request_tail,
             call,
             call_bytes,

@@ -44,7 +44,7 @@ struct RunningRequest {
     slot: usize,
     epoch: u32,
     request_tail: u32,
-    answer_head: u32,
+    response_head: u32,
     shown: u32,
     long_request: bool,
     gone: bool,
@@ -174,7 +174,7 @@ impl WorkerEnd {
                     slot,
                     epoch: words.front.epoch.load(Ordering::Relaxed),
                     request_tail: 0,
-                    answer_head: 0,
+                    response_head: 0,
                     shown: 0,
                     long_request: false,
                     gone: false,
@@ -242,15 +242,15 @@ impl WorkerEnd {
                 return Verdict::ClientGone;
             }
             let words = self.layout.slot(self.seat, hand.slot);
-            let ring = self.layout.answer_ring(self.seat, hand.slot);
-            let tail = words.front.answer_tail.load(Ordering::Acquire);
-            let used = ring.distance(tail, hand.answer_head).unwrap_or(ring.capacity());
+            let ring = self.layout.response_ring(self.seat, hand.slot);
+            let tail = words.front.response_tail.load(Ordering::Acquire);
+            let used = ring.distance(tail, hand.response_head).unwrap_or(ring.capacity());
             let count = bytes.len().min(ring.capacity() - used);
             if count > 0 {
-                ring.put(hand.answer_head, &bytes[..count]);
-                hand.answer_head = hand.answer_head.wrapping_add(count as u32);
+                ring.put(hand.response_head, &bytes[..count]);
+                hand.response_head = hand.response_head.wrapping_add(count as u32);
                 bytes = &bytes[count..];
-                if hand.answer_head.wrapping_sub(hand.shown) >= SHOW_BYTES {
+                if hand.response_head.wrapping_sub(hand.shown) >= SHOW_BYTES {
                     self.show();
                 }
                 continue;
@@ -263,7 +263,7 @@ impl WorkerEnd {
                 end.layout
                     .slot(end.seat, end.running_slot())
                     .front
-                    .answer_tail
+                    .response_tail
                     .load(Ordering::Acquire)
                     != tail
                     || end.is_gone()
@@ -277,12 +277,12 @@ impl WorkerEnd {
         let Some(hand) = &mut self.in_hand else {
             return;
         };
-        if hand.shown == hand.answer_head {
+        if hand.shown == hand.response_head {
             return;
         }
-        hand.shown = hand.answer_head;
+        hand.shown = hand.response_head;
         let words = self.layout.slot(self.seat, hand.slot);
-        words.worker.answer_head.store(hand.answer_head, Ordering::Release);
+        words.worker.response_head.store(hand.response_head, Ordering::Release);
         let slot = hand.slot;
         self.wake_front(slot);
     }
@@ -363,7 +363,7 @@ impl WorkerEnd {
             return;
         };
         let words = self.layout.slot(self.seat, hand.slot);
-        words.worker.answer_head.store(hand.answer_head, Ordering::Release);
+        words.worker.response_head.store(hand.response_head, Ordering::Release);
         words.state.finish(self.incarnation);
         self.wake_front(hand.slot);
     }

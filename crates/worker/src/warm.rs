@@ -53,7 +53,7 @@ pub enum WarmSide {
 
 /// The reply of a zygote that cannot do it.
 pub fn nothing_done(order: &ToZygote) -> FromZygote {
-    ListTask::of(order).answer(0)
+    ListTask::of(order).reply(0)
 }
 
 /// Carries out [`ToZygote::ListScripts`] or [`ToZygote::Warm`]. Returns in the zygote when that is
@@ -69,7 +69,7 @@ pub fn carry_out(
     // A failure is not reported: the scripts are then compiled on their first request.
     match ScriptTask::new(what, fds).and_then(|order| order.fork(control, proc)) {
         Ok(side) => side,
-        Err(_) => WarmSide::Zygote(what.answer(0)),
+        Err(_) => WarmSide::Zygote(what.reply(0)),
     }
 }
 
@@ -81,7 +81,7 @@ impl ListTask {
         }
     }
 
-    fn answer(self, count: u32) -> FromZygote {
+    fn reply(self, count: u32) -> FromZygote {
         match self {
             ListTask::List => FromZygote::ScriptsListed { count },
             ListTask::Warm => FromZygote::Warmed { compiled: count },
@@ -117,14 +117,14 @@ impl ScriptTask {
         if let (ListTask::List, false) = (self.what, is_well) {
             // An incomplete list is dropped.
             let _ = self.list.set_len(0);
-            return self.what.answer(0);
+            return self.what.reply(0);
         }
         let mut count = [0; 4];
         let count = match self.count.read_exact_at(&mut count, 0) {
             Ok(()) => u32::from_ne_bytes(count),
             Err(_) => 0,
         };
-        self.what.answer(count)
+        self.what.reply(count)
     }
 
     /// In the child: runs the task and exits.

@@ -332,7 +332,7 @@ impl Zygote {
                         continue;
                     }
                     match warm::carry_out(&order, fds, &self.control, &self.proc) {
-                        warm::WarmSide::Zygote(answer) => self.say(&answer),
+                        warm::WarmSide::Zygote(response) => self.say(&response),
                         warm::WarmSide::Child(order) => return Forked::Compiler(order),
                     }
                 }

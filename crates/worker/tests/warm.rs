@@ -49,7 +49,7 @@ impl ZygoteProcess {
         let memory = shared::file_with("memory", b"").unwrap();
         let configure = ToZygote::Configure(Box::new(zygote.settings()));
         order(&zygote.control.borrow(), &configure, &[memory.as_fd()]).unwrap();
-        assert!(matches!(zygote.answer(), FromZygote::Started { .. }));
+        assert!(matches!(zygote.reply(), FromZygote::Started { .. }));
         zygote
     }
 
@@ -94,13 +94,13 @@ impl ZygoteProcess {
         self.path(name)
     }
 
-    fn answer(&self) -> FromZygote {
+    fn reply(&self) -> FromZygote {
         let mut control = self.control.borrow_mut();
         let mut watched = [PollFd::from_borrowed_fd(control.reports(), PollFlags::IN)];
         let long = Timespec::try_from(LONG).unwrap();
         assert_eq!(poll(&mut watched, Some(&long)), Ok(1), "nothing was heard");
         match hear_report(&mut control).unwrap() {
-            Received::Message(answer, _) => answer,
+            Received::Message(response, _) => response,
             other => panic!("expected an answer, got {other:?}"),
         }
     }
@@ -113,16 +113,16 @@ impl ZygoteProcess {
     fn warm_with(&self, list: &[u8]) -> FromZygote {
         let list = shared::file_with("list", list).unwrap();
         order(&self.control.borrow(), &ToZygote::Warm, &[list.as_fd()]).unwrap();
-        self.answer()
+        self.reply()
     }
 
     /// The answer, and the paths that the file has then.
     fn list_into(&self, list: &File) -> (FromZygote, Vec<PathBuf>) {
         order(&self.control.borrow(), &ToZygote::ListScripts, &[list.as_fd()]).unwrap();
-        let answer = self.answer();
+        let response = self.reply();
         let mut bytes = vec![0; usize::try_from(list.metadata().unwrap().len()).unwrap()];
         list.read_exact_at(&mut bytes, 0).unwrap();
-        (answer, scripts::read(&bytes))
+        (response, scripts::read(&bytes))
     }
 
     fn list(&self) -> (FromZygote, Vec<PathBuf>) {
@@ -154,16 +154,16 @@ fn what_one_zygote_holds_the_next_one_gets() {
     assert_eq!(old.list(), (FromZygote::ScriptsListed { count: 0 }, vec![]));
     assert_eq!(old.warm(&[&a, &b]), FromZygote::Warmed { compiled: 2 });
     let list = File::from(shared::file_with("list", b"").unwrap());
-    let (answer, paths) = old.list_into(&list);
-    assert_eq!(answer, FromZygote::ScriptsListed { count: 2 });
+    let (response, paths) = old.list_into(&list);
+    assert_eq!(response, FromZygote::ScriptsListed { count: 2 });
     assert_eq!(paths, [a.clone(), b.clone()]);
 
     let new = ZygoteProcess::start("");
     // The descriptor is that which the old one has written to.
     order(&new.control.borrow(), &ToZygote::Warm, &[list.as_fd()]).unwrap();
-    assert_eq!(new.answer(), FromZygote::Warmed { compiled: 2 });
-    let (answer, paths) = new.list();
-    assert_eq!(answer, FromZygote::ScriptsListed { count: 2 });
+    assert_eq!(new.reply(), FromZygote::Warmed { compiled: 2 });
+    let (response, paths) = new.list();
+    assert_eq!(response, FromZygote::ScriptsListed { count: 2 });
     assert_eq!(paths, [a, b]);
     // It holds them now.
     let again = new.warm(&[&paths[0], &paths[1]]);
@@ -175,15 +175,15 @@ fn what_one_zygote_holds_the_next_one_gets() {
 #[test]
 fn orders_that_cannot_be_carried_out_are_answered() {
     let zygote = ZygoteProcess::start("");
-    for (said, answer) in [
+    for (said, response) in [
         (ToZygote::Warm, FromZygote::Warmed { compiled: 0 }),
         (ToZygote::ListScripts, FromZygote::ScriptsListed { count: 0 }),
     ] {
         order(&zygote.control.borrow(), &said, &[]).unwrap();
-        assert_eq!(zygote.answer(), answer);
+        assert_eq!(zygote.reply(), response);
         let (_read, write) = rustix::pipe::pipe().unwrap();
         order(&zygote.control.borrow(), &said, &[write.as_fd()]).unwrap();
-        assert_eq!(zygote.answer(), answer);
+        assert_eq!(zygote.reply(), response);
     }
     let missing = zygote.path("missing.php");
     assert_eq!(zygote.warm(&[&missing]), FromZygote::Warmed { compiled: 0 });
@@ -209,10 +209,10 @@ fn a_script_that_ends_the_child_ends_the_warming_and_nothing_else() {
     let large =
         zygote.file("large.php", &format!("<?php return [{}];", "[1, [2]],".repeat(60_000)));
     let b = zygote.file("b.php", "b");
-    let answer = zygote.warm(&[&a, &large, &b]);
-    assert_eq!(answer, FromZygote::Warmed { compiled: 1 });
-    let answer = zygote.warm(&[&a, &b]);
-    assert_eq!(answer, FromZygote::Warmed { compiled: 1 });
+    let response = zygote.warm(&[&a, &large, &b]);
+    assert_eq!(response, FromZygote::Warmed { compiled: 1 });
+    let response = zygote.warm(&[&a, &b]);
+    assert_eq!(response, FromZygote::Warmed { compiled: 1 });
     zygote.leave();
 }
 
@@ -221,10 +221,10 @@ fn a_script_that_hangs_is_given_up_and_what_was_compiled_stays() {
     let zygote = ZygoteProcess::start("extension=phar");
     let (a, b) = (zygote.file("a.php", "a"), zygote.file("b.php", "b"));
     let hanging = hanging_script(&zygote);
-    let answer = zygote.warm(&[&a, &hanging, &b]);
-    assert_eq!(answer, FromZygote::Warmed { compiled: 1 });
-    let (answer, paths) = zygote.list();
-    assert_eq!(answer, FromZygote::ScriptsListed { count: 1 });
+    let response = zygote.warm(&[&a, &hanging, &b]);
+    assert_eq!(response, FromZygote::Warmed { compiled: 1 });
+    let (response, paths) = zygote.list();
+    assert_eq!(response, FromZygote::ScriptsListed { count: 1 });
     assert_eq!(paths, [a]);
     zygote.leave();
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use maitred_config::{Address, Config, Destination, ProcessManager, Site};
 use maitred_control::admin::{
-    Answer, MAX_ANSWER_BYTES, Measured, PoolStatus, Quantiles, Request, ServerStatus, Times,
+    MAX_REPLY_BYTES, Measured, PoolStatus, Quantiles, Reply, Request, ServerStatus, Times,
     default_socket,
 };
 use maitred_rules::SiteRules;
@@ -219,13 +219,13 @@ fn talk(socket: &Path, patience: Duration) -> Result<ServerStatus, String> {
         serde_json::to_vec(&Request::Status { pool: None }).map_err(|why| why.to_string())?;
     line.push(b'\n');
     (&stream).write_all(&line).map_err(said)?;
-    let mut answer = Vec::new();
-    let mut stream = BufReader::new(stream).take(MAX_ANSWER_BYTES as u64);
-    stream.read_until(b'\n', &mut answer).map_err(said)?;
-    match serde_json::from_slice(&answer) {
-        Ok(Answer::Status(status)) => Ok(*status),
+    let mut response = Vec::new();
+    let mut stream = BufReader::new(stream).take(MAX_REPLY_BYTES as u64);
+    stream.read_until(b'\n', &mut response).map_err(said)?;
+    match serde_json::from_slice(&response) {
+        Ok(Reply::Status(status)) => Ok(*status),
         Ok(_) => Err("its reply is for another request".to_owned()),
-        Err(_) if answer.is_empty() => Err("it is for its own user and root".to_owned()),
+        Err(_) if response.is_empty() => Err("it is for its own user and root".to_owned()),
         Err(why) => Err(why.to_string()),
     }
 }

@@ -5,7 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use maitred_fastcgi::{AnswerEvent, AnswerReader, RequestWriter, write_stdin_end};
+use maitred_fastcgi::{RequestWriter, ResponseEvent, ResponseReader, write_stdin_end};
 use serde::Deserialize;
 
 use super::world::{World, within};
@@ -13,7 +13,7 @@ use crate::facts::{Fact, Pool, Unknown};
 use crate::quantile::quantile;
 
 /// Largest response in bytes: ten thousand workers fit.
-const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
+const MAX_REPLY_BYTES: usize = 8 * 1024 * 1024;
 
 /// The end of a response head.
 const END_OF_HEAD: &[u8] = b"\r\n\r\n";
@@ -98,11 +98,11 @@ pub(super) fn ask(world: &World, listen: &str, path: &str) -> Fact<Status> {
     let told = within(patience, move || talk(&address, &target, patience));
     let late =
         || Unknown(format!("its status page did not come within {} ms", patience.as_millis()));
-    let answer = told.ok_or_else(late)?;
-    let answer =
-        answer.map_err(|why| Unknown(format!("its status page cannot be requested ({why})")))?;
-    let at = answer.windows(END_OF_HEAD.len()).position(|window| window == END_OF_HEAD);
-    let body = at.map(|at| &answer[at + END_OF_HEAD.len()..]).unwrap_or_default();
+    let response = told.ok_or_else(late)?;
+    let response =
+        response.map_err(|why| Unknown(format!("its status page cannot be requested ({why})")))?;
+    let at = response.windows(END_OF_HEAD.len()).position(|window| window == END_OF_HEAD);
+    let body = at.map(|at| &response[at + END_OF_HEAD.len()..]).unwrap_or_default();
     serde_json::from_slice(body)
         .map_err(|_| Unknown("its status page is none of php-fpm's".to_owned()))
 }
@@ -147,16 +147,16 @@ fn talk(listen: &str, path: &str, patience: Duration) -> std::io::Result<Vec<u8>
     write_stdin_end(&mut out, 1);
     stream.write_all(&out)?;
     let mut read = Vec::new();
-    stream.take(MAX_ANSWER_BYTES as u64).read_to_end(&mut read)?;
-    answer(&read).ok_or_else(|| std::io::Error::other("it is no FastCGI response"))
+    stream.take(MAX_REPLY_BYTES as u64).read_to_end(&mut read)?;
+    response(&read).ok_or_else(|| std::io::Error::other("it is no FastCGI response"))
 }
 
 /// The response without FastCGI's records.
-fn answer(mut read: &[u8]) -> Option<Vec<u8>> {
-    let mut reader = AnswerReader::new(1);
+fn response(mut read: &[u8]) -> Option<Vec<u8>> {
+    let mut reader = ResponseReader::new(1);
     let mut said = Vec::new();
     while let Some(event) = reader.next(&mut read).ok()? {
-        if let AnswerEvent::Stdout(bytes) = event {
+        if let ResponseEvent::Stdout(bytes) = event {
             said.extend_from_slice(bytes);
         }
     }

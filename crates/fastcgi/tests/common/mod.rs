@@ -1,12 +1,12 @@
 //! Helpers: readers fed in pieces, with adjacent pieces of a stream joined.
 
 use maitred_fastcgi::{
-    AnswerEvent, AnswerReader, ProtocolError, ProtocolStatus, RequestEvent, RequestReader,
+    ProtocolError, ProtocolStatus, RequestEvent, RequestReader, ResponseEvent, ResponseReader,
 };
 
 /// A parsed response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct ReadResponse {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
     pub end: Option<(u32, ProtocolStatus)>,
@@ -18,34 +18,35 @@ pub struct Answer {
 
 /// Reads the response to request 1, in pieces that end at `cuts`.
 #[allow(dead_code)]
-pub fn read_answer(wire: &[u8], cuts: &[usize]) -> Answer {
-    let (mut reader, mut answer, mut given) = (AnswerReader::new(1), Answer::default(), 0);
+pub fn read_response(wire: &[u8], cuts: &[usize]) -> ReadResponse {
+    let (mut reader, mut response, mut given) =
+        (ResponseReader::new(1), ReadResponse::default(), 0);
     for &cut in cuts.iter().chain([&wire.len()]) {
         let mut input = &wire[given..cut];
         loop {
             let event = reader.next(&mut input);
             match event {
-                Ok(Some(AnswerEvent::Stdout(bytes))) => answer.stdout.extend_from_slice(bytes),
-                Ok(Some(AnswerEvent::Stderr(bytes))) => answer.stderr.extend_from_slice(bytes),
-                Ok(Some(AnswerEvent::End { app_status, protocol_status })) => {
-                    answer.end = Some((app_status, protocol_status));
+                Ok(Some(ResponseEvent::Stdout(bytes))) => response.stdout.extend_from_slice(bytes),
+                Ok(Some(ResponseEvent::Stderr(bytes))) => response.stderr.extend_from_slice(bytes),
+                Ok(Some(ResponseEvent::End { app_status, protocol_status })) => {
+                    response.end = Some((app_status, protocol_status));
                 }
-                Ok(Some(AnswerEvent::Report(bytes) | AnswerEvent::Hints(bytes))) => {
-                    answer.report.extend_from_slice(bytes)
+                Ok(Some(ResponseEvent::Report(bytes) | ResponseEvent::Hints(bytes))) => {
+                    response.report.extend_from_slice(bytes)
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    return Answer { error: Some(error), read: 0, ..answer };
+                    return ReadResponse { error: Some(error), read: 0, ..response };
                 }
             }
         }
-        answer.read = cut - input.len();
+        response.read = cut - input.len();
         if reader.is_over() {
-            return answer;
+            return response;
         }
         given = cut;
     }
-    answer
+    response
 }
 
 /// The events of a web server, pieces of a body joined.

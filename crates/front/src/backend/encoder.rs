@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maitred_fastcgi::AnswerEvent;
+use maitred_fastcgi::ResponseEvent;
 
 use crate::backend::error::Failure;
 
@@ -16,7 +16,7 @@ pub trait ResponseEncoder {
     ///
     /// # Errors
     /// The response is not valid, or replaced.
-    fn take(&mut self, output: AnswerEvent<'_>) -> Result<(), Failure>;
+    fn take(&mut self, output: ResponseEvent<'_>) -> Result<(), Failure>;
 
     /// Returns after all effects that must come before the output is sent.
     async fn settle(&mut self);

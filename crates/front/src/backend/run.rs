@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
-use maitred_fastcgi::{AnswerEvent, AnswerReader};
+use maitred_fastcgi::{ResponseEvent, ResponseReader};
 use maitred_scoreboard::RequestOutcome;
 
 use crate::backend::encoder::ResponseEncoder;
@@ -223,7 +223,7 @@ struct Relay<'a, F> {
     run: &'a Run<'a>,
     encoder: &'a mut F,
     progress: &'a mut ScriptProgress,
-    records: AnswerReader,
+    records: ResponseReader,
     spool: Spool<'a>,
     over: bool,
     /// Bytes taken in this turn of the thread.
@@ -244,7 +244,7 @@ impl<'a, F: ResponseEncoder> Relay<'a, F> {
             run,
             encoder,
             progress,
-            records: AnswerReader::new(run.request_id),
+            records: ResponseReader::new(run.request_id),
             spool,
             over: false,
             turn_bytes: 0,
@@ -308,7 +308,7 @@ impl<'a, F: ResponseEncoder> Relay<'a, F> {
         loop {
             match self.records.next(&mut bytes) {
                 Ok(None) => break,
-                Ok(Some(end @ AnswerEvent::End { .. })) => {
+                Ok(Some(end @ ResponseEvent::End { .. })) => {
                     self.over = true;
                     self.record_end(source);
                     source.detach();

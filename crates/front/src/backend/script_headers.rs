@@ -1,6 +1,6 @@
 //! Headers of a script that are instructions to the server.
 
-use maitred_fastcgi::cgi::AnswerHead;
+use maitred_fastcgi::cgi::CgiHeaders;
 
 /// Whether a header is an instruction to the web server (nginx's `X-Accel-…`).
 pub fn is_for_us(name: &[u8]) -> bool {
@@ -18,7 +18,7 @@ pub enum Named<'a> {
 
 impl<'a> Named<'a> {
     /// The file that a response names, if it does.
-    pub fn by(said: &'a AnswerHead) -> Option<Named<'a>> {
+    pub fn by(said: &'a CgiHeaders) -> Option<Named<'a>> {
         // Few responses have such headers.
         let may = |(name, _): (&[u8], &[u8])| matches!(name.first(), Some(b'x' | b'X'));
         if !said.headers().any(may) {

@@ -132,8 +132,8 @@ impl ThreadCommands {
                     let _ = end.send(());
                 }
             }
-            ThreadOrder::Prepare(config, answer) => {
-                let _ = answer.send(self.thread.prepare(&config));
+            ThreadOrder::Prepare(config, response) => {
+                let _ = response.send(self.thread.prepare(&config));
             }
             ThreadOrder::Switch(done) => {
                 self.thread.switch();
@@ -448,8 +448,8 @@ impl CommandReceiver {
 
     async fn prepare(&self, config: &Arc<Config>) -> Result<(), String> {
         for thread in &self.threads {
-            let (answer, answered) = oneshot::channel();
-            let _ = thread.send(ThreadOrder::Prepare(config.clone(), answer)).await;
+            let (response, answered) = oneshot::channel();
+            let _ = thread.send(ThreadOrder::Prepare(config.clone(), response)).await;
             answered.await.map_err(|_| "a thread of the front has ended")??;
         }
         Ok(())

@@ -250,7 +250,7 @@ impl Explainer<'_> {
         let denied = "the script is denied (deny, allow_php or deny_php)";
         if self.admit(checks.admitted, denied) {
             cache::cache(&mut self.said, self.site, self.asked);
-            self.said.say("answer", runner.answer(self.config));
+            self.said.say("answer", runner.response(self.config));
         }
     }
 
@@ -390,7 +390,7 @@ impl<'a> Runner<'a> {
     }
 
     /// The source of the response: the requested script, or the one that the pool has booted.
-    fn answer(self, config: &Config) -> String {
+    fn response(self, config: &Config) -> String {
         let (name, of_paths) = match self {
             Runner::Pool { name, is_of_paths } => (name, if is_of_paths { " (paths)" } else { "" }),
             Runner::Upstream(upstream) => {

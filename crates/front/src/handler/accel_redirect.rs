@@ -5,7 +5,7 @@
 use std::fmt::Write;
 use std::io;
 
-use maitred_fastcgi::cgi::AnswerHead;
+use maitred_fastcgi::cgi::CgiHeaders;
 use maitred_http1::{Head, Method, is_hop_by_hop};
 
 use crate::backend::Backend;
@@ -61,12 +61,12 @@ pub async fn serve<C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
     context: &RequestContext<'_>,
     script: &str,
-    said: &AnswerHead,
+    said: &CgiHeaders,
 ) -> io::Result<After> {
     let error_page = context.error_page;
     let after = error_page.map_or(After::Keep, |page| page.after);
     let Some(named) = Named::by(said) else {
-        let response = TextResponse::new(502, "The script's answer is not valid.");
+        let response = TextResponse::new(502, "The script's response is not valid.");
         return cx.refuse(response).await;
     };
     let entry = match context.site.sendfile.find(named) {
@@ -84,13 +84,13 @@ pub async fn serve<C: HttpClient>(
         _ => None,
     };
     let request = NamedFileRequest { head: context.head, is_conditional: error_page.is_none() };
-    let answer = files::answer(typed.as_ref().unwrap_or(&entry), &request);
+    let file = files::response(typed.as_ref().unwrap_or(&entry), &request);
     let headers: Vec<Header<'_>> = said.headers().filter(|(name, _)| is_kept(name)).collect();
-    let status = error_page.map_or(answer.status, |page| page.status);
+    let status = error_page.map_or(file.status, |page| page.status);
     let response = WholeResponse {
         headers: &headers,
-        lines: answer.headers.clone(),
-        ..WholeResponse::new(status, Content::of(&answer.body), after)
+        lines: file.headers.clone(),
+        ..WholeResponse::new(status, Content::of(&file.body), after)
     };
     cx.send(&response).await
 }

@@ -176,7 +176,7 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
             length: response.length,
             after: response.after,
         };
-        let written = self.client.answer(&reply, response.content).await;
+        let written = self.client.respond(&reply, response.content).await;
         self.record.written(written)?;
         Ok(response.after)
     }

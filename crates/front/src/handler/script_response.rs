@@ -3,11 +3,11 @@
 use std::io;
 use std::time::Duration;
 
-use maitred_fastcgi::AnswerEvent;
-use maitred_fastcgi::cgi::{AnswerHead, HeadReader};
+use maitred_fastcgi::ResponseEvent;
+use maitred_fastcgi::cgi::{CgiHeaders, HeadReader};
 use maitred_http1::{
-    Answer, AnswerFraming, CHUNK_END, LAST_CHUNK, Method, Version, answer_framing, carries_body,
-    write_chunk_header,
+    CHUNK_END, LAST_CHUNK, Method, ResponseFraming, ResponseStart, Version, carries_body,
+    response_framing, write_chunk_header,
 };
 use maitred_pagecache::admit;
 
@@ -31,8 +31,8 @@ pub struct HttpEncoder<'a, W: HeadWriter> {
     context: &'a RequestContext<'a>,
     headers: &'a ResponseHeaders<'a>,
     head_reader: HeadReader,
-    head: Option<AnswerHead>,
-    framing: AnswerFraming,
+    head: Option<CgiHeaders>,
+    framing: ResponseFraming,
     /// Body bytes that are not framed yet: as long as the whole response may be sent in one piece.
     first: Vec<u8>,
     /// Bytes of body still to come, if the script has sent `Content-Length`.
@@ -71,7 +71,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
             headers,
             head_reader: HeadReader::default(),
             head: None,
-            framing: AnswerFraming::NoBody,
+            framing: ResponseFraming::NoBody,
             first: Vec::new(),
             announced: None,
             encoder: None,
@@ -89,7 +89,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
     }
 
     /// The head of the script's response.
-    pub fn script_head(&self) -> Option<&AnswerHead> {
+    pub fn script_head(&self) -> Option<&CgiHeaders> {
         self.head.as_ref()
     }
 
@@ -132,7 +132,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         }
     }
 
-    fn frame_head(&mut self, head: &AnswerHead, over: bool, out: &mut Vec<u8>) {
+    fn frame_head(&mut self, head: &CgiHeaders, over: bool, out: &mut Vec<u8>) {
         (self.framing, self.announced) = self.choose_framing(head, over);
         let error_page = self.context.error_page;
         let mut plan = self.plan(head, over);
@@ -141,7 +141,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         let keep_alive = self.context.head.keep_alive && lasts;
         let before = out.len();
         let status = error_page.map_or(head.status(), |page| page.status);
-        let answer = Answer {
+        let response = ResponseStart {
             version: self.context.head.version(),
             status,
             reason: head.reason().filter(|_| error_page.is_none()),
@@ -169,7 +169,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         let all = self.headers.complete(own, has);
         let expiry = expiry.iter().flat_map(|expiry| expiry.headers());
         let all = all.chain(expiry).chain(plan.fields());
-        let (apart, unfit) = W::head(out, &answer, all);
+        let (apart, unfit) = W::head(out, &response, all);
         self.apart = apart;
         if unfit > 0 {
             let words = format!("{unfit} headers hold forbidden bytes: left out");
@@ -177,11 +177,11 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         }
         self.status = status;
         self.head_bytes += (out.len() - before) as u64;
-        self.reusable = keep_alive && self.framing != AnswerFraming::UntilClose;
+        self.reusable = keep_alive && self.framing != ResponseFraming::UntilClose;
     }
 
     /// Whether and how the body is compressed, as far as it is known.
-    fn plan(&self, head: &AnswerHead, over: bool) -> Plan {
+    fn plan(&self, head: &CgiHeaders, over: bool) -> Plan {
         let compression = self.context.site.compression.as_deref();
         let status = self.context.error_page.map_or(head.status(), |page| page.status);
         let is_head = self.context.head.kind() == Method::Head;
@@ -193,7 +193,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
     }
 
     /// Starts to compress the body; one that is complete is compressed at once.
-    fn start_compression(&mut self, plan: &mut Plan, head: &AnswerHead, over: bool) {
+    fn start_compression(&mut self, plan: &mut Plan, head: &CgiHeaders, over: bool) {
         let Some(coding) = plan.coding else { return };
         let is_head = self.context.head.kind() == Method::Head;
         let mut length = None;
@@ -211,12 +211,13 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
                 return plan.give_up();
             }
         }
-        self.framing = answer_framing(self.context.head.version(), is_head, head.status(), length);
+        self.framing =
+            response_framing(self.context.head.version(), is_head, head.status(), length);
     }
 
     /// The framing, and the length: of a complete response the counted one, otherwise the value of
     /// `Content-Length`, if the script sends it.
-    fn choose_framing(&self, head: &AnswerHead, over: bool) -> (AnswerFraming, Option<u64>) {
+    fn choose_framing(&self, head: &CgiHeaders, over: bool) -> (ResponseFraming, Option<u64>) {
         let is_head = self.context.head.kind() == Method::Head;
         let announced = head
             .header("content-length")
@@ -226,7 +227,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
             (true, false) => Some(self.first.len() as u64),
             _ => announced,
         };
-        let framing = answer_framing(self.context.head.version(), is_head, head.status(), known);
+        let framing = response_framing(self.context.head.version(), is_head, head.status(), known);
         (framing, known)
     }
 
@@ -253,7 +254,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
             }
         }
         match self.framing {
-            AnswerFraming::Chunked => {
+            ResponseFraming::Chunked => {
                 if !body.is_empty() {
                     write_chunk_header(out, body.len());
                     out.extend_from_slice(&body);
@@ -263,10 +264,12 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
                     out.extend_from_slice(LAST_CHUNK);
                 }
             }
-            AnswerFraming::Length(_) | AnswerFraming::UntilClose | AnswerFraming::EndOfStream => {
+            ResponseFraming::Length(_)
+            | ResponseFraming::UntilClose
+            | ResponseFraming::EndOfStream => {
                 out.extend_from_slice(&body);
             }
-            AnswerFraming::NoBody => {}
+            ResponseFraming::NoBody => {}
         }
         if over && !is_whole {
             // Fewer bytes than `Content-Length`: only the end of the connection can show that.
@@ -279,12 +282,12 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
 impl<W: HeadWriter> ResponseEncoder for HttpEncoder<'_, W> {
     type Head = W::Head;
 
-    fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {
+    fn take(&mut self, said: ResponseEvent<'_>) -> Result<(), Failure> {
         match said {
-            AnswerEvent::Stdout(content) => self.take_output(content)?,
-            AnswerEvent::Stderr(content) => self.run.log(content),
-            AnswerEvent::Hints(lines) => self.take_hints(lines),
-            AnswerEvent::Report(_) | AnswerEvent::End { .. } => {}
+            ResponseEvent::Stdout(content) => self.take_output(content)?,
+            ResponseEvent::Stderr(content) => self.run.log(content),
+            ResponseEvent::Hints(lines) => self.take_hints(lines),
+            ResponseEvent::Report(_) | ResponseEvent::End { .. } => {}
         }
         Ok(())
     }

@@ -38,11 +38,11 @@ pub async fn serve<C: HttpClient>(
     entry: Arc<Entry>,
 ) -> io::Result<After> {
     let entry = variant(context, cx.thread, entry).await;
-    let answer = files::answer(&entry, &FileRequest(cx.head));
+    let file = files::response(&entry, &FileRequest(cx.head));
     let after = cx.client.discard_body(cx.head);
     let response = WholeResponse {
-        lines: answer.headers.clone(),
-        ..WholeResponse::new(answer.status, Content::of(&answer.body), after)
+        lines: file.headers.clone(),
+        ..WholeResponse::new(file.status, Content::of(&file.body), after)
     };
     cx.send(&response).await
 }

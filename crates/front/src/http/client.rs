@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use maitred_http1::{Answer, Head};
+use maitred_http1::{Head, ResponseStart};
 
 use crate::http::body::{Body, NoBody};
 use crate::http::body_stream::Inflow;
-use crate::http::content::{AnswerBody, Part, Slice};
+use crate::http::content::{Part, ResponseBody, Slice};
 use crate::net::admin_peer::AdminPeer;
 use crate::net::stream::Stream;
 use crate::net::tls::Secured;
@@ -78,7 +78,7 @@ pub trait HttpClient: Client {
     fn discard_body(&mut self, head: &Head) -> After;
 
     /// Sends a whole response.
-    async fn answer(&mut self, reply: &Reply<'_>, content: Content<'_>) -> Written;
+    async fn respond(&mut self, reply: &Reply<'_>, content: Content<'_>) -> Written;
 }
 
 /// What was sent of a response. The access log needs it also of a response that is incomplete.
@@ -139,12 +139,12 @@ pub enum Content<'a> {
 
 impl<'a> Content<'a> {
     /// The body of a response with a file.
-    pub fn of(body: &'a AnswerBody) -> Content<'a> {
+    pub fn of(body: &'a ResponseBody) -> Content<'a> {
         match body {
-            AnswerBody::Empty => Content::Nothing,
-            AnswerBody::Memory(bytes) => Content::Kept(bytes),
-            AnswerBody::File { fd, slice } => Content::File(fd, *slice),
-            AnswerBody::Multipart { fd, parts, closing } => Content::Pieces(fd, parts, closing),
+            ResponseBody::Empty => Content::Nothing,
+            ResponseBody::Memory(bytes) => Content::Kept(bytes),
+            ResponseBody::File { fd, slice } => Content::File(fd, *slice),
+            ResponseBody::Multipart { fd, parts, closing } => Content::Pieces(fd, parts, closing),
         }
     }
 
@@ -216,7 +216,7 @@ pub trait HeadWriter {
     /// are left out because they are invalid.
     fn head<'h>(
         out: &mut Vec<u8>,
-        answer: &Answer<'_>,
+        response: &ResponseStart<'_>,
         headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
     ) -> (Option<Self::Head>, usize);
 

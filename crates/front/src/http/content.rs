@@ -23,7 +23,7 @@ impl Slice {
 
 /// The body of a file's response.
 #[derive(Debug)]
-pub enum AnswerBody {
+pub enum ResponseBody {
     /// Nothing.
     Empty,
     /// These bytes.

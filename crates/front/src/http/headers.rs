@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use maitred_http1::{Answer, AnswerFraming, Head, write_head};
+use maitred_http1::{Head, ResponseFraming, ResponseStart, write_head};
 
 use crate::net::tls::Secured;
 use crate::runtime::clock::http_date;
@@ -52,17 +52,17 @@ fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
 /// A response to a client whose request has no valid head.
 pub fn bare(status: u16, why: &str) -> Vec<u8> {
     let body = crate::http::error_body::in_words(status, why);
-    let answer = Answer {
+    let response = ResponseStart {
         version: maitred_http1::Version::Http11,
         status,
         reason: None,
-        framing: AnswerFraming::Length(body.len() as u64),
+        framing: ResponseFraming::Length(body.len() as u64),
         keep_alive: false,
         date: &http_date(),
     };
     let mut out = Vec::with_capacity(512);
     let server = ServerHeaders::default();
-    write_head(&mut out, &answer, [PLAIN].into_iter().chain(server.all()));
+    write_head(&mut out, &response, [PLAIN].into_iter().chain(server.all()));
     out.extend_from_slice(body.as_bytes());
     out
 }

@@ -81,13 +81,13 @@ impl Entry {
     }
 
     /// The next bytes of the response.
-    pub fn said(&mut self, answer: &[u8]) {
+    pub fn said(&mut self, response: &[u8]) {
         if self.has_head {
             return;
         }
         let from = self.head.len().saturating_sub(3);
         let room = HEAD_BYTES - self.head.len();
-        self.head.extend_from_slice(&answer[..answer.len().min(room)]);
+        self.head.extend_from_slice(&response[..response.len().min(room)]);
         let end = memchr::memmem::find(&self.head[from..], b"\r\n\r\n");
         if let Some(end) = end {
             self.head.truncate(from + end + 2);

@@ -21,7 +21,7 @@ pub struct Rates {
     /// Of a request's body.
     pub request: u32,
     /// Of a response.
-    pub answer: u32,
+    pub response: u32,
 }
 
 /// One direction of a connection, or of a stream. Its peer has a time budget, at first the grace. A

@@ -262,8 +262,8 @@ async fn secure(client: AcceptedClient) {
         Ok(()) => plain(AcceptedClient { connection, guard }).await,
         Err(NoTls::PlainHttp) => {
             let why = "This port speaks HTTPS, and this was plain HTTP.";
-            let answer = crate::http::headers::bare(400, why);
-            Box::pin(send_away(&mut connection, &guard.thread, 400, &answer)).await;
+            let response = crate::http::headers::bare(400, why);
+            Box::pin(send_away(&mut connection, &guard.thread, 400, &response)).await;
         }
         Err(why) => tracing::debug!("{}: no TLS: {why}", connection.peer),
     }
@@ -311,7 +311,7 @@ async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> En
         match head {
             Ok(head) => {
                 is_first = false;
-                if !Box::pin(answer(connection, thread, head)).await {
+                if !Box::pin(serve_request(connection, thread, head)).await {
                     return End::Over;
                 }
             }
@@ -325,7 +325,7 @@ async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> En
 }
 
 /// Serves a request. False when the connection is to be closed.
-async fn answer(connection: &mut Connection, thread: &Arc<Thread>, mut head: Head) -> bool {
+async fn serve_request(connection: &mut Connection, thread: &Arc<Thread>, mut head: Head) -> bool {
     let client_stays = head.keep_alive;
     head.keep_alive &= !thread.shared.is_crowded() && !thread.shared.is_ending();
     let address = || thread.address(connection.peer.ip());
@@ -348,17 +348,18 @@ async fn answer(connection: &mut Connection, thread: &Arc<Thread>, mut head: Hea
 /// Refuses a request for lack of memory for its head.
 async fn refuse_head(connection: &mut Connection, thread: &Thread, why: &str) {
     thread.shared.refuse_head(connection.peer.ip(), why);
-    let answer = crate::http::headers::bare(503, "Too many large requests are in progress.");
-    send_away(connection, thread, 503, &answer).await;
+    let response = crate::http::headers::bare(503, "Too many large requests are in progress.");
+    send_away(connection, thread, 503, &response).await;
 }
 
 /// Ends the connection of a client that sends no further request, or an invalid one.
 async fn dismiss(connection: &mut Connection, thread: &Thread, why: NoHead) {
-    let (status, answer) = match why {
+    let (status, response) = match why {
         NoHead::Closed => return,
         NoHead::TooSlow => {
-            let answer = crate::http::headers::bare(408, "The request's head arrived too slowly.");
-            (408, answer)
+            let response =
+                crate::http::headers::bare(408, "The request's head arrived too slowly.");
+            (408, response)
         }
         NoHead::Refused(refusal) => {
             tracing::debug!("{}: refused: {}", connection.peer, refusal.reason());
@@ -366,12 +367,12 @@ async fn dismiss(connection: &mut Connection, thread: &Thread, why: NoHead) {
             (status, crate::http::headers::bare(status, refusal.reason()))
         }
     };
-    send_away(connection, thread, status, &answer).await;
+    send_away(connection, thread, status, &response).await;
 }
 
 /// Responds to an invalid request, and closes the connection.
-async fn send_away(connection: &mut Connection, thread: &Thread, status: u16, answer: &[u8]) {
-    let _ = connection.send(answer).await;
+async fn send_away(connection: &mut Connection, thread: &Thread, status: u16, response: &[u8]) {
+    let _ = connection.send(response).await;
     if let (false, Some(log)) = (connection.admin.is_some(), &*thread.shared.access_log.load()) {
         log.write_refused(connection.peer.ip(), status, connection.sent());
     }

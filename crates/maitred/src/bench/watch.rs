@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use maitred_control::admin::{Answer, Request, ServerStatus};
+use maitred_control::admin::{Reply, Request, ServerStatus};
 use maitred_measure::request::RequestSpec;
 use maitred_measure::response::{Http1Reader, ReadOptions, ReadResponse};
 use maitred_measure::url::Url;
@@ -137,7 +137,7 @@ impl Sampler {
                     None => Client::connect(path.as_deref())?,
                 };
                 let client = self.client.insert(client);
-                let Answer::Status(status) = client.ask(&Request::Status { pool: None })? else {
+                let Reply::Status(status) = client.ask(&Request::Status { pool: None })? else {
                     return Err(crate::client::UNEXPECTED.to_owned());
                 };
                 let pid = i32::try_from(status.pid).unwrap_or(0);
@@ -207,14 +207,14 @@ fn fetch(place: &Url) -> Result<Vec<u8>, String> {
     bounded.map_err(failed)?;
     let mut reader = Http1Reader::default();
     reader.begin(ReadOptions::default());
-    let answer = match reader.read(&bytes) {
-        Ok(Some(answer)) => Ok(answer),
+    let response = match reader.read(&bytes) {
+        Ok(Some(response)) => Ok(response),
         Ok(None) => reader.ended(),
         Err(why) => Err(why),
     };
-    let answer = answer.map_err(|why| format!("the status page {place}: {why}"))?;
-    if answer.status != 200 {
-        return Err(format!("the status page {place} responds with {}", answer.status));
+    let response = response.map_err(|why| format!("the status page {place}: {why}"))?;
+    if response.status != 200 {
+        return Err(format!("the status page {place} responds with {}", response.status));
     }
     // A page this small is one chunk, if it is chunked at all.
     let object = object_in(&bytes).ok_or_else(|| format!("{place} is no status page in JSON"))?;

@@ -136,9 +136,9 @@ fn ask(child: &mut Child, name: &str) -> io::Result<Option<String>> {
         return Err(io::ErrorKind::BrokenPipe.into());
     };
     writeln!(stdin, "{name}")?;
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let within = Timespec::try_from(REPLY_TIMEOUT).map_err(io::Error::other)?;
-    while answer.last() != Some(&0) {
+    while response.last() != Some(&0) {
         let mut ready = [PollFd::new(stdout, PollFlags::IN)];
         if poll(&mut ready, Some(&within))? == 0 {
             return Err(io::ErrorKind::TimedOut.into());
@@ -146,11 +146,11 @@ fn ask(child: &mut Child, name: &str) -> io::Result<Option<String>> {
         let mut bytes = [0; 1024];
         match stdout.read(&mut bytes)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => answer.extend_from_slice(&bytes[..count]),
+            count => response.extend_from_slice(&bytes[..count]),
         }
     }
-    answer.pop();
-    let value = answer.strip_prefix(b"=");
+    response.pop();
+    let value = response.strip_prefix(b"=");
     Ok(value.map(|value| String::from_utf8_lossy(value).into_owned()))
 }
 

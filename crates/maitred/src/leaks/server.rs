@@ -89,9 +89,9 @@ impl WatchedServer {
     /// # Errors
     /// Why there is none.
     pub fn get(&mut self, host: &str, target: &str) -> Result<u16, String> {
-        let answer = self.exchange(host, target);
-        let answer = answer.map_err(|why| format!("no response to {target}: {why}"))?;
-        let status = answer.split(|byte| *byte == b' ').nth(1);
+        let response = self.exchange(host, target);
+        let response = response.map_err(|why| format!("no response to {target}: {why}"))?;
+        let status = response.split(|byte| *byte == b' ').nth(1);
         let status = status.and_then(|status| std::str::from_utf8(status).ok()?.parse().ok());
         status.ok_or_else(|| format!("the response to {target} is no HTTP"))
     }
@@ -104,9 +104,9 @@ impl WatchedServer {
              Connection: close\r\n\r\n"
         );
         stream.write_all(request.as_bytes())?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer)?;
-        Ok(answer)
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response)?;
+        Ok(response)
     }
 
     /// The inspection after the last request.

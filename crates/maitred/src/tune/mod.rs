@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use maitred_control::admin::{Answer, Request};
+use maitred_control::admin::{Reply, Request};
 use maitred_doctor::facts::PhpServer;
 use maitred_doctor::finding::{Finding, Severity};
 use maitred_doctor::read::Counted;
@@ -367,8 +367,8 @@ fn reload(asked: &TuneServerOptions) -> Reload {
     Box::new(move || {
         let pools = Vec::new();
         match Client::reach(&reach)?.ask_patiently(&Request::Reload { pools })? {
-            Answer::Reloaded { what } => Ok(what),
-            Answer::Failed { why } | Answer::Refused { why } => Err(why),
+            Reply::Reloaded { what } => Ok(what),
+            Reply::Failed { why } | Reply::Refused { why } => Err(why),
             _ => Err(UNEXPECTED.to_owned()),
         }
     })
@@ -386,7 +386,7 @@ fn counts_of(site: &Site, asked: &TuneServerOptions) -> Box<dyn FnMut() -> Count
     let reach = reach(asked);
     Box::new(move || {
         let request = Request::Status { pool: Some(pool.section.clone()) };
-        let Answer::Status(status) = Client::reach(&reach)?.ask(&request)? else {
+        let Reply::Status(status) = Client::reach(&reach)?.ask(&request)? else {
             return Err(UNEXPECTED.to_owned());
         };
         let told = status.pools.iter().find(|told| told.name == pool.section);

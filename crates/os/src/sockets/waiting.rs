@@ -79,11 +79,11 @@ fn waiting_unix(socket: impl AsFd) -> io::Result<u32> {
     )?;
     let to = SocketAddrNetlink::new(0, 0);
     rustix::net::sendto(&kernel, &question(inode), SendFlags::empty(), &to)?;
-    let mut answer = [0; ANSWER_BYTES];
+    let mut response = [0; ANSWER_BYTES];
     // The kernel has replied when the request has been sent.
-    let (_, length) = rustix::net::recv(&kernel, &mut answer, RecvFlags::TRUNC)?;
+    let (_, length) = rustix::net::recv(&kernel, &mut response, RecvFlags::TRUNC)?;
     let none = || io::Error::other("the kernel does not know the socket");
-    length_in(answer.get(..length).ok_or_else(none)?).ok_or_else(none)
+    length_in(response.get(..length).ok_or_else(none)?).ok_or_else(none)
 }
 
 /// `struct nlmsghdr` and `struct unix_diag_req`.
@@ -103,12 +103,12 @@ fn question(inode: u32) -> Vec<u8> {
 }
 
 /// The queue's length in the kernel's reply: the first word of `struct unix_diag_rqlen`.
-fn length_in(answer: &[u8]) -> Option<u32> {
-    let kind = answer.get(4..6)?.try_into().ok()?;
+fn length_in(response: &[u8]) -> Option<u32> {
+    let kind = response.get(4..6)?.try_into().ok()?;
     if u16::from_ne_bytes(kind) != BY_FAMILY {
         return None;
     }
-    let mut rest = answer.get(HEADER + MESSAGE..)?;
+    let mut rest = response.get(HEADER + MESSAGE..)?;
     loop {
         let length = u16::from_ne_bytes(rest.get(..2)?.try_into().ok()?) as usize;
         let kind = u16::from_ne_bytes(rest.get(2..4)?.try_into().ok()?);

@@ -106,8 +106,8 @@ impl Php {
     }
 }
 
-/// The answer to one script.
-pub fn answer(code: &str) -> Request {
+/// The response of one script.
+pub fn response(code: &str) -> Request {
     Php::new().file("t.php", code).serve(&["t.php"]).one()
 }
 
@@ -172,9 +172,9 @@ impl Request {
     }
 
     fn parts(&self) -> (String, String) {
-        let answer = self.bytes("send");
-        let answer = String::from_utf8_lossy(&answer);
-        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
+        let response = self.bytes("send");
+        let response = String::from_utf8_lossy(&response);
+        let (head, body) = response.split_once("\r\n\r\n").expect("an answer has a head");
         (format!("{head}\r\n"), body.to_owned())
     }
 

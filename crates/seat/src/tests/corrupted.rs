@@ -29,9 +29,9 @@ fn serve(front: &FrontEnd, worker: &mut WorkerEnd, incarnation: u32) {
     assert_eq!(worker.write(b"welcome"), Verdict::Continue);
     assert_eq!(front.progress(&assigned), Ok(SlotProgress::Running));
     worker.finish();
-    let mut answer = Vec::new();
-    assert_eq!(front.drain(&mut assigned, usize::MAX, &mut answer), Ok(7));
-    assert_eq!(answer, b"welcome");
+    let mut response = Vec::new();
+    assert_eq!(front.drain(&mut assigned, usize::MAX, &mut response), Ok(7));
+    assert_eq!(response, b"welcome");
     assert_eq!(front.progress(&assigned), Ok(SlotProgress::Done));
     assert_eq!(front.spent(&assigned), None, "nothing of an earlier request");
     front.release(assigned);

@@ -25,7 +25,7 @@ enum Act {
 /// What the worker writes, between any two of them.
 #[derive(Debug, Clone)]
 enum Harm {
-    AnswerHead(u32),
+    CgiHeaders(u32),
     RequestTail(u32),
     /// A word of the slot's first page, at this index: state, the front's words, its own.
     Word(usize, u32),
@@ -52,7 +52,7 @@ fn word() -> impl Strategy<Value = u32> {
 
 fn harm() -> impl Strategy<Value = Harm> {
     prop_oneof![
-        word().prop_map(Harm::AnswerHead),
+        word().prop_map(Harm::CgiHeaders),
         word().prop_map(Harm::RequestTail),
         (0..128usize, word()).prop_map(|(at, value)| Harm::Word(at, value)),
         (0..64usize, word()).prop_map(|(at, value)| Harm::Header(at, value)),
@@ -62,7 +62,7 @@ fn harm() -> impl Strategy<Value = Harm> {
 fn do_harm(layout: &Layout, harm: &Harm) {
     let slot = layout.slot(0, 0);
     match *harm {
-        Harm::AnswerHead(value) => slot.worker.answer_head.store(value, Relaxed),
+        Harm::CgiHeaders(value) => slot.worker.response_head.store(value, Relaxed),
         Harm::RequestTail(value) => slot.worker.request_tail.store(value, Relaxed),
         Harm::Word(at, value) => layout.spoil_slot(at, value),
         Harm::Header(at, value) => layout.spoil_header(at, value),
@@ -96,10 +96,10 @@ impl Front {
                 assert!(fed.unwrap_or(0) <= bytes.min(REQUEST_RING_BYTES));
             }
             Act::Drain(limit) => {
-                let mut answer = Vec::new();
-                let drained = end.drain(assigned, limit, &mut answer);
-                assert!(answer.len() <= limit.min(ANSWER_RING_BYTES));
-                assert_eq!(drained.unwrap_or(0), answer.len());
+                let mut response = Vec::new();
+                let drained = end.drain(assigned, limit, &mut response);
+                assert!(response.len() <= limit.min(ANSWER_RING_BYTES));
+                assert_eq!(drained.unwrap_or(0), response.len());
             }
             Act::Progress => drop(end.progress(assigned)),
             Act::Room => assert!(end.room(assigned).unwrap_or(0) <= REQUEST_RING_BYTES),

@@ -56,9 +56,9 @@ fn a_request_goes_over_and_its_answer_comes_back() {
     let (mut assigned, sent) = bench.front.offer(0, 0, 1, 0, b"hello");
     bench.front.wake(0);
     assert_eq!(sent, 5);
-    let mut answer = Vec::new();
-    while bench.wait_for(&mut assigned, &mut answer) != SlotProgress::Done {}
-    assert_eq!(answer, b"you said hello");
+    let mut response = Vec::new();
+    while bench.wait_for(&mut assigned, &mut response) != SlotProgress::Done {}
+    assert_eq!(response, b"you said hello");
     bench.front.release(assigned);
     thread.join().unwrap();
 }
@@ -83,15 +83,15 @@ fn bodies_of_any_size_stream_through_in_both_directions() {
     let body: Vec<u8> = (0..BYTES).map(|i| (i % 251) as u8).collect();
     let (mut assigned, mut sent) = bench.front.offer(0, 1, 1, 0, &body);
     bench.front.wake(0);
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     loop {
         sent += bench.front.feed(&mut assigned, &body[sent..]).unwrap();
-        if bench.wait_for(&mut assigned, &mut answer) == SlotProgress::Done {
-            bench.front.drain(&mut assigned, usize::MAX, &mut answer).unwrap();
+        if bench.wait_for(&mut assigned, &mut response) == SlotProgress::Done {
+            bench.front.drain(&mut assigned, usize::MAX, &mut response).unwrap();
             break;
         }
     }
-    assert!(answer == body);
+    assert!(response == body);
     thread.join().unwrap();
 }
 
@@ -183,7 +183,7 @@ fn counters_that_no_worker_of_ours_writes_are_noticed() {
     let hostile = crate::layout::Layout::map(&bench.file, 1).unwrap();
     let words = hostile.slot(0, 0);
     let relaxed = std::sync::atomic::Ordering::Relaxed;
-    words.worker.answer_head.store(ANSWER_RING_BYTES as u32 + 1, relaxed);
+    words.worker.response_head.store(ANSWER_RING_BYTES as u32 + 1, relaxed);
     assert_eq!(bench.front.drain(&mut assigned, usize::MAX, &mut Vec::new()), Err(Broken));
     words.worker.request_tail.store(2, relaxed);
     assert_eq!(bench.front.feed(&mut assigned, b"y"), Err(Broken));

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use maitred_control::admin::{Answer, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES};
+use maitred_control::admin::{MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::limits::Moment;
@@ -114,7 +114,7 @@ impl AdminConnection {
                 self.input.extend_from_slice(&buffer[..count]);
                 if self.input.len() >= MAX_REQUEST_BYTES && !self.has_line() {
                     let why = format!("a request is a line of at most {MAX_REQUEST_BYTES} bytes");
-                    self.reply(&Answer::Refused { why }, now);
+                    self.reply(&Reply::Refused { why }, now);
                     self.silent = true;
                     self.input.clear();
                 }
@@ -135,11 +135,11 @@ impl AdminConnection {
     }
 
     /// Sends a reply, now or as it reads.
-    pub fn reply(&mut self, answer: &Answer, now: Moment) {
-        let mut line = serde_json::to_vec(answer).unwrap_or_default();
-        if line.is_empty() || line.len() >= MAX_ANSWER_BYTES {
+    pub fn reply(&mut self, reply: &Reply, now: Moment) {
+        let mut line = serde_json::to_vec(reply).unwrap_or_default();
+        if line.is_empty() || line.len() >= MAX_REPLY_BYTES {
             let why = "the answer is too long; ask for one pool".to_owned();
-            line = serde_json::to_vec(&Answer::Refused { why }).unwrap_or_default();
+            line = serde_json::to_vec(&Reply::Refused { why }).unwrap_or_default();
         }
         line.push(b'\n');
         self.output = line;
@@ -236,9 +236,9 @@ mod tests {
         (AdminConnection::new(ours, 1, NOW), theirs)
     }
 
-    fn refusal() -> Answer {
+    fn refusal() -> Reply {
         let why = "x".repeat(1 << 20);
-        Answer::Refused { why }
+        Reply::Refused { why }
     }
 
     #[test]
@@ -287,7 +287,7 @@ mod tests {
     fn who_waits_for_the_end_is_not_sent_away() {
         let (mut guest, theirs) = guest();
         guest.wait_for_the_end();
-        guest.reply(&Answer::Ending { running: 0 }, NOW);
+        guest.reply(&Reply::Ending { running: 0 }, NOW);
         assert!(!guest.is_over(NOW + 100 * PATIENCE));
         drop(theirs);
         guest.read(NOW);

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use maitred_control::admin::{Answer, FrontFigures, MAX_STACKS_SHOWN, Running, ServerStatus};
+use maitred_control::admin::{FrontFigures, MAX_STACKS_SHOWN, Reply, Running, ServerStatus};
 use maitred_control::stack::Stack;
 use maitred_control::{Generation, ToZygote, WorkerId};
 
@@ -77,14 +77,14 @@ impl StatusDraft {
     }
 
     /// The reply, with what pools and front have reported by now.
-    pub fn finish(self, pools: &Pools, front: &FrontFigures, now: Moment) -> Answer {
+    pub fn finish(self, pools: &Pools, front: &FrontFigures, now: Moment) -> Reply {
         let mut status = self.status;
         for pool in &mut status.pools {
             pool.opcache = pools.opcache(&pool.name, now);
         }
         status.page_cache.clone_from(&front.page_cache);
         status.proxies.clone_from(&front.proxies);
-        Answer::Status(status)
+        Reply::Status(status)
     }
 
     fn script(&mut self, place: StackPosition) -> Option<&mut Running> {

@@ -3,7 +3,7 @@
 //! dropped before that counts as done.
 
 use maitred_control::ToFront;
-use maitred_control::admin::Answer;
+use maitred_control::admin::Reply;
 use maitred_control::purge::{DroppedPages, PurgeOrder, PurgeRequest};
 
 use crate::fronts::Fronts;
@@ -61,11 +61,11 @@ impl PendingPurge {
     }
 
     /// The reply to the command that has requested it.
-    fn answer(self) -> Answer {
+    fn reply(self) -> Reply {
         match self.outcome.filter(|_| self.missing.is_empty()) {
-            Some((_, Ok(what))) => Answer::Purged { what },
-            Some((_, Err(why))) => Answer::Refused { why },
-            None => Answer::Failed {
+            Some((_, Ok(what))) => Reply::Purged { what },
+            Some((_, Err(why))) => Reply::Refused { why },
+            None => Reply::Failed {
                 why: format!(
                     "not every front has said within {} s that it is done; look at the log and try \
                      again",
@@ -87,7 +87,7 @@ pub struct PurgeCoordinator {
     last: u64,
     pending: Vec<PendingPurge>,
     /// Outcomes for commands, by number.
-    outcomes: Vec<(u64, Answer)>,
+    outcomes: Vec<(u64, Reply)>,
 }
 
 impl PurgeCoordinator {
@@ -125,7 +125,7 @@ impl PurgeCoordinator {
     }
 
     /// The outcome of the purge of a command, once that is known.
-    pub fn outcome(&mut self, mark: u64) -> Option<Answer> {
+    pub fn outcome(&mut self, mark: u64) -> Option<Reply> {
         let at = self.outcomes.iter().position(|(of, _)| *of == mark)?;
         Some(self.outcomes.swap_remove(at).1)
     }
@@ -255,7 +255,7 @@ impl PurgeCoordinator {
                 }
                 PurgeRequester::Command => {
                     let mark = one.mark;
-                    self.outcomes.push((mark, one.answer()));
+                    self.outcomes.push((mark, one.reply()));
                 }
             }
         }

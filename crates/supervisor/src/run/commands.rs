@@ -1,6 +1,6 @@
 //! Carrying out the requests of commands on the admin socket.
 
-use maitred_control::admin::{Answer, Request, ServerStatus};
+use maitred_control::admin::{Reply, Request, ServerStatus};
 use tracing::info;
 
 use super::Supervisor;
@@ -44,7 +44,7 @@ impl Supervisor {
                     connection.wait_for(draft);
                     return self.reply_later(connection, now);
                 }
-                Err(why) => Answer::Refused { why },
+                Err(why) => Reply::Refused { why },
             },
             Ok(Request::Reload { pools }) => match self.reload(&ReloadScope::Named(pools)) {
                 Ok(ticket) => {
@@ -52,7 +52,7 @@ impl Supervisor {
                     self.systemd.reloads();
                     return connection.wait_for_reload(ticket);
                 }
-                Err(why) => Answer::Refused { why },
+                Err(why) => Reply::Refused { why },
             },
             Ok(request @ (Request::Stop | Request::Drain)) => {
                 let is_drain = request == Request::Drain;
@@ -63,15 +63,15 @@ impl Supervisor {
                     info!("{name}, asked for by process {}", connection.pid());
                     self.server_event(ServerEvent::StopAsked);
                 }
-                Answer::Ending { running }
+                Reply::Ending { running }
             }
             Ok(Request::Purge(request)) => {
                 match self.purges.purge(request, &mut self.fronts, now) {
                     Ok(mark) => return connection.wait_for_purge(mark),
-                    Err(why) => Answer::Refused { why },
+                    Err(why) => Reply::Refused { why },
                 }
             }
-            Err(why) => Answer::Refused { why: format!("this is no request: {why}") },
+            Err(why) => Reply::Refused { why: format!("this is no request: {why}") },
         };
         connection.reply(&reply, now);
     }
@@ -82,8 +82,8 @@ impl Supervisor {
         let ticket = connection.awaited_reload();
         let outcome = ticket.and_then(|ticket| self.reloader.outcome(ticket));
         match outcome.cloned() {
-            Some(Ok(what)) => connection.reply(&Answer::Reloaded { what }, now),
-            Some(Err(why)) => connection.reply(&Answer::Refused { why }, now),
+            Some(Ok(what)) => connection.reply(&Reply::Reloaded { what }, now),
+            Some(Err(why)) => connection.reply(&Reply::Refused { why }, now),
             None => {}
         }
         let purge = connection.awaited_purge();

@@ -160,15 +160,16 @@ fn ask(program: &Path) -> Result<String, String> {
         .stderr(Stdio::null())
         .spawn();
     let mut child = child.map_err(|error| problem(format!("cannot be run: {error}")))?;
-    let answer = child
+    let response = child
         .stdout
         .take()
         .ok_or_else(|| std::io::Error::other("it has no output"))
         .and_then(|mut output| listen(&mut output));
     let _ = child.kill();
     let _ = child.wait();
-    let answer = answer.map_err(|error| problem(format!("does not say its version: {error}")))?;
-    let words = String::from_utf8_lossy(&answer);
+    let response =
+        response.map_err(|error| problem(format!("does not say its version: {error}")))?;
+    let words = String::from_utf8_lossy(&response);
     let php = words.trim().rsplit_once("runs PHP ").map(|(_, php)| php);
     let is_number = |php: &&str| php.starts_with(|c: char| c.is_ascii_digit());
     php.filter(is_number)

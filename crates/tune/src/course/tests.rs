@@ -20,7 +20,7 @@ struct SimulatedSite {
 }
 
 impl SimulatedSite {
-    fn answer(&mut self, task: &Task, goal: Option<&Goal>) -> Measurement {
+    fn measure(&mut self, task: &Task, goal: Option<&Goal>) -> Measurement {
         self.asked.push(*task);
         let workers = match task.setting {
             Setting::AsItWas => self.as_it_was,
@@ -92,7 +92,7 @@ fn run(site: &mut SimulatedSite, input: CourseInput) -> Course {
         match course.next() {
             NextStep::Idle(_) => course.idled(rest(Some(0.01))),
             NextStep::Measure(task) => {
-                let seen = site.answer(&task, course.goal.as_ref());
+                let seen = site.measure(&task, course.goal.as_ref());
                 course.seen(seen);
             }
             NextStep::Over => return course,

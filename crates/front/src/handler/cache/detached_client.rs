@@ -18,18 +18,18 @@ pub struct DetachedClient<'a, C> {
     /// The client has closed the connection.
     pub has_gone: bool,
     /// The client has got another response, and none of this one.
-    has_answer: bool,
+    has_response: bool,
 }
 
 impl<'a, C> DetachedClient<'a, C> {
-    /// `client`, for a response that other requests may want (`wanted`). With `has_answer` the
+    /// `client`, for a response that other requests may want (`wanted`). With `has_response` the
     /// client gets none of it.
     pub fn new(
         client: &'a mut C,
         wanted: Option<WantedFlag>,
-        has_answer: bool,
+        has_response: bool,
     ) -> DetachedClient<'a, C> {
-        DetachedClient { client, wanted, has_gone: has_answer, has_answer }
+        DetachedClient { client, wanted, has_gone: has_response, has_response }
     }
 
     fn is_wanted(&self) -> bool {
@@ -41,7 +41,7 @@ impl<'a, C> DetachedClient<'a, C> {
     /// response.
     fn client_gone(&mut self, error: io::Error) -> io::Result<()> {
         self.has_gone = true;
-        let is_wanted = self.has_answer || self.is_wanted();
+        let is_wanted = self.has_response || self.is_wanted();
         if is_wanted { Ok(()) } else { Err(error) }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use maitred_control::purge::DroppedPages;
-use maitred_fastcgi::cgi::AnswerHead;
+use maitred_fastcgi::cgi::CgiHeaders;
 use maitred_pagecache::admit::{Admitted, NotStored, Times, admit};
 use maitred_pagecache::cache_request::CacheRequest;
 use maitred_pagecache::cache_status::{CacheStatus, Forward, ON_ERROR, REVALIDATED};
@@ -208,7 +208,7 @@ impl<'a> Fill<'a> {
     ///
     /// # Errors
     /// When the client gets the cached page in place of the response.
-    pub fn take_head(&mut self, said: &AnswerHead) -> Result<String, Failure> {
+    pub fn take_head(&mut self, said: &CgiHeaders) -> Result<String, Failure> {
         let status = said.status();
         self.cache.learn(self.of, cookies::set_by(said.headers()));
         self.purge(said);
@@ -253,7 +253,7 @@ impl<'a> Fill<'a> {
     }
 
     /// Takes a 304: the cached page is still valid.
-    fn take_validation(&mut self, said: &AnswerHead, times: Times) {
+    fn take_validation(&mut self, said: &CgiHeaders, times: Times) {
         let Some((page, _)) = self.stale.clone() else {
             return;
         };
@@ -277,7 +277,7 @@ impl<'a> Fill<'a> {
     }
 
     /// Whether the response with this head is stored.
-    fn admit(&mut self, said: &AnswerHead, times: Times) -> Result<Admitted, NotStored> {
+    fn admit(&mut self, said: &CgiHeaders, times: Times) -> Result<Admitted, NotStored> {
         let length = said.header("content-length").and_then(maitred_pagecache::headers::seconds);
         self.announced = length;
         if Named::by(said).is_some() {
@@ -285,8 +285,8 @@ impl<'a> Fill<'a> {
             return Err(NotStored::NoStore);
         }
         let asked = CacheRequest::survey(request_of(self.context), self.context.head.headers());
-        let answer = ResponseHead { status: said.status(), headers: said.headers() };
-        let admitted = admit(&self.of.settings, &asked, &self.plan, answer, times)?;
+        let response = ResponseHead { status: said.status(), headers: said.headers() };
+        let admitted = admit(&self.of.settings, &asked, &self.plan, response, times)?;
         if let Some(primary) = &self.primary {
             PageKeys::of(primary, &admitted.vary, self.context.head.headers())?;
         }
@@ -312,7 +312,7 @@ impl<'a> Fill<'a> {
     }
 
     /// Drops the pages that the response invalidates, before any client sees the response.
-    fn purge(&mut self, said: &AnswerHead) {
+    fn purge(&mut self, said: &CgiHeaders) {
         let request = request_of(self.context);
         let settings = &self.of.settings;
         let after = invalidate::after(&settings.key, &request, said.status(), said.headers());

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use maitred_fastcgi::AnswerEvent;
+use maitred_fastcgi::ResponseEvent;
 use maitred_http1::Head;
 
 use crate::backend::Backend;
@@ -146,9 +146,9 @@ struct UnsentEncoder<'a> {
 impl ResponseEncoder for UnsentEncoder<'_> {
     type Head = Infallible;
 
-    fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {
+    fn take(&mut self, said: ResponseEvent<'_>) -> Result<(), Failure> {
         let head = self.observer.observe(&said)?;
-        if let AnswerEvent::Stderr(message) = said {
+        if let ResponseEvent::Stderr(message) = said {
             self.run.log(message);
         }
         match head {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maitred_fastcgi::AnswerEvent;
+use maitred_fastcgi::ResponseEvent;
 use maitred_fastcgi::cgi::HeadReader;
 
 use crate::backend::encoder::ResponseEncoder;
@@ -41,13 +41,13 @@ impl<'a> CacheObserver<'a> {
     ///
     /// # Errors
     /// When the client gets the cached page in place of the response.
-    pub fn observe(&mut self, said: &AnswerEvent<'_>) -> Result<Option<SeenHead>, Failure> {
+    pub fn observe(&mut self, said: &ResponseEvent<'_>) -> Result<Option<SeenHead>, Failure> {
         let (Some(fill), Some(head_reader)) = (&mut self.fill, &mut self.head_reader) else {
             return Ok(None);
         };
         match said {
-            AnswerEvent::Stdout(content) if self.has_head => fill.take_body(content),
-            AnswerEvent::Stdout(content) => {
+            ResponseEvent::Stdout(content) if self.has_head => fill.take_body(content),
+            ResponseEvent::Stdout(content) => {
                 // The encoder reports an invalid head.
                 if let Ok(Some((head, used))) = head_reader.read(content) {
                     self.has_head = true;
@@ -57,8 +57,8 @@ impl<'a> CacheObserver<'a> {
                     return Ok(Some(SeenHead { status, cache_status }));
                 }
             }
-            AnswerEvent::End { app_status, .. } if *app_status == FATAL => fill.cut_short(),
-            AnswerEvent::End { .. } => fill.end(),
+            ResponseEvent::End { app_status, .. } if *app_status == FATAL => fill.cut_short(),
+            ResponseEvent::End { .. } => fill.end(),
             _ => {}
         }
         Ok(None)
@@ -131,7 +131,7 @@ impl<'a, W: HeadWriter> Tee<'a, W> {
 impl<W: HeadWriter> ResponseEncoder for Tee<'_, W> {
     type Head = W::Head;
 
-    fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {
+    fn take(&mut self, said: ResponseEvent<'_>) -> Result<(), Failure> {
         if let Some(seen) = self.observer.observe(&said)? {
             self.encoder.cache_status = Some(seen.cache_status);
         }

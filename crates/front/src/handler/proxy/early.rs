@@ -37,13 +37,13 @@ impl EarlyHints {
     /// Collects the interim responses to a request.
     pub fn listen(&self, request: &mut Request<UploadBody>) {
         let queue = self.queue.clone();
-        hyper::ext::on_informational(request, move |answer| {
+        hyper::ext::on_informational(request, move |response| {
             let mut queue = lock(&queue);
-            if answer.status() != StatusCode::EARLY_HINTS || queue.times == MAX_TIMES {
+            if response.status() != StatusCode::EARLY_HINTS || queue.times == MAX_TIMES {
                 return;
             }
             queue.times += 1;
-            queue.hints.push_back(answer.headers().clone());
+            queue.hints.push_back(response.headers().clone());
             if let Some(waker) = queue.waker.take() {
                 waker.wake();
             }

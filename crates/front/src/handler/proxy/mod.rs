@@ -173,16 +173,16 @@ async fn send_over<C: HttpClient>(
         invited.map_err(|no_body| SendError::Otherwise(ProxyError::NoBody(no_body)))?;
     }
     let before = link.tap.received();
-    let answer = link.sender.try_send_request(request);
-    tokio::pin!(answer);
+    let sent = link.sender.try_send_request(request);
+    tokio::pin!(sent);
     loop {
         let begun = Instant::now();
         let timeout = upload.timeout(&outgoing.server.rule);
         let silence = Silence::of(upload);
         tokio::select! {
             biased;
-            answer = &mut answer => {
-                return answer.map_err(|mut error| {
+            sent = &mut sent => {
+                return sent.map_err(|mut error| {
                     if let Some(request) = error.take_message() {
                         return SendError::Unsent(Box::new(request));
                     }

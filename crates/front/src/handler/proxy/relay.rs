@@ -13,7 +13,8 @@ use hyper::body::{Body, Incoming};
 use hyper::ext::ReasonPhrase;
 use hyper::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFER_ENCODING};
 use maitred_http1::{
-    Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, Method, answer_framing, write_chunk_header,
+    CHUNK_END, Head, LAST_CHUNK, Method, ResponseFraming, ResponseStart, response_framing,
+    write_chunk_header,
 };
 use maitred_rules::content_encoding::ContentEncoding;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -96,7 +97,7 @@ pub async fn relay<C: HttpClient>(
         };
         send(cx.client, &mut out).await?;
         if is_over {
-            return Ok(keep_alive && encoder.framing != AnswerFraming::UntilClose);
+            return Ok(keep_alive && encoder.framing != ResponseFraming::UntilClose);
         }
         while next.is_pending() {
             let begun = Instant::now();
@@ -156,7 +157,7 @@ fn poll_data(
 /// Frames and compresses a response.
 struct ProxyEncoder<'a> {
     request: &'a Head,
-    framing: AnswerFraming,
+    framing: ResponseFraming,
     keep_alive: bool,
     /// Whether and how the body is compressed.
     plan: Plan,
@@ -201,7 +202,7 @@ impl<'a> ProxyEncoder<'a> {
         let length = length.filter(|_| plan.coding.is_none());
         ProxyEncoder {
             request,
-            framing: answer_framing(request.version(), is_head, status, length),
+            framing: response_framing(request.version(), is_head, status, length),
             keep_alive,
             plan,
             compressor,
@@ -214,7 +215,7 @@ impl<'a> ProxyEncoder<'a> {
         parts: &Parts,
         server: &ResponseHeaders<'_>,
     ) -> (Bytes, Option<W::Head>) {
-        let answer = Answer {
+        let start = ResponseStart {
             version: self.request.version(),
             status: parts.status.as_u16(),
             reason: parts.extensions.get::<ReasonPhrase>().map(AsRef::as_ref),
@@ -223,7 +224,7 @@ impl<'a> ProxyEncoder<'a> {
             date: &http_date(),
         };
         let find = |name: &str| parts.headers.get(name).map(|value| value.as_bytes());
-        let expiry = server.expiry(answer.status, find);
+        let expiry = server.expiry(start.status, find);
         let has = |name: &[u8]| {
             let name = std::str::from_utf8(name).unwrap_or_default();
             parts.headers.contains_key(name)
@@ -233,7 +234,7 @@ impl<'a> ProxyEncoder<'a> {
         let expiry = expiry.iter().flat_map(|expiry| expiry.headers());
         let all = server.complete(own, has).chain(expiry).chain(plan.fields());
         let mut out = Vec::with_capacity(512);
-        let (apart, _) = W::head(&mut out, &answer, all);
+        let (apart, _) = W::head(&mut out, &start, all);
         (out.into(), apart)
     }
 
@@ -252,9 +253,9 @@ impl<'a> ProxyEncoder<'a> {
     }
 
     fn wrap(&self, unsent: Bytes, data: Bytes) -> Bytes {
-        let is_chunked = self.framing == AnswerFraming::Chunked;
+        let is_chunked = self.framing == ResponseFraming::Chunked;
         match self.framing {
-            AnswerFraming::NoBody => return unsent,
+            ResponseFraming::NoBody => return unsent,
             _ if data.is_empty() => return unsent,
             _ if unsent.is_empty() && !is_chunked => return data,
             _ => {}
@@ -283,7 +284,7 @@ impl<'a> ProxyEncoder<'a> {
             }
             None => unsent,
         };
-        if self.framing != AnswerFraming::Chunked {
+        if self.framing != ResponseFraming::Chunked {
             return Ok(unsent);
         }
         let mut out = BytesMut::from(&unsent[..]);

@@ -11,7 +11,7 @@ use hyper::Response;
 use hyper::body::Incoming;
 use hyper::header::UPGRADE;
 use hyper_util::rt::TokioIo;
-use maitred_http1::{Answer, AnswerFraming, write_head};
+use maitred_http1::{ResponseFraming, ResponseStart, write_head};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional};
 use tokio::time::{sleep_until, timeout};
 
@@ -91,16 +91,16 @@ async fn idle_for(tap: &Tap, limit: Duration) {
 
 /// The response head of the handshake (RFC 6455 §4.2.2).
 fn handshake(parts: &Parts) -> Vec<u8> {
-    let answer = Answer {
+    let start = ResponseStart {
         version: maitred_http1::Version::Http11,
         status: 101,
         reason: None,
-        framing: AnswerFraming::NoBody,
+        framing: ResponseFraming::NoBody,
         keep_alive: true,
         date: &http_date(),
     };
     let mut out = Vec::with_capacity(256);
-    write_head(&mut out, &answer, for_client(&parts.headers));
+    write_head(&mut out, &start, for_client(&parts.headers));
     // These two belong to the connection, and are written before the empty line.
     out.truncate(out.len() - 2);
     out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");

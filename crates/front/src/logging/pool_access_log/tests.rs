@@ -132,19 +132,19 @@ fn a_request_without_a_worker_is_logged_as_far_as_it_is_known() {
 fn plain_and_successful_requests_of_suppressed_paths_leave_no_line() {
     let mut bed = Bed::new("%m %r%Q%q %s", &["/a.php"]);
     let log = bed.log();
-    let mut answer = |pairs: &[(&str, &str)], status| {
+    let mut response = |pairs: &[(&str, &str)], status| {
         let pairs = [&GET[..], pairs].concat();
         log.begin(&params(&pairs), None).write(status);
         bed.written()
     };
-    assert_eq!(answer(&[], 200), "");
-    assert_eq!(answer(&[("REQUEST_METHOD", "HEAD")], 299), "");
-    assert_eq!(answer(&[("CONTENT_LENGTH", "0")], 200), "");
-    assert_eq!(answer(&[], 301), "GET /a.php 301\n");
-    assert_eq!(answer(&[("QUERY_STRING", "x")], 200), "GET /a.php?x 200\n");
-    assert_eq!(answer(&[("CONTENT_LENGTH", "1")], 200), "GET /a.php 200\n");
-    assert_eq!(answer(&[("REQUEST_METHOD", "POST")], 200), "POST /a.php 200\n");
-    assert_eq!(answer(&[("SCRIPT_NAME", "/b.php")], 200), "GET /b.php 200\n");
+    assert_eq!(response(&[], 200), "");
+    assert_eq!(response(&[("REQUEST_METHOD", "HEAD")], 299), "");
+    assert_eq!(response(&[("CONTENT_LENGTH", "0")], 200), "");
+    assert_eq!(response(&[], 301), "GET /a.php 301\n");
+    assert_eq!(response(&[("QUERY_STRING", "x")], 200), "GET /a.php?x 200\n");
+    assert_eq!(response(&[("CONTENT_LENGTH", "1")], 200), "GET /a.php 200\n");
+    assert_eq!(response(&[("REQUEST_METHOD", "POST")], 200), "POST /a.php 200\n");
+    assert_eq!(response(&[("SCRIPT_NAME", "/b.php")], 200), "GET /b.php 200\n");
 }
 
 #[test]

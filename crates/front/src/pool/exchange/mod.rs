@@ -308,7 +308,7 @@ impl Exchange {
                 state.lease = None;
                 true
             }
-            (Ok(SlotProgress::Done), Ok(_)) if !link.has_answer(slot) => {
+            (Ok(SlotProgress::Done), Ok(_)) if !link.has_response(slot) => {
                 let took = link.took(slot).filter(|took| *took < u32::MAX);
                 state.script_micros = took.unwrap_or(0);
                 state.spent = link.spent(slot);

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use maitred_fastcgi::{AnswerEvent, ProtocolStatus, write_end, write_stderr, write_stdout};
+use maitred_fastcgi::{ProtocolStatus, ResponseEvent, write_end, write_stderr, write_stdout};
 
 use crate::backend::encoder::ResponseEncoder;
 use crate::backend::error::Failure;
@@ -54,9 +54,9 @@ impl<'a> FastcgiEncoder<'a> {
 impl ResponseEncoder for FastcgiEncoder<'_> {
     type Head = Infallible;
 
-    fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {
+    fn take(&mut self, said: ResponseEvent<'_>) -> Result<(), Failure> {
         match said {
-            AnswerEvent::Stdout(content) => {
+            ResponseEvent::Stdout(content) => {
                 self.has_said = true;
                 if let Some(log) = &mut self.log {
                     log.said(content);
@@ -64,17 +64,17 @@ impl ResponseEncoder for FastcgiEncoder<'_> {
                 self.out.reserve(content.len() + FRAME_BYTES);
                 write_stdout(&mut self.out, self.request_id, content);
             }
-            AnswerEvent::Stderr(content) => write_stderr(&mut self.out, self.request_id, content),
-            AnswerEvent::Report(content) => {
+            ResponseEvent::Stderr(content) => write_stderr(&mut self.out, self.request_id, content),
+            ResponseEvent::Report(content) => {
                 if let Some(log) = &mut self.log {
                     log.reported(content);
                 }
             }
-            AnswerEvent::Hints(_) => {}
-            AnswerEvent::End { .. } if !self.has_said => {
+            ResponseEvent::Hints(_) => {}
+            ResponseEvent::End { .. } if !self.has_said => {
                 return Err(Failure::invalid("it ended without output"));
             }
-            AnswerEvent::End { app_status, .. } => {
+            ResponseEvent::End { app_status, .. } => {
                 if let Some(log) = &mut self.log {
                     log.answered();
                 }

@@ -118,8 +118,8 @@ async fn take_leave(server: &mut WebServer, thread: &Thread, listen: &str, none:
         NoRequest::Over => server.linger().await,
         NoRequest::TooSlow(begun) => {
             let why = "The request's parameters arrived too slowly.";
-            let answer = encoder::plain(begun.request_id, 408, why, None);
-            send_last(server, &answer).await;
+            let response = encoder::plain(begun.request_id, 408, why, None);
+            send_last(server, &response).await;
         }
         NoRequest::Broken(error, begun) => {
             let status = match error {
@@ -161,12 +161,12 @@ async fn send_away(
     let plain = |(begun, status): (BegunRequest, u16)| {
         encoder::plain(begun.request_id, status, &error, None)
     };
-    let answer = begun.map_or_else(Vec::new, plain);
-    send_last(server, &answer).await;
+    let response = begun.map_or_else(Vec::new, plain);
+    send_last(server, &response).await;
 }
 
-async fn send_last(server: &mut WebServer, answer: &[u8]) {
-    let _ = server.send(answer).await;
+async fn send_last(server: &mut WebServer, response: &[u8]) {
+    let _ = server.send(response).await;
     server.linger().await;
 }
 
@@ -200,8 +200,8 @@ async fn serve(
         return Ok(AfterResponse::Keep);
     }
     if site.is_for_status {
-        let answer = encoder::plain(id, 404, "Only status and ping are served here.", None);
-        server.send(&answer).await?;
+        let response = encoder::plain(id, 404, "Only status and ping are served here.", None);
+        server.send(&response).await?;
         return Ok(AfterResponse::Keep);
     }
     let body = match server.body(call.body_length(), &site.spool_dir).await {
@@ -279,8 +279,8 @@ async fn conclude(
         // A partial response cannot be repaired; the web server sees it end early.
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
-    let answer = encoder::plain(id, status, why, tried.retry_after);
-    server.send(&answer).await?;
+    let response = encoder::plain(id, status, why, tried.retry_after);
+    server.send(&response).await?;
     Ok(AfterResponse::Keep)
 }
 
@@ -323,7 +323,7 @@ async fn refuse_body(
     if let Some(log) = log {
         log.write(status);
     }
-    let answer = encoder::plain(call.begun.request_id, status, why, None);
-    server.send(&answer).await?;
+    let response = encoder::plain(call.begun.request_id, status, why, None);
+    server.send(&response).await?;
     Ok(AfterResponse::Linger)
 }

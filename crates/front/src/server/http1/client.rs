@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use maitred_http1::{Answer, AnswerFraming, Framing, Head, Version, write_head};
+use maitred_http1::{Framing, Head, ResponseFraming, ResponseStart, Version, write_head};
 
 use crate::http::body::{Body, NoBody};
 use crate::http::body_stream::Inflow;
@@ -29,25 +29,25 @@ impl HeadWriter for Http1 {
 
     fn head<'h>(
         out: &mut Vec<u8>,
-        answer: &Answer<'_>,
+        response: &ResponseStart<'_>,
         headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
     ) -> (Option<Infallible>, usize) {
-        (None, write_head(out, answer, headers))
+        (None, write_head(out, response, headers))
     }
 
     fn hints<'h>(
         out: &mut Vec<u8>,
         headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
     ) -> Option<Infallible> {
-        let answer = Answer {
+        let response = ResponseStart {
             version: Version::Http11,
             status: 103,
             reason: None,
-            framing: AnswerFraming::NoBody,
+            framing: ResponseFraming::NoBody,
             keep_alive: true,
             date: &http_date(),
         };
-        write_head(out, &answer, headers);
+        write_head(out, &response, headers);
         None
     }
 }
@@ -160,7 +160,7 @@ impl HttpClient for Connection {
         }
     }
 
-    async fn answer(&mut self, reply: &Reply<'_>, content: Content<'_>) -> Written {
+    async fn respond(&mut self, reply: &Reply<'_>, content: Content<'_>) -> Written {
         let content = match content {
             // TLS has to read it to encrypt it.
             Content::Housed(body, ..) if self.secured.is_some() => Content::Kept(body),
@@ -206,18 +206,18 @@ impl Connection {
 }
 
 fn write_reply(out: &mut Vec<u8>, reply: &Reply<'_>) {
-    let answer = Answer {
+    let response = ResponseStart {
         version: reply.request.version(),
         status: reply.status,
         reason: None,
         framing: match reply.length {
-            Some(length) => AnswerFraming::Length(length),
-            None => AnswerFraming::NoBody,
+            Some(length) => ResponseFraming::Length(length),
+            None => ResponseFraming::NoBody,
         },
         keep_alive: reply.request.keep_alive && reply.after == After::Keep,
         date: &http_date(),
     };
-    write_head(out, &answer, reply.headers.iter().copied());
+    write_head(out, &response, reply.headers.iter().copied());
     // The prepared header lines precede the empty line.
     out.truncate(out.len() - 2);
     out.extend_from_slice(reply.lines);

@@ -83,7 +83,7 @@ pub enum NoHead {
 impl Connection {
     /// A connection that was just accepted over TCP.
     pub fn new(socket: OwnedFd, peer: SocketAddr, rates: Rates) -> Connection {
-        let pace = Pace::new(rates.answer, ANSWER_GRACE);
+        let pace = Pace::new(rates.response, ANSWER_GRACE);
         let stream = Stream::Plain(Socket::Fresh(socket, Family::Tcp));
         Connection::over(stream, peer, pace, rates.request)
     }
@@ -96,7 +96,7 @@ impl Connection {
         rates: Rates,
     ) -> Connection {
         let stream = Stream::Plain(socket);
-        let pace = Pace::new(rates.answer, ANSWER_GRACE);
+        let pace = Pace::new(rates.response, ANSWER_GRACE);
         let peer = peer.unwrap_or(NO_ADDRESS);
         Connection { admin: Some(admin), ..Connection::over(stream, peer, pace, rates.request) }
     }

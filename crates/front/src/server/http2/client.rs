@@ -25,7 +25,7 @@ use crate::net::admin_peer::AdminPeer;
 use crate::net::client_rate::TooSlow;
 use crate::net::tls::Secured;
 use crate::server::http2::connection_state::ConnectionState;
-use crate::server::http2::head::{self, AnswerHead, Http2};
+use crate::server::http2::head::{self, Http2, ResponseHead};
 use crate::server::http2::pace::StreamPace;
 use crate::site::files::read_piece;
 
@@ -79,7 +79,7 @@ impl Http2Client {
             respond.send_reset(Reason::REFUSED_STREAM);
             return None;
         };
-        let pace = StreamPace::of_answer(&trunk);
+        let pace = StreamPace::of_response(&trunk);
         Some(Http2Client {
             trunk,
             held,
@@ -277,7 +277,7 @@ impl Drop for Http2Client {
 }
 
 impl Client for Http2Client {
-    type Head = AnswerHead;
+    type Head = ResponseHead;
 
     async fn gone(&mut self) {
         // The reset itself is the event.
@@ -288,7 +288,7 @@ impl Client for Http2Client {
         self.gone().await;
     }
 
-    fn begin(&mut self, head: AnswerHead) -> io::Result<()> {
+    fn begin(&mut self, head: ResponseHead) -> io::Result<()> {
         if head.response.status().is_informational() {
             return self.respond.send_informational(head.response).map_err(lost);
         }
@@ -418,7 +418,7 @@ impl HttpClient for Http2Client {
         After::Keep
     }
 
-    async fn answer(&mut self, reply: &Reply<'_>, content: Content<'_>) -> Written {
+    async fn respond(&mut self, reply: &Reply<'_>, content: Content<'_>) -> Written {
         let response = head::ready(reply.status, reply.headers, reply.lines, reply.length);
         let result = match self.start(response, Some(content.len())) {
             Ok(()) => self.send_content(content).await,

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, DATE, HeaderMap, HeaderName, HeaderValue, SERVER};
 use http::{Response, StatusCode};
-use maitred_http1::{Answer, AnswerFraming, is_hop_by_hop};
+use maitred_http1::{ResponseFraming, ResponseStart, is_hop_by_hop};
 use memchr::memchr;
 
 use crate::http::client::HeadWriter;
@@ -21,7 +21,7 @@ thread_local! {
 
 /// A response head.
 #[derive(Debug)]
-pub struct AnswerHead {
+pub struct ResponseHead {
     /// Status and headers.
     pub response: Response<()>,
     /// Bytes of the body, if known.
@@ -32,13 +32,13 @@ pub struct AnswerHead {
 pub struct Http2;
 
 impl HeadWriter for Http2 {
-    type Head = AnswerHead;
+    type Head = ResponseHead;
 
     fn head<'h>(
         _out: &mut Vec<u8>,
-        answer: &Answer<'_>,
+        start: &ResponseStart<'_>,
         headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
-    ) -> (Option<AnswerHead>, usize) {
+    ) -> (Option<ResponseHead>, usize) {
         let mut fields = HeaderMap::with_capacity(FIELDS);
         let mut unfit = 0;
         for (name, value) in headers {
@@ -46,30 +46,30 @@ impl HeadWriter for Http2 {
                 unfit += usize::from(!append(&mut fields, name, HeaderValue::from_bytes(value)));
             }
         }
-        let length = match answer.framing {
-            AnswerFraming::Length(length) => Some(length),
-            AnswerFraming::NoBody => Some(0),
+        let length = match start.framing {
+            ResponseFraming::Length(length) => Some(length),
+            ResponseFraming::NoBody => Some(0),
             _ => None,
         };
         // RFC 9110 §8.6: a 204 has no length.
-        if let (AnswerFraming::Length(length), true) = (answer.framing, answer.status != 204) {
+        if let (ResponseFraming::Length(length), true) = (start.framing, start.status != 204) {
             fields.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
-        let response = complete(answer.status, fields);
-        (Some(AnswerHead { response, length }), unfit)
+        let response = complete(start.status, fields);
+        (Some(ResponseHead { response, length }), unfit)
     }
 
     fn hints<'h>(
         _out: &mut Vec<u8>,
         headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
-    ) -> Option<AnswerHead> {
+    ) -> Option<ResponseHead> {
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::EARLY_HINTS;
         for (name, value) in headers {
             append(response.headers_mut(), name, HeaderValue::from_bytes(value));
         }
         let length = None;
-        Some(AnswerHead { response, length })
+        Some(ResponseHead { response, length })
     }
 }
 
@@ -155,8 +155,8 @@ mod tests {
         fields
     }
 
-    fn answer(status: u16, framing: AnswerFraming) -> Answer<'static> {
-        Answer {
+    fn start(status: u16, framing: ResponseFraming) -> ResponseStart<'static> {
+        ResponseStart {
             version: Version::Http2,
             status,
             reason: Some(b"whatever"),
@@ -166,10 +166,10 @@ mod tests {
         }
     }
 
-    fn head(answer: &Answer<'_>, headers: &[(&str, &str)]) -> (AnswerHead, usize) {
+    fn head(start: &ResponseStart<'_>, headers: &[(&str, &str)]) -> (ResponseHead, usize) {
         let headers = headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let mut out = Vec::new();
-        let (head, unfit) = Http2::head(&mut out, answer, headers);
+        let (head, unfit) = Http2::head(&mut out, start, headers);
         assert!(out.is_empty());
         (head.unwrap(), unfit)
     }
@@ -186,7 +186,7 @@ mod tests {
             ("X Y", "1"),
             ("X-Z", "1\r\nInjected: 1"),
         ];
-        let (head, unfit) = head(&answer(404, AnswerFraming::Length(3)), &headers);
+        let (head, unfit) = head(&start(404, ResponseFraming::Length(3)), &headers);
         assert_eq!((unfit, head.length), (2, Some(3)));
         assert_eq!(head.response.status(), 404);
         let expected = [
@@ -216,12 +216,12 @@ mod tests {
 
     #[test]
     fn a_length_is_said_only_where_it_is_known() {
-        let (streamed, _) = head(&answer(200, AnswerFraming::EndOfStream), &[]);
+        let (streamed, _) = head(&start(200, ResponseFraming::EndOfStream), &[]);
         assert_eq!(streamed.length, None);
         assert_eq!(fields(&streamed.response), [("server", "maitred")]);
-        let (empty, _) = head(&answer(304, AnswerFraming::NoBody), &[]);
+        let (empty, _) = head(&start(304, ResponseFraming::NoBody), &[]);
         assert_eq!(empty.length, Some(0));
-        let (odd, _) = head(&answer(42, AnswerFraming::NoBody), &[]);
+        let (odd, _) = head(&start(42, ResponseFraming::NoBody), &[]);
         assert_eq!(odd.response.status(), 500);
     }
 }

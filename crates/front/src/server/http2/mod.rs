@@ -163,7 +163,7 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
                     idle.say_goodbye();
                     connection.graceful_shutdown();
                 }
-                begin(answer(request, respond, trunk.clone(), limits)).await;
+                begin(serve_request(request, respond, trunk.clone(), limits)).await;
             }
             NextStep::Leave => {
                 leaving = true;
@@ -210,7 +210,7 @@ async fn begin(served: impl Future<Output = ()> + Send + 'static) {
 }
 
 /// Serves one request.
-async fn answer(
+async fn serve_request(
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
     trunk: Arc<ConnectionState>,
@@ -284,7 +284,7 @@ impl Idle {
     ) -> Poll<()> {
         while self.timer.as_mut().poll(cx).is_ready() {
             let written = trunk.noise.written();
-            let least = self.wait.as_secs() * u64::from(trunk.rates.answer.max(1));
+            let least = self.wait.as_secs() * u64::from(trunk.rates.response.max(1));
             let moves = written - self.written >= least;
             let quiet = !(trunk.has_requests() || has_streams && moves);
             if quiet && (leaving || !self.asked) {

@@ -21,8 +21,8 @@ pub struct StreamPace {
 
 impl StreamPace {
     /// For a response that starts.
-    pub fn of_answer(trunk: &ConnectionState) -> StreamPace {
-        StreamPace::new(trunk.rates.answer, ANSWER_GRACE)
+    pub fn of_response(trunk: &ConnectionState) -> StreamPace {
+        StreamPace::new(trunk.rates.response, ANSWER_GRACE)
     }
 
     /// For a body that starts.

@@ -14,4 +14,4 @@ mod tests;
 pub use crate::site::files::entry::{Entry, FileBody, load, read_all};
 pub use crate::site::files::piece::read_piece;
 pub use crate::site::files::resident::{Residency, residency};
-pub use crate::site::files::response::{Conditions, answer};
+pub use crate::site::files::response::{Conditions, response};

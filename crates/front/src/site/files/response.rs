@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::http::content::{AnswerBody, Part, Slice};
+use crate::http::content::{Part, ResponseBody, Slice};
 use crate::site::files::entry::{Entry, FileBody};
 use crate::site::files::ranges::{self, WantedRange};
 
@@ -22,18 +22,18 @@ pub trait Conditions {
 
 /// A response with a file.
 #[derive(Debug)]
-pub struct Answer {
+pub struct FileResponse {
     /// The HTTP status.
     pub status: u16,
     /// Header lines, each with its CR LF. The sender adds Date, Connection and the empty line.
     pub headers: Bytes,
     /// The body.
-    pub body: AnswerBody,
+    pub body: ResponseBody,
 }
 
 /// The response to `request` with `entry`: preconditions in the order of RFC 9110 §13.2.2, then the
 /// range, for GET alone.
-pub fn answer(entry: &Entry, request: &impl Conditions) -> Answer {
+pub fn response(entry: &Entry, request: &impl Conditions) -> FileResponse {
     let method = request.method();
     if method != "GET" && method != "HEAD" {
         return bodiless(405, "Allow: GET, HEAD\r\nContent-Length: 0\r\n".into());
@@ -137,24 +137,24 @@ fn names_etag(field: &str, etag: &str, comparison: Comparison) -> bool {
     }
 }
 
-fn bodiless(status: u16, headers: Bytes) -> Answer {
-    Answer { status, headers, body: AnswerBody::Empty }
+fn bodiless(status: u16, headers: Bytes) -> FileResponse {
+    FileResponse { status, headers, body: ResponseBody::Empty }
 }
 
-fn whole(entry: &Entry) -> Answer {
+fn whole(entry: &Entry) -> FileResponse {
     let slice = Slice { offset: 0, len: entry.len() };
     let headers = entry.header_lines().clone();
-    Answer { status: 200, headers, body: piece(entry, slice) }
+    FileResponse { status: 200, headers, body: piece(entry, slice) }
 }
 
-fn single(entry: &Entry, slice: Slice) -> Answer {
+fn single(entry: &Entry, slice: Slice) -> FileResponse {
     let headers = partial_lines(entry, entry.content_type(), slice.len);
     let headers = format!("{headers}Content-Range: {}\r\n", content_range(slice, entry.len()));
     let body = piece(entry, slice);
-    Answer { status: 206, headers: headers.into(), body }
+    FileResponse { status: 206, headers: headers.into(), body }
 }
 
-pub(crate) fn multipart(entry: &Entry, slices: &[Slice]) -> Answer {
+pub(crate) fn multipart(entry: &Entry, slices: &[Slice]) -> FileResponse {
     let boundary = boundary();
     let closing = Bytes::from(format!("\r\n--{boundary}--\r\n"));
     let parts: Vec<Part> = slices
@@ -174,11 +174,11 @@ pub(crate) fn multipart(entry: &Entry, slices: &[Slice]) -> Answer {
     let length = pieces + closing.len() as u64;
     let kind = format!("multipart/byteranges; boundary={boundary}");
     let body = match entry.body() {
-        FileBody::Memory(bytes) => AnswerBody::Memory(joined(bytes, &parts, &closing)),
-        FileBody::File(fd) => AnswerBody::Multipart { fd: Arc::clone(fd), parts, closing },
+        FileBody::Memory(bytes) => ResponseBody::Memory(joined(bytes, &parts, &closing)),
+        FileBody::File(fd) => ResponseBody::Multipart { fd: Arc::clone(fd), parts, closing },
     };
     let headers = partial_lines(entry, &kind, length).into();
-    Answer { status: 206, headers, body }
+    FileResponse { status: 206, headers, body }
 }
 
 fn partial_lines(entry: &Entry, content_type: &str, length: u64) -> String {
@@ -200,11 +200,11 @@ fn boundary() -> String {
     format!("{:016x}{:016x}", random(), random())
 }
 
-pub(crate) fn piece(entry: &Entry, slice: Slice) -> AnswerBody {
+pub(crate) fn piece(entry: &Entry, slice: Slice) -> ResponseBody {
     match entry.body() {
-        _ if slice.len == 0 => AnswerBody::Empty,
-        FileBody::Memory(bytes) => AnswerBody::Memory(in_memory(bytes, slice)),
-        FileBody::File(fd) => AnswerBody::File { fd: Arc::clone(fd), slice },
+        _ if slice.len == 0 => ResponseBody::Empty,
+        FileBody::Memory(bytes) => ResponseBody::Memory(in_memory(bytes, slice)),
+        FileBody::File(fd) => ResponseBody::File { fd: Arc::clone(fd), slice },
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use proptest::prelude::*;
 
 use super::*;
-use crate::http::content::{AnswerBody, Slice};
+use crate::http::content::{ResponseBody, Slice};
 use crate::site::files::entry::SMALL_FILE;
 use crate::site::files::ranges::MOST_PARTS;
-use crate::site::files::response::Answer;
+use crate::site::files::response::FileResponse;
 
 /// 2024-02-29 12:34:56 UTC.
 const MODIFIED: u64 = 1_709_210_096;
@@ -38,8 +38,8 @@ fn request(method: &'static str, headers: &[(&'static str, &str)]) -> Request {
     Request { method, headers }
 }
 
-fn get(entry: &Entry, headers: &[(&'static str, &str)]) -> Answer {
-    answer(entry, &request("GET", headers))
+fn get(entry: &Entry, headers: &[(&'static str, &str)]) -> FileResponse {
+    response(entry, &request("GET", headers))
 }
 
 fn entry(name: &str, contents: &[u8]) -> Entry {
@@ -53,29 +53,29 @@ fn entry_at(name: &str, contents: &[u8], modified: SystemTime) -> Entry {
     load(OwnedFd::from(file), name.as_bytes()).unwrap().entry
 }
 
-fn header<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
-    let lines = std::str::from_utf8(&answer.headers).unwrap();
+fn header<'a>(response: &'a FileResponse, name: &str) -> Option<&'a str> {
+    let lines = std::str::from_utf8(&response.headers).unwrap();
     assert!(lines.ends_with("\r\n"));
     lines.split("\r\n").find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
 /// Bytes of the body: 0 for HEAD, whatever Content-Length says.
-fn length(answer: &Answer) -> u64 {
-    body(answer).len() as u64
+fn length(response: &FileResponse) -> u64 {
+    body(response).len() as u64
 }
 
 /// The body as the client would get it.
-fn body(answer: &Answer) -> Vec<u8> {
+fn body(response: &FileResponse) -> Vec<u8> {
     let read = |fd: &OwnedFd, slice: &Slice| {
         let mut bytes = vec![0; slice.len as usize];
         assert_eq!(rustix::io::pread(fd, &mut bytes, slice.offset).unwrap(), bytes.len());
         bytes
     };
-    match &answer.body {
-        AnswerBody::Empty => Vec::new(),
-        AnswerBody::Memory(bytes) => bytes.to_vec(),
-        AnswerBody::File { fd, slice } => read(fd, slice),
-        AnswerBody::Multipart { fd, parts, closing } => {
+    match &response.body {
+        ResponseBody::Empty => Vec::new(),
+        ResponseBody::Memory(bytes) => bytes.to_vec(),
+        ResponseBody::File { fd, slice } => read(fd, slice),
+        ResponseBody::Multipart { fd, parts, closing } => {
             let mut bytes = Vec::new();
             for part in parts {
                 bytes.extend_from_slice(&part.head);
@@ -90,34 +90,34 @@ fn body(answer: &Answer) -> Vec<u8> {
 #[test]
 fn a_plain_get_sends_the_prepared_lines_and_the_whole_file() {
     let entry = entry("/a.txt", b"hello, world\n");
-    let answer = get(&entry, &[]);
-    assert_eq!(answer.status, 200);
+    let response = get(&entry, &[]);
+    assert_eq!(response.status, 200);
     assert_eq!(
-        answer.headers,
+        response.headers,
         format!(
             "Content-Type: text/plain; charset=utf-8\r\nContent-Length: 13\r\n\
              Last-Modified: {DATE}\r\nETag: \"65e079f000000005-d\"\r\nAccept-Ranges: bytes\r\n"
         )
     );
-    assert_eq!(answer.headers.as_ptr(), entry.header_lines().as_ptr(), "nothing is formatted");
-    assert_eq!((body(&answer), length(&answer)), (b"hello, world\n".to_vec(), 13));
+    assert_eq!(response.headers.as_ptr(), entry.header_lines().as_ptr(), "nothing is formatted");
+    assert_eq!((body(&response), length(&response)), (b"hello, world\n".to_vec(), 13));
 }
 
 #[test]
 fn head_has_the_lines_of_get_and_no_body() {
     let entry = entry("/a.txt", b"hello");
-    let answer = answer(&entry, &request("HEAD", &[("range", "bytes=0-1")]));
-    assert_eq!((answer.status, length(&answer)), (200, 0));
-    assert_eq!(header(&answer, "Content-Length"), Some("5"));
-    assert!(matches!(answer.body, AnswerBody::Empty));
+    let response = response(&entry, &request("HEAD", &[("range", "bytes=0-1")]));
+    assert_eq!((response.status, length(&response)), (200, 0));
+    assert_eq!(header(&response, "Content-Length"), Some("5"));
+    assert!(matches!(response.body, ResponseBody::Empty));
 }
 
 #[test]
 fn other_methods_are_not_allowed() {
     let entry = entry("/a.txt", b"hello");
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "get"] {
-        let answer = answer(&entry, &request(method, &[("if-none-match", "*")]));
-        assert_eq!((answer.status, header(&answer, "Allow")), (405, Some("GET, HEAD")));
+        let response = response(&entry, &request(method, &[("if-none-match", "*")]));
+        assert_eq!((response.status, header(&response, "Allow")), (405, Some("GET, HEAD")));
     }
 }
 
@@ -163,17 +163,17 @@ fn if_none_match_compares_weakly_and_wins_over_the_date() {
         ("\"open".to_string(), 200),
         (String::new(), 200),
     ] {
-        let answer = get(&entry, &[("if-none-match", &field), ("if-modified-since", EARLIER)]);
-        assert_eq!(answer.status, status, "{field}");
+        let response = get(&entry, &[("if-none-match", &field), ("if-modified-since", EARLIER)]);
+        assert_eq!(response.status, status, "{field}");
     }
-    let answer = get(&entry, &[("if-none-match", "\"other\""), ("if-modified-since", DATE)]);
-    assert_eq!(answer.status, 200, "the date does not count beside an entity tag");
-    let answer = get(&entry, &[("if-none-match", tag)]);
+    let response = get(&entry, &[("if-none-match", "\"other\""), ("if-modified-since", DATE)]);
+    assert_eq!(response.status, 200, "the date does not count beside an entity tag");
+    let response = get(&entry, &[("if-none-match", tag)]);
     assert_eq!(
-        (header(&answer, "ETag"), header(&answer, "Last-Modified")),
+        (header(&response, "ETag"), header(&response, "Last-Modified")),
         (Some(tag), Some(DATE))
     );
-    assert_eq!((header(&answer, "Content-Length"), length(&answer)), (None, 0));
+    assert_eq!((header(&response, "Content-Length"), length(&response)), (None, 0));
 }
 
 #[test]
@@ -228,12 +228,12 @@ fn single_ranges_are_cut_to_the_file() {
         ("bytes=2-3,50-60", "bytes 2-3/10", "23"),
         ("bytes=,1-1,,", "bytes 1-1/10", "1"),
     ] {
-        let answer = get(&entry, &[("range", field)]);
-        assert_eq!(answer.status, 206, "{field}");
-        assert_eq!(header(&answer, "Content-Range"), Some(range), "{field}");
-        assert_eq!(body(&answer), bytes.as_bytes(), "{field}");
-        assert_eq!(header(&answer, "Content-Length"), Some(bytes.len().to_string().as_str()));
-        assert_eq!(header(&answer, "Content-Type"), Some("text/plain; charset=utf-8"));
+        let response = get(&entry, &[("range", field)]);
+        assert_eq!(response.status, 206, "{field}");
+        assert_eq!(header(&response, "Content-Range"), Some(range), "{field}");
+        assert_eq!(body(&response), bytes.as_bytes(), "{field}");
+        assert_eq!(header(&response, "Content-Length"), Some(bytes.len().to_string().as_str()));
+        assert_eq!(header(&response, "Content-Type"), Some("text/plain; charset=utf-8"));
     }
 }
 
@@ -241,9 +241,9 @@ fn single_ranges_are_cut_to_the_file() {
 fn ranges_that_the_file_does_not_have_are_416() {
     let entry = entry("/a.txt", b"0123456789");
     for field in ["bytes=10-", "bytes=10-12", "bytes=-0", "bytes=99999999999999999999-, 11-12"] {
-        let answer = get(&entry, &[("range", field)]);
-        assert_eq!(answer.status, 416, "{field}");
-        assert_eq!(header(&answer, "Content-Range"), Some("bytes */10"));
+        let response = get(&entry, &[("range", field)]);
+        assert_eq!(response.status, 416, "{field}");
+        assert_eq!(header(&response, "Content-Range"), Some("bytes */10"));
     }
 }
 
@@ -287,8 +287,8 @@ fn if_range_takes_the_part_only_from_the_same_file() {
         (LATER, 200),
         ("", 200),
     ] {
-        let answer = get(&entry, &[("range", "bytes=0-0"), ("if-range", field)]);
-        assert_eq!(answer.status, status, "{field}");
+        let response = get(&entry, &[("range", "bytes=0-0"), ("if-range", field)]);
+        assert_eq!(response.status, status, "{field}");
     }
     let gone = get(&entry, &[("range", "bytes=99-"), ("if-range", "\"other\"")]);
     assert_eq!(gone.status, 200);
@@ -299,9 +299,9 @@ fn several_ranges_are_parts_in_the_order_of_the_request() {
     for size in [10_000, SMALL_FILE as usize + 10_000] {
         let data: Vec<u8> = (0..size).map(|number| (number % 251) as u8).collect();
         let entry = entry("/a.bin", &data);
-        let answer = get(&entry, &[("range", "bytes=9000-9001,0-2,-4")]);
-        assert_eq!(answer.status, 206);
-        let kind = header(&answer, "Content-Type").unwrap();
+        let response = get(&entry, &[("range", "bytes=9000-9001,0-2,-4")]);
+        assert_eq!(response.status, 206);
+        let kind = header(&response, "Content-Type").unwrap();
         let boundary = kind.strip_prefix("multipart/byteranges; boundary=").unwrap();
         let part = |from: usize, to: usize| {
             let mut part = format!(
@@ -315,9 +315,9 @@ fn several_ranges_are_parts_in_the_order_of_the_request() {
         };
         let closing = format!("--{boundary}--\r\n").into_bytes();
         let expected = [part(9000, 9001), part(0, 2), part(size - 4, size - 1), closing].concat();
-        assert_eq!(body(&answer), expected);
-        assert_eq!(length(&answer), expected.len() as u64);
-        assert_eq!(header(&answer, "Content-Length"), Some(expected.len().to_string().as_str()));
+        assert_eq!(body(&response), expected);
+        assert_eq!(length(&response), expected.len() as u64);
+        assert_eq!(header(&response, "Content-Length"), Some(expected.len().to_string().as_str()));
         let again = get(&entry, &[("range", "bytes=9000-9001,0-2,-4")]);
         assert_ne!(header(&again, "Content-Type"), Some(kind), "the delimiter can be foreseen");
     }
@@ -442,10 +442,10 @@ proptest! {
         value in "(bytes=)?[0-9, \\-]{0,30}|\\PC{0,30}|(W/)?[\"a*, W/]{0,20}",
     ) {
         let entry = entry("/a.txt", b"0123456789");
-        let answer = get(&entry, &[(name, &value)]);
-        if answer.status != 304 {
-            let length = length(&answer).to_string();
-            prop_assert_eq!(header(&answer, "Content-Length"), Some(length.as_str()));
+        let response = get(&entry, &[(name, &value)]);
+        if response.status != 304 {
+            let length = length(&response).to_string();
+            prop_assert_eq!(header(&response, "Content-Length"), Some(length.as_str()));
         }
     }
 }

@@ -38,7 +38,7 @@ fn quick(site: &mut SimulatedSite, input: CourseInput, pace: Pace) -> (f64, Cour
                 set = task.setting;
                 let seen = Measurement {
                     recovery: limits.recovery.filter(|_| !pace.is_worst),
-                    ..site.answer(&task, course.goal.as_ref())
+                    ..site.measure(&task, course.goal.as_ref())
                 };
                 now += if limits.checks_idle { ask } else { 0.0 };
                 now += task.warm_up + task.seconds + end;
@@ -131,7 +131,7 @@ fn what_the_server_is_not_ready_for_in_time_is_left_out_and_the_course_comes_to_
                     course.leave_out();
                     was_ready = false;
                 }
-                NextStep::Measure(task) => course.seen(site.answer(&task, course.goal.as_ref())),
+                NextStep::Measure(task) => course.seen(site.measure(&task, course.goal.as_ref())),
                 NextStep::Over => break,
             }
         }

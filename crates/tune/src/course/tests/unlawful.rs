@@ -13,7 +13,7 @@ fn run_wrongly(
         match course.next() {
             NextStep::Idle(_) => course.idled(rest(Some(0.01))),
             NextStep::Measure(task) => {
-                let seen = site.answer(&task, course.goal.as_ref());
+                let seen = site.measure(&task, course.goal.as_ref());
                 let mean = seen.mean.filter(|_| is_wrong(&task)).map(|mean| mean * 3.0);
                 course.seen(Measurement { mean: mean.or(seen.mean), ..seen });
             }

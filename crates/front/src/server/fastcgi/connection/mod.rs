@@ -276,8 +276,8 @@ impl WebServer {
     ///
     /// # Errors
     /// When the web server has closed the connection, or does not read.
-    pub async fn send(&mut self, answer: &[u8]) -> io::Result<()> {
-        self.connection.send(answer).await
+    pub async fn send(&mut self, response: &[u8]) -> io::Result<()> {
+        self.connection.send(response).await
     }
 
     /// Bytes sent to it.

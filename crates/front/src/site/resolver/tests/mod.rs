@@ -77,9 +77,9 @@ impl TestSite {
         let deadline = Instant::now() + Duration::from_secs(20);
         let before = self.resolver.kept().0;
         loop {
-            let answer = self.get(target);
+            let response = self.get(target);
             if self.resolver.kept().0 > before {
-                return answer;
+                return response;
             }
             assert!(Instant::now() < deadline, "{target} was never kept");
             std::thread::yield_now();
