@@ -41,7 +41,7 @@ const INTERPOSED: [&str; 6] =
 const STAND_IN: &str = "maitred_php_stand_in";
 
 /// One PHP installation with an embed library.
-struct Php {
+struct PhpInstallation {
     version: String,
     includes: Vec<String>,
     /// The file of its embed library.
@@ -73,7 +73,7 @@ fn build() -> Result<(), String> {
     link(&php)
 }
 
-fn find() -> Result<Php, String> {
+fn find() -> Result<PhpInstallation, String> {
     let wanted = env::var("MAITRED_PHP_VERSION").ok();
     let mut problem = None;
     for program in candidates(wanted.as_deref()) {
@@ -108,7 +108,7 @@ fn candidates(wanted: Option<&str>) -> Vec<OsString> {
 }
 
 /// `Ok(None)`: there is no such program.
-fn inspect(program: &OsString, wanted: Option<&str>) -> Result<Option<Php>, String> {
+fn inspect(program: &OsString, wanted: Option<&str>) -> Result<Option<PhpInstallation>, String> {
     let Some(full) = ask(program, "--version") else {
         return Ok(None);
     };
@@ -138,7 +138,7 @@ fn inspect(program: &OsString, wanted: Option<&str>) -> Result<Option<Php>, Stri
         .filter_map(|flag| flag.strip_prefix("-I"))
         .map(str::to_owned)
         .collect();
-    Ok(Some(Php { version, includes, object: library }))
+    Ok(Some(PhpInstallation { version, includes, object: library }))
 }
 
 fn ask(program: &OsString, question: &str) -> Option<String> {
@@ -160,7 +160,7 @@ fn library(prefix: &str, version: &str) -> Option<PathBuf> {
         .find(|path| path.exists())
 }
 
-fn compile(php: &Php) {
+fn compile(php: &PhpInstallation) {
     let mut build = cc::Build::new();
     build.include("shim").define("_GNU_SOURCE", None);
     for include in &php.includes {
@@ -223,7 +223,7 @@ fn branch(version: &str) -> String {
     version.splitn(3, '.').take(2).collect::<Vec<_>>().join(".")
 }
 
-fn link(php: &Php) -> Result<(), String> {
+fn link(php: &PhpInstallation) -> Result<(), String> {
     let folder = stand_in(&php.object)?;
     println!("cargo:rustc-link-search=native={}", folder.display());
     println!("cargo:rustc-link-lib=dylib={STAND_IN}");

@@ -152,7 +152,7 @@ fn who_reads_too_slowly_is_cut_and_a_slow_phone_gets_everything() {
     assert!(phone2.join().expect("the phone reads"));
     assert!(!drip2.join().expect("a drip reads"), "it is reset");
     honest.assert_well_served();
-    server.expect_log(0, "it takes its answer too slowly (min_answer_rate)");
+    server.expect_log(0, "it reads its response too slowly (min_response_rate)");
     wait::until_within("word of all four", PATIENCE, || (told_as_cut(&server) == 4).then_some(()));
     drop(silent);
 }
@@ -240,7 +240,7 @@ fn who_is_slow_is_decided_by_the_rates_that_are_set() {
     let setup = |rate: usize| {
         Setup::new(root.path())
             .top(&format!("min_request_rate = {rate}"))
-            .top(&format!("min_answer_rate = {rate}"))
+            .top(&format!("min_response_rate = {rate}"))
     };
     let server = setup(PHONE * 10).start();
     let (address, whole) = (server.address(), PHONE * 75);

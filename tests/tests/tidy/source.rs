@@ -1,5 +1,6 @@
 //! The sources of the workspace.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -19,6 +20,12 @@ impl Violation {
     /// One in a file.
     pub fn new(file: &File, line: usize, what: impl Into<String>) -> Violation {
         Violation { file: file.path.clone(), line, what: what.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}: {}", self.file, self.line, self.what)
     }
 }
 

@@ -68,7 +68,7 @@ pub struct Config {
     /// Least rate in bytes per second at which clients send a request body; 0 is none.
     pub min_request_rate: u32 = DEFAULT_MIN_RATE,
     /// Least rate in bytes per second at which clients read a response; 0 is none.
-    pub min_answer_rate: u32 = DEFAULT_MIN_RATE,
+    pub min_response_rate: u32 = DEFAULT_MIN_RATE,
     /// Limits of clients.
     pub clients: ClientLimits = ClientLimits::default(),
     /// The user of the front, if the supervisor is root. Empty only in `Config::default()`.

@@ -9,7 +9,7 @@ use crate::admin::exposition::{MetricFamily, Samples};
 use crate::pool::route_metrics::{PARTS, POWERS, RouteStats};
 
 /// A pool and what is known of it.
-pub struct Pool {
+pub struct PoolFigures {
     pub name: String,
     pub queue_limit: u32,
     pub workers_limit: u32,
@@ -18,7 +18,7 @@ pub struct Pool {
 }
 
 /// Each pool.
-pub const POOL: &[MetricFamily<Pool>] = &[
+pub const POOL: &[MetricFamily<PoolFigures>] = &[
     MetricFamily::gauge(
         "maitred_pool_queue_length",
         "Requests that wait for a worker.",
@@ -128,7 +128,12 @@ pub const POOL: &[MetricFamily<Pool>] = &[
     ),
 ];
 
-fn outcomes(pool: &Pool, out: &mut Samples<'_>, label: &str, shows: fn(RequestOutcome) -> bool) {
+fn outcomes(
+    pool: &PoolFigures,
+    out: &mut Samples<'_>,
+    label: &str,
+    shows: fn(RequestOutcome) -> bool,
+) {
     let all = RequestOutcome::ALL.into_iter().filter(|outcome| shows(*outcome));
     let count = |outcome: RequestOutcome| pool.reading.outcomes[outcome as usize];
     out.all(label, all.map(|outcome| (outcome.metric_name(), count(outcome))));

@@ -20,7 +20,7 @@ use maitred_rules::site_rules::{Refusal, RuleRequest, Step, Verdict};
 use crate::handler::route_rules::{NeededAuth, PathTarget, RouteRules, target_of};
 use crate::http::hosts::{Hosts, host_name, https_address};
 use crate::site::compress::Compression;
-use crate::site::files::Entry;
+use crate::site::files::StaticFile;
 use crate::site::resolver::{Resolver, Route, Script, SiteFiles, TableLimits};
 
 /// The request to explain.
@@ -218,7 +218,7 @@ impl Explainer<'_> {
         Ok(())
     }
 
-    fn file(&mut self, path: &str, entry: &Entry, resolver: &mut Resolver) {
+    fn file(&mut self, path: &str, entry: &StaticFile, resolver: &mut Resolver) {
         let what = format!("{}, {} bytes", entry.content_type(), entry.len());
         self.said.say("file", what);
         let checks = self.route_rules(path).of_file(entry);
@@ -322,7 +322,7 @@ impl Explainer<'_> {
     }
 
     /// How a file is compressed for clients that accept it.
-    fn file_compression(&mut self, resolver: &mut Resolver, entry: &Entry) {
+    fn file_compression(&mut self, resolver: &mut Resolver, entry: &StaticFile) {
         let Some(compression) = Compression::of(&self.site.output) else {
             return;
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::handler::respond::TextResponse;
 use crate::proxy::server::Server;
-use crate::site::files::Entry;
+use crate::site::files::StaticFile;
 use crate::site::resolver::Script;
 
 /// How a request is served.
@@ -12,7 +12,7 @@ pub enum Decision<'r> {
     /// With a response of the server's own.
     Respond(TextResponse),
     /// With a file.
-    File(Arc<Entry>),
+    File(Arc<StaticFile>),
     /// By a script.
     Script(Arc<Script>),
     /// By an upstream HTTP server.

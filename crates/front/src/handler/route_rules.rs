@@ -9,7 +9,7 @@ use maitred_rules::SiteRules;
 use maitred_rules::path::{CleanPath, clean_path};
 use maitred_rules::site_rules::Refusal;
 
-use crate::site::files::Entry;
+use crate::site::files::StaticFile;
 use crate::site::resolver::Script;
 
 /// Indexes in `basic_auth` of the users that a request needs.
@@ -99,7 +99,7 @@ impl RouteRules<'_> {
 
     /// What a file demands. One that is the index of a folder has a path of its own, which the
     /// rules have not checked yet.
-    pub fn of_file(&self, entry: &Entry) -> RouteChecks {
+    pub fn of_file(&self, entry: &StaticFile) -> RouteChecks {
         let Some(index) = index_path(self.path, entry) else {
             return RouteChecks { limits: Vec::new(), admitted: Ok([None, None]) };
         };
@@ -143,7 +143,7 @@ impl RouteRules<'_> {
 }
 
 /// The path of the index of the folder at `path`. None if the path is the file's own.
-fn index_path(path: &str, entry: &Entry) -> Option<Vec<u8>> {
+fn index_path(path: &str, entry: &StaticFile) -> Option<Vec<u8>> {
     let folder = clean_path(path).ok()?;
     let name = entry.name().rsplit(|byte| *byte == b'/').next();
     let is_folder = folder.as_bytes().ends_with(b"/");

@@ -13,7 +13,7 @@ use crate::http::headers::first_field;
 use crate::services::Thread;
 use crate::site::compress::accepted;
 use crate::site::compress::variants::made;
-use crate::site::files::{self, Conditions, Entry};
+use crate::site::files::{self, Conditions, StaticFile};
 
 /// A request for a file, with its conditions and range.
 pub struct FileRequest<'a>(pub &'a Head);
@@ -35,7 +35,7 @@ impl Conditions for FileRequest<'_> {
 pub async fn serve<C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
     context: &RequestContext<'_>,
-    entry: Arc<Entry>,
+    entry: Arc<StaticFile>,
 ) -> io::Result<After> {
     let entry = variant(context, cx.thread, entry).await;
     let file = files::response(&entry, &FileRequest(cx.head));
@@ -49,7 +49,11 @@ pub async fn serve<C: HttpClient>(
 
 /// The variant of a file to send: compressed in an encoding that the client accepts, or the file
 /// itself.
-async fn variant(context: &RequestContext<'_>, thread: &Thread, entry: Arc<Entry>) -> Arc<Entry> {
+async fn variant(
+    context: &RequestContext<'_>,
+    thread: &Thread,
+    entry: Arc<StaticFile>,
+) -> Arc<StaticFile> {
     let (site, head) = (context.site, context.head);
     let Some(compression) = site.compression.as_deref().filter(|_| entry.varies()) else {
         return entry;

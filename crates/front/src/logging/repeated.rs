@@ -127,7 +127,7 @@ impl RepeatedErrors {
         if self.note(|episodes, now| episodes.slow.happened(now, |()| {})) {
             let (does, setting) = match at {
                 TooSlow::Sending => ("sends its request", "min_request_rate"),
-                TooSlow::Reading => ("takes its answer", "min_answer_rate"),
+                TooSlow::Reading => ("reads its response", "min_response_rate"),
             };
             tracing::warn!(
                 "a client at {peer} is disconnected: it {does} too slowly ({setting}); further \

@@ -31,7 +31,7 @@ use crate::logging::site_log::SiteLog;
 use crate::proxy::server::Server;
 use crate::runtime::thread;
 use crate::site::compress::Compression;
-use crate::site::files::Entry;
+use crate::site::files::StaticFile;
 use crate::site::rate_limits::SiteLimits;
 use crate::site::resolver::{Folder, Refused, Resolver, Route, SiteFiles, TableLimits};
 use crate::site::sendfile_roots::SendfileRoots;
@@ -159,9 +159,9 @@ impl Site {
     pub fn sibling(
         &self,
         path: &str,
-        entry: &Entry,
+        entry: &StaticFile,
         coding: ContentEncoding,
-    ) -> Option<Arc<Entry>> {
+    ) -> Option<Arc<StaticFile>> {
         let clean = match self.aliases.is_empty() {
             true => None,
             false => clean_path(path).ok(),

@@ -94,7 +94,8 @@ pub(crate) fn walk(root: BorrowedFd<'_>, relative: &[u8], flags: OFlags) -> Resu
         let next = open_unlinked(directory, segment, LOOK)?;
         let next = if is_link(&next)? {
             through_link = true;
-            follow(root, &relative[..end], directory, segment, &next, wanted)?
+            let link = Link { directory, segment, so_far: &relative[..end], fd: &next };
+            follow(root, &link, wanted)?
         } else if wanted == LOOK {
             next
         } else {
@@ -105,24 +106,26 @@ pub(crate) fn walk(root: BorrowedFd<'_>, relative: &[u8], flags: OFlags) -> Resu
     Opened::new(held.ok_or(Errno::NOENT)?, through_link)
 }
 
-/// Opens the target of the link `segment`. The target's owner is read from its descriptor, after it
-/// is opened, so that a change of the link meanwhile has no effect.
-fn follow(
-    root: BorrowedFd<'_>,
-    so_far: &[u8],
-    directory: BorrowedFd<'_>,
-    segment: &[u8],
-    link: &OwnedFd,
-    flags: OFlags,
-) -> Result<OwnedFd> {
-    let target =
-        match fs::openat2(directory, segment, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
-            Err(Errno::NOSYS | Errno::PERM) => {
-                fs::openat(directory, segment, flags, Mode::empty())?
-            }
-            opened => opened?,
-        };
-    if fs::fstat(link)?.st_uid == fs::fstat(&target)?.st_uid {
+/// A symbolic link within a path.
+struct Link<'a> {
+    directory: BorrowedFd<'a>,
+    /// Its name in `directory`.
+    segment: &'a [u8],
+    /// Its path from the root.
+    so_far: &'a [u8],
+    fd: &'a OwnedFd,
+}
+
+/// Opens the target of a link. The target's owner is read from its descriptor, after it is opened,
+/// so that a change of the link meanwhile has no effect.
+fn follow(root: BorrowedFd<'_>, link: &Link<'_>, flags: OFlags) -> Result<OwnedFd> {
+    let Link { directory, segment, so_far, fd } = link;
+    let plain = ResolveFlags::NO_MAGICLINKS;
+    let target = match fs::openat2(directory, *segment, flags, Mode::empty(), plain) {
+        Err(Errno::NOSYS | Errno::PERM) => fs::openat(directory, *segment, flags, Mode::empty())?,
+        opened => opened?,
+    };
+    if fs::fstat(fd)?.st_uid == fs::fstat(&target)?.st_uid {
         return Ok(target);
     }
     // Another owner's file is still this site's file if it is in this root.

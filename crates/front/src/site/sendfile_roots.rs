@@ -8,7 +8,7 @@ use maitred_rules::path::{clean_path, encode_path};
 use percent_encoding::percent_decode;
 
 use crate::backend::script_headers::Named;
-use crate::site::files::Entry;
+use crate::site::files::StaticFile;
 use crate::site::resolver::{Refused, Resolver, Route, SiteFiles};
 use crate::site::with;
 
@@ -75,7 +75,7 @@ impl SendfileRoots {
         self.0.is_empty()
     }
 
-    pub(crate) fn find(&self, named: Named<'_>) -> Result<Arc<Entry>, NotSent> {
+    pub(crate) fn find(&self, named: Named<'_>) -> Result<Arc<StaticFile>, NotSent> {
         if self.is_empty() {
             return Err(not_found(
                 "the site has no sendfile_roots; name the file's folder there, such as \

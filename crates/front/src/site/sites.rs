@@ -118,7 +118,7 @@ impl Sites {
             admin: config.admin_access.clone(),
             sends_request_id: config.send_request_id,
             is_proxied: config.proxy_protocol,
-            rates: Rates { request: config.min_request_rate, response: config.min_answer_rate },
+            rates: Rates { request: config.min_request_rate, response: config.min_response_rate },
             clients: config.clients.clone(),
             hosts: Hosts::of(&config.sites),
             sites,

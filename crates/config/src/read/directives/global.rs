@@ -17,7 +17,7 @@ use crate::read::value::{BadValue, Value};
 /// Most threads of the front.
 const MAX_FRONT_THREADS: u32 = 64;
 
-/// Most `min_request_rate` and `min_answer_rate`, in bytes per second: slow links reach no more.
+/// Most `min_request_rate` and `min_response_rate`, in bytes per second: slow links reach no more.
 const MAX_MIN_RATE: u32 = 1_000_000;
 /// Most `max_connections_per_address`.
 const MAX_CONNECTIONS_PER_ADDRESS: u32 = 1_000_000;
@@ -277,7 +277,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         read: |config, value| store(&mut config.min_request_rate, value.count(0, MAX_MIN_RATE)),
     },
     Directive {
-        name: "min_answer_rate",
+        name: "min_response_rate",
         default: Preset::Value("500"),
         takes: "a whole number from 0 to 1000000",
         needs: Needs::Live,
@@ -287,7 +287,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               closed. 0 requires that some bytes are read in 60 seconds. A change applies to new \
               connections.",
         example: "1000",
-        read: |config, value| store(&mut config.min_answer_rate, value.count(0, MAX_MIN_RATE)),
+        read: |config, value| store(&mut config.min_response_rate, value.count(0, MAX_MIN_RATE)),
     },
     Directive {
         name: "max_connections_per_address",

@@ -6,7 +6,7 @@ use maitred_control::admin::FrontFigures;
 use maitred_scoreboard::{Counter, Reading};
 
 use crate::admin::exposition::{Format, Text};
-use crate::admin::pool_metrics::{COPIES, OPCACHE, POOL, Pool, ROUTE, SIZE};
+use crate::admin::pool_metrics::{COPIES, OPCACHE, POOL, PoolFigures, ROUTE, SIZE};
 use crate::admin::server_metrics::{CACHE, CACHE_TIER, CACHED_SITE, CLIENTS, Clients, PROXY};
 use crate::pool::status::{StatusPage, View};
 use crate::services::Shared;
@@ -19,7 +19,7 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
     let pools = shared.pools.all().into_iter().filter_map(|pool| {
         let settings = pool.settings();
         let metrics = pool.metrics()?;
-        Some(Pool {
+        Some(PoolFigures {
             name: pool.name.to_string(),
             queue_limit: settings.request_queue_length,
             workers_limit: settings.max_children.unwrap_or(0),
@@ -30,7 +30,7 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
             },
         })
     });
-    let pools: Vec<Pool> = pools.collect();
+    let pools: Vec<PoolFigures> = pools.collect();
     let format = Format::accepted(accept);
     let figures = FrontFigures {
         page_cache: shared.cache.as_ref().and_then(|cache| cache.figures()),
@@ -44,7 +44,7 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
     StatusPage::new(format.content_type(), all(&pools, &figures, clients, format))
 }
 
-fn all(pools: &[Pool], figures: &FrontFigures, clients: Clients, format: Format) -> String {
+fn all(pools: &[PoolFigures], figures: &FrontFigures, clients: Clients, format: Format) -> String {
     let mut out = Text::new(format);
     let (name, version) = ("maitred_info", env!("CARGO_PKG_VERSION"));
     out.declare(name, "gauge", "The running version.");
@@ -67,8 +67,8 @@ fn all(pools: &[Pool], figures: &FrontFigures, clients: Clients, format: Format)
     out.finish()
 }
 
-fn of_pools(out: &mut Text, pools: &[Pool]) {
-    let named = |pool: &Pool| label("pool", &pool.name);
+fn of_pools(out: &mut Text, pools: &[PoolFigures]) {
+    let named = |pool: &PoolFigures| label("pool", &pool.name);
     let all: Vec<_> = pools.iter().map(|pool| (named(pool), pool)).collect();
     out.write(POOL, &all);
     for counter in Counter::ALL {

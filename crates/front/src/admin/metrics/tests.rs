@@ -4,7 +4,7 @@ use maitred_scoreboard::{Copies, OpcacheStats};
 use super::*;
 use crate::pool::route_metrics::RouteStats;
 
-fn pool(name: &str) -> Pool {
+fn pool(name: &str) -> PoolFigures {
     let reading = Reading {
         queued: 2,
         busy: 3,
@@ -14,7 +14,7 @@ fn pool(name: &str) -> Pool {
         copies: (name == "b").then(Copies::default),
         ..Reading::default()
     };
-    Pool {
+    PoolFigures {
         name: name.to_owned(),
         queue_limit: 1000,
         workers_limit: 8,

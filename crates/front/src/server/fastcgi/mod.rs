@@ -208,17 +208,23 @@ async fn serve(
         Ok(body) => body,
         Err(no_body) => return refuse_body(server, call, log, site, no_body).await,
     };
-    run_script(server, call, log, thread, site, &body).await
+    run_script(server, log, thread, &ScriptRequest { call, body: &body, site }).await
+}
+
+/// A complete request to a script.
+struct ScriptRequest<'a> {
+    call: &'a FastcgiCall,
+    body: &'a Body,
+    site: &'a FastcgiSite,
 }
 
 async fn run_script(
     server: &mut WebServer,
-    call: &FastcgiCall,
     log: Option<&mut Entry>,
     thread: &Thread,
-    site: &FastcgiSite,
-    body: &Body,
+    request: &ScriptRequest<'_>,
 ) -> io::Result<AfterResponse> {
+    let ScriptRequest { call, body, site } = *request;
     let (method, target, script) = (call.method(), call.target(), call.script());
     let wants_report = site.log.is_some();
     let run = Run {

@@ -13,7 +13,7 @@ use crate::http::body::blocking;
 use crate::runtime::clock;
 use crate::runtime::file_identity::Identity;
 use crate::site::compress::encoder::{Effort, Encoder};
-use crate::site::files::{self, Entry, FileBody, read_all};
+use crate::site::files::{self, FileBody, StaticFile, read_all};
 use crate::site::openat;
 use crate::site::resolver::TableLimits;
 
@@ -43,7 +43,7 @@ struct Precompressed {
     of: Identity,
     /// The time of the check, in seconds since 1970.
     looked: u64,
-    found: Option<(Identity, Arc<Entry>)>,
+    found: Option<(Identity, Arc<StaticFile>)>,
 }
 
 impl Siblings {
@@ -65,9 +65,9 @@ impl Siblings {
     pub fn find(
         &mut self,
         root: BorrowedFd<'_>,
-        entry: &Entry,
+        entry: &StaticFile,
         coding: ContentEncoding,
-    ) -> Option<Arc<Entry>> {
+    ) -> Option<Arc<StaticFile>> {
         let of = entry.identity()?;
         let now = clock::since_1970().as_secs();
         let place = ContentEncoding::ALL.iter().position(|other| *other == coding)?;
@@ -127,10 +127,10 @@ impl Precompressed {
 /// Checks for a precompressed variant; `known` is the result of the last check.
 fn look(
     root: BorrowedFd<'_>,
-    entry: &Entry,
+    entry: &StaticFile,
     coding: ContentEncoding,
-    known: Option<&(Identity, Arc<Entry>)>,
-) -> Option<(Identity, Arc<Entry>)> {
+    known: Option<&(Identity, Arc<StaticFile>)>,
+) -> Option<(Identity, Arc<StaticFile>)> {
     let name = [entry.name(), b".", coding.extension().as_bytes()].concat();
     let seen = openat::open(root, &name, openat::LOOK).ok()?;
     if seen.through_link || seen.kind() != FileType::RegularFile {
@@ -169,7 +169,7 @@ enum VariantState {
     VariantInProgress,
     /// The variant would hardly be smaller.
     Worthless,
-    Ready(Arc<Entry>),
+    Ready(Arc<StaticFile>),
 }
 
 impl Made {
@@ -233,7 +233,11 @@ impl Drop for VariantInProgress<'_> {
 
 /// The compressed variant of a file, created once. Requests during its creation get the file
 /// itself.
-pub(crate) async fn made(made: &Made, entry: Arc<Entry>, coding: ContentEncoding) -> Arc<Entry> {
+pub(crate) async fn made(
+    made: &Made,
+    entry: Arc<StaticFile>,
+    coding: ContentEncoding,
+) -> Arc<StaticFile> {
     let Some(identity) = entry.identity().filter(|_| entry.len() <= MAX_FILE_BYTES) else {
         return entry;
     };

@@ -31,7 +31,7 @@ pub enum FileBody {
 
 /// A file that can be sent, with its prepared headers.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct StaticFile {
     name: Arc<[u8]>,
     content_type: Cow<'static, str>,
     etag: String,
@@ -50,10 +50,16 @@ pub struct Entry {
     header_lines: Bytes,
 }
 
-impl Entry {
-    fn new(name: &[u8], mtime: (i64, u32), len: u64, body: FileBody, now: SystemTime) -> Entry {
+impl StaticFile {
+    fn new(
+        name: &[u8],
+        mtime: (i64, u32),
+        len: u64,
+        body: FileBody,
+        now: SystemTime,
+    ) -> StaticFile {
         let modified = http_time(mtime, now);
-        Entry {
+        StaticFile {
             name: name.into(),
             content_type: content_type(name),
             // Strong (RFC 9110 §8.8.3): the bytes are the same as long as time and size are.
@@ -71,8 +77,8 @@ impl Entry {
         .prepared()
     }
 
-    fn prepared(mut self) -> Entry {
-        let Entry { content_type, len, last_modified, etag, .. } = &self;
+    fn prepared(mut self) -> StaticFile {
+        let StaticFile { content_type, len, last_modified, etag, .. } = &self;
         let coding = self.coding.map(|coding| coding.name());
         let coding = coding.map_or(String::new(), |name| format!("Content-Encoding: {name}\r\n"));
         let ranges = if self.coding.is_none() { "Accept-Ranges: bytes\r\n" } else { "" };
@@ -86,18 +92,18 @@ impl Entry {
     }
 
     /// The same file with another type.
-    pub fn typed(&self, content_type: &str) -> Entry {
-        Entry { content_type: Cow::Owned(content_type.to_owned()), ..self.clone() }.prepared()
+    pub fn typed(&self, content_type: &str) -> StaticFile {
+        StaticFile { content_type: Cow::Owned(content_type.to_owned()), ..self.clone() }.prepared()
     }
 
     /// The same file, of which other clients may get another encoding.
-    pub fn varying(self) -> Entry {
-        Entry { varies: true, ..self }.prepared()
+    pub fn varying(self) -> StaticFile {
+        StaticFile { varies: true, ..self }.prepared()
     }
 
     /// A compressed variant with these bytes.
-    pub fn coded(&self, coding: ContentEncoding, bytes: Bytes) -> Entry {
-        Entry {
+    pub fn coded(&self, coding: ContentEncoding, bytes: Bytes) -> StaticFile {
+        StaticFile {
             len: bytes.len() as u64,
             body: FileBody::Memory(bytes),
             // Compressed bytes may differ between encoders (RFC 9110 §8.8.1).
@@ -110,9 +116,9 @@ impl Entry {
     }
 
     /// A precompressed variant in this file.
-    pub fn beside(&self, coding: ContentEncoding, file: &Entry) -> Entry {
+    pub fn beside(&self, coding: ContentEncoding, file: &StaticFile) -> StaticFile {
         let (tag, coding_name) = (file.etag.trim_end_matches('"'), coding.name());
-        Entry {
+        StaticFile {
             len: file.len,
             body: file.body.clone(),
             etag: format!("{tag}-{coding_name}\""),
@@ -135,7 +141,7 @@ impl Entry {
 
     /// Whether it is at least as new as another file. Programs that copy the modification time may
     /// drop the fraction of a second.
-    pub fn is_no_older_than(&self, other: &Entry) -> bool {
+    pub fn is_no_older_than(&self, other: &StaticFile) -> bool {
         self.written >= other.written
     }
 
@@ -204,13 +210,13 @@ impl Entry {
 #[derive(Debug)]
 pub struct Loaded {
     /// The file.
-    pub entry: Entry,
+    pub entry: StaticFile,
     /// The identity to compare before the entry is used again; none if it must not be cached.
     pub settled: Option<Identity>,
 }
 
 impl Loaded {
-    fn of(mut entry: Entry, settled: Option<Identity>) -> Loaded {
+    fn of(mut entry: StaticFile, settled: Option<Identity>) -> Loaded {
         entry.identity = settled;
         Loaded { entry, settled }
     }
@@ -229,7 +235,7 @@ pub fn load(fd: OwnedFd, name: &[u8]) -> io::Result<Loaded> {
         let before = Identity::of(&rustix::fs::fstat(&fd)?);
         if before.size > SMALL_FILE {
             let body = FileBody::File(Arc::new(fd));
-            let entry = Entry::new(name, before.mtime, before.size, body, now);
+            let entry = StaticFile::new(name, before.mtime, before.size, body, now);
             return Ok(Loaded::of(entry, before.is_settled(now).then_some(before)));
         }
         let bytes = read_all(&fd, before.size)?;
@@ -237,7 +243,8 @@ pub fn load(fd: OwnedFd, name: &[u8]) -> io::Result<Loaded> {
         let whole = after == before && bytes.len() as u64 == before.size;
         if whole || attempt == READ_ATTEMPTS {
             let len = bytes.len() as u64;
-            let entry = Entry::new(name, after.mtime, len, FileBody::Memory(bytes.into()), now);
+            let entry =
+                StaticFile::new(name, after.mtime, len, FileBody::Memory(bytes.into()), now);
             let is_settled = whole && after.is_settled(now);
             return Ok(Loaded::of(entry, is_settled.then_some(after)));
         }

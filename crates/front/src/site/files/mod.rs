@@ -11,7 +11,7 @@ pub(crate) mod response;
 #[cfg(test)]
 mod tests;
 
-pub use crate::site::files::entry::{Entry, FileBody, load, read_all};
+pub use crate::site::files::entry::{FileBody, StaticFile, load, read_all};
 pub use crate::site::files::piece::read_piece;
 pub use crate::site::files::resident::{Residency, residency};
 pub use crate::site::files::response::{Conditions, response};

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::http::content::{Part, ResponseBody, Slice};
-use crate::site::files::entry::{Entry, FileBody};
+use crate::site::files::entry::{FileBody, StaticFile};
 use crate::site::files::ranges::{self, WantedRange};
 
 /// The parts of a request that determine the response.
@@ -33,7 +33,7 @@ pub struct FileResponse {
 
 /// The response to `request` with `entry`: preconditions in the order of RFC 9110 §13.2.2, then the
 /// range, for GET alone.
-pub fn response(entry: &Entry, request: &impl Conditions) -> FileResponse {
+pub fn response(entry: &StaticFile, request: &impl Conditions) -> FileResponse {
     let method = request.method();
     if method != "GET" && method != "HEAD" {
         return bodiless(405, "Allow: GET, HEAD\r\nContent-Length: 0\r\n".into());
@@ -69,7 +69,7 @@ pub fn response(entry: &Entry, request: &impl Conditions) -> FileResponse {
 }
 
 /// If-Match (§13.1.1), or If-Unmodified-Since (§13.1.4) if there is no If-Match.
-fn must_fail(entry: &Entry, request: &impl Conditions) -> bool {
+fn must_fail(entry: &StaticFile, request: &impl Conditions) -> bool {
     if let Some(field) = request.header("if-match") {
         return !names_etag(field, entry.etag(), Comparison::Strong);
     }
@@ -78,7 +78,7 @@ fn must_fail(entry: &Entry, request: &impl Conditions) -> bool {
 }
 
 /// If-None-Match (§13.1.2), or If-Modified-Since (§13.1.3) if there is no If-None-Match.
-fn is_known(entry: &Entry, request: &impl Conditions) -> bool {
+fn is_known(entry: &StaticFile, request: &impl Conditions) -> bool {
     if let Some(field) = request.header("if-none-match") {
         return names_etag(field, entry.etag(), Comparison::Weak);
     }
@@ -87,7 +87,7 @@ fn is_known(entry: &Entry, request: &impl Conditions) -> bool {
 }
 
 /// If-Range (§13.1.5): an entity tag, compared strongly, or exactly our date.
-fn range_applies(entry: &Entry, request: &impl Conditions) -> bool {
+fn range_applies(entry: &StaticFile, request: &impl Conditions) -> bool {
     let Some(field) = request.header("if-range") else {
         return true;
     };
@@ -141,20 +141,20 @@ fn bodiless(status: u16, headers: Bytes) -> FileResponse {
     FileResponse { status, headers, body: ResponseBody::Empty }
 }
 
-fn whole(entry: &Entry) -> FileResponse {
+fn whole(entry: &StaticFile) -> FileResponse {
     let slice = Slice { offset: 0, len: entry.len() };
     let headers = entry.header_lines().clone();
     FileResponse { status: 200, headers, body: piece(entry, slice) }
 }
 
-fn single(entry: &Entry, slice: Slice) -> FileResponse {
+fn single(entry: &StaticFile, slice: Slice) -> FileResponse {
     let headers = partial_lines(entry, entry.content_type(), slice.len);
     let headers = format!("{headers}Content-Range: {}\r\n", content_range(slice, entry.len()));
     let body = piece(entry, slice);
     FileResponse { status: 206, headers: headers.into(), body }
 }
 
-pub(crate) fn multipart(entry: &Entry, slices: &[Slice]) -> FileResponse {
+pub(crate) fn multipart(entry: &StaticFile, slices: &[Slice]) -> FileResponse {
     let boundary = boundary();
     let closing = Bytes::from(format!("\r\n--{boundary}--\r\n"));
     let parts: Vec<Part> = slices
@@ -181,7 +181,7 @@ pub(crate) fn multipart(entry: &Entry, slices: &[Slice]) -> FileResponse {
     FileResponse { status: 206, headers, body }
 }
 
-fn partial_lines(entry: &Entry, content_type: &str, length: u64) -> String {
+fn partial_lines(entry: &StaticFile, content_type: &str, length: u64) -> String {
     let (etag, date) = (entry.etag(), entry.last_modified());
     format!(
         "Content-Type: {content_type}\r\nContent-Length: {length}\r\n\
@@ -200,7 +200,7 @@ fn boundary() -> String {
     format!("{:016x}{:016x}", random(), random())
 }
 
-pub(crate) fn piece(entry: &Entry, slice: Slice) -> ResponseBody {
+pub(crate) fn piece(entry: &StaticFile, slice: Slice) -> ResponseBody {
     match entry.body() {
         _ if slice.len == 0 => ResponseBody::Empty,
         FileBody::Memory(bytes) => ResponseBody::Memory(in_memory(bytes, slice)),

@@ -38,15 +38,15 @@ fn request(method: &'static str, headers: &[(&'static str, &str)]) -> Request {
     Request { method, headers }
 }
 
-fn get(entry: &Entry, headers: &[(&'static str, &str)]) -> FileResponse {
+fn get(entry: &StaticFile, headers: &[(&'static str, &str)]) -> FileResponse {
     response(entry, &request("GET", headers))
 }
 
-fn entry(name: &str, contents: &[u8]) -> Entry {
+fn entry(name: &str, contents: &[u8]) -> StaticFile {
     entry_at(name, contents, UNIX_EPOCH + Duration::new(MODIFIED, 5))
 }
 
-fn entry_at(name: &str, contents: &[u8], modified: SystemTime) -> Entry {
+fn entry_at(name: &str, contents: &[u8], modified: SystemTime) -> StaticFile {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(contents).unwrap();
     file.set_modified(modified).unwrap();

@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use crate::runtime::sandbox;
 use crate::site::compress::{Compression, Siblings};
 use crate::site::document_root::{self, Root, beneath_chroot};
-use crate::site::files::{self, Entry, FileBody};
+use crate::site::files::{self, FileBody, StaticFile};
 use crate::site::openat::{self, Opened};
 use crate::site::resolver_table::{self, Expect, FileWatch, PathTable};
 
@@ -43,7 +43,7 @@ pub const FOREIGN_LINK: &str =
 #[derive(Clone, Debug)]
 pub enum Route {
     /// A file to send.
-    File(Arc<Entry>),
+    File(Arc<StaticFile>),
     /// A script to run.
     Script(Arc<Script>),
     /// A directory without its trailing slash: 301 to this path (and query).
@@ -86,7 +86,7 @@ pub struct SiteFiles {
 /// A cached route.
 #[derive(Clone)]
 pub(crate) enum Target {
-    File(Arc<Entry>),
+    File(Arc<StaticFile>),
     Script(Arc<Script>),
     Redirect(Arc<str>),
     Nothing,
@@ -185,7 +185,11 @@ impl Resolver {
     }
 
     /// The precompressed variant of a file, if there is one.
-    pub fn sibling(&mut self, entry: &Entry, coding: ContentEncoding) -> Option<Arc<Entry>> {
+    pub fn sibling(
+        &mut self,
+        entry: &StaticFile,
+        coding: ContentEncoding,
+    ) -> Option<Arc<StaticFile>> {
         let root = self.root.as_ref().ok()?;
         self.siblings.find(root.fd.as_fd(), entry, coding)
     }
@@ -548,7 +552,7 @@ fn route(target: Target, query: Option<&str>) -> Route {
 }
 
 /// Whether a file's first bytes are PHP source. Checked once, when it is loaded.
-fn is_source(name: &[u8], entry: &Entry) -> io::Result<bool> {
+fn is_source(name: &[u8], entry: &StaticFile) -> io::Result<bool> {
     if !php_source::may_be_source(name, entry.content_type()) {
         return Ok(false);
     }

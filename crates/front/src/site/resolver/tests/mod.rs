@@ -92,7 +92,7 @@ fn write(path: &Path, contents: &str) {
     fs::write(path, contents).unwrap();
 }
 
-fn contents(entry: &Entry) -> String {
+fn contents(entry: &StaticFile) -> String {
     match entry.body() {
         FileBody::Memory(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
         FileBody::File(_) => format!("of {} bytes", entry.len()),
