@@ -1,5 +1,5 @@
-//! Who may come to a FastCGI listener, how many, and what becomes of the connections they keep when the
-//! server stops, changes, or is replaced.
+//! Who may come to a FastCGI listener, how many, and what becomes of the connections they keep when
+//! the server stops, changes, or is replaced.
 
 use std::fs;
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! Settings of a pool's FastCGI listener in maitred's own file. What they do in php-fpm's is compared
-//! with php-fpm itself (`fpm_directives.rs`).
+//! Settings of a pool's FastCGI listener in maitred's own file. What they do in php-fpm's is
+//! compared with php-fpm itself (`fpm_directives.rs`).
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,5 +1,6 @@
-//! The access log of a listener beside php-fpm's: the same requests, the same lines; and what becomes
-//! of a log that cannot be written. `tests/fpm-directives` has a case for each directive besides.
+//! The access log of a listener beside php-fpm's: the same requests, the same lines; and what
+//! becomes of a log that cannot be written. `tests/fpm-directives` has a case for each directive
+//! besides.
 
 // Helpers of tests are tests.
 #![allow(clippy::unwrap_used)]

@@ -1,7 +1,7 @@
 //! Requests that two servers may read differently (request smuggling): maitred refuses them and
-//! closes the connection, whichever listener they come through. What nginx and Apache do with the same
-//! bytes is in docs/guide/smuggling.md, which is made from this table: `MAITRED_WRITE_SMUGGLING=1
-//! cargo test -p maitred-tests --test smuggling`.
+//! closes the connection, whichever listener they come through. What nginx and Apache do with the
+//! same bytes is in docs/guide/smuggling.md, which is made from this table:
+//! `MAITRED_WRITE_SMUGGLING=1 cargo test -p maitred-tests --test smuggling`.
 
 mod cases;
 mod frames;

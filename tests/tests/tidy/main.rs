@@ -1,6 +1,7 @@
 //! The style of the sources, as a test: names, folders, sizes and words.
 //!
-//! A rule has no exemptions by count: a file that cannot keep it is named in the rule, with the reason.
+//! A rule has no exemptions by count: a file that cannot keep it is named in the rule, with the
+//! reason.
 #![allow(clippy::unwrap_used)]
 
 mod layers;

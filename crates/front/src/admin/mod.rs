@@ -1,5 +1,5 @@
-//! The admin listener: metrics, status pages and pings over HTTP. The front answers all of it itself,
-//! so none of it waits for a worker.
+//! The admin listener: metrics, status pages and pings over HTTP. The front answers all of it
+//! itself, so none of it waits for a worker.
 
 pub(crate) mod access;
 pub(crate) mod exposition;
@@ -31,8 +31,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Whether a request that came to this address of ours, and asks for this host, was meant for the
-/// listener. A page in a browser on this machine can have a name of its own lead to a loopback address
-/// and read what comes (DNS rebinding), but neither an address nor `localhost` is ever such a name.
+/// listener. A page in a browser on this machine can have a name of its own lead to a loopback
+/// address and read what comes (DNS rebinding), but neither an address nor `localhost` is ever such
+/// a name.
 pub fn is_meant(local: IpAddr, authority: &str) -> bool {
     let name = host_name(authority);
     let is_address = name.starts_with('[') || name.parse::<Ipv4Addr>().is_ok();

@@ -94,7 +94,7 @@ pub(crate) fn walk(root: BorrowedFd<'_>, relative: &[u8], flags: OFlags) -> Resu
         let next = open_unlinked(directory, segment, LOOK)?;
         let next = if is_link(&next)? {
             through_link = true;
-            let link = Link { directory, segment, so_far: &relative[..end], fd: &next };
+            let link = SymbolicLink { directory, segment, so_far: &relative[..end], fd: &next };
             follow(root, &link, wanted)?
         } else if wanted == LOOK {
             next
@@ -107,7 +107,7 @@ pub(crate) fn walk(root: BorrowedFd<'_>, relative: &[u8], flags: OFlags) -> Resu
 }
 
 /// A symbolic link within a path.
-struct Link<'a> {
+struct SymbolicLink<'a> {
     directory: BorrowedFd<'a>,
     /// Its name in `directory`.
     segment: &'a [u8],
@@ -118,8 +118,8 @@ struct Link<'a> {
 
 /// Opens the target of a link. The target's owner is read from its descriptor, after it is opened,
 /// so that a change of the link meanwhile has no effect.
-fn follow(root: BorrowedFd<'_>, link: &Link<'_>, flags: OFlags) -> Result<OwnedFd> {
-    let Link { directory, segment, so_far, fd } = link;
+fn follow(root: BorrowedFd<'_>, link: &SymbolicLink<'_>, flags: OFlags) -> Result<OwnedFd> {
+    let SymbolicLink { directory, segment, so_far, fd } = link;
     let plain = ResolveFlags::NO_MAGICLINKS;
     let target = match fs::openat2(directory, *segment, flags, Mode::empty(), plain) {
         Err(Errno::NOSYS | Errno::PERM) => fs::openat(directory, *segment, flags, Mode::empty())?,
