@@ -19,7 +19,7 @@ use maitred_pagestore::{Object, Subject};
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// The status, then the lines of an answer's head.
+/// The status, then the lines of an answer's header.
 fn parse(input: &[u8]) -> Option<(u16, Vec<Field<'_>>)> {
     let (status, lines) = input.split_first_chunk::<2>()?;
     let fields = lines.split(|byte| *byte == b'\n').filter_map(|line| {

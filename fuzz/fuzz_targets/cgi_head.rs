@@ -1,4 +1,4 @@
-//! A script's head means the same whole and byte by byte; one that is taken can be sent on.
+//! A script's header means the same whole and byte by byte; one that is taken can be sent on.
 
 #![no_main]
 
@@ -7,7 +7,7 @@ use maitred_fastcgi::cgi::{CgiHeaders, HeadError, HeadReader, Limits};
 
 const LIMITS: Limits = Limits { max_bytes: 256, max_headers: 8 };
 
-/// The head in `input`, handed over in pieces of `size` bytes, and its length.
+/// The header in `input`, handed over in pieces of `size` bytes, and its length.
 fn read(input: &[u8], size: usize) -> Result<Option<(CgiHeaders, usize)>, HeadError> {
     let (mut reader, mut before) = (HeadReader::new(LIMITS), 0);
     for piece in input.chunks(size.max(1)) {

@@ -1,4 +1,4 @@
-//! A head means the same whole and byte by byte; one that is taken holds nothing ambiguous.
+//! A header means the same whole and byte by byte; one that is taken holds nothing ambiguous.
 
 #![no_main]
 
@@ -8,7 +8,7 @@ use maitred_http1::{Framing, Head, HeadParser, Limits, Refusal, Version};
 
 const LIMITS: Limits = Limits { max_head_bytes: 512, max_headers: 12, max_target_bytes: 100 };
 
-/// The first head in `input`, handed over in pieces of `size` bytes.
+/// The first header in `input`, handed over in pieces of `size` bytes.
 fn parse(input: &[u8], size: usize) -> Result<Option<Head>, Refusal> {
     let (mut parser, mut buf) = (HeadParser::new(), BytesMut::new());
     for piece in input.chunks(size.max(1)) {

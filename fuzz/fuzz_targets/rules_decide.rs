@@ -62,7 +62,7 @@ fuzz_target!(|input: &[u8]| {
     let mut lines = text.split('\n');
     let mut next = || lines.next().unwrap_or_default();
     let (pattern, template, path, query) = (next(), next(), next(), next());
-    // What a request's head lets through.
+    // What a request's header lets through.
     if !is_printed(path) || !is_printed(query) || path.contains(['?', '#']) || query.contains('#') {
         return;
     }

@@ -17,7 +17,7 @@ fuzz_target!(|input: &[u8]| {
         proxies: Networks::new(&proxies),
         fields: FIELDS.iter().filter_map(|name| ForwardedHeader::named(name)).collect(),
     };
-    // Each line is a field: the first byte says which.
+    // Each line is a header: the first byte says which.
     let lines: Vec<(&str, &[u8])> = input
         .split(|&byte| byte == b'\n')
         .filter_map(|line| {
@@ -39,7 +39,7 @@ fuzz_target!(|input: &[u8]| {
                 assert!(!host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic()));
                 assert!(!host.contains(['/', '@', '\\', ',', '"']), "{host}");
             }
-            // There is a client exactly where a field names one.
+            // There is a client exactly where a header names one.
             let is_named = is_there("x-forwarded-for") || is_there("forwarded");
             assert_eq!(heard.client.is_some(), is_named);
             if let Some(client) = heard.client {

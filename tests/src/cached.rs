@@ -85,7 +85,7 @@ pub fn request(target: &str, fields: &[(&str, &str)]) -> Request {
     fields.fold(request, |request, (name, value)| request.header(name, value))
 }
 
-/// The answer to a request with these header fields.
+/// The answer to a request with these headers.
 pub fn with(server: &Server, target: &str, fields: &[(&str, &str)]) -> Response {
     http::ask(server.address(), &request(target, fields))
 }

@@ -85,7 +85,7 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// What follows the head.
+    /// What follows the header.
     pub fn body(&self) -> &str {
         self.stdout.split_once("\r\n\r\n").map_or("", |(_, body)| body)
     }

@@ -285,10 +285,10 @@ impl Connection {
         self.take(count, "what was waited for")
     }
 
-    /// Reads the head of an answer; interim answers are collected.
+    /// Reads the header of an answer; interim answers are collected.
     ///
     /// # Errors
-    /// When the connection ends before, or the head is not HTTP.
+    /// When the connection ends before, or the header is not HTTP.
     pub fn read_head(&mut self) -> io::Result<Response> {
         let mut interim = Vec::new();
         loop {

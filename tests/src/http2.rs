@@ -1,6 +1,6 @@
 //! A client of HTTP/2 that sends exactly the frames of a test (RFC 9113), for what no honest
-//! client does. Fields are sent uncompressed; of what comes, bodies are kept and heads are not
-//! read: where a head matters, ask with [`curl`].
+//! client does. Headers are sent uncompressed; of what comes, bodies are kept and headers are not
+//! read: where a header matters, ask with [`curl`].
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -33,7 +33,7 @@ pub const CONTINUATION: u8 = 9;
 pub const END_STREAM: u8 = 1;
 /// The flag of SETTINGS and PING that answer one.
 pub const ACK: u8 = 1;
-/// The flag of HEADERS and CONTINUATION that all fields have been sent.
+/// The flag of HEADERS and CONTINUATION that all headers have been sent.
 pub const END_HEADERS: u8 = 4;
 
 /// The setting of a stream's initial window (§6.5.2).
@@ -80,7 +80,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Fields as HPACK writes those that are not to be remembered (RFC 7541 §6.2.2).
+/// Headers as HPACK writes those that are not to be remembered (RFC 7541 §6.2.2).
 pub fn fields(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, value) in fields {
@@ -113,7 +113,7 @@ pub fn integer(bytes: &mut Vec<u8>, first: u8, bits: u8, mut number: usize) {
     bytes.push(number as u8);
 }
 
-/// The fields of a GET.
+/// The headers of a GET.
 pub fn get(path: &str) -> Vec<u8> {
     fields(&[(":method", "GET"), (":scheme", "http"), (":path", path), (":authority", "localhost")])
 }
@@ -201,7 +201,7 @@ impl Connection {
         self.ask_with(stream, &get(path), END_STREAM);
     }
 
-    /// Asks with these fields on a stream; `flags` says whether a body follows.
+    /// Asks with these headers on a stream; `flags` says whether a body follows.
     ///
     /// # Panics
     /// When the server has closed the connection.

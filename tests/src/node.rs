@@ -144,7 +144,7 @@ impl Drop for ByHand {
     }
 }
 
-/// Reads a request's head; nothing at the end of the connection.
+/// Reads a request's header; nothing at the end of the connection.
 pub fn read_head(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     let mut byte = [0];

@@ -84,7 +84,7 @@ impl Socket {
     }
 }
 
-/// Reads no byte beyond the head.
+/// Reads no byte beyond the header.
 fn read_head(mut stream: &TcpStream) -> Response {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

@@ -9,7 +9,7 @@ use maitred_tests::server::{Setup, document_root, give_to_web_user, public_folde
 use maitred_tests::{Target, wait};
 use tempfile::TempDir;
 
-/// Says how often it has run for a path, with the fields in `X-Say` and the status in `X-Status`.
+/// Says how often it has run for a path, with the headers in `X-Say` and the status in `X-Status`.
 const PAGE: &str = "<?php
     $file = __DIR__ . '/runs/' . md5($_SERVER['REQUEST_URI']);
     file_put_contents($file, 'x', FILE_APPEND | LOCK_EX);
@@ -49,7 +49,7 @@ const MAITRED: &[&str] = &[
 ];
 
 /// Requests in order: headers of the response, by `X-Say` and `X-Status`; then targets. Each
-/// begins with a target; what follows are fields.
+/// begins with a target; what follows are headers.
 const CASES: &[(&str, &str, &[&[&str]])] = &[
     ("", "200", &[&["/a"], &["/a"], &["/a?x"], &["/a?x"]]),
     ("", "301", &[&["/b"], &["/b"]]),

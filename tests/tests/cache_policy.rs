@@ -13,7 +13,7 @@ use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, publ
 use maitred_tests::{http2, wait};
 use tempfile::TempDir;
 
-/// Says how often it has run for a host and path and what it saw, with the fields in `X-Say` and
+/// Says how often it has run for a host and path and what it saw, with the headers in `X-Say` and
 /// the status in `X-Status`. What `X-Do` names it does first: wait for the file `go`, sleep, or
 /// die.
 const PAGE: &str = "<?php
@@ -206,7 +206,7 @@ fn pages_are_kept_for_as_long_as_the_answer_or_the_site_says() {
         for run in 1..3 {
             let large = client.get(("big", "/a"), &[("X-More", "2000")]);
             assert!(large.is_run(run), "{large:?}");
-            // All of it has come before the head goes, so that does not say that it is kept.
+            // All of it has come before the header goes, so that does not say that it is kept.
             let verdict = large.verdict();
             assert!(verdict.ends_with("fwd-status=200; detail=too-large"), "{verdict}");
         }

@@ -9,7 +9,7 @@ use maitred_tests::corpus::{self, Difference, HOST, Known, Masks, Script};
 use maitred_tests::peer::{Peer, PeerSetup};
 use maitred_tests::server::{Server, Setup, give_to_web_user, public_folder};
 
-/// nginx, allowed the large heads that maitred is to take: its own limits are a page or two.
+/// nginx, allowed the large headers that maitred is to take: its own limits are a page or two.
 const NGINX_HEAD_LIMITS: &str = "fastcgi_buffer_size 512k; fastcgi_buffers 8 512k; \
     fastcgi_busy_buffers_size 1m;";
 

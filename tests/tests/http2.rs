@@ -138,7 +138,7 @@ fn bodies_come_with_a_length_or_without_and_no_larger_than_allowed() {
     assert_eq!(client.text(5), "3");
 }
 
-/// Fields whose last one says a length.
+/// Headers whose last one says a length.
 trait Lengthy {
     fn replace_length(&self, length: &str) -> Vec<u8>;
 }

@@ -150,7 +150,7 @@ fn a_client_that_takes_its_requests_back_as_they_run_is_cut_off() {
 
 #[test]
 fn a_head_without_end_is_cut_off() {
-    // CVE-2024-27316: CONTINUATION after CONTINUATION, each with a field or with nothing.
+    // CVE-2024-27316: CONTINUATION after CONTINUATION, each with a header or with nothing.
     for content in [fields(&[("x", "y")]), Vec::new()] {
         let root = site();
         let server = Server::start(root.path());
@@ -206,7 +206,7 @@ fn a_small_head_that_unpacks_to_a_large_one_is_refused() {
     let before = private_memory(&server);
     let honest = Honest::ask(server.address());
     let mut client = Connection::open(server.address(), &[]);
-    // A field of 4000 bytes goes into the table, and is then named again and again with one byte.
+    // A header of 4000 bytes goes into the table, and is then named again and again with one byte.
     let mut remember = vec![0x40];
     integer(&mut remember, 0, 7, 1);
     remember.push(b'x');

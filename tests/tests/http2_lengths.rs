@@ -22,7 +22,7 @@ use tempfile::TempDir;
 const PADDED: u8 = 8;
 /// Why a malformed request's stream ends (§7).
 const PROTOCOL_ERROR: u32 = 1;
-/// The field `:status: 400`, by its place in the static table (RFC 7541, appendix A).
+/// The header `:status: 400`, by its place in the static table (RFC 7541, appendix A).
 const STATUS_400: u8 = 0x80 | 12;
 /// Why a client takes a request back (§7).
 const CANCEL: [u8; 4] = [0, 0, 0, 8];
@@ -58,12 +58,12 @@ fn data(flags: u8, payload: &[u8]) -> Vec<u8> {
     frame(DATA, flags, 1, payload)
 }
 
-/// The end of a request in the form of fields after its body.
+/// The end of a request in the form of headers after its body.
 fn trailers(with: &[(&str, &str)]) -> Vec<u8> {
     frame(HEADERS, END_HEADERS | END_STREAM, 1, &fields(with))
 }
 
-/// A request that says this length, and what follows its head.
+/// A request that says this length, and what follows its header.
 struct Lie {
     length: &'static str,
     is_all: bool,

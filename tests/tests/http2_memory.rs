@@ -29,7 +29,7 @@ const LATER: Duration = Duration::from_secs(60);
 /// The longest value that fits into HPACK's table of 4,096 bytes beside an authority (RFC 7541
 /// §4.1).
 const VALUE_BYTES: usize = 4000;
-/// How often it fits into one head.
+/// How often it fits into one header.
 const TIMES: usize = 15;
 
 fn site() -> TempDir {
@@ -66,12 +66,12 @@ fn text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend(text.as_bytes());
 }
 
-/// The fields of a POST that are in the table already: method, scheme, path, and the authority.
+/// The headers of a POST that are in the table already: method, scheme, path, and the authority.
 const POST: [u8; 4] = [0x83, 0x86, 0x84, 0x80 | 63];
-/// The field that was remembered last, by its place in the table.
+/// The header that was remembered last, by its place in the table.
 const NEWEST: u8 = 0x80 | 62;
 
-/// The first head: it has the server remember the authority and one long field.
+/// The first header: it has the server remember the authority and one long header.
 fn remembered() -> Vec<u8> {
     let mut head = vec![0x83, 0x86, 0x84, 0x41];
     text(&mut head, "localhost");
@@ -81,7 +81,7 @@ fn remembered() -> Vec<u8> {
     head
 }
 
-/// Begins as many POSTs as one connection may, each with a head of a few bytes that are many when
+/// Begins as many POSTs as one connection may, each with a header of a few bytes that are many when
 /// they have been unpacked, and sends no body. Returns when the server has read all of it.
 fn bomb(server: &Server) -> Connection {
     bomb_of(Connection::open(server.address(), &[]))
@@ -162,7 +162,7 @@ fn answers_that_wait_for_one_client_are_bounded_together_where_a_site_has_rules(
     server.stop();
 }
 
-/// The fields of a GET of a file that its client does not take, the authority and the path of which
+/// The headers of a GET of a file that its client does not take, the authority and the path of which
 /// are remembered.
 fn file() -> Vec<u8> {
     let mut head = vec![0x82, 0x86, 0x44];
@@ -185,7 +185,7 @@ fn fields_that_follow_bodies_are_bounded_for_each_connection() {
         for number in 0..STREAMS {
             client.ask_with(1 + 2 * number, &file(), 0);
         }
-        // A field without a value, and then over and over.
+        // A header without a value, and then over and over.
         let first = [0x40, 1, b'x', 0];
         let mut bytes = frame(HEADERS, END_HEADERS | END_STREAM, 1, &first);
         for number in 1..STREAMS {

@@ -37,7 +37,7 @@ fn has_zygote(server: &Server, pool: &str) -> bool {
     server.processes().iter().any(|one| one.title == title)
 }
 
-/// What comes of an answer after its head.
+/// What comes of an answer after its header.
 fn rest(mut connection: Connection) -> String {
     let mut body = Vec::new();
     loop {

@@ -272,7 +272,7 @@ fn no_request_can_put_words_into_the_page_that_others_get() {
     assert!(!hit("/A?host", "shop.example") && !hit("/%61?host", "shop.example"));
     assert!(!hit("/a?host=", "shop.example") && !hit("/a?Host", "shop.example"));
     assert!(!hit(target, "shop.example."));
-    // Two fields of a name, and a body where there should be none.
+    // Two headers of a name, and a body where there should be none.
     let two = [("Host", "shop.example"), ("Host", "evil.example")];
     let two = two
         .iter()

@@ -211,7 +211,7 @@ fn what_is_asked_for_as_a_part_makes_no_page_unless_the_key_has_that() {
     }
     assert_eq!(with(&server, "/a", &[]).text(), "run 4 ");
     assert_eq!(with(&server, "/a", &[PART]).text(), "run 2 ");
-    // Another such field is as it was.
+    // Another such header is as it was.
     let two = with(&server, "/b", &[PART, ("X-Original-URL", "/evil")]);
     assert!(is_unkeyed(&two), "{}", status(&two));
 }

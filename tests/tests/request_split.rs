@@ -368,7 +368,7 @@ fn figure(metrics: &str, name: &str) -> f64 {
     line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name} is in\n{metrics}"))
 }
 
-/// What a `Server-Timing` field says, in milliseconds.
+/// What a `Server-Timing` header says, in milliseconds.
 fn durations(field: &str) -> BTreeMap<String, f64> {
     let metrics = field.split(", ").map(|metric| {
         let (name, duration) = metric.split_once(";dur=").expect(field);
@@ -404,7 +404,7 @@ fn an_answer_says_where_its_time_went_if_its_pool_is_to() {
     let fields: Vec<&str> = own.all("Server-Timing").collect();
     assert_eq!((fields.len(), fields[0]), (2, "db;dur=53"), "{fields:?}");
 
-    // Its head has gone when its time is known; a file's went nowhere.
+    // Its header has gone when its time is known; a file's went nowhere.
     for target in ["/streams.php", "/hello.txt"] {
         let answer = http::get(address, target);
         assert_eq!(answer.header("Server-Timing"), None, "{target}");

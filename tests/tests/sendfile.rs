@@ -81,7 +81,7 @@ fn by_file(file: &str) -> String {
     format!("/download.php?file={file}")
 }
 
-/// Fails unless a script's own answer, and the fields by which it speaks to us, stay with us.
+/// Fails unless a script's own answer, and the headers by which it speaks to us, stay with us.
 fn assert_nothing_leaks(answer: &Response) {
     for (name, _) in &answer.headers {
         let name = name.to_ascii_lowercase();

@@ -358,12 +358,12 @@ fn a_connection_of_http2_without_a_request_is_closed_after_a_while_whatever_it_h
     let (mut unused, mut used, mut begun) = (open(), open(), open());
     used.ask(1, "/hello.txt");
     assert_eq!(used.text(1), "hello, file");
-    // Half a head, of which the rest never comes.
+    // Half a header, of which the rest never comes.
     let half = frame(HEADERS, 1, 1, &http2::get("/hello.txt"));
     begun.send(&half).expect("half a head is taken");
     assert_eq!(used.goaway(), Some(0));
     assert_eq!(unused.goaway(), Some(0));
-    // In the middle of a head nothing else can be said.
+    // In the middle of a header nothing else can be said.
     let closed = begun.wait_for("the end", |_| false);
     assert_eq!(closed, None);
 }

@@ -1,16 +1,16 @@
-//! The head of a CGI response (RFC 3875 §6), at the start of STDOUT.
+//! The header of a CGI response (RFC 3875 §6), at the start of STDOUT.
 
 use std::fmt;
 
 use memchr::{memchr, memchr2};
 
-/// Initial capacity for a head, in bytes.
+/// Initial capacity for a header, in bytes.
 const FIRST_ROOM_BYTES: usize = 1024;
 
 /// Most bytes of an invalid line that an error quotes.
 const MAX_EXCERPT_BYTES: usize = 60;
 
-/// Bounds of a response head.
+/// Bounds of a response header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes up to and including the empty line. At most 4 GiB are ever accepted.
@@ -38,7 +38,7 @@ impl Span {
     }
 }
 
-/// The checked head of a script's response: names are tokens, values have no CR, LF or NUL.
+/// The checked header of a script's response: names are tokens, values have no CR, LF or NUL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CgiHeaders {
     bytes: Vec<u8>,
@@ -79,7 +79,7 @@ impl CgiHeaders {
     }
 }
 
-/// Reads a response head incrementally. Lines may end in LF or CRLF.
+/// Reads a response header incrementally. Lines may end in LF or CRLF.
 #[derive(Clone, Debug)]
 pub struct HeadReader {
     limits: Limits,
@@ -100,7 +100,7 @@ impl HeadReader {
         Self { limits, head: CgiHeaders::default(), line_start: 0, lines: 0 }
     }
 
-    /// Reads `input`. When the head is complete, returns it and the number of bytes of `input` that
+    /// Reads `input`. When the header is complete, returns it and the number of bytes of `input` that
     /// belong to it: the rest is body. The reader is then ready for the next response.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl HeadReader {
         Ok(None)
     }
 
-    /// The error if the response ends before its head is complete.
+    /// The error if the response ends before its header is complete.
     pub fn ended_early(&self) -> HeadError {
         match self.head.bytes.len() {
             0 => self.error(Fault::Empty),
@@ -142,7 +142,7 @@ impl HeadReader {
     }
 
     /// Reads the line that has just been completed; true if it is the empty line at the end of the
-    /// head.
+    /// header.
     fn take_line(&mut self) -> Result<bool, HeadError> {
         let line = &self.head.bytes[self.line_start..self.head.bytes.len() - 1];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -234,27 +234,27 @@ fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Why a response head is invalid. The client gets a 502; this goes to the log.
+/// Why a response header is invalid. The client gets a 502; this goes to the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadError {
     /// The fault.
     pub fault: Fault,
     /// The line, counted from 1.
     pub line: usize,
-    /// The start of the line, control characters escaped; empty if the head is too large.
+    /// The start of the line, control characters escaped; empty if the header is too large.
     pub excerpt: String,
 }
 
-/// A fault in a response head.
+/// A fault in a response header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// There is no response at all.
     Empty,
-    /// The response ends before the empty line of its head.
+    /// The response ends before the empty line of its header.
     Unfinished,
-    /// The head has more than this many bytes.
+    /// The header has more than this many bytes.
     TooLarge(usize),
-    /// The head has more than this many headers.
+    /// The header section has more than this many headers.
     TooManyHeaders(usize),
     /// A line starts with white space.
     FoldedLine,

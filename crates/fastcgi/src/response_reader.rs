@@ -4,7 +4,7 @@ use crate::record_reader::{FixedContent, Part, ProtocolError, Records};
 /// An event from the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseEvent<'a> {
-    /// The next bytes of the response, CGI head and body; never empty.
+    /// The next bytes of the response, CGI header and body; never empty.
     Stdout(&'a [u8]),
     /// The next bytes of error messages; never empty.
     Stderr(&'a [u8]),

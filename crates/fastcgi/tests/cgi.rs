@@ -1,10 +1,10 @@
-//! Heads of scripts' responses. Each is also delivered one byte at a time.
+//! Headers of scripts' responses. Each is also delivered one byte at a time.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 use maitred_fastcgi::cgi::{CgiHeaders, Fault, HeadError, HeadReader, Limits};
 
-/// The head in `input`, in pieces of `size` bytes, and its length.
+/// The header in `input`, in pieces of `size` bytes, and its length.
 fn read(
     input: &[u8],
     size: usize,

@@ -101,7 +101,7 @@ fn post(script: &str, params: &[(&str, &[u8])], body: &[u8]) -> Vec<u8> {
     wire
 }
 
-/// Head, body and error messages of the response.
+/// Header, body and error messages of the response.
 fn response(stream: &mut UnixStream) -> (CgiHeaders, Vec<u8>, Vec<u8>) {
     let (mut reader, mut heads, mut head) = (ResponseReader::new(1), HeadReader::default(), None);
     let (mut body, mut stderr, mut bytes) = (Vec::new(), Vec::new(), vec![0; 10_000]);

@@ -84,7 +84,7 @@ pub enum Framing {
     Chunked,
 }
 
-/// A range of a head's bytes.
+/// A range of a header's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -109,7 +109,7 @@ pub(crate) struct HeaderSpans {
     pub(crate) value: Span,
 }
 
-/// A checked request head. It consists of its bytes and offsets into them: two allocations in all.
+/// A checked request header. It consists of its bytes and offsets into them: two allocations in all.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Head {
     pub(crate) bytes: Bytes,
@@ -241,7 +241,7 @@ impl Head {
         self.bytes.len() + self.headers.capacity() * size_of::<HeaderSpans>()
     }
 
-    /// Length of the head in bytes, from the request line to the empty line; over HTTP/2 that of
+    /// Length of the header in bytes, from the request line to the empty line; over HTTP/2 that of
     /// its method, path, authority and headers, where a repeated header counts once.
     pub fn len_bytes(&self) -> usize {
         self.bytes.len()

@@ -5,11 +5,11 @@
 //! obs-fold, two Content-Length headers, Content-Length with Transfer-Encoding) is a [`Refusal`]:
 //! respond with its status and close the connection.
 //!
-//! - [`HeadParser`] splits request heads off a buffer; [`Head`] is a parsed one.
+//! - [`HeadParser`] splits request headers off a buffer; [`Head`] is a parsed one.
 //! - [`Head::of_fields`] builds the same from an HTTP/2 request, so that other code does not depend
 //!   on the version.
 //! - [`ChunkedBody`] decodes a chunked request body without copying.
-//! - [`write_head`] writes a response head, [`write_chunk_header`] frames its body.
+//! - [`write_head`] writes a response header section, [`write_chunk_header`] frames its body.
 
 mod ascii;
 mod chunked;

@@ -16,7 +16,7 @@ pub const MAX_HEADERS: usize = 256;
 /// Empty lines skipped before a request line; RFC 9112 §2.2 requires at least one.
 const MAX_EMPTY_LINES: u8 = 2;
 
-/// Bounds of a request head.
+/// Bounds of a request header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes from the request line to the empty line, both included. At most 4 GiB are ever
@@ -35,9 +35,9 @@ impl Default for Limits {
     }
 }
 
-/// Splits request heads off a connection's buffer, one after the other.
+/// Splits request headers off a connection's buffer, one after the other.
 ///
-/// It remembers how far it has scanned, so that a head that arrives byte by byte costs no more than
+/// It remembers how far it has scanned, so that a header that arrives byte by byte costs no more than
 /// one in a single read. Between two calls bytes may only be appended to the buffer.
 #[derive(Clone, Debug, Default)]
 pub struct HeadParser {
@@ -56,7 +56,7 @@ impl HeadParser {
         Self::default()
     }
 
-    /// Splits the next head off `buf`; `None` when its end has not arrived.
+    /// Splits the next header off `buf`; `None` when its end has not arrived.
     ///
     /// # Errors
     /// The reason of the refusal. The connection must be closed after the response.
@@ -93,7 +93,7 @@ impl HeadParser {
         }
     }
 
-    /// The length of the head, once its empty line has arrived.
+    /// The length of the header, once its empty line has arrived.
     fn find_end(&mut self, buf: &[u8], limits: &Limits) -> Result<Option<usize>, Refusal> {
         let max_bytes = limits.max_head_bytes.min(u32::MAX as usize);
         let max_lines = 1 + limits.max_headers.min(MAX_HEADERS);
@@ -121,7 +121,7 @@ impl HeadParser {
     }
 }
 
-/// Parses one whole head with `headers` lines after the request line.
+/// Parses one whole header section with `headers` lines after the request line.
 fn read_head(bytes: Bytes, headers: usize, limits: &Limits) -> Result<Head, Refusal> {
     let mut slots = [const { MaybeUninit::uninit() }; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut []);

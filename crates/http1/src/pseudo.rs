@@ -18,7 +18,7 @@ pub struct Pseudo<'a> {
     pub authority: Option<&'a str>,
 }
 
-/// Initial capacity for a head, in bytes.
+/// Initial capacity for a header, in bytes.
 const USUAL_BYTES: usize = 512;
 /// Length of values that are compared with earlier headers, in bytes: HPACK repeats one in a byte.
 const LONG_BYTES: usize = 128;
@@ -26,9 +26,9 @@ const LONG_BYTES: usize = 128;
 const COMPARED_HEADERS: usize = 32;
 
 impl Head {
-    /// The head of an HTTP/2 request from its headers (RFC 9113 §8.3), each with a name in lower
+    /// The header section of an HTTP/2 request from its headers (RFC 9113 §8.3), each with a name in lower
     /// case. `is_all`: there is no body. The framing layer has already refused connection-specific
-    /// headers (§8.2.2) and heads beyond [`Limits::max_head_bytes`].
+    /// headers (§8.2.2) and header sections beyond [`Limits::max_head_bytes`].
     ///
     /// # Errors
     /// The reason of the refusal. The connection can be used further.

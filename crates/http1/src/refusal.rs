@@ -51,7 +51,7 @@ refusals! {
     Asterisk = 400, "The request target * is for OPTIONS only.";
     /// The request target is longer than [`crate::Limits::max_target_bytes`].
     TargetTooLong = 414, "The request target is too long.";
-    /// The head is longer than [`crate::Limits::max_head_bytes`].
+    /// The header is longer than [`crate::Limits::max_head_bytes`].
     HeadTooLarge = 431, "The request head is too large.";
     /// There are more headers than [`crate::Limits::max_headers`].
     TooManyHeaders = 431, "The request has too many headers.";

@@ -28,7 +28,7 @@ pub enum ResponseFraming {
     NoBody,
 }
 
-/// The parts of a response head besides the application's headers.
+/// The parts of a response header section besides the application's headers.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseStart<'a> {
     /// The version of the request. The response is always HTTP/1.1 (RFC 9110 §6.2).
@@ -85,7 +85,7 @@ pub fn is_hop_by_hop(name: &[u8]) -> bool {
         && NAMES.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// Appends a response head to `out`: status line, the application's headers except those of
+/// Appends a response header section to `out`: status line, the application's headers except those of
 /// [`is_hop_by_hop`], then Server, Date, Content-Length or Transfer-Encoding, and Connection as
 /// needed.
 ///

@@ -1,4 +1,4 @@
-//! Request heads. Each is also delivered one byte at a time.
+//! Request headers. Each is also delivered one byte at a time.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Heads of HTTP/2 requests from their pseudo-headers and headers.
+//! Header sections of HTTP/2 requests from their pseudo-headers and headers.
 
 use maitred_http1::Refusal::{self, *};
 use maitred_http1::{Framing, Head, Limits, Method, Pseudo, Version};

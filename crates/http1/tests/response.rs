@@ -1,4 +1,4 @@
-//! Response heads, byte for byte.
+//! Response headers, byte for byte.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
@@ -18,7 +18,7 @@ const OK: ResponseStart<'_> = ResponseStart {
     date: DATE,
 };
 
-/// The head, and the number of headers left out.
+/// The header section, and the number of headers left out.
 fn written(response: &ResponseStart<'_>, headers: &[(&str, &str)]) -> (String, usize) {
     let mut out = Vec::new();
     let headers = headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));

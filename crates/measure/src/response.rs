@@ -6,7 +6,7 @@ use httparse::{ParserConfig, Status};
 
 use crate::marker::{Marker, MarkerSearch};
 
-/// The longest response head, in bytes; longer ones are an error.
+/// The longest response header, in bytes; longer ones are an error.
 pub const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// Most headers of a response.
@@ -111,7 +111,7 @@ pub struct ReadOptions<'a> {
 #[derive(Debug, Default)]
 pub struct Http1Reader {
     state: ParseState,
-    /// An incomplete head or line.
+    /// An incomplete header or line.
     stash: Vec<u8>,
     head: bool,
     cookies: bool,
@@ -201,7 +201,7 @@ impl Http1Reader {
 
     fn head(&mut self, input: &[u8]) -> Result<usize, Fault> {
         if self.stash.is_empty() {
-            // Most heads arrive in one piece, and need not be copied.
+            // Most headers arrive in one piece, and need not be copied.
             if let Some(length) = self.parse(input)? {
                 return Ok(length);
             }
@@ -227,7 +227,7 @@ impl Http1Reader {
         }
     }
 
-    /// The length of the head, if it is complete.
+    /// The length of the header, if it is complete.
     fn parse(&mut self, input: &[u8]) -> Result<Option<usize>, Fault> {
         if input.is_empty() {
             return Ok(None);

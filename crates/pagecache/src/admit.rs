@@ -73,7 +73,7 @@ reasons! {
 pub struct Times {
     /// When the request was sent to the script.
     pub asked: Millis,
-    /// When the response head arrived.
+    /// When the response header arrived.
     pub came: Millis,
     /// Purges before the request was sent.
     pub stamp: u64,
@@ -82,13 +82,13 @@ pub struct Times {
 /// A response that is stored once its body is complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admitted {
-    /// The response head.
+    /// The response header.
     pub stored: Stored,
     /// The request headers that it varies on.
     pub vary: Vary,
 }
 
-/// Decides on a response whose head has arrived.
+/// Decides on a response whose header has arrived.
 ///
 /// # Errors
 /// The reason why it is not stored.

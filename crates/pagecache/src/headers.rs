@@ -3,7 +3,7 @@
 /// A header: its name and its value.
 pub type Field<'a> = (&'a [u8], &'a [u8]);
 
-/// The head of a response.
+/// The header of a response.
 #[derive(Debug, Clone, Copy)]
 pub struct ResponseHead<F> {
     /// Its status.

@@ -1,4 +1,4 @@
-//! The head of a cached response, and its serialised form.
+//! The header of a cached response, and its serialised form.
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ use crate::codec::{Damaged, Reader, write_part};
 use crate::freshness::Lifetimes;
 use crate::headers::{self, Field};
 
-/// The head of a cached response, with the caching decisions.
+/// The header of a cached response, with the caching decisions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     /// The status.

@@ -27,7 +27,7 @@ pub struct Subject {
 pub struct Object {
     /// What it is about.
     pub subject: Subject,
-    /// Its head, with the caching decisions.
+    /// Its header, with the caching decisions.
     pub stored: Stored,
     /// Its body.
     pub body: Body,
@@ -81,10 +81,10 @@ pub enum Entry {
 
 /// The first bytes of a file; the last of them is the format's version.
 const MAGIC: &[u8; 8] = b"maitred\x03";
-/// Length of the prefix: magic, era, length of the head, length of the body, checksums of both,
+/// Length of the prefix: magic, era, length of the header, length of the body, checksums of both,
 /// kind.
 const PREFIX_BYTES: usize = 8 + 8 + 4 + 8 + 4 + 4 + 1;
-/// Longest head of a file in bytes.
+/// Longest header of a file in bytes.
 const MAX_HEAD_BYTES: usize = 1 << 20;
 
 const PAGE: u8 = 1;
@@ -199,7 +199,7 @@ impl Entry {
     }
 }
 
-/// Length of a file's prefix and head, from its first [`FIRST_BYTES`].
+/// Length of a file's prefix and header, from its first [`FIRST_BYTES`].
 ///
 /// # Errors
 /// When it is no page file.

@@ -1,4 +1,4 @@
-/* The response: head, body, flush, log lines. */
+/* The response: header, body, flush, log lines. */
 #include "engine.h"
 
 #include <string.h>
@@ -31,7 +31,7 @@ size_t maitred_write(const char *bytes, size_t length)
 	return length;
 }
 
-/* Sends the head even if there is no body yet, as php-fpm does from 8.4 (php-src #12385). */
+/* Sends the header even if there is no body yet, as php-fpm does from 8.4 (php-src #12385). */
 void maitred_flush(void *context)
 {
 	const struct maitred_request *request = maitred_engine.request;
@@ -74,7 +74,7 @@ static const char *reason_phrase(int status)
 	return NULL;
 }
 
-/* Returns the status of the head, and whether its line is already written. */
+/* Returns the status of the header, and whether its line is already written. */
 static int append_status(smart_str *head, sapi_headers_struct *headers, bool *written)
 {
 	const char *line = SG(sapi_headers).http_status_line;
@@ -109,7 +109,7 @@ static int append_status(smart_str *head, sapi_headers_struct *headers, bool *wr
 	return status;
 }
 
-/* The CGI head (RFC 3875 section 6.3), built in full so that it is sent in one piece. */
+/* The CGI header (RFC 3875 section 6.3), built in full so that it is sent in one piece. */
 int maitred_send_headers(sapi_headers_struct *headers)
 {
 	smart_str head = { 0 };

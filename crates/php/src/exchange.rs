@@ -31,7 +31,7 @@ pub trait Exchange {
     /// Reads the next part of the request body into `buffer`; 0 at its end.
     fn read_body(&mut self, buffer: &mut [u8]) -> usize;
 
-    /// Sends the next bytes of the response: first the complete CGI head (RFC 3875 section 6) in
+    /// Sends the next bytes of the response: first the complete CGI header (RFC 3875 section 6) in
     /// one piece, then the body.
     fn send(&mut self, bytes: &[u8]) -> Verdict;
 

@@ -1,4 +1,4 @@
-//! What leaves PHP: heads, bodies, flushes, ends.
+//! What leaves PHP: headers, bodies, flushes, ends.
 
 mod php;
 

@@ -14,7 +14,7 @@ const CASES: u32 = 4096;
 
 #[derive(Debug, PartialEq, Eq)]
 enum Client {
-    /// There is no field: the proxy asks for itself.
+    /// There is no header: the proxy asks for itself.
     Proxy,
     At(IpAddr),
     Unknown,

@@ -34,7 +34,7 @@ const MAX_SIGNAL: usize = 64;
 /// Words of a cache line: no two writers share one.
 const LINE: usize = 8;
 
-// The head: the mark, and what is stored once for the pool.
+// The header: the mark, and what is stored once for the pool.
 const MAGIC_AT: usize = 0;
 const MAX_QUEUED: usize = LINE;
 const MAX_BUSY: usize = MAX_QUEUED + 1;

@@ -12,7 +12,7 @@ use crate::slot_words::{SleepWord, SlotWords};
 
 /// Slots of a seat: one for the running request, the others for queued ones.
 pub const SLOTS_PER_SEAT: usize = 16;
-/// Size of a request ring in bytes. A request head must fit completely; bodies are streamed.
+/// Size of a request ring in bytes. A request header must fit completely; bodies are streamed.
 pub const REQUEST_RING_BYTES: usize = 128 * 1024;
 /// Size of a response ring in bytes. Most pages fit, so that a worker finishes without waiting.
 pub const ANSWER_RING_BYTES: usize = 128 * 1024;

@@ -206,7 +206,7 @@ impl Exchange for BootedWorker {
         let Some(boot) = &mut self.boot else {
             return self.exchange.send(bytes);
         };
-        // The first piece is the complete head.
+        // The first piece is the complete header.
         let is_head = boot.printed.is_empty() && bytes.ends_with(b"\r\n\r\n");
         if !is_head {
             let room = BOOT_OUTPUT_BYTES - boot.printed.len();

@@ -64,7 +64,7 @@ pub struct Running {
     cpu: Option<CpuTime>,
 }
 
-/// Reads the head of a claimed request; `None` if it has been abandoned.
+/// Reads the header of a claimed request; `None` if it has been abandoned.
 pub fn begin(
     exchange: &mut WorkerExchange<'_>,
     params: &mut Params,

@@ -19,7 +19,7 @@ const BACKLOG: i32 = 4_096;
 const LISTENER: u64 = u64::MAX;
 const INPUT: u64 = u64::MAX - 1;
 
-/// A connection, and how much of the end of a head has come.
+/// A connection, and how much of the end of a header has come.
 struct Client {
     stream: TcpStream,
     matched: usize,

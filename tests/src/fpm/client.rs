@@ -122,7 +122,7 @@ fn write_stream(bytes: &mut Vec<u8>, kind: u8, content: &[u8]) {
 /// What a request was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// The CGI answer: head, empty line, body.
+    /// The CGI answer: header, empty line, body.
     pub stdout: Vec<u8>,
     /// What was said besides.
     pub stderr: Vec<u8>,
@@ -138,7 +138,7 @@ impl Answer {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// What follows the head.
+    /// What follows the header.
     pub fn body(&self) -> String {
         let text = self.text();
         let body = text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());

@@ -14,7 +14,7 @@ use maitred_tests::wait::DEADLINE;
 pub struct FramesCase {
     /// What is odd about it.
     pub name: &'static str,
-    /// Its fields; those of a plain GET where nothing is said of them.
+    /// Its headers; those of a plain GET where nothing is said of them.
     fields: &'static [(&'static str, &'static str)],
     /// Its body, if it has one.
     body: Option<&'static str>,
@@ -242,7 +242,7 @@ fn name(payload: &[u8], at: usize) -> String {
     }
 }
 
-/// The status at the beginning of an answer's fields (RFC 7541 §6 and its appendices A and B).
+/// The status at the beginning of an answer's headers (RFC 7541 §6 and its appendices A and B).
 fn status_in(block: &[u8]) -> u16 {
     const INDEXED: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
     // A change of the table's size may come first.

@@ -10,7 +10,7 @@ with_defaults! {
 pub struct ClientLimits {
     /// Most connections of one address, or of one /64 of IPv6; 0 is no limit.
     pub connections_per_address: u32 = 256,
-    /// Bytes for the heads of requests in flight, beyond a share of each connection's own.
+    /// Bytes for the headers of requests in flight, beyond a share of each connection's own.
     pub request_memory: u64 = 48 << 20,
 }
 }

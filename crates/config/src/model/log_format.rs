@@ -98,11 +98,11 @@ pub enum Variable {
     Status,
     /// `$body_bytes_sent`.
     BodyBytesSent,
-    /// `$bytes_sent`: response head and body.
+    /// `$bytes_sent`: response header and body.
     BytesSent,
-    /// `$request_length`: bytes of head and body.
+    /// `$request_length`: bytes of header and body.
     RequestLength,
-    /// `$request_time`, `$request_ms`: from the complete request head to the last byte of the
+    /// `$request_time`, `$request_ms`: from the complete request header to the last byte of the
     /// response.
     RequestTime(Unit),
     /// `$queue_time`, `$queue_ms`: time in the queue for a worker.

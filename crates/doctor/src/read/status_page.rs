@@ -15,7 +15,7 @@ use crate::quantile::quantile;
 /// Largest response in bytes: ten thousand workers fit.
 const MAX_REPLY_BYTES: usize = 8 * 1024 * 1024;
 
-/// The end of a response head.
+/// The end of a response header.
 const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 
 /// The page.

@@ -7,7 +7,7 @@ use subtle::ConstantTimeEq;
 use crate::net::admin_peer::AdminPeer;
 use crate::pool::status::View;
 
-/// Longest header field with a token that is looked at, in bytes.
+/// Longest header with a token that is looked at, in bytes.
 const AUTHORIZATION_BYTES: usize = 1024;
 
 /// Why a client may read nothing.

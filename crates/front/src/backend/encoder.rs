@@ -9,7 +9,7 @@ use crate::backend::error::Failure;
 /// Turns the output of a script into a response. Encoders wrap each other, so no method has a
 /// default: a wrapper that forgot one would hide that of the inner one.
 pub trait ResponseEncoder {
-    /// A response head, if that is not sent as bytes.
+    /// A response header, if that is not sent as bytes.
     type Head;
 
     /// Takes output of the script.
@@ -27,7 +27,7 @@ pub trait ResponseEncoder {
     /// The response is not valid.
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure>;
 
-    /// The next head of the last frame, if it has one: those of interim responses come first.
+    /// The next header of the last frame, if it has one: those of interim responses come first.
     fn head(&mut self) -> Option<Self::Head>;
 
     /// Whether encoding is so expensive that other tasks must have their turn after each piece.

@@ -17,11 +17,11 @@ use crate::pool::queue::Priority;
 use crate::services::Thread;
 use crate::site::Site;
 
-/// One request on its way to a response. Built once, when its head is complete.
+/// One request on its way to a response. Built once, when its header is complete.
 pub struct RequestCx<'r, C> {
     /// The client: a connection of HTTP/1, or a stream of HTTP/2.
     pub client: &'r mut C,
-    /// The request head.
+    /// The request header.
     pub head: &'r Head,
     /// The thread that serves the request, and what its requests share.
     pub thread: &'r Arc<Thread>,
@@ -37,7 +37,7 @@ pub struct RequestCx<'r, C> {
     pub intercepted: Option<Box<InterceptedResponse>>,
 }
 
-/// Host, scheme and client of a request: as connection and request head name them, or a trusted
+/// Host, scheme and client of a request: as connection and request header name them, or a trusted
 /// proxy in front.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestTarget<'r> {
@@ -54,7 +54,7 @@ pub struct RequestTarget<'r> {
 }
 
 impl<'r> RequestTarget<'r> {
-    /// The target of a request by its connection and head alone.
+    /// The target of a request by its connection and header alone.
     pub fn direct(client: &impl HttpClient, head: &'r Head) -> RequestTarget<'r> {
         RequestTarget {
             host: head.host(),
@@ -92,7 +92,7 @@ impl<'r> RequestTarget<'r> {
 /// A request at its site, as routing and rules decide it.
 #[derive(Clone)]
 pub struct RequestContext<'r> {
-    /// The request head.
+    /// The request header.
     pub head: &'r Head,
     /// Host, scheme and client address.
     pub target: RequestTarget<'r>,

@@ -27,7 +27,7 @@ const SOFTWARE: &[u8] = concat!("maitred/", env!("CARGO_PKG_VERSION"), " (as ngi
 /// A request to PHP.
 #[derive(Debug)]
 pub struct ScriptCall<'a> {
-    /// The request head.
+    /// The request header.
     pub head: &'a Head,
     /// The request body.
     pub body: &'a Body,
@@ -45,7 +45,7 @@ pub struct ScriptCall<'a> {
     pub id: &'a str,
 }
 
-/// What a script sees of a request, where that differs from the request head.
+/// What a script sees of a request, where that differs from the request header.
 #[derive(Debug, Clone, Copy)]
 pub struct ScriptView<'a> {
     /// The query after rewrites.

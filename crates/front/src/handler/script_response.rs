@@ -1,4 +1,4 @@
-//! A script's response over HTTP: its CGI head becomes an HTTP head, its body is framed.
+//! A script's response over HTTP: its CGI header becomes an HTTP header, its body is framed.
 
 use std::io;
 use std::time::Duration;
@@ -41,14 +41,14 @@ pub struct HttpEncoder<'a, W: HeadWriter> {
     encoder: Option<Box<Encoder>>,
     framed: bool,
     hints: Hints,
-    /// Early hints that have not been sent: bytes, or heads.
+    /// Early hints that have not been sent: bytes, or headers.
     early: Vec<u8>,
     early_apart: Vec<W::Head>,
-    /// The response head, if it is not part of the bytes and has not been sent.
+    /// The response header, if it is not part of the bytes and has not been sent.
     apart: Option<W::Head>,
     /// The status sent; 0 before there is one.
     pub status: u16,
-    /// Bytes of the heads that were sent.
+    /// Bytes of the headers that were sent.
     pub head_bytes: u64,
     /// Whether the connection can be used again.
     pub reusable: bool,
@@ -88,7 +88,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         }
     }
 
-    /// The head of the script's response.
+    /// The header of the script's response.
     pub fn script_head(&self) -> Option<&CgiHeaders> {
         self.head.as_ref()
     }

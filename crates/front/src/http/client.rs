@@ -31,7 +31,7 @@ pub enum After {
 
 /// A client over HTTP, with its current request. No method has a default here, as in [`Client`].
 pub trait HttpClient: Client {
-    /// Writes the heads of scripts' responses in its version of HTTP.
+    /// Writes the headers of scripts' responses in its version of HTTP.
     type HeadWriter: HeadWriter<Head = Self::Head>;
 
     /// The client's address.
@@ -86,7 +86,7 @@ pub trait HttpClient: Client {
 pub struct Written {
     /// The status; 0 if nothing was sent.
     pub status: u16,
-    /// How many of the bytes that [`HttpClient::sent`] counts belong to the response head.
+    /// How many of the bytes that [`HttpClient::sent`] counts belong to the response header.
     pub head_bytes: u64,
     /// An error if the client has closed the connection or does not read, or the file has become
     /// shorter.
@@ -103,7 +103,7 @@ pub struct Raw<'a> {
     pub sent: &'a mut u64,
 }
 
-/// The head of a response that is no script's.
+/// The header of a response that is no script's.
 #[derive(Debug)]
 pub struct Reply<'a> {
     /// The request.
@@ -133,7 +133,7 @@ pub enum Content<'a> {
     Housed(&'a Bytes, &'a OwnedFd, u64),
     /// A piece of a file.
     File(&'a Arc<OwnedFd>, Slice),
-    /// Pieces of a file, each after a head of its own, and the closing delimiter.
+    /// Pieces of a file, each after a header of its own, and the closing delimiter.
     Pieces(&'a Arc<OwnedFd>, &'a [Part], &'a Bytes),
 }
 
@@ -163,7 +163,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// The part of it that is in memory already, and can be sent with the head.
+    /// The part of it that is in memory already, and can be sent with the header.
     pub fn at_once(&self) -> &'a [u8] {
         match self {
             Content::Made(bytes) => bytes,
@@ -176,7 +176,7 @@ impl<'a> Content<'a> {
 /// The client of a script. Wrappers implement it, too, so no method has a default here: a wrapper
 /// that forgot to forward one would silently replace the wrapped client's.
 pub trait Client {
-    /// The part of a head that is sent separately from the bytes, if any.
+    /// The part of a header that is sent separately from the bytes, if any.
     type Head;
 
     /// Returns when it has disconnected, or aborted the request.
@@ -185,7 +185,7 @@ pub trait Client {
     /// As [`Client::gone`], for a client whose response is due soon.
     async fn gone_later(&mut self);
 
-    /// Sends a head. The bytes sent from then on belong to it.
+    /// Sends a header. The bytes sent from then on belong to it.
     ///
     /// # Errors
     /// When the client has disconnected.
@@ -207,12 +207,12 @@ pub trait Client {
     fn spool_bytes(&self) -> usize;
 }
 
-/// Writes heads in a version of HTTP.
+/// Writes headers in a version of HTTP.
 pub trait HeadWriter {
     /// The part that is sent separately from the bytes, if any.
     type Head;
 
-    /// Writes the head of a response, to `out` or separately. Also returns how many of `headers`
+    /// Writes the header section of a response, to `out` or separately. Also returns how many of `headers`
     /// are left out because they are invalid.
     fn head<'h>(
         out: &mut Vec<u8>,
@@ -220,7 +220,7 @@ pub trait HeadWriter {
         headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
     ) -> (Option<Self::Head>, usize);
 
-    /// Writes the head of an interim response of status 103, to `out` or separately.
+    /// Writes the header of an interim response of status 103, to `out` or separately.
     fn hints<'h>(
         out: &mut Vec<u8>,
         headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,

@@ -35,7 +35,7 @@ pub enum ResponseBody {
         /// Which piece.
         slice: Slice,
     },
-    /// `multipart/byteranges`: each part's head and its piece of the file, then `closing`.
+    /// `multipart/byteranges`: each part's header and its piece of the file, then `closing`.
     Multipart {
         /// Open for reading.
         fd: Arc<OwnedFd>,

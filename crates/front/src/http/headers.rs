@@ -49,7 +49,7 @@ fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
     Some((b"Strict-Transport-Security", value.as_bytes()))
 }
 
-/// A response to a client whose request has no valid head.
+/// A response to a client whose request has no valid header.
 pub fn bare(status: u16, why: &str) -> Vec<u8> {
     let body = crate::http::error_body::in_words(status, why);
     let response = ResponseStart {

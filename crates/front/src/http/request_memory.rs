@@ -1,5 +1,5 @@
-//! Limits the memory of the heads of requests in progress. A few bytes of HTTP/2 can be a large
-//! head (HPACK), and a request may wait for long: for its body, or for a worker.
+//! Limits the memory of the headers of requests in progress. A few bytes of HTTP/2 can be a large
+//! header (HPACK), and a request may wait for long: for its body, or for a worker.
 //!
 //! Each connection has a share of its own, so that a flood over some connections causes no refusal
 //! on others. All connections share the memory beyond that; a request that exceeds it is refused.

@@ -253,9 +253,9 @@ pub fn line<'a>(request: &'a Finished<'_>, record: &'a mut RequestRecord) -> Lin
 pub struct Finished<'a> {
     /// The client.
     pub peer: IpAddr,
-    /// The head of the request.
+    /// The header of the request.
     pub head: &'a Head,
-    /// The time from the complete head until now.
+    /// The time from the complete header until now.
     pub time: Time,
     /// The TLS connection that it came over, if any.
     pub secured: Option<Arc<Secured>>,

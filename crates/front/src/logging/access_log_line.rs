@@ -23,7 +23,7 @@ const VALUE_BYTES: usize = 8 * 1024;
 pub struct Line<'a> {
     /// The client.
     pub peer: IpAddr,
-    /// The head of the request, if it is valid.
+    /// The header of the request, if it is valid.
     pub head: Option<&'a Head>,
     /// The time of the request.
     pub time: Option<Time>,
@@ -33,7 +33,7 @@ pub struct Line<'a> {
     pub record: &'a RequestRecord,
 }
 
-/// The time from the complete head to the complete response.
+/// The time from the complete header to the complete response.
 #[derive(Debug, Clone, Copy)]
 pub enum Time {
     /// It ends now, and started then. The clock is read if the format needs it.

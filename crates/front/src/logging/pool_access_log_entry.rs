@@ -12,7 +12,7 @@ use crate::logging::access_log::put_visible;
 use crate::logging::pool_access_log::{LINE_BYTES, PoolAccessLog};
 use crate::runtime::clock;
 
-/// Most bytes of a response head that are buffered for `%o` and `%s`.
+/// Most bytes of a response header that are buffered for `%o` and `%s`.
 const HEAD_BYTES: usize = 64 * 1024;
 
 /// A request that gets a line.
@@ -30,7 +30,7 @@ pub struct Entry {
     user: Vec<u8>,
     /// By the index of its token: the value of the parameter that the token names.
     variables: Vec<(usize, Vec<u8>)>,
-    /// The response head as far as it has been sent, and whether it is complete.
+    /// The response header as far as it has been sent, and whether it is complete.
     head: Vec<u8>,
     has_head: bool,
     report: Vec<u8>,

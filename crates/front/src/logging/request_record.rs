@@ -19,7 +19,7 @@ pub struct RequestRecord {
     pub status: u16,
     /// Bytes of body sent to the client, framing included.
     pub bytes: u64,
-    /// Bytes of the head.
+    /// Bytes of the header.
     pub head_bytes: u64,
     /// Bytes of the request's body, if it was read.
     pub body_bytes: u64,

@@ -28,7 +28,7 @@ const KEEP: Duration = Duration::from_secs(60);
 /// How long a connection may have been idle for a request that cannot be repeated. A server may
 /// close an idle connection at any time; if it does so now, it may have taken the request.
 const FRESH: Duration = Duration::from_secs(1);
-/// Largest response head in bytes, and the most that is read of a body at once.
+/// Largest response header in bytes, and the most that is read of a body at once.
 const BUFFER_BYTES: usize = 128 * 1024;
 
 /// The server of one rule, in one thread.

@@ -345,7 +345,7 @@ async fn serve_request(connection: &mut Connection, thread: &Arc<Thread>, mut he
     false
 }
 
-/// Refuses a request for lack of memory for its head.
+/// Refuses a request for lack of memory for its header.
 async fn refuse_head(connection: &mut Connection, thread: &Thread, why: &str) {
     thread.shared.refuse_head(connection.peer.ip(), why);
     let response = crate::http::headers::bare(503, "Too many large requests are in progress.");

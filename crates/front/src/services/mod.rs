@@ -166,7 +166,7 @@ impl Shared {
         }
     }
 
-    /// Counts and logs a request from this address that is refused because heads hold too much
+    /// Counts and logs a request from this address that is refused because headers hold too much
     /// memory.
     pub fn refuse_head(&self, peer: IpAddr, why: &str) {
         self.requests.refuse();

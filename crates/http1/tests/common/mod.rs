@@ -3,8 +3,8 @@
 use bytes::BytesMut;
 use maitred_http1::{Framing, Head, HeadParser, Limits, Refusal};
 
-/// Parses `input` in pieces that end at `cuts`, until the head is complete or refused. With the
-/// head comes the rest of the input.
+/// Parses `input` in pieces that end at `cuts`, until the header is complete or refused. With the
+/// header comes the rest of the input.
 pub fn parse_in_pieces(
     input: &[u8],
     cuts: &[usize],
@@ -30,7 +30,7 @@ pub fn parse_both_ways(input: &[u8], limits: &Limits) -> Result<Option<(Head, Ve
     whole
 }
 
-/// The head of a request that must be complete and valid.
+/// The header of a request that must be complete and valid.
 #[allow(dead_code)]
 pub fn good(input: &str) -> Head {
     match parse_both_ways(input.as_bytes(), &Limits::default()) {

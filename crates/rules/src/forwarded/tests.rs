@@ -21,7 +21,7 @@ fn resolve(
     heard.map_err(|unknown| unknown.to_string())
 }
 
-/// Who the client is by these lines of a field: an address, `-` for the proxy itself, or `?`.
+/// Who the client is by these lines of a header: an address, `-` for the proxy itself, or `?`.
 fn client(field: &str, lines: &[&[u8]]) -> String {
     let headers: Vec<(&str, &[u8])> = lines.iter().map(|line| (field, *line)).collect();
     match resolve(&[field], &headers, "10.0.0.1") {

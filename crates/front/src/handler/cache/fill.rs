@@ -204,7 +204,7 @@ impl<'a> Fill<'a> {
             && self.stale.as_ref().is_some_and(has_validator)
     }
 
-    /// Takes the complete response head. Returns the value of `Cache-Status`.
+    /// Takes the complete response header. Returns the value of `Cache-Status`.
     ///
     /// # Errors
     /// When the client gets the cached page in place of the response.
@@ -276,7 +276,7 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// Whether the response with this head is stored.
+    /// Whether the response with this header is stored.
     fn admit(&mut self, said: &CgiHeaders, times: Times) -> Result<Admitted, NotStored> {
         let length = said.header("content-length").and_then(maitred_pagecache::headers::seconds);
         self.announced = length;

@@ -60,7 +60,7 @@ pub(crate) fn part_of(status: u16, body: &Body, selected: Selected) -> (u16, Byt
 
 /// A cached page to respond with.
 pub(crate) struct CachedPage<'a> {
-    /// Its head.
+    /// Its header.
     pub stored: &'a Stored,
     /// Its body.
     pub body: &'a Body,

@@ -18,12 +18,12 @@ const FATAL: u32 = 255;
 pub struct CacheObserver<'a> {
     /// The response in the cache, if the site has one.
     pub fill: Option<Box<Fill<'a>>>,
-    /// Reads the response head, if the site has a cache.
+    /// Reads the response header, if the site has a cache.
     head_reader: Option<Box<HeadReader>>,
     has_head: bool,
 }
 
-/// A complete response head.
+/// A complete response header.
 pub struct SeenHead {
     /// The status.
     pub status: u16,
@@ -37,7 +37,7 @@ impl<'a> CacheObserver<'a> {
         CacheObserver { head_reader: fill.as_ref().map(|_| Box::default()), fill, has_head: false }
     }
 
-    /// Takes output of the script. Returns the head once it is complete.
+    /// Takes output of the script. Returns the header once it is complete.
     ///
     /// # Errors
     /// When the client gets the cached page in place of the response.
@@ -48,7 +48,7 @@ impl<'a> CacheObserver<'a> {
         match said {
             ResponseEvent::Stdout(content) if self.has_head => fill.take_body(content),
             ResponseEvent::Stdout(content) => {
-                // The encoder reports an invalid head.
+                // The encoder reports an invalid header.
                 if let Ok(Some((head, used))) = head_reader.read(content) {
                     self.has_head = true;
                     let cache_status = fill.take_head(&head)?;
@@ -85,12 +85,12 @@ impl<'a> CacheObserver<'a> {
         }
     }
 
-    /// Whether the head is complete.
+    /// Whether the header is complete.
     pub fn has_head(&self) -> bool {
         self.has_head
     }
 
-    /// Why the response is invalid if it ends now. None if its head is complete.
+    /// Why the response is invalid if it ends now. None if its header is complete.
     pub fn ended_early(&self) -> Option<String> {
         let why = |reader: &HeadReader| reader.ended_early().to_string();
         let head_reader = self.head_reader.as_deref().filter(|_| !self.has_head);
@@ -147,7 +147,7 @@ impl<W: HeadWriter> ResponseEncoder for Tee<'_, W> {
     }
 
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure> {
-        // Until the head is sent, `Cache-Status` can be corrected.
+        // Until the header is sent, `Cache-Status` can be corrected.
         if !self.encoder.has_begun()
             && let Some(told) = self.fill().and_then(Fill::correction)
         {

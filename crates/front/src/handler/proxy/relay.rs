@@ -38,7 +38,7 @@ const AT_A_TIME: usize = 128;
 
 static COMPRESSING: Semaphore = Semaphore::const_new(AT_A_TIME);
 
-/// Why a response head is invalid. Framing that is ambiguous is rejected (RFC 9112 §6.3).
+/// Why a response header is invalid. Framing that is ambiguous is rejected (RFC 9112 §6.3).
 pub fn refuse(parts: &Parts) -> Option<&'static str> {
     let codings = parts.headers.get_all(TRANSFER_ENCODING);
     let mut codings = codings.iter();
@@ -78,7 +78,7 @@ pub async fn relay<C: HttpClient>(
         cx.client.begin(apart).map_err(|_| ProxyError::ClientLeft)?;
     }
     let ends_with_front = is_event_stream(&parts.headers);
-    // Body bytes that came with the head are sent with it.
+    // Body bytes that came with the header are sent with it.
     let mut next = poll_fn(|cx| Poll::Ready(poll_data(&mut body, cx))).await;
     loop {
         let is_over = match std::mem::replace(&mut next, Poll::Pending) {
@@ -209,7 +209,7 @@ impl<'a> ProxyEncoder<'a> {
         }
     }
 
-    /// The response head: bytes, or what is sent apart from them.
+    /// The response header: bytes, or what is sent apart from them.
     fn begin<W: HeadWriter>(
         &self,
         parts: &Parts,

@@ -89,7 +89,7 @@ async fn idle_for(tap: &Tap, limit: Duration) {
     }
 }
 
-/// The response head of the handshake (RFC 6455 §4.2.2).
+/// The response header of the handshake (RFC 6455 §4.2.2).
 fn handshake(parts: &Parts) -> Vec<u8> {
     let start = ResponseStart {
         version: maitred_http1::Version::Http11,

@@ -73,7 +73,7 @@ pub struct Exchange {
     pub max_wait: Duration,
     /// Its kind ([`crate::pool::kind::of`]).
     pub kind: u64,
-    /// The request's first FastCGI records: its head, and its body if that is small.
+    /// The request's first FastCGI records: its header, and its body if that is small.
     request: Vec<u8>,
     /// Whether it counts as in flight for its thread.
     pub(crate) is_counted: AtomicBool,

@@ -107,7 +107,7 @@ impl ResponseEncoder for FastcgiEncoder<'_> {
     }
 
     fn timed(&mut self, value: String) {
-        // The first bytes of the script are the response head, unless that is sent.
+        // The first bytes of the script are the response header, unless that is sent.
         if self.has_said && self.framed == 0 {
             let line = [server_timing::NAME, b": ", value.as_bytes(), b"\r\n"].concat();
             let mut out = Vec::with_capacity(self.out.len() + line.len() + FRAME_BYTES);
@@ -118,7 +118,7 @@ impl ResponseEncoder for FastcgiEncoder<'_> {
     }
 }
 
-/// A complete response: a CGI head with these headers, and a body if it has one.
+/// A complete response: a CGI header section with these headers, and a body if it has one.
 pub fn whole(request_id: u16, headers: &str, body: Option<&str>) -> Vec<u8> {
     let cgi = format!("{headers}\r\n{}", body.unwrap_or_default());
     let mut out = Vec::with_capacity(cgi.len() + 64);

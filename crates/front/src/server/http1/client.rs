@@ -17,11 +17,11 @@ use crate::net::tls::Secured;
 use crate::runtime::clock::http_date;
 use crate::server::http1::connection::Connection;
 
-/// Bytes of a cached body up to which it is copied behind the head: cheaper than to send two
+/// Bytes of a cached body up to which it is copied behind the header: cheaper than to send two
 /// pieces.
 const COPIED_MOST: usize = 2048;
 
-/// Responses of HTTP/1: head and body are one sequence of bytes.
+/// Responses of HTTP/1: header and body are one sequence of bytes.
 pub struct Http1;
 
 impl HeadWriter for Http1 {

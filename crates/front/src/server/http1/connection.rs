@@ -1,4 +1,4 @@
-//! A client connection: reads request heads and bodies, writes responses, and has the timeouts that
+//! A client connection: reads request headers and bodies, writes responses, and has the timeouts that
 //! keep a slow client from holding anything but its connection.
 
 use std::future::{Future, poll_fn};
@@ -26,7 +26,7 @@ use crate::site::files::{Residency, residency};
 pub const IDLE: Duration = Duration::from_secs(75);
 /// Timeout for the TLS handshake, from the accept.
 pub const HANDSHAKE: Duration = Duration::from_secs(15);
-/// Timeout for a request head, from its first byte (Apache's `RequestReadTimeout` starts with the
+/// Timeout for a request header, from its first byte (Apache's `RequestReadTimeout` starts with the
 /// same).
 pub const HEAD: Duration = Duration::from_secs(20);
 /// The address of a client that has none.
@@ -74,7 +74,7 @@ pub struct Connection {
 pub enum NoHead {
     /// The client closed the connection, or did nothing with it for too long.
     Closed,
-    /// Part of a head arrived, and the rest is late.
+    /// Part of a header arrived, and the rest is late.
     TooSlow,
     /// The request is invalid.
     Refused(Refusal),
@@ -197,7 +197,7 @@ impl Connection {
         &mut self.input
     }
 
-    /// Waits for the head of the next request.
+    /// Waits for the header of the next request.
     ///
     /// # Errors
     /// When there is no further request, or an invalid one.
@@ -295,7 +295,7 @@ impl Connection {
         Ok(sent)
     }
 
-    /// Bytes sent to the client, heads included.
+    /// Bytes sent to the client, headers included.
     pub fn sent(&self) -> u64 {
         self.sent
     }
@@ -346,7 +346,7 @@ impl Connection {
         outcome
     }
 
-    /// Sends a head that a file follows: the kernel holds it back to fill a packet.
+    /// Sends a header that a file follows: the kernel holds it back to fill a packet.
     ///
     /// # Errors
     /// As [`Connection::sendable`].

@@ -66,7 +66,7 @@ fn lost(_: h2::Error) -> io::Error {
 }
 
 impl Http2Client {
-    /// The client of a request that has just arrived, with a head of `bytes`; none if the request
+    /// The client of a request that has just arrived, with a header of `bytes`; none if the request
     /// is refused.
     pub fn new(
         mut respond: SendResponse<Bytes>,
@@ -347,7 +347,7 @@ impl HttpClient for Http2Client {
     /// A reset marks it ([`Http2Client::end`]).
     fn break_off(&mut self) {}
 
-    /// Bytes of body: heads are compressed together with those of other streams.
+    /// Bytes of body: headers are compressed together with those of other streams.
     fn sent(&self) -> u64 {
         self.sent
     }

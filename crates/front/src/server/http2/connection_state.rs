@@ -23,9 +23,9 @@ const UNSENT_BYTES: usize = 256 * 1024;
 /// Bytes of bodies, and of responses to slow clients, that all streams of a connection together may
 /// hold in memory before files are used; [`LEAST_SHARE_BYTES`] of each in any case.
 const SHARED_BYTES: usize = 512 * 1024;
-/// Bytes that the heads of all requests of a connection may hold; one request is always allowed.
+/// Bytes that the headers of all requests of a connection may hold; one request is always allowed.
 const REQUESTS_BYTES: usize = 2 * 1024 * 1024;
-/// Bytes that a waiting request holds besides its head: its tasks, and its stream.
+/// Bytes that a waiting request holds besides its header: its tasks, and its stream.
 const REQUEST_BYTES: usize = 8 * 1024;
 /// Bytes of trailers, as received, for all requests of a connection that are in progress.
 const TRAILERS_BYTES: usize = 4 * 1024;
@@ -58,7 +58,7 @@ pub struct ConnectionState {
     /// The share of received bytes that belongs to requests.
     pub noise: Noise,
     requests: AtomicUsize,
-    /// Bytes that heads of requests hold.
+    /// Bytes that headers of requests hold.
     held: AtomicUsize,
     /// There was no memory for an incomplete header block.
     is_refused: AtomicBool,
@@ -121,11 +121,11 @@ impl ConnectionState {
         self.is_slow.load(Ordering::Relaxed)
     }
 
-    /// Accounts for a request with a head of that many bytes. Returns the bytes to release at its
+    /// Accounts for a request with a header of that many bytes. Returns the bytes to release at its
     /// end.
     ///
     /// # Errors
-    /// Why it is refused: heads hold too much memory already.
+    /// Why it is refused: headers hold too much memory already.
     pub fn begin(&self, head: usize) -> Result<usize, &'static str> {
         let bytes = head + REQUEST_BYTES;
         let before = self.held.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Response heads of HTTP/2: a status, and headers with lower-case names (RFC 9113 §8.3.2).
+//! Response header sections of HTTP/2: a status, and headers with lower-case names (RFC 9113 §8.3.2).
 
 use std::cell::RefCell;
 
@@ -19,7 +19,7 @@ thread_local! {
     static TODAY: RefCell<HeaderValue> = const { RefCell::new(HeaderValue::from_static("")) };
 }
 
-/// A response head.
+/// A response header.
 #[derive(Debug)]
 pub struct ResponseHead {
     /// Status and headers.
@@ -28,7 +28,7 @@ pub struct ResponseHead {
     pub length: Option<u64>,
 }
 
-/// Responses of HTTP/2: the head is separate from the body.
+/// Responses of HTTP/2: the header is separate from the body.
 pub struct Http2;
 
 impl HeadWriter for Http2 {
@@ -73,7 +73,7 @@ impl HeadWriter for Http2 {
     }
 }
 
-/// A head that the server makes itself: some headers, and the body's length unless `lines`, which
+/// A header section that the server makes itself: some headers, and the body's length unless `lines`, which
 /// are prepared, have it.
 pub fn ready(
     status: u16,

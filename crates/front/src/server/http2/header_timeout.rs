@@ -1,4 +1,4 @@
-//! Timeout for the header block of a request, as for a head of HTTP/1: until then it is held in
+//! Timeout for the header block of a request, as for a header section of HTTP/1: until then it is held in
 //! memory, and nothing else can arrive on its connection (RFC 9113 §4.3).
 
 use std::future::Future;
