@@ -69,7 +69,7 @@ fn half_answers_and_no_answers_and_what_is_no_answer_have_failed() {
             says(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello"),
             "closed in the middle of the response body",
         ),
-        (says(b"HTTP/1.1 200 O"), "closed in the middle of the response head"),
+        (says(b"HTTP/1.1 200 O"), "closed in the middle of the response header"),
         (says(b"220 mail.example ESMTP\r\n"), "not an HTTP/1.1 response"),
     ] {
         let run = run(&server);
@@ -113,7 +113,7 @@ fn endless_headers_are_cut_off() {
     let run = run(&server);
     assert_eq!(run.counts(), [0, 0, 50, 0, 0], "{run:?}");
     let causes = run.causes();
-    let known = ["more than 128 headers", "a head longer than 64 KiB"];
+    let known = ["more than 128 headers", "a header longer than 64 KiB"];
     assert!(causes.iter().all(|cause| known.contains(&cause.as_str())), "{causes:?}");
 }
 

@@ -162,8 +162,8 @@ fn answers_that_wait_for_one_client_are_bounded_together_where_a_site_has_rules(
     server.stop();
 }
 
-/// The headers of a GET of a file that its client does not take, the authority and the path of which
-/// are remembered.
+/// The headers of a GET of a file that its client does not take, the authority and the path of
+/// which are remembered.
 fn file() -> Vec<u8> {
     let mut head = vec![0x82, 0x86, 0x44];
     text(&mut head, "/large.txt");

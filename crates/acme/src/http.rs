@@ -113,7 +113,7 @@ impl HttpClient for Client {
     }
 }
 
-/// Parses `Retry-After` (RFC 9110 §10.2.3).
+/// Parses the `Retry-After` header (RFC 9110 §10.2.3).
 fn wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let wait = match value.parse() {

@@ -100,8 +100,8 @@ impl HeadReader {
         Self { limits, head: CgiHeaders::default(), line_start: 0, lines: 0 }
     }
 
-    /// Reads `input`. When the header is complete, returns it and the number of bytes of `input` that
-    /// belong to it: the rest is body. The reader is then ready for the next response.
+    /// Reads `input`. When the header is complete, returns it and the number of bytes of `input`
+    /// that belong to it: the rest is body. The reader is then ready for the next response.
     ///
     /// # Errors
     /// The fault and its line.

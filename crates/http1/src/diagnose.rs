@@ -6,8 +6,8 @@ use crate::refusal::Refusal;
 /// The start of the HTTP/2 connection preface that looks like a header of HTTP/1 (RFC 9113 §3.4).
 pub const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
 
-/// The reason why httparse has refused a header. Off the fast path: it parses the header again, line by
-/// line.
+/// The reason why httparse has refused a header. Off the fast path: it parses the header again,
+/// line by line.
 #[cold]
 pub(crate) fn diagnose(head: &[u8]) -> Refusal {
     if head == HTTP2_PREFACE {

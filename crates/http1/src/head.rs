@@ -109,7 +109,8 @@ pub(crate) struct HeaderSpans {
     pub(crate) value: Span,
 }
 
-/// A checked request header. It consists of its bytes and offsets into them: two allocations in all.
+/// A checked request header. It consists of its bytes and offsets into them: two allocations in
+/// all.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Head {
     pub(crate) bytes: Bytes,
@@ -213,7 +214,7 @@ impl Head {
             .any(|listed| listed.eq_ignore_ascii_case(member.as_bytes()))
     }
 
-    /// A copy with this value of `Cookie` in place of all its own; none if it is empty.
+    /// A copy with this value of the `Cookie` header in place of all its own; none if it is empty.
     #[must_use]
     pub fn with_cookies(&self, value: &[u8]) -> Head {
         const NAME: &[u8] = b"Cookie";

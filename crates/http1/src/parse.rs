@@ -37,8 +37,8 @@ impl Default for Limits {
 
 /// Splits request headers off a connection's buffer, one after the other.
 ///
-/// It remembers how far it has scanned, so that a header that arrives byte by byte costs no more than
-/// one in a single read. Between two calls bytes may only be appended to the buffer.
+/// It remembers how far it has scanned, so that a header that arrives byte by byte costs no more
+/// than one in a single read. Between two calls bytes may only be appended to the buffer.
 #[derive(Clone, Debug, Default)]
 pub struct HeadParser {
     /// Bytes of the buffer already scanned.

@@ -26,9 +26,9 @@ const LONG_BYTES: usize = 128;
 const COMPARED_HEADERS: usize = 32;
 
 impl Head {
-    /// The header section of an HTTP/2 request from its headers (RFC 9113 §8.3), each with a name in lower
-    /// case. `is_all`: there is no body. The framing layer has already refused connection-specific
-    /// headers (§8.2.2) and header sections beyond [`Limits::max_head_bytes`].
+    /// The header section of an HTTP/2 request from its headers (RFC 9113 §8.3), each with a name
+    /// in lower case. `is_all`: there is no body. The framing layer has already refused
+    /// connection-specific headers (§8.2.2) and header sections beyond [`Limits::max_head_bytes`].
     ///
     /// # Errors
     /// The reason of the refusal. The connection can be used further.

@@ -52,7 +52,7 @@ refusals! {
     /// The request target is longer than [`crate::Limits::max_target_bytes`].
     TargetTooLong = 414, "The request target is too long.";
     /// The header is longer than [`crate::Limits::max_head_bytes`].
-    HeadTooLarge = 431, "The request head is too large.";
+    HeadTooLarge = 431, "The request header is too large.";
     /// There are more headers than [`crate::Limits::max_headers`].
     TooManyHeaders = 431, "The request has too many headers.";
     /// A header line that starts with white space (obs-fold, RFC 9112 §5.2).

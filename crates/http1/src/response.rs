@@ -85,8 +85,8 @@ pub fn is_hop_by_hop(name: &[u8]) -> bool {
         && NAMES.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// Appends a response header section to `out`: status line, the application's headers except those of
-/// [`is_hop_by_hop`], then Server, Date, Content-Length or Transfer-Encoding, and Connection as
+/// Appends a response header section to `out`: status line, the application's headers except those
+/// of [`is_hop_by_hop`], then Server, Date, Content-Length or Transfer-Encoding, and Connection as
 /// needed.
 ///
 /// Returns the number of invalid `headers` that were left out: with a name that is no token, or

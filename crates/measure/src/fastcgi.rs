@@ -71,7 +71,7 @@ impl FastcgiReader {
         let body = match &self.response {
             Some(_) => bytes,
             None => {
-                let read = self.head.read(bytes).map_err(|_| "an invalid CGI head")?;
+                let read = self.head.read(bytes).map_err(|_| "an invalid CGI header")?;
                 let Some((head, used)) = read else {
                     return Ok(());
                 };
@@ -100,7 +100,7 @@ impl FastcgiReader {
         if status != ProtocolStatus::RequestComplete {
             return Err("the FastCGI server rejected the request");
         }
-        let response = self.response.take().ok_or("the end of a response without a CGI head")?;
+        let response = self.response.take().ok_or("the end of a response without a CGI header")?;
         Ok(ResponseSummary {
             keep_alive: nothing_more,
             has_marker: self.search.found(),

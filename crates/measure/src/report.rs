@@ -126,7 +126,7 @@ pub struct Requests {
     pub sent: u64,
     pub served: u64,
     pub refused: u64,
-    /// Refused requests whose response has `Retry-After`.
+    /// Refused requests whose response has the `Retry-After` header.
     pub with_retry_after: u64,
     pub failed: u64,
     pub timed_out: u64,

@@ -36,7 +36,7 @@ pub struct ResponseSummary {
     pub location: Option<String>,
     /// Cookies that were set (`name=value`), if they are wanted.
     pub cookies: Vec<String>,
-    /// Whether there is a `Retry-After` (RFC 9110, 10.2.3).
+    /// Whether there is a `Retry-After` header (RFC 9110, 10.2.3).
     pub has_retry_after: bool,
 }
 
@@ -154,7 +154,7 @@ impl ReadResponse for Http1Reader {
         match self.state {
             ParseState::UntilClose => Ok(self.finish()),
             ParseState::Head if !self.began => Err("closed without a response"),
-            ParseState::Head => Err("closed in the middle of the response head"),
+            ParseState::Head => Err("closed in the middle of the response header"),
             _ => Err("closed in the middle of the response body"),
         }
     }
@@ -206,7 +206,7 @@ impl Http1Reader {
                 return Ok(length);
             }
             if input.len() > MAX_HEAD_BYTES {
-                return Err("a head longer than 64 KiB");
+                return Err("a header longer than 64 KiB");
             }
             self.stash.extend_from_slice(input);
             return Ok(0);
@@ -219,7 +219,7 @@ impl Http1Reader {
         let stash = std::mem::take(&mut self.stash);
         match self.parse(&stash)? {
             Some(length) => Ok(length.saturating_sub(before)),
-            None if stash.len() > MAX_HEAD_BYTES => Err("a head longer than 64 KiB"),
+            None if stash.len() > MAX_HEAD_BYTES => Err("a header longer than 64 KiB"),
             None => {
                 self.stash = stash;
                 Ok(0)
@@ -421,7 +421,7 @@ mod tests {
     fn half_an_answer_is_none() {
         for (bytes, why) in [
             ("", "closed without a response"),
-            ("HTTP/1.1 200 O", "closed in the middle of the response head"),
+            ("HTTP/1.1 200 O", "closed in the middle of the response header"),
             (
                 "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel",
                 "closed in the middle of the response body",
@@ -474,7 +474,7 @@ mod tests {
             }
             said = reader.read(&[b'a'; 1_024]);
         }
-        assert_eq!(said, Err("a head longer than 64 KiB"));
+        assert_eq!(said, Err("a header longer than 64 KiB"));
     }
 
     #[test]

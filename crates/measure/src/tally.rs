@@ -33,7 +33,7 @@ pub struct RequestEnd {
     pub cause: Option<Cause>,
     /// The response's status, if there is one.
     pub status: Option<u16>,
-    /// Whether the response has `Retry-After`.
+    /// Whether the response has the `Retry-After` header.
     pub has_retry_after: bool,
     /// The length of its body.
     pub body_bytes: u64,
@@ -68,7 +68,7 @@ pub struct Tally {
     pub causes: BTreeMap<Cause, u64>,
     /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Refused requests whose response has `Retry-After`.
+    /// Refused requests whose response has the `Retry-After` header.
     pub with_retry_after: u64,
     /// The bodies of responses, in bytes.
     pub body_bytes: u64,

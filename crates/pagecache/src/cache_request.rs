@@ -22,7 +22,7 @@ pub struct Request<'a> {
     pub has_body: bool,
     /// It comes through a proxy that is trusted for the scheme.
     pub by_proxy: bool,
-    /// It comes through a proxy that is trusted for `Forwarded`.
+    /// It comes through a proxy that is trusted for the `Forwarded` header.
     pub by_forwarded: bool,
 }
 

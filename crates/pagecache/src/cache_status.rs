@@ -5,7 +5,7 @@ use std::fmt;
 use crate::admit::NotStored;
 use crate::eligibility::Bypass;
 
-/// This cache's name in `Cache-Status`.
+/// This cache's name in the `Cache-Status` header.
 const NAME: &str = "maitred";
 
 /// Why a request was forwarded to a script.

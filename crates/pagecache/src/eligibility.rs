@@ -26,7 +26,7 @@ reasons! {
         Certificate = "client-certificate",
         /// The site's `bypass` rule matches.
         Rule = "rule",
-        /// The request's own `Cache-Control` says so, and the site honours it.
+        /// The request's own `Cache-Control` header says so, and the site honours it.
         Request = "request",
         /// The key would be too long.
         KeyTooLong = "key-too-long",

@@ -127,7 +127,7 @@ fn heuristic<'a, F: Iterator<Item = Field<'a>> + Clone>(
     Lifetime::Heuristic((since / HEURISTIC_FRACTION).min(MAX_HEURISTIC_SECONDS))
 }
 
-/// When the response was generated, in seconds since 1970: its `Date`, or else now.
+/// When the response was generated, in seconds since 1970: its `Date` header, or else now.
 fn date_of<'a>(fields: impl Iterator<Item = Field<'a>>, now: Millis) -> u64 {
     let date = headers::first(fields, "date").and_then(headers::date);
     date.unwrap_or(now / 1000)

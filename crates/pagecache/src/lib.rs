@@ -14,14 +14,14 @@
 //!    chooses the full response, a range or a 304.
 //! 3. On a miss, [`fills::Fills`] (the cache lock) starts a fill or waits for the one that is
 //!    running; a stale entry is revalidated with [`reuse::validators`].
-//! 4. When the response header arrives, [`admit::admit`] decides whether the response is stored, for
-//!    how long and under which tags, or why not; [`stored::Stored::merge`] combines a 304 with the
-//!    cached response.
+//! 4. When the response header arrives, [`admit::admit`] decides whether the response is stored,
+//!    for how long and under which tags, or why not; [`stored::Stored::merge`] combines a 304 with
+//!    the cached response.
 //! 5. [`invalidate::after`] lists the entries that the request has invalidated.
 //! 6. [`cache_status::CacheStatus`] reports the outcome to the client and the log.
 
-/// Defines an enum of reasons with their names in `Cache-Status` and metrics. After `..` it may
-/// have one more reason that contains the reason of another enum.
+/// Defines an enum of reasons with their names in the `Cache-Status` header and metrics. After `..`
+/// it may have one more reason that contains the reason of another enum.
 macro_rules! reasons {
     (
         $(#[doc = $enum_doc:literal])*
@@ -41,7 +41,7 @@ macro_rules! reasons {
             /// All reasons of its own.
             pub const ALL: &'static [$Enum] = &[$($Enum::$Reason),*];
 
-            /// Name in `Cache-Status` and metrics.
+            /// Name in the `Cache-Status` header and metrics.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $($Enum::$Reason => $name,)*

@@ -56,7 +56,7 @@ impl fmt::Display for Purge {
     }
 }
 
-/// The purges in a response's `X-LiteSpeed-Purge`; `host` is the request's.
+/// The purges in a response's `X-LiteSpeed-Purge` header; `host` is the request's.
 ///
 /// `*`, `tag=a, tag=b` (or `tag=a b`), and paths, with `stale,` before them for a soft purge.
 /// Directives for private caches are ignored: there are none here.

@@ -13,7 +13,7 @@ use crate::stored::Stored;
 pub enum Judged {
     /// It is fresh.
     Fresh {
-        /// Its `Age` in seconds.
+        /// Its `Age` header in seconds.
         age: u64,
         /// Seconds for which it remains fresh.
         ttl: u64,
@@ -27,7 +27,7 @@ pub enum Judged {
 /// A stale entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stale {
-    /// Its `Age` in seconds.
+    /// Its `Age` header in seconds.
     pub age: u64,
     /// Seconds since it became stale; 0 if a purge made it stale.
     pub by: u64,

@@ -60,7 +60,8 @@ pub fn select<'a, H: Iterator<Item = Field<'a>> + Clone>(
     Selected::Whole
 }
 
-/// RFC 9110 §13.1.2 and §13.1.3: `If-Modified-Since` counts only without `If-None-Match`.
+/// RFC 9110 §13.1.2 and §13.1.3: `If-Modified-Since` counts only without the `If-None-Match`
+/// header.
 fn has_it<'a, H: Iterator<Item = Field<'a>> + Clone>(
     stored: &Stored,
     asked: &CacheRequest<'a, H>,
@@ -104,7 +105,8 @@ fn range_holds<'a, H: Iterator<Item = Field<'a>> + Clone>(
     if condition.starts_with(b"\"") {
         return stored.first("etag") == Some(condition);
     }
-    // A date is a strong validator only if it is at least a second before `Date` (§8.8.2.2).
+    // A date is a strong validator only if it is at least a second before the `Date` header
+    // (§8.8.2.2).
     let modified = stored.first("last-modified").and_then(headers::date);
     let made = stored.first("date").and_then(headers::date);
     let is_strong = modified.zip(made).is_some_and(|(modified, made)| modified < made);
@@ -139,7 +141,7 @@ fn range_of(value: &[u8], length: u64) -> Selected {
     }
 }
 
-/// The header lines of a 304. `Last-Modified` is included only without an `ETag`.
+/// The header lines of a 304. `Last-Modified` is included only without an `ETag` header.
 pub fn not_modified_lines(stored: &Stored) -> Bytes {
     let has_etag = stored.first("etag").is_some();
     let mut lines = Vec::with_capacity(256);

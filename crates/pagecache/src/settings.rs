@@ -98,15 +98,15 @@ pub struct KeyParts {
 /// Response headers that are ignored (nginx's `fastcgi_ignore_headers`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IgnoreHeaders {
-    /// `X-Accel-Expires`.
+    /// The `X-Accel-Expires` header.
     pub x_accel_expires: bool,
-    /// `Expires`.
+    /// The `Expires` header.
     pub expires: bool,
-    /// `Cache-Control`, and the targeted headers.
+    /// The `Cache-Control` header, and the targeted headers.
     pub cache_control: bool,
-    /// `Set-Cookie`: a response that has it is stored, with it.
+    /// The `Set-Cookie` header: a response that has it is stored, with it.
     pub set_cookie: bool,
-    /// `Vary`: all requests get the same response.
+    /// The `Vary` header: all requests get the same response.
     pub vary: bool,
 }
 

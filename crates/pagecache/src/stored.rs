@@ -27,7 +27,7 @@ pub struct Stored {
     pub must_revalidate: bool,
     /// It may serve requests with an `Authorization` header (RFC 9111 §3.5).
     pub for_authorized: bool,
-    /// It has an `ETag` or a `Last-Modified`.
+    /// It has an `ETag` header or a `Last-Modified` header.
     pub has_validator: bool,
     /// Its tags.
     pub tags: Box<[String]>,
@@ -51,7 +51,7 @@ impl Stored {
         headers::first(self.fields(), name)
     }
 
-    /// The value of `Date`, and the lines after it.
+    /// The value of the `Date` header, and the lines after it.
     pub fn dated_lines(&self) -> (Bytes, Bytes) {
         let end = memchr::memchr(b'\n', &self.lines).map_or(0, |end| end + 1);
         let (start, stop) = ("Date: ".len(), end.saturating_sub("\r\n".len()));

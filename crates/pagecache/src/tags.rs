@@ -64,7 +64,7 @@ pub fn groups<'a>(fields: impl Iterator<Item = Field<'a>>, name: &str) -> Option
     members.iter().map(string).collect()
 }
 
-/// Tags separated by spaces or commas, as in `Surrogate-Key`.
+/// Tags separated by spaces or commas, as in the `Surrogate-Key` header.
 fn words(value: &[u8]) -> impl Iterator<Item = String> {
     let ends = |byte: &u8| matches!(byte, b' ' | b',' | b'\t');
     let words = value.split(ends).filter(|word| !word.is_empty());

@@ -32,7 +32,7 @@ impl ContentEncoding {
         ContentEncoding::ALL.into_iter().find(|coding| coding.name() == name)
     }
 
-    /// Name in `Content-Encoding`.
+    /// Name in the `Content-Encoding` header.
     pub fn name(self) -> &'static str {
         match self {
             ContentEncoding::Zstd => "zstd",
@@ -68,7 +68,7 @@ pub struct Accepted {
 }
 
 impl Accepted {
-    /// Parses the values of `Accept-Encoding`. Malformed items count as not accepted.
+    /// Parses the values of the `Accept-Encoding` header. Malformed items count as not accepted.
     ///
     /// An encoding with a lower quality than `identity` counts as not accepted.
     pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Accepted {

@@ -28,13 +28,14 @@ const MAX_HOST_BYTES: usize = 260;
 /// A header in which a proxy describes its client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ForwardedHeader {
-    /// `X-Forwarded-For`, or another name with addresses in the same format (`CF-Connecting-IP`).
+    /// The `X-Forwarded-For` header, or another name with addresses in the same format
+    /// (`CF-Connecting-IP`).
     Addresses(String),
     /// `X-Forwarded-Proto`: `http` or `https`.
     Proto,
-    /// `X-Forwarded-Host`.
+    /// The `X-Forwarded-Host` header.
     Host,
-    /// `Forwarded`: all of it in one header.
+    /// The `Forwarded` header: all of it in one header.
     Forwarded,
 }
 
@@ -286,7 +287,7 @@ fn is_https(text: &[u8]) -> Option<bool> {
     }
 }
 
-/// A host in the syntax of `Host`: the value is trusted later on.
+/// A host in the syntax of the `Host` header: the value is trusted later on.
 fn host(text: &[u8]) -> Option<String> {
     let good = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(byte);
     let is_host = !text.is_empty() && text.len() <= MAX_HOST_BYTES && text.iter().all(good);

@@ -51,16 +51,16 @@ pub(crate) struct HeaderRules {
     everywhere: bool,
     expires: Vec<Expires>,
     expires_by_path: Table,
-    /// The value of `Cache-Control` for each of `expires`.
+    /// The value of the `Cache-Control` header for each of `expires`.
     lines: Vec<String>,
 }
 
 /// The browser cache lifetime of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expiry<'a> {
-    /// The value of `Cache-Control`.
+    /// The value of the `Cache-Control` header.
     pub cache_control: &'a str,
-    /// The time from now to `Expires`; zero: revalidate before each use.
+    /// The time from now to the `Expires` header; zero: revalidate before each use.
     pub after: Duration,
 }
 

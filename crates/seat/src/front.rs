@@ -178,8 +178,8 @@ impl FrontEnd {
     }
 
     /// Assigns a free slot to a worker with the first bytes of a request, which must include its
-    /// complete header. Returns how many bytes fit. `thread` waits for the response. The caller then
-    /// calls [`FrontEnd::wake`], which may cost a system call, outside any lock.
+    /// complete header. Returns how many bytes fit. `thread` waits for the response. The caller
+    /// then calls [`FrontEnd::wake`], which may cost a system call, outside any lock.
     pub fn offer(
         &self,
         seat: u32,

@@ -20,7 +20,7 @@ pub struct Material {
     pub awaited: Vec<String>,
     /// The oldest accepted version.
     pub min_version: TlsVersion,
-    /// `max-age` of `Strict-Transport-Security`, if it is sent.
+    /// `max-age` of the `Strict-Transport-Security` header, if it is sent.
     #[serde(default)]
     pub hsts: Option<Duration>,
     /// `includeSubDomains` of that header.
@@ -36,8 +36,8 @@ pub struct Material {
 }
 
 impl Material {
-    /// The value of `Strict-Transport-Security`, if it is sent (RFC 6797 §6.1; `preload` is from
-    /// hstspreload.org).
+    /// The value of the `Strict-Transport-Security` header, if it is sent (RFC 6797 §6.1; `preload`
+    /// is from hstspreload.org).
     pub fn transport_security(&self) -> Option<String> {
         let mut value = format!("max-age={}", self.hsts?.as_secs());
         if self.hsts_include_subdomains {

@@ -135,7 +135,7 @@ pub struct Measurement {
     pub error_share: f64,
     /// Requests that were rejected with 503 or 429, of all.
     pub refused_share: f64,
-    /// Rejected requests whose response has `Retry-After`, of the rejected ones.
+    /// Rejected requests whose response has the `Retry-After` header, of the rejected ones.
     pub with_retry_after: Option<f64>,
     /// The most frequent cause of requests that were not served.
     pub cause: Option<String>,

@@ -1,4 +1,4 @@
-//! What a cache has done with a page, by its `Cache-Status` (RFC 9211).
+//! What a cache has done with a page, by its `Cache-Status` header (RFC 9211).
 
 use sfv::{BareItem, Item, List, ListEntry, Parser};
 
@@ -15,7 +15,7 @@ pub enum Verdict {
     Failed(String),
 }
 
-/// Parses the `Cache-Status` of a response with this status for the cache of this name.
+/// Parses the `Cache-Status` header of a response with this status for the cache of this name.
 pub fn verdict(cache: &str, status: u16, field: Option<&str>) -> Verdict {
     let Some(field) = field else {
         return Verdict::NotStored(format!("no cache has seen it (status {status})"));

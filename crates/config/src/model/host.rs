@@ -16,7 +16,8 @@ const MAX_LABEL_BYTES: usize = 63;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Host {
-    /// This name only. An IPv6 address is in brackets, as RFC 3986 §3.2.2 has it in `Host`.
+    /// This name only. An IPv6 address is in brackets, as RFC 3986 §3.2.2 has it in the `Host`
+    /// header.
     Exact(String),
     /// `*.example.com`: names of one or more labels below `example.com`; stored without `*.`.
     Below(String),

@@ -47,7 +47,7 @@ pub struct Output {
 /// A directory with files that scripts may name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendfileRoot {
-    /// The prefix of paths in `X-Accel-Redirect`: starts and ends with a slash.
+    /// The prefix of paths in the `X-Accel-Redirect` header: starts and ends with a slash.
     pub path: String,
     /// The directory, as an absolute path.
     pub folder: PathBuf,

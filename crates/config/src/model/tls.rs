@@ -30,7 +30,7 @@ pub struct Tls {
     pub min_version: TlsVersion = TlsVersion::V12,
     /// The status that redirects plain HTTP to HTTPS, if it is redirected.
     pub redirect: Option<u16> = None,
-    /// `max-age` of `Strict-Transport-Security` (RFC 6797), if it is sent.
+    /// `max-age` of the `Strict-Transport-Security` header (RFC 6797), if it is sent.
     pub hsts: Option<Duration> = None,
     /// `includeSubDomains` of that header.
     pub hsts_include_subdomains: bool = false,

@@ -47,8 +47,8 @@ fn is_known(access: &AdminAccess, peer: AdminPeer) -> bool {
     uid == 0 || access.users.contains(&uid) || access.group == Some(gid)
 }
 
-/// Whether `Authorization` carries the token (RFC 6750 §2.1). The comparison takes as long whatever
-/// was sent.
+/// Whether the `Authorization` header carries the token (RFC 6750 §2.1). The comparison takes as
+/// long whatever was sent.
 fn is_token(field: &[u8], token: &AdminToken) -> bool {
     let Some((scheme, sent)) = field
         .get(..field.len().min(AUTHORIZATION_BYTES))

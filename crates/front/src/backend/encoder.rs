@@ -39,6 +39,7 @@ pub trait ResponseEncoder {
     /// Whether any part can have been sent.
     fn has_begun(&self) -> bool;
 
-    /// The script has ended with this value of `Server-Timing`. Only called with `server_timing`.
+    /// The script has ended with this value of the `Server-Timing` header. Only called with
+    /// `server_timing`.
     fn timed(&mut self, value: String);
 }

@@ -49,7 +49,7 @@ pub struct RequestTarget<'r> {
     pub is_https: bool,
     /// Whether the client speaks TLS with the trusted proxy, if that says so.
     pub forwarded_https: Option<bool>,
-    /// Whether a trusted proxy may name the client in `Forwarded`.
+    /// Whether a trusted proxy may name the client in the `Forwarded` header.
     pub by_forwarded: bool,
 }
 

@@ -35,7 +35,7 @@ pub struct HttpEncoder<'a, W: HeadWriter> {
     framing: ResponseFraming,
     /// Body bytes that are not framed yet: as long as the whole response may be sent in one piece.
     first: Vec<u8>,
-    /// Bytes of body still to come, if the script has sent `Content-Length`.
+    /// Bytes of body still to come, if the script has sent the `Content-Length` header.
     announced: Option<u64>,
     /// Compresses the body, if it is sent while the script runs.
     encoder: Option<Box<Encoder>>,
@@ -52,9 +52,9 @@ pub struct HttpEncoder<'a, W: HeadWriter> {
     pub head_bytes: u64,
     /// Whether the connection can be used again.
     pub reusable: bool,
-    /// The value of `Cache-Status`, if the site has a cache.
+    /// The value of the `Cache-Status` header, if the site has a cache.
     pub cache_status: Option<String>,
-    /// The value of `Server-Timing`, if the response has it.
+    /// The value of the `Server-Timing` header, if the response has it.
     timing: Option<String>,
 }
 
@@ -216,7 +216,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
     }
 
     /// The framing, and the length: of a complete response the counted one, otherwise the value of
-    /// `Content-Length`, if the script sends it.
+    /// The `Content-Length` header, if the script sends it.
     fn choose_framing(&self, head: &CgiHeaders, over: bool) -> (ResponseFraming, Option<u64>) {
         let is_head = self.context.head.kind() == Method::Head;
         let announced = head

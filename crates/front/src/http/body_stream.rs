@@ -21,7 +21,7 @@ impl Inflow {
     /// The body after `head`, of which nothing has been read and which may have `limit` bytes.
     ///
     /// # Errors
-    /// When its `Content-Length` is larger.
+    /// When its `Content-Length` header is larger.
     pub fn of(head: &Head, limit: u64) -> Result<Inflow, NoBody> {
         if matches!(head.body, Framing::Length(length) if length > limit) {
             return Err(NoBody::TooLarge);

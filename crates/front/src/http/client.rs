@@ -212,8 +212,8 @@ pub trait HeadWriter {
     /// The part that is sent separately from the bytes, if any.
     type Head;
 
-    /// Writes the header section of a response, to `out` or separately. Also returns how many of `headers`
-    /// are left out because they are invalid.
+    /// Writes the header section of a response, to `out` or separately. Also returns how many of
+    /// `headers` are left out because they are invalid.
     fn head<'h>(
         out: &mut Vec<u8>,
         response: &ResponseStart<'_>,

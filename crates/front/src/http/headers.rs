@@ -43,7 +43,7 @@ impl ServerHeaders {
     }
 }
 
-/// `Strict-Transport-Security`, for clients over TLS (RFC 6797 §6.1).
+/// The `Strict-Transport-Security` header, for clients over TLS (RFC 6797 §6.1).
 fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
     let value = secured?.hsts.as_deref()?;
     Some((b"Strict-Transport-Security", value.as_bytes()))

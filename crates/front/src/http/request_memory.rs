@@ -26,10 +26,10 @@ const PARTS: usize = 8;
 /// Shards of the addresses' counters, each with its lock.
 const SHARDS: usize = 16;
 /// Why a request is refused when the common memory is used up.
-const NO_ROOM: &str = "the heads of all requests in progress would exceed `request_memory`";
+const NO_ROOM: &str = "the headers of all requests in progress would exceed `request_memory`";
 /// Why a request is refused when the share of its address is used up.
 const NO_SHARE: &str =
-    "the heads of its address's requests would exceed an eighth of `request_memory`";
+    "the headers of its address's requests would exceed an eighth of `request_memory`";
 
 /// The memory of all requests in progress.
 #[derive(Debug, Default)]

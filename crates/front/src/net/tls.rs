@@ -170,7 +170,7 @@ pub struct Secured {
     pub protocol: &'static str,
     /// The cipher suite, in OpenSSL's spelling; empty if unknown.
     pub cipher: &'static str,
-    /// The value of `Strict-Transport-Security`, if the response carries it.
+    /// The value of the `Strict-Transport-Security` header, if the response carries it.
     pub hsts: Option<Arc<str>>,
 }
 

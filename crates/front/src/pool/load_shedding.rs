@@ -123,8 +123,8 @@ impl Pool {
         }
     }
 
-    /// Estimates the time to a response for a request that arrives now, for `Retry-After`.
-    /// `has_timed_out`: after a request waited for its whole timeout.
+    /// Estimates the time to a response for a request that arrives now, for the `Retry-After`
+    /// header. `has_timed_out`: after a request waited for its whole timeout.
     pub fn response_estimate(&self, has_timed_out: bool) -> Option<Duration> {
         let mut state = self.lock();
         if has_timed_out {

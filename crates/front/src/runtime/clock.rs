@@ -39,8 +39,8 @@ pub fn common_log_time(second: u64) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The value of `Expires` for a response that is fresh for `after` (RFC 9111 §5.3). For zero it is
-/// a time in the past, as in nginx.
+/// The value of the `Expires` header for a response that is fresh for `after` (RFC 9111 §5.3). For
+/// zero it is a time in the past, as in nginx.
 pub fn expires(after: Duration) -> String {
     let second = match after.is_zero() {
         true => 1,

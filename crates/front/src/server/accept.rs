@@ -358,7 +358,7 @@ async fn dismiss(connection: &mut Connection, thread: &Thread, why: NoHead) {
         NoHead::Closed => return,
         NoHead::TooSlow => {
             let response =
-                crate::http::headers::bare(408, "The request's head arrived too slowly.");
+                crate::http::headers::bare(408, "The request header arrived too slowly.");
             (408, response)
         }
         NoHead::Refused(refusal) => {

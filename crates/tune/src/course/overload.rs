@@ -22,7 +22,7 @@ pub struct OverloadResult {
     pub slow: Option<f64>,
     /// Requests that were rejected (503 or 429), of all.
     pub refused: f64,
-    /// Rejected requests whose response has `Retry-After`, of the rejected ones.
+    /// Rejected requests whose response has the `Retry-After` header, of the rejected ones.
     pub with_retry_after: Option<f64>,
     /// Requests that failed otherwise, of all, including those whose clients timed out.
     pub failed: f64,

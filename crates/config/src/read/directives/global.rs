@@ -270,7 +270,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         needs: Needs::Live,
         doc: "Least rate in bytes per second of a request body. A slower client has a budget of \
               20 seconds: waiting for it spends the budget, and each second's worth of bytes earns \
-              a second back. When it is spent, the client gets a 408. The request head has a \
+              a second back. When it is spent, the client gets a 408. The request header has a \
               timeout of 20 seconds in any case. 0 requires one byte in 20 seconds. A change \
               applies to new connections.",
         example: "1000",
@@ -312,8 +312,8 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         default: Preset::Value("\"48M\""),
         takes: "a size from 1048576 on such as \"64M\"",
         needs: Needs::Live,
-        doc: "Memory for the heads of all requests in flight: those that wait for their body or \
-              for a worker. A few bytes of HTTP/2 can decode to a large head. The first 96 KB of \
+        doc: "Memory for the headers of all requests in flight: those that wait for their body or \
+              for a worker. A few bytes of HTTP/2 can decode to a large header. The first 96 KB of \
               each connection are not counted. Clients of one address, or of one /64 of IPv6, \
               may use an eighth of it, so that one client cannot cause the rejection of others; \
               `trusted_proxies`, this machine and private networks, which stand for many \

@@ -29,7 +29,7 @@ pub fn compressed(
     key: &Key,
     page: Arc<Object>,
 ) -> Arc<Object> {
-    // The page has `Vary` already, if it needs it.
+    // The page has the `Vary` header already, if it needs it.
     if context.head.header("accept-encoding").is_none() {
         return page;
     }

@@ -64,7 +64,7 @@ pub struct Fill<'a> {
     begun: Millis,
     pub(crate) stamp: u64,
     admitted: Option<Admitted>,
-    /// The value of `Content-Length`, in bytes.
+    /// The value of the `Content-Length` header, in bytes.
     announced: Option<u64>,
     body: Vec<u8>,
     /// A page that another thread stores, because it is large or the disk is slow.
@@ -204,7 +204,7 @@ impl<'a> Fill<'a> {
             && self.stale.as_ref().is_some_and(has_validator)
     }
 
-    /// Takes the complete response header. Returns the value of `Cache-Status`.
+    /// Takes the complete response header. Returns the value of the `Cache-Status` header.
     ///
     /// # Errors
     /// When the client gets the cached page in place of the response.
@@ -244,8 +244,8 @@ impl<'a> Fill<'a> {
         Ok(self.status(Some(status), stored).to_string())
     }
 
-    /// A value of `Cache-Status` that replaces the one of [`Fill::take_head`], if the response
-    /// turns out not to be stored.
+    /// A value of the `Cache-Status` header that replaces the one of [`Fill::take_head`], if the
+    /// response turns out not to be stored.
     pub fn correction(&self) -> Option<String> {
         let status = self.promised.filter(|_| self.admitted.is_none())?;
         let why = self.outcome?.err()?;

@@ -36,8 +36,8 @@ pub(crate) fn request_of<'h>(context: &'h RequestContext<'_>) -> Request<'h> {
     }
 }
 
-/// Lines with one more header at their end. Caches append to `Cache-Status` in the order in which
-/// the response has passed them (RFC 9211 §2), so that the script's value is first.
+/// Lines with one more header at their end. Caches append to the `Cache-Status` header in the order
+/// in which the response has passed them (RFC 9211 §2), so that the script's value is first.
 pub(crate) fn with_line(lines: &Bytes, name: &[u8], value: &[u8]) -> Bytes {
     let mut all = Vec::with_capacity(lines.len() + name.len() + value.len() + 4);
     all.extend_from_slice(lines);

@@ -27,7 +27,7 @@ pub struct CacheObserver<'a> {
 pub struct SeenHead {
     /// The status.
     pub status: u16,
-    /// The value of `Cache-Status`.
+    /// The value of the `Cache-Status` header.
     pub cache_status: String,
 }
 

@@ -1,5 +1,5 @@
-//! A client connection: reads request headers and bodies, writes responses, and has the timeouts that
-//! keep a slow client from holding anything but its connection.
+//! A client connection: reads request headers and bodies, writes responses, and has the timeouts
+//! that keep a slow client from holding anything but its connection.
 
 use std::future::{Future, poll_fn};
 use std::io;

@@ -131,7 +131,7 @@ impl ConnectionState {
         let before = self.held.load(Ordering::Relaxed);
         let room = self.take(bytes);
         let why = if before > 0 && before + bytes > REQUESTS_BYTES {
-            "the heads of its connection's requests would exceed 2 MiB"
+            "the headers of its connection's requests would exceed 2 MiB"
         } else if let Err(why) = room {
             why
         } else {

@@ -1,4 +1,5 @@
-//! Response header sections of HTTP/2: a status, and headers with lower-case names (RFC 9113 §8.3.2).
+//! Response header sections of HTTP/2: a status, and headers with lower-case names (RFC 9113
+//! §8.3.2).
 
 use std::cell::RefCell;
 
@@ -73,8 +74,8 @@ impl HeadWriter for Http2 {
     }
 }
 
-/// A header section that the server makes itself: some headers, and the body's length unless `lines`, which
-/// are prepared, have it.
+/// A header section that the server makes itself: some headers, and the body's length unless
+/// `lines`, which are prepared, have it.
 pub fn ready(
     status: u16,
     headers: &[Header<'_>],

@@ -1,5 +1,5 @@
-//! Timeout for the header block of a request, as for a header section of HTTP/1: until then it is held in
-//! memory, and nothing else can arrive on its connection (RFC 9113 §4.3).
+//! Timeout for the header block of a request, as for a header section of HTTP/1: until then it is
+//! held in memory, and nothing else can arrive on its connection (RFC 9113 §4.3).
 
 use std::future::Future;
 use std::pin::Pin;

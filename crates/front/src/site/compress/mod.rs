@@ -2,7 +2,7 @@
 //! encoders.
 //!
 //! Whether a response is compressed depends on its headers, never on how it is sent. `Vary` is set
-//! wherever it could be, also for a client without `Accept-Encoding`.
+//! wherever it could be, also for a client without the `Accept-Encoding` header.
 
 pub(crate) mod encoder;
 pub(crate) mod plan;

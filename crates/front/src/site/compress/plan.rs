@@ -18,9 +18,9 @@ const OF_THE_BYTES: [&str; 6] =
 pub struct Plan {
     /// Its encoding, if it is compressed.
     pub coding: Option<ContentEncoding>,
-    /// `Vary`, if another client could have got another encoding.
+    /// The `Vary` header, if another client could have got another encoding.
     vary: Option<Cow<'static, [u8]>>,
-    /// `ETag`, if it changes: for compressed bytes it is weak (RFC 9110 §8.8.1).
+    /// The `ETag` header, if it changes: for compressed bytes it is weak (RFC 9110 §8.8.1).
     etag: Option<Vec<u8>>,
 }
 
@@ -89,7 +89,8 @@ fn has_item(list: &[u8], wanted: &[u8]) -> bool {
     items.any(|item| item.trim_ascii().eq_ignore_ascii_case(wanted))
 }
 
-/// The script's `Vary`, extended by `Accept-Encoding`; none if it contains that already.
+/// The script's `Vary` header, extended by the `Accept-Encoding` header; none if it contains that
+/// already.
 fn vary<'s>(said: impl Iterator<Item = Header<'s>>) -> Option<Cow<'static, [u8]>> {
     const OURS: &[u8] = b"Accept-Encoding";
     let mut all = Vec::new();

@@ -158,22 +158,22 @@ impl StaticFile {
         }
     }
 
-    /// `Content-Type`, with a charset where it is text.
+    /// The `Content-Type` header, with a charset where it is text.
     pub fn content_type(&self) -> &str {
         &self.content_type
     }
 
-    /// `ETag`, strong, with its quotes.
+    /// The `ETag` header, strong, with its quotes.
     pub fn etag(&self) -> &str {
         &self.etag
     }
 
-    /// `Last-Modified`.
+    /// The `Last-Modified` header.
     pub fn last_modified(&self) -> &str {
         &self.last_modified
     }
 
-    /// The time of `Last-Modified`, in whole seconds.
+    /// The time of the `Last-Modified` header, in whole seconds.
     pub fn modified(&self) -> SystemTime {
         self.modified
     }
