@@ -59,9 +59,9 @@ fn explain_says_what_the_server_then_does() {
         ("/api/x", 200, "run by pool www"),
         ("/api/x", 200, "header           X-Frame-Options: DENY"),
         ("/secret/plan.txt", 403, "deny             /secret/* matches: 403"),
-        ("/uploads/evil.php", 403, "answer           403: PHP does not run here."),
+        ("/uploads/evil.php", 403, "response         403: PHP does not run here."),
         ("/style.css", 200, "file             text/css; charset=utf-8, 4 bytes"),
-        ("/nothing", 404, "answer           404: there is no such file"),
+        ("/nothing", 404, "response         404: there is no such file"),
         ("/l", 500, "still matches after 10 times: 500"),
     ] {
         let (went_well, said) = command(&["explain", path, "--config", file]);
@@ -130,7 +130,7 @@ fn explain_knows_what_a_pool_answers_itself() {
     let other = ["explain", "/%73tatus", "--config", file];
     assert!(command(&other).1.contains("script "));
     let outside = ["explain", "/status", "--config", file, "--client", "192.0.2.1"];
-    assert!(command(&outside).1.contains("answer           403"));
+    assert!(command(&outside).1.contains("response         403"));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn explain_says_that_plain_http_is_sent_to_https_and_takes_a_path_alone_for_one_
     std::fs::write(&file, lines).expect("a file can be written");
     let file = file.to_str().expect("its name is UTF-8");
     let (went_well, said) = command(&["explain", "http://a.example/b?c", "--config", file]);
-    let answer = "answer           308 to https://a.example:8443/b?c";
+    let answer = "response         308 to https://a.example:8443/b?c";
     assert!(went_well && said.contains(answer), "{said}");
     let (went_well, said) = command(&["explain", "/style.css", "--config", file]);
     assert!(went_well && said.contains("200 with the file"), "{said}");
@@ -307,7 +307,7 @@ fn explain_names_the_script_that_answers_in_place_of_the_one_that_is_asked_for()
         let explain =
             |path| command(&["explain", path, "--config", file.to_str().expect("UTF-8")]).1;
         let said = explain("/nowhere");
-        let expected = format!("answer           what {} {words}", script.display());
+        let expected = format!("response         what {} {words}", script.display());
         assert!(said.contains(&expected), "{said}");
         let said = explain("/uploads/evil.php");
         assert!(said.contains("what the script says, run by pool plain (paths)"), "{said}");

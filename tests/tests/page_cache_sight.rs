@@ -202,7 +202,7 @@ fn explain_says_what_the_cache_would_do() {
         &["http://Shop.example:80/a?b=c"],
         &[
             "cache            looks for http://shop.example/a?b=c",
-            "the answer is kept for as long as it says; or else 600 s for 200, 600 s for 301",
+            "the response is cached for as long as it says; or else 600 s for 200, 600 s for 301",
             "stale, it will do for 3600 s when no other can be had (stale_if_error)",
             "private_cookies  with one of PHPSESSID",
         ],
@@ -215,7 +215,7 @@ fn explain_says_what_the_cache_would_do() {
     says(&["/a", "--method", "POST"], &["bypass (method)"]);
     says(
         &["/a", "--header", "X-Forwarded-Host: evil.example"],
-        &["the answer is not kept (unkeyed-header)"],
+        &["the response is not cached (unkeyed-header)"],
     );
     // And so it is.
     let poison = with(&server, "GET", "/a", &[("X-Forwarded-Host", "evil.example")]);

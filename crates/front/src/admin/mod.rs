@@ -1,4 +1,4 @@
-//! The admin listener: metrics, status pages and pings over HTTP. The front answers all of it
+//! The admin listener: metrics, status pages and pings over HTTP. The front serves all of it
 //! itself, so none of it waits for a worker.
 
 pub(crate) mod access;

@@ -18,7 +18,7 @@ pub fn purge(said: &mut Explanation, site: &Site, asked: &Question) -> bool {
     };
     if !Networks::new(&cache.purge_from).contain(asked.client) {
         let why = "403: purge_from does not name this client, who may not drop pages";
-        said.say("answer", why);
+        said.say("response", why);
         return true;
     }
     let host = key_host(&asked.authority, asked.scheme == "https");
@@ -31,7 +31,7 @@ pub fn purge(said: &mut Explanation, site: &Site, asked: &Question) -> bool {
     } else {
         said.say("cache", format!("drops {purge}"))
     }
-    said.say("answer", "200, and no script runs");
+    said.say("response", "200, and no script runs");
     true
 }
 
@@ -73,7 +73,7 @@ pub fn cache(said: &mut Explanation, site: &Site, asked: &Question) {
     }
     key(said, settings);
     match plan.store {
-        Err(why) => said.say("cache", format!("the answer is not kept ({why})")),
+        Err(why) => said.say("cache", format!("the response is not cached ({why})")),
         Ok(()) => {
             if query != asked.query.as_deref() {
                 let query = query.unwrap_or_default();
@@ -83,7 +83,7 @@ pub fn cache(said: &mut Explanation, site: &Site, asked: &Question) {
         }
     }
     if settings.varies_by_session {
-        let what = "what the answer says of Vary: Cookie is about these alone";
+        let what = "Vary: Cookie of the response refers to these alone";
         said.say("private_cookies", what);
     }
     let cookies = names(&settings.private_cookies);
@@ -119,7 +119,7 @@ fn kept(said: &mut Explanation, settings: &Settings) {
     } else {
         format!("or else {} (valid)", valid.join(", "))
     };
-    said.say("cache", format!("the answer is kept for as long as it says; {otherwise}"));
+    said.say("cache", format!("the response is cached for as long as it says; {otherwise}"));
     for (seconds, when, name) in [
         (settings.stale_while_revalidate, "while another is made", "stale_while_revalidate"),
         (settings.stale_if_error, "when no other can be had", "stale_if_error"),

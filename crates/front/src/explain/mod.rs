@@ -71,14 +71,14 @@ pub fn explain(config: &Config, asked: &Question) -> Result<Explanation, String>
         .site_for(&asked.authority)
         .and_then(|number| config.sites.get(number));
     let Some(site) = site else {
-        said.say("answer", "404: no site has this host");
+        said.say("response", "404: no site has this host");
         return Ok(said);
     };
     let hosts: Vec<String> = site.hosts.iter().map(ToString::to_string).collect();
     said.say("site", format!("{} ({})", site.root.display(), hosts.join(", ")));
     if let Some(location) = to_https(config, asked) {
         said.say("redirect", "plain HTTP is sent to HTTPS ([tls] redirect)");
-        said.say("answer", location);
+        said.say("response", location);
         return Ok(said);
     }
     if let Some(app) = site.rules.app {
@@ -89,7 +89,7 @@ pub fn explain(config: &Config, asked: &Question) -> Result<Explanation, String>
     let clean = match clean_path(&asked.path) {
         Ok(clean) => clean,
         Err(refused) => {
-            said.say("answer", format!("{}: {}", refused.status, refused.why));
+            said.say("response", format!("{}: {}", refused.status, refused.why));
             return Ok(said);
         }
     };
@@ -136,7 +136,7 @@ impl Explainer<'_> {
         let mut step = |step: Step<'_>| said.say_step(&step.to_string());
         let serve = match self.rules.decide_and_tell(&question, &mut step) {
             Verdict::Redirect { status, location } => {
-                self.said.say("answer", format!("{status} to {location}"));
+                self.said.say("response", format!("{status} to {location}"));
                 return Ok(());
             }
             Verdict::Refuse(refusal) => {
@@ -160,7 +160,7 @@ impl Explainer<'_> {
     /// Explains what serves a path after rewrites.
     fn target(&mut self, path: &str, query: Option<&str>) -> Result<(), String> {
         let Ok(clean) = clean_path(path) else {
-            self.said.say("answer", "400: the path cannot be read");
+            self.said.say("response", "400: the path cannot be read");
             return Ok(());
         };
         let (rules, asked, method) = (self.rules, self.asked, self.asked.method.as_str());
@@ -172,7 +172,7 @@ impl Explainer<'_> {
         {
             let what = format!("{} matches: {}", rule.path, rule.server());
             self.said.say("proxy", what);
-            self.said.say("answer", "what that server says");
+            self.said.say("response", "what that server says");
             self.own_body_size(settings);
             return Ok(());
         }
@@ -185,13 +185,13 @@ impl Explainer<'_> {
             && resolver.open_folder(&inner).is_some()
         {
             let what = "a list of the folder's files (autoindex)";
-            self.said.say("answer", what);
+            self.said.say("response", what);
             return Ok(());
         }
         if let Runner::Pool { name, .. } = runner
             && let Some(page) = page_of(self.config, name, &asked.path)
         {
-            self.said.say("answer", page);
+            self.said.say("response", page);
             return Ok(());
         }
         let mut route = resolver.resolve(&inner, query);
@@ -207,7 +207,7 @@ impl Explainer<'_> {
             Route::Script(script) => self.script(path, &script, runner),
             Route::RedirectSlash(location) => {
                 let what = format!("301 to {location}: it is a folder");
-                self.said.say("answer", what);
+                self.said.say("response", what);
             }
             Route::Refused(refused) => self.refuse(refused.status, refused.why),
         }
@@ -228,7 +228,7 @@ impl Explainer<'_> {
         }
         self.file_compression(resolver, entry);
         match self.asked.method.as_str() {
-            "GET" | "HEAD" => self.said.say("answer", "200 with the file"),
+            "GET" | "HEAD" => self.said.say("response", "200 with the file"),
             _ => self.refuse(405, "a file is requested with GET or HEAD"),
         }
     }
@@ -250,7 +250,7 @@ impl Explainer<'_> {
         let denied = "the script is denied (deny, allow_php or deny_php)";
         if self.admit(checks.admitted, denied) {
             cache::cache(&mut self.said, self.site, self.asked);
-            self.said.say("answer", runner.response(self.config));
+            self.said.say("response", runner.response(self.config));
         }
     }
 
@@ -290,7 +290,7 @@ impl Explainer<'_> {
     }
 
     fn refuse(&mut self, status: u16, why: &str) {
-        self.said.say("answer", format!("{status}: {why}"));
+        self.said.say("response", format!("{status}: {why}"));
         if let Some(page) = self.rules.error_page(status) {
             self.said.say("error_pages", format!("{page} is sent with it"));
         }

@@ -1,6 +1,6 @@
 //! Static files: their metadata, and the responses to requests for them.
 //!
-//! No function here writes to a connection. [`answer`] decides; the connection sends.
+//! No function here writes to a connection. [`response`] decides; the connection sends.
 
 pub(crate) mod entry;
 pub(crate) mod piece;
