@@ -30,7 +30,7 @@ class Cache(experiment.Experiment):
         " who think for 0.3 to 1 s, all there after a second, from a server that has answered once:"
         " no warm-up is left out. nginx's cache is set as the article has it, which ignores cookies"
         " and so shows one visitor what was made for another; maitred's keeps what RFC 9111 and the"
-        " application's cookies allow. MediaWiki is told that there is a cache (`$wgUseCdn`), so it"
+        " application's cookies allow. MediaWiki knows of a cache (`$wgUseCdn`), so it"
         " sends `s-maxage`."
     )
     question = "What does a page cache change?"

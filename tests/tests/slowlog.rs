@@ -17,9 +17,8 @@ use tempfile::TempDir;
 const CALLS: &str = "<?php
 namespace Shop;
 class Cart {
-    function total() { $add = function ($price) { include __DIR__ . '/include.inc'; return $price;
-    };
-        return array_map($add, [1]); }
+    function total() { $add = function ($price) { include __DIR__ . '/include.inc';
+        return $price; }; return array_map($add, [1]); }
     static function count() { return (new Cart)->total(); }
     function __call($name, $arguments) { return self::count(); }
 }

@@ -42,10 +42,9 @@ const STORE: &str = r#"<?php
 class Store {
     private $stream = null; public int $connected = 0;
     function increment(string $name): int {
-        if ($this->stream && @fwrite($this->stream, "INCR $name\r\n") && ($line
-            = fgets($this->stream))) {
-            return (int) substr($line, 1);
-        }
+        $sent = $this->stream && @fwrite($this->stream, "INCR $name\r\n");
+        if ($sent && ($line = fgets($this->stream))) {
+            return (int) substr($line, 1); }
         $this->connected++;
         $this->stream = stream_socket_client('unix://SOCKET');
         return $this->increment($name);
@@ -54,9 +53,8 @@ class Store {
 $store = new Store;
 $boot = $store->increment('boots');
 maitred_snapshot();
-echo json_encode(['boot' => $boot, 'gone' => $store->connected, 'own'
-    => $store->increment('requests')
-    + $store->increment('others') * 1000, 'connected' => $store->connected]);
+echo json_encode(['boot' => $boot, 'gone' => $store->connected,
+    'own' => $store->increment('requests') + $store->increment('others') * 1000, 'connected' => $store->connected]);
 "#;
 
 /// What copies say of phpredis, which the boot has used.
@@ -65,8 +63,8 @@ $redis = new Redis();
 $redis->connect('SOCKET');
 $boot = $redis->incr('boots');
 maitred_snapshot();
-echo json_encode(['boot' => $boot, 'count' => $redis->incr('requests'), 'own'
-    => $redis->rawCommand('CLIENT', 'ID')]);
+echo json_encode(['boot' => $boot, 'count' => $redis->incr('requests'),
+    'own' => $redis->rawCommand('CLIENT', 'ID')]);
 "#;
 
 /// What copies say of a database or store: which number their connection has there, at the first
