@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 export PREFIX SYSCONFDIR LOCALSTATEDIR UNITDIR DESTDIR BUILT
-.PHONY: help build php install uninstall run test conformance bench experiments lint clean
+.PHONY: help build php install uninstall packages repository run test conformance bench experiments lint clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
@@ -19,6 +19,10 @@ install: ## install what `make build` has built (PREFIX=/usr/local SYSCONFDIR=/e
 
 uninstall: ## remove it again; configuration, logs and state stay
 	@exec scripts/install --remove
+
+packages: ## build Debian packages for this release into target/packages (BUILT=target/release for programs that are built)
+	@scripts/setup
+	@exec scripts/packages
 
 run: build ## serve the example on 127.0.0.1:8080 (ARGS="--listen 127.0.0.1:9000")
 	@exec scripts/run $(ARGS)

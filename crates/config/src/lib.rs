@@ -43,7 +43,7 @@ pub use read::directives;
 pub use read::listen::parse_listen;
 pub use read::position::{Section, place_of_setting};
 pub use read::value::{BadValue, Value};
-pub use reference::{applications, reference};
+pub use reference::{SettingDoc, SettingGroup, applications, reference, setting_groups};
 
 use mistakes::Fault;
 use read::syntax::syntax_faults;

@@ -43,55 +43,107 @@ pool = "shop"
   ``maitred.toml:12:1: unknown setting `max_childen` in [pools.shop]; did you mean `max_children`?``
 "#;
 
+/// The settings of one section of the configuration file.
+#[derive(Debug)]
+pub struct SettingGroup {
+    /// The section, in Markdown.
+    pub title: &'static str,
+    /// The section's purpose, in Markdown.
+    pub intro: &'static str,
+    /// Its settings, in the order of the reference.
+    pub settings: Vec<SettingDoc>,
+}
+
+/// The documentation of one setting.
+#[derive(Debug)]
+pub struct SettingDoc {
+    /// Its name.
+    pub name: &'static str,
+    /// One paragraph, in Markdown.
+    pub doc: &'static str,
+    /// Facts and their values in Markdown: accepted values, default, unit, effect of a change,
+    /// example.
+    pub facts: Vec<(&'static str, String)>,
+}
+
+/// All settings, by section.
+pub fn setting_groups() -> Vec<SettingGroup> {
+    vec![
+        group("Top of the file", "Settings of the whole server.", global::DIRECTIVES),
+        group("`[tls]`", "Settings of HTTPS; see [TLS](../guide/tls.md).", tls::DIRECTIVES),
+        group(
+            "`[pools.NAME]`",
+            "Settings of one pool: a set of PHP workers with one configuration. `NAME` is 1 to 32 \
+             letters, digits, `_` or `-`, and part of the titles of the pool's processes. The \
+             names of the settings are php-fpm's, without the prefix `pm.`.",
+            pools::DIRECTIVES,
+        ),
+        group(
+            "`[pools.NAME]`: the FastCGI listener",
+            "Settings of the same section: the pool's FastCGI listener for web servers, in \
+             php-fpm's names with `_` for `.`. All but `listen` need `listen`.",
+            listeners::DIRECTIVES,
+        ),
+        group(
+            "`[[sites]]`",
+            "Settings of one site; write `[[sites]]` once for each.",
+            sites::DIRECTIVES,
+        ),
+        group(
+            "`[[sites]]`: paths and clients",
+            "Settings of the same section. A pattern of paths is a path (`\"/a\"`), all below a \
+             folder (`\"/a/*\"`), an ending (`\"*.css\"`) or a regular expression \
+             (`\"~^/a[0-9]+$\"`), compared with the decoded path without `.`, `..` and doubled \
+             slashes.",
+            rules::DIRECTIVES,
+        ),
+        group(
+            "`[[sites]]`: responses",
+            "Settings of the same section. None of them applies to a FastCGI listener.",
+            output::DIRECTIVES,
+        ),
+        group(
+            "`[sites.cache]`",
+            "The page cache of the site whose `[[sites]]` stands before it; see [The page \
+             cache](../guide/page-cache.md). An empty section turns the cache on.",
+            cache::DIRECTIVES,
+        ),
+    ]
+}
+
+fn group<T>(title: &'static str, intro: &'static str, directives: &[Directive<T>]) -> SettingGroup {
+    SettingGroup { title, intro, settings: directives.iter().map(setting).collect() }
+}
+
+fn setting<T>(directive: &Directive<T>) -> SettingDoc {
+    let default = match directive.default {
+        Preset::Value(value) => format!("`{value}`"),
+        Preset::Words(words) => words.to_owned(),
+    };
+    let mut facts = vec![("Takes", directive.takes.to_owned()), ("Default", default)];
+    let units = [("a duration", "seconds"), ("a size", "bytes")];
+    if let Some((_, unit)) = units.iter().find(|(kind, _)| directive.takes.contains(kind)) {
+        facts.push(("Unit of a bare number", (*unit).to_owned()));
+    }
+    facts.push(("A change needs", directive.needs.to_string()));
+    facts.push(("Example", format!("`{} = {}`", directive.name, directive.example)));
+    SettingDoc { name: directive.name, doc: directive.doc, facts }
+}
+
 /// The text of `docs/reference/configuration.md`.
 pub fn reference() -> String {
     let mut page = HEAD.to_owned();
-    group(&mut page, "Top of the file", "Settings of the whole server.", global::DIRECTIVES);
-    let intro = "Settings of HTTPS; see [TLS](../guide/tls.md).";
-    group(&mut page, "`[tls]`", intro, tls::DIRECTIVES);
-    let intro = "Settings of one pool: a set of PHP workers with one configuration. `NAME` is 1 \
-                 to 32 letters, digits, `_` or `-`, and part of the titles of the pool's \
-                 processes. The names of the settings are php-fpm's, without the prefix `pm.`.";
-    group(&mut page, "`[pools.NAME]`", intro, pools::DIRECTIVES);
-    let intro = "Settings of the same section: the pool's FastCGI listener for web servers, in \
-                 php-fpm's names with `_` for `.`. All but `listen` need `listen`.";
-    group(&mut page, "`[pools.NAME]`: the FastCGI listener", intro, listeners::DIRECTIVES);
-    let intro = "Settings of one site; write `[[sites]]` once for each.";
-    group(&mut page, "`[[sites]]`", intro, sites::DIRECTIVES);
-    let intro = "Settings of the same section. A pattern of paths is a path (`\"/a\"`), all below \
-                 a folder (`\"/a/*\"`), an ending (`\"*.css\"`) or a regular expression \
-                 (`\"~^/a[0-9]+$\"`), compared with the decoded path without `.`, `..` and \
-                 doubled slashes.";
-    group(&mut page, "`[[sites]]`: paths and clients", intro, rules::DIRECTIVES);
-    let intro = "Settings of the same section. None of them applies to a FastCGI listener.";
-    group(&mut page, "`[[sites]]`: responses", intro, output::DIRECTIVES);
-    let intro = "The page cache of the site whose `[[sites]]` stands before it; see \
-                 [The page cache](../guide/page-cache.md). An empty section turns the cache \
-                 on.";
-    group(&mut page, "`[sites.cache]`", intro, cache::DIRECTIVES);
-    page
-}
-
-fn group<T>(page: &mut String, title: &str, intro: &str, directives: &[Directive<T>]) {
-    section(page, &format!("## {title}"), intro);
-    for directive in directives {
-        section(page, &format!("### {}", directive.name), directive.doc);
-        let default = match directive.default {
-            Preset::Value(value) => format!("`{value}`"),
-            Preset::Words(words) => words.to_owned(),
-        };
-        let mut facts = vec![("Takes", directive.takes.to_owned()), ("Default", default)];
-        let units = [("a duration", "seconds"), ("a size", "bytes")];
-        if let Some((_, unit)) = units.iter().find(|(kind, _)| directive.takes.contains(kind)) {
-            facts.push(("Unit of a bare number", (*unit).to_owned()));
-        }
-        facts.push(("A change needs", directive.needs.to_string()));
-        facts.push(("Example", format!("`{} = {}`", directive.name, directive.example)));
-        page.push('\n');
-        for (fact, text) in facts {
-            line(page, &format!("- {fact}: {text}"));
+    for group in setting_groups() {
+        section(&mut page, &format!("## {}", group.title), group.intro);
+        for setting in &group.settings {
+            section(&mut page, &format!("### {}", setting.name), setting.doc);
+            page.push('\n');
+            for (fact, text) in &setting.facts {
+                line(&mut page, &format!("- {fact}: {text}"));
+            }
         }
     }
+    page
 }
 
 fn section(page: &mut String, heading: &str, text: &str) {

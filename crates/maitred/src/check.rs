@@ -1,6 +1,7 @@
 //! `maitred check`: the errors of a configuration.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -17,7 +18,11 @@ pub fn check(check: &Check) -> ExitCode {
             let mut lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
             let file = check.config.display();
             let found = maitred_front::explain::mistakes(&config).into_iter();
-            lines.extend(found.chain(no_addresses(&config)).map(|why| format!("{file}: {why}")));
+            lines.extend(
+                found
+                    .chain(no_addresses(&config, check.free_ports))
+                    .map(|why| format!("{file}: {why}")),
+            );
             if !lines.is_empty() {
                 return refuse(&lines.join("\n"));
             }
@@ -54,15 +59,21 @@ fn of_roots(file: &Path, config: &Config) -> Vec<String> {
     warnings.map(|warning| warning.to_string()).collect()
 }
 
-/// Addresses that cannot be listened on here. One that is in use is no error: the running server,
-/// of which this is the next configuration, may use it.
-fn no_addresses(config: &Config) -> impl Iterator<Item = String> + '_ {
+/// Addresses that cannot be listened on here. One that is in use is an error before a start only:
+/// the running server, of which this is the next configuration, may use it.
+fn no_addresses(config: &Config, free_ports: bool) -> impl Iterator<Item = String> + '_ {
     let addresses = config.listening().into_iter();
-    addresses.filter_map(|listening| match listening.address() {
+    addresses.filter_map(move |listening| match listening.address() {
         Address::Tcp(address) => {
             let error = std::net::TcpListener::bind(address).err()?;
-            let is_wrong = error.kind() != std::io::ErrorKind::AddrInUse;
-            is_wrong.then(|| format!("cannot listen on {address}: {error}"))
+            match error.kind() {
+                ErrorKind::AddrInUse if !free_ports => None,
+                ErrorKind::AddrInUse => Some(format!(
+                    "another program listens on {address} (`ss -ltnp` shows which one); stop it, \
+                     or choose another address in `listen`"
+                )),
+                _ => Some(format!("cannot listen on {address}: {error}")),
+            }
         }
         Address::Unix(path) => {
             let has_folder = path.parent().is_some_and(Path::is_dir);

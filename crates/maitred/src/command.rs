@@ -79,7 +79,8 @@ pub enum Command {
     /// Reload the configuration of a running server, and wait until it is applied
     #[command(after_help = "Examples:\n  \
         maitred reload                         apply changes of the configuration\n  \
-        maitred reload www                     and restart PHP of pool www\n\n\
+        maitred reload www                     and restart PHP of pool www\n  \
+        maitred reload --php 8.2               and restart PHP of all pools with PHP 8.2\n\n\
         No request is lost. If the configuration has an error, or PHP of a pool does not start, \
         the old configuration stays in use; exit code 1 then.")]
     Reload(Reload),
@@ -164,6 +165,19 @@ pub enum Command {
         Exit codes: 0 success, 64 wrong usage, 70 failure while running, 78 wrong configuration."
     )]
     Fpm(Fpm),
+    /// Print the completions of a shell
+    #[command(after_help = "Example:\n  maitred completions bash > \
+        /usr/share/bash-completion/completions/maitred")]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages to a folder; for packages
+    #[command(hide = true)]
+    Manual {
+        /// The folder
+        folder: PathBuf,
+    },
     /// The process that owns client connections; started by the server
     #[command(hide = true)]
     Front,
@@ -239,6 +253,9 @@ pub struct Reload {
     /// Pools to restart even if unchanged
     #[arg(value_name = "POOL")]
     pub pools: Vec<String>,
+    /// Restart all pools of this PHP version, as after an update of PHP or of an extension
+    #[arg(long, value_name = "X.Y", conflicts_with = "pools", value_parser = nonempty)]
+    pub php: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub reach: Reach,
@@ -392,6 +409,9 @@ pub struct Check {
     /// Configuration file
     #[arg(long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
+    /// Also report addresses that another program listens on, as before a start
+    #[arg(long)]
+    pub free_ports: bool,
 }
 
 /// Arguments of `maitred doctor`.

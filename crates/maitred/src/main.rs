@@ -12,6 +12,7 @@ mod fpm;
 mod front;
 mod leaks;
 mod log;
+mod manual;
 mod purge;
 mod report_file;
 mod serve;
@@ -65,6 +66,8 @@ fn main() -> ExitCode {
         Command::Doctor(asked) => doctor::doctor(&asked),
         Command::Tune(asked) => tune::tune(&asked),
         Command::Fpm(_) => refuse(&"`fpm` comes first: maitred fpm [FLAGS]"),
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Manual { folder } => manual::manual(&folder),
         Command::Front => front::front(),
         Command::Acme => acme::acme(),
     }

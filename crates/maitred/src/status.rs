@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use maitred_control::admin::{Reply, Request, ServerStatus};
+use maitred_supervisor::is_version;
 
 use crate::client::{Client, UNEXPECTED};
 use crate::command::{Reach, Reload, Status};
@@ -51,7 +52,17 @@ fn text(server: &ServerStatus, status: &Status) -> String {
 
 /// Reloads the server's configuration, and prints the result.
 pub fn reload(asked: &Reload) -> ExitCode {
-    let pools = asked.pools.clone();
+    let pools = match &asked.php {
+        None => asked.pools.clone(),
+        Some(version) => match pools_of_php(asked, version) {
+            Ok(pools) if pools.is_empty() => {
+                print_line(&format!("no pool runs PHP {version}"));
+                return ExitCode::from(EXIT_SUCCESS);
+            }
+            Ok(pools) => pools,
+            Err(why) => return fail(&why),
+        },
+    };
     let reply = Client::reach(&asked.reach)
         .and_then(|mut client| client.ask_patiently(&Request::Reload { pools }));
     match reply {
@@ -62,6 +73,17 @@ pub fn reload(asked: &Reload) -> ExitCode {
         Ok(Reply::Refused { why }) | Err(why) => fail(&why),
         Ok(_) => fail(&UNEXPECTED),
     }
+}
+
+/// The names of the pools with this PHP version, as the running server reports them.
+fn pools_of_php(asked: &Reload, version: &str) -> Result<Vec<String>, String> {
+    let request = Request::Status { pool: None };
+    let Reply::Status(server) = Client::reach(&asked.reach)?.ask(&request)? else {
+        return Err(UNEXPECTED.to_owned());
+    };
+    let runs = |php: &Option<String>| php.as_deref().is_some_and(|php| is_version(php, version));
+    let pools = server.pools.into_iter().filter(|pool| runs(&pool.php));
+    Ok(pools.map(|pool| pool.name).collect())
 }
 
 /// Stops or drains the server, as `request` says, and waits until it has exited.
