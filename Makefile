@@ -1,7 +1,7 @@
 # maitred's verbs; `make help` lists them.
 
 .DEFAULT_GOAL := help
-export PREFIX SYSCONFDIR LOCALSTATEDIR UNITDIR DESTDIR BUILT
+export PREFIX SYSCONFDIR LOCALSTATEDIR UNITDIR DESTDIR BUILT KEY ADDRESS
 .PHONY: help build php install uninstall packages repository run test conformance bench experiments lint clean
 
 help: ## list the verbs
@@ -23,6 +23,9 @@ uninstall: ## remove it again; configuration, logs and state stay
 packages: ## build Debian packages for this release into target/packages (BUILT=target/release for programs that are built)
 	@scripts/setup
 	@exec scripts/packages
+
+repository: ## write a signed apt repository of them into target/repository (KEY=FINGERPRINT ADDRESS=URL)
+	@exec scripts/repository
 
 run: build ## serve the example on 127.0.0.1:8080 (ARGS="--listen 127.0.0.1:9000")
 	@exec scripts/run $(ARGS)

@@ -1,0 +1,111 @@
+//! Debian packages: their contents, lintian, a signed repository, and a clean system in which they
+//! are installed, upgraded, removed and purged.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use maitred_tests::server::is_root;
+use maitred_tests::{maitred_program, project_root};
+use tempfile::TempDir;
+
+fn run(program: &str, arguments: &[&str], target: &Path) -> Output {
+    Command::new(program)
+        .args(arguments)
+        .current_dir(project_root())
+        .env("BUILT", maitred_program().with_file_name(""))
+        .env("CARGO_TARGET_DIR", target)
+        .output()
+        .unwrap_or_else(|error| panic!("{program}: {error}"))
+}
+
+fn text(output: &Output) -> String {
+    let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    format!("{}: {out}{err}", output.status)
+}
+
+/// The packages of the programs under test, built once; and the folder that all is below.
+fn packages() -> &'static (TempDir, PathBuf) {
+    static BUILT: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        // On a disk: a clean system is half a gigabyte, and /tmp may be memory.
+        let folder = TempDir::new_in(project_root().join("target")).expect("a folder");
+        let built = run("scripts/packages", &[], folder.path());
+        assert!(built.status.success(), "{}", text(&built));
+        let release = std::fs::read_dir(folder.path().join("packages")).expect("packages");
+        let release = release.flatten().next().expect("a release").path();
+        (folder, release)
+    })
+}
+
+/// The files of the package whose name begins so.
+fn contents(name: &str) -> String {
+    let (folder, release) = packages();
+    let path = std::fs::read_dir(release)
+        .expect("packages")
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(name)))
+        .unwrap_or_else(|| panic!("no package {name}"));
+    let path = path.to_str().expect("a plain path");
+    let listed = run("dpkg-deb", &["--contents", path], folder.path());
+    let fields = run("dpkg-deb", &["--field", path], folder.path());
+    text(&listed) + &text(&fields)
+}
+
+#[test]
+fn the_packages_have_programs_without_debug_information_manuals_and_the_units() {
+    let server = contents("maitred_");
+    for file in [
+        "./usr/bin/maitred\n",
+        "./etc/maitred/maitred.toml\n",
+        "/systemd/system/maitred.service\n",
+        "./usr/share/man/man1/maitred-serve.1.gz\n",
+        "./usr/share/man/man5/maitred.toml.5.gz\n",
+        "./usr/share/bash-completion/completions/maitred\n",
+        "./usr/share/doc/maitred/copyright\n",
+    ] {
+        assert!(server.contains(file), "{file}: {server}");
+    }
+    assert!(!server.contains("libphp"), "the server needs no PHP: {server}");
+    let symbols = contents("maitred-dbgsym_");
+    assert!(symbols.contains(".debug\n"), "{symbols}");
+    let php = contents("maitred-php_");
+    assert!(php.contains("./usr/libexec/maitred/maitred-php -> maitred-php"), "{php}");
+    let fpm = contents("maitred-fpm-php");
+    assert!(fpm.contains("-fpm.service.d/maitred.conf\n"), "{fpm}");
+}
+
+#[test]
+fn lintian_finds_no_error_and_no_warning() {
+    let (folder, release) = packages();
+    let changes = std::fs::read_dir(release).expect("packages").flatten();
+    let changes = changes
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|end| end == "changes"))
+        .expect("a .changes file");
+    let changes = changes.to_str().expect("a plain path");
+    let arguments = ["--allow-root", "--fail-on", "error,warning", changes];
+    let found = run("lintian", &arguments, folder.path());
+    assert!(found.status.success(), "{}", text(&found));
+}
+
+#[test]
+fn a_clean_system_installs_serves_removes_and_purges_them() {
+    if !is_root() {
+        return eprintln!("skipped: only root can make a clean system");
+    }
+    let (folder, _) = packages();
+    let tried = run("scripts/try-install", &[], folder.path());
+    let said = text(&tried);
+    assert!(tried.status.success(), "{said}");
+    assert!(said.contains("ok: no process is left"), "{said}");
+}
+
+#[test]
+fn a_repository_without_packages_is_refused() {
+    let folder = TempDir::new().expect("a folder");
+    let refused = run("scripts/repository", &[], folder.path());
+    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused));
+    assert!(text(&refused).contains("make packages"), "{}", text(&refused));
+}
