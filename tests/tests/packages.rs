@@ -24,32 +24,34 @@ fn text(output: &Output) -> String {
     format!("{}: {out}{err}", output.status)
 }
 
-/// The packages of the programs under test, built once; and the folder that all is below.
-fn packages() -> &'static (TempDir, PathBuf) {
-    static BUILT: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
+/// The folder that all is below. It stays for the next run: a clean system takes a minute to make.
+fn target() -> PathBuf {
+    project_root().join("target/test-packages")
+}
+
+/// The folder with the packages of the programs under test, built once.
+fn packages() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        // On a disk: a clean system is half a gigabyte, and /tmp may be memory.
-        let folder = TempDir::new_in(project_root().join("target")).expect("a folder");
-        let built = run("scripts/packages", &[], folder.path());
+        std::fs::create_dir_all(target()).expect("a folder");
+        let built = run("scripts/packages", &[], &target());
         assert!(built.status.success(), "{}", text(&built));
-        let release = std::fs::read_dir(folder.path().join("packages")).expect("packages");
-        let release = release.flatten().next().expect("a release").path();
-        (folder, release)
+        let release = std::fs::read_dir(target().join("packages")).expect("packages");
+        release.flatten().next().expect("a release").path()
     })
 }
 
 /// The files of the package whose name begins so.
 fn contents(name: &str) -> String {
-    let (folder, release) = packages();
-    let path = std::fs::read_dir(release)
+    let path = std::fs::read_dir(packages())
         .expect("packages")
         .flatten()
         .map(|entry| entry.path())
         .find(|path| path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(name)))
         .unwrap_or_else(|| panic!("no package {name}"));
     let path = path.to_str().expect("a plain path");
-    let listed = run("dpkg-deb", &["--contents", path], folder.path());
-    let fields = run("dpkg-deb", &["--field", path], folder.path());
+    let listed = run("dpkg-deb", &["--contents", path], &target());
+    let fields = run("dpkg-deb", &["--field", path], &target());
     text(&listed) + &text(&fields)
 }
 
@@ -78,15 +80,14 @@ fn the_packages_have_programs_without_debug_information_manuals_and_the_units() 
 
 #[test]
 fn lintian_finds_no_error_and_no_warning() {
-    let (folder, release) = packages();
-    let changes = std::fs::read_dir(release).expect("packages").flatten();
+    let changes = std::fs::read_dir(packages()).expect("packages").flatten();
     let changes = changes
         .map(|entry| entry.path())
         .find(|path| path.extension().is_some_and(|end| end == "changes"))
         .expect("a .changes file");
     let changes = changes.to_str().expect("a plain path");
     let arguments = ["--allow-root", "--fail-on", "error,warning", changes];
-    let found = run("lintian", &arguments, folder.path());
+    let found = run("lintian", &arguments, &target());
     assert!(found.status.success(), "{}", text(&found));
 }
 
@@ -95,8 +96,8 @@ fn a_clean_system_installs_serves_removes_and_purges_them() {
     if !is_root() {
         return eprintln!("skipped: only root can make a clean system");
     }
-    let (folder, _) = packages();
-    let tried = run("scripts/try-install", &[], folder.path());
+    packages();
+    let tried = run("scripts/try-install", &[], &target());
     let said = text(&tried);
     assert!(tried.status.success(), "{said}");
     assert!(said.contains("ok: no process is left"), "{said}");
