@@ -10,7 +10,7 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 20] = [
+const SOURCES: [&str; 21] = [
     "shim.c",
     "body.c",
     "modules.c",
@@ -25,6 +25,7 @@ const SOURCES: [&str; 20] = [
     "folder.c",
     "info.c",
     "interposed.c",
+    "library.c",
     "limits.c",
     "patterns.c",
     "snapshot.c",

@@ -60,6 +60,9 @@ pub enum FromZygote {
     Started {
         /// PHP's version, as `8.2.35`.
         php: String,
+        /// The version that its program is built with, if that is another patch version.
+        #[serde(default)]
+        built: Option<String>,
         /// The library has the security fixes of October 2026 (decision 8 of the design).
         fixed: bool,
         /// Responses have a header that names the PHP version (`expose_php`).

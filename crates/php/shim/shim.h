@@ -406,6 +406,13 @@ bool maitred_php_is_exposed(void);
 /* PHP_VERSION of the loaded libphp, which may be newer than the shim's headers. */
 const char *maitred_php_version(void);
 
+/* PHP_VERSION of the shim's headers. */
+const char *maitred_php_built(void);
+
+/* PHP_VERSION of the loaded libphp, also before it is started, with what follows it in the library;
+ * empty if it is not found. Writes at most `size` bytes, and a NUL. */
+void maitred_php_loaded(char *version, size_t size);
+
 /* Shuts the engine down in the process that started it; never called in a forked child. */
 void maitred_php_stop(void);
 

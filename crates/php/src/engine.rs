@@ -32,6 +32,14 @@ pub enum StartError {
         /// Its name.
         setting: String,
     },
+    /// The loaded libphp is of another minor version than the headers that the shim is built with.
+    /// All of them have the same SONAME, so the loader takes any.
+    OtherBranch {
+        /// The version of the headers.
+        built: PhpVersion,
+        /// The version of libphp.
+        loaded: PhpVersion,
+    },
     /// The process already has an engine.
     AlreadyStarted,
     /// PHP's own startup failed; its message went to standard error.
@@ -49,6 +57,12 @@ impl fmt::Display for StartError {
             Self::Nul { setting } => {
                 write!(out, "the PHP setting {setting} contains a NUL byte; remove it")
             }
+            Self::OtherBranch { built, loaded } => write!(
+                out,
+                "libphp is PHP {loaded}, and this program is built for PHP {}.{}; install the \
+                 library of that version, or maitred's program for PHP {}.{}",
+                built.major, built.minor, loaded.major, loaded.minor
+            ),
             Self::AlreadyStarted => {
                 out.write_str("PHP is started in this process already and can be started only once")
             }
@@ -141,6 +155,10 @@ impl Engine {
     ///
     /// See [`StartError`].
     pub fn start(settings: &Settings) -> Result<Self, StartError> {
+        let (built, loaded) = (PhpVersion::built(), PhpVersion::loaded());
+        if let Some((built, loaded)) = built.zip(loaded).filter(|(b, l)| !b.is_same_branch(*l)) {
+            return Err(StartError::OtherBranch { built, loaded });
+        }
         let raw = raw::RawEngine::start(settings)?;
         let reported = raw.version();
         let version = reported.parse().map_err(|_| StartError::Version { reported })?;

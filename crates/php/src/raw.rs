@@ -92,6 +92,8 @@ unsafe extern "C" {
     fn maitred_php_serve(request: *const RawRequest, served: *mut RawServed);
     fn maitred_php_interposed() -> bool;
     fn maitred_php_version() -> *const c_char;
+    fn maitred_php_built() -> *const c_char;
+    fn maitred_php_loaded(version: *mut c_char, size: usize);
     fn maitred_php_show(what: c_int) -> bool;
     fn maitred_php_configured(name: *const c_char) -> *const c_char;
     fn maitred_php_fpm_config() -> *const c_char;
@@ -297,6 +299,22 @@ pub(crate) struct RawEngine {
     pub(crate) refused_values: Vec<IniValue>,
     /// Reused across requests for its memory; empty between two.
     params: Vec<RawParam>,
+}
+
+/// `PHP_VERSION` of the headers that the shim is built with.
+pub(crate) fn built_version() -> String {
+    // SAFETY: a static string.
+    unsafe { CStr::from_ptr(maitred_php_built()) }.to_string_lossy().into_owned()
+}
+
+/// `PHP_VERSION` of the loaded libphp, also before PHP is started; empty if it is not found.
+pub(crate) fn loaded_version() -> String {
+    let mut version = [0; 64];
+    // SAFETY: C writes at most this many bytes, of which the last is a NUL, and calls nothing in
+    // libphp.
+    unsafe { maitred_php_loaded(version.as_mut_ptr(), version.len()) };
+    // SAFETY: as above: there is a NUL in it.
+    unsafe { CStr::from_ptr(version.as_ptr()) }.to_string_lossy().into_owned()
 }
 
 impl RawEngine {

@@ -1,6 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::raw;
+
 /// A released version of PHP, as in `PHP_VERSION` without its suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PhpVersion {
@@ -25,6 +27,21 @@ impl PhpVersion {
     /// Composes a version.
     pub const fn new(major: u8, minor: u8, release: u8) -> Self {
         Self { major, minor, release }
+    }
+
+    /// The version of the headers that this program is built with.
+    pub fn built() -> Option<Self> {
+        raw::built_version().parse().ok()
+    }
+
+    /// The version of the loaded libphp, also before PHP is started.
+    pub fn loaded() -> Option<Self> {
+        raw::loaded_version().parse().ok()
+    }
+
+    /// Whether both have the same ABI: it is stable within a minor version.
+    pub const fn is_same_branch(self, other: Self) -> bool {
+        self.major == other.major && self.minor == other.minor
     }
 }
 

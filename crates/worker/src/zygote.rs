@@ -14,7 +14,7 @@ use maitred_os::fork::{self, OwnProc, Side};
 use maitred_os::signals::Signal;
 use maitred_os::timed_child::{TimedFork, fork_timed};
 use maitred_os::{signals, title, users};
-use maitred_php::{Engine, IniValue, Mode, PHP_BRANCH, Settings, is_fixed};
+use maitred_php::{Engine, IniValue, Mode, PHP_BRANCH, PhpVersion, Settings, is_fixed};
 
 use crate::apparmor::Hat;
 use crate::stack_reader::StackReader;
@@ -144,8 +144,10 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     confine::settle(&mut engine, &settings.confinement)?;
     hat.map_or(Ok(()), Hat::put_on)?;
     confine::forbid_new_privileges(settings, &engine)?;
+    let built = PhpVersion::built().filter(|built| *built != version);
     let started = FromZygote::Started {
         php: version.to_string(),
+        built: built.map(|built| built.to_string()),
         fixed,
         exposed: engine.is_exposed(),
         by_path_info: engine.is_by_path_info(),

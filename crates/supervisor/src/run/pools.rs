@@ -11,7 +11,7 @@ use maitred_os::signals::Signal;
 use maitred_os::spawn::Program;
 use maitred_scoreboard::Cause;
 use maitred_scoreboard::Counter;
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info, warn};
 
 use super::Supervisor;
 use crate::capacity::auto::{memory_group, there_is_now};
@@ -180,8 +180,15 @@ impl Supervisor {
     pub(super) fn zygote_reported(&mut self, id: PoolId, report: FromZygote) {
         let now = self.now();
         match report {
-            FromZygote::Started { php, fixed, exposed, by_path_info } => {
+            FromZygote::Started { php, built, fixed, exposed, by_path_info } => {
                 let php = version_in(&php);
+                let is_known = self.pools.iter().any(|pool| pool.php.as_deref() == Some(&*php));
+                if let Some(built) = built.filter(|_| !is_known) {
+                    let built = one_line(&built);
+                    info!(
+                        "PHP {php} runs; its program is built with PHP {built}, whose ABI it has"
+                    );
+                }
                 let info =
                     PhpInfo { powered_by: exposed.then(|| format!("PHP/{php}")), by_path_info };
                 self.zygote_started(id, &php, fixed, info);
