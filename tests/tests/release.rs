@@ -1,5 +1,5 @@
-//! `scripts/release` and `scripts/sbom`: a release is a clean, tagged commit with its section in the
-//! changelog, and its bill of materials lists every crate in the programs.
+//! `scripts/release` and `scripts/sbom`: a release is a clean, tagged commit with its section in
+//! the changelog, and its bill of materials lists every crate in the programs.
 
 use std::fs;
 use std::path::Path;

@@ -54,7 +54,8 @@ $store = new Store;
 $boot = $store->increment('boots');
 maitred_snapshot();
 echo json_encode(['boot' => $boot, 'gone' => $store->connected,
-    'own' => $store->increment('requests') + $store->increment('others') * 1000, 'connected' => $store->connected]);
+    'own' => $store->increment('requests') + $store->increment('others') * 1000,
+    'connected' => $store->connected]);
 "#;
 
 /// What copies say of phpredis, which the boot has used.

@@ -161,6 +161,9 @@ pub struct Pool {
     pub catch_workers_output: bool = true,
     /// Whether lines of that output are logged with their pool and worker.
     pub decorate_workers_output: bool = true,
+    /// Names of variables of the server's own environment that workers get; `*` stands for any
+    /// characters.
+    pub pass_env: Vec<String> = Vec::new(),
     /// Whether workers get none of the server's own environment.
     pub clear_env: bool = true,
     /// Extensions to load beside those of php.ini (`php_admin_value[extension]`).
@@ -178,6 +181,19 @@ pub struct Pool {
 }
 }
 
+/// Starts of the names of variables for maitred itself: its own, and those of systemd for a service
+/// (systemd.exec(5)).
+const OWN_VARIABLES: [&str; 8] = [
+    "MAITRED_",
+    "NOTIFY_SOCKET",
+    "LISTEN_",
+    "WATCHDOG_",
+    "INVOCATION_ID",
+    "JOURNAL_STREAM",
+    "SYSTEMD_",
+    "CREDENTIALS_DIRECTORY",
+];
+
 /// The access log of a FastCGI listener: php-fpm's `access.log`, `access.format` and
 /// `access.suppress_path`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -191,6 +207,15 @@ pub struct PoolAccessLog {
 }
 
 impl Pool {
+    /// Whether PHP gets this variable of the server's own environment.
+    pub fn passes(&self, name: &str) -> bool {
+        let is_own = OWN_VARIABLES.iter().any(|own| name.starts_with(own));
+        let matches = |pattern: &String| {
+            glob::Pattern::new(pattern).is_ok_and(|pattern| pattern.matches(name))
+        };
+        !is_own && self.pass_env.iter().any(matches)
+    }
+
     /// Most workers on a machine with `cores` cores: `max_children`, or the default, bounded by
     /// `pids_max`.
     pub fn most_workers(&self, cores: u32) -> u32 {

@@ -127,6 +127,16 @@ pub fn processors() -> u32 {
     u32::try_from(cores).unwrap_or(u32::MAX)
 }
 
+/// The environment of a pool's PHP: its own variables, after those that it is passed.
+fn environment(pool: &Pool) -> Vec<(String, String)> {
+    let is_own = |name: &str| pool.env.iter().any(|(own, _)| own == name);
+    let all = std::env::vars_os();
+    let texts =
+        all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let passed = texts.filter(|(name, _)| pool.passes(name) && !is_own(name));
+    passed.chain(pool.env.iter().cloned()).collect()
+}
+
 fn settings(
     pool: &Pool,
     config: &Config,
@@ -142,7 +152,7 @@ fn settings(
         php_ini_scan_dir: pool.php_ini_scan_dir.clone(),
         php_values: pool.php_value.clone().into_iter().collect(),
         php_admin_values: pool.php_admin_value.clone().into_iter().collect(),
-        env: pool.env.clone(),
+        env: environment(pool),
         confinement: confinement::of_pool(pool),
         max_requests: pool.max_requests,
         max_private_memory: pool.max_private_memory,

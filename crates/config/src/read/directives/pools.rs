@@ -219,7 +219,8 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         takes: "a table of environment variables such as { APP_ENV = \"prod\" }",
         needs: Needs::NewZygote,
         doc: "Environment variables of the pool's PHP, taken literally: `$` has no meaning in a \
-              value. PHP gets nothing else of the server's own environment.",
+              value. PHP gets nothing else of the server's own environment, but \
+              for `pass_env`.",
         example: "{ APP_ENV = \"prod\" }",
         read: |pool, value| {
             for_each(value.entries(INI_VALUE.takes)?, |entry| {
@@ -229,6 +230,31 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
                 pool.env.push((entry.name, entry.value.ini_value()?));
                 Ok(())
             })
+        },
+    },
+    Directive {
+        name: "pass_env",
+        default: Preset::Value("\"none\""),
+        takes: "\"none\", \"all\", a name such as \"DB_*\", or an array of names",
+        needs: Needs::NewZygote,
+        doc: "Variables of the server's own environment that the pool's PHP gets, as with php-fpm's \
+              `clear_env = no`; a `*` stands for any letters. It is for containers, whose \
+              settings are variables. `env` takes precedence. Never passed are `MAITRED_…` and \
+              what systemd sets for the service. The image sets `\"all\"`.",
+        example: "[\"DB_*\", \"APP_KEY\"]",
+        read: |pool, value| {
+            let names = value.each(|item| {
+                item.text_as(|name| {
+                    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '*';
+                    (!name.is_empty() && name.chars().all(is_part)).then(|| name.to_owned())
+                })
+            })?;
+            pool.pass_env = match names.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+                ["none"] => Vec::new(),
+                ["all"] => vec!["*".to_owned()],
+                _ => names,
+            };
+            Ok(())
         },
     },
     confinement::CHROOT,
