@@ -12,7 +12,7 @@ mod fpm;
 mod front;
 mod leaks;
 mod log;
-mod manual;
+mod man_pages;
 mod purge;
 mod report_file;
 mod serve;
@@ -66,8 +66,8 @@ fn main() -> ExitCode {
         Command::Doctor(asked) => doctor::doctor(&asked),
         Command::Tune(asked) => tune::tune(&asked),
         Command::Fpm(_) => refuse(&"`fpm` comes first: maitred fpm [FLAGS]"),
-        Command::Completions { shell } => manual::completions(shell),
-        Command::Manual { folder } => manual::manual(&folder),
+        Command::Completions { shell } => man_pages::completions(shell),
+        Command::Manual { folder } => man_pages::manual(&folder),
         Command::Front => front::front(),
         Command::Acme => acme::acme(),
     }

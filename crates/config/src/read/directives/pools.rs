@@ -237,18 +237,16 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         default: Preset::Value("\"none\""),
         takes: "\"none\", \"all\", a name such as \"DB_*\", or an array of names",
         needs: Needs::NewZygote,
-        doc: "Variables of the server's own environment that the pool's PHP gets, as with php-fpm's \
-              `clear_env = no`; a `*` stands for any letters. It is for containers, whose \
-              settings are variables. `env` takes precedence. Never passed are `MAITRED_…` and \
-              what systemd sets for the service. The image sets `\"all\"`.",
+        doc: "Variables of the server's own environment that the pool's PHP gets, as with \
+              php-fpm's `clear_env = no`; a `*` stands for any letters. It is for containers, \
+              whose settings are variables. `env` takes precedence. Never passed are `MAITRED_…` \
+              and what systemd sets for the service.",
         example: "[\"DB_*\", \"APP_KEY\"]",
         read: |pool, value| {
-            let names = value.each(|item| {
-                item.text_as(|name| {
-                    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '*';
-                    (!name.is_empty() && name.chars().all(is_part)).then(|| name.to_owned())
-                })
-            })?;
+            let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '*';
+            let is_name = |name: &str| !name.is_empty() && name.chars().all(is_part);
+            let names =
+                value.each(|item| item.text_as(|name| is_name(name).then(|| name.to_owned())))?;
             pool.pass_env = match names.iter().map(String::as_str).collect::<Vec<_>>()[..] {
                 ["none"] => Vec::new(),
                 ["all"] => vec!["*".to_owned()],
