@@ -1,8 +1,12 @@
-//! The environment of PHP: variables of the server's own that `pass_env` names, and no others.
+//! Variables of the server's environment: those that `pass_env` passes to PHP, and no others; and
+//! settings in `MAITRED_…`.
 
-use maitred_tests::Target;
-use maitred_tests::http;
+use std::process::Command;
+
+use maitred_tests::guard::Guarded;
 use maitred_tests::server::{Server, Setup, document_root};
+use maitred_tests::{Target, http, maitred_program, ports, wait};
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// Variables as a container sets them, and two that are for the server.
@@ -64,4 +68,41 @@ fn all_variables_are_passed_but_those_for_the_server() {
     let expected = [("DB_HOST", "db.internal"), ("DB_PASSWORD", "hidden"), ("APP_KEY", "key")];
     assert_eq!(passed(&server), pairs(&expected));
     server.stop();
+}
+
+#[test]
+fn settings_in_variables_apply_to_a_directory_and_to_a_file() {
+    let root = document_root(&[("env.php", "<?php echo getenv('APP_KEY') ?: 'none';")]);
+    let variables = ["env", "APP_KEY=key", "MAITRED_POOL_PASS_ENV=APP_*"];
+    let server = Setup::new(root.path()).under(&variables).start();
+    assert_eq!(http::get(server.address(), "/env.php").text(), "key");
+    server.stop();
+
+    let address = ports::free_address();
+    let mut served = Command::new(maitred_program());
+    served.arg("serve").arg(root.path()).env("APP_KEY", "key").env("MAITRED_POOL_PASS_ENV", "all");
+    served.env("MAITRED_LISTEN", address.to_string()).env("MAITRED_POOL_MAX_CHILDREN", "2");
+    served.arg("--admin-socket").arg(root.path().join("admin.sock"));
+    let child = Guarded::spawn(&mut served, Signal::TERM);
+    wait::until_true("the directory to be served", || ports::is_listening(address));
+    assert_eq!(http::get(address, "/env.php").text(), "key");
+    drop(child);
+    wait::until_true("the server to end", || !ports::is_listening(address));
+}
+
+#[test]
+fn a_wrong_value_in_a_variable_is_an_error_that_names_it() {
+    let root = document_root(&[("env.php", "")]);
+    let refused = Command::new(maitred_program())
+        .arg("serve")
+        .arg(root.path())
+        .env("MAITRED_POOL_MAX_CHILDREN", "many")
+        .output()
+        .expect("the program runs");
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        said.contains("environment variable MAITRED_POOL_MAX_CHILDREN: `max_children`"),
+        "{said}"
+    );
 }

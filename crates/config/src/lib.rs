@@ -7,6 +7,7 @@
 
 mod assemble;
 mod check;
+mod environment;
 pub mod fpm;
 mod mistakes;
 mod model;
@@ -17,10 +18,12 @@ mod suggest;
 
 use std::fs::File;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use toml::de::DeTable;
 
+pub use environment::Environment;
 pub use maitred_rules::settings::Upstream;
 pub use mistakes::{Mistake, Mistakes, Position};
 pub use model::acme::{Acme, Challenge, ExternalAccount, LETS_ENCRYPT};
@@ -56,7 +59,28 @@ pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
 /// # Errors
 /// All mistakes of the file, or the reason why it cannot be read.
 pub fn load(path: &Path) -> Result<Config, Mistakes> {
-    parse(&read(path)?, path)
+    parse_with(&read(path)?, path, &Environment::of_process()?)
+}
+
+/// The configuration for one directory: [`Config::for_directory`], with the settings in the
+/// environment.
+///
+/// # Errors
+/// As [`Config::for_directory`], and mistakes in variables.
+pub fn load_directory(
+    dir: &Path,
+    listen: Vec<SocketAddr>,
+    workers: Option<u32>,
+) -> Result<Config, Mistakes> {
+    let config = Config::for_directory(dir, listen.clone(), workers)?;
+    let environment = Environment::of_process()?;
+    if environment.is_empty() {
+        return Ok(config);
+    }
+    let root = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
+    let text = format!("[[sites]]\nroot = {:?}\n", root.display().to_string());
+    let config = parse_with(&text, &root, &environment)?.with_listen(listen);
+    workers.map_or(Ok(config.clone()), |workers| config.with_workers(workers))
 }
 
 /// As [`load`], with warnings about settings that are valid but have no effect.
@@ -65,7 +89,7 @@ pub fn load(path: &Path) -> Result<Config, Mistakes> {
 /// As [`load`].
 pub fn load_with_remarks(path: &Path) -> Result<(Config, Vec<Mistake>), Mistakes> {
     let text = read(path)?;
-    let config = parse(&text, path)?;
+    let config = parse_with(&text, path, &Environment::of_process()?)?;
     let remarks = remarks(&text, path, &config);
     Ok((config, remarks))
 }
@@ -119,6 +143,14 @@ fn read(path: &Path) -> Result<String, Mistakes> {
 /// # Errors
 /// All mistakes, in the order of the text. If the text is no TOML, only syntax errors.
 pub fn parse(text: &str, file: &Path) -> Result<Config, Mistakes> {
+    parse_with(text, file, &Environment::default())
+}
+
+/// As [`parse`], with settings in variables, which replace those in `text`.
+///
+/// # Errors
+/// As [`parse`]; those in variables come last.
+pub fn parse_with(text: &str, file: &Path, environment: &Environment) -> Result<Config, Mistakes> {
     if text.len() > MAX_FILE_BYTES {
         return Err(too_large(file));
     }
@@ -126,8 +158,19 @@ pub fn parse(text: &str, file: &Path) -> Result<Config, Mistakes> {
     if !errors.is_empty() {
         return Err(Mistakes::locate(syntax_faults(&errors, text), text, file));
     }
-    assemble::assemble(table.get_ref(), folder_of(file).as_path())
-        .map_err(|faults| Mistakes::locate(faults, text, file))
+    let mut table = table.into_inner();
+    environment.put_into(&mut table, text.len());
+    assemble::assemble(&table, folder_of(file).as_path()).map_err(|faults| {
+        let end = text.len();
+        let (mut of_variables, mut of_text) = (Vec::new(), Vec::new());
+        for fault in faults {
+            match environment.locate(fault, end) {
+                Ok(mistake) => of_variables.push(mistake),
+                Err(fault) => of_text.push(fault),
+            }
+        }
+        Mistakes::locate(of_text, text, file).with(of_variables)
+    })
 }
 
 fn too_large(file: &Path) -> Mistakes {

@@ -66,6 +66,12 @@ impl Mistakes {
         Mistakes { listed, unlisted }
     }
 
+    /// These, and further ones.
+    pub(crate) fn with(mut self, further: Vec<Mistake>) -> Mistakes {
+        self.listed.extend(further);
+        self
+    }
+
     /// The mistakes, in the order of the file. At most a hundred; the text says how many more.
     pub fn iter(&self) -> impl Iterator<Item = &Mistake> {
         self.listed.iter()

@@ -138,7 +138,7 @@ fn from_source(serve: &Serve, source: &Source) -> Result<Config, Mistakes> {
             let config = maitred_config::load(file)?.with_listen(listen);
             serve.workers.map_or(Ok(config.clone()), |workers| config.with_workers(workers))
         }
-        Source::Folder(dir) => Config::for_directory(dir, listen, serve.workers),
+        Source::Folder(dir) => maitred_config::load_directory(dir, listen, serve.workers),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The configuration as a whole: settings, mistakes and their sentences.
 
 #[cfg(test)]
+mod environment;
 mod folder;
 #[cfg(test)]
 mod fpm;

@@ -1,0 +1,64 @@
+//! Settings in environment variables.
+
+use std::path::Path;
+
+use maitred_config::{Config, Environment, ProcessManager, parse_with};
+
+fn with(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
+    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let environment = Environment::of(variables).map_err(|why| why.to_string())?;
+    parse_with(text, Path::new("/maitred.toml"), &environment).map_err(|why| why.to_string())
+}
+
+const TWO: &str = "listen = \"127.0.0.1:80\"\n[pools.a]\npm = \"dynamic\"\nmax_children = 2\n\
+                   [pools.b]\n[[sites]]\nroot = \"/\"\npool = \"a\"\n";
+const ONE: &str = "[[sites]]\nroot = \"/\"\n";
+
+#[test]
+fn variables_replace_settings_of_the_file_in_every_pool_and_every_site() {
+    let variables = [
+        ("MAITRED_LISTEN", ":8080"),
+        ("MAITRED_POOL_PM", "static"),
+        ("MAITRED_POOL_MAX_CHILDREN", "7"),
+        ("MAITRED_POOL_PASS_ENV", "all"),
+        ("MAITRED_SITE_INDEX", "start.php"),
+        ("MAITRED_SITE_AUTOINDEX", "true"),
+        ("MAITRED_CACHE_VALID", "10m"),
+        ("MAITRED_CACHE_MEMORY", "64M"),
+        ("MAITRED_NOTHING_OF_OURS", "x"),
+        ("MAITRED_LOG", "debug"),
+        ("HOME", "/root"),
+    ];
+    let config = with(TWO, &variables).unwrap();
+    assert!(config.listen.iter().all(|address| address.port() == 8080), "{:?}", config.listen);
+    for pool in &config.pools {
+        assert_eq!((pool.pm, pool.max_children), (ProcessManager::Static, Some(7)));
+        assert_eq!(pool.pass_env, ["*"]);
+    }
+    let site = &config.sites[0];
+    assert_eq!(site.index, ["start.php"]);
+    assert!(site.cache.is_some());
+    assert_eq!(config.cache_memory, 64 << 20);
+}
+
+#[test]
+fn the_pool_of_a_file_without_pools_is_meant_too() {
+    let config = with(ONE, &[("MAITRED_POOL_MAX_CHILDREN", "3")]).unwrap();
+    let pools: Vec<_> = config.pools.iter().map(|pool| pool.max_children).collect();
+    assert_eq!(pools, [Some(3)]);
+}
+
+#[test]
+fn a_wrong_value_names_its_variable_and_a_misspelled_name_the_right_one() {
+    let wrong = with(ONE, &[("MAITRED_POOL_MAX_CHILDREN", "many")]).unwrap_err();
+    let start = "environment variable MAITRED_POOL_MAX_CHILDREN: `max_children` is the string";
+    assert!(wrong.starts_with(start), "{wrong}");
+    let both =
+        with("lsten = 1\n[[sites]]\nroot = \"/\"\n", &[("MAITRED_LISTEN", "x")]).unwrap_err();
+    assert!(both.starts_with("/maitred.toml:1:1: unknown setting `lsten`"), "{both}");
+    assert!(both.contains("\nenvironment variable MAITRED_LISTEN: `listen` is"), "{both}");
+    let misspelled = with(ONE, &[("MAITRED_POOL_MAX_CHILDEN", "3")]).unwrap_err();
+    let expected = "environment variable MAITRED_POOL_MAX_CHILDEN: it is no setting; did you mean \
+                    MAITRED_POOL_MAX_CHILDREN?";
+    assert_eq!(misspelled, expected);
+}
