@@ -66,7 +66,8 @@ impl Mistakes {
         Mistakes { listed, unlisted }
     }
 
-    /// The mistakes, in the order of the file. At most a hundred; the text says how many more.
+    /// The first hundred mistakes, in the order of the file; the last line has the number of the
+    /// others.
     pub fn iter(&self) -> impl Iterator<Item = &Mistake> {
         self.listed.iter()
     }
