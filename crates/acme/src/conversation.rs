@@ -21,7 +21,7 @@ const POLLS: RetryPolicy = RetryPolicy::new()
     .backoff(1.5)
     .timeout(Duration::from_secs(60));
 
-/// Obtains the certificate chain for an order.
+/// Obtains the certificate chain of an order.
 ///
 /// # Errors
 /// Why there is none.

@@ -29,7 +29,7 @@ impl Failure {
         Failure { cause, why, retry_after: None }
     }
 
-    /// The failure of a request for `what`, which the authority may have refused.
+    /// The failure of a request for `what`, which may be an error response of the authority.
     pub fn of(what: &str, error: Error) -> Failure {
         match error {
             Error::Api(problem) => Failure::refused(&format!("refuses {what}"), &problem),
@@ -48,7 +48,7 @@ impl Failure {
         }
     }
 
-    /// The authority `does` something, with this reason.
+    /// A refusal by the authority: `does` is its action, followed by its reason.
     pub fn refused(does: &str, problem: &Problem) -> Failure {
         let kind = kind(problem);
         let cause = match kind {

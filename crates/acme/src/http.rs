@@ -33,7 +33,7 @@ const MAX_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 pub struct RetryAfter(Arc<Mutex<Option<Duration>>>);
 
 impl RetryAfter {
-    /// How long to wait.
+    /// The delay that the authority requests before the next try.
     pub fn get(&self) -> Option<Duration> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -50,7 +50,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that trusts `roots` (PEM), or else those of the system.
+    /// A client that trusts the root certificates in `roots` (PEM), by default those of the system.
     ///
     /// # Errors
     /// When there are no usable roots.

@@ -8,7 +8,7 @@ use maitred_control::acme::{FromAcme, Order, ToAcme};
 use maitred_control::{Received, hear, say};
 use maitred_os::channel::Channel;
 
-/// The supervisor's end of the channel.
+/// The channel to the supervisor.
 #[derive(Clone)]
 pub struct Link {
     channel: Arc<Channel>,

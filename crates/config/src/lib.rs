@@ -94,8 +94,8 @@ pub fn load_with_remarks(path: &Path) -> Result<(Config, Vec<Mistake>), Mistakes
     Ok((config, remarks))
 }
 
-/// Warnings about settings in `text` without effect, in the order of the text; `config` was made
-/// from it.
+/// Warnings about settings in `text` without effect, in the order of the text; `config` is the
+/// result of parsing it.
 pub fn remarks(text: &str, file: &Path, config: &Config) -> Vec<Mistake> {
     let (table, _) = DeTable::parse_recoverable(text);
     let mut faults = check::remarks::remarks(table.get_ref(), config);

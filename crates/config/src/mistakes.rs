@@ -72,7 +72,8 @@ impl Mistakes {
         self
     }
 
-    /// The mistakes, in the order of the file. At most a hundred; the text says how many more.
+    /// The first hundred mistakes, in the order of the file; the last line has the number of the
+    /// others.
     pub fn iter(&self) -> impl Iterator<Item = &Mistake> {
         self.listed.iter()
     }

@@ -7,13 +7,13 @@ use std::time::Duration;
 use maitred_os::users::Identity;
 use serde::{Deserialize, Serialize};
 
-/// Longest accepted chain of certificates, in bytes. Those of public authorities have 4 to 6 KiB.
+/// Maximum size of an accepted certificate chain, in bytes. Public authorities send 4 to 6 KiB.
 pub const MAX_CHAIN_BYTES: usize = 32 * 1024;
 
 /// Longest accepted account, in bytes.
 pub const MAX_ACCOUNT_BYTES: usize = 16 * 1024;
 
-/// Timeout that the process sets itself.
+/// Timeout of the whole process, which it sets itself.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Orders to the process that gets a certificate.
@@ -33,7 +33,7 @@ pub enum FromAcme {
         /// The account, to be stored.
         account: Secret,
     },
-    /// The authority is about to request this. Reply: [`ToAcme::Published`].
+    /// The authority is about to request this proof. Reply: [`ToAcme::Published`].
     Prove(Proof),
     /// The certificate was issued.
     Issued {
@@ -54,10 +54,10 @@ pub enum FromAcme {
 /// Why there is no certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
-    /// The authority was not reached, or had an error of its own; or something is missing on this
-    /// machine. It has not counted the try.
+    /// The authority could not be reached or had an internal error, or something is missing on this
+    /// machine. The authority has not counted the attempt.
     Unreachable,
-    /// The authority refused, or did not find the proof.
+    /// The authority refused, or the proof was not there.
     Refused,
     /// The rate limit of the authority was reached.
     Limited,
@@ -87,19 +87,19 @@ pub enum Proof {
 pub struct Order {
     /// User to become before anything is sent.
     pub identity: Option<Identity>,
-    /// Whether it is sandboxed, as the front is.
+    /// Whether it is sandboxed, like the front.
     pub restricted: bool,
     /// The URL of the authority's directory.
     pub directory: String,
-    /// The roots that it is trusted by, as PEM; none: the system's.
+    /// The root certificates to verify the authority's server with, as PEM; none: the system's.
     pub roots: Option<String>,
     /// Contact address for the authority.
     pub email: Option<String>,
     /// The stored account; none: a new one is needed.
     pub account: Option<Secret>,
-    /// Name and key (base64url) of the external account that a new one is bound to.
+    /// Id and key (base64url) of the external account to bind a new account to.
     pub external_account: Option<(String, Secret)>,
-    /// The proof is a file, not a certificate.
+    /// Whether the proof is a file; otherwise it is a certificate.
     pub by_file: bool,
     /// The host.
     pub name: String,

@@ -38,8 +38,8 @@ pub enum Request {
         #[serde(default)]
         pool: Option<String>,
     },
-    /// Read the configuration again, as SIGHUP does. The reply comes when all of it is done, or
-    /// refused.
+    /// Read the configuration again, as SIGHUP does. The reply is sent when the reload is complete
+    /// or refused.
     Reload {
         /// Pools to restart even if unchanged.
         #[serde(default)]
@@ -50,8 +50,7 @@ pub enum Request {
     Stop,
     /// Accept no more clients, finish the requests in flight, and exit; repeated, the same.
     Drain,
-    /// Drop pages that are kept. The reply comes when no request that comes gets one of them any
-    /// more.
+    /// Drop cached pages. The reply is sent when no later request gets one of them.
     Purge(PurgeRequest),
 }
 
@@ -103,7 +102,7 @@ pub struct ServerStatus {
     pub listen: Vec<String>,
     /// Number of fronts so far; more than one means that fronts have crashed.
     pub front_epoch: u32,
-    /// Process id of the front, if there is one.
+    /// Process id of the front; none: it does not run.
     pub front_pid: Option<i32>,
     /// The pools, sorted by name.
     pub pools: Vec<PoolStatus>,
@@ -132,8 +131,8 @@ pub struct FrontFigures {
 pub struct ProxyServer {
     /// The server, as in the configuration.
     pub server: String,
-    /// Finished requests by the class of the response (`1xx` for WebSockets, to `5xx`),
-    /// `unreachable`, `timeout`, `invalid_response` (none, or half of one), `body_rejected` (the
+    /// Finished requests by result: the class of the response (`1xx` for WebSockets, to `5xx`),
+    /// `unreachable`, `timeout`, `invalid_response` (or an incomplete one), `body_rejected` (the
     /// client's), `client_closed`.
     pub requests: BTreeMap<String, u64>,
     /// Their total time, without WebSockets.
@@ -191,7 +190,7 @@ pub struct CachedSite {
     pub bypasses: BTreeMap<String, u64>,
     /// Stored responses.
     pub stored: u64,
-    /// Responses that were not stored, by reason, without those of `bypasses`.
+    /// Responses that were not stored, by reason, without requests that bypassed the cache.
     pub not_stored: BTreeMap<String, u64>,
     /// Purges.
     pub purges: u64,
@@ -250,7 +249,7 @@ pub struct PoolStatus {
     pub peak_memory: PeakMemory,
     /// Finished requests.
     pub requests: u64,
-    /// Finished requests by how they ended (`Outcome`).
+    /// Finished requests by outcome (`RequestOutcome`).
     pub outcomes: BTreeMap<String, u64>,
     /// Rejected and failed requests by reason: part of `outcomes`.
     pub failed: BTreeMap<String, u64>,
@@ -262,7 +261,7 @@ pub struct PoolStatus {
     /// How `pm = "auto"` chose the number of workers.
     #[serde(default)]
     pub size: Option<Size>,
-    /// What `pm = "auto"` would choose now, with another `pm`.
+    /// The number of workers that `pm = "auto"` would choose, for a pool with another `pm`.
     #[serde(default)]
     pub advice: Option<Size>,
     /// The copies of a booted application, with `mode = "snapshot"`.
@@ -288,7 +287,7 @@ pub struct Size {
     pub cpu_seconds: Option<f64>,
     /// Time a request is blocked on anything else, in seconds.
     pub blocked_seconds: f64,
-    /// Workers whose script has run far longer than usual.
+    /// Workers whose script has run much longer than its kind usually does.
     pub hanging: u64,
 }
 
@@ -347,7 +346,7 @@ pub struct Times {
     pub recent: Quantiles,
 }
 
-/// Quantiles of durations, in seconds. An eighth too long at most; `None` if there are none.
+/// Quantiles of durations, in seconds, at most an eighth too long; `None` without durations.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     /// Number of durations.
@@ -358,8 +357,8 @@ pub struct Quantiles {
     pub p99_seconds: Option<f64>,
 }
 
-/// Quantiles of scripts' peak PHP memory, in bytes. An eighth too much at most; `None` without
-/// scripts.
+/// Quantiles of the peak PHP memory of scripts, in bytes, at most an eighth too large; `None`
+/// without scripts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeakMemory {
     /// The median.
@@ -375,7 +374,7 @@ pub struct Memory {
     pub private_bytes: u64,
     /// Shared memory of the process with the most, in bytes.
     pub shared_bytes: u64,
-    /// The method.
+    /// The method of measurement.
     pub measured: Measured,
     /// Measured processes.
     pub processes: u64,
@@ -388,7 +387,7 @@ pub struct Memory {
 pub struct Opcache {
     /// Age of the figures, in seconds.
     pub age_seconds: f64,
-    /// The figures. Its counters restart with each zygote.
+    /// The statistics. Counters restart with each zygote.
     #[serde(flatten)]
     pub figures: CacheFigures,
 }
@@ -402,12 +401,13 @@ pub enum Measured {
     Nothing,
     /// By the kernel's count of private pages (`Private_*` of `smaps_rollup`).
     Private,
-    /// Without permission for that: resident pages less those of files and shared memory (`statm`),
-    /// which counts pages inherited from the zygote as private.
+    /// Without permission for that: resident pages minus those of files and shared memory
+    /// (`statm`). Includes pages inherited from the zygote.
     RssMinusShared,
 }
 
-/// A running script. All but pid and seat is reported by its worker, which it may falsify.
+/// A running script. All values except pid and seat are reported by its worker, which a hostile
+/// script can falsify.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Running {
     /// Process id of its worker.
@@ -422,8 +422,8 @@ pub struct Running {
     pub uri: String,
     /// Its file.
     pub script: String,
-    /// Part of it: CPU time, in seconds; `None`, as the next two, if its pool does not measure it
-    /// or the kernel does not report it.
+    /// CPU time of it so far, in seconds; `None`, like the next two, if its pool does not measure
+    /// it or the kernel does not report it.
     #[serde(default)]
     pub cpu_seconds: Option<f64>,
     /// Part of it: runnable without a CPU.

@@ -29,7 +29,7 @@ struct Going<T> {
     total: T,
 }
 
-/// What to log about an episode after its start.
+/// The log message that is due for an episode after its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News<T> {
     /// It has lasted for this long, and is not over.
@@ -50,7 +50,7 @@ pub struct Account<T> {
 }
 
 impl<T: Clone + Default> LogThrottle<T> {
-    /// No event yet. An episode is over without an event for `calm`.
+    /// No event yet. An episode ends after a time of `calm` without an event.
     pub fn new(calm: Duration) -> LogThrottle<T> {
         LogThrottle { calm, going: None }
     }
@@ -72,7 +72,7 @@ impl<T: Clone + Default> LogThrottle<T> {
         going.times
     }
 
-    /// What to log now. It counts as logged.
+    /// The log message that is due; it counts as logged.
     pub fn due(&mut self, now: Moment) -> Option<News<T>> {
         let going = self.going.as_mut()?;
         if now >= going.last + self.calm {
@@ -87,7 +87,7 @@ impl<T: Clone + Default> LogThrottle<T> {
         Some(News::GoesOn(going.account(now)))
     }
 
-    /// When [`LogThrottle::due`] returns something, without another event.
+    /// The time at which [`LogThrottle::due`] returns a message if no event happens before.
     pub fn deadline(&self) -> Option<Moment> {
         let going = self.going.as_ref()?;
         Some((going.last + self.calm).min(going.say_at))

@@ -59,7 +59,7 @@ pub enum ToFront {
         /// The facts.
         info: PhpInfo,
     },
-    /// Limit the processes of a pool with `pm = auto` to this capacity.
+    /// Limit pools with `pm = auto` to this capacity of processors and memory.
     SetCapacity {
         /// Its generation.
         generation: Generation,
@@ -75,7 +75,7 @@ pub enum ToFront {
         /// The worker.
         worker: WorkerId,
     },
-    /// Forget a generation of which nothing is left.
+    /// Forget a generation whose workers and zygote are gone.
     ForgetPool {
         /// Its number.
         generation: Generation,
@@ -118,7 +118,7 @@ pub enum ToFront {
         /// The number of that report.
         mark: u64,
     },
-    /// Remember cookies that a site sets, besides those known already.
+    /// Add names of cookies that a site has set.
     AddCookieNames {
         /// The site's first host.
         site: String,
@@ -141,7 +141,7 @@ pub enum ToFront {
         /// Its process id, for messages.
         pid: i32,
     },
-    /// Report [`FromFront::Settled`] when every order before this one has had its effect.
+    /// Report [`FromFront::Settled`] when all earlier orders have taken effect.
     Settle {
         /// Number of this order, for the report.
         mark: u64,
@@ -155,16 +155,16 @@ pub enum ToFront {
     HandOver,
 }
 
-/// Who connects to a listening socket.
+/// The kind of clients of a listening socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Clients {
     /// Clients of the sites, over HTTP.
     Http,
     /// Clients of the sites, over TLS.
     Https,
-    /// Operators, over HTTP: metrics and status are served, and no site.
+    /// Administrators, over HTTP: metrics and status only.
     Admin,
-    /// Web servers, over FastCGI. The configuration says which pool they reach.
+    /// Web servers, over FastCGI. Their pool is in the configuration.
     Fastcgi {
         /// The address as the configuration has it.
         listen: String,
@@ -176,8 +176,8 @@ pub enum Clients {
 pub enum FromFront {
     /// Clients are being accepted.
     Listening,
-    /// A worker has to be ended: its script outlived `request_terminate_timeout`, or it broke the
-    /// rules of the seat link.
+    /// A worker must be killed: its script exceeded `request_terminate_timeout`, or it violated the
+    /// protocol of the seat link.
     WorkerFailed {
         /// The generation of its pool.
         generation: Generation,
@@ -200,23 +200,23 @@ pub enum FromFront {
         /// The script it ran.
         script: String,
     },
-    /// How many workers a pool needs that may grow. Sent at once when it needs more than it has, at
-    /// most once a second when it needs fewer, and only when the number changes.
+    /// The number of workers that a pool needs. Sent at once if it exceeds the current number, at
+    /// most once a second if it is lower, and only when it changes.
     WorkersNeeded {
         /// The generation of its pool.
         generation: Generation,
         /// How many, including those it has.
         workers: u32,
     },
-    /// A worker was idle for long and gets no further request: it is to end.
+    /// A worker was idle for long and gets no further request: stop it.
     SeatRetired {
         /// The generation of its pool.
         generation: Generation,
         /// The worker.
         worker: WorkerId,
     },
-    /// A worker has served or grown as much as it may: it is to be replaced. It serves until then,
-    /// within its limits.
+    /// A worker has reached a limit on requests or memory: replace it. It serves until then, within
+    /// its limits.
     SeatWorn {
         /// The generation of its pool.
         generation: Generation,
@@ -225,13 +225,13 @@ pub enum FromFront {
         /// Why.
         why: Wear,
     },
-    /// A generation could not be opened, for lack of descriptors or memory: it and its workers are
-    /// to be sent again.
+    /// A generation could not be opened, for lack of descriptors or memory: send it and its workers
+    /// again.
     OpenFailed {
         /// Its number.
         generation: Generation,
     },
-    /// The OPcache of a generation is full, as its workers report. Repeated now and then.
+    /// The OPcache of a generation is full, as reported by its workers. Repeated from time to time.
     OpcacheFilled {
         /// Its number.
         generation: Generation,
@@ -255,7 +255,7 @@ pub enum FromFront {
         /// Why nothing has changed; none: the new configuration is used.
         refused: Option<String>,
     },
-    /// Every order before a [`ToFront::Settle`] has taken effect.
+    /// All orders before a [`ToFront::Settle`] have taken effect.
     Settled {
         /// The number of that order.
         mark: u64,
@@ -289,15 +289,14 @@ pub enum FromFront {
         /// Their names; none: more than are remembered.
         names: Option<Vec<String>>,
     },
-    /// A client requests metrics: the memory of pools is to be measured and shown on their
-    /// scoreboards.
+    /// A client requests metrics: measure the memory of pools and update their scoreboards.
     MetricsRequested,
     /// No request is in flight any more.
     Drained,
 }
 
 impl FromFront {
-    /// The generation of a pool that it is about, if there is one.
+    /// The generation that the report is about; none for reports about the whole front.
     pub fn generation(&self) -> Option<Generation> {
         match self {
             FromFront::WorkerFailed { generation, .. }
@@ -322,10 +321,10 @@ impl FromFront {
     }
 }
 
-/// A script that runs for longer than it should.
+/// A script that exceeds its timeout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overrun {
-    /// For how long it has run.
+    /// Its run time so far.
     pub ran: Duration,
     /// The script.
     pub script: String,

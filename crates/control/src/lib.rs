@@ -45,8 +45,8 @@ pub struct WorkerId {
     pub incarnation: Incarnation,
 }
 
-/// A pool from one reload to the next: its seat link, its zygote and its workers. Every generation
-/// of every pool has a number of its own, from 1, that is never used again while the server runs.
+/// A number for a generation: a pool from one reload to the next, with its seat link, zygote and
+/// workers. Counted from 1 over all pools, and never reused while the server runs.
 pub type Generation = u32;
 
 /// A received message.
@@ -60,7 +60,7 @@ pub enum Received<M> {
     Closed,
 }
 
-/// Gives an order. Never waits.
+/// Sends an order without waiting.
 ///
 /// # Errors
 /// As [`SupervisorEnd::send`]; a message that cannot be written as JSON is `InvalidData`.
@@ -72,7 +72,7 @@ pub fn order<M: Serialize>(
     channel.send(&serde_json::to_vec(message)?, fds)
 }
 
-/// Sends a report, if there is room for it.
+/// Sends a report, if the channel has space for it.
 ///
 /// # Errors
 /// As [`Reports::send`]; a message that cannot be written as JSON is `InvalidData`.
@@ -80,8 +80,8 @@ pub fn say<M: Serialize>(reports: &Reports, message: &M) -> io::Result<()> {
     reports.send(&serde_json::to_vec(message)?)
 }
 
-/// Sends a report, waiting for space: a zygote's reports are sent once, and must not be lost on a
-/// busy supervisor. The supervisor never waits for a zygote.
+/// Sends a report, and waits for space: a zygote sends each report once, and a busy supervisor must
+/// not lose it. The supervisor never waits for a zygote.
 ///
 /// # Errors
 /// As [`Reports::send_waiting`]; a message that cannot be written as JSON is `InvalidData`.
@@ -89,7 +89,7 @@ pub fn say_waiting<M: Serialize>(reports: &Reports, message: &M) -> io::Result<(
     reports.send_waiting(&serde_json::to_vec(message)?)
 }
 
-/// Takes the next order, waiting for it when `wait` is set.
+/// Receives the next order; with `wait`, blocks until there is one.
 ///
 /// # Errors
 /// As [`Channel::receive`]; bytes that are no message of the expected kind are `InvalidData`.
@@ -97,7 +97,7 @@ pub fn hear<M: DeserializeOwned>(channel: &Channel, wait: bool) -> io::Result<Re
     heard(channel.receive(wait)?)
 }
 
-/// Takes the next report, if there is one. It has no descriptors. Never waits.
+/// Receives the next report without waiting, if there is one. Reports have no descriptors.
 ///
 /// # Errors
 /// As [`SupervisorEnd::receive`]; bytes that are no message of the expected kind are `InvalidData`.

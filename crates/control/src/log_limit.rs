@@ -1,6 +1,7 @@
-//! How much the scripts of a pool may write into the server's log. The file is root's, so no quota
-//! of a tenant applies to it, and it is read and collected for all pools together. Each pool has a
-//! limit of its own: a pool beyond it costs no other pool a line. Pure: the caller brings the time.
+//! The limit of log lines from the scripts of a pool. The log file belongs to root, so no quota of
+//! a tenant applies to it, and it is read and collected for all pools together. Each pool has a
+//! separate limit, so a noisy pool does not suppress lines of another. Pure: the caller provides
+//! the time.
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ struct DroppedLines {
     bytes: u64,
 }
 
-/// What a pool has used of its limit.
+/// The use of a pool's limit in the current period.
 #[derive(Debug)]
 pub struct LogLimit {
     began: Moment,
@@ -40,19 +41,19 @@ impl Default for LogLimit {
     }
 }
 
-/// What happens to a line.
+/// The decision on a log line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Admission {
     /// It is logged.
     Logged,
     /// It is dropped and counted.
     Dropped,
-    /// The same, and it is the first: the sentence is logged in its place.
+    /// It is dropped as the first of a period: the sentence is logged in its place.
     Exceeded(String),
 }
 
 impl LogLimit {
-    /// Decides on a line of `bytes` bytes, and counts it.
+    /// Decides whether a line of `bytes` bytes is logged, and counts it.
     pub fn admit(&mut self, bytes: usize, now: Moment) -> Admission {
         if now >= self.began + PERIOD {
             (self.began, self.lines, self.bytes) = (now, 0, 0);
@@ -65,13 +66,13 @@ impl LogLimit {
         Admission::Logged
     }
 
-    /// When lines are logged again, if none is before.
+    /// The end of the period, if the limit is used up: lines are logged again from then on.
     pub fn used_up_until(&self, now: Moment) -> Option<Moment> {
         let end = self.began + PERIOD;
         (self.is_used_up() && now < end).then_some(end)
     }
 
-    /// What to log about dropped lines. It counts as logged.
+    /// The log message about dropped lines that is due; it counts as logged.
     pub fn due(&mut self, now: Moment) -> Option<String> {
         let (verb, account) = match self.dropped.due(now)? {
             News::GoesOn(account) => ("have been", account),
@@ -86,7 +87,7 @@ impl LogLimit {
         ))
     }
 
-    /// When [`LogLimit::due`] returns something, if nothing is dropped before.
+    /// The time at which [`LogLimit::due`] returns a message if no line is dropped before.
     pub fn deadline(&self) -> Option<Moment> {
         self.dropped.deadline()
     }

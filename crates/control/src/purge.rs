@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PurgeOrder {
-    /// Drop pages that a client names by address or tag, not by the names that sites give them.
+    /// Drop pages by address or tag, as a client names them, not by the cache's own keys.
     Asked(PurgeRequest),
-    /// Drop what another front has dropped.
+    /// Drop pages that another front has dropped, by the cache's keys.
     Dropped(Vec<DroppedPages>),
-    /// Report every purge from now on, since there are other fronts with caches; or stop that.
+    /// Report every purge from now on, because other fronts with caches run; or stop that.
     Company(bool),
 }
 
@@ -20,17 +20,17 @@ pub enum PurgeOrder {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PurgeRequest {
-    /// What to drop.
+    /// The pages to drop.
     pub targets: Vec<Target>,
     /// The mode.
     pub how: PurgeMode,
-    /// The only site, by one of its hosts as the configuration has it; none: all.
+    /// The site to purge, by one of its configured hosts; none: all sites.
     #[serde(default)]
     pub site: Option<String>,
 }
 
 impl PurgeRequest {
-    /// The same in parts of at most `bytes` as JSON.
+    /// Splits the request into requests of at most `bytes` bytes as JSON.
     ///
     /// # Errors
     /// When a target alone is longer.
@@ -62,13 +62,13 @@ impl PurgeRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Fate {
-    /// It was not received.
+    /// The front has not received it.
     Unheard = 0,
     /// The pages are dropped.
     Dropped = 1,
     /// No site of the script's pool has a cache.
     NoCache = 2,
-    /// An address belongs to no site of the script's pool that has a cache.
+    /// An address belongs to no cached site of the script's pool.
     NotIts = 3,
 }
 
@@ -88,28 +88,28 @@ impl Fate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLong;
 
-/// Pages as people name them.
+/// Pages as a user names them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// One address: a URL; with a `*` at its end, all that start with it.
+    /// A URL; with a `*` at its end, all URLs with this prefix.
     Url(String),
-    /// All addresses that start with it: of a host, or if it starts with `/`, of all hosts.
+    /// All addresses with this prefix: of one host, or of all hosts if it starts with `/`.
     Prefix(String),
-    /// All of a host.
+    /// All pages of a host.
     Host(String),
-    /// All with a tag.
+    /// All pages with a tag.
     Tag(String),
-    /// All.
+    /// All pages.
     Everything,
 }
 
-/// Pages of one site, as the cache names them.
+/// Dropped pages of one site, by the cache's keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DroppedPages {
     /// The site.
     pub site: String,
-    /// Which of its pages.
+    /// The dropped pages.
     pub purge: Purge,
     /// The mode.
     pub how: PurgeMode,

@@ -5,14 +5,15 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Most scripts in a list: what OPcache holds by default
-/// (`opcache.max_accelerated_files`, which it makes 16229 of 10000), and some more.
+/// Maximum number of scripts in a list: slightly more than the default size of OPcache
+/// (`opcache.max_accelerated_files`, rounded up from 10000 to 16229).
 pub const SCRIPTS_MAX: usize = 20_000;
 
 /// Longest list, in bytes: room for [`SCRIPTS_MAX`] paths of 200 bytes.
 pub const LIST_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The list of `paths`, cut off where it would get too long, and its number of scripts.
+/// Encodes a list of `paths`, truncated to [`LIST_BYTES_MAX`]; returns it with its number of
+/// scripts.
 pub fn write<'a>(paths: impl IntoIterator<Item = &'a Path>) -> (Vec<u8>, usize) {
     let mut list = Vec::new();
     let mut count = 0;
@@ -28,8 +29,7 @@ pub fn write<'a>(paths: impl IntoIterator<Item = &'a Path>) -> (Vec<u8>, usize) 
     (list, count)
 }
 
-/// The paths in a list, [`SCRIPTS_MAX`] at most. An entry without a NUL byte was cut off and is
-/// left out, and so is one that is not a full path.
+/// Parses a list, up to [`SCRIPTS_MAX`] paths. Skips a truncated last entry and relative paths.
 pub fn read(list: &[u8]) -> Vec<PathBuf> {
     list.split_inclusive(|byte| *byte == 0)
         .filter_map(|path| path.strip_suffix(&[0]))

@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The [`Frame::call`] of the script itself.
+/// The value of [`Frame::call`] for the script's main code.
 pub const MAIN: &str = "{main}";
 
 /// Most frames of a stack. With the longest names and paths it still fits one message, since a
 /// zygote leaves out frames that make it longer than [`STACK_BYTES_MAX`].
 pub const STACK_DEPTH_MAX: u32 = 100;
 
-/// Most bytes of text in a stack: half a message, since JSON escapes some characters.
+/// Maximum bytes of text in a stack: half a message, since JSON escapes some characters.
 pub const STACK_BYTES_MAX: usize = maitred_os::channel::MAX_MESSAGE_BYTES / 2;
 
 /// A stack, the innermost call first.
@@ -17,21 +17,21 @@ pub const STACK_BYTES_MAX: usize = maitred_os::channel::MAX_MESSAGE_BYTES / 2;
 pub struct Stack {
     /// The script's file; empty in shutdown functions.
     pub script: String,
-    /// The requested frames, and after them those, if any, that show where the last of them was
-    /// called from.
+    /// The requested frames, followed by the frames that show the call site of the last of them.
     pub frames: Vec<Frame>,
-    /// Whether the frames fit together. If not, the script calls and returns too fast to be read.
+    /// Whether the frames form a consistent stack. If not, the script calls and returns too fast to
+    /// be read.
     pub is_sound: bool,
 }
 
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
-    /// Address of PHP's record of it, which distinguishes calls of one function.
+    /// Address of PHP's call frame: distinguishes two calls of the same function.
     pub address: u64,
     /// `function`, `Class::function`, `Class->function`, `[INCLUDE_OR_EVAL]` or [`MAIN`].
     pub call: String,
-    /// The file of that code; none for a function that is not written in PHP.
+    /// The file of the called code; none for internal functions.
     pub file: Option<String>,
     /// The line in that file; 0: not known.
     pub line: u32,

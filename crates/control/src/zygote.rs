@@ -20,9 +20,9 @@ pub enum ToZygote {
         /// The worker.
         worker: WorkerId,
     },
-    /// Write down which scripts OPcache holds, most used first. Reply:
-    /// [`FromZygote::ScriptsListed`], after a second at most. Descriptor: an anonymous file, whose
-    /// contents are replaced by a list in the format of [`scripts`](crate::scripts).
+    /// Write the list of scripts in OPcache, most used first. Reply: [`FromZygote::ScriptsListed`],
+    /// after a second at most. Descriptor: an anonymous file, whose contents are replaced by a list
+    /// in the format of [`scripts`](crate::scripts).
     ListScripts,
     /// Compile the scripts of a list into OPcache, as far as they exist and fit. Reply:
     /// [`FromZygote::Warmed`], after ten seconds at most. No worker is forked meanwhile.
@@ -49,7 +49,8 @@ pub enum ToZygote {
 pub struct PhpInfo {
     /// The value of the `X-Powered-By` header of PHP's responses; none without it (`expose_php`).
     pub powered_by: Option<String>,
-    /// The path of a web server's request is its path info, if it has one (`cgi.fix_pathinfo = 0`).
+    /// Whether the path of a web server's request is its path info, where it has one
+    /// (`cgi.fix_pathinfo = 0`).
     pub by_path_info: bool,
 }
 
@@ -85,7 +86,7 @@ pub enum FromZygote {
         #[serde(default)]
         took: Duration,
     },
-    /// A forked worker reports that its script has booted, and waits for requests.
+    /// The script of a forked worker has booted, and waits for requests.
     Booted {
         /// The worker.
         worker: WorkerId,
@@ -148,15 +149,15 @@ pub struct CacheFigures {
     /// Bytes of the string buffer in use, and its size; it is part of the memory.
     #[serde(default)]
     pub strings_bytes: (u64, u64),
-    /// The next script finds no memory, or no key.
+    /// Whether no memory or key is left for another script.
     #[serde(default)]
     pub is_full: bool,
-    /// The string buffer is full, and strings take the memory of scripts.
+    /// Whether the string buffer is full, so that strings use the memory of scripts.
     #[serde(default)]
     pub strings_are_full: bool,
 }
 
-/// The size of an OPcache, whatever php.ini says.
+/// The size of an OPcache; overrides php.ini.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheSize {
     /// All of its memory, in MB (`opcache.memory_consumption`).
@@ -172,7 +173,7 @@ pub struct CacheSize {
 pub struct ZygoteSettings {
     /// Name of the pool.
     pub pool: String,
-    /// How its number of workers is decided (`pm`), for the status functions.
+    /// The pool's process manager (`pm`), for the status functions.
     pub process_manager: String,
     /// The supervisor's process id: the workers' parent.
     pub supervisor: i32,
@@ -188,21 +189,21 @@ pub struct ZygoteSettings {
     pub php_admin_values: Vec<(String, String)>,
     /// Environment of the scripts.
     pub env: Vec<(String, String)>,
-    /// Its resource limits, and where it lives.
+    /// Resource limits, root directory and privileges.
     pub confinement: Confinement,
     /// Requests a worker serves before it leaves; 0: no limit.
     pub max_requests: u64,
     /// Bytes of private memory beyond which a worker is to be replaced; 0: it need not measure it.
     pub max_private_memory: u64,
-    /// How long a script may run, for the status functions; the front keeps the time.
+    /// Timeout of a script, for the status functions; the front enforces it.
     pub request_terminate_timeout: Option<Duration>,
     /// Number of seats in the pool.
     pub seats: u32,
-    /// The server was started as php-fpm: titles and functions are as there.
+    /// Whether the server was started as php-fpm: process titles and PHP functions are php-fpm's.
     #[serde(default)]
     pub fpm: bool,
-    /// How the output and the log messages of workers are written, as php-fpm does it; none: they
-    /// go to the zygote's output, and are not cut.
+    /// The format of workers' output and log messages, as in php-fpm; none: they go to the zygote's
+    /// output unchanged.
     #[serde(default)]
     pub output: Option<WorkersOutput>,
     /// The processor time of requests is measured.
@@ -229,15 +230,15 @@ pub struct ZygoteSettings {
     /// The AppArmor profile of workers.
     #[serde(default)]
     pub apparmor_hat: Option<String>,
-    /// The script that each worker boots and that takes requests in a loop; none: each request runs
-    /// its own.
+    /// The script that each worker boots, and that handles requests in a loop; none: each request
+    /// runs its own script.
     #[serde(default)]
     pub worker_script: Option<PathBuf>,
     /// The application that the zygote boots and its workers are copies of; none: workers start
     /// empty.
     #[serde(default)]
     pub snapshot: Option<Snapshot>,
-    /// The size of its OPcache, if the one of a generation before was full.
+    /// The size of its OPcache, if that of an earlier generation was full.
     #[serde(default)]
     pub cache_size: Option<CacheSize>,
 }
@@ -249,14 +250,14 @@ pub struct Snapshot {
     pub script: PathBuf,
     /// Requests that each copy serves before it leaves, at least 1.
     pub requests_per_child: u64,
-    /// How often each copy returns to its first state before it leaves.
+    /// Number of times that a copy is rewound to its first state before it exits.
     #[serde(default)]
     pub rewinds_per_child: u64,
-    /// Connections that its boot has left open are closed; otherwise there are no copies then.
+    /// Connections that are open after the boot are closed; otherwise the boot fails.
     #[serde(default)]
     pub closes_connections: bool,
-    /// Paths that are requested, and whose responses are dropped, before there are copies for
-    /// clients.
+    /// Paths of rehearsal requests, which run before there are copies for clients. Their responses
+    /// are discarded.
     pub warm_requests: Vec<String>,
 }
 
@@ -271,7 +272,8 @@ pub struct WorkersOutput {
     pub notices: bool,
 }
 
-/// Resource limits of each process of a pool, and where it lives. What is not set stays as it is.
+/// Resource limits of each process of a pool, its root directory and privileges. Unset ones stay
+/// unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
     /// The root directory of the scripts; PHP is started outside of it.
@@ -286,7 +288,8 @@ pub struct Confinement {
     pub process_priority: Option<i32>,
     /// Adjustment of the OOM killer's score.
     pub oom_score_adj: Option<i32>,
-    /// Programs that are started gain no privileges; none: where no program needs them.
+    /// Whether started programs gain no privileges; none: yes, unless PHP's mail() needs a program
+    /// that does.
     #[serde(default)]
     pub no_new_privileges: Option<bool>,
 }

@@ -6,23 +6,24 @@ use std::time::Duration;
 use crate::addresses;
 use crate::quantile::quantile;
 
-/// The longest time that is read anywhere; longer ones count as this. Times are added up later.
+/// The longest duration that is used; longer values in configurations are reduced to it, so that
+/// sums cannot overflow.
 pub const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// A fact, or why it is unknown.
+/// A fact, or the reason why it is unknown.
 pub type Fact<T> = Result<T, Unknown>;
 
-/// A fact by reference: its value, or a copy of why it is unknown.
+/// A fact by reference: its value, or a copy of the reason why it is unknown.
 pub fn known<T>(fact: &Fact<T>) -> Fact<&T> {
     fact.as_ref().map_err(Clone::clone)
 }
 
-/// Why a fact is unknown: a sentence without its full stop.
+/// The reason why a fact is unknown: a sentence without its full stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown(pub String);
 
 impl Unknown {
-    /// For this reason.
+    /// An unknown fact with this reason.
     pub fn because<T>(why: impl Into<String>) -> Fact<T> {
         Err(Unknown(why.into()))
     }
@@ -39,21 +40,21 @@ impl std::fmt::Display for Unknown {
 pub struct Facts {
     /// The machine.
     pub machine: Machine,
-    /// What runs PHP here.
+    /// The services that run PHP on this machine.
     pub services: Vec<Service>,
     /// nginx, if it is configured here.
     pub nginx: Option<Nginx>,
     /// Apache, if it is configured here.
     pub apache: Option<Apache>,
-    /// Applications that have a file of their own settings in a document root or beside it.
+    /// Applications with a configuration file in a document root or next to it.
     pub applications: Vec<Application>,
     /// The request rate from the access log. `None` without one.
     pub arrivals: Fact<Option<Arrivals>>,
     /// The databases that run here.
     pub databases: Fact<Vec<Database>>,
-    /// Configurations that cannot be read, and why.
+    /// Configurations that cannot be read, and the reasons.
     pub broken: Vec<(String, Unknown)>,
-    /// Those of `broken` that are a web server's.
+    /// The part of `broken` that belongs to web servers.
     pub broken_web: Vec<(String, Unknown)>,
 }
 
@@ -78,7 +79,7 @@ pub struct Machine {
     pub pressure: Fact<Pressure>,
     /// `vm.swappiness`.
     pub swappiness: Fact<u64>,
-    /// Swap devices, and why they are slow, if they are.
+    /// Swap devices, and the reason if they are slow.
     pub swaps: Fact<Vec<(String, Option<String>)>>,
     /// Pages read from swap during the check.
     pub swapped_in: Fact<SwappedIn>,
@@ -92,7 +93,7 @@ pub struct Machine {
     pub tasks: Fact<(u64, u64)>,
     /// Processes that the kernel has killed for lack of memory since the boot.
     pub oom_kills: Fact<u64>,
-    /// The last of them, if the kernel's log still has it.
+    /// The last killed process, if the kernel's log still has it.
     pub last_kill: Fact<Option<Killed>>,
     /// Listening sockets.
     pub sockets: Fact<Vec<Socket>>,
@@ -117,7 +118,7 @@ const MOST_GAPS: f64 = 0.95;
 /// The rate of requests for scripts, from an access log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arrivals {
-    /// How many it has.
+    /// Number of requests in the log.
     pub requests: u64,
     /// The largest rise from one second to the next, and its time.
     pub rise: f64,
@@ -135,8 +136,7 @@ impl Arrivals {
         quantile(self.gaps.clone(), MOST_GAPS).unwrap_or(0.0)
     }
 
-    /// The share of the time in which a worker is there that stays for this long after each
-    /// request.
+    /// The share of time with a worker, if the worker stays for this long after each request.
     pub fn awake(&self, idle_timeout: Duration) -> f64 {
         let most = idle_timeout.as_secs_f64();
         let span: f64 = self.gaps.iter().sum();
@@ -151,7 +151,7 @@ impl Arrivals {
 pub struct Memory {
     /// All of it.
     pub total: f64,
-    /// What is still available.
+    /// Memory that programs can still get (`MemAvailable`).
     pub available: f64,
     /// Swap.
     pub swap: f64,
@@ -206,13 +206,13 @@ pub enum PhpServer {
 pub struct Service {
     /// Its program.
     pub kind: PhpServer,
-    /// Its name for people, with its configuration.
+    /// Its name in reports, with its configuration.
     pub name: String,
     /// The files of its configuration, the first one first.
     pub files: Vec<String>,
-    /// Patterns of the further files they include.
+    /// Patterns of further included files.
     pub includes: Vec<String>,
-    /// How long a stop waits for running requests; zero is not at all.
+    /// Timeout of a shutdown for running requests; zero: it does not wait.
     pub control_timeout: Duration,
     /// Its systemd unit, if it has one.
     pub unit: Fact<Option<Unit>>,
@@ -249,7 +249,7 @@ pub struct Unit {
 /// A process's control groups and their ancestors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// Their process: the server, or this command if the server does not run.
+    /// The process: the server, or this command if the server does not run.
     pub whose: String,
     /// The smallest memory limit, in bytes, and its file.
     pub memory: Fact<Option<(f64, String)>>,
@@ -258,7 +258,7 @@ pub struct Group {
     pub used: Fact<Option<f64>>,
     /// The smallest quota, in processors, and its file.
     pub cores: Fact<Option<(f64, String)>>,
-    /// How often the quota was used up.
+    /// Number of times that the quota was used up.
     pub throttled: Fact<Option<Throttled>>,
     /// Its processes that were killed for lack of memory.
     pub oom_kills: Fact<Option<u64>>,
@@ -271,9 +271,9 @@ pub struct Group {
 pub struct Throttled {
     /// All periods.
     pub periods: u64,
-    /// Those in which it was.
+    /// Periods in which the quota was used up.
     pub throttled: u64,
-    /// In this many seconds; `None`: since the group was created.
+    /// The observed time in seconds; `None`: since the group was created.
     pub seconds: Option<f64>,
 }
 
@@ -286,9 +286,9 @@ pub enum Manager {
     Dynamic,
     /// `ondemand`.
     Ondemand,
-    /// The server decides.
+    /// The program decides.
     Auto,
-    /// `auto`: as many as requests need, and processors and memory allow.
+    /// `auto`: the load, the processors and the memory determine the number.
     Found,
 }
 
@@ -315,7 +315,7 @@ pub struct Pool {
     pub manager: Manager,
     /// Most workers.
     pub max_children: u32,
-    /// Whether the configuration sets that, and not the program's default.
+    /// Whether `max_children` is set in the configuration; if not, it is the default.
     pub is_chosen: bool,
     /// Spare servers of a dynamic pool.
     pub spares: Option<Spares>,
@@ -325,7 +325,7 @@ pub struct Pool {
     pub max_requests: u64,
     /// Wall-clock limit of a script; zero is none.
     pub wall_limit: Duration,
-    /// That limit covers work after the response, too.
+    /// Whether `wall_limit` also covers work after the response.
     pub tracks_finished: bool,
     /// Its listener for web servers.
     pub listen: Option<Listen>,
@@ -333,7 +333,7 @@ pub struct Pool {
     pub queue: Option<(u64, Duration)>,
     /// The path of its status page.
     pub status_path: Option<String>,
-    /// That page has a socket of its own.
+    /// Whether the status page has its own socket.
     pub has_status_listen: bool,
     /// The socket of php-fpm's status page.
     pub status_at: Option<String>,
@@ -386,14 +386,14 @@ impl Listen {
     }
 }
 
-/// php.ini and what a pool adds to it.
+/// The entries of php.ini and of the pool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ini {
     /// Entries by name; a missing one has PHP's default.
     pub entries: BTreeMap<String, String>,
-    /// Names of those that the pool sets.
+    /// Names of the entries that the pool sets.
     pub of_pool: Vec<String>,
-    /// Loaded by `zend_extension`.
+    /// Extensions loaded by `zend_extension`.
     pub zend_extensions: Vec<String>,
     /// The PHP version, such as `8.2`.
     pub version: Option<(u32, u32)>,
@@ -421,9 +421,9 @@ pub struct Live {
     pub cpu_share: Fact<f64>,
     /// Seconds of waiting for a processor per second on one.
     pub contention: Fact<f64>,
-    /// What limits the number of workers of a pool with `pm = auto`.
+    /// The term that limits the number of workers of a pool with `pm = auto`.
     pub binding: Fact<Option<String>>,
-    /// How often all workers were busy and no more were allowed.
+    /// Number of times that all workers were busy and `max_children` was reached.
     pub limit_reached: Fact<u64>,
     /// Most requests that waited at once.
     pub queue_max: Fact<u64>,
@@ -486,7 +486,7 @@ pub struct Nginx {
     pub roots: Vec<String>,
     /// Positions of `proxy_cache` where nothing is proxied.
     pub idle_proxy_caches: Vec<String>,
-    /// Directives that the free nginx does not have: names and positions.
+    /// Directives of nginx Plus that the free nginx lacks: names and positions.
     pub foreign: Vec<(String, String)>,
     /// Positions of `sendfile off`.
     pub sendfile_off: Vec<String>,
@@ -512,7 +512,7 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Whether it passes requests to this listener.
+    /// Whether the directive passes requests to this listener.
     pub fn meets(&self, listen: &Listen) -> bool {
         let mut to = self.to.iter();
         to.any(|to| addresses::meets(&listen.address, to))
@@ -538,7 +538,7 @@ pub struct PassCache {
     pub keeps_any_status: bool,
     /// `fastcgi_cache_lock`.
     pub locks: bool,
-    /// A stale page is served while it is updated.
+    /// Whether a stale page is served during its update (`fastcgi_cache_use_stale updating`).
     pub sends_stale: bool,
 }
 

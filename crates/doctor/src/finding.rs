@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::facts::Unknown;
 
-/// How bad something is, the worst first.
+/// The severity of a finding, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -25,7 +25,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// As people read it.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Severity::Fail => "FAIL",
@@ -46,9 +46,9 @@ pub struct Finding {
     pub title: &'static str,
     /// How bad it is.
     pub severity: Severity,
-    /// What it is about: a pool, a file, the machine.
+    /// Its object: a pool, a file, the machine.
     pub about: String,
-    /// What was seen, with its numbers, or why it is unknown.
+    /// The observation with its numbers, or the reason why it is unknown.
     pub seen: String,
     /// The condition of the finding; empty for OK.
     pub condition: String,
@@ -56,7 +56,7 @@ pub struct Finding {
     pub consequence: String,
     /// The fix.
     pub fix: String,
-    /// The rules (R) and errors (W) of the tuning articles that it is about.
+    /// The related rules (R) and errors (W) of the tuning articles.
     pub rules: Vec<&'static str>,
 }
 
@@ -74,7 +74,7 @@ impl Finding {
     }
 }
 
-/// The findings of one check.
+/// Collects the findings of one check.
 #[derive(Debug)]
 pub struct Sheet {
     id: &'static str,
@@ -103,12 +103,12 @@ impl Sheet {
         finding
     }
 
-    /// It is as it should be.
+    /// Reports that there is no problem.
     pub fn ok(&mut self, about: &str, seen: impl Into<String>) {
         self.add(Severity::Well, about, seen.into());
     }
 
-    /// A fact that is needed is unknown.
+    /// Reports that a needed fact is unknown.
     pub fn cannot_tell(&mut self, about: &str, what: &str, why: &Unknown) {
         self.add(Severity::CannotTell, about, format!("{what}: {why}"));
     }

@@ -30,7 +30,7 @@ pub struct Description {
     pub says: Vec<(String, String)>,
     /// The facts it needs, and the result without them.
     pub needs: String,
-    /// Why it matters, and how it differs from articles.
+    /// The importance of the check, and its differences from articles.
     pub why: String,
 }
 

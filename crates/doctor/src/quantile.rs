@@ -1,6 +1,7 @@
 //! Quantiles.
 
-/// The least of the values that a share `p` of them does not exceed. `None` for no values.
+/// The quantile `p`: the smallest value that is not exceeded by this share of the values. `None`
+/// without values.
 pub fn quantile(mut values: Vec<f64>, p: f64) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let last = values.len().checked_sub(1)?;

@@ -12,10 +12,10 @@ const COLUMNS: usize = 100;
 /// The documentation of the checks.
 const MANUAL: &str = "docs/guide/doctor.md";
 
-/// All that was found, the worst first.
+/// The result of all checks, the worst findings first.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// What was examined.
+    /// The examined servers and files.
     pub looked_at: Vec<String>,
     /// The findings.
     pub findings: Vec<Finding>,

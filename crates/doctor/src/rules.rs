@@ -46,7 +46,7 @@ pub struct Rule {
     /// Its implementation: `check D1`, `setting NAME`, `command NAME`, `file PATH`.
     #[serde(default, rename = "where")]
     pub places: Vec<String>,
-    /// Why, or how.
+    /// The reason for the verdict, or a note on the implementation.
     #[serde(default)]
     pub why: String,
 }
@@ -62,7 +62,7 @@ pub enum Verdict {
     /// It does not apply here.
     #[serde(rename = "not applicable")]
     NotApplicable,
-    /// It is to be implemented.
+    /// It is not implemented yet.
     #[serde(rename = "not yet")]
     NotYet,
 }

@@ -61,19 +61,19 @@ impl CgiHeaders {
         Some(self.reason.of(&self.bytes)).filter(|reason| !reason.is_empty())
     }
 
-    /// All headers except Status, in order; values without the white space around them.
+    /// All headers except Status, in order; values without surrounding white space.
     pub fn headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> + Clone {
         self.headers.iter().map(|(name, value)| (name.of(&self.bytes), value.of(&self.bytes)))
     }
 
-    /// The values of all headers called `name`, whatever its case.
+    /// The values of all headers called `name`, case-insensitively.
     pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.headers()
             .filter(move |(found, _)| found.eq_ignore_ascii_case(name.as_bytes()))
             .map(|(_, value)| value)
     }
 
-    /// The value of the first header called `name`, whatever its case.
+    /// The value of the first header called `name`, case-insensitively.
     pub fn header<'a>(&'a self, name: &'a str) -> Option<&'a [u8]> {
         self.values(name).next()
     }

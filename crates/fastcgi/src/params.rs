@@ -59,7 +59,7 @@ impl<'a> ParamsWriter<'a> {
         Ok(())
     }
 
-    /// As [`param`](Self::param), faster: the length of the name is a constant.
+    /// As [`param`](Self::param), but faster, for names of constant length.
     ///
     /// # Errors
     /// As [`param`](Self::param).

@@ -132,7 +132,7 @@ impl Header {
         [self.version, self.kind, id_high, id_low, len_high, len_low, self.padding_len, 0]
     }
 
-    /// Decodes any bytes, even of another version.
+    /// Decodes a header; any version is accepted.
     pub const fn decode(bytes: [u8; HEADER_LEN]) -> Self {
         let [version, kind, id_high, id_low, len_high, len_low, padding_len, _reserved] = bytes;
         Self {

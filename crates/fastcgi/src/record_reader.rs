@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::record::{HEADER_LEN, Header, VERSION};
 
-/// A protocol violation of the peer. The connection is of no more use.
+/// A protocol violation of the peer. The connection cannot be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProtocolError {
     /// A record of this version.
@@ -13,7 +13,7 @@ pub enum ProtocolError {
     RequestId(u16),
     /// An unexpected record of this type.
     Unexpected(u8),
-    /// A record of this type whose content is not 8 bytes long.
+    /// A record of this type with a content length other than 8.
     FixedLength(u8),
     /// A request ended with this unknown protocol status.
     ProtocolStatus(u8),

@@ -1,7 +1,7 @@
 use crate::record::{Header, KEEP_CONN, RecordType};
 use crate::record_reader::{FixedContent, Part, ProtocolError, Records};
 
-/// Most bytes of a request's parameters, names, values and lengths together, by default.
+/// Default limit of the parameters of a request in bytes: names, values and length fields.
 pub const DEFAULT_MAX_PARAMS_BYTES: usize = 1 << 20;
 
 /// Capacity of the parameter buffer that a connection retains between two requests, in bytes.
@@ -30,9 +30,9 @@ pub enum RequestEvent<'a> {
     Stdin(&'a [u8]),
     /// The body is complete.
     StdinEnd,
-    /// The web server aborts the request; end it soon.
+    /// The web server aborts the request: end it soon.
     Abort,
-    /// Another request starts before this one has ended: reject it with
+    /// A second request starts before this one has ended: reject it with
     /// [`crate::ProtocolStatus::CantMultiplex`].
     Second {
         /// The other request's id.
@@ -144,7 +144,7 @@ impl RequestReader {
         &self.params
     }
 
-    /// Takes the parameters of the current request out of the reader.
+    /// Removes the parameters of the current request from the reader, and returns them.
     pub fn take_params(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.params)
     }
@@ -155,7 +155,7 @@ impl RequestReader {
         &self.values
     }
 
-    /// Whether the web server has sent all of the current request, or has none.
+    /// Whether the current request has been received completely, or there is none.
     pub fn is_complete(&self) -> bool {
         matches!(self.state, State::Idle | State::Done)
     }

@@ -37,9 +37,9 @@ enum ResponseContent {
     Report,
     Hints,
     End(FixedContent),
-    /// Of an unused management record.
+    /// Content of an unused management record.
     Skipped,
-    /// None, after END_REQUEST.
+    /// No further event, after END_REQUEST.
     Over,
 }
 

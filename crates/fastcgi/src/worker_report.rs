@@ -20,7 +20,7 @@ pub const MAX_REPORT_BYTES: usize = FIXED_BYTES + 2 * MAX_REPORT_TEXT_BYTES;
 pub struct Report<'a> {
     /// Its process id.
     pub pid: u32,
-    /// The final status in PHP, which may differ from the response's.
+    /// The final status in PHP, which may differ from that of the response.
     pub status: u16,
     /// Run time of the script, in microseconds.
     pub took_micros: u64,

@@ -1,11 +1,11 @@
 use crate::ascii::{is_token_byte, is_value_byte};
 use crate::refusal::Refusal;
 
-/// Most bytes of chunk extensions in one body (RFC 9112 §7.1.1). They carry nothing, so a body of
-/// extensions is an attack.
+/// Maximum bytes of chunk extensions in one body (RFC 9112 §7.1.1). They have no use, so a body
+/// full of extensions is an attack.
 pub const MAX_EXTENSION_BYTES: u32 = 16 << 10;
 
-/// Most bytes of the trailer section of one body (RFC 9112 §7.1.2).
+/// Maximum bytes of the trailer section of a body (RFC 9112 §7.1.2).
 pub const MAX_TRAILER_BYTES: u32 = 8 << 10;
 
 /// Most digits of a chunk size; leading zeros count.
@@ -54,7 +54,7 @@ enum State {
 /// The result of [`ChunkedBody::decode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded<'a> {
-    /// The next bytes of the body; empty if the input has no more of it.
+    /// The next bytes of the body; empty if the input contains no more of it.
     pub data: &'a [u8],
     /// Consumed bytes of the input, `data` included.
     pub consumed: usize,

@@ -3,7 +3,7 @@ use memchr::memchr;
 use crate::ascii::{is_token, is_value_byte};
 use crate::refusal::Refusal;
 
-/// The start of the HTTP/2 connection preface that looks like a header of HTTP/1 (RFC 9113 §3.4).
+/// The part of the HTTP/2 connection preface that looks like an HTTP/1 header (RFC 9113 §3.4).
 pub const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
 
 /// The reason why httparse has refused a header. Off the fast path: it parses the header again,

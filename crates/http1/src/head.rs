@@ -16,7 +16,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As in a request line, or as it would be in one for HTTP/2.
+    /// The version as in a request line; for HTTP/2 in the same style.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Http10 => "HTTP/1.0",
@@ -26,7 +26,7 @@ impl Version {
     }
 }
 
-/// A request method that the server distinguishes. Methods are case-sensitive (RFC 9110 §9.1).
+/// A request method. Methods are case-sensitive (RFC 9110 §9.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
     /// GET.
@@ -109,8 +109,7 @@ pub(crate) struct HeaderSpans {
     pub(crate) value: Span,
 }
 
-/// A checked request header. It consists of its bytes and offsets into them: two allocations in
-/// all.
+/// A checked request header: its bytes and offsets into them, two allocations in total.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Head {
     pub(crate) bytes: Bytes,
@@ -174,14 +173,14 @@ impl Head {
         self.host.text(&self.bytes)
     }
 
-    /// All headers as the client sent them, in order; values without the white space around them.
+    /// All headers as the client sent them, in order; values without surrounding white space.
     pub fn headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> + Clone {
         self.headers
             .iter()
             .map(|header| (header.name.of(&self.bytes), header.value.of(&self.bytes)))
     }
 
-    /// The values of all headers called `name`, whatever its case.
+    /// The values of all headers called `name`, case-insensitively.
     pub fn values<'a>(&'a self, name: &'a str) -> impl DoubleEndedIterator<Item = &'a [u8]> {
         let named = move |header: &&HeaderSpans| {
             header.name.len as usize == name.len()
@@ -190,12 +189,12 @@ impl Head {
         self.headers.iter().filter(named).map(|header| header.value.of(&self.bytes))
     }
 
-    /// The value of the first header called `name`, whatever its case.
+    /// The value of the first header called `name`, case-insensitively.
     pub fn header<'a>(&'a self, name: &'a str) -> Option<&'a [u8]> {
         self.values(name).next()
     }
 
-    /// The number of headers called `name`, whatever its case.
+    /// The number of headers called `name`, case-insensitively.
     pub fn count(&self, name: &str) -> usize {
         self.values(name).count()
     }
@@ -206,15 +205,16 @@ impl Head {
         if self.upgrade { self.header("Upgrade") } else { None }
     }
 
-    /// Whether any header called `name` has `member` in its comma-separated list, whatever the case
-    /// of both.
+    /// Whether a header called `name` has `member` in its comma-separated list, both
+    /// case-insensitively.
     pub fn lists(&self, name: &str, member: &str) -> bool {
         self.values(name)
             .flat_map(list_members)
             .any(|listed| listed.eq_ignore_ascii_case(member.as_bytes()))
     }
 
-    /// A copy with this value of the `Cookie` header in place of all its own; none if it is empty.
+    /// A copy with this value of the `Cookie` header, which replaces all its own; none if it is
+    /// empty.
     #[must_use]
     pub fn with_cookies(&self, value: &[u8]) -> Head {
         const NAME: &[u8] = b"Cookie";

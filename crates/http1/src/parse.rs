@@ -10,7 +10,8 @@ use crate::head::{Head, HeaderSpans, Method, Span, Version};
 use crate::refusal::Refusal;
 use crate::target;
 
-/// Most headers of a request, whatever [`Limits::max_headers`] is: they fit on the stack (8 KiB).
+/// Maximum number of headers of a request, whatever [`Limits::max_headers`] is: they fit on the
+/// stack (8 KiB).
 pub const MAX_HEADERS: usize = 256;
 
 /// Empty lines skipped before a request line; RFC 9112 §2.2 requires at least one.

@@ -1,11 +1,11 @@
-//! Why requests are refused.
+//! The reasons why requests are refused.
 
 use std::fmt;
 
 /// Defines the refusals, each with the status and the body of its response.
 macro_rules! refusals {
     ($($(#[$doc:meta])* $name:ident = $status:literal, $reason:literal;)*) => {
-        /// The reason why a request is refused. The connection cannot be used after it: respond
+        /// The reason why a request is refused. The connection cannot be used afterwards: respond
         /// with [`Refusal::status`] and close.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Refusal {
@@ -43,7 +43,7 @@ refusals! {
     /// The client sent the HTTP/2 preface (RFC 9113 §3.4): [`crate::HTTP2_PREFACE`] was removed
     /// from the buffer.
     Http2 = 505, "HTTP/2 is not accepted here.";
-    /// CONNECT, which is for proxies (RFC 9110 §9.3.6).
+    /// CONNECT, a method for proxies (RFC 9110 §9.3.6).
     Connect = 501, "CONNECT is for proxies; this server is none.";
     /// The request target has none of the forms of RFC 9112 §3.2.
     TargetForm = 400, "The request target is neither a path that starts with / nor an http URL.";

@@ -28,14 +28,14 @@ pub enum ResponseFraming {
     NoBody,
 }
 
-/// The parts of a response header section besides the application's headers.
+/// The parts of a response header in addition to the application's headers.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseStart<'a> {
     /// The version of the request. The response is always HTTP/1.1 (RFC 9110 §6.2).
     pub version: Version,
-    /// The status, 100 to 999; anything else is written as 500.
+    /// The status, 100 to 999; other values are written as 500.
     pub status: u16,
-    /// The reason phrase; default, also for an invalid one: the standard's.
+    /// The reason phrase; if none or invalid: the standard one.
     pub reason: Option<&'a [u8]>,
     /// The framing of the body.
     pub framing: ResponseFraming,
@@ -68,8 +68,8 @@ pub const fn carries_body(head_request: bool, status: u16) -> bool {
     !head_request && !matches!(status, 100..=199 | 204 | 304)
 }
 
-/// Whether a header is hop-by-hop (RFC 9110 §7.6.1) or part of the framing: the application's is
-/// dropped and the server's written.
+/// Whether a header is hop-by-hop (RFC 9110 §7.6.1) or part of the framing: the application's
+/// header is dropped, and the server writes its own.
 pub fn is_hop_by_hop(name: &[u8]) -> bool {
     const NAMES: [&str; 8] = [
         "te",

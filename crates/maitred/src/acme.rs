@@ -1,4 +1,4 @@
-//! The role the server starts this program in to get a certificate.
+//! The ACME process, started by the server to get a certificate.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use maitred_os::title;
 
 use crate::exit_code::{EXIT_FAILURE, refuse};
 
-/// Gets a certificate over the channel that the supervisor left us.
+/// Gets a certificate; the channel to the supervisor is inherited.
 pub fn acme() -> ExitCode {
     title::set("maitred: acme");
     match Channel::inherited() {

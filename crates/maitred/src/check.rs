@@ -10,7 +10,7 @@ use maitred_config::{Address, Config, Destination, Mistake, Section, Upstream, p
 use crate::command::Check;
 use crate::exit_code::{EXIT_SUCCESS, complain, refuse};
 
-/// Prints the errors of a configuration file, or that it has none.
+/// Prints the errors of a configuration file, or its validity.
 pub fn check(check: &Check) -> ExitCode {
     match maitred_config::load_with_remarks(&check.config) {
         Ok((config, remarks)) => {

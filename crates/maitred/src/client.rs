@@ -13,7 +13,7 @@ use crate::command::Reach;
 /// Timeout of a reply.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The error for a reply of another kind than the request.
+/// The error for a reply of the wrong kind.
 pub const UNEXPECTED: &str = "unexpected reply from the server; is it another version?";
 
 /// A running server.
@@ -23,7 +23,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the server whose socket is `path`, or else the default one.
+    /// Connects to the server with the admin socket `path`, or else at the default path.
     ///
     /// # Errors
     /// One sentence with the socket's path and a remedy.
@@ -40,7 +40,7 @@ impl Client {
         }
     }
 
-    /// Connects to the server of a command.
+    /// Connects to the server that the options of a command select.
     ///
     /// # Errors
     /// As [`Client::connect`], and when its configuration cannot be read.
@@ -90,7 +90,7 @@ impl Client {
         }
     }
 
-    /// Sends a request without a timeout of the reply.
+    /// Sends a request, and waits for the reply without a timeout.
     ///
     /// # Errors
     /// As [`Client::ask`].

@@ -1,4 +1,4 @@
-//! ACME's names and challenges for a configuration, and checks between `acme` and other settings.
+//! Resolves the host names and the challenge of `acme`, and checks it against other settings.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;

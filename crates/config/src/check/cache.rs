@@ -1,4 +1,4 @@
-//! The settings of a site's cache with those of its application's preset.
+//! Merges the cache settings of a site with the preset of its application.
 
 use maitred_pagecache::apps::cache_of;
 use maitred_pagecache::settings::{Pattern, TRACKING_PARAMETERS};

@@ -1,5 +1,5 @@
-//! Checks of the settings, in the order and the words of php-fpm (`fpm_conf_post_process`,
-//! `fpm_conf_process_all_pools`), with the position of the mistake where php-fpm has none.
+//! Checks the settings with php-fpm's error messages, in php-fpm's order (`fpm_conf_post_process`,
+//! `fpm_conf_process_all_pools`), and adds the file and line where php-fpm has none.
 
 use std::path::Path;
 use std::{fs, io};

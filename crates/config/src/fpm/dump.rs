@@ -1,4 +1,4 @@
-//! What `php-fpm -tt` prints of the configuration (`fpm_conf_dump`).
+//! The output of `php-fpm -tt` (`fpm_conf_dump`).
 
 use super::draft::{Draft, PoolDraft};
 use super::entries::{GLOBAL, POOL};

@@ -16,11 +16,11 @@ pub(super) struct FpmSetting<T> {
 enum Slot<T> {
     Text(fn(&mut T) -> &mut Option<String>),
     Integer(fn(&mut T) -> &mut i32),
-    /// A number with a default of its own.
+    /// A number with a default other than 0.
     Number(fn(&mut T) -> &mut Option<i32>),
     /// Seconds.
     Time(fn(&mut T) -> &mut i32),
-    /// Seconds, with a default of its own.
+    /// Seconds with a default other than 0.
     Interval(fn(&mut T) -> &mut Option<i32>),
     Boolean(fn(&mut T) -> &mut bool),
     CoreSize(fn(&mut T) -> &mut i32),

@@ -1,4 +1,4 @@
-//! The messages of reading a configuration, in php-fpm's words.
+//! php-fpm's messages about errors in its configuration files.
 
 use std::io;
 

@@ -17,7 +17,7 @@ pub struct Options {
     pub allow_root: bool,
     /// Log lines go to standard error though it is no terminal (`-O`).
     pub force_stderr: bool,
-    /// Whether it goes to the background (`-D`, `-F`), whatever the configuration says.
+    /// Whether the process daemonizes (`-D`, `-F`); takes precedence over the configuration.
     pub daemonize: Option<bool>,
     /// Whether this process runs as root. Otherwise `user`, `group`, `chroot` and
     /// `process.priority` have no effect.

@@ -1,4 +1,4 @@
-//! From the checked settings of php-fpm's files to those of the server.
+//! Converts checked php-fpm settings to the server's settings.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -46,16 +46,16 @@ pub enum Token {
     Status,
     /// `%t`: the time of the request's arrival, with its strftime(3) format if it has one.
     Start(Option<String>),
-    /// `%T`: the time when the line is written, likewise.
+    /// `%T`: the time when the line is written, with its strftime(3) format if it has one.
     End(Option<String>),
     /// `%u`: the user of Basic authentication.
     User,
 }
 
-/// The part of the processor time.
+/// The kind of processor time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cpu {
-    /// All of it.
+    /// User and system time.
     Total,
     /// User time.
     User,

@@ -28,15 +28,15 @@ pub(crate) const TOKEN: &str = "16 to 256 letters, digits or characters of -._~+
 /// Access rights on the admin listener.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdminAccess {
-    /// The Unix socket, where `admin` is the path of one.
+    /// The Unix socket, if `admin` is a path.
     pub socket: Option<FastcgiListener>,
-    /// Users who may read everything over the socket, beside root.
+    /// Users other than root with access to everything over the socket.
     pub users: Vec<u32>,
-    /// A group whose processes may, too.
+    /// A group with access to everything over the socket.
     pub group: Option<u32>,
     /// The token that allows a client to read everything.
     pub token: Option<AdminToken>,
-    /// Whether pools run as more than one user, who must not see each other's requests.
+    /// Whether pools run as different users: their requests must stay hidden from each other.
     pub has_several_users: bool,
     #[serde(skip)]
     /// The draft of the settings; empty once they are settled.

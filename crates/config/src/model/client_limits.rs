@@ -8,9 +8,9 @@ with_defaults! {
 /// Limits of clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientLimits {
-    /// Most connections of one address, or of one /64 of IPv6; 0 is no limit.
+    /// Maximum connections of one IPv4 address or IPv6 /64; 0 is no limit.
     pub connections_per_address: u32 = 256,
-    /// Bytes for the headers of requests in flight, beyond a share of each connection's own.
+    /// Bytes for headers of requests in flight, in addition to a fixed amount for each connection.
     pub request_memory: u64 = 48 << 20,
 }
 }

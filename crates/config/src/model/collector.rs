@@ -46,7 +46,7 @@ const SEVERITIES: [&str; 8] =
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Collector {
-    /// systemd's journal, over its own protocol, by the absolute path of its socket.
+    /// systemd's journal, over its native protocol: the absolute path of its socket.
     Journald(PathBuf),
     /// A syslog server.
     Syslog(Syslog),

@@ -41,29 +41,28 @@ pub struct Config {
     /// Addresses for plain HTTP, at least one if there are sites and no TLS. `[::]` means IPv4 as
     /// well.
     pub listen: Vec<SocketAddr> = vec![DEFAULT_LISTEN],
-    /// Settings of HTTPS, if there is any.
+    /// HTTPS settings; none: no HTTPS.
     pub tls: Option<Tls> = None,
-    /// The access log, if there is one.
+    /// The access log; none: off.
     pub access_log: Option<LogTarget> = None,
-    /// The format of its lines.
+    /// The format of access log lines.
     pub access_log_format: LogFormat = LogFormat::default(),
     /// Whether responses have an `X-Request-Id` header.
     pub send_request_id: bool = false,
-    /// The log of everything else.
+    /// The error log: every message except those of the access log.
     pub error_log: LogTarget = LogTarget::Stderr,
-    /// The TCP address of metrics and status, if there is one; not in `listen`.
+    /// The TCP address of metrics and status; none: off, or a Unix socket. Not in `listen`.
     pub admin: Option<SocketAddr> = None,
-    /// Access rights there, and the Unix socket if there is one.
+    /// Access rights on the admin listener, and its Unix socket.
     pub admin_access: AdminAccess = AdminAccess::default(),
-    /// The socket of the commands: an absolute path, if one is set.
+    /// The Unix socket for commands such as `maitred status`: an absolute path, if set.
     pub admin_socket: Option<PathBuf> = None,
-    /// Proxies whose word about their clients is trusted.
+    /// Proxies that may set the client's address (nginx's `set_real_ip_from`).
     pub trusted_proxies: Vec<IpNet> = Vec::new(),
-    /// The request headers by which they send it.
+    /// The request headers with the client's address (nginx's `real_ip_header`).
     pub trusted_headers: Vec<ForwardedHeader> =
         vec![ForwardedHeader::Addresses("x-forwarded-for".to_owned()), ForwardedHeader::Proto],
-    /// Whether connections to `listen` start with the PROXY protocol; then there are
-    /// `trusted_proxies`.
+    /// Whether connections to `listen` start with the PROXY protocol; requires `trusted_proxies`.
     pub proxy_protocol: bool = false,
     /// Least rate in bytes per second at which clients send a request body; 0 is none.
     pub min_request_rate: u32 = DEFAULT_MIN_RATE,
@@ -73,7 +72,7 @@ pub struct Config {
     pub clients: ClientLimits = ClientLimits::default(),
     /// The user of the front, if the supervisor is root. Empty only in `Config::default()`.
     pub front_user: String = String::new(),
-    /// Whether the front, and the process that gets certificates, run in a sandbox.
+    /// Whether the front and the ACME process run in a sandbox.
     pub front_sandbox: bool = true,
     /// Threads of the front; 0 is one for every two cores.
     pub front_threads: u32 = 0,
@@ -83,16 +82,16 @@ pub struct Config {
     pub cache_memory: u64 = 64 << 20,
     /// Directory for cached pages; none: they are in memory only.
     pub cache_dir: Option<PathBuf> = None,
-    /// Bytes of all files in that directory.
+    /// Maximum size in bytes of all files in `cache_dir`.
     pub cache_max_size: u64 = 1 << 30,
-    /// Time without a request after which a page leaves that directory.
+    /// Time without a request after which a page is removed from `cache_dir` (nginx's `inactive`).
     pub cache_inactive: Duration = Duration::from_secs(600),
-    /// How long a shutdown waits for running requests; zero is not at all. The default is below
+    /// Timeout of a shutdown for running requests; zero: it does not wait. The default is below
     /// systemd's `TimeoutStopSec` of 90 seconds (systemd-system.conf(5)).
     pub process_control_timeout: Duration = Duration::from_secs(60),
     /// Whether a PHP with known vulnerabilities is refused, not only warned about.
     pub require_fixed_php: bool = false,
-    /// Most pools with `pm = "ondemand"` whose PHP stays started while they have no worker.
+    /// Maximum number of `pm = "ondemand"` pools whose zygote stays started without a worker.
     pub spare_zygotes: u32 = 2,
     /// The pools, sorted by name.
     pub pools: Vec<Pool> = Vec::new(),
@@ -104,7 +103,7 @@ pub struct Config {
 }
 }
 
-/// A listening socket and its clients.
+/// A listening socket and its purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listening<'a> {
     /// The clients of the sites, over plain HTTP.
@@ -113,7 +112,7 @@ pub enum Listening<'a> {
     Https(SocketAddr),
     /// Administrators and monitoring.
     Admin(SocketAddr),
-    /// The same, over a Unix socket.
+    /// Administrators and monitoring, over a Unix socket.
     AdminSocket(&'a FastcgiListener),
     /// Web servers in front of a pool.
     Fastcgi(&'a FastcgiListener),
@@ -172,7 +171,7 @@ impl Config {
         }
     }
 
-    /// This configuration, listening on `listen` instead, unless that is empty.
+    /// This configuration with `listen` replaced, unless the argument is empty.
     #[must_use]
     pub fn with_listen(self, mut listen: Vec<SocketAddr>) -> Config {
         let mut seen = std::collections::HashSet::new();
@@ -180,7 +179,7 @@ impl Config {
         if listen.is_empty() { self } else { Config { listen, ..self } }
     }
 
-    /// This configuration with `workers` workers in every pool, always.
+    /// This configuration with `pm = static` and `workers` workers in every pool.
     ///
     /// # Errors
     /// `workers` is not from 1 to [`MAX_CHILDREN_PER_POOL`].
@@ -196,8 +195,7 @@ impl Config {
         Ok(self)
     }
 
-    /// All listeners: those of the sites, plain and with TLS, of the admin, and the FastCGI
-    /// listeners of the pools.
+    /// All listeners: HTTP and HTTPS, the admin listener, and the FastCGI listeners of pools.
     pub fn listening(&self) -> Vec<Listening<'_>> {
         let sites = self.listen.iter().copied().map(Listening::Http);
         let tls = self.tls.iter().flat_map(|tls| tls.listen.iter().copied());
@@ -217,8 +215,8 @@ impl Config {
         self.pools.iter().find(|pool| pool.name == name)
     }
 
-    /// The error of the first site outside of its pool's `chroot`, if there is one. A configuration
-    /// that was read has none; one whose pools were changed since may.
+    /// The error message for the first site outside its pool's `chroot`. Never set for a
+    /// configuration that was just read; possible after pools were changed.
     pub fn site_outside_of_chroot(&self) -> Option<String> {
         self.sites.iter().find_map(|site| {
             let mut pools = site.pools();

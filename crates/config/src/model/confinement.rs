@@ -27,7 +27,7 @@ pub struct Confinement {
     /// Whether programs started by scripts may gain privileges.
     #[serde(default)]
     pub no_new_privileges: NoNewPrivileges,
-    /// Limits of all processes of the pool together.
+    /// Limits on the sum of all processes of the pool.
     pub together: GroupLimits,
 }
 
@@ -35,12 +35,12 @@ pub struct Confinement {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoNewPrivileges {
-    /// They may where PHP's mail() finds a program to start: most mailers gain a group or root.
+    /// They may if PHP's mail() has a mail program: most mail programs gain a group or root.
     #[default]
     Auto,
-    /// They may not.
+    /// They may not gain privileges.
     Yes,
-    /// They may.
+    /// They may gain privileges.
     No,
 }
 

@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::confinement::CoreSize;
 
-/// php-fpm's global settings without a field in [`crate::Config`]. Their presence there means:
-/// behave like php-fpm.
+/// php-fpm's global settings without a field in [`crate::Config`]. If present, the server behaves
+/// like php-fpm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fpm {
-    /// The configuration file, as in the process title.
+    /// The configuration file, for the process title.
     pub file: PathBuf,
     /// The pid file of the supervisor.
     pub pid: Option<PathBuf>,
-    /// The least level that is logged.
+    /// The lowest level that is logged.
     pub log_level: Level,
     /// Longest line of the log, in bytes; longer ones are wrapped.
     pub log_limit: usize,
-    /// Each line of the log is one write.
+    /// Whether each log line is written with one call.
     pub log_buffering: bool,
     /// The ident of syslog messages.
     pub syslog_ident: String,
@@ -31,7 +31,7 @@ pub struct Fpm {
     pub emergency_restart_threshold: u32,
     /// The interval of `emergency_restart_threshold`; zero is never.
     pub emergency_restart_interval: Duration,
-    /// Most workers of all pools together; 0 is without limit.
+    /// Maximum number of workers of all pools together; 0: unlimited.
     pub process_max: u32,
     /// The nice value of the supervisor.
     pub process_priority: Option<i32>,

@@ -9,19 +9,18 @@ use serde::{Deserialize, Serialize};
 const MAX_HOST_BYTES: usize = 253;
 const MAX_LABEL_BYTES: usize = 63;
 
-/// A host name of a site, to match the host in `Host` or `:authority`, without the port.
+/// A host name of a site, compared with the `Host` header or `:authority` without the port.
 ///
 /// Names are in lower case and have no final dot. The most specific one wins: `Exact`, then the
 /// longest `Below`, then `Any`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Host {
-    /// This name only. An IPv6 address is in brackets, as RFC 3986 §3.2.2 has it in the `Host`
-    /// header.
+    /// An exact name. An IPv6 address is in brackets, as in the `Host` header (RFC 3986 §3.2.2).
     Exact(String),
-    /// `*.example.com`: names of one or more labels below `example.com`; stored without `*.`.
+    /// `*.example.com`: all subdomains of `example.com`, at any depth; stored without `*.`.
     Below(String),
-    /// `*`: any name that no other site has, and requests without one.
+    /// `*`: the default site, for names of no other site and for requests without a host.
     Any,
 }
 

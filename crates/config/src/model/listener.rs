@@ -14,16 +14,16 @@ pub const DEFAULT_SOCKET_MODE: u32 = 0o660;
 pub struct FastcgiListener {
     /// Its address.
     pub listen: Address,
-    /// The address as written in the configuration, for messages. A port alone means all addresses,
-    /// those of IPv4 where there is no IPv6.
+    /// The address as written in the configuration, for messages. A port alone means all addresses:
+    /// IPv6 and IPv4, or IPv4 on a machine without IPv6.
     #[serde(default)]
     pub asked: String,
     /// Length of the kernel's queue of connections not yet accepted; none: the kernel's maximum
     /// (`net.core.somaxconn`).
     pub backlog: Option<u32>,
-    /// Owner of the Unix socket, by name or number, if not the user who creates it.
+    /// Owner of the Unix socket, by name or number; none: the user who creates it.
     pub owner: Option<String>,
-    /// Group of the Unix socket, by name or number, likewise.
+    /// Group of the Unix socket, by name or number; none: the group of that user.
     pub group: Option<String>,
     /// Mode of the Unix socket.
     pub mode: u32,

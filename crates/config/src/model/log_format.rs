@@ -54,7 +54,7 @@ pub enum Part {
 pub enum Quoting {
     /// In a line of text.
     Line,
-    /// A JSON string of its own, including its quotes.
+    /// A whole JSON string with its quotes.
     JsonString,
     /// Within a JSON string.
     WithinString,
@@ -65,7 +65,7 @@ pub enum Quoting {
 /// A variable of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Variable {
-    /// `$remote_addr`: the client's address, from a trusted proxy if there is one.
+    /// `$remote_addr`: the client's address, as set by a trusted proxy if there is one.
     RemoteAddr,
     /// `$remote_user`: the user of Basic authentication (RFC 7617), checked by the server or the
     /// script.
@@ -113,7 +113,8 @@ pub enum Variable {
     CpuTime(Unit),
     /// `$core_wait_time`, `$core_wait_ms`: time waiting for a processor.
     CoreWaitTime(Unit),
-    /// `$blocked_time`, `$blocked_ms`: time that its script waited for anything else.
+    /// `$blocked_time`, `$blocked_ms`: time in which its script was blocked: on a database, a disk,
+    /// a sleep.
     BlockedTime(Unit),
     /// `$children_cpu_time`, `$children_cpu_ms`: processor time of child processes of its script.
     ChildrenCpuTime(Unit),
@@ -224,7 +225,7 @@ impl Variable {
 }
 
 impl LogFormat {
-    /// Parses a format, or the name of one.
+    /// Parses a format, or looks up one of the named formats.
     ///
     /// # Errors
     /// The reason, as the end of a sentence that starts with the setting's name.
@@ -258,7 +259,7 @@ impl LogFormat {
         &self.parts
     }
 
-    /// Whether a line has the cost of a script: its run time or the parts of it.
+    /// Whether a line contains the cost of a script: its run time or a part of it.
     pub fn tells_costs(&self) -> bool {
         self.parts.iter().any(|part| match part {
             Part::Text(_) => false,

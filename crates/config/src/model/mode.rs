@@ -11,23 +11,23 @@ pub(crate) const DEFAULT_BOOT_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Every request runs its own script.
+    /// Every request runs its script from the start, as in php-fpm.
     #[default]
     Classic,
-    /// Each worker boots one script, which takes its requests in a loop.
+    /// Each worker boots one script, which handles requests in a loop.
     Worker,
-    /// One script is booted, and all workers are copies of that process.
+    /// One script is booted once, and all workers are copies of that process.
     Snapshot,
 }
 
-/// The handling of connections that the boot of an application has left open.
+/// The handling of connections that are still open after the boot of an application.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BootConnections {
     /// The boot fails, and the log names them.
     #[default]
     Refuse,
-    /// They are closed; code that needs one in a copy connects again.
+    /// The connections are closed; code in a copy has to connect again.
     Close,
 }
 

@@ -33,13 +33,13 @@ pub struct Output {
     pub sendfile_roots: Vec<SendfileRoot> = Vec::new(),
     /// The content encodings of responses, in the order of preference.
     pub compression: Vec<ContentEncoding> = ContentEncoding::ALL.to_vec(),
-    /// Whether compressed files beside the originals are sent.
+    /// Whether precompressed files next to the originals are sent (nginx's `gzip_static`).
     pub precompressed: bool = true,
-    /// Bytes below which nothing is compressed. Below the default, the extra headers and the
-    /// packet's own bytes outweigh the savings.
+    /// Minimum size in bytes of a compressed response. Below the default, the extra headers and the
+    /// packet overhead outweigh the savings.
     pub compression_min_length: u64 = 1024,
-    /// The media types to compress: whole, with a slash at the end, or a suffix that starts with a
-    /// plus.
+    /// The media types to compress: a whole type, a prefix that ends with a slash, or a suffix that
+    /// starts with a plus.
     pub compression_types: Vec<String> = DEFAULT_TYPES.map(str::to_owned).to_vec(),
 }
 }

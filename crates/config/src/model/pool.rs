@@ -24,15 +24,15 @@ const AUTO_WORKERS_PER_CORE: u32 = 64;
 /// Its bound for all cores: MySQL and MariaDB accept 151 connections by default.
 const AUTO_WORKERS_MOST: u32 = 128;
 
-/// How a pool decides how many workers it has.
+/// The process manager of a pool (`pm`): the policy for its number of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessManager {
-    /// Always `max_children` of them.
+    /// Always `max_children` workers.
     Static,
-    /// The busy ones and `min_spare_servers` more.
+    /// The busy workers and `min_spare_servers` more.
     Dynamic,
-    /// The busy ones.
+    /// Only the busy workers.
     Ondemand,
     /// As many as the load needs and memory allows, by the measured cost of requests.
     Auto,
@@ -64,13 +64,13 @@ with_defaults! {
 pub struct Pool {
     /// Name: letters, digits, `_` and `-`, at most 32.
     pub name: String = String::new(),
-    /// How the number of workers is decided.
+    /// The process manager (`pm`).
     pub pm: ProcessManager = ProcessManager::Auto,
-    /// How its workers run an application.
+    /// The mode of its workers.
     pub mode: Mode = Mode::Classic,
     /// The script that boots the application: an absolute path; set unless `mode` is classic.
     pub script: Option<PathBuf> = None,
-    /// Longest boot of `script`.
+    /// Timeout of the boot of `script`.
     pub boot_timeout: Duration = DEFAULT_BOOT_TIMEOUT,
     /// Most workers; `None`: [by the machine](Pool::most_workers).
     pub max_children: Option<u32> = None,
@@ -104,7 +104,8 @@ pub struct Pool {
     pub confinement: Confinement = Confinement::default(),
     /// Requests served by one copy of a booted application.
     pub requests_per_child: u32 = 1,
-    /// How often a copy is rewound to its state after the fork, to serve as many again.
+    /// Number of times that a copy is rewound to its state after the fork, each time to serve as
+    /// many requests again.
     pub rewinds_per_child: u32 = 0,
     /// Connections left open by the boot: an error, or closed.
     pub boot_connections: BootConnections = BootConnections::Refuse,
@@ -123,23 +124,23 @@ pub struct Pool {
     pub request_terminate_timeout: Duration = Duration::ZERO,
     /// Run time after which the stack of a script is written to `slowlog`; zero is never.
     pub request_slowlog_timeout: Duration = Duration::ZERO,
-    /// Most frames of such a stack.
+    /// Maximum number of frames in such a stack.
     pub request_slowlog_trace_depth: u32 = 20,
     /// Whether the cost of each request is measured.
     pub request_accounting: bool = true,
     /// Whether responses have a `Server-Timing` header.
     pub server_timing: bool = false,
-    /// The log of slow scripts, if there is one; set if `request_slowlog_timeout` is.
+    /// The slow log; always set if `request_slowlog_timeout` is.
     pub slowlog: Option<LogTarget> = None,
     /// Longest wait of a request for a worker; zero: requests do not wait.
     pub request_queue_timeout: Duration = Duration::from_secs(10),
     /// Most requests that wait for a worker.
     pub request_queue_length: u32 = 1000,
-    /// The request header with the client's deadline, if there is one.
+    /// The request header with the client's deadline; none: not used.
     pub request_deadline_header: Option<String> = None,
     /// Workers reserved for urgent requests.
     pub reserved_workers: u32 = 0,
-    /// Bytes of one response that are buffered for a slow client before the script has to wait.
+    /// Bytes of a response that are buffered for a slow client before the script has to wait.
     pub spool_limit: u64 = 1 << 30,
     /// The path of the status page, if set.
     pub status_path: Option<String> = None,
@@ -147,26 +148,26 @@ pub struct Pool {
     pub ping_path: Option<String> = None,
     /// The response of `ping_path`; not empty.
     pub ping_response: String = "pong".to_owned(),
-    /// The FastCGI listener for web servers, if there is one.
+    /// The FastCGI listener for web servers; none: no listener.
     pub listener: Option<FastcgiListener> = None,
-    /// The FastCGI listener for the status page alone, if there is one.
+    /// The FastCGI listener for the status page only; none: no listener.
     pub status_listener: Option<FastcgiListener> = None,
-    /// File name endings of scripts that the FastCGI listener accepts, each with its dot; empty:
-    /// all. The default is that of php-fpm's `security.limit_extensions`.
+    /// Allowed file extensions of scripts at the FastCGI listener, each with its dot; empty: all.
+    /// The default is that of php-fpm's `security.limit_extensions`.
     pub limit_extensions: Vec<String> = vec![".php".to_owned(), ".phar".to_owned()],
-    /// The access log of the FastCGI listener, in php-fpm's format, if there is one.
+    /// The access log of the FastCGI listener, in php-fpm's format; none: off.
     pub pool_access_log: Option<PoolAccessLog> = None,
-    /// Whether the output of workers is logged; otherwise it is lost, if the server was started as
-    /// php-fpm.
+    /// Whether the output of workers is logged. If not, and the server was started as php-fpm, it
+    /// is discarded.
     pub catch_workers_output: bool = true,
-    /// Whether lines of that output are logged with their pool and worker.
+    /// Whether lines of that output get a prefix with pool and worker.
     pub decorate_workers_output: bool = true,
     /// Names of variables of the server's own environment that workers get; `*` stands for any
     /// characters.
     pub pass_env: Vec<String> = Vec::new(),
     /// Whether workers get none of the server's own environment.
     pub clear_env: bool = true,
-    /// Extensions to load beside those of php.ini (`php_admin_value[extension]`).
+    /// Extensions to load in addition to those of php.ini (`php_admin_value[extension]`).
     pub extensions: Vec<String> = Vec::new(),
     /// php.ini entries read after the files and before `php_value` (`-d` of php-fpm).
     pub defines: Vec<(String, String)> = Vec::new(),
@@ -202,12 +203,12 @@ pub struct PoolAccessLog {
     pub path: PathBuf,
     /// The format of a line, checked.
     pub format: String,
-    /// Paths whose plain, successful requests are not logged.
+    /// Paths whose successful GET and HEAD requests without a query are not logged.
     pub suppress_path: Vec<String>,
 }
 
 impl Pool {
-    /// Whether PHP gets this variable of the server's own environment.
+    /// Whether this variable of the server's environment is passed to PHP.
     pub fn passes(&self, name: &str) -> bool {
         let is_own = OWN_VARIABLES.iter().any(|own| name.starts_with(own));
         let matches = |pattern: &String| {
@@ -216,8 +217,8 @@ impl Pool {
         !is_own && self.pass_env.iter().any(matches)
     }
 
-    /// Most workers on a machine with `cores` cores: `max_children`, or the default, bounded by
-    /// `pids_max`.
+    /// Maximum number of workers on a machine with `cores` cores: `max_children`, or the default,
+    /// limited by `pids_max`.
     pub fn most_workers(&self, cores: u32) -> u32 {
         let two_each = cores.saturating_mul(WORKERS_PER_CORE);
         let by_default = if self.pm == ProcessManager::Auto {
@@ -231,18 +232,18 @@ impl Pool {
         self.max_children.unwrap_or(by_default.min(forked))
     }
 
-    /// Fewest workers with `pm = "auto"`.
+    /// Minimum number of workers with `pm = "auto"`.
     pub fn fewest_found(&self) -> u32 {
         u32::from(self.min_spare_servers != Some(0))
     }
 
-    /// A pool in which every setting has its default.
+    /// A pool with this name and default settings.
     pub fn named(name: &str) -> Pool {
         let name = name.to_owned();
         Pool { name, ..Pool::default() }
     }
 
-    /// The script of a booted application, as the pool's PHP sees it below its `chroot`.
+    /// The path of the script that boots the application, inside the pool's `chroot`.
     pub fn booted_script(&self) -> Option<PathBuf> {
         let script = self.script.as_ref().filter(|_| self.mode != Mode::Classic)?;
         let inside = self.confinement.chroot.as_ref();

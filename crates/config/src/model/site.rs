@@ -14,7 +14,7 @@ const DEFAULT_INDEX: [&str; 2] = ["index.php", "index.html"];
 const DEFAULT_FRONT_CONTROLLER: &str = "/index.php";
 const DEFAULT_MAX_BODY_SIZE_BYTES: u64 = 256 << 20;
 
-/// A site: the settings of some hosts.
+/// A site: the settings of a set of hosts (nginx's `server`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Site {
     /// The hosts, at least one.
@@ -29,13 +29,13 @@ pub struct Site {
     pub front_controller: Option<String>,
     /// Largest request body in bytes.
     pub max_body_size: u64,
-    /// Its access log, if it has its own.
+    /// Its access log.
     #[serde(default)]
     pub access_log: SiteLog,
     /// Its page cache, if it has one.
     #[serde(default)]
     pub cache: Option<Cache>,
-    /// Its rules for paths and clients, followed by those of its application.
+    /// Its rules for paths and clients, followed by the rules of its application's preset.
     #[serde(default)]
     pub rules: Rules,
     /// Settings of its responses.
@@ -47,12 +47,12 @@ pub struct Site {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SiteLog {
-    /// The server's, [`crate::Config::access_log`].
+    /// The server's access log, [`crate::Config::access_log`].
     #[default]
     Server,
-    /// None.
+    /// No access log.
     Off,
-    /// A file of its own; an absolute path.
+    /// A separate file, by its absolute path.
     File(PathBuf),
 }
 

@@ -24,7 +24,7 @@ pub struct Tls {
     /// The certificates, at least one if there is no `acme`; the first is for clients without SNI
     /// or with an unknown name.
     pub certificates: Vec<CertificateFiles> = Vec::new(),
-    /// Automatic certificates for the other hosts, if there are any.
+    /// Automatic certificates for the hosts that `certificates` does not cover.
     pub acme: Option<Acme> = None,
     /// The oldest accepted version of TLS.
     pub min_version: TlsVersion = TlsVersion::V12,
@@ -67,11 +67,11 @@ pub enum TlsVersion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientCertificates {
-    /// They are not.
+    /// The server requests none.
     Off,
-    /// They are, and may send none.
+    /// The server requests one, and accepts clients without.
     Optional,
-    /// They are, and the handshake fails without one.
+    /// The server requests one, and the handshake fails without.
     Required,
 }
 

@@ -18,7 +18,7 @@ pub struct Directive<T> {
     pub default: Preset,
     /// The accepted values, as a continuation of "expected".
     pub takes: &'static str,
-    /// What applies a change of the setting.
+    /// The action that applies a change of the setting.
     pub needs: Needs,
     /// The paragraph in the reference.
     pub doc: &'static str,
@@ -37,7 +37,7 @@ pub enum Preset {
     Words(&'static str),
 }
 
-/// What applies a change of a setting.
+/// The action that applies a change of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Needs {
     /// A reload; running processes apply it.

@@ -1,4 +1,4 @@
-//! Drafts: what the directives of sites and listeners are read into before the checks.
+//! Drafts: the result of reading the directives of sites and listeners, before the checks.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::model::listener::Address;
 use crate::model::output::Output;
 use crate::model::site::{Cache, SiteLog};
 
-/// A site as its own table describes it; its pool is looked up when all pools are read.
+/// The settings of a site's table; its pool is looked up after all pools have been read.
 #[derive(Debug, Default)]
 pub struct SiteDraft {
     pub(crate) hosts: Option<Vec<WithSpan<Host>>>,
@@ -57,7 +57,7 @@ pub(crate) struct ClassicDraft {
     pub(crate) pool: Option<(String, Range<usize>)>,
 }
 
-/// The settings of a site's cache, and whether it sets those that an application's preset has.
+/// The settings of a site's cache, and which of the preset's settings it overrides.
 #[derive(Debug)]
 pub struct CacheDraft {
     pub(crate) cache: Cache,
@@ -66,7 +66,7 @@ pub struct CacheDraft {
     pub(crate) has_parameters: bool,
 }
 
-/// The settings of a FastCGI listener. Unset and wrong ones are absent.
+/// The settings of a FastCGI listener. Unset and invalid ones are absent.
 #[derive(Debug, Clone, Default)]
 pub struct ListenerDraft {
     pub(crate) listen: Option<ListenAddress>,

@@ -1,5 +1,5 @@
-//! Errors of a text that is no TOML. The parser's messages are for readers who know TOML; the
-//! configuration of another server gets a message of its own.
+//! Errors of a file with invalid TOML. The parser's messages suit readers who know TOML; a
+//! configuration in another server's syntax gets its own message.
 
 use std::ops::Range;
 

@@ -253,7 +253,7 @@ pub fn look(id: &str, facts: &Facts) -> Vec<Finding> {
     checks.find(|check| check.id == id).unwrap().look(facts)
 }
 
-/// The check reports this severity, with this text in what was seen.
+/// Asserts that the check reports this severity, with this text in its observation.
 #[track_caller]
 pub fn expect(id: &str, facts: &Facts, severity: Severity, seen: &str) {
     let found = look(id, facts);
@@ -262,7 +262,7 @@ pub fn expect(id: &str, facts: &Facts, severity: Severity, seen: &str) {
     assert!(hit, "{severity:?} with {seen:?} is expected of {found:#?}");
 }
 
-/// The check reports nothing worse than OK.
+/// Asserts that the check reports nothing worse than OK.
 #[track_caller]
 pub fn expect_ok(id: &str, facts: &Facts) {
     let found = look(id, facts);

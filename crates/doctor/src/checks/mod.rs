@@ -30,7 +30,7 @@ pub struct Check {
     pub id: &'static str,
     /// Its name.
     pub title: &'static str,
-    /// Its subject, as the end of "there is no …".
+    /// The object of the check, as the end of "there is no …".
     pub subject: &'static str,
     look: fn(&Facts, &mut Sheet),
 }

@@ -108,7 +108,7 @@ fn second(line: &str) -> Option<u64> {
     u64::try_from(entry.second).ok()
 }
 
-/// Whether a path is that of a static file, by its extension.
+/// Whether a path has the file extension of a static file.
 pub fn is_file(path: &str) -> bool {
     let path = path.split('?').next().unwrap_or_default();
     let name = path.rsplit('/').next().unwrap_or_default();

@@ -150,12 +150,12 @@ pub struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// Of a process. `None` if there is no such group, as for the root of version 2.
+    /// The group of a process. `None` if there is no such group, as for the root of version 2.
     pub fn of(pid: i32) -> Option<MemoryGroup> {
         MemoryGroup::below(World::new(None, Duration::ZERO), &pid.to_string())
     }
 
-    /// The same below another root, for tests.
+    /// As [`MemoryGroup::of`], below another root, for tests.
     pub fn of_root(root: &Path, pid: i32) -> Option<MemoryGroup> {
         MemoryGroup::below(World::new(Some(root), Duration::ZERO), &pid.to_string())
     }
@@ -166,8 +166,8 @@ impl MemoryGroup {
         Some(MemoryGroup { world, folder })
     }
 
-    /// Its processes that were killed for lack of memory, by its own limit or the machine's. `None`
-    /// once the group is removed.
+    /// Number of its processes that were killed for lack of memory, by its own limit or the
+    /// machine's. `None` once the group is removed.
     pub fn oom_kills(&self) -> Option<u64> {
         oom_kills(&self.world, &self.folder).ok()?
     }

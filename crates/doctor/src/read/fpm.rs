@@ -1,6 +1,6 @@
 //! php-fpm's configuration, as far as the checks need it. It is read with the grammar of `maitred
-//! fpm`, but leniently: errors are reported, and the rest is used. No file is created, as `php-fpm
-//! -t` creates logs.
+//! fpm`, but leniently: errors are reported, and the rest is used. Unlike `php-fpm -t`, it creates
+//! no log files.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -32,7 +32,7 @@ use world::World;
 /// Default time limit of everything but the watch.
 pub const DEFAULT_TIME: Duration = Duration::from_millis(1200);
 
-/// Default time for which counters are watched.
+/// Default time between the two readings of counters.
 pub const DEFAULT_WATCH: Duration = Duration::from_millis(300);
 
 /// After a watch of this length, a quota's use during it is more telling than that since its group
@@ -50,14 +50,14 @@ pub enum Scope {
     PhpFpm,
 }
 
-/// Where and how to look.
+/// Options of an examination.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What is looked at.
+    /// The servers to examine.
     pub which: Scope,
     /// maitred's configuration.
     pub config: PathBuf,
-    /// php-fpm's configuration, if it is not where distributions have it.
+    /// php-fpm's configuration, if not at a path that distributions use.
     pub php_fpm: Option<PathBuf>,
     /// The admin socket of a running maitred, if not the configured one.
     pub admin_socket: Option<PathBuf>,
@@ -65,7 +65,7 @@ pub struct Options {
     pub root: Option<PathBuf>,
     /// The access log with the request rate.
     pub access_log: Option<PathBuf>,
-    /// How long counters are watched.
+    /// Time between the two readings of counters.
     pub watch: Duration,
     /// Time limit of everything else.
     pub time: Duration,

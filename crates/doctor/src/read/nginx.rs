@@ -1,5 +1,5 @@
-//! nginx's configuration: parsed as nginx does, of which only the directives that the checks need
-//! are used.
+//! nginx's configuration: parsed with nginx's rules; only the directives that the checks need are
+//! used.
 
 use std::time::Duration;
 

@@ -58,7 +58,7 @@ pub struct Counted {
     pub memory: u64,
 }
 
-/// The same of all workers of a running php-fpm pool.
+/// PHP's own count of the memory of all workers of a running php-fpm pool.
 ///
 /// # Errors
 /// Why that is unknown.

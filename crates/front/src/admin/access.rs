@@ -1,4 +1,4 @@
-//! Who may read what over the admin listener. Pure: peer, settings and header in, a decision out.
+//! Access control for the admin listener. Pure: peer, settings and header in, a decision out.
 
 use maitred_config::{AdminAccess, AdminToken};
 use sha2::{Digest, Sha256};
@@ -10,16 +10,16 @@ use crate::pool::status::View;
 /// Longest header with a token that is looked at, in bytes.
 const AUTHORIZATION_BYTES: usize = 1024;
 
-/// Why a client may read nothing.
+/// The reason why a client is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// It has not sent the token.
+    /// The token is missing or wrong.
     NoToken,
-    /// It is a user who may not.
+    /// The user of the peer has no access.
     WrongUser,
 }
 
-/// What a client may read that sends this `Authorization`.
+/// The pages that a client with this `Authorization` header may read.
 ///
 /// # Errors
 /// Why it may not.

@@ -1,6 +1,6 @@
-//! The text that Prometheus reads: its format 0.0.4, or OpenMetrics 1.0. Metrics are declared as
-//! tables of [`MetricFamily`], from which their reference (`docs/reference/metrics.md`) is written,
-//! too.
+//! Prometheus' exposition formats: the text format 0.0.4, and OpenMetrics 1.0. Metrics are declared
+//! as tables of [`MetricFamily`], which are also the source of their reference
+//! (`docs/reference/metrics.md`).
 
 use std::borrow::Borrow;
 use std::fmt::{Display, Write as _};
@@ -17,14 +17,14 @@ const MEMORY_POWERS: std::ops::RangeInclusive<u32> = 10..=20;
 /// The two formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// The text format 0.0.4, which everything reads.
+    /// The text format 0.0.4, supported by all scrapers.
     Prometheus,
     /// OpenMetrics 1.0.
     OpenMetrics,
 }
 
 impl Format {
-    /// The format that a client with this `Accept` header reads.
+    /// The format to send, by the client's `Accept` header.
     pub fn accepted(accept: &[u8]) -> Format {
         let accept = String::from_utf8_lossy(accept);
         if accept.contains("application/openmetrics-text") {
@@ -43,12 +43,12 @@ impl Format {
     }
 }
 
-/// A metric: its name, its type, what documents it, and its samples of an item (a pool, a site …).
+/// A metric: its name, type, documentation, and its samples for an item (a pool, a site …).
 pub struct MetricFamily<T> {
     pub name: &'static str,
     pub kind: &'static str,
     pub help: &'static str,
-    /// The label that its samples have beside those of the item.
+    /// A label of the samples, in addition to the labels of the item.
     pub label: Option<Label>,
     samples: Write<T>,
 }
@@ -56,11 +56,11 @@ pub struct MetricFamily<T> {
 /// What writes the samples of an item.
 type Write<T> = fn(&T, &mut Samples<'_>);
 
-/// A label and its values; no values: they are documented elsewhere, or not known beforehand.
+/// A label and its values; empty if they are documented elsewhere or unknown in advance.
 pub type Label = (&'static str, &'static [&'static str]);
 
 impl<T> MetricFamily<T> {
-    /// A value that goes up and down.
+    /// A gauge: a value that goes up and down.
     pub const fn gauge(
         name: &'static str,
         help: &'static str,
@@ -69,7 +69,7 @@ impl<T> MetricFamily<T> {
         MetricFamily { name, kind: "gauge", help, label: None, samples }
     }
 
-    /// The same, with a label.
+    /// A gauge with a label.
     pub const fn gauge_by(
         name: &'static str,
         help: &'static str,
@@ -81,7 +81,7 @@ impl<T> MetricFamily<T> {
         metric
     }
 
-    /// A value that only grows.
+    /// A counter: a value that only grows.
     pub const fn counter(
         name: &'static str,
         help: &'static str,
@@ -92,7 +92,7 @@ impl<T> MetricFamily<T> {
         metric
     }
 
-    /// The same, with a label.
+    /// A counter with a label.
     pub const fn counter_by(
         name: &'static str,
         help: &'static str,
@@ -104,7 +104,7 @@ impl<T> MetricFamily<T> {
         metric
     }
 
-    /// Values in buckets.
+    /// A histogram: counts of values in buckets.
     pub const fn histogram(
         name: &'static str,
         help: &'static str,
@@ -116,7 +116,7 @@ impl<T> MetricFamily<T> {
     }
 }
 
-/// The page.
+/// The text of the page.
 pub struct Text {
     format: Format,
     text: String,
@@ -129,7 +129,8 @@ impl Text {
         Text { format, text }
     }
 
-    /// Writes metrics of items, each with its labels as they are written. Nothing without items.
+    /// Writes metrics of items, each item with its labels in the syntax of the format. Writes
+    /// nothing without items.
     pub fn write<T>(&mut self, metrics: &[MetricFamily<T>], items: &[(String, impl Borrow<T>)]) {
         if items.is_empty() {
             return;
@@ -151,7 +152,7 @@ impl Text {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// The samples of an item, of the metric that was declared last.
+    /// Writes the samples of an item for the metric that was declared last.
     pub fn samples<'t>(&'t mut self, name: &'t str, labels: &'t str) -> Samples<'t> {
         let text = &mut self.text;
         Samples { text, name, labels }
@@ -174,29 +175,29 @@ pub struct Samples<'t> {
 }
 
 impl Samples<'_> {
-    /// The only sample.
+    /// Writes a sample without a label.
     pub fn value(&mut self, value: impl Display) {
         self.line("", "", value);
     }
 
-    /// The sample with this label.
+    /// Writes the sample with this label.
     pub fn labelled(&mut self, label: &str, of: &str, value: impl Display) {
         self.line("", &format!("{label}=\"{of}\""), value);
     }
 
-    /// The samples with the label `label`, by its values.
+    /// Writes one sample for each value of `label`.
     pub fn all<'n>(&mut self, label: &str, values: impl IntoIterator<Item = (&'n str, u64)>) {
         for (of, value) in values {
             self.labelled(label, of, value);
         }
     }
 
-    /// A histogram of times.
+    /// Writes a histogram of durations.
     pub fn times(&mut self, times: &Histogram) {
         self.powers(times, TIME_POWERS, 1e6);
     }
 
-    /// A histogram of bytes, which were counted as kilobytes.
+    /// Writes a histogram of bytes that was counted in kilobytes.
     pub fn kilobytes(&mut self, kilobytes: &Histogram) {
         self.powers(kilobytes, MEMORY_POWERS, 1.0 / 1024.0);
     }
@@ -209,7 +210,7 @@ impl Samples<'_> {
         self.buckets(buckets, of.count(), sum);
     }
 
-    /// A histogram: the bounds of buckets and how many values are below each.
+    /// Writes a histogram from the upper bounds of its buckets and their cumulative counts.
     pub fn buckets(&mut self, below: impl Iterator<Item = (f64, u64)>, count: u64, sum: f64) {
         for (bound, below) in below {
             self.line("_bucket", &format!("le=\"{bound}\""), below);

@@ -30,10 +30,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// How long measured memory is good: Prometheus and its standby need not both have it measured.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Whether a request that came to this address of ours, and asks for this host, was meant for the
-/// listener. A page in a browser on this machine can have a name of its own lead to a loopback
-/// address and read what comes (DNS rebinding), but neither an address nor `localhost` is ever such
-/// a name.
+/// Whether the `Host` of a request fits the admin listener (protection from DNS rebinding). A web
+/// page in a browser on this machine can make its own host name resolve to a loopback address and
+/// read the response, but it cannot use `localhost` or an address as its host name.
 pub fn is_meant(local: IpAddr, authority: &str) -> bool {
     let name = host_name(authority);
     let is_address = name.starts_with('[') || name.parse::<Ipv4Addr>().is_ok();
@@ -42,7 +41,7 @@ pub fn is_meant(local: IpAddr, authority: &str) -> bool {
     is_address || is_ours || !local.to_canonical().is_loopback()
 }
 
-/// The page at a path of the admin listener, if there is one.
+/// The page at a path of the admin listener; none: there is no such page.
 pub async fn page(shared: &Shared, head: &Head, view: View) -> Option<StatusPage> {
     let query = head.query().unwrap_or_default();
     match head.path() {

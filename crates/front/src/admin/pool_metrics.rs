@@ -8,7 +8,7 @@ use maitred_scoreboard::{Cause, Copies, NOT_REWOUND, OpcacheStats, Reading, Requ
 use crate::admin::exposition::{MetricFamily, Samples};
 use crate::pool::route_metrics::{PARTS, POWERS, RouteStats};
 
-/// A pool and what is known of it.
+/// The data of a pool's metrics.
 pub struct PoolFigures {
     pub name: String,
     pub queue_limit: u32,
@@ -17,7 +17,7 @@ pub struct PoolFigures {
     pub classes: Vec<(String, RouteStats)>,
 }
 
-/// Each pool.
+/// Metrics of each pool.
 pub const POOL: &[MetricFamily<PoolFigures>] = &[
     MetricFamily::gauge(
         "maitred_pool_queue_length",
@@ -139,7 +139,7 @@ fn outcomes(
     out.all(label, all.map(|outcome| (outcome.metric_name(), count(outcome))));
 }
 
-/// Each route of a pool.
+/// Metrics of each route of a pool.
 pub const ROUTE: &[MetricFamily<RouteStats>] = &[
     MetricFamily::histogram(
         "maitred_pool_route_script_seconds",
@@ -165,7 +165,7 @@ pub const ROUTE: &[MetricFamily<RouteStats>] = &[
     ),
 ];
 
-/// Each pool whose OPcache is known, and for how long it has been.
+/// Metrics of the OPcache of each pool, with the age of its statistics.
 pub const OPCACHE: &[MetricFamily<(OpcacheStats, Duration)>] = &[
     MetricFamily::gauge_by(
         "maitred_pool_opcache_memory_bytes",
@@ -208,7 +208,7 @@ pub const OPCACHE: &[MetricFamily<(OpcacheStats, Duration)>] = &[
     ),
 ];
 
-/// Each pool with `pm = "auto"`.
+/// Metrics of each pool with `pm = "auto"`.
 pub const SIZE: &[MetricFamily<Size>] = &[
     MetricFamily::gauge(
         "maitred_pool_workers_target",
@@ -246,7 +246,7 @@ pub const SIZE: &[MetricFamily<Size>] = &[
 /// The names of [`Size::terms`].
 const TERMS: [&str; 5] = ["demand", "cpu", "memory", "downstream", "max_children"];
 
-/// Each pool with `mode = "snapshot"`, and how many of its copies are idle.
+/// Metrics of each pool with `mode = "snapshot"`, with its number of idle copies.
 pub const COPIES: &[MetricFamily<(Copies, u64)>] = &[
     MetricFamily::gauge(
         "maitred_pool_copies_generation",

@@ -8,7 +8,7 @@ use crate::admin::exposition::{MetricFamily, Samples};
 use crate::cache::cache_stats::RESULTS as CACHE_RESULTS;
 use crate::proxy::stats::RESULTS as PROXY_RESULTS;
 
-/// Each site with a page cache.
+/// Metrics of each site with a page cache.
 pub const CACHED_SITE: &[MetricFamily<CachedSite>] = &[
     MetricFamily::counter_by(
         "maitred_cache_requests_total",
@@ -50,7 +50,7 @@ pub const CACHED_SITE: &[MetricFamily<CachedSite>] = &[
     ),
 ];
 
-/// Each tier of the page cache.
+/// Metrics of each tier of the page cache.
 pub const CACHE_TIER: &[MetricFamily<PageTier>] = &[
     MetricFamily::gauge("maitred_cache_pages", "Cached pages.", |tier, out| {
         out.value(tier.pages);
@@ -70,7 +70,7 @@ pub const CACHE_TIER: &[MetricFamily<PageTier>] = &[
     ),
 ];
 
-/// The page cache.
+/// Metrics of the page cache.
 pub const CACHE: &[MetricFamily<PageCache>] = &[
     MetricFamily::gauge(
         "maitred_cache_filling",
@@ -99,7 +99,7 @@ pub const CACHE: &[MetricFamily<PageCache>] = &[
     ),
 ];
 
-/// Each proxied HTTP server.
+/// Metrics of each proxied HTTP server.
 pub const PROXY: &[MetricFamily<ProxyServer>] = &[
     MetricFamily::counter_by(
         "maitred_proxy_requests_total",
@@ -124,14 +124,14 @@ pub const PROXY: &[MetricFamily<ProxyServer>] = &[
     ),
 ];
 
-/// Resources that clients use.
+/// Resources used by clients.
 pub struct Clients {
     pub memory_bytes: usize,
     pub rejected_requests: u64,
     pub rejected_connections: u64,
 }
 
-/// The clients, all together.
+/// Metrics of all clients together.
 pub const CLIENTS: &[MetricFamily<Clients>] = &[
     MetricFamily::gauge(
         "maitred_request_memory_bytes",

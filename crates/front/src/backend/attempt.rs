@@ -42,8 +42,8 @@ pub async fn attempt<C: Client>(
     conclude(run, thread, outcome, progress)
 }
 
-/// The rejection of a request whose pool is certain to reject it: its records need not be encoded.
-/// None if it may get a worker ([`attempt`]).
+/// The rejection of a request, if the pool is certain to reject it: then its records need not be
+/// encoded. None if it may get a worker ([`attempt`]).
 pub fn reject_early(thread: u32, run: &Run<'_>) -> Option<Attempt> {
     let rejection = run.would_be_rejected()?;
     let progress = ScriptProgress::new();

@@ -6,8 +6,8 @@ use maitred_fastcgi::ResponseEvent;
 
 use crate::backend::error::Failure;
 
-/// Turns the output of a script into a response. Encoders wrap each other, so no method has a
-/// default: a wrapper that forgot one would hide that of the inner one.
+/// Turns the output of a script into a response. Encoders wrap each other. No method has a default,
+/// so that a wrapper cannot forget to forward one.
 pub trait ResponseEncoder {
     /// A response header, if that is not sent as bytes.
     type Head;

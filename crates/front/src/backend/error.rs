@@ -1,22 +1,22 @@
-//! Why a script's response is not sent as it is.
+//! The reasons why a script's response is not sent, or replaced.
 
 use std::fmt;
 
 use maitred_scoreboard::RequestOutcome;
 
-/// Why a script's response is not sent as it is.
+/// The reason why a script's response is not sent, or replaced.
 #[derive(Debug)]
 pub enum Failure {
-    /// There is no complete response.
+    /// The response is missing or incomplete.
     Ended {
         /// How the request ended.
         outcome: RequestOutcome,
         /// More for the log; mostly empty.
         detail: String,
     },
-    /// The site has a page of its own for this status.
+    /// The site has an error page for this status (nginx's `fastcgi_intercept_errors`).
     Intercepted(u16),
-    /// The script has named a file that is sent in its place (`X-Accel-Redirect`).
+    /// The script has named a file to send instead (`X-Accel-Redirect`).
     FileNamed,
 }
 
@@ -39,12 +39,13 @@ impl Failure {
         Failure::detailed(RequestOutcome::InvalidResponse, detail)
     }
 
-    /// The request's body could not be read back.
+    /// The stored request body could not be read.
     pub fn body_lost(error: std::io::Error) -> Failure {
         Failure::detailed(RequestOutcome::BodyLost, error)
     }
 
-    /// How the request ended. A page or a file only replaces the script's response.
+    /// The outcome of the request. A response that was replaced by an error page or a file counts
+    /// as served.
     pub fn outcome(&self) -> RequestOutcome {
         match self {
             Failure::Ended { outcome, .. } => *outcome,
@@ -65,7 +66,7 @@ impl Failure {
         self.outcome().sentence()
     }
 
-    /// Whether there is no client any more.
+    /// Whether the client has closed the connection.
     pub fn is_client_gone(&self) -> bool {
         let outcome = self.outcome();
         matches!(outcome, RequestOutcome::ClientLeft | RequestOutcome::LeftQueue)

@@ -1,4 +1,4 @@
-//! A foreign FastCGI server in place of a pool, such as php-fpm on a socket.
+//! An upstream FastCGI server in place of a pool, such as php-fpm on a socket.
 
 use crate::backend::upstream_sockets;
 use std::future::Future;
@@ -17,7 +17,7 @@ use crate::pool::exchange::ExchangeEvent;
 
 /// Connect timeout.
 const CONNECT: Duration = Duration::from_secs(5);
-/// The longest time without reading and writing (nginx's `fastcgi_read_timeout`).
+/// Timeout between two reads or writes (nginx's `fastcgi_read_timeout`).
 pub const SILENCE: Duration = Duration::from_secs(60);
 /// Bytes taken from the server in one read.
 const READ_BYTES: usize = 64 * 1024;
@@ -26,7 +26,7 @@ const READ_BYTES: usize = 64 * 1024;
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-/// One request to a foreign server, over a connection of its own.
+/// One request to an upstream FastCGI server, over a separate connection.
 pub struct ForeignRequest {
     stream: Box<dyn ByteStream>,
     /// The unsent part of the request.
@@ -123,8 +123,8 @@ impl ForeignRequest {
         Ok(())
     }
 
-    /// Takes more of the request if the last part has been sent, and returns the number of bytes;
-    /// an [`ExchangeEvent::Room`] follows otherwise.
+    /// Accepts more of the request if the last part has been sent, and returns the number of
+    /// accepted bytes. Unless that is all, an [`ExchangeEvent::Room`] follows.
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         self.wants_room = !bytes.is_empty();
         if !self.unsent.is_empty() {

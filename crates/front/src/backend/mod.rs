@@ -1,4 +1,4 @@
-//! The backends that run scripts: the workers of a pool, or a foreign FastCGI server. Both speak
+//! The backends that run scripts: the workers of a pool, or an upstream FastCGI server. Both speak
 //! FastCGI, so the layers above need not distinguish them.
 
 pub(crate) mod accounting;
@@ -35,18 +35,18 @@ const PIECE_BYTES: usize = 32 * 1024;
 /// Bytes of one response of a foreign server that are spooled for a slow client.
 const UPSTREAM_SPOOL_BYTES: u64 = 1 << 30;
 
-/// The limits of one request.
+/// Timeouts and other limits of one request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestLimits {
     /// `request_queue_timeout`.
     pub queue_timeout: Duration,
-    /// The time until the client's own deadline, if it sets one.
+    /// The remaining time until the client's own deadline, if the request has one.
     pub budget: Option<Duration>,
     /// `request_terminate_timeout`.
     pub terminate_timeout: Option<Duration>,
     /// `request_slowlog_timeout`.
     pub slow_timeout: Option<Duration>,
-    /// Bytes of its response that are spooled for a slow client.
+    /// Maximum bytes of its response that are spooled for a slow client.
     pub spool: u64,
     /// `server_timing`.
     pub sends_timing: bool,
@@ -57,13 +57,13 @@ pub struct RequestLimits {
 pub enum Backend {
     /// A pool of this server.
     Pool(Arc<Pool>),
-    /// A foreign FastCGI server, and the limit of its scripts' log lines.
+    /// An upstream FastCGI server, and the limit of its scripts' log lines.
     Upstream(maitred_config::Upstream, ScriptLog),
 }
 
 impl RequestLimits {
-    /// The longest time that the request waits for a worker. Half of its client's budget is for its
-    /// script.
+    /// The longest time that the request waits for a worker. With a client's deadline, half of the
+    /// remaining time is reserved for the script.
     pub fn max_wait(&self) -> Duration {
         let own = self.budget.map_or(Duration::MAX, |budget| budget / 2);
         own.min(self.queue_timeout)
@@ -74,7 +74,8 @@ impl RequestLimits {
         self.budget.is_some_and(|budget| budget.is_zero())
     }
 
-    /// `outcome`, or [`RequestOutcome::Deadline`] if the wait is limited by the client's deadline.
+    /// Returns `outcome`, or [`RequestOutcome::Deadline`] if the client's deadline has limited the
+    /// wait.
     pub fn outcome(&self, outcome: RequestOutcome) -> RequestOutcome {
         let is_wait = matches!(outcome, RequestOutcome::QueueTimeout | RequestOutcome::WaitTooLong);
         if is_wait && self.max_wait() < self.queue_timeout {
@@ -96,7 +97,7 @@ impl fmt::Display for Backend {
 }
 
 impl Backend {
-    /// The limits of a request with these headers that begins now.
+    /// The limits of a request that starts now, from its headers.
     pub fn limits(&self, fields: &dyn Fields) -> RequestLimits {
         let Backend::Pool(pool) = self else {
             return RequestLimits {
@@ -122,14 +123,14 @@ impl Backend {
         }
     }
 
-    /// A request was rejected; `line` is its log line.
+    /// Records a rejected request; `line` is its log line.
     pub fn note_rejection(&self, outcome: RequestOutcome, line: impl FnOnce() -> String) {
         if let Backend::Pool(pool) = self {
             pool.saturation.rejected(outcome, line);
         }
     }
 
-    /// Logs an error of one of its requests, within the limit of log lines.
+    /// Logs an error of a request to this backend, within the limit of log lines.
     pub fn log(&self, line: &dyn fmt::Display) {
         let line = line.to_string();
         if self.may_log(line.len()) {
@@ -154,8 +155,8 @@ impl Backend {
         may
     }
 
-    /// Estimates the time until a response to a request like one that was just rejected; none:
-    /// unknown.
+    /// Estimates the `Retry-After` of a rejected request: the time until a similar request would
+    /// get a response; none: unknown.
     pub fn response_estimate(
         &self,
         outcome: RequestOutcome,
@@ -171,14 +172,14 @@ impl Backend {
 
 /// A request that was submitted to a backend.
 pub enum Source {
-    /// In a pool's queue. Dropping it means that the client has left.
+    /// A request in a pool's queue. Dropping it means that the client has left.
     Pool(Arc<Exchange>),
-    /// At a foreign server.
+    /// A request to an upstream server.
     Foreign(ForeignRequest),
 }
 
 impl Source {
-    /// Whether it is held back because its kind hangs.
+    /// Whether it is held back because requests of its kind hang.
     pub fn is_held_back(&self) -> bool {
         self.exchange().is_some_and(|exchange| exchange.pool.has_held_back(exchange))
     }
@@ -206,13 +207,13 @@ impl Source {
         }
     }
 
-    /// When the request was last assigned to a worker; none for a foreign server.
+    /// The time when the request was last assigned to a worker; none for an upstream server.
     pub fn assigned_at(&self) -> Option<Instant> {
         self.exchange()?.assigned_at()
     }
 
-    /// The earliest time at which the script can have begun: `assigned`, or later if it waited
-    /// behind another in its seat. None when it has ended.
+    /// The earliest possible start of the script: `assigned`, or later if it waited behind another
+    /// in its seat. None when it has ended.
     pub fn began(&self, assigned: Instant) -> Option<Instant> {
         match self {
             Source::Pool(exchange) => exchange.began(),
@@ -220,21 +221,21 @@ impl Source {
         }
     }
 
-    /// The response is complete; the script may continue.
+    /// Marks the response as complete; the script may continue.
     pub fn detach(&mut self) {
         if let Source::Pool(exchange) = self {
             exchange.detach();
         }
     }
 
-    /// Has the worker killed: the script ran longer than `request_terminate_timeout`.
+    /// Kills the worker, because the script exceeded `request_terminate_timeout`.
     pub fn end_overrun(&self) {
         if let Source::Pool(exchange) = self {
             exchange.end_overrun();
         }
     }
 
-    /// Has the worker killed for a violation of the seat protocol; `how` is for the log.
+    /// Kills the worker for a violation of the seat protocol; `how` is for the log.
     pub fn broke_rules(&self, how: &str) {
         if let Source::Pool(exchange) = self {
             exchange.report_breach(how);
@@ -248,7 +249,7 @@ impl Source {
         }
     }
 
-    /// The cost of the request until its response was complete, if its worker reports it.
+    /// The cost of the request up to the complete response, if its worker reports it.
     pub fn spent(&self) -> Option<Spent> {
         self.exchange()?.spent()
     }
@@ -258,7 +259,7 @@ impl Source {
         self.exchange().filter(|exchange| exchange.goes_on()).cloned()
     }
 
-    /// The script time, as its worker reports it.
+    /// The run time of the script, as reported by its worker.
     pub fn script_time(&self) -> Option<Duration> {
         let micros = self.exchange()?.script_micros();
         (micros > 0).then(|| Duration::from_micros(micros.into()))
@@ -274,7 +275,7 @@ impl Drop for Source {
     }
 }
 
-/// Sends a large body after the first records, as the script reads it.
+/// Sends a large request body after the first records, as fast as the script reads it.
 pub struct Feeder<'a> {
     body: &'a Body,
     request_id: u16,
@@ -292,12 +293,12 @@ impl<'a> Feeder<'a> {
         Feeder { body, request_id, offset: 0, records: Vec::new(), fed: 0, over }
     }
 
-    /// Starts again: another worker has the request.
+    /// Starts again from the beginning, for another worker.
     pub fn restart(&mut self) {
         *self = Feeder::new(self.body, self.request_id);
     }
 
-    /// Sends as much as there is space for.
+    /// Sends as much as fits.
     ///
     /// # Errors
     /// The body cannot be read back.

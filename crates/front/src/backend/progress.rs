@@ -16,9 +16,9 @@ pub struct ScriptProgress {
     pub has_sent: bool,
     /// Time that the request waited for a worker.
     pub queued: Option<Duration>,
-    /// It got no worker, and was held back because its kind hangs.
+    /// Whether it got no worker because requests of its kind hang.
     pub held_back: bool,
-    /// Time that its script ran.
+    /// Run time of its script.
     pub script: Option<Duration>,
     /// Its cost, as its worker reports it.
     pub spent: Option<Spent>,

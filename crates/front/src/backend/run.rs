@@ -54,7 +54,7 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// The rejection of the request, if that is certain before its records are encoded.
+    /// The rejection of the request, if it is certain before the records are encoded.
     pub fn would_be_rejected(&self) -> Option<RequestOutcome> {
         let Backend::Pool(pool) = self.backend else {
             return None;
@@ -78,7 +78,7 @@ impl Run<'_> {
         }
     }
 
-    /// Runs the script and sends its response. `thread` is the front's.
+    /// Runs the script and sends its response. `thread` is the front thread.
     ///
     /// # Errors
     /// There is no complete response; `progress` says what the client has got of it.
@@ -188,7 +188,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Logs what a script writes to standard error, within its pool's limit. The limit is checked
+    /// Logs the standard error output of a script, within its pool's limit. The limit is checked
     /// first, so that a dropped line costs little.
     pub fn log(&self, message: &[u8]) {
         for line in message.split(|&byte| byte == b'\n') {

@@ -1,4 +1,4 @@
-//! Headers of a script that are instructions to the server.
+//! Response headers of scripts that are instructions to the server.
 
 use maitred_fastcgi::cgi::CgiHeaders;
 
@@ -7,7 +7,7 @@ pub fn is_for_us(name: &[u8]) -> bool {
     name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-accel-"))
 }
 
-/// The file that a script's response names in its place.
+/// The file that a script's response names to be sent instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Named<'a> {
     /// A path below one of the site's `sendfile_roots`; percent-encoded.
@@ -17,7 +17,7 @@ pub enum Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// The file that a response names, if it does.
+    /// The file that a response names; none: it names none.
     pub fn by(said: &'a CgiHeaders) -> Option<Named<'a>> {
         // Few responses have such headers.
         let may = |(name, _): (&[u8], &[u8])| matches!(name.first(), Some(b'x' | b'X'));

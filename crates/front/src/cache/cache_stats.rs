@@ -13,7 +13,7 @@ use maitred_pagecache::eligibility::Bypass;
 
 use crate::cache::Cache;
 
-/// How the cache handles requests.
+/// The results of the cache for a request, as label values.
 pub const RESULTS: [&str; 8] =
     ["hit", "updating", "stale", "revalidated", "miss", "vary_miss", "expired", "bypass"];
 
@@ -43,7 +43,7 @@ pub struct ThreadCacheStats {
 }
 
 impl ThreadCacheStats {
-    /// Counts a request that got a cached page; `detail` is why a stale one was used.
+    /// Counts a request that got a cached page; `detail` is the reason why a stale one was used.
     pub fn answered(&self, detail: Option<&'static str>, bytes: u64, saved: Duration) {
         let result = match detail {
             None => 0,
@@ -57,8 +57,8 @@ impl ThreadCacheStats {
         add(&self.saved_micros, micros);
     }
 
-    /// Counts a request that was forwarded to a script: whether the response was stored, if there
-    /// was one, and why it was forwarded, unless its client had got a cached page.
+    /// Counts a request that was forwarded to a script: the reason, unless its client had got a
+    /// cached page, and whether the response was stored, if there was one.
     pub fn forwarded(&self, why: Option<Forward>, kept: Option<Result<(), NotStored>>) {
         if let Some(why) = why {
             let result = match why {
@@ -167,7 +167,7 @@ impl AllCacheStats {
 }
 
 impl Cache {
-    /// The state of the cache; none if no site has one.
+    /// The statistics of the cache; none if no site has one.
     pub fn figures(&self) -> Option<PageCache> {
         let sites = self.figures.read();
         if sites.is_empty() {

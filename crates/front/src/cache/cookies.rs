@@ -1,5 +1,5 @@
-//! The names of the cookies that sites have set, for all threads. They outlive a reload, and in
-//! `cache_dir` a restart: cached pages must not be shown to visitors who are logged in.
+//! The names of the cookies that sites have set, for all threads. They survive a reload and, in
+//! `cache_dir`, a restart: cached pages must not be served to logged-in visitors.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -103,7 +103,7 @@ impl GuardedSite {
 }
 
 impl AllCookies {
-    /// The cookies of a site with these settings. Without `guard_cookies` they are not remembered.
+    /// The cookies of a site with these settings. Without `guard_cookies` they are not stored.
     pub fn of(&self, site: &str, settings: &Settings) -> Arc<SiteCookies> {
         if settings.guards_cookies {
             let mut sites = self.lock();
@@ -114,8 +114,8 @@ impl AllCookies {
         }
     }
 
-    /// Takes the sites of a new configuration. A site whose cookie settings have changed has its
-    /// names counted again; one that no longer guards cookies has none.
+    /// Applies a new configuration. A site whose cookie settings have changed starts to count its
+    /// names again; a site that no longer guards cookies has none.
     pub fn follow(&self, config: &Config) {
         let mut sites = self.lock();
         let mut before = std::mem::take(&mut *sites);
@@ -137,7 +137,7 @@ impl AllCookies {
         }
     }
 
-    /// Adds names that another front has seen; none: more than are remembered.
+    /// Adds names that another front has seen; none: more than can be stored.
     pub fn add(&self, site: &str, names: Option<&[String]>) {
         match (self.lock().get(site), names) {
             (Some(guarded), Some(names)) => guarded.add(names),

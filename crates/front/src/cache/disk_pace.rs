@@ -1,5 +1,6 @@
-//! How fast the disk is now. The serving thread itself reads and writes small pages, which is best
-//! as long as the disk is fast; a slow one would stall all clients of the thread.
+//! Measures the speed of the disk. The thread that serves a client reads and writes small pages
+//! itself, which is best as long as the disk is fast; a slow disk would stall all clients of the
+//! thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ pub struct DiskPace {
 }
 
 impl DiskPace {
-    /// Whether other threads than the serving ones are to use the disk.
+    /// Whether the disk is so slow that other threads have to access it.
     pub fn is_slow(&self, now: Millis) -> bool {
         let until = self.slow_until.load(Ordering::Relaxed);
         // A clock that was set back must not prolong it.

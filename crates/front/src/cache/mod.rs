@@ -40,7 +40,7 @@ use crate::runtime::thread;
 
 pub use crate::cache::purge::{OtherFronts, PURGE};
 
-/// The header that describes what the cache has done (RFC 9211).
+/// The `Cache-Status` header (RFC 9211).
 pub const CACHE_STATUS: &[u8] = b"Cache-Status";
 
 /// How often the store is swept for pages to remove.
@@ -51,7 +51,7 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// to take over.
 pub(crate) const AT_ONCE_BYTES: u64 = 64 * 1024;
 
-/// The pages of all sites, and those that are being fetched.
+/// The cached pages of all sites, and the pages that are being generated.
 #[derive(Debug)]
 pub struct Cache {
     pub(crate) store: Store,
@@ -73,7 +73,7 @@ pub struct Cache {
     pub(crate) changed: Notify,
     /// The sites with a cache.
     known: ArcSwap<PurgeableSites>,
-    /// The other fronts, which are notified of purges.
+    /// The other fronts, which also have to drop purged pages.
     pub others: OtherFronts,
     supervisor: Arc<Supervisor>,
 }
@@ -85,7 +85,8 @@ pub(crate) fn now() -> Millis {
 
 impl Cache {
     /// Opens the cache of a configuration, for a front with this number of threads and of file
-    /// descriptors for pages. Without its folder it is in memory only, which is logged.
+    /// descriptors for pages. If its directory cannot be used, the cache is in memory only, which
+    /// is logged.
     ///
     /// # Errors
     /// When it cannot be opened.
@@ -141,8 +142,8 @@ impl Cache {
         })
     }
 
-    /// Removes pages that are no longer wanted: at the start, then once per [`SWEEP`] as long as
-    /// there are files, or else when a page has been stored or purged.
+    /// Removes expired and purged pages: at the start, then once per [`SWEEP`] while there are
+    /// files, or else after a page was stored or purged.
     pub async fn sweep(self: Arc<Cache>) {
         let mut told = 0;
         loop {
@@ -164,7 +165,8 @@ impl Cache {
         }
     }
 
-    /// Waits for the folder if another front or another server has it, and uses it from then on.
+    /// Waits for the cache directory if another front or another server uses it, and uses it from
+    /// then on.
     pub fn await_folder(self: &Arc<Cache>) {
         if !self.store.awaits_folder() {
             return;
@@ -240,12 +242,12 @@ impl Cache {
         }
     }
 
-    /// Takes cookies that another front has seen; none: more than are remembered.
+    /// Adds cookies that another front has seen; none: more than can be stored.
     pub fn add_cookies(&self, site: &str, names: Option<&[String]>) {
         self.cookies.add(site, names);
     }
 
-    /// Leaves the folder to the front that has taken over.
+    /// Releases the cache directory to the front that has taken over.
     pub fn leave_folder(self: &Arc<Cache>) {
         let cache = self.clone();
         // The sweep may be running.
@@ -256,7 +258,7 @@ impl Cache {
         });
     }
 
-    /// Takes the sites of a new configuration.
+    /// Applies the sites of a new configuration.
     pub fn use_sites(&self, config: &Config) {
         self.cookies.follow(config);
         let before = self.known.swap(Arc::new(PurgeableSites::of(config)));
@@ -268,7 +270,7 @@ impl Cache {
         }
     }
 
-    /// Marks the folder on disk as consistent.
+    /// Closes the cache directory, marked as consistent.
     pub fn close(&self) {
         if let Err(error) = self.store.close() {
             tracing::warn!("cache_dir cannot be written: {error}");

@@ -1,5 +1,5 @@
-//! Purges: by PURGE, by a command over the supervisor, and by other fronts, which are notified of
-//! ours.
+//! Purges: by the PURGE method, by a command through the supervisor, and by other fronts. Purges of
+//! this front are sent to the other fronts.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,7 +30,7 @@ const MAX_TOLD: usize = 20;
 /// Bytes of names that one message to other fronts has at most, about; a message may have 64 KiB.
 const MESSAGE_BYTES: usize = 16 * 1024;
 
-/// The sites with a cache, for commands that name pages from outside.
+/// The sites with a cache, for purges by URL, host or tag.
 #[derive(Debug, Default)]
 pub struct PurgeableSites {
     sites: Vec<KnownSite>,
@@ -69,7 +69,7 @@ impl PurgeableSites {
         PurgeableSites { sites, hosts: Hosts::of(&config.sites), places }
     }
 
-    /// The sites that have a cache here, and none there.
+    /// The sites with a cache in this configuration but not in the other.
     pub fn missing_in<'a>(&'a self, other: &'a PurgeableSites) -> impl Iterator<Item = &'a str> {
         let names = self.sites.iter().map(|site| site.name.as_str());
         names.filter(|name| !other.sites.iter().any(|site| site.name == *name))
@@ -209,7 +209,7 @@ fn without_own_port(host: &str, is_https: Option<bool>) -> &str {
     }
 }
 
-/// The dropped pages in words.
+/// A description of the dropped pages.
 pub fn words(dropped: &DroppedPages) -> String {
     let site = &dropped.site;
     match &dropped.purge {
@@ -220,7 +220,7 @@ pub fn words(dropped: &DroppedPages) -> String {
     }
 }
 
-/// The other fronts, if there are any, which drop the same pages.
+/// The other fronts with a cache of the same pages, if there are any.
 pub struct OtherFronts {
     supervisor: Arc<Supervisor>,
     any: AtomicBool,
@@ -270,7 +270,7 @@ impl OtherFronts {
         Some(PurgeAcks(told))
     }
 
-    /// Takes the acknowledgement of the message with this number.
+    /// Handles the acknowledgement of the message with this number.
     pub fn done(&self, mark: u64) {
         let waiting = self.waiting.lock();
         let sender = waiting.unwrap_or_else(PoisonError::into_inner).remove(&mark);
@@ -301,7 +301,7 @@ fn messages(dropped: &[DroppedPages]) -> Vec<&[DroppedPages]> {
 pub struct PurgeAcks(Vec<oneshot::Receiver<()>>);
 
 impl PurgeAcks {
-    /// Returns when they have carried it out.
+    /// Waits until all of them have acknowledged it.
     pub async fn done(self) {
         let all = async {
             for one in self.0 {
@@ -320,7 +320,8 @@ impl PurgeAcks {
 }
 
 impl Cache {
-    /// Drops pages here, and in other fronts if there are any: the future is ready when they have.
+    /// Drops pages here, and in the other fronts: the returned future is ready when they have done
+    /// so.
     pub fn purge(&self, dropped: &[DroppedPages]) -> Option<PurgeAcks> {
         for one in dropped {
             self.purge_here(one);
@@ -340,8 +341,8 @@ impl Cache {
         }
     }
 
-    /// Carries out the purges that scripts request, as long as the front serves. A script waits
-    /// until all fronts have dropped the pages.
+    /// Carries out the purges of scripts while the front serves. The script waits until all fronts
+    /// have dropped the pages.
     pub async fn hear(self: Arc<Cache>, wishes: WorkerCalls) {
         loop {
             let wish = wishes.next().await;
@@ -370,7 +371,7 @@ impl Cache {
         }
     }
 
-    /// Carries out a command of the supervisor. Returns in words what was dropped.
+    /// Carries out a command of the supervisor. Returns a description of the dropped pages.
     ///
     /// # Errors
     /// One sentence that says why nothing was dropped.

@@ -54,9 +54,9 @@ pub enum ThreadOrder {
     Unlisten(String),
     /// Open the sites of a new configuration, and report the result.
     Prepare(Arc<Config>, oneshot::Sender<Result<(), String>>),
-    /// Use the prepared sites.
+    /// Use the sites that were opened.
     Switch(oneshot::Sender<()>),
-    /// Drop the prepared sites.
+    /// Drop the sites that were opened.
     Discard,
 }
 
@@ -89,7 +89,7 @@ async fn listen_to(event: OwnedFd, generation: Weak<Generation>, thread: u32) {
     }
 }
 
-/// Carries out the commands of one thread, for as long as it runs.
+/// Carries out the commands of one thread until the thread ends.
 pub async fn follow_thread(mut orders: mpsc::Receiver<ThreadOrder>, thread: Arc<Thread>) {
     let mut follower = ThreadCommands {
         acceptor: Arc::new(Acceptor::new(thread.clone())),
@@ -184,7 +184,8 @@ impl CommandReceiver {
         CommandReceiver { shared, epoch, readable, threads, follow }
     }
 
-    /// Carries out commands until the channel is closed, early ones first.
+    /// Carries out commands until the channel is closed, beginning with those that arrived during
+    /// the start.
     pub async fn run(self, early: Vec<(ToFront, Vec<OwnedFd>)>) {
         for (order, fds) in early {
             self.follow(order, fds).await;
@@ -456,8 +457,8 @@ impl CommandReceiver {
     }
 }
 
-/// Redirects standard error, and with it every message, to the file that arrived. Standard output
-/// is unused, and would keep the former file open.
+/// Redirects standard error, and with it every message, to the received file. Standard output is
+/// unused, and is redirected too, since it would hold the previous file open.
 pub fn take_error_log(fds: Vec<OwnedFd>) {
     for file in fds {
         let replaced = rustix::stdio::dup2_stderr(&file).and(rustix::stdio::dup2_stdout(&file));

@@ -1,4 +1,4 @@
-//! What the page cache does with a request for a script, and with its response.
+//! Explains the page cache: its decision on a request for a script, and on the response.
 
 use maitred_config::Site;
 use maitred_pagecache::cache_request::{CacheRequest, Request};

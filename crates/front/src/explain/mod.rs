@@ -42,10 +42,10 @@ pub struct Question {
     pub fields: Vec<(String, String)>,
 }
 
-/// How the request would be served.
+/// The explanation.
 #[derive(Debug, Default)]
 pub struct Explanation {
-    /// One fact a line: its subject, and what holds.
+    /// The facts, one per line: the subject, and the fact.
     pub lines: Vec<(String, String)>,
 }
 
@@ -467,7 +467,7 @@ fn front_of(config: &Config) -> u32 {
     }
 }
 
-/// Folders of sites that are not served because of untrusted links: one sentence each.
+/// Directories of sites that are not served because of untrusted symbolic links: one sentence each.
 pub fn refused_folders(config: &Config) -> Vec<String> {
     let of_site = |site| refused_folders_of(config, site);
     config.sites.iter().flat_map(of_site).collect()
@@ -491,8 +491,8 @@ fn refused_folders_of(config: &Config, site: &Site) -> Vec<String> {
     refused.collect()
 }
 
-/// Errors in the files that the rules of sites name, one sentence each. That the files exist has
-/// been checked.
+/// Errors in the files that site rules name, one sentence each. The existence of the files has been
+/// checked before.
 pub fn mistakes(config: &Config) -> Vec<String> {
     let mut mistakes = Vec::new();
     for site in &config.sites {

@@ -53,7 +53,7 @@ fn method(head: &Head) -> &'static str {
     }
 }
 
-/// Sends the file that a script names in the header `said` of its response.
+/// Sends the file that a script names in its response header `said`.
 ///
 /// # Errors
 /// When the client has closed the connection or does not read, or the file has become shorter.

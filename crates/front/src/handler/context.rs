@@ -1,4 +1,4 @@
-//! The request object of the handlers, and what routing and rules add to it.
+//! The request object of the handlers, and the results of routing and rules for it.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -29,16 +29,17 @@ pub struct RequestCx<'r, C> {
     pub target: RequestTarget<'r>,
     /// The record for the access log.
     pub record: RequestRecord,
-    /// The header rules for the path, if there are any.
+    /// The header rules for the path; none: there are none.
     pub header_policy: Option<Arc<HeaderPolicy<'r>>>,
-    /// While set, a response with an error status that these rules have a page for is not sent.
+    /// The error pages of the site: a response with one of their statuses is intercepted. None:
+    /// responses are sent as they are.
     pub error_pages: Option<&'r SiteRules>,
-    /// The response that was not sent because the site has a page for its status.
+    /// The intercepted response, which an error page of the site replaces.
     pub intercepted: Option<Box<InterceptedResponse>>,
 }
 
-/// Host, scheme and client of a request: as connection and request header name them, or a trusted
-/// proxy in front.
+/// Host, scheme and client address of a request: from the connection and the request header, or
+/// from a trusted proxy.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestTarget<'r> {
     /// The authority the client requested.
@@ -47,14 +48,14 @@ pub struct RequestTarget<'r> {
     pub peer: SocketAddr,
     /// Whether the client speaks TLS, with this server or with a proxy in front.
     pub is_https: bool,
-    /// Whether the client speaks TLS with the trusted proxy, if that says so.
+    /// Whether the client uses TLS to the trusted proxy; none: the proxy does not report it.
     pub forwarded_https: Option<bool>,
-    /// Whether a trusted proxy may name the client in the `Forwarded` header.
+    /// Whether the `Forwarded` header of a trusted proxy may name the client.
     pub by_forwarded: bool,
 }
 
 impl<'r> RequestTarget<'r> {
-    /// The target of a request by its connection and header alone.
+    /// The target from the connection and the request header alone.
     pub fn direct(client: &impl HttpClient, head: &'r Head) -> RequestTarget<'r> {
         RequestTarget {
             host: head.host(),
@@ -65,7 +66,7 @@ impl<'r> RequestTarget<'r> {
         }
     }
 
-    /// The same for another host.
+    /// This target with another host.
     pub fn with_host<'h>(self, host: &'h str) -> RequestTarget<'h> {
         RequestTarget {
             host,
@@ -76,7 +77,7 @@ impl<'r> RequestTarget<'r> {
         }
     }
 
-    /// The same with what a trusted proxy says in its place.
+    /// This target with the values that a trusted proxy reports.
     pub fn forwarded(self, trust: &Trust, heard: &'r ForwardedClient) -> RequestTarget<'r> {
         let is_trusted = trust.proxies.contain(self.peer.ip());
         RequestTarget {
@@ -89,7 +90,7 @@ impl<'r> RequestTarget<'r> {
     }
 }
 
-/// A request at its site, as routing and rules decide it.
+/// A request at its site, after routing and rules.
 #[derive(Clone)]
 pub struct RequestContext<'r> {
     /// The request header.
@@ -102,7 +103,7 @@ pub struct RequestContext<'r> {
     pub path: Cow<'r, str>,
     /// The query after rewrites.
     pub query: Option<Cow<'r, str>>,
-    /// Where its scripts run.
+    /// The backend of its scripts.
     pub backend: &'r Backend,
     /// The queue priority of its scripts.
     pub lane: Priority,
@@ -110,21 +111,21 @@ pub struct RequestContext<'r> {
     pub max_body_size: u64,
     /// Whether the client has authenticated as a user of `basic_auth`.
     pub has_user: bool,
-    /// Set if the response is the site's page for an error.
+    /// The error, if this request serves an error page.
     pub error_page: Option<ErrorPage>,
 }
 
-/// The error that a page of the site is sent for.
+/// The error for which a page of the site is sent.
 #[derive(Debug, Clone, Copy)]
 pub struct ErrorPage {
     /// The status of the response.
     pub status: u16,
-    /// What happens to the connection after the response.
+    /// The state of the connection after the response.
     pub after: After,
 }
 
 impl<'r> RequestContext<'r> {
-    /// A request at its site, as no rule changes it.
+    /// A request at its site, before rules change it.
     pub fn new(
         head: &'r Head,
         target: RequestTarget<'r>,
@@ -149,8 +150,8 @@ impl<'r> RequestContext<'r> {
         self.query.as_deref()
     }
 
-    /// Whether the site has a page for this status that replaces the response of a script or an
-    /// upstream server.
+    /// Whether the site has an error page for this status that replaces the response of a script or
+    /// an upstream server.
     pub fn intercepts(&self, status: u16) -> bool {
         let rules = self.site.rules.as_ref();
         let rules = rules.filter(|rules| rules.settings().intercept_errors);

@@ -1,4 +1,4 @@
-//! How a request is served: the result of routing and rules. `handler/request.rs` carries it out.
+//! The decision on a request: the result of routing and rules. `handler/request.rs` carries it out.
 
 use std::sync::Arc;
 
@@ -7,22 +7,22 @@ use crate::proxy::server::Server;
 use crate::site::files::StaticFile;
 use crate::site::resolver::Script;
 
-/// How a request is served.
+/// The decision on a request.
 pub enum Decision<'r> {
-    /// With a response of the server's own.
+    /// Send a response of the server's own.
     Respond(TextResponse),
-    /// With a file.
+    /// Send a file.
     File(Arc<StaticFile>),
-    /// By a script.
+    /// Run a script.
     Script(Arc<Script>),
-    /// By an upstream HTTP server.
+    /// Proxy to an upstream HTTP server.
     Proxy {
         /// The server.
         server: &'r Server,
         /// The path of the request, decoded and normalised.
         path: Vec<u8>,
     },
-    /// By dropping pages from the cache.
+    /// Purge pages from the cache.
     Purge,
 }
 

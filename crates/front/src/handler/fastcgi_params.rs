@@ -39,13 +39,13 @@ pub struct ScriptCall<'a> {
     pub local: SocketAddr,
     /// The client's TLS connection, if it has one.
     pub secured: Option<&'a Secured>,
-    /// The request after rules and proxies.
+    /// The request after rules and trusted proxies.
     pub seen: ScriptView<'a>,
     /// The request's id in the logs.
     pub id: &'a str,
 }
 
-/// What a script sees of a request, where that differs from the request header.
+/// The values of a request that a script gets in place of those in the request header.
 #[derive(Debug, Clone, Copy)]
 pub struct ScriptView<'a> {
     /// The query after rewrites.
@@ -54,20 +54,21 @@ pub struct ScriptView<'a> {
     pub target: &'a str,
     /// The authority that the client requested.
     pub host: &'a str,
-    /// Whether the client speaks TLS with a proxy, if the proxy says so.
+    /// Whether the client uses TLS to a trusted proxy; none: the proxy does not report it.
     pub is_https: Option<bool>,
     /// Whether the client has authenticated as a user of `basic_auth`.
     pub has_user: bool,
-    /// The status of the error that the script is the page for.
+    /// The status of the error, if the script is an error page.
     pub error: Option<u16>,
-    /// Whether the script may send files by name.
+    /// Whether the script may send files (`X-Accel-Redirect`).
     pub names_files: bool,
-    /// Headers in place of the client's conditions and range, if the response may be cached.
+    /// Headers in place of the client's conditional and range headers, if the response may be
+    /// cached.
     pub conditions: Option<&'a [Header<'a>]>,
 }
 
 impl<'a> ScriptView<'a> {
-    /// A request after routing and rules.
+    /// The values for a request after routing and rules.
     pub fn of(context: &'a RequestContext<'_>) -> ScriptView<'a> {
         ScriptView {
             query: context.query(),
@@ -103,7 +104,7 @@ impl From<ParamTooLong> for TooLarge {
     }
 }
 
-/// Encodes a call: all parameters, and the body if it is in memory.
+/// Encodes a request: all parameters, and the body if it is in memory.
 ///
 /// # Errors
 /// When the parameters are larger than [`MAX_PARAMS_BYTES`].

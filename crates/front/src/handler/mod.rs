@@ -1,4 +1,4 @@
-//! The life of a request: from a request header to a response.
+//! The life of a request: from the request header to the response.
 
 pub(crate) mod accel_redirect;
 pub(crate) mod cache;

@@ -1,4 +1,4 @@
-//! What clients and the log read of a refusal.
+//! The response and the log line of a refused request.
 //!
 //! A client reads the same of every 404 and of every 403: the reason would reveal what exists. The
 //! log has it, and `maitred explain` prints it.
@@ -31,7 +31,7 @@ pub fn of_path(refused: &Refused) -> TextResponse {
     TextResponse::new(refused.status, reason)
 }
 
-/// The response to a request that a rule refuses, which is logged.
+/// The response to a request that a rule refuses; logs it.
 pub fn of_rule(
     context: &RequestContext<'_>,
     refused: Refusal,
@@ -46,8 +46,8 @@ pub fn of_rule(
     TextResponse::new(refused.status, refused.why)
 }
 
-/// Resolves the path of a request. A file that is refused is logged, and then treated as missing:
-/// the front controller, if there is one, responds in its own words.
+/// Resolves the path of a request. A refused file is logged, and then treated as missing: the front
+/// controller, if there is one, responds with its own error page.
 pub fn resolve(context: &RequestContext<'_>, troubles: &RepeatedErrors) -> Route {
     match context.site.resolve(&context.path, context.query()) {
         Route::Refused(refused) => {
@@ -59,7 +59,7 @@ pub fn resolve(context: &RequestContext<'_>, troubles: &RepeatedErrors) -> Route
     }
 }
 
-/// Logs why a path is refused.
+/// Logs the reason why a path is refused.
 pub fn log_path(context: &RequestContext<'_>, refused: &Refused, troubles: &RepeatedErrors) {
     log(context, refused.status, refused.why);
     let root = &context.site.settings.root;
@@ -78,7 +78,7 @@ fn log_failed(root: &Path, status: u16, why: &'static str, troubles: &RepeatedEr
     }
 }
 
-/// Logs why a request is refused, for the operator.
+/// Logs the reason why a request is refused.
 pub fn log(context: &RequestContext<'_>, status: u16, why: &str) {
     let host = context.target.host.escape_debug();
     let path = context.path.escape_debug();

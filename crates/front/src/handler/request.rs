@@ -1,4 +1,4 @@
-//! The life of a request: its site, what serves it, the response, and one line in the access log.
+//! The life of a request: its site, the decision, the response, and one line in the access log.
 
 use std::io;
 use std::sync::Arc;

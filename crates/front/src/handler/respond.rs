@@ -17,7 +17,7 @@ use crate::pool::status::StatusPage;
 /// A header that outlives its request.
 type OwnedHeader = (Vec<u8>, Vec<u8>);
 
-/// A response of text: a status with its reason, or a page of the server's own.
+/// A text response: a status with its reason, or a page of the server.
 #[derive(Debug)]
 pub struct TextResponse {
     /// The status.
@@ -28,14 +28,14 @@ pub struct TextResponse {
 
 #[derive(Debug)]
 enum TextBody {
-    /// The status in words, and this sentence.
+    /// The name of the status, followed by this sentence.
     Reason(&'static str),
-    /// All of the body.
+    /// The whole body.
     Whole(String),
 }
 
 impl TextResponse {
-    /// The status in words, with the reason as a sentence.
+    /// A response with the name of the status and a sentence with the reason.
     pub fn new(status: u16, reason: &'static str) -> TextResponse {
         TextResponse { status, headers: vec![owned(&PLAIN)], text: TextBody::Reason(reason) }
     }
@@ -54,7 +54,7 @@ impl TextResponse {
         }
     }
 
-    /// The same with one more header.
+    /// This response with one more header.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> TextResponse {
         self.headers.push((name.into(), value.into()));
@@ -76,28 +76,28 @@ fn borrowed(header: &OwnedHeader) -> Header<'_> {
     (&header.0, &header.1)
 }
 
-/// A response whose whole content is known before it is sent.
+/// A response of known length.
 pub struct WholeResponse<'a> {
     /// The status.
     pub status: u16,
     /// Headers. `Server`, `Date` and those of [`ResponseHeaders`] are added.
     pub headers: &'a [Header<'a>],
-    /// Header lines that are ready-made, each with its CR LF.
+    /// Prepared header lines, each with its CR LF.
     pub lines: Bytes,
-    /// Header lines that are not sent, but replace the server's headers of the same names.
+    /// Header lines that are not sent, but suppress the server's headers of the same names.
     pub unsent_lines: &'a [u8],
     /// The body.
     pub content: Content<'a>,
     /// The length of the body in bytes; none if the lines contain it, or the status allows none.
     pub length: Option<u64>,
-    /// What happens to the connection afterwards.
+    /// The state of the connection afterwards.
     pub after: After,
-    /// Whether a script has made it: error pages replace it only with `intercept_errors`.
+    /// Whether a script has created it: error pages replace it only with `intercept_errors`.
     pub is_by_script: bool,
 }
 
 impl<'a> WholeResponse<'a> {
-    /// A response without headers of its own.
+    /// A response without headers.
     pub fn new(status: u16, content: Content<'a>, after: After) -> WholeResponse<'a> {
         WholeResponse {
             status,
@@ -123,11 +123,11 @@ impl<'a> WholeResponse<'a> {
 pub struct InterceptedResponse {
     /// The status.
     pub status: u16,
-    /// What happens to the connection afterwards.
+    /// The state of the connection afterwards.
     pub after: After,
     /// Headers that the page gets as well, such as `Retry-After`.
     headers: Vec<OwnedHeader>,
-    /// The body, for a page that cannot be sent after all.
+    /// The body, in case the error page cannot be sent.
     pub body: Vec<u8>,
 }
 
@@ -188,8 +188,8 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
         })
     }
 
-    /// Sends a response of the server's own to a request whose body nothing has read. The
-    /// connection stays open if the body can be discarded.
+    /// Sends a response of the server to a request with an unread body. The connection stays open
+    /// if the body can be discarded.
     pub fn refuse(
         &mut self,
         response: TextResponse,
@@ -198,9 +198,8 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
         self.respond(response, after)
     }
 
-    /// Sends a response of the server's own. `after` depends on whether the request's body has been
-    /// read: nothing behind an unread body can be read as a request. In a box, because most
-    /// requests get another response.
+    /// Sends a response of the server. `after` depends on whether the request's body has been read:
+    /// bytes after an unread body must not be parsed as a request. Boxed, because this is rare.
     pub fn respond(
         &mut self,
         response: TextResponse,
@@ -221,7 +220,7 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
         })
     }
 
-    /// Sends a page of the site in place of an intercepted response.
+    /// Sends an error page of the site in place of an intercepted response.
     pub async fn send_error_page(
         &mut self,
         error: &InterceptedResponse,
@@ -249,7 +248,7 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
         self.send(&response).await
     }
 
-    /// Responds to a request whose body cannot be had, and closes the connection.
+    /// Responds to a request whose body could not be read, and closes the connection.
     ///
     /// # Errors
     /// When the client has closed the connection.

@@ -1,5 +1,5 @@
-//! The headers of every response that a request gets: those of the response itself, those of the
-//! server, and what the `headers` and `expires` rules of the site change about them.
+//! The headers of every response: its own headers, those of the server, and the changes by the
+//! `headers` and `expires` rules of the site.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use maitred_rules::response_headers::HeaderPolicy;
 use crate::http::headers::{Header, ServerHeaders};
 use crate::runtime::clock::expires;
 
-/// What the server and the rules of the site add to the headers of one response.
+/// The headers that the server and the rules of the site add to a response.
 pub struct ResponseHeaders<'r> {
     server: ServerHeaders,
     policy: Option<Arc<HeaderPolicy<'r>>>,
@@ -29,7 +29,7 @@ impl ExpiryHeaders<'_> {
 }
 
 impl<'r> ResponseHeaders<'r> {
-    /// The server's headers under the rules of the site.
+    /// Applies the rules of the site to the server's headers.
     pub fn new(
         server: ServerHeaders,
         policy: Option<Arc<HeaderPolicy<'r>>>,
@@ -37,8 +37,8 @@ impl<'r> ResponseHeaders<'r> {
         ResponseHeaders { server, policy }
     }
 
-    /// All headers of a response that has these itself. Of the server's headers those are left out
-    /// that the response `has`.
+    /// All headers of a response with these headers of its own. A header of the server is left out
+    /// if the response `has` one of this name.
     pub fn complete<'h>(
         &'h self,
         headers: impl Iterator<Item = Header<'h>>,
@@ -56,8 +56,8 @@ impl<'r> ResponseHeaders<'r> {
         policy.is_none_or(|policy| policy.keeps(name))
     }
 
-    /// The headers of the `expires` rule for this response. None if the response says itself how
-    /// long it may be cached. `find` returns a header's value.
+    /// The headers of the `expires` rule for this response. None if the response has a
+    /// `Cache-Control` or `Expires` header of its own. `find` returns a header's value.
     pub fn expiry<'f>(
         &self,
         status: u16,
@@ -71,7 +71,7 @@ impl<'r> ResponseHeaders<'r> {
         Some(ExpiryHeaders { cache_control: expiry.cache_control, expires: expires(expiry.after) })
     }
 
-    /// Ready-made header lines without those that the rules replace or remove.
+    /// Removes the header lines that the rules replace or remove.
     pub fn filter_lines(&self, lines: &Bytes) -> Bytes {
         if headers_of_lines(lines).all(|(name, _)| self.retains(name)) {
             return lines.clone();
@@ -86,7 +86,7 @@ impl<'r> ResponseHeaders<'r> {
     }
 }
 
-/// The headers of ready-made lines.
+/// Splits header lines into names and values.
 pub fn headers_of_lines(lines: &[u8]) -> impl Iterator<Item = Header<'_>> {
     let lines = lines.split(|byte| *byte == b'\n');
     lines.filter_map(|line| {

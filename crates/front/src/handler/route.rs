@@ -1,4 +1,4 @@
-//! What serves a request, once the rules of its site have let it pass.
+//! Routes a request after the rules of its site have accepted it.
 
 use maitred_http1::Head;
 
@@ -13,7 +13,7 @@ use crate::pool::status;
 use crate::services::Thread;
 use crate::site::resolver::Route;
 
-/// What serves the path of a request.
+/// The route of a request's path.
 pub fn route<'r>(context: &RequestContext<'r>, thread: &Thread) -> Decision<'r> {
     let (head, troubles) = (context.head, &thread.shared.troubles);
     if is_websocket(head) {

@@ -1,6 +1,5 @@
-//! What the rules of a site say of the paths that one request leads to: the path it requests, what
-//! that is rewritten to, and the script or folder index it resolves to. Pure: `maitred explain`
-//! uses it as well.
+//! Evaluates the rules of a site for all paths of one request: the requested path, the rewritten
+//! path, and the script or index file that it resolves to. Pure: `maitred explain` uses it as well.
 
 use std::net::IpAddr;
 
@@ -12,10 +11,10 @@ use maitred_rules::site_rules::Refusal;
 use crate::site::files::StaticFile;
 use crate::site::resolver::Script;
 
-/// Indexes in `basic_auth` of the users that a request needs.
+/// The required users, as indexes into `basic_auth`.
 pub type NeededAuth = [Option<usize>; 2];
 
-/// The rules of a site, and the paths of one request so far.
+/// The rules of a site, and the paths of one request.
 pub struct RouteRules<'r> {
     /// The site's settings.
     pub site: &'r Site,
@@ -29,26 +28,26 @@ pub struct RouteRules<'r> {
     pub path: &'r str,
 }
 
-/// What the rules demand once a path has been resolved.
+/// The requirements of the rules after a path has been resolved.
 pub struct RouteChecks {
     /// Indexes of the rate limits that have not counted the request yet.
     pub limits: Vec<usize>,
-    /// The users that the request needs, or why the client is refused.
+    /// The required users, or the reason why the client is refused.
     pub admitted: Result<NeededAuth, Refusal>,
 }
 
-/// What serves a path, before it is looked up in the document root.
+/// The target of a path, before it is looked up in the document root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathTarget {
     /// The server at this index of `proxy`.
     Proxy(usize),
-    /// A listing, if the path is a folder without index.
+    /// A directory listing, if the path is a directory without an index file.
     Listing,
     /// A file or script.
     Files,
 }
 
-/// What serves a path, decoded and normalised, that is requested with this method.
+/// The target of a path (decoded and normalised) for a request with this method.
 pub fn target_of(rules: &SiteRules, path: &CleanPath<'_>, method: &str) -> PathTarget {
     if let Some(server) = rules.proxy(path.as_bytes()) {
         PathTarget::Proxy(server)
@@ -61,7 +60,7 @@ pub fn target_of(rules: &SiteRules, path: &CleanPath<'_>, method: &str) -> PathT
 
 impl RouteRules<'_> {
     /// Indexes of the rate limits for the path after rewrites. Each limit counts a request once.
-    /// The front controller's name has none, as it stands for every path without a file.
+    /// The front controller's own path has none, as it serves every path without a file.
     pub fn limits_of_rewritten(&self) -> Vec<usize> {
         match clean_path(self.path) {
             Ok(path) if !self.is_front_controller(path.as_bytes()) => {
@@ -71,9 +70,10 @@ impl RouteRules<'_> {
         }
     }
 
-    /// What a script demands. `/login.php/x` and a folder whose index is `login.php` run
-    /// `/login.php`, so the script's own name counts as well. Of the front controller it is the
-    /// path behind the name: `/index.php/admin` is `/admin` to most applications.
+    /// The requirements for a script. `/login.php/x`, and a directory with the index `login.php`,
+    /// run `/login.php`, so the rules for the script's own path apply as well. For the front
+    /// controller, the path after its name counts: most applications treat `/index.php/admin` as
+    /// `/admin`.
     pub fn of_script(&self, script: &Script) -> RouteChecks {
         let name = &script.script_name[..];
         let behind = self.path_behind(script);
@@ -97,8 +97,8 @@ impl RouteRules<'_> {
         Err(Refusal { status: 403, why: "PHP does not run here.", is_config_error: false })
     }
 
-    /// What a file demands. One that is the index of a folder has a path of its own, which the
-    /// rules have not checked yet.
+    /// The requirements for a file. The index file of a directory has a path of its own, for which
+    /// the rules have not been evaluated yet.
     pub fn of_file(&self, entry: &StaticFile) -> RouteChecks {
         let Some(index) = index_path(self.path, entry) else {
             return RouteChecks { limits: Vec::new(), admitted: Ok([None, None]) };

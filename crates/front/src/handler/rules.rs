@@ -1,5 +1,5 @@
-//! Requests to a site with rules: limits, rewrites, authentication and denials, in this order. What
-//! they decide is returned; `handler/request.rs` carries it out.
+//! Evaluates the rules of a site: limits, rewrites, authentication and denials, in this order. The
+//! result is a decision, which `handler/request.rs` carries out.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct RulesCheck<'r> {
     pub rules: &'r SiteRules,
     /// The thread that serves the request.
     pub thread: &'r Arc<Thread>,
-    /// The request: as its client sends it at first, then as the rules rewrite it.
+    /// The request: as sent by its client at first, then as rewritten.
     pub context: RequestContext<'r>,
 }
 
@@ -53,7 +53,7 @@ impl<'r> RulesCheck<'r> {
         running.map_err(|()| too_many(Duration::from_secs(1), TOO_MANY))
     }
 
-    /// What serves the request, whose path is `path`, decoded and normalised.
+    /// The decision on a request; `path` is decoded and normalised.
     ///
     /// # Errors
     /// The response to a request that no file, script or server gets.

@@ -31,8 +31,8 @@ use crate::net::tls::Secured;
 use crate::runtime::request_id::RequestId;
 use crate::site::resolver::Script;
 
-/// Serves a request by a script, which may be the site's page for an error. Files and cached pages
-/// need less state than scripts do, so each case has a box of its own.
+/// Serves a request with a script, which may be an error page of the site. Boxes each case
+/// separately: files and cached pages need less state than scripts.
 pub async fn serve<C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
     context: &RequestContext<'_>,
@@ -161,8 +161,8 @@ async fn collect<C: HttpClient>(
     Box::pin(cx.client.body(context.head, limit, spool_dir)).await
 }
 
-/// A run of the script of this name for a request. `is_shared`: other clients wait for the response
-/// as well, so that the deadline of this one does not count.
+/// The run of a script for a request. `is_shared`: other clients wait for the response as well, so
+/// the deadline of this client is ignored.
 pub fn run_of<'r>(
     context: &'r RequestContext<'_>,
     name: &'r str,
@@ -184,7 +184,7 @@ pub fn run_of<'r>(
     }
 }
 
-/// The client of a request, as its script sees it.
+/// The client of a request, as passed to the script.
 pub struct Caller {
     peer: SocketAddr,
     local: SocketAddr,
@@ -204,7 +204,8 @@ impl Caller {
         }
     }
 
-    /// The request as its script gets it. `fill` hides what a cached response must not depend on.
+    /// Encodes the request for its script. `fill` removes values that a cached response must not
+    /// depend on.
     ///
     /// # Errors
     /// When its headers are too large.

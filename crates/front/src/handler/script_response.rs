@@ -46,9 +46,9 @@ pub struct HttpEncoder<'a, W: HeadWriter> {
     early_apart: Vec<W::Head>,
     /// The response header, if it is not part of the bytes and has not been sent.
     apart: Option<W::Head>,
-    /// The status sent; 0 before there is one.
+    /// The sent status; 0 before the response header was sent.
     pub status: u16,
-    /// Bytes of the headers that were sent.
+    /// Bytes of the sent header.
     pub head_bytes: u64,
     /// Whether the connection can be used again.
     pub reusable: bool,

@@ -32,7 +32,7 @@ pub enum Body {
     File(Arc<File>, u64),
 }
 
-/// Why there is no body.
+/// The reason why there is no request body.
 #[derive(Debug)]
 pub enum NoBody {
     /// It is larger than the site's limit.
@@ -56,7 +56,7 @@ impl Body {
         }
     }
 
-    /// A piece of it.
+    /// Reads a piece of it.
     ///
     /// # Errors
     /// When the temporary file cannot be read.
@@ -80,7 +80,7 @@ impl Body {
     }
 }
 
-/// Runs an operation that may block on a thread that may block.
+/// Runs a blocking operation on a thread for such operations.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
@@ -119,7 +119,7 @@ fn write_bytes(bodies: usize) -> usize {
 }
 
 impl Collected {
-    /// An empty body that may have `limit` bytes.
+    /// An empty body of at most `limit` bytes.
     pub fn new(limit: u64) -> Collected {
         Collected::within(limit, MEMORY_BYTES)
     }

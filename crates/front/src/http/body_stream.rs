@@ -6,19 +6,19 @@ use maitred_http1::{ChunkedBody, Framing, Head};
 use crate::http::body::NoBody;
 use crate::net::client_rate::Pace;
 
-/// How much of a body has arrived, and may still arrive.
+/// Counts the received and the expected bytes of a body.
 pub struct Inflow {
     framing: Framing,
     chunks: ChunkedBody,
     limit: u64,
     taken: u64,
-    /// Its rate, once there was a wait for it over HTTP/1.
+    /// The transfer rate, once the server has waited for the body over HTTP/1.
     pub pace: Option<Pace>,
     is_over: bool,
 }
 
 impl Inflow {
-    /// The body after `head`, of which nothing has been read and which may have `limit` bytes.
+    /// The unread body after `head`, of at most `limit` bytes.
     ///
     /// # Errors
     /// When its `Content-Length` header is larger.

@@ -29,7 +29,8 @@ pub enum After {
     Linger,
 }
 
-/// A client over HTTP, with its current request. No method has a default here, as in [`Client`].
+/// A client over HTTP, with its current request. No method has a default implementation, as in
+/// [`Client`].
 pub trait HttpClient: Client {
     /// Writes the headers of scripts' responses in its version of HTTP.
     type HeadWriter: HeadWriter<Head = Self::Head>;
@@ -81,12 +82,12 @@ pub trait HttpClient: Client {
     async fn respond(&mut self, reply: &Reply<'_>, content: Content<'_>) -> Written;
 }
 
-/// What was sent of a response. The access log needs it also of a response that is incomplete.
+/// The sent part of a response. The access log needs it also for an incomplete response.
 #[derive(Debug)]
 pub struct Written {
     /// The status; 0 if nothing was sent.
     pub status: u16,
-    /// How many of the bytes that [`HttpClient::sent`] counts belong to the response header.
+    /// Bytes of the response header, as part of [`HttpClient::sent`].
     pub head_bytes: u64,
     /// An error if the client has closed the connection or does not read, or the file has become
     /// shorter.
@@ -103,7 +104,7 @@ pub struct Raw<'a> {
     pub sent: &'a mut u64,
 }
 
-/// The header of a response that is no script's.
+/// The header of a response that no script has created.
 #[derive(Debug)]
 pub struct Reply<'a> {
     /// The request.
@@ -114,31 +115,31 @@ pub struct Reply<'a> {
     pub headers: &'a [(&'a [u8], &'a [u8])],
     /// Prepared lines, each with its CR LF.
     pub lines: &'a Bytes,
-    /// The length of the body in bytes; none if the lines have it, or there is none.
+    /// The length of the body in bytes; none if the lines contain it, or there is no body.
     pub length: Option<u64>,
     /// The state of the connection afterwards.
     pub after: After,
 }
 
-/// The body of a response that is no script's; for HEAD there is none.
+/// The body of a response that no script has created; never sent for HEAD.
 #[derive(Debug, Clone, Copy)]
 pub enum Content<'a> {
     /// Nothing.
     Nothing,
     /// Bytes created for this response.
     Made(&'a [u8]),
-    /// Shared bytes.
+    /// Shared bytes in memory.
     Kept(&'a Bytes),
-    /// Shared bytes, and their position in an immutable memfd, from which the kernel may send them.
+    /// Shared bytes with their position in an immutable memfd, for `sendfile`.
     Housed(&'a Bytes, &'a OwnedFd, u64),
     /// A piece of a file.
     File(&'a Arc<OwnedFd>, Slice),
-    /// Pieces of a file, each after a header of its own, and the closing delimiter.
+    /// Pieces of a file, each with a part header, and the closing delimiter.
     Pieces(&'a Arc<OwnedFd>, &'a [Part], &'a Bytes),
 }
 
 impl<'a> Content<'a> {
-    /// The body of a response with a file.
+    /// The body of a file response.
     pub fn of(body: &'a ResponseBody) -> Content<'a> {
         match body {
             ResponseBody::Empty => Content::Nothing,
@@ -163,7 +164,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// The part of it that is in memory already, and can be sent with the header.
+    /// The part in memory, which can be sent together with the header.
     pub fn at_once(&self) -> &'a [u8] {
         match self {
             Content::Made(bytes) => bytes,
@@ -173,8 +174,8 @@ impl<'a> Content<'a> {
     }
 }
 
-/// The client of a script. Wrappers implement it, too, so no method has a default here: a wrapper
-/// that forgot to forward one would silently replace the wrapped client's.
+/// The client of a script. Wrappers implement it, too. No method has a default implementation, so
+/// that a wrapper cannot forget to forward one.
 pub trait Client {
     /// The part of a header that is sent separately from the bytes, if any.
     type Head;

@@ -15,7 +15,7 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// The first byte behind it.
+    /// The offset after its last byte.
     pub fn end(&self) -> u64 {
         self.offset + self.len
     }

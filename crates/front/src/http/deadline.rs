@@ -19,7 +19,7 @@ impl Fields for Head {
     }
 }
 
-/// Headers of a request whose response others wait for, too: no single client's deadline applies.
+/// The headers of a request for several waiting clients: no single client's deadline applies.
 pub struct SharedDeadline;
 
 impl Fields for SharedDeadline {

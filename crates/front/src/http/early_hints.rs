@@ -56,7 +56,7 @@ pub fn fields(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Whether a header of this name is a hint.
+/// Whether a header of this name is passed on as a hint.
 pub fn is_used(name: &[u8]) -> bool {
     let mut used = USED.iter();
     used.any(|used| name.eq_ignore_ascii_case(used.as_bytes()))

@@ -13,7 +13,7 @@ pub(crate) fn words(status: u16, why: &str) -> &str {
     }
 }
 
-/// The body of an error response: for 404 and 403 always the same.
+/// The body of an error response; for 404 and 403 without the reason.
 pub fn in_words(status: u16, why: &str) -> String {
     unfiltered(status, words(status, why))
 }

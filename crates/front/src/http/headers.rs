@@ -17,20 +17,20 @@ pub const PLAIN: Header<'static> = (b"Content-Type", b"text/plain; charset=utf-8
 /// The type that ACME authorities expect of the file they request (RFC 8555 §8.3).
 pub(crate) const OCTETS: Header<'static> = (b"Content-Type", b"application/octet-stream");
 
-/// The value of the first header of this name, if it is text.
+/// The value of the first header with this name, if it is text.
 pub fn first_field<'h>(head: &'h Head, name: &str) -> Option<&'h str> {
     let named = |header: &(&[u8], &[u8])| header.0.eq_ignore_ascii_case(name.as_bytes());
     let found = head.headers().find(named);
     found.and_then(|(_, value)| std::str::from_utf8(value).ok())
 }
 
-/// The headers that the server adds to every response over HTTP, unless the response has one of the
-/// same name. A header that all responses get is one more line in [`ServerHeaders::all`].
+/// The headers that the server adds to every HTTP response without a header of the same name. To
+/// add a header to all responses, add one line to [`ServerHeaders::all`].
 #[derive(Debug, Default)]
 pub struct ServerHeaders {
     /// The client's TLS connection, if it has one.
     pub secured: Option<Arc<Secured>>,
-    /// The request's id, if responses carry it.
+    /// The request id, if responses carry it.
     pub id: Option<RequestId>,
 }
 

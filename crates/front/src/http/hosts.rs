@@ -28,8 +28,8 @@ impl Hosts {
         hosts
     }
 
-    /// The site for the authority of a request: the exact name first, then the longest
-    /// `*.example.com` that covers it, then the site for everything else.
+    /// The site for the authority of a request: by the exact name, then by the longest matching
+    /// `*.example.com`, then the default site (`*`).
     pub fn site_for(&self, authority: &str) -> Option<usize> {
         if self.exact.is_empty() && self.below.is_empty() {
             return self.any;

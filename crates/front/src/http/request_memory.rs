@@ -53,7 +53,7 @@ pub struct HeldMemory<'a> {
 }
 
 impl RequestMemory {
-    /// Sets the bytes that connections together may hold beyond their own shares.
+    /// Sets the limit in bytes for all connections together, beyond each connection's share.
     pub fn limit(&self, bytes: u64) {
         let most = usize::try_from(bytes).unwrap_or(usize::MAX);
         self.most.store(most, Ordering::Relaxed);
@@ -98,8 +98,7 @@ impl RequestMemory {
         }
     }
 
-    /// Accounts for `bytes` of the only request of a connection. Its address is computed only if
-    /// needed.
+    /// Accounts for `bytes` of a connection's only request. Its address is computed only if needed.
     ///
     /// # Errors
     /// Which limit is exceeded.
@@ -122,7 +121,7 @@ impl RequestMemory {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Bytes that connections hold beyond their own shares.
+    /// Bytes in use beyond the shares of connections.
     pub fn common_bytes(&self) -> usize {
         let bytes = self.common.load(Ordering::Relaxed);
         usize::try_from(bytes).unwrap_or(0)

@@ -1,5 +1,5 @@
-//! The `Server-Timing` header (W3C Server Timing §3.1): how the time of a request was spent, for
-//! the developer tools of browsers. Durations are in milliseconds.
+//! The `Server-Timing` header (W3C Server Timing §3.1): the parts of a request's time, for the
+//! developer tools of browsers. Durations are in milliseconds.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use maitred_seat::Spent;
 /// The header's name.
 pub const NAME: &[u8] = b"Server-Timing";
 
-/// The value for a request that waited `queued` for a worker and cost it `spent`. Unknown parts are
-/// left out.
+/// The header value for a request that waited `queued` for a worker and has the cost `spent`.
+/// Unknown parts are left out.
 pub fn value(queued: Duration, spent: &Spent) -> String {
     let children = Some(spent.children).filter(|time| !time.is_zero());
     let all = [

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::http::body::blocking;
 
-/// Bytes of one response buffered in memory, where its client does not share them with others.
+/// Memory buffer of one response in bytes, for a client that does not share it between streams.
 pub const MEMORY_BYTES: usize = 512 * 1024;
 /// Bytes of each response that do not count towards [`COMMON_BYTES`].
 const OWN_BYTES: usize = 64 * 1024;
@@ -25,8 +25,8 @@ const PIECE_BYTES: usize = 256 * 1024;
 /// Bytes that all responses of this process buffer in memory, beyond [`OWN_BYTES`] of each.
 static COMMON: AtomicUsize = AtomicUsize::new(0);
 
-/// The unsent part of one response. The fields of the file are boxed: every response would hold
-/// their memory.
+/// The unsent part of one response. The fields for the file are boxed, since every response would
+/// hold their memory.
 #[derive(Debug)]
 pub struct Spool<'a> {
     /// Sent first. Most responses have only this.
@@ -107,7 +107,7 @@ impl<'a> Spool<'a> {
         !self.full_disk && self.memory_bytes as u64 + self.written - self.read < self.limit
     }
 
-    /// Adds bytes; to the file when there are too many in memory, or some in the file already.
+    /// Adds bytes: to memory, or to the file if the memory is full or the file in use.
     ///
     /// # Errors
     /// When the file cannot be written. The bytes stay in memory, and [`Spool::has_room`] is false
@@ -139,8 +139,8 @@ impl<'a> Spool<'a> {
         }
     }
 
-    /// The client reads nothing now: bytes far beyond the memory limit move to the file, if it
-    /// holds no later ones.
+    /// Moves bytes far beyond the memory limit to the file, because the client reads nothing now;
+    /// not if the file holds later bytes.
     ///
     /// # Errors
     /// When the file cannot be written. The bytes stay in memory.

@@ -36,11 +36,11 @@ pub struct AccessLog {
 
 #[derive(Debug)]
 enum Sink {
-    /// None; sites have logs of their own.
+    /// No log of the server; sites may have their own.
     Off,
-    /// Standard error, with the messages.
+    /// Standard error, together with the error log.
     Stderr,
-    /// The file that the supervisor opened last.
+    /// The log file, as last opened by the supervisor.
     File(RwLock<File>),
     /// A log collector; lines to syslog have this severity.
     Collector(Collector, u8),
@@ -52,8 +52,8 @@ thread_local! {
 }
 
 impl AccessLog {
-    /// The log of a configuration, which writes to `file` if it is a file. None if no request is
-    /// logged.
+    /// The access log of a configuration; `file` is its file, if it logs to one. None if no request
+    /// is logged.
     ///
     /// # Errors
     /// When it is a file and none was received.
@@ -103,12 +103,12 @@ impl AccessLog {
         }
     }
 
-    /// Whether lines contain the costs of scripts.
+    /// Whether lines contain the cost of scripts.
     pub fn tells_costs(&self) -> bool {
         self.tells_costs
     }
 
-    /// Adds a line. It is written when the thread goes to sleep, or when there are enough lines.
+    /// Adds a line. Lines are written when the thread goes to sleep, or when its buffer is full.
     pub fn write(&self, line: &Line<'_>) {
         match (&line.record.log, &self.sink) {
             (SiteLog::Off, _) | (SiteLog::Server, Sink::Off) => {}
@@ -215,7 +215,7 @@ impl AccessLog {
     }
 }
 
-/// The collector of a configuration.
+/// The log collector of a configuration.
 pub fn way_to(collector: &config::Collector) -> Collector {
     match collector {
         config::Collector::Journald(path) => {
@@ -236,7 +236,7 @@ pub fn way_to(collector: &config::Collector) -> Collector {
     }
 }
 
-/// The line of a request whose response is complete; assigns its id.
+/// The line of a request with a complete response; assigns its id.
 pub fn line<'a>(request: &'a Finished<'_>, record: &'a mut RequestRecord) -> Line<'a> {
     record.id();
     Line {
@@ -248,15 +248,15 @@ pub fn line<'a>(request: &'a Finished<'_>, record: &'a mut RequestRecord) -> Lin
     }
 }
 
-/// A request whose response is complete.
+/// A request with a complete response.
 #[derive(Debug, Clone)]
 pub struct Finished<'a> {
     /// The client.
     pub peer: IpAddr,
     /// The header of the request.
     pub head: &'a Head,
-    /// The time from the complete header until now.
+    /// The time since the complete header.
     pub time: Time,
-    /// The TLS connection that it came over, if any.
+    /// The TLS connection of the request, if it used TLS.
     pub secured: Option<Arc<Secured>>,
 }

@@ -1,4 +1,4 @@
-//! A line of the access log in a format.
+//! Formats a line of the access log.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -18,7 +18,7 @@ use crate::runtime::clock;
 /// Most bytes of one value; longer ones are cut.
 const VALUE_BYTES: usize = 8 * 1024;
 
-/// A request whose response is complete, or an invalid one.
+/// A request with a complete response, or an invalid request.
 #[derive(Debug)]
 pub struct Line<'a> {
     /// The client.
@@ -27,7 +27,7 @@ pub struct Line<'a> {
     pub head: Option<&'a Head>,
     /// The time of the request.
     pub time: Option<Time>,
-    /// The TLS data of the connection, if it is under TLS.
+    /// The TLS data of the connection, if it uses TLS.
     pub secured: Option<&'a Secured>,
     /// The record of the request.
     pub record: &'a RequestRecord,
@@ -36,14 +36,14 @@ pub struct Line<'a> {
 /// The time from the complete header to the complete response.
 #[derive(Debug, Clone, Copy)]
 pub enum Time {
-    /// It ends now, and started then. The clock is read if the format needs it.
+    /// From this start until now. The clock is read only if the format needs it.
     Since(Instant),
-    /// It has ended.
+    /// A measured time.
     Over(Duration),
 }
 
 impl Time {
-    /// The same time, fixed.
+    /// This time, measured now.
     pub fn stop(self) -> Time {
         Time::Over(self.length())
     }

@@ -1,5 +1,5 @@
-//! The line of a request whose script continues after its response: it is written when the script
-//! has ended, with the cost of the whole script. php-fpm's access log does the same.
+//! Access log lines of scripts that continue after their response: they are written when the script
+//! has ended, with its whole cost, as in php-fpm's access log.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::runtime::background;
 /// The log in use: a reload may replace it.
 pub type CurrentLog = Arc<ArcSwapOption<AccessLog>>;
 
-/// Writes the line when the script has ended. There are no more such lines than workers.
+/// Writes the line when the script has ended. There are at most as many such lines as workers.
 pub fn write_later(log: &CurrentLog, request: Finished<'_>, mut record: RequestRecord) {
     let Some(script_end) = record.script_end.take() else {
         return;

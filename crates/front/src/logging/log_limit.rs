@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use maitred_control::log_limit::{Admission, LogLimit};
 use tokio::sync::Notify;
 
-/// The limit of one of them, shared by all threads and sites.
+/// The log limit of a pool or an upstream server, shared by all threads and sites.
 #[derive(Debug, Clone, Default)]
 pub struct ScriptLog {
     limit: Arc<Mutex<LogLimit>>,
@@ -17,12 +17,12 @@ pub struct ScriptLog {
 }
 
 impl ScriptLog {
-    /// The same limit; `stirred` is notified when the first line is dropped.
+    /// This limit; `stirred` is notified when the first line is dropped.
     pub fn telling(stirred: Arc<Notify>) -> ScriptLog {
         ScriptLog { stirred, ..ScriptLog::default() }
     }
 
-    /// Whether a line of this many bytes is logged. The first that is not is announced by `about`.
+    /// Whether a line of this many bytes is logged. `about` announces the first dropped line.
     pub fn admits(&self, about: &dyn Display, bytes: usize) -> bool {
         let admission = self.lock().admit(bytes, maitred_scoreboard::now());
         if let Admission::Exceeded(sentence) = &admission {
@@ -32,7 +32,7 @@ impl ScriptLog {
         admission == Admission::Logged
     }
 
-    /// The summary of dropped lines, for the log. It counts as logged.
+    /// The summary of dropped lines that is due; it counts as logged.
     pub fn due(&self) -> Option<String> {
         self.lock().due(maitred_scoreboard::now())
     }
@@ -47,7 +47,7 @@ impl ScriptLog {
     }
 }
 
-/// The limits of upstream servers, by their names: as many as configurations have named.
+/// The limits of upstream servers, by name; never removed.
 #[derive(Debug, Default)]
 pub struct UpstreamLogs(Mutex<BTreeMap<String, ScriptLog>>);
 

@@ -15,7 +15,7 @@ use crate::runtime::clock;
 /// Most bytes of a response header that are buffered for `%o` and `%s`.
 const HEAD_BYTES: usize = 64 * 1024;
 
-/// A request that gets a line.
+/// A request to be logged.
 #[derive(Debug)]
 pub struct Entry {
     log: Arc<PoolAccessLog>,
@@ -80,7 +80,7 @@ impl Entry {
         }
     }
 
-    /// The next bytes of the response.
+    /// Processes a piece of the response.
     pub fn said(&mut self, response: &[u8]) {
         if self.has_head {
             return;
@@ -95,13 +95,13 @@ impl Entry {
         self.has_head = end.is_some() || self.head.len() == HEAD_BYTES;
     }
 
-    /// The next bytes of the worker's report.
+    /// Processes a piece of the worker's report.
     pub fn reported(&mut self, report: &[u8]) {
         let room = MAX_REPORT_BYTES - self.report.len().min(MAX_REPORT_BYTES);
         self.report.extend_from_slice(&report[..report.len().min(room)]);
     }
 
-    /// The script's response is complete: writes the line, unless it is written.
+    /// Writes the line at the end of the script's response, unless it was written before.
     pub fn answered(&mut self) {
         let said = || header(&self.head, b"Status").map_or(200, leading_number);
         let status = match Report::read(&self.report) {
@@ -111,8 +111,8 @@ impl Entry {
         self.write(status);
     }
 
-    /// A response with this status, not the script's, is complete: writes the line, unless it is
-    /// written.
+    /// Writes the line after a response of the server with this status, unless it was written
+    /// before.
     pub fn write(&mut self, status: u16) {
         if std::mem::replace(&mut self.is_written, true) {
             return;

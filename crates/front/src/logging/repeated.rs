@@ -77,7 +77,7 @@ impl Default for RepeatedErrors {
 }
 
 impl RepeatedErrors {
-    /// No connection is accepted, because `most` are open.
+    /// Reports a connection that was not accepted, because `most` are open.
     pub fn full(&self, most: usize) {
         if self.note(|episodes, now| episodes.full.happened(now, |()| {})) {
             tracing::warn!(
@@ -87,14 +87,14 @@ impl RepeatedErrors {
         }
     }
 
-    /// The system's accept failed.
+    /// Reports a failed `accept(2)`.
     pub fn not_accepted(&self, why: &impl Display) {
         if self.note(|episodes, now| episodes.accept.happened(now, |()| {})) {
             tracing::warn!("no connection can be accepted at the moment: {why}; retrying");
         }
     }
 
-    /// A connection of HTTP/2 was closed because its client, at this address, is abusive.
+    /// Reports an HTTP/2 connection that was closed because the client at this address is abusive.
     pub fn http2_cut(&self, peer: IpAddr, why: &str) {
         if self.note(|episodes, now| episodes.cut.happened(now, |()| {})) {
             tracing::warn!(
@@ -103,7 +103,7 @@ impl RepeatedErrors {
         }
     }
 
-    /// A connection from this address was closed because it has `most` already.
+    /// Reports a connection that was closed because its address has `most` already.
     pub fn too_many_of(&self, peer: IpAddr, most: u32) {
         if self.note(|episodes, now| episodes.crowds.happened(now, |()| {})) {
             tracing::warn!(
@@ -115,14 +115,15 @@ impl RepeatedErrors {
         }
     }
 
-    /// A request from this address was refused because requests in progress hold too much memory.
+    /// Reports a request from this address that was refused because requests in progress use too
+    /// much memory.
     pub fn head_refused(&self, peer: IpAddr, why: &str) {
         if self.note(|episodes, now| episodes.heads.happened(now, |()| {})) {
             tracing::warn!("a request from {peer} is refused: {why}; further ones are counted");
         }
     }
 
-    /// A client at this address was disconnected because it is too slow.
+    /// Reports a client at this address that was disconnected because it is too slow.
     pub fn too_slow(&self, peer: IpAddr, at: TooSlow) {
         if self.note(|episodes, now| episodes.slow.happened(now, |()| {})) {
             let (does, setting) = match at {
@@ -136,28 +137,29 @@ impl RepeatedErrors {
         }
     }
 
-    /// A TLS handshake was aborted in favour of another.
+    /// Reports a TLS handshake that was aborted in favour of another.
     pub fn gave_way(&self) {
         if self.note(|episodes, now| episodes.handshakes.happened(now, |()| {})) {
             tracing::warn!("too many TLS handshakes are incomplete: the oldest are aborted");
         }
     }
 
-    /// `lines` of the access log could not be written.
+    /// Reports `lines` of the access log that could not be written.
     pub fn lines_lost(&self, lines: u64, why: &impl Display) {
         if self.note(|episodes, now| episodes.lost.happened(now, |lost| *lost += lines)) {
             tracing::error!("the access log cannot be written: {why}; its lines are lost");
         }
     }
 
-    /// A connection from `peer` was closed for lack of a valid PROXY header.
+    /// Reports a connection from `peer` that was closed for lack of a valid PROXY header.
     pub fn not_proxied(&self, peer: IpAddr, why: &str) {
         if self.note(|episodes, now| episodes.proxied.happened(now, |()| {})) {
             tracing::warn!("a connection from {peer} was closed: {why} (proxy_protocol is on)");
         }
     }
 
-    /// A request got a 400 because a trusted proxy, at `peer`, does not name its client.
+    /// Reports a request that got a 400 because the trusted proxy at `peer` does not name its
+    /// client.
     pub fn client_unknown(&self, peer: IpAddr, unknown: &UnknownClient<'_>) {
         tracing::debug!("{peer}: 400: the client is unknown: its {unknown}");
         if self.note(|episodes, now| episodes.unknown.happened(now, |()| {})) {
@@ -169,8 +171,8 @@ impl RepeatedErrors {
         }
     }
 
-    /// A request got a `status` of the 500s for a file, for a cause of the server's; `root` is its
-    /// site's document root.
+    /// Reports a request for a file that got this `status` of the 500s; `root` is the document root
+    /// of its site.
     pub fn file_failed(&self, root: &Path, status: u16, why: &'static str) {
         let happened = |episodes: &mut Episodes, now| {
             let files = episodes.files.entry(why);
@@ -183,8 +185,8 @@ impl RepeatedErrors {
         }
     }
 
-    /// A path of the site with this document root got a 404 or 403 although a file exists, for a
-    /// reason that the operator should see once.
+    /// Reports a 404 or 403 for a path with an existing file, for a reason that the operator should
+    /// see once. `root` is the document root of its site.
     pub fn file_refused(&self, root: &Path, path: &str, refused: &Refused) {
         let Refused { status, why, .. } = *refused;
         let happened = |episodes: &mut Episodes, now| {
@@ -198,7 +200,7 @@ impl RepeatedErrors {
         }
     }
 
-    /// A request for an upstream HTTP server got this `status`.
+    /// Reports a request to an upstream HTTP server that got this `status`.
     pub fn proxy_failed(&self, server: &str, status: u16, why: &str) {
         let happened = |episodes: &mut Episodes, now| {
             let servers = episodes.proxies.entry(server.to_owned());
@@ -212,8 +214,8 @@ impl RepeatedErrors {
         }
     }
 
-    /// A WebSocket was requested at a path without an upstream server. Browsers show no more than
-    /// the status.
+    /// Reports a WebSocket request at a path without an upstream server. Browsers show only the
+    /// status.
     pub fn websocket_refused(&self, host: &str, path: &str) {
         if self.note(|episodes, now| episodes.websockets.happened(now, |()| {})) {
             tracing::warn!(
@@ -223,7 +225,7 @@ impl RepeatedErrors {
         }
     }
 
-    /// A worker of this pool is replaced because its death could not be noticed.
+    /// Reports that a worker of this pool is replaced because its exit could not be detected.
     pub fn not_watched(&self, pool: &str, why: &impl Display) {
         if self.note(|episodes, now| episodes.unwatched.happened(now, |()| {})) {
             tracing::error!(
@@ -242,7 +244,7 @@ impl RepeatedErrors {
         begins
     }
 
-    /// Logs the ends of episodes, for as long as the front runs.
+    /// Logs the ends of episodes while the front runs.
     pub async fn tell(&self) {
         loop {
             self.stirred.notified().await;

@@ -1,4 +1,4 @@
-//! The record of a request: what its line in the access log needs.
+//! The record of a request: the data of its line in the access log.
 
 use std::io;
 use std::net::IpAddr;
@@ -25,25 +25,25 @@ pub struct RequestRecord {
     pub body_bytes: u64,
     /// The client, if a proxy has named it.
     pub client: Option<IpAddr>,
-    /// A trusted proxy has not named the client: the line has no address.
+    /// Whether a trusted proxy has not named the client: the line has no address.
     pub is_client_unknown: bool,
     /// Whether the client uses TLS, to this server or to a proxy in front.
     pub is_https: bool,
     /// The time in the queue.
     pub queued: Option<Duration>,
-    /// The time of the script.
+    /// The run time of the script.
     pub script: Option<Duration>,
-    /// What the script used in that time, if its worker has reported it.
+    /// The cost of the script in that time, if its worker has reported it.
     pub spent: Option<Spent>,
     /// The total cost of the script, if that continues after its response.
     pub script_end: Option<oneshot::Receiver<Option<Spent>>>,
-    /// How long it continued, once known.
+    /// Run time after the response, once known.
     pub rest: Duration,
     /// The name of the pool that ran it.
     pub pool: Option<Arc<str>>,
     /// The request's id, if one was assigned.
     pub id: Option<RequestId>,
-    /// The response carries the id.
+    /// Whether the response carries the id.
     pub sends_id: bool,
     /// The result of the page cache, in a word.
     pub cache: Option<&'static str>,
@@ -52,7 +52,7 @@ pub struct RequestRecord {
 }
 
 impl RequestRecord {
-    /// Records a response that was sent, or part of one.
+    /// Records the sent part of a response.
     ///
     /// # Errors
     /// Why it is incomplete.

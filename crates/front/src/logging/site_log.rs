@@ -12,9 +12,9 @@ pub enum SiteLog {
     /// The server's log.
     #[default]
     Server,
-    /// None.
+    /// No access log.
     Off,
-    /// A file of its own.
+    /// A separate file.
     File(Arc<LogFile>),
 }
 

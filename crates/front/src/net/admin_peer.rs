@@ -7,8 +7,8 @@ use std::os::fd::AsFd;
 pub enum AdminPeer {
     /// Over TCP: its user is unknown.
     Tcp,
-    /// Over a Unix socket: the user id and the group id of the peer; none if the system does not
-    /// report them.
+    /// Over a Unix socket: user id and group id of the peer; none if the system does not report
+    /// them.
     Unix(Option<(u32, u32)>),
 }
 

@@ -14,7 +14,7 @@ pub struct Addresses {
     refused: AtomicU64,
 }
 
-/// An address that is accounted for: all of a /64 of IPv6 are one.
+/// A counted address: an IPv4 address or an IPv6 /64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Address(u128);
 

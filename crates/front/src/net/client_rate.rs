@@ -1,26 +1,25 @@
-//! The timeout of a peer that sends or reads: it is extended as long as bytes flow at a least rate.
-//! Pure: times and bytes in, deadlines out.
+//! Timeouts of slow clients: a timeout is extended as long as bytes flow at a minimum rate. Pure:
+//! times and bytes in, deadlines out.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a client may send nothing of a body (Apache's `RequestReadTimeout` starts with the
-/// same).
+/// Grace period for the first bytes of a request body (as in Apache's `RequestReadTimeout`).
 pub const REQUEST_GRACE: Duration = Duration::from_secs(20);
-/// How long a client may read nothing of a response (nginx's `send_timeout`).
+/// Timeout without progress of a client that reads a response (nginx's `send_timeout`).
 pub const ANSWER_GRACE: Duration = Duration::from_secs(60);
 /// Interval at which the kernel's send buffer is checked for progress.
 const LOOK: Duration = Duration::from_secs(10);
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// The least rates of clients in bytes per second; 0 is none.
+/// The minimum rates of clients in bytes per second; 0 is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
-    /// Of a request's body.
+    /// The rate of request bodies.
     pub request: u32,
-    /// Of a response.
+    /// The rate of responses.
     pub response: u32,
 }
 
@@ -80,7 +79,7 @@ impl Pace {
         now + waits.left
     }
 
-    /// Ends the wait.
+    /// Ends the wait, with progress.
     pub fn came(&mut self, now: impl FnOnce() -> Instant) {
         if let Some(waits) = &mut self.waits {
             waits.came(now);
@@ -129,7 +128,7 @@ fn time_for(bytes: u64, rate: u32) -> Duration {
     Duration::from_nanos(bytes.saturating_mul(each.unwrap_or(u64::MAX)))
 }
 
-/// What a client is too slow at.
+/// The direction in which a client is too slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TooSlow {
     /// Sending its request.

@@ -1,6 +1,5 @@
-//! TLS handshakes in progress. At most half of all connections may be in a handshake: a client that
-//! opens connections without completing their handshakes leaves room for others. One more aborts
-//! the oldest.
+//! Limits TLS handshakes in progress to half of all connections, so that clients without a
+//! completed handshake leave connections to others. Beyond it, a new handshake aborts the oldest.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,12 +14,12 @@ pub struct Handshakes {
     gives_way: Notify,
 }
 
-/// A handshake in progress until it is dropped.
+/// A handshake in progress, until it is dropped.
 #[derive(Debug)]
 pub struct UnderWay<'a>(&'a Handshakes);
 
 impl Handshakes {
-    /// A limit for that many connections.
+    /// A limit for this number of connections.
     pub fn of(connections: usize) -> Handshakes {
         Handshakes {
             under_way: AtomicUsize::new(0),
@@ -29,7 +28,7 @@ impl Handshakes {
         }
     }
 
-    /// Starts a handshake. True when there are too many, and the oldest is aborted.
+    /// Starts a handshake. True if there are too many, so that the oldest is aborted.
     pub fn begin(&self) -> (UnderWay<'_>, bool) {
         let is_crowded = self.under_way.fetch_add(1, Ordering::Relaxed) >= self.most;
         if is_crowded {

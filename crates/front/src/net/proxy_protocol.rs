@@ -25,9 +25,10 @@ const REST: Duration = Duration::from_millis(10);
 /// The kind of the first bytes of a connection.
 #[derive(Debug, PartialEq, Eq)]
 enum Begins {
-    /// A header of this length, and the client's address; none: the connection is the proxy's own.
+    /// A header of this length with the client's address; none: the connection is the proxy's own
+    /// (`LOCAL`).
     Header(usize, Option<SocketAddr>),
-    /// A header of a proxy that does not know its client's address.
+    /// The header of a proxy that does not know its client's address.
     Unknown,
     /// An incomplete header.
     Part,
@@ -35,7 +36,7 @@ enum Begins {
     Other,
 }
 
-/// Why a connection is closed that has to start with the PROXY protocol.
+/// The reason why a connection without a valid PROXY header is closed.
 #[derive(Debug)]
 pub enum NoHeader {
     /// The header is missing or late.

@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A descriptor to wait on. tokio's newer constructors are unsafe for the sake of types that may
-/// change their descriptor; an `OwnedFd` cannot.
+/// Wraps a descriptor to wait on. tokio's newer constructors are unsafe, for types that may change
+/// their descriptor; an `OwnedFd` cannot.
 #[allow(deprecated)]
 pub fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(fd, Interest::READABLE)

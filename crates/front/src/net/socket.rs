@@ -33,7 +33,8 @@ pub enum Socket {
     Tcp(TcpStream),
     /// Registered, a Unix socket.
     Unix(UnixStream),
-    /// Registered, a Unix socket whose peer may send descriptors.
+    /// Registered, a Unix socket whose peer may send descriptors (see
+    /// [`WaryStream`](super::descriptor_guard::WaryStream)).
     Wary(WaryStream),
     /// Its registration failed.
     Lost,
@@ -71,7 +72,7 @@ fn receive(fd: &OwnedFd, into: &mut BytesMut) -> io::Result<Option<usize>> {
 }
 
 impl Socket {
-    /// A socket that was just accepted. `is_wary`: its peer may send descriptors, which the kernel
+    /// Wraps a newly accepted socket. `is_wary`: its peer may send descriptors, which the kernel
     /// does not refuse.
     ///
     /// # Errors
@@ -232,7 +233,7 @@ impl Socket {
         }
     }
 
-    /// Bytes that the client's system has acknowledged.
+    /// Bytes acknowledged by the client's TCP.
     ///
     /// # Errors
     /// When the connection is broken, or not over TCP.
@@ -247,8 +248,8 @@ impl Socket {
         }
     }
 
-    /// Has the connection end with a reset when it is closed: the kernel drops unsent bytes, and
-    /// does not hold them for as long as the client likes (nginx's `reset_timedout_connection`).
+    /// Resets the connection when it is closed: the kernel drops unsent bytes instead of holding
+    /// them while the client does not read (nginx's `reset_timedout_connection`).
     pub fn abandon(&self) {
         let abandon = |fd: rustix::fd::BorrowedFd<'_>| {
             // A closed connection has no unsent bytes.

@@ -25,7 +25,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Starts TLS on a plain stream of which nothing has been read.
+    /// Starts TLS on a plain stream that has not been read from.
     ///
     /// # Errors
     /// When the handshake fails. For a client that speaks plain HTTP, its bytes are in `input`
@@ -142,7 +142,7 @@ impl Stream {
         }
     }
 
-    /// Bytes that the client's system has acknowledged.
+    /// Bytes acknowledged by the client's TCP.
     ///
     /// # Errors
     /// When the connection is broken, or not over TCP.
@@ -153,7 +153,7 @@ impl Stream {
         }
     }
 
-    /// Has the connection end with a reset; unsent bytes are dropped.
+    /// Resets the connection when it is closed; unsent bytes are dropped.
     pub fn abandon(&self) {
         match self {
             Stream::Plain(socket) => socket.abandon(),
@@ -169,8 +169,8 @@ impl Stream {
         }
     }
 
-    /// The connection is about to end in the middle of a response: a client over TLS must not take
-    /// this for the end of the response.
+    /// Ends the connection in the middle of a response, so that a TLS client does not take this for
+    /// the end of the response.
     pub fn break_off(&mut self) {
         if let Stream::Tls(stream) = self {
             stream.break_off();

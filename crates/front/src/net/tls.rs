@@ -54,7 +54,7 @@ thread_local! {
     });
 }
 
-/// Why TLS does not come about.
+/// The reason why a TLS handshake failed.
 #[derive(Debug)]
 pub enum NoTls {
     /// The client closed the connection.
@@ -63,7 +63,7 @@ pub enum NoTls {
     TooSlow,
     /// The client speaks plain HTTP.
     PlainHttp,
-    /// The connection broke, or the two have no version, key or certificate in common.
+    /// The connection broke, or client and server have no version, key or certificate in common.
     Failed(io::Error),
 }
 
@@ -100,7 +100,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Takes over the material that the supervisor has checked.
+    /// Builds the configuration from material that the supervisor has checked.
     ///
     /// # Errors
     /// Its fault.
@@ -120,8 +120,8 @@ impl Tls {
         })
     }
 
-    /// The same, with the certificates that ACME authorities look for: each host with the SHA-256
-    /// to present.
+    /// This configuration with the certificates for ACME challenges: each host with the SHA-256
+    /// digest to present.
     pub fn with_proofs(&self, proofs: &[(String, [u8; 32])]) -> Tls {
         let config = maitred_tls::with_proofs(&self.usual, proofs).unwrap_or_else(|why| {
             tracing::error!("{why}");
@@ -136,7 +136,7 @@ impl Tls {
         }
     }
 
-    /// Whether the certificate of this host has not been issued yet.
+    /// Whether the certificate of this host is still to be issued.
     pub fn awaits(&self, host: &str) -> bool {
         !self.awaited.is_empty() && self.awaited.contains(&host.to_ascii_lowercase())
     }
@@ -161,7 +161,7 @@ impl Tls {
     }
 }
 
-/// The TLS data of a connection that handlers use.
+/// The TLS data of a connection for request handlers.
 #[derive(Debug, Default)]
 pub struct Secured {
     /// Variables for PHP about the client certificate, if the server requests one.
@@ -223,7 +223,7 @@ fn exhausted(error: EncryptError) -> io::Error {
 }
 
 impl TlsStream {
-    /// A connection whose first bytes have arrived.
+    /// A connection with its first received bytes.
     ///
     /// # Errors
     /// When `config` is invalid.
@@ -254,7 +254,7 @@ impl TlsStream {
         &mut self.socket
     }
 
-    /// The protocol the client has chosen, of [`PROTOCOLS`]; none: it did not use ALPN.
+    /// The protocol negotiated by ALPN, one of [`PROTOCOLS`]; none: the client does not use ALPN.
     pub fn protocol(&self) -> Option<&[u8]> {
         self.session.alpn_protocol()
     }
@@ -413,8 +413,8 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends as much as fits into the socket buffer, and counts it when the socket has taken all
-    /// that is encrypted. After `None` the next bytes must be the same.
+    /// Sends as many bytes as fit into the socket buffer. Bytes count as sent when the socket has
+    /// taken all encrypted data. After `None` the next bytes must be the same.
     pub fn try_send(&mut self, bytes: &[u8], more: bool) -> io::Result<Option<usize>> {
         SCRATCH.with_borrow_mut(|scratch| match self.paid()? {
             Some(0) => self.send_sealed(bytes, more, &mut scratch.sealed),
@@ -548,7 +548,7 @@ impl TlsStream {
         self.socket.shut_down();
     }
 
-    /// The connection is about to end in the middle of a response, which the client has to notice.
+    /// Ends the connection in the middle of a response, so that the client notices.
     pub fn break_off(&mut self) {
         self.is_over = true;
     }

@@ -1,5 +1,5 @@
-//! A pool that finds its size (`pm = auto`): feeds the controller of the crate `sizing` with the
-//! arrival and the end of each request, and once a second with the time.
+//! A pool with `pm = auto`: feeds the controller of the crate `sizing` with the arrival and the end
+//! of each request, and once a second with the time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ const COUNTS: u32 = 4;
 /// and the shortest time between two counts, which visit every seat.
 const COUNTS_AFTER: Duration = Duration::from_millis(5);
 
-/// The state of a pool that finds its size.
+/// The state of a pool with `pm = auto`.
 #[derive(Debug)]
 pub struct AutoSize {
     controller: Controller,
@@ -52,7 +52,7 @@ pub fn load(queue: &Queue<Arc<Exchange>>) -> Load {
 }
 
 impl AutoSize {
-    /// A pool of at least `floor` and at most `cap` workers, without experience. Until the
+    /// A pool of at least `floor` and at most `cap` workers, without measurements yet. Until the
     /// supervisor sets its capacity, it may use the processors of this process.
     pub fn new(floor: usize, cap: usize) -> AutoSize {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -159,7 +159,7 @@ impl AutoSize {
         self.kinds.hangs(kind)
     }
 
-    /// Limit of workers for all hanging requests together, if there is one.
+    /// The maximum number of workers for all hanging requests together; none: unlimited.
     pub fn most_that_hang(&self) -> Option<usize> {
         self.controller.most_that_hang()
     }
@@ -222,8 +222,8 @@ impl PoolQueues {
 }
 
 impl Pool {
-    /// Sets the capacity that the supervisor grants: thousandths of a processor, and workers that
-    /// there is memory for.
+    /// Sets the capacity that the supervisor grants: processors in thousandths, and workers that
+    /// fit into memory.
     pub fn set_capacity(&self, cores: u32, workers: Option<u32>) {
         let mut state = self.lock();
         if let Some(auto) = &mut state.growth.auto {

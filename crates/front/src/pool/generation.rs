@@ -1,4 +1,4 @@
-//! One generation of a pool, as the front sees it: the link to its workers.
+//! One generation of a pool in the front: the link to its workers.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl Generation {
         in_flight.is_some_and(|in_flight| in_flight.load(Ordering::Relaxed) > 0)
     }
 
-    /// Number of useful events for a front thread.
+    /// Number of worker events for a front thread that were not empty.
     pub fn useful_events(&self, thread: u32) -> u32 {
         self.useful_events.get(thread as usize).map_or(0, UsefulEvents::count)
     }
@@ -111,7 +111,7 @@ impl Generation {
         limit.min(self.link.seats()) as usize
     }
 
-    /// The script that runs in a seat, from its worker's board.
+    /// The script that runs in a seat, as its worker's board reports it.
     pub fn script_in(&self, seat: u32) -> String {
         let script = self.link.seat_board(seat).script.get();
         String::from_utf8_lossy(&script).replace(char::is_control, "?")

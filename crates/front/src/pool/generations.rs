@@ -1,4 +1,4 @@
-//! The generations of a pool: they arrive, replace each other, and leave, while the queue stays.
+//! The generations of a pool: they are opened, replaced and removed, while the queue stays.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -30,9 +30,9 @@ pub struct PoolQueues {
     pub generations: Vec<Arc<Generation>>,
     /// The counters of the status page.
     pub counters: StatusCounters,
-    /// How the pool grows and shrinks.
+    /// The growth and shrinking of the pool.
     pub growth: Growth,
-    /// Requests that get no worker before others of their kind have ended, because those hang.
+    /// Requests that are held back because their kind hangs, until others of that kind have ended.
     pub held_back: VecDeque<Arc<Exchange>>,
     /// Reports that the supervisor has not accepted, at most one for each seat.
     pub unsent_reports: Vec<FromFront>,
@@ -40,7 +40,8 @@ pub struct PoolQueues {
     pub full_cache_reports: FullCacheReports,
 }
 
-/// Generations whose OPcache was reported as full recently, and when: at most one entry for each.
+/// The latest reports of generations with a full OPcache, and their times: at most one entry for
+/// each.
 #[derive(Debug, Default)]
 pub struct FullCacheReports(Vec<(Number, Instant)>);
 
@@ -63,7 +64,7 @@ impl PoolQueues {
         all.find(|generation| generation.number == number)
     }
 
-    /// The generation whose board has the pool's counters: the current one, or the last.
+    /// The generation with the pool's counters on its board: the current one, or else the last.
     pub fn newest(&self) -> Option<&Arc<Generation>> {
         let current = self.generation(self.queue.current());
         current.or_else(|| self.generations.last())
@@ -85,7 +86,7 @@ impl PoolQueues {
         }
     }
 
-    /// A worker has reached `max_private_memory`.
+    /// Marks a worker that has reached `max_private_memory` for replacement.
     pub fn outgrown(&mut self, worker: WorkerRef) {
         self.queue.wear_out(worker, Wear::Memory);
     }
@@ -158,7 +159,7 @@ impl Pool {
         self.settle_all(state);
     }
 
-    /// Removes a generation whose workers are gone. Requests that it still had go to others.
+    /// Removes a generation without workers. Its remaining requests go to other workers.
     pub fn forget(self: &Arc<Pool>, number: Number) {
         let mut state = self.lock();
         let had = state.queue.remove(number);
@@ -167,7 +168,7 @@ impl Pool {
         self.settle_all(state);
     }
 
-    /// Keeps at most `keep` idle workers from now on, and at most one in `share` of all.
+    /// From now on, keeps at most `keep` idle workers, and at most one in `share` of all workers.
     pub fn keep_only(self: &Arc<Pool>, keep: usize, share: usize) {
         let mut state = self.lock();
         let most = state.queue.max_open().div_ceil(share);
@@ -180,7 +181,7 @@ impl Pool {
         self.lock().queue.is_void()
     }
 
-    /// A worker has taken a seat. Responses to requests of an earlier front are discarded.
+    /// Opens the seat of a worker. Its responses to requests of an earlier front are discarded.
     pub fn seat_opened(self: &Arc<Pool>, worker: WorkerRef) {
         let seat = worker.seat;
         let Some(generation) = self.lock().generation(seat.generation).cloned() else {
@@ -210,7 +211,7 @@ impl Pool {
         self.dirty.notify_one();
     }
 
-    /// The front cannot use a worker that took a seat: another one is to replace it.
+    /// Returns a worker that the front cannot use; the supervisor replaces it.
     pub fn give_back(&self, worker: WorkerRef) {
         let mut state = self.lock();
         self.report_retired(&mut state, worker);
@@ -232,7 +233,8 @@ impl Pool {
         }
     }
 
-    /// A worker is dead: requests that it had not begun go to others, the rest has failed.
+    /// Handles the death of a worker: requests that it had not started go to others, the rest has
+    /// failed.
     pub fn seat_died(self: &Arc<Pool>, worker: WorkerRef) {
         let mut state = self.lock();
         if !state.queue.forget_pending(worker) {
@@ -316,7 +318,7 @@ impl Pool {
         self.send_report(state, report);
     }
 
-    /// The supervisor reports that a worker has grown, and is to be replaced.
+    /// Marks a worker for replacement, because the supervisor reports that it has grown.
     pub fn outgrown(&self, worker: WorkerRef) {
         let mut state = self.lock();
         state.queue.wear_out(worker, Wear::Grown);

@@ -88,7 +88,7 @@ impl Growth {
         }
     }
 
-    /// The growth after a reload: what `before` has learned stays.
+    /// The growth after a reload: the measurements of `before` are kept.
     pub fn after(mut self, before: Growth) -> Growth {
         self.auto = self.auto.map(|new| new.after(before.auto));
         self
@@ -192,7 +192,7 @@ impl Pool {
     }
 }
 
-/// The maintenance task of a pool: shrinks it for as long as the pool exists.
+/// The maintenance task of a pool: shrinks the pool while it exists.
 pub async fn tend(pool: Weak<Pool>) {
     let found = pool.upgrade();
     let found = found.map(|pool| (pool.dirty.clone(), pool.stalled.clone()));

@@ -1,5 +1,5 @@
-//! Kinds of requests: requests of one kind run similar code, as far as their targets show, and
-//! hang together when a service that they need does not respond.
+//! Kinds of requests. Requests of one kind run similar code, as far as their targets show, and hang
+//! together when a service that they need does not respond.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,8 +11,8 @@ use crate::pool::exchange::Exchange;
 use crate::pool::generations::PoolQueues;
 use crate::pool::queue::{Priority, Queue, SeatId};
 
-/// The kind of a request: the first segment of its target's path, and the folder of its script,
-/// since a pool may have several sites.
+/// The kind of a request: the first segment of its path, and the directory of its script, since a
+/// pool may have several sites.
 pub fn of(script: &str, target: &str) -> u64 {
     let folder = script.rsplit_once('/').map(|(folder, _)| folder);
     let path = target.split(['?', '#']).next().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Rejects requests that would wait in vain: on arrival, or as soon as that is known.
+//! Load shedding: rejects requests that would time out in the queue, on arrival or as soon as that
+//! is known.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,7 +39,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Why [`Pool::submit`] would reject a request that arrives now, if that is certain.
+    /// The reason why [`Pool::submit`] would reject a request that arrives now, if that is certain.
     pub fn would_reject(&self, queue_request: QueueRequest) -> Option<RequestOutcome> {
         let QueueRequest { priority, max_wait, kind } = queue_request;
         let mut state = self.lock();
@@ -63,7 +64,7 @@ impl Pool {
         }
     }
 
-    /// Whether the last request was rejected. Otherwise a check before encoding
+    /// Whether the last request was rejected. If not, a check before encoding
     /// ([`Pool::would_reject`]) does not pay.
     pub fn is_rejecting(&self) -> bool {
         self.is_rejecting.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! A pool as the front sees it: one queue, and the seat links of its generations to their workers.
+//! A pool in the front: one queue, and the seat links of its generations to their workers.
 
 pub(crate) mod auto;
 pub(crate) mod exchange;
@@ -88,9 +88,9 @@ pub struct Pool {
     dirty: Arc<Notify>,
     /// Wakes it earlier: `pm = auto`, and a request waits.
     stalled: Arc<Notify>,
-    /// What the log says about its queue.
+    /// Log lines about a saturated queue.
     pub saturation: SaturationLog,
-    /// What the front needs to know of its PHP to respond in its stead.
+    /// The facts about its PHP that the front needs for its own responses and for paths.
     pub manner: ArcSwap<PhpInfo>,
     /// Its metrics, since its first generation opened.
     metrics: OnceLock<Arc<PoolMetrics>>,
@@ -101,7 +101,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool without a generation. `is_fpm`: its log lines are php-fpm's.
+    /// A pool without a generation. `is_fpm`: its log lines use php-fpm's words.
     pub fn new(
         settings: Arc<Settings>,
         inboxes: Arc<[Inbox]>,
@@ -212,9 +212,9 @@ impl Pool {
         }
     }
 
-    /// The pool for its status page, all generations together. A script may have tampered with any
-    /// of it. Connections that wait at the pool's FastCGI listener count as waiting: each becomes
-    /// a request, and php-fpm knows no other queue.
+    /// The state of the pool for its status page, over all generations. A hostile script may have
+    /// changed any of it. Connections in the listen backlog of the pool's FastCGI listener count as
+    /// waiting: each becomes a request, and php-fpm knows no other queue.
     pub fn snapshot(&self) -> PoolState {
         let (generations, newest, open) = {
             let state = self.lock();
@@ -267,7 +267,7 @@ impl Pool {
         }
     }
 
-    /// Removes a request without a worker from the queue. False when a worker has it.
+    /// Removes a request from the queue. False when a worker has it.
     pub fn cancel(&self, exchange: &Arc<Exchange>) -> bool {
         let mut state = self.lock();
         let cancelled =
@@ -279,7 +279,7 @@ impl Pool {
         cancelled
     }
 
-    /// A worker has finished a request: the next one gets its slot.
+    /// Handles the end of a request in a worker: the slot gets the next request.
     pub fn finished(self: &Arc<Pool>, lease: SlotLease, exchange: &Arc<Exchange>) {
         let at = lease.slot_ref();
         let SlotLease { generation, slot } = lease;
@@ -301,7 +301,7 @@ impl Pool {
         self.settle(state, at.seat);
     }
 
-    /// A request was taken back from its slot because its client has left.
+    /// Handles a request that was withdrawn from its slot because its client has left.
     pub fn taken_back(self: &Arc<Pool>, lease: &SlotLease, exchange: &Arc<Exchange>) {
         let at = lease.slot_ref();
         self.uncount_in_flight(exchange);
@@ -401,9 +401,10 @@ impl Pool {
         false
     }
 
-    /// A request has waited in a slot for longer than the pool's scripts take: moves it to an idle
-    /// seat, or back into the queue if there is none. A request with nothing before it may just
-    /// have woken its worker: it needs another only if that takes long.
+    /// Handles a request that has waited in a slot for longer than the pool's scripts take: moves
+    /// it to an idle seat, or back into the queue if there is none. A request at the head of its
+    /// seat may just have woken its worker: it needs another worker only if that one does not wake
+    /// up.
     pub fn rescue(&self, exchange: &Arc<Exchange>, waited: Duration) {
         let mut state = self.lock();
         // For a request in the queue, workers have been requested already.
@@ -453,15 +454,15 @@ impl Pool {
         self.note_waiting(state);
     }
 
-    /// A worker has violated the seat protocol: it is killed, and what all workers of its
-    /// generation depend on is written again.
+    /// Handles a violation of the seat protocol: the worker is killed, and the shared state of its
+    /// generation is written again.
     pub fn broken(&self, generation: &Generation, at: SlotRef, how: &str) {
         generation.link().restore();
         let why = format!("it broke the rules of the seat link: {how}");
         self.end_worker(generation, at, &why, None);
     }
 
-    /// [`Pool::broken`] for a worker of any generation that still exists.
+    /// [`Pool::broken`] for a worker of any generation in use.
     pub fn broke_rules(&self, at: SlotRef, how: &str) {
         let generation = self.lock().generation(at.seat.generation).cloned();
         if let Some(generation) = generation {
@@ -474,8 +475,8 @@ impl Pool {
         self.in_flight.iter().all(|in_flight| in_flight.load(Ordering::Relaxed) == 0)
     }
 
-    /// Has the supervisor kill a worker, for the script that ran for too long or for a violation of
-    /// the protocol.
+    /// Requests that the supervisor kills a worker, for a script that ran for too long or for a
+    /// violation of the protocol.
     pub fn end_worker(
         &self,
         generation: &Generation,

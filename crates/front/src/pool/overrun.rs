@@ -1,4 +1,4 @@
-//! Timeouts of scripts whose client has left.
+//! Timeouts of scripts without a client.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::pool::exchange::Exchange;
 
-/// Enforces the timeouts of a script whose client has left, and, with
-/// `request_terminate_timeout_track_finished`, of one that continues after its response.
+/// Enforces the timeouts of a script after its client has disconnected and, with
+/// `request_terminate_timeout_track_finished`, after its response is complete.
 pub fn watch_left(exchange: Arc<Exchange>) {
     let settings = exchange.pool.settings();
     let limit = |timeout: Duration| Some(timeout).filter(|timeout| !timeout.is_zero());

@@ -36,7 +36,7 @@ struct PoolIndex {
 }
 
 impl Pools {
-    /// An empty registry. `is_fpm`: the server was started as php-fpm, and logs in its words.
+    /// An empty registry. `is_fpm`: the server was started as php-fpm, and uses its log messages.
     pub fn new(
         inboxes: Arc<[Inbox]>,
         supervisor: Arc<Supervisor>,
@@ -103,7 +103,8 @@ impl Pools {
         self.lock().by_name.values().all(|pool| pool.is_quiet())
     }
 
-    /// Retires idle workers, but for some in each pool for the clients of this many connections.
+    /// Retires idle workers, except for a few in each pool for the clients of this number of
+    /// connections.
     pub fn shrink(&self, connections: usize) {
         let all: Vec<_> = self.lock().by_name.values().cloned().collect();
         for pool in all {

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use maitred_scoreboard::RequestTimes;
 
-/// Most routes of a pool with statistics of their own.
+/// Maximum number of routes of a pool with separate statistics.
 pub const MAX_CLASSES: usize = 32;
 
-/// The route of all others.
+/// The route for all paths beyond that maximum.
 pub const OTHERS: &str = "other";
 
 /// Segments of a path in a route; deeper ones are `/**`.
@@ -38,7 +38,7 @@ pub const PARTS: [&str; 5] = ["queue", "cpu", "core_wait", "blocked", "children_
 pub struct RouteStats {
     /// Requests.
     pub requests: u64,
-    /// Scripts whose time was below 2 to each of [`POWERS`], and not below the previous one.
+    /// Histogram of script times: the number of scripts in each bucket of [`POWERS`].
     pub below: [u64; POWERS.len()],
     /// Total script time.
     pub script: Duration,
@@ -74,7 +74,8 @@ impl RouteStats {
     }
 }
 
-/// A pool's routes, counted by each thread for itself after the first [`RouteClasses::read`].
+/// The routes of a pool. Each thread counts separately, starting with the first
+/// [`RouteClasses::read`].
 #[derive(Debug)]
 pub struct RouteClasses {
     is_wanted: AtomicBool,
@@ -109,7 +110,7 @@ impl RouteClasses {
         }
     }
 
-    /// Counts a request for `target` that a worker has run. Call it on that thread.
+    /// Counts a finished request for `target`. Call it on the thread that served it.
     pub fn count(&self, thread: u32, target: &str, took: &RequestTimes) {
         if !self.is_wanted.load(Ordering::Relaxed) {
             return;

@@ -1,12 +1,12 @@
-//! The seats of a pool's generations, as its queue tracks them: which worker sits where, and which
-//! requests it has.
+//! The seats of a pool's generations, for its queue: their workers, and the requests in their
+//! slots.
 
 use maitred_control::{Generation, Incarnation, WorkerId};
 use maitred_seat::SLOTS_PER_SEAT;
 
 use crate::pool::wear;
 
-/// A seat of one of a pool's generations.
+/// A seat in one of a pool's generations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SeatId {
     /// Number of the generation.
@@ -22,7 +22,7 @@ impl SeatId {
     }
 }
 
-/// A worker of one of a pool's generations.
+/// A worker in one of a pool's generations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerRef {
     /// Its seat.
@@ -58,11 +58,11 @@ impl SlotRef {
 /// The state of a generation within its pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GenerationPhase {
-    /// It is open and gets no requests yet.
+    /// Open, without requests yet.
     Prepared,
-    /// It gets the new requests.
+    /// New requests are sent to it.
     Current,
-    /// Another one has replaced it, or the pool is being removed.
+    /// Replaced by another one, or the pool is being removed.
     Retiring,
 }
 
@@ -79,17 +79,17 @@ pub struct Seat<T> {
     pub given: u64,
     /// The number of assigned requests after which it counts as worn.
     pub wears_at: u64,
-    /// Requests it has finished.
+    /// Requests that it has finished.
     pub done: u64,
     /// The number of finished requests after which it exits by itself.
     pub serves: u64,
-    /// It is to be replaced.
+    /// Whether it is to be replaced.
     pub worn: bool,
-    /// Its replacement already serves: it gets no more requests.
+    /// Whether its replacement is serving: it gets no further requests.
     pub closing: bool,
-    /// It runs an urgent request.
+    /// Whether it runs an urgent request.
     pub urgent: bool,
-    /// Its script runs longer than expected: no request is put behind it.
+    /// Whether its script runs longer than expected: no request is put behind it.
     pub long: bool,
 }
 
@@ -110,12 +110,12 @@ impl<T> Seat<T> {
         }
     }
 
-    /// Number of requests it has.
+    /// Number of its requests.
     pub fn taken(&self) -> usize {
         self.slots.iter().filter(|slot| slot.is_some()).count()
     }
 
-    /// Whether its worker can take another request before it exits by itself.
+    /// Whether its worker can run another request before it exits by itself.
     pub fn serves_another(&self) -> bool {
         self.done + self.taken() as u64 <= self.serves.saturating_sub(1)
     }
@@ -125,7 +125,7 @@ impl<T> Seat<T> {
         self.slots.iter().position(Option::is_none)
     }
 
-    /// Its requests and their slots, the last slot first.
+    /// Its requests with their slots, the last slot first.
     pub fn all(&self, seat: SeatId) -> Vec<(T, SlotRef)>
     where
         T: Clone,

@@ -1,4 +1,4 @@
-//! Reports of scripts that outlive `request_slowlog_timeout`.
+//! Reports of scripts that exceed `request_slowlog_timeout`.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub fn report(lease: &SlotLease, ran: Duration, request: &[u8]) -> Option<FromFr
     (link.progress(&lease.slot) == Ok(SlotProgress::Running)).then_some(report)
 }
 
-/// A script that has `ran` for this long, from its worker's board.
+/// The report of a script that has run for `ran`, from its worker's board.
 pub fn overrun(lease: &SlotLease, ran: Duration) -> Overrun {
     let seat = lease.slot.seat();
     let board = lease.generation.link().seat_board(seat);

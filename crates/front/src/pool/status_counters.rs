@@ -1,5 +1,6 @@
 //! The counters of php-fpm's status page. Scripts read them from the boards of their generations,
-//! and a hostile one may write there; so they are counted here and only copied there.
+//! which a hostile script can overwrite; so the front counts in its own memory and copies the
+//! result to the boards.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +11,7 @@ use maitred_seat::board::PoolBoard;
 pub struct StatusCounters {
     /// Requests that were assigned to a worker.
     pub accepted: u64,
-    /// Times a request found every worker busy.
+    /// Number of times that a request found every worker busy.
     pub limit_reached: u32,
     /// Scripts that ran for longer than `request_slowlog_timeout`.
     pub slow: u64,
@@ -23,8 +24,7 @@ pub struct StatusCounters {
 }
 
 impl StatusCounters {
-    /// Opens the pool, unless it is open. The counts of an earlier front are on the board of the
-    /// generation that it used.
+    /// Loads the counts of an earlier front from the board of the generation it used, once.
     pub fn open(&mut self, board: &PoolBoard, now: u64) {
         if self.opened_at != 0 {
             return;

@@ -1,6 +1,6 @@
-//! Detects scripts that hang: those that have waited for much longer than one takes. A script that
-//! computes, or waits for a processor, does not hang, however long it has run: another worker
-//! would have no processor either.
+//! Detects hanging scripts: those that have waited for something for much longer than a script
+//! usually takes. A script that computes, or waits for a processor, does not hang, however long it
+//! has run: another worker would have no processor either.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +16,7 @@ use crate::pool::seats::SeatId;
 /// The next counts check the others.
 const CHECKS_MAX: usize = 32;
 
-/// The workers whose script hangs, and when that script began, on the monotonic clock.
+/// The workers with a hanging script, and the start of that script on the monotonic clock.
 #[derive(Debug, Default)]
 pub struct StuckWorkers {
     known: HashMap<SeatId, Duration>,
@@ -35,8 +35,8 @@ pub struct RunningScript<T> {
     pub board: T,
 }
 
-/// The script in a seat, if one runs [`now`]. That of an older program's worker is checked in each
-/// count: its start is a little different each time.
+/// The script in a seat, if one runs [`now`]. A script of an older program's worker is checked in
+/// each count, since its start differs slightly each time.
 pub fn running(
     seat: SeatId,
     board: &SeatBoard,
@@ -58,8 +58,8 @@ impl StuckWorkers {
     }
 
     /// Counts the scripts that have waited for longer than `after` by [`now`]; `waited` returns the
-    /// waiting time of one that has run for a given time. A script that hangs once counts as
-    /// hanging until it ends.
+    /// waiting time of a script by its run time. Once counted, a script counts as hanging until it
+    /// ends.
     pub fn count<T>(
         &mut self,
         scripts: impl Iterator<Item = RunningScript<T>>,
@@ -89,8 +89,8 @@ impl StuckWorkers {
     }
 }
 
-/// The time that a script which has run for `ran` has waited for anything but a processor; all of
-/// it where that is unknown. It costs reading a file.
+/// The time that a script with a run time of `ran` has waited for anything but a processor; all of
+/// `ran` if that is unknown. Reads a file.
 pub fn waited(board: &SeatBoard, ran: Duration) -> Duration {
     let pid = i32::try_from(board.pid.load(Relaxed)).unwrap_or(0);
     let cpu = board.used_cpu.load(Relaxed);

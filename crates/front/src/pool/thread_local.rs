@@ -30,7 +30,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Hands an exchange to its thread, which the worker will wake.
+    /// Hands an exchange to its thread; its worker will wake the thread.
     pub fn put(&self, exchange: Arc<Exchange>) {
         self.exchanges.lock().unwrap_or_else(PoisonError::into_inner).push(exchange);
         self.any.store(true, Ordering::Release);
@@ -102,8 +102,8 @@ pub fn follow(exchange: Arc<Exchange>, is_behind: bool) {
     });
 }
 
-/// Checks, at the thread's tick, for requests that a worker has not begun although no other is
-/// before them.
+/// Checks, at the thread's tick, for requests at the head of their seat that a worker has not
+/// started.
 pub fn rescue_forgotten() {
     with(|local| {
         if local.rescue_waiting() {
@@ -112,8 +112,8 @@ pub fn rescue_forgotten() {
     });
 }
 
-/// The rescue task, one per thread: while requests wait in slots, it moves those away that wait
-/// behind a long script.
+/// The rescue task, one per thread: moves requests away from slots where they wait behind a long
+/// script.
 pub async fn rescue() {
     let mut notify = None;
     with(|local| notify = Some(local.rescue.clone()));
@@ -131,7 +131,7 @@ pub async fn rescue() {
     }
 }
 
-/// The thread is about to sleep, unless a poll wakes one of its tasks.
+/// Hook before the thread sleeps: polls, and announces the sleep unless that has woken a task.
 pub fn before_park() {
     with(|local| {
         if !local.poll() {
@@ -141,7 +141,7 @@ pub fn before_park() {
     });
 }
 
-/// The thread has woken.
+/// Hook after the thread has woken.
 pub fn after_unpark() {
     with(|local| {
         local.withdraw();
@@ -149,7 +149,7 @@ pub fn after_unpark() {
     });
 }
 
-/// A task of this thread has used much time: takes what workers have written meanwhile.
+/// Hook after a task has used the thread for long: drains the output of workers.
 pub fn was_busy() {
     with(PoolThread::catch_up);
 }

@@ -1,6 +1,6 @@
-//! Calls of workers to the front, for which their scripts wait: a worker writes the call into its
-//! seat, the thread that polls its exchange finds it there, and one task executes the calls of all
-//! pools in turn.
+//! Synchronous calls of workers to the front: a worker writes the call into its seat and waits, the
+//! thread that polls its exchange finds it there, and one task executes the calls of all pools in
+//! turn.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ const TOO_MANY_CALLS: u32 = 0;
 pub struct WorkerCall {
     /// The worker's pool.
     pub pool: String,
-    /// Its arguments, as its worker has sent them.
+    /// The arguments, as received.
     pub bytes: Vec<u8>,
     slot: CallSlot,
     /// Its share of [`MAX_PENDING`].
@@ -46,7 +46,7 @@ impl CallSlot {
 }
 
 impl WorkerCall {
-    /// The script continues with `verdict` as the result of its call.
+    /// Replies with `verdict`: the script continues.
     pub fn reply(self, verdict: u32) {
         self.slot.reply(verdict);
     }
@@ -94,7 +94,7 @@ impl Default for WorkerCalls {
 }
 
 impl WorkerCalls {
-    /// The calls of one pool.
+    /// The queue for the calls of one pool.
     pub fn of_a_pool(&self) -> PoolCalls {
         PoolCalls { all: self.clone(), permits: Arc::new(Semaphore::new(MAX_PENDING)) }
     }

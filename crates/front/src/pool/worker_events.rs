@@ -1,7 +1,7 @@
-//! Workers wake a front thread through an eventfd of their pool, and a hostile one may write to it
-//! without end. Each event costs the thread a turn of its loop, so a pool whose events bring
-//! nothing is ignored for a moment. What its workers write meanwhile is read afterwards, or when
-//! another event wakes the thread.
+//! Limits the wake-ups of a front thread by workers. Workers wake it through an eventfd of their
+//! pool, which a hostile one may write to without end. Each event costs the thread a turn of its
+//! loop, so a pool with useless events is ignored for a moment. Output of its workers in that time
+//! is read afterwards, or at another event.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -15,20 +15,20 @@ const EVENTS_PER_USEFUL: u32 = 8;
 /// The time for which a pool without useful events is ignored.
 pub const PAUSE: Duration = Duration::from_millis(20);
 
-/// Number of events that brought a front thread something. Only that thread counts; a cache line
-/// of its own keeps it from the others.
+/// Number of events with output of a worker. Only one thread counts; a separate cache line avoids
+/// sharing it with the others.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct UsefulEvents(AtomicU32);
 
 impl UsefulEvents {
-    /// Counts one.
+    /// Counts an event.
     pub fn add_one(&self) {
         let count = self.0.load(Ordering::Relaxed);
         self.0.store(count.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Their number.
+    /// The number of events.
     pub fn count(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }

@@ -1,24 +1,24 @@
-//! Why an upstream HTTP server gives no response.
+//! The reasons why an upstream HTTP server has sent no complete response.
 
 use crate::http::body::NoBody;
 use crate::proxy::upload::Upload;
 
-/// Why a response of an upstream server is missing or incomplete.
+/// The reason why a response of an upstream server is missing or incomplete.
 #[derive(Debug)]
 pub enum ProxyError {
-    /// There is no connection to it.
+    /// The connection failed.
     Unreachable(String),
     /// It did not accept a connection within `connect_timeout`.
     NotAccepted,
     /// It sent nothing for `read_timeout`.
     Silent,
-    /// It took nothing of the request for `send_timeout`.
+    /// It read nothing of the request for `send_timeout`.
     Deaf,
     /// It closed its connection too early, or sent an invalid response.
     Broken(String),
-    /// Its response has this status, for which the site has a page.
+    /// Its response has this status, for which the site has an error page.
     Intercepted(u16),
-    /// The request's body is missing.
+    /// The request's body could not be read.
     NoBody(NoBody),
     /// The client closed the connection.
     ClientLeft,

@@ -31,12 +31,12 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Largest response header in bytes, and the most that is read of a body at once.
 const BUFFER_BYTES: usize = 128 * 1024;
 
-/// The server of one rule, in one thread.
+/// The upstream server of one `proxy` rule, in one thread.
 #[derive(Debug)]
 pub struct Server {
     /// The rule.
     pub rule: Proxy,
-    /// Its address, as the configuration spells it.
+    /// Its address as configured.
     pub name: String,
     /// Its statistics.
     pub stats: Arc<ProxyStats>,
@@ -61,13 +61,13 @@ struct IdleLink {
 /// A connection to a server, for one request at a time.
 #[derive(Debug)]
 pub struct Link {
-    /// Takes the request.
+    /// The sender for the request.
     pub sender: SendRequest<UploadBody>,
     /// Observes the bytes of the connection.
     pub tap: Arc<Tap>,
 }
 
-/// What a connection has carried, observed from outside.
+/// Byte counts of a connection, observed at its socket.
 #[derive(Debug)]
 pub struct Tap {
     begun: Instant,
@@ -105,8 +105,8 @@ impl Server {
         rules.iter().map(server).collect()
     }
 
-    /// An idle connection, if there is one. For a request that cannot be repeated, only one that
-    /// has been idle for a moment.
+    /// An idle connection, if there is one. For a request that cannot be repeated, only a
+    /// connection that became idle a moment ago.
     pub fn take(&self, can_repeat: bool) -> Option<Link> {
         let now = Instant::now();
         let mut idle = lock(&self.idle);
@@ -123,7 +123,7 @@ impl Server {
         None
     }
 
-    /// Keeps a connection open after a complete response, for this time.
+    /// Returns a connection to the idle ones after a complete response, for this time.
     pub fn release(&self, link: Link, idle_timeout: Duration) {
         let now = Instant::now();
         let until = now + idle_timeout;
@@ -168,8 +168,8 @@ impl Server {
     }
 }
 
-/// How long a server keeps the connection open by its `Keep-Alive`, less a second for the network,
-/// and within a sensible limit.
+/// The idle timeout of a connection from the server's `Keep-Alive` header, minus a second for the
+/// network, and bounded.
 pub fn idle_timeout(header: &HeaderMap) -> Duration {
     let says = header.get(HeaderName::from_static("keep-alive"));
     let says = says.and_then(|value| value.to_str().ok());

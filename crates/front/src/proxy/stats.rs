@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use crate::proxy::error::ProxyError;
 
-/// How requests end: with a response of this class (a WebSocket has `1xx`), without a response, or
-/// with an incomplete one.
+/// The results of requests, as label values: a response of this class (`1xx` for a WebSocket), no
+/// response, or an incomplete one.
 pub const RESULTS: [&str; 10] = [
     "1xx",
     "2xx",
@@ -35,7 +35,7 @@ pub struct AllProxyStats {
     servers: Mutex<BTreeMap<String, Arc<ProxyStats>>>,
 }
 
-/// The statistics of one server, which all threads share.
+/// The statistics of one server, shared by all threads.
 #[derive(Debug, Default)]
 pub struct ProxyStats {
     results: [AtomicU64; RESULTS.len()],
@@ -45,7 +45,7 @@ pub struct ProxyStats {
 }
 
 impl AllProxyStats {
-    /// The statistics of a server. Those of servers that no site names any more are dropped.
+    /// The statistics of a server. Drops those of servers that no site uses any more.
     pub fn of(&self, server: &str) -> Arc<ProxyStats> {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         servers.retain(|name, stats| name == server || Arc::strong_count(stats) > 1);
@@ -100,7 +100,7 @@ impl RunningProxyRequest<'_> {
         self.since
     }
 
-    /// Counts its outcome, with this status if there is one.
+    /// Counts its outcome, with the status of the response if there is one.
     pub fn ended<T>(&mut self, outcome: &Result<T, ProxyError>, status: u16) {
         self.result = match outcome {
             Ok(_) => class(status),

@@ -1,4 +1,4 @@
-//! A request body on its way to an upstream server: no faster than the server takes it, so that
+//! The upload of a request body to an upstream server, no faster than the server reads, so that
 //! only a few pieces are in memory.
 
 use std::fmt;
@@ -22,7 +22,7 @@ const PIECES: usize = 1;
 /// A message from the client's side to the server's.
 enum BodyPiece {
     Data(Bytes),
-    /// The end, without which the body counts as broken off.
+    /// The end. Without it the body counts as incomplete.
     End,
 }
 
@@ -41,7 +41,7 @@ pub struct UploadBody {
     length: Option<u64>,
 }
 
-/// The client has not sent all of its body.
+/// The client has not sent the whole body.
 #[derive(Debug)]
 pub struct BrokenOff;
 
@@ -54,7 +54,7 @@ impl fmt::Display for BrokenOff {
 impl std::error::Error for BrokenOff {}
 
 impl Upload {
-    /// Both sides of the body after `head`, which may have `limit` bytes.
+    /// Both sides of the body after `head`, of at most `limit` bytes.
     ///
     /// # Errors
     /// When `Content-Length` is larger.
@@ -90,7 +90,7 @@ impl Upload {
         self.inflow.taken()
     }
 
-    /// The timeout of the server now; none while the client is waited for.
+    /// The deadline of the server; none while the upload waits for the client.
     pub fn timeout(&self, rule: &Proxy) -> Option<Duration> {
         match (&self.to, &self.piece) {
             (None, _) => Some(rule.read_timeout),
@@ -99,7 +99,8 @@ impl Upload {
         }
     }
 
-    /// Takes a piece from the client, or passes one on. Nothing is lost if the future is dropped.
+    /// Receives a piece from the client, or passes one on. Nothing is lost if the future is
+    /// dropped.
     ///
     /// # Errors
     /// When the body is incomplete.

@@ -1,5 +1,5 @@
-//! Writes that remain after the response of a request whose script continues: counters, and log
-//! lines. A front does not exit before them.
+//! Writes after the response of a request whose script continues: counters and log lines. The front
+//! does not exit before they are complete.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ impl Drop for Unsaid {
     }
 }
 
-/// Has a task of this thread write something when a script has ended.
+/// Starts a task on this thread that writes something when a script has ended.
 pub fn write(task: impl Future<Output = ()> + Send + 'static) {
     let unsaid = Unsaid::new();
     tokio::spawn(async move {
@@ -31,7 +31,7 @@ pub fn write(task: impl Future<Output = ()> + Send + 'static) {
     });
 }
 
-/// Whether no write is left.
+/// Whether no write is pending.
 pub fn is_all_said() -> bool {
     UNSAID.load(Ordering::Acquire) == 0
 }

@@ -1,4 +1,4 @@
-//! The time as HTTP writes it, formatted once a second per thread.
+//! The time in the formats of HTTP and logs, formatted once a second per thread.
 
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -27,12 +27,12 @@ pub fn http_date() -> [u8; 29] {
     fresh
 }
 
-/// The time since 1970; zero for a clock that is set to before.
+/// The time since 1970; zero if the clock is set to an earlier time.
 pub fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// A second since 1970 as Apache's common log format writes it: `20/Nov/2026:09:14:30 +0000`.
+/// A second since 1970 in Apache's common log format: `20/Nov/2026:09:14:30 +0000`.
 pub fn common_log_time(second: u64) -> String {
     let second = second.min(LAST_SECOND_OF_9999).cast_signed();
     let text = format_utc(second, c"%d/%b/%Y:%H:%M:%S +0000");
@@ -50,7 +50,7 @@ pub fn expires(after: Duration) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second))
 }
 
-/// A second since 1970 by ISO 8601: `2026-11-20T09:14:30+00:00`.
+/// A second since 1970 in ISO 8601: `2026-11-20T09:14:30+00:00`.
 pub fn iso_8601(second: u64) -> String {
     let second = second.min(LAST_SECOND_OF_9999).cast_signed();
     let text = format_utc(second, c"%Y-%m-%dT%H:%M:%S+00:00");

@@ -1,4 +1,4 @@
-//! The identity of a file: changes when the file is changed or replaced.
+//! The identity of a file, which changes when the file is changed or replaced.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,7 @@ use rustix::fs::Stat;
 /// kernel's clock for them has ticks of up to 10 ms; it is sent, and not cached.
 pub(crate) const UNSETTLED: Duration = Duration::from_millis(20);
 
-/// Changes when a file is changed or replaced.
+/// The identity of a file, which changes when the file is changed or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     dev: u64,

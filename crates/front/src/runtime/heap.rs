@@ -1,5 +1,5 @@
-//! Returns memory to the system: the C library keeps what a flood of requests has allocated for
-//! later allocations.
+//! Returns memory to the system: the C library holds on to the memory that a flood of requests has
+//! used.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -47,7 +47,7 @@ impl Heap {
         }
     }
 
-    /// Checks the heap, if the check is due. Any thread may call this at any time.
+    /// Checks the heap, if a check is due. May be called by any thread at any time.
     pub fn look(self: &Arc<Self>) {
         let now = self.began.elapsed();
         // Another thread is checking.

@@ -46,8 +46,8 @@ impl RequestId {
         RequestId { bytes, length: OUR_BYTES as u8 }
     }
 
-    /// The id that a trusted proxy has assigned; none if there is none, several, or one that a log
-    /// could not hold unescaped.
+    /// The id that a trusted proxy has assigned; none without one, with several, or with characters
+    /// that a log would have to escape.
     pub fn told(head: &Head) -> Option<RequestId> {
         let mut values = head.values(HEADER);
         let value = values.next().filter(|_| values.next().is_none())?;

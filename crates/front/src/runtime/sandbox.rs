@@ -17,7 +17,7 @@ static READABLE: OnceLock<Readable> = OnceLock::new();
 /// The last check why files are inaccessible.
 static LOOKED: Mutex<Option<Instant>> = Mutex::new(None);
 
-/// Restricts the front for good, unless the configuration says otherwise.
+/// Enters the sandbox, unless the configuration disables it.
 ///
 /// # Errors
 /// As [`maitred_sandbox::enter`].

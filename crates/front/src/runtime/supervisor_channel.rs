@@ -9,14 +9,14 @@ use maitred_os::channel::Channel;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The supervisor, as the front sees it.
+/// The supervisor's side of the channel.
 #[derive(Debug)]
 pub struct Supervisor {
     channel: Channel,
 }
 
 impl Supervisor {
-    /// The supervisor at the other end of `channel`.
+    /// Wraps the channel to the supervisor.
     pub fn new(channel: Channel) -> Supervisor {
         Supervisor { channel }
     }
@@ -26,8 +26,8 @@ impl Supervisor {
         &self.channel
     }
 
-    /// Sends a report; false when the supervisor did not take it. A supervisor that takes no more
-    /// ends the front anyway.
+    /// Sends a report; false if the supervisor did not accept it. Such a supervisor ends the front
+    /// anyway.
     pub fn report(&self, report: &FromFront) -> bool {
         let said = say(self.channel.reports(), report);
         if let Err(error) = &said {
@@ -45,7 +45,7 @@ impl Supervisor {
     }
 }
 
-/// A value that arrived as JSON in a file, because it is too long for a message.
+/// Reads a JSON value from a received file, which is used for values that exceed a message.
 ///
 /// # Errors
 /// When the file cannot be read, or is invalid.
@@ -56,7 +56,7 @@ pub fn read_json<T: DeserializeOwned>(file: OwnedFd) -> io::Result<T> {
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// Replaces the contents of a received file by a value as JSON.
+/// Replaces the contents of a received file with a value as JSON.
 ///
 /// # Errors
 /// When there is no file, or it cannot be written.

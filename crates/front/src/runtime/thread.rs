@@ -25,7 +25,7 @@ thread_local! {
     static LOCAL: RefCell<Option<ThreadState>> = const { RefCell::new(None) };
 }
 
-/// Prepares this thread. `when_busy` runs while its tasks keep it from sleeping, and calls
+/// Sets up this thread. `when_busy` runs while its tasks keep it from sleeping, and calls
 /// [`advance`].
 pub fn set_up(number: u32, when_busy: fn()) {
     LOCAL.with(|local| {
@@ -55,8 +55,8 @@ pub fn advance() {
     with(|local| local.moment.set(local.moment.get() + 1));
 }
 
-/// Returns at the next [`notify_tick`]. This needs no timer, and setting one costs more than most
-/// requests take.
+/// Waits for the next [`notify_tick`]. This needs no timer, which would cost more than most
+/// requests.
 pub async fn tick() {
     match with(|local| local.tick.clone()) {
         Some(tick) => tick.notified().await,
@@ -64,7 +64,7 @@ pub async fn tick() {
     }
 }
 
-/// Ends each wait for a [`tick`]. Called once in a while, as long as the thread has connections.
+/// Ends each wait for a [`tick`]. Called periodically while the thread has connections.
 pub fn notify_tick() {
     with(|local| local.tick.notify_waiters());
 }
@@ -74,7 +74,7 @@ fn with<T>(read: impl FnOnce(&ThreadState) -> T) -> Option<T> {
 }
 
 pin_project_lite::pin_project! {
-    /// A task that lets its thread poll its workers while it is busy.
+    /// A task that gives its thread the chance to poll its workers while it is busy.
     pub struct Paced<F> {
         #[pin]
         task: F,

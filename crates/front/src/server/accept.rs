@@ -1,4 +1,4 @@
-//! Accepts connections, and serves the requests of one connection after the other.
+//! Accepts connections, and serves the requests of each connection one after the other.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -38,7 +38,7 @@ const ACCEPT_BATCH: usize = 64;
 /// (`net.core.somaxconn`).
 const QUEUE: u64 = 4096;
 
-/// Accepts the connections of one thread, and holds the tasks that serve them.
+/// Accepts the connections of one thread, and owns the tasks that serve them.
 pub struct Acceptor {
     thread: Arc<Thread>,
     http: Arc<Tasks<AcceptedClient>>,
@@ -53,8 +53,8 @@ impl Acceptor {
     }
 }
 
-/// Accepts clients until the front stops, or `ended` says that the socket is no longer needed.
-/// Connections that are in the kernel's queue by then are served.
+/// Accepts clients until the front stops, or `ended` reports that the socket is no longer needed.
+/// Connections already in the kernel's queue are served.
 pub async fn accept(
     listener: OwnedFd,
     clients: Clients,

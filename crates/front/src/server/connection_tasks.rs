@@ -1,6 +1,6 @@
-//! Tasks that serve one connection after the other. Creating a task for each connection costs more
-//! than reading its request: tokio aligns tasks to cache lines, which malloc is slow at, and keeps
-//! a list of them.
+//! Tasks that each serve one connection after the other. Creating a task for each connection costs
+//! more than reading its request: tokio aligns tasks to cache lines, which is slow in malloc, and
+//! lists them.
 
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,7 +33,8 @@ impl<T: Send + 'static> Tasks<T> {
         Arc::new(Tasks { idle: Mutex::default() })
     }
 
-    /// Serves a connection by an idle task, or by a new one. `serve` is the same for all of a kind.
+    /// Serves a connection with an idle task, or with a new one. `serve` is the same for all tasks
+    /// of a kind.
     pub fn serve<F>(self: &Arc<Tasks<T>>, connection: T, serve: impl Fn(T) -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,

@@ -1,4 +1,5 @@
-//! Open connections: counted while they live, closed when idle for too long or no longer wanted.
+//! Open connections: counted while they exist, and closed when idle for too long or no longer
+//! wanted.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,8 +8,8 @@ use std::time::Duration;
 use crate::net::client_addresses::Address;
 use crate::services::{Shared, Thread};
 
-/// Counts a connection, of the admin listener or of a client, for as long as it lives; and for the
-/// client's address, if connections of that are counted.
+/// Counts a connection while it exists, for the admin listener or for clients, and for the client's
+/// address if that is limited.
 pub struct ConnectionGuard {
     /// The thread that serves the connection.
     pub thread: Arc<Thread>,
@@ -23,7 +24,7 @@ impl ConnectionGuard {
         ConnectionGuard { thread, is_admin, address: None }
     }
 
-    /// Counts it for the client's address.
+    /// Counts the connection for the client's address.
     ///
     /// # Errors
     /// When the address has as many connections as it may.
@@ -42,7 +43,7 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// Returns when a connection without a request is to be closed.
+/// Waits until a connection without a request is to be closed.
 pub async fn idle_is_over(shared: &Shared) {
     shared.takes_no_more().await;
     // Few connections get here, and all of them would hold the memory of this future.

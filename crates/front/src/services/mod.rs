@@ -45,11 +45,11 @@ pub struct Shared {
     pub pools: Pools,
     /// The page cache.
     pub cache: Option<Arc<Cache>>,
-    /// The access log, if there is one.
+    /// The access log; none: off.
     pub access_log: CurrentLog,
     /// The access logs of pools and sites.
     pub pool_access_logs: PoolAccessLogs,
-    /// The TLS configuration, if there is one.
+    /// The TLS configuration; none: no HTTPS.
     pub tls: ArcSwapOption<Tls>,
     /// The responses to challenges of ACME authorities.
     pub proofs: Proofs,
@@ -63,7 +63,7 @@ pub struct Shared {
     pub addresses: Addresses,
     /// The memory of requests in progress.
     pub requests: RequestMemory,
-    /// The heap, from which memory is returned.
+    /// The heap, which returns unused memory to the system.
     pub heap: Arc<Heap>,
     /// The state of the sites' rate limits.
     pub limits: AllLimits,
@@ -77,7 +77,7 @@ pub struct Shared {
     pub connections: AtomicUsize,
     /// Those of the admin listener.
     admin_connections: AtomicUsize,
-    /// The connection limit.
+    /// Maximum number of connections.
     pub max_connections: usize,
     /// Idle connections of web servers that are still to be closed.
     to_leave: AtomicUsize,
@@ -86,12 +86,12 @@ pub struct Shared {
     /// Another front accepts the clients.
     handed_over: AtomicBool,
     draining: AtomicBool,
-    /// Notified when the front starts to stop, and at each end of a connection while it does.
+    /// Notified when the front starts to stop, and then at the end of each connection.
     pub changed: Notify,
 }
 
 impl Shared {
-    /// The services at the start.
+    /// The services at the start of the front.
     pub fn new(
         pools: Pools,
         access_log: Option<AccessLog>,
@@ -141,20 +141,20 @@ impl Shared {
         }
     }
 
-    /// Whether the certificate of this host has not been issued yet: then plain HTTP is not
+    /// Whether the certificate of this host is still to be issued: until then plain HTTP is not
     /// redirected to HTTPS.
     pub fn awaits_certificate(&self, authority: &str) -> bool {
         let tls = self.tls.load();
         tls.as_ref().is_some_and(|tls| tls.awaits(host_name(authority).trim_end_matches('.')))
     }
 
-    /// Has some idle connections of web servers closed, to make room for others.
+    /// Requests that some idle connections of web servers are closed, to make room for others.
     pub fn want_room(&self) {
         self.to_leave.store(LEAVE_AT_ONCE, Ordering::Relaxed);
         self.room_wanted.notify_waiters();
     }
 
-    /// Returns when an idle connection of a web server is to be closed to make room.
+    /// Waits until an idle connection of a web server is to be closed to make room.
     pub async fn room_is_wanted(&self) {
         loop {
             self.room_wanted.notified().await;
@@ -166,14 +166,14 @@ impl Shared {
         }
     }
 
-    /// Counts and logs a request from this address that is refused because headers hold too much
+    /// Counts and logs a request from this address that is refused because headers use too much
     /// memory.
     pub fn refuse_head(&self, peer: IpAddr, why: &str) {
         self.requests.refuse();
         self.troubles.head_refused(peer, why);
     }
 
-    /// Writes the collected lines of access logs.
+    /// Writes the buffered lines of access logs.
     pub fn flush_logs(&self) {
         if let Some(log) = &*self.access_log.load() {
             log.flush();
@@ -181,22 +181,22 @@ impl Shared {
         self.pool_access_logs.flush(&self.troubles);
     }
 
-    /// Whether the front is to stop soon: no connection outlives its current request.
+    /// Whether the front drains: each connection is closed after its current request.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Whether the front stops: no connection stays open after its next response.
+    /// Whether the front stops: each connection is closed after its next response.
     pub fn is_ending(&self) -> bool {
         self.is_draining() || self.handed_over.load(Ordering::Relaxed)
     }
 
-    /// Returns when no connection is to outlive its current request.
+    /// Waits until the front drains.
     pub fn drains(&self) -> impl Future<Output = ()> {
         self.until(Shared::is_draining)
     }
 
-    /// Returns when no more clients are to be accepted.
+    /// Waits until the front accepts no more clients.
     pub fn takes_no_more(&self) -> impl Future<Output = ()> {
         self.until(Shared::is_ending)
     }
@@ -211,13 +211,13 @@ impl Shared {
         }
     }
 
-    /// Whether the number of open connections turns keep-alive off.
+    /// Whether there are so few free connections that keep-alive is off.
     pub fn is_crowded(&self) -> bool {
         self.connections.load(Ordering::Relaxed) > self.max_connections / 10 * 9
     }
 
-    /// Whether the connection limit is reached, of the admin listener or of clients. Administrators
-    /// can connect even when clients have used up their limit.
+    /// Whether the connection limit is reached. The admin listener has its own, so that
+    /// administrators can connect when clients have used up theirs.
     pub fn is_full(&self, admin: bool) -> bool {
         match admin {
             true => self.admin_connections.load(Ordering::Relaxed) >= ADMIN_CONNECTIONS,
@@ -236,14 +236,14 @@ impl Shared {
         self.handed_over.load(Ordering::Relaxed)
     }
 
-    /// Leaves new clients to another front, and stops once the current connections have ended.
+    /// Leaves new clients to another front, and stops after the end of the current connections.
     pub fn hand_over(&self) {
         self.handed_over.store(true, Ordering::Relaxed);
         self.changed.notify_waiters();
     }
 }
 
-/// The services of one thread.
+/// The services in one thread.
 pub struct Thread {
     /// Its number, from 0.
     pub number: u32,
@@ -253,7 +253,7 @@ pub struct Thread {
     /// The sites of a new configuration, until all threads have them.
     prepared: ArcSwapOption<Sites>,
     connections: AtomicUsize,
-    /// Notified when a connection arrives and there was none.
+    /// Notified when the first connection arrives.
     pub first_connection: Notify,
     /// Compressed variants of files.
     pub made: Made,
@@ -283,17 +283,17 @@ impl Thread {
         self.sites.load_full()
     }
 
-    /// Whether clients' connections begin with the PROXY protocol.
+    /// Whether client connections start with the PROXY protocol.
     pub fn is_proxied(&self) -> bool {
         self.sites.load().is_proxied
     }
 
-    /// The least rates of clients whose connections start now.
+    /// The minimum rates for new client connections.
     pub fn rates(&self) -> Rates {
         self.sites.load().rates
     }
 
-    /// Opens the sites of a new configuration. They are not used before [`Thread::switch`].
+    /// Opens the sites of a new configuration, for [`Thread::switch`].
     ///
     /// # Errors
     /// One sentence that names the root that cannot be opened.
@@ -303,7 +303,7 @@ impl Thread {
         Ok(())
     }
 
-    /// Uses the prepared sites.
+    /// Switches to the sites that were opened.
     pub fn switch(&self) {
         if let Some(sites) = self.prepared.swap(None) {
             self.shared.requests.limit(sites.clients.request_memory);
@@ -311,12 +311,12 @@ impl Thread {
         }
     }
 
-    /// Drops the prepared sites.
+    /// Drops the sites that were opened.
     pub fn discard(&self) {
         self.prepared.store(None);
     }
 
-    /// Counts a connection of the client at this address, if the address is not exempt.
+    /// Counts a connection of the client at this address, unless the address is exempt.
     ///
     /// # Errors
     /// When the address has as many as it may.
@@ -330,12 +330,13 @@ impl Thread {
         admitted
     }
 
-    /// The address to which the memory of requests of the client at `peer` is accounted, if it is.
+    /// The address that is charged for the memory of requests of the client at `peer`; none if it
+    /// is exempt.
     pub fn address(&self, peer: IpAddr) -> Option<Address> {
         Address::of(peer, &self.sites.load().trust.proxies)
     }
 
-    /// Counts a new connection, of the admin listener or of a client.
+    /// Counts a new connection, for the admin listener or for clients.
     pub fn count_in(&self, admin: bool) {
         if admin {
             let admins = &self.shared.admin_connections;
@@ -347,7 +348,7 @@ impl Thread {
         }
     }
 
-    /// Counts the end of a connection, of the admin listener or of a client.
+    /// Counts the end of a connection, for the admin listener or for clients.
     pub fn count_out(&self, admin: bool) {
         if admin {
             let admins = &self.shared.admin_connections;

@@ -9,7 +9,7 @@ use maitred_control::acme::Proof;
 /// The path of challenges (RFC 8555 §8.3).
 const PLACE: &str = "/.well-known/acme-challenge/";
 
-/// The current responses; mostly none.
+/// The current responses; usually none.
 #[derive(Debug, Default)]
 pub struct Proofs {
     shown: ArcSwapOption<Shown>,

@@ -1,5 +1,5 @@
-//! Basic authentication (RFC 7617). Another thread verifies passwords, as that takes tens of
-//! milliseconds; few at a time, and a verified one is remembered for a while.
+//! Basic authentication (RFC 7617). Passwords are verified on another thread, as that takes tens of
+//! milliseconds; only a few at a time, and a verified password is cached for a while.
 
 use std::collections::HashMap;
 use std::fs;

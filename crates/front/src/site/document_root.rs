@@ -1,4 +1,4 @@
-//! The document root of a resolver: how it is opened, and its names.
+//! Opens the document root of a resolver.
 //!
 //! A user with write access to a folder above the root can replace it by a symbolic link, and the
 //! front can read more than that user. So the path to the root is walked by the same rule as the
@@ -37,8 +37,8 @@ pub struct Root {
 }
 
 impl Root {
-    /// Opens a root for a front that runs as the user `own`; `name` is its name where the system
-    /// cannot report the real one.
+    /// Opens a root for a front that runs as the user `own`; `name` is used if the system cannot
+    /// report the real path.
     ///
     /// # Errors
     /// When there is no folder, or a link leads to it that must not be followed.
@@ -52,7 +52,7 @@ impl Root {
     }
 }
 
-/// Logs that a root is refused, unless that was logged recently.
+/// Logs that a root is refused, unless it was logged recently.
 pub fn log_refused(root: &Path, why: &Stopped) {
     if is_to_be_logged(root, Instant::now()) {
         let root = root.display();
@@ -86,7 +86,7 @@ fn real_name(folder: &OwnedFd, name: &[u8]) -> Arc<[u8]> {
     }
 }
 
-/// The name of `root` for scripts whose `/` is `chroot`; none if it is not below that.
+/// The path of `root` inside `chroot`, for scripts; none if it is not below that.
 pub fn beneath_chroot(root: &Arc<[u8]>, chroot: Option<&Path>) -> Option<Arc<[u8]>> {
     let Some(chroot) = chroot else {
         return Some(Arc::clone(root));

@@ -18,7 +18,7 @@ pub struct FastcgiSite {
     pool: Arc<Pool>,
     /// Folder for temporary files of large bodies and responses.
     pub spool_dir: PathBuf,
-    /// It serves status and ping only.
+    /// Whether it serves only status page and ping.
     pub is_for_status: bool,
     /// Its access log, if any.
     pub log: Option<Arc<PoolAccessLog>>,
@@ -71,8 +71,8 @@ impl FastcgiSite {
         &self.pool
     }
 
-    /// Whether this address may connect; over a Unix socket its mode decides. An IPv4 address is
-    /// the same over IPv6.
+    /// Whether this address may connect; over a Unix socket its mode decides. An IPv4-mapped IPv6
+    /// address counts as IPv4.
     pub fn admits(&self, peer: Option<SocketAddr>) -> bool {
         let (Some(allowed), Some(peer)) = (&self.allowed, peer) else {
             return true;
@@ -81,8 +81,8 @@ impl FastcgiSite {
         allowed.iter().any(|address| address.to_canonical() == peer)
     }
 
-    /// Logs a rejected client. php-fpm's worker logs it (`fcgi_accept_request`), so log readers
-    /// expect a worker's line.
+    /// Logs a rejected client as a line of a worker: in php-fpm a worker logs it
+    /// (`fcgi_accept_request`).
     pub fn tell_refused(&self, peer: IpAddr) {
         let words = format!(
             "Connection disallowed: IP address '{}' has been dropped.",

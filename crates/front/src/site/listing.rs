@@ -1,4 +1,4 @@
-//! Directory listings. Other threads read folders, a few at a time: a folder with very many names
+//! Directory listings. Directories are read on other threads, a few at a time: a large directory
 //! takes a while, and its disk may be slow.
 
 use std::os::fd::OwnedFd;
@@ -19,7 +19,7 @@ const AT_A_TIME: usize = 4;
 
 static READING: Semaphore = Semaphore::const_new(AT_A_TIME);
 
-/// An open folder that may be listed.
+/// An open directory for a listing.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
 
@@ -43,8 +43,8 @@ struct Name {
 }
 
 impl Resolver {
-    /// The folder that a path with a trailing slash names. None if it is no folder, may not be
-    /// read, or has an index.
+    /// Opens the directory at a path with a trailing slash. None if it is no directory, may not be
+    /// read, or has an index file.
     pub fn open_folder(&self, path: &CleanPath<'_>) -> Option<Folder> {
         let name = path.as_bytes();
         if !path.ends_with_slash() || path.names_end() < name.len() {
@@ -63,7 +63,7 @@ impl Resolver {
     }
 }
 
-/// The listing of the folder at `path`, which `open` opens; none if there is no folder to list.
+/// The listing of the directory at `path`, opened by `open`; none without a directory to list.
 pub async fn page(open: impl FnOnce() -> Option<Folder>, path: &[u8]) -> Option<String> {
     // Before the folder is opened: a waiting request holds no descriptor.
     let turn = READING.acquire().await.ok()?;

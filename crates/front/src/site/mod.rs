@@ -1,4 +1,4 @@
-//! A site, for one thread: the meaning of its paths, and the backends of its scripts.
+//! A site, in one thread: the meaning of its paths, and the backends of its scripts.
 
 pub(crate) mod acme_challenges;
 pub mod auth;
@@ -40,7 +40,7 @@ use crate::site::sites::Resources;
 /// A folder besides the root: the prefix of its paths, and their resolver.
 type Alias = (String, Mutex<Resolver>);
 
-/// A site, for one thread.
+/// A site, in one thread.
 pub struct Site {
     /// Its settings.
     pub settings: maitred_config::Site,
@@ -48,7 +48,7 @@ pub struct Site {
     pub spool_dir: PathBuf,
     /// The backend of its scripts.
     pub backend: Backend,
-    /// Its rules for paths and clients, if any.
+    /// Its rules for paths and clients; none: it has no rules.
     pub rules: Option<SiteRules>,
     /// Its page cache, if any.
     pub cache: Option<SiteCache>,
@@ -61,7 +61,7 @@ pub struct Site {
     resolver: Mutex<Resolver>,
     /// Its compression, if any.
     pub compression: Option<Arc<Compression>>,
-    /// Folders whose files its scripts may send.
+    /// Directories with files that its scripts may send.
     pub sendfile: SendfileRoots,
     /// Folders besides the root, by the prefix of their paths; the longest first.
     aliases: Vec<Alias>,
@@ -70,7 +70,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Opens its document root and its other folders.
+    /// Opens its document root and its other directories.
     ///
     /// # Errors
     /// One sentence.
@@ -147,7 +147,7 @@ impl Site {
         with(&self.resolver, |resolver| resolver.resolve(path, query))
     }
 
-    /// The route of a path whose file is refused ([`Resolver::in_place_of`]).
+    /// The route for a path with a refused file ([`Resolver::in_place_of`]).
     pub fn in_place_of(&self, path: &str, refused: &Refused) -> Option<Route> {
         let clean = clean_path(path).ok()?;
         let alias = self.alias(&clean);
@@ -171,7 +171,7 @@ impl Site {
         with(resolver, |resolver| resolver.sibling(entry, coding))
     }
 
-    /// The folder that a path names, if it has no index.
+    /// The directory at a path, if it has no index file.
     pub fn open_folder(&self, path: &CleanPath<'_>) -> Option<Folder> {
         let Some((resolver, rest)) = self.alias(path) else {
             return with(&self.resolver, |resolver| resolver.open_folder(path));
@@ -181,7 +181,7 @@ impl Site {
         with(resolver, |resolver| resolver.open_folder(&rest))
     }
 
-    /// The backend of this pool's scripts, or the site's own.
+    /// The backend of this pool, or the site's own backend.
     pub fn backend_of(&self, pool: Option<&str>) -> &Backend {
         let named = pool.and_then(|pool| self.backends.get(pool));
         named.unwrap_or(&self.backend)
@@ -198,7 +198,8 @@ impl Site {
     }
 }
 
-/// Only one thread ever takes the lock; it exists because the types of tasks have to be `Send`.
+/// Locks the resolver. Only one thread takes the lock; it exists because the types of tasks have to
+/// be `Send`.
 pub fn with<T>(resolver: &Mutex<Resolver>, work: impl FnOnce(&mut Resolver) -> T) -> T {
     let mut resolver = resolver.lock().unwrap_or_else(PoisonError::into_inner);
     resolver.set_moment(thread::moment());

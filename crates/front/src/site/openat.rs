@@ -9,21 +9,22 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, Result};
 
-/// For metadata: needs no read permission, and cannot hang on a FIFO or wake a device.
+/// Flags to read metadata: no read permission needed, and no effect on a FIFO or a device.
 pub const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// For reading. `NONBLOCK` and `NOCTTY` matter when the name has become a FIFO or a terminal since
-/// the check.
+/// Flags to read a file. `NONBLOCK` and `NOCTTY` matter if the name has become a FIFO or a terminal
+/// since the check.
 pub const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// An opened path.
 pub struct Opened {
-    /// The file, opened with the flags of the caller.
+    /// The descriptor, opened with the caller's flags.
     pub fd: OwnedFd,
     /// Its status, taken from the descriptor.
     pub stat: Stat,
-    /// A symbolic link was followed, so the name in the path may not be the file's own.
+    /// Whether a symbolic link was followed, so that the name in the path may not be the file's
+    /// own.
     pub through_link: bool,
 }
 
@@ -33,12 +34,12 @@ impl Opened {
         Ok(Opened { fd, stat, through_link })
     }
 
-    /// Regular file, directory, …
+    /// Its file type: regular file, directory, …
     pub fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.stat.st_mode)
     }
 
-    /// The file's own absolute name, where `/proc` reports it.
+    /// The file's own absolute path, if `/proc` reports it.
     ///
     /// # Errors
     ///

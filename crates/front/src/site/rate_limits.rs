@@ -1,5 +1,5 @@
-//! The rate limits of sites, per client. All threads share them, and a reload that does not change
-//! a limit keeps its state.
+//! The rate limits of sites, per client, shared by all threads. A reload keeps the state of
+//! unchanged limits.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -25,9 +25,9 @@ impl Default for AllLimits {
 /// The limits of one site.
 #[derive(Debug, Default)]
 pub struct SiteLimits {
-    /// One for each `rate_limit`.
+    /// The state of each `rate_limit`.
     pub rates: Vec<Arc<Limiter>>,
-    /// The concurrent requests of each client, if they are limited.
+    /// The number of concurrent requests of each client, if limited.
     pub running: Option<(Arc<Running>, u32)>,
 }
 

@@ -1,4 +1,4 @@
-//! Cached routes, and the watches that tell whether they still hold.
+//! Cached routes, and the file system checks that invalidate them.
 //!
 //! A bounded table with second-chance eviction (the CLOCK algorithm): a flood of made-up paths
 //! evicts routes that are used once, and leaves the hot entries alone.
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::runtime::file_identity::Identity;
 use crate::site::resolver::Target;
 
-/// The limits of one front thread's cache.
+/// The limits of the cache of one front thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableLimits {
     /// Resolved paths.

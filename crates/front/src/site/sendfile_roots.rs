@@ -1,4 +1,4 @@
-//! Folders whose files a script may send (`X-Accel-Redirect`, `X-Sendfile`).
+//! Directories with files that scripts may send (`X-Accel-Redirect`, `X-Sendfile`).
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use crate::site::files::StaticFile;
 use crate::site::resolver::{Refused, Resolver, Route, SiteFiles};
 use crate::site::with;
 
-/// The folders whose files a site's scripts may send.
+/// The directories with files that a site's scripts may send.
 #[derive(Default)]
 pub struct SendfileRoots(Vec<OpenRoot>);
 
@@ -44,7 +44,7 @@ pub(crate) fn not_found(why: impl Into<Cow<'static, str>>) -> NotSent {
 }
 
 impl SendfileRoots {
-    /// Opens each folder; `files` has the settings that all of a site's folders share.
+    /// Opens each directory; `files` has the settings common to all directories of a site.
     ///
     /// # Errors
     /// One sentence that names the folder that cannot be opened.
@@ -70,7 +70,7 @@ impl SendfileRoots {
         opened.collect::<Result<_, String>>().map(SendfileRoots)
     }
 
-    /// Whether there are none.
+    /// Whether there is no directory.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

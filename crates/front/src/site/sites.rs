@@ -1,4 +1,4 @@
-//! All sites, and the site of a request's host.
+//! All sites, and the lookup of a request's site.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::site::fastcgi_listener::FastcgiSite;
 use crate::site::rate_limits::AllLimits;
 use crate::site::resolver::TableLimits;
 
-/// The resources that sites share, with each other and with other threads.
+/// Resources shared between sites and between threads.
 #[derive(Clone, Copy)]
 pub struct Resources<'a> {
     /// The pools.
     pub pools: &'a Pools,
-    /// The page cache, if there is one.
+    /// The page cache; none: off.
     pub cache: Option<&'a Cache>,
     /// The state of the sites' rate limits.
     pub limits: &'a AllLimits,
@@ -40,13 +40,13 @@ pub struct Resources<'a> {
     pub troubles: &'a Arc<RepeatedErrors>,
 }
 
-/// All sites, for one thread.
+/// All sites, in one thread.
 pub struct Sites {
     /// The trusted proxies.
     pub trust: Trust,
     /// Access to the admin listener.
     pub admin: AdminAccess,
-    /// Responses carry the id of their request.
+    /// Whether responses carry the request id.
     pub sends_request_id: bool,
     /// Connections start with the PROXY protocol.
     pub(crate) is_proxied: bool,
@@ -72,7 +72,7 @@ impl Sites {
         self.sites.get(self.hosts.site_for(authority)?)
     }
 
-    /// The status and the URL with which a request is redirected to HTTPS, if it is.
+    /// The redirect of a request to HTTPS (status and URL), if it is redirected.
     pub fn redirect(&self, is_https: bool, host: &str, head: &Head) -> Option<(u16, String)> {
         let redirect = self.redirect.as_ref().filter(|_| !is_https)?;
         let (host, target) = (host_name(host), head.target());
@@ -81,7 +81,7 @@ impl Sites {
         Some((redirect.status, https_address(host, redirect.port, target)))
     }
 
-    /// The FastCGI listener of an address.
+    /// The FastCGI listener at an address.
     pub fn listener(&self, listen: &str) -> Option<&FastcgiSite> {
         self.listeners.get(listen)
     }

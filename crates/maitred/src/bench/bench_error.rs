@@ -1,4 +1,4 @@
-//! Why a command of `maitred bench` fails.
+//! Errors of `maitred bench`.
 
 /// The error of a command.
 #[derive(Debug)]

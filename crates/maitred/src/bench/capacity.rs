@@ -1,5 +1,5 @@
 //! `--find-capacity`: the highest rate at which a server meets its objective, and its behaviour
-//! beyond.
+//! beyond that.
 
 use std::io::{self, Write};
 use std::sync::Arc;

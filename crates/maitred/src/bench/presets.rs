@@ -1,4 +1,4 @@
-//! Arguments of other tools, parsed as they parse them: `--as siege -c50 -b -t1m -f urls.txt`.
+//! Presets for the command lines of other tools: `--as siege -c50 -b -t1m -f urls.txt`.
 
 use maitred_measure::other_tools::Tool;
 
@@ -68,7 +68,7 @@ fn known(tool: Tool) -> &'static [KnownArgument] {
     }
 }
 
-/// The run that the tool would do, with `run`'s other flags.
+/// Applies the other tool's command line to `run`, in addition to `run`'s other flags.
 ///
 /// # Errors
 /// One sentence, for an unknown or wrong argument.

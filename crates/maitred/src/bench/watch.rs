@@ -32,9 +32,9 @@ const MAX_PAGE_BYTES: usize = 1 << 20;
 /// The source of samples.
 #[derive(Debug)]
 enum SampleSource {
-    /// One of ours: its admin socket, or the default one.
+    /// maitred: its admin socket, or the default one.
     Admin(Option<PathBuf>),
-    /// php-fpm's status page, or ours, in JSON.
+    /// A status page of php-fpm or maitred, in JSON.
     StatusPage(Url),
     /// `/proc`, for this process and its descendants.
     Process(i32),

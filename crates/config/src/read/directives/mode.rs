@@ -1,4 +1,4 @@
-//! How a pool's workers run an application: settings in `[pools.NAME]`.
+//! The mode of a pool's workers: settings in `[pools.NAME]`.
 
 use crate::model::mode::Mode;
 use crate::model::pool::Pool;

@@ -14,7 +14,7 @@ use crate::services::Shared;
 /// How old metrics of OPcache may be. A zygote that hangs reports no new ones.
 const OPCACHE_KNOWN: Duration = Duration::from_secs(60);
 
-/// The page, in the format that a client with this `Accept` header reads.
+/// The page, in the format that the client's `Accept` header asks for.
 pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
     let pools = shared.pools.all().into_iter().filter_map(|pool| {
         let settings = pool.settings();

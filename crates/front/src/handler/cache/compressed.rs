@@ -1,5 +1,5 @@
-//! A cached page in the content encoding that a client accepts: compressed once, and cached beside
-//! the page.
+//! Compressed variants of a cached page: created once per content encoding, and cached next to the
+//! page.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ const AT_ONCE_BYTES: usize = 128 * 1024;
 /// Most pages that are compressed at a time while their clients get them as they are.
 const MAX_COMPRESSIONS: usize = 2;
 
-/// The page under a key as the client accepts it. The page itself if it is not compressed, or if
-/// that takes so long that only later clients get the result.
+/// The variant of a cached page in a content encoding that the client accepts. The page itself if
+/// it is not compressed, or if compression takes so long that only later clients get the result.
 pub fn compressed(
     cache: &Arc<Cache>,
     context: &RequestContext<'_>,

@@ -8,22 +8,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::http::client::Client;
 
-/// Whether the response is wanted without the client.
+/// Whether the response is still wanted after the client has disconnected.
 pub type WantedFlag = Arc<AtomicBool>;
 
-/// A client whose disconnect does not cancel the request as long as the response is wanted.
+/// A client whose disconnect does not cancel the request while the response is wanted (nginx's
+/// `proxy_ignore_client_abort`).
 pub struct DetachedClient<'a, C> {
     client: &'a mut C,
     wanted: Option<WantedFlag>,
-    /// The client has closed the connection.
+    /// Whether the client has closed the connection.
     pub has_gone: bool,
     /// The client has got another response, and none of this one.
     has_response: bool,
 }
 
 impl<'a, C> DetachedClient<'a, C> {
-    /// `client`, for a response that other requests may want (`wanted`). With `has_response` the
-    /// client gets none of it.
+    /// Wraps `client` for a response that other requests may want (`wanted`). With `has_response`,
+    /// the client already has a response and gets nothing of this one.
     pub fn new(
         client: &'a mut C,
         wanted: Option<WantedFlag>,

@@ -1,4 +1,4 @@
-//! A script's response at a site with a cache: whether it is stored, and if not, why.
+//! The path of a script's response into the cache: the decision to store it, or the reason not to.
 
 use std::io;
 use std::sync::Arc;
@@ -41,24 +41,24 @@ pub struct Fill<'a> {
     pub(crate) of: &'a SiteCache,
     context: &'a RequestContext<'a>,
     pub(crate) plan: Plan,
-    /// The key of the request.
+    /// The primary key of the request (RFC 9111 §2).
     pub primary: Option<Key>,
     /// The key of the response, and the right to fetch it for all requests that wait.
     pub(crate) ticket: Option<(Key, Ticket)>,
-    /// The stale page that is cached.
+    /// The stale page in the cache.
     pub stale: Option<(Arc<Object>, Stale)>,
     /// The key of the stale page.
     pub stale_key: Option<Key>,
-    /// Why the request is forwarded to the script.
+    /// The reason why the request is forwarded to the script.
     pub why: Forward,
     /// The client has already got the stale page.
     pub(crate) is_refresh: bool,
     /// The query and the target as the script sees them, if the key leaves out part of the client's
     /// query.
     pub(crate) shown: Option<(Option<String>, String)>,
-    /// The cookies of a background refresh, if not the client's.
+    /// The cookies of a background refresh, which replace those of the client.
     pub cookies: Option<Vec<u8>>,
-    /// The request has waited for the response to another.
+    /// Whether the request has waited for the response to another (request collapsing).
     pub is_collapsed: bool,
     wanted: WantedFlag,
     begun: Millis,
@@ -123,7 +123,7 @@ impl<'a> Fill<'a> {
         self.counts = true;
     }
 
-    /// Shows the script this query in place of the client's, if the response may be stored.
+    /// Passes this query to the script in place of the client's, if the response may be stored.
     pub fn show_query(&mut self, query: Option<&str>) {
         let path = self.context.head.target().split('?').next().unwrap_or_default();
         let target = match query {
@@ -133,38 +133,38 @@ impl<'a> Fill<'a> {
         self.shown = Some((query.map(str::to_owned), target));
     }
 
-    /// The query and the target that the script sees, if they are not the client's.
+    /// The query and the target that the script gets; none: those of the client.
     pub fn shown(&self) -> Option<(Option<&str>, &str)> {
         self.plan.store.ok()?;
         let (query, target) = self.shown.as_ref()?;
         Some((query.as_deref(), target))
     }
 
-    /// Makes other requests for the key wait for this response.
+    /// Lets other requests for the key wait for this response (nginx's `fastcgi_cache_lock`).
     pub fn begin(&mut self, key: Key, ticket: Ticket) {
         self.ticket = Some((key, ticket));
         self.wanted.store(true, Ordering::Relaxed);
     }
 
-    /// The stale page, if it may be used while another is fetched.
+    /// The stale page, if it may be served during an update.
     pub fn usable_stale(&self) -> Option<(Arc<Object>, Stale)> {
         let stale = self.stale.as_ref();
         stale.filter(|(_, stale)| stale.while_revalidate).cloned()
     }
 
-    /// Takes the time after which a purge keeps the response from being stored.
+    /// Takes the time stamp of the fill: a purge after it prevents the response from being stored.
     pub fn take_stamp(&mut self) {
         self.stamp = self.cache.store.stamp();
     }
 
-    /// Forwards the request to the script.
+    /// Marks the request as forwarded to the script.
     pub fn forward(&mut self, plan: Plan, primary: Key) {
         (self.plan, self.primary) = (plan, Some(primary));
         self.counts = true;
         self.begun = now();
     }
 
-    /// Takes down how long the worker took.
+    /// Records the worker time of the response.
     pub fn record_duration(&mut self, time: Duration) {
         self.cost = time;
     }
@@ -178,7 +178,7 @@ impl<'a> Fill<'a> {
         CacheStatus::Forwarded { why: self.why, status, stored, is_collapsed: self.is_collapsed }
     }
 
-    /// Whether other requests may wait for the response, or get it.
+    /// Whether other requests may wait for the response, or be served with it.
     pub fn is_shared(&self) -> bool {
         self.ticket.is_some()
     }
@@ -188,7 +188,7 @@ impl<'a> Fill<'a> {
         self.wanted.clone()
     }
 
-    /// The headers that the script sees in place of the client's conditions and range, if the
+    /// The headers that replace the client's conditional and range headers for the script, if the
     /// response may be stored.
     pub fn conditions(&self) -> Option<Vec<Header<'_>>> {
         self.plan.store.ok()?;
@@ -204,7 +204,7 @@ impl<'a> Fill<'a> {
             && self.stale.as_ref().is_some_and(has_validator)
     }
 
-    /// Takes the complete response header. Returns the value of the `Cache-Status` header.
+    /// Processes the complete response header. Returns the value of the `Cache-Status` header.
     ///
     /// # Errors
     /// When the client gets the cached page in place of the response.
@@ -244,8 +244,8 @@ impl<'a> Fill<'a> {
         Ok(self.status(Some(status), stored).to_string())
     }
 
-    /// A value of the `Cache-Status` header that replaces the one of [`Fill::take_head`], if the
-    /// response turns out not to be stored.
+    /// A corrected value of the `Cache-Status` header of [`Fill::take_head`], if the response is
+    /// not stored after all.
     pub fn correction(&self) -> Option<String> {
         let status = self.promised.filter(|_| self.admitted.is_none())?;
         let why = self.outcome?.err()?;
@@ -352,7 +352,7 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// Takes more of the body.
+    /// Processes a piece of the body.
     pub fn take_body(&mut self, content: &[u8]) {
         if self.admitted.is_none() {
             return;
@@ -443,7 +443,7 @@ impl<'a> Fill<'a> {
         self.finish(finished);
     }
 
-    /// Takes down that a page of the site replaces the response.
+    /// Records that an error page of the site replaces the response.
     pub fn replaced(&mut self, status: u16) {
         if !is_error(status) && self.admitted.take().is_some() {
             self.note_outcome(Err(NotStored::Status));

@@ -1,4 +1,4 @@
-//! A refresh that starts after its request has got the stale page.
+//! A background refresh, which starts after its request was served with the stale page.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::cache::{Cache, SiteCache};
 use crate::handler::cache::fill::Fill;
 use crate::handler::context::RequestContext;
 
-/// What a request with a stale page leaves to its refresh.
+/// The state that a request served with a stale page passes to its background refresh.
 pub struct PendingRefresh {
     /// The cache.
     pub cache: Arc<Cache>,
@@ -54,7 +54,7 @@ impl Drop for PendingRefresh {
 }
 
 impl Fill<'_> {
-    /// Leaves the refresh for the time after the request.
+    /// The state for a refresh after the request.
     pub fn into_pending(mut self: Box<Self>) -> PendingRefresh {
         self.counts = false;
         PendingRefresh {

@@ -1,5 +1,5 @@
-//! The lookup of a request in the page cache: it finds a page, waits for one that another request
-//! fetches, or forwards the request to the script.
+//! The cache lookup of a request: it finds a page, waits for a page that another request is
+//! fetching, or forwards the request to the script.
 
 use std::io;
 use std::sync::Arc;
@@ -33,15 +33,15 @@ const CLIENT_LEFT: u16 = 499;
 
 /// The result of a lookup.
 pub enum LookupResult<'a> {
-    /// The client has got a cached page, or a refusal.
+    /// The client was served with a cached page, or refused.
     Responded(After),
-    /// The client has got a stale page, which this request refreshes.
+    /// The client was served with a stale page, which this request refreshes.
     Refresh(After, Box<Fill<'a>>),
     /// The request is forwarded to the script, whose response may be stored.
     Forward(Box<Fill<'a>>),
 }
 
-/// Looks a page up, and waits for one that another request fetches.
+/// Looks up a page, or waits for a page that another request is fetching.
 ///
 /// # Errors
 /// When the client has closed the connection.
@@ -245,15 +245,15 @@ async fn find_slowly(
     .await
 }
 
-/// Whether the page that was found can be used.
+/// Whether the page in the cache can be used.
 enum Judgement {
-    /// It is: its key, the page, and how.
+    /// A fresh page: its key, the page, and the kind of hit.
     Fresh(Key, Arc<Object>, CacheHit),
-    /// It is not: the key under which the response is stored.
+    /// No fresh page: the key under which the response is stored.
     Other(Key),
 }
 
-/// Judges the page that was found, and notes in `fill` why the request is forwarded.
+/// Judges the page in the cache, and records in `fill` why the request is forwarded.
 fn judge_found<'a, H: Iterator<Item = Field<'a>> + Clone>(
     asked: &CacheRequest<'a, H>,
     found: pagestore::Lookup,
@@ -303,12 +303,12 @@ fn is_only_if_cached(plan: &Plan) -> bool {
     directives.is_some_and(|directives| directives.only_if_cached)
 }
 
-/// Which request refreshes a stale page.
+/// The request that refreshes a stale page.
 #[derive(Clone, Copy, PartialEq)]
 enum RefreshTurn {
-    /// This one.
+    /// This request.
     Ours,
-    /// An earlier one.
+    /// An earlier request.
     Others,
 }
 
@@ -322,7 +322,7 @@ impl RefreshTurn {
     }
 }
 
-/// Which request refreshes the page. None if this one waits for the new page itself.
+/// The request that refreshes the page. None if this one waits for the new page itself.
 fn take_turn(key: Key, fill: &mut Fill<'_>) -> Option<RefreshTurn> {
     let Some(ticket) = fill.cache.fills.refresh(&key, now(), lock_age(fill)) else {
         return Some(RefreshTurn::Others);
@@ -339,13 +339,13 @@ fn lock_age(fill: &Fill<'_>) -> Millis {
     fill.of.settings.lock_age.saturating_mul(1000)
 }
 
-/// What happens to a request without a page.
+/// The next step of a request without a page.
 enum JoinResult {
-    /// Another has fetched the page: look it up again.
+    /// Another request has fetched the page: repeat the lookup.
     Retry,
     /// The request is forwarded to the script.
     Forward,
-    /// The request gets this stale page, as no other is available.
+    /// The request is served with this stale page, since there is no other.
     UseStale(Arc<Object>, Stale),
 }
 

@@ -15,7 +15,7 @@ use crate::http::client::{After, HttpClient};
 use crate::http::error_body::NOT_FOUND;
 use crate::http::headers::{PLAIN, first_field};
 
-/// Carries out a PURGE request, if its client may send one.
+/// Carries out a PURGE request, if its client is in `purge_from`.
 ///
 /// # Errors
 /// When the client has closed the connection.

@@ -1,5 +1,5 @@
-//! A refresh of a stale page after its client has got it: in a task of its own, so that the
-//! client's connection is free for the next request.
+//! The background refresh of a stale page, in a separate task: the client's connection is free for
+//! the next request.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -49,7 +49,7 @@ struct RefreshRun {
     target: RequestTarget<'static>,
 }
 
-/// Refreshes a stale page that its client has got.
+/// Refreshes a stale page that its client was served with.
 pub fn refresh(
     fill: Box<Fill<'_>>,
     context: &RequestContext<'_>,

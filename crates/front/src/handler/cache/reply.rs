@@ -64,11 +64,11 @@ pub(crate) struct CachedPage<'a> {
     pub stored: &'a Stored,
     /// Its body.
     pub body: &'a Body,
-    /// The worker time that it saves.
+    /// The worker time that the hit saves.
     pub saved: Duration,
     /// Its age in seconds.
     pub age: u64,
-    /// What `Cache-Status` says.
+    /// The value of the `Cache-Status` header.
     pub status: CacheStatus,
 }
 

@@ -1,4 +1,4 @@
-//! A script's response on its way to the client, which the cache observes.
+//! A tee for a script's response: to the client, and to the cache.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::http::client::HeadWriter;
 /// The exit status of a script after a fatal error: its response may be incomplete.
 const FATAL: u32 = 255;
 
-/// The cache's view of a response.
+/// The cache's side of a response.
 pub struct CacheObserver<'a> {
     /// The response in the cache, if the site has one.
     pub fill: Option<Box<Fill<'a>>>,
@@ -37,7 +37,7 @@ impl<'a> CacheObserver<'a> {
         CacheObserver { head_reader: fill.as_ref().map(|_| Box::default()), fill, has_head: false }
     }
 
-    /// Takes output of the script. Returns the header once it is complete.
+    /// Processes output of the script. Returns the header once it is complete.
     ///
     /// # Errors
     /// When the client gets the cached page in place of the response.
@@ -64,21 +64,21 @@ impl<'a> CacheObserver<'a> {
         Ok(None)
     }
 
-    /// Takes down that another response replaces this one.
+    /// Records that another response replaces this one.
     pub fn replaced(&mut self, failure: &Failure) {
         if let (Failure::Intercepted(status), Some(fill)) = (failure, &mut self.fill) {
             fill.replaced(*status);
         }
     }
 
-    /// Returns when the response has had all its effects on the cache.
+    /// Waits until all effects of the response on the cache are complete.
     pub async fn settle(&mut self) {
         if let Some(fill) = &mut self.fill {
             fill.settle().await;
         }
     }
 
-    /// Takes down how long the script took.
+    /// Records the run time of the script.
     pub fn record_duration(&mut self, time: Duration) {
         if let Some(fill) = &mut self.fill {
             fill.record_duration(time);
@@ -90,7 +90,7 @@ impl<'a> CacheObserver<'a> {
         self.has_head
     }
 
-    /// Why the response is invalid if it ends now. None if its header is complete.
+    /// The reason why the response is invalid if it ends now. None if its header is complete.
     pub fn ended_early(&self) -> Option<String> {
         let why = |reader: &HeadReader| reader.ended_early().to_string();
         let head_reader = self.head_reader.as_deref().filter(|_| !self.has_head);

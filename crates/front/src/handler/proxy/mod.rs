@@ -29,14 +29,14 @@ use crate::proxy::upload::{Upload, UploadBody};
 
 pub use crate::handler::proxy::outgoing::is_websocket;
 
-/// The reason of a 501 for a WebSocket whose path has no server.
+/// The message of a 501 for a WebSocket at a path without an upstream server.
 pub const NO_WEBSOCKET: &str = "No server takes WebSocket connections here: the site has no \
                                 `proxy` for this path.";
 
 /// The status of a request whose client has left, for the log (nginx's).
 const CLIENT_LEFT: u16 = 499;
 
-/// Has an upstream server serve a request whose path is `path`, decoded and normalised.
+/// Proxies a request to an upstream server; `path` is decoded and normalised.
 ///
 /// # Errors
 /// When the client has closed the connection, or the response is incomplete.
@@ -152,9 +152,9 @@ async fn send_request<C: HttpClient>(
 
 /// Why there is no response.
 enum SendError {
-    /// Nothing of the request was sent.
+    /// No byte of the request was sent.
     Unsent(Box<Request<UploadBody>>),
-    /// The server closed the connection without a byte of a response.
+    /// The server closed the connection before the first byte of a response.
     Silently(ProxyError),
     /// Any other error.
     Otherwise(ProxyError),

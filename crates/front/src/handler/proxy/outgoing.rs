@@ -1,5 +1,5 @@
-//! The request to an upstream server: the client's without the headers of the client's connection,
-//! and with those that describe the client.
+//! The request to an upstream server: the client's headers without those of its connection, and
+//! with headers that describe the client (`X-Forwarded-For` and others).
 
 use std::borrow::Cow;
 
@@ -43,7 +43,7 @@ pub struct Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
-    /// The request with this body; none if its target cannot be passed on.
+    /// Builds the request with this body; none if its target must not be passed on.
     pub fn request(&self, body: UploadBody) -> Option<Request<UploadBody>> {
         let request = Request::builder().method(self.context.head.method()).uri(self.target()?);
         let mut request = request.body(body).ok()?;
@@ -144,7 +144,7 @@ enum DotSegments {
     Absent,
     /// `.` and `..`, in any encoding.
     Plain,
-    /// `..;a=b`, a name by RFC 3986 §3.3, and `..` to servers that strip parameters first (Tomcat).
+    /// `..;a=b`: a name by RFC 3986 §3.3, but `..` to servers that strip parameters first (Tomcat).
     Ambiguous,
 }
 
@@ -176,7 +176,7 @@ fn encoded(target: String) -> String {
 }
 
 /// Whether a request is the handshake of a WebSocket (RFC 6455 §4.1). Over HTTP/2 there is none:
-/// its replacement (RFC 8441) is not announced, and browsers then use HTTP/1.1.
+/// its replacement (RFC 8441) is not announced, so browsers use HTTP/1.1.
 pub fn is_websocket(head: &Head) -> bool {
     head.kind() == Method::Get
         && matches!(head.body, Framing::None | Framing::Length(0))

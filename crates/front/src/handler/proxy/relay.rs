@@ -1,5 +1,5 @@
-//! An upstream server's response on its way to the client: as fast as the client reads, and as soon
-//! as the server sends.
+//! Relays the response of an upstream server to the client, piece by piece: as soon as the server
+//! sends, and no faster than the client reads.
 
 use std::future::poll_fn;
 use std::io;
@@ -38,7 +38,7 @@ const AT_A_TIME: usize = 128;
 
 static COMPRESSING: Semaphore = Semaphore::const_new(AT_A_TIME);
 
-/// Why a response header is invalid. Framing that is ambiguous is rejected (RFC 9112 §6.3).
+/// The reason why a response header is invalid. Ambiguous framing is rejected (RFC 9112 §6.3).
 pub fn refuse(parts: &Parts) -> Option<&'static str> {
     let codings = parts.headers.get_all(TRANSFER_ENCODING);
     let mut codings = codings.iter();
@@ -303,8 +303,8 @@ fn headers_of(fields: &HeaderMap) -> impl Iterator<Item = Header<'_>> {
     fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
 }
 
-/// The headers of a response for the client: without those of the upstream connection, which
-/// `Connection` may list, and without instructions to this server.
+/// The response headers for the client: without those of the upstream connection, as listed in the
+/// `Connection` header, and without instructions to this server.
 pub fn for_client(fields: &HeaderMap) -> impl Iterator<Item = Header<'_>> {
     let options = fields.get_all(CONNECTION).iter();
     let options: Vec<&[u8]> = options.flat_map(|value| members(value.as_bytes())).collect();

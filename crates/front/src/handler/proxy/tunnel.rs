@@ -1,4 +1,4 @@
-//! A WebSocket: after the handshake, bytes both ways, whatever they mean.
+//! The tunnel of a WebSocket: after the handshake, bytes are passed both ways unchanged.
 
 use std::io;
 use std::pin::Pin;

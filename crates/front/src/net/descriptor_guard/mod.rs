@@ -1,5 +1,5 @@
-//! A Unix stream whose peer may send descriptors, on a kernel that cannot refuse them. It receives
-//! none: see [`maitred_os::sockets::wary`].
+//! Guards a Unix stream against descriptors sent by its peer, on a kernel that cannot refuse them.
+//! See [`maitred_os::sockets::wary`].
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

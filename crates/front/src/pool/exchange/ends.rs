@@ -1,4 +1,4 @@
-//! Reports about the worker of an exchange: protocol violations, timeouts, slow scripts.
+//! Ends of an exchange by its worker: protocol violations, timeouts; and slow scripts.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,7 +10,7 @@ use crate::pool::exchange::{Exchange, SlotLease};
 use crate::pool::slow_scripts;
 
 impl Exchange {
-    /// Ready when it has ended. For callers that do not want the response.
+    /// Ready when the exchange has ended, for callers that ignore the response.
     pub fn poll_over(self: &Arc<Exchange>, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         self.take_response(&mut state);
@@ -22,7 +22,7 @@ impl Exchange {
         Poll::Pending
     }
 
-    /// Its worker has violated the seat protocol; `how` is for the log.
+    /// Reports that its worker has violated the seat protocol; `how` is for the log.
     pub fn report_breach(&self, how: &str) {
         let slot = {
             let state = self.lock();
@@ -33,7 +33,7 @@ impl Exchange {
         }
     }
 
-    /// Has its worker killed: the script ran longer than `request_terminate_timeout`.
+    /// Kills its worker, because the script exceeded `request_terminate_timeout`.
     pub fn end_overrun(&self) {
         let ran = self.began().map_or(Duration::ZERO, |began| began.elapsed());
         if let Some(lease) = &self.lock().lease

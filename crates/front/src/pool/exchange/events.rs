@@ -2,7 +2,7 @@
 
 use maitred_scoreboard::RequestOutcome;
 
-/// The state of an exchange whose worker died.
+/// The state of an exchange after the death of its worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterDeath {
     /// Its script had not begun: another worker may run it.

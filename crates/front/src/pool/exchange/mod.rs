@@ -25,7 +25,7 @@ pub use crate::pool::exchange::events::{AfterDeath, ExchangeEvent, PumpResult};
 /// rest stays in the ring, and its worker waits.
 const READ_AHEAD_BYTES: usize = 256 * 1024;
 
-/// The slot of an exchange in one of the pool's generations.
+/// The slot that an exchange uses, in one of the pool's generations.
 #[derive(Debug)]
 pub struct SlotLease {
     /// The generation of its worker.
@@ -49,12 +49,12 @@ impl SlotLease {
     }
 }
 
-/// What a request asks of its pool's queue.
+/// The parameters of a request in its pool's queue.
 #[derive(Debug, Clone, Copy)]
 pub struct QueueRequest {
     /// Its queue priority.
     pub priority: Priority,
-    /// The longest time until a worker begins it.
+    /// The longest time until a worker starts it.
     pub max_wait: Duration,
     /// Its kind ([`crate::pool::kind::of`]).
     pub kind: u64,
@@ -63,13 +63,13 @@ pub struct QueueRequest {
 /// One request in a pool.
 #[derive(Debug)]
 pub struct Exchange {
-    /// The pool it is for.
+    /// Its pool.
     pub pool: Arc<Pool>,
-    /// The front thread whose task waits for the response.
+    /// The front thread with the task that waits for the response.
     pub thread: u32,
     /// Its queue priority.
     pub priority: Priority,
-    /// The longest time until a worker begins it.
+    /// The longest time until a worker starts it.
     pub max_wait: Duration,
     /// Its kind ([`crate::pool::kind::of`]).
     pub kind: u64,
@@ -204,7 +204,7 @@ impl Exchange {
         }
     }
 
-    /// Takes the request back for another slot. False when the worker has begun it.
+    /// Withdraws the request from its slot, for another one. False when the worker has started it.
     pub fn take_back(&self) -> bool {
         let mut state = self.lock();
         let taken = state.lease.as_ref().is_some_and(|lease| lease.link().take_back(&lease.slot));
@@ -214,7 +214,7 @@ impl Exchange {
         taken
     }
 
-    /// Its worker is dead.
+    /// Handles the death of its worker.
     pub fn worker_died(&self) -> AfterDeath {
         let mut state = self.lock();
         let Some(SlotLease { generation, mut slot }) = state.lease.take() else {
@@ -244,7 +244,7 @@ impl Exchange {
         if done { AfterDeath::Over } else { AfterDeath::Interrupted }
     }
 
-    /// Takes what the worker has written, and wakes the task that waits for it.
+    /// Drains the worker's output, and wakes the task that waits for it.
     pub fn pump(self: &Arc<Exchange>) -> PumpResult {
         let mut state = self.lock();
         let useful_events = self.take_response(&mut state);
@@ -322,7 +322,8 @@ impl Exchange {
         }
     }
 
-    /// Time since it was first found waiting without a worker that has begun it; none when one has.
+    /// Time for which it has waited without a start, since that was first observed; none when a
+    /// worker has started it.
     pub fn waits_behind(&self, now: Instant) -> Option<Duration> {
         let mut state = self.lock();
         let waits = match &state.lease {
@@ -337,7 +338,7 @@ impl Exchange {
         Some(now - *state.waits_since.get_or_insert(now))
     }
 
-    /// Whether a worker has begun it.
+    /// Whether a worker has started it.
     pub fn has_begun(&self) -> bool {
         let state = self.lock();
         let lease = state.lease.as_ref();
@@ -345,8 +346,8 @@ impl Exchange {
             .is_some_and(|lease| lease.link().progress(&lease.slot) != Ok(SlotProgress::NotStarted))
     }
 
-    /// The earliest time at which its script can have begun, if it runs: when it was assigned, or
-    /// last found waiting behind another. Now, if it has not begun; none when it has ended.
+    /// The earliest possible start of its script: the time when it was assigned, or last observed
+    /// waiting behind another. Now, if it has not been started; none when it has ended.
     pub fn began(&self) -> Option<Instant> {
         let state = self.lock();
         if state.ended.is_some() {
@@ -368,7 +369,7 @@ impl Exchange {
         self.lock().assigned_at
     }
 
-    /// Its slot, if a worker has it.
+    /// Its slot, if it is assigned to a worker.
     pub fn slot_ref(&self) -> Option<SlotRef> {
         let state = self.lock();
         state.lease.as_ref().map(SlotLease::slot_ref)
@@ -402,8 +403,8 @@ impl Exchange {
         Poll::Pending
     }
 
-    /// Sends more of the request and returns the number of bytes written. Unless those are all,
-    /// an [`ExchangeEvent::Room`] follows.
+    /// Sends more of the request and returns the number of bytes written. Unless that is all, an
+    /// [`ExchangeEvent::Room`] follows.
     pub fn feed(&self, bytes: &[u8]) -> usize {
         let mut state = self.lock();
         if !state.assignment_sent {
@@ -432,7 +433,7 @@ impl Exchange {
         fed
     }
 
-    /// The response is complete although the script continues (`fastcgi_finish_request`): its
+    /// Marks the response as complete although the script continues (`fastcgi_finish_request`): its
     /// further output is discarded.
     pub fn detach(&self) {
         let mut state = self.lock();
@@ -480,7 +481,7 @@ impl Exchange {
         state.spent.or_else(of_lease)
     }
 
-    /// No client waits for the response any more.
+    /// Marks the client as disconnected: its response is discarded.
     pub fn leave(self: &Arc<Exchange>) {
         {
             let mut state = self.lock();
@@ -494,7 +495,7 @@ impl Exchange {
         }
     }
 
-    /// Takes the request back if no worker has begun it; it has then ended.
+    /// Withdraws the request if no worker has started it; the exchange has then ended.
     pub fn withdraw(self: &Arc<Exchange>) -> bool {
         let mut state = self.lock();
         if state.ended.is_some() {
@@ -522,7 +523,7 @@ impl Exchange {
         true
     }
 
-    /// The queue has rejected it.
+    /// Ends the exchange, because the queue has rejected the request.
     pub fn reject(&self, why: RequestOutcome) {
         let mut state = self.lock();
         state.ended = Some(Err(why));

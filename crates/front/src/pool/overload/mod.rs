@@ -58,7 +58,7 @@ impl Workload {
         between.max(self.script / 10).max(MIN_TARGET)
     }
 
-    /// The time after which an overtaken request is shed, if its timeout is `timeout`.
+    /// The time after which an overtaken request with this `timeout` is shed.
     pub fn patience(&self, timeout: Duration) -> Duration {
         PATIENCE.min(timeout).max(self.target().saturating_mul(2))
     }
@@ -69,7 +69,7 @@ impl Workload {
     }
 }
 
-/// The recent past of a queue.
+/// The recent history of a queue.
 #[derive(Debug, Default)]
 pub struct Overload {
     lifo: bool,
@@ -91,9 +91,9 @@ pub struct Overload {
 pub enum OrderChange {
     /// The order stays.
     Unchanged,
-    /// From now on the newest request is served first.
+    /// From now on LIFO: the newest request is served first.
     Lifo,
-    /// From now on requests are served in order.
+    /// From now on FIFO: requests are served in order.
     Fifo,
 }
 
@@ -103,23 +103,23 @@ impl Overload {
         self.lifo
     }
 
-    /// No request waits.
+    /// Records that no request waits.
     pub fn note_empty(&mut self) {
         self.min_wait = Some(Duration::ZERO);
         self.rate.since = None;
     }
 
-    /// A request is rejected for lack of time or space.
+    /// Records a request that was rejected for lack of time or space.
     pub fn note_rejection(&mut self) {
         self.has_rejected = true;
     }
 
-    /// The client of a waiting request has left.
+    /// Records that the client of a waiting request has left.
     pub fn note_departure(&mut self) {
         self.left = self.left.saturating_add(1);
     }
 
-    /// A request has left the queue for a worker.
+    /// Records that a waiting request was assigned to a worker.
     pub fn note_dequeue(&mut self) {
         self.served = self.served.saturating_add(1);
         self.rate.count = self.rate.count.saturating_add(1);
@@ -166,7 +166,7 @@ impl Overload {
         self.served > 0 && (self.has_rejected || loses_many)
     }
 
-    /// The time until `waiting` requests have a worker; none: unknown.
+    /// The estimated time until `waiting` requests have a worker; none: unknown.
     pub fn wait_estimate(&self, waiting: usize, now: Instant) -> Option<Duration> {
         let per_second = self.rate.per_second(now)?;
         Duration::try_from_secs_f64(waiting as f64 / per_second).ok()

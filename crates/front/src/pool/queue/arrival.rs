@@ -1,4 +1,5 @@
-//! The arrival of a request: the seat with capacity for it, or the wait list.
+//! Arrival of a request in the queue: it gets a seat with free capacity, or a place on the wait
+//! list.
 
 use std::time::{Duration, Instant};
 
@@ -42,8 +43,8 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
     }
 
-    /// Why [`Queue::enqueue`] would reject a request that arrives now, if that is certain: its
-    /// records need not be encoded then.
+    /// The reason why [`Queue::enqueue`] would reject a request that arrives now, if that is
+    /// certain: then its records need not be encoded.
     pub fn would_reject(
         &mut self,
         priority: Priority,
@@ -60,7 +61,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.waiting.would_reject(now, max_wait, &workload)
     }
 
-    /// Queues an urgent request that no seat has capacity for.
+    /// Queues an urgent request, since no seat has capacity.
     ///
     /// # Errors
     /// The queue is full.
@@ -72,9 +73,9 @@ impl<T: Clone + PartialEq> Queue<T> {
         Ok(())
     }
 
-    /// Queues a request that no seat has capacity for ([`Submission::Busy`]), for at most
-    /// `max_wait` from `now` on. Scripts take `script`. May return an older request that is
-    /// dropped for it.
+    /// Queues a request, since no seat has capacity ([`Submission::Busy`]), for at most `max_wait`
+    /// from `now` on. `script` is the average script time. May return an older request that is
+    /// dropped in exchange.
     ///
     /// # Errors
     /// The request is rejected.

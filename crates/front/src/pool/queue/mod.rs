@@ -41,7 +41,7 @@ pub enum Submission {
 pub enum SeatAction<T> {
     /// Assign this request to this slot.
     Run(T, SlotRef),
-    /// Try to take one of these requests back from where it waits behind another; on success call
+    /// Try to withdraw one of these requests, which wait behind another; on success call
     /// [`Queue::moved`] and run it at `to`.
     TakeBack {
         /// The requests of one seat and their slots; all but one of them wait.
@@ -56,18 +56,18 @@ pub enum SeatAction<T> {
 /// Queue priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
-    /// Before all others; `reserved_workers` are for these requests alone.
+    /// Served before all others; `reserved_workers` are reserved for this priority.
     Urgent,
-    /// All others.
+    /// Normal priority.
     Normal,
 }
 
-/// Number of requests one seat may have, including the one that runs.
+/// Maximum number of requests in one seat, including the running one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Depth {
-    /// While other seats are idle. 1: an idle seat always comes first.
+    /// The maximum while other seats are idle. 1: an idle seat is always preferred.
     pub before_waking: usize,
-    /// While none is idle.
+    /// The maximum while no seat is idle.
     pub when_busy: usize,
 }
 
@@ -152,7 +152,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.current
     }
 
-    /// Removes all waiting requests if there is no worker and will be none.
+    /// Removes all waiting requests if there is no worker, and none is expected.
     pub fn abandon(&mut self) -> Vec<T> {
         if !self.has_no_workers() {
             return Vec::new();
@@ -171,8 +171,8 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     /// Number of requests that wait because every worker is busy, including those in a slot behind
-    /// another: a seat runs one. While a worker is idle, a request in a slot waits no longer than
-    /// waking that worker would take.
+    /// another: a seat runs one at a time. While a worker is idle, a request in a slot waits only
+    /// until its worker wakes up.
     pub fn queued(&self) -> usize {
         let behind = if self.idle.is_empty() { self.held.saturating_sub(self.busy()) } else { 0 };
         self.waiting() + behind
@@ -227,7 +227,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.max_open
     }
 
-    /// Counts one more check for each seat that is idle now.
+    /// Counts an idleness check for each idle seat.
     pub fn age_idle(&mut self) {
         for seat in std::mem::take(&mut self.idle) {
             if let Some(entry) = self.seat_mut(seat) {
@@ -237,8 +237,8 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
     }
 
-    /// Closes the seat that has been idle for longest, if more than `keep` are idle and the last
-    /// `idle_checks` checks found it idle. It has no request then.
+    /// Closes the seat that has been idle for longest, if more than `keep` seats are idle and the
+    /// last `idle_checks` checks found this one idle. It has no request then.
     pub fn retire(&mut self, keep: usize, idle_checks: u32) -> Option<WorkerRef> {
         let seat = *self.idle.first()?;
         if self.idle.len() <= keep || self.seat(seat)?.idle_checks < idle_checks {
@@ -270,7 +270,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.open - self.idle.len()
     }
 
-    /// The idle seat that is used next: one of the current generation, if there is one.
+    /// The idle seat to use next: one of the current generation, if possible.
     pub fn idle_seat(&self) -> Option<SeatId> {
         let last = *self.idle.last()?;
         if last.generation == self.current {
@@ -281,13 +281,13 @@ impl<T: Clone + PartialEq> Queue<T> {
         Some(current.copied().unwrap_or(last))
     }
 
-    /// Updates the overload detection. Call it before seats get waiting requests.
+    /// Updates the overload detection. Call it before assigning waiting requests to seats.
     pub fn pass_time(&mut self, now: Instant, script: Duration) {
         let workload = self.workload(script);
         self.waiting.pass_time(now, &workload);
     }
 
-    /// The next request that newer ones have overtaken for too long.
+    /// The next request to shed: newer ones have overtaken it for too long.
     pub fn next_to_shed(&mut self, now: Instant, script: Duration) -> Option<T> {
         let workload = self.workload(script);
         self.waiting.next_to_shed(now, &workload)
@@ -344,7 +344,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.seat(seat).map_or(0, |entry| entry.incarnation)
     }
 
-    /// Closes the seat of a worker that is gone. Returns the requests it had, with their slots.
+    /// Closes the seat of a dead worker. Returns its requests with their slots.
     pub fn close(&mut self, worker: WorkerRef) -> Vec<(SlotRef, T)> {
         let WorkerRef { seat, incarnation } = worker;
         if incarnation == 0 {
@@ -378,7 +378,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         had
     }
 
-    /// Returns a request to the head of the queue: its worker died before it began.
+    /// Returns a request to the head of the queue: its worker died before it started.
     pub fn put_back(&mut self, item: T, priority: Priority, now: Instant) {
         match priority {
             Priority::Urgent => self.urgent.push_front(item),
@@ -386,7 +386,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
     }
 
-    /// A worker has finished a request. The seat of one that exits by itself now is closed.
+    /// Handles the end of a request. Closes the seat if its worker exits by itself now.
     pub fn done(&mut self, at: SlotRef) {
         if let Some(entry) = self.seat_of(at.worker()) {
             entry.done += 1;
@@ -399,8 +399,8 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
     }
 
-    /// A slot is free again. [`Queue::next_seat_change`] and then [`Queue::next`] decide how the
-    /// seat is used.
+    /// Frees a slot. [`Queue::next_seat_change`] and then [`Queue::next`] decide how to use the
+    /// seat.
     pub fn free(&mut self, at: SlotRef) {
         let Some(entry) = self.seat_of(at.worker()) else {
             return;
@@ -418,7 +418,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.held -= 1;
     }
 
-    /// The next action for a seat that may have capacity. Call it until it returns
+    /// The next action for a seat with possible capacity. Call it until it returns
     /// [`SeatAction::Rest`].
     pub fn next(&mut self, seat: SeatId, depth: Depth) -> SeatAction<T> {
         let Some(entry) = self.seat(seat) else {
@@ -481,7 +481,8 @@ impl<T: Clone + PartialEq> Queue<T> {
         idle.map(|seat| self.first_slot(seat))
     }
 
-    /// A request of this priority was taken back from `from` and runs at `to`, which was idle.
+    /// Records that a request of this priority was withdrawn from `from` and runs at `to`, which
+    /// was idle.
     pub fn moved(&mut self, item: T, priority: Priority, from: SlotRef, to: SlotRef) {
         self.free(from);
         self.mark_busy(to.seat);
@@ -489,9 +490,9 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.hold(to.seat, to.slot, item);
     }
 
-    /// A request was taken back from `from`, where the script before it runs long, and no seat is
-    /// idle: it returns to the head of the queue, and until that script ends no request is put
-    /// behind it.
+    /// Returns a request to the head of the queue after it was withdrawn from `from`: the script
+    /// before it runs long, and no seat is idle. Until that script ends, no request is put behind
+    /// it.
     pub fn requeue(&mut self, item: T, priority: Priority, from: SlotRef, now: Instant) {
         self.free(from);
         if let Some(entry) = self.seat_mut(from.seat) {
@@ -500,7 +501,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.put_back(item, priority, now);
     }
 
-    /// Removes a waiting request. False when it is not waiting (any more).
+    /// Removes a waiting request. False if it does not wait any more.
     pub fn cancel(&mut self, item: &T, now: Instant) -> bool {
         let urgent = self.urgent.iter().position(|urgent| urgent == item);
         match urgent {

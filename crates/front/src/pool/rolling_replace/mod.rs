@@ -19,14 +19,14 @@ use crate::pool::seats::{GenerationPhase, GenerationSeats, Seat, SeatId, SlotRef
 /// A change of the worker of a seat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeatChange {
-    /// This idle worker gets no more requests, and is to exit.
+    /// This idle worker gets no further requests: let it exit.
     Retire(WorkerRef),
     /// The worker of this seat gets requests from now on: see [`Queue::next`].
     Open(SeatId),
 }
 
 impl<T: Clone + PartialEq> Queue<T> {
-    /// All requests that have a worker, with its seat.
+    /// All requests in seats, with the seat of each.
     pub fn assigned_requests(&self) -> impl Iterator<Item = (SeatId, &T)> {
         self.all_seats().flat_map(|(seat, entry)| {
             let requests = entry.slots.iter().flatten();
@@ -39,15 +39,15 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.generations.push(GenerationSeats::new(generation, seats, max_requests));
     }
 
-    /// Each worker of a generation exits by itself after this many requests.
+    /// Sets the number of requests after which each worker of a generation exits by itself.
     pub fn serve_each(&mut self, generation: Generation, requests: u64) {
         if let Some(seats) = self.generation_seats_mut(generation) {
             seats.serves = requests;
         }
     }
 
-    /// Sends new requests to generation `new`, whose limits hold for all: at most `max_open` open
-    /// seats, and `limit` waiting requests.
+    /// Sends new requests to generation `new`, and applies its limits to all generations together:
+    /// at most `max_open` open seats, and `limit` waiting requests.
     pub fn replace(&mut self, new: Generation, max_open: usize, limit: usize) {
         if self.generation_seats(new).is_none() {
             return;
@@ -90,8 +90,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.prepared.retain(|worker| worker.seat.generation != generation);
     }
 
-    /// Removes a generation, all of whose workers are gone. Returns the requests that its seats
-    /// still had, in order.
+    /// Removes a generation without workers. Returns the requests in its seats, in order.
     pub fn remove(&mut self, generation: Generation) -> Vec<(SlotRef, T)> {
         let all = self.all_seats();
         let open: Vec<_> = all
@@ -108,13 +107,13 @@ impl<T: Clone + PartialEq> Queue<T> {
         had
     }
 
-    /// Opens no seat while this many are open: further workers are pending. True if the cap was
-    /// lower before.
+    /// Limits the number of open seats: further workers stay pending. True if the limit was lower
+    /// before.
     pub fn limit_serving(&mut self, seats: usize) -> bool {
         std::mem::replace(&mut self.serving, seats) < seats
     }
 
-    /// Retires pending workers beyond a total of `workers`, unless they are to replace others.
+    /// Retires pending workers beyond a total of `workers`, except those that replace others.
     pub fn limit_pending(&mut self, workers: usize) {
         if self.has_retiring() || self.has_worn() {
             return;
@@ -140,14 +139,14 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.keep = Some(keep);
     }
 
-    /// Clears a seat for a new worker: the former one is dead, even if its death has not been
-    /// reported yet. Returns its requests.
+    /// Clears a seat for a new worker: its former worker is dead, even if that has not been
+    /// reported yet. Returns the former worker's requests.
     pub fn vacate(&mut self, seat: SeatId) -> Vec<(SlotRef, T)> {
         self.forget_unopened(|worker| worker.seat == seat);
         self.close(seat.worker(self.incarnation(seat)))
     }
 
-    /// A worker is ready; `inherited` are its requests from an earlier front.
+    /// Adds a ready worker; `inherited` are its requests from an earlier front.
     pub fn arrive(&mut self, worker: WorkerRef, inherited: Vec<(usize, T)>) {
         let seat = worker.seat;
         let Some(seats) = self.generation_seats(seat.generation) else {
@@ -171,7 +170,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
     }
 
-    /// Forgets a dead worker that never opened its seat. False when it is no such worker.
+    /// Removes a dead worker whose seat was never opened. False for any other worker.
     pub fn forget_pending(&mut self, worker: WorkerRef) -> bool {
         self.forget_unopened(|other| *other == worker)
     }
@@ -207,7 +206,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
     }
 
-    /// Marks a worker as worn.
+    /// Marks a worker as worn: due for replacement.
     pub fn wear_out(&mut self, worker: WorkerRef, why: Wear) {
         if worker.seat.generation != self.current {
             return;
@@ -220,7 +219,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
     }
 
-    /// A worker that has become worn since the last call, and why.
+    /// A worker that became worn since the last call, and the reason.
     pub fn next_worn(&mut self) -> Option<(WorkerRef, Wear)> {
         self.worn.pop()
     }

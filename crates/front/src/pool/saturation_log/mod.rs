@@ -39,7 +39,7 @@ pub struct SaturationLog {
     is_awake: AtomicBool,
     /// Wakes the task.
     dirty: Arc<Notify>,
-    /// The limit of its scripts' log lines.
+    /// The limit of log lines from its scripts.
     pub log: ScriptLog,
     /// The lines are php-fpm's, as far as it has any.
     is_fpm: bool,
@@ -65,7 +65,7 @@ impl SaturationLog {
         self.wake();
     }
 
-    /// A request was rejected; `line` is its log line.
+    /// Records a rejected request; `line` is its log line.
     pub fn rejected(&self, why: RequestOutcome, line: impl FnOnce() -> String) {
         self.rejected[why as usize].fetch_add(1, Ordering::Relaxed);
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
@@ -427,7 +427,7 @@ impl Pool {
     }
 }
 
-/// The task that logs the saturation of a pool, for as long as the pool exists.
+/// The task that logs the saturation of a pool, while the pool exists.
 pub async fn watch(pool: Weak<Pool>) {
     let started = Instant::now();
     let parts = |pool: Arc<Pool>| {

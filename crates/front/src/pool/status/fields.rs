@@ -14,21 +14,21 @@ pub const REQUEST_URI: &str = "request uri";
 /// The value of a field.
 #[derive(Debug, PartialEq)]
 pub enum StatusValue<'s> {
-    /// Text from any source, without characters that some format cannot carry.
+    /// Text from any source, without characters that one of the formats cannot represent.
     Text(Cow<'s, str>),
     /// A number.
     Number(u64),
-    /// A time in seconds since 1970: a date for people, a number for programs.
+    /// A time in seconds since 1970: a date in text and HTML, a number in the other formats.
     Time(u64),
     /// A share in per cent.
     Share(f64),
 }
 
-/// A field: its name as text and HTML have it, and its value.
+/// A field: its name in text and HTML, and its value.
 pub type StatusField<'s> = (&'static str, StatusValue<'s>);
 
 impl StatusValue<'_> {
-    /// The value for people: a time is a local date, as in php-fpm.
+    /// The value in text and HTML: a time is a local date, as in php-fpm.
     pub fn for_people(&self) -> String {
         match self {
             StatusValue::Time(second) => local_log_time(*second),

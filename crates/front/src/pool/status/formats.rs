@@ -1,4 +1,4 @@
-//! The formats that show a pool's fields, each byte for byte as php-fpm lays it out.
+//! The formats of the status page, each byte for byte as in php-fpm.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ const HTML_START: &str = "<!DOCTYPE html PUBLIC \"-//W3C//DTD XHTML 1.0 Strict//
      <html xmlns=\"http://www.w3.org/1999/xhtml\" xml:lang=\"en\" lang=\"en\">\n\
      <head><title>PHP-FPM Status Page</title></head>\n<body>\n<table>\n";
 
-/// Lines for people.
+/// Plain text.
 pub fn text(status: &Status, full: bool) -> String {
     let lines = |fields: &[StatusField<'_>]| fields.iter().map(line).collect::<String>();
     let mut out = lines(&of_pool(status));
@@ -35,7 +35,7 @@ fn line(field: &StatusField<'_>) -> String {
     format!("{name:<22}{}\n", value.for_people())
 }
 
-/// A table of the pool, and one of its workers.
+/// HTML: a table of the pool, and one of its workers.
 pub fn html(status: &Status, full: bool) -> String {
     let mut out = HTML_START.to_owned();
     for (name, value) in of_pool(status) {
@@ -62,7 +62,7 @@ pub fn html(status: &Status, full: bool) -> String {
     out
 }
 
-/// An element for each field.
+/// XML: an element for each field.
 pub fn xml(status: &Status, full: bool) -> String {
     let element = |(name, value): &StatusField<'_>| {
         let name = name.replace(' ', "-");
@@ -84,7 +84,7 @@ pub fn xml(status: &Status, full: bool) -> String {
     out
 }
 
-/// One object.
+/// JSON: one object.
 pub fn json(status: &Status, full: bool) -> String {
     let mut out = format!("{{{}", members(&of_pool(status)));
     if full {

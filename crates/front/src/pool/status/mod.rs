@@ -52,23 +52,23 @@ pub struct StatusPage {
     is_ping: bool,
 }
 
-/// The page for a request, if its path is one of the pool's two.
+/// The status page or ping for a request; none for any other path.
 pub fn page(pool: &Pool, head: &Head) -> Option<StatusPage> {
     let query = head.query().unwrap_or_default();
     page_at(pool, head.path().as_bytes(), || query, SelfCount::Excluded)
 }
 
-/// Whether the page counts the request for itself.
+/// Whether the page counts its own request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SelfCount {
-    /// It does not.
+    /// It does not count it.
     Excluded,
-    /// It does, as with php-fpm, where a worker generates the page: monitoring may expect at least
-    /// one active worker.
+    /// It counts it, as with php-fpm, where a worker generates the page: monitoring may expect at
+    /// least one active worker.
     Included,
 }
 
-/// The page of a pool at `path`, if it is one of its two.
+/// The status page or ping of a pool at `path`; none for any other path.
 pub fn page_at<Q: AsRef<str>>(
     pool: &Pool,
     path: &[u8],
@@ -108,7 +108,7 @@ pub fn of_pool(pool: &Pool, query: &str, self_count: SelfCount) -> StatusPage {
     with_figures(pool, query, figures)
 }
 
-/// The status page as a client of the admin listener may see it.
+/// The status page, reduced to the `view` of a client of the admin listener.
 pub fn for_admin(pool: &Pool, query: &str, view: View) -> StatusPage {
     let mut figures = pool.snapshot();
     for process in &mut figures.processes {

@@ -1,5 +1,5 @@
-//! The format for Prometheus: php-fpm's metrics with their help texts, so that what reads php-fpm's
-//! reads ours. It is about the pool only, also with `full`.
+//! php-fpm's OpenMetrics format: the same metrics with the same help texts, so that existing
+//! dashboards work. About the pool only, even with `full`.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! The requests that wait for a worker: which one is next, which one is rejected, and which one
-//! has waited for too long. Part of the queue's state machine; `overload.rs` detects overload.
+//! The requests that wait for a worker: it selects the next request, those to reject, and those
+//! that have timed out. Part of the queue's state machine; `overload.rs` detects overload.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -74,13 +74,13 @@ impl<T: PartialEq> WaitList<T> {
         self.overload.is_lifo()
     }
 
-    /// How often LIFO mode has started.
+    /// Number of times that LIFO mode has started.
     pub fn lifo_starts(&self) -> u64 {
         self.lifo_starts
     }
 
-    /// Adds a request that arrives `now` and may wait for `max_wait`. In LIFO mode a full list
-    /// drops the oldest request for it, and returns that one.
+    /// Adds a request that arrives `now` and may wait for `max_wait`. In LIFO mode, a full list
+    /// drops its oldest request instead, and returns it.
     ///
     /// # Errors
     /// The request is rejected.
@@ -104,8 +104,8 @@ impl<T: PartialEq> WaitList<T> {
         Ok(replaced)
     }
 
-    /// Why [`WaitList::enqueue`] would reject a request that arrives `now`. In LIFO mode it drops
-    /// another request instead.
+    /// The reason why [`WaitList::enqueue`] would reject a request that arrives `now`. In LIFO mode
+    /// it drops another request instead.
     pub fn would_reject(
         &mut self,
         now: Instant,
@@ -131,7 +131,7 @@ impl<T: PartialEq> WaitList<T> {
         Some(RequestOutcome::WaitTooLong)
     }
 
-    /// Returns a request that was with a worker: it is the next. It counts as having waited as long
+    /// Returns a request from a worker to the head of the list. It counts as having waited as long
     /// as the oldest, so that the queue appears no younger than it is.
     pub fn put_back(&mut self, item: T, now: Instant) {
         if self.is_lifo() {
@@ -148,7 +148,7 @@ impl<T: PartialEq> WaitList<T> {
         entry.map(|entry| &entry.item)
     }
 
-    /// Removes the next request without a worker for it.
+    /// Removes the next request without assigning it.
     pub fn withdraw(&mut self) -> Option<T> {
         let entry = if self.is_lifo() { self.entries.pop_back() } else { self.entries.pop_front() };
         entry.map(|entry| entry.item)
@@ -166,7 +166,7 @@ impl<T: PartialEq> WaitList<T> {
         taken
     }
 
-    /// Removes the next request that newer ones have overtaken for too long.
+    /// Removes the next request to shed: newer ones have overtaken it for too long.
     pub fn next_to_shed(&mut self, now: Instant, workload: &Workload) -> Option<T> {
         let oldest = self.entries.front().filter(|_| self.is_lifo())?;
         let waited = now.saturating_duration_since(oldest.since);
@@ -175,7 +175,7 @@ impl<T: PartialEq> WaitList<T> {
         Some(entry.item)
     }
 
-    /// Removes a request whose client has left. False when it is not waiting.
+    /// Removes a request after its client has left. False if it does not wait.
     pub fn cancel(&mut self, item: &T, now: Instant) -> bool {
         let oldest = self.longest();
         let found = self.entries.iter().position(|entry| entry.item == *item);
@@ -191,7 +191,7 @@ impl<T: PartialEq> WaitList<T> {
         true
     }
 
-    /// A request has waited for its whole timeout.
+    /// Records that a request has timed out in the queue.
     pub fn note_timeout(&mut self) {
         self.overload.note_rejection();
     }
@@ -201,12 +201,12 @@ impl<T: PartialEq> WaitList<T> {
         self.entries.drain(..).map(|entry| entry.item)
     }
 
-    /// The arrival of the oldest request.
+    /// The arrival time of the oldest request.
     pub fn longest(&self) -> Option<Instant> {
         self.entries.front().map(|entry| entry.since)
     }
 
-    /// The time until all waiting requests have a worker; none: unknown.
+    /// The estimated time until all waiting requests have a worker; none: unknown.
     pub fn wait_estimate(&self, now: Instant) -> Option<Duration> {
         self.overload.wait_estimate(self.len(), now)
     }
@@ -216,7 +216,7 @@ impl<T: PartialEq> WaitList<T> {
         std::mem::take(&mut self.lifo_time)
     }
 
-    /// Updates the overload detection. Call it before workers get waiting requests.
+    /// Updates the overload detection. Call it before assigning waiting requests to workers.
     pub fn pass_time(&mut self, now: Instant, workload: &Workload) {
         let since = self.longest();
         let oldest = since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));

@@ -16,8 +16,8 @@ use crate::server::fastcgi::connection::BegunRequest;
 /// Overhead of a request's records in bytes.
 const FRAME_BYTES: usize = 128;
 
-/// Positions in the stream of the parameters that the front reads. As in php-fpm, the last of a
-/// name counts.
+/// Positions of the parameters that the front reads, in the parameter stream. As in php-fpm, the
+/// last parameter of a name counts.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Places {
     method: Range<usize>,
@@ -32,7 +32,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Finds them.
+    /// Finds the positions.
     ///
     /// # Errors
     /// When the stream ends within a pair.
@@ -106,9 +106,9 @@ impl FastcgiCall {
         }
     }
 
-    /// The path to compare with those of status page and ping (`fpm_status_handle_request` with
+    /// The path to compare with `status_path` and `ping_path` (`fpm_status_handle_request` with
     /// `init_request_info`), if there is a file at all: the script's name, or with `by_path_info`
-    /// (`cgi.fix_pathinfo = 0`) the path info where there is one.
+    /// (`cgi.fix_pathinfo = 0`) the path info, if there is one.
     pub fn path(&self, by_path_info: bool) -> Option<&[u8]> {
         let places = &self.places;
         let path = places.path_info.as_ref().filter(|_| by_path_info);
@@ -116,12 +116,12 @@ impl FastcgiCall {
         Some(self.at(path)).filter(|_| !self.file().is_empty())
     }
 
-    /// Whether the response has no body.
+    /// Whether the method is HEAD: the response has no body.
     pub fn is_head(&self) -> bool {
         self.at(&self.places.method) == b"HEAD"
     }
 
-    /// Bytes of body that the script reads. Without a length it reads none (php-fpm's
+    /// Bytes of the body that the script reads. Without a length it reads none (php-fpm's
     /// `sapi_cgi_read_post`).
     pub fn body_length(&self) -> u64 {
         let text = self.at(&self.places.content_length);
@@ -132,7 +132,7 @@ impl FastcgiCall {
     }
 
     /// The request for a worker: the parameters unchanged, and the body if it is in memory. `flags`
-    /// are maitred's own.
+    /// are private flags of the seat link.
     pub fn encode(&self, body: &Body, flags: u8) -> Vec<u8> {
         let id = self.begun.request_id;
         // As in php-fpm, the role is a parameter, which a later one may replace.

@@ -1,4 +1,5 @@
-//! Encodes a response as FastCGI records for a web server; a script's output passes unchanged.
+//! Encodes a response as FastCGI records for a web server; the output of a script is passed on
+//! unchanged.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -27,25 +28,25 @@ pub struct FastcgiEncoder<'a> {
 }
 
 impl<'a> FastcgiEncoder<'a> {
-    /// A response of which nothing is written.
+    /// An unwritten response.
     pub fn new(request_id: u16, log: Option<&'a mut Entry>) -> FastcgiEncoder<'a> {
         FastcgiEncoder { request_id, out: Vec::new(), framed: 0, has_said: false, log }
     }
 
-    /// Whether another response may replace it after `sent` bytes: no output of the script is among
-    /// them, and no record is cut.
+    /// Whether another response may replace it after `sent` bytes: no script output is among them,
+    /// and no record is incomplete.
     pub fn can_be_replaced(&self, sent: u64) -> bool {
         !self.has_said && sent == self.framed
     }
 
-    /// Logs that it is given up, and that another with this status replaces it, or none.
+    /// Logs that the response failed, and the status of its replacement, if there is one.
     pub fn log_failure(&mut self, status: u16) {
         if let Some(log) = &mut self.log {
             log.write(status);
         }
     }
 
-    /// Bytes of all its records.
+    /// Number of bytes of all its records.
     pub fn length(&self) -> u64 {
         self.framed
     }
@@ -118,7 +119,7 @@ impl ResponseEncoder for FastcgiEncoder<'_> {
     }
 }
 
-/// A complete response: a CGI header section with these headers, and a body if it has one.
+/// A complete response: a CGI header with these headers, and a body if it has one.
 pub fn whole(request_id: u16, headers: &str, body: Option<&str>) -> Vec<u8> {
     let cgi = format!("{headers}\r\n{}", body.unwrap_or_default());
     let mut out = Vec::with_capacity(cgi.len() + 64);
@@ -127,7 +128,7 @@ pub fn whole(request_id: u16, headers: &str, body: Option<&str>) -> Vec<u8> {
     out
 }
 
-/// A response of the server's own: status, reason, and the cause. `retry_after` is in seconds.
+/// A response of the server: status, reason, and the cause. `retry_after` is in seconds.
 pub fn plain(request_id: u16, status: u16, why: &str, retry_after: Option<u64>) -> Vec<u8> {
     let reason = maitred_http1::reason_phrase(status);
     let again = retry_after

@@ -1,5 +1,5 @@
-//! FastCGI listeners: web servers that send PHP requests. They use the pool's queue as HTTP clients
-//! do; a connection holds no worker.
+//! FastCGI listeners for web servers. Their requests use the pool's queue as HTTP requests do; a
+//! connection occupies no worker.
 
 pub(crate) mod call;
 pub(crate) mod connection;
@@ -32,7 +32,7 @@ pub use crate::site::fastcgi_listener::FastcgiSite;
 enum AfterResponse {
     /// Open for the next request.
     Keep,
-    /// Closed once the web server has stopped sending.
+    /// Closed after the web server has stopped sending.
     Linger,
 }
 

@@ -7,8 +7,8 @@ use maitred_http1::{CONTINUE, ChunkedBody, Framing, Head};
 use crate::http::body::{Body, Collected, NoBody};
 use crate::server::http1::connection::Connection;
 
-/// Collects the body that follows `head`. `100 Continue` is sent only now that the size is known to
-/// be within the limit.
+/// Collects the body that follows `head`. Sends `100 Continue` only after the size was checked
+/// against the limit.
 ///
 /// # Errors
 /// Why there is none; the connection is unusable then.

@@ -1,4 +1,4 @@
-//! A connection of HTTP/1 as the client of one request after the other.
+//! An HTTP/1 connection as a client, for one request after the other.
 
 use std::convert::Infallible;
 use std::io;

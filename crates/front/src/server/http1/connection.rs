@@ -1,5 +1,5 @@
-//! A client connection: reads request headers and bodies, writes responses, and has the timeouts
-//! that keep a slow client from holding anything but its connection.
+//! A client connection: reads request headers and bodies, writes responses, and enforces the
+//! timeouts for slow clients.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -26,10 +26,9 @@ use crate::site::files::{Residency, residency};
 pub const IDLE: Duration = Duration::from_secs(75);
 /// Timeout for the TLS handshake, from the accept.
 pub const HANDSHAKE: Duration = Duration::from_secs(15);
-/// Timeout for a request header, from its first byte (Apache's `RequestReadTimeout` starts with the
-/// same).
+/// Timeout for a request header, from its first byte (nginx's `client_header_timeout`).
 pub const HEAD: Duration = Duration::from_secs(20);
-/// The address of a client that has none.
+/// The address of a client over a Unix socket.
 pub const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// Least rate in bytes per second at which web servers send.
 const WEB_SERVER_RATE: u32 = 500;
@@ -69,12 +68,12 @@ pub struct Connection {
     pub secured: Option<Arc<Secured>>,
 }
 
-/// Why there is no request.
+/// The reason why there is no request.
 #[derive(Debug)]
 pub enum NoHead {
-    /// The client closed the connection, or did nothing with it for too long.
+    /// The client closed the connection, or was idle for too long.
     Closed,
-    /// Part of a header arrived, and the rest is late.
+    /// The header is incomplete, and its timeout has passed.
     TooSlow,
     /// The request is invalid.
     Refused(Refusal),
@@ -88,7 +87,7 @@ impl Connection {
         Connection::over(stream, peer, pace, rates.request)
     }
 
-    /// A connection of the admin listener; over a Unix socket if there is no address.
+    /// A connection of the admin listener; without an address it is a Unix socket.
     pub fn of_admin(
         socket: Socket,
         admin: AdminPeer,
@@ -101,8 +100,8 @@ impl Connection {
         Connection { admin: Some(admin), ..Connection::over(stream, peer, pace, rates.request) }
     }
 
-    /// A connection of a web server; over a Unix socket if there is no address. It may leave a
-    /// response unread for `patience`.
+    /// A connection of a web server; without an address it is a Unix socket. A response may stay
+    /// unread for `patience`.
     pub fn of_web_server(
         socket: Socket,
         peer: Option<SocketAddr>,
@@ -113,7 +112,7 @@ impl Connection {
         Connection::over(stream, peer, Pace::new(0, patience), WEB_SERVER_RATE)
     }
 
-    /// A connection that was used before, on which nothing more is read.
+    /// A used connection, from which nothing more is read.
     pub fn resumed(stream: Stream, peer: SocketAddr) -> Connection {
         Connection::over(stream, peer, Pace::new(0, ANSWER_GRACE), 0)
     }
@@ -141,12 +140,12 @@ impl Connection {
         }
     }
 
-    /// Why the connection ends, if its client is too slow.
+    /// The reason why the connection ends, if its client is too slow.
     pub fn too_slow(&self) -> Option<TooSlow> {
         self.too_slow
     }
 
-    /// The least rate of a body that starts now.
+    /// The transfer rate limit of a body that starts now.
     pub fn body_pace(&self) -> Pace {
         Pace::new(self.request_rate, REQUEST_GRACE)
     }
@@ -172,7 +171,7 @@ impl Connection {
         self.stream.tls()?.protocol()
     }
 
-    /// The connection is about to end in the middle of a response, which the client has to notice.
+    /// Ends the connection in the middle of a response, so that the client notices.
     pub fn break_off(&mut self) {
         self.stream.break_off();
     }
@@ -183,7 +182,7 @@ impl Connection {
         *self.local.get_or_insert_with(|| stream.local_addr().unwrap_or(NO_ADDRESS))
     }
 
-    /// All of it, for a protocol other than HTTP.
+    /// The raw connection, for a protocol other than HTTP.
     pub fn raw(&mut self) -> crate::http::client::Raw<'_> {
         crate::http::client::Raw {
             stream: &mut self.stream,
@@ -231,15 +230,15 @@ impl Connection {
         }
     }
 
-    /// Reads more from the client: bytes read, 0 at the end. `None` when the deadline passed; it is
-    /// computed only if there is a wait.
+    /// Reads more from the client. Returns the number of bytes, 0 at the end, or `None` when the
+    /// deadline has passed; the deadline is computed only if there is a wait.
     pub async fn fill(&mut self, deadline: impl FnOnce() -> Instant) -> Option<io::Result<usize>> {
         let Connection { stream, input, timer, .. } = self;
         before(timer, deadline, stream.read(input)).await
     }
 
-    /// Reads more of a body of which `total` bytes have arrived: bytes read, 0 at the end. `None`
-    /// when it arrives too slowly.
+    /// Reads more of a body after `total` bytes. Returns the number of bytes, 0 at the end, or
+    /// `None` if it arrives too slowly.
     pub async fn fill_body(&mut self, total: u64, pace: &mut Pace) -> Option<io::Result<usize>> {
         let filled = self.fill(|| pace.wait(total, Instant::now())).await;
         pace.came(Instant::now);
@@ -257,23 +256,22 @@ impl Connection {
         self.stream.read(&mut self.input).await
     }
 
-    /// Returns when it pays to check whether the client has disconnected: at once for a connection
-    /// that is registered with the event loop anyway, and for a fresh one at the thread's next
-    /// tick.
+    /// Waits until a check for a disconnect pays: at once for a connection in the event loop, and
+    /// for a fresh one at the thread's next tick.
     pub async fn worth_watching(&mut self) {
         if !self.stream.is_registered() {
             thread::tick().await;
         }
     }
 
-    /// As [`Connection::client_gone`], for a client whose response is due soon: for most fresh
+    /// As [`Connection::client_gone`], for a client with a response due soon: for most fresh
     /// connections a check does not pay.
     pub async fn client_gone_later(&mut self) {
         self.worth_watching().await;
         self.client_gone().await;
     }
 
-    /// Returns when the client has disconnected. Bytes that arrive meanwhile are buffered, up to a
+    /// Waits until the client has disconnected. Bytes that arrive meanwhile are buffered, up to a
     /// limit.
     pub async fn client_gone(&mut self) {
         while self.input.len() < AHEAD_BYTES {
@@ -285,7 +283,7 @@ impl Connection {
         std::future::pending().await
     }
 
-    /// Sends bytes without waiting; 0 when the client must read first.
+    /// Sends bytes without waiting. Returns 0 if the socket buffer is full.
     ///
     /// # Errors
     /// When the client has disconnected.
@@ -346,7 +344,7 @@ impl Connection {
         outcome
     }
 
-    /// Sends a header that a file follows: the kernel holds it back to fill a packet.
+    /// Sends a header before a file: the kernel delays it to fill a packet (`MSG_MORE`).
     ///
     /// # Errors
     /// As [`Connection::sendable`].
@@ -354,7 +352,7 @@ impl Connection {
         self.send_all(bytes, true).await
     }
 
-    /// Sends all of `head`, and then of `body`, without copying.
+    /// Sends all of `head`, and then all of `body`, without copying.
     ///
     /// # Errors
     /// As [`Connection::sendable`].
@@ -386,8 +384,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a piece of a file with `sendfile`. Another thread first reads a piece that is not in
-    /// memory.
+    /// Sends a piece of a file with `sendfile`. If it is not in the page cache, another thread
+    /// reads it first.
     ///
     /// # Errors
     /// As [`Connection::sendable`]; `UnexpectedEof` when the file has become shorter.
@@ -409,7 +407,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a range of a file that is in memory.
+    /// Sends a range of a file from the page cache.
     ///
     /// # Errors
     /// As [`Connection::send_file`].
@@ -428,8 +426,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Closes the connection so that the client gets its last response: shuts the sending side
-    /// down, and discards what still arrives for a while.
+    /// Closes the connection so that the client gets its last response (nginx's `lingering_close`):
+    /// shuts the sending side down, and discards further input for a while.
     pub async fn linger(&mut self) {
         self.stream.shut_down();
         let deadline = Instant::now() + LINGER;

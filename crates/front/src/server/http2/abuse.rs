@@ -1,5 +1,5 @@
-//! The share of a client's bytes that belongs to requests. Pings, settings, priorities and empty
-//! frames cost the client nothing and the server something (CVE-2019-9512, -9515, -9518 and
+//! Measures the share of a client's bytes that belong to requests. Pings, settings, priorities and
+//! empty frames cost the client little and the server more (CVE-2019-9512, -9515, -9518 and
 //! others).
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,17 +33,17 @@ impl Noise {
         self.written.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes received.
+    /// Number of received bytes.
     pub fn has_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Bytes sent.
+    /// Number of sent bytes.
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Whether too small a share of the received bytes belongs to requests.
+    /// Whether the share of bytes that belong to requests is too small.
     pub fn is_too_much(&self) -> bool {
         let (read, useful) =
             (self.read.load(Ordering::Relaxed), self.useful.load(Ordering::Relaxed));

@@ -66,8 +66,7 @@ fn lost(_: h2::Error) -> io::Error {
 }
 
 impl Http2Client {
-    /// The client of a request that has just arrived, with a header of `bytes`; none if the request
-    /// is refused.
+    /// The client of a new request with a header of `bytes`; none if the request is refused.
     pub fn new(
         mut respond: SendResponse<Bytes>,
         body: RecvStream,
@@ -95,7 +94,7 @@ impl Http2Client {
         })
     }
 
-    /// Sets the request.
+    /// Stores the request.
     pub fn asked(&mut self, head: &Head) {
         self.is_head = head.kind() == Method::Head;
     }

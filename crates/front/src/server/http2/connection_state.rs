@@ -1,5 +1,4 @@
-//! The state that the streams of a connection share: the client, and the limits of all streams
-//! together.
+//! The state that the streams of a connection share: the client, and limits over all streams.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -51,7 +50,7 @@ pub struct ConnectionState {
     pub local: SocketAddr,
     /// The TLS data of the connection, if it is under TLS.
     pub secured: Option<Arc<Secured>>,
-    /// The least rates of the client.
+    /// The minimum rates of the client.
     pub rates: Rates,
     /// A stream was given up because its client reads nothing.
     is_slow: AtomicBool,
@@ -108,7 +107,7 @@ impl ConnectionState {
         &self.guard.thread
     }
 
-    /// Logs that a stream is given up because its client is too slow.
+    /// Logs that a stream is reset because its client is too slow.
     pub fn too_slow(&self, at: TooSlow) {
         if at == TooSlow::Reading {
             self.is_slow.store(true, Ordering::Relaxed);
@@ -116,13 +115,12 @@ impl ConnectionState {
         self.thread().shared.troubles.too_slow(self.peer.ip(), at);
     }
 
-    /// Whether a stream was given up because its client reads nothing.
+    /// Whether a stream was reset because its client reads nothing.
     pub fn is_slow(&self) -> bool {
         self.is_slow.load(Ordering::Relaxed)
     }
 
-    /// Accounts for a request with a header of that many bytes. Returns the bytes to release at its
-    /// end.
+    /// Accounts for a request with a header of `bytes`. Returns the bytes to release at its end.
     ///
     /// # Errors
     /// Why it is refused: headers hold too much memory already.
@@ -168,7 +166,7 @@ impl ConnectionState {
         }
     }
 
-    /// Incomplete header blocks are complete, or no longer read.
+    /// Handles the end of header blocks: they are complete, or are not read further.
     pub fn fields_are_over(&self) {
         if self.open_fields().is_some() {
             self.open.fetch_add(1, Ordering::Relaxed);
@@ -176,7 +174,7 @@ impl ConnectionState {
         }
     }
 
-    /// The number of the incomplete header block, if there is one.
+    /// The number of the incomplete header block; none: all are complete.
     pub fn open_fields(&self) -> Option<u64> {
         let open = self.open.load(Ordering::Relaxed);
         (open % 2 == 1).then_some(open)
@@ -202,7 +200,7 @@ impl ConnectionState {
         *self.known_trailers().entry(stream).or_default() += bytes;
     }
 
-    /// Whether there are more trailers than a client needs, or no memory for an incomplete header
+    /// Whether the trailers exceed their limit, or there is no memory for an incomplete header
     /// block.
     pub fn has_too_many_fields(&self) -> bool {
         self.trailers_bytes.load(Ordering::Relaxed) > TRAILERS_BYTES
@@ -228,7 +226,7 @@ impl ConnectionState {
         self.trailers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends a request and releases its bytes: it was served, or its client has reset it.
+    /// Ends a request, which was served or reset, and releases its bytes.
     pub fn end(&self, stream: u32, bytes: usize, answered: bool) {
         self.let_go(bytes);
         self.requests.fetch_sub(1, Ordering::Relaxed);
@@ -245,8 +243,8 @@ impl ConnectionState {
         self.requests.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether the client resets more requests than it reads responses, or sends too many bytes
-    /// that belong to no request.
+    /// Whether the client is abusive: it resets more requests than it reads responses, or sends too
+    /// many bytes that belong to no request.
     pub fn asks_too_much(&self) -> bool {
         let answered = self.answered.load(Ordering::Relaxed);
         self.taken_back.load(Ordering::Relaxed) > answered + TAKEN_BACK
@@ -254,25 +252,25 @@ impl ConnectionState {
             || self.noise.is_too_much()
     }
 
-    /// Bytes that one of the requests in progress may hold in memory.
+    /// Memory limit of each request in progress, in bytes.
     pub fn share(&self) -> usize {
         let requests = self.requests.load(Ordering::Relaxed).max(1);
         (SHARED_BYTES / requests).max(LEAST_SHARE_BYTES)
     }
 
-    /// Bytes that may be handed to h2 now.
+    /// Number of bytes that may be passed to h2 now.
     pub fn room(&self) -> usize {
         UNSENT_BYTES.saturating_sub(self.unsent.load(Ordering::Relaxed))
     }
 
-    /// Returns when more may be handed to h2.
+    /// Waits until more bytes may be passed to h2.
     pub async fn has_room(&self) {
         while self.room() == 0 {
             self.room.notified().await;
         }
     }
 
-    /// `bytes` for h2, accounted until they are written.
+    /// Passes `bytes` to h2; they are accounted for until they are written.
     pub fn hold(self: &Arc<Self>, bytes: Vec<u8>) -> Bytes {
         self.unsent.fetch_add(bytes.len(), Ordering::Relaxed);
         Bytes::from_owner(HeldBytes { bytes, trunk: self.clone() })

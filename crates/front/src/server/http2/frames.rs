@@ -1,6 +1,6 @@
-//! Parses the frames that a client sends (RFC 9113 §4.1), for what h2 does not limit: trailers are
-//! held in memory until the stream ends, and incomplete header blocks until they are complete, at
-//! up to a hundred times their encoded size.
+//! Parses the frames that a client sends (RFC 9113 §4.1), for limits that h2 does not have:
+//! trailers are held in memory until the stream ends, and incomplete header blocks until they are
+//! complete, at up to a hundred times their encoded size.
 
 /// The connection preface (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -18,13 +18,13 @@ const END_HEADERS: u8 = 4;
 pub enum FrameEvent {
     /// Trailers of a stream's request, and their size in bytes.
     Trailers(u32, usize),
-    /// A header block has started and is not complete; bytes of its frames so far.
+    /// A header block has started and is incomplete; bytes of its frames so far.
     Open(usize),
-    /// It is complete.
+    /// The header block is complete.
     Complete,
 }
 
-/// The position of a connection in its frames.
+/// The parser's state for a connection.
 #[derive(Debug)]
 pub struct Frames {
     /// The header of a frame, as far as it has arrived.
@@ -65,8 +65,8 @@ impl Frames {
         }
     }
 
-    /// Parses more bytes, and passes the events in them to `tell`. A header block that is complete
-    /// within them is no event.
+    /// Parses more bytes, and passes the events in them to `tell`. A header block that starts and
+    /// ends in them is no event.
     pub fn take(&mut self, mut bytes: &[u8], mut tell: impl FnMut(FrameEvent)) {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());

@@ -1,5 +1,5 @@
-//! Timeout for the header block of a request, as for a header section of HTTP/1: until then it is
-//! held in memory, and nothing else can arrive on its connection (RFC 9113 §4.3).
+//! Timeout for the header block of a request, like nginx's `client_header_timeout`: an incomplete
+//! block is held in memory, and nothing else can arrive on its connection (RFC 9113 §4.3).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use tokio::time::Sleep;
 
 use crate::server::http1::connection::HEAD;
 
-/// The deadline of an incomplete header block. Most arrive at once, and need no timer.
+/// The deadline of an incomplete header block. Most blocks arrive whole, and need no timer.
 #[derive(Default)]
 pub struct OpenFields {
     /// For the header block of this number.

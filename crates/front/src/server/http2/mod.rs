@@ -64,8 +64,7 @@ fn builder(limits: &Limits) -> server::Builder {
     builder
 }
 
-/// Serves a connection whose client sends the preface of HTTP/2 in place of a request of HTTP/1;
-/// its first bytes have been read.
+/// Serves a connection that starts with the preface of HTTP/2; its first bytes have been read.
 pub async fn converse_after_preface(mut connection: Connection, guard: ConnectionGuard) {
     let input = connection.input();
     let rest = input.split();
@@ -113,7 +112,7 @@ enum NextStep {
     Leave,
     /// The client is abusive.
     Cut,
-    /// A header block is too slow.
+    /// A header block has timed out.
     TooSlow,
     Closed,
 }

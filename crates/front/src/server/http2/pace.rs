@@ -1,5 +1,5 @@
-//! The timeout of a stream. Streams share a connection's throughput, so a stream may be slow while
-//! the connection is not, but no stream may stall for long.
+//! The timeout of a stream. Streams share the throughput of their connection, so a stream may be
+//! slower than the connection, but must not stall for long.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ pub struct StreamPace {
 }
 
 impl StreamPace {
-    /// For a response that starts.
+    /// The timeout of a response that starts now.
     pub fn of_response(trunk: &ConnectionState) -> StreamPace {
         StreamPace::new(trunk.rates.response, ANSWER_GRACE)
     }
 
-    /// For a body that starts.
+    /// The timeout of a body that starts now.
     pub fn of_body(trunk: &ConnectionState) -> StreamPace {
         StreamPace::new(trunk.rates.request, REQUEST_GRACE)
     }
@@ -41,7 +41,7 @@ impl StreamPace {
         connection.min(self.stream.wait(own, now))
     }
 
-    /// Ends the wait.
+    /// Ends the wait, with progress.
     pub fn came(&mut self, now: Instant) {
         self.connection.came(|| now);
         self.stream.came(|| now);

@@ -1,5 +1,5 @@
-//! The socket as h2 uses it: bytes that were read before come first, and a client that sends
-//! without end does not occupy the thread.
+//! The transport for h2: bytes that were read before come first, and a client that sends without
+//! end does not occupy the thread.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -29,7 +29,7 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// A connection from which `input` was read.
+    /// A connection with the bytes `input` read before.
     pub fn new(stream: Stream, input: BytesMut, trunk: Arc<ConnectionState>) -> Transport {
         Transport { stream, input, trunk, turn: 0, frames: Frames::new() }
     }
@@ -39,7 +39,7 @@ impl Transport {
         self.stream.abandon();
     }
 
-    /// Closes the connection so that the client gets the last bytes.
+    /// Closes the connection so that the client gets the last bytes (nginx's `lingering_close`).
     pub async fn linger(self) {
         Connection::resumed(self.stream, self.trunk.peer).linger().await;
     }

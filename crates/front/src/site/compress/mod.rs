@@ -47,7 +47,7 @@ impl Compression {
         })
     }
 
-    /// Whether content of this type and length is compressed; of unknown length, yes.
+    /// Whether content of this type and length is compressed. Unknown values count as suitable.
     pub fn suits(&self, content_type: &[u8], length: Option<u64>) -> bool {
         length.is_none_or(|length| length >= self.min_length) && is_among(content_type, &self.types)
     }
@@ -57,7 +57,7 @@ impl Compression {
         &self.kept
     }
 
-    /// The encodings for responses as they are sent, in order of preference.
+    /// The encodings for responses that are compressed while they are sent, in order of preference.
     pub fn codings(&self) -> &[ContentEncoding] {
         &self.codings
     }

@@ -1,4 +1,5 @@
-//! The plan for a script's response: its content encoding, and the headers that change with it.
+//! The compression of a script's response: its content encoding, and the headers that change with
+//! it.
 
 use std::borrow::Cow;
 
@@ -25,8 +26,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan for a response with this status and length, if the site compresses. Unknown values
-    /// are `None`.
+    /// The plan for a response with this status and length; none if the site does not compress.
+    /// Unknown values are `None`.
     pub fn make<'s>(
         compression: Option<&Compression>,
         request: &Head,
@@ -51,12 +52,12 @@ impl Plan {
         }
     }
 
-    /// There is no memory for an encoder: the response is sent uncompressed.
+    /// Sends the response uncompressed, because there is no memory for an encoder.
     pub fn give_up(&mut self) {
         (self.coding, self.etag) = (None, None);
     }
 
-    /// Whether the plan replaces the script's header of this name.
+    /// Whether the plan replaces this header of the script.
     pub fn replaces(&self, name: &[u8]) -> bool {
         let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
         (self.vary.is_some() && is("vary"))

@@ -1,4 +1,5 @@
-//! Compressed variants of static files: precompressed ones next to a file, and ones created once.
+//! Compressed variants of static files: precompressed ones next to a file (nginx's `gzip_static`),
+//! and ones created once.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -29,7 +30,7 @@ const MADE_FILES: usize = 4096;
 /// Files that are compressed for one thread at a time; others are sent uncompressed.
 const MAX_MAKING: usize = 2;
 
-/// Precompressed files in one folder. It is checked once a second at most, so that files without
+/// Precompressed files in one directory. It is read at most once a second, so that files without
 /// variants cost nothing.
 pub struct Siblings {
     limits: TableLimits,
@@ -47,7 +48,7 @@ struct Precompressed {
 }
 
 impl Siblings {
-    /// An empty table; it stores less than these limits.
+    /// An empty table within these limits.
     pub fn new(limits: TableLimits) -> Siblings {
         Siblings {
             limits: TableLimits {
@@ -61,7 +62,7 @@ impl Siblings {
         }
     }
 
-    /// The precompressed variant of a file in the folder `root`.
+    /// The precompressed variant of a file in the directory `root`.
     pub fn find(
         &mut self,
         root: BorrowedFd<'_>,
@@ -149,7 +150,7 @@ fn look(
     Some((identity, Arc::new(entry.beside(coding, &file.entry))))
 }
 
-/// The compressed variants of one thread, finished and in progress.
+/// The compressed variants in one thread, finished and in progress.
 #[derive(Default)]
 pub struct Made(Mutex<VariantStore>);
 
@@ -167,7 +168,7 @@ struct VariantStore {
 #[derive(Clone)]
 enum VariantState {
     VariantInProgress,
-    /// The variant would hardly be smaller.
+    /// The variant would be hardly smaller.
     Worthless,
     Ready(Arc<StaticFile>),
 }

@@ -1,4 +1,4 @@
-//! A file at the time of its opening.
+//! The metadata and the contents of a static file, as of its opening.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -23,9 +23,9 @@ const READ_ATTEMPTS: usize = 3;
 /// The bytes of a file.
 #[derive(Clone, Debug)]
 pub enum FileBody {
-    /// All of them, in memory.
+    /// All bytes, in memory.
     Memory(Bytes),
-    /// In a regular file that is open for reading.
+    /// An open regular file.
     File(Arc<OwnedFd>),
 }
 
@@ -91,17 +91,17 @@ impl StaticFile {
         self
     }
 
-    /// The same file with another type.
+    /// This file with another media type.
     pub fn typed(&self, content_type: &str) -> StaticFile {
         StaticFile { content_type: Cow::Owned(content_type.to_owned()), ..self.clone() }.prepared()
     }
 
-    /// The same file, of which other clients may get another encoding.
+    /// This file, with `Vary: Accept-Encoding`: other clients may get another encoding.
     pub fn varying(self) -> StaticFile {
         StaticFile { varies: true, ..self }.prepared()
     }
 
-    /// A compressed variant with these bytes.
+    /// A compressed variant of this file, with these bytes.
     pub fn coded(&self, coding: ContentEncoding, bytes: Bytes) -> StaticFile {
         StaticFile {
             len: bytes.len() as u64,
@@ -115,7 +115,7 @@ impl StaticFile {
         .prepared()
     }
 
-    /// A precompressed variant in this file.
+    /// A precompressed variant of this file, stored in `file`.
     pub fn beside(&self, coding: ContentEncoding, file: &StaticFile) -> StaticFile {
         let (tag, coding_name) = (file.etag.trim_end_matches('"'), coding.name());
         StaticFile {
@@ -129,7 +129,7 @@ impl StaticFile {
         .prepared()
     }
 
-    /// Its path in the site's root, or in the folder of its alias.
+    /// Its path in the site's root, or in the directory of its alias.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
@@ -139,7 +139,7 @@ impl StaticFile {
         self.identity
     }
 
-    /// Whether it is at least as new as another file. Programs that copy the modification time may
+    /// Whether it is at least as new as another file. Programs that copy modification times may
     /// drop the fraction of a second.
     pub fn is_no_older_than(&self, other: &StaticFile) -> bool {
         self.written >= other.written
@@ -183,7 +183,7 @@ impl StaticFile {
         self.len
     }
 
-    /// Where the bytes are.
+    /// Its contents.
     pub fn body(&self) -> &FileBody {
         &self.body
     }
@@ -211,7 +211,7 @@ impl StaticFile {
 pub struct Loaded {
     /// The file.
     pub entry: StaticFile,
-    /// The identity to compare before the entry is used again; none if it must not be cached.
+    /// The identity to compare before the entry is used again; none: it must not be cached.
     pub settled: Option<Identity>,
 }
 
@@ -222,8 +222,8 @@ impl Loaded {
     }
 }
 
-/// The entry of the regular file `fd`, open for reading, with the name `name`. Small files are
-/// read.
+/// Loads the regular file `fd`, open for reading, with the name `name`. Small files are read into
+/// memory.
 ///
 /// # Errors
 ///

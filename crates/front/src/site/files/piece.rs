@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::http::body::blocking;
 use crate::site::files::{Residency, residency};
 
-/// Up to `count` bytes of the file from `at`; another thread reads bytes that are not in memory.
+/// Reads up to `count` bytes of the file from `at`; another thread reads bytes that are not in the
+/// page cache.
 ///
 /// # Errors
 /// When the file cannot be read; `UnexpectedEof` when it has become shorter.

@@ -2,8 +2,8 @@
 
 use crate::http::content::Slice;
 
-/// Most parts of one response. A request with more parts after merging gets the whole file, which
-/// RFC 9110 §14.2 allows: such requests are attacks as a rule.
+/// Maximum number of parts of a response. A request with more parts after merging gets the whole
+/// file (RFC 9110 §14.2): such requests are usually attacks.
 pub const MOST_PARTS: usize = 16;
 
 /// Most ranges of one header, before merging.
@@ -14,7 +14,7 @@ const MOST_RANGES: usize = 64;
 pub(crate) enum WantedRange {
     /// The whole file: no ranges, or ignored ones.
     Whole,
-    /// These pieces, no two of which touch; at least one and at most [`MOST_PARTS`].
+    /// These disjoint pieces, at least one and at most [`MOST_PARTS`].
     Parts(Vec<Slice>),
     /// No range is within the file: 416.
     Unsatisfiable,

@@ -1,4 +1,4 @@
-//! Whether a piece of a file can be sent without waiting for the disk.
+//! Checks whether a piece of a file can be sent without waiting for the disk.
 
 use std::io::IoSliceMut;
 use std::os::fd::AsFd;

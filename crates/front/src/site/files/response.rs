@@ -1,4 +1,4 @@
-//! The response to a request for a file: 200, 206, 304, 405, 412 or 416.
+//! The response to a request for a static file: 200, 206, 304, 405, 412 or 416.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::http::content::{Part, ResponseBody, Slice};
 use crate::site::files::entry::{FileBody, StaticFile};
 use crate::site::files::ranges::{self, WantedRange};
 
-/// The parts of a request that determine the response.
+/// The headers of a request that determine the response.
 pub trait Conditions {
     /// The method, as received.
     fn method(&self) -> &str;

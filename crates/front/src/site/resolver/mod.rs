@@ -35,7 +35,7 @@ pub use maitred_rules::path::{CleanPath, Refused, clean_path};
 /// Files with this ending are run, and never sent.
 const SCRIPT_EXTENSION: &[u8] = b".php";
 
-/// Why a root is refused. [`Resolver::log_refusal`] logs the link and its owners.
+/// The reason why a root is refused. [`Resolver::log_refusal`] logs the link and its owners.
 pub const FOREIGN_LINK: &str =
     "a symbolic link leads to the document root that may not be followed";
 
@@ -48,7 +48,7 @@ pub enum Route {
     Script(Arc<Script>),
     /// A directory without its trailing slash: 301 to this path (and query).
     RedirectSlash(String),
-    /// Neither.
+    /// The path is refused.
     Refused(Refused),
 }
 
@@ -75,11 +75,11 @@ pub struct SiteFiles {
     pub index: Vec<String>,
     /// The script for paths without a file: `/index.php`.
     pub front_controller: Option<String>,
-    /// The prefix of the paths, if the root is an alias: `/docs`, without a trailing slash.
+    /// The path prefix, if the root is an alias: `/docs`, without a trailing slash.
     pub prefix: String,
-    /// The user that the front runs as.
+    /// The user id of the front.
     pub front: u32,
-    /// The `/` of the site's scripts, if they run in a chroot: a real path above `root`.
+    /// The chroot of the site's scripts, if they run in one: a real path above `root`.
     pub chroot: Option<PathBuf>,
 }
 
@@ -162,24 +162,24 @@ impl Resolver {
         })
     }
 
-    /// Sends files with any content, since a script chooses them.
+    /// Serves files with any content, including PHP source, since a script chooses them.
     pub fn send_any_content(&mut self) {
         self.looks_inside = false;
     }
 
-    /// Why the root is refused, if a symbolic link leads to it that must not be followed.
+    /// The reason why the root is refused: it is behind a symbolic link that must not be followed.
     pub fn refusal(&self) -> Option<&Stopped> {
         self.root.as_ref().err()
     }
 
-    /// Logs why the root is refused, if it is.
+    /// Logs the reason if the root is refused.
     pub fn log_refusal(&self) {
         if let Err(why) = &self.root {
             document_root::log_refused(&self.site.root, why);
         }
     }
 
-    /// Sends files compressed.
+    /// Enables compression of files.
     pub fn compress(&mut self, compression: Option<Arc<Compression>>) {
         self.compression = compression;
     }
@@ -195,8 +195,7 @@ impl Resolver {
     }
 
     /// Sets the moment, a number that is never 0 and changes at least whenever the thread has
-    /// waited for events. Requests that were present before the file system was checked need no
-    /// further check.
+    /// waited for events. Entries that were checked in the same moment are not checked again.
     pub fn set_moment(&mut self, moment: u64) {
         self.table.set_moment(moment);
     }
@@ -226,8 +225,8 @@ impl Resolver {
         }
     }
 
-    /// The route of a path whose file exists and is refused: that of a path without a file, so that
-    /// a client sees no difference. None where that is the refusal.
+    /// The route for a path with an existing but refused file: that of a missing file, so that a
+    /// client sees no difference. None if that is the refusal.
     pub fn in_place_of(&self, refused: &Refused) -> Option<Route> {
         let found = match refused.is_notable && refused.status < 500 {
             true => self.fall_back(Vec::new()).ok()?,
@@ -244,7 +243,7 @@ impl Resolver {
         &self.site.root
     }
 
-    /// The names of the folder for scripts, without a trailing slash.
+    /// The real paths of the directory for scripts, without a trailing slash.
     pub fn names(&self) -> [Option<&[u8]>; 2] {
         match &self.site.chroot {
             Some(_) => [self.script_root.as_deref(), None],
@@ -253,7 +252,7 @@ impl Resolver {
     }
 
     #[cfg(test)]
-    /// Cached paths, bytes of file contents in memory, and open files.
+    /// Numbers of cached paths, bytes of file contents in memory, and open files.
     pub fn kept(&self) -> (usize, usize, usize) {
         let (memory, open_files) = self.table.held();
         (self.table.len(), memory, open_files)

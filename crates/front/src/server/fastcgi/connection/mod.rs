@@ -67,16 +67,16 @@ pub struct BegunRequest {
     pub keep_conn: bool,
 }
 
-/// Why there is no request.
+/// The reason why there is no request.
 #[derive(Debug)]
 pub enum NoRequest {
-    /// The web server closed the connection, or did nothing with it for too long.
+    /// The web server closed the connection, or was idle for too long.
     Closed,
-    /// The connection is complete.
+    /// The last request is complete, and the connection is to be closed.
     Over,
     /// The parameters arrived too slowly.
     TooSlow(BegunRequest),
-    /// It violated the protocol; with the request, if any.
+    /// The web server violated the protocol; with the request, if there is one.
     Broken(ProtocolError, Option<BegunRequest>),
 }
 
@@ -171,13 +171,13 @@ impl WebServer {
         self.is_over = !begun.keep_conn;
     }
 
-    /// Takes the parameters of the current request, encoded.
+    /// Removes the encoded parameters of the current request, and returns them.
     pub fn take_params(&mut self) -> Vec<u8> {
         self.reader.take_params()
     }
 
-    /// Waits for the body of the current request, `length` bytes by its parameters. Bytes beyond
-    /// are skipped; a body that ends early is complete (as in php-fpm).
+    /// Waits for the body of the current request, of `length` bytes by its parameters. Further
+    /// bytes are skipped; a body that ends early is complete (as in php-fpm).
     ///
     /// # Errors
     /// Why there is none; the connection is unusable then.
@@ -272,7 +272,7 @@ impl WebServer {
         Ok(())
     }
 
-    /// Sends all of a response of the server's own.
+    /// Sends a whole response of the server.
     ///
     /// # Errors
     /// When the web server has closed the connection, or does not read.
@@ -280,18 +280,18 @@ impl WebServer {
         self.connection.send(response).await
     }
 
-    /// Bytes sent to it.
+    /// Number of bytes sent.
     pub fn sent(&self) -> u64 {
         self.connection.sent()
     }
 
-    /// Whether it has aborted the request, but is still connected.
+    /// Whether the web server has aborted the request, but is still connected.
     pub fn has_aborted(&self) -> bool {
         self.has_aborted
     }
 
-    /// Ends the current request. True when nothing of it is left to read before the connection can
-    /// be closed.
+    /// Ends the current request. True if nothing of it has to be read before the connection can be
+    /// closed.
     pub fn end_request(&mut self) -> bool {
         let is_clean = self.reader.is_complete() && self.connection.input().is_empty();
         self.reader.end_request();
@@ -306,7 +306,7 @@ impl WebServer {
         !self.reader.is_idle()
     }
 
-    /// Closes the connection so that the last response arrives.
+    /// Closes the connection so that the last response arrives (nginx's `lingering_close`).
     pub async fn linger(&mut self) {
         self.connection.linger().await;
     }
