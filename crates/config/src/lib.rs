@@ -7,7 +7,7 @@
 
 mod assemble;
 mod check;
-mod environment;
+mod env_settings;
 pub mod fpm;
 mod mistakes;
 mod model;
@@ -23,7 +23,7 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-pub use environment::Environment;
+pub use env_settings::Environment;
 pub use maitred_rules::settings::Upstream;
 pub use mistakes::{Mistake, Mistakes, Position};
 pub use model::acme::{Acme, Challenge, ExternalAccount, LETS_ENCRYPT};

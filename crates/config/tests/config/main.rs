@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod environment;
+#[cfg(test)]
 mod folder;
 #[cfg(test)]
 mod fpm;

@@ -1,5 +1,5 @@
-//! Settings in environment variables, for containers: `MAITRED_LISTEN` is `listen` at the top of the
-//! file, `MAITRED_POOL_PM` is `pm` of every pool, and so on. They replace what the file says.
+//! Settings in environment variables, for containers: `MAITRED_LISTEN` is `listen` at the top of
+//! the file, `MAITRED_POOL_PM` is `pm` of every pool, and so on. They replace those of the file.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ impl Tables {
 
 /// A setting in a variable.
 #[derive(Debug, Clone)]
-struct Variable {
+struct EnvSetting {
     /// The name of the variable.
     name: String,
     tables: Tables,
@@ -64,7 +64,7 @@ struct Variable {
 
 /// The settings in a process's environment.
 #[derive(Debug, Clone, Default)]
-pub struct Environment(Vec<Variable>);
+pub struct Environment(Vec<EnvSetting>);
 
 impl Environment {
     /// Those of this process.
@@ -92,7 +92,7 @@ impl Environment {
             let known = (section.settings)();
             if known.contains(&setting.as_str()) {
                 let line = format!("x = {value}");
-                found.push(Variable { tables, setting, value, line, name });
+                found.push(EnvSetting { tables, setting, value, line, name });
             } else if let Some(meant) = nearest(&setting, known.iter().copied()) {
                 let start = &name[..name.len() - setting.len()];
                 let sentence =
@@ -141,7 +141,7 @@ impl Environment {
     }
 }
 
-impl Variable {
+impl EnvSetting {
     /// A number, a boolean or a quoted string of TOML, or else the value as a string.
     fn scalar(&self) -> DeValue<'_> {
         let (table, errors) = DeTable::parse_recoverable(&self.line);
