@@ -48,7 +48,7 @@ const MAITRED: &[&str] = &[
     "stale_while_revalidate = \"1h\"",
 ];
 
-/// Requests in order: headers of the response, by `X-Say` and `X-Status`; then targets. Each
+/// Requests in order: headers of the response, in `X-Say` and `X-Status`; then targets. Each
 /// begins with a target; what follows are headers.
 const CASES: &[(&str, &str, &[&[&str]])] = &[
     ("", "200", &[&["/a"], &["/a"], &["/a?x"], &["/a?x"]]),

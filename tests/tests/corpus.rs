@@ -36,7 +36,7 @@ fn peer(root: &Path, sessions: &Path) -> Peer {
 
 fn maitred(root: &Path, sessions: &Path) -> Server {
     let sessions = sessions.display();
-    // nginx compresses nothing by default, and then sends no `Vary`.
+    // nginx compresses nothing by default, and then sends no `Vary` header.
     Setup::new(root)
         .hosts(&[HOST])
         .site("compression = false")

@@ -117,7 +117,7 @@ fn only_a_trusted_proxy_s_id_is_taken_and_only_one_that_a_log_can_hold() {
     server.stop();
 }
 
-/// A server that answers one request with its `X-Request-Id`.
+/// A server that answers one request with its `X-Request-Id` header.
 fn echo_of_the_id() -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it has an address");

@@ -1,5 +1,5 @@
-//! `X-Accel-Redirect` and `X-Sendfile`: files that a script has sent in place of its own answer,
-//! with nginx beside as the measure.
+//! The `X-Accel-Redirect` and `X-Sendfile` headers: files that a script has sent in place of its
+//! own answer, with nginx beside as the measure.
 
 use std::fs;
 

@@ -176,7 +176,7 @@ fn next(state: &mut u64) -> usize {
     (*state >> 33) as usize
 }
 
-/// Lines of `X-Forwarded-For` as proxies write them, in many combinations.
+/// Lines of the `X-Forwarded-For` header as proxies write them, in many combinations.
 fn well_formed(state: &mut u64) -> Vec<String> {
     const HOPS: [&str; 9] = [
         "10.0.0.2",

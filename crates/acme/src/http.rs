@@ -28,7 +28,7 @@ const MAX_ANSWER_BYTES: usize = 256 * 1024;
 /// The longest `Retry-After` that is accepted. Rate limits of authorities are weekly at most.
 const MAX_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The `Retry-After` of the last response that was an error.
+/// The `Retry-After` header of the last response that was an error.
 #[derive(Debug, Clone, Default)]
 pub struct RetryAfter(Arc<Mutex<Option<Duration>>>);
 

@@ -5,7 +5,7 @@ use sfv::{BareItem, Dictionary, ListEntry, Parser};
 use crate::headers::{self, Field};
 
 /// The targeted headers, most specific first (RFC 9213 §2.2). The first that is present and valid
-/// replaces `Cache-Control` and `Expires`.
+/// replaces the `Cache-Control` and `Expires` headers.
 pub const TARGETED: [&str; 2] = ["maitred-cache-control", "cdn-cache-control"];
 
 /// Most header names that directives may list; with more, the directive counts as one without a

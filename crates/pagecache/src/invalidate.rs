@@ -22,8 +22,8 @@ pub fn is_safe(method: &str) -> bool {
 }
 
 /// The purges after a request whose response has this status and these headers: its URL, those in
-/// `Location` and `Content-Location` if they have the same origin, and the groups that the response
-/// names. Empty after a safe method or an error.
+/// the `Location` and `Content-Location` headers if they have the same origin, and the groups that
+/// the response names. Empty after a safe method or an error.
 pub fn after<'f>(
     parts: &KeyParts,
     request: &Request<'_>,

@@ -60,7 +60,7 @@ pub fn select<'a, H: Iterator<Item = Field<'a>> + Clone>(
     Selected::Whole
 }
 
-/// RFC 9110 §13.1.2 and §13.1.3: `If-Modified-Since` counts only without the `If-None-Match`
+/// RFC 9110 §13.1.2 and §13.1.3: `If-Modified-Since` counts only without the `If-None-Match` header
 /// header.
 fn has_it<'a, H: Iterator<Item = Field<'a>> + Clone>(
     stored: &Stored,

@@ -12,8 +12,8 @@ use crate::headers::{self, Field};
 pub struct Stored {
     /// The status.
     pub status: u16,
-    /// The header lines, each with its CR LF. `Date` is first; `Age`, `Content-Length` and `Server`
-    /// are not included.
+    /// The header lines, each with its CR LF. `Date` is first; the `Age`, `Content-Length` and
+    /// `Server` headers are not included.
     pub lines: Bytes,
     /// When it arrived.
     pub came: Millis,

@@ -20,7 +20,8 @@ const SERVER_HEADERS: [&str; 10] = [
     "content-range",
 ];
 
-/// Statuses whose responses get `Cache-Control` and `Expires` from `expires`: those of nginx.
+/// Statuses whose responses get the `Cache-Control` and `Expires` headers from `expires`: those of
+/// nginx.
 const CACHED_STATUSES: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
 
 /// Why no rule may use this header, as the end of a sentence that begins with it; `None` if one

@@ -1,5 +1,6 @@
-//! What is made of `X-Forwarded-For` and `Forwarded`, beside an independent model: lines joined to
-//! one list and taken apart from the left, and the grammar of RFC 7239 as regular expressions.
+//! What is made of the `X-Forwarded-For` and `Forwarded` headers, beside an independent model:
+//! lines joined to one list and taken apart from the left, and the grammar of RFC 7239 as regular
+//! expressions.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::LazyLock;

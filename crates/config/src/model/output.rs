@@ -29,7 +29,8 @@ with_defaults! {
 /// Compression, and files named by scripts, in a site's responses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Output {
-    /// Directories with files that scripts may name in `X-Accel-Redirect` or `X-Sendfile`.
+    /// Directories with files that scripts may name in the `X-Accel-Redirect` or `X-Sendfile`
+    /// header.
     pub sendfile_roots: Vec<SendfileRoot> = Vec::new(),
     /// The content encodings of responses, in the order of preference.
     pub compression: Vec<ContentEncoding> = ContentEncoding::ALL.to_vec(),

@@ -30,9 +30,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// How long measured memory is good: Prometheus and its standby need not both have it measured.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Whether the `Host` of a request fits the admin listener (protection from DNS rebinding). A web
-/// page in a browser on this machine can make its own host name resolve to a loopback address and
-/// read the response, but it cannot use `localhost` or an address as its host name.
+/// Whether the `Host` header of a request fits the admin listener (protection from DNS rebinding).
+/// A web page in a browser on this machine can make its own host name resolve to a loopback address
+/// and read the response, but it cannot use `localhost` or an address as its host name.
 pub fn is_meant(local: IpAddr, authority: &str) -> bool {
     let name = host_name(authority);
     let is_address = name.starts_with('[') || name.parse::<Ipv4Addr>().is_ok();

@@ -155,8 +155,8 @@ impl Backend {
         may
     }
 
-    /// Estimates the `Retry-After` of a rejected request: the time until a similar request would
-    /// get a response; none: unknown.
+    /// Estimates the `Retry-After` header of a rejected request: the time until a similar request
+    /// would get a response; none: unknown.
     pub fn response_estimate(
         &self,
         outcome: RequestOutcome,

@@ -22,7 +22,7 @@ pub struct ExpiryHeaders<'r> {
 }
 
 impl ExpiryHeaders<'_> {
-    /// `Cache-Control` and `Expires`.
+    /// the `Cache-Control` and `Expires` headers.
     pub fn headers(&self) -> [Header<'_>; 2] {
         [(b"Cache-Control", self.cache_control.as_bytes()), (b"Expires", self.expires.as_bytes())]
     }
