@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 use crate::mistakes::{Fault, Mistake, Mistakes};
 use crate::model::config::IMPLICIT_POOL;
 use crate::read::directive::SectionTable;
-use crate::read::directives::{CACHE, POOL, SITE, TLS, TOP};
+use crate::read::directives::{CACHE, POOL, SITE, TLS, TOP, takes_decimals};
 use crate::suggest::nearest;
 
 /// The start of all names.
@@ -148,6 +148,9 @@ impl EnvSetting {
         let value = table.into_inner().remove("x").map(Spanned::into_inner);
         match value.filter(|_| errors.is_empty()) {
             Some(DeValue::Array(_) | DeValue::Table(_) | DeValue::Datetime(_)) | None => {
+                DeValue::String(Cow::Borrowed(&self.value))
+            }
+            Some(DeValue::Float(_)) if !takes_decimals(&self.setting) => {
                 DeValue::String(Cow::Borrowed(&self.value))
             }
             Some(scalar) => scalar,

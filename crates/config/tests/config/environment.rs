@@ -62,3 +62,13 @@ fn a_wrong_value_names_its_variable_and_a_misspelled_name_the_right_one() {
                     MAITRED_POOL_MAX_CHILDREN?";
     assert_eq!(misspelled, expected);
 }
+
+#[test]
+fn a_version_is_text_and_a_number_of_cores_is_a_number() {
+    let variables = [("MAITRED_POOL_PHP", "8.2"), ("MAITRED_POOL_CPU_MAX", "1.5")];
+    let config = with(ONE, &variables).unwrap();
+    assert_eq!(config.pools[0].php.as_deref(), Some("8.2"));
+    assert!(config.pools[0].confinement.together.cpu_max.is_some());
+    let wrong = with(ONE, &[("MAITRED_TLS_MIN_VERSION", "1.4")]).unwrap_err();
+    assert!(wrong.contains("`min_version` is the string \"1.4\""), "{wrong}");
+}

@@ -52,6 +52,23 @@ pub(crate) const CACHE: SectionTable = SectionTable {
 pub(crate) const TLS: SectionTable =
     SectionTable { home: "[tls]", settings: || names(tls::DIRECTIVES).collect(), subsections: &[] };
 
+/// Whether a setting of this name takes a number with decimals, as its example shows. To others,
+/// `8.2` is text: a version.
+pub(crate) fn takes_decimals(name: &str) -> bool {
+    fn found<T>(directives: &[Directive<T>], name: &str) -> bool {
+        let named = directives.iter().find(|directive| directive.name == name);
+        named.is_some_and(|directive| directive.example.parse::<f64>().is_ok())
+    }
+    found(global::DIRECTIVES, name)
+        || found(pools::DIRECTIVES, name)
+        || found(listeners::DIRECTIVES, name)
+        || found(sites::DIRECTIVES, name)
+        || found(rules::DIRECTIVES, name)
+        || found(output::DIRECTIVES, name)
+        || found(cache::DIRECTIVES, name)
+        || found(tls::DIRECTIVES, name)
+}
+
 /// The section that takes a setting of this name.
 pub(crate) fn section_of(name: &str) -> Option<&'static str> {
     let sections = [TOP, POOL, SITE, CACHE, TLS];
