@@ -398,11 +398,19 @@ impl Server {
     }
 
     /// Waits until exactly `count` workers, a zygote and a front run.
+    ///
+    /// # Panics
+    /// When that is not so within the deadline; the message names the processes that run.
     pub fn wait_for_full_strength(&self, count: usize, within: Duration) {
-        wait::until_within("full strength", within, || {
+        let full = wait::poll(within, || {
             let full =
                 self.workers().len() == count && self.zygote().is_some() && self.front().is_some();
             full.then_some(())
+        });
+        let running = || self.processes().into_iter().map(|process| (process.pid, process.title));
+        full.unwrap_or_else(|| {
+            let running = running().collect::<Vec<_>>();
+            panic!("waited {within:?} in vain for {count} workers, a zygote and a front: {running:?}")
         });
     }
 

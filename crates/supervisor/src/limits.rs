@@ -58,8 +58,9 @@ pub const BACKOFF_LONGEST: Duration = Duration::from_secs(1);
 /// of the time that has passed.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// How long a dead zygote's channel may stay open: its last intermediate process still has to
-/// announce the worker it forked, and that worker has to close its copy.
+/// How long a dead zygote's channel may stay open, and a worker that it announced may be the child
+/// of another process: its last intermediate process still has to announce that worker and to end,
+/// and that worker has to close its copy of the channel.
 pub const ZYGOTE_LINGER: Duration = Duration::from_secs(1);
 
 /// How long the log line about a worker's death waits for the front to name its script.

@@ -302,6 +302,9 @@ impl Supervisor {
             for pid in self.pools[id].state.announced() {
                 self.check_child(id, pid);
             }
+            if self.pools[id].expects_children(now) {
+                continue;
+            }
             self.pools[id].zygote = None;
             self.pools[id].drop_unattributed_outputs();
             self.pool_event(id, GenerationEvent::ZygoteEnded);

@@ -191,6 +191,14 @@ impl RunningPool {
             zygote.reaped.is_some_and(is_silent)
         })
     }
+
+    /// Whether a process that its dead zygote announced may still become our child: the kernel
+    /// closes the channel of an ending intermediate process before it gives its child to us.
+    pub fn expects_children(&self, now: Moment) -> bool {
+        let reaped = self.zygote.as_ref().and_then(|zygote| zygote.reaped);
+        let lingers = reaped.is_some_and(|reaped| now < reaped + ZYGOTE_LINGER);
+        lingers && !self.state.announced().is_empty()
+    }
 }
 
 /// A pool's zygote.
