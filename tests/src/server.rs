@@ -410,7 +410,9 @@ impl Server {
         let running = || self.processes().into_iter().map(|process| (process.pid, process.title));
         full.unwrap_or_else(|| {
             let running = running().collect::<Vec<_>>();
-            panic!("waited {within:?} in vain for {count} workers, a zygote and a front: {running:?}")
+            panic!(
+                "waited {within:?} in vain for {count} workers, a zygote and a front: {running:?}"
+            )
         });
     }
 
