@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 export PREFIX SYSCONFDIR LOCALSTATEDIR UNITDIR DESTDIR BUILT KEY ADDRESS
-.PHONY: help build php install uninstall packages repository run test conformance bench experiments lint clean
+.PHONY: help build php install uninstall packages repository image run test conformance bench experiments lint clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
@@ -26,6 +26,9 @@ packages: ## build Debian packages for this release into target/packages (BUILT=
 
 repository: ## write a signed apt repository of them into target/repository (KEY=FINGERPRINT ADDRESS=URL)
 	@exec scripts/repository
+
+image: ## build an image of them for each PHP into target/images (PHPS="8.2 8.3" BASE=IMAGE)
+	@exec scripts/image
 
 run: build ## serve the example on 127.0.0.1:8080 (ARGS="--listen 127.0.0.1:9000")
 	@exec scripts/run $(ARGS)

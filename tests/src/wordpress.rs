@@ -35,15 +35,13 @@ impl Files {
     /// # Panics
     /// When Debian's `wordpress` or `mariadb-server` is not installed.
     pub fn prepare() -> Self {
-        let package = Path::new(PACKAGE);
-        assert!(package.is_dir(), "{PACKAGE} does not exist: apt install wordpress");
         let database = MariaDb::start();
         database.run("CREATE DATABASE wordpress");
         database.run("CREATE USER wordpress@localhost IDENTIFIED BY 'wordpress'");
         database.run("GRANT ALL ON wordpress.* TO wordpress@localhost");
         let folder = public_folder();
         let root = folder.path().join("site");
-        copy(package, &root);
+        copy_package(&root);
         fs::create_dir_all(root.join("wp-content/uploads")).expect("a folder can be made");
         fs::write(root.join("wp-config.php"), config(&database.socket()))
             .expect("wp-config.php can be written");
@@ -62,6 +60,16 @@ impl Files {
     pub fn socket(&self) -> PathBuf {
         self.database.socket()
     }
+}
+
+/// Copies WordPress to a folder.
+///
+/// # Panics
+/// When Debian's `wordpress` is not installed.
+pub fn copy_package(to: &Path) {
+    let package = Path::new(PACKAGE);
+    assert!(package.is_dir(), "{PACKAGE} does not exist: apt install wordpress");
+    copy(package, to);
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -82,10 +82,14 @@ fn settings_in_variables_apply_to_a_directory_and_to_a_file() {
     let mut served = Command::new(maitred_program());
     served.arg("serve").arg(root.path()).env("APP_KEY", "key").env("MAITRED_POOL_PASS_ENV", "all");
     served.env("MAITRED_LISTEN", address.to_string()).env("MAITRED_POOL_MAX_CHILDREN", "2");
-    served.arg("--admin-socket").arg(root.path().join("admin.sock"));
+    let socket = root.path().join("admin.sock");
+    served.env("MAITRED_ADMIN_SOCKET", &socket);
     let child = Guarded::spawn(&mut served, Signal::TERM);
     wait::until_true("the directory to be served", || ports::is_listening(address));
     assert_eq!(http::get(address, "/env.php").text(), "key");
+    let mut status = Command::new(maitred_program());
+    let status = status.arg("status").env("MAITRED_ADMIN_SOCKET", &socket).output();
+    assert!(status.expect("the program runs").status.success(), "it finds the same socket");
     drop(child);
     wait::until_true("the server to end", || !ports::is_listening(address));
 }

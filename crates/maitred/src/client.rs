@@ -10,6 +10,9 @@ use maitred_control::admin::{MAX_REPLY_BYTES, Reply, Request, default_socket};
 use crate::command::DEFAULT_CONFIG;
 use crate::command::Reach;
 
+/// The variable with the setting `admin_socket`, for servers without a configuration file.
+const SOCKET_VARIABLE: &str = "MAITRED_ADMIN_SOCKET";
+
 /// Timeout of a reply.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -54,7 +57,8 @@ impl Client {
             // A user of the socket may lack permission to read it, or it may have an error.
             (None, None) => maitred_config::load(Path::new(DEFAULT_CONFIG))
                 .ok()
-                .and_then(|config| config.admin_socket),
+                .and_then(|config| config.admin_socket)
+                .or_else(|| std::env::var_os(SOCKET_VARIABLE).map(PathBuf::from)),
         };
         Client::connect(path.as_deref())
     }

@@ -228,7 +228,7 @@ pub struct Fpm {
 /// How to reach a running server.
 #[derive(Debug, Args)]
 pub struct Reach {
-    /// The server's admin socket [default: the `admin_socket` of its configuration]
+    /// The server's admin socket [default: `admin_socket` in its configuration or environment]
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,
     /// The server's configuration file [default: /etc/maitred/maitred.toml if it can be read]
@@ -442,7 +442,7 @@ pub struct Doctor {
     /// Read files below this folder: an image, or another disk; no server is queried
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
-    /// The server's admin socket [default: the `admin_socket` of its configuration]
+    /// The server's admin socket [default: `admin_socket` in its configuration or environment]
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,
 }

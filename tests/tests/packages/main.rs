@@ -1,5 +1,7 @@
 //! Debian packages: their contents, lintian, a signed repository, and a clean system in which they
-//! are installed, upgraded, removed and purged.
+//! are installed, upgraded, removed and purged; and the image with them.
+
+mod image;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
