@@ -11,14 +11,16 @@ use maitred_tests::server::is_root;
 use maitred_tests::{maitred_program, project_root};
 use tempfile::TempDir;
 
+fn command(program: &str, arguments: &[&str], target: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(project_root()).env("CARGO_TARGET_DIR", target);
+    command.env("BUILT", maitred_program().with_file_name(""));
+    command
+}
+
 fn run(program: &str, arguments: &[&str], target: &Path) -> Output {
-    Command::new(program)
-        .args(arguments)
-        .current_dir(project_root())
-        .env("BUILT", maitred_program().with_file_name(""))
-        .env("CARGO_TARGET_DIR", target)
-        .output()
-        .unwrap_or_else(|error| panic!("{program}: {error}"))
+    let output = command(program, arguments, target).output();
+    output.unwrap_or_else(|error| panic!("{program}: {error}"))
 }
 
 fn text(output: &Output) -> String {
@@ -93,16 +95,38 @@ fn lintian_finds_no_error_and_no_warning() {
     assert!(found.status.success(), "{}", text(&found));
 }
 
+/// Runs a script that tries the packages of a repository in a system of its own.
+fn try_packages(script: &str) -> String {
+    static WRITTEN: OnceLock<()> = OnceLock::new();
+    packages();
+    WRITTEN.get_or_init(|| {
+        let written = run("scripts/repository", &[], &target());
+        assert!(written.status.success(), "{}", text(&written));
+    });
+    let repository = target().join("repository");
+    let tried = command(script, &[], &target()).env("REPOSITORY", repository).output();
+    let tried = tried.unwrap_or_else(|error| panic!("{script}: {error}"));
+    let said = text(&tried);
+    assert!(tried.status.success(), "{said}");
+    said
+}
+
 #[test]
 fn a_clean_system_installs_serves_removes_and_purges_them() {
     if !is_root() {
         return eprintln!("skipped: only root can make a clean system");
     }
-    packages();
-    let tried = run("scripts/try-install", &[], &target());
-    let said = text(&tried);
-    assert!(tried.status.success(), "{said}");
+    let said = try_packages("scripts/try-install");
     assert!(said.contains("ok: no process is left"), "{said}");
+}
+
+#[test]
+fn a_booted_system_starts_the_service_and_upgrades_it_and_php_under_load() {
+    if !is_root() {
+        return eprintln!("skipped: only root can boot a system");
+    }
+    let said = try_packages("scripts/try-boot");
+    assert!(said.contains("ok: no request failed, and no connection was closed"), "{said}");
 }
 
 #[test]
