@@ -121,6 +121,23 @@ impl Web {
         Self { server: start("Apache", command, address, &log), address, folder }
     }
 
+    /// Apache with mod_php and all modules that `.htaccess` files need, with these sites.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn apache_with_php(sites: &str) -> Self {
+        let folder = public_folder();
+        let address = ports::free_address();
+        let file = folder.path().join("apache.conf");
+        fs::write(&file, apache_php_conf(folder.path(), address, sites))
+            .expect("a file can be written");
+        let mut command = Command::new("apache2");
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        command.arg("-f").arg(&file).arg("-DFOREGROUND");
+        let log = folder.path().join("apache.log");
+        Self { server: start("Apache", command, address, &log), address, folder }
+    }
+
     /// HAProxy before an HTTP server, with these lines in its only section.
     ///
     /// # Panics
@@ -168,6 +185,68 @@ AcceptPathInfo On
     AllowOverride None
 </Directory>
 {lines}
+"#
+    )
+}
+
+/// What `.htaccess` files may use.
+const HTACCESS_MODULES: [&str; 22] = [
+    "mpm_prefork",
+    "access_compat",
+    "alias",
+    "auth_basic",
+    "authn_core",
+    "authn_file",
+    "authz_core",
+    "authz_host",
+    "authz_user",
+    "authz_groupfile",
+    "autoindex",
+    "deflate",
+    "dir",
+    "env",
+    "expires",
+    "filter",
+    "headers",
+    "mime",
+    "negotiation",
+    "rewrite",
+    "setenvif",
+    "version",
+];
+
+/// PHP runs by the last extension only, so that the server's own handler is the same in both.
+fn apache_php_conf(folder: &Path, address: SocketAddr, sites: &str) -> String {
+    let user =
+        if is_root() { format!("User {WEB_USER}\nGroup {WEB_USER}\n") } else { String::new() };
+    let load =
+        |name: &&str| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
+    let is_there =
+        |name: &&&str| Path::new(&format!("/usr/lib/apache2/modules/mod_{name}.so")).exists();
+    let modules: String = HTACCESS_MODULES.iter().filter(is_there).map(load).collect();
+    let php = fs::read_dir("/usr/lib/apache2/modules").expect("Apache's modules").flatten();
+    let php = php
+        .map(|entry| entry.path())
+        .find(|path| path.to_string_lossy().contains("/libphp"))
+        .expect("mod_php is installed");
+    let (folder, php) = (folder.display(), php.display());
+    format!(
+        r#"{modules}LoadModule php_module {php}
+ServerRoot {folder}
+ServerName localhost
+Listen {address}
+PidFile {folder}/apache.pid
+DefaultRuntimeDir {folder}
+ErrorLog {folder}/apache.log
+{user}StartServers 2
+MaxRequestWorkers 8
+TypesConfig /etc/mime.types
+DirectoryIndex index.php index.html
+AddHandler application/x-httpd-php .php
+<FilesMatch "^\.ht">
+    Require all denied
+</FilesMatch>
+{sites}
 "#
     )
 }

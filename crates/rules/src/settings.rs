@@ -37,6 +37,12 @@ pub struct Rules {
     pub error_pages: BTreeMap<u16, String>,
     /// Whether they replace a script's error responses, too.
     pub intercept_errors: bool,
+    /// Whether `.htaccess` files in the document root apply.
+    #[serde(default)]
+    pub htaccess: bool,
+    /// Whether unknown directives in them are left out, instead of a 500.
+    #[serde(default)]
+    pub htaccess_ignores_unknown: bool,
     /// Folders with a directory listing if there is no index.
     pub autoindex: Vec<Pattern>,
     /// Folders outside the document root.

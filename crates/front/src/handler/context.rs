@@ -10,6 +10,7 @@ use maitred_rules::forwarded::{ForwardedClient, ForwardedHeader, Trust};
 use maitred_rules::response_headers::HeaderPolicy;
 
 use crate::backend::Backend;
+use crate::handler::htaccess_response::Directives;
 use crate::handler::respond::InterceptedResponse;
 use crate::http::client::{After, HttpClient};
 use crate::logging::request_record::RequestRecord;
@@ -36,6 +37,8 @@ pub struct RequestCx<'r, C> {
     pub error_pages: Option<&'r SiteRules>,
     /// The intercepted response, which an error page of the site replaces.
     pub intercepted: Option<Box<InterceptedResponse>>,
+    /// The directives of `.htaccess` files for the response.
+    pub directives: Option<Arc<Directives>>,
 }
 
 /// Host, scheme and client address of a request: from the connection and the request header, or
@@ -113,6 +116,8 @@ pub struct RequestContext<'r> {
     pub has_user: bool,
     /// The error, if this request serves an error page.
     pub error_page: Option<ErrorPage>,
+    /// The directives of `.htaccess` files, if they apply.
+    pub directives: Option<Arc<Directives>>,
 }
 
 /// The error for which a page of the site is sent.
@@ -142,6 +147,7 @@ impl<'r> RequestContext<'r> {
             max_body_size: site.settings.max_body_size,
             has_user: false,
             error_page: None,
+            directives: None,
         }
     }
 

@@ -22,6 +22,13 @@ pub enum Decision<'r> {
         /// The path of the request, decoded and normalised.
         path: Vec<u8>,
     },
+    /// Send the page of an error, with its status.
+    ErrorPage {
+        /// The status.
+        status: u16,
+        /// The page: a file or a script.
+        page: Box<Decision<'r>>,
+    },
     /// Purge pages from the cache.
     Purge,
 }

@@ -9,6 +9,7 @@ use maitred_http1::{Head, Method};
 use maitred_pagecache::reuse::is_withheld;
 
 use crate::handler::context::RequestContext;
+use crate::handler::htaccess_response::Directives;
 use crate::http::body::Body;
 use crate::http::headers::{Header, basic_user};
 use crate::http::hosts::host_name;
@@ -22,7 +23,8 @@ pub const MAX_PARAMS_BYTES: usize = maitred_seat::REQUEST_RING_BYTES - 8 * 1024;
 
 /// WordPress and others offer permalinks only behind a server whose name they know, and whose rules
 /// (`try_files`) these are.
-const SOFTWARE: &[u8] = concat!("maitred/", env!("CARGO_PKG_VERSION"), " (as nginx)").as_bytes();
+pub const SOFTWARE: &[u8] =
+    concat!("maitred/", env!("CARGO_PKG_VERSION"), " (as nginx)").as_bytes();
 
 /// A request to PHP.
 #[derive(Debug)]
@@ -62,6 +64,8 @@ pub struct ScriptView<'a> {
     pub error: Option<u16>,
     /// Whether the script may send files (`X-Accel-Redirect`).
     pub names_files: bool,
+    /// The directives of `.htaccess` files, if they apply.
+    pub directives: Option<&'a Directives>,
     /// Headers in place of the client's conditional and range headers, if the response may be
     /// cached.
     pub conditions: Option<&'a [Header<'a>]>,
@@ -78,6 +82,7 @@ impl<'a> ScriptView<'a> {
             has_user: context.has_user,
             error: context.error_page.map(|page| page.status),
             names_files: !context.site.sendfile.is_empty(),
+            directives: context.directives.as_deref(),
             conditions: None,
         }
     }
@@ -158,6 +163,9 @@ fn write_params(request: &mut RequestWriter<'_>, call: &ScriptCall<'_>) -> Resul
     let user = seen.has_user.then(|| head.header("authorization"));
     let (mut ip, mut number) = (TextBuffer::default(), itoa::Buffer::new());
     let is_https = seen.is_https.unwrap_or(call.secured.is_some());
+    if let Some(directives) = seen.directives {
+        write_directives(request, directives)?;
+    }
     request
         .named(b"SCRIPT_FILENAME", &script.script_filename)?
         .named(b"PATH_INFO", &script.path_info)?
@@ -183,8 +191,13 @@ fn write_params(request: &mut RequestWriter<'_>, call: &ScriptCall<'_>) -> Resul
         .named(b"REMOTE_USER", &basic_user(user.flatten()))?
         .named(b"SERVER_ADDR", ip.of(call.local.ip()))?
         .named(b"SERVER_PORT", number.format(seen.port(call.local)).as_bytes())?
-        .named(b"SERVER_NAME", host_name(seen.host).as_bytes())?
-        .named(b"REDIRECT_STATUS", number.format(seen.error.unwrap_or(200)).as_bytes())?
+        .named(b"SERVER_NAME", host_name(seen.host).as_bytes())?;
+    // Under Apache it is there after an internal redirect only, among the variables.
+    if seen.directives.is_none() {
+        let status = seen.error.unwrap_or(200);
+        request.named(b"REDIRECT_STATUS", number.format(status).as_bytes())?;
+    }
+    request
         .named(b"FCGI_ROLE", b"RESPONDER")?
         .named(b"REQUEST_ID", call.id.as_bytes())?
         .named(b"HTTP_HOST", seen.host.as_bytes())?;
@@ -204,6 +217,27 @@ fn write_params(request: &mut RequestWriter<'_>, call: &ScriptCall<'_>) -> Resul
     write_headers(request, head, seen)
 }
 
+/// The variables and settings of `.htaccess` files. CGI's own variables follow, and replace them.
+fn write_directives(
+    request: &mut RequestWriter<'_>,
+    directives: &Directives,
+) -> Result<(), TooLarge> {
+    for (name, value) in directives.variables() {
+        request.param(name, value)?;
+    }
+    if let Some(previous) = directives.request.previous.as_ref() {
+        request.param(b"REDIRECT_URL", &previous.uri)?;
+        if let Some(args) = &previous.args {
+            request.param(b"REDIRECT_QUERY_STRING", args)?;
+        }
+    }
+    let values = directives.php_values();
+    if !values.is_empty() {
+        request.param(b"PHP_VALUE", &values)?;
+    }
+    Ok(())
+}
+
 /// Every header as `HTTP_NAME`. A name with anything but letters, digits and dashes is left out,
 /// as nginx does: an underscore in it could pass for a dash. `Proxy` is left out because programs
 /// take `HTTP_PROXY` for a setting (CVE-2016-5385). Several headers of a name are one list.
@@ -212,10 +246,15 @@ fn write_headers(
     head: &Head,
     seen: &ScriptView<'_>,
 ) -> Result<(), TooLarge> {
-    let headers: Vec<(&[u8], &[u8])> = match seen.conditions {
+    let directives = seen.directives.filter(|own| !own.request.conf.headers.request.is_empty());
+    let own: Vec<(&[u8], &[u8])> = match directives {
+        Some(directives) => directives.request.headers_in.iter().collect(),
         None => head.headers().collect(),
+    };
+    let headers: Vec<(&[u8], &[u8])> = match seen.conditions {
+        None => own,
         Some(conditions) => {
-            let kept = head.headers().filter(|(name, _)| !is_withheld(name));
+            let kept = own.into_iter().filter(|(name, _)| !is_withheld(name));
             kept.chain(conditions.iter().copied()).collect()
         }
     };
@@ -224,7 +263,8 @@ fn write_headers(
         let same = |other: &(&[u8], &[u8])| {
             other.0.len() == name.len() && other.0.eq_ignore_ascii_case(name)
         };
-        let is_ours = seen.names_files && is_about_files(name);
+        let is_ours = (seen.names_files && is_about_files(name))
+            || (seen.directives.is_some() && is_about_content(name));
         if !is_passed_on(name) || is_ours || headers[..index].iter().any(same) {
             continue;
         }
@@ -246,6 +286,12 @@ fn write_headers(
 fn is_about_files(name: &[u8]) -> bool {
     let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
     is(b"x-sendfile-type") || is(b"x-accel-mapping")
+}
+
+/// Headers of the content, which Apache passes on without `HTTP_` only.
+fn is_about_content(name: &[u8]) -> bool {
+    let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+    is(b"content-length") || is(b"content-type")
 }
 
 fn is_passed_on(name: &[u8]) -> bool {

@@ -5,6 +5,8 @@ pub(crate) mod cache;
 pub(crate) mod context;
 pub(crate) mod decision;
 pub(crate) mod fastcgi_params;
+pub(crate) mod htaccess;
+pub(crate) mod htaccess_response;
 pub(crate) mod proxy;
 pub(crate) mod refusal;
 pub(crate) mod request;

@@ -26,7 +26,7 @@ use crate::net::admin_peer::AdminPeer;
 use crate::runtime::request_id::RequestId;
 use crate::services::Thread;
 use crate::site::Site;
-use crate::site::files::FileBody;
+use crate::site::files::{FileBody, StaticFile};
 use crate::site::resolver::Route;
 use crate::site::sites::Sites;
 
@@ -56,6 +56,7 @@ pub async fn serve<C: HttpClient>(client: &mut C, head: &Head, thread: &Arc<Thre
         header_policy: None,
         error_pages: None,
         intercepted: None,
+        directives: None,
     };
     let after = match &heard {
         Ok(_) => respond(&mut cx, &sites).await,
@@ -247,6 +248,7 @@ async fn carry_out<'r, C: HttpClient>(
     context: &RequestContext<'r>,
     decision: Decision<'r>,
 ) -> io::Result<After> {
+    cx.directives.clone_from(&context.directives);
     match decision {
         Decision::Respond(response) => cx.refuse(response).await,
         Decision::File(entry) => Box::pin(static_files::serve(cx, context, entry)).await,
@@ -254,7 +256,41 @@ async fn carry_out<'r, C: HttpClient>(
         Decision::Proxy { server, path } => {
             Box::pin(proxy::serve(cx, context, server, &path)).await
         }
+        Decision::ErrorPage { status, page } => {
+            Box::pin(send_page_of_error(cx, context, status, *page)).await
+        }
         Decision::Purge => Box::pin(purge::purge(cx, context)).await,
+    }
+}
+
+/// Sends the page that an `ErrorDocument` names.
+async fn send_page_of_error<'r, C: HttpClient>(
+    cx: &mut RequestCx<'r, C>,
+    context: &RequestContext<'r>,
+    status: u16,
+    page: Decision<'r>,
+) -> io::Result<After> {
+    let after = cx.client.discard_body(cx.head);
+    match page {
+        Decision::File(entry) => {
+            let content = content_of(&entry);
+            let error = InterceptedResponse::bare(status, after);
+            cx.send_error_page(&error, entry.content_type(), content).await
+        }
+        Decision::Script(script) => {
+            let error_page = Some(ErrorPage { status, after });
+            let context = RequestContext { error_page, ..context.clone() };
+            script::serve(cx, &context, &script).await
+        }
+        Decision::Respond(response) => cx.respond(response, after).await,
+        _ => cx.respond(TextResponse::new(status, ""), after).await,
+    }
+}
+
+fn content_of(entry: &StaticFile) -> Content<'_> {
+    match entry.body() {
+        FileBody::Memory(bytes) => Content::Kept(bytes),
+        FileBody::File(fd) => Content::File(fd, Slice { offset: 0, len: entry.len() }),
     }
 }
 
@@ -268,13 +304,7 @@ async fn send_error_page<'r, C: HttpClient>(
     let page = rules.error_page(error.status).unwrap_or_default();
     match site.resolve(page, None) {
         Route::File(entry) => {
-            let content = match entry.body() {
-                FileBody::Memory(bytes) => Content::Kept(bytes),
-                FileBody::File(fd) => {
-                    let len = entry.len();
-                    Content::File(fd, Slice { offset: 0, len })
-                }
-            };
+            let content = content_of(&entry);
             cx.send_error_page(error, entry.content_type(), content).await
         }
         Route::Script(script) => {

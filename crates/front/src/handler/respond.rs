@@ -7,6 +7,7 @@ use bytes::Bytes;
 use maitred_http1::Method;
 
 use crate::handler::context::{RequestContext, RequestCx};
+use crate::handler::htaccess_response::OwnedHeader;
 use crate::handler::response_headers::{ResponseHeaders, find, headers_of_lines};
 use crate::http::body::NoBody;
 use crate::http::client::{After, Content, HttpClient, Reply};
@@ -14,8 +15,7 @@ use crate::http::error_body::{in_words, unfiltered};
 use crate::http::headers::{Header, PLAIN, ServerHeaders};
 use crate::pool::status::StatusPage;
 
-/// A header that outlives its request.
-type OwnedHeader = (Vec<u8>, Vec<u8>);
+static EMPTY: Bytes = Bytes::new();
 
 /// A text response: a status with its reason, or a page of the server.
 #[derive(Debug)]
@@ -52,6 +52,12 @@ impl TextResponse {
             headers: headers.iter().map(owned).collect(),
             text: TextBody::Whole(body),
         }
+    }
+
+    /// This response with another status.
+    #[must_use]
+    pub fn with_status(self, status: u16) -> TextResponse {
+        TextResponse { status, ..self }
     }
 
     /// This response with one more header.
@@ -132,6 +138,11 @@ pub struct InterceptedResponse {
 }
 
 impl InterceptedResponse {
+    /// A response of which the page of an error needs nothing.
+    pub fn bare(status: u16, after: After) -> InterceptedResponse {
+        InterceptedResponse { status, after, headers: Vec::new(), body: Vec::new() }
+    }
+
     fn of(response: &WholeResponse<'_>) -> InterceptedResponse {
         let is_type = |name: &[u8]| name.eq_ignore_ascii_case(b"content-type");
         let headers = response.headers.iter().filter(|(name, _)| !is_type(name));
@@ -149,7 +160,7 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
     pub fn response_headers(&mut self) -> ResponseHeaders<'r> {
         let server =
             ServerHeaders { secured: self.client.secured().cloned(), id: self.record.id_sent() };
-        ResponseHeaders::new(server, self.header_policy.clone())
+        ResponseHeaders::new(server, self.header_policy.clone()).directed(self.directives.clone())
     }
 
     /// Sends a response, or intercepts it if the site has a page for its status.
@@ -168,11 +179,17 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
         let all = || headers.iter().copied().chain(headers_of_lines(&lines));
         let expiry = own.expiry(response.status, |name| find(all(), name));
         headers.extend(expiry.iter().flat_map(|expiry| expiry.headers()));
+        let is_file = !response.lines.is_empty();
+        let changed = own.change(response.status, is_file, || {
+            headers.iter().copied().chain(headers_of_lines(&lines)).collect()
+        });
+        let changed: Option<Vec<Header<'_>>> =
+            changed.as_ref().map(|all| all.iter().map(borrowed).collect());
         let reply = Reply {
             request: self.head,
             status: response.status,
-            headers: &headers,
-            lines: &lines,
+            headers: changed.as_ref().unwrap_or(&headers),
+            lines: if changed.is_some() { &EMPTY } else { &lines },
             length: response.length,
             after: response.after,
         };

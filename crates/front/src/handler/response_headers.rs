@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use maitred_rules::response_headers::HeaderPolicy;
 
+use crate::handler::htaccess_response::{Directives, OwnedHeader};
 use crate::http::headers::{Header, ServerHeaders};
 use crate::runtime::clock::expires;
 
@@ -13,6 +14,8 @@ use crate::runtime::clock::expires;
 pub struct ResponseHeaders<'r> {
     server: ServerHeaders,
     policy: Option<Arc<HeaderPolicy<'r>>>,
+    /// Those of `.htaccess` files, if they change headers.
+    directives: Option<Arc<Directives>>,
 }
 
 /// The headers of an `expires` rule.
@@ -34,7 +37,25 @@ impl<'r> ResponseHeaders<'r> {
         server: ServerHeaders,
         policy: Option<Arc<HeaderPolicy<'r>>>,
     ) -> ResponseHeaders<'r> {
-        ResponseHeaders { server, policy }
+        ResponseHeaders { server, policy, directives: None }
+    }
+
+    /// The same with the changes of `.htaccess` files.
+    #[must_use]
+    pub fn directed(self, directives: Option<Arc<Directives>>) -> ResponseHeaders<'r> {
+        let directives = directives.filter(|directives| directives.changes_headers());
+        ResponseHeaders { directives, ..self }
+    }
+
+    /// All headers of a response after the changes of `.htaccess` files; none without any.
+    pub fn change<'h>(
+        &self,
+        status: u16,
+        is_file: bool,
+        headers: impl FnOnce() -> Vec<Header<'h>>,
+    ) -> Option<Vec<OwnedHeader>> {
+        let directives = self.directives.as_ref()?;
+        Some(directives.change(status, &headers(), is_file))
     }
 
     /// All headers of a response with these headers of its own. A header of the server is left out

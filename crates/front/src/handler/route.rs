@@ -13,21 +13,27 @@ use crate::pool::status;
 use crate::services::Thread;
 use crate::site::resolver::Route;
 
-/// The route of a request's path.
-pub fn route<'r>(context: &RequestContext<'r>, thread: &Thread) -> Decision<'r> {
+/// The decision on a request for which the document root does not matter.
+pub fn special<'r>(context: &RequestContext<'r>, thread: &Thread) -> Option<Decision<'r>> {
     let (head, troubles) = (context.head, &thread.shared.troubles);
     if is_websocket(head) {
         troubles.websocket_refused(context.target.host, &context.path);
-        return TextResponse::new(501, NO_WEBSOCKET).into();
+        return Some(TextResponse::new(501, NO_WEBSOCKET).into());
     }
     if let Backend::Pool(pool) = context.backend
         && let Some(page) = status::page(pool, head)
     {
-        return TextResponse::from(page).into();
+        return Some(TextResponse::from(page).into());
     }
-    if purges(head, context, thread) {
-        return Decision::Purge;
+    purges(head, context, thread).then_some(Decision::Purge)
+}
+
+/// The route of a request's path.
+pub fn route<'r>(context: &RequestContext<'r>, thread: &Thread) -> Decision<'r> {
+    if let Some(decision) = special(context, thread) {
+        return decision;
     }
+    let troubles = &thread.shared.troubles;
     match refusal::resolve(context, troubles) {
         Route::File(entry) => Decision::File(entry),
         Route::Script(script) => Decision::Script(script),

@@ -12,10 +12,10 @@ use maitred_rules::site_rules::{Refusal, Rewritten, RuleRequest, Verdict};
 
 use crate::handler::context::RequestContext;
 use crate::handler::decision::Decision;
-use crate::handler::refusal;
 use crate::handler::respond::TextResponse;
-use crate::handler::route::route;
+use crate::handler::route::{route, special};
 use crate::handler::route_rules::{NeededAuth, PathTarget, RouteChecks, RouteRules, target_of};
+use crate::handler::{htaccess, refusal};
 use crate::http::headers::Header;
 use crate::http::hosts::host_name;
 use crate::pool::queue::Priority;
@@ -86,7 +86,7 @@ impl<'r> RulesCheck<'r> {
                 return Ok(decision);
             }
         }
-        let decision = route(&self.context, self.thread);
+        let decision = self.route().await;
         let RouteChecks { limits, admitted } = match &decision {
             Decision::File(entry) => self.route_rules().of_file(entry),
             Decision::Script(script) => self.route_rules().of_script(script),
@@ -96,6 +96,22 @@ impl<'r> RulesCheck<'r> {
         let needed = admitted.map_err(|refusal| self.refused(refusal))?;
         self.authenticate(needed, serve.auth).await?;
         Ok(decision)
+    }
+
+    /// The route of the path: by the `.htaccess` files of the site, if they apply.
+    async fn route(&mut self) -> Decision<'r> {
+        let special = special(&self.context, self.thread);
+        if let Some(decision) = special {
+            return decision;
+        }
+        if !self.context.site.has_htaccess() {
+            return route(&self.context, self.thread);
+        }
+        let path = self.context.path.clone().into_owned();
+        match clean_path(&path) {
+            Ok(path) => Box::pin(htaccess::route(&mut self.context, self.thread, &path)).await,
+            Err(refused) => refusal::of_path(&refused).into(),
+        }
     }
 
     fn route_rules(&self) -> RouteRules<'_> {

@@ -168,8 +168,15 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         let own = for_client.chain(cache_status).chain(timing);
         let all = self.headers.complete(own, has);
         let expiry = expiry.iter().flat_map(|expiry| expiry.headers());
-        let all = all.chain(expiry).chain(plan.fields());
-        let (apart, unfit) = W::head(out, &response, all);
+        let all: Vec<Header<'_>> = all.chain(expiry).chain(plan.fields()).collect();
+        let changed = self.headers.change(status, false, || all.clone());
+        let (apart, unfit) = match &changed {
+            None => W::head(out, &response, all.into_iter()),
+            Some(changed) => {
+                let changed = changed.iter().map(|(name, value)| (&name[..], &value[..]));
+                W::head(out, &response, changed)
+            }
+        };
         self.apart = apart;
         if unfit > 0 {
             let words = format!("{unfit} headers hold forbidden bytes: left out");

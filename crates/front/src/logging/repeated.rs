@@ -20,6 +20,9 @@ use crate::net::client_rate::TooSlow;
 /// An episode ends after this long without an occurrence.
 pub const CALM: Duration = Duration::from_secs(10);
 
+/// Most sentences about `.htaccess` files that are logged; the rest is not.
+const MAX_SENTENCES: usize = 256;
+
 /// Interval at which open episodes are checked.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -45,6 +48,8 @@ struct Episodes {
     unknown: LogThrottle<()>,
     /// By cause, of which there are a few.
     files: BTreeMap<&'static str, LogThrottle<()>>,
+    /// By sentence about a `.htaccess` file, up to [`MAX_SENTENCES`].
+    htaccess: BTreeMap<String, LogThrottle<()>>,
     /// By server, of which there are as many as the configuration names.
     proxies: BTreeMap<String, LogThrottle<()>>,
     websockets: LogThrottle<()>,
@@ -67,6 +72,7 @@ impl Default for RepeatedErrors {
                 proxied: LogThrottle::new(CALM),
                 unknown: LogThrottle::new(CALM),
                 files: BTreeMap::new(),
+                htaccess: BTreeMap::new(),
                 proxies: BTreeMap::new(),
                 websockets: LogThrottle::new(CALM),
                 unwatched: LogThrottle::new(CALM),
@@ -182,6 +188,24 @@ impl RepeatedErrors {
         if self.note(happened) {
             let root = root.display();
             tracing::error!("{root}: {status}: {why}; further such requests are counted");
+        }
+    }
+
+    /// Reports a mistake in a `.htaccess` file; the sentence names file and line.
+    pub fn htaccess_failed(&self, root: &Path, sentence: String) {
+        let happened = |episodes: &mut Episodes, now| {
+            if episodes.htaccess.len() >= MAX_SENTENCES
+                && !episodes.htaccess.contains_key(&sentence)
+            {
+                return 0;
+            }
+            let lines = episodes.htaccess.entry(sentence.clone());
+            let lines = lines.or_insert_with(|| LogThrottle::new(CALM));
+            lines.happened(now, |()| {})
+        };
+        if self.note(happened) {
+            let (root, sentence) = (root.display(), sentence.escape_debug());
+            tracing::error!("{root}: .htaccess: {sentence}; further such requests are counted");
         }
     }
 

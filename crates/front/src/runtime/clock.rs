@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use maitred_htaccess::request::LocalTime;
 use maitred_os::clock::{format_local, format_utc};
 
 /// 9999-12-31 23:59:59, the last second of an HTTP date, in seconds since 1970.
@@ -55,6 +56,32 @@ pub fn iso_8601(second: u64) -> String {
     let second = second.min(LAST_SECOND_OF_9999).cast_signed();
     let text = format_utc(second, c"%Y-%m-%dT%H:%M:%S+00:00");
     String::from_utf8_lossy(&text).into_owned()
+}
+
+/// A second since 1970 as an IMF-fixdate.
+pub fn http_date_of(second: u64) -> String {
+    let second = second.min(LAST_SECOND_OF_9999);
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second))
+}
+
+/// Now in the machine's time zone, for the conditions of `.htaccess` files.
+pub fn local_time() -> LocalTime {
+    let second = since_1970().as_secs().min(LAST_SECOND_OF_9999).cast_signed();
+    let text = format_local(second, c"%Y %m %d %H %M %S %w");
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let mut numbers = text.split(' ').map(|number| number.parse::<u16>().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0);
+    let year = i32::from(next());
+    let mut small = || u8::try_from(next()).unwrap_or(0);
+    LocalTime {
+        year,
+        month: small(),
+        day: small(),
+        hour: small(),
+        minute: small(),
+        second: small(),
+        weekday: small(),
+    }
 }
 
 /// As [`common_log_time`], in the machine's time zone.

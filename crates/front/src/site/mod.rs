@@ -3,6 +3,7 @@
 pub(crate) mod acme_challenges;
 pub mod auth;
 pub(crate) mod compress;
+pub(crate) mod directory_confs;
 pub(crate) mod document_root;
 pub(crate) mod fastcgi_listener;
 pub mod files;
@@ -14,6 +15,7 @@ pub(crate) mod resolver_table;
 pub(crate) mod sendfile_roots;
 pub(crate) mod sites;
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -31,6 +33,7 @@ use crate::logging::site_log::SiteLog;
 use crate::proxy::server::Server;
 use crate::runtime::thread;
 use crate::site::compress::Compression;
+use crate::site::directory_confs::{DirectoryConfs, SiteWorld};
 use crate::site::files::StaticFile;
 use crate::site::rate_limits::SiteLimits;
 use crate::site::resolver::{Folder, Refused, Resolver, Route, SiteFiles, TableLimits};
@@ -59,6 +62,8 @@ pub struct Site {
     /// The backends of some paths, by the name of the pool.
     backends: HashMap<String, Backend>,
     resolver: Mutex<Resolver>,
+    /// Its `.htaccess` files, if they apply.
+    htaccess: Option<Mutex<DirectoryConfs>>,
     /// Its compression, if any.
     pub compression: Option<Arc<Compression>>,
     /// Directories with files that its scripts may send.
@@ -123,6 +128,10 @@ impl Site {
             backends: backends.collect::<Result<_, String>>()?,
             backend,
             resolver: open_files(files, compression.clone(), limits)?,
+            htaccess: settings.rules.htaccess.then(|| {
+                let ignores = settings.rules.htaccess_ignores_unknown;
+                Mutex::new(DirectoryConfs::new(ignores, &settings.index))
+            }),
             compression,
             sendfile,
             aliases,
@@ -179,6 +188,29 @@ impl Site {
         let rest = maitred_rules::path::encode_path(rest);
         let rest = clean_path(&rest).ok()?;
         with(resolver, |resolver| resolver.open_folder(&rest))
+    }
+
+    /// Whether `.htaccess` files apply.
+    pub fn has_htaccess(&self) -> bool {
+        self.htaccess.is_some()
+    }
+
+    /// Evaluates `.htaccess` files: `work` gets the document root as they see it, and its files.
+    ///
+    /// # Errors
+    /// When the document root cannot be opened.
+    pub fn with_htaccess<T>(
+        &self,
+        work: impl FnOnce(&SiteWorld<'_>, &Resolver) -> T,
+    ) -> Result<Option<T>, Refused> {
+        let Some(confs) = &self.htaccess else { return Ok(None) };
+        let mut confs = confs.lock().unwrap_or_else(PoisonError::into_inner);
+        confs.set_moment(thread::moment());
+        with(&self.resolver, |resolver| {
+            resolver.refresh()?;
+            let world = SiteWorld { resolver, confs: RefCell::new(&mut confs) };
+            Ok(Some(work(&world, resolver)))
+        })
     }
 
     /// The backend of this pool, or the site's own backend.

@@ -179,6 +179,36 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
         read: |site, value| store(&mut site.rules.intercept_errors, value.boolean()),
     },
     Directive {
+        name: "htaccess",
+        default: Preset::Value("false"),
+        takes: "true or false",
+        needs: Needs::Live,
+        doc: "Whether `.htaccess` files in the document root apply, as in Apache 2.4 with \
+              `AllowOverride All`. They come after the site's own rules. `front_controller` does \
+              not apply then, and `index` does where no `DirectoryIndex` is set. A change of \
+              a file applies to the next request.",
+        example: "true",
+        read: |site, value| store(&mut site.rules.htaccess, value.boolean()),
+    },
+    Directive {
+        name: "htaccess_unknown",
+        default: Preset::Value("\"error\""),
+        takes: "\"error\" or \"ignore\"",
+        needs: Needs::Live,
+        doc: "Unknown directives in `.htaccess` files: \"error\" responds with 500, as in \
+              Apache; \"ignore\" leaves them out, as in LiteSpeed. A line about access that \
+              cannot be understood denies.",
+        example: "\"ignore\"",
+        read: |site, value| {
+            site.rules.htaccess_ignores_unknown = value.text_as(|text| match text {
+                "error" => Some(false),
+                "ignore" => Some(true),
+                _ => None,
+            })?;
+            Ok(())
+        },
+    },
+    Directive {
         name: "autoindex",
         default: Preset::Value("false"),
         takes: "true, false, a pattern of paths or an array of patterns",

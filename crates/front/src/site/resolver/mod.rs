@@ -4,6 +4,7 @@
 //! PATH_INFO that is found in the file system and never guessed. Results are cached, and checked
 //! with one `stat` per request.
 
+mod by_name;
 #[cfg(test)]
 mod tests;
 

@@ -1,0 +1,323 @@
+//! Requests at sites with `.htaccess` files: their evaluation, and what it means for the response.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use maitred_htaccess::conf::core::ErrorDocument;
+use maitred_htaccess::process::{Decision as Verdict, Groups, Outcome, Processor};
+use maitred_htaccess::request::{Client, Request};
+use maitred_rules::path::{CleanPath, clean_path, encode_path};
+
+use crate::handler::context::RequestContext;
+use crate::handler::decision::Decision;
+use crate::handler::fastcgi_params::SOFTWARE;
+use crate::handler::htaccess_response::Directives;
+use crate::handler::refusal;
+use crate::handler::respond::TextResponse;
+use crate::http::headers::{Header, basic_user};
+use crate::http::hosts::host_name;
+use crate::services::Thread;
+use crate::site::auth;
+use crate::site::directory_confs::SiteWorld;
+use crate::site::listing;
+use crate::site::resolver::{Resolver, Route};
+
+const HTML: Header<'static> = (b"Content-Type", b"text/html; charset=utf-8");
+
+/// Routes a request by the `.htaccess` files of its site. The path is decoded and normalised.
+pub async fn route<'r>(
+    context: &mut RequestContext<'r>,
+    thread: &Thread,
+    path: &CleanPath<'_>,
+) -> Decision<'r> {
+    // As without AllowEncodedSlashes.
+    let has_slash =
+        |text: &str| text.as_bytes().windows(3).any(|three| three.eq_ignore_ascii_case(b"%2f"));
+    if has_slash(context.head.path()) {
+        return failure(context, 404).into();
+    }
+    // A segment that must not be looked up can only be the PATH_INFO of a script before it.
+    let is_hidden = path.is_hidden();
+    let root = context.site.with_htaccess(|_, resolver| resolver.real_root().to_vec());
+    let document_root = match root {
+        Ok(root) => root.unwrap_or_default(),
+        Err(refused) => return refusal::of_path(&refused).into(),
+    };
+    let client = client_of(context, document_root);
+    let mut request = request_of(context, path);
+    let mut verdict = match evaluate(context, &client, request.clone()) {
+        Ok(verdict) => verdict,
+        Err(response) => return response.into(),
+    };
+    if verdict.outcome == Outcome::NeedsUser {
+        match authenticate(context, thread, &verdict.request).await {
+            Ok(user) => request.user = Some(user),
+            Err(response) => return response.into(),
+        }
+        context.has_user = true;
+        verdict = match evaluate(context, &client, request) {
+            Ok(verdict) => verdict,
+            Err(response) => return response.into(),
+        };
+    }
+    log(context, thread, &verdict.outcome);
+    let found = Evaluated { client, is_hidden };
+    found.decide(context, thread, verdict).await
+}
+
+struct Evaluated {
+    client: Client,
+    is_hidden: bool,
+}
+
+impl Evaluated {
+    async fn decide<'r>(
+        self,
+        context: &mut RequestContext<'r>,
+        thread: &Thread,
+        verdict: Verdict,
+    ) -> Decision<'r> {
+        let client = self.client.clone();
+        let decision = self.serve(context, verdict).await;
+        let Err(Failed { status, request }) = decision else {
+            return decision.unwrap_or_else(|_| TextResponse::new(500, "").into());
+        };
+        let documents = &request.conf.core.error_documents;
+        match documents.get(&status).cloned() {
+            Some(ErrorDocument::Path(page)) => {
+                let request = (*request).clone();
+                let evaluated = evaluate_error(context, &client, ErrorOf { request, page, status });
+                if let Ok(verdict) = evaluated {
+                    let found = Evaluated { client, is_hidden: false };
+                    if let Ok(page) = Box::pin(found.serve(context, verdict)).await {
+                        log_status(context, thread, status);
+                        return Decision::ErrorPage { status, page: Box::new(page) };
+                    }
+                }
+                failure(context, status).into()
+            }
+            Some(ErrorDocument::Url(url)) => {
+                TextResponse::redirect(302, &String::from_utf8_lossy(&url)).into()
+            }
+            Some(ErrorDocument::Text(text)) => {
+                let body = String::from_utf8_lossy(&text).into_owned();
+                TextResponse::page(&[HTML], body).with_status(status).into()
+            }
+            Some(ErrorDocument::Default) | None => failure(context, status).into(),
+        }
+    }
+
+    /// What is served, or the status of an error.
+    async fn serve<'r>(
+        self,
+        context: &mut RequestContext<'r>,
+        verdict: Verdict,
+    ) -> Result<Decision<'r>, Failed> {
+        let Verdict { request, outcome } = verdict;
+        let request = Arc::new(request);
+        let client = self.client;
+        let root = client.document_root.len();
+        context.directives = Some(Arc::new(Directives { request: Arc::clone(&request), client }));
+        let failed = |status| Err(Failed { status, request: Arc::clone(&request) });
+        let name = request.filename.get(root..).unwrap_or_default();
+        match outcome {
+            Outcome::Status(status @ 300..400) => Ok(redirect(status, &request).into()),
+            Outcome::Status(status) => failed(status),
+            Outcome::Mistake(_) | Outcome::TooCostly => failed(500),
+            Outcome::NeedsUser => Ok(challenge(&request).into()),
+            Outcome::File | Outcome::Listing if self.is_hidden => failed(404),
+            Outcome::File => match context.site.resolve(&encode_path(name), None) {
+                Route::File(entry) => {
+                    follow(context, &request);
+                    Ok(Decision::File(entry))
+                }
+                Route::Refused(refused) => failed(refused.status),
+                Route::Script(_) | Route::RedirectSlash(_) => failed(403),
+            },
+            Outcome::Script => {
+                let script = context.site.with_htaccess(|_, resolver: &Resolver| {
+                    resolver.script_at(name, &request.path_info)
+                });
+                match script {
+                    Ok(Some(Ok(script))) => {
+                        follow(context, &request);
+                        Ok(Decision::Script(script))
+                    }
+                    Ok(Some(Err(refused))) | Err(refused) => failed(refused.status),
+                    Ok(None) => failed(404),
+                }
+            }
+            Outcome::Listing => {
+                let encoded = encode_path(name);
+                let Ok(path) = clean_path(&encoded) else { return failed(404) };
+                let site = context.site;
+                match listing::page(|| site.open_folder(&path), path.as_bytes()).await {
+                    Some(page) => Ok(TextResponse::page(&[HTML], page).into()),
+                    None => failed(403),
+                }
+            }
+        }
+    }
+}
+
+/// A response with an error, and the request whose `ErrorDocument` applies.
+struct Failed {
+    status: u16,
+    request: Arc<Request>,
+}
+
+/// The path and query of the context become those of the last round.
+fn follow(context: &mut RequestContext<'_>, request: &Request) {
+    context.path = Cow::Owned(encode_path(&request.uri));
+    let args = request.args.as_ref();
+    context.query = args.map(|args| Cow::Owned(String::from_utf8_lossy(args).into_owned()));
+}
+
+fn failure(context: &RequestContext<'_>, status: u16) -> TextResponse {
+    refusal::log(context, status, "a .htaccess file of the site says so");
+    let reason = match status {
+        404 => crate::http::error_body::NOT_FOUND,
+        403 => crate::http::error_body::FORBIDDEN,
+        500.. => "The server cannot respond to this now.",
+        _ => "",
+    };
+    TextResponse::new(status, reason)
+}
+
+fn redirect(status: u16, request: &Request) -> TextResponse {
+    let location = request.headers_out.get(b"Location").unwrap_or_default();
+    TextResponse::redirect(status, &String::from_utf8_lossy(location))
+}
+
+fn challenge(request: &Request) -> TextResponse {
+    let realm = request.conf.authn.realm.clone().unwrap_or_default();
+    let realm = String::from_utf8_lossy(&realm).replace(['"', '\\'], "");
+    TextResponse::new(401, "A name and a password are needed.")
+        .with("WWW-Authenticate", &format!("Basic realm=\"{realm}\""))
+}
+
+/// Checks name and password of the client by the `AuthUserFile`.
+async fn authenticate(
+    context: &RequestContext<'_>,
+    thread: &Thread,
+    request: &Request,
+) -> Result<Vec<u8>, TextResponse> {
+    use std::os::unix::ffi::OsStringExt;
+    let users = request.conf.authn.users.clone().unwrap_or_default();
+    let users = PathBuf::from(std::ffi::OsString::from_vec(users));
+    // A file of another user's site is none of this one's.
+    if !users.starts_with(&context.site.settings.root) {
+        let why = "Authentication is unavailable.";
+        thread.shared.troubles.htaccess_failed(
+            &context.site.settings.root,
+            format!("AuthUserFile {} is not in the document root", users.display()),
+        );
+        return Err(TextResponse::new(500, why));
+    }
+    match thread.shared.porter.admit(context.head, &users).await {
+        auth::Outcome::Granted => Ok(basic_user(context.head.header("authorization"))),
+        auth::Outcome::Unknown => Err(challenge(request)),
+        auth::Outcome::Busy => {
+            let response = TextResponse::new(503, "Too many passwords are being checked.");
+            Err(response.with("Retry-After", "1"))
+        }
+        auth::Outcome::NoUsers => Err(TextResponse::new(500, "Authentication is unavailable.")),
+    }
+}
+
+/// Logs what the owner of the files has to mend.
+fn log(context: &RequestContext<'_>, thread: &Thread, outcome: &Outcome) {
+    let said = match outcome {
+        Outcome::Mistake(mistake) => mistake.to_string(),
+        Outcome::TooCostly => {
+            format!("{}: a regular expression takes too many steps", context.path.escape_debug())
+        }
+        _ => return,
+    };
+    thread.shared.troubles.htaccess_failed(&context.site.settings.root, said);
+}
+
+fn log_status(context: &RequestContext<'_>, _thread: &Thread, status: u16) {
+    refusal::log(context, status, "the ErrorDocument of a .htaccess file is sent");
+}
+
+fn client_of(context: &RequestContext<'_>, document_root: Vec<u8>) -> Client {
+    let (head, target) = (context.head, context.target);
+    let host = host_name(target.host);
+    let port = target.host.strip_prefix(host).and_then(|rest| rest.strip_prefix(':')?.parse().ok());
+    let default = if target.is_https { 443 } else { 80 };
+    let line = format!("{} {} {}", head.method(), head.target(), head.version().as_str());
+    Client {
+        remote: target.peer,
+        peer: target.peer,
+        local: target.peer,
+        is_https: target.is_https,
+        is_http2: false,
+        server_name: host.as_bytes().to_vec(),
+        server_port: port.unwrap_or(default),
+        protocol: head.version().as_str().as_bytes().to_vec(),
+        request_line: line.into_bytes(),
+        document_root,
+        software: SOFTWARE.to_vec(),
+    }
+}
+
+fn request_of(context: &RequestContext<'_>, path: &CleanPath<'_>) -> Request {
+    let args = context.query().map(|query| query.as_bytes().to_vec());
+    let method = context.head.method().as_bytes();
+    let mut request = Request::new(method, path.as_bytes().to_vec(), args);
+    for (name, value) in context.head.headers() {
+        match request.headers_in.get(name).is_some() {
+            true => request.headers_in.append(name, value),
+            false => request.headers_in.add(name, value),
+        }
+    }
+    if request.headers_in.get(b"host").is_none() {
+        request.headers_in.add(b"Host", context.target.host.as_bytes());
+    }
+    request
+}
+
+fn evaluate(
+    context: &RequestContext<'_>,
+    client: &Client,
+    request: Request,
+) -> Result<Verdict, TextResponse> {
+    within(context, client, |processor| processor.decide(request))
+}
+
+struct ErrorOf {
+    request: Request,
+    page: Vec<u8>,
+    status: u16,
+}
+
+fn evaluate_error(
+    context: &RequestContext<'_>,
+    client: &Client,
+    of: ErrorOf,
+) -> Result<Verdict, TextResponse> {
+    within(context, client, |processor| {
+        match processor.error_request(&of.request, &of.page, of.status) {
+            Ok(request) => processor.decide(request),
+            Err(status) => Verdict { request: of.request, outcome: Outcome::Status(status) },
+        }
+    })
+}
+
+fn within(
+    context: &RequestContext<'_>,
+    client: &Client,
+    work: impl FnOnce(&Processor<'_>) -> Verdict,
+) -> Result<Verdict, TextResponse> {
+    let groups = Groups::default();
+    let found = context.site.with_htaccess(|world: &SiteWorld<'_>, _: &Resolver| {
+        work(&Processor::new(client, world, &groups))
+    });
+    match found {
+        Ok(Some(verdict)) => Ok(verdict),
+        Ok(None) => Err(TextResponse::new(500, "")),
+        Err(refused) => Err(refusal::of_path(&refused)),
+    }
+}

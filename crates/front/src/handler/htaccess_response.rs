@@ -1,0 +1,215 @@
+//! What `.htaccess` files say about a response and about PHP's variables.
+
+use std::sync::Arc;
+
+use maitred_htaccess::conf::Conf;
+use maitred_htaccess::file::Mistake;
+use maitred_htaccess::process::{Groups, Scope};
+use maitred_htaccess::request::{Client, LocalTime, Request, Stat, World};
+use maitred_htaccess::response::ResponseTables;
+use maitred_htaccess::table::Table;
+use maitred_rules::response_headers::refuse_header;
+
+use crate::http::headers::Header;
+use crate::runtime::clock;
+
+/// A header that outlives its request.
+pub type OwnedHeader = (Vec<u8>, Vec<u8>);
+
+/// The directives of a request after its last round.
+#[derive(Debug)]
+pub struct Directives {
+    /// The last round.
+    pub request: Arc<Request>,
+    /// The client.
+    pub client: Client,
+}
+
+/// Variables that tell PHP's interface what to do: not for a directive.
+const RESERVED: [&[u8]; 4] = [b"PHP_VALUE", b"PHP_ADMIN_VALUE", b"FCGI_ROLE", b"HTTP_PROXY"];
+
+impl Directives {
+    /// Whether they change headers of responses.
+    pub fn changes_headers(&self) -> bool {
+        let request = &self.request;
+        let conf = &request.conf;
+        !conf.headers.success.is_empty()
+            || !conf.headers.always.is_empty()
+            || conf.expires.is_on == Some(true)
+            || !request.headers_out.is_empty()
+            || request.content_type.is_some()
+            || request.charset.is_some()
+            || request.content_encoding.is_some()
+            || !request.content_language.is_empty()
+            || conf.core.default_charset.is_some()
+            || conf.core.sends_etag == Some(false)
+    }
+
+    /// The headers of a response as the directives change them. Those of the connection are the
+    /// server's own.
+    pub fn change(&self, status: u16, headers: &[Header<'_>], is_file: bool) -> Vec<OwnedHeader> {
+        let mut tables = ResponseTables::default();
+        for (name, value) in headers {
+            tables.success.add(name, *value);
+        }
+        if is_file {
+            self.set_type(&mut tables.success);
+        }
+        let request = &self.request;
+        for (name, value) in request.headers_out.iter() {
+            // Apache's errors and redirects have none of these but cookies.
+            let is_cookie = name.eq_ignore_ascii_case(b"set-cookie");
+            if is_cookie || (status < 300 && !name.eq_ignore_ascii_case(b"location")) {
+                tables.success.add(name, value);
+            }
+        }
+        let groups = Groups::default();
+        let world = NoFiles;
+        let (client, depth, vary) = (&self.client, 0, None);
+        let scope = Scope { request, client, world: &world, groups: &groups, depth, vary };
+        let is_error = status >= 300 && !(is_file && status == 304);
+        tables.apply(&scope, is_error);
+        if status < 400 {
+            self.expire(&mut tables.success);
+        }
+        unify_vary(&mut tables.success);
+        let mut all: Vec<OwnedHeader> = owned(&tables.success);
+        // Those of `always` replace nothing: Apache has two tables, and sends both.
+        all.extend(owned(&tables.always));
+        all
+    }
+
+    fn set_type(&self, headers: &mut Table) {
+        let (request, core) = (&self.request, &self.request.conf.core);
+        let is_described = request.charset.is_some()
+            || request.content_encoding.is_some()
+            || !request.content_language.is_empty();
+        if let Some(media_type) = &request.content_type {
+            headers.set(b"Content-Type", media_type.clone());
+        } else if is_described && let Some(media_type) = inner_type(request.base_name()) {
+            headers.set(b"Content-Type", media_type);
+        }
+        let own = headers.get(b"Content-Type").unwrap_or_default().to_vec();
+        // That of the server's own types gives way.
+        let has_charset =
+            request.content_type.is_some() && memchr::memmem::find(&own, b"charset=").is_some();
+        let is_text = own.starts_with(b"text/html") || own.starts_with(b"text/plain");
+        let default =
+            core.default_charset.as_ref().filter(|charset| !charset.is_empty() && is_text);
+        let charset = request.charset.as_ref().or(default);
+        if let Some(charset) = charset
+            && !own.is_empty()
+            && (!has_charset || request.charset.is_some())
+        {
+            let base = own.split(|byte| *byte == b';').next().unwrap_or_default();
+            headers.set(b"Content-Type", [base, b"; charset=", charset].concat());
+        }
+        if let Some(encoding) = &request.content_encoding {
+            headers.set(b"Content-Encoding", encoding.clone());
+        }
+        if !request.content_language.is_empty() {
+            headers.set(b"Content-Language", request.content_language.join(&b", "[..]));
+        }
+        if core.sends_etag == Some(false) {
+            headers.unset(b"ETag");
+        }
+    }
+
+    fn expire(&self, headers: &mut Table) {
+        let expires = &self.request.conf.expires;
+        if headers.get(b"Expires").is_some() {
+            return;
+        }
+        let media_type = headers.get(b"Content-Type").unwrap_or_default().to_vec();
+        let Some(expiry) = expires.expiry(&media_type) else { return };
+        let mut seconds = expiry.seconds;
+        if expiry.from_modification {
+            let modified = headers.get(b"Last-Modified").and_then(|value| {
+                let text = std::str::from_utf8(value).ok()?;
+                let time = httpdate::parse_http_date(text).ok()?;
+                time.elapsed().ok()
+            });
+            let Some(age) = modified else { return };
+            seconds -= age.as_secs().cast_signed();
+        }
+        let seconds = seconds.max(0).cast_unsigned();
+        headers.append(b"Cache-Control", format!("max-age={seconds}").as_bytes());
+        let at = clock::since_1970().as_secs().saturating_add(seconds);
+        headers.set(b"Expires", clock::http_date_of(at));
+    }
+
+    /// PHP's variables, in order: a later one replaces an earlier one of its name.
+    pub fn variables(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let is_free = |name: &[u8]| !RESERVED.iter().any(|own| own.eq_ignore_ascii_case(name));
+        self.request.env.iter().filter(move |(name, _)| is_free(name))
+    }
+
+    /// The settings of PHP, a line each.
+    pub fn php_values(&self) -> Vec<u8> {
+        let lines = self.request.conf.php.iter();
+        let lines = lines.map(|value| [&value.name[..], b"=", &value.value].concat());
+        lines.collect::<Vec<_>>().join(&b'\n')
+    }
+}
+
+/// One `Vary` with each name once (`fixup_vary`).
+fn unify_vary(headers: &mut Table) {
+    let all = headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"vary"));
+    let all: Vec<Vec<u8>> = all
+        .flat_map(|(_, value)| value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii))
+        .map(<[u8]>::to_vec)
+        .collect();
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    for name in all {
+        if !name.is_empty() && !names.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
+            names.push(name);
+        }
+    }
+    if !names.is_empty() {
+        headers.set(b"Vary", names.join(&b", "[..]));
+    }
+}
+
+/// The type of a name whose last extension only describes the content: `x.html.de`.
+fn inner_type(name: &[u8]) -> Option<Vec<u8>> {
+    let name = std::str::from_utf8(name).ok()?;
+    let mut extensions = name.split('.').skip(1).collect::<Vec<_>>();
+    extensions.reverse();
+    let found = extensions.iter().find_map(|extension| {
+        let described = ["gz", "z", "bz2", "br"].contains(extension);
+        (!described).then(|| mime_guess::from_ext(extension).first_raw()).flatten()
+    });
+    found.map(|media_type| media_type.as_bytes().to_vec())
+}
+
+fn owned(table: &Table) -> Vec<OwnedHeader> {
+    let headers = table.iter().filter(|(name, _)| {
+        std::str::from_utf8(name).is_ok_and(|name| refuse_header(name).is_none())
+    });
+    headers.map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
+}
+
+/// Conditions of headers are evaluated without files.
+struct NoFiles;
+
+impl World for NoFiles {
+    fn stat(&self, _path: &[u8]) -> Option<Stat> {
+        None
+    }
+
+    fn is_link(&self, _path: &[u8]) -> bool {
+        false
+    }
+
+    fn conf(&self, _directory: &[u8]) -> Result<Arc<Conf>, Mistake> {
+        Ok(Arc::default())
+    }
+
+    fn time(&self) -> LocalTime {
+        clock::local_time()
+    }
+
+    fn variable(&self, _name: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+}

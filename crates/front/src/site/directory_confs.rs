@@ -1,0 +1,240 @@
+//! The `.htaccess` files of a site, in one thread: read when they change, and merged by directory.
+//!
+//! A file is checked with one `stat` for each directory above a request's file, at most once in a
+//! moment, so that a change applies to the next request.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::io::Read;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use maitred_htaccess::conf::Conf;
+use maitred_htaccess::file::{self, Mistake, Reading};
+use maitred_htaccess::request::{Kind, LocalTime, Stat, World};
+use rustix::fs::{self, FileType};
+use rustix::io::Errno;
+
+use crate::runtime::file_identity::Identity;
+use crate::site::openat;
+use crate::site::resolver::Resolver;
+use crate::site::resolver_table::is_absence;
+
+/// Largest file in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Most directories whose configuration is cached.
+const MAX_DIRECTORIES: usize = 4096;
+
+/// The name of the files.
+const NAME: &[u8] = b".htaccess";
+
+/// The configurations of directories.
+#[derive(Debug)]
+pub struct DirectoryConfs {
+    reading: Reading,
+    /// The configuration of the server, above all directories.
+    base: Arc<Conf>,
+    known: HashMap<Vec<u8>, KnownDirectory>,
+    moment: u64,
+}
+
+#[derive(Debug)]
+struct KnownDirectory {
+    /// The file's identity; none: there is no file.
+    identity: Option<Identity>,
+    own: Option<Result<Arc<Conf>, Mistake>>,
+    above: Arc<Conf>,
+    merged: Arc<Conf>,
+    /// The moment of the last check.
+    seen: u64,
+}
+
+impl DirectoryConfs {
+    /// No directories; `index` are the site's index files.
+    pub fn new(ignores_unknown: bool, index: &[String]) -> DirectoryConfs {
+        let mut base = Conf::default();
+        base.dir.index = Some(index.iter().map(|name| name.as_bytes().to_vec()).collect());
+        DirectoryConfs {
+            reading: Reading { ignores_unknown, ..Reading::default() },
+            base: Arc::new(base),
+            known: HashMap::new(),
+            moment: 0,
+        }
+    }
+
+    /// Sets the moment: files are checked once in it.
+    pub fn set_moment(&mut self, moment: u64) {
+        self.moment = moment;
+        if self.known.len() > MAX_DIRECTORIES {
+            self.known.clear();
+        }
+    }
+
+    fn conf(&mut self, resolver: &Resolver, directory: &[u8]) -> Result<Arc<Conf>, Mistake> {
+        let root = resolver.real_root().len();
+        let mut merged = Arc::clone(&self.base);
+        for end in memchr::memchr_iter(b'/', directory).filter(|end| *end >= root) {
+            merged = self.merge(resolver, &directory[..=end], merged)?;
+        }
+        Ok(merged)
+    }
+
+    /// The configuration of a directory below that of the one above.
+    fn merge(
+        &mut self,
+        resolver: &Resolver,
+        directory: &[u8],
+        above: Arc<Conf>,
+    ) -> Result<Arc<Conf>, Mistake> {
+        let moment = self.moment;
+        if let Some(known) = self.known.get_mut(directory) {
+            let is_fresh = moment != 0 && known.seen == moment;
+            if is_fresh || identity_of(directory) == Some(known.identity) {
+                known.seen = moment;
+                match &known.own {
+                    None => return Ok(above),
+                    Some(Err(mistake)) => return Err(mistake.clone()),
+                    Some(Ok(_)) if Arc::ptr_eq(&known.above, &above) => {
+                        return Ok(Arc::clone(&known.merged));
+                    }
+                    Some(Ok(own)) => {
+                        known.merged = Arc::new(own.below(&above));
+                        known.above = above;
+                        return Ok(Arc::clone(&known.merged));
+                    }
+                }
+            }
+        }
+        let file = self.read(resolver, directory);
+        let merged = match &file.own {
+            Some(Ok(own)) => Arc::new(own.below(&above)),
+            _ => Arc::clone(&above),
+        };
+        let result = match &file.own {
+            Some(Err(mistake)) => Err(mistake.clone()),
+            _ => Ok(Arc::clone(&merged)),
+        };
+        if file.is_settled {
+            let ReadFile { identity, own, .. } = file;
+            let known = KnownDirectory { identity, own, above, merged, seen: moment };
+            self.known.insert(directory.to_vec(), known);
+        } else {
+            self.known.remove(directory);
+        }
+        result
+    }
+
+    fn read(&self, resolver: &Resolver, directory: &[u8]) -> ReadFile {
+        let absent = |is_settled| ReadFile { identity: None, own: None, is_settled };
+        let name = [&directory[resolver.real_root().len()..], NAME].concat();
+        let failed = |why: String| {
+            let file = [directory, NAME].concat();
+            let own = Some(Err(Mistake { file, line: 0, why }));
+            ReadFile { identity: None, own, is_settled: false }
+        };
+        let opened = match resolver.open(&name, openat::READ) {
+            Ok(opened) => opened,
+            Err(error) if is_absence(error) => return absent(true),
+            // Apache denies what is below a file that it cannot read.
+            Err(error) => return failed(format!("the file cannot be read: {error}")),
+        };
+        if opened.kind() != FileType::RegularFile {
+            return absent(true);
+        }
+        let identity = Identity::of(&opened.stat);
+        let mut text = Vec::new();
+        let file = std::fs::File::from(opened.fd);
+        if let Err(error) = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text) {
+            return failed(format!("the file cannot be read: {error}"));
+        }
+        if text.len() as u64 > MAX_FILE_BYTES {
+            return failed(format!("the file is larger than {MAX_FILE_BYTES} bytes"));
+        }
+        let parsed = file::parse(&text, directory, self.reading);
+        let is_settled = identity.is_settled(SystemTime::now());
+        ReadFile { identity: Some(identity), own: Some(parsed.conf), is_settled }
+    }
+}
+
+struct ReadFile {
+    identity: Option<Identity>,
+    own: Option<Result<Arc<Conf>, Mistake>>,
+    /// A later change would show.
+    is_settled: bool,
+}
+
+/// The identity of a directory's file: none inside if there is no file, none outside if that is not
+/// certain.
+fn identity_of(directory: &[u8]) -> Option<Option<Identity>> {
+    let path = CString::new([directory, NAME].concat()).ok()?;
+    match fs::stat(path.as_c_str()) {
+        Ok(stat) => Some(Some(Identity::of(&stat))),
+        Err(error) if is_absence(error) => Some(None),
+        Err(_) => None,
+    }
+}
+
+/// The document root of a site, as the directives see it.
+pub struct SiteWorld<'w> {
+    /// Its files.
+    pub resolver: &'w Resolver,
+    /// Its configurations.
+    pub confs: RefCell<&'w mut DirectoryConfs>,
+}
+
+impl SiteWorld<'_> {
+    /// Opens a path below the root for its status. Nothing outside of the root is seen.
+    fn look(&self, path: &[u8]) -> Option<openat::Opened> {
+        let name = path.strip_prefix(self.resolver.real_root())?;
+        if !name.is_empty() && !name.starts_with(b"/") {
+            return None;
+        }
+        let opened = self.resolver.open(if name.is_empty() { b"/" } else { name }, openat::LOOK);
+        let opened = opened.ok()?;
+        // Only a directory has a slash at its end.
+        let is_whole = !name.ends_with(b"/") || opened.kind() == FileType::Directory;
+        is_whole.then_some(opened)
+    }
+}
+
+impl World for SiteWorld<'_> {
+    fn stat(&self, path: &[u8]) -> Option<Stat> {
+        let opened = self.look(path)?;
+        let kind = match opened.kind() {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory,
+            _ => Kind::Other,
+        };
+        let size = u64::try_from(opened.stat.st_size).unwrap_or(0);
+        Some(Stat { kind, size, is_executable: opened.stat.st_mode & 0o111 != 0 })
+    }
+
+    fn is_link(&self, path: &[u8]) -> bool {
+        // The last segment itself: what is before it has to be below the root.
+        let slash = memchr::memrchr(b'/', path).unwrap_or(0);
+        if self.look(&path[..slash]).is_none() {
+            return false;
+        }
+        let Ok(path) = CString::new(path) else { return false };
+        let stat = match fs::lstat(path.as_c_str()) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT | _) => return false,
+        };
+        FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
+    }
+
+    fn conf(&self, directory: &[u8]) -> Result<Arc<Conf>, Mistake> {
+        self.confs.borrow_mut().conf(self.resolver, directory)
+    }
+
+    fn time(&self) -> LocalTime {
+        crate::runtime::clock::local_time()
+    }
+
+    fn variable(&self, _name: &[u8]) -> Option<Vec<u8>> {
+        // Nothing of the server's own environment is for a site.
+        None
+    }
+}

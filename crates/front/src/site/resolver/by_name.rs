@@ -1,0 +1,40 @@
+//! Files and scripts by their own names, which `.htaccess` files have found.
+
+use std::sync::Arc;
+
+use rustix::fs::FileType;
+
+use super::{Refused, Resolver, Script, Target, not_found, openat, refusal};
+
+impl Resolver {
+    /// The root without symbolic links, and without a trailing slash.
+    pub fn real_root(&self) -> &[u8] {
+        &self.real_root
+    }
+
+    /// Follows a change of the links that lead to the root.
+    ///
+    /// # Errors
+    /// When the root cannot be opened.
+    pub fn refresh(&mut self) -> Result<(), Refused> {
+        self.follow_root()
+    }
+
+    /// A script, whatever its name: a directive has chosen its handler. `name` is its path below
+    /// the root.
+    ///
+    /// # Errors
+    /// When it is no regular file.
+    pub fn script_at(&self, name: &[u8], path_info: &[u8]) -> Result<Arc<Script>, Refused> {
+        let opened = self.open(name, openat::LOOK).map_err(refusal)?;
+        if opened.kind() != FileType::RegularFile {
+            return Err(not_found("the path names no regular file"));
+        }
+        match self.script(name, path_info, &opened, Vec::new())?.target {
+            Target::Script(script) => Ok(script),
+            Target::File(_) | Target::Redirect(_) | Target::Nothing => {
+                Err(not_found("the path names no script"))
+            }
+        }
+    }
+}

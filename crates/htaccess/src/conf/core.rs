@@ -1,0 +1,223 @@
+//! The core's directives: Options, SetHandler, ForceType, ErrorDocument and others.
+
+use std::collections::BTreeMap;
+
+use crate::expr::Template;
+use crate::words::Words;
+
+/// Bits of `Options`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options(u8);
+
+impl Options {
+    /// Directory listings.
+    pub const INDEXES: Options = Options(1);
+    /// Symbolic links are followed, and rewriting is allowed.
+    pub const FOLLOW_LINKS: Options = Options(2);
+    /// The same, for links with the owner of their target.
+    pub const FOLLOW_OWN_LINKS: Options = Options(4);
+    /// CGI programs.
+    pub const EXEC_CGI: Options = Options(8);
+    /// Negotiation by name.
+    pub const MULTI_VIEWS: Options = Options(16);
+    /// Server-side includes.
+    pub const INCLUDES: Options = Options(32);
+    /// All but MultiViews.
+    const ALL: Options = Options(1 | 2 | 8 | 32);
+
+    fn named(word: &[u8]) -> Option<Options> {
+        Some(match &word.to_ascii_lowercase()[..] {
+            b"indexes" => Options::INDEXES,
+            b"includes" | b"includesnoexec" => Options::INCLUDES,
+            b"followsymlinks" => Options::FOLLOW_LINKS,
+            b"symlinksifownermatch" => Options::FOLLOW_OWN_LINKS,
+            b"execcgi" => Options::EXEC_CGI,
+            b"multiviews" => Options::MULTI_VIEWS,
+            b"runscripts" => Options(8 | 16),
+            _ => return None,
+        })
+    }
+
+    fn has(self, other: Options) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// `Options`, as set: absolute, or added and removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OptionsConf {
+    absolute: Option<Options>,
+    added: Options,
+    removed: Options,
+}
+
+impl OptionsConf {
+    /// Applies a directive (`set_options`).
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn set(&mut self, words: Words<'_>) -> Result<(), String> {
+        const MIXED: &str = "Either all Options must start with + or -, or no Option may.";
+        let (mut is_merge, mut is_all_or_none) = (false, false);
+        for (at, word) in words.enumerate() {
+            let sign = word.first().copied().filter(|byte| matches!(byte, b'+' | b'-'));
+            let name = &word[usize::from(sign.is_some())..];
+            match sign {
+                Some(_) if !is_merge && at > 0 && !is_all_or_none => return Err(MIXED.to_owned()),
+                Some(_) => is_merge = true,
+                None if at == 0 => {
+                    *self = OptionsConf { absolute: Some(Options(0)), ..OptionsConf::default() };
+                }
+                None if is_merge => return Err(MIXED.to_owned()),
+                None => {}
+            }
+            let lower = name.to_ascii_lowercase();
+            let option = match &lower[..] {
+                b"all" | b"none" => {
+                    let said = String::from_utf8_lossy(name).into_owned();
+                    if at > 0 {
+                        return Err(format!("'Options {said}' must be the first Option given."));
+                    }
+                    if is_merge {
+                        return Err(format!("You may not use 'Options +{said}' or '-{said}'."));
+                    }
+                    is_all_or_none = true;
+                    if lower == b"all" { Options::ALL } else { Options(0) }
+                }
+                _ => Options::named(name)
+                    .ok_or_else(|| format!("Illegal option {}", String::from_utf8_lossy(name)))?,
+            };
+            self.change(sign, option);
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, sign: Option<u8>, option: Options) {
+        if let Some(absolute) = &mut self.absolute {
+            match sign {
+                Some(b'-') => absolute.0 &= !option.0,
+                _ => absolute.0 |= option.0,
+            }
+        }
+        match sign {
+            Some(b'-') => {
+                self.removed.0 |= option.0;
+                self.added.0 &= !option.0;
+            }
+            Some(_) => {
+                self.added.0 |= option.0;
+                self.removed.0 &= !option.0;
+            }
+            None => {}
+        }
+    }
+
+    fn below(self, base: OptionsConf) -> OptionsConf {
+        if self.absolute.is_some() {
+            return self;
+        }
+        let added = Options((base.added.0 & !self.removed.0) | self.added.0);
+        let removed = Options((base.removed.0 & !self.added.0) | self.removed.0);
+        let absolute = base.absolute.map(|options| Options(options.0 & !removed.0 | added.0));
+        OptionsConf { absolute, added, removed }
+    }
+
+    /// The options in effect: FollowSymLinks where none are set.
+    fn effective(self) -> Options {
+        match self.absolute {
+            Some(options) => options,
+            None => Options(Options::FOLLOW_LINKS.0 & !self.removed.0 | self.added.0),
+        }
+    }
+}
+
+/// A page for an error.
+#[derive(Debug, Clone)]
+pub enum ErrorDocument {
+    /// A path of this server.
+    Path(Vec<u8>),
+    /// A URL elsewhere: a redirect.
+    Url(Vec<u8>),
+    /// A text.
+    Text(Vec<u8>),
+    /// The server's own page.
+    Default,
+}
+
+/// The core's configuration.
+#[derive(Debug, Clone, Default)]
+pub struct CoreConf {
+    /// `Options`.
+    pub options: OptionsConf,
+    /// `SetHandler`, in lower case.
+    pub handler: Option<Handler>,
+    /// `ForceType`, in lower case.
+    pub force_type: Option<Vec<u8>>,
+    /// `ErrorDocument`.
+    pub error_documents: BTreeMap<u16, ErrorDocument>,
+    /// `AddDefaultCharset`; an empty text: off.
+    pub default_charset: Option<Vec<u8>>,
+    /// `AcceptPathInfo`; none: the handler's default.
+    pub accepts_path_info: Option<PathInfo>,
+    /// `FileETag None` is false.
+    pub sends_etag: Option<bool>,
+    /// `LimitRequestBody` in bytes; 0: no limit.
+    pub body_limit: Option<u64>,
+    /// `php_flag engine`.
+    pub php_engine: Option<bool>,
+    /// Lines that were skipped with `htaccess_unknown = "ignore"` or are not supported.
+    pub skipped: u32,
+}
+
+/// `SetHandler`.
+#[derive(Debug, Clone)]
+pub enum Handler {
+    /// A name.
+    Name(Vec<u8>),
+    /// An expression.
+    Expression(std::sync::Arc<Template>),
+}
+
+/// `AcceptPathInfo`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathInfo {
+    /// Files and scripts accept it.
+    On,
+    /// None does.
+    Off,
+    /// Scripts do.
+    Default,
+}
+
+impl CoreConf {
+    /// The configuration below another one.
+    pub fn below(&self, base: &CoreConf) -> CoreConf {
+        let mut error_documents = base.error_documents.clone();
+        error_documents.extend(self.error_documents.clone());
+        CoreConf {
+            options: self.options.below(base.options),
+            handler: self.handler.as_ref().or(base.handler.as_ref()).cloned(),
+            force_type: self.force_type.as_ref().or(base.force_type.as_ref()).cloned(),
+            error_documents,
+            default_charset: (self.default_charset.as_ref())
+                .or(base.default_charset.as_ref())
+                .cloned(),
+            accepts_path_info: self.accepts_path_info.or(base.accepts_path_info),
+            sends_etag: self.sends_etag.or(base.sends_etag),
+            body_limit: self.body_limit.or(base.body_limit),
+            php_engine: self.php_engine.or(base.php_engine),
+            skipped: self.skipped + base.skipped,
+        }
+    }
+
+    /// Whether rewriting is allowed: FollowSymLinks or SymLinksIfOwnerMatch.
+    pub fn follows_links(&self) -> bool {
+        let options = self.options.effective();
+        options.has(Options::FOLLOW_LINKS) || options.has(Options::FOLLOW_OWN_LINKS)
+    }
+
+    /// Whether directories are listed.
+    pub fn lists(&self) -> bool {
+        self.options.effective().has(Options::INDEXES)
+    }
+}

@@ -1,0 +1,123 @@
+//! AddType, AddHandler and the like (mod_mime).
+
+use std::collections::BTreeMap;
+
+use crate::request::{Kind, Request};
+
+/// The configuration of mod_mime: by extension, in lower case and without its dot.
+#[derive(Debug, Clone, Default)]
+pub struct MimeConf {
+    extensions: BTreeMap<Vec<u8>, Extension>,
+    /// `DefaultLanguage`.
+    pub default_language: Option<Vec<u8>>,
+}
+
+/// The meaning of an extension; an empty text: removed.
+#[derive(Debug, Clone, Default)]
+struct Extension {
+    media_type: Option<Vec<u8>>,
+    charset: Option<Vec<u8>>,
+    language: Option<Vec<u8>>,
+    encoding: Option<Vec<u8>>,
+    handler: Option<Vec<u8>>,
+    filters: Option<Vec<u8>>,
+}
+
+/// What an extension sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Property {
+    /// `AddType`.
+    Type,
+    /// `AddCharset`.
+    Charset,
+    /// `AddLanguage`.
+    Language,
+    /// `AddEncoding`.
+    Encoding,
+    /// `AddHandler`.
+    Handler,
+    /// `AddOutputFilter`.
+    Filter,
+}
+
+impl MimeConf {
+    /// The configuration below another one.
+    pub fn below(&self, base: &MimeConf) -> MimeConf {
+        let mut extensions = base.extensions.clone();
+        for (name, own) in &self.extensions {
+            let merged = extensions.entry(name.clone()).or_default();
+            let Extension { media_type, charset, language, encoding, handler, filters } = own;
+            let set = |field: &mut Option<Vec<u8>>, value: &Option<Vec<u8>>| {
+                if value.is_some() {
+                    field.clone_from(value);
+                }
+            };
+            set(&mut merged.media_type, media_type);
+            set(&mut merged.charset, charset);
+            set(&mut merged.language, language);
+            set(&mut merged.encoding, encoding);
+            set(&mut merged.handler, handler);
+            set(&mut merged.filters, filters);
+        }
+        let default_language =
+            self.default_language.as_ref().or(base.default_language.as_ref()).cloned();
+        MimeConf { extensions, default_language }
+    }
+
+    /// Gives an extension a property; an empty value removes it.
+    pub fn add(&mut self, property: Property, extension: &[u8], value: &[u8]) {
+        let name = extension.strip_prefix(b".").unwrap_or(extension).to_ascii_lowercase();
+        let entry = self.extensions.entry(name).or_default();
+        let field = match property {
+            Property::Type => &mut entry.media_type,
+            Property::Charset => &mut entry.charset,
+            Property::Language => &mut entry.language,
+            Property::Encoding => &mut entry.encoding,
+            Property::Handler => &mut entry.handler,
+            Property::Filter => &mut entry.filters,
+        };
+        *field = Some(value.to_ascii_lowercase());
+        if property == Property::Charset || property == Property::Type {
+            *field = Some(value.to_vec());
+        }
+    }
+
+    /// Sets type, encoding, language and handler by the extensions of the file (`find_ct`).
+    pub fn apply(&self, request: &mut Request) {
+        if request.kind == Kind::Directory {
+            return;
+        }
+        let name = request.base_name().to_vec();
+        let dots = name.iter().take_while(|byte| **byte == b'.').count();
+        let mut charset = None;
+        for extension in name[dots..].split(|byte| *byte == b'.').skip(1) {
+            let Some(found) = self.extensions.get(&extension.to_ascii_lowercase()) else {
+                continue;
+            };
+            let given = |field: &Option<Vec<u8>>| field.clone().filter(|value| !value.is_empty());
+            if let Some(media_type) = given(&found.media_type) {
+                request.content_type = Some(media_type);
+            }
+            charset = given(&found.charset).or(charset);
+            request.content_language.extend(given(&found.language));
+            if let Some(encoding) = given(&found.encoding) {
+                let all = match request.content_encoding.take() {
+                    Some(before) => [&before[..], b", ", &encoding].concat(),
+                    None => encoding,
+                };
+                request.content_encoding = Some(all);
+            }
+            // Apache takes the handler of any extension; `x.php.jpg` must not run.
+            if let Some(handler) = &found.handler
+                && name.ends_with(&[b".", extension].concat())
+            {
+                // An empty one is removed, also that of the server.
+                request.handler = Some(handler.clone());
+            }
+        }
+        if request.content_language.is_empty() {
+            request.content_language.extend(self.default_language.clone());
+        }
+        request.charset = charset;
+    }
+}

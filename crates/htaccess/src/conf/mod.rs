@@ -1,0 +1,129 @@
+//! The configuration of a directory, a section or a file: one part for each module of Apache, each
+//! merged as that module does.
+
+pub mod access_compat;
+pub mod alias;
+pub mod authz;
+pub mod core;
+pub mod headers;
+pub mod mime;
+pub mod small;
+pub mod status;
+
+use std::sync::Arc;
+
+use crate::conf::access_compat::AccessConf;
+use crate::conf::alias::AliasConf;
+use crate::conf::authz::AuthzConf;
+use crate::conf::core::CoreConf;
+use crate::conf::headers::HeadersConf;
+use crate::conf::mime::MimeConf;
+use crate::conf::small::{AuthnConf, DirConf, EnvConf, ExpiresConf, IndexConf, PhpValue, SetEnvIf};
+use crate::expr::Condition;
+use crate::regex::Regex;
+use crate::rewrite::RewriteConf;
+use crate::text::Glob;
+
+/// A merged configuration. A part that is none was not set.
+#[derive(Debug, Clone, Default)]
+pub struct Conf {
+    /// Options, handlers, error documents.
+    pub core: CoreConf,
+    /// `<Files>` sections, in their order.
+    pub files: Vec<FilesSection>,
+    /// `<If>` sections, in their order.
+    pub ifs: Vec<IfSection>,
+    /// mod_rewrite.
+    pub rewrite: Option<Arc<RewriteConf>>,
+    /// mod_alias.
+    pub alias: AliasConf,
+    /// mod_headers.
+    pub headers: HeadersConf,
+    /// mod_expires.
+    pub expires: ExpiresConf,
+    /// mod_env.
+    pub env: EnvConf,
+    /// mod_setenvif.
+    pub setenvif: Vec<SetEnvIf>,
+    /// mod_dir.
+    pub dir: DirConf,
+    /// mod_mime.
+    pub mime: MimeConf,
+    /// mod_access_compat.
+    pub access: Option<Arc<AccessConf>>,
+    /// mod_authz_core.
+    pub authz: AuthzConf,
+    /// AuthType and the like.
+    pub authn: AuthnConf,
+    /// mod_autoindex.
+    pub index: IndexConf,
+    /// php_value and php_flag.
+    pub php: Vec<PhpValue>,
+}
+
+/// A `<Files>` section.
+#[derive(Debug, Clone)]
+pub struct FilesSection {
+    /// Which names it applies to.
+    pub names: FileNames,
+    /// Its configuration.
+    pub conf: Arc<Conf>,
+}
+
+/// The names of a `<Files>` section.
+#[derive(Debug, Clone)]
+pub enum FileNames {
+    /// A shell pattern, or a plain name.
+    Glob(Vec<u8>),
+    /// A regular expression.
+    Regex(Regex),
+}
+
+impl FileNames {
+    /// Whether a name is one of them. A pattern that is too costly matches: the section may deny.
+    pub fn match_name(&self, name: &[u8]) -> bool {
+        match self {
+            FileNames::Glob(pattern) => Glob::Path.matches(pattern, name),
+            FileNames::Regex(regex) => regex.is_match(name).unwrap_or(true),
+        }
+    }
+}
+
+/// An `<If>`, `<ElseIf>` or `<Else>` section.
+#[derive(Debug, Clone)]
+pub struct IfSection {
+    /// The condition; none: `<Else>`.
+    pub condition: Option<Arc<Condition>>,
+    /// It applies only if those before it did not.
+    pub is_else: bool,
+    /// Its configuration.
+    pub conf: Arc<Conf>,
+}
+
+impl Conf {
+    /// The configuration of `self` below `base` (`ap_merge_per_dir_configs`).
+    pub fn below(&self, base: &Conf) -> Conf {
+        let rewrite = match (&base.rewrite, &self.rewrite) {
+            (Some(base), Some(own)) => Some(Arc::new(own.below(base))),
+            (base, own) => own.as_ref().or(base.as_ref()).cloned(),
+        };
+        Conf {
+            core: self.core.below(&base.core),
+            files: [&base.files[..], &self.files].concat(),
+            ifs: [&base.ifs[..], &self.ifs].concat(),
+            rewrite,
+            alias: self.alias.below(&base.alias),
+            headers: self.headers.below(&base.headers),
+            expires: self.expires.below(&base.expires),
+            env: self.env.below(&base.env),
+            setenvif: [&base.setenvif[..], &self.setenvif].concat(),
+            dir: self.dir.below(&base.dir),
+            mime: self.mime.below(&base.mime),
+            access: self.access.as_ref().or(base.access.as_ref()).cloned(),
+            authz: self.authz.below(&base.authz),
+            authn: self.authn.below(&base.authn),
+            index: self.index.below(&base.index),
+            php: [&base.php[..], &self.php].concat(),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Cookies of the rewrite flag CO (`add_cookie`).
+
+use crate::text::integer;
+
+/// The value of `Set-Cookie` for a name, a value, a domain, minutes, a path, `secure`, `httponly`
+/// and `samesite`, of which all behind the domain may be left off. They are separated by colons; a
+/// text that begins with a semicolon is separated by semicolons. None without a domain.
+pub fn header_of(text: &[u8]) -> Option<Vec<u8>> {
+    let (separator, text) = match text.strip_prefix(b";") {
+        Some(rest) => (b';', rest),
+        None => (b':', text),
+    };
+    let mut parts = text.split(|byte| *byte == separator).filter(|part| !part.is_empty());
+    let (name, value, domain) = (parts.next()?, parts.next()?, parts.next()?);
+    let minutes = parts.next().map_or(0, integer);
+    let path = parts.next().unwrap_or(b"/");
+    let is = |part: Option<&[u8]>, word: &str| {
+        let words = ["true", "1", word];
+        part.is_some_and(|part| words.iter().any(|word| part.eq_ignore_ascii_case(word.as_bytes())))
+    };
+    let is_secure = is(parts.next(), "secure");
+    let is_http_only = is(parts.next(), "HttpOnly");
+    let same_site = parts.next().filter(|word| !word.is_empty() && *word != b"0");
+    let mut cookie = [name, b"=", value, b"; path=", path, b"; domain=", domain].concat();
+    if minutes != 0 {
+        cookie.extend_from_slice(format!("; max-age={}", minutes.max(0) * 60).as_bytes());
+    }
+    if is_secure {
+        cookie.extend_from_slice(b"; secure");
+    }
+    if is_http_only {
+        cookie.extend_from_slice(b"; HttpOnly");
+    }
+    if let Some(word) = same_site {
+        cookie.extend_from_slice(b"; SameSite=");
+        cookie.extend_from_slice(word);
+    }
+    Some(cookie)
+}

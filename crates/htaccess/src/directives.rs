@@ -1,0 +1,541 @@
+//! The directives by name.
+
+use std::sync::Arc;
+
+use crate::conf::Conf;
+use crate::conf::access_compat::{ForMethods, Source};
+use crate::conf::authz::{Merging, Methods};
+use crate::conf::core::{ErrorDocument, Handler, PathInfo};
+use crate::conf::headers::HeaderTable;
+use crate::conf::mime::Property;
+use crate::conf::small::{Expiry, PhpValue, SetEnvIf};
+use crate::expr::Template;
+use crate::file::Verdict;
+use crate::rewrite::{RewriteConf, RewriteOptions, parse_condition, parse_rule};
+use crate::text::integer;
+use crate::words::Words;
+
+/// A line with a directive.
+pub struct DirectiveLine<'l> {
+    /// The directive.
+    pub name: &'l [u8],
+    /// Its words.
+    pub words: Words<'l>,
+    /// The text of them.
+    pub rest: &'l [u8],
+    /// Its number.
+    pub number: usize,
+    /// The methods of the `<Limit>` around it.
+    pub methods: &'l Methods,
+    /// The folder of the file.
+    pub directory: &'l [u8],
+}
+
+/// Why a directive was not applied.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// There is none of this name.
+    Name,
+    /// Its arguments are wrong.
+    Mistake(String),
+    /// The arguments of a directive about access are wrong.
+    Access(String),
+}
+
+/// Modules that the server has, by the name of their source.
+const MODULES: [&str; 21] = [
+    "access_compat",
+    "alias",
+    "auth_basic",
+    "authn_core",
+    "authn_file",
+    "authz_core",
+    "authz_host",
+    "authz_user",
+    "autoindex",
+    "deflate",
+    "dir",
+    "env",
+    "expires",
+    "filter",
+    "headers",
+    "mime",
+    "negotiation",
+    "rewrite",
+    "setenvif",
+    "version",
+    "php",
+];
+
+/// The version of Apache whose behaviour this is.
+const VERSION: [i64; 3] = [2, 4, 62];
+
+/// Whether `<IfModule>`, `<IfDefine>` or `<IfVersion>` is entered.
+///
+/// # Errors
+/// What is wrong with its arguments.
+pub fn is_entered(section: &[u8], arguments: &[u8], php_major: u8) -> Result<bool, String> {
+    let mut words = Words::of(arguments);
+    if section == b"ifversion" {
+        return version_holds(words);
+    }
+    let argument = words.word();
+    let (negated, name) = match argument.strip_prefix(b"!") {
+        Some(rest) => (true, rest),
+        None => (false, &argument[..]),
+    };
+    let holds = section == b"ifmodule" && has_module(name, php_major);
+    Ok(holds != negated)
+}
+
+fn has_module(name: &[u8], php_major: u8) -> bool {
+    let name = String::from_utf8_lossy(name).into_owned();
+    let short = name.strip_prefix("mod_").and_then(|rest| rest.strip_suffix(".c"));
+    let short = short.or_else(|| name.strip_suffix("_module")).unwrap_or(&name);
+    let php = format!("php{php_major}");
+    MODULES.contains(&short) || short == php || short == "lsapi" || name == "core.c"
+}
+
+fn version_holds(mut words: Words<'_>) -> Result<bool, String> {
+    let first = words.word();
+    let (operator, version) = match words.next_word() {
+        Some(version) => (first, version),
+        None => (b"=".to_vec(), first),
+    };
+    let (negated, operator) = match operator.strip_prefix(b"!") {
+        Some(rest) => (true, rest.to_vec()),
+        None => (false, operator),
+    };
+    let mut wanted = version.split(|byte| *byte == b'.').map(integer);
+    let parts: [i64; 3] = std::array::from_fn(|_| wanted.next().unwrap_or(0));
+    let order = VERSION.cmp(&parts);
+    let holds = match &operator[..] {
+        b"=" | b"==" => order.is_eq(),
+        b">" => order.is_gt(),
+        b">=" => order.is_ge(),
+        b"<" => order.is_lt(),
+        b"<=" => order.is_le(),
+        _ => return Err("unrecognized operator".to_owned()),
+    };
+    Ok(holds != negated)
+}
+
+/// Directives that have no effect here, and why.
+fn no_effect(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "addoutputfilterbytype"
+        | "addoutputfilter"
+        | "setoutputfilter"
+        | "setinputfilter"
+        | "addinputfilter"
+        | "filterdeclare"
+        | "filterprovider"
+        | "filterchain"
+        | "deflatecompressionlevel"
+        | "removeoutputfilter"
+        | "removeinputfilter" => "the site's `compression` says what is compressed",
+        "indexoptions" | "indexorderdefault" | "addicon" | "addiconbytype"
+        | "addiconbyencoding" | "defaulticon" | "adddescription" | "headername" | "readmename"
+        | "indexstylesheet" | "indexheadinsert" => "listings have one form",
+        "serversignature"
+        | "enablemmap"
+        | "enablesendfile"
+        | "contentdigest"
+        | "cgipassauth"
+        | "qualifyredirecturl"
+        | "limitxmlrequestbody" => "the server's own behaviour does not depend on it",
+        "languagepriority" | "forcelanguagepriority" | "cachenegotiateddocs" => {
+            "there is no negotiation"
+        }
+        "authbasicprovider" | "authbasicauthoritative" | "authbasicfake" => {
+            "users come from AuthUserFile"
+        }
+        "cachelookup" | "cachekeymodify" => "the page cache has its own settings",
+        "modmimeusepathinfo" | "multiviewsmatch" | "directorycheckhandler" => "it is rarely used",
+        "sslrequiressl" | "ssloptions" => "the site's `redirect` says what needs TLS",
+        _ => return None,
+    })
+}
+
+/// Applies a directive.
+///
+/// # Errors
+/// Why it was not.
+pub fn apply(line: &DirectiveLine<'_>, conf: &mut Conf) -> Result<Verdict, Unknown> {
+    let name = String::from_utf8_lossy(line.name).to_ascii_lowercase();
+    for module in [access, rewriting, core, files, headers_and_types, environment, php] {
+        match module(&name, line, conf) {
+            Err(Unknown::Name) => {}
+            done => return done.map(|()| Verdict::Understood),
+        }
+    }
+    match no_effect(&name) {
+        Some(why) => Ok(Verdict::Skipped(why.to_owned())),
+        None => Err(Unknown::Name),
+    }
+}
+
+type LineResult = Result<(), Unknown>;
+
+fn mistake(why: impl Into<String>) -> Unknown {
+    Unknown::Mistake(why.into())
+}
+
+impl DirectiveLine<'_> {
+    fn all(&self) -> Vec<Vec<u8>> {
+        self.words.clone().collect()
+    }
+
+    /// The words, of which there have to be from `least` to `most`.
+    fn take(&self, least: usize, most: usize) -> Result<Vec<Vec<u8>>, Unknown> {
+        let words = self.all();
+        match (least..=most).contains(&words.len()) {
+            true => Ok(words),
+            false => {
+                let name = String::from_utf8_lossy(self.name);
+                let expected = match (least, most) {
+                    (least, most) if least == most => format!("{least}"),
+                    (least, usize::MAX) => format!("at least {least}"),
+                    _ => format!("{least} to {most}"),
+                };
+                Err(mistake(format!("{name} takes {expected} arguments, not {}", words.len())))
+            }
+        }
+    }
+
+    fn one(&self) -> Result<Vec<u8>, Unknown> {
+        Ok(self.take(1, 1)?.remove(0))
+    }
+
+    fn flag(&self) -> Result<bool, Unknown> {
+        match &self.one()?.to_ascii_lowercase()[..] {
+            b"on" => Ok(true),
+            b"off" => Ok(false),
+            _ => Err(mistake(format!("{} must be On or Off", String::from_utf8_lossy(self.name)))),
+        }
+    }
+}
+
+fn access(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
+    let methods = || line.methods.clone();
+    let denies = |why| Unknown::Access(why);
+    match name {
+        "order" => {
+            let word = line.one().map_err(as_access)?;
+            let access = Arc::make_mut(conf.access.get_or_insert_default());
+            access.order(&word, methods()).map_err(denies)
+        }
+        "satisfy" => {
+            let word = line.one().map_err(as_access)?;
+            let access = Arc::make_mut(conf.access.get_or_insert_default());
+            access.satisfy(&word, methods()).map_err(denies)
+        }
+        "allow" | "deny" => {
+            let words = line.take(2, usize::MAX).map_err(as_access)?;
+            if !words[0].eq_ignore_ascii_case(b"from") {
+                return Err(denies("allow and deny must be followed by 'from'".to_owned()));
+            }
+            for word in &words[1..] {
+                let source = ForMethods::new(methods(), Source::parse(word).map_err(denies)?);
+                let access = Arc::make_mut(conf.access.get_or_insert_default());
+                match name {
+                    "allow" => access.allows.push(source),
+                    _ => access.denies.push(source),
+                }
+            }
+            Ok(())
+        }
+        "require" => conf.authz.section_mut().require(line.rest, methods()).map_err(denies),
+        "authmerging" => {
+            conf.authz.merging = Some(match &line.one()?.to_ascii_lowercase()[..] {
+                b"off" => Merging::Off,
+                b"and" => Merging::And,
+                b"or" => Merging::Or,
+                _ => return Err(denies("AuthMerging must be one of: Off | And | Or".to_owned())),
+            });
+            Ok(())
+        }
+        "authzsendforbiddenonfailure" => {
+            conf.authz.forbids_on_failure = Some(line.flag()?);
+            Ok(())
+        }
+        "authtype" => set(&mut conf.authn.kind, line.one()?),
+        "authname" => set(&mut conf.authn.realm, line.one()?),
+        "authuserfile" => set(&mut conf.authn.users, line.one()?),
+        "authgroupfile" => set(&mut conf.authn.groups, line.one()?),
+        _ => Err(Unknown::Name),
+    }
+}
+
+fn as_access(unknown: Unknown) -> Unknown {
+    match unknown {
+        Unknown::Mistake(why) => Unknown::Access(why),
+        other => other,
+    }
+}
+
+fn set(field: &mut Option<Vec<u8>>, value: Vec<u8>) -> LineResult {
+    *field = Some(value);
+    Ok(())
+}
+
+fn rewriting(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
+    if !name.starts_with("rewrite") {
+        return Err(Unknown::Name);
+    }
+    let rewrite = Arc::make_mut(conf.rewrite.get_or_insert_default());
+    rewrite.directory = line.directory.to_vec();
+    match name {
+        "rewriteengine" => rewrite.is_on = Some(line.flag()?),
+        "rewritebase" => {
+            let base = line.one()?;
+            if !base.starts_with(b"/") {
+                return Err(mistake("RewriteBase: argument is not a valid URL"));
+            }
+            rewrite.base = Some(base);
+        }
+        "rewriteoptions" => options(rewrite, line)?,
+        "rewritecond" => rewrite.conditions.push(parse_condition(line.rest).map_err(mistake)?),
+        "rewriterule" => {
+            let conditions = std::mem::take(&mut rewrite.conditions);
+            let rule = parse_rule(line.rest, line.number, conditions).map_err(mistake)?;
+            rewrite.rules.push(Arc::new(rule));
+        }
+        _ => return Err(Unknown::Name),
+    }
+    Ok(())
+}
+
+fn options(rewrite: &mut RewriteConf, line: &DirectiveLine<'_>) -> LineResult {
+    let mut options: RewriteOptions = rewrite.options.unwrap_or_default();
+    for word in line.take(1, usize::MAX)? {
+        match &word.to_ascii_lowercase()[..] {
+            b"inherit" => options.inherits = true,
+            b"inheritbefore" => options.inherits_before = true,
+            b"inheritdown" => options.passes_down = true,
+            b"inheritdownbefore" => options.passes_down_before = true,
+            b"ignoreinherit" => options.ignores_inherited = true,
+            b"allownoslash" => options.allows_no_slash = true,
+            b"mergebase" => options.merges_base = true,
+            b"allowanyuri"
+            | b"ignorecontextinfo"
+            | b"legacyprefixdocroot"
+            | b"longurloptimization" => {}
+            word if word.starts_with(b"maxredirects=") => {}
+            _ => {
+                let said = String::from_utf8_lossy(&word);
+                return Err(mistake(format!("RewriteOptions: unknown option '{said}'")));
+            }
+        }
+    }
+    rewrite.options = Some(options);
+    Ok(())
+}
+
+fn core(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
+    let core = &mut conf.core;
+    match name {
+        "options" => core.options.set(line.words.clone()).map_err(mistake)?,
+        "sethandler" => {
+            let mut words = line.take(1, 2)?;
+            let word = words.remove(0);
+            core.handler = Some(match word.strip_prefix(b"expr=") {
+                Some(text) => {
+                    let template = Template::parse(text).map_err(mistake)?;
+                    Handler::Expression(Arc::new(template))
+                }
+                None => Handler::Name(word.to_ascii_lowercase()),
+            });
+        }
+        "forcetype" => core.force_type = Some(line.one()?.to_ascii_lowercase()),
+        "errordocument" => error_document(line, conf)?,
+        "adddefaultcharset" => {
+            let word = line.one()?;
+            core.default_charset = Some(match &word.to_ascii_lowercase()[..] {
+                b"off" => Vec::new(),
+                b"on" => b"iso-8859-1".to_vec(),
+                _ => word,
+            });
+        }
+        "acceptpathinfo" => {
+            core.accepts_path_info = Some(match &line.one()?.to_ascii_lowercase()[..] {
+                b"on" => PathInfo::On,
+                b"off" => PathInfo::Off,
+                b"default" => PathInfo::Default,
+                _ => return Err(mistake("AcceptPathInfo must be set to on, off or default")),
+            });
+        }
+        "fileetag" => {
+            let words = line.take(1, usize::MAX)?;
+            core.sends_etag = Some(!words.iter().any(|word| word.eq_ignore_ascii_case(b"none")));
+        }
+        "limitrequestbody" => {
+            let bytes = integer(&line.one()?);
+            core.body_limit = Some(u64::try_from(bytes).unwrap_or(0));
+        }
+        _ => return Err(Unknown::Name),
+    }
+    Ok(())
+}
+
+fn error_document(line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
+    let mut words = line.words.clone();
+    let code = words.word();
+    let status = u16::try_from(integer(&code)).unwrap_or(0);
+    // The rest is one text, quoted or not: a quote at its start without an end is left off.
+    let rest = words.rest();
+    if rest.is_empty() || !(400..=599).contains(&status) {
+        return match rest.is_empty() || !(100..=599).contains(&status) {
+            true => Err(mistake("ErrorDocument takes a status and a page")),
+            false => Ok(()),
+        };
+    }
+    let unquoted = match rest.first() {
+        Some(b'"' | b'\'') => Words::of(rest).word(),
+        _ => rest.to_vec(),
+    };
+    let is_url = unquoted.starts_with(b"http://") || unquoted.starts_with(b"https://");
+    let document = match &unquoted[..] {
+        text if text.eq_ignore_ascii_case(b"default") => ErrorDocument::Default,
+        [b'/', ..] => ErrorDocument::Path(unquoted),
+        _ if is_url => ErrorDocument::Url(unquoted),
+        _ => ErrorDocument::Text(unquoted),
+    };
+    conf.core.error_documents.insert(status, document);
+    Ok(())
+}
+
+fn files(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
+    match name {
+        "directoryindex" => conf.dir.add_index(line.words.clone()),
+        "directoryslash" => conf.dir.redirects_to_slash = Some(line.flag()?),
+        "directoryindexredirect" => {
+            let status = match &line.one()?.to_ascii_lowercase()[..] {
+                b"on" | b"temp" => 302,
+                b"off" => 0,
+                b"permanent" => 301,
+                b"seeother" => 303,
+                other => u16::try_from(integer(other)).unwrap_or(0),
+            };
+            conf.dir.index_redirect = Some(status);
+        }
+        "fallbackresource" => conf.dir.fallback = Some(line.one()?),
+        "indexignore" => conf.index.ignored.extend(line.all()),
+        "indexignorereset" => conf.index.ignored.clear(),
+        "redirect" => conf.alias.add(line.take(1, 3)?, 302, false).map_err(mistake)?,
+        "redirectmatch" => conf.alias.add(line.take(2, 3)?, 302, true).map_err(mistake)?,
+        "redirecttemp" => conf.alias.add(line.take(2, 2)?, 302, false).map_err(mistake)?,
+        "redirectpermanent" => conf.alias.add(line.take(2, 2)?, 301, false).map_err(mistake)?,
+        "redirectrelative" => conf.alias.is_relative = Some(line.flag()?),
+        "expiresactive" => conf.expires.is_on = Some(line.flag()?),
+        "expiresdefault" => {
+            conf.expires.default = Some(Expiry::parse(&line.one()?).map_err(mistake)?);
+        }
+        "expiresbytype" => {
+            let words = line.take(2, 2)?;
+            conf.expires.add(&words[0], &words[1]).map_err(mistake)?;
+        }
+        _ => return Err(Unknown::Name),
+    }
+    Ok(())
+}
+
+fn headers_and_types(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
+    let property = |kind: &str| {
+        Some(match kind {
+            "type" => Property::Type,
+            "charset" => Property::Charset,
+            "language" => Property::Language,
+            "encoding" => Property::Encoding,
+            "handler" => Property::Handler,
+            "outputfilter" => Property::Filter,
+            _ => return None,
+        })
+    };
+    match name {
+        "header" => {
+            return conf.headers.add(line.words.clone(), HeaderTable::Success).map_err(mistake);
+        }
+        "requestheader" => {
+            return conf.headers.add(line.words.clone(), HeaderTable::Request).map_err(mistake);
+        }
+        "defaultlanguage" => {
+            conf.mime.default_language = Some(line.one()?);
+            return Ok(());
+        }
+        _ => {}
+    }
+    if let Some(property) = name.strip_prefix("add").and_then(property)
+        && property != Property::Filter
+    {
+        let words = line.take(2, usize::MAX)?;
+        for extension in &words[1..] {
+            conf.mime.add(property, extension, &words[0]);
+        }
+        return Ok(());
+    }
+    if let Some(property) = name.strip_prefix("remove").and_then(property)
+        && property != Property::Filter
+    {
+        for extension in line.take(1, usize::MAX)? {
+            conf.mime.add(property, &extension, b"");
+        }
+        return Ok(());
+    }
+    Err(Unknown::Name)
+}
+
+fn environment(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
+    let words = || line.words.clone();
+    let rule = match name {
+        "setenv" => {
+            let words = line.take(1, 2)?;
+            let value = words.get(1).cloned().unwrap_or_default();
+            conf.env.set.set(&words[0], value);
+            return Ok(());
+        }
+        "unsetenv" => {
+            for name in line.take(1, usize::MAX)? {
+                conf.env.set.unset(&name);
+                conf.env.unset.push(name);
+            }
+            return Ok(());
+        }
+        // Nothing of the server's environment is passed on by a file of a site.
+        "passenv" => return line.take(1, usize::MAX).map(drop),
+        "setenvif" => SetEnvIf::parse(words(), None, false),
+        "setenvifnocase" => SetEnvIf::parse(words(), None, true),
+        "browsermatch" => SetEnvIf::parse(words(), Some("User-Agent"), false),
+        "browsermatchnocase" => SetEnvIf::parse(words(), Some("User-Agent"), true),
+        "setenvifexpr" => SetEnvIf::parse_expression(words()),
+        _ => return Err(Unknown::Name),
+    };
+    conf.setenvif.push(rule.map_err(mistake)?);
+    Ok(())
+}
+
+fn php(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
+    let mut words = match name {
+        "php_value" | "php_flag" => line.take(2, 2)?,
+        "php_admin_value" | "php_admin_flag" => {
+            return Err(mistake(format!("{name} not allowed here")));
+        }
+        _ => return Err(Unknown::Name),
+    };
+    let (value, setting) = (words.remove(1), words.remove(0));
+    let is_on = matches!(&value.to_ascii_lowercase()[..], b"on" | b"1" | b"yes" | b"true");
+    if setting.eq_ignore_ascii_case(b"engine") {
+        conf.core.php_engine = Some(is_on);
+        return Ok(());
+    }
+    let value = match name {
+        "php_flag" => if is_on { b"1" } else { b"0" }.to_vec(),
+        _ if value.eq_ignore_ascii_case(b"none") => Vec::new(),
+        _ => value,
+    };
+    if value.iter().chain(&setting).any(|byte| matches!(byte, b'\n' | b'\r' | 0)) {
+        return Err(mistake("a value of PHP may not have a line end"));
+    }
+    conf.php.push(PhpValue { name: setting, value });
+    Ok(())
+}

@@ -1,0 +1,382 @@
+//! A `.htaccess` file: its sections and directives.
+
+use std::sync::Arc;
+
+use crate::conf::authz::{Methods, Section};
+use crate::conf::{Conf, FileNames, FilesSection, IfSection};
+use crate::directives::{self, DirectiveLine, Unknown};
+use crate::expr::Condition;
+use crate::regex::Regex;
+use crate::words::{self, Words};
+
+/// Most nested sections.
+const MAX_DEPTH: usize = 20;
+
+/// A mistake in a file: requests get a 500, and the log this sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// The file.
+    pub file: Vec<u8>,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub why: String,
+}
+
+impl std::fmt::Display for Mistake {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}:{}: {}", String::from_utf8_lossy(&self.file), self.line, self.why)
+    }
+}
+
+/// What is said of a line by `maitred check`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remark {
+    /// The line, from 1.
+    pub line: usize,
+    /// The directive as it is written.
+    pub text: String,
+    /// The verdict.
+    pub verdict: Verdict,
+}
+
+/// The verdict on a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It has its effect.
+    Understood,
+    /// It has none, and the reason.
+    Skipped(String),
+    /// It ends each request with a 500, or denies, and the reason.
+    Refused(String),
+}
+
+/// How files are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// Unknown directives are left out (`htaccess_unknown = "ignore"`).
+    pub ignores_unknown: bool,
+    /// The major version of PHP, for `<IfModule mod_php7.c>`.
+    pub php_major: u8,
+}
+
+impl Default for Reading {
+    fn default() -> Reading {
+        Reading { ignores_unknown: false, php_major: 8 }
+    }
+}
+
+/// A parsed file.
+#[derive(Debug, Clone)]
+pub struct Htaccess {
+    /// Its configuration, or its first mistake.
+    pub conf: Result<Arc<Conf>, Mistake>,
+    /// The verdicts on all lines.
+    pub remarks: Vec<Remark>,
+}
+
+/// Parses a file. `directory` is its absolute folder, with a slash at the end.
+pub fn parse(text: &[u8], directory: &[u8], reading: Reading) -> Htaccess {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let mut parser = FileParser {
+        lines: words::lines(text),
+        at: 0,
+        directory,
+        reading,
+        remarks: Vec::new(),
+        mistake: None,
+    };
+    let mut conf = Conf::default();
+    parser.section(&mut conf, Surroundings::top());
+    let file = [directory, b".htaccess"].concat();
+    let conf = match parser.mistake {
+        None => Ok(Arc::new(conf)),
+        Some(mistake) => Err(Mistake { file, line: mistake.line, why: mistake.why }),
+    };
+    Htaccess { conf, remarks: parser.remarks }
+}
+
+struct LineMistake {
+    line: usize,
+    why: String,
+}
+
+/// The sections around a line.
+struct Surroundings<'s> {
+    /// The name that ends the section; empty: the file.
+    end: &'s [u8],
+    methods: Methods,
+    /// Requirements are collected here in a container.
+    depth: usize,
+}
+
+impl Surroundings<'static> {
+    fn top() -> Surroundings<'static> {
+        Surroundings { end: b"", methods: Methods::default(), depth: 0 }
+    }
+}
+
+struct FileParser<'p> {
+    lines: Vec<words::LogicalLine>,
+    at: usize,
+    directory: &'p [u8],
+    reading: Reading,
+    remarks: Vec<Remark>,
+    mistake: Option<LineMistake>,
+}
+
+impl FileParser<'_> {
+    /// Reads to the end of a section.
+    fn section(&mut self, conf: &mut Conf, scope: Surroundings<'_>) {
+        let mut requirements = None;
+        self.lines_of(conf, &scope, &mut requirements);
+    }
+
+    fn lines_of(
+        &mut self,
+        conf: &mut Conf,
+        scope: &Surroundings<'_>,
+        within: &mut Option<Section>,
+    ) {
+        while let Some(line) = self.lines.get(self.at).cloned() {
+            self.at += 1;
+            if let Some(name) = line.text.strip_prefix(b"</") {
+                let name = name.split(|byte| *byte == b'>').next().unwrap_or_default().trim_ascii();
+                if name.eq_ignore_ascii_case(scope.end) && !scope.end.is_empty() {
+                    return;
+                }
+                self.refuse(&line, "it ends no section that is open".to_owned());
+                continue;
+            }
+            let result = match line.text.strip_prefix(b"<") {
+                Some(rest) => self.open(rest, &line, conf, SectionOf { scope, within }),
+                None => self.directive(&line, conf, scope, within),
+            };
+            match result {
+                Ok(verdict) => self.remark(&line, verdict),
+                Err(why) => self.refuse(&line, why),
+            }
+        }
+        if !scope.end.is_empty() {
+            let line = self.lines.last().cloned();
+            let end = String::from_utf8_lossy(scope.end).into_owned();
+            if let Some(line) = line {
+                self.refuse(&line, format!("<{end}> was not closed."));
+            }
+        }
+    }
+
+    fn remark(&mut self, line: &words::LogicalLine, verdict: Verdict) {
+        let text = String::from_utf8_lossy(&line.text).into_owned();
+        self.remarks.push(Remark { line: line.number, text, verdict });
+    }
+
+    fn refuse(&mut self, line: &words::LogicalLine, why: String) {
+        self.remark(line, Verdict::Refused(why.clone()));
+        self.mistake.get_or_insert(LineMistake { line: line.number, why });
+    }
+
+    fn directive(
+        &mut self,
+        line: &words::LogicalLine,
+        conf: &mut Conf,
+        scope: &Surroundings<'_>,
+        within: &mut Option<Section>,
+    ) -> Result<Verdict, String> {
+        let mut words = Words::of(&line.text);
+        let name = words.word();
+        let directive = DirectiveLine {
+            name: &name,
+            words: words.clone(),
+            rest: words.rest(),
+            number: line.number,
+            methods: &scope.methods,
+            directory: self.directory,
+        };
+        if name.eq_ignore_ascii_case(b"require")
+            && let Some(section) = within
+        {
+            let required = section.require(directive.rest, scope.methods.clone());
+            return self.or_deny(required, conf);
+        }
+        match directives::apply(&directive, conf) {
+            Ok(verdict) => Ok(verdict),
+            Err(Unknown::Access(why)) => self.or_deny(Err(why), conf),
+            Err(Unknown::Mistake(why)) => Err(why),
+            Err(Unknown::Name) if self.reading.ignores_unknown => {
+                conf.core.skipped += 1;
+                Ok(Verdict::Skipped("the directive is unknown".to_owned()))
+            }
+            Err(Unknown::Name) => {
+                let name = String::from_utf8_lossy(&name);
+                Err(format!(
+                    "Invalid command '{name}', perhaps misspelled or defined by a module not \
+                     included in the server configuration"
+                ))
+            }
+        }
+    }
+
+    /// An access line that cannot be understood denies, where others are left out.
+    fn or_deny(&self, result: Result<(), String>, conf: &mut Conf) -> Result<Verdict, String> {
+        match result {
+            Ok(()) => Ok(Verdict::Understood),
+            Err(why) if self.reading.ignores_unknown => {
+                conf.authz.section_mut().deny();
+                Ok(Verdict::Refused(format!("{why}; access is denied")))
+            }
+            Err(why) => Err(why),
+        }
+    }
+
+    fn open(
+        &mut self,
+        rest: &[u8],
+        line: &words::LogicalLine,
+        conf: &mut Conf,
+        of: SectionOf<'_, '_>,
+    ) -> Result<Verdict, String> {
+        let SectionOf { scope, within } = of;
+        let name_end = rest.iter().position(|byte| byte.is_ascii_whitespace() || *byte == b'>');
+        let name = &rest[..name_end.unwrap_or(rest.len())];
+        let lower = name.to_ascii_lowercase();
+        let end = memchr::memrchr(b'>', rest);
+        let Some(end) = end else {
+            self.skip(name);
+            return Err(format!("<{}> directive missing closing '>'", shown(name)));
+        };
+        let arguments = rest[name.len().min(end)..end].trim_ascii();
+        if scope.depth >= MAX_DEPTH {
+            self.skip(name);
+            return Err(format!("more than {MAX_DEPTH} nested sections"));
+        }
+        let depth = scope.depth + 1;
+        let inner = |methods: Methods| Surroundings { end: name, methods, depth };
+        match &lower[..] {
+            b"ifmodule" | b"ifdefine" | b"ifversion" => {
+                match directives::is_entered(&lower, arguments, self.reading.php_major) {
+                    Ok(true) => {
+                        self.remark(line, Verdict::Understood);
+                        self.lines_of(conf, &inner(scope.methods.clone()), within);
+                        Ok(Verdict::Understood)
+                    }
+                    Ok(false) => {
+                        self.skip(name);
+                        Ok(Verdict::Skipped("its condition does not hold".to_owned()))
+                    }
+                    Err(why) => {
+                        self.skip(name);
+                        Err(why)
+                    }
+                }
+            }
+            b"files" | b"filesmatch" => {
+                let names = file_names(arguments, lower == b"filesmatch");
+                let mut own = Conf::default();
+                self.section(&mut own, inner(scope.methods.clone()));
+                conf.files.push(FilesSection { names: names?, conf: Arc::new(own) });
+                Ok(Verdict::Understood)
+            }
+            b"if" | b"elseif" | b"else" => {
+                let is_else = lower != b"if";
+                let condition = match &lower[..] {
+                    b"else" => Ok(None),
+                    _ => if_condition(arguments).map(|condition| Some(Arc::new(condition))),
+                };
+                let mut own = Conf::default();
+                self.section(&mut own, inner(scope.methods.clone()));
+                let condition = condition?;
+                conf.ifs.push(IfSection { condition, is_else, conf: Arc::new(own) });
+                Ok(Verdict::Understood)
+            }
+            b"limit" | b"limitexcept" => {
+                let names: Vec<Vec<u8>> = Words::of(arguments).collect();
+                let methods = Methods::new(names, lower == b"limitexcept");
+                self.lines_of(conf, &inner(methods), within);
+                Ok(Verdict::Understood)
+            }
+            b"requireall" | b"requireany" | b"requirenone" => {
+                let kind = &lower[..];
+                let mut own = Some(Section::new(kind == b"requireall", kind == b"requirenone"));
+                self.lines_of(conf, &inner(scope.methods.clone()), &mut own);
+                let own = own.unwrap_or_default();
+                let contained = match within {
+                    Some(section) => section.contain(own),
+                    None => conf.authz.section_mut().contain(own),
+                };
+                self.or_deny(contained, conf)
+            }
+            _ if self.reading.ignores_unknown => {
+                self.skip(name);
+                Ok(Verdict::Skipped("the section is unknown".to_owned()))
+            }
+            _ => {
+                self.skip(name);
+                Err(format!("Invalid command '<{}'", shown(name)))
+            }
+        }
+    }
+
+    /// Leaves out a section with all that is in it.
+    fn skip(&mut self, name: &[u8]) {
+        let mut open = vec![name.to_vec()];
+        while let Some(line) = self.lines.get(self.at) {
+            self.at += 1;
+            if let Some(end) = line.text.strip_prefix(b"</") {
+                let end = end.split(|byte| *byte == b'>').next().unwrap_or_default().trim_ascii();
+                if open.last().is_some_and(|last| last.eq_ignore_ascii_case(end)) {
+                    open.pop();
+                    if open.is_empty() {
+                        return;
+                    }
+                }
+            } else if let Some(start) = line.text.strip_prefix(b"<") {
+                let is_end = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'>';
+                let end = start.iter().position(is_end).unwrap_or(start.len());
+                open.push(start[..end].to_vec());
+            }
+        }
+    }
+}
+
+/// A section's surroundings.
+struct SectionOf<'s, 'w> {
+    scope: &'s Surroundings<'s>,
+    within: &'w mut Option<Section>,
+}
+
+fn shown(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}
+
+/// The names of `<Files NAME>`, `<Files ~ REGEX>` and `<FilesMatch REGEX>`.
+fn file_names(arguments: &[u8], is_match: bool) -> Result<FileNames, String> {
+    let mut words = Words::of(arguments);
+    let mut name = words.word();
+    let is_regex = is_match || name == b"~";
+    if name == b"~" && !is_match {
+        name = words.word();
+    }
+    if name.is_empty() {
+        return Err("<Files> directive requires additional arguments".to_owned());
+    }
+    if words.next_word().is_some() {
+        return Err("Multiple <Files> arguments not (yet) supported.".to_owned());
+    }
+    match is_regex {
+        true => Regex::new(&name, false)
+            .map(FileNames::Regex)
+            .map_err(|why| format!("Regex could not be compiled: {why}")),
+        false => Ok(FileNames::Glob(name)),
+    }
+}
+
+/// The condition of `<If "…">`: all of it may be quoted.
+fn if_condition(arguments: &[u8]) -> Result<Condition, String> {
+    let mut words = Words::of(arguments);
+    let text = words.word();
+    if words.next_word().is_some() {
+        return Err("the condition has to be quoted".to_owned());
+    }
+    Condition::parse(&text).map_err(|why| format!("Cannot parse condition clause: {why}"))
+}

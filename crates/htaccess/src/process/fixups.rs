@@ -1,0 +1,169 @@
+//! The last phase before the handler: rewriting, redirects, variables, request headers, index
+//! files.
+
+use std::sync::Arc;
+
+use super::{Processor, Stop};
+use crate::request::{Kind, Request};
+use crate::text::escape_path;
+
+/// Index files where none are configured (Debian's `dir.conf`).
+const INDEX: [&[u8]; 2] = [b"index.php", b"index.html"];
+
+impl Processor<'_> {
+    pub(super) fn fixups(&self, request: &mut Request) -> Result<(), Stop> {
+        self.rewrite(request)?;
+        let conf = Arc::clone(&request.conf);
+        if let Some(target) = conf.alias.apply(&self.scope(request))? {
+            if let Some(location) = target.location {
+                request.headers_out.set(b"Location", location);
+            }
+            return Err(Stop::Status(target.status));
+        }
+        for (name, value) in conf.env.set.iter() {
+            request.env.set(name, value);
+        }
+        for name in &conf.env.unset {
+            if conf.env.set.get(name).is_none() {
+                request.env.unset(name);
+            }
+        }
+        if !conf.headers.request.is_empty() {
+            let mut headers = request.headers_in.clone();
+            for rule in &conf.headers.request {
+                rule.apply(&self.scope(request), &mut headers);
+            }
+            request.headers_in = headers;
+        }
+        match request.kind {
+            Kind::Directory => self.directory(request)?,
+            Kind::Missing if request.handler.is_none() && request.redirect.is_none() => {
+                self.fall_back(request)?;
+            }
+            _ => {}
+        }
+        if let Some(media_type) = request.forced_type.take() {
+            request.content_type = Some(media_type);
+        }
+        if let Some(handler) = request.forced_handler.take() {
+            request.handler = Some(handler);
+        }
+        Ok(())
+    }
+
+    /// A directory gets its slash, and then its index file (`fixup_dir`).
+    fn directory(&self, request: &mut Request) -> Result<(), Stop> {
+        let dir = request.conf.dir.clone();
+        if !request.path_info.is_empty() {
+            return Ok(());
+        }
+        if !request.uri.ends_with(b"/") {
+            if dir.redirects_to_slash == Some(false) {
+                return Ok(());
+            }
+            let mut location = self.client.origin();
+            location.extend(escape_path(&request.uri));
+            location.push(b'/');
+            if let Some(args) = &request.args {
+                location.push(b'?');
+                location.extend_from_slice(args);
+            }
+            request.headers_out.set(b"Location", location);
+            return Err(Stop::Status(301));
+        }
+        if request.redirect.is_some() {
+            return Ok(());
+        }
+        let default: Vec<Vec<u8>> = INDEX.iter().map(|name| name.to_vec()).collect();
+        let names = dir.index.unwrap_or(default);
+        let mut failed = None;
+        for (at, name) in names.iter().enumerate() {
+            let Some(found) = self.look_up(&with_args(name, request), request) else {
+                continue;
+            };
+            let status = found.status;
+            if status == 200 && found.request.kind == Kind::File {
+                if let Some(status @ 300..400) = dir.index_redirect {
+                    let location = [self.client.origin(), found.request.uri].concat();
+                    request.headers_out.set(b"Location", location);
+                    return Err(Stop::Status(status));
+                }
+                adopt(request, found.request);
+                return Ok(());
+            }
+            let is_last = at + 1 == names.len() && names.len() == 1;
+            if (300..400).contains(&status) || (is_last && matches!(status, 401 | 406)) {
+                if let Some(location) = found.request.headers_out.get(b"Location") {
+                    request.headers_out.set(b"Location", location);
+                }
+                return Err(if status == 401 { Stop::NeedsUser } else { Stop::Status(status) });
+            }
+            if status != 200 && status != 404 {
+                failed = Some(status);
+            }
+        }
+        match failed {
+            Some(401) => Err(Stop::NeedsUser),
+            Some(status) => Err(Stop::Status(status)),
+            None => Ok(()),
+        }
+    }
+
+    /// `FallbackResource` (`fixup_dflt`).
+    fn fall_back(&self, request: &mut Request) -> Result<(), Stop> {
+        let conf = Arc::clone(&request.conf);
+        let page = conf.dir.fallback.as_ref();
+        let Some(page) = page.filter(|page| !page.eq_ignore_ascii_case(b"disabled")) else {
+            return Ok(());
+        };
+        let Some(found) = self.look_up(&with_args(page, request), request) else {
+            return Err(Stop::Status(500));
+        };
+        match found.status {
+            200 if found.request.kind == Kind::File => {
+                adopt(request, found.request);
+                Ok(())
+            }
+            200 | 404 => Ok(()),
+            401 => Err(Stop::NeedsUser),
+            status => {
+                if let Some(location) = found.request.headers_out.get(b"Location") {
+                    request.headers_out.set(b"Location", location);
+                }
+                Err(Stop::Status(status))
+            }
+        }
+    }
+}
+
+fn with_args(name: &[u8], request: &Request) -> Vec<u8> {
+    match &request.args {
+        Some(args) => [name, b"?", args].concat(),
+        None => name.to_vec(),
+    }
+}
+
+/// The request becomes its subrequest (`ap_internal_fast_redirect`).
+fn adopt(request: &mut Request, found: Request) {
+    for (name, value) in found.env.iter() {
+        request.env.set(name, value);
+    }
+    for (name, value) in found.headers_out.iter() {
+        request.headers_out.set(name, value);
+    }
+    let Request { uri, args, filename, path_info, kind, conf, .. } = found;
+    request.uri = uri;
+    request.args = args;
+    request.filename = filename;
+    request.path_info = path_info;
+    request.kind = kind;
+    request.conf = conf;
+    request.headers_in = found.headers_in;
+    request.user = found.user;
+    request.handler = found.handler;
+    request.content_type = found.content_type;
+    request.charset = found.charset;
+    request.content_encoding = found.content_encoding;
+    request.content_language = found.content_language;
+    request.redirect = found.redirect;
+}

@@ -1,0 +1,78 @@
+//! The file of a request, and the configuration that applies (`ap_directory_walk`, `ap_file_walk`,
+//! `ap_if_walk`).
+
+use std::sync::Arc;
+
+use super::{Processor, Stop};
+use crate::expr::Evaluation;
+use crate::request::{Kind, Request};
+
+impl Processor<'_> {
+    /// Finds the file: the longest part of the path that exists, with what follows as PATH_INFO.
+    pub(super) fn walk(&self, request: &mut Request) -> Result<(), Stop> {
+        let root = &self.client.document_root;
+        let whole = [&root[..], &request.uri].concat();
+        let kind = self.world.stat(&whole).map_or(Kind::Missing, |stat| stat.kind);
+        let is_found = kind == Kind::Directory
+            || (matches!(kind, Kind::File | Kind::Other) && !whole.ends_with(b"/"));
+        let (end, kind) = match is_found {
+            true => (whole.len(), kind),
+            false => self.first_end(&whole, root.len()),
+        };
+        request.path_info = whole[end..].to_vec();
+        request.filename = whole[..end].to_vec();
+        request.kind = kind;
+        let directory = match kind {
+            Kind::Directory if whole.ends_with(b"/") => request.filename.clone(),
+            Kind::Directory => [&request.filename[..], b"/"].concat(),
+            _ => {
+                let slash = memchr::memrchr(b'/', &request.filename).unwrap_or(0);
+                request.filename[..=slash].to_vec()
+            }
+        };
+        request.conf = self.world.conf(&directory).map_err(Stop::Mistake)?;
+        Ok(())
+    }
+
+    /// The end of the first segment that is no directory, and what it is.
+    fn first_end(&self, whole: &[u8], root: usize) -> (usize, Kind) {
+        let slashes = memchr::memchr_iter(b'/', &whole[root + 1..]).map(|at| root + 1 + at);
+        for end in slashes.chain([whole.len()]) {
+            match self.world.stat(&whole[..end]).map(|stat| stat.kind) {
+                Some(Kind::Directory) => {}
+                Some(kind) => return (end, kind),
+                None => return (end, Kind::Missing),
+            }
+        }
+        (whole.len(), Kind::Missing)
+    }
+
+    /// Applies `<Files>` and `<If>` sections.
+    pub(super) fn sections(&self, request: &mut Request) -> Result<(), Stop> {
+        let conf = Arc::clone(&request.conf);
+        if !conf.files.is_empty() {
+            let name = request.base_name().to_vec();
+            for section in conf.files.iter().filter(|section| section.names.match_name(&name)) {
+                request.conf = Arc::new(section.conf.below(&request.conf));
+            }
+        }
+        let mut taken = false;
+        for section in request.conf.clone().ifs.iter() {
+            if !section.is_else {
+                taken = false;
+            }
+            if section.is_else && taken {
+                continue;
+            }
+            let holds = match &section.condition {
+                Some(condition) => Evaluation::new(&self.scope(request)).holds(condition)?,
+                None => true,
+            };
+            if holds {
+                taken = true;
+                request.conf = Arc::new(section.conf.below(&request.conf));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! Subrequests: for index files, and for the tests -U and -F.
+
+use super::{MAX_SUBREQUESTS, Processor, Scope, Stop, normalised};
+use crate::request::{Kind, Request};
+use crate::text::escape_path;
+
+/// A subrequest, and the status that it would have.
+pub(super) struct Looked {
+    /// The request after its phases.
+    pub request: Request,
+    /// 200 if no phase has ended it.
+    pub status: u16,
+}
+
+impl Processor<'_> {
+    /// Looks up a path as a subrequest of another request.
+    pub(super) fn look_up(&self, uri: &[u8], parent: &Request) -> Option<Looked> {
+        if self.depth >= MAX_SUBREQUESTS {
+            return None;
+        }
+        let mark = memchr::memchr(b'?', uri);
+        let path = &uri[..mark.unwrap_or(uri.len())];
+        let args = mark.map(|mark| uri[mark + 1..].to_vec());
+        let path = match path.first() {
+            Some(b'/') => path.to_vec(),
+            _ => {
+                let slash = memchr::memrchr(b'/', &parent.uri).map_or(0, |slash| slash + 1);
+                [&parent.uri[..slash], path].concat()
+            }
+        };
+        let mut request = Request::new(b"GET", normalised(&path), args);
+        request.is_sub = true;
+        request.env = parent.env.clone();
+        request.headers_in = parent.headers_in.clone();
+        request.user.clone_from(&parent.user);
+        let inner = Processor { depth: self.depth + 1, ..*self };
+        let status = match inner.process(&mut request) {
+            Ok(()) => 200,
+            Err(Stop::Status(status)) => status,
+            Err(Stop::NeedsUser) => 401,
+            Err(Stop::Mistake(_) | Stop::TooCostly) => 500,
+        };
+        Some(Looked { request, status })
+    }
+}
+
+impl Scope<'_> {
+    fn processor(&self) -> Processor<'_> {
+        let Scope { client, world, groups, depth, vary, .. } = *self;
+        Processor { client, world, groups, depth, vary }
+    }
+
+    /// The status that a path would have; none within too many subrequests.
+    pub fn url_status(&self, uri: &[u8]) -> Option<u16> {
+        if uri.is_empty() {
+            return None;
+        }
+        self.processor().look_up(uri, self.request).map(|looked| looked.status)
+    }
+
+    /// Whether a file is there, and a request for it would be allowed.
+    pub fn is_file_allowed(&self, path: &[u8]) -> bool {
+        let Some(uri) = path.strip_prefix(&self.client.document_root[..]) else {
+            return false;
+        };
+        let found = self.processor().look_up(&escape_path(uri), self.request);
+        found.is_some_and(|found| {
+            found.status < 300
+                && found.request.redirect.is_none()
+                && !matches!(found.request.kind, Kind::Missing | Kind::Other)
+        })
+    }
+
+    /// The request for a path after its phases.
+    pub fn lookup(&self, uri: &[u8]) -> Option<Request> {
+        self.processor().look_up(uri, self.request).map(|looked| looked.request)
+    }
+
+    /// The path for a look ahead, from a path in a directory (`la_u`).
+    pub fn lookahead_uri(&self, path: &[u8]) -> Vec<u8> {
+        if path.starts_with(b"/") {
+            return path.to_vec();
+        }
+        let directory = self.request.conf.rewrite.as_ref().map(|conf| conf.directory.clone());
+        let directory = directory.unwrap_or_default();
+        let below = directory.strip_prefix(&self.client.document_root[..]).unwrap_or(b"/");
+        [below, path].concat()
+    }
+
+    /// Whether a user is in one of these groups.
+    pub fn is_in_group(&self, user: &[u8], names: &[Vec<u8>]) -> bool {
+        let mut groups = self.groups.0.iter().filter(|group| names.contains(&group.name));
+        groups.any(|group| group.users.iter().any(|own| own == user))
+    }
+}

@@ -1,0 +1,213 @@
+//! The request as the directives see it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::conf::Conf;
+use crate::file::Mistake;
+use crate::table::Table;
+
+/// What a path names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing.
+    Missing,
+    /// A directory.
+    Directory,
+    /// A regular file.
+    File,
+    /// A socket, a device and the like.
+    Other,
+}
+
+/// The status of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// What it is, with symbolic links followed.
+    pub kind: Kind,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Whether anybody may execute it.
+    pub is_executable: bool,
+}
+
+/// The world outside of the evaluation: files, and the configuration of directories.
+pub trait World {
+    /// The status of an absolute path; none if nothing is there.
+    fn stat(&self, path: &[u8]) -> Option<Stat>;
+
+    /// Whether an absolute path is a symbolic link.
+    fn is_link(&self, path: &[u8]) -> bool;
+
+    /// The merged configuration of an absolute directory, which ends in a slash.
+    ///
+    /// # Errors
+    /// The first mistake of one of its files.
+    fn conf(&self, directory: &[u8]) -> Result<Arc<Conf>, Mistake>;
+
+    /// The local time.
+    fn time(&self) -> LocalTime;
+
+    /// A variable of the server's environment.
+    fn variable(&self, name: &[u8]) -> Option<Vec<u8>>;
+}
+
+/// A point in local time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LocalTime {
+    /// The year.
+    pub year: i32,
+    /// The month, from 1.
+    pub month: u8,
+    /// The day of the month, from 1.
+    pub day: u8,
+    /// The hour.
+    pub hour: u8,
+    /// The minute.
+    pub minute: u8,
+    /// The second.
+    pub second: u8,
+    /// The day of the week; 0 is Sunday.
+    pub weekday: u8,
+}
+
+/// The connection and the header of a request.
+#[derive(Debug, Clone)]
+pub struct Client {
+    /// The client's address.
+    pub remote: SocketAddr,
+    /// The address of the peer of the connection.
+    pub peer: SocketAddr,
+    /// The server's address.
+    pub local: SocketAddr,
+    /// Whether TLS is in use.
+    pub is_https: bool,
+    /// Whether the version is HTTP/2.
+    pub is_http2: bool,
+    /// The name that the client requested, without its port.
+    pub server_name: Vec<u8>,
+    /// The port that the client requested.
+    pub server_port: u16,
+    /// `HTTP/1.1` and the like.
+    pub protocol: Vec<u8>,
+    /// The request line.
+    pub request_line: Vec<u8>,
+    /// The document root, without a trailing slash.
+    pub document_root: Vec<u8>,
+    /// The name of the server.
+    pub software: Vec<u8>,
+}
+
+impl Client {
+    /// `http` or `https`.
+    pub fn scheme(&self) -> &'static str {
+        if self.is_https { "https" } else { "http" }
+    }
+
+    /// Scheme, name and port of this server as a URL without a path.
+    pub fn origin(&self) -> Vec<u8> {
+        let default = if self.is_https { 443 } else { 80 };
+        let mut url = [self.scheme().as_bytes(), b"://", &self.server_name].concat();
+        if self.server_port != default {
+            url.extend_from_slice(format!(":{}", self.server_port).as_bytes());
+        }
+        url
+    }
+}
+
+/// The request before an internal redirect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Previous {
+    /// Its path.
+    pub uri: Vec<u8>,
+    /// Its query.
+    pub args: Option<Vec<u8>>,
+}
+
+/// One round of a request: the first one, or that of an internal redirect or a subrequest.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The method.
+    pub method: Vec<u8>,
+    /// The path, decoded and normalised.
+    pub uri: Vec<u8>,
+    /// The query.
+    pub args: Option<Vec<u8>>,
+    /// The absolute path of the file, up to the first segment that does not exist.
+    pub filename: Vec<u8>,
+    /// What follows the file's path.
+    pub path_info: Vec<u8>,
+    /// What the file's path names.
+    pub kind: Kind,
+    /// The configuration that applies.
+    pub conf: Arc<Conf>,
+    /// Variables.
+    pub env: Table,
+    /// The request headers.
+    pub headers_in: Table,
+    /// Response headers that have been set so far: `Location` and `Vary`.
+    pub headers_out: Table,
+    /// The authenticated user.
+    pub user: Option<Vec<u8>>,
+    /// The request that was redirected to this one.
+    pub previous: Option<Box<Previous>>,
+    /// The handler, if not the default one.
+    pub handler: Option<Vec<u8>>,
+    /// The media type, if a directive sets it.
+    pub content_type: Option<Vec<u8>>,
+    /// The character set by extension.
+    pub charset: Option<Vec<u8>>,
+    /// The encodings by extension.
+    pub content_encoding: Option<Vec<u8>>,
+    /// The languages by extension.
+    pub content_language: Vec<Vec<u8>>,
+    /// The media type by the flag T of a rewrite.
+    pub forced_type: Option<Vec<u8>>,
+    /// The handler by the flag H of a rewrite.
+    pub forced_handler: Option<Vec<u8>>,
+    /// The status of a redirect by a rewrite.
+    pub redirect_status: Option<u16>,
+    /// The target of an internal redirect by a rewrite.
+    pub redirect: Option<Vec<u8>>,
+    /// The flag END has ended rewriting.
+    pub is_rewritten_for_good: bool,
+    /// It is a subrequest.
+    pub is_sub: bool,
+}
+
+impl Request {
+    /// A request that has not been mapped to a file.
+    pub fn new(method: &[u8], uri: Vec<u8>, args: Option<Vec<u8>>) -> Request {
+        Request {
+            method: method.to_vec(),
+            uri,
+            args,
+            filename: Vec::new(),
+            path_info: Vec::new(),
+            kind: Kind::Missing,
+            conf: Arc::default(),
+            env: Table::default(),
+            headers_in: Table::default(),
+            headers_out: Table::default(),
+            user: None,
+            previous: None,
+            handler: None,
+            content_type: None,
+            charset: None,
+            content_encoding: None,
+            content_language: Vec::new(),
+            forced_type: None,
+            forced_handler: None,
+            redirect_status: None,
+            redirect: None,
+            is_rewritten_for_good: false,
+            is_sub: false,
+        }
+    }
+
+    /// The last segment of the file's path; empty for a directory with its slash.
+    pub fn base_name(&self) -> &[u8] {
+        let slash = memchr::memrchr(b'/', &self.filename);
+        &self.filename[slash.map_or(0, |at| at + 1)..]
+    }
+}

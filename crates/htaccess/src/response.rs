@@ -1,0 +1,28 @@
+//! Response headers by the directives: Header, Expires, and those of rewrites.
+
+use crate::process::Scope;
+use crate::table::Table;
+
+/// The headers of a response as the directives change them.
+#[derive(Debug, Clone, Default)]
+pub struct ResponseTables {
+    /// Headers of responses without an error.
+    pub success: Table,
+    /// Headers of all responses.
+    pub always: Table,
+}
+
+impl ResponseTables {
+    /// Applies `Header`: to all responses those with `always`, to those without an error the rest.
+    pub fn apply(&mut self, scope: &Scope<'_>, is_error: bool) {
+        let headers = &scope.request.conf.headers;
+        for rule in &headers.always {
+            rule.apply(scope, &mut self.always);
+        }
+        if !is_error {
+            for rule in &headers.success {
+                rule.apply(scope, &mut self.success);
+            }
+        }
+    }
+}

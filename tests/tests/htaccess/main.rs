@@ -1,0 +1,206 @@
+//! `.htaccess` files, compared with Apache: the same trees, the same requests.
+
+mod trees;
+
+use maitred_tests::http::{self, Request, Response};
+use maitred_tests::server::{Server, Setup, give_to_web_user, is_root, public_folder, write_file};
+use maitred_tests::web::Web;
+use maitred_tests::{Target, project_root};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use trees::{Asked, Tree};
+
+/// Prints what PHP sees of a request, without what depends on the server.
+const PROBE: &str = r#"<?php
+$apart = '/^(SERVER_|REMOTE_|CONTEXT_|GATEWAY_|REQUEST_(SCHEME|TIME|ID)|PATH$|USER$|HOME$|FCGI_|'
+    . 'HTTP_(HOST|CONNECTION)$|arg[cv]$|DOCUMENT_URI$|CONTENT_|HTTPS$|UNIQUE_ID|PHP_VALUE$|'
+    . 'PATH_TRANSLATED$)/';
+$seen = [];
+foreach ($_SERVER as $name => $value) {
+    if (!preg_match($apart, $name) && $value !== '') { $seen[$name] = $value; }
+}
+unset($seen['HTTP_AUTHORIZATION']);
+ksort($seen);
+foreach (['memory_limit', 'post_max_size', 'display_errors', 'max_input_vars'] as $name) {
+    $seen["ini:$name"] = ini_get($name);
+}
+header('Content-Type: application/json');
+echo json_encode($seen);
+"#;
+
+/// Response headers that are compared.
+const HEADERS: [&str; 16] = [
+    "Location",
+    "Vary",
+    "Cache-Control",
+    "Content-Language",
+    "Content-Encoding",
+    "Set-Cookie",
+    "X-A",
+    "X-B",
+    "X-C",
+    "X-Frame-Options",
+    "X-Content-Type-Options",
+    "X-Powered-By",
+    "Access-Control-Allow-Origin",
+    "WWW-Authenticate",
+    "Referrer-Policy",
+    "X-Env",
+];
+
+/// Both servers for all trees of a file.
+struct Servers {
+    apache: Web,
+    maitred: Server,
+    _folder: TempDir,
+}
+
+fn serve(trees: &[Tree]) -> Servers {
+    let folder = public_folder();
+    let mut sites = String::new();
+    let mut tables = Vec::new();
+    for tree in trees {
+        let root = folder.path().join(&tree.name);
+        std::fs::create_dir_all(&root).expect("a folder");
+        for file in &tree.files {
+            let root_name = root.display().to_string();
+            let text = match file.text.trim() {
+                "@probe" => PROBE.to_owned(),
+                _ => file.text.replace("@ROOT@", &root_name),
+            };
+            write_file(&root, &file.name, text.as_bytes());
+        }
+        if is_root() {
+            give_to_web_user(&root);
+        }
+        let (name, root) = (&tree.name, root.display());
+        sites.push_str(&format!(
+            "<VirtualHost *:*>\nServerName {name}.test\nDocumentRoot {root}\n<Directory {root}>\n\
+             AllowOverride All\nRequire all granted\nOptions FollowSymLinks\n</Directory>\n\
+             </VirtualHost>\n"
+        ));
+        tables.push(format!(
+            "\n[[sites]]\nhosts = [\"{name}.test\"]\nroot = \"{root}\"\npool = \"www\"\n\
+             htaccess = true\ncompression = false\n"
+        ));
+    }
+    let apache = Web::apache_with_php(&sites);
+    let first = folder.path().join(&trees[0].name);
+    let maitred = Setup::new(&first).hosts(&["first.invalid"]);
+    let maitred = tables.iter().fold(maitred, |setup, table| setup.site(table)).start();
+    Servers { apache, maitred, _folder: folder }
+}
+
+fn ask(server: &impl Target, tree: &Tree, asked: &Asked) -> Response {
+    let address = server.address();
+    let host = format!("{}.test", tree.name);
+    let mut request = Request::new(&asked.method, &asked.target).header("Host", &host);
+    for (name, value) in &asked.headers {
+        request = request.header(name, value);
+    }
+    http::ask(address, &request.header("Connection", "close"))
+}
+
+/// What of a response has to be the same.
+fn compared(response: &Response) -> Vec<String> {
+    let mut all = vec![format!("status: {}", response.status)];
+    for name in HEADERS {
+        // Values of one header may come on several lines, in any order.
+        let mut values: Vec<String> = response
+            .all(name)
+            .flat_map(|value| value.split(',').map(|value| value.trim().to_owned()))
+            .collect();
+        values.sort();
+        values.dedup();
+        if !values.is_empty() {
+            all.push(format!("{name}: {}", values.join(", ")));
+        }
+    }
+    all.push(format!("Expires: {}", response.header("Expires").is_some()));
+    let text = response.text();
+    let is_own = text.starts_with("<!DOCTYPE HTML PUBLIC") || response.status >= 300;
+    let is_document = text.starts_with("page:") || text.starts_with("{\"");
+    if !is_own || is_document {
+        // The server names the character set of text, and has a type for every file.
+        let media_type = response.header("Content-Type").unwrap_or("application/octet-stream");
+        let media_type = media_type.trim_end_matches("; charset=utf-8");
+        if response.status < 300 {
+            all.push(format!("Content-Type: {}", media_type.to_lowercase()));
+        }
+        all.push(match serde_json::from_str::<Value>(&text) {
+            Ok(value) => serde_json::to_string_pretty(&value).expect("JSON"),
+            Err(_) => text,
+        });
+    }
+    all
+}
+
+fn differences(name: &str) -> Vec<String> {
+    let path = project_root().join("tests/fixtures/htaccess").join(name);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{path:?}: {why}"));
+    let trees = trees::parse(&text);
+    let servers = serve(&trees);
+    let mut found = Vec::new();
+    let mut count = 0;
+    for tree in &trees {
+        for asked in &tree.requests {
+            count += 1;
+            let [apache, own] = [
+                compared(&ask(&servers.apache, tree, asked)),
+                compared(&ask(&servers.maitred, tree, asked)),
+            ];
+            if apache != own {
+                let lines = |all: &[String], other: &[String]| {
+                    all.iter().filter(|line| !other.contains(line)).cloned().collect::<Vec<_>>()
+                };
+                found.push(format!(
+                    "{}: {} {}\n  Apache: {:#?}\n  maitred: {:#?}",
+                    tree.name,
+                    asked.method,
+                    asked.target,
+                    lines(&apache, &own),
+                    lines(&own, &apache),
+                ));
+            }
+        }
+    }
+    assert!(count > 0, "{name} has no requests");
+    eprintln!("{name}: {count} requests, {} differ", found.len());
+    if !found.is_empty() {
+        eprintln!("{}", servers.apache.log_text());
+    }
+    servers.maitred.stop();
+    found
+}
+
+#[track_caller]
+fn same_as_apache(name: &str) {
+    let found = differences(name);
+    assert!(found.is_empty(), "{} differ:\n{}", found.len(), found.join("\n"));
+}
+
+#[test]
+fn applications_run_on_their_own_files() {
+    same_as_apache("applications.trees");
+}
+
+#[test]
+fn rewrites_follow_each_flag() {
+    same_as_apache("rewrites.trees");
+}
+
+#[test]
+fn access_is_denied_where_apache_denies() {
+    same_as_apache("access.trees");
+}
+
+#[test]
+fn headers_types_and_variables_are_the_same() {
+    same_as_apache("headers.trees");
+}
+
+#[test]
+fn directories_redirects_and_error_pages_are_the_same() {
+    same_as_apache("directories.trees");
+}
