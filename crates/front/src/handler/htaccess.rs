@@ -39,12 +39,23 @@ pub async fn route<'r>(
     }
     // A segment that must not be looked up can only be the PATH_INFO of a script before it.
     let is_hidden = path.is_hidden();
-    let root = context.site.with_htaccess(|_, resolver| resolver.real_root().to_vec());
-    let document_root = match root {
-        Ok(root) => root.unwrap_or_default(),
+    let looked = context.site.with_htaccess(|world, resolver| Looked {
+        document_root: resolver.real_root().to_vec(),
+        has_files: world.has_files(path.as_bytes()),
+    });
+    let looked = match looked {
+        Ok(looked) => looked.unwrap_or_default(),
         Err(refused) => return refusal::of_path(&refused).into(),
     };
-    let client = client_of(context, document_root);
+    if !looked.has_files && !is_hidden {
+        // Nothing to evaluate: the cached route of the path, if it has a file.
+        match context.site.resolve(&context.path, context.query()) {
+            Route::File(entry) => return Decision::File(entry),
+            Route::Script(script) => return Decision::Script(script),
+            Route::RedirectSlash(_) | Route::Refused(_) => {}
+        }
+    }
+    let client = client_of(context, looked.document_root);
     let mut request = request_of(context, path);
     let mut verdict = match evaluate(context, &client, request.clone()) {
         Ok(verdict) => verdict,
@@ -64,6 +75,14 @@ pub async fn route<'r>(
     log(context, thread, &verdict.outcome);
     let found = Evaluated { client, is_hidden };
     found.decide(context, thread, verdict).await
+}
+
+/// The document root, before an evaluation.
+#[derive(Default)]
+struct Looked {
+    document_root: Vec<u8>,
+    /// Whether a directory of the path has a `.htaccess` file.
+    has_files: bool,
 }
 
 struct Evaluated {
@@ -127,6 +146,7 @@ impl Evaluated {
             Outcome::Mistake(_) | Outcome::TooCostly => failed(500),
             Outcome::NeedsUser => Ok(challenge(&request).into()),
             Outcome::File | Outcome::Listing if self.is_hidden => failed(404),
+            Outcome::Script if is_dotted(name) => failed(404),
             Outcome::File => match context.site.resolve(&encode_path(name), None) {
                 Route::File(entry) => {
                     follow(context, &request);
@@ -159,6 +179,12 @@ impl Evaluated {
             }
         }
     }
+}
+
+/// Whether a segment of a path is hidden.
+fn is_dotted(path: &[u8]) -> bool {
+    let mut segments = path.split(|byte| *byte == b'/');
+    segments.any(|segment| segment.starts_with(b".") && segment != b".well-known")
 }
 
 /// A response with an error, and the request whose `ErrorDocument` applies.
@@ -207,7 +233,8 @@ async fn authenticate(
     let users = request.conf.authn.users.clone().unwrap_or_default();
     let users = PathBuf::from(std::ffi::OsString::from_vec(users));
     // A file of another user's site is none of this one's.
-    if !users.starts_with(&context.site.settings.root) {
+    let climbs = users.components().any(|part| part == std::path::Component::ParentDir);
+    if climbs || !users.starts_with(&context.site.settings.root) {
         let why = "Authentication is unavailable.";
         thread.shared.troubles.htaccess_failed(
             &context.site.settings.root,

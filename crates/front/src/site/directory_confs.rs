@@ -72,6 +72,21 @@ impl DirectoryConfs {
         }
     }
 
+    /// Whether a directory has a file.
+    fn has_file(&mut self, resolver: &Resolver, directory: &[u8]) -> bool {
+        let moment = self.moment;
+        if let Some(known) = self.known.get_mut(directory) {
+            let is_fresh = moment != 0 && known.seen == moment;
+            if is_fresh || identity_of(directory) == Some(known.identity) {
+                known.seen = moment;
+                return known.own.is_some();
+            }
+        }
+        let base = Arc::clone(&self.base);
+        let _ = self.merge(resolver, directory, base);
+        self.known.get(directory).is_none_or(|known| known.own.is_some())
+    }
+
     fn conf(&mut self, resolver: &Resolver, directory: &[u8]) -> Result<Arc<Conf>, Mistake> {
         let root = resolver.real_root().len();
         let mut merged = Arc::clone(&self.base);
@@ -185,6 +200,18 @@ pub struct SiteWorld<'w> {
 }
 
 impl SiteWorld<'_> {
+    /// Whether a directory of a path below the root has a file.
+    pub fn has_files(&self, path: &[u8]) -> bool {
+        let mut confs = self.confs.borrow_mut();
+        let mut directory = self.resolver.real_root().to_vec();
+        let mut start = 0;
+        memchr::memchr_iter(b'/', path).any(|end| {
+            directory.extend_from_slice(&path[start..=end]);
+            start = end + 1;
+            confs.has_file(self.resolver, &directory)
+        })
+    }
+
     /// Opens a path below the root for its status. Nothing outside of the root is seen.
     fn look(&self, path: &[u8]) -> Option<openat::Opened> {
         let name = path.strip_prefix(self.resolver.real_root())?;

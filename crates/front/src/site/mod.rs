@@ -93,7 +93,11 @@ impl Site {
             chroot: chroot.and_then(|pool| pool.confinement.chroot.clone()),
             root: settings.root.clone(),
             index: settings.index.clone(),
-            front_controller: settings.front_controller.clone(),
+            // `.htaccess` files say what serves paths without a file.
+            front_controller: settings
+                .front_controller
+                .clone()
+                .filter(|_| !settings.rules.htaccess),
             prefix: String::new(),
             front: rustix::process::geteuid().as_raw(),
         };

@@ -12,12 +12,12 @@ impl Resolver {
         &self.real_root
     }
 
-    /// Follows a change of the links that lead to the root.
+    /// Follows a change of the links that lead to the root, if any lead there.
     ///
     /// # Errors
     /// When the root cannot be opened.
     pub fn refresh(&mut self) -> Result<(), Refused> {
-        self.follow_root()
+        self.follow_link()
     }
 
     /// A script, whatever its name: a directive has chosen its handler. `name` is its path below
