@@ -347,6 +347,8 @@ fn core(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
                 None => Handler::Name(word.to_ascii_lowercase()),
             });
         }
+        // Apache ignores it.
+        "defaulttype" => drop(line.one()?),
         "forcetype" => core.force_type = Some(line.one()?.to_ascii_lowercase()),
         "errordocument" => error_document(line, conf)?,
         "adddefaultcharset" => {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::conf::access_compat::Satisfy;
 use crate::conf::authz::Granted;
 use crate::conf::core::{Handler, PathInfo};
+use crate::conf::small::EnvVariable;
 use crate::expr::Evaluation;
 use crate::file::Mistake;
 use crate::regex::TooCostly;
@@ -138,20 +139,9 @@ impl<'w> Processor<'w> {
 
     /// Decides on a request.
     pub fn decide(&self, request: Request) -> Decision {
-        let read = RefCell::default();
-        let mut decision = Processor { vary: Some(&read), ..*self }.decide_rounds(request);
-        for name in read.into_inner() {
-            let vary = decision.request.headers_out.get(b"Vary").unwrap_or_default();
-            let mut known = vary.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-            if !known.any(|own| own.eq_ignore_ascii_case(&name)) {
-                decision.request.headers_out.append(b"Vary", &name);
-            }
-        }
-        decision
-    }
-
-    fn decide_rounds(&self, mut request: Request) -> Decision {
-        for _ in 0..=MAX_REDIRECTS {
+        let mut request = request;
+        let mut redirects = 0;
+        loop {
             if let Err(stop) = self.process(&mut request) {
                 let outcome = match stop {
                     Stop::Status(status) => Outcome::Status(status),
@@ -169,12 +159,13 @@ impl<'w> Processor<'w> {
                 Some(args) => [&target[..], b"?", args].concat(),
                 None => target,
             };
-            request = match redirected(&request, &target, 200) {
-                Ok(next) => next,
+            redirects += 1;
+            request = match redirected(&request, &target, request.status) {
+                Ok(next) if redirects <= MAX_REDIRECTS => next,
+                Ok(_) => return Decision { request, outcome: Outcome::Status(500) },
                 Err(status) => return Decision { request, outcome: Outcome::Status(status) },
             };
         }
-        Decision { request, outcome: Outcome::Status(500) }
     }
 
     /// The request for the page of an error; its method is GET.
@@ -188,11 +179,9 @@ impl<'w> Processor<'w> {
         status: u16,
     ) -> Result<Request, u16> {
         let mut request = redirected(before, page, status)?;
+        request.headers_out.unset(b"Vary");
         request.env.set(b"REDIRECT_REQUEST_METHOD", before.method.clone());
-        if request.method != b"HEAD" {
-            request.method = b"GET".to_vec();
-        }
-        request.env.set(b"REDIRECT_STATUS", status.to_string());
+        request.method = b"GET".to_vec();
         Ok(request)
     }
 
@@ -201,18 +190,37 @@ impl<'w> Processor<'w> {
         Scope { request, client, world, groups, depth, vary }
     }
 
-    /// All phases of one round.
+    /// All phases of one round. What its expressions read becomes its Vary header.
     fn process(&self, request: &mut Request) -> Result<(), Stop> {
+        let read = RefCell::default();
+        let result = Processor { vary: Some(&read), ..*self }.phases(request);
+        for name in read.into_inner() {
+            let vary = request.headers_out.get(b"Vary").unwrap_or_default();
+            let mut known = vary.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+            if !known.any(|own| own.eq_ignore_ascii_case(&name)) {
+                request.headers_out.append(b"Vary", &name);
+            }
+        }
+        result
+    }
+
+    fn phases(&self, request: &mut Request) -> Result<(), Stop> {
         self.walk(request)?;
         self.sections(request)?;
         if !request.is_sub {
-            let mut env = std::mem::take(&mut request.env);
-            for rule in request.conf.clone().setenvif.iter() {
-                rule.apply(&self.scope(request), &mut env)?;
+            for rule in &Arc::clone(&request.conf).setenvif {
+                for EnvVariable { name, value } in rule.changes(&self.scope(request))? {
+                    match value {
+                        Some(value) => request.env.set(&name, value),
+                        None => request.env.unset(&name),
+                    }
+                }
             }
-            request.env = env;
         }
-        self.access(request)?;
+        // `ap_process_request_internal` does not check by the same rules again.
+        if request.checked.as_ref() != Some(&request.walked) {
+            self.access(request)?;
+        }
         self.types(request)?;
         self.fixups(request)
     }
@@ -263,7 +271,7 @@ impl<'w> Processor<'w> {
             None => None,
         };
         // `none` takes the server's own handler for PHP away, too.
-        if named.is_some() && request.kind != Kind::Directory {
+        if named.is_some() {
             request.handler = named;
         }
         Ok(())
@@ -272,7 +280,13 @@ impl<'w> Processor<'w> {
     fn rewrite(&self, request: &mut Request) -> Result<(), Stop> {
         let Some(conf) = request.conf.rewrite.clone() else { return Ok(()) };
         let unused = Request::new(b"", Vec::new(), None);
-        match rewrite::apply(request, &conf, &self.scope(&unused))? {
+        let rewritten = rewrite::apply(request, &conf, &self.scope(&unused));
+        if matches!(rewritten, Err(Stop::Status(_))) {
+            // An error or redirect by a rule replaces the page of an earlier error
+            // (`ACTION_STATUS` of mod_rewrite).
+            request.status = 200;
+        }
+        match rewritten? {
             Rewritten::No | Rewritten::Unchanged => {}
             Rewritten::Internal(target) => request.redirect = Some(target),
         }
@@ -296,6 +310,11 @@ fn is_php_handler(name: &[u8]) -> bool {
 fn handle(request: &Request) -> Outcome {
     match request.kind {
         Kind::Missing => Outcome::Status(404),
+        Kind::Directory if request.handler.as_deref().is_some_and(is_php_handler) => {
+            Outcome::Status(403)
+        }
+        // Listings take GET alone.
+        Kind::Directory if request.method == b"POST" => Outcome::Status(404),
         Kind::Other => Outcome::Status(403),
         Kind::Directory if request.conf.core.lists() => Outcome::Listing,
         Kind::Directory => Outcome::Status(403),
@@ -338,11 +357,14 @@ fn redirected(before: &Request, target: &[u8], status: u16) -> Result<Request, u
         request.env.set(&[b"REDIRECT_", name].concat(), value);
     }
     request.env.set(b"REDIRECT_STATUS", status.to_string());
+    request.status = status;
     request.headers_in = before.headers_in.clone();
+    request.has_changed_headers = before.has_changed_headers;
     request.headers_out = before.headers_out.clone();
     request.headers_out.unset(b"Location");
     request.user.clone_from(&before.user);
     request.is_rewritten_for_good = before.is_rewritten_for_good;
+    request.checked = Some(before.walked.clone());
     let previous = Previous { uri: before.uri.clone(), args: before.args.clone() };
     request.previous = Some(Box::new(previous));
     Ok(request)

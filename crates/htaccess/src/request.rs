@@ -171,8 +171,31 @@ pub struct Request {
     pub redirect: Option<Vec<u8>>,
     /// The flag END has ended rewriting.
     pub is_rewritten_for_good: bool,
+    /// The status of a response with content: 200, or that of an error whose page this is.
+    pub status: u16,
+    /// Whether RequestHeader has changed the headers.
+    pub has_changed_headers: bool,
     /// It is a subrequest.
     pub is_sub: bool,
+    /// The sections that apply.
+    pub walked: Walked,
+    /// Those of the request that led to this one: the same access rules are not applied twice.
+    pub checked: Option<Walked>,
+}
+
+/// The directory and the sections whose directives apply to a request.
+#[derive(Debug, Clone, Default)]
+pub struct Walked {
+    /// The configuration of the directory.
+    pub directory: Arc<Conf>,
+    /// The positions of the sections, in order.
+    pub sections: Vec<usize>,
+}
+
+impl PartialEq for Walked {
+    fn eq(&self, other: &Walked) -> bool {
+        Arc::ptr_eq(&self.directory, &other.directory) && self.sections == other.sections
+    }
 }
 
 impl Request {
@@ -201,7 +224,11 @@ impl Request {
             redirect_status: None,
             redirect: None,
             is_rewritten_for_good: false,
+            status: 200,
+            has_changed_headers: false,
             is_sub: false,
+            walked: Walked::default(),
+            checked: None,
         }
     }
 

@@ -1,6 +1,9 @@
 //! `.htaccess` files, compared with Apache: the same trees, the same requests.
 
+mod generated;
 mod trees;
+
+use std::collections::BTreeMap;
 
 use maitred_tests::http::{self, Request, Response};
 use maitred_tests::server::{Server, Setup, give_to_web_user, is_root, public_folder, write_file};
@@ -9,6 +12,7 @@ use maitred_tests::{Target, project_root};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use generated::Subject;
 use trees::{Asked, Tree};
 
 /// Prints what PHP sees of a request, without what depends on the server.
@@ -99,7 +103,7 @@ fn ask(server: &impl Target, tree: &Tree, asked: &Asked) -> Response {
     for (name, value) in &asked.headers {
         request = request.header(name, value);
     }
-    http::ask(address, &request.header("Connection", "close"))
+    http::ask(address, &request)
 }
 
 /// What of a response has to be the same.
@@ -128,10 +132,11 @@ fn compared(response: &Response) -> Vec<String> {
         if response.status < 300 {
             all.push(format!("Content-Type: {}", media_type.to_lowercase()));
         }
-        all.push(match serde_json::from_str::<Value>(&text) {
+        let text = match serde_json::from_str::<Value>(&text) {
             Ok(value) => serde_json::to_string_pretty(&value).expect("JSON"),
             Err(_) => text,
-        });
+        };
+        all.extend(text.lines().map(str::to_owned));
     }
     all
 }
@@ -139,11 +144,14 @@ fn compared(response: &Response) -> Vec<String> {
 fn differences(name: &str) -> Vec<String> {
     let path = project_root().join("tests/fixtures/htaccess").join(name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{path:?}: {why}"));
-    let trees = trees::parse(&text);
-    let servers = serve(&trees);
+    differences_of(name, &trees::parse(&text))
+}
+
+fn differences_of(name: &str, trees: &[Tree]) -> Vec<String> {
+    let servers = serve(trees);
     let mut found = Vec::new();
     let mut count = 0;
-    for tree in &trees {
+    for tree in trees {
         for asked in &tree.requests {
             count += 1;
             let [apache, own] = [
@@ -155,10 +163,11 @@ fn differences(name: &str) -> Vec<String> {
                     all.iter().filter(|line| !other.contains(line)).cloned().collect::<Vec<_>>()
                 };
                 found.push(format!(
-                    "{}: {} {}\n  Apache: {:#?}\n  maitred: {:#?}",
+                    "{}: {} {} {:?}\n  Apache: {:?}\n  maitred: {:?}",
                     tree.name,
                     asked.method,
                     asked.target,
+                    asked.headers,
                     lines(&apache, &own),
                     lines(&own, &apache),
                 ));
@@ -203,4 +212,50 @@ fn headers_types_and_variables_are_the_same() {
 #[test]
 fn directories_redirects_and_error_pages_are_the_same() {
     same_as_apache("directories.trees");
+}
+
+/// A number of the environment, for long runs of generated directives.
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+/// `MAITRED_FOLDERS` and `MAITRED_SEED` make longer and other runs.
+#[track_caller]
+fn generated_are_the_same(subject: Subject) {
+    let folders = number("MAITRED_FOLDERS", 40) as usize;
+    let tree = generated::tree(subject, folders, number("MAITRED_SEED", 1));
+    let found = differences_of(&tree.name, std::slice::from_ref(&tree));
+    let mut shown: BTreeMap<String, String> = BTreeMap::new();
+    for difference in &found {
+        let folder = difference.split('/').nth(1).unwrap_or_default();
+        shown.entry(folder.to_owned()).or_insert_with(|| {
+            let files = tree.files.iter().filter(|file| {
+                file.name.starts_with(&format!("{folder}/")) && file.name.ends_with(".htaccess")
+            });
+            let files = files.map(|file| format!("\n--- {}\n{}", file.name, file.text));
+            difference.clone() + &files.collect::<String>()
+        });
+    }
+    let shown: Vec<String> = shown.into_values().take(20).collect();
+    assert!(found.is_empty(), "{} differ:\n{}", found.len(), shown.join("\n"));
+}
+
+#[test]
+fn random_access_rules_decide_as_in_apache() {
+    generated_are_the_same(Subject::Access);
+}
+
+#[test]
+fn random_rewrite_rules_decide_as_in_apache() {
+    generated_are_the_same(Subject::Rewrites);
+}
+
+#[test]
+fn random_expressions_decide_as_in_apache() {
+    generated_are_the_same(Subject::Expressions);
+}
+
+#[test]
+fn random_directives_decide_as_in_apache() {
+    generated_are_the_same(Subject::Mixed);
 }

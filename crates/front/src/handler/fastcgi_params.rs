@@ -246,7 +246,7 @@ fn write_headers(
     head: &Head,
     seen: &ScriptView<'_>,
 ) -> Result<(), TooLarge> {
-    let directives = seen.directives.filter(|own| !own.request.conf.headers.request.is_empty());
+    let directives = seen.directives.filter(|own| own.request.has_changed_headers);
     let own: Vec<(&[u8], &[u8])> = match directives {
         Some(directives) => directives.request.headers_in.iter().collect(),
         None => head.headers().collect(),

@@ -98,7 +98,13 @@ impl Evaluated {
         verdict: Verdict,
     ) -> Decision<'r> {
         let client = self.client.clone();
-        let decision = self.serve(context, verdict).await;
+        let status = verdict.request.status;
+        let decision = match self.serve(context, verdict).await {
+            Ok(page @ (Decision::File(_) | Decision::Script(_))) if status != 200 => {
+                return Decision::ErrorPage { status, page: Box::new(page) };
+            }
+            other => other,
+        };
         let Err(Failed { status, request }) = decision else {
             return decision.unwrap_or_else(|_| TextResponse::new(500, "").into());
         };
@@ -106,14 +112,28 @@ impl Evaluated {
         match documents.get(&status).cloned() {
             Some(ErrorDocument::Path(page)) => {
                 let request = (*request).clone();
+                let directives = context.directives.clone();
                 let evaluated = evaluate_error(context, &client, ErrorOf { request, page, status });
-                if let Ok(verdict) = evaluated {
+                // A page that cannot be sent itself leaves the error as it is.
+                let has_page = |verdict: &Verdict| {
+                    matches!(verdict.outcome, Outcome::File | Outcome::Script | Outcome::Listing)
+                };
+                if let Ok(Verdict { request, outcome: Outcome::Status(own) }) = &evaluated
+                    && request.status == 200
+                {
+                    return match own {
+                        300..400 => redirect(*own, request).into(),
+                        _ => failure(context, *own).into(),
+                    };
+                }
+                if let Some(verdict) = evaluated.ok().filter(has_page) {
                     let found = Evaluated { client, is_hidden: false };
                     if let Ok(page) = Box::pin(found.serve(context, verdict)).await {
                         log_status(context, thread, status);
                         return Decision::ErrorPage { status, page: Box::new(page) };
                     }
                 }
+                context.directives = directives;
                 failure(context, status).into()
             }
             Some(ErrorDocument::Url(url)) => {
@@ -137,7 +157,9 @@ impl Evaluated {
         let request = Arc::new(request);
         let client = self.client;
         let root = client.document_root.len();
-        context.directives = Some(Arc::new(Directives { request: Arc::clone(&request), client }));
+        let site = Arc::clone(context.site);
+        let directives = Directives { request: Arc::clone(&request), client, site };
+        context.directives = Some(Arc::new(directives));
         let failed = |status| Err(Failed { status, request: Arc::clone(&request) });
         let name = request.filename.get(root..).unwrap_or_default();
         match outcome {

@@ -1,5 +1,7 @@
 //! What `.htaccess` files say about a response and about PHP's variables.
 
+use std::cell::RefCell;
+use std::fmt;
 use std::sync::Arc;
 
 use maitred_htaccess::conf::Conf;
@@ -12,21 +14,41 @@ use maitred_rules::response_headers::refuse_header;
 
 use crate::http::headers::Header;
 use crate::runtime::clock;
+use crate::site::Site;
 
 /// A header that outlives its request.
 pub type OwnedHeader = (Vec<u8>, Vec<u8>);
 
 /// The directives of a request after its last round.
-#[derive(Debug)]
 pub struct Directives {
     /// The last round.
     pub request: Arc<Request>,
     /// The client.
     pub client: Client,
+    /// The site, for expressions that look at files.
+    pub site: Arc<Site>,
+}
+
+/// What a response comes from: Apache's filters apply to each in their own way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResponseSource {
+    /// A static file.
+    File,
+    /// A script.
+    Script,
+    /// The server itself: an error, a redirect, a listing.
+    Server,
 }
 
 /// Variables that tell PHP's interface what to do: not for a directive.
 const RESERVED: [&[u8]; 4] = [b"PHP_VALUE", b"PHP_ADMIN_VALUE", b"FCGI_ROLE", b"HTTP_PROXY"];
+
+impl fmt::Debug for Directives {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Directives { request, client, .. } = self;
+        f.debug_struct("Directives").field("request", request).field("client", client).finish()
+    }
+}
 
 impl Directives {
     /// Whether they change headers of responses.
@@ -47,36 +69,74 @@ impl Directives {
 
     /// The headers of a response as the directives change them. Those of the connection are the
     /// server's own.
-    pub fn change(&self, status: u16, headers: &[Header<'_>], is_file: bool) -> Vec<OwnedHeader> {
+    pub fn change(
+        &self,
+        status: u16,
+        headers: &[Header<'_>],
+        source: ResponseSource,
+    ) -> Vec<OwnedHeader> {
         let mut tables = ResponseTables::default();
+        let mut all = Vec::new();
         for (name, value) in headers {
-            tables.success.add(name, *value);
+            match is_servers(name) {
+                true if name.eq_ignore_ascii_case(b"content-length") => {}
+                true => all.push((name.to_vec(), value.to_vec())),
+                false => tables.success.add(name, *value),
+            }
         }
-        if is_file {
+        if source == ResponseSource::File {
             self.set_type(&mut tables.success);
         }
+        if source != ResponseSource::Server {
+            self.describe(&mut tables.success);
+        }
         let request = &self.request;
+        let is_error = self.is_error(status, source);
         for (name, value) in request.headers_out.iter() {
             // Apache's errors and redirects have none of these but cookies.
             let is_cookie = name.eq_ignore_ascii_case(b"set-cookie");
-            if is_cookie || (status < 300 && !name.eq_ignore_ascii_case(b"location")) {
+            if is_cookie || (!is_error && !name.eq_ignore_ascii_case(b"location")) {
                 tables.success.add(name, value);
             }
         }
         let groups = Groups::default();
-        let world = NoFiles;
-        let (client, depth, vary) = (&self.client, 0, None);
-        let scope = Scope { request, client, world: &world, groups: &groups, depth, vary };
-        let is_error = status >= 300 && !(is_file && status == 304);
-        tables.apply(&scope, is_error);
+        let read = RefCell::default();
+        let (client, depth, vary) = (&self.client, 0, Some(&read));
+        let mut apply = |world: &dyn World| {
+            let scope = Scope { request, client, world, groups: &groups, depth, vary };
+            tables.apply(&scope, is_error);
+        };
+        match request.conf.headers.have_expressions() {
+            false => apply(&NoFiles),
+            true => _ = self.site.with_htaccess(|world, _| apply(world)),
+        }
+        if !is_error {
+            for name in read.into_inner() {
+                tables.success.append(b"Vary", &name);
+            }
+        }
         if status < 400 {
-            self.expire(&mut tables.success);
+            self.expire(&mut tables.success, source);
         }
         unify_vary(&mut tables.success);
-        let mut all: Vec<OwnedHeader> = owned(&tables.success);
+        all.extend(owned(&tables.success));
         // Those of `always` replace nothing: Apache has two tables, and sends both.
         all.extend(owned(&tables.always));
         all
+    }
+
+    /// Whether Apache sends an error or a redirect of its own, which gets headers with `always`
+    /// alone (`ap_headers_error_filter`).
+    fn is_error(&self, status: u16, source: ResponseSource) -> bool {
+        match source {
+            ResponseSource::Script => false,
+            ResponseSource::File if status == 304 => false,
+            // The page of an `ErrorDocument` is none of these.
+            ResponseSource::File => status >= 300 && status != self.request.status,
+            ResponseSource::Server => {
+                status >= 300 && (status < 400 || status != self.request.status)
+            }
+        }
     }
 
     fn set_type(&self, headers: &mut Table) {
@@ -104,23 +164,33 @@ impl Directives {
             let base = own.split(|byte| *byte == b';').next().unwrap_or_default();
             headers.set(b"Content-Type", [base, b"; charset=", charset].concat());
         }
-        if let Some(encoding) = &request.content_encoding {
-            headers.set(b"Content-Encoding", encoding.clone());
-        }
-        if !request.content_language.is_empty() {
-            headers.set(b"Content-Language", request.content_language.join(&b", "[..]));
-        }
         if core.sends_etag == Some(false) {
             headers.unset(b"ETag");
         }
     }
 
-    fn expire(&self, headers: &mut Table) {
+    /// Sets encoding and languages by the extensions of the file, also those of a script's
+    /// (`ap_http_header_filter`).
+    fn describe(&self, headers: &mut Table) {
+        let request = &self.request;
+        if let Some(encoding) = &request.content_encoding {
+            headers.set(b"Content-Encoding", encoding.clone());
+        }
+        if !request.content_language.is_empty() && headers.get(b"Content-Language").is_none() {
+            headers.set(b"Content-Language", request.content_language.join(&b", "[..]));
+        }
+    }
+
+    fn expire(&self, headers: &mut Table, source: ResponseSource) {
         let expires = &self.request.conf.expires;
         if headers.get(b"Expires").is_some() {
             return;
         }
-        let media_type = headers.get(b"Content-Type").unwrap_or_default().to_vec();
+        let media_type = match source {
+            // Apache's redirects have a page.
+            ResponseSource::Server => b"text/html".to_vec(),
+            _ => headers.get(b"Content-Type").unwrap_or_default().to_vec(),
+        };
         let Some(expiry) = expires.expiry(&media_type) else { return };
         let mut seconds = expiry.seconds;
         if expiry.from_modification {
@@ -182,10 +252,13 @@ fn inner_type(name: &[u8]) -> Option<Vec<u8>> {
     found.map(|media_type| media_type.as_bytes().to_vec())
 }
 
+/// Whether a header is about the connection or the body: no directive changes it.
+fn is_servers(name: &[u8]) -> bool {
+    std::str::from_utf8(name).is_ok_and(|name| refuse_header(name).is_some())
+}
+
 fn owned(table: &Table) -> Vec<OwnedHeader> {
-    let headers = table.iter().filter(|(name, _)| {
-        std::str::from_utf8(name).is_ok_and(|name| refuse_header(name).is_none())
-    });
+    let headers = table.iter().filter(|(name, _)| !is_servers(name));
     headers.map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
 }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use maitred_http1::Method;
 
 use crate::handler::context::{RequestContext, RequestCx};
-use crate::handler::htaccess_response::OwnedHeader;
+use crate::handler::htaccess_response::{OwnedHeader, ResponseSource};
 use crate::handler::response_headers::{ResponseHeaders, find, headers_of_lines};
 use crate::http::body::NoBody;
 use crate::http::client::{After, Content, HttpClient, Reply};
@@ -155,6 +155,11 @@ impl InterceptedResponse {
     }
 }
 
+fn length_of_lines(lines: &[u8]) -> Option<u64> {
+    let value = find(headers_of_lines(lines), "content-length")?;
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
 impl<'r, C: HttpClient> RequestCx<'r, C> {
     /// The headers that the server and the rules of the site add to the response.
     pub fn response_headers(&mut self) -> ResponseHeaders<'r> {
@@ -179,18 +184,27 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
         let all = || headers.iter().copied().chain(headers_of_lines(&lines));
         let expiry = own.expiry(response.status, |name| find(all(), name));
         headers.extend(expiry.iter().flat_map(|expiry| expiry.headers()));
-        let is_file = !response.lines.is_empty();
-        let changed = own.change(response.status, is_file, || {
+        let source = match (response.is_by_script, response.lines.is_empty()) {
+            (true, _) => ResponseSource::Script,
+            (false, false) => ResponseSource::File,
+            (false, true) => ResponseSource::Server,
+        };
+        let changed = own.change(response.status, source, || {
             headers.iter().copied().chain(headers_of_lines(&lines)).collect()
         });
         let changed: Option<Vec<Header<'_>>> =
             changed.as_ref().map(|all| all.iter().map(borrowed).collect());
+        // The length of a file is one of its prepared lines.
+        let length = match changed {
+            Some(_) => response.length.or_else(|| length_of_lines(&lines)),
+            None => response.length,
+        };
         let reply = Reply {
             request: self.head,
             status: response.status,
             headers: changed.as_ref().unwrap_or(&headers),
             lines: if changed.is_some() { &EMPTY } else { &lines },
-            length: response.length,
+            length,
             after: response.after,
         };
         let written = self.client.respond(&reply, response.content).await;

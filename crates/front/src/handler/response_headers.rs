@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use maitred_rules::response_headers::HeaderPolicy;
 
-use crate::handler::htaccess_response::{Directives, OwnedHeader};
+use crate::handler::htaccess_response::{Directives, OwnedHeader, ResponseSource};
 use crate::http::headers::{Header, ServerHeaders};
 use crate::runtime::clock::expires;
 
@@ -51,11 +51,11 @@ impl<'r> ResponseHeaders<'r> {
     pub fn change<'h>(
         &self,
         status: u16,
-        is_file: bool,
+        source: ResponseSource,
         headers: impl FnOnce() -> Vec<Header<'h>>,
     ) -> Option<Vec<OwnedHeader>> {
         let directives = self.directives.as_ref()?;
-        Some(directives.change(status, &headers(), is_file))
+        Some(directives.change(status, &headers(), source))
     }
 
     /// All headers of a response with these headers of its own. A header of the server is left out

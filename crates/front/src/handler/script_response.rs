@@ -17,6 +17,7 @@ use crate::backend::run::Run;
 use crate::backend::script_headers::{Named, is_for_us};
 use crate::cache::CACHE_STATUS;
 use crate::handler::context::RequestContext;
+use crate::handler::htaccess_response::ResponseSource;
 use crate::handler::response_headers::{ResponseHeaders, find};
 use crate::http::client::{After, HeadWriter};
 use crate::http::early_hints::{self, Hints};
@@ -169,7 +170,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         let all = self.headers.complete(own, has);
         let expiry = expiry.iter().flat_map(|expiry| expiry.headers());
         let all: Vec<Header<'_>> = all.chain(expiry).chain(plan.fields()).collect();
-        let changed = self.headers.change(status, false, || all.clone());
+        let changed = self.headers.change(status, ResponseSource::Script, || all.clone());
         let (apart, unfit) = match &changed {
             None => W::head(out, &response, all.into_iter()),
             Some(changed) => {

@@ -16,15 +16,22 @@ use crate::site::compress::variants::made;
 use crate::site::files::{self, Conditions, StaticFile};
 
 /// A request for a file, with its conditions and range.
-pub struct FileRequest<'a>(pub &'a Head);
+pub struct FileRequest<'a> {
+    head: &'a Head,
+    /// Whether POST gets the file as GET does: Apache's files take both.
+    takes_post: bool,
+}
 
 impl Conditions for FileRequest<'_> {
     fn method(&self) -> &str {
-        self.0.method()
+        match self.head.kind() {
+            Method::Post if self.takes_post => "GET",
+            _ => self.head.method(),
+        }
     }
 
     fn header(&self, name: &str) -> Option<&str> {
-        first_field(self.0, name)
+        first_field(self.head, name)
     }
 }
 
@@ -38,7 +45,8 @@ pub async fn serve<C: HttpClient>(
     entry: Arc<StaticFile>,
 ) -> io::Result<After> {
     let entry = variant(context, cx.thread, entry).await;
-    let file = files::response(&entry, &FileRequest(cx.head));
+    let request = FileRequest { head: cx.head, takes_post: context.directives.is_some() };
+    let file = files::response(&entry, &request);
     let after = cx.client.discard_body(cx.head);
     let response = WholeResponse {
         lines: file.headers.clone(),

@@ -72,7 +72,7 @@ enum Requirement {
 #[derive(Debug, Clone)]
 enum Provider {
     All(bool),
-    Method(Vec<Vec<u8>>),
+    Method(Methods),
     Ip(Vec<IpNet>),
     /// Never looked up: no client has one.
     Host,
@@ -246,7 +246,14 @@ impl Provider {
                     return Err(why.to_owned());
                 }
             },
-            b"method" => Provider::Method(list(words)),
+            b"method" => {
+                let mut names = list(words);
+                // Apache has one number for both.
+                names.iter_mut().filter(|name| *name == b"HEAD").for_each(|name| {
+                    *name = b"GET".to_vec();
+                });
+                Provider::Method(Methods::new(names, false))
+            }
             b"ip" => {
                 let mut networks = Vec::new();
                 for word in words.by_ref() {
@@ -288,7 +295,7 @@ impl Provider {
         let remote = scope.client.remote.ip().to_canonical();
         match self {
             Provider::All(yes) => granted(*yes),
-            Provider::Method(names) => granted(names.contains(&request.method)),
+            Provider::Method(methods) => granted(methods.contain(&request.method)),
             Provider::Ip(networks) => granted(networks.iter().any(|net| net.contains(&remote))),
             Provider::Host | Provider::Unknown => Granted::No,
             Provider::Local => {

@@ -84,6 +84,14 @@ impl HeadersConf {
         }
     }
 
+    /// Whether the headers of a response depend on an expression.
+    pub fn have_expressions(&self) -> bool {
+        self.success
+            .iter()
+            .chain(&self.always)
+            .any(|rule| rule.expression.is_some() || matches!(rule.when, When::Expression(_)))
+    }
+
     /// Adds a directive.
     ///
     /// # Errors

@@ -40,6 +40,9 @@ pub enum Property {
     Filter,
 }
 
+/// The type of a file without one.
+const UNTYPED: &[u8] = b"application/octet-stream";
+
 impl MimeConf {
     /// The configuration below another one.
     pub fn below(&self, base: &MimeConf) -> MimeConf {
@@ -95,8 +98,11 @@ impl MimeConf {
                 continue;
             };
             let given = |field: &Option<Vec<u8>>| field.clone().filter(|value| !value.is_empty());
-            if let Some(media_type) = given(&found.media_type) {
-                request.content_type = Some(media_type);
+            if let Some(media_type) = &found.media_type {
+                // RemoveType takes the server's own type away, too.
+                let is_removed = media_type.is_empty();
+                let untyped = is_removed.then(|| UNTYPED.to_vec());
+                request.content_type = untyped.or_else(|| Some(media_type.clone()));
             }
             charset = given(&found.charset).or(charset);
             request.content_language.extend(given(&found.language));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::expr::{Condition, Evaluation};
 use crate::process::{Scope, Stop};
-use crate::regex::{Captures, Regex};
+use crate::regex::Regex;
 use crate::table::Table;
 use crate::text::integer;
 use crate::words::Words;
@@ -15,7 +15,7 @@ use crate::words::Words;
 pub struct EnvConf {
     /// Variables to set.
     pub set: Table,
-    /// Variables to remove.
+    /// Variables of the directories above that are not set (`merge_env_dir_configs`).
     pub unset: Vec<Vec<u8>>,
 }
 
@@ -29,7 +29,7 @@ impl EnvConf {
         for (name, value) in self.set.iter() {
             set.set(name, value);
         }
-        EnvConf { set, unset: [&base.unset[..], &self.unset].concat() }
+        EnvConf { set, unset: Vec::new() }
     }
 }
 
@@ -37,14 +37,19 @@ impl EnvConf {
 #[derive(Debug, Clone)]
 pub struct SetEnvIf {
     test: EnvTest,
+    /// Whether values have groups: those of a pattern without special characters are literal.
+    expands: bool,
     /// Names, and values; none: unset.
     variables: Vec<EnvVariable>,
 }
 
+/// A variable.
 #[derive(Debug, Clone)]
-struct EnvVariable {
-    name: Vec<u8>,
-    value: Option<Vec<u8>>,
+pub struct EnvVariable {
+    /// The name.
+    pub name: Vec<u8>,
+    /// The value; none: it is unset.
+    pub value: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Clone)]
@@ -89,7 +94,8 @@ impl SetEnvIf {
         };
         let regex = Regex::new(&pattern, ignores_case)?;
         let test = EnvTest::Attribute { attribute, regex };
-        Ok(SetEnvIf { test, variables: variables(words)? })
+        let expands = has_special(&pattern);
+        Ok(SetEnvIf { test, expands, variables: variables(words)? })
     }
 
     /// `SetEnvIfExpr EXPRESSION VARIABLE…`.
@@ -99,42 +105,48 @@ impl SetEnvIf {
     pub fn parse_expression(mut words: Words<'_>) -> Result<SetEnvIf, String> {
         let text = words.next_word().ok_or("Missing expression")?;
         let test = EnvTest::Expression(Arc::new(Condition::parse(&text)?));
-        Ok(SetEnvIf { test, variables: variables(words)? })
+        Ok(SetEnvIf { test, expands: true, variables: variables(words)? })
     }
 
-    /// Sets the variables if the test holds.
+    /// What it sets, with a value, and unsets.
     ///
     /// # Errors
     /// When a regular expression is too costly.
-    pub fn apply(&self, scope: &Scope<'_>, env: &mut Table) -> Result<(), Stop> {
+    pub fn changes(&self, scope: &Scope<'_>) -> Result<Vec<EnvVariable>, Stop> {
         let groups = match &self.test {
             EnvTest::Attribute { attribute, regex } => {
-                let value = attribute.value(scope, env)?;
+                let value = attribute.value(scope)?;
                 match regex.captures(&value)? {
                     Some(groups) => groups,
-                    None => return Ok(()),
+                    None => return Ok(Vec::new()),
                 }
             }
             EnvTest::Expression(condition) => {
                 let mut evaluation = Evaluation::new(scope);
                 if !evaluation.holds(condition)? {
-                    return Ok(());
+                    return Ok(Vec::new());
                 }
                 evaluation.groups.unwrap_or_default()
             }
         };
-        for EnvVariable { name, value } in &self.variables {
-            match value {
-                Some(value) => env.set(name, expanded(value, &groups)),
-                None => env.unset(name),
+        let mut all = self.variables.clone();
+        if self.expands {
+            for value in all.iter_mut().filter_map(|variable| variable.value.as_mut()) {
+                *value = groups.expand(value);
             }
         }
-        Ok(())
+        Ok(all)
     }
 }
 
-fn expanded(value: &[u8], groups: &Captures) -> Vec<u8> {
-    groups.expand(value)
+/// Whether a pattern has a special character that no backslash escapes (`non_regex_pattern`).
+fn has_special(pattern: &[u8]) -> bool {
+    let mut is_escaped = false;
+    pattern.iter().any(|byte| {
+        let is_special = b"^.$|()[]*+?{}".contains(byte) && !is_escaped;
+        is_escaped = *byte == b'\\' && !is_escaped;
+        is_special
+    })
 }
 
 fn is_plain(name: &[u8]) -> bool {
@@ -167,7 +179,8 @@ fn variables(words: Words<'_>) -> Result<Vec<EnvVariable>, String> {
 }
 
 impl Attribute {
-    fn value(&self, scope: &Scope<'_>, env: &Table) -> Result<Vec<u8>, Stop> {
+    fn value(&self, scope: &Scope<'_>) -> Result<Vec<u8>, Stop> {
+        let env = &scope.request.env;
         let headers = &scope.request.headers_in;
         Ok(match self {
             Attribute::Variable(name) => scope.variable(name),

@@ -20,20 +20,9 @@ impl Processor<'_> {
             }
             return Err(Stop::Status(target.status));
         }
+        // Directives read the value of SetEnvIf, PHP gets this one.
         for (name, value) in conf.env.set.iter() {
-            request.env.set(name, value);
-        }
-        for name in &conf.env.unset {
-            if conf.env.set.get(name).is_none() {
-                request.env.unset(name);
-            }
-        }
-        if !conf.headers.request.is_empty() {
-            let mut headers = request.headers_in.clone();
-            for rule in &conf.headers.request {
-                rule.apply(&self.scope(request), &mut headers);
-            }
-            request.headers_in = headers;
+            request.env.add(name, value);
         }
         match request.kind {
             Kind::Directory => self.directory(request)?,
@@ -42,6 +31,7 @@ impl Processor<'_> {
             }
             _ => {}
         }
+        self.change_headers(request);
         if let Some(media_type) = request.forced_type.take() {
             request.content_type = Some(media_type);
         }
@@ -49,6 +39,20 @@ impl Processor<'_> {
             request.handler = Some(handler);
         }
         Ok(())
+    }
+
+    /// Applies RequestHeader.
+    fn change_headers(&self, request: &mut Request) {
+        let conf = Arc::clone(&request.conf);
+        if conf.headers.request.is_empty() {
+            return;
+        }
+        let mut headers = request.headers_in.clone();
+        for rule in &conf.headers.request {
+            rule.apply(&self.scope(request), &mut headers);
+        }
+        request.headers_in = headers;
+        request.has_changed_headers = true;
     }
 
     /// A directory gets its slash, and then its index file (`fixup_dir`).
@@ -145,8 +149,12 @@ fn with_args(name: &[u8], request: &Request) -> Vec<u8> {
 
 /// The request becomes its subrequest (`ap_internal_fast_redirect`).
 fn adopt(request: &mut Request, found: Request) {
-    for (name, value) in found.env.iter() {
-        request.env.set(name, value);
+    // Both values stay (`apr_table_overlay`): directives read the first, PHP gets the last.
+    let before = std::mem::replace(&mut request.env, found.env.clone());
+    for (name, value) in before.iter() {
+        if request.env.get(name) != Some(value) {
+            request.env.add(name, value);
+        }
     }
     for (name, value) in found.headers_out.iter() {
         request.headers_out.set(name, value);
@@ -159,6 +167,7 @@ fn adopt(request: &mut Request, found: Request) {
     request.kind = kind;
     request.conf = conf;
     request.headers_in = found.headers_in;
+    request.has_changed_headers |= found.has_changed_headers;
     request.user = found.user;
     request.handler = found.handler;
     request.content_type = found.content_type;

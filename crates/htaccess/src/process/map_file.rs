@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Processor, Stop};
 use crate::expr::Evaluation;
-use crate::request::{Kind, Request};
+use crate::request::{Kind, Request, Walked};
 
 impl Processor<'_> {
     /// Finds the file: the longest part of the path that exists, with what follows as PATH_INFO.
@@ -50,14 +50,18 @@ impl Processor<'_> {
     /// Applies `<Files>` and `<If>` sections.
     pub(super) fn sections(&self, request: &mut Request) -> Result<(), Stop> {
         let conf = Arc::clone(&request.conf);
+        let mut sections = Vec::new();
         if !conf.files.is_empty() {
             let name = request.base_name().to_vec();
-            for section in conf.files.iter().filter(|section| section.names.match_name(&name)) {
-                request.conf = Arc::new(section.conf.below(&request.conf));
+            for (at, section) in conf.files.iter().enumerate() {
+                if section.names.match_name(&name) {
+                    request.conf = Arc::new(section.conf.below(&request.conf));
+                    sections.push(at);
+                }
             }
         }
         let mut taken = false;
-        for section in request.conf.clone().ifs.iter() {
+        for (at, section) in request.conf.clone().ifs.iter().enumerate() {
             if !section.is_else {
                 taken = false;
             }
@@ -71,8 +75,10 @@ impl Processor<'_> {
             if holds {
                 taken = true;
                 request.conf = Arc::new(section.conf.below(&request.conf));
+                sections.push(conf.files.len() + at);
             }
         }
+        request.walked = Walked { directory: conf, sections };
         Ok(())
     }
 }

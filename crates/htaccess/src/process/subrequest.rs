@@ -30,6 +30,7 @@ impl Processor<'_> {
         };
         let mut request = Request::new(b"GET", normalised(&path), args);
         request.is_sub = true;
+        request.checked = Some(parent.walked.clone());
         request.env = parent.env.clone();
         request.headers_in = parent.headers_in.clone();
         request.user.clone_from(&parent.user);
