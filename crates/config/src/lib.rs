@@ -41,6 +41,7 @@ pub use model::output::{Output, SendfileRoot};
 pub use model::pool::{MAX_CHILDREN_PER_POOL, Pool, PoolAccessLog, ProcessManager};
 pub use model::site::{Destination, Site, SiteLog};
 pub use model::tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion};
+pub use on_disk::directory_problem;
 pub use read::directive::{Directive, Needs, Preset};
 pub use read::directives;
 pub use read::listen::parse_listen;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::{fs, io};
 
 /// Why `path` is no usable directory, as the end of a sentence that starts with it.
-pub(crate) fn directory_problem(path: &Path) -> Option<String> {
+pub fn directory_problem(path: &Path) -> Option<String> {
     match fs::metadata(path) {
         Ok(metadata) if !metadata.is_dir() => {
             Some("is not a directory; name the directory".to_owned())

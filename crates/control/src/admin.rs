@@ -115,6 +115,9 @@ pub struct ServerStatus {
     /// Hosts with certificates by ACME, sorted by name.
     #[serde(default)]
     pub certificates: Vec<CertificateStatus>,
+    /// What single sites and pools lack, one sentence each.
+    #[serde(default)]
+    pub faults: Vec<String>,
 }
 
 /// The stats of a front.

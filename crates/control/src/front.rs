@@ -47,6 +47,12 @@ pub enum ToFront {
         /// The number of the new generation.
         new: Generation,
     },
+    /// PHP could not be started for a generation: reject requests while its pool has no worker, for
+    /// a moment. It is tried again.
+    SuspendPool {
+        /// Its number.
+        generation: Generation,
+    },
     /// A generation leaves without a successor: its pool is not configured any more.
     ClosePool {
         /// Its number.

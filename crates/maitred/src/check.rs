@@ -28,7 +28,7 @@ pub fn check(check: &Check) -> ExitCode {
             }
             let warnings = maitred_supervisor::warnings(&config).into_iter();
             let remarks = remarks.iter().map(ToString::to_string);
-            let warnings = warnings.chain(of_roots(&check.config, &config));
+            let warnings = warnings.chain(of_uploads(&check.config, &config));
             let refused = maitred_front::explain::refused_folders(&config).into_iter();
             let warnings = warnings.chain(refused.map(|why| format!("{file}: {why}")));
             for warning in remarks.chain(warnings).chain(missing_sockets(&config)) {
@@ -45,13 +45,10 @@ pub fn check(check: &Check) -> ExitCode {
     }
 }
 
-/// Warnings about document roots that the front cannot read, with which it would exit, and about
-/// upload folders in which PHP runs. They are no errors: permissions may still be changed, and the
-/// uploads may be intended.
-fn of_roots(file: &Path, config: &Config) -> Vec<String> {
-    let closed = maitred_supervisor::closed_roots(config).into_iter();
+/// Warnings about upload folders in which PHP runs. They are no errors: it may be intended.
+fn of_uploads(file: &Path, config: &Config) -> Vec<String> {
     let uploads = maitred_supervisor::upload_folders(config).into_iter();
-    let warnings = closed.chain(uploads).map(|(number, sentence)| Mistake {
+    let warnings = uploads.map(|(number, sentence)| Mistake {
         file: file.to_path_buf(),
         place: place_of_setting(file, &Section::Site(number), "root"),
         sentence,

@@ -206,6 +206,11 @@ pub struct Serve {
     /// Configuration file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Start, and reload, only if nothing is wrong with any site or pool [default: sites without a
+    /// document root, pools without their user and the like respond with 503, and the others are
+    /// served]
+    #[arg(long)]
+    pub strict: bool,
     /// The file descriptor with the state of the previous program, at an upgrade
     #[arg(long, value_name = "FD", hide = true)]
     pub take_over: Option<RawFd>,

@@ -35,7 +35,7 @@ pub fn serve(serve: Serve, arguments: &[OsString], log_level: &str) -> ExitCode 
               `maitred serve DIR`",
         );
     };
-    let (take_over, trial) = (serve.take_over, serve.try_take_over);
+    let (take_over, trial, strict) = (serve.take_over, serve.try_take_over, serve.strict);
     let source = read_again(serve, source);
     if let Some(state) = trial {
         return match maitred_supervisor::try_take_over(state, &source) {
@@ -44,7 +44,7 @@ pub fn serve(serve: Serve, arguments: &[OsString], log_level: &str) -> ExitCode 
         };
     }
     let invocation = match invocation(arguments, take_over) {
-        Ok(invocation) => invocation,
+        Ok(invocation) => Invocation { strict, ..invocation },
         Err(why) => return fail(&format!("the file of this program cannot be found: {why}")),
     };
     match maitred_supervisor::serve(source, invocation, log_level) {
@@ -103,7 +103,8 @@ fn invocation(arguments: &[OsString], take_over: Option<RawFd>) -> std::io::Resu
             arguments.push(argument.clone());
         }
     }
-    Ok(Invocation { program, arguments, take_over, host: Box::new(CollectedHost) })
+    let host = Box::new(CollectedHost);
+    Ok(Invocation { program, arguments, take_over, strict: false, host })
 }
 
 /// The source on the command line, or else `default_config`, or a site in the folder `here`.
@@ -151,6 +152,7 @@ mod tests {
         listen: Vec::new(),
         workers: None,
         config: None,
+        strict: false,
         take_over: None,
         try_take_over: None,
         admin_socket: None,

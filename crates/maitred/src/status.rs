@@ -33,6 +33,7 @@ pub fn status(status: &Status) -> ExitCode {
 
 fn text(server: &ServerStatus, status: &Status) -> String {
     let mut lines = view::overview(server);
+    lines.extend(view::faults(server));
     lines.extend(view::split(server));
     if status.pool.is_some() {
         lines.extend(server.pools.iter().flat_map(view::details));

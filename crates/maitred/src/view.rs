@@ -174,6 +174,13 @@ fn request_of(script: &Running) -> String {
     }
 }
 
+/// What single sites and pools lack.
+pub fn faults(server: &ServerStatus) -> Vec<String> {
+    let head = ["".to_owned(), "FAULTS".to_owned()];
+    let faults = server.faults.iter().cloned();
+    head.into_iter().filter(|_| !server.faults.is_empty()).chain(faults).collect()
+}
+
 /// The hosts whose certificates are got by ACME; `now` in seconds since 1970.
 pub fn certificates(server: &ServerStatus, now: u64) -> Vec<String> {
     let mut hosts: Vec<&CertificateStatus> = server.certificates.iter().collect();

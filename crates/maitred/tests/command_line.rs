@@ -101,8 +101,10 @@ fn what_this_machine_does_not_have_is_named_with_file_line_and_column() {
         ("[pools.www]\nphp = \"9.9\"\n", ":2:7:"),
     ] {
         std::fs::write(&file, [text, site].concat()).unwrap();
-        for command in ["serve", "check"] {
-            let output = maitred(&[command, "--config", "maitred.toml"], folder.path());
+        // A log of a pool or a site is no reason not to serve it.
+        let strict = ["serve", "--strict", "--config", "maitred.toml"];
+        for command in [&strict[..], &["check", "--config", "maitred.toml"]] {
+            let output = maitred(command, folder.path());
             let text = said(&output);
             assert_eq!(output.status.code(), Some(2), "{text}");
             assert!(text.contains(&format!("maitred: maitred.toml{place} ")), "{text}");
@@ -178,7 +180,7 @@ fn check_says_what_this_machine_lacks() {
 }
 
 #[test]
-fn a_program_without_its_php_host_exits_with_1_and_says_which_file_is_missing() {
+fn a_program_without_its_php_host_exits_with_2_and_says_which_file_is_missing() {
     let folder = site();
     let alone = folder.path().join("maitred");
     // By another process: one that this test forks meanwhile would hold the file open for writing,
@@ -194,8 +196,8 @@ fn a_program_without_its_php_host_exits_with_1_and_says_which_file_is_missing() 
         .output()
         .unwrap();
     let text = said(&output);
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("maitred-php could not be started"), "{text}");
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("pool `www` needs maitred-php, which is not in "), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
 }
 

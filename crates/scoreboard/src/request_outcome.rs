@@ -91,9 +91,9 @@ outcomes! {
             /// The request's body could not be read back from disk.
             BodyLost => "body_unreadable" 500 Error
                 "The request's body could not be read back from disk.",
-            /// The pool has no workers and will not get any.
+            /// PHP cannot be started for the pool, or the pool is not configured any more.
             NoPool => "no_workers" 503 Summary
-                "The pool of this site has no workers and will not get any.",
+                "The pool has no workers: PHP cannot be started for it (see `maitred status`).",
             /// Rejected on arrival: the predicted wait exceeds `request_queue_timeout`.
             WaitTooLong => "wait_too_long" 503 Summary
                 "The queue is too long for a response in time.",

@@ -67,6 +67,19 @@ impl Error {
         move |source| Error::System { doing, source }
     }
 
+    /// Several errors as one, with a line for each.
+    pub fn all(errors: Vec<Error>) -> Error {
+        let mut errors = errors.into_iter();
+        match (errors.next(), errors.next()) {
+            (Some(first), None) => first,
+            (first, second) => {
+                let all = first.into_iter().chain(second).chain(errors);
+                let all: Vec<String> = all.map(|error| error.to_string()).collect();
+                Error::Mistakes(all.join("\n"))
+            }
+        }
+    }
+
     /// Adds the position of the setting in the file at `path`, which the configuration was read
     /// from.
     pub fn located(self, path: &Path) -> Error {

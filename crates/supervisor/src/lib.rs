@@ -62,6 +62,7 @@ use fronts::log_manager::LogManager;
 use fronts::{Front, Fronts};
 use logging::terminal::Terminal;
 use plan::{Found, Plan, examine};
+use processes::php_trial;
 use processes::pools::Pools;
 use processes::running_pool::RunningPool;
 use processes::scoreboards::Scoreboards;
@@ -126,6 +127,9 @@ pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<
     let pools = Pools::new(pools);
     let host = &mut plan.invocation.host;
     host.set_up(&plan.config).map_err(Error::Configuration)?;
+    for fault in plan.faults.iter() {
+        plan.log_failure(&fault.to_string());
+    }
     let supervisor = Supervisor::new(Parts {
         plan,
         pools,
@@ -177,6 +181,7 @@ fn take_over(
     if plan.is_fpm() {
         listen::announce(&plan.listeners);
     }
+    plan.faults = examine(&plan.config, plan.source.file()).0.faults;
     plan.follow_configuration();
     let mut scoreboards = Scoreboards::inherited(plan.threads, inherited.scoreboards);
     scoreboards.add_all(inherited.pools.iter().map(RunningPool::name))?;
@@ -216,9 +221,20 @@ pub fn try_take_over(state: RawFd, source: &Source) -> Result<(), Error> {
 /// exist or may not be adopted, missing PHP versions, logs without a folder, and bad certificates.
 /// `file` is the file that the configuration was read from.
 pub fn check(config: &Config, file: &Path) -> Vec<Error> {
-    let mut mistakes = examine(config, Some(file)).0;
-    mistakes.extend(Certificates::of(config, None).err());
-    mistakes
+    let (mut findings, programs) = examine(config, Some(file));
+    if findings.mistakes.is_empty() {
+        let environment = plan::environment("error");
+        let is_tried = |pool: &Pool| !findings.faults.stops_pool(&pool.name);
+        let found = php_trial::mistakes(config, &programs, &environment, is_tried);
+        findings.mistakes.extend(found.into_iter().map(|why| why.located(file)));
+    }
+    match Certificates::of(config, None) {
+        Ok(certificates) => {
+            findings.faults.extend(certificates.iter().flat_map(Certificates::faults));
+        }
+        Err(why) => findings.mistakes.push(why),
+    }
+    findings.all()
 }
 
 /// What this machine does not provide of a configuration, though the server would run: one sentence
@@ -234,12 +250,6 @@ pub fn warnings(config: &Config) -> Vec<String> {
         .chain(complaints.into_iter().flatten())
         .chain(logging::log_files::warnings(config))
         .collect()
-}
-
-/// The sites, by their number, whose document root the front could not read: one sentence each. For
-/// a process with one thread.
-pub fn closed_roots(config: &Config) -> Vec<(usize, String)> {
-    identity::closed_roots(config)
 }
 
 /// The sites, by their number, with upload folders in which PHP would run: one sentence each. For a

@@ -131,3 +131,6 @@ const _: () = assert!(
     ZYGOTE_START.as_nanos() + WORKER_SPAWN.as_nanos() < FIRST_FILL.as_nanos(),
     "a zygote that is slow within its limits must not fail the start of the server"
 );
+
+/// Interval of the checks whether the faults of single sites and pools are mended.
+pub const FAULTS_CHECKED_EVERY: Duration = Duration::from_secs(5);

@@ -21,8 +21,9 @@ use crate::plan::config_source::{Invocation, LOG_VARIABLE, Source};
 use crate::processes::plan::{PoolPlan, processors};
 use crate::processes::pools::Pools;
 use crate::system::cgroups::Groups;
+use crate::system::faults::{Faults, Findings};
 use crate::system::programs::Programs;
-use crate::system::{confinement, identity};
+use crate::system::{confinement, identity, site_folders};
 use crate::tls::certificates::Certificates;
 
 /// The argument that makes our program the front.
@@ -56,6 +57,8 @@ pub struct Plan {
     pub logs: LogManager,
     /// The certificates and keys, if TLS is configured.
     pub certificates: Option<Certificates>,
+    /// The faults of single sites and pools.
+    pub faults: Faults,
     /// Standard error of the person who started the server.
     pub terminal: Terminal,
 }
@@ -81,14 +84,17 @@ impl Plan {
         log_level: &str,
         inherited: InheritedSockets,
     ) -> Result<(Plan, Vec<PoolPlan>), Error> {
-        let (mistakes, programs) = examine(&config, source.file());
-        if let Some(mistake) = mistakes.into_iter().next() {
-            return Err(mistake);
-        }
+        let (mut findings, programs) = examine(&config, source.file());
         let certificates = Certificates::of(&config, None)?;
+        findings.faults.extend(certificates.iter().flat_map(Certificates::faults));
+        let obstacles = findings.obstacles(&config, invocation.strict);
+        if !obstacles.is_empty() {
+            return Err(Error::all(obstacles));
+        }
+        let faults = findings.faults;
         let threads = threads(&config);
-        let pools =
-            config.pools.iter().map(|pool| PoolPlan::make(pool, &config, &programs, threads));
+        let pools = config.pools.iter().filter(|pool| !faults.stops_pool(&pool.name));
+        let pools = pools.map(|pool| PoolPlan::make(pool, &config, &programs, threads));
         let pools = pools.collect::<Result<_, _>>()?;
         let listeners = listen::open(&config, inherited, threads)?;
         let plan = Plan {
@@ -98,6 +104,7 @@ impl Plan {
             },
             logs: LogManager::at_start(&config)?,
             certificates,
+            faults,
             ..Plan::over(config, source, invocation, log_level, Found { listeners, programs })?
         };
         Ok((plan, pools))
@@ -124,6 +131,7 @@ impl Plan {
             groups: None,
             logs: LogManager::default(),
             certificates: None,
+            faults: Faults::default(),
             terminal: Terminal::over(None),
             config: config.clone(),
             source,
@@ -208,21 +216,30 @@ impl Plan {
     }
 }
 
-/// All mistakes of a configuration on this machine, with their place in `file`, and the programs
-/// that were found.
-pub fn examine(config: &Config, file: Option<&Path>) -> (Vec<Error>, Programs) {
+/// What is wrong with a configuration on this machine, with its place in `file`, and the programs
+/// that were found. For a process with one thread.
+pub fn examine(config: &Config, file: Option<&Path>) -> (Findings, Programs) {
     identity::distrust_groups(config);
     let (programs, lacking) = Programs::find(config);
-    let mut mistakes = identity::mistakes(config);
-    mistakes.extend(confinement::mistakes(config));
-    mistakes.extend(lacking);
-    mistakes.extend(log_files::mistakes(config));
-    mistakes.extend(listen::mistakes(config));
-    mistakes.extend(config.admin_socket.as_deref().and_then(admin::mistake));
-    if let Some(file) = file {
-        mistakes = mistakes.into_iter().map(|why| why.located(file)).collect();
+    let front = identity::of_front(config).ok().flatten();
+    let mut errors = site_folders::mistakes(config, front.as_ref());
+    errors.extend(identity::mistakes(config));
+    errors.extend(confinement::mistakes(config));
+    errors.extend(lacking);
+    errors.extend(log_files::mistakes(config));
+    errors.extend(listen::mistakes(config));
+    errors.extend(config.admin_socket.as_deref().and_then(admin::mistake));
+    let located = |why: Error| match file {
+        Some(file) => why.located(file),
+        None => why,
+    };
+    let mut findings = Findings::among(errors, config, located);
+    for pool in &config.pools {
+        if identity::of_pool(pool, config).is_err() {
+            findings.faults.stop_pool(&pool.name);
+        }
     }
-    (mistakes, programs)
+    (findings, programs)
 }
 
 /// Threads of the front.
@@ -236,7 +253,8 @@ fn threads(config: &Config) -> u32 {
     threads.min(maitred_seat::MAX_THREADS)
 }
 
-fn environment(log_level: &str) -> Vec<(String, String)> {
+/// The environment of our processes.
+pub fn environment(log_level: &str) -> Vec<(String, String)> {
     let handed_on = |name: &str| HANDED_ON.contains(&name) || name.starts_with("LC_");
     let all = std::env::vars_os();
     let text =

@@ -28,6 +28,7 @@ use crate::fronts::log_manager::LogManager;
 use crate::limits::{CONSENT, MOVE_OVER, Moment, TRIAL};
 use crate::listen::OpenedListeners;
 use crate::reload::pool_changes::PoolChanges;
+use crate::system::faults::Faults;
 use crate::tls::certificates::Certificates;
 
 /// Most outcomes that are stored for the clients that wait for them.
@@ -75,6 +76,8 @@ pub struct Reload {
     pub logs: LogManager,
     /// The certificates and keys of TLS.
     pub certificates: Option<Certificates>,
+    /// The faults of single sites and pools.
+    pub faults: Faults,
     /// What becomes of the pools.
     pub changes: PoolChanges,
     /// Pools that are restarted only for a larger OPcache.
@@ -115,6 +118,7 @@ impl Reload {
             listeners: OpenedListeners::default(),
             logs: LogManager::default(),
             certificates: None,
+            faults: Faults::default(),
             changes,
             outgrown: BTreeSet::new(),
             lets_rest: false,

@@ -6,6 +6,7 @@
 
 mod commands;
 mod fronts;
+mod mended_faults;
 pub mod phase;
 mod pools;
 mod reload;
@@ -83,6 +84,8 @@ pub struct Supervisor {
     scoreboards: Scoreboards,
     capacity: CapacityManager,
     systemd: Systemd,
+    /// When faults were last checked.
+    faults_checked: Moment,
 }
 
 /// What a supervisor is made of.
@@ -141,6 +144,7 @@ impl Supervisor {
             scoreboards: parts.scoreboards,
             capacity: CapacityManager::default(),
             systemd: Systemd::found(plan.config.fpm.as_ref()),
+            faults_checked: Moment::ZERO,
             plan,
         }
     }
@@ -338,6 +342,7 @@ impl Supervisor {
         self.keep_front();
         self.keep_capacity();
         self.keep_certificates();
+        self.keep_faults();
         self.acme().keep();
         self.purges.finish(&mut self.fronts, now);
         self.server_event(ServerEvent::Tick);

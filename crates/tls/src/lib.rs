@@ -20,5 +20,5 @@ pub use certificate::Validity;
 pub use client_variables::{Variables, variables};
 pub use fault::Fault;
 pub use material::{Clients, Material, Pair, PemFile};
-pub use server::{Server, examine};
+pub use server::{Server, check, examine};
 pub use tickets::Secret;

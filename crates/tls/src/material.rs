@@ -18,6 +18,9 @@ pub struct Material {
     /// Hosts whose certificates have not been issued yet.
     #[serde(default)]
     pub awaited: Vec<String>,
+    /// Hosts, or names with `*.`, whose certificate cannot be used: handshakes for them fail.
+    #[serde(default)]
+    pub closed: Vec<String>,
     /// The oldest accepted version.
     pub min_version: TlsVersion,
     /// `max-age` of the `Strict-Transport-Security` header, if it is sent.

@@ -60,7 +60,7 @@ impl Server {
         };
         let clients = material.clients.as_ref();
         let verifier = clients.map(|clients| verifier(clients, &provider));
-        let choice = Arc::new(Choice::among(&certified));
+        let choice = Arc::new(Choice::among(&certified, &material.closed));
         let builder = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(versions)
             .map_err(|why| about_all(material, &why))?;
@@ -106,13 +106,21 @@ fn crypto() -> CryptoProvider {
     CryptoProvider { cipher_suites: CIPHER_SUITES.to_vec(), ..provider::default_provider() }
 }
 
+/// Whether the certificate and its key can be used.
+///
+/// # Errors
+/// A fault of either.
+pub fn check(pair: &Pair) -> Result<(), Fault> {
+    Certified::read(pair, &crypto()).map(drop)
+}
+
 /// The validity of a host's certificate.
 ///
 /// # Errors
 /// A fault of it or its key, or that it is for other hosts.
 pub fn examine(pair: &Pair, host: &str) -> Result<Validity, Fault> {
     let certified = Certified::read(pair, &crypto())?;
-    if !Choice::among(std::slice::from_ref(&certified)).covers(host) {
+    if !Choice::among(std::slice::from_ref(&certified), &[]).covers(host) {
         let sentence = format!("the certificate is not for {host}");
         return Err(Fault::of(&pair.cert.path, sentence));
     }

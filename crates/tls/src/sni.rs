@@ -1,6 +1,6 @@
 //! The choice of the certificate for a client.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use rustls::SignatureScheme;
@@ -20,11 +20,13 @@ pub struct Choice {
     /// For clients without SNI or with an unknown name: those with the names of the first
     /// certificate.
     others: CertifiedKeys,
+    /// Hosts that get no certificate of others.
+    closed: HashSet<String>,
 }
 
 impl Choice {
-    /// The choice among `certificates`.
-    pub fn among(certificates: &[Certified]) -> Choice {
+    /// The choice among `certificates`. The hosts in `closed` get one only if it names them.
+    pub fn among(certificates: &[Certified], closed: &[String]) -> Choice {
         let (mut exact, mut below) = (HashMap::new(), HashMap::new());
         for certified in certificates {
             for name in &certified.names {
@@ -44,6 +46,7 @@ impl Choice {
             exact,
             below,
             others: others.map(|(_, certified)| certified.key.clone()).collect(),
+            closed: closed.iter().cloned().collect(),
         }
     }
 
@@ -53,6 +56,13 @@ impl Choice {
             Some(parent) => self.below.contains_key(parent),
             None => self.named(name).is_some(),
         }
+    }
+
+    fn is_closed(&self, host: &str) -> bool {
+        let below = |host: &str| Some(format!("*.{}", host.split_once('.')?.1));
+        self.closed.contains(host)
+            || !self.closed.is_empty()
+                && below(host).is_some_and(|name| self.closed.contains(&name))
     }
 
     fn named(&self, host: &str) -> Option<&CertifiedKeys> {
@@ -69,6 +79,9 @@ impl Choice {
     ) -> Option<&Arc<CertifiedKey>> {
         let host = host.map(str::to_ascii_lowercase);
         let named = host.as_deref().and_then(|host| self.named(host));
+        if named.is_none() && host.as_deref().is_some_and(|host| self.is_closed(host)) {
+            return None;
+        }
         let understood = |key: &&Arc<CertifiedKey>| key.key.choose_scheme(schemes).is_some();
         let keys = named.unwrap_or(&self.others);
         keys.iter().find(understood)

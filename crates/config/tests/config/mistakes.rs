@@ -124,11 +124,10 @@ fn who_asks_for_tls_alone_gets_no_plain_http() {
 #[test]
 fn all_mistakes_are_reported_in_the_order_of_the_file() {
     refused(
-        "[[sites]]\nroot = \"nowhere\"\nindex = [\"a/b\", \"ok\", 5]\npool = \"x\"\n\
+        "[[sites]]\nroot = \"\"\nindex = [\"a/b\", \"ok\", 5]\npool = \"x\"\n\
          [pools.www]\nmax_children = 0\npm = \"none\"\nenv = { \"A=B\" = \"c\", D = [] }\n",
         &[
-            "2:8: `root` is DIR/nowhere, but it does not exist; create the directory or correct \
-             the path",
+            "2:8: `root` is the string \"\"; expected the path of a directory",
             "3:10: `index` has the string \"a/b\"; expected a file name such as \"index.php\", or \
              an array of them",
             "3:23: `index` has the number 5; expected a file name such as \"index.php\", or an \

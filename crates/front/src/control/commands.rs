@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use maitred_config::Config;
 use maitred_control::admin::FrontFigures;
@@ -225,6 +225,9 @@ impl CommandReceiver {
             }
             ToFront::OpenPool { generation } => self.open_pool(generation, fds).await,
             ToFront::Replace { new } => self.with_pool(new, |pool| pool.replace(new)),
+            ToFront::SuspendPool { generation } => {
+                self.with_pool(generation, |pool| pool.suspend(Instant::now()));
+            }
             ToFront::ClosePool { generation } => {
                 self.with_pool(generation, |pool| pool.leave(generation));
             }

@@ -112,6 +112,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::OpenPool { .. }
         | ToFront::Replace { .. }
         | ToFront::ClosePool { .. }
+        | ToFront::SuspendPool { .. }
         | ToFront::ForgetPool { .. }
         | ToFront::SetPhpInfo { .. }
         | ToFront::SetCapacity { .. }
@@ -168,7 +169,7 @@ fn prepare(
     maitred_os::fork::die_with_parent(supervisor_pid);
     maitred_os::fork::forbid_inspection().map_err(|error| error.to_string())?;
     let readable = sandbox::enter(&config)?;
-    warn_of_unusable_folders(&config);
+    warn_of_unusable_spool(&config);
     let inboxes: Arc<[Inbox]> = (0..threads).map(|_| Inbox::default()).collect();
     let limit = maitred_os::sockets::raise_descriptor_limit().unwrap_or(1024);
     let has_cache = config.sites.iter().any(|site| site.cache.is_some());
@@ -208,19 +209,9 @@ fn descriptors_of_pages(limit: u64) -> u64 {
     part.min(MOST_OF_PAGES)
 }
 
-/// Warns at the start of errors that would otherwise show only as a 403 or a 507 later.
-fn warn_of_unusable_folders(config: &maitred_config::Config) {
+/// Warns at the start of an error that would otherwise show only as a 507 later.
+fn warn_of_unusable_spool(config: &maitred_config::Config) {
     let me = maitred_os::users::current().name;
-    for site in &config.sites {
-        let root = &site.root;
-        if let Err(error) = std::fs::read_dir(root) {
-            let root = root.display();
-            tracing::warn!(
-                "the document root {root} cannot be read by the front's user {me}: {error}; \
-                 give {me} the right to read it and to enter the folders above it"
-            );
-        }
-    }
     if let Err(error) = tempfile::tempfile_in(&config.spool_dir) {
         let dir = config.spool_dir.display();
         tracing::warn!(

@@ -449,8 +449,7 @@ fn resolver_for(
         }
     }
     let root = files.root.display().to_string();
-    let mut resolver = Resolver::new(files, TableLimits::default())
-        .map_err(|error| format!("the folder {root} cannot be opened: {error}"))?;
+    let mut resolver = Resolver::new(files, TableLimits::default());
     if let Some(why) = resolver.refusal() {
         said.say("root", format!("{root} is not served: {why}"));
     }
@@ -513,10 +512,6 @@ pub fn mistakes(config: &Config) -> Vec<String> {
         let servers = site.rules.proxy.iter();
         let wrong = servers.filter_map(|rule| no_socket(&rule.to));
         mistakes.extend(wrong.map(|why| format!("proxy of the site at {root}: {why}")));
-        mistakes.extend(unreadable(&site.root));
-        for root in &site.output.sendfile_roots {
-            mistakes.extend(unreadable(&root.folder));
-        }
     }
     mistakes
 }
@@ -534,12 +529,6 @@ fn no_socket(server: &Upstream) -> Option<String> {
         Err(_) if !folder.is_dir() => Some(format!("the folder {} is not there", folder.display())),
         _ => None,
     }
-}
-
-fn unreadable(root: &Path) -> Option<String> {
-    let error = std::fs::read_dir(root).err()?;
-    let root = root.display();
-    Some(format!("the folder {root} cannot be read: {error}"))
 }
 
 fn leads_somewhere(config: &Config, site: &Site, page: &str) -> bool {

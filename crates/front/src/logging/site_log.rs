@@ -19,17 +19,15 @@ pub enum SiteLog {
 }
 
 impl SiteLog {
-    /// The log of a site's settings. A file that the supervisor has not sent counts as none.
+    /// The log of a site's settings. A file that the supervisor has not sent counts as none: it
+    /// could not open it, and has logged why.
     pub fn of(settings: &config::SiteLog, files: &PoolAccessLogs) -> SiteLog {
         match settings {
             config::SiteLog::Server => SiteLog::Server,
             config::SiteLog::Off => SiteLog::Off,
             config::SiteLog::File(path) => match files.file(path) {
                 Some(file) => SiteLog::File(file),
-                None => {
-                    tracing::error!("the access log {} did not come", path.display());
-                    SiteLog::Off
-                }
+                None => SiteLog::Off,
             },
         }
     }

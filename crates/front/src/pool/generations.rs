@@ -21,6 +21,9 @@ use crate::runtime::clock;
 /// Interval of reports that workers find OPcache full: the check for it takes a process.
 const FULL_CACHE_EVERY: Duration = Duration::from_secs(10);
 
+/// How long requests are rejected after PHP could not be started. The next one has it tried again.
+const SUSPENDED: Duration = Duration::from_secs(5);
+
 /// The state of a pool under its lock.
 #[derive(Debug, Default)]
 pub struct PoolQueues {
@@ -38,6 +41,8 @@ pub struct PoolQueues {
     pub unsent_reports: Vec<FromFront>,
     /// The latest reports of a full OPcache.
     pub full_cache_reports: FullCacheReports,
+    /// Until when requests are rejected while there is no worker: PHP could not be started.
+    pub suspended_until: Option<Instant>,
 }
 
 /// The latest reports of generations with a full OPcache, and their times: at most one entry for
@@ -86,6 +91,11 @@ impl PoolQueues {
         }
     }
 
+    /// Whether requests are rejected because PHP could not be started lately.
+    pub fn is_suspended(&self, now: Instant) -> bool {
+        self.suspended_until.is_some_and(|until| now < until) && !self.queue.has_open_workers()
+    }
+
     /// Marks a worker that has reached `max_private_memory` for replacement.
     pub fn outgrown(&mut self, worker: WorkerRef) {
         self.queue.wear_out(worker, Wear::Memory);
@@ -104,6 +114,19 @@ impl Generation {
 }
 
 impl Pool {
+    /// PHP could not be started at `now`: without a worker, requests are rejected for a moment.
+    pub fn suspend(&self, now: Instant) {
+        let mut state = self.lock();
+        state.suspended_until = Some(now + SUSPENDED);
+        if !state.is_suspended(now) {
+            return;
+        }
+        for exchange in state.queue.take_waiting() {
+            self.reject(&exchange, RequestOutcome::NoPool);
+        }
+        self.show_counters(&mut state);
+    }
+
     /// Adds a generation. It gets no requests before [`Pool::replace`].
     pub fn add(&self, generation: Generation) -> Arc<Generation> {
         let (in_flight, useful_events) = (self.in_flight.clone(), self.useful_events.clone());

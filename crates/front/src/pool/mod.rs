@@ -189,6 +189,7 @@ impl Pool {
         }
         let (item, priority) = (exchange.clone(), exchange.priority);
         match state.queue.submit(item, priority, self.depth()) {
+            Submission::Busy if state.is_suspended(Instant::now()) => Err(RequestOutcome::NoPool),
             Submission::Busy => self.enqueue(&mut state, exchange),
             Submission::NoWorkers => Err(RequestOutcome::NoPool),
             Submission::Placed(at) => {

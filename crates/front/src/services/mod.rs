@@ -263,7 +263,7 @@ impl Thread {
     /// Opens every site's document root.
     ///
     /// # Errors
-    /// One sentence that names the root that cannot be opened.
+    /// As [`crate::site::Site::open`].
     pub fn new(number: u32, shared: Arc<Shared>, config: &Config) -> Result<Thread, String> {
         let sites = Sites::open(config, shared.resources(), None)?;
         shared.requests.limit(sites.clients.request_memory);
@@ -296,7 +296,7 @@ impl Thread {
     /// Opens the sites of a new configuration, for [`Thread::switch`].
     ///
     /// # Errors
-    /// One sentence that names the root that cannot be opened.
+    /// As [`crate::site::Site::open`].
     pub fn prepare(&self, config: &Config) -> Result<(), String> {
         let sites = Sites::open(config, self.shared.resources(), Some(&self.sites.load()))?;
         self.prepared.store(Some(Arc::new(sites)));

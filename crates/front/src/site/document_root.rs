@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use maitred_os::walk::{self, Rule, Stopped};
-use rustix::fs::FileType;
+use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
 /// Interval between two log lines about a refused root.
@@ -41,13 +41,17 @@ impl Root {
     /// report the real path.
     ///
     /// # Errors
-    /// When there is no folder, or a link leads to it that must not be followed.
+    /// When there is no folder, the front may not enter it, or a link leads to it that must not be
+    /// followed.
     pub fn open(root: &Path, name: &[u8], own: u32) -> Result<Root, Stopped> {
         let place = walk::look(root, Rule::Read { own })?;
         if place.facts.kind() != FileType::Directory {
             let why = Errno::NOTDIR.into();
             return Err(Stopped::System(root.to_path_buf(), why));
         }
+        // A folder can be opened that must not be entered.
+        rustix::fs::statat(&place.fd, ".", AtFlags::empty())
+            .map_err(|why| Stopped::System(root.to_path_buf(), why.into()))?;
         Ok(Root { real: real_name(&place.fd, name), id: place.facts.id, fd: place.fd })
     }
 }

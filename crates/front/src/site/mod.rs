@@ -75,10 +75,10 @@ pub struct Site {
 }
 
 impl Site {
-    /// Opens its document root and its other directories.
+    /// Opens its document root and its other directories, as far as they exist.
     ///
     /// # Errors
-    /// One sentence.
+    /// One sentence: its rules are wrong, or its pool is not configured.
     pub fn open(
         config: &Config,
         resources: Resources<'_>,
@@ -103,9 +103,9 @@ impl Site {
         };
         let root = settings.root.display();
         let compression = Compression::of(&settings.output).map(Arc::new);
-        let aliases = open_aliases(settings, &files, compression.as_ref(), limits)?;
+        let aliases = open_aliases(settings, &files, compression.as_ref(), limits);
         let open = |files| open_files(files, None, limits);
-        let sendfile = SendfileRoots::open(&settings.output.sendfile_roots, &files, open)?;
+        let sendfile = SendfileRoots::open(&settings.output.sendfile_roots, &files, open);
         let pool = |name: &str| {
             let pool = config
                 .pool(name)
@@ -131,7 +131,7 @@ impl Site {
             access_log: SiteLog::of(&settings.access_log, resources.pool_access_logs),
             backends: backends.collect::<Result<_, String>>()?,
             backend,
-            resolver: open_files(files, compression.clone(), limits)?,
+            resolver: open_files(files, compression.clone(), limits),
             htaccess: settings.rules.htaccess.then(|| {
                 let ignores = settings.rules.htaccess_ignores_unknown;
                 Mutex::new(DirectoryConfs::new(ignores, &settings.index))
@@ -248,7 +248,7 @@ fn open_aliases(
     files: &SiteFiles,
     compression: Option<&Arc<Compression>>,
     limits: TableLimits,
-) -> Result<Vec<Alias>, String> {
+) -> Vec<Alias> {
     let mut aliases = Vec::new();
     for alias in &settings.rules.aliases {
         let prefix = alias.path.trim_end_matches('/').to_owned();
@@ -258,10 +258,10 @@ fn open_aliases(
             prefix: prefix.clone(),
             ..files.clone()
         };
-        aliases.push((prefix, open_files(files, compression.cloned(), limits)?));
+        aliases.push((prefix, open_files(files, compression.cloned(), limits)));
     }
     aliases.sort_by_key(|(prefix, _)| Reverse(prefix.len()));
-    Ok(aliases)
+    aliases
 }
 
 fn compile_rules(settings: &maitred_config::Site) -> Result<Option<SiteRules>, String> {
@@ -279,12 +279,9 @@ fn open_files(
     files: SiteFiles,
     compression: Option<Arc<Compression>>,
     limits: TableLimits,
-) -> Result<Mutex<Resolver>, String> {
-    let root = files.root.display().to_string();
-    let resolver = Resolver::new(files, limits);
-    let mut resolver =
-        resolver.map_err(|error| format!("the document root {root} cannot be opened: {error}"))?;
+) -> Mutex<Resolver> {
+    let mut resolver = Resolver::new(files, limits);
     resolver.log_refusal();
     resolver.compress(compression);
-    Ok(Mutex::new(resolver))
+    Mutex::new(resolver)
 }

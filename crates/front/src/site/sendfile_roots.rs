@@ -45,14 +45,11 @@ pub(crate) fn not_found(why: impl Into<Cow<'static, str>>) -> NotSent {
 
 impl SendfileRoots {
     /// Opens each directory; `files` has the settings common to all directories of a site.
-    ///
-    /// # Errors
-    /// One sentence that names the folder that cannot be opened.
     pub fn open(
         roots: &[SendfileRoot],
         files: &SiteFiles,
-        open: impl Fn(SiteFiles) -> Result<Mutex<Resolver>, String>,
-    ) -> Result<SendfileRoots, String> {
+        open: impl Fn(SiteFiles) -> Mutex<Resolver>,
+    ) -> SendfileRoots {
         let opened = roots.iter().map(|root| {
             let prefix = root.path.trim_end_matches('/').to_owned();
             let files = SiteFiles {
@@ -62,12 +59,12 @@ impl SendfileRoots {
                 prefix: prefix.clone(),
                 ..files.clone()
             };
-            let resolver = open(files)?;
+            let resolver = open(files);
             // An upload may be source, and the script decides which clients get it.
             with(&resolver, Resolver::send_any_content);
-            Ok(OpenRoot { prefix, resolver })
+            OpenRoot { prefix, resolver }
         });
-        opened.collect::<Result<_, String>>().map(SendfileRoots)
+        SendfileRoots(opened.collect())
     }
 
     /// Whether there is no directory.

@@ -242,6 +242,7 @@ fn run_server(
     let invocation = Invocation {
         program,
         arguments: arguments.cloned().collect(),
+        strict: false,
         take_over,
         host: Box::new(host),
     };

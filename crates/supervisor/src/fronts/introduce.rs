@@ -46,6 +46,9 @@ impl RunningPool {
                 peer.say(ToFront::OpenPool { generation }, &fds);
                 peer.say(ToFront::Replace { new: generation }, &[]);
                 peer.say(self.php_info(all), &[]);
+                if self.start_error.is_some() {
+                    peer.say(ToFront::SuspendPool { generation }, &[]);
+                }
             }
             Err(why) => error!("pool `{}` cannot be sent to the front: {why}", self.name()),
         }

@@ -66,7 +66,7 @@ impl PoolAccessLogs {
             if known.0.contains_key(path) || opened.0.contains_key(path) {
                 continue;
             }
-            opened.0.insert(path.clone(), open_of_site(path)?);
+            opened.0.extend(open_of_site(path).map(|file| (path.clone(), file)));
         }
         Ok(opened)
     }
@@ -151,14 +151,20 @@ fn of_sites(config: &Config) -> impl Iterator<Item = &PathBuf> {
     })
 }
 
-fn open_of_site(path: &Path) -> Result<File, Error> {
-    log_files::open(path).map_err(|why| {
-        let path = path.display();
-        Error::Configuration(format!(
-            "the access log {path} of a site cannot be opened: {why}; correct access_log or the \
-             rights of its folder"
-        ))
-    })
+/// The log of a site; none if it cannot be opened, which is logged, and no reason not to serve it.
+fn open_of_site(path: &Path) -> Option<File> {
+    let opened = log_files::open(path);
+    // A missing folder is a fault of the site, which is logged elsewhere.
+    if let Err(why) = &opened
+        && path.parent().is_some_and(Path::is_dir)
+    {
+        error!(
+            "the access log {} of a site cannot be opened: {why}; correct access_log or the rights \
+             of its folder, and reload; requests are not logged until then",
+            path.display()
+        );
+    }
+    opened.ok()
 }
 
 fn open_of(

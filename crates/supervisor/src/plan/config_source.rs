@@ -46,6 +46,8 @@ pub struct Invocation {
     pub arguments: Vec<OsString>,
     /// The descriptor of the state that the previous program has handed over, if there was one.
     pub take_over: Option<RawFd>,
+    /// A fault of a single site or pool prevents the start, and a reload.
+    pub strict: bool,
     /// The program around the supervisor.
     pub host: Box<dyn Host>,
 }

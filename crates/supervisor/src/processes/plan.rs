@@ -17,6 +17,9 @@ use crate::logging::pool_output::PoolOutput;
 use crate::system::programs::Programs;
 use crate::system::{confinement, identity};
 
+/// The argument that makes the PHP program a zygote.
+pub const ZYGOTE_ROLE: &str = "zygote";
+
 /// The settings of a generation, and what its front and its workers share.
 #[derive(Debug)]
 pub struct PoolPlan {

@@ -40,6 +40,9 @@ impl Reload {
         for (name, why) in &self.kept {
             said.push_str(&format!("; pool {name} goes on as it was: {why}"));
         }
+        for fault in self.faults.shown() {
+            said.push_str(&format!("; {fault}"));
+        }
         if !self.stays.is_empty() {
             said.push_str(&format!("; {}", needs_restart(&self.stays)));
         }

@@ -27,6 +27,17 @@ pub struct PoolChanges {
     pub removed: BTreeSet<String>,
 }
 
+impl PoolChanges {
+    /// Leaves the pools that cannot be started as they are. Returns those of them that run.
+    pub fn leave(&mut self, is_stopped: impl Fn(&str) -> bool) -> Vec<String> {
+        self.added.retain(|name| !is_stopped(name));
+        let kept = self.restarted.iter().filter(|name| is_stopped(name));
+        let kept: Vec<String> = kept.cloned().collect();
+        self.restarted.retain(|name| !is_stopped(name));
+        kept
+    }
+}
+
 impl Pools {
     /// The current generations, compared with a new configuration.
     pub fn compared(&self, config: &Config) -> Vec<ComparedPool<'_>> {
@@ -165,6 +176,13 @@ mod tests {
     fn a_pool_that_is_asked_for_gets_a_new_generation_though_nothing_has_changed() {
         let changes = compare(&RUNNING, &["blog", "old", "shop"], &set(&["blog"])).unwrap();
         assert_eq!(changes.restarted, set(&["blog", "shop"]));
+    }
+
+    #[test]
+    fn pools_that_cannot_be_started_stay_as_they_are() {
+        let mut changes = compare(&RUNNING, &["blog", "new", "shop"], &set(&[])).unwrap();
+        assert_eq!(changes.leave(|name| name != "blog"), ["shop"]);
+        assert_eq!(changes, PoolChanges { removed: set(&["old"]), ..PoolChanges::default() });
     }
 
     #[test]

@@ -119,6 +119,7 @@ impl Supervisor {
             front_epoch: front.epoch,
             front_pid: front.peer.as_ref().map(Peer::pid),
             certificates: self.acme.status(now),
+            faults: self.shown_faults(),
             ..ServerStatus::default()
         };
         let source = StatusSource {

@@ -21,13 +21,11 @@ use crate::peer::{Peer, roomy_name};
 use crate::processes::adopt::{self, ChildCheck};
 use crate::processes::generation::{BootState, GenerationAction, GenerationEvent, KillReason};
 use crate::processes::opcache_size::largest_opcache;
+use crate::processes::plan::ZYGOTE_ROLE;
 use crate::processes::pools::PoolId;
 use crate::processes::running_pool::Zygote;
 use crate::processes::slow_scripts::{SlowScript, TraceTarget};
 use crate::system::programs::is_version;
-
-/// The argument that makes the PHP program a zygote.
-const ZYGOTE_ROLE: &str = "zygote";
 
 impl Supervisor {
     /// Notifies a generation of an event, and applies its actions.
@@ -282,6 +280,7 @@ impl Supervisor {
         self.pools[id].php = Some(php);
         self.fronts.tell_php_info(id, &self.pools);
         self.pools[id].failed = false;
+        self.pools[id].start_error = None;
         self.pool_event(id, GenerationEvent::ZygoteStarted);
         if self.pools[id].state.is_on_trial() && !self.pools.warm_opcache(id, self.now()) {
             self.pool_event(id, GenerationEvent::Passed);
@@ -365,9 +364,13 @@ impl Supervisor {
         }
         if self.phase.wants_workers() {
             let running = &self.pools[id];
-            let rest = if running.introduced { "; its workers go on serving" } else { "" };
+            let has_workers = running.state.seated().next().is_some();
+            let rest = if has_workers { "; its workers go on serving" } else { "" };
             let sentence = format!("the zygote of pool `{}` {how}{rest}", running.name());
-            self.zygote_failed(id, &sentence);
+            // Why PHP did not start is logged already.
+            if has_workers || running.start_error.is_none() {
+                self.zygote_failed(id, &sentence);
+            }
         }
         self.trial_failed(id, &format!("its zygote {how}"));
     }
@@ -375,19 +378,27 @@ impl Supervisor {
     /// Logs why a pool does not start, and keeps that for its reload.
     fn start_failed(&mut self, id: PoolId, sentence: String) {
         self.zygote_failed(id, &sentence);
-        self.pools[id].start_error = Some(sentence);
+        let running = &mut self.pools[id];
+        running.start_error = Some(sentence);
+        let (line, generation) = (running.line, running.generation);
+        if running.introduced {
+            self.fronts.tell(line, ToFront::SuspendPool { generation });
+        }
     }
 
     /// Logs why a zygote failed; once the server serves, at a bounded rate.
     fn zygote_failed(&mut self, id: PoolId, sentence: &str) {
         let now = self.now();
         let (is_start, is_fpm) = (self.phase.is_start(), self.plan.is_fpm());
+        let is_alone = self.pools.names().len() == 1 || self.plan.invocation.strict;
         let running = &mut self.pools[id];
-        if is_start && (is_fpm || running.boots()) {
+        if is_start && (is_fpm || running.boots() || !is_alone) {
             // The other pools have done nothing wrong, and php-fpm starts them. What an application
             // lacks at its boot, such as its database, may come later.
             running.failed = true;
-            error!("{sentence}");
+            if is_fpm || running.errors.zygote_failed(now) {
+                self.plan.log_failure(sentence);
+            }
         } else if is_start || running.errors.zygote_failed(now) {
             self.fail(sentence);
         } else {

@@ -12,6 +12,7 @@ use tracing::{error, info, warn};
 
 use super::Supervisor;
 use crate::capacity::spare_zygotes;
+use crate::error::Error;
 use crate::fpm;
 use crate::fronts::cookies;
 use crate::fronts::log_manager::reopen_error_log;
@@ -93,12 +94,28 @@ impl Supervisor {
         if self.upgrader.is_going_on() {
             return Err("an upgrade is going on; reload when it is over".to_owned());
         }
-        let mut config = self.plan.source.load()?;
-        let (mistakes, programs) = plan::examine(&config, self.plan.source.file());
-        let mut mistakes = mistakes.into_iter().map(|why| why.to_string());
-        if let Some(first) = mistakes.next() {
-            return Err(mistakes.fold(first, |all, why| format!("{all}\n{why}")));
+        let config = self.plan.source.load()?;
+        self.reload_to(config, scope)
+    }
+
+    /// Starts a reload to a configuration.
+    ///
+    /// # Errors
+    /// As [`Supervisor::reload`].
+    pub(super) fn reload_to(
+        &mut self,
+        mut config: Config,
+        scope: &ReloadScope,
+    ) -> Result<Ticket, String> {
+        let (mut findings, programs) = plan::examine(&config, self.plan.source.file());
+        let certificates = Certificates::of(&config, self.plan.certificates.as_ref());
+        let certificates = certificates.map_err(|why| why.to_string())?;
+        findings.faults.extend(certificates.iter().flat_map(Certificates::faults));
+        let obstacles = findings.obstacles(&config, self.plan.invocation.strict);
+        if !obstacles.is_empty() {
+            return Err(Error::all(obstacles).to_string());
         }
+        let faults = findings.faults;
         let stays = pool_changes::keep_what_needs_a_restart(&self.plan.config, &mut config);
         if !stays.is_empty() {
             warn!("{}", needs_restart(&stays));
@@ -107,13 +124,13 @@ impl Supervisor {
             return Err(format!("a chroot that has changed needs a restart: {why}"));
         }
         let logs = self.plan.logs.open_for(&config, &self.plan.config)?;
-        let certificates = Certificates::of(&config, self.plan.certificates.as_ref());
-        let certificates = certificates.map_err(|why| why.to_string())?;
         let configured: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
         let mut requested = scope.names(&config);
         requested.extend(self.reloader.unfinished(&configured));
-        let changes =
+        let mut changes =
             pool_changes::compare(&self.pools.compared(&config), &configured, &requested)?;
+        let kept = changes.leave(|name| faults.stops_pool(name)).into_iter();
+        let kept = kept.map(|name| (name, "it cannot be started now".to_owned())).collect();
         let listeners = listen::open_others(&config, &self.plan.listeners, self.plan.threads)
             .map_err(|why| why.to_string())?;
         self.give_up_reload("a later reload has taken over what this one had not done yet");
@@ -122,6 +139,8 @@ impl Supervisor {
             listeners,
             logs,
             certificates,
+            faults,
+            kept,
             lets_rest: *scope == ReloadScope::All,
             stays,
             ..Reload::new(ticket, config, changes, self.now())
@@ -224,6 +243,7 @@ impl Supervisor {
         let error_log = self.plan.config.error_log != reload.config.error_log;
         cookies::follow(&mut self.cookies, &self.plan.config, &reload.config);
         self.plan.config = reload.config.clone();
+        self.follow_faults(reload.faults.clone());
         self.plan.follow_configuration();
         let now = self.now();
         self.systemd.follow(self.plan.config.fpm.as_ref(), now);

@@ -158,6 +158,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
         server.watches.deadline(),
         server.traces.deadline(),
         server.upgrader.deadline(),
+        server.faults_deadline(),
         server.fronts.deadline(),
         server.purges.deadline(),
         process_control_timeout::deadline(pools),

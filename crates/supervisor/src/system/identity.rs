@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use maitred_config::{Config, Destination, Pool, Section};
+use maitred_config::{Config, Destination, Pool, Section, directory_problem};
 use maitred_os::users::{self, Identity};
 use maitred_os::walk;
 
 use crate::error::Error;
-use crate::system::path_trust;
+use crate::system::{path_trust, site_folders};
 
 /// Default user of PHP where the document root is owned by root.
 const DEFAULT_USER: &str = "www-data";
@@ -106,27 +106,6 @@ pub fn admin_is_open(config: &Config) -> Option<String> {
     })
 }
 
-/// The sites, by their number, whose document root the front cannot read: one sentence each. For a
-/// process with one thread.
-pub fn closed_roots(config: &Config) -> Vec<(usize, String)> {
-    let Ok(Some(front)) = of_front(config) else {
-        return Vec::new();
-    };
-    let sentence = |root: &Path| {
-        let why = root.join(".").metadata().err()?;
-        Some(format!(
-            "the front runs as user `{}`, who cannot look into {}: {why}; let that user in, or \
-             set `front_user` to one that may",
-            front.name,
-            root.display()
-        ))
-    };
-    let sites = config.sites.iter().enumerate();
-    let closed = sites.filter_map(|(number, site)| Some((number, sentence(&site.root)?)));
-    // Where its rights cannot be tried out, nothing is reported.
-    users::with_rights_of(&front, || closed.collect()).unwrap_or_default()
-}
-
 /// The user of a pool's zygote; none: that of this process.
 ///
 /// Started as root, a pool without `user` runs as the owner of its document root (that of the first
@@ -157,9 +136,16 @@ pub fn of_pool(pool: &Pool, config: &Config) -> Result<Option<Identity>, Error> 
 }
 
 /// The owner of the pool's document root, unless another user's link leads there. It need not be in
-/// the user database (in a container, say), unless a group has to be looked up as well.
+/// the user database (in a container, say), unless a group has to be looked up as well. Without the
+/// root its owner is unknown, and no other user may run its scripts.
 fn of_root(pool: &Pool, config: &Config) -> Result<Identity, Error> {
-    let owner = root_of(pool, config).and_then(|root| path_trust::owner_of(root).ok());
+    let root = root_of(pool, config);
+    if let Some((number, root)) = root
+        && let Some(problem) = directory_problem(root)
+    {
+        return Err(site_folders::wrong(number, "root", root, &problem));
+    }
+    let owner = root.and_then(|(_, root)| path_trust::owner_of(root).ok());
     match owner.filter(|owner| owner.uid != 0) {
         Some(owner) if pool.group.is_none() => Ok(owner),
         Some(owner) => look_up(pool, &owner.name),
@@ -212,13 +198,15 @@ fn not_root(
     Err(Error::Setting { section, setting, said })
 }
 
-fn root_of<'a>(pool: &Pool, config: &'a Config) -> Option<&'a Path> {
+/// The root of the first site that the pool serves, and the number of the site.
+fn root_of<'a>(pool: &Pool, config: &'a Config) -> Option<(usize, &'a Path)> {
     let serves = |destination: &Destination| match destination {
         Destination::Pool(name) => *name == pool.name,
         Destination::Upstream(_) => false,
     };
-    let site = config.sites.iter().find(|site| serves(&site.destination))?;
-    Some(&site.root)
+    let mut sites = config.sites.iter().enumerate();
+    let (number, site) = sites.find(|(_, site)| serves(&site.destination))?;
+    Some((number, &site.root))
 }
 
 #[cfg(test)]

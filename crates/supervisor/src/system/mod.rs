@@ -2,7 +2,9 @@
 
 pub mod cgroups;
 pub mod confinement;
+pub mod faults;
 pub mod identity;
 pub mod path_trust;
 pub mod programs;
+pub mod site_folders;
 pub mod upload_folders;

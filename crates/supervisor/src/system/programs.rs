@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -91,9 +92,14 @@ fn find(
         paths.find(|path| path.is_file())
     };
     let Some(version) = version else {
-        // A missing default program is no mistake of the configuration; its start reports it.
-        let beside = folders.first().map(|folder| folder.join(NAME));
-        return Ok(named(NAME).or(beside).unwrap_or_default());
+        let Some(program) = named(NAME) else {
+            return Err(format!(
+                "needs {NAME}, which is not in {}; install the package of its PHP version, or \
+                 build it",
+                list(folders)
+            ));
+        };
+        return ask(&program).map(|_| program).map_err(|why| format!("cannot run PHP: {why}"));
     };
     let exact = named(&format!("{NAME}{version}"));
     let mut why = String::new();
@@ -157,14 +163,12 @@ fn ask(program: &Path) -> Result<String, String> {
         .env_clear()
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn();
     let mut child = child.map_err(|error| problem(format!("cannot be run: {error}")))?;
-    let response = child
-        .stdout
-        .take()
-        .ok_or_else(|| std::io::Error::other("it has no output"))
-        .and_then(|mut output| listen(&mut output));
+    let no_output = || std::io::Error::other("it has no output");
+    let response = child.stdout.take().ok_or_else(no_output).and_then(|mut out| listen(&mut out));
+    let errors = child.stderr.take().ok_or_else(no_output).and_then(|mut out| listen(&mut out));
     let _ = child.kill();
     let _ = child.wait();
     let response =
@@ -172,13 +176,29 @@ fn ask(program: &Path) -> Result<String, String> {
     let words = String::from_utf8_lossy(&response);
     let php = words.trim().rsplit_once("runs PHP ").map(|(_, php)| php);
     let is_number = |php: &&str| php.starts_with(|c: char| c.is_ascii_digit());
-    php.filter(is_number)
-        .map(str::to_owned)
-        .ok_or_else(|| problem("does not say which PHP it runs".to_owned()))
+    let errors = errors.unwrap_or_default();
+    let missing = || missing_library(&String::from_utf8_lossy(&errors));
+    let why = || missing().unwrap_or_else(|| "does not say which PHP it runs".to_owned());
+    php.filter(is_number).map(str::to_owned).ok_or_else(|| problem(why()))
+}
+
+/// The library that the dynamic linker (ld.so(8)) did not find, and the package that has it on
+/// Debian and Ubuntu.
+fn missing_library(errors: &str) -> Option<String> {
+    let (_, rest) = errors.split_once("error while loading shared libraries: ")?;
+    let (library, _) = rest.split_once(':')?;
+    let version = library.strip_prefix("libphp").and_then(|rest| rest.strip_suffix(".so"));
+    Some(match version {
+        Some(version) => format!(
+            "needs PHP's library {library}, which is not installed: apt-get install \
+             libphp{version}-embed"
+        ),
+        None => format!("needs the library {library}, which is not installed"),
+    })
 }
 
 /// All output until its end, within limits of time and size.
-fn listen(output: &mut std::process::ChildStdout) -> std::io::Result<Vec<u8>> {
+fn listen(output: &mut (impl Read + AsFd)) -> std::io::Result<Vec<u8>> {
     let (begun, mut heard) = (Instant::now(), Vec::new());
     let mut piece = [0; 512];
     while heard.len() < ANSWER_BYTES {
@@ -252,7 +272,23 @@ mod tests {
              bin or libexec (there are: bin/maitred-php (PHP 8.2.35), libexec/maitred-php8.3 (PHP \
              8.3.36)); build it with MAITRED_PHP_VERSION=8.4, or correct `php`"
         );
-        assert_eq!(find_in(&files[2..], None).unwrap(), "bin/maitred-php");
+        let missing = find_in(&files[2..], None).unwrap_err();
+        assert!(
+            missing.starts_with("needs maitred-php, which is not in bin or libexec;"),
+            "{missing}"
+        );
+    }
+
+    #[test]
+    fn the_package_of_a_missing_library_is_named() {
+        let said = "maitred-php: error while loading shared libraries: libphp8.2.so: cannot open \
+                    shared object file: No such file or directory\n";
+        assert_eq!(
+            missing_library(said).unwrap(),
+            "needs PHP's library libphp8.2.so, which is not installed: apt-get install \
+             libphp8.2-embed"
+        );
+        assert_eq!(missing_library("something else"), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use maitred_config::{ClientCertificates, Config, Tls};
+use maitred_config::{CertificateFiles, ClientCertificates, Config, Tls};
 use maitred_control::ToFront;
 use maitred_os::shared;
 use maitred_os::walk::{self, Rule};
@@ -17,8 +17,9 @@ use maitred_tls::{Clients, Fault, Material, Pair, PemFile, Secret, Server, Valid
 use tracing::{error, info, warn};
 
 use crate::error::Error;
-use crate::limits::Moment;
+use crate::limits::{FAULTS_CHECKED_EVERY, Moment};
 use crate::peer::Peer;
+use crate::system::faults::{self, Loss};
 use crate::tls::acme::hosts::{self, AcmeHosts};
 use crate::tls::acme::schedule::AcmeHost;
 
@@ -44,6 +45,8 @@ pub struct Certificates {
     server: Server,
     /// Hosts with certificates by ACME.
     found: AcmeHosts,
+    /// Files that cannot be used.
+    faults: Vec<faults::Fault>,
     /// The files when they were read; none: the previous program has read them.
     stamps: Option<FileStamps>,
     /// The files at the last check, if they have changed and may change further.
@@ -74,11 +77,13 @@ impl Certificates {
         };
         secret.move_on(SystemTime::now());
         let stamps = stamps(tls);
-        let (material, server, found) = read(config, tls, secret)?;
+        let Reading { material, server, found, faults } =
+            read(config, tls, before.map(|before| &before.material), secret)?;
         Ok(Some(Certificates {
             material,
             server,
             found,
+            faults,
             stamps: Some(stamps),
             changing: None,
             next_look: before.map_or(Moment::ZERO, |before| before.next_look),
@@ -104,6 +109,7 @@ impl Certificates {
             material,
             server,
             found: AcmeHosts::default(),
+            faults: Vec::new(),
             stamps: None,
             changing: None,
             next_look: Moment::ZERO,
@@ -156,6 +162,11 @@ impl Certificates {
         self.left.as_ref().map(AsRawFd::as_raw_fd)
     }
 
+    /// The files that cannot be used.
+    pub fn faults(&self) -> impl Iterator<Item = faults::Fault> {
+        self.faults.iter().cloned()
+    }
+
     /// When the files are checked next.
     pub fn deadline(&self) -> Moment {
         self.next_look
@@ -193,24 +204,32 @@ impl Certificates {
         self.material.tickets.move_on(SystemTime::now());
         self.next_look = now + LOOK_EVERY;
         let found = stamps(tls);
-        if self.stamps.as_ref() == Some(&found) {
+        let is_same = self.stamps.as_ref() == Some(&found);
+        if is_same && self.faults.is_empty() {
             self.changing = None;
             return false;
         }
-        if self.changing.as_ref() != Some(&found) {
+        if !self.faults.is_empty() {
+            // Changed rights of a file do not show in its stamp.
+            self.next_look = now + FAULTS_CHECKED_EVERY;
+        }
+        if !is_same && self.changing.as_ref() != Some(&found) {
             self.changing = Some(found);
             self.next_look = now + SETTLES;
             return false;
         }
         self.changing = None;
         self.stamps = Some(found);
-        match read(config, tls, self.material.tickets.clone()) {
-            Ok((material, _, found)) if material == self.material => {
-                self.found = found;
-                false
-            }
-            Ok((material, server, found)) => {
-                (self.material, self.server, self.found) = (material, server, found);
+        match read(config, tls, Some(&self.material), self.material.tickets.clone()) {
+            Ok(Reading { material, server, found, faults }) => {
+                for fault in faults.iter().filter(|fault| !self.faults.contains(fault)) {
+                    error!("{fault}");
+                }
+                (self.found, self.faults) = (found, faults);
+                if material == self.material {
+                    return false;
+                }
+                (self.material, self.server) = (material, server);
                 self.told.clear();
                 true
             }
@@ -260,28 +279,66 @@ fn stamps(tls: &Tls) -> FileStamps {
     files(tls).map(stamp).collect()
 }
 
+/// The contents of the files.
+struct Reading {
+    material: Material,
+    server: Server,
+    found: AcmeHosts,
+    faults: Vec<faults::Fault>,
+}
+
+/// Reads the files. In place of a certificate that cannot be used, that of `before` is used.
 fn read(
     config: &Config,
     tls: &Tls,
+    before: Option<&Material>,
     tickets: Secret,
-) -> Result<(Material, Server, AcmeHosts), Error> {
-    let (mut material, mut server) = read_files(tls, tickets).map_err(refused)?;
+) -> Result<Reading, Error> {
+    let mut faults = Vec::new();
+    let mut material = settings(tls, tickets).map_err(refused)?;
+    material.certificates = pairs(tls, before, &mut faults);
+    let mut server = Server::new(&material, &[]).map_err(refused)?;
+    if faults.iter().any(|fault| fault.loss == Loss::Tls) {
+        let hosts = config.sites.iter().flat_map(|site| &site.hosts).map(ToString::to_string);
+        material.closed = hosts.filter(|host| !server.covers(host)).collect();
+    }
     let mut found = AcmeHosts::default();
     if let Some(acme) = &tls.acme {
-        let of_files = material.certificates.len();
         found = hosts::add_kept(config, acme, &server, &mut material)?;
-        if material.certificates.len() > of_files {
-            server = Server::new(&material, &[]).map_err(refused)?;
-        }
     }
-    Ok((material, server, found))
+    if !material.closed.is_empty() || !found.wanted.is_empty() {
+        server = Server::new(&material, &[]).map_err(refused)?;
+    }
+    Ok(Reading { material, server, found, faults })
 }
 
-fn read_files(tls: &Tls, tickets: Secret) -> Result<(Material, Server), Fault> {
-    let mut certificates = Vec::new();
+/// The certificates that can be used; the faults of the others.
+fn pairs(tls: &Tls, before: Option<&Material>, faults: &mut Vec<faults::Fault>) -> Vec<Pair> {
+    let usable = |files: &CertificateFiles| {
+        let pair = Pair { cert: read_file(&files.cert)?, key: read_file(&files.key)? };
+        maitred_tls::check(&pair)?;
+        Ok::<_, Fault>(pair)
+    };
+    let mut pairs = Vec::new();
     for files in &tls.certificates {
-        certificates.push(Pair { cert: read_file(&files.cert)?, key: read_file(&files.key)? });
+        let fault = match usable(files) {
+            Ok(pair) => {
+                pairs.push(pair);
+                continue;
+            }
+            Err(fault) => fault,
+        };
+        let mut old = before.iter().flat_map(|before| &before.certificates);
+        let old = old.find(|pair| pair.cert.path == files.cert);
+        let loss = if old.is_some() { Loss::Renewal } else { Loss::Tls };
+        faults.push(faults::Fault { loss, sentence: fault.to_string() });
+        pairs.extend(old.cloned());
     }
+    pairs
+}
+
+/// The settings of handshakes, without certificates.
+fn settings(tls: &Tls, tickets: Secret) -> Result<Material, Fault> {
     let ca =
         tls.client_ca.as_deref().filter(|_| tls.client_certificates != ClientCertificates::Off);
     let clients = ca.map(|ca| {
@@ -290,18 +347,17 @@ fn read_files(tls: &Tls, tickets: Secret) -> Result<(Material, Server), Fault> {
             required: tls.client_certificates == ClientCertificates::Required,
         })
     });
-    let material = Material {
-        certificates,
+    Ok(Material {
+        certificates: Vec::new(),
         awaited: Vec::new(),
+        closed: Vec::new(),
         min_version: tls.min_version,
         hsts: tls.hsts,
         hsts_include_subdomains: tls.hsts_include_subdomains,
         hsts_preload: tls.hsts_preload,
         clients: clients.transpose()?,
         tickets,
-    };
-    let server = Server::new(&material, &[])?;
-    Ok((material, server))
+    })
 }
 
 /// Reads a file of a bounded size.

@@ -87,7 +87,7 @@ pub const DIRECTIVES: &[Directive<Output>] = &[
                 if path == "/" || Pattern::parse(&format!("{path}*")).is_err() {
                     return Err(root.misnamed("is no path; expected one such as \"/protected/\""));
                 }
-                let folder = root.value.directory()?;
+                let folder = root.value.path()?;
                 output.sendfile_roots.push(SendfileRoot { path, folder });
             }
             Ok(())

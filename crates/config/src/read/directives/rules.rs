@@ -239,7 +239,7 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
                 if path == "/" || Pattern::parse(&format!("{path}*")).is_err() {
                     return Err(alias.misnamed("is no path; expected one such as \"/docs/\""));
                 }
-                let folder = alias.value.directory()?;
+                let folder = alias.value.path()?;
                 site.rules.aliases.push(Alias { path, folder });
             }
             Ok(())

@@ -36,10 +36,12 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
         default: Preset::Words("none; every site needs it"),
         takes: "the path of a directory",
         needs: Needs::Live,
-        doc: "The document root: the directory with the site's public files and scripts. It must \
-              exist. A relative path is relative to the directory of the configuration file.",
+        doc: "The document root: the directory with the site's public files and scripts. As \
+              long as it does not exist or cannot be read, the site responds with 503, and the \
+              others are served. A relative path is relative to the directory of the configuration \
+              file.",
         example: "\"public\"",
-        read: |site, value| store(&mut site.root, value.directory().map(Some)),
+        read: |site, value| store(&mut site.root, value.path().map(Some)),
     },
     Directive {
         name: "index",

@@ -181,8 +181,8 @@ fn certificate(value: &Value<'_>) -> Result<CertificateFiles, BadValue> {
     let entries = value.entries("the path of a PEM file")?;
     for_each(entries, |entry| {
         match entry.name.as_str() {
-            "cert" => cert = Some(entry.value.file()?),
-            "key" => key = Some(entry.value.file()?),
+            "cert" => cert = Some(entry.value.path()?),
+            "key" => key = Some(entry.value.path()?),
             _ => return Err(entry.misnamed("is unknown; expected `cert` or `key`")),
         }
         Ok(())

@@ -157,7 +157,17 @@ impl<T: Clone + PartialEq> Queue<T> {
         if !self.has_no_workers() {
             return Vec::new();
         }
+        self.take_waiting()
+    }
+
+    /// Removes all waiting requests.
+    pub fn take_waiting(&mut self) -> Vec<T> {
         self.urgent.drain(..).chain(self.waiting.drain()).collect()
+    }
+
+    /// Whether a worker is open.
+    pub fn has_open_workers(&self) -> bool {
+        self.open > 0
     }
 
     /// Whether there is no worker and will be none.

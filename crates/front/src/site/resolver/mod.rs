@@ -132,25 +132,19 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// Opens the document root. A refused link is checked again with each request.
-    ///
-    /// # Errors
-    ///
-    /// The root's own error if it cannot be opened as a directory.
-    pub fn new(site: SiteFiles, limits: TableLimits) -> io::Result<Resolver> {
+    /// Opens the document root. One that cannot be opened, or is behind a refused link, is tried
+    /// again with each request.
+    pub fn new(site: SiteFiles, limits: TableLimits) -> Resolver {
         let mut root_name = site.root.clone().into_os_string().into_vec();
         while root_name.last() == Some(&b'/') {
             root_name.pop();
         }
-        let root = match Root::open(&site.root, &root_name, site.front) {
-            Err(Stopped::System(_, why)) => return Err(why),
-            root => root,
-        };
+        let root = Root::open(&site.root, &root_name, site.front);
         let real_root = match &root {
             Ok(root) => Arc::clone(&root.real),
             Err(_) => root_name.as_slice().into(),
         };
-        Ok(Resolver {
+        Resolver {
             script_root: beneath_chroot(&real_root, site.chroot.as_deref()),
             real_root,
             site,
@@ -160,7 +154,7 @@ impl Resolver {
             compression: None,
             siblings: Siblings::new(limits),
             looks_inside: true,
-        })
+        }
     }
 
     /// Serves files with any content, including PHP source, since a script chooses them.
@@ -168,14 +162,15 @@ impl Resolver {
         self.looks_inside = false;
     }
 
-    /// The reason why the root is refused: it is behind a symbolic link that must not be followed.
+    /// The reason why the root is not open: there is no such folder, the front must not enter it,
+    /// or it is behind a symbolic link that must not be followed.
     pub fn refusal(&self) -> Option<&Stopped> {
         self.root.as_ref().err()
     }
 
-    /// Logs the reason if the root is refused.
+    /// Logs the reason if the root is behind a refused link. The supervisor logs the others.
     pub fn log_refusal(&self) {
-        if let Err(why) = &self.root {
+        if let Err(why @ Stopped::Foreign(_)) = &self.root {
             document_root::log_refused(&self.site.root, why);
         }
     }
@@ -463,7 +458,7 @@ impl Resolver {
     /// Where no link leads to the root, its files keep their names whatever happens to it, and it
     /// is enough to check when one of them has changed.
     fn follow_link(&mut self) -> Result<(), Refused> {
-        match *self.real_root == *self.root_name {
+        match self.root.is_ok() && *self.real_root == *self.root_name {
             true => Ok(()),
             false => self.follow_root(),
         }

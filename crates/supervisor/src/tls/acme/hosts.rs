@@ -26,7 +26,7 @@ pub fn add_kept(
     server: &Server,
     material: &mut Material,
 ) -> Result<AcmeHosts, Error> {
-    refuse_wildcards(config, server)?;
+    refuse_wildcards(config, server, &material.closed)?;
     let mut found = AcmeHosts::default();
     for (host, why) in acme.left_out(config) {
         if !server.covers(host) {
@@ -36,7 +36,7 @@ pub fn add_kept(
     }
     let store = Store::of(acme);
     for name in acme.names(config) {
-        if server.covers(name) {
+        if server.covers(name) || material.closed.iter().any(|closed| closed == name) {
             continue;
         }
         let mut valid = None;
@@ -81,10 +81,13 @@ pub fn in_words(host: &AcmeHost) -> String {
 }
 
 /// Refuses wildcard names (`*.`) without a certificate: only DNS could prove that they are ours.
-fn refuse_wildcards(config: &Config, server: &Server) -> Result<(), Error> {
+fn refuse_wildcards(config: &Config, server: &Server, closed: &[String]) -> Result<(), Error> {
     let hosts = config.sites.iter().flat_map(|site| &site.hosts);
-    let mut open =
-        hosts.filter(|host| matches!(host, Host::Below(_)) && !server.covers(&host.to_string()));
+    let is_open = |host: &Host| {
+        let name = host.to_string();
+        matches!(host, Host::Below(_)) && !server.covers(&name) && !closed.contains(&name)
+    };
+    let mut open = hosts.filter(|host| is_open(host));
     match open.next() {
         None => Ok(()),
         Some(host) => Err(Error::Configuration(format!(

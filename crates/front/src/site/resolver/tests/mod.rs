@@ -45,7 +45,7 @@ impl TestSite {
             prefix: String::new(),
             chroot: None,
         };
-        TestSite { home, resolver: Resolver::new(site, limits).unwrap() }
+        TestSite { home, resolver: Resolver::new(site, limits) }
     }
 
     fn root(&self) -> PathBuf {
@@ -307,8 +307,7 @@ fn a_root_that_is_moved_by_a_deployment_is_followed() {
         front: rustix::process::geteuid().as_raw(),
         prefix: String::new(),
     };
-    let mut site =
-        TestSite { home, resolver: Resolver::new(site, TableLimits::default()).unwrap() };
+    let mut site = TestSite { home, resolver: Resolver::new(site, TableLimits::default()) };
     assert_eq!(site.get("/a.txt"), "file one");
     assert_eq!(site.get("/b.txt"), "refused 404");
     symlink("2", site.home.path().join("next")).unwrap();
@@ -320,17 +319,21 @@ fn a_root_that_is_moved_by_a_deployment_is_followed() {
 }
 
 #[test]
-fn a_document_root_that_does_not_exist_is_an_error() {
+fn a_document_root_that_appears_later_is_served_from_then_on() {
+    let home = TempDir::new().unwrap();
+    let root = home.path().join("public");
     let site = SiteFiles {
-        root: "/no/such/root".into(),
+        root: root.clone(),
         index: vec![],
         front_controller: None,
         chroot: None,
         front: rustix::process::geteuid().as_raw(),
         prefix: String::new(),
     };
-    let error = Resolver::new(site, TableLimits::default()).err().unwrap();
-    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    let mut site = TestSite { home, resolver: Resolver::new(site, TableLimits::default()) };
+    assert_eq!(site.get("/a.txt"), "refused 503");
+    write(&root.join("a.txt"), "one");
+    assert_eq!(site.get("/a.txt"), "file one");
 }
 
 #[test]
@@ -434,7 +437,7 @@ fn scripts_are_told_names_beneath_their_chroot_and_none_that_is_not_there() {
             front: rustix::process::geteuid().as_raw(),
             prefix: String::new(),
         };
-        match Resolver::new(site, TableLimits::default()).unwrap().resolve("/a.php", None) {
+        match Resolver::new(site, TableLimits::default()).resolve("/a.php", None) {
             Route::Script(script) => {
                 let told = [&script.script_filename, &b" "[..], &script.document_root].concat();
                 String::from_utf8(told).unwrap()

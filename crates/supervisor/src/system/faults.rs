@@ -1,0 +1,240 @@
+//! Faults of single sites and pools: what this machine lacks for them, while it can serve the
+//! others. A fault of the server itself is an error of the start or the reload.
+
+use std::collections::BTreeSet;
+
+use maitred_config::{Config, Destination, Section};
+
+use crate::error::Error;
+
+/// Most faults whose sentences a status reply or the outcome of a reload contains.
+const MAX_SHOWN: usize = 32;
+
+/// What a fault takes away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Loss {
+    /// Requests that need this site's folders.
+    Site(usize),
+    /// Requests for this pool.
+    Pool(String),
+    /// A log.
+    Log,
+    /// TLS connections for the hosts of a certificate.
+    Tls,
+    /// The new certificate of some hosts.
+    Renewal,
+}
+
+/// A fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// What it takes away.
+    pub loss: Loss,
+    /// What is wrong and what to do, with its place in the file.
+    pub sentence: String,
+}
+
+/// The faults of a configuration on this machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Faults {
+    all: Vec<Fault>,
+    /// Pools that cannot be started because of a fault of their site.
+    stopped: BTreeSet<String>,
+}
+
+/// What was found wrong with a configuration on this machine.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// Mistakes that concern the whole server.
+    pub mistakes: Vec<Error>,
+    /// The faults of single sites and pools.
+    pub faults: Faults,
+}
+
+impl Loss {
+    /// What a mistake in a setting takes away; none: everything.
+    fn of(section: &Section, setting: &str) -> Option<Loss> {
+        match (section, setting) {
+            (Section::Site(_) | Section::Pool(_), "access_log" | "slowlog") => Some(Loss::Log),
+            (Section::Site(number), _) => Some(Loss::Site(*number)),
+            (Section::Pool(name), _) => Some(Loss::Pool(name.clone())),
+            (Section::Server, _) => None,
+        }
+    }
+
+    fn in_words(&self) -> &'static str {
+        match self {
+            Loss::Site(_) | Loss::Pool(_) => "requests that need it get a 503 until then",
+            Loss::Log => "nothing is written to it until then",
+            Loss::Tls => "TLS connections for its hosts are closed until then",
+            Loss::Renewal => "the certificate that was read before is used until then",
+        }
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}; {}", self.sentence, self.loss.in_words())
+    }
+}
+
+impl Findings {
+    /// Divides errors into those of the whole server and those of single sites and pools. With
+    /// php-fpm's configuration each one concerns the server, as there.
+    pub fn among(
+        errors: Vec<Error>,
+        config: &Config,
+        located: impl Fn(Error) -> Error,
+    ) -> Findings {
+        let mut found = Findings::default();
+        for error in errors {
+            let loss = match &error {
+                Error::Setting { section, setting, .. } if config.fpm.is_none() => {
+                    Loss::of(section, setting)
+                }
+                _ => None,
+            };
+            let error = located(error);
+            match loss {
+                Some(loss) => found.faults.add(Fault { loss, sentence: error.to_string() }),
+                None => found.mistakes.push(error),
+            }
+        }
+        found
+    }
+
+    /// All sentences, where nothing may be wrong.
+    pub fn all(self) -> Vec<Error> {
+        let faults = self.faults.all.into_iter().map(|fault| Error::Mistakes(fault.sentence));
+        self.mistakes.into_iter().chain(faults).collect()
+    }
+
+    /// The sentences that prevent a start or a reload: those about the whole server; all of them if
+    /// the server is `strict`, or if no site is left to serve.
+    pub fn obstacles(&mut self, config: &Config, strict: bool) -> Vec<Error> {
+        let is_refused = !self.faults.is_empty() && (strict || self.faults.leave_nothing(config));
+        match is_refused {
+            true => std::mem::take(self).all(),
+            false => std::mem::take(&mut self.mistakes),
+        }
+    }
+}
+
+impl Faults {
+    /// Adds a fault, once.
+    pub fn add(&mut self, fault: Fault) {
+        if !self.all.contains(&fault) {
+            self.all.push(fault);
+        }
+    }
+
+    /// Adds faults, each once.
+    pub fn extend(&mut self, faults: impl IntoIterator<Item = Fault>) {
+        faults.into_iter().for_each(|fault| self.add(fault));
+    }
+
+    /// A pool cannot be started because of a fault of its site.
+    pub fn stop_pool(&mut self, name: &str) {
+        self.stopped.insert(name.to_owned());
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Fault> {
+        self.all.iter()
+    }
+
+    /// Whether a pool cannot be started.
+    pub fn stops_pool(&self, name: &str) -> bool {
+        let is_its = |fault: &Fault| matches!(&fault.loss, Loss::Pool(pool) if pool == name);
+        self.stopped.contains(name) || self.all.iter().any(is_its)
+    }
+
+    /// The faults that the other faults do not contain.
+    pub fn without(&self, others: &Faults) -> Faults {
+        let all = self.all.iter().filter(|fault| !others.all.contains(fault));
+        Faults { all: all.cloned().collect(), stopped: BTreeSet::new() }
+    }
+
+    /// The first sentences, and the number of the others, for a reply.
+    pub fn shown(&self) -> Vec<String> {
+        let mut shown: Vec<String> =
+            self.all.iter().take(MAX_SHOWN).map(Fault::to_string).collect();
+        if let more @ 1.. = self.all.len().saturating_sub(MAX_SHOWN) {
+            shown.push(format!("{more} more, which the log has"));
+        }
+        shown
+    }
+
+    /// Whether they take every site and every FastCGI listener from the server.
+    fn leave_nothing(&self, config: &Config) -> bool {
+        let is_lost = |number: usize| {
+            self.all.iter().any(|fault| matches!(fault.loss, Loss::Site(site) if site == number))
+        };
+        let mut sites = config.sites.iter().enumerate();
+        let no_site = sites.all(|(number, site)| match &site.destination {
+            Destination::Pool(name) => is_lost(number) || self.stops_pool(name),
+            Destination::Upstream(_) => is_lost(number),
+        });
+        let mut listeners = config.pools.iter().filter(|pool| pool.listener.is_some());
+        no_site && listeners.all(|pool| self.stops_pool(&pool.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn config(sites: &[(&str, &str)]) -> Config {
+        let sites = sites.iter().map(|(host, pool)| {
+            format!("[[sites]]\nhosts = \"{host}\"\nroot = \"/\"\npool = \"{pool}\"\n")
+        });
+        let text = format!("[pools.a]\n[pools.b]\n{}", sites.collect::<String>());
+        maitred_config::parse(&text, Path::new("/maitred.toml")).unwrap()
+    }
+
+    fn wrong(section: Section, setting: &'static str) -> Error {
+        Error::Setting { section, setting, said: format!("{setting} is wrong") }
+    }
+
+    fn found(config: &Config, errors: Vec<Error>) -> Findings {
+        Findings::among(errors, config, |error| error)
+    }
+
+    #[test]
+    fn a_fault_of_a_site_or_a_pool_leaves_the_others() {
+        let config = config(&[("one.test", "a"), ("two.test", "b")]);
+        let errors =
+            vec![wrong(Section::Site(0), "root"), wrong(Section::Pool("a".to_owned()), "user")];
+        let mut findings = found(&config, errors);
+        assert!(findings.obstacles(&config, false).is_empty());
+        assert!(findings.faults.stops_pool("a") && !findings.faults.stops_pool("b"));
+        let shown = findings.faults.shown();
+        assert_eq!(shown[0], "root is wrong; requests that need it get a 503 until then");
+        assert_eq!(findings.obstacles(&config, true).len(), 2, "unless all are wanted");
+    }
+
+    #[test]
+    fn faults_that_leave_no_site_prevent_the_start() {
+        let config = config(&[("one.test", "a"), ("two.test", "b")]);
+        let errors =
+            vec![wrong(Section::Site(0), "root"), wrong(Section::Pool("b".to_owned()), "user")];
+        assert_eq!(found(&config, errors).obstacles(&config, false).len(), 2);
+    }
+
+    #[test]
+    fn a_mistake_in_a_setting_of_the_server_prevents_the_start_and_a_missing_log_does_not() {
+        let config = config(&[("one.test", "a")]);
+        let errors =
+            vec![wrong(Section::Server, "front_user"), wrong(Section::Site(0), "access_log")];
+        let mut findings = found(&config, errors);
+        assert_eq!(findings.obstacles(&config, false).len(), 1);
+        assert_eq!(findings.faults.iter().count(), 1);
+    }
+}
