@@ -44,6 +44,15 @@ pub fn command(server: &Server, arguments: &[&str]) -> Output {
         .expect("the program can be started")
 }
 
+/// Runs a command of maitred as it is.
+///
+/// # Panics
+/// When it cannot be started.
+pub fn maitred(arguments: &[&str]) -> Output {
+    let run = Command::new(maitred_program()).args(arguments).output();
+    run.expect("the program can be started")
+}
+
 /// Bytes as text.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

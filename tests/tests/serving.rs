@@ -266,14 +266,3 @@ fn trace_is_not_answered() {
     connection.send(request).expect("a request is taken");
     assert_eq!(connection.read_response(false).expect("an answer").status, 405);
 }
-
-#[test]
-fn a_root_that_the_front_cannot_read_is_said_at_start() {
-    if !maitred_tests::server::is_root() {
-        return eprintln!("skipped: only root can be refused as another user");
-    }
-    let root = site();
-    maitred_tests::server::set_mode(root.path(), 0o700);
-    let server = Setup::new(root.path()).pool("user = \"www-data\"").start();
-    server.expect_log(0, "cannot be read by the front's user www-data");
-}

@@ -1,7 +1,6 @@
 //! From the sections of the file to a whole configuration.
 
 use std::ops::Range;
-use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -22,6 +21,9 @@ use crate::model::tls::Tls;
 use crate::read::directive::{Directive, SectionTable, read_settings};
 use crate::read::directives::{self, cache, global, listeners, output, pools, rules, sites, tls};
 use crate::read::drafts::{CacheDraft, ListenerDraft, SiteDraft};
+use crate::read::foreign::foreign_setting;
+use crate::read::pool_defaults::{inherited, is_at_default, refuse_settings_of_one_pool};
+use crate::sources::Sources;
 use crate::suggest::nearest;
 
 /// Longest name of a pool in bytes: it is part of the titles of processes.
@@ -36,21 +38,21 @@ type SpannedValue<'a> = Spanned<DeValue<'a>>;
 
 /// Builds the configuration from the whole file.
 ///
-/// # Errors
-/// All faults of the file.
-pub(crate) fn assemble(table: &DeTable<'_>, base: &Path) -> Result<Config, Vec<Fault>> {
-    let mut assembler = Assembler { base, faults: Vec::new() };
+/// The faults of all files come with it; it lacks what has one.
+pub(crate) fn assemble<'a>(table: &DeTable<'a>, sources: &'a Sources) -> (Config, Vec<Fault>) {
+    let mut assembler = Assembler { sources, defaults: DeTable::new(), faults: Vec::new() };
     let config = assembler.config(table);
-    if assembler.faults.is_empty() { Ok(config) } else { Err(assembler.faults) }
+    (config, assembler.faults)
 }
 
 struct Assembler<'a> {
-    /// The directory of the file.
-    base: &'a Path,
+    sources: &'a Sources,
+    /// `[pool_defaults]`.
+    defaults: DeTable<'a>,
     faults: Vec<Fault>,
 }
 
-impl Assembler<'_> {
+impl<'a> Assembler<'a> {
     fn fault(&mut self, span: Range<usize>, sentence: impl Into<String>) {
         self.faults.push(Fault::new(span, sentence));
     }
@@ -61,10 +63,10 @@ impl Assembler<'_> {
     }
 
     fn read<T>(&mut self, directives: &[Directive<T>], table: &DeTable<'_>, target: &mut T) {
-        self.faults.extend(read_settings(directives, table, self.base, target));
+        self.faults.extend(read_settings(directives, table, self.sources, target));
     }
 
-    fn config(&mut self, table: &DeTable<'_>) -> Config {
+    fn config(&mut self, table: &DeTable<'a>) -> Config {
         let mut config = Config::new();
         self.refuse_unknown(&directives::TOP, table, "at the top of the file");
         self.suggest_sections(table);
@@ -95,19 +97,24 @@ impl Assembler<'_> {
 
     /// Replaces "unknown setting" for sections by a suggestion of the section that was meant.
     fn suggest_sections(&mut self, table: &DeTable<'_>) {
-        for (key, value) in table {
-            let (name, value) = (key.get_ref().as_ref(), value.get_ref());
+        for (key, whole) in table {
+            let (name, value) = (key.get_ref().as_ref(), whole.get_ref());
             let items = value.as_array().and_then(|items| items.iter().next());
             let is_section =
                 value.is_table() || items.is_some_and(|item| item.get_ref().is_table());
             let is_known = directives::section_of(name).is_some() && name != "pool";
+            let has_own_sentence = foreign_setting(name, whole).is_some();
+            let is_section = is_section && !is_known && !has_own_sentence;
             let fault = self.faults.iter_mut().find(|fault| fault.span == key.span());
-            if let Some(fault) = fault.filter(|_| is_section && !is_known) {
+            if let Some(fault) = fault.filter(|_| is_section) {
                 let meant = match nearest(name, directives::TOP.subsections.iter().copied()) {
                     Some("pools") => "did you mean [pools.NAME]?",
                     Some("sites") => "did you mean [[sites]]?",
-                    Some(_) => "did you mean [tls]?",
-                    None => "expected [pools.NAME], [[sites]], [sites.cache] or [tls]",
+                    Some("tls") => "did you mean [tls]?",
+                    Some(_) => "did you mean [pool_defaults]?",
+                    None => {
+                        "expected [pools.NAME], [pool_defaults], [[sites]], [sites.cache] or [tls]"
+                    }
                 };
                 fault.sentence = format!("unknown section `{}`; {meant}", quoted(name));
             }
@@ -132,7 +139,10 @@ impl Assembler<'_> {
         Some(tls)
     }
 
-    fn pools_and_sites(&mut self, table: &DeTable<'_>, config: &mut Config) {
+    fn pools_and_sites(&mut self, table: &DeTable<'a>, config: &mut Config) {
+        if let Some(section) = table.get(directives::POOL_DEFAULTS) {
+            self.pool_defaults(section);
+        }
         let mut is_implicit = true;
         if let Some(value) = table.get("pools") {
             config.pools = self.pools(value);
@@ -153,9 +163,10 @@ impl Assembler<'_> {
                 Vec::new()
             }
         };
-        refuse_shared_hosts(&drafts, &mut self.faults);
+        refuse_shared_hosts(&drafts, self.sources, &mut self.faults);
         if is_implicit && drafts.iter().any(|draft| draft.site.upstream.is_none()) {
-            config.pools.push(Pool::named(IMPLICIT_POOL));
+            let pool = self.pool(IMPLICIT_POOL, 0..0, &DeTable::new());
+            config.pools.push(pool);
         }
         for draft in drafts {
             let site = settle_site(draft, &config.pools, &mut self.faults);
@@ -163,7 +174,7 @@ impl Assembler<'_> {
         }
     }
 
-    fn pools(&mut self, value: &SpannedValue<'_>) -> Vec<Pool> {
+    fn pools(&mut self, value: &SpannedValue<'a>) -> Vec<Pool> {
         let Some(table) = value.get_ref().as_table() else {
             let sentence = "`pools` is no table; write a section such as [pools.www] for each pool";
             self.fault(value.span(), sentence);
@@ -185,7 +196,7 @@ impl Assembler<'_> {
         pools
     }
 
-    fn pool(&mut self, name: &str, span: Range<usize>, settings: &DeTable<'_>) -> Pool {
+    fn pool(&mut self, name: &str, span: Range<usize>, settings: &DeTable<'a>) -> Pool {
         if !is_pool_name(name) {
             let sentence = format!(
                 "the pool name `{}` cannot be used; expected 1 to {MAX_POOL_NAME_BYTES} letters, \
@@ -197,16 +208,39 @@ impl Assembler<'_> {
         let mut pool = Pool::named(name);
         let title = format!("in [pools.{}]", quoted(name));
         self.refuse_unknown(&directives::POOL, settings, &title);
+        let settings = &inherited(settings, &self.defaults);
         self.read(pools::DIRECTIVES, settings, &mut pool);
         let mut listener = ListenerDraft::default();
         self.read(listeners::DIRECTIVES, settings, &mut listener);
+        let unused = settle_listeners(&mut pool, listener, settings).into_iter();
+        // Defaults of listeners apply to pools with such a listener.
+        let unused = unused.filter(|fault| !is_at_default(fault, &self.defaults));
+        self.faults.extend(unused);
+        let known = self.faults.len();
         let faults = &mut self.faults;
-        faults.extend(settle_listeners(&mut pool, listener, settings));
         faults.extend(settle_spare_servers(&mut pool, settings));
         faults.extend(check_slowlog(&pool, settings));
         faults.extend(check_mode(&pool, settings));
         faults.extend(check_confinement(&pool, settings));
+        let at_default = |fault: &&mut Fault| is_at_default(fault, &self.defaults);
+        for fault in faults.iter_mut().skip(known).filter(at_default) {
+            fault.sentence = format!("of pool `{}`: {}", quoted(name), fault.sentence);
+        }
         pool
+    }
+
+    /// Reads `[pool_defaults]`, whose faults are those of pools that inherit them, too.
+    fn pool_defaults(&mut self, section: &SpannedValue<'a>) {
+        let Some(defaults) = section.get_ref().as_table() else {
+            let sentence = "`pool_defaults` is no table; write a section [pool_defaults]";
+            self.fault(section.span(), sentence);
+            return;
+        };
+        self.refuse_unknown(&directives::POOL, defaults, "in [pool_defaults]");
+        self.faults.extend(refuse_settings_of_one_pool(defaults));
+        self.read(pools::DIRECTIVES, defaults, &mut Pool::default());
+        self.read(listeners::DIRECTIVES, defaults, &mut ListenerDraft::default());
+        self.defaults = defaults.clone();
     }
 
     fn sites(&mut self, value: &SpannedValue<'_>) -> Vec<SpannedDraft> {

@@ -19,6 +19,9 @@ const PREFIX: &str = "MAITRED_";
 /// Variables of maitred with another meaning: the log level, and the program that tests run.
 const OTHERS: [&str; 2] = ["MAITRED_LOG", "MAITRED_BIN"];
 
+/// The setting that no variable has, since files are read before variables.
+const INCLUDE: &str = "include";
+
 /// The tables that a variable sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tables {
@@ -90,6 +93,10 @@ impl Environment {
             let (tables, section, setting) = Tables::of(&name[PREFIX.len()..]);
             let setting = setting.to_lowercase();
             let known = (section.settings)();
+            if setting == INCLUDE {
+                let sentence = "it is a setting of files alone; write `include` in one".to_owned();
+                return Err(Mistakes::about(&place(&name), sentence));
+            }
             if known.contains(&setting.as_str()) {
                 let line = format!("x = {value}");
                 found.push(EnvSetting { tables, setting, value, line, name });

@@ -9,17 +9,20 @@ mod assemble;
 mod check;
 mod env_settings;
 pub mod fpm;
+mod include;
 mod mistakes;
 mod model;
 mod on_disk;
+mod position;
 mod read;
 mod reference;
+mod sources;
 mod suggest;
 
 use std::fs::File;
 use std::io::Read;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
@@ -41,19 +44,28 @@ pub use model::output::{Output, SendfileRoot};
 pub use model::pool::{MAX_CHILDREN_PER_POOL, Pool, PoolAccessLog, ProcessManager};
 pub use model::site::{Destination, Site, SiteLog};
 pub use model::tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion};
-pub use on_disk::directory_problem;
+pub use on_disk::{MAX_FILE_BYTES, directory_problem};
+pub use position::{Section, file_of_pool, mistake_at};
 pub use read::directive::{Directive, Needs, Preset};
 pub use read::directives;
 pub use read::listen::parse_listen;
-pub use read::position::{Section, place_of_setting};
 pub use read::value::{BadValue, Value};
 pub use reference::{SettingDoc, SettingGroup, applications, reference, setting_groups};
 
+use include::Merged;
 use mistakes::Fault;
-use read::syntax::syntax_faults;
+use sources::Sources;
 
-/// The largest configuration file that is read, in bytes. Ten thousand sites need two million.
-pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
+/// A configuration that was read, with what is worth knowing about its files.
+#[derive(Debug)]
+pub struct LoadedConfig {
+    /// The settings.
+    pub config: Config,
+    /// Warnings about settings that are valid but have no effect, in the order of the files.
+    pub remarks: Vec<Mistake>,
+    /// The files: the one that was named, and those that it includes, in their order.
+    pub files: Vec<PathBuf>,
+}
 
 /// Reads and checks the configuration file at `path`.
 ///
@@ -84,25 +96,43 @@ pub fn load_directory(
     workers.map_or(Ok(config.clone()), |workers| config.with_workers(workers))
 }
 
-/// As [`load`], with warnings about settings that are valid but have no effect.
+/// The setting `admin_socket` of the file at `path`, whatever mistakes the file has.
+///
+/// # Errors
+/// The reason why it cannot be read.
+pub fn admin_socket_of(path: &Path) -> Result<Option<PathBuf>, Mistakes> {
+    let text = read(path)?;
+    let (table, _) = DeTable::parse_recoverable(&text);
+    let socket = table.get_ref().get("admin_socket").and_then(|value| value.get_ref().as_str());
+    let folder = sources::folder_of(path);
+    Ok(socket.filter(|socket| !socket.is_empty()).map(|socket| folder.join(socket)))
+}
+
+/// As [`load`], with warnings and the names of the files.
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_with_remarks(path: &Path) -> Result<(Config, Vec<Mistake>), Mistakes> {
-    let text = read(path)?;
-    let config = parse_with(&text, path, &Environment::of_process()?)?;
-    let remarks = remarks(&text, path, &config);
-    Ok((config, remarks))
+pub fn load_with_remarks(path: &Path) -> Result<LoadedConfig, Mistakes> {
+    let (sources, faults) = include::gather(path, read(path)?);
+    let config = build(&sources, faults, &Environment::of_process()?)?;
+    let remarks = remarks_of(&sources, &config);
+    let files = sources.files().iter().map(|file| file.path.clone()).collect();
+    Ok(LoadedConfig { config, remarks, files })
 }
 
 /// Warnings about settings in `text` without effect, in the order of the text; `config` is the
 /// result of parsing it.
 pub fn remarks(text: &str, file: &Path, config: &Config) -> Vec<Mistake> {
-    let (table, _) = DeTable::parse_recoverable(text);
-    let mut faults = check::remarks::remarks(table.get_ref(), config);
+    remarks_of(&include::gather(file, text.to_owned()).0, config)
+}
+
+fn remarks_of(sources: &Sources, config: &Config) -> Vec<Mistake> {
+    let Ok(merged) = include::merged(sources, Vec::new()) else {
+        return Vec::new();
+    };
+    let mut faults = check::remarks::remarks(&merged.table, config);
     faults.sort_by_key(|fault| fault.span.start);
-    let faults = faults.into_iter();
-    faults.map(|fault| fault.located(text, file)).collect()
+    faults.into_iter().map(|fault| sources.locate(fault)).collect()
 }
 
 /// The text of a configuration file.
@@ -133,7 +163,8 @@ fn read(path: &Path) -> Result<String, Mistakes> {
                 good.len()..good.len(),
                 "this byte is not UTF-8; save the file as UTF-8 text".to_owned(),
             );
-            Err(Mistakes::locate(vec![fault], &good, path))
+            let mistake = fault.located(&good, path);
+            Err(Mistakes::new(vec![mistake], 0))
         }
     }
 }
@@ -142,7 +173,7 @@ fn read(path: &Path) -> Result<String, Mistakes> {
 /// of relative paths. Directories and files in it must exist on disk.
 ///
 /// # Errors
-/// All mistakes, in the order of the text. If the text is no TOML, only syntax errors.
+/// All mistakes, in the order of the text. If a file is no TOML or cannot be read, only that.
 pub fn parse(text: &str, file: &Path) -> Result<Config, Mistakes> {
     parse_with(text, file, &Environment::default())
 }
@@ -155,34 +186,35 @@ pub fn parse_with(text: &str, file: &Path, environment: &Environment) -> Result<
     if text.len() > MAX_FILE_BYTES {
         return Err(too_large(file));
     }
-    let (table, errors) = DeTable::parse_recoverable(text);
-    if !errors.is_empty() {
-        return Err(Mistakes::locate(syntax_faults(&errors, text), text, file));
+    let (sources, faults) = include::gather(file, text.to_owned());
+    build(&sources, faults, environment)
+}
+
+/// The configuration of these files, which could not be gathered if there are faults.
+fn build(
+    sources: &Sources,
+    faults: Vec<Fault>,
+    environment: &Environment,
+) -> Result<Config, Mistakes> {
+    let merged = include::merged(sources, faults);
+    let Merged { mut table, mut faults } = merged.map_err(|faults| sources.mistakes(faults))?;
+    let end = sources.end();
+    environment.put_into(&mut table, end);
+    let (config, further) = assemble::assemble(&table, sources);
+    faults.extend(further);
+    if faults.is_empty() {
+        return Ok(config);
     }
-    let mut table = table.into_inner();
-    environment.put_into(&mut table, text.len());
-    assemble::assemble(&table, folder_of(file).as_path()).map_err(|faults| {
-        let end = text.len();
-        let (mut of_variables, mut of_text) = (Vec::new(), Vec::new());
-        for fault in faults {
-            match environment.locate(fault, end) {
-                Ok(mistake) => of_variables.push(mistake),
-                Err(fault) => of_text.push(fault),
-            }
+    let (mut of_variables, mut of_files) = (Vec::new(), Vec::new());
+    for fault in faults {
+        match environment.locate(fault, end) {
+            Ok(mistake) => of_variables.push(mistake),
+            Err(fault) => of_files.push(fault),
         }
-        Mistakes::locate(of_text, text, file).with(of_variables)
-    })
+    }
+    Err(sources.mistakes(of_files).with(of_variables).beside(config))
 }
 
 fn too_large(file: &Path) -> Mistakes {
     Mistakes::about(file, format!("the configuration file is larger than {MAX_FILE_BYTES} bytes"))
-}
-
-/// The base of relative paths in `file`, absolute if the system provides it.
-fn folder_of(file: &Path) -> std::path::PathBuf {
-    let folder = match file.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf())
 }

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
+use crate::model::config::Config;
+
 /// Most mistakes that are listed; the rest is counted.
-const MAX_MISTAKES_LISTED: usize = 100;
+pub(crate) const MAX_MISTAKES_LISTED: usize = 100;
 
 /// Most characters of the user's text that a message quotes.
 const MAX_QUOTED_CHARS: usize = 60;
@@ -43,33 +45,41 @@ impl fmt::Display for Mistake {
 }
 
 /// All mistakes of a configuration, at least one; displayed as one line for each.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Mistakes {
     listed: Vec<Mistake>,
     unlisted: usize,
+    /// The settings without a mistake, if the files are TOML.
+    readable: Option<Box<Config>>,
 }
 
 impl Mistakes {
     /// One mistake without a position in `file`.
     pub(crate) fn about(file: &Path, sentence: String) -> Mistakes {
         let mistake = Mistake { file: file.to_path_buf(), place: None, sentence };
-        Mistakes { listed: vec![mistake], unlisted: 0 }
+        Mistakes::new(vec![mistake], 0)
     }
 
-    /// Faults of `text`, in the order of their positions.
-    pub(crate) fn locate(mut faults: Vec<Fault>, text: &str, file: &Path) -> Mistakes {
-        faults.sort_by_key(|fault| fault.span.start);
-        let unlisted = faults.len().saturating_sub(MAX_MISTAKES_LISTED);
-        faults.truncate(MAX_MISTAKES_LISTED);
-        let listed = faults.into_iter();
-        let listed = listed.map(|fault| fault.located(text, file)).collect();
-        Mistakes { listed, unlisted }
+    /// These mistakes, at least one, and the number of those that are not listed.
+    pub(crate) fn new(listed: Vec<Mistake>, unlisted: usize) -> Mistakes {
+        Mistakes { listed, unlisted, readable: None }
     }
 
     /// These, and further ones.
     pub(crate) fn with(mut self, further: Vec<Mistake>) -> Mistakes {
         self.listed.extend(further);
         self
+    }
+
+    /// These, with the settings that have none.
+    pub(crate) fn beside(self, config: Config) -> Mistakes {
+        Mistakes { readable: Some(Box::new(config)), ..self }
+    }
+
+    /// A configuration with the settings that have no mistake, to find what else is wrong with
+    /// them. It is not complete and cannot be served. None if the files are no TOML.
+    pub fn readable(&self) -> Option<&Config> {
+        self.readable.as_deref()
     }
 
     /// The first hundred mistakes, in the order of the file; the last line has the number of the
@@ -162,14 +172,6 @@ mod tests {
     fn a_place_beyond_the_text_is_its_end() {
         assert_eq!(position_of("ab\n", 99), Position { line: 2, column: 1 });
         assert_eq!(position_of("", 0), Position { line: 1, column: 1 });
-    }
-
-    #[test]
-    fn the_hundred_and_first_mistake_is_counted_not_listed() {
-        let faults = (0..103).map(|at| Fault::new(at..at, "no")).collect();
-        let mistakes = Mistakes::locate(faults, &"x".repeat(200), Path::new("f"));
-        assert_eq!(mistakes.iter().count(), 100);
-        assert!(mistakes.to_string().ends_with("f:1:100: no\nand 3 more"));
     }
 
     #[test]

@@ -1,7 +1,41 @@
-//! Whether a path exists.
+//! Whether a path exists, and the text of a file.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::{fs, io};
+
+/// The largest configuration that is read, in bytes, with all its files. Ten thousand sites need
+/// two million.
+pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
+
+/// The text of a file of at most `most` bytes.
+///
+/// # Errors
+/// Why it cannot be read, as the end of a sentence that starts with the path.
+pub(crate) fn read_text(path: &Path, most: usize) -> Result<String, String> {
+    let cannot = |error: io::Error| format!("cannot be read: {error}");
+    // A pipe would block the reader until a writer opens it.
+    let metadata = fs::metadata(path).map_err(cannot)?;
+    if !metadata.is_file() {
+        let kind = if metadata.is_dir() { "a directory" } else { "no regular file" };
+        return Err(format!("is {kind}; name a file"));
+    }
+    let mut bytes = Vec::new();
+    // One byte more than the limit, which only larger files have.
+    let limit = most as u64 + 1;
+    File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)).map_err(cannot)?;
+    if bytes.len() > most {
+        return Err(format!(
+            "makes the configuration larger than {MAX_FILE_BYTES} bytes; divide it"
+        ));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let line = 1 + error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count();
+        format!("has a byte in line {line} that is not UTF-8; save the file as UTF-8 text")
+    })
+}
 
 /// Why `path` is no usable directory, as the end of a sentence that starts with it.
 pub fn directory_problem(path: &Path) -> Option<String> {

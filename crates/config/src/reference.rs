@@ -35,7 +35,7 @@ pool = "shop"
 - **Durations** have a unit: `"500ms"`, `"30s"`, `"5m"`, `"1h"`, `"1d"`. A bare number means
   seconds.
 - **Sizes** have a unit in powers of 1024: `"8k"`, `"64M"`, `"1G"`. A bare number means bytes.
-- **Relative paths** start from the directory of the configuration file.
+- **Relative paths** start from the directory of the file they are in.
 - **Changes** take effect with `maitred reload` or SIGHUP, without a lost request; settings
   that need a restart say so ([Reload and upgrade](../guide/reload-and-upgrade.md)).
 - **Mistakes** are all reported at once, each with its line and column, and the server does not
@@ -70,6 +70,15 @@ pub struct SettingDoc {
 pub fn setting_groups() -> Vec<SettingGroup> {
     vec![
         group("Top of the file", "Settings of the whole server.", global::DIRECTIVES),
+        SettingGroup {
+            title: "`[pool_defaults]`",
+            intro: "Settings of every pool that does not set them itself: those of `[pools.NAME]` \
+                    below, but for `listen` and `status_listen`. `php_value`, `php_flag`, \
+                    `php_admin_value`, `php_admin_flag` and `env` are merged name by name, and \
+                    the pool's own value wins, whichever of the four tables of PHP it is in. \
+                    Settings of a FastCGI listener apply to pools with `listen`.",
+            settings: Vec::new(),
+        },
         group("`[tls]`", "Settings of HTTPS; see [TLS](../guide/tls.md).", tls::DIRECTIVES),
         group(
             "`[pools.NAME]`",

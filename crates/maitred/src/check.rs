@@ -5,32 +5,33 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
 
-use maitred_config::{Address, Config, Destination, Mistake, Section, Upstream, place_of_setting};
+use maitred_config::{
+    Address, Config, Destination, FastcgiListener, Listening, LoadedConfig, Section, Upstream,
+    mistake_at,
+};
 
 use crate::command::Check;
 use crate::exit_code::{EXIT_SUCCESS, complain, refuse};
 
 /// Prints the errors of a configuration file, or its validity.
 pub fn check(check: &Check) -> ExitCode {
-    match maitred_config::load_with_remarks(&check.config) {
-        Ok((config, remarks)) => {
-            let mistakes = maitred_supervisor::check(&config, &check.config);
+    let file = check.file();
+    match maitred_config::load_with_remarks(file) {
+        Ok(LoadedConfig { config, remarks, files }) => {
+            let mistakes = maitred_supervisor::check(&config, file);
             let mut lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-            let file = check.config.display();
+            lines.extend(no_addresses(file, &config, check.free_ports));
+            let shown = file.display();
             let found = maitred_front::explain::mistakes(&config).into_iter();
-            lines.extend(
-                found
-                    .chain(no_addresses(&config, check.free_ports))
-                    .map(|why| format!("{file}: {why}")),
-            );
+            lines.extend(found.map(|why| format!("{shown}: {why}")));
             if !lines.is_empty() {
                 return refuse(&lines.join("\n"));
             }
             let warnings = maitred_supervisor::warnings(&config).into_iter();
             let remarks = remarks.iter().map(ToString::to_string);
-            let warnings = warnings.chain(of_uploads(&check.config, &config));
+            let warnings = warnings.chain(of_uploads(file, &config));
             let refused = maitred_front::explain::refused_folders(&config).into_iter();
-            let warnings = warnings.chain(refused.map(|why| format!("{file}: {why}")));
+            let warnings = warnings.chain(refused.map(|why| format!("{shown}: {why}")));
             for warning in remarks.chain(warnings).chain(missing_sockets(&config)) {
                 complain(&format!("warning: {warning}"));
             }
@@ -38,29 +39,47 @@ pub fn check(check: &Check) -> ExitCode {
                 println!("{host}");
             }
             let (sites, pools) = (config.sites.len(), config.pools.len());
-            println!("{file} is right: {}, {}", count(sites, "site"), count(pools, "pool"));
+            let files = match files.len() {
+                1 => String::new(),
+                several => format!("{several} files, "),
+            };
+            let (sites, pools) = (count(sites, "site"), count(pools, "pool"));
+            println!("{shown} is right: {files}{sites}, {pools}");
             ExitCode::from(EXIT_SUCCESS)
         }
-        Err(mistakes) => refuse(&mistakes),
+        Err(mistakes) => {
+            let config = mistakes.readable();
+            let further = config.map(|config| maitred_supervisor::check(config, file));
+            let further = further.into_iter().flatten().map(|why| why.to_string());
+            let mut lines = vec![mistakes.to_string()];
+            lines.extend(further);
+            refuse(&lines.join("\n"))
+        }
     }
 }
 
 /// Warnings about upload folders in which PHP runs. They are no errors: it may be intended.
 fn of_uploads(file: &Path, config: &Config) -> Vec<String> {
     let uploads = maitred_supervisor::upload_folders(config).into_iter();
-    let warnings = uploads.map(|(number, sentence)| Mistake {
-        file: file.to_path_buf(),
-        place: place_of_setting(file, &Section::Site(number), "root"),
-        sentence,
-    });
+    let warnings = uploads
+        .map(|(number, sentence)| mistake_at(file, &Section::Site(number), "root", sentence));
     warnings.map(|warning| warning.to_string()).collect()
 }
 
-/// Addresses that cannot be listened on here. One that is in use is an error before a start only:
-/// the running server, of which this is the next configuration, may use it.
-fn no_addresses(config: &Config, free_ports: bool) -> impl Iterator<Item = String> + '_ {
+/// Addresses that cannot be listened on here, with their places. One that is in use is an error
+/// before a start only: the running server, of which this is the next configuration, may use it.
+fn no_addresses(file: &Path, config: &Config, free_ports: bool) -> Vec<String> {
     let addresses = config.listening().into_iter();
-    addresses.filter_map(move |listening| match listening.address() {
+    let unusable = addresses.filter_map(|listening| {
+        let why = no_address(&listening.address(), free_ports)?;
+        let (section, setting) = place_of(config, listening);
+        Some(mistake_at(file, &section, setting, why).to_string())
+    });
+    unusable.collect()
+}
+
+fn no_address(address: &Address, free_ports: bool) -> Option<String> {
+    match address {
         Address::Tcp(address) => {
             let error = std::net::TcpListener::bind(address).err()?;
             match error.kind() {
@@ -68,6 +87,10 @@ fn no_addresses(config: &Config, free_ports: bool) -> impl Iterator<Item = Strin
                 ErrorKind::AddrInUse => Some(format!(
                     "another program listens on {address} (`ss -ltnp` shows which one); stop it, \
                      or choose another address in `listen`"
+                )),
+                ErrorKind::AddrNotAvailable => Some(format!(
+                    "cannot listen on {address}: this machine does not have the address (`ip \
+                     address` shows those that it has); correct `listen`"
                 )),
                 _ => Some(format!("cannot listen on {address}: {error}")),
             }
@@ -82,7 +105,27 @@ fn no_addresses(config: &Config, free_ports: bool) -> impl Iterator<Item = Strin
                 )
             })
         }
-    })
+    }
+}
+
+/// The section and the setting of a listener.
+fn place_of(config: &Config, listening: Listening<'_>) -> (Section, &'static str) {
+    match listening {
+        Listening::Http(_) => (Section::Server, "listen"),
+        Listening::Https(_) => (Section::Tls, "listen"),
+        Listening::Admin(_) | Listening::AdminSocket(_) => (Section::Server, "admin"),
+        Listening::Fastcgi(listener) => {
+            let is_own = |own: &Option<FastcgiListener>| own.as_ref() == Some(listener);
+            let mut pools = config.pools.iter();
+            let status = pools.clone().find(|pool| is_own(&pool.status_listener));
+            let pool = pools.find(|pool| is_own(&pool.listener));
+            match (pool, status) {
+                (Some(pool), _) => (Section::Pool(pool.name.clone()), "listen"),
+                (None, Some(pool)) => (Section::Pool(pool.name.clone()), "status_listen"),
+                (None, None) => (Section::Server, "listen"),
+            }
+        }
+    }
 }
 
 /// Missing sockets of other servers (`upstream`, `proxy`), each once. Those may start later.

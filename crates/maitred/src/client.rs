@@ -9,6 +9,7 @@ use maitred_control::admin::{MAX_REPLY_BYTES, Reply, Request, default_socket};
 
 use crate::command::DEFAULT_CONFIG;
 use crate::command::Reach;
+use crate::exit_code::complain;
 
 /// The variable with the setting `admin_socket`, for servers without a configuration file.
 const SOCKET_VARIABLE: &str = "MAITRED_ADMIN_SOCKET";
@@ -50,14 +51,14 @@ impl Client {
     pub fn reach(reach: &Reach) -> Result<Client, String> {
         let path = match (&reach.admin_socket, &reach.configuration) {
             (Some(path), _) => Some(path.clone()),
-            (None, Some(file)) => {
-                let config = maitred_config::load(file).map_err(|why| why.to_string())?;
-                config.admin_socket
-            }
+            (None, Some(file)) => match maitred_config::load(file) {
+                Ok(config) => config.admin_socket,
+                Err(_) => lenient_socket(file)?,
+            },
             // A user of the socket may lack permission to read it, or it may have an error.
-            (None, None) => maitred_config::load(Path::new(DEFAULT_CONFIG))
+            (None, None) => maitred_config::admin_socket_of(Path::new(DEFAULT_CONFIG))
                 .ok()
-                .and_then(|config| config.admin_socket)
+                .flatten()
                 .or_else(|| std::env::var_os(SOCKET_VARIABLE).map(PathBuf::from)),
         };
         Client::connect(path.as_deref())
@@ -109,6 +110,17 @@ impl Client {
         let mut rest = [0; 256];
         while matches!(self.stream.read(&mut rest), Ok(1..)) {}
     }
+}
+
+/// The admin socket in a file with mistakes, which the running server was not started with.
+fn lenient_socket(file: &Path) -> Result<Option<PathBuf>, String> {
+    let socket = maitred_config::admin_socket_of(file).map_err(|why| why.to_string())?;
+    let shown = file.display();
+    complain(&format!(
+        "warning: {shown} has mistakes, which `maitred check {shown}` lists; its `admin_socket` is \
+         used all the same"
+    ));
+    Ok(socket.or_else(|| std::env::var_os(SOCKET_VARIABLE).map(PathBuf::from)))
 }
 
 fn unreachable(path: &Path, why: &std::io::Error) -> String {

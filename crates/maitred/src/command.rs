@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -27,7 +27,7 @@ pub const DEFAULT_CONFIG: &str = "/etc/maitred/maitred.toml";
         maitred serve public/\n  \
         maitred serve public/ --listen 0.0.0.0:8000 --workers 8\n  \
         maitred serve --config /etc/maitred/maitred.toml\n  \
-        maitred check --config maitred.toml\n  \
+        maitred check maitred.toml\n  \
         maitred status\n\n\
         Exit codes: 0 success, 1 failure while running, 2 wrong usage or configuration."
 )]
@@ -55,7 +55,7 @@ pub enum Command {
         the logs.")]
     Serve(Serve),
     /// Check a configuration file and print all its errors
-    #[command(after_help = "Example:\n  maitred check --config maitred.toml")]
+    #[command(after_help = "Example:\n  maitred check maitred.toml")]
     Check(Check),
     /// Explain how a request would be handled: site, rule by rule, file or script, pool
     #[command(after_help = "Examples:\n  \
@@ -411,12 +411,23 @@ pub struct Status {
 /// Arguments of `maitred check`.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// Configuration file
-    #[arg(long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
-    pub config: PathBuf,
+    /// Configuration file [default: /etc/maitred/maitred.toml]
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    pub file: Option<PathBuf>,
+    /// The same as FILE
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Also report addresses that another program listens on, as before a start
     #[arg(long)]
     pub free_ports: bool,
+}
+
+impl Check {
+    /// The configuration file to check.
+    pub fn file(&self) -> &Path {
+        let named = self.file.as_deref().or(self.config.as_deref());
+        named.unwrap_or(Path::new(DEFAULT_CONFIG))
+    }
 }
 
 /// Arguments of `maitred doctor`.

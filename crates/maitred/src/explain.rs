@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::process::ExitCode;
 
-use maitred_config::Config;
+use maitred_config::{Config, LoadedConfig};
 use maitred_front::explain::Question;
 
 use crate::command::Explain;
@@ -11,10 +11,11 @@ use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
 
 /// Explains how a request would be handled, rule by rule.
 pub fn explain(asked: &Explain) -> ExitCode {
-    let (config, remarks) = match maitred_config::load_with_remarks(&asked.config) {
-        Ok(loaded) => loaded,
-        Err(mistakes) => return refuse(&mistakes),
-    };
+    let LoadedConfig { config, remarks, .. } =
+        match maitred_config::load_with_remarks(&asked.config) {
+            Ok(loaded) => loaded,
+            Err(mistakes) => return refuse(&mistakes),
+        };
     for remark in remarks {
         complain(&format!("warning: {remark}"));
     }

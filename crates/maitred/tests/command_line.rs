@@ -33,7 +33,7 @@ fn help_and_version_exit_with_0_and_show_examples() {
     for (arguments, expected) in [
         (&["--help"][..], "maitred serve public/"),
         (&["serve", "--help"], "maitred serve --config maitred.toml"),
-        (&["check", "--help"], "maitred check --config"),
+        (&["check", "--help"], "maitred check maitred.toml"),
         (&["--version"], env!("CARGO_PKG_VERSION")),
     ] {
         let output = maitred(arguments, folder.path());
@@ -139,6 +139,26 @@ fn a_right_configuration_is_said_to_be_right() {
         String::from_utf8(output.stdout).unwrap(),
         "maitred.toml is right: 1 site, 1 pool\n"
     );
+}
+
+#[test]
+fn check_takes_the_file_by_itself_and_counts_the_files_that_it_includes() {
+    let folder = site();
+    std::fs::create_dir(folder.path().join("sites.d")).unwrap();
+    for name in ["a", "b"] {
+        let text = format!("[[sites]]\nhosts = \"{name}.test\"\nroot = \"..\"\n");
+        std::fs::write(folder.path().join(format!("sites.d/{name}.toml")), text).unwrap();
+    }
+    std::fs::write(folder.path().join("m.toml"), "include = \"sites.d/*.toml\"\n").unwrap();
+    let output = maitred(&["check", "m.toml"], folder.path());
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text, "m.toml is right: 3 files, 2 sites, 1 pool\n");
+    std::fs::write(folder.path().join("sites.d/b.toml"), "[[sites]]\nroot = \"no\"\n").unwrap();
+    let output = maitred(&["check", "m.toml"], folder.path());
+    assert_eq!(output.status.code(), Some(2));
+    let start = "maitred: sites.d/b.toml:2:8: `root` is ";
+    assert!(said(&output).starts_with(start), "{}", said(&output));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use maitred_config::{Address, Mistake, Section, place_of_setting};
+use maitred_config::{Address, Section, mistake_at};
 
 /// Why the server could not start. Its text is one sentence for the person who started it.
 #[derive(Debug)]
@@ -86,9 +86,10 @@ impl Error {
         let Error::Setting { section, setting, said } = self else {
             return self;
         };
-        let sentence = match place_of_setting(path, &section, setting) {
-            None => said,
-            place => Mistake { file: path.to_path_buf(), place, sentence: said }.to_string(),
+        let mistake = mistake_at(path, &section, setting, said);
+        let sentence = match mistake.place {
+            None => mistake.sentence,
+            Some(_) => mistake.to_string(),
         };
         Error::Mistakes(sentence)
     }

@@ -47,7 +47,7 @@ mod upgrade;
 use std::os::fd::RawFd;
 use std::path::Path;
 
-use maitred_config::{Config, Pool};
+use maitred_config::{Config, Pool, Section};
 use maitred_os::{fork, signals, sockets, spawn, title};
 
 pub use error::Error;
@@ -228,10 +228,15 @@ pub fn check(config: &Config, file: &Path) -> Vec<Error> {
         let found = php_trial::mistakes(config, &programs, &environment, is_tried);
         findings.mistakes.extend(found.into_iter().map(|why| why.located(file)));
     }
+    let located = |said: String| {
+        Error::Setting { section: Section::Tls, setting: "certificates", said }.located(file)
+    };
     match Certificates::of(config, None) {
         Ok(certificates) => {
-            findings.faults.extend(certificates.iter().flat_map(Certificates::faults));
+            let faults = certificates.iter().flat_map(Certificates::faults);
+            findings.mistakes.extend(faults.map(|fault| located(fault.sentence)));
         }
+        Err(Error::Configuration(said)) => findings.mistakes.push(located(said)),
         Err(why) => findings.mistakes.push(why),
     }
     findings.all()

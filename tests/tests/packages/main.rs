@@ -65,6 +65,7 @@ fn the_packages_have_programs_without_debug_information_manuals_and_the_units() 
     for file in [
         "./usr/bin/maitred\n",
         "./etc/maitred/maitred.toml\n",
+        "./etc/maitred/sites.d/\n",
         "/systemd/system/maitred.service\n",
         "./usr/share/man/man1/maitred-serve.1.gz\n",
         "./usr/share/man/man5/maitred.toml.5.gz\n",

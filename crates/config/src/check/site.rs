@@ -11,6 +11,7 @@ use crate::model::host::Host;
 use crate::model::pool::Pool;
 use crate::model::site::{Destination, Site, outside_of_chroot};
 use crate::read::drafts::{RulesDraft, SiteDraft, WithSpan};
+use crate::sources::Sources;
 use crate::suggest::{enumerate, nearest};
 
 /// A site's draft and the position of its table.
@@ -19,27 +20,39 @@ pub(crate) struct SpannedDraft {
     pub(crate) span: Range<usize>,
 }
 
-/// Refuses a host of two sites, at each position.
-pub(crate) fn refuse_shared_hosts(drafts: &[SpannedDraft], faults: &mut Vec<Fault>) {
-    const ANY: &str = "another site has no `hosts` or \"*\" too, and only one site can serve all \
-                       other names; add `hosts`";
-    let shared = |host: &Host| {
-        format!("`hosts` has \"{host}\", which another site has too; leave it out of one")
-    };
-    // The first site of each host, and its fault until a second site has the host.
-    let mut owners: HashMap<&Host, (usize, Option<Fault>)> = HashMap::new();
+/// Refuses a host of two sites, at the position of the second one.
+pub(crate) fn refuse_shared_hosts(
+    drafts: &[SpannedDraft],
+    sources: &Sources,
+    faults: &mut Vec<Fault>,
+) {
+    // The first site of each host, and the position of the host there.
+    let mut owners: HashMap<&Host, (usize, usize)> = HashMap::new();
     for (index, SpannedDraft { site, span }) in drafts.iter().enumerate() {
-        let named = site.hosts.iter().flatten();
-        let named = named.map(|WithSpan(host, span)| (host, span, shared(host)));
-        let unnamed = site.hosts.is_none().then(|| (&Host::Any, span, ANY.to_owned()));
-        for (host, span, sentence) in named.chain(unnamed) {
-            let fault = Fault::new(span.clone(), sentence);
-            match owners.get_mut(host) {
-                None => drop(owners.insert(host, (index, Some(fault)))),
+        let named = site.hosts.iter().flatten().map(|WithSpan(host, span)| (host, span));
+        let unnamed = site.hosts.is_none().then_some((&Host::Any, span));
+        for (host, span) in named.chain(unnamed) {
+            match owners.get(host) {
+                None => drop(owners.insert(host, (index, span.start))),
                 Some((owner, _)) if *owner == index => {}
-                Some((_, first)) => faults.extend(first.take().into_iter().chain([fault])),
+                Some((_, first)) => {
+                    let sentence = shared_host(host, &sources.place(*first));
+                    faults.push(Fault::new(span.clone(), sentence));
+                }
             }
         }
+    }
+}
+
+fn shared_host(host: &Host, first: &str) -> String {
+    match host {
+        Host::Any => format!(
+            "the site at {first} has no `hosts` or \"*\" too, and only one site can serve all \
+             other names; add `hosts`"
+        ),
+        host => format!(
+            "`hosts` has \"{host}\", which the site at {first} has too; leave it out of one"
+        ),
     }
 }
 

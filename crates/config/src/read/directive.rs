@@ -1,11 +1,11 @@
 //! Directives: one item per setting, and reading a table with them.
 
-use std::path::Path;
-
 use toml::de::DeTable;
 
 use crate::mistakes::{Fault, quoted};
+use crate::read::foreign::foreign_setting;
 use crate::read::value::{BadValue, Value};
+use crate::sources::Sources;
 use crate::suggest::{enumerate, nearest};
 
 /// A setting: the one place that knows its name, default, documentation and parser.
@@ -85,12 +85,16 @@ impl SectionTable {
     ) -> Vec<Fault> {
         let mut known = (self.settings)();
         known.extend(self.subsections);
-        let names = table.iter().map(|(key, _)| (key.get_ref().as_ref(), key.span()));
-        let unknown = names.filter(|(name, _)| !known.contains(name));
-        let fault = |(name, span)| {
+        let settings = table.iter().map(|(key, value)| (key.get_ref().as_ref(), key.span(), value));
+        let unknown = settings.filter(|(name, ..)| !known.contains(name));
+        let fault = |(name, span, value)| {
             let what = format!("unknown setting `{}` {title}", quoted(name));
             let names = || known.iter().copied();
-            let sentence = match (home_of(name), nearest(name, names())) {
+            let home = home_of(name);
+            if let Some(sentence) = foreign_setting(name, value).filter(|_| home.is_none()) {
+                return Fault::new(span, sentence);
+            }
+            let sentence = match (home, nearest(name, names())) {
                 (Some(home), _) => format!("{what}; it belongs in {home}"),
                 (None, Some(nearest)) => format!("{what}; did you mean `{nearest}`?"),
                 (None, None) => format!("{what}; expected one of {}", enumerate(names())),
@@ -102,11 +106,11 @@ impl SectionTable {
 }
 
 /// Reads the settings of `table` that are among `directives` into `target`. Relative paths start
-/// from `base`.
+/// from the directory of the file among `sources` in which they stand.
 pub(crate) fn read_settings<T>(
     directives: &[Directive<T>],
     table: &DeTable<'_>,
-    base: &Path,
+    sources: &Sources,
     target: &mut T,
 ) -> Vec<Fault> {
     let mut faults = Vec::new();
@@ -115,7 +119,7 @@ pub(crate) fn read_settings<T>(
         let Some(directive) = directives.iter().find(|directive| directive.name == name) else {
             continue;
         };
-        let value = Value::of(directive.name, directive.takes, value, base);
+        let value = Value::of(directive.name, directive.takes, value, sources);
         if let Err(wrong) = (directive.read)(target, &value) {
             faults.extend(wrong.into_faults());
         }

@@ -3,8 +3,10 @@
 pub mod directive;
 pub mod directives;
 pub mod drafts;
+pub mod foreign;
+mod foreign_names;
 pub mod listen;
-pub mod position;
+pub mod pool_defaults;
 pub mod syntax;
 pub mod units;
 pub mod value;

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use crate::mistakes::{Fault, quoted};
+use crate::read::foreign::{foreign_name, fpm_table};
 
 /// Lines that are checked for another server's syntax.
 const MAX_LINES_LOOKED_AT: usize = 1000;
@@ -61,6 +62,24 @@ fn of_another_server(text: &str) -> Option<&'static str> {
              each server",
         );
     }
+    if has(|line| line.starts_with("php_fastcgi") || line.starts_with("root * ")) {
+        return Some(
+            "this is a configuration of Caddy; write [[sites]] with the `hosts` and the `root` of \
+             each site",
+        );
+    }
+    if text.trim_start().starts_with('{') {
+        return Some(
+            "this is JSON; expected TOML, such as listen = \":80\", and [[sites]] before the \
+             settings of each site",
+        );
+    }
+    if is_yaml(text) {
+        return Some(
+            "this is YAML; expected TOML, such as listen = \":80\", and [[sites]] before the \
+             settings of each site",
+        );
+    }
     if has(|line| line.starts_with("<VirtualHost") || line.starts_with("<Directory")) {
         return Some(
             "this is a configuration of Apache; write [[sites]] with the `hosts` and the `root` \
@@ -70,13 +89,27 @@ fn of_another_server(text: &str) -> Option<&'static str> {
     None
 }
 
+/// Whether all lines are those of YAML: `name:`, `name: value` and `- item`.
+fn is_yaml(text: &str) -> bool {
+    let lines = text.lines().take(MAX_LINES_LOOKED_AT).map(str::trim);
+    let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#')).peekable();
+    let is_key = |key: &str| !key.is_empty() && !key.contains([' ', '=', '"', '[']);
+    let is_line = |line: &str| {
+        let entry = line.split_once(':').filter(|(key, _)| is_key(key));
+        line == "---"
+            || line.starts_with("- ")
+            || entry.is_some_and(|(_, value)| value.is_empty() || value.starts_with(' '))
+    };
+    lines.peek().is_some() && lines.all(is_line)
+}
+
 /// The message for the error at one position.
 fn sentence(text: &str, span: Range<usize>, message: &str) -> String {
     let line = text.get(..span.start).unwrap_or_default();
     let start = line.rfind('\n').map_or(0, |newline| newline + 1);
     let line = text.get(start..).unwrap_or_default();
     let line = line.lines().next().unwrap_or_default().trim();
-    if let Some((setting, name)) = php_value(line) {
+    if let Some((setting, name)) = fpm_table(line) {
         return format!(
             "`{}` is written as php-fpm has it; expected {setting} = {{ {} = \"…\" }}",
             quoted(line),
@@ -88,6 +121,23 @@ fn sentence(text: &str, span: Range<usize>, message: &str) -> String {
         let name = quoted(name.into_iter().next().unwrap_or_default());
         return format!("the value of `{name}`, not shown here, is no text in quotation marks");
     }
+    if let Some(sentence) = pm_setting(line, text, message) {
+        return sentence;
+    }
+    if message.starts_with("invalid basic string") || message.starts_with("invalid literal string")
+    {
+        let sign = if message.starts_with("invalid basic") { '"' } else { '\'' };
+        return format!("a text in this line has no end; expected `{sign}` after it");
+    }
+    if line.matches('"').count() % 2 == 1 && !line.contains(['\'', '#', '\\']) {
+        return "a text in this line has no end; expected `\"` after it".to_owned();
+    }
+    if message.starts_with("key with no value") {
+        let name = line.split_whitespace().next().unwrap_or_default();
+        let (line, name) = (quoted(line), quoted(name));
+        return format!("`{line}` has no `=`; expected a line such as `{name} = \"…\"`");
+    }
+    let word = word_around(text, &span);
     let found = text.get(span).unwrap_or_default().trim();
     let plain = found.trim_matches(PRINTED);
     match message {
@@ -111,26 +161,56 @@ fn sentence(text: &str, span: Range<usize>, message: &str) -> String {
             );
         }
         _ if message.starts_with(UNQUOTED) => {
-            let found = quoted(found);
+            let found = quoted(if word.contains(found) { word } else { found });
             return format!("`{found}` is a text; expected \"{found}\", with quotation marks");
         }
         _ => {}
     }
+    if message.starts_with(NO_SCALAR) && !word.is_empty() && !word.contains(['{', '}', '\'']) {
+        let word = quoted(word);
+        return format!("`{word}` is a text; expected \"{word}\", with quotation marks");
+    }
     format!("this is not TOML: {}", one_line(message))
+}
+
+/// The message for php-fpm's prefix `pm.` beside `pm`.
+fn pm_setting(line: &str, text: &str, message: &str) -> Option<String> {
+    let name = |line: &str| {
+        let (name, _) = line.trim().split_once('=')?;
+        let name = name.trim();
+        name.starts_with("pm.").then(|| name.to_owned())
+    };
+    if let Some(name) = name(line) {
+        return foreign_name(&name);
+    }
+    let is_pm = line.split('=').next().is_some_and(|name| name.trim() == "pm");
+    if message != TWICE || !is_pm {
+        return None;
+    }
+    text.lines().find_map(name).and_then(|name| foreign_name(&name))
+}
+
+/// The word of a value around an error, without the brackets of an array. The parser may stop
+/// within an address such as `127.0.0.1:80` or `[::]:80`.
+fn word_around<'t>(text: &'t str, span: &Range<usize>) -> &'t str {
+    const ENDS: [char; 5] = [' ', '\t', '\n', ',', '='];
+    let start = text.get(..span.start).and_then(|before| before.rfind(ENDS));
+    let start = start.map_or(0, |at| at + 1);
+    let rest = text.get(start..).unwrap_or_default();
+    let word = rest.split([' ', '\t', '\n', '\r', ',', '#']).next().unwrap_or_default();
+    if word.contains('"') {
+        return "";
+    }
+    match word.contains("]:") {
+        true => word,
+        false => word.trim_start_matches('[').trim_end_matches(']'),
+    }
 }
 
 /// Whether a word is a boolean of php.ini or php-fpm.
 fn is_switch(word: &str) -> bool {
     let words = ["yes", "no", "on", "off", "true", "false"];
     words.iter().any(|known| word.eq_ignore_ascii_case(known))
-}
-
-/// The setting and the name in `php_admin_value[memory_limit] = 256M`.
-fn php_value(line: &str) -> Option<(&str, &str)> {
-    let (setting, rest) = line.split_once('[')?;
-    let known = ["php_value", "php_flag", "php_admin_value", "php_admin_flag", "env"];
-    let (name, _) = rest.split_once(']')?;
-    known.contains(&setting).then_some((setting, name.trim()))
 }
 
 fn one_line(message: &str) -> String {

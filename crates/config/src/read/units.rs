@@ -39,6 +39,48 @@ pub(crate) fn size(text: &str) -> Option<u64> {
     number.checked_mul(bytes_per_unit).filter(|bytes| *bytes <= MAX_SIZE_BYTES)
 }
 
+/// Units of durations in other words, and ours.
+const LONG_UNITS: [(&str, &str); 6] =
+    [("milli", "ms"), ("msec", "ms"), ("sec", "s"), ("min", "m"), ("hour", "h"), ("day", "d")];
+
+/// Why a number with a unit is no duration, as the end of a sentence; none if it has no unit.
+pub(crate) fn wrong_duration(text: &str) -> Option<String> {
+    let is_other = |unit: &str| LONG_UNITS.iter().find(|(long, _)| unit.starts_with(long));
+    wrong_unit(text, "`ms`, `s`, `m`, `h` or `d`", |number, unit| {
+        let unit = match is_other(&unit.to_ascii_lowercase()) {
+            Some((_, ours)) => ours,
+            None => unit,
+        };
+        Some(format!("{number}{unit}")).filter(|text| duration(text).is_some())
+    })
+}
+
+/// As [`wrong_duration`], for a size.
+pub(crate) fn wrong_size(text: &str) -> Option<String> {
+    wrong_unit(text, "`k`, `M` or `G` (powers of 1024)", |number, unit| {
+        let unit = unit.trim_end_matches(['b', 'B']).trim_end_matches('i');
+        Some(format!("{number}{}", unit.to_ascii_uppercase())).filter(|text| size(text).is_some())
+    })
+}
+
+fn wrong_unit(
+    text: &str,
+    units: &str,
+    correct: impl Fn(u64, &str) -> Option<String>,
+) -> Option<String> {
+    let (number, rest) = split(text)?;
+    let unit = rest.trim();
+    // A number beyond the limit has a unit that is right.
+    let is_known = rest == unit && units.contains(&format!("`{unit}`"));
+    if unit.is_empty() || !unit.chars().all(char::is_alphabetic) || is_known {
+        return None;
+    }
+    let example = correct(number, unit).map_or(String::new(), |text| format!(", here \"{text}\""));
+    Some(format!(
+        "has none of the units {units}; expected a number and a unit without a space{example}"
+    ))
+}
+
 fn split(text: &str) -> Option<(u64, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -79,6 +121,21 @@ mod tests {
         assert_eq!(size("8K"), Some(8192));
         assert_eq!(size("64M"), Some(64 << 20));
         assert_eq!(size("2g"), Some(2 << 30));
+    }
+
+    #[test]
+    fn a_unit_of_another_kind_is_corrected() {
+        let duration =
+            |text| wrong_duration(text).map(|why| why.rsplit(' ').next().unwrap().to_owned());
+        assert_eq!(duration("30sec").as_deref(), Some("\"30s\""));
+        assert_eq!(duration("5 minutes").as_deref(), Some("\"5m\""));
+        assert_eq!(duration("1w").as_deref(), Some("space"), "there is no week");
+        assert_eq!(duration("soon"), None);
+        let size = |text| wrong_size(text).map(|why| why.rsplit(' ').next().unwrap().to_owned());
+        assert_eq!(size("64MiB").as_deref(), Some("\"64M\""));
+        assert_eq!(size("8 kB").as_deref(), Some("\"8K\""));
+        assert_eq!(size("1T").as_deref(), Some("space"));
+        assert_eq!(size("1.5G"), None);
     }
 
     #[test]

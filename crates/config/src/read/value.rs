@@ -11,6 +11,7 @@ use toml::de::DeValue;
 use crate::mistakes::{Fault, quoted};
 use crate::on_disk::{directory_problem, file_problem};
 use crate::read::units::{self, MAX_DURATION, MAX_SIZE_BYTES};
+use crate::sources::Sources;
 use crate::suggest::enumerate;
 
 /// Most items of an array; each is compared with those before it.
@@ -23,7 +24,8 @@ pub struct Value<'a> {
     /// "is" for the value of a setting, "has" for an item of it.
     verb: &'static str,
     takes: &'static str,
-    base: &'a Path,
+    /// The files, whose directories are the bases of relative paths.
+    sources: &'a Sources,
     value: &'a Spanned<DeValue<'a>>,
 }
 
@@ -49,9 +51,9 @@ impl<'a> Value<'a> {
         name: &'a str,
         takes: &'static str,
         value: &'a Spanned<DeValue<'a>>,
-        base: &'a Path,
+        sources: &'a Sources,
     ) -> Value<'a> {
-        Value { name: Cow::Borrowed(name), verb: "is", takes, base, value }
+        Value { name: Cow::Borrowed(name), verb: "is", takes, sources, value }
     }
 
     pub(crate) fn span(&self) -> Range<usize> {
@@ -169,16 +171,28 @@ impl<'a> Value<'a> {
     pub(crate) fn duration(&self) -> Result<Duration, BadValue> {
         let duration = match self.integer() {
             Some(seconds) => u64::try_from(seconds).ok().map(Duration::from_secs),
-            None => units::duration(self.text()?),
+            None => match units::duration(self.text()?) {
+                None => return Err(self.unit_or_wrong(units::wrong_duration)),
+                duration => duration,
+            },
         };
         duration.filter(|duration| *duration <= MAX_DURATION).ok_or_else(|| self.wrong())
+    }
+
+    /// The fault of a text that is no number with a unit.
+    fn unit_or_wrong(&self, why: fn(&str) -> Option<String>) -> BadValue {
+        let why = self.value.get_ref().as_str().and_then(why);
+        why.map_or_else(|| self.wrong(), |why| self.refused(&why))
     }
 
     /// A size in bytes from `least` on: a string with a unit, or a number of bytes.
     pub(crate) fn size(&self, least: u64) -> Result<u64, BadValue> {
         let size = match self.integer() {
             Some(bytes) => u64::try_from(bytes).ok(),
-            None => units::size(self.text()?),
+            None => match units::size(self.text()?) {
+                None => return Err(self.unit_or_wrong(units::wrong_size)),
+                size => size,
+            },
         };
         size.filter(|size| (least..=MAX_SIZE_BYTES).contains(size)).ok_or_else(|| self.wrong())
     }
@@ -186,12 +200,31 @@ impl<'a> Value<'a> {
     /// An absolute path; a relative one starts from the directory of the file.
     pub(crate) fn path(&self) -> Result<PathBuf, BadValue> {
         let text = self.text_as(|text| (!text.is_empty()).then_some(text))?;
-        let path = self.base.join(text);
+        if text.starts_with('$') || text == "~" || text.starts_with("~/") {
+            let sign = &text[..1];
+            return Err(self.refused(&format!(
+                "starts with `{sign}`, and that is not expanded; expected the whole path, such as \
+                 \"/home/anna/site\""
+            )));
+        }
+        let base = &self.sources.at(self.span().start).folder;
+        let path = base.join(text);
         if path.to_str().is_none() {
-            let base = self.base.display();
+            let base = base.display();
             return Err(self.refused(&format!("is below {base}, whose name is not UTF-8")));
         }
         Ok(path)
+    }
+
+    /// The path of a log. Words that turn a log on in other programs are none.
+    pub(crate) fn log_path(&self) -> Result<PathBuf, BadValue> {
+        match self.text()? {
+            switch @ ("on" | "yes" | "true" | "no" | "false") => Err(self.refused(&format!(
+                "is no path; expected one such as \"log/access.log\", or \"./{switch}\" for a file \
+                 of that name"
+            ))),
+            _ => self.path(),
+        }
     }
 
     /// The path of an existing directory.
@@ -251,7 +284,7 @@ impl<'a> Value<'a> {
         let entry = |(key, value): (&'a Spanned<_>, &'a Spanned<DeValue<'a>>)| {
             let name: &Cow<'a, str> = key.get_ref();
             let full_name = Cow::Owned(format!("{}.{name}", self.name));
-            let value = Value { name: full_name, verb: "is", takes, base: self.base, value };
+            let value = Value { name: full_name, verb: "is", takes, sources: self.sources, value };
             TableEntry { name: name.to_string(), span: key.span(), value }
         };
         Ok(table.iter().map(entry).collect())
@@ -349,9 +382,13 @@ pub(crate) fn for_each<I>(
 }
 
 impl TableEntry<'_> {
+    /// A fault with this sentence, at the entry's name.
+    pub(crate) fn fault(&self, sentence: String) -> BadValue {
+        BadValue(vec![Fault::new(self.span.clone(), sentence)])
+    }
+
     /// The fault of an entry with an invalid name; `why` continues the name.
     pub(crate) fn misnamed(&self, why: &str) -> BadValue {
-        let sentence = format!("`{}` {why}", quoted(&self.value.name));
-        BadValue(vec![Fault::new(self.span.clone(), sentence)])
+        self.fault(format!("`{}` {why}", quoted(&self.value.name)))
     }
 }

@@ -57,6 +57,10 @@ fn a_wrong_value_names_its_variable_and_a_misspelled_name_the_right_one() {
         with("lsten = 1\n[[sites]]\nroot = \"/\"\n", &[("MAITRED_LISTEN", "x")]).unwrap_err();
     assert!(both.starts_with("/maitred.toml:1:1: unknown setting `lsten`"), "{both}");
     assert!(both.contains("\nenvironment variable MAITRED_LISTEN: `listen` is"), "{both}");
+    let include = with(ONE, &[("MAITRED_INCLUDE", "*.toml")]).unwrap_err();
+    let expected = "environment variable MAITRED_INCLUDE: it is a setting of files alone; write \
+                    `include` in one";
+    assert_eq!(include, expected);
     let misspelled = with(ONE, &[("MAITRED_POOL_MAX_CHILDEN", "3")]).unwrap_err();
     let expected = "environment variable MAITRED_POOL_MAX_CHILDEN: it is no setting; did you mean \
                     MAITRED_POOL_MAX_CHILDREN?";

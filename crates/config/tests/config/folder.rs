@@ -30,6 +30,13 @@ impl Folder {
         self.0.path()
     }
 
+    /// Writes a file, with the folders of its path.
+    pub fn write(&self, name: &str, text: &str) {
+        let path = self.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
     pub fn parse(&self, text: &str) -> Result<Config, Mistakes> {
         maitred_config::parse(text, &self.path().join("maitred.toml"))
     }
@@ -43,6 +50,7 @@ impl Folder {
     pub fn mistakes(&self, text: &str) -> String {
         let mistakes = self.parse(text).expect_err(text).to_string();
         let folder = self.path().to_str().unwrap();
-        mistakes.replace(&format!("{folder}/maitred.toml"), "maitred.toml").replace(folder, "DIR")
+        let mistakes = mistakes.replace(&format!("{folder}/maitred.toml"), "maitred.toml");
+        mistakes.replace(folder, "DIR")
     }
 }

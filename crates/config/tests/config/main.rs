@@ -11,9 +11,13 @@ mod fpm_beside_php_fpm;
 #[cfg(test)]
 mod guides;
 #[cfg(test)]
+mod include;
+#[cfg(test)]
 mod mistakes;
 #[cfg(test)]
 mod newcomers;
+#[cfg(test)]
+mod pool_defaults;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]

@@ -44,7 +44,8 @@ fn a_section_that_there_is_none_of_is_answered_with_those_that_there_are() {
         &[
             "1:2: unknown section `pool`; did you mean [pools.NAME]?",
             "3:3: unknown section `site`; did you mean [[sites]]?",
-            "5:2: unknown section `www`; expected [pools.NAME], [[sites]], [sites.cache] or [tls]",
+            "5:2: unknown section `www`; expected [pools.NAME], [pool_defaults], [[sites]], \
+             [sites.cache] or [tls]",
         ],
     );
 }

@@ -21,7 +21,7 @@ pub const LOG_MODE: u32 = 0o640;
 /// Mode of a new log file in php-fpm mode.
 const FPM_LOG_MODE: u32 = 0o600;
 
-/// Logs whose folder does not exist.
+/// Logs that are a directory, or whose directory does not exist.
 pub fn mistakes(config: &Config) -> Vec<Error> {
     let file = |log: &LogTarget| match log {
         LogTarget::File(path) => Some(path.clone()),
@@ -44,16 +44,19 @@ pub fn mistakes(config: &Config) -> Vec<Error> {
         (Section::Site(number), "access_log", path)
     });
     let logs = servers.into_iter().chain(pools).chain(sites);
-    let missing = logs.filter_map(|(section, setting, path)| {
-        let path = path.filter(|path| !path.parent().is_some_and(Path::is_dir))?;
-        let said = format!(
-            "{setting} {} cannot be written: its folder does not exist; make it, or correct \
-             {setting}",
-            path.display()
-        );
+    let unusable = logs.filter_map(|(section, setting, path)| {
+        let path = path?;
+        let remedy = if path.is_dir() {
+            format!("it is a directory; name a file in {setting}")
+        } else if path.parent().is_some_and(Path::is_dir) {
+            return None;
+        } else {
+            format!("its folder does not exist; make it, or correct {setting}")
+        };
+        let said = format!("{setting} {} cannot be written: {remedy}", path.display());
         Some(Error::Setting { section, setting, said })
     });
-    missing.collect()
+    unusable.collect()
 }
 
 /// Opens a log for appending, and creates it if needed. Neither this nor a write blocks: a FIFO

@@ -130,7 +130,13 @@ impl Supervisor {
         // A pool at rest stays at rest, or a hundred of them would start PHP at once; but one pool
         // has to show that PHP starts at all.
         let mut tried = config.pools.iter().any(|pool| !self.pools.is_at_rest(&pool.name));
-        for pool in &config.pools {
+        // A pool that does not run, or whose site has gone, is left to the checks of faults.
+        let faults = self.plan.faults.clone();
+        let is_left = |name: &str| faults.stops_with_site(name);
+        for pool in config.pools.iter().filter(|pool| !is_left(&pool.name)) {
+            if faults.stops_pool(&pool.name) && self.pools.current_of(&pool.name).is_none() {
+                continue;
+            }
             match PoolPlan::make(pool, &config, &self.plan.programs, self.plan.threads) {
                 Ok(mut plan) => {
                     plan.settings.cache_size = self.pools.opcache_size(pool, &config);

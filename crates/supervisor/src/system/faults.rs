@@ -58,7 +58,7 @@ impl Loss {
             (Section::Site(_) | Section::Pool(_), "access_log" | "slowlog") => Some(Loss::Log),
             (Section::Site(number), _) => Some(Loss::Site(*number)),
             (Section::Pool(name), _) => Some(Loss::Pool(name.clone())),
-            (Section::Server, _) => None,
+            (Section::Server | Section::Tls, _) => None,
         }
     }
 
@@ -152,6 +152,12 @@ impl Faults {
     pub fn stops_pool(&self, name: &str) -> bool {
         let is_its = |fault: &Fault| matches!(&fault.loss, Loss::Pool(pool) if pool == name);
         self.stopped.contains(name) || self.all.iter().any(is_its)
+    }
+
+    /// Whether a pool cannot be started because of a fault of its site.
+    pub fn stops_with_site(&self, name: &str) -> bool {
+        let is_its = |fault: &Fault| matches!(&fault.loss, Loss::Pool(pool) if pool == name);
+        self.stopped.contains(name) && !self.all.iter().any(is_its)
     }
 
     /// The faults that the other faults do not contain.

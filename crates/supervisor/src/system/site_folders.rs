@@ -33,8 +33,9 @@ fn entrance_problem(path: &Path) -> Option<String> {
 fn closed(config: &Config, front: &Identity) -> Vec<Error> {
     let closed = each(config, |number, setting, path| {
         let why = path.join(".").metadata().err()?;
-        // A folder that is missing is missing for root, too.
-        let said = (why.kind() != ErrorKind::NotFound).then(|| {
+        // A folder that is missing, or a file, is that for root, too.
+        let is_closed = !matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+        let said = is_closed.then(|| {
             format!(
                 "the front runs as user `{}`, who cannot look into {}: {why}; let that user in, \
                  or set `front_user` to one that may",

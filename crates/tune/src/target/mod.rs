@@ -92,7 +92,8 @@ impl Target {
         let lock = lock(main)?;
         let is_ours = site.service.kind == PhpServer::Maitred;
         let (server, file): (Box<dyn TunedServer>, PathBuf) = if is_ours {
-            (Box::new(MaitredServer::of(site, main, reload)), real(main))
+            let file = maitred_config::file_of_pool(main, &site.pool.section);
+            (Box::new(MaitredServer::of(site, main, reload)), real(&file))
         } else {
             let fpm = FpmServer::of(site)?;
             let file = real(fpm.drop_in());

@@ -1,9 +1,12 @@
 //! Settings of the whole server, at the top of the file.
 
 use maitred_rules::forwarded::ForwardedHeader;
+use toml::Spanned;
+use toml::de::DeValue;
 
 use super::listeners::asked;
 use super::rule_items::networks;
+use crate::mistakes::Fault;
 use crate::model::admin::{self, AdminToken, TOKEN};
 use crate::model::collector::Collector;
 use crate::model::config::Config;
@@ -13,6 +16,7 @@ use crate::model::log_target::LogTarget;
 use crate::read::directive::{Directive, Needs, Preset, store};
 use crate::read::listen::parse_listen;
 use crate::read::value::{BadValue, Value};
+use crate::sources::Sources;
 
 /// Most threads of the front.
 const MAX_FRONT_THREADS: u32 = 64;
@@ -26,8 +30,25 @@ const MAX_SPARE_ZYGOTES: u32 = 1000;
 const LOG: &str = "a path, \"stderr\", \"syslog\" or \"journald\"";
 const LOG_OR_OFF: &str = "a path, \"stderr\", \"syslog\", \"journald\" or \"off\"";
 
+const INCLUDE: &str = "a path or a pattern such as \"sites/*.toml\", or an array of them";
+
 /// The directives at the top of the file.
 pub const DIRECTIVES: &[Directive<Config>] = &[
+    Directive {
+        name: "include",
+        default: Preset::Words("none"),
+        takes: INCLUDE,
+        needs: Needs::Live,
+        doc: "Further files of the configuration: paths, or patterns with `*`, `?` and `[a-z]` in \
+              names. Paths start from the directory of the file with the `include`; so do all \
+              relative paths in an included file from its own. Files are read in the order of \
+              their names, each once, and may include others, at most 8 deep and 10,000 in all. \
+              An included file has `[pools.NAME]`, `[[sites]]`, `include`, and `[tls]` with \
+              `certificates`. A missing file is an error; a pattern may match none, and it does \
+              not match names that start with a dot. A reload reads all of them again.",
+        example: "\"sites.d/*.toml\"",
+        read: |_, value| patterns(value),
+    },
     Directive {
         name: "listen",
         default: Preset::Words("`\"127.0.0.1:8080\"`, or nothing if there is a section `[tls]`"),
@@ -461,6 +482,17 @@ fn log_or_collector(value: &Value<'_>) -> Result<LogTarget, BadValue> {
 pub fn log_target(value: &Value<'_>) -> Result<LogTarget, BadValue> {
     match value.text()? {
         "stderr" => Ok(LogTarget::Stderr),
-        _ => Ok(LogTarget::File(value.path()?)),
+        _ => Ok(LogTarget::File(value.log_path()?)),
     }
+}
+
+/// Checks the patterns of `include`. The files have been read before the settings.
+fn patterns(value: &Value<'_>) -> Result<(), BadValue> {
+    value.each(|item| item.text_as(|text| (!text.is_empty()).then_some(text))).map(drop)
+}
+
+/// The faults of an `include` of an included file.
+pub(crate) fn include(value: &Spanned<DeValue<'_>>, sources: &Sources) -> Vec<Fault> {
+    let value = Value::of("include", INCLUDE, value, sources);
+    patterns(&value).map_or_else(BadValue::into_faults, |()| Vec::new())
 }

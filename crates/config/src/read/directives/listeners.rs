@@ -145,7 +145,7 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
         doc: "The access log of the FastCGI listener. `access_log` at the top of the file does \
               not apply to it.",
         example: "\"log/www.access.log\"",
-        read: |listener, value| store(&mut listener.access_log, value.path().map(Some)),
+        read: |listener, value| store(&mut listener.access_log, value.log_path().map(Some)),
     },
     Directive {
         name: "access_format",

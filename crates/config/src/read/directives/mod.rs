@@ -25,8 +25,11 @@ fn names<T>(directives: &[Directive<T>]) -> impl Iterator<Item = &'static str> {
 pub(crate) const TOP: SectionTable = SectionTable {
     home: "the part of the file before the first section",
     settings: || names(global::DIRECTIVES).collect(),
-    subsections: &["pools", "sites", "tls"],
+    subsections: &["pools", "sites", "tls", POOL_DEFAULTS],
 };
+
+/// The section with settings of every pool that does not set them itself.
+pub(crate) const POOL_DEFAULTS: &str = "pool_defaults";
 
 pub(crate) const POOL: SectionTable = SectionTable {
     home: "[pools.NAME]",

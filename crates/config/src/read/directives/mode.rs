@@ -29,7 +29,7 @@ pub(super) const SCRIPT: Directive<Pool> = Directive {
     needs: Needs::NewZygote,
     doc: "The script that boots the application where `mode` is not `\"classic\"`. It serves all \
           requests of the pool, whatever their script: that one is `$_SERVER['SCRIPT_FILENAME']`. \
-          A relative path is relative to the directory of the configuration file.",
+          A relative path starts from the directory of its file.",
     example: "\"public/worker.php\"",
     read: |pool, value| store(&mut pool.script, value.file().map(Some)),
 };

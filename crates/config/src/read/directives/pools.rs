@@ -7,6 +7,7 @@ use crate::model::pool::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
 use crate::read::directive::{Directive, Needs, Preset, store};
 use crate::read::directives::global::log_target;
 use crate::read::directives::{booted, confinement, mode, queue};
+use crate::read::foreign::foreign_name;
 use crate::read::value::{BadValue, TableEntry, Value, for_each};
 
 /// Most `request_slowlog_trace_depth`: a stack is sent in one message.
@@ -441,9 +442,14 @@ fn own_path(text: &str) -> Option<Option<String>> {
 
 fn process_manager(value: &Value<'_>) -> Result<ProcessManager, BadValue> {
     if value.is_table() {
-        return Err(value.refused(
-            "is how php-fpm writes it; leave the prefix `pm.` out, such as `max_children = 40`",
-        ));
+        return for_each(value.entries(INI_VALUE.takes)?, |entry| {
+            let name = format!("pm.{}", entry.name);
+            Err(match foreign_name(&name) {
+                Some(sentence) => entry.fault(sentence),
+                None => entry.misnamed("is unknown; leave the prefix `pm.` out"),
+            })
+        })
+        .and_then(|()| Err(value.wrong()));
     }
     match value.text()? {
         "static" => Ok(ProcessManager::Static),

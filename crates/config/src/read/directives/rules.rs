@@ -31,7 +31,7 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
               controller, denied paths, paths without PHP. The guide lists them in [a \
               table](../guide/applications.md).",
         example: "\"wordpress\"",
-        read: |site, value| store(&mut site.app, value.text_as(App::named).map(Some)),
+        read: |site, value| store(&mut site.app, value.text_as(app_named).map(Some)),
     },
     Directive {
         name: "redirects",
@@ -314,3 +314,8 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
         },
     },
 ];
+
+/// The application of this name in any case.
+fn app_named(name: &str) -> Option<App> {
+    App::named(&name.to_ascii_lowercase())
+}

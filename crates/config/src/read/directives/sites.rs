@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use maitred_rules::settings::Upstream;
 
+use crate::mistakes::quoted;
 use crate::model::host::{Host, is_host_name};
 use crate::model::site::SiteLog;
 use crate::read::directive::{Directive, Needs, Preset, store};
@@ -38,8 +39,7 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
         needs: Needs::Live,
         doc: "The document root: the directory with the site's public files and scripts. As \
               long as it does not exist or cannot be read, the site responds with 503, and the \
-              others are served. A relative path is relative to the directory of the configuration \
-              file.",
+              others are served. A relative path starts from the directory of its file.",
         example: "\"public\"",
         read: |site, value| store(&mut site.root, value.path().map(Some)),
     },
@@ -52,6 +52,14 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
         example: "[\"index.html\", \"index.php\"]",
         read: |site, value| {
             site.index = Some(value.each(|item| {
+                if item.text()?.contains(char::is_whitespace) {
+                    let names = item.text()?.split_whitespace();
+                    let names: Vec<_> = names.map(|name| format!("\"{}\"", quoted(name))).collect();
+                    let names = names.join(", ");
+                    let why =
+                        format!("has a space; expected each name by itself, such as [{names}]");
+                    return Err(item.refused(&why));
+                }
                 item.text_as(|text| {
                     let good = !["", ".", ".."].contains(&text) && !text.contains('/');
                     good.then(|| text.to_owned())
@@ -122,7 +130,7 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
         read: |site, value| {
             site.access_log = match value.text()? {
                 "off" => SiteLog::Off,
-                _ => SiteLog::File(value.path()?),
+                _ => SiteLog::File(value.log_path()?),
             };
             Ok(())
         },
