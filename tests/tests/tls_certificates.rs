@@ -238,8 +238,7 @@ fn what_is_wrong_with_a_certificate_is_said_with_its_file_and_line() {
     assert_eq!(checked(root.path(), &authority, &files.toml()).0, Some(0));
     let folder = format!("{{ cert = {:?}, key = {:?} }}", root.path(), good.key);
     let (_, said) = checked(root.path(), &authority, &folder);
-    assert!(said.contains("maitred.toml:3:25: `certificates.cert` is"), "{said}");
-    assert!(said.contains("is a directory; name the file"), "{said}");
+    assert!(said.contains("maitred.toml:3:25: ") && said.contains("Is a directory"), "{said}");
 }
 
 /// The beginning of a key that needs a passphrase.
@@ -262,7 +261,7 @@ fn an_expired_certificate_is_warned_about_and_used() {
 }
 
 #[test]
-fn a_server_does_not_start_with_a_key_of_another_certificate_nor_take_it_in_a_reload() {
+fn a_server_does_not_start_with_a_key_of_another_certificate_alone_nor_take_it_in_a_reload() {
     let served = served(&[]);
     let other = served.authority.issue("other", &["localhost"]);
     let mismatched = Certificate { cert: served.certificate.cert.clone(), key: other.key };
@@ -297,17 +296,19 @@ fn changed_files_are_noticed_while_the_server_runs_and_rubbish_is_said_once() {
     wait::until_within("the new certificate", within, || {
         (good.shown(&[]) == "renewed").then_some(())
     });
-    let said = "the certificates that were read before are used further";
+    let said = "the certificate that was read before is used until then";
     wait::until_within("the complaint", within, || {
         let lines = bad.server.log().since(mark);
         lines.iter().any(|line| line.contains(said)).then_some(())
     });
     assert_eq!(bad.shown(&[]), "site");
-    assert!(bad.server.reload().contains("reload is refused"));
+    let reloaded = bad.server.reload();
+    assert!(reloaded.contains("reloaded: ") && reloaded.contains(said), "{reloaded}");
     let renewed = bad.authority.issue("renewed", &["localhost"]);
     renewed.replace(&bad.certificate);
     assert!(bad.server.reload().contains("reloaded"));
     assert_eq!(bad.shown(&[]), "renewed");
     let lines = bad.server.log().since(mark);
-    assert_eq!(lines.iter().filter(|line| line.contains(said)).count(), 1);
+    let errors = lines.iter().filter(|line| line.contains("ERROR") && line.contains(said));
+    assert_eq!(errors.count(), 1);
 }

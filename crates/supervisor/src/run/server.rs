@@ -215,6 +215,7 @@ impl Supervisor {
             return;
         };
         let is_new = certificates.check_files(config, tls, now);
+        self.plan.faults.set_certificates(certificates.faults());
         self.acme.changed(false);
         if let Some(peer) = self.fronts.peer().filter(|_| is_new) {
             certificates.tell(peer);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use maitred_config::{Config, Destination, Section};
+use maitred_config::{Config, Destination, Section, Tls};
 
 use crate::error::Error;
 
@@ -133,6 +133,12 @@ impl Faults {
         faults.into_iter().for_each(|fault| self.add(fault));
     }
 
+    /// Replaces the faults of certificates, which log their own.
+    pub fn set_certificates(&mut self, faults: impl IntoIterator<Item = Fault>) {
+        self.all.retain(|fault| !matches!(fault.loss, Loss::Tls | Loss::Renewal));
+        self.extend(faults);
+    }
+
     /// A pool cannot be started because of a fault of its site.
     pub fn stop_pool(&mut self, name: &str) {
         self.stopped.insert(name.to_owned());
@@ -176,6 +182,13 @@ impl Faults {
         shown
     }
 
+    /// Whether the server has HTTPS alone, and no certificate of it can be used.
+    fn leave_no_http(&self, config: &Config) -> bool {
+        let lost = self.all.iter().filter(|fault| fault.loss == Loss::Tls).count();
+        let is_lost = |tls: &Tls| tls.acme.is_none() && lost >= tls.certificates.len();
+        config.listen.is_empty() && config.tls.as_ref().is_some_and(is_lost)
+    }
+
     /// Whether they take every site and every FastCGI listener from the server.
     fn leave_nothing(&self, config: &Config) -> bool {
         let is_lost = |number: usize| {
@@ -187,7 +200,7 @@ impl Faults {
             Destination::Upstream(_) => is_lost(number),
         });
         let mut listeners = config.pools.iter().filter(|pool| pool.listener.is_some());
-        no_site && listeners.all(|pool| self.stops_pool(&pool.name))
+        (no_site || self.leave_no_http(config)) && listeners.all(|pool| self.stops_pool(&pool.name))
     }
 }
 
