@@ -275,7 +275,7 @@ fn what_a_script_says_of_its_answer_decides() {
         assert_eq!((is_coded, &*vary(&answer).join("|")), (coded, varies), "{query}");
     }
     let tagged = ask(server.address(), "/page.php?h[]=ETag:%20%22a%22", "gzip");
-    assert_eq!(tagged.header("ETag"), Some("W/\"a\""));
+    assert_eq!(tagged.header("ETag"), Some("\"a-maitred-gzip\""));
     let tagged = ask(server.address(), "/page.php?h[]=ETag:%20%22a%22", "identity");
     assert_eq!(tagged.header("ETag"), Some("\"a\""));
     let mut head = Request::get("/page.php").header("Accept-Encoding", "gzip");
@@ -286,6 +286,78 @@ fn what_a_script_says_of_its_answer_decides() {
         (Some("gzip"), vec!["Accept-Encoding"])
     );
     assert_eq!(head.header("Content-Length"), None);
+}
+
+/// A document with a version: saved with `If-Match`, read with `If-None-Match`, compared as
+/// programs do.
+const VERSIONED: &str = r#"<?php
+$tag = ($_GET['weak'] ?? '') . '"v1,2"';
+$names = fn ($list) => $list === '*' || preg_match('~(^|, *)' . preg_quote($tag) . '( *,|$)~', $list);
+header('Content-Type: application/json');
+header('Cache-Control: max-age=' . ($_GET['age'] ?? 0));
+header("X-Range: " . ($_SERVER['HTTP_IF_RANGE'] ?? ''));
+header("X-If: " . ($_SERVER['HTTP_IF'] ?? ''));
+if ($_SERVER['REQUEST_METHOD'] === 'PUT') {
+    http_response_code($names($_SERVER['HTTP_IF_MATCH'] ?? '*') ? 204 : 412);
+    exit;
+}
+header("ETag: $tag");
+if ($names($_SERVER['HTTP_IF_NONE_MATCH'] ?? '')) {
+    http_response_code(304);
+    exit;
+}
+echo json_encode(array_fill(0, 1000, 'the same words'));
+"#;
+
+/// Reads the versioned document compressed, and returns its tag in both conditions.
+fn return_tag(ask: &dyn Fn(&str, &[(&str, &str)]) -> Response, coding: &str, weak: &str) {
+    let own = format!("{weak}\"v1,2\"");
+    let coded = ask("GET", &[("Accept-Encoding", coding)]);
+    assert_eq!(coded.header("Content-Encoding"), Some(coding));
+    let tag = coded.header("ETag").expect("a tag").to_owned();
+    assert_eq!(tag == own, !weak.is_empty(), "{tag}: strong tags differ by coding");
+    let list = format!("\"x\", {tag} , \"y\"");
+    for sent in [&tag, &list, &own] {
+        let read = ask("GET", &[("If-None-Match", sent), ("Accept-Encoding", coding)]);
+        let named = if sent == &own { &own } else { &tag };
+        assert_eq!((read.status, read.header("ETag")), (304, Some(&**named)), "{coding} {sent}");
+    }
+    // A cache drops the page then.
+    for sent in [&tag, &list, &own] {
+        let saved = ask("PUT", &[("If-Match", sent), ("Accept-Encoding", coding)]);
+        assert_eq!(saved.status, 204, "{coding} {sent}");
+    }
+    let other = ask("PUT", &[("If-Match", "\"v1\"")]);
+    assert_eq!(other.status, 412);
+    let dav = format!("([{tag}])");
+    let heard = ask("PUT", &[("If", &dav), ("If-Range", &tag)]);
+    let expected = (Some(format!("([{own}])")), Some(tag));
+    let header = |name| heard.header(name).map(str::to_owned);
+    assert_eq!((header("X-If"), header("X-Range")), expected, "a part continues the same coding");
+}
+
+#[test]
+fn a_tag_returns_to_the_script_as_it_wrote_it() {
+    let root = document_root(&[("page.php", VERSIONED)]);
+    let plain = Setup::new(root.path()).start();
+    let cached = Setup::new(root.path()).site("cache = {}").start();
+    for (server, age) in [(&plain, 0), (&cached, 60)] {
+        for (coding, weak) in CODINGS.iter().flat_map(|coding| [(coding, ""), (coding, "W/")]) {
+            let path = format!("/page.php?age={age}&weak={weak}");
+            return_tag(&|method, headers| ask_with(server, method, &path, headers), coding, weak);
+        }
+    }
+    plain.stop();
+    cached.stop();
+}
+
+fn ask_with(server: &Server, method: &str, path: &str, headers: &[(&str, &str)]) -> Response {
+    let mut request = Request::get(path);
+    method.clone_into(&mut request.method);
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    Connection::open(server.address()).ask(&request).expect("a response")
 }
 
 #[test]

@@ -121,6 +121,8 @@ pub struct Head {
     pub(crate) version: Version,
     pub(crate) host: Span,
     pub(crate) headers: Vec<HeaderSpans>,
+    /// The client's `If-None-Match` header, if another value replaces it.
+    pub(crate) sent_tags: Span,
     pub(crate) upgrade: bool,
     /// The framing of the body.
     pub body: Framing,
@@ -213,6 +215,34 @@ impl Head {
             .any(|listed| listed.eq_ignore_ascii_case(member.as_bytes()))
     }
 
+    /// A copy with other values of some headers, by their indexes.
+    #[must_use]
+    pub fn with_values(&self, values: &[(usize, Vec<u8>)]) -> Head {
+        let mut head = self.clone();
+        let mut bytes = self.bytes.to_vec();
+        for (index, value) in values {
+            let Some(header) = head.headers.get_mut(*index) else {
+                continue;
+            };
+            if header.name.of(&self.bytes).eq_ignore_ascii_case(b"if-none-match") {
+                head.sent_tags = header.value;
+            }
+            header.value = place(bytes.len(), value.len());
+            bytes.extend_from_slice(value);
+        }
+        head.bytes = bytes.into();
+        head
+    }
+
+    /// The entity tags of the `If-None-Match` header as the client sent it, the last of several,
+    /// even if [`Head::with_values`] has replaced it; empty without one.
+    pub fn sent_tags(&self) -> &[u8] {
+        match self.sent_tags.of(&self.bytes) {
+            b"" => self.header("if-none-match").unwrap_or_default(),
+            sent => sent,
+        }
+    }
+
     /// A copy with this value of the `Cookie` header, which replaces all its own; none if it is
     /// empty.
     #[must_use]
@@ -225,10 +255,6 @@ impl Head {
             return head;
         }
         head.bytes = [&self.bytes[..], NAME, value].concat().into();
-        let place = |start: usize, length: usize| Span {
-            start: u32::try_from(start).unwrap_or(u32::MAX),
-            len: u32::try_from(length).unwrap_or(0),
-        };
         let start = self.bytes.len();
         head.headers.push(HeaderSpans {
             name: place(start, NAME.len()),
@@ -246,6 +272,13 @@ impl Head {
     /// its method, path, authority and headers, where a repeated header counts once.
     pub fn len_bytes(&self) -> usize {
         self.bytes.len()
+    }
+}
+
+fn place(start: usize, length: usize) -> Span {
+    Span {
+        start: u32::try_from(start).unwrap_or(u32::MAX),
+        len: u32::try_from(length).unwrap_or(0),
     }
 }
 

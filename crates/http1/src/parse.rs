@@ -159,6 +159,7 @@ fn read_head(bytes: Bytes, headers: usize, limits: &Limits) -> Result<Head, Refu
         version,
         host: span(host),
         headers: request.headers.iter().map(spans).collect(),
+        sent_tags: Span::default(),
         upgrade: fields.upgrade && version == Version::Http11,
         body,
         keep_alive: fields.keep_alive(version),

@@ -84,6 +84,7 @@ impl Head {
             version: Version::Http2,
             host,
             headers,
+            sent_tags: Span::default(),
             upgrade: false,
             body,
             keep_alive: true,

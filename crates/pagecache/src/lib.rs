@@ -65,6 +65,7 @@ pub mod cache_request;
 pub mod cache_status;
 pub mod canonical_url;
 pub mod codec;
+pub mod coded_tags;
 pub mod cookies;
 pub mod eligibility;
 pub mod fills;

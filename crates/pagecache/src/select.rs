@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use crate::cache_request::CacheRequest;
+use crate::coded_tags::{as_named, uncoded};
 use crate::headers::{self, Field};
 use crate::stored::Stored;
 
@@ -69,6 +70,9 @@ fn has_it<'a, H: Iterator<Item = Field<'a>> + Clone>(
     let mut tags = headers::values(asked.fields(), "if-none-match").peekable();
     if tags.peek().is_some() {
         let own = stored.first("etag").map(opaque);
+        // The condition has lost the mark already.
+        let plain = own.and_then(uncoded);
+        let own = plain.as_deref().or(own);
         let is_own = |tag: &[u8]| tag == b"*" || own.is_some_and(|own| opaque(tag) == own);
         return tags.any(|value| entity_tags(value).any(is_own));
     }
@@ -141,13 +145,20 @@ fn range_of(value: &[u8], length: u64) -> Selected {
     }
 }
 
-/// The header lines of a 304. `Last-Modified` is included only without an `ETag` header.
-pub fn not_modified_lines(stored: &Stored) -> Bytes {
-    let has_etag = stored.first("etag").is_some();
+/// The header lines of a 304 to a client that has sent these entity tags. `Last-Modified` is
+/// included only without an `ETag` header.
+pub fn not_modified_lines(stored: &Stored, sent_tags: &[u8]) -> Bytes {
+    let etag = stored.first("etag");
+    let has_etag = etag.is_some();
+    let named = etag.and_then(|etag| as_named(etag, sent_tags));
     let mut lines = Vec::with_capacity(256);
     for (name, value) in stored.fields() {
         let is_told = NOT_MODIFIED_HEADERS.iter().any(|told| headers::is(name, told))
             || (!has_etag && headers::is(name, "last-modified"));
+        let value = match &named {
+            Some(named) if headers::is(name, "etag") => named,
+            _ => value,
+        };
         if is_told {
             headers::write_line(&mut lines, name, value);
         }
@@ -269,9 +280,9 @@ mod tests {
     #[test]
     fn a_304_has_what_it_must_have() {
         let page = stored(200, "ETag: \"a\"\r\nLast-Modified: x\r\nContent-Type: t\r\nVary: A\r\n");
-        assert_eq!(&not_modified_lines(&page)[..], b"ETag: \"a\"\r\nVary: A\r\n");
+        assert_eq!(&not_modified_lines(&page, b"")[..], b"ETag: \"a\"\r\nVary: A\r\n");
         let page = stored(200, "Last-Modified: x\r\nContent-Type: t\r\n");
-        assert_eq!(&not_modified_lines(&page)[..], b"Last-Modified: x\r\n");
+        assert_eq!(&not_modified_lines(&page, b"")[..], b"Last-Modified: x\r\n");
     }
 
     proptest! {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use maitred_http1::{Head, Method};
+use maitred_pagecache::coded_tags::{is_condition, uncoded};
 use maitred_rules::SiteRules;
 use maitred_rules::forwarded::{ForwardedClient, UnknownClient};
 use maitred_rules::path::{CleanPath, clean_path};
@@ -40,6 +41,8 @@ const CLIENT_UNKNOWN: &str = "The proxy in front of this server does not say who
 pub async fn serve<C: HttpClient>(client: &mut C, head: &Head, thread: &Arc<Thread>) -> After {
     let begun = Instant::now();
     let before = client.sent();
+    let uncoded = without_coded_tags(head);
+    let head = uncoded.as_ref().unwrap_or(head);
     let sites = thread.sites();
     let mut record = RequestRecord::default();
     let heard = hear_proxy(client, head, &sites, &mut record);
@@ -73,6 +76,17 @@ pub async fn serve<C: HttpClient>(client: &mut C, head: &Head, thread: &Arc<Thre
         Ok(After::Keep) | Err(_) => After::Close,
         Ok(after) => after,
     }
+}
+
+/// The request with the entity tags of compressed responses as scripts and upstream servers wrote
+/// them. None if it has none.
+fn without_coded_tags(head: &Head) -> Option<Head> {
+    /// Most headers of a request that change; each costs a copy of its value.
+    const MAX_CONDITIONS: usize = 4;
+    let conditions = head.headers().enumerate().filter(|(_, (name, _))| is_condition(name));
+    let changed = conditions.filter_map(|(index, (_, value))| Some((index, uncoded(value)?)));
+    let changed: Vec<(usize, Vec<u8>)> = changed.take(MAX_CONDITIONS).collect();
+    (!changed.is_empty()).then(|| head.with_values(&changed))
 }
 
 /// Writes the line of a request to the access log.

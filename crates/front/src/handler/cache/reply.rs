@@ -84,7 +84,7 @@ pub(crate) async fn reply<C: HttpClient>(
     let selected = select(stored, &asked, length);
     let (date, lines) = stored.dated_lines();
     let lines = match selected {
-        Selected::NotModified => not_modified_lines(stored),
+        Selected::NotModified => not_modified_lines(stored, context.head.sent_tags()),
         _ => lines,
     };
     let (code, part, at) = part_of(stored.status, body, selected);

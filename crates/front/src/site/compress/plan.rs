@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use maitred_http1::{Head, carries_body};
+use maitred_pagecache::coded_tags::{as_named, coded};
 use maitred_pagecache::headers::first;
 use maitred_rules::content_encoding::ContentEncoding;
 
@@ -21,7 +22,7 @@ pub struct Plan {
     pub coding: Option<ContentEncoding>,
     /// The `Vary` header, if another client could have got another encoding.
     vary: Option<Cow<'static, [u8]>>,
-    /// The `ETag` header, if it changes: for compressed bytes it is weak (RFC 9110 §8.8.1).
+    /// The `ETag` header, if it changes (`maitred_pagecache::coded_tags`).
     etag: Option<Vec<u8>>,
 }
 
@@ -35,6 +36,10 @@ impl Plan {
         status: u16,
         length: Option<u64>,
     ) -> Plan {
+        if status == 304 {
+            let etag = first(said, "etag").and_then(|tag| as_named(tag, request.sent_tags()));
+            return Plan { etag, ..Plan::default() };
+        }
         let suits = |compression: &&Compression| {
             let content_type = first(said.clone(), "content-type").unwrap_or_default();
             !compression.codings().is_empty() && compression.suits(content_type, length)
@@ -44,12 +49,9 @@ impl Plan {
             return Plan::default();
         };
         let coding = accepted(request).best(compression.codings());
-        let strong = |etag: &&[u8]| coding.is_some() && etag.starts_with(b"\"");
-        Plan {
-            coding,
-            vary: vary(said.clone()),
-            etag: first(said, "etag").filter(strong).map(|etag| [b"W/", etag].concat()),
-        }
+        let etag = coding.zip(first(said.clone(), "etag"));
+        let etag = etag.and_then(|(coding, tag)| coded(tag, coding.name()));
+        Plan { coding, vary: vary(said), etag }
     }
 
     /// Sends the response uncompressed, because there is no memory for an encoder.
