@@ -292,7 +292,8 @@ fn what_a_script_says_of_its_answer_decides() {
 /// programs do.
 const VERSIONED: &str = r#"<?php
 $tag = ($_GET['weak'] ?? '') . '"v1,2"';
-$names = fn ($list) => $list === '*' || preg_match('~(^|, *)' . preg_quote($tag) . '( *,|$)~', $list);
+$list = '~(^|, *)' . preg_quote($tag) . '( *,|$)~';
+$names = fn ($sent) => $sent === '*' || preg_match($list, $sent);
 header('Content-Type: application/json');
 header('Cache-Control: max-age=' . ($_GET['age'] ?? 0));
 header("X-Range: " . ($_SERVER['HTTP_IF_RANGE'] ?? ''));

@@ -84,6 +84,8 @@ impl CgiHeaders {
 pub struct HeadReader {
     limits: Limits,
     head: CgiHeaders,
+    /// The last Content-Type.
+    content_type: Option<(Span, Span)>,
     line_start: usize,
     lines: usize,
 }
@@ -97,7 +99,7 @@ impl Default for HeadReader {
 impl HeadReader {
     /// A reader at the start of a response.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, head: CgiHeaders::default(), line_start: 0, lines: 0 }
+        Self { limits, head: CgiHeaders::default(), content_type: None, line_start: 0, lines: 0 }
     }
 
     /// Reads `input`. When the header is complete, returns it and the number of bytes of `input`
@@ -147,17 +149,21 @@ impl HeadReader {
         let line = &self.head.bytes[self.line_start..self.head.bytes.len() - 1];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
+            self.head.headers.extend(self.content_type.take());
             return Ok(true);
         }
         let end = self.line_start + line.len();
         let colon = match name_len(line) {
-            Ok(len) => self.line_start + len,
+            Ok(len) => Some(self.line_start + len),
+            Err(_) if is_left_out(line) => None,
             Err(fault) => return Err(self.error(fault)),
         };
         if self.lines == self.limits.max_headers {
             return Err(self.error(Fault::TooManyHeaders(self.limits.max_headers)));
         }
-        self.take_header(colon, end).map_err(|fault| self.error(fault))?;
+        if let Some(colon) = colon {
+            self.take_header(colon, end).map_err(|fault| self.error(fault))?;
+        }
         self.line_start = self.head.bytes.len();
         self.lines += 1;
         Ok(false)
@@ -177,8 +183,13 @@ impl HeadReader {
             return Ok(());
         }
         head.has_location |= name.eq_ignore_ascii_case(b"Location") && value.len > 0;
+        let is_type = name.eq_ignore_ascii_case(b"Content-Type");
         let name = Span { start: self.line_start as u32, len: name.len() as u32 };
-        head.headers.push((name, value));
+        match is_type {
+            // As with nginx, the last one counts, and an empty one is none.
+            true => self.content_type = (value.len > 0).then_some((name, value)),
+            false => head.headers.push((name, value)),
+        }
         Ok(())
     }
 
@@ -207,6 +218,16 @@ fn name_len(line: &[u8]) -> Result<usize, Fault> {
         return Err(Fault::Value);
     }
     Ok(colon)
+}
+
+/// Whether a line is left out of the response: the word alone of `header('word')` in PHP, or a name
+/// with bytes above 0x7f. Anything else without a valid name is no header at all.
+fn is_left_out(line: &[u8]) -> bool {
+    let colon = memchr(b':', line);
+    let name = &line[..colon.unwrap_or(line.len())];
+    let is_word = |&byte: &u8| is_token_byte(byte) || byte > 0x7f;
+    let has_value = colon.is_none_or(|colon| memchr2(b'\r', 0, &line[colon..]).is_none());
+    !name.is_empty() && name.iter().all(is_word) && has_value && name_len(line).is_err()
 }
 
 /// `bytes[start..end]` without the spaces and tabs at both ends.

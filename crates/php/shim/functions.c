@@ -235,13 +235,10 @@ static const zend_function_entry snapshot_functions[] = {
 static void register_functions_of_mode(int module_number)
 {
 	/* php-fpm has none of them. */
-	if (maitred_engine.fpm) {
+	if (maitred_engine.fpm || maitred_engine.mode == MAITRED_CLASSIC) {
 		return;
 	}
 	maitred_register_response_headers();
-	if (maitred_engine.mode == MAITRED_CLASSIC) {
-		return;
-	}
 	zend_add_system_entropy("maitred", "mode", &maitred_engine.mode, sizeof(maitred_engine.mode));
 	maitred_register_worker_functions(module_number);
 	if (maitred_engine.mode == MAITRED_SNAPSHOT) {

@@ -59,13 +59,15 @@ static int register_modules(void)
 	for (size_t i = 0; i < sizeof(raised) / sizeof(*raised); i++) {
 		take_larger(raised[i][0], raised[i][1]);
 	}
+	if (maitred_engine.fpm || maitred_engine.mode == MAITRED_CLASSIC) {
+		zend_hash_str_del(CG(function_table), "chroot", sizeof("chroot") - 1);
+	}
 	if (!maitred_engine.fpm) {
 		return result;
 	}
 	if (cfg_get_long(PCNTL_SWITCH, &pcntl) != SUCCESS || pcntl == 0) {
 		leave_out("pcntl");
 	}
-	zend_hash_str_del(CG(function_table), "chroot", sizeof("chroot") - 1);
 	return result;
 }
 

@@ -31,7 +31,10 @@ size_t maitred_write(const char *bytes, size_t length)
 	return length;
 }
 
-/* Sends the header even if there is no body yet, as php-fpm does from 8.4 (php-src #12385). */
+/*
+ * From 8.4 on, sends the header even if there is no body yet, as php-fpm does (php-src #12385).
+ * Before, a script may still change it while an output buffer holds the body.
+ */
 void maitred_flush(void *context)
 {
 	const struct maitred_request *request = maitred_engine.request;
@@ -40,7 +43,13 @@ void maitred_flush(void *context)
 	if (UNEXPECTED(!request || maitred_engine.finished)) {
 		return;
 	}
+#if PHP_VERSION_ID >= 80400
 	sapi_send_headers();
+#else
+	if (!SG(headers_sent)) {
+		return;
+	}
+#endif
 	maitred_obey(maitred_engine.callbacks->flush(request->exchange));
 }
 

@@ -543,15 +543,15 @@ static const zend_function_entry functions[] = {
 	PHP_FE_END
 };
 
-/* In all modes, as under other servers. */
-static const zend_function_entry of_all_modes[] = {
+/* As under other servers with workers that boot. */
+static const zend_function_entry of_booted_modes[] = {
 	PHP_FALIAS(apache_response_headers, frankenphp_response_headers, arginfo_response_headers)
 	PHP_FE_END
 };
 
 void maitred_register_response_headers(void)
 {
-	zend_register_functions(NULL, of_all_modes, NULL, MODULE_PERSISTENT);
+	zend_register_functions(NULL, of_booted_modes, NULL, MODULE_PERSISTENT);
 }
 
 void maitred_register_worker_functions(int module_number)
