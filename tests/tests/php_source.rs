@@ -1,7 +1,7 @@
 //! PHP source is never sent, whatever its name; and what clients read of a refusal does not say
 //! what there is.
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{lchown, symlink};
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Request};
@@ -145,6 +145,7 @@ fn every_refusal_of_a_status_reads_the_same() {
         set_mode(&root.path().join("closed.txt"), 0o600);
         let foreign = Some(5001);
         std::os::unix::fs::chown(beside.path().join("foreign.txt"), foreign, None).expect("root");
+        lchown(root.path().join("link.txt"), Some(5002), None).expect("root");
     }
     let server = serve(
         &root,
@@ -180,7 +181,7 @@ fn every_refusal_of_a_status_reads_the_same() {
         assert_eq!((foreign.status, foreign.text_without_id()), (404, missing));
         let closed = http::get(server.address(), "/closed.txt");
         assert_eq!((closed.status, closed.text_without_id()), (403, denied.text_without_id()));
-        server.expect_log(0, "/link.txt: 404: a symbolic link leads out of the root");
+        server.expect_log(0, "link.txt is of user `5002` and leads out of the document root");
         server.expect_log(0, "/closed.txt: 403: the front may not read the file");
     }
     server.expect_log(0, "/a.php.bak: 404: the file holds PHP source by its name");
