@@ -148,6 +148,13 @@ impl Response {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
+    /// The body of an error page without its last line, which has the id of the request.
+    pub fn text_without_id(&self) -> String {
+        let text = self.text();
+        let lines = text.split_inclusive('\n');
+        lines.filter(|line| !line.starts_with("Request ")).collect()
+    }
+
     /// The body as JSON.
     ///
     /// # Panics

@@ -344,7 +344,7 @@ fn a_worker_that_dies_is_a_502_in_words_and_half_an_answer_is_no_whole_one() {
     let site = Site::new("");
     let answered = site.get("/die.php");
     assert!(answered.stdout.starts_with("Status: 502 "), "{answered:?}");
-    assert!(answered.body().contains("The worker died"), "{answered:?}");
+    assert!(answered.body().contains("An error on the server"), "{answered:?}");
     let mut wire = site.connect();
     wire.send(&request(1, true, &site.params("/half.php", &[]), b""));
     site.wait_for("half");

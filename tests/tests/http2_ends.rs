@@ -1,7 +1,7 @@
 //! The regular ends of HTTP/2 connections: those that are one too many, and those that
 //! another program takes over from. How idle ones do is in slow_clients.rs.
 
-use maitred_tests::http::{self, Connection as Http1, Request};
+use maitred_tests::http::{self, Connection as Http1};
 use maitred_tests::http2::{Connection, DATA, GOAWAY};
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{Server, Setup, document_root};
@@ -30,13 +30,17 @@ fn site() -> TempDir {
 }
 
 #[test]
-fn where_connections_run_short_one_that_asks_is_answered_and_then_told_to_go() {
+fn where_connections_run_short_an_idle_one_is_told_to_go_and_makes_room() {
     let root = site();
     let limit = format!("--nofile={OPEN_FILES}:{OPEN_FILES}");
     let server = Setup::new(root.path()).under(&["prlimit", &limit]).start();
-    let mut client = Connection::open(server.address(), &[]);
-    client.ask(1, "/hello.txt");
-    assert_eq!(client.text(1), "hello, file");
+    let mut idle = Connection::open(server.address(), &[]);
+    idle.ask(1, "/hello.txt");
+    assert_eq!(idle.text(1), "hello, file");
+    let mut busy = Connection::open(server.address(), &[]);
+    busy.ask(1, "/wait.php");
+    busy.wait_for("the beginning of a response", |frame| frame.kind == DATA);
+    // A part of a request is none that is idle.
     let others: Vec<_> = (1..FITTING)
         .map(|_| {
             let mut other = Http1::open(server.address());
@@ -45,17 +49,11 @@ fn where_connections_run_short_one_that_asks_is_answered_and_then_told_to_go() {
             other
         })
         .collect();
-    // When the last has been taken, there is no room for another.
-    let mut late = Http1::open(server.address());
-    server.expect_log(0, &format!("{FITTING} connections are open"));
-    client.ask(3, "/hello.php");
-    let goes = client.wait_for("word that it goes", |frame| frame.kind == GOAWAY);
+    let goes = idle.wait_for("word that it goes", |frame| frame.kind == GOAWAY);
     assert_eq!(goes.and_then(|frame| frame.error_code()), Some(NO_ERROR));
-    assert_eq!(client.text(3), "hello");
-    drop(client);
-    // Which makes room for one that waited.
-    let answer = late.ask(&Request::get("/hello.txt"));
-    assert_eq!(answer.expect("an answer").text(), "hello, file");
+    assert_eq!(idle.wait_for("the end", |_| false), None, "the connection is closed");
+    std::fs::write(root.path().join("go"), "").expect("a file can be written");
+    assert_eq!(busy.text(1), "waiting over");
     drop(others);
 }
 

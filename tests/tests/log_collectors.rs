@@ -200,6 +200,11 @@ fn an_access_log_on_a_disk_that_is_full_goes_on_when_there_is_room_again() {
     fs::remove_file(filler).expect("a file can be removed");
     get("/hello.php");
     wait::until_true("the line", || written().ends_with("/hello.php 200\n"));
+    let all = written();
+    let cut_off: Vec<&str> =
+        all.lines().filter(|line| !line.ends_with(" 200") || line.len() > 14).collect();
+    assert_eq!(cut_off.len(), 1, "a line is cut off, and none follows it: {cut_off:?}");
+    assert!("/hello.txt 200".starts_with(cut_off[0]), "{cut_off:?}");
     server.expect_log(0, "the access log was not written for");
     assert_eq!(server.log_text().matches("cannot be written").count(), 1);
     server.stop();

@@ -290,3 +290,24 @@ fn a_wrong_format_is_refused_with_what_it_should_be() {
     assert_eq!(lines(&log, 1), ["200"]);
     server.stop();
 }
+
+#[test]
+fn an_error_page_is_neutral_and_its_id_leads_to_the_cause_in_the_log() {
+    let root = site();
+    let server = Setup::new(root.path()).site("max_body_size = \"1k\"").start();
+    let large = Request::post("/id.php", "text/plain", &[b'x'; 2000]);
+    let failures = [
+        (Request::get("/dies.php"), "502", "An error on the server", "The worker died"),
+        (large, "413", "The request is too large.", "max_body_size"),
+    ];
+    for (request, status, neutral, cause) in failures {
+        let text = http::ask(server.address(), &request).text();
+        assert!(text.starts_with(status) && text.contains(neutral), "{text}");
+        assert!(!text.contains(cause), "{text}");
+        let id = text.lines().find_map(|line| line.strip_prefix("Request ")).expect("an id");
+        assert!(is_own(id), "{id}");
+        let logged = server.expect_log(0, &format!("[request {id}]"));
+        assert!(logged.contains(cause), "{logged}");
+    }
+    server.stop();
+}

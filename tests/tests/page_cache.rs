@@ -399,7 +399,7 @@ fn purge_is_refused_and_runs_no_script_where_nobody_may() {
     let request = Request::new("PURGE", "/a").header("Host", "localhost");
     let refused = http::ask(server.address(), &request.header("Connection", "close"));
     assert_eq!(refused.status, 403);
-    assert_eq!(refused.text(), "403 Forbidden\nAccess to this page is denied.\n");
+    assert!(refused.text().starts_with("403 Forbidden\nAccess to this page is denied.\n"));
     let kept = get(&server, "/a");
     assert_eq!(kept.text(), "run 1");
     assert!(status(&kept).starts_with("maitred; hit; "));

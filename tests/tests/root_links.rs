@@ -208,3 +208,40 @@ fn a_server_starts_with_a_root_that_it_refuses_and_check_and_explain_say_why() {
         (get(&server, "/hello.txt").0 == 200).then_some(())
     });
 }
+
+#[test]
+fn a_link_below_the_root_is_followed_if_it_is_roots_and_otherwise_logged_with_the_remedy() {
+    if !is_root() {
+        return eprintln!("skipped: only root can give files to several users");
+    }
+    let machine = Machine::new();
+    write_file(machine.folder.path(), "a/storage/cat.txt", b"cat");
+    for name in ["a/storage", "a/storage/cat.txt"] {
+        machine.give(name, TENANT);
+    }
+    let server = machine.setup().start();
+    machine.link("a/public/storage", Path::new("../storage"), "root");
+    assert_eq!(get(&server, "/storage/cat.txt"), (200, "cat".into()));
+    // Root's link, but a tenant's on its way.
+    machine.link("a/storage/shared", &machine.path("b/shared"), TENANT);
+    machine.link("a/public/shared", Path::new("../storage/shared"), "root");
+    assert_refused(&server, "/shared/dump.sql");
+    machine.link("a/public/images", Path::new("../storage"), NEIGHBOUR);
+    let mark = server.log().mark();
+    for _ in 0..3 {
+        assert_eq!(get(&server, "/images/cat.txt").0, 404);
+    }
+    let link = machine.path("a/public/images");
+    let remedy = format!("`chown -h {TENANT} {}`", link.display());
+    server.expect_log(mark, &remedy);
+    assert_eq!(server.log_text().matches(&remedy).count(), 1, "{}", server.log_text());
+    let output = Command::new(maitred_program())
+        .args(["check", "--config"])
+        .arg(server.configuration())
+        .output()
+        .expect("maitred can be started");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains(&remedy), "{said}");
+    machine.give("a/public/images", TENANT);
+    assert_eq!(get(&server, "/images/cat.txt"), (200, "cat".into()));
+}

@@ -22,7 +22,7 @@ use crate::pool::thread_local::{self, Inbox};
 use crate::pool::worker_calls::WorkerCalls;
 use crate::runtime::supervisor_channel::{Supervisor, read_json};
 use crate::runtime::{background, sandbox, thread};
-use crate::services::{Shared, Thread};
+use crate::services::{FrontSize, Shared, Thread};
 
 /// Descriptors reserved for files, pools and temporary files.
 const RESERVED_DESCRIPTORS: u64 = 512;
@@ -37,7 +37,7 @@ const MOST_OF_PAGES: u64 = 4096;
 /// with this one there always is an earlier one.
 const BEAT: Duration = Duration::from_millis(500);
 /// Ticks after the last connection has ended: its memory is returned in this time.
-const BEATS_AFTERWARDS: u32 = 30;
+const BEATS_AFTERWARDS: u32 = 50;
 /// Interval at which a stopping front checks whether the last script has ended.
 const QUIET_CHECK: Duration = Duration::from_millis(20);
 
@@ -188,7 +188,7 @@ fn prepare(
         orders.pool_access_logs,
         supervisor.clone(),
         troubles,
-        max_connections,
+        FrontSize { threads, max_connections },
         Some(Arc::new(cache)),
     );
     Ok(Start {

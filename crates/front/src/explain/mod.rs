@@ -21,6 +21,7 @@ use crate::handler::route_rules::{NeededAuth, PathTarget, RouteRules, target_of}
 use crate::http::hosts::{Hosts, host_name, https_address};
 use crate::site::compress::Compression;
 use crate::site::files::StaticFile;
+use crate::site::refused_links;
 use crate::site::resolver::{Resolver, Route, Script, SiteFiles, TableLimits};
 
 /// The request to explain.
@@ -466,10 +467,13 @@ fn front_of(config: &Config) -> u32 {
     }
 }
 
-/// Directories of sites that are not served because of untrusted symbolic links: one sentence each.
+/// Directories of sites that are not served because of untrusted symbolic links, and links in
+/// document roots that are not followed: one sentence each.
 pub fn refused_folders(config: &Config) -> Vec<String> {
     let of_site = |site| refused_folders_of(config, site);
-    config.sites.iter().flat_map(of_site).collect()
+    let of_links = |site: &Site| refused_links::find(&site.root, front_of(config));
+    let links = config.sites.iter().flat_map(of_links);
+    config.sites.iter().flat_map(of_site).chain(links).collect()
 }
 
 fn refused_folders_of(config: &Config, site: &Site) -> Vec<String> {

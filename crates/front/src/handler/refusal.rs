@@ -12,7 +12,7 @@ use crate::handler::context::RequestContext;
 use crate::handler::respond::TextResponse;
 use crate::http::error_body::{FORBIDDEN, NOT_FOUND};
 use crate::logging::repeated::RepeatedErrors;
-use crate::site::resolver::{FOREIGN_LINK, Route};
+use crate::site::resolver::{FOREIGN_FILE, FOREIGN_LINK, Route};
 
 /// The response body for a path that cannot be decoded.
 const BAD_PATH: &str = "The path of the address is not valid.";
@@ -65,7 +65,7 @@ pub fn log_path(context: &RequestContext<'_>, refused: &Refused, troubles: &Repe
     let root = &context.site.settings.root;
     if refused.status >= 500 {
         log_failed(root, refused.status, refused.why, troubles);
-    } else if refused.is_notable {
+    } else if refused.is_notable && refused.why != FOREIGN_FILE {
         troubles.file_refused(root, &context.path, refused);
     }
 }

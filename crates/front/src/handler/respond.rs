@@ -11,7 +11,7 @@ use crate::handler::htaccess_response::{OwnedHeader, ResponseSource};
 use crate::handler::response_headers::{ResponseHeaders, find, headers_of_lines};
 use crate::http::body::NoBody;
 use crate::http::client::{After, Content, HttpClient, Reply};
-use crate::http::error_body::{in_words, unfiltered};
+use crate::http::error_body::{in_words, of_request, unfiltered};
 use crate::http::headers::{Header, PLAIN, ServerHeaders};
 use crate::pool::status::StatusPage;
 
@@ -243,7 +243,15 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
                 TextBody::Reason(reason) if self.client.admin().is_some() => {
                     unfiltered(response.status, reason)
                 }
-                TextBody::Reason(reason) => in_words(response.status, reason),
+                TextBody::Reason(reason) if response.status < 400 => {
+                    in_words(response.status, reason)
+                }
+                TextBody::Reason(reason) => {
+                    let (status, id) = (response.status, self.record.id());
+                    let target = self.head.target().escape_debug();
+                    tracing::debug!("{target}: {status}: {reason} [request {}]", id.as_str());
+                    of_request(status, reason, id.as_str())
+                }
             };
             let headers: Vec<Header<'_>> = response.headers.iter().map(borrowed).collect();
             let content = Content::Made(body.as_bytes());
@@ -289,7 +297,18 @@ impl<'r, C: HttpClient> RequestCx<'r, C> {
         no_body: NoBody,
     ) -> io::Result<After> {
         let (status, reason) = match no_body {
-            NoBody::TooLarge => (413, "The body is larger than max_body_size allows."),
+            NoBody::TooLarge => {
+                let (method, target) = (self.head.method(), self.head.target());
+                let id = self.record.id();
+                if context.backend.may_log(target.len()) {
+                    tracing::warn!(
+                        "{method} {target}: 413: its body is larger than max_body_size allows \
+                         [request {}]",
+                        id.as_str()
+                    );
+                }
+                (413, "")
+            }
             NoBody::TooSlow => (408, "The body came too slowly."),
             NoBody::Gone => {
                 self.record.status = 499;

@@ -7,23 +7,17 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::http::body::blocking;
+use crate::net::client_memory::{self, ClientMemory};
 
 /// Memory buffer of one response in bytes, for a client that does not share it between streams.
 pub const MEMORY_BYTES: usize = 512 * 1024;
-/// Bytes of each response that do not count towards [`COMMON_BYTES`].
-const OWN_BYTES: usize = 64 * 1024;
-/// Bytes beyond that which all responses together may buffer in memory before files are used.
-const COMMON_BYTES: usize = 64 * 1024 * 1024;
-/// Bytes of one response buffered in memory from then on.
-const SHORT_BYTES: usize = 32 * 1024;
 /// Bytes moved to or from the file in one go.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// Bytes that all responses of this process buffer in memory, beyond [`OWN_BYTES`] of each.
-static COMMON: AtomicUsize = AtomicUsize::new(0);
+/// A piece with more unused bytes than these is reallocated before it waits for the client.
+const SPARE_BYTES: usize = 8 * 1024;
 
 /// The unsent part of one response. The fields for the file are boxed, since every response would
 /// hold their memory.
@@ -47,8 +41,8 @@ pub struct Spool<'a> {
     dir: &'a Path,
     /// Most bytes in memory before the file is used.
     memory_limit: usize,
-    /// Its bytes in [`COMMON`].
-    counted: usize,
+    /// Its bytes among those of all clients.
+    counted: ClientMemory,
     limit: u64,
     full_disk: bool,
 }
@@ -68,7 +62,7 @@ impl<'a> Spool<'a> {
             held: Vec::new(),
             dir,
             memory_limit,
-            counted: 0,
+            counted: ClientMemory::default(),
             limit,
             full_disk: false,
         }
@@ -76,21 +70,20 @@ impl<'a> Spool<'a> {
 
     /// Most bytes in memory now: fewer where many clients do not read.
     fn memory_limit(&self) -> usize {
-        match COMMON.load(Ordering::Relaxed) < COMMON_BYTES {
-            true => self.memory_limit,
-            false => self.memory_limit.min(SHORT_BYTES),
+        client_memory::limit(self.memory_limit)
+    }
+
+    /// The limit of what stays in memory while the client reads nothing. A little more than the
+    /// usual limit is not worth a file.
+    fn settled_limit(&self) -> usize {
+        match self.memory_limit() {
+            limit if limit < self.memory_limit => limit,
+            limit => 2 * limit,
         }
     }
 
-    /// Updates [`COMMON`].
     fn count(&mut self) {
-        let bytes = self.memory_bytes.saturating_sub(OWN_BYTES);
-        if bytes > self.counted {
-            COMMON.fetch_add(bytes - self.counted, Ordering::Relaxed);
-        } else if bytes < self.counted {
-            COMMON.fetch_sub(self.counted - bytes, Ordering::Relaxed);
-        }
-        self.counted = bytes;
+        self.counted.holds(self.memory_bytes);
     }
 
     /// Whether everything has been sent.
@@ -139,14 +132,14 @@ impl<'a> Spool<'a> {
         }
     }
 
-    /// Moves bytes far beyond the memory limit to the file, because the client reads nothing now;
-    /// not if the file holds later bytes.
+    /// Moves bytes beyond the memory limit to the file, because the client reads nothing now; not
+    /// if the file holds later bytes.
     ///
     /// # Errors
     /// When the file cannot be written. The bytes stay in memory.
     pub async fn settle(&mut self) -> io::Result<()> {
         let is_last = self.read == self.written && self.held.is_empty();
-        if self.memory_bytes <= 2 * self.memory_limit() || !is_last || self.full_disk {
+        if self.memory_bytes <= self.settled_limit() || !is_last || self.full_disk {
             return Ok(());
         }
         let mut unsent = std::mem::take(&mut self.first);
@@ -168,12 +161,16 @@ impl<'a> Spool<'a> {
         }
     }
 
-    fn keep(&mut self, bytes: Vec<u8>) {
+    fn keep(&mut self, mut bytes: Vec<u8>) {
         self.memory_bytes += bytes.len();
         self.count();
         if self.first.is_empty() {
             self.first = bytes;
         } else {
+            // It waits for those before it.
+            if bytes.capacity() - bytes.len() > SPARE_BYTES {
+                bytes.shrink_to_fit();
+            }
             self.memory.push_back(bytes);
         }
     }
@@ -249,15 +246,10 @@ impl<'a> Spool<'a> {
     }
 }
 
-impl Drop for Spool<'_> {
-    fn drop(&mut self) {
-        COMMON.fetch_sub(self.counted, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::client_memory::{LEAST_BYTES, TOTAL_BYTES};
 
     async fn empty(spool: &mut Spool<'_>, step: usize) -> Vec<u8> {
         let mut out = Vec::new();
@@ -311,20 +303,21 @@ mod tests {
     async fn many_spools_together_use_files_before_each_would_by_itself() {
         let dir = tempfile::tempdir().unwrap();
         let mut spools = Vec::new();
-        while COMMON.load(Ordering::Relaxed) < COMMON_BYTES {
+        let mut in_memory = 0;
+        for _ in 0..1000 {
             let mut spool = Spool::new(dir.path(), MEMORY_BYTES, 1 << 30);
-            for _ in 0..10 {
-                spool.push(vec![1; MEMORY_BYTES / 10]).await.unwrap();
+            for _ in 0..8 {
+                spool.push(vec![1; MEMORY_BYTES / 8]).await.unwrap();
+                spool.settle().await.unwrap();
             }
+            in_memory += spool.memory_bytes;
             spools.push(spool);
         }
-        let most = COMMON_BYTES / (MEMORY_BYTES - 2 * OWN_BYTES);
-        assert!(spools.len() <= most, "{}", spools.len());
-        let mut spool = Spool::new(dir.path(), MEMORY_BYTES, 1 << 30);
-        spool.push(vec![1; SHORT_BYTES]).await.unwrap();
-        spool.push(vec![1; SHORT_BYTES]).await.unwrap();
-        assert_eq!(spool.memory_bytes, SHORT_BYTES);
-        assert_eq!(empty(&mut spool, 1000).await.len(), 2 * SHORT_BYTES);
+        let most = TOTAL_BYTES + spools.len() * LEAST_BYTES;
+        assert!(in_memory < most, "{in_memory} of {most}");
+        assert!(spools.iter().any(|spool| spool.memory_bytes == MEMORY_BYTES));
+        let last = spools.last_mut().unwrap();
+        assert_eq!(empty(last, 1000).await.len(), MEMORY_BYTES);
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::Write;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,6 +13,7 @@ use maitred_http1::Head;
 use maitred_os::collector::{Address, Collector, Field, Form, Severity};
 use maitred_os::stderr;
 
+use crate::logging::line_file::{LineFile, LostLines};
 use crate::logging::repeated::RepeatedErrors;
 use crate::logging::request_record::RequestRecord;
 use crate::logging::site_log::SiteLog;
@@ -41,7 +41,7 @@ enum Sink {
     /// Standard error, together with the error log.
     Stderr,
     /// The log file, as last opened by the supervisor.
-    File(RwLock<File>),
+    File(RwLock<LineFile>),
     /// A log collector; lines to syslog have this severity.
     Collector(Collector, u8),
 }
@@ -69,7 +69,9 @@ impl AccessLog {
             (Some(LogTarget::File(_)), None) => {
                 return Err("no file for the access log was received".to_owned());
             }
-            (Some(LogTarget::File(_)), Some(file)) => Sink::File(RwLock::new(file.into())),
+            (Some(LogTarget::File(_)), Some(file)) => {
+                Sink::File(RwLock::new(File::from(file).into()))
+            }
             (Some(LogTarget::Stderr | LogTarget::Syslog), _) => Sink::Stderr,
             (Some(LogTarget::Collector(collector)), _) => {
                 let severity = match collector {
@@ -90,7 +92,7 @@ impl AccessLog {
     /// Switches to `file`; no thread writes to the former file after this returns.
     pub fn reopened(&self, file: OwnedFd) {
         if let Sink::File(sink) = &self.sink {
-            *sink.write().unwrap_or_else(PoisonError::into_inner) = file.into();
+            *sink.write().unwrap_or_else(PoisonError::into_inner) = File::from(file).into();
         }
     }
 
@@ -152,10 +154,13 @@ impl AccessLog {
             }
             let written = match &self.sink {
                 // Lost lines are reported as a repeated error.
-                Sink::Stderr => stderr::write_line(lines, |_| Vec::new()),
+                Sink::Stderr => stderr::write_line(lines, |_| Vec::new()).map_err(|why| {
+                    let count = memchr::memchr_iter(b'\n', lines).count() as u64;
+                    LostLines { count, why }
+                }),
                 Sink::File(file) => {
                     let file = file.read().unwrap_or_else(PoisonError::into_inner);
-                    (&*file).write_all(lines)
+                    file.write(lines)
                 }
                 // The lines belong to the file that a reload has replaced.
                 Sink::Collector(collector, severity) => {
@@ -168,9 +173,8 @@ impl AccessLog {
                 Sink::Off => Ok(()),
             };
             // A log that cannot be written must not stop the server.
-            if let Err(why) = written {
-                let count = memchr::memchr_iter(b'\n', lines).count();
-                self.troubles.lines_lost(count as u64, &why);
+            if let Err(LostLines { count, why }) = written {
+                self.troubles.lines_lost(count, &why);
             }
             lines.clear();
         });

@@ -3,6 +3,7 @@
 pub(crate) mod access_log;
 pub(crate) mod access_log_line;
 pub(crate) mod deferred;
+pub(crate) mod line_file;
 pub(crate) mod log_limit;
 pub(crate) mod pool_access_log;
 pub(crate) mod pool_access_log_entry;

@@ -2,6 +2,7 @@
 
 pub(crate) mod admin_peer;
 pub(crate) mod client_addresses;
+pub(crate) mod client_memory;
 pub(crate) mod client_rate;
 pub(crate) mod descriptor_guard;
 pub(crate) mod handshake_limit;

@@ -19,6 +19,7 @@ use rustls::unbuffered::{
 };
 use tokio::io::ReadBuf;
 
+use crate::net::client_memory::{self, ClientMemory};
 use crate::net::socket::Socket;
 
 /// The protocols offered by ALPN (RFC 7301), the best first. A client that wants another is
@@ -193,6 +194,7 @@ pub struct TlsStream {
     opened: BytesMut,
     /// Encrypted bytes that the socket has not taken.
     outgoing: BytesMut,
+    unsent: ClientMemory,
     /// Bytes of a response that are encrypted and not counted as sent.
     promised: usize,
     /// The client has closed its sending side.
@@ -238,6 +240,7 @@ impl TlsStream {
             incoming: first,
             opened: BytesMut::new(),
             outgoing: BytesMut::new(),
+            unsent: ClientMemory::default(),
             promised: 0,
             ended: false,
             is_over: false,
@@ -350,6 +353,7 @@ impl TlsStream {
             }
         }
         self.outgoing = BytesMut::new();
+        self.unsent.holds(0);
         Ok(true)
     }
 
@@ -456,7 +460,7 @@ impl TlsStream {
         more: bool,
         room: &mut Vec<u8>,
     ) -> io::Result<Option<usize>> {
-        let count = bytes.len().min(PIECE_BYTES);
+        let count = bytes.len().min(client_memory::limit(PIECE_BYTES));
         let sealed = self.seal(&bytes[..count], room)?;
         let mut rest = &room[..sealed];
         while self.outgoing.is_empty() && !rest.is_empty() {
@@ -469,6 +473,7 @@ impl TlsStream {
             return Ok(Some(count));
         }
         self.outgoing.extend_from_slice(rest);
+        self.unsent.holds(self.outgoing.len());
         self.promised = count;
         self.paid()
     }
@@ -494,7 +499,7 @@ impl TlsStream {
     pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         ready!(self.poll_flush(cx))?;
         let sent = SCRATCH.with_borrow_mut(|scratch| {
-            let count = bytes.len().min(PIECE_BYTES);
+            let count = bytes.len().min(client_memory::limit(PIECE_BYTES));
             let sent = self.send_sealed(&bytes[..count], false, &mut scratch.sealed)?;
             // Bytes that do not fit yet are sent before any others.
             self.promised = 0;

@@ -12,6 +12,8 @@ use maitred_os::proc::Statm;
 
 /// Interval of the check.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Time after which memory that could not be returned is tried again: what kept it may be freed.
+const TRY_AGAIN_EVERY: Duration = Duration::from_secs(15);
 /// Least number of bytes to return.
 const WORTH_BYTES: u64 = 8 * 1024 * 1024;
 /// Bytes of a page in `statm`; with larger pages, memory is returned later.
@@ -25,12 +27,34 @@ pub struct Heap {
     /// `/proc/self/statm`, which cannot be opened after the front has given up its privileges.
     statm: Option<File>,
     began: Instant,
-    /// The time of the next check, since the start.
-    next: Mutex<Duration>,
+    checks: Mutex<Checks>,
     /// Bytes at the start.
     floor: u64,
     /// Free bytes that could not be returned.
     waste: AtomicU64,
+}
+
+/// The times of checks, since the start.
+#[derive(Debug)]
+struct Checks {
+    next: Duration,
+    /// The next that includes the memory that could not be returned.
+    next_full: Duration,
+}
+
+impl Checks {
+    /// Whether a check is due, and whether it is a full one.
+    fn due(&mut self, now: Duration) -> Option<bool> {
+        if now < self.next {
+            return None;
+        }
+        self.next = now + LOOK_EVERY;
+        let is_full = now >= self.next_full;
+        if is_full {
+            self.next_full = now + TRY_AGAIN_EVERY;
+        }
+        Some(is_full)
+    }
 }
 
 impl Heap {
@@ -41,7 +65,7 @@ impl Heap {
         Heap {
             statm,
             began: Instant::now(),
-            next: Mutex::new(LOOK_EVERY),
+            checks: Mutex::new(Checks { next: LOOK_EVERY, next_full: TRY_AGAIN_EVERY }),
             floor,
             waste: AtomicU64::new(0),
         }
@@ -51,13 +75,15 @@ impl Heap {
     pub fn look(self: &Arc<Self>) {
         let now = self.began.elapsed();
         // Another thread is checking.
-        let Ok(mut next) = self.next.try_lock() else {
+        let Ok(mut checks) = self.checks.try_lock() else {
             return;
         };
-        if now < *next {
+        let Some(is_full) = checks.due(now) else {
             return;
+        };
+        if is_full {
+            self.waste.store(0, Ordering::Relaxed);
         }
-        *next = now + LOOK_EVERY;
         let Some(own) = self.statm.as_ref().and_then(own_bytes) else {
             return;
         };
@@ -112,6 +138,20 @@ mod tests {
         assert!(has_grown(much, floor));
         assert!(is_worth_it(much, floor) && !is_worth_it(much, much));
         assert!(!is_worth_it(0, 0) && !is_worth_it(WORTH_BYTES, 0));
+    }
+
+    #[test]
+    fn memory_that_could_not_be_returned_is_tried_again_later() {
+        let mut checks = Checks { next: LOOK_EVERY, next_full: TRY_AGAIN_EVERY };
+        let mut full = Vec::new();
+        for second in 0..60 {
+            match checks.due(Duration::from_secs(second)) {
+                Some(true) => full.push(second),
+                Some(false) => assert_eq!(second % LOOK_EVERY.as_secs(), 0),
+                None => {}
+            }
+        }
+        assert_eq!(full, [15, 30, 45]);
     }
 
     #[test]

@@ -32,6 +32,8 @@ use crate::services::lifecycle::{ConnectionGuard, idle_is_over};
 
 /// Pause of accepting when no descriptor is left, or the connection limit is reached.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+/// Pause for the idle connections that are closed to make room.
+const ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// Connections accepted before the thread runs its other tasks.
 const ACCEPT_BATCH: usize = 64;
 /// Connections that a Unix socket may hold at most, unless the administrator has raised it
@@ -80,11 +82,7 @@ pub async fn accept(
     let mut last = false;
     loop {
         while shared.is_full(admin) {
-            if !admin {
-                shared.troubles.full(shared.max_connections);
-                shared.want_room();
-            }
-            tokio::time::sleep(ACCEPT_PAUSE).await;
+            wait_for_room(&acceptor.thread, admin).await;
         }
         while wary > 0 && closer::is_full() {
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -106,6 +104,18 @@ pub async fn accept(
             () = &mut full => last = true,
         }
     }
+}
+
+/// Waits for a moment while the connection limit is reached, and has idle connections closed.
+async fn wait_for_room(thread: &Thread, admin: bool) {
+    let shared = &thread.shared;
+    if !admin {
+        if shared.want_room(thread.number) {
+            return tokio::time::sleep(ROOM_PAUSE).await;
+        }
+        shared.troubles.full(shared.max_connections);
+    }
+    tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
 /// How many of the next connections may carry descriptors, because the kernel does not refuse them:
@@ -144,6 +154,7 @@ async fn accept_some(
             Ok((socket, peer)) => {
                 let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                 let mut guard = ConnectionGuard::new(thread.clone(), admin);
+                thread.shared.make_room(thread.number);
                 let is_wary = *wary > 0;
                 *wary = wary.saturating_sub(1);
                 let family = match peer {
@@ -189,7 +200,7 @@ async fn accept_some(
             Err(Errno::CONNABORTED | Errno::CONNRESET | Errno::INTR) => {}
             Err(error) => {
                 thread.shared.troubles.not_accepted(&error);
-                thread.shared.want_room();
+                thread.shared.want_room(thread.number);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 return true;
             }
@@ -292,17 +303,29 @@ async fn shake_hands(connection: &mut Connection, thread: &Thread) -> Result<(),
 /// during the wait between two requests; the rest is boxed.
 async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> End {
     let limits = maitred_http1::Limits::default();
-    let mut leaves = pin!(idle_is_over(&thread.shared));
+    let shared = &thread.shared;
+    let mut leaves = pin!(idle_is_over(shared));
     let mut is_over = false;
-    let mut is_first = connection.admin.is_none();
+    let is_admin = connection.admin.is_some();
+    let mut is_first = !is_admin;
+    let mut may_close = !is_admin;
+    let mut idle = shared.idle.connection(thread.number);
     loop {
         let head = tokio::select! {
             biased;
-            head = connection.next_head(&limits) => head,
+            head = connection.next_head(&limits, || shared.idle_timeout()) => head,
+            () = idle.closed(), if may_close => {
+                // A request that has partly arrived gets its response.
+                may_close = false;
+                if connection.input().is_empty() {
+                    return End::Over;
+                }
+                continue;
+            }
             () = &mut leaves, if !is_over => {
                 // A request that has partly arrived gets its response, unless the front stops.
                 is_over = true;
-                if thread.shared.is_draining() || connection.input().is_empty() {
+                if shared.is_draining() || connection.input().is_empty() {
                     return End::Over;
                 }
                 continue;
@@ -311,6 +334,8 @@ async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> En
         match head {
             Ok(head) => {
                 is_first = false;
+                may_close = !is_admin;
+                idle.leave();
                 if !Box::pin(serve_request(connection, thread, head)).await {
                     return End::Over;
                 }
@@ -327,7 +352,7 @@ async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> En
 /// Serves a request. False when the connection is to be closed.
 async fn serve_request(connection: &mut Connection, thread: &Arc<Thread>, mut head: Head) -> bool {
     let client_stays = head.keep_alive;
-    head.keep_alive &= !thread.shared.is_crowded() && !thread.shared.is_ending();
+    head.keep_alive &= !thread.shared.is_ending();
     let address = || thread.address(connection.peer.ip());
     let _held = match thread.shared.requests.hold(head.memory_bytes(), address) {
         Ok(held) => held,
@@ -340,9 +365,19 @@ async fn serve_request(connection: &mut Connection, thread: &Arc<Thread>, mut he
         After::Keep => return true,
         // A client that sent `Connection: close` sends nothing more.
         After::Close if !client_stays && connection.input().is_empty() => {}
-        After::Close | After::Linger => connection.linger().await,
+        After::Close | After::Linger => linger(connection, thread).await,
     }
     false
+}
+
+/// Closes the connection so that the client gets its last response, unless others need its place.
+async fn linger(connection: &mut Connection, thread: &Thread) {
+    let mut idle = thread.shared.idle.connection(thread.number);
+    tokio::select! {
+        biased;
+        () = connection.linger() => {}
+        () = idle.closed() => {}
+    }
 }
 
 /// Refuses a request for lack of memory for its header.
@@ -376,5 +411,5 @@ async fn send_away(connection: &mut Connection, thread: &Thread, status: u16, re
     if let (false, Some(log)) = (connection.admin.is_some(), &*thread.shared.access_log.load()) {
         log.write_refused(connection.peer.ip(), status, connection.sent());
     }
-    connection.linger().await;
+    linger(connection, thread).await;
 }

@@ -1,10 +1,12 @@
 //! The services that requests use: shared by all threads of a front, and by one thread.
 
+pub(crate) mod idle_connections;
 pub(crate) mod lifecycle;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use maitred_config::Config;
@@ -26,6 +28,7 @@ use crate::pool::pool_registry::Pools;
 use crate::proxy::stats::AllProxyStats;
 use crate::runtime::heap::Heap;
 use crate::runtime::supervisor_channel::Supervisor;
+use crate::services::idle_connections::{IdleConnections, idle_timeout};
 use crate::site::acme_challenges::Proofs;
 use crate::site::auth::Authenticator;
 use crate::site::compress::Made;
@@ -35,8 +38,21 @@ use crate::site::sites::{Resources, Sites};
 /// Most connections of the admin listener. They do not count towards the limit of clients.
 const ADMIN_CONNECTIONS: usize = 64;
 
-/// Idle connections of web servers that are closed at once to make room for others.
+/// Idle connections that are closed at once to make room for others.
 const LEAVE_AT_ONCE: usize = 16;
+
+/// The part of all connections that is left free: while less is, each new connection closes the
+/// oldest idle one (nginx's `ngx_drain_connections`).
+const FREE_PART: usize = 16;
+
+/// The size of a front.
+#[derive(Debug, Clone, Copy)]
+pub struct FrontSize {
+    /// Its threads.
+    pub threads: u32,
+    /// The most connections of all threads together.
+    pub max_connections: usize,
+}
 
 /// The services that all threads share.
 #[derive(Debug)]
@@ -79,6 +95,8 @@ pub struct Shared {
     admin_connections: AtomicUsize,
     /// Maximum number of connections.
     pub max_connections: usize,
+    /// The idle connections of clients.
+    pub idle: IdleConnections,
     /// Idle connections of web servers that are still to be closed.
     to_leave: AtomicUsize,
     /// Notified when there are some.
@@ -98,9 +116,10 @@ impl Shared {
         pool_access_logs: PoolAccessLogs,
         supervisor: Arc<Supervisor>,
         troubles: Arc<RepeatedErrors>,
-        max_connections: usize,
+        size: FrontSize,
         cache: Option<Arc<Cache>>,
     ) -> Shared {
+        let FrontSize { threads, max_connections } = size;
         Shared {
             pools,
             cache,
@@ -121,6 +140,7 @@ impl Shared {
             connections: AtomicUsize::new(0),
             admin_connections: AtomicUsize::new(0),
             max_connections,
+            idle: IdleConnections::new(threads as usize),
             to_leave: AtomicUsize::new(0),
             room_wanted: Notify::new(),
             handed_over: AtomicBool::new(false),
@@ -148,10 +168,29 @@ impl Shared {
         tls.as_ref().is_some_and(|tls| tls.awaits(host_name(authority).trim_end_matches('.')))
     }
 
-    /// Requests that some idle connections of web servers are closed, to make room for others.
-    pub fn want_room(&self) {
+    /// Closes idle connections, of clients or else of web servers, to make room for others.
+    /// `thread` is the front thread, whose own are closed first. Returns whether there were any of
+    /// clients.
+    pub fn want_room(&self, thread: u32) -> bool {
+        if self.idle.close_oldest(thread, LEAVE_AT_ONCE) > 0 {
+            return true;
+        }
         self.to_leave.store(LEAVE_AT_ONCE, Ordering::Relaxed);
         self.room_wanted.notify_waiters();
+        false
+    }
+
+    /// Closes the oldest idle connection of a client for a new one, if few are free.
+    pub fn make_room(&self, thread: u32) {
+        let open = self.connections.load(Ordering::Relaxed);
+        if open + self.max_connections / FREE_PART > self.max_connections {
+            self.idle.close_oldest(thread, 1);
+        }
+    }
+
+    /// The keep-alive timeout of a connection that becomes idle now.
+    pub fn idle_timeout(&self) -> Duration {
+        idle_timeout(self.connections.load(Ordering::Relaxed), self.max_connections)
     }
 
     /// Waits until an idle connection of a web server is to be closed to make room.

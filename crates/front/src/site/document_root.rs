@@ -4,27 +4,24 @@
 //! front can read more than that user. So the path to the root is walked by the same rule as the
 //! paths below it ([`maitred_os::walk`]), each time the name leads to another folder.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use maitred_os::walk::{self, Rule, Stopped};
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
+use crate::site::logged_paths::LoggedPaths;
+
 /// Interval between two log lines about a refused root.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
-/// Most roots whose last line is remembered; with more, some are logged more often.
-const MAX_LOGGED: usize = 1024;
-
-/// The time of the last line about each refused root, for all threads.
-static LOGGED: Mutex<BTreeMap<PathBuf, Instant>> = Mutex::new(BTreeMap::new());
+static LOGGED: LoggedPaths = LoggedPaths::every(LOGGED_EVERY);
 
 /// An open document root.
 pub struct Root {
@@ -58,26 +55,12 @@ impl Root {
 
 /// Logs that a root is refused, unless it was logged recently.
 pub fn log_refused(root: &Path, why: &Stopped) {
-    if is_to_be_logged(root, Instant::now()) {
+    if LOGGED.is_due(root, Instant::now()) {
         let root = root.display();
         tracing::error!(
             "the folder {root} of a site is not served, and requests for it get a 503: {why}"
         );
     }
-}
-
-fn is_to_be_logged(root: &Path, now: Instant) -> bool {
-    let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(last) = logged.get(root)
-        && now.saturating_duration_since(*last) < LOGGED_EVERY
-    {
-        return false;
-    }
-    if logged.len() >= MAX_LOGGED {
-        logged.clear();
-    }
-    logged.insert(root.to_path_buf(), now);
-    true
 }
 
 /// The name of an open folder without symbolic links, or `name` where the system cannot report it.

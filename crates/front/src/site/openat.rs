@@ -6,8 +6,11 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use maitred_os::walk::{self as checked_walk, Rule};
 use rustix::fs::{self, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, Result};
+
+use crate::site::refused_links;
 
 /// Flags to read metadata: no read permission needed, and no effect on a FIFO or a device.
 pub const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
@@ -53,7 +56,8 @@ impl Opened {
 
 /// Opens `path` (absolute in the site: `/a/b`, no dot segments) below `root`. Symbolic links that
 /// stay in the root are followed; those that leave it, only if the link and its target have the
-/// same owner (nginx calls this `disable_symlinks if_not_owner`).
+/// same owner (nginx calls this `disable_symlinks if_not_owner`), or if the link is root's and
+/// leads where root's may ([`maitred_os::walk`]).
 ///
 /// # Errors
 ///
@@ -126,11 +130,24 @@ fn follow(root: BorrowedFd<'_>, link: &SymbolicLink<'_>, flags: OFlags) -> Resul
         Err(Errno::NOSYS | Errno::PERM) => fs::openat(directory, *segment, flags, Mode::empty())?,
         opened => opened?,
     };
-    if fs::fstat(fd)?.st_uid == fs::fstat(&target)?.st_uid {
+    let owner = fs::fstat(fd)?.st_uid;
+    if owner == fs::fstat(&target)?.st_uid {
         return Ok(target);
     }
+    let path = refused_links::path_in(*directory, segment);
+    if owner == 0
+        && let Ok(path) = &path
+        && let Ok(place) = checked_walk::look(path, Rule::of_reader())
+    {
+        return fs::open(place.path(), flags, Mode::empty());
+    }
     // Another owner's file is still this site's file if it is in this root.
-    open_inside(root, so_far, flags).map_err(|_| Errno::XDEV)
+    open_inside(root, so_far, flags).map_err(|_| {
+        if let Ok(path) = &path {
+            refused_links::log(path);
+        }
+        Errno::XDEV
+    })
 }
 
 fn open_unlinked(directory: BorrowedFd<'_>, segment: &[u8], flags: OFlags) -> Result<OwnedFd> {

@@ -13,7 +13,6 @@ mod tests;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::File;
-use std::io::Write;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -26,6 +25,7 @@ use maitred_os::clock::format_local;
 
 pub use crate::logging::pool_access_log_entry::Entry;
 
+use crate::logging::line_file::{LineFile, LostLines};
 use crate::logging::repeated::RepeatedErrors;
 
 /// Bytes of lines that are written together.
@@ -51,7 +51,7 @@ pub struct LogFile {
 
 #[derive(Debug)]
 struct Open {
-    file: File,
+    file: LineFile,
     lines: Vec<u8>,
 }
 
@@ -82,9 +82,9 @@ impl PoolAccessLogs {
     pub fn opened(&self, path: PathBuf, file: OwnedFd) {
         let mut files = self.files();
         match files.get(&path) {
-            Some(log) => log.lock().file = file.into(),
+            Some(log) => log.lock().file = File::from(file).into(),
             None => {
-                let open = Open { file: file.into(), lines: Vec::new() };
+                let open = Open { file: File::from(file).into(), lines: Vec::new() };
                 let log = LogFile { open: Mutex::new(open), is_behind: AtomicBool::new(false) };
                 files.insert(path, Arc::new(log));
             }
@@ -168,9 +168,8 @@ impl LogFile {
 impl Open {
     fn flush(&mut self, log: &LogFile, troubles: &RepeatedErrors) {
         // A log that cannot be written must not stop the server.
-        if let Err(why) = self.file.write_all(&self.lines) {
-            let count = memchr::memchr_iter(b'\n', &self.lines).count();
-            troubles.lines_lost(count as u64, &why);
+        if let Err(LostLines { count, why }) = self.file.write(&self.lines) {
+            troubles.lines_lost(count, &why);
         }
         self.lines.clear();
         log.is_behind.store(false, Ordering::Release);

@@ -8,6 +8,7 @@ use maitred_fastcgi::{ProtocolStatus, ResponseEvent, write_end, write_stderr, wr
 
 use crate::backend::encoder::ResponseEncoder;
 use crate::backend::error::Failure;
+use crate::http::error_body::in_words;
 use crate::http::server_timing;
 use crate::logging::pool_access_log::Entry;
 
@@ -128,12 +129,13 @@ pub fn whole(request_id: u16, headers: &str, body: Option<&str>) -> Vec<u8> {
     out
 }
 
-/// A response of the server: status, reason, and the cause. `retry_after` is in seconds.
+/// A response of the server: status, reason, and a sentence for visitors. `retry_after` is in
+/// seconds.
 pub fn plain(request_id: u16, status: u16, why: &str, retry_after: Option<u64>) -> Vec<u8> {
     let reason = maitred_http1::reason_phrase(status);
     let again = retry_after
         .map_or_else(String::new, |s| format!("Retry-After: {s}\r\nCache-Control: no-store\r\n"));
     let headers =
         format!("Status: {status} {reason}\r\n{again}Content-type: text/plain; charset=utf-8\r\n");
-    whole(request_id, &headers, Some(&format!("{status} {reason}\n{why}\n")))
+    whole(request_id, &headers, Some(&in_words(status, why)))
 }

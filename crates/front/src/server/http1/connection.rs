@@ -22,8 +22,6 @@ use crate::net::tls::{NoTls, Secured, Tls};
 use crate::runtime::thread;
 use crate::site::files::{Residency, residency};
 
-/// Keep-alive timeout between two requests.
-pub const IDLE: Duration = Duration::from_secs(75);
 /// Timeout for the TLS handshake, from the accept.
 pub const HANDSHAKE: Duration = Duration::from_secs(15);
 /// Timeout for a request header, from its first byte (nginx's `client_header_timeout`).
@@ -196,11 +194,16 @@ impl Connection {
         &mut self.input
     }
 
-    /// Waits for the header of the next request.
+    /// Waits for the header of the next request, for `idle_timeout` as long as nothing of it has
+    /// arrived.
     ///
     /// # Errors
     /// When there is no further request, or an invalid one.
-    pub async fn next_head(&mut self, limits: &Limits) -> Result<Head, NoHead> {
+    pub async fn next_head(
+        &mut self,
+        limits: &Limits,
+        idle_timeout: impl Fn() -> Duration,
+    ) -> Result<Head, NoHead> {
         let mut begun = None;
         loop {
             match self.parser.parse(&mut self.input, limits) {
@@ -214,7 +217,7 @@ impl Connection {
             let filled = if self.input.is_empty() && begun.is_none() {
                 // An idle connection holds no buffer.
                 self.input = BytesMut::new();
-                self.fill(|| Instant::now() + IDLE).await
+                self.fill(|| Instant::now() + idle_timeout()).await
             } else {
                 let begun = *begun.get_or_insert_with(Instant::now);
                 self.fill(|| begun + HEAD).await

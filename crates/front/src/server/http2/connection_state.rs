@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::net::client_addresses::Address;
+use crate::net::client_memory::{self, ClientMemory};
 use crate::net::client_rate::{Rates, TooSlow};
 use crate::net::tls::Secured;
 use crate::server::http1::connection::Connection;
@@ -69,6 +70,8 @@ pub struct ConnectionState {
     trailers: Mutex<HashMap<u32, usize>>,
     trailers_bytes: AtomicUsize,
     unsent: AtomicUsize,
+    /// Those among the bytes of all clients.
+    unsent_memory: Mutex<ClientMemory>,
     room: Notify,
     answered: AtomicU64,
     taken_back: AtomicU64,
@@ -96,6 +99,7 @@ impl ConnectionState {
             trailers: Mutex::default(),
             trailers_bytes: AtomicUsize::new(0),
             unsent: AtomicUsize::new(0),
+            unsent_memory: Mutex::default(),
             room: Notify::new(),
             answered: AtomicU64::new(0),
             taken_back: AtomicU64::new(0),
@@ -258,9 +262,10 @@ impl ConnectionState {
         (SHARED_BYTES / requests).max(LEAST_SHARE_BYTES)
     }
 
-    /// Number of bytes that may be passed to h2 now.
+    /// Number of bytes that may be passed to h2 now: fewer where many clients do not read.
     pub fn room(&self) -> usize {
-        UNSENT_BYTES.saturating_sub(self.unsent.load(Ordering::Relaxed))
+        let most = client_memory::limit(UNSENT_BYTES);
+        most.saturating_sub(self.unsent.load(Ordering::Relaxed))
     }
 
     /// Waits until more bytes may be passed to h2.
@@ -272,8 +277,17 @@ impl ConnectionState {
 
     /// Passes `bytes` to h2; they are accounted for until they are written.
     pub fn hold(self: &Arc<Self>, bytes: Vec<u8>) -> Bytes {
-        self.unsent.fetch_add(bytes.len(), Ordering::Relaxed);
+        let unsent = self.unsent.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len();
+        self.account(unsent.saturating_sub(bytes.len()), unsent);
         Bytes::from_owner(HeldBytes { bytes, trunk: self.clone() })
+    }
+
+    /// Accounts for a change from `before` to `after` unsent bytes.
+    fn account(&self, before: usize, after: usize) {
+        if before.max(after) > client_memory::LEAST_BYTES {
+            let memory = self.unsent_memory.lock();
+            memory.unwrap_or_else(PoisonError::into_inner).holds(after);
+        }
     }
 }
 
@@ -300,8 +314,7 @@ impl Drop for HeldBytes {
     fn drop(&mut self) {
         let trunk = &self.trunk;
         let before = trunk.unsent.fetch_sub(self.bytes.len(), Ordering::Relaxed);
-        if before >= UNSENT_BYTES {
-            trunk.room.notify_waiters();
-        }
+        trunk.account(before, before.saturating_sub(self.bytes.len()));
+        trunk.room.notify_waiters();
     }
 }

@@ -28,11 +28,12 @@ use crate::handler::request;
 use crate::http::client::{After, HttpClient};
 use crate::net::client_rate::TooSlow;
 use crate::runtime::thread::Paced;
-use crate::server::http1::connection::{Connection, IDLE};
+use crate::server::http1::connection::Connection;
 use crate::server::http2::client::Http2Client;
 use crate::server::http2::connection_state::ConnectionState;
 use crate::server::http2::header_timeout::OpenFields;
 use crate::server::http2::transport::Transport;
+use crate::services::idle_connections::IDLE;
 use crate::services::lifecycle::ConnectionGuard;
 
 /// Most concurrent requests of a connection (nginx's `http2_max_concurrent_streams`).
@@ -110,6 +111,8 @@ enum NextStep {
     Request(Request<RecvStream>, SendResponse<Bytes>),
     /// GOAWAY is due.
     Leave,
+    /// The connection is idle, and others need its place.
+    MakeRoom,
     /// The client is abusive.
     Cut,
     /// A header block has timed out.
@@ -127,6 +130,7 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
     let shared = &trunk.thread().shared;
     let mut ending = pin!(shared.takes_no_more());
     let mut idle = Idle::new();
+    let mut place = shared.idle.connection(trunk.thread().number);
     let mut fields = OpenFields::default();
     let mut leaving = false;
     loop {
@@ -148,6 +152,11 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
             if !leaving && ending.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Ok(NextStep::Leave));
             }
+            if connection.has_streams() || trunk.has_requests() {
+                place.leave();
+            } else if place.poll_closed(cx).is_ready() {
+                return Poll::Ready(Ok(NextStep::MakeRoom));
+            }
             match idle.poll(cx, trunk, connection.has_streams(), leaving) {
                 Poll::Ready(()) if leaving => Poll::Ready(Ok(NextStep::Closed)),
                 Poll::Ready(()) => Poll::Ready(Ok(NextStep::Leave)),
@@ -156,12 +165,8 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
         });
         match step.await? {
             NextStep::Request(request, respond) => {
+                place.leave();
                 idle.request_came();
-                if !leaving && shared.is_crowded() {
-                    leaving = true;
-                    idle.say_goodbye();
-                    connection.graceful_shutdown();
-                }
                 begin(serve_request(request, respond, trunk.clone(), limits)).await;
             }
             NextStep::Leave => {
@@ -169,6 +174,7 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
                 idle.say_goodbye();
                 connection.graceful_shutdown();
             }
+            NextStep::MakeRoom => return cut(connection, Reason::NO_ERROR).await,
             NextStep::Cut => {
                 let troubles = &shared.troubles;
                 troubles.http2_cut(
@@ -290,6 +296,9 @@ impl Idle {
                 return Poll::Ready(());
             }
             (self.asked, self.written) = (false, written);
+            if !leaving {
+                self.wait = trunk.thread().shared.idle_timeout();
+            }
             self.timer.as_mut().reset(Instant::now() + self.wait);
         }
         Poll::Pending

@@ -40,6 +40,9 @@ const SCRIPT_EXTENSION: &[u8] = b".php";
 pub const FOREIGN_LINK: &str =
     "a symbolic link leads to the document root that may not be followed";
 
+/// Why a file behind another user's link gets a 404; the link is logged when it is refused.
+pub const FOREIGN_FILE: &str = "a symbolic link leads out of the root to another owner's file";
+
 /// The route of a request path.
 #[derive(Clone, Debug)]
 pub enum Route {
@@ -564,9 +567,7 @@ fn refusal(error: Errno) -> Refused {
         Errno::ACCESS => {
             Refused::notable(403, "the front may not read the file or search its directory")
         }
-        Errno::XDEV => {
-            Refused::notable(404, "a symbolic link leads out of the root to another owner's file")
-        }
+        Errno::XDEV => Refused::notable(404, FOREIGN_FILE),
         Errno::LOOP => Refused::notable(404, "too many symbolic links"),
         Errno::NOENT | Errno::NOTDIR => not_found("the file was just removed"),
         Errno::MFILE | Errno::NFILE => {

@@ -164,6 +164,7 @@ fn the_owner_is_checked_at_every_link_on_the_way() {
     write(&home.join("theirs/b.txt"), "SECRET");
     chown(home.join("theirs"), Some(4321), None).unwrap();
     symlink("../theirs", root.join("dir")).unwrap();
+    lchown(root.join("dir"), Some(1234), None).unwrap();
     assert_eq!(site.get("/dir/b.txt"), "refused 404", "the directory is another's");
     lchown(root.join("dir"), Some(4321), None).unwrap();
     assert_eq!(site.get("/dir/b.txt"), "file SECRET", "link and directory are the same user's");

@@ -103,14 +103,15 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The link's owner and the target's differ. Anybody can link to a file of root's; root has to
-/// give one away.
+/// The link's owner and the target's differ, and the link is not root's. Anybody can link to a file
+/// of root's; root has to give both away.
 fn link_to_another_owner(home: &Path, link: &Path) {
     if is_root() {
         let target = home.join("neighbour.txt");
         write(&target, "SECRET");
         chown(&target, Some(4321), None).unwrap();
         symlink(target, link).unwrap();
+        std::os::unix::fs::lchown(link, Some(1234), None).unwrap();
     } else {
         symlink("/etc/hostname", link).unwrap();
     }
