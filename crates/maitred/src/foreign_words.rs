@@ -89,7 +89,7 @@ const OPTIONS: [Foreign; 30] = [
     foreign(
         &["--php", "--php-version"],
         "8.2",
-        "`MAITRED_POOL_PHP={} maitred serve`, or `php = \"{}\"` in the pool of a configuration file",
+        "`MAITRED_POOL_PHP={} maitred serve`, or `php = \"{}\"` in the pool of a file",
     ),
     foreign(&["--define", "--ini-set", "--php-value"], "memory_limit=1G", "`-d {}`"),
     foreign(

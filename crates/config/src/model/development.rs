@@ -72,9 +72,10 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     fn shows_errors(text: &str) -> Option<bool> {
-        let config = crate::parse(text).unwrap().for_development(false);
+        let config = crate::parse(text, Path::new("a.toml")).unwrap().for_development(false);
         config.pools.first().and_then(|pool| pool.development).map(|of| of.shows_errors)
     }
 

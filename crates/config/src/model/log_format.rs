@@ -470,7 +470,7 @@ mod tests {
         let format = LogFormat::parse(text).unwrap();
         let places = format.parts().iter().filter_map(|part| match part {
             Part::Value(_, place) => Some(*place),
-            Part::Text(_) => None,
+            Part::Text(_) | Part::StatusColor => None,
         });
         let expected = [Quoting::JsonString, Quoting::JsonNumber, Quoting::WithinString];
         assert_eq!(places.collect::<Vec<_>>(), expected);

@@ -1,4 +1,4 @@
-//! Whether a server is one for development, and what the person at the terminal is told about it.
+//! Whether a server is one for development, and the port of a development server.
 
 use std::cell::OnceCell;
 use std::io::IsTerminal;
