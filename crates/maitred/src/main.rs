@@ -20,7 +20,7 @@ mod serve;
 mod status;
 mod top;
 mod tune;
-mod version;
+mod version_command;
 mod view;
 mod warm;
 
@@ -47,7 +47,9 @@ fn main() -> ExitCode {
     }
     let Maitred { log_level, command } = match Maitred::try_parse_from(&arguments) {
         Ok(parsed) => parsed,
-        Err(error) if error.kind() == ErrorKind::DisplayVersion => return version::version(),
+        Err(error) if error.kind() == ErrorKind::DisplayVersion => {
+            return version_command::version();
+        }
         Err(error) => match foreign_words::advice(&error, &arguments) {
             Some(advice) => return refuse(&advice),
             None => error.exit(),

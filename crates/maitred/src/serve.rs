@@ -1,8 +1,8 @@
 //! `maitred serve`: finds the configuration, and runs the supervisor with it.
 
-mod development;
 mod folder;
 pub mod options;
+mod terminal_port;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -18,8 +18,8 @@ use tracing::info;
 use crate::command::DEFAULT_CONFIG;
 use crate::exit_code::{EXIT_FAILURE, EXIT_SUCCESS, complain, fail, refuse};
 use crate::log;
-use development::Terminal;
 use options::{ListenFlag, Serve};
+use terminal_port::Terminal;
 
 /// The variable in which a container sets `listen`.
 const LISTEN_VARIABLE: &str = "MAITRED_LISTEN";
@@ -95,7 +95,7 @@ struct Reread {
 
 impl Reread {
     fn new(serve: Serve, source: Source) -> Reread {
-        let terminal = development::of(&serve, matches!(source, Source::Folder(_)));
+        let terminal = terminal_port::of(&serve, matches!(source, Source::Folder(_)));
         Reread { serve, source, terminal }
     }
 

@@ -18,7 +18,7 @@ use crate::fpm::{self, ReopenedLog, SignalAction, process_control_timeout};
 use crate::fronts::Fronts;
 use crate::fronts::log_manager::reopen_error_log;
 use crate::limits::FIRST_FILL;
-use crate::logging::addresses::{self, Facts};
+use crate::logging::address_lines::{self, Facts};
 use crate::logging::exit_reports::log_exits;
 use crate::logging::text::some_workers;
 use crate::processes::adopt;
@@ -177,7 +177,7 @@ impl Supervisor {
             let facts = Facts { roots: &roots, pools: &pools, is_development };
             for listener in &self.plan.listeners {
                 let (clients, address) = (&listener.clients, &listener.address);
-                self.plan.terminal.tell(&addresses::line(clients, address, &facts));
+                self.plan.terminal.tell(&address_lines::line(clients, address, &facts));
             }
             if is_development {
                 self.plan.terminal.tell(DEVELOPMENT);
