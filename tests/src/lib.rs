@@ -45,6 +45,7 @@ pub mod rules;
 pub mod server;
 pub mod session;
 pub mod spoilt;
+pub mod terminal;
 pub mod tls;
 pub mod traced;
 pub mod tuned;

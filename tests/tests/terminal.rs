@@ -1,69 +1,17 @@
 //! `maitred top` on a terminal.
 
-use std::fs::File;
-use std::io::Read;
-use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::Command;
 
 use maitred_tests::guard::Guarded;
 use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{Server, document_root};
+use maitred_tests::terminal::Terminal;
 use maitred_tests::{Target, maitred_program, wait};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 /// The control sequences of a terminal for another screen, and for the usual one.
 const OTHER_SCREEN: &str = "\x1b[?1049h";
 const USUAL_SCREEN: &str = "\x1b[?1049l";
-
-/// A terminal, and what was written to it.
-struct Terminal {
-    ours: OwnedFd,
-    theirs: File,
-    shown: Arc<Mutex<String>>,
-}
-
-impl Terminal {
-    fn new() -> Terminal {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-        grantpt(&ours).expect("a terminal of ours");
-        unlockpt(&ours).expect("a terminal to open");
-        let name = ptsname(&ours, Vec::new()).expect("a terminal has a name");
-        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&ours, size).expect("a terminal has a size");
-        let name = name.into_string().expect("a name");
-        let theirs = File::options().read(true).write(true).open(name);
-        let shown = Arc::new(Mutex::new(String::new()));
-        let screen = File::from(ours.try_clone().expect("a descriptor"));
-        let kept = shown.clone();
-        std::thread::spawn(move || keep(screen, &kept));
-        Terminal { ours, theirs: theirs.expect("the other side of a terminal"), shown }
-    }
-
-    fn stdio(&self) -> Stdio {
-        self.theirs.try_clone().expect("a descriptor").into()
-    }
-
-    fn shows(&self, text: &str) -> bool {
-        self.shown.lock().expect("a lock").contains(text)
-    }
-
-    fn is_raw(&self) -> bool {
-        let modes = tcgetattr(&self.ours).expect("a terminal has modes");
-        !modes.local_modes.contains(LocalModes::ICANON)
-    }
-}
-
-/// Until the other side is closed.
-fn keep(mut screen: File, shown: &Mutex<String>) {
-    let mut buffer = [0; 4096];
-    while let Ok(count @ 1..) = screen.read(&mut buffer) {
-        let text = String::from_utf8_lossy(&buffer[..count]);
-        shown.lock().expect("a lock").push_str(&text);
-    }
-}
 
 fn top(server: &Server, terminal: &Terminal) -> Guarded {
     let mut command = Command::new(maitred_program());
@@ -119,7 +67,7 @@ fn the_key_q_ends_top_and_the_terminal_is_as_it_was() {
     let terminal = Terminal::new();
     let mut top = top(&server, &terminal);
     wait::until_true("a picture", || terminal.shows("requests/s"));
-    rustix::io::write(&terminal.ours, b"q").expect("a key");
+    terminal.press(b"q");
     let ended = top.wait(wait::DEADLINE).expect("it ends");
     assert!(ended.success(), "{ended}");
     wait::until_true("the usual screen", || terminal.shows(USUAL_SCREEN));

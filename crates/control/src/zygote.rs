@@ -238,6 +238,9 @@ pub struct ZygoteSettings {
     /// empty.
     #[serde(default)]
     pub snapshot: Option<Snapshot>,
+    /// Whether a fatal error of a script is shown in its response to a client on this machine.
+    #[serde(default)]
+    pub shows_errors: bool,
     /// The size of its OPcache, if that of an earlier generation was full.
     #[serde(default)]
     pub cache_size: Option<CacheSize>,

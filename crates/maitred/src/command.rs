@@ -2,19 +2,21 @@
 
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use maitred_config::{MAX_CHILDREN_PER_POOL, parse_listen};
 use maitred_warm::run::{MAX_RATE, MIN_RATE};
 
 use crate::bench::options::Bench;
+use crate::serve::options::Serve;
 use crate::tune::options::Tune;
 
 /// The default configuration file.
 pub const DEFAULT_CONFIG: &str = "/etc/maitred/maitred.toml";
+
+/// Most columns of help texts, on terminals that are wider.
+const MAX_HELP_COLUMNS: usize = 100;
 
 /// The PHP application server that needs no tuning guide.
 #[derive(Debug, Parser)]
@@ -23,6 +25,7 @@ pub const DEFAULT_CONFIG: &str = "/etc/maitred/maitred.toml";
     bin_name = "maitred",
     version,
     arg_required_else_help = true,
+    max_term_width = MAX_HELP_COLUMNS,
     after_help = "Examples:\n  \
         maitred serve public/\n  \
         maitred serve public/ --listen 0.0.0.0:8000 --workers 8\n  \
@@ -47,8 +50,11 @@ pub enum Command {
     #[command(after_help = "Examples:\n  \
         maitred serve                          this folder, or /etc/maitred/maitred.toml\n  \
         maitred serve public/                  one site on 127.0.0.1:8080\n  \
-        maitred serve public/ --listen :8000   on every address\n  \
-        maitred serve --config maitred.toml    the sites of this file\n\n\
+        maitred serve public/ --listen 8000    on another port; :8000 is every address\n  \
+        maitred serve --config maitred.toml    the sites of this file\n  \
+        maitred serve -d memory_limit=1G --env APP_ENV=dev\n\n\
+        A folder that is served on a terminal gets a development server: a line for each request, \
+        errors in the page, the environment of the shell, changed scripts at once.\n\
         SIGTERM, SIGINT (Ctrl-C) and SIGQUIT let running requests finish, then stop the server; \
         a second one stops it at once.\n\
         SIGHUP reloads the configuration, SIGUSR2 upgrades to the program on disk, SIGUSR1 reopens \
@@ -184,42 +190,6 @@ pub enum Command {
     /// The process that gets a certificate by ACME; started by the server
     #[command(hide = true)]
     Acme,
-}
-
-/// Arguments of `maitred serve`.
-#[derive(Debug, Args)]
-pub struct Serve {
-    /// Document root. Without DIR and --config: /etc/maitred/maitred.toml if it exists, or else
-    /// public/ or the current folder, whichever holds an index.php or index.html
-    #[arg(value_name = "DIR", conflicts_with = "config")]
-    pub dir: Option<PathBuf>,
-    /// Address to listen on, such as 127.0.0.1:8080 or :80; may be given several times
-    #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
-    pub listen: Vec<SocketAddr>,
-    /// Workers of each pool, always [default: the configuration's, or as many as needed]
-    #[arg(
-        long,
-        value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CHILDREN_PER_POOL))
-    )]
-    pub workers: Option<u32>,
-    /// Configuration file
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Start, and reload, only if nothing is wrong with any site or pool [default: sites without a
-    /// document root, pools without their user and the like respond with 503, and the others are
-    /// served]
-    #[arg(long)]
-    pub strict: bool,
-    /// The file descriptor with the state of the previous program, at an upgrade
-    #[arg(long, value_name = "FD", hide = true)]
-    pub take_over: Option<RawFd>,
-    /// The same, only to check whether it could be taken over
-    #[arg(long, value_name = "FD", hide = true)]
-    pub try_take_over: Option<RawFd>,
-    /// The Unix socket on which `maitred status` and other commands reach this server
-    #[arg(long, value_name = "PATH")]
-    pub admin_socket: Option<PathBuf>,
 }
 
 /// Arguments of `maitred fpm`, parsed as php-fpm parses them.
@@ -507,7 +477,7 @@ mod tests {
     fn addresses_may_be_given_several_times_and_in_every_form() {
         let line = ["maitred", "serve", "--listen", ":80", "--listen", "127.0.0.1:81", "www"];
         let Command::Serve(serve) = Maitred::parse_from(line).command else { panic!("serve") };
-        let read: Vec<String> = serve.listen.iter().map(SocketAddr::to_string).collect();
+        let read: Vec<String> = serve.listen.iter().map(|one| one.address.to_string()).collect();
         assert_eq!(read, ["[::]:80", "127.0.0.1:81"]);
         assert_eq!(serve.dir, Some(PathBuf::from("www")));
     }

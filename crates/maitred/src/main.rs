@@ -8,6 +8,7 @@ mod command;
 mod doctor;
 mod exit_code;
 mod explain;
+mod foreign_words;
 mod fpm;
 mod front;
 mod leaks;
@@ -19,6 +20,7 @@ mod serve;
 mod status;
 mod top;
 mod tune;
+mod version_command;
 mod view;
 mod warm;
 
@@ -26,6 +28,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 
 use maitred_control::admin::Request;
 
@@ -42,7 +45,16 @@ fn main() -> ExitCode {
     if let Some(started) = fpm::is_meant(&arguments) {
         return fpm::run(started);
     }
-    let Maitred { log_level, command } = Maitred::parse_from(&arguments);
+    let Maitred { log_level, command } = match Maitred::try_parse_from(&arguments) {
+        Ok(parsed) => parsed,
+        Err(error) if error.kind() == ErrorKind::DisplayVersion => {
+            return version_command::version();
+        }
+        Err(error) => match foreign_words::advice(&error, &arguments) {
+            Some(advice) => return refuse(&advice),
+            None => error.exit(),
+        },
+    };
     if matches!(command, Command::Front) && log::follow_fpm() {
         return front::front();
     }

@@ -1,23 +1,28 @@
 //! `maitred serve`: finds the configuration, and runs the supervisor with it.
 
+mod folder;
+pub mod options;
+mod terminal_port;
+
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use maitred_config::{Config, Mistakes};
 use maitred_supervisor::{CAN_TAKE_OVER, Host, Invocation, TAKE_OVER};
 use tracing::info;
 
-use crate::command::{DEFAULT_CONFIG, Serve};
-use crate::exit_code::{EXIT_FAILURE, EXIT_SUCCESS, fail, refuse};
+use crate::command::DEFAULT_CONFIG;
+use crate::exit_code::{EXIT_FAILURE, EXIT_SUCCESS, complain, fail, refuse};
 use crate::log;
+use options::{ListenFlag, Serve};
+use terminal_port::Terminal;
 
-/// Default folders of a site.
-const DEFAULT_ROOTS: [&str; 2] = ["public", "."];
-
-/// Index files: a folder with one of them is a site.
-const INDEXES: [&str; 2] = ["index.php", "index.html"];
+/// The variable in which a container sets `listen`.
+const LISTEN_VARIABLE: &str = "MAITRED_LISTEN";
 
 /// The source of the configuration.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,13 +35,24 @@ enum Source {
 pub fn serve(serve: Serve, arguments: &[OsString], log_level: &str) -> ExitCode {
     let Some(source) = source(&serve, Path::new(DEFAULT_CONFIG), Path::new("")) else {
         return refuse(
-            &"there is nothing to serve: neither public/ nor this folder holds an index.php or \
-              index.html, and there is no /etc/maitred/maitred.toml; name a folder, as in \
+            &"there is nothing to serve: neither public/, web/ nor this folder holds an index.php \
+              or index.html, and there is no /etc/maitred/maitred.toml; name a folder, as in \
               `maitred serve DIR`",
         );
     };
+    if serve.watch && matches!(source, Source::Folder(_)) {
+        return refuse(
+            &"--watch is for a configuration file, and a folder has none: changed scripts are seen \
+              at once; leave --watch out, or name the file with --config",
+        );
+    }
     let (take_over, trial, strict) = (serve.take_over, serve.try_take_over, serve.strict);
-    let source = read_again(serve, source);
+    if take_over.is_none() && trial.is_none() {
+        remark(&serve, &source);
+    }
+    let source = Rc::new(Reread::new(serve, source));
+    let terminal_port = source.clone();
+    let source = source.source();
     if let Some(state) = trial {
         return match maitred_supervisor::try_take_over(state, &source) {
             Ok(()) => ExitCode::from(u8::try_from(CAN_TAKE_OVER).unwrap_or(EXIT_FAILURE)),
@@ -44,7 +60,7 @@ pub fn serve(serve: Serve, arguments: &[OsString], log_level: &str) -> ExitCode 
         };
     }
     let invocation = match invocation(arguments, take_over) {
-        Ok(invocation) => Invocation { strict, ..invocation },
+        Ok(invocation) => Invocation { strict, ..terminal_port.keep_address(invocation) },
         Err(why) => return fail(&format!("the file of this program cannot be found: {why}")),
     };
     match maitred_supervisor::serve(source, invocation, log_level) {
@@ -55,18 +71,96 @@ pub fn serve(serve: Serve, arguments: &[OsString], log_level: &str) -> ExitCode 
     }
 }
 
-fn read_again(serve: Serve, source: Source) -> maitred_supervisor::Source {
-    let file = match &source {
-        Source::File(file) => Some(file.clone()),
-        Source::Folder(_) => None,
+/// Says which folder is served if that is another than the named one, or if it is no site.
+fn remark(serve: &Serve, source: &Source) {
+    let Source::Folder(root) = source else {
+        return;
     };
-    let source = maitred_supervisor::Source::new(move || {
-        configuration(&serve, &source).map_err(|mistakes| mistakes.to_string())
-    });
-    match file {
-        Some(file) => source.of_file(&file),
-        None => source,
+    if let Some(named) = serve.dir.as_ref().filter(|named| *named != root) {
+        let (named, root) = (named.display(), root.display());
+        complain(&format!("{named} is a project; its public folder {root} is served"));
     }
+    if let Some(remark) = folder::remark(root) {
+        complain(&remark);
+    }
+}
+
+/// What the configuration is read from, at the start and at each reload.
+#[derive(Debug)]
+struct Reread {
+    serve: Serve,
+    source: Source,
+    terminal: Option<Terminal>,
+}
+
+impl Reread {
+    fn new(serve: Serve, source: Source) -> Reread {
+        let terminal = terminal_port::of(&serve, matches!(source, Source::Folder(_)));
+        Reread { serve, source, terminal }
+    }
+
+    fn source(self: &Rc<Reread>) -> maitred_supervisor::Source {
+        let reread = self.clone();
+        let source = maitred_supervisor::Source::new(move || {
+            reread.configuration().map_err(|mistakes| mistakes.to_string())
+        });
+        match &self.source {
+            Source::File(file) => source.of_file(file).watched(self.serve.watch),
+            Source::Folder(_) => source,
+        }
+    }
+
+    /// An upgrade starts the next program at the same address, which is in use then.
+    fn keep_address(&self, mut invocation: Invocation) -> Invocation {
+        if let Some(address) = self.free_address() {
+            invocation.arguments.push(format!("--listen={address}").into());
+        }
+        invocation
+    }
+
+    fn free_address(&self) -> Option<SocketAddr> {
+        let is_folder = matches!(self.source, Source::Folder(_));
+        let is_open = self.serve.listen.is_empty() && std::env::var_os(LISTEN_VARIABLE).is_none();
+        let starts = self.serve.take_over.is_none() && self.serve.try_take_over.is_none();
+        let terminal = self.terminal.as_ref().filter(|_| is_folder && is_open && starts);
+        terminal.and_then(Terminal::free_address)
+    }
+
+    fn configuration(&self) -> Result<Config, Mistakes> {
+        let serve = &self.serve;
+        let mut config = self.read()?;
+        if let Some(path) = &serve.admin_socket {
+            config.admin_socket = Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+        }
+        if let Some(terminal) = &self.terminal {
+            config = config.for_development(terminal.colors);
+        }
+        let variables: Vec<(String, String)> = serve.env.iter().filter_map(valued).collect();
+        Ok(config.with_php(&serve.define, &variables))
+    }
+
+    fn read(&self) -> Result<Config, Mistakes> {
+        let (listen, workers) = (self.serve.listen.iter(), self.serve.workers);
+        match &self.source {
+            Source::File(file) => {
+                info!("configuration: {}", file.display());
+                let listen = listen.map(|flag| flag.address).collect();
+                let config = maitred_config::load(file)?.with_listen(listen);
+                workers.map_or(Ok(config.clone()), |workers| config.with_workers(workers))
+            }
+            Source::Folder(dir) => {
+                let listen = listen.copied().map(ListenFlag::for_folder);
+                let listen = listen.chain(self.free_address()).collect();
+                maitred_config::load_directory(dir, listen, workers)
+            }
+        }
+    }
+}
+
+/// A variable of `--env`, with the server's own value if it has none.
+fn valued((name, value): &(String, Option<String>)) -> Option<(String, String)> {
+    let value = value.clone().or_else(|| std::env::var(name).ok())?;
+    Some((name.clone(), value))
 }
 
 /// A server whose messages go to the configured collector.
@@ -113,53 +207,20 @@ fn source(serve: &Serve, default_config: &Path, here: &Path) -> Option<Source> {
         return Some(Source::File(file.clone()));
     }
     if let Some(dir) = &serve.dir {
-        return Some(Source::Folder(dir.clone()));
+        return Some(Source::Folder(folder::root_in(dir)));
     }
     if default_config.exists() {
         return Some(Source::File(default_config.to_owned()));
     }
-    let roots = DEFAULT_ROOTS.iter().map(|root| here.join(root));
-    let is_site = |root: &PathBuf| INDEXES.iter().any(|index| root.join(index).is_file());
-    roots.into_iter().find(is_site).map(Source::Folder)
-}
-
-fn configuration(serve: &Serve, source: &Source) -> Result<Config, Mistakes> {
-    let mut config = from_source(serve, source)?;
-    if let Some(path) = &serve.admin_socket {
-        config.admin_socket = Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
-    }
-    Ok(config)
-}
-
-fn from_source(serve: &Serve, source: &Source) -> Result<Config, Mistakes> {
-    let listen = serve.listen.clone();
-    match source {
-        Source::File(file) => {
-            info!("configuration: {}", file.display());
-            let config = maitred_config::load(file)?.with_listen(listen);
-            serve.workers.map_or(Ok(config.clone()), |workers| config.with_workers(workers))
-        }
-        Source::Folder(dir) => maitred_config::load_directory(dir, listen, serve.workers),
-    }
+    folder::root_here(here).map(Source::Folder)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const NOTHING: Serve = Serve {
-        dir: None,
-        listen: Vec::new(),
-        workers: None,
-        config: None,
-        strict: false,
-        take_over: None,
-        try_take_over: None,
-        admin_socket: None,
-    };
-
     fn found(here: &Path) -> Option<Source> {
-        source(&NOTHING, &here.join("maitred.toml"), here)
+        source(&Serve::default(), &here.join("maitred.toml"), here)
     }
 
     #[test]

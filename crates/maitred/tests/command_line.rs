@@ -50,6 +50,10 @@ fn wrong_usage_exits_with_2_and_says_what_was_expected() {
     for (arguments, expected) in [
         (&[][..], "Usage: maitred"),
         (&["sevre"], "unrecognized subcommand 'sevre'"),
+        (&["start"], "maitred: there is no command `start`; write `maitred serve`\n"),
+        (&["serve", "--port", "81"], "write `maitred serve --listen 81`\n"),
+        (&["serve", ".", "--watch"], "--watch is for a configuration file"),
+        (&["serve", "-d", "=1"], "it has no name; expected NAME=VALUE"),
         (&["serve", "--listen", "nowhere:80"], "expected an IP address and a port"),
         (&["serve", "--listen", "unix:/run/a.sock"], "names a Unix socket"),
         (&["serve", "--workers", "0"], "0 is not in 1..=10000"),

@@ -1,6 +1,7 @@
 //! Why the server could not start.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use maitred_config::{Address, Section, mistake_at};
@@ -108,6 +109,14 @@ impl Error {
     }
 }
 
+/// The port that ordinary users take in place of one for root.
+fn usual_port(port: u16) -> u16 {
+    match port {
+        443 => 8443,
+        _ => 8080,
+    }
+}
+
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -120,6 +129,20 @@ impl std::fmt::Display for Error {
                     f,
                     "{address} cannot be listened on: {holder} listens there already; stop it, or \
                      choose another address with `listen` or --listen"
+                )
+            }
+            Error::Listen { address: Address::Tcp(address), source }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                let (ip, port) = (address.ip(), address.port());
+                let other = SocketAddr::new(ip, usual_port(port));
+                write!(
+                    f,
+                    "{address} cannot be listened on: this user may not use port {port}; listen on \
+                     another port (--listen {other}), or allow it with \
+                     `sysctl net.ipv4.ip_unprivileged_port_start={port}`, or with the capability \
+                     CAP_NET_BIND_SERVICE (`setcap cap_net_bind_service+ep` on the program, or \
+                     AmbientCapabilities= in a systemd unit)"
                 )
             }
             Error::Listen { address, source } => {
@@ -154,6 +177,27 @@ impl std::error::Error for Error {
             | Error::FastcgiListener { .. } => None,
             Error::AdminSocket { why, .. } => Some(why),
             Error::Listen { source, .. } | Error::System { source, .. } => Some(source),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_for_root_is_refused_with_the_ways_out() {
+        let address = Address::Tcp("[::]:80".parse().unwrap());
+        let source = io::Error::from(io::ErrorKind::PermissionDenied);
+        let said = Error::Listen { address, source }.to_string();
+        for way in [
+            "[::]:80 cannot be listened on: this user may not use port 80; ",
+            "--listen [::]:8080",
+            "sysctl net.ipv4.ip_unprivileged_port_start=80",
+            "setcap cap_net_bind_service+ep",
+            "AmbientCapabilities=",
+        ] {
+            assert!(said.contains(way), "{said}");
         }
     }
 }

@@ -270,6 +270,11 @@ pub fn issued_hosts(config: &Config) -> Vec<String> {
     hosts.map(tls::acme::hosts::in_words).collect()
 }
 
+/// All programs that run PHP, and their PHP versions, as `8.2.35`.
+pub fn php_programs() -> Vec<(std::path::PathBuf, String)> {
+    Programs::all()
+}
+
 /// The program that runs PHP of this version, as `8.2`, or else the default one.
 ///
 /// # Errors

@@ -12,6 +12,7 @@
 //! worker is ready, it is announced to the front, and from then on each of its workers replaces one
 //! of the generation before.
 
+pub mod config_watch;
 mod outcome;
 pub mod pool_changes;
 pub mod restart_requests;

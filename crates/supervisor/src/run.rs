@@ -38,6 +38,7 @@ use crate::processes::scoreboards::Scoreboards;
 use crate::processes::slow_scripts::TraceTarget;
 use crate::processes::traces::{TRACES_MAX, Traces};
 use crate::reload::Reloader;
+use crate::reload::config_watch::ConfigWatch;
 use crate::reload::restart_requests::RestartRequests;
 use crate::reload::watch::Watches;
 use crate::systemd::Systemd;
@@ -71,6 +72,7 @@ pub struct Supervisor {
     reloader: Reloader,
     restarts: RestartRequests,
     watches: Watches,
+    config_watch: ConfigWatch,
     upgrader: Upgrader,
     cookies: CookieNames,
     exit_reports: ExitReports,
@@ -132,6 +134,7 @@ impl Supervisor {
             reloader: Reloader::default(),
             restarts: RestartRequests::default(),
             watches: Watches::default(),
+            config_watch: ConfigWatch::default(),
             upgrader: Upgrader::default(),
             cookies: CookieNames::new(),
             exit_reports: ExitReports::default(),
@@ -333,6 +336,7 @@ impl Supervisor {
         self.keep_spare_zygotes();
         // An upgrade that is refused allows workers again, which the reload passes on to the pools.
         self.keep_upgrade();
+        self.watch_configuration();
         self.start_postponed();
         self.keep_reload();
         let now = self.now();

@@ -17,6 +17,7 @@ use maitred_php::{
 use maitred_seat::board::CopyWords;
 use maitred_seat::{Spent, WorkerEnd};
 
+use crate::error_page::ErrorPage;
 use crate::meter::{self, Meter};
 use crate::request_report::RequestReport;
 use crate::{foreign, purge, status, stderr};
@@ -65,6 +66,8 @@ pub struct WorkerExchange<'a> {
     cpu: Duration,
     /// The cost when the response was complete, if the script continued.
     before_the_rest: Option<Spent>,
+    /// The page about a fatal error, if the client may see it.
+    error_page: Option<ErrorPage>,
     finished: bool,
 }
 
@@ -95,6 +98,7 @@ impl<'a> WorkerExchange<'a> {
             peak_memory: 0,
             cpu: Duration::ZERO,
             before_the_rest: None,
+            error_page: None,
             finished: false,
         }
     }
@@ -173,7 +177,12 @@ impl<'a> WorkerExchange<'a> {
         loop {
             match self.next_event() {
                 Ok(Some(Step::Begin)) => {}
-                Ok(Some(Step::Params)) => return self.take_params(params).is_ok(),
+                Ok(Some(Step::Params)) => {
+                    let is_valid = self.take_params(params).is_ok();
+                    let shown = self.settings.shows_errors && is_valid;
+                    self.error_page = shown.then(|| ErrorPage::of(params)).flatten();
+                    return is_valid;
+                }
                 Ok(Some(Step::BodyEnd)) => self.body_ended = true,
                 Ok(Some(Step::Body | Step::Other)) => {}
                 Ok(None) if self.read_more() => {}
@@ -210,6 +219,9 @@ impl<'a> WorkerExchange<'a> {
     fn complete(&mut self) {
         if self.finished {
             return;
+        }
+        if let Some(page) = self.error_page.take().and_then(ErrorPage::end) {
+            self.send(page.as_bytes());
         }
         self.finished = true;
         self.write_output();
@@ -416,6 +428,9 @@ impl Exchange for WorkerExchange<'_> {
         if is_forked_child() || self.finished {
             return Verdict::Continue;
         }
+        if let Some(page) = &mut self.error_page {
+            page.send(bytes);
+        }
         let mut said = Verdict::Continue;
         for piece in bytes.chunks(MAX_CONTENT_LEN / 2) {
             if self.output.len() + piece.len() > HEADER_LEN + RECORD_BYTES {
@@ -482,6 +497,9 @@ impl Exchange for WorkerExchange<'_> {
     fn log(&mut self, level: Level, to_client: bool, message: &[u8]) {
         if is_forked_child() {
             return;
+        }
+        if let Some(page) = &mut self.error_page {
+            page.log(message);
         }
         let message = &*stderr::message(self.settings, level, message);
         if to_client && !self.finished {

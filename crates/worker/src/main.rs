@@ -5,6 +5,7 @@ mod apparmor;
 mod booted;
 mod confine;
 mod copies;
+mod error_page;
 mod exchange;
 mod foreign;
 mod fpm_info;

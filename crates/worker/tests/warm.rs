@@ -81,6 +81,7 @@ impl ZygoteProcess {
             apparmor_hat: None,
             worker_script: None,
             snapshot: None,
+            shows_errors: false,
             cache_size: None,
         }
     }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::mistakes::Mistakes;
 use crate::model::admin::AdminAccess;
 use crate::model::client_limits::ClientLimits;
+use crate::model::development::Development;
 use crate::model::fpm::Fpm;
 use crate::model::front_user::default_user;
 use crate::model::listener::{Address, FastcgiListener};
@@ -100,6 +101,8 @@ pub struct Config {
     pub sites: Vec<Site> = Vec::new(),
     /// php-fpm's settings without a counterpart above, if the server is started as php-fpm.
     pub fpm: Option<Fpm> = None,
+    /// Set for a development server (`maitred serve DIR` on a terminal).
+    pub development: Option<Development> = None,
 }
 }
 

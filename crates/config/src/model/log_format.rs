@@ -32,6 +32,16 @@ pub const JSON: &str = "{\"time\":$msec,\"request_id\":\"$request_id\",\
                         \"children_cpu_time\":$children_cpu_time,\
                         \"peak_memory\":$peak_memory}";
 
+/// The names of the formats of a development server, without and with colours. No setting names
+/// them.
+const TERMINAL: [&str; 2] = ["terminal", "terminal with colors"];
+
+/// The line of a development server.
+const TERMINAL_LINE: &str = "$request_method $request_uri $status $request_ms ms";
+
+/// The control sequence that ends a colour.
+const NO_COLOR: &str = "\x1b[0m";
+
 /// A checked format. It is serialized as its text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
@@ -47,6 +57,8 @@ pub enum Part {
     Text(String),
     /// The value of a variable.
     Value(Variable, Quoting),
+    /// The control sequence for the colour of the status (ECMA-48, SGR).
+    StatusColor,
 }
 
 /// The context of a value, which decides its escaping.
@@ -254,6 +266,22 @@ impl LogFormat {
         Ok(LogFormat { text: text.to_owned(), parts })
     }
 
+    /// The format of a development server: method, path, status, time.
+    pub fn terminal(colors: bool) -> LogFormat {
+        let text = TERMINAL[usize::from(colors)].to_owned();
+        let plain = parts(TERMINAL_LINE, |_, _| Ok(Quoting::Line)).unwrap_or_default();
+        let mut parts = Vec::new();
+        for part in plain {
+            let is_status = matches!(part, Part::Value(Variable::Status, _));
+            if colors && is_status {
+                parts.extend([Part::StatusColor, part, Part::Text(NO_COLOR.to_owned())]);
+            } else {
+                parts.push(part);
+            }
+        }
+        LogFormat { text, parts }
+    }
+
     /// The parts of a line.
     pub fn parts(&self) -> &[Part] {
         &self.parts
@@ -262,7 +290,7 @@ impl LogFormat {
     /// Whether a line contains the cost of a script: its run time or a part of it.
     pub fn tells_costs(&self) -> bool {
         self.parts.iter().any(|part| match part {
-            Part::Text(_) => false,
+            Part::Text(_) | Part::StatusColor => false,
             Part::Value(variable, _) => matches!(
                 variable,
                 Variable::ScriptTime(_)
@@ -296,7 +324,10 @@ impl TryFrom<String> for LogFormat {
     type Error = String;
 
     fn try_from(text: String) -> Result<LogFormat, String> {
-        LogFormat::parse(&text)
+        match TERMINAL.iter().position(|name| *name == text) {
+            Some(colors) => Ok(LogFormat::terminal(colors == 1)),
+            None => LogFormat::parse(&text),
+        }
     }
 }
 
@@ -396,6 +427,7 @@ fn take_quotes(parts: &mut Vec<Part>) {
 fn example(part: &Part) -> String {
     match part {
         Part::Text(text) => text.clone(),
+        Part::StatusColor => String::new(),
         Part::Value(_, Quoting::JsonString) => "null".to_owned(),
         Part::Value(_, Quoting::WithinString) => "a".to_owned(),
         Part::Value(_, Quoting::JsonNumber | Quoting::Line) => "1".to_owned(),
@@ -438,7 +470,7 @@ mod tests {
         let format = LogFormat::parse(text).unwrap();
         let places = format.parts().iter().filter_map(|part| match part {
             Part::Value(_, place) => Some(*place),
-            Part::Text(_) => None,
+            Part::Text(_) | Part::StatusColor => None,
         });
         let expected = [Quoting::JsonString, Quoting::JsonNumber, Quoting::WithinString];
         assert_eq!(places.collect::<Vec<_>>(), expected);

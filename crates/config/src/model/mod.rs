@@ -7,6 +7,7 @@ pub mod client_limits;
 pub mod collector;
 pub mod config;
 pub mod confinement;
+pub mod development;
 pub mod fpm;
 pub mod front_user;
 pub mod host;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::model::confinement::{Confinement, PIDS_BESIDES_WORKERS};
+use crate::model::development::Development;
 use crate::model::listener::FastcgiListener;
 use crate::model::log_target::LogTarget;
 use crate::model::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode};
@@ -177,6 +178,9 @@ pub struct Pool {
     pub request_terminate_timeout_track_finished: bool = false,
     /// Whether workers may be traced and leave core files (`process.dumpable`).
     pub process_dumpable: bool = false,
+    /// Set in a development server: a fatal error of a script is shown in its response to a client
+    /// on this machine, and its messages are for a terminal.
+    pub development: Option<Development> = None,
     /// The AppArmor profile its workers change to, if any.
     pub apparmor_hat: Option<String> = None,
 }

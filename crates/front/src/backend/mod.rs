@@ -17,6 +17,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use maitred_config::Development;
 use maitred_scoreboard::RequestOutcome;
 use maitred_seat::Spent;
 
@@ -120,6 +121,14 @@ impl Backend {
             slow_timeout: unless_zero(settings.request_slowlog_timeout),
             spool: settings.spool_limit,
             sends_timing: settings.server_timing,
+        }
+    }
+
+    /// How messages of its scripts are shown, in a development server.
+    pub fn development(&self) -> Option<Development> {
+        match self {
+            Backend::Pool(pool) => pool.settings().development,
+            Backend::Upstream(..) => None,
         }
     }
 

@@ -21,6 +21,7 @@ use crate::http::client::Client;
 use crate::http::deadline::Fields;
 use crate::http::server_timing;
 use crate::http::spool::Spool;
+use crate::logging::terminal_lines;
 use crate::pool::exchange::{ExchangeEvent, QueueRequest};
 use crate::pool::queue::Priority;
 use crate::pool::{kind, thread_local};
@@ -191,6 +192,9 @@ impl Run<'_> {
     /// Logs the standard error output of a script, within its pool's limit. The limit is checked
     /// first, so that a dropped line costs little.
     pub fn log(&self, message: &[u8]) {
+        if let Some(development) = self.backend.development() {
+            return terminal_lines::write(message, development);
+        }
         for line in message.split(|&byte| byte == b'\n') {
             if line.trim_ascii().is_empty() || !self.backend.may_log(line.len()) {
                 continue;

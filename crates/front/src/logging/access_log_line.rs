@@ -68,6 +68,7 @@ impl Line<'_> {
             match part {
                 Part::Text(text) => out.extend_from_slice(text.as_bytes()),
                 Part::Value(variable, place) => self.write_value(out, variable, *place),
+                Part::StatusColor => out.extend_from_slice(status_color(self.record.status)),
             }
         }
     }
@@ -148,6 +149,16 @@ impl Line<'_> {
     fn upstream_time(&self) -> Option<Duration> {
         let (queued, script) = self.record.queued.zip(self.record.script)?;
         Some(queued + script.saturating_sub(self.record.rest))
+    }
+}
+
+/// The control sequence of a status: green, cyan, yellow or red, by its class.
+fn status_color(status: u16) -> &'static [u8] {
+    match status {
+        0..=299 => b"\x1b[32m",
+        300..=399 => b"\x1b[36m",
+        400..=499 => b"\x1b[33m",
+        _ => b"\x1b[31m",
     }
 }
 

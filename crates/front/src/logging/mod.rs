@@ -10,3 +10,4 @@ pub(crate) mod pool_access_log_entry;
 pub(crate) mod repeated;
 pub(crate) mod request_record;
 pub(crate) mod site_log;
+pub(crate) mod terminal_lines;

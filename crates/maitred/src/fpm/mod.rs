@@ -11,7 +11,7 @@ mod system_error;
 mod usage_text;
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,6 +21,7 @@ use maitred_config::fpm::Level;
 use maitred_supervisor::{CAN_TAKE_OVER, Invocation, Source, TAKE_OVER, TRY_TAKE_OVER};
 use tracing::{debug, error, info};
 
+use crate::exit_code::complain;
 use crate::log;
 use background::{ForkSide, StarterPipe};
 use flags::{Flags, FpmCommand};
@@ -174,9 +175,32 @@ fn serve(started: &FpmInvocation, flags: Flags) -> u8 {
         Ok(NextStep::Server(waiting)) => {
             run_server(started, settings, None, FpmHost::new(waiting), level)
         }
-        Ok(NextStep::Done(code)) => code,
+        Ok(NextStep::Done(code)) => {
+            if code == EXIT_OK && !started.before.is_empty() && started.arguments.is_empty() {
+                say_background(&config);
+            }
+            code
+        }
         Err(why) => refuse(&why),
     }
+}
+
+/// Says on a terminal what `maitred fpm` without arguments has started. Under php-fpm's name the
+/// command is as silent as php-fpm.
+fn say_background(config: &Config) {
+    let Some(fpm) = config.fpm.as_ref().filter(|_| std::io::stderr().is_terminal()) else {
+        return;
+    };
+    let listeners = config.pools.iter().filter_map(|pool| pool.listener.as_ref());
+    let listeners: Vec<&str> = listeners.map(|listener| listener.asked.as_str()).collect();
+    let pid =
+        fpm.pid.as_ref().map_or(String::new(), |path| format!(", pid file {}", path.display()));
+    complain(&format!(
+        "serves {} in the background, on {}{pid}; `maitred stop` ends it, `maitred fpm -F` stays \
+         in the foreground, `maitred fpm -h` lists the flags",
+        fpm.file.display(),
+        listeners.join(", "),
+    ));
 }
 
 /// The end of the message of a successful test: an empty line until PHP 8.3 (php-src pull request

@@ -50,7 +50,7 @@ pub fn set_up(asked: Option<String>) -> Result<String, String> {
     })?;
     tracing_subscriber::fmt()
         .with_max_level(filter)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(has_colors())
         // It would write the error to standard error, and panic if that is closed.
         .log_internal_errors(false)
         .event_format(collected::EventFormat::default())
@@ -59,6 +59,13 @@ pub fn set_up(asked: Option<String>) -> Result<String, String> {
         .with(without_gossip(filter))
         .init();
     Ok(level)
+}
+
+/// Whether lines on standard error have colours: on a terminal, unless `NO_COLOR` is set and not
+/// empty (no-color.org).
+pub fn has_colors() -> bool {
+    let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|text| !text.is_empty());
+    std::io::stderr().is_terminal() && !is_unwanted
 }
 
 /// Silences libraries that warn of every protocol error of a client: clients could fill the log.

@@ -130,6 +130,29 @@ impl StatusSource<'_> {
     }
 }
 
+/// A running request.
+#[derive(Debug)]
+pub struct RunningRequest {
+    /// Its method.
+    pub method: String,
+    /// Its URI.
+    pub uri: String,
+    /// How long it has run.
+    pub seconds: f64,
+}
+
+/// The running requests of all pools, the longest-running first, at most [`MAX_RUNNING_SHOWN`].
+pub fn running_requests(pools: &Pools) -> Vec<RunningRequest> {
+    let mut running: Vec<RunningRequest> = pools
+        .iter()
+        .flat_map(running_in)
+        .map(|(Running { method, uri, seconds, .. }, _)| RunningRequest { method, uri, seconds })
+        .collect();
+    running.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    running.truncate(MAX_RUNNING_SHOWN);
+    running
+}
+
 fn running_in(pool: &RunningPool) -> Vec<(Running, Runner)> {
     // Mapped only now: a pool's memory is large, and this is rarely needed.
     let Ok(boards) = Boards::map(&pool.plan.memory) else {

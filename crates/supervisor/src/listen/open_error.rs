@@ -140,7 +140,8 @@ impl OpenError {
                 ),
                 (io::ErrorKind::PermissionDenied, None) => format!(
                     "ports below {FIRST_FREE_PORT} need root or CAP_NET_BIND_SERVICE; choose \
-                     another port, or start the server with that right"
+                     another port, start the server with that right, or lower \
+                     net.ipv4.ip_unprivileged_port_start"
                 ),
                 _ => return None,
             },

@@ -1,5 +1,6 @@
 //! Log files, and the output of processes that is written to them.
 
+pub mod address_lines;
 pub mod exit_reports;
 pub mod line_framing;
 pub mod log_files;

@@ -56,17 +56,28 @@ pub struct Invocation {
 pub struct Source {
     load: Load,
     file: Option<PathBuf>,
+    is_watched: bool,
 }
 
 impl Source {
     /// A source that is read by `load`.
     pub fn new(load: impl Fn() -> Result<Config, String> + 'static) -> Source {
-        Source { load: Box::new(load), file: None }
+        Source { load: Box::new(load), file: None, is_watched: false }
     }
 
     /// The same, from the one file `path`: mistakes get their position in it.
     pub fn of_file(self, path: &Path) -> Source {
         Source { file: Some(path.to_path_buf()), ..self }
+    }
+
+    /// The same; with `is_watched`, the server reloads when the file changes.
+    pub fn watched(self, is_watched: bool) -> Source {
+        Source { is_watched, ..self }
+    }
+
+    /// The file whose changes reload the server.
+    pub fn watched_file(&self) -> Option<&Path> {
+        self.file().filter(|_| self.is_watched)
     }
 
     /// The one file it is read from, if it is in `maitred.toml`'s format.

@@ -130,9 +130,16 @@ pub fn processors() -> u32 {
     u32::try_from(cores).unwrap_or(u32::MAX)
 }
 
-/// The environment of a pool's PHP: its own variables, after those that it is passed.
-fn environment(pool: &Pool) -> Vec<(String, String)> {
-    let is_own = |name: &str| pool.env.iter().any(|(own, _)| own == name);
+/// Variables of a person, which are wrong for another user.
+const PERSONAL: [&str; 4] = ["HOME", "USER", "LOGNAME", "MAIL"];
+
+/// The environment of a pool's PHP: its own variables, after those that it is passed. A development
+/// server that root starts passes none of root's person.
+fn environment(pool: &Pool, identity: Option<&Identity>) -> Vec<(String, String)> {
+    let is_other = pool.development.is_some() && identity.is_some();
+    let is_own = |name: &str| {
+        pool.env.iter().any(|(own, _)| own == name) || is_other && PERSONAL.contains(&name)
+    };
     let all = std::env::vars_os();
     let texts =
         all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -146,6 +153,7 @@ fn settings(
     seats: u32,
     identity: Option<Identity>,
 ) -> ZygoteSettings {
+    let env = environment(pool, identity.as_ref());
     ZygoteSettings {
         pool: pool.name.clone(),
         process_manager: pool.pm.to_string(),
@@ -155,7 +163,7 @@ fn settings(
         php_ini_scan_dir: pool.php_ini_scan_dir.clone(),
         php_values: pool.php_value.clone().into_iter().collect(),
         php_admin_values: pool.php_admin_value.clone().into_iter().collect(),
-        env: environment(pool),
+        env,
         confinement: confinement::of_pool(pool),
         max_requests: pool.max_requests,
         max_private_memory: pool.max_private_memory,
@@ -179,6 +187,7 @@ fn settings(
         apparmor_hat: pool.apparmor_hat.clone(),
         worker_script: pool.booted_script().filter(|_| pool.mode == Mode::Worker),
         snapshot: snapshot_of(pool),
+        shows_errors: pool.development.is_some_and(|of| of.shows_errors),
         cache_size: None,
     }
 }

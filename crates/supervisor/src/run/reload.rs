@@ -37,9 +37,26 @@ impl Supervisor {
             return info!("the reload begins when the upgrade is over");
         }
         info!("SIGHUP: reloading");
+        self.reload_changes();
+    }
+
+    fn reload_changes(&mut self) {
         self.systemd.reloads();
         if let Err(why) = self.reload(&ReloadScope::Changed) {
             error!("the reload is refused, all is as before: {why}");
+        }
+    }
+
+    /// Reloads when the configuration file has changed, if it is watched.
+    pub(super) fn watch_configuration(&mut self) {
+        let now = self.now();
+        let is_busy = self.upgrader.is_going_on() || !self.phase.is_serving();
+        let Some(file) = self.plan.source.watched_file().filter(|_| !is_busy) else {
+            return;
+        };
+        if self.config_watch.has_changed(file, now) {
+            info!("{} has changed: reloading", file.display());
+            self.reload_changes();
         }
     }
 

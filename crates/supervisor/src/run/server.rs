@@ -4,18 +4,21 @@ use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use maitred_config::{Address, Config};
-use maitred_control::{Clients, ToFront};
+use maitred_config::Config;
+use maitred_control::ToFront;
+use maitred_control::admin::MAX_RUNNING_SHOWN;
 use maitred_os::signals::{self, Signal};
 use tracing::{error, info, warn};
 
 use super::Supervisor;
 use super::phase::{ServerAction, ServerEvent};
+use crate::admin::status::{self, RunningRequest};
 use crate::capacity::auto::CapacityContext;
 use crate::fpm::{self, ReopenedLog, SignalAction, process_control_timeout};
 use crate::fronts::Fronts;
 use crate::fronts::log_manager::reopen_error_log;
 use crate::limits::FIRST_FILL;
+use crate::logging::address_lines::{self, Facts};
 use crate::logging::exit_reports::log_exits;
 use crate::logging::text::some_workers;
 use crate::processes::adopt;
@@ -26,6 +29,13 @@ use crate::system::identity;
 use crate::systemd::ServerStats;
 use crate::tls::acme::{AcmeContext, AcmeTask};
 use crate::tls::certificates::Certificates;
+
+/// What a development server says after its addresses.
+const DEVELOPMENT: &str = "development server: errors of PHP are in the page and here, changed \
+                           scripts are seen at once; Ctrl-C stops it";
+
+/// Longest part of a URI in a line about a stop, in characters.
+const URI_CHARS: usize = 80;
 
 /// Document roots named in the log line about the addresses.
 const ROOTS_SHOWN: usize = 8;
@@ -90,7 +100,7 @@ impl Supervisor {
             Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT => {
                 let at_once = self.phase.would_stop_at_once(self.now());
                 let how = if at_once { "stopping at once" } else { "stopping" };
-                info!("{signal}: {how}");
+                info!("{signal}: {how}{}", self.running_in_words(signal, at_once));
                 self.server_event(ServerEvent::StopSignaled);
             }
             Signal::SIGHUP => self.reload_when_possible(),
@@ -101,6 +111,21 @@ impl Supervisor {
             Signal::SIGUSR1 => self.reopen_logs(),
             // These are all of `SIGNALS`.
             _ => {}
+        }
+    }
+
+    /// The end of a line about a stop: the requests that run, and how to end them.
+    fn running_in_words(&self, signal: Signal, at_once: bool) -> String {
+        let is_development = self.plan.config.development.is_some();
+        let again = match signal {
+            Signal::SIGINT if is_development => "Ctrl-C",
+            signal => signal.as_str(),
+        };
+        let running = status::running_requests(&self.pools);
+        match running.as_slice() {
+            [] => String::new(),
+            _ if at_once => String::new(),
+            running => format!("; {}; {again} again ends it", running_in_words(running)),
         }
     }
 
@@ -147,18 +172,15 @@ impl Supervisor {
             }
             self.keep_systemd();
         } else {
-            let (roots, facts) = (roots(&self.plan.config), facts(&self.pools));
+            let is_development = self.plan.config.development.is_some();
+            let (roots, pools) = (roots(&self.plan.config), facts(&self.pools));
+            let facts = Facts { roots: &roots, pools: &pools, is_development };
             for listener in &self.plan.listeners {
-                let address = &listener.address;
-                self.plan.terminal.tell(&match listener.clients {
-                    Clients::Admin => match address {
-                        Address::Tcp(address) => format!("metrics and status on http://{address}"),
-                        Address::Unix(path) => format!("metrics and status on {}", path.display()),
-                    },
-                    Clients::Http => format!("serving {roots} on http://{address} ({facts})"),
-                    Clients::Https => format!("serving {roots} on https://{address} ({facts})"),
-                    Clients::Fastcgi { .. } => format!("FastCGI on {address} ({facts})"),
-                });
+                let (clients, address) = (&listener.clients, &listener.address);
+                self.plan.terminal.tell(&address_lines::line(clients, address, &facts));
+            }
+            if is_development {
+                self.plan.terminal.tell(DEVELOPMENT);
             }
             if let Some(open) = identity::admin_is_open(&self.plan.config) {
                 warn!("{open}");
@@ -253,6 +275,24 @@ impl Supervisor {
                 now,
             },
         }
+    }
+}
+
+/// Running requests in one clause: their number, and the longest.
+fn running_in_words(running: &[RunningRequest]) -> String {
+    let Some(first) = running.first() else {
+        return "no request runs".to_owned();
+    };
+    let RunningRequest { method, uri, seconds } = first;
+    let uri: String = uri.chars().take(URI_CHARS).collect();
+    match running.len() {
+        1 => format!("1 request runs ({method} {uri}, {seconds:.0} s)"),
+        MAX_RUNNING_SHOWN.. => {
+            format!(
+                "at least {MAX_RUNNING_SHOWN} requests run (longest {method} {uri}, {seconds:.0} s)"
+            )
+        }
+        more => format!("{more} requests run (longest {method} {uri}, {seconds:.0} s)"),
     }
 }
 

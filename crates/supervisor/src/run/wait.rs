@@ -156,6 +156,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
         server.reloader.deadline(),
         server.restarts_deadline(),
         server.watches.deadline(),
+        server.config_watch.deadline(is_serving && server.plan.source.watched_file().is_some()),
         server.traces.deadline(),
         server.upgrader.deadline(),
         server.faults_deadline(),

@@ -65,6 +65,11 @@ impl Programs {
         found.map_err(|why| Error::Configuration(format!("this command {why}")))
     }
 
+    /// All programs and their PHP versions, as `8.2.35`. One that does not run is left out.
+    pub fn all() -> Vec<(PathBuf, String)> {
+        existing(&folders().unwrap_or_default(), &mut ask)
+    }
+
     /// The program for this version. For one that was not found, a name that leads nowhere.
     pub fn of(&self, version: Option<&str>) -> &Path {
         let found = self.by_version.get(&version.map(str::to_owned));
@@ -125,6 +130,20 @@ fn list(folders: &[PathBuf]) -> String {
 
 /// The programs that exist, as the middle of a sentence.
 fn there(folders: &[PathBuf], ask: &mut dyn FnMut(&Path) -> Result<String, String>) -> String {
+    let found = existing(folders, ask).into_iter();
+    let found = found.map(|(program, php)| format!("{} (PHP {php})", program.display()));
+    let found: Vec<String> = found.collect();
+    match found.is_empty() {
+        true => " (no other is there)".to_owned(),
+        false => format!(" (there are: {})", found.join(", ")),
+    }
+}
+
+/// The programs that exist, with their PHP versions.
+fn existing(
+    folders: &[PathBuf],
+    ask: &mut dyn FnMut(&Path) -> Result<String, String>,
+) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for folder in folders {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -135,14 +154,11 @@ fn there(folders: &[PathBuf], ask: &mut dyn FnMut(&Path) -> Result<String, Strin
         programs.sort();
         for program in programs {
             if let Ok(php) = ask(&program) {
-                found.push(format!("{} (PHP {php})", program.display()));
+                found.push((program, php));
             }
         }
     }
-    match found.is_empty() {
-        true => " (no other is there)".to_owned(),
-        false => format!(" (there are: {})", found.join(", ")),
-    }
+    found
 }
 
 fn is_program(name: &str) -> bool {
