@@ -311,7 +311,7 @@ echo json_encode(array_fill(0, 1000, 'the same words'));
 "#;
 
 /// Reads the versioned document compressed, and returns its tag in both conditions.
-fn return_tag(ask: &dyn Fn(&str, &[(&str, &str)]) -> Response, coding: &str, weak: &str) {
+fn return_tag(ask: impl Fn(&str, &[(&str, &str)]) -> Response, coding: &str, weak: &str) {
     let own = format!("{weak}\"v1,2\"");
     let coded = ask("GET", &[("Accept-Encoding", coding)]);
     assert_eq!(coded.header("Content-Encoding"), Some(coding));
@@ -345,7 +345,7 @@ fn a_tag_returns_to_the_script_as_it_wrote_it() {
     for (server, age) in [(&plain, 0), (&cached, 60)] {
         for (coding, weak) in CODINGS.iter().flat_map(|coding| [(coding, ""), (coding, "W/")]) {
             let path = format!("/page.php?age={age}&weak={weak}");
-            return_tag(&|method, headers| ask_with(server, method, &path, headers), coding, weak);
+            return_tag(|method, headers| ask_with(server, method, &path, headers), coding, weak);
         }
     }
     plain.stop();

@@ -158,7 +158,8 @@ impl Reread {
 }
 
 /// A variable of `--env`, with the server's own value if it has none.
-fn valued((name, value): &(String, Option<String>)) -> Option<(String, String)> {
+fn valued(variable: &(String, Option<String>)) -> Option<(String, String)> {
+    let (name, value) = variable;
     let value = value.clone().or_else(|| std::env::var(name).ok())?;
     Some((name.clone(), value))
 }

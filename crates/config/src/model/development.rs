@@ -71,7 +71,6 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::path::Path;
 
     fn shows_errors(text: &str) -> Option<bool> {

@@ -32,7 +32,7 @@ fn lines(message: &[u8], colors: bool) -> Option<String> {
     let text = text.strip_prefix(PHP_PREFIX).unwrap_or(text);
     let plain = |line: &str| line.replace(|c: char| c.is_control() && c != '\t', " ");
     let mut lines = text.split('\n').filter(|line| !line.trim().is_empty());
-    let first = plain(lines.next()?);
+    let first = plain(lines.next()?).trim_end().to_owned();
     let color = COLORS.iter().find(|(start, _)| first.starts_with(start));
     let mut out = match color.filter(|_| colors) {
         Some((_, color)) => format!("{color}{first}{RESET}\n"),

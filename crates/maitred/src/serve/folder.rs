@@ -45,7 +45,8 @@ pub fn root_here(here: &Path) -> Option<PathBuf> {
 
 /// What is unusual about a document root, for the person who starts the server.
 pub fn remark(root: &Path) -> Option<String> {
-    if is_site(root) {
+    // A missing folder is an error of the start.
+    if is_site(root) || !root.is_dir() {
         return None;
     }
     let shown = root.display();
