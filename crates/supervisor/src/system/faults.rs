@@ -19,8 +19,8 @@ pub enum Loss {
     Pool(String),
     /// A log.
     Log,
-    /// TLS connections for the hosts of a certificate.
-    Tls,
+    /// TLS connections for the hosts of the certificate with this number.
+    Tls(usize),
     /// The new certificate of some hosts.
     Renewal,
 }
@@ -66,7 +66,7 @@ impl Loss {
         match self {
             Loss::Site(_) | Loss::Pool(_) => "requests that need it get a 503 until then",
             Loss::Log => "nothing is written to it until then",
-            Loss::Tls => "TLS connections for its hosts are closed until then",
+            Loss::Tls(_) => "TLS connections for its hosts are closed until then",
             Loss::Renewal => "the certificate that was read before is used until then",
         }
     }
@@ -135,7 +135,7 @@ impl Faults {
 
     /// Replaces the faults of certificates, which log their own.
     pub fn set_certificates(&mut self, faults: impl IntoIterator<Item = Fault>) {
-        self.all.retain(|fault| !matches!(fault.loss, Loss::Tls | Loss::Renewal));
+        self.all.retain(|fault| !matches!(fault.loss, Loss::Tls(_) | Loss::Renewal));
         self.extend(faults);
     }
 
@@ -184,8 +184,8 @@ impl Faults {
 
     /// Whether the server has HTTPS alone, and no certificate of it can be used.
     fn leave_no_http(&self, config: &Config) -> bool {
-        let lost = self.all.iter().filter(|fault| fault.loss == Loss::Tls).count();
-        let is_lost = |tls: &Tls| tls.acme.is_none() && lost >= tls.certificates.len();
+        let is_lost = |number| self.all.iter().any(|fault| fault.loss == Loss::Tls(number));
+        let is_lost = |tls: &Tls| tls.acme.is_none() && (0..tls.certificates.len()).all(is_lost);
         config.listen.is_empty() && config.tls.as_ref().is_some_and(is_lost)
     }
 

@@ -298,7 +298,7 @@ fn read(
     let mut material = settings(tls, tickets).map_err(refused)?;
     material.certificates = pairs(tls, before, &mut faults);
     let mut server = Server::new(&material, &[]).map_err(refused)?;
-    if faults.iter().any(|fault| fault.loss == Loss::Tls) {
+    if faults.iter().any(|fault| matches!(fault.loss, Loss::Tls(_))) {
         let hosts = config.sites.iter().flat_map(|site| &site.hosts).map(ToString::to_string);
         material.closed = hosts.filter(|host| !server.covers(host)).collect();
     }
@@ -314,27 +314,38 @@ fn read(
 
 /// The certificates that can be used; the faults of the others.
 fn pairs(tls: &Tls, before: Option<&Material>, faults: &mut Vec<faults::Fault>) -> Vec<Pair> {
-    let usable = |files: &CertificateFiles| {
-        let pair = Pair { cert: read_file(&files.cert)?, key: read_file(&files.key)? };
-        maitred_tls::check(&pair)?;
-        Ok::<_, Fault>(pair)
-    };
     let mut pairs = Vec::new();
-    for files in &tls.certificates {
-        let fault = match usable(files) {
+    for (number, files) in tls.certificates.iter().enumerate() {
+        let wrong = match usable(files) {
             Ok(pair) => {
                 pairs.push(pair);
                 continue;
             }
-            Err(fault) => fault,
+            Err(wrong) => wrong,
         };
         let mut old = before.iter().flat_map(|before| &before.certificates);
         let old = old.find(|pair| pair.cert.path == files.cert);
-        let loss = if old.is_some() { Loss::Renewal } else { Loss::Tls };
-        faults.push(faults::Fault { loss, sentence: fault.to_string() });
+        let loss = if old.is_some() { Loss::Renewal } else { Loss::Tls(number) };
+        faults.extend(
+            wrong
+                .into_iter()
+                .map(|fault| faults::Fault { loss: loss.clone(), sentence: fault.to_string() }),
+        );
         pairs.extend(old.cloned());
     }
     pairs
+}
+
+/// A certificate and its key; the faults of both files.
+fn usable(files: &CertificateFiles) -> Result<Pair, Vec<Fault>> {
+    match (read_file(&files.cert), read_file(&files.key)) {
+        (Ok(cert), Ok(key)) => {
+            let pair = Pair { cert, key };
+            maitred_tls::check(&pair).map_err(|fault| vec![fault])?;
+            Ok(pair)
+        }
+        (cert, key) => Err(cert.err().into_iter().chain(key.err()).collect()),
+    }
 }
 
 /// The settings of handshakes, without certificates.
