@@ -14,6 +14,7 @@ pub mod log_limit;
 pub mod purge;
 pub mod scripts;
 pub mod stack;
+pub mod token_bucket;
 mod zygote;
 
 use std::io;

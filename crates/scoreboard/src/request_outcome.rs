@@ -101,6 +101,9 @@ outcomes! {
             Shed => "shed" 503 Summary "The server is overloaded, and newer requests came first.",
             /// No worker became free before the deadline that the client set.
             Deadline => "deadline" 503 Summary "No worker became free before the deadline.",
+            /// Requests of its route (script and path) have ended too many workers.
+            CrashLimit => "crash_limit" 503 Summary
+                "Too many workers died while they ran requests like this one.",
         }
         upstream {
             /// The FastCGI server of a site with `upstream` cannot be reached.

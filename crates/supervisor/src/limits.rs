@@ -45,7 +45,8 @@ pub const STILL: Duration = Duration::from_secs(15);
 /// Timeout from the start of the server until every seat has its first worker.
 pub const FIRST_FILL: Duration = Duration::from_secs(60);
 
-/// A process that died younger than this has failed to start: its successor waits a little.
+/// A process that died younger than this has failed to start: its successor waits a little. A
+/// worker that a request has ended is the exception, within [`CRASHES_PER_SECOND`].
 pub const EARLY_DEATH: Duration = Duration::from_secs(1);
 
 /// First wait after a failure; it doubles with each further one.
@@ -53,6 +54,14 @@ pub const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 
 /// Longest wait after a failure.
 pub const BACKOFF_LONGEST: Duration = Duration::from_secs(1);
+
+/// Early deaths of workers by requests, within a generation, whose successors start at once. The
+/// front refuses routes that crash long before; this bounds the forks of a pool that crashes on
+/// every route.
+pub const CRASHES_PER_SECOND: u32 = 50;
+
+/// The same for a burst.
+pub const CRASHES_AT_ONCE: u32 = 100;
 
 /// First wait until an announced process is checked again for being our child; later waits are half
 /// of the time that has passed.

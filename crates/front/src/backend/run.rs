@@ -24,7 +24,7 @@ use crate::http::spool::Spool;
 use crate::logging::terminal_lines;
 use crate::pool::exchange::{ExchangeEvent, QueueRequest};
 use crate::pool::queue::Priority;
-use crate::pool::{kind, thread_local};
+use crate::pool::{crash_limit, kind, thread_local};
 
 /// Bytes of one response after which other tasks of the thread have their turn. Brotli, the slowest
 /// encoder, takes a millisecond for them.
@@ -76,6 +76,7 @@ impl Run<'_> {
             priority: self.priority,
             max_wait: limits.max_wait(),
             kind: kind::of(self.script, self.target),
+            route: crash_limit::route_of(self.script, self.target),
         }
     }
 

@@ -9,6 +9,7 @@ use maitred_config::Mode;
 use maitred_control::{FromFront, Generation as Number, Wear, WorkerId};
 use maitred_scoreboard::RequestOutcome;
 
+use crate::pool::crash_limit::CrashLimit;
 use crate::pool::exchange::{AfterDeath, Exchange};
 use crate::pool::generation::Generation;
 use crate::pool::growth::Growth;
@@ -39,6 +40,8 @@ pub struct PoolQueues {
     pub held_back: VecDeque<Arc<Exchange>>,
     /// Reports that the supervisor has not accepted, at most one for each seat.
     pub unsent_reports: Vec<FromFront>,
+    /// Routes whose requests have ended their workers.
+    pub crashes: CrashLimit,
     /// The latest reports of a full OPcache.
     pub full_cache_reports: FullCacheReports,
     /// Until when requests are rejected while there is no worker: PHP could not be started.
@@ -281,7 +284,10 @@ impl Pool {
                     state.queue.put_back(exchange, priority, Instant::now());
                     continue;
                 }
-                AfterDeath::Interrupted => self.report_death(state, at),
+                AfterDeath::Interrupted => {
+                    state.crashes.crashed(exchange.route, clock::monotonic());
+                    self.report_death(state, at);
+                }
                 AfterDeath::Over => {}
             }
             state.count_death(&exchange);

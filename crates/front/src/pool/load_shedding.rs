@@ -41,7 +41,7 @@ impl Pool {
 
     /// The reason why [`Pool::submit`] would reject a request that arrives now, if that is certain.
     pub fn would_reject(&self, queue_request: QueueRequest) -> Option<RequestOutcome> {
-        let QueueRequest { priority, max_wait, kind } = queue_request;
+        let QueueRequest { priority, max_wait, kind, .. } = queue_request;
         let mut state = self.lock();
         if state.is_held_back(priority, kind) {
             return None;

@@ -1,6 +1,7 @@
 //! A pool in the front: one queue, and the seat links of its generations to their workers.
 
 pub(crate) mod auto;
+pub(crate) mod crash_limit;
 pub(crate) mod exchange;
 pub(crate) mod generation;
 pub(crate) mod generations;
@@ -179,6 +180,11 @@ impl Pool {
 
     fn place(&self, exchange: &Arc<Exchange>) -> Result<(), RequestOutcome> {
         let mut state = self.lock();
+        if state.crashes.knows(exchange.route)
+            && !state.crashes.admits(exchange.route, clock::monotonic())
+        {
+            return Err(RequestOutcome::CrashLimit);
+        }
         if state.holds_back(exchange) {
             if !state.hold_back(exchange.clone()) {
                 return Err(RequestOutcome::QueueFull);
@@ -297,6 +303,7 @@ impl Pool {
         if is_full {
             self.report_full_cache(&mut state, &generation);
         }
+        state.crashes.survived(exchange.route);
         state.queue.done(at);
         self.count_cost(&mut state, exchange.kind, spent);
         self.settle(state, at.seat);

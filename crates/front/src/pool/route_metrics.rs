@@ -187,7 +187,7 @@ impl RouteTable {
 }
 
 /// Writes the route of a request's target: its path without the parts of a single page.
-fn name_class(target: &str, name: &mut String) {
+pub(crate) fn name_class(target: &str, name: &mut String) {
     name.clear();
     let path = target.split(['?', '#']).next().unwrap_or(target);
     // The absolute form names the host first (RFC 9112 §3.2.2).

@@ -10,8 +10,12 @@ use super::*;
 use crate::pool::growth::{Growth, tend};
 use crate::pool::queue::Priority;
 
-const REQUEST: QueueRequest =
-    QueueRequest { priority: Priority::Normal, max_wait: Duration::from_secs(30), kind: 0 };
+const REQUEST: QueueRequest = QueueRequest {
+    priority: Priority::Normal,
+    max_wait: Duration::from_secs(30),
+    kind: 0,
+    route: 0,
+};
 
 const SEAT: SeatId = SeatId { generation: 1, number: 0 };
 

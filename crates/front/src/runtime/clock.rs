@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maitred_htaccess::request::LocalTime;
-use maitred_os::clock::{format_local, format_utc};
+use maitred_os::clock::{format_local, format_utc, monotonic_nanos};
 
 /// 9999-12-31 23:59:59, the last second of an HTTP date, in seconds since 1970.
 const LAST_SECOND_OF_9999: u64 = 253_402_300_799;
@@ -26,6 +26,11 @@ pub fn http_date() -> [u8; 29] {
     fresh.copy_from_slice(&text.as_bytes()[..29]);
     LAST.set((second, fresh));
     fresh
+}
+
+/// The time on the monotonic clock.
+pub fn monotonic() -> Duration {
+    Duration::from_nanos(monotonic_nanos())
 }
 
 /// The time since 1970; zero if the clock is set to an earlier time.

@@ -26,10 +26,14 @@ mod zygote;
 
 use std::time::Duration;
 
+use maitred_control::token_bucket::TokenBucket;
 use maitred_control::{Seat, WorkerId, exit};
 use maitred_os::fork::HowEnded;
 
-use crate::limits::{EARLY_DEATH, KILLED, LEAVE, LOOK_AGAIN, Moment, WORKER_SPAWN, ZYGOTE_START};
+use crate::limits::{
+    CRASHES_AT_ONCE, CRASHES_PER_SECOND, EARLY_DEATH, KILLED, LEAVE, LOOK_AGAIN, Moment,
+    WORKER_SPAWN, ZYGOTE_START,
+};
 use crate::processes::backoff::Backoff;
 use crate::processes::growth::Growth;
 pub use crate::processes::kill_reason::KillReason;
@@ -61,8 +65,8 @@ pub enum GenerationEvent {
     Booted { worker: WorkerId },
     /// The zygote reports that it could not fork.
     ForkFailed { worker: WorkerId },
-    /// A child of ours with this pid has ended.
-    Ended { pid: i32, how: HowEnded },
+    /// A child of ours with this pid has ended. `served`: it had started a request.
+    Ended { pid: i32, how: HowEnded, served: bool },
     /// The front requests the end of a worker.
     EndWorker { worker: WorkerId },
     /// The same as php-fpm does it: SIGTERM before SIGKILL.
@@ -115,6 +119,15 @@ pub enum GenerationAction {
     },
 }
 
+/// The end of a worker.
+#[derive(Debug, Clone, Copy)]
+struct WorkerEnd {
+    pid: i32,
+    how: HowEnded,
+    /// It had started a request.
+    served: bool,
+}
+
 /// A worker that sits in a seat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seated {
@@ -130,6 +143,8 @@ pub struct GenerationState {
     zygote: Life,
     places: Vec<SeatSlot>,
     backoff: Backoff,
+    /// Early deaths by requests, whose successors do not wait.
+    crashes: TokenBucket,
     growth: Growth,
     /// Timeout of the boot of a worker; none: workers do not boot a script.
     boots_within: Option<Duration>,
@@ -156,6 +171,7 @@ impl GenerationState {
             zygote: Life::new(ZYGOTE_START),
             places: (0..seats).map(|_| SeatSlot::empty()).collect(),
             backoff: Backoff::default(),
+            crashes: TokenBucket::full(CRASHES_AT_ONCE, CRASHES_PER_SECOND),
             growth,
             boots_within: None,
             boots_in_vain: false,
@@ -192,7 +208,10 @@ impl GenerationState {
             GenerationEvent::Adopted { pid } => self.adopted(pid, now, &mut actions),
             GenerationEvent::Booted { worker } => self.booted(worker, &mut actions),
             GenerationEvent::ForkFailed { worker } => self.fork_failed(worker, now, &mut actions),
-            GenerationEvent::Ended { pid, how } => self.ended(pid, how, now, &mut actions),
+            GenerationEvent::Ended { pid, how, served } => {
+                let end = WorkerEnd { pid, how, served };
+                self.ended(end, now, &mut actions)
+            }
             GenerationEvent::EndWorker { worker } => self.kill_worker(worker, now, &mut actions),
             GenerationEvent::TerminateWorker { worker } => {
                 self.terminate_worker(worker, now, &mut actions)
@@ -346,7 +365,8 @@ impl GenerationState {
         }
     }
 
-    fn ended(&mut self, pid: i32, how: HowEnded, now: Moment, actions: &mut Vec<GenerationAction>) {
+    fn ended(&mut self, end: WorkerEnd, now: Moment, actions: &mut Vec<GenerationAction>) {
+        let WorkerEnd { pid, how, served } = end;
         let found = self.places.iter().position(|place| place.state.pid() == Some(pid));
         let Some(index) = found else { return };
         let (born, sentenced, boot) = match self.places[index].state {
@@ -355,13 +375,12 @@ impl GenerationState {
                 (now, false, BootState::begin(self.boots_within, now))
             }
         };
-        let failed = !sentenced
-            && match how {
-                HowEnded::Exited(code) => exit::is_failure(code),
-                HowEnded::Signaled(_) => true,
-            };
+        let failed = !sentenced && has_failed(how);
         // A script that has not booted counts as an early death, however long it took.
-        let early = failed && (boot != BootState::Done || now < born + EARLY_DEATH);
+        let has_booted = boot == BootState::Done;
+        let early = failed && (!has_booted || now < born + EARLY_DEATH);
+        // One that a request has ended could serve, and so can its successor.
+        let early = early && !(has_booted && served && self.crashes.take(now));
         self.boots_in_vain |= failed && boot != BootState::Done;
         if !early || self.somebody_lives(now) {
             self.backoff.succeeded();
@@ -484,6 +503,14 @@ impl GenerationState {
     fn state_of(&mut self, worker: WorkerId) -> Option<&mut SeatState> {
         let place = self.place(worker.seat)?;
         (place.incarnation == worker.incarnation).then_some(&mut place.state)
+    }
+}
+
+/// Whether a worker that was not ended on purpose has failed.
+pub fn has_failed(how: HowEnded) -> bool {
+    match how {
+        HowEnded::Exited(code) => exit::is_failure(code),
+        HowEnded::Signaled(_) => true,
     }
 }
 

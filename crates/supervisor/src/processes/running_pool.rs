@@ -2,10 +2,14 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use maitred_control::{Generation, PhpInfo, ToZygote, WorkerId};
+use maitred_os::clock::monotonic_nanos;
 use maitred_os::signals::{self, Signal};
 use maitred_scoreboard::CopyCounters;
+use maitred_seat::Boards;
 
 use crate::limits::{Moment, ZYGOTE_LINGER};
 use crate::logging::exit_reports::WorkerLabel;
@@ -165,6 +169,23 @@ impl RunningPool {
     /// The name of a worker in a report.
     pub fn label(&self, worker: WorkerId) -> WorkerLabel {
         WorkerLabel { pool: self.name().to_owned(), generation: self.generation, worker }
+    }
+
+    /// Whether this worker has started a request since it became our child, by its board.
+    pub fn has_served(&self, pid: i32, now: Moment) -> bool {
+        let mut seated = self.state.seated();
+        let Some(seated) = seated.find(|seated| seated.pid == pid) else {
+            return false;
+        };
+        // Mapped only now: a pool's memory is large, and workers rarely fail.
+        let Ok(boards) = Boards::map(&self.plan.memory) else {
+            return false;
+        };
+        let (born, board) = (self.state.born(pid), boards.seat(seated.worker.seat));
+        // A predecessor may have left its own there.
+        let since = board.map_or(0, |board| board.request_since.load(Ordering::Relaxed));
+        let ago = Duration::from_nanos(monotonic_nanos().saturating_sub(since));
+        since > 0 && born.is_some_and(|born| ago <= now.saturating_sub(born))
     }
 
     /// Sends a signal to a worker, if it still runs.

@@ -19,7 +19,9 @@ use crate::fpm::{self, WorkerEnd};
 use crate::logging::text::{one_line, version_in};
 use crate::peer::{Peer, roomy_name};
 use crate::processes::adopt::{self, ChildCheck};
-use crate::processes::generation::{BootState, GenerationAction, GenerationEvent, KillReason};
+use crate::processes::generation::{
+    BootState, GenerationAction, GenerationEvent, KillReason, has_failed,
+};
 use crate::processes::opcache_size::largest_opcache;
 use crate::processes::plan::ZYGOTE_ROLE;
 use crate::processes::pools::PoolId;
@@ -339,7 +341,8 @@ impl Supervisor {
             fpm::log_end(running, &end);
         }
         let cause = self.scoreboards.ended(running.name(), pid, how, stopping);
-        self.pool_event(id, GenerationEvent::Ended { pid, how });
+        let served = has_failed(how) && running.has_served(pid, now);
+        self.pool_event(id, GenerationEvent::Ended { pid, how, served });
         self.restarts.worker_ended(&self.pools[id], how);
         // What else php-fpm does.
         let (HowEnded::Signaled(signal), true) = (how, self.plan.is_fpm()) else {

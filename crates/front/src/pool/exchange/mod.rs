@@ -58,6 +58,8 @@ pub struct QueueRequest {
     pub max_wait: Duration,
     /// Its kind ([`crate::pool::kind::of`]).
     pub kind: u64,
+    /// Its route ([`crate::pool::crash_limit::route_of`]).
+    pub route: u64,
 }
 
 /// One request in a pool.
@@ -73,6 +75,8 @@ pub struct Exchange {
     pub max_wait: Duration,
     /// Its kind ([`crate::pool::kind::of`]).
     pub kind: u64,
+    /// Its route ([`crate::pool::crash_limit::route_of`]).
+    pub route: u64,
     /// The request's first FastCGI records: its header, and its body if that is small.
     request: Vec<u8>,
     /// Whether it counts as in flight for its thread.
@@ -144,7 +148,7 @@ impl Exchange {
         pool: Arc<Pool>,
         thread: u32,
         request: Vec<u8>,
-        QueueRequest { priority, max_wait, kind }: QueueRequest,
+        QueueRequest { priority, max_wait, kind, route }: QueueRequest,
     ) -> Arc<Exchange> {
         Arc::new(Exchange {
             pool,
@@ -152,6 +156,7 @@ impl Exchange {
             priority,
             max_wait,
             kind,
+            route,
             request,
             is_counted: AtomicBool::new(false),
             accepted: AtomicBool::new(false),
@@ -166,7 +171,7 @@ impl Exchange {
         slot: AssignedSlot,
     ) -> Arc<Exchange> {
         let queue_request =
-            QueueRequest { priority: Priority::Normal, max_wait: Duration::MAX, kind: 0 };
+            QueueRequest { priority: Priority::Normal, max_wait: Duration::MAX, kind: 0, route: 0 };
         let exchange = Exchange::new(pool.clone(), 0, Vec::new(), queue_request);
         exchange.accepted.store(true, Ordering::Relaxed);
         let mut state = exchange.lock();

@@ -44,7 +44,7 @@ fn is_open(action: &GenerationAction) -> bool {
 
 fn end(pool: &mut GenerationState, code: i32, now: Moment) -> (BootState, Duration) {
     let how = HowEnded::Exited(code);
-    let actions = pool.on(GenerationEvent::Ended { pid: PID, how }, now);
+    let actions = pool.on(GenerationEvent::Ended { pid: PID, how, served: false }, now);
     let told = actions.into_iter().find_map(|action| match action {
         GenerationAction::Report { boot, retry, .. } => Some((boot, retry)),
         _ => None,

@@ -68,7 +68,7 @@ fn a_pool_that_finds_its_size_has_copies_ready_beyond_those_that_serve_at_rest_t
         pool.on(GenerationEvent::Adopted { pid }, SECOND);
     }
     let how = HowEnded::Exited(0);
-    let served = pool.on(GenerationEvent::Ended { pid: 10, how }, 2 * SECOND);
+    let served = pool.on(GenerationEvent::Ended { pid: 10, how, served: true }, 2 * SECOND);
     assert_eq!(fills(&served), [(0, 2)]);
     let asked = pool.on(GenerationEvent::Wanted { workers: 3 }, 2 * SECOND);
     assert_eq!(fills(&asked), [(3, 1), (4, 1)]);
@@ -96,8 +96,9 @@ fn copies_that_have_served_are_ordered_again_without_one_waiting_for_another() {
         pool.on(GenerationEvent::Adopted { pid }, SECOND);
     }
     let how = HowEnded::Exited(0);
-    let ended =
-        (10..14).flat_map(|pid| fills(&pool.on(GenerationEvent::Ended { pid, how }, 2 * SECOND)));
+    let ended = (10..14).flat_map(|pid| {
+        fills(&pool.on(GenerationEvent::Ended { pid, how, served: true }, 2 * SECOND))
+    });
     assert_eq!(
         ended.collect::<Vec<_>>(),
         [(0, 2), (1, 2), (2, 2), (3, 2)],

@@ -212,6 +212,22 @@ fn workers_that_die_early_again_and_again_make_the_pool_wait_longer() {
 }
 
 #[test]
+fn a_worker_that_a_request_has_ended_is_replaced_at_once_within_a_rate() {
+    let mut world = full_pool();
+    let crash = |world: &mut World| {
+        let pid = world.seated[&0];
+        world.worker_crashes(pid);
+        world.recover()
+    };
+    for _ in 0..CRASHES_AT_ONCE {
+        assert_eq!(crash(&mut world), Duration::ZERO);
+    }
+    assert_eq!(crash(&mut world), BACKOFF_FIRST, "the forks themselves would be the load");
+    world.now += EARLY_DEATH / 2;
+    assert_eq!(crash(&mut world), Duration::ZERO);
+}
+
+#[test]
 fn workers_that_die_together_wait_once() {
     let mut world = full_pool();
     for seat in 0..SEATS {
@@ -402,7 +418,7 @@ fn a_worker_that_was_asked_to_leave_before_an_upgrade_leaves_after_it() {
     let late = after.on(GenerationEvent::Tick, 2 * LEAVE);
     assert!(late.contains(&GenerationAction::KillWorker { pid: 100 }), "{late:?}");
     let how = HowEnded::Signaled(15);
-    let ended = after.on(GenerationEvent::Ended { pid: 100, how }, 2 * LEAVE);
+    let ended = after.on(GenerationEvent::Ended { pid: 100, how, served: false }, 2 * LEAVE);
     let told = |action: &GenerationAction| matches!(action, GenerationAction::Report { .. });
     assert!(!ended.iter().any(told), "{ended:?}");
 }

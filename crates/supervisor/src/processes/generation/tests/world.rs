@@ -179,11 +179,20 @@ impl World {
     }
 
     pub(super) fn worker_dies(&mut self, pid: i32, failed: bool) {
+        let how = if failed { HowEnded::Signaled(11) } else { HowEnded::Exited(exit::BAILOUT) };
+        self.worker_ends(pid, how, false);
+    }
+
+    /// A request ends its worker.
+    pub(super) fn worker_crashes(&mut self, pid: i32) {
+        self.worker_ends(pid, HowEnded::Signaled(11), true);
+    }
+
+    fn worker_ends(&mut self, pid: i32, how: HowEnded, served: bool) {
         self.workers.remove(&pid);
         self.announced.retain(|announced| *announced != pid);
         self.seated.retain(|_, seated| *seated != pid);
-        let how = if failed { HowEnded::Signaled(11) } else { HowEnded::Exited(exit::BAILOUT) };
-        self.tell(GenerationEvent::Ended { pid, how });
+        self.tell(GenerationEvent::Ended { pid, how, served });
     }
 
     pub(super) fn any_worker(&self, pick: usize) -> Option<i32> {

@@ -1,0 +1,43 @@
+//! A page whose requests end their workers: the other pages of its pool are served.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use maitred_tests::Target;
+use maitred_tests::http;
+use maitred_tests::server::{Setup, document_root};
+
+const CRASH: &str = "<?php posix_kill(getmypid(), 11); sleep(5);";
+
+/// Requests of the page that crashes, one after the other.
+const CRASHES: usize = 60;
+
+#[test]
+fn a_page_that_crashes_is_refused_after_a_while_and_the_others_are_served() {
+    let root = document_root(&[("crash.php", CRASH), ("hello.php", "<?php echo 'hello';")]);
+    for pm in ["static", "auto"] {
+        let server = Setup::new(root.path()).pm(pm).workers(2).start();
+        let is_over = AtomicBool::new(false);
+        let address = server.address();
+        let (statuses, served) = thread::scope(|scope| {
+            let healthy = scope.spawn(|| {
+                let mut served = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    assert_eq!(http::get(address, "/hello.php").text(), "hello", "after {served}");
+                    served += 1;
+                }
+                served
+            });
+            let crashes = (0..CRASHES).map(|_| http::get(address, "/crash.php?a=1").status);
+            let statuses: Vec<u16> = crashes.collect();
+            is_over.store(true, Ordering::Relaxed);
+            (statuses, healthy.join().expect("each healthy page is served"))
+        });
+        let count = |status: u16| statuses.iter().filter(|one| **one == status).count();
+        // A burst of ten, and five more for each second.
+        assert!(count(502) >= 10 && count(503) > 0, "{pm}: {statuses:?}");
+        assert_eq!(count(502) + count(503), CRASHES, "{pm}: {statuses:?}");
+        assert!(served > 0, "{pm}");
+        server.stop();
+    }
+}
