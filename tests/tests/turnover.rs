@@ -138,12 +138,15 @@ fn a_reload_that_is_refused_changes_nothing_and_one_that_adds_a_site_serves_it()
     let second = document_root(&[("only.txt", "the second")]);
     let server = pool(&root).start();
     let said = reload(&server, |before| {
-        format!("{before}\n[[sites]]\nhosts = [\"second.test\"]\nroot = \"/nowhere\"\n")
+        format!(
+            "{before}\n[[sites]]\nhosts = [\"second.test\"]\nroot = \"/nowhere\"\npool = \"no\"\n"
+        )
     });
     assert!(said.contains("refused"), "{said}");
     assert_eq!(ask(&server, "/who.php"), "0");
     let there = second.path().display().to_string();
-    let said = reload(&server, |before| before.replace("/nowhere", &there));
+    let said =
+        reload(&server, |before| before.replace("/nowhere", &there).replace("pool = \"no\"\n", ""));
     assert!(said.contains("reloaded"), "{said}");
     let mut client = Connection::open(server.address());
     let request = b"GET /only.txt HTTP/1.1\r\nHost: second.test\r\n\r\n";

@@ -119,9 +119,9 @@ pub enum GenerationAction {
     },
 }
 
-/// The end of a worker.
+/// A worker that has ended.
 #[derive(Debug, Clone, Copy)]
-struct WorkerEnd {
+struct DeadWorker {
     pid: i32,
     how: HowEnded,
     /// It had started a request.
@@ -209,7 +209,7 @@ impl GenerationState {
             GenerationEvent::Booted { worker } => self.booted(worker, &mut actions),
             GenerationEvent::ForkFailed { worker } => self.fork_failed(worker, now, &mut actions),
             GenerationEvent::Ended { pid, how, served } => {
-                let end = WorkerEnd { pid, how, served };
+                let end = DeadWorker { pid, how, served };
                 self.ended(end, now, &mut actions)
             }
             GenerationEvent::EndWorker { worker } => self.kill_worker(worker, now, &mut actions),
@@ -365,8 +365,8 @@ impl GenerationState {
         }
     }
 
-    fn ended(&mut self, end: WorkerEnd, now: Moment, actions: &mut Vec<GenerationAction>) {
-        let WorkerEnd { pid, how, served } = end;
+    fn ended(&mut self, end: DeadWorker, now: Moment, actions: &mut Vec<GenerationAction>) {
+        let DeadWorker { pid, how, served } = end;
         let found = self.places.iter().position(|place| place.state.pid() == Some(pid));
         let Some(index) = found else { return };
         let (born, sentenced, boot) = match self.places[index].state {

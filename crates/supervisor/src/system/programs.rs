@@ -43,6 +43,12 @@ impl Programs {
             if found.by_version.contains_key(&pool.php) {
                 continue;
             }
+            if config.fpm.is_some() && pool.php.is_none() {
+                // As for php-fpm's pools, its start reports what it lacks.
+                let program = beside(&folders);
+                found.by_version.insert(None, program);
+                continue;
+            }
             match find(&folders, pool.php.as_deref(), &mut ask) {
                 Ok(program) => drop(found.by_version.insert(pool.php.clone(), program)),
                 Err(why) => mistakes.push(Error::Setting {
@@ -84,6 +90,13 @@ fn folders() -> Result<Vec<PathBuf>, Error> {
     let own = own.parent().unwrap_or(Path::new("/")).to_owned();
     let libexec = own.join(LIBEXEC);
     Ok(vec![own, libexec])
+}
+
+/// The default program, or where it would be.
+fn beside(folders: &[PathBuf]) -> PathBuf {
+    let mut paths = folders.iter().map(|folder| folder.join(NAME));
+    let found = paths.clone().find(|path| path.is_file());
+    found.or_else(|| paths.next()).unwrap_or_default()
 }
 
 /// The program for `version`. `ask` returns the PHP version of a program, as `8.2.35`.
