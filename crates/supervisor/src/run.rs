@@ -5,6 +5,7 @@
 //! which order; the files beside it apply what was decided, each for one topic.
 
 mod commands;
+mod front_liveness;
 mod fronts;
 mod mended_faults;
 pub mod phase;

@@ -149,6 +149,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
     let is_serving = phase.is_serving() && !server.upgrader.is_going_on();
     let certificates = server.plan.certificates.as_ref().filter(|_| wants_front);
     let front = wants_front.then(|| server.fronts.current().life.deadline());
+    let liveness = wants_front.then_some(server.fronts.current().liveness).flatten();
     let capacity = phase.wants_workers().then(|| server.capacity.deadline(pools));
     let fixed = [
         phase.deadline(),
@@ -169,6 +170,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
         server.acme.deadline(&server.plan.config, is_serving),
         server.admin.deadline(),
         front.flatten(),
+        liveness.map(|liveness| liveness.deadline()),
     ];
     let of_pools = pools.iter().flat_map(|pool| {
         let reaped = pool.zygote.as_ref().and_then(|zygote| zygote.reaped);
