@@ -10,6 +10,7 @@ use maitred_warm::run::{MAX_RATE, MIN_RATE};
 
 use crate::bench::options::Bench;
 use crate::serve::options::Serve;
+use crate::trust::Trust;
 use crate::tune::options::Tune;
 
 /// The default configuration file.
@@ -160,6 +161,16 @@ pub enum Command {
         Exit codes: 0 a gain, or nothing to gain; 1 failure; 2 wrong usage; 3 nothing proven; 130 \
         interrupted.")]
     Tune(Box<Tune>),
+    /// Trust the certificates of `maitred serve --https` on this machine
+    #[command(after_help = "Examples:\n  \
+        maitred trust                          in browsers, and as root in the system's store\n  \
+        maitred trust --remove                 no longer\n  \
+        maitred trust --export > ca.pem        for another machine, or curl --cacert ca.pem\n\n\
+        The authority is made once for each user, in ~/.local/share/maitred/authority. It can only \
+        issue certificates for localhost, .test, and loopback and private addresses.\n\
+        Exit codes: 0 success, 1 failure, 2 wrong usage, 3 the rest is for root: the command is \
+        printed.")]
+    Trust(Trust),
     /// Replace php-fpm: serve web servers over FastCGI, with its configuration and flags
     #[command(
         disable_help_flag = true,
@@ -190,6 +201,9 @@ pub enum Command {
     /// The process that gets a certificate by ACME; started by the server
     #[command(hide = true)]
     Acme,
+    /// The process that opens the browser; started by the server
+    #[command(hide = true)]
+    OpenBrowser,
 }
 
 /// Arguments of `maitred fpm`, parsed as php-fpm parses them.

@@ -49,6 +49,15 @@ pub struct Serve {
     /// Serve a folder as in production, also on a terminal
     #[arg(long)]
     pub production: bool,
+    /// Serve a folder over HTTPS, with a certificate of an authority of your own
+    ///
+    /// The authority is made once, in ~/.local/share/maitred/authority; `maitred trust` makes
+    /// browsers trust it. The addresses stay the same, and serve HTTP/1.1 and HTTP/2.
+    #[arg(long, conflicts_with = "production")]
+    pub https: bool,
+    /// Open the browser when the server serves; on a terminal only
+    #[arg(long)]
+    pub open: bool,
     /// The file descriptor with the state of the previous program, at an upgrade
     #[arg(long, value_name = "FD", hide = true)]
     pub take_over: Option<RawFd>,
