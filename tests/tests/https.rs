@@ -12,7 +12,7 @@ use maitred_tests::http::{self, Connection};
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{WEB_USER, document_root, is_root, public_folder, user_ids};
 use maitred_tests::terminal::Terminal;
-use maitred_tests::{Target, maitred_program, ports, wait};
+use maitred_tests::{maitred_program, ports, wait};
 use tempfile::TempDir;
 
 /// What a new authority makes the server say.
