@@ -1,8 +1,8 @@
 //! The certificate authority of development servers: one of a user's own, for names and addresses
 //! that no public authority issues certificates for.
 //!
-//! Name constraints (RFC 5280 §4.2.1.10) bound it: whoever steals its key cannot imitate a site of
-//! the web with it.
+//! Name constraints (RFC 5280 §4.2.1.10) limit it: with its key, a thief cannot imitate a site of
+//! the web.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, SystemTime};
@@ -25,7 +25,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const AUTHORITY_AGE: Duration = DAY.saturating_mul(3650);
 
 /// How long a certificate of it is valid.
-const CERTIFICATE_AGE: Duration = DAY.saturating_mul(90);
+pub const CERTIFICATE_AGE: Duration = DAY.saturating_mul(90);
 
 /// How far the start of a validity is in the past: clocks of other machines differ.
 const CLOCK_DIFFERENCE: Duration = Duration::from_secs(60 * 60);

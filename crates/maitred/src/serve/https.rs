@@ -10,8 +10,9 @@ use crate::trust::authority_folder::{AuthorityFolder, Found};
 use crate::trust::is_trusted;
 
 /// Why a configuration file has no use for `--https`.
-pub const FOR_FOLDERS: &str = "--https is for a folder during development; for the sites of a configuration file write [tls] \
-     with `certificates`, or with `acme` to have them issued";
+pub const FOR_FOLDERS: &str = "--https is for a folder during development; for the sites of a \
+                               configuration file write [tls] with `certificates`, or with `acme` \
+                               to have them issued";
 
 /// What to do when browsers do not trust the authority yet.
 const NEXT_STEP: &str = "browsers do not trust this certificate yet; run `maitred trust` once";

@@ -1,4 +1,4 @@
-//! `maitred serve --open`: a process that waits until the server serves, and opens the browser then.
+//! `maitred serve --open`: a process that waits until the server serves, and opens the browser.
 //!
 //! It is no child of the server, which would wait for a browser at its end, and kill it.
 
@@ -62,10 +62,9 @@ pub fn run() -> ExitCode {
     let mut url = String::new();
     let read = io::stdin().take(MAX_URL_BYTES).read_to_string(&mut url);
     // Without a URL the server has not started, and has said why.
-    if read.is_ok() && !url.is_empty() {
-        if let Err(why) = open(&url) {
-            warn!("--open: {why}; open {url} yourself");
-        }
+    let is_known = read.is_ok() && !url.is_empty();
+    if let Some(Err(why)) = is_known.then(|| open(&url)) {
+        warn!("--open: {why}; open {url} yourself");
     }
     ExitCode::from(EXIT_SUCCESS)
 }

@@ -10,13 +10,19 @@ use std::time::SystemTime;
 use maitred_config::CertificateFiles;
 use maitred_os::guarded::Named;
 use maitred_os::users;
-use maitred_tls::{KeyAndCertificate, LocalAuthority, Pair, PemFile};
+use maitred_tls::{CERTIFICATE_AGE, KeyAndCertificate, LocalAuthority, Pair, PemFile};
 
 /// The authority's certificate, in its folder.
 const CERTIFICATE: &str = "ca.pem";
 
 /// Its private key.
 const KEY: &str = "ca.key";
+
+/// What the files of certificates for an address begin with.
+const LEAF_PREFIX: &str = "localhost-";
+
+/// Most files of the folder that are looked at.
+const MAX_LEAVES: usize = 1000;
 
 /// Mode of folders that are made: the user's alone. Temporary files have 0600.
 const FOLDER_MODE: u32 = 0o700;
@@ -110,7 +116,8 @@ impl AuthorityFolder {
         let hosts: Vec<IpAddr> = addresses.iter().map(|one| one.ip().to_canonical()).collect();
         let KeyAndCertificate { key, certificate } = authority.issue(&hosts, SystemTime::now())?;
         let first = addresses.first().map(ToString::to_string).unwrap_or_default();
-        let path = self.0.join(format!("localhost-{first}.pem"));
+        let path = self.0.join(format!("{LEAF_PREFIX}{first}.pem"));
+        self.remove_expired();
         let write = || -> io::Result<()> {
             refuse_shared(&path)?;
             let mut file = tempfile::NamedTempFile::new_in(&self.0)?;
@@ -120,6 +127,20 @@ impl AuthorityFolder {
         };
         write().map_err(|why| self.unwritable(&why))?;
         Ok(CertificateFiles { cert: path.clone(), key: path })
+    }
+
+    /// Removes the certificates of addresses that were not used for as long as they are valid.
+    fn remove_expired(&self) {
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten().take(MAX_LEAVES);
+        for entry in entries {
+            let is_leaf = entry.file_name().to_string_lossy().starts_with(LEAF_PREFIX);
+            let written = entry.metadata().and_then(|found| found.modified());
+            let age = written.ok().and_then(|written| written.elapsed().ok());
+            if is_leaf && age.is_some_and(|age| age > CERTIFICATE_AGE) {
+                // One that stays is of no use, and does no harm.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
     }
 
     /// Writes a new authority. False if another process has made one meanwhile.
@@ -201,6 +222,11 @@ mod tests {
         assert_eq!((again.authority.id(), again.is_new), (authority.id(), false));
         let files = folder.issue(&authority, &["127.0.0.1:8443".parse().unwrap()]).unwrap();
         assert_eq!(files.cert, folder.path().join("localhost-127.0.0.1:8443.pem"));
+        let expired = File::open(&files.cert).unwrap();
+        expired.set_modified(SystemTime::now() - CERTIFICATE_AGE * 2).unwrap();
+        let old = files.cert;
+        let files = folder.issue(&authority, &["[::1]:8444".parse().unwrap()]).unwrap();
+        assert!(!old.exists());
         assert_eq!(mode(folder.path()), 0o700);
         for file in [files.key, folder.certificate(), folder.path().join(KEY)] {
             assert_eq!(mode(&file), 0o600, "{}", file.display());

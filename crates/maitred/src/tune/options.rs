@@ -40,7 +40,12 @@ pub struct TuneLoadOptions {
     #[arg(long, value_name = "LOG", conflicts_with = "crawl")]
     pub access_log: Option<PathBuf>,
     /// Send the requests of a browser's HAR file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["urls_file", "access_log", "crawl"], hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["urls_file", "access_log", "crawl"],
+        hide_short_help = true
+    )]
     pub har: Option<PathBuf>,
     /// Also request the pages that the URL links to
     #[arg(long)]
