@@ -217,6 +217,12 @@ pub enum FromFront {
         /// How many, including those it has.
         workers: u32,
     },
+    /// No request has arrived for `pool_idle_timeout`: the pool needs neither workers nor PHP before
+    /// the next [`FromFront::WorkersNeeded`].
+    PoolIdle {
+        /// The generation of its pool.
+        generation: Generation,
+    },
     /// A worker was idle for long and gets no further request: stop it.
     SeatRetired {
         /// The generation of its pool.
@@ -325,6 +331,7 @@ impl FromFront {
             FromFront::WorkerFailed { generation, .. }
             | FromFront::ScriptDied { generation, .. }
             | FromFront::WorkersNeeded { generation, .. }
+            | FromFront::PoolIdle { generation }
             | FromFront::SeatRetired { generation, .. }
             | FromFront::SeatWorn { generation, .. }
             | FromFront::OpenFailed { generation }

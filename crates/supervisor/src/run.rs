@@ -24,6 +24,7 @@ use tracing::error;
 
 use crate::admin::Admin;
 use crate::capacity::auto::CapacityManager;
+use crate::capacity::boot_order;
 use crate::fpm::{self, FpmLogState};
 use crate::fronts::Fronts;
 use crate::fronts::cookies::CookieNames;
@@ -89,6 +90,8 @@ pub struct Supervisor {
     systemd: Systemd,
     /// When faults were last checked.
     faults_checked: Moment,
+    /// Processors of this machine.
+    cores: usize,
 }
 
 /// What a supervisor is made of.
@@ -149,6 +152,7 @@ impl Supervisor {
             capacity: CapacityManager::default(),
             systemd: Systemd::found(plan.config.fpm.as_ref()),
             faults_checked: Moment::ZERO,
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
             plan,
         }
     }
@@ -322,6 +326,8 @@ impl Supervisor {
     /// Does what is due because time has passed.
     fn keep_time(&mut self) {
         if self.phase.wants_workers() {
+            let now = self.now();
+            boot_order::hold_starts(&mut self.pools, self.cores, now);
             for id in self.pools.ids() {
                 self.pool_event(id, GenerationEvent::Tick);
             }

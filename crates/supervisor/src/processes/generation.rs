@@ -73,6 +73,8 @@ pub enum GenerationEvent {
     TerminateWorker { worker: WorkerId },
     /// The front reports how many workers are needed; 0 also for a front that has ended.
     Wanted { workers: u32 },
+    /// The front reports that nobody has requested the pool for long.
+    Idle,
     /// The front reports that a worker has served, or grown, as much as it may.
     Worn { worker: WorkerId },
     /// Other generations of the pool leave this one as many workers.
@@ -162,6 +164,10 @@ pub struct GenerationState {
     keeps_zygote: bool,
     /// The last zygote did not start.
     has_failed: bool,
+    /// Other zygotes start first,
+    is_held: bool,
+    /// or did.
+    was_held: bool,
 }
 
 impl GenerationState {
@@ -181,6 +187,8 @@ impl GenerationState {
             asked_at: None,
             keeps_zygote: false,
             has_failed: false,
+            is_held: false,
+            was_held: false,
         }
     }
 
@@ -217,6 +225,7 @@ impl GenerationState {
                 self.terminate_worker(worker, now, &mut actions)
             }
             GenerationEvent::Wanted { workers } => self.want(workers, now),
+            GenerationEvent::Idle => self.growth.rest(),
             GenerationEvent::Worn { worker } => self.wear(worker),
             GenerationEvent::Allowed { workers } => self.growth.allow(workers),
             GenerationEvent::Passed => self.trial = false,
@@ -237,7 +246,7 @@ impl GenerationState {
                 kill_at.or(gone_by).or(boot.deadline())
             }
         });
-        let zygote = self.zygote.deadline().filter(|_| self.heeds_zygote());
+        let zygote = self.zygote.deadline().filter(|_| self.heeds_zygote() && !self.is_held());
         let rest = self.unneeded_since.zip(self.zygote_rest());
         places
             .chain(zygote)

@@ -62,6 +62,22 @@ impl Life {
         matches!(self.state, LifeState::Up { .. })
     }
 
+    /// Since when it is being started, if it is.
+    pub fn starts_since(&self) -> Option<Moment> {
+        match self.state {
+            LifeState::Starting { deadline } => Some(deadline.saturating_sub(self.start_limit)),
+            LifeState::Absent { .. }
+            | LifeState::Up { .. }
+            | LifeState::Leaving { .. }
+            | LifeState::Ending { .. } => None,
+        }
+    }
+
+    /// Whether there is none, and it may be started now.
+    pub fn may_start(&self, now: Moment) -> bool {
+        matches!(self.state, LifeState::Absent { not_before } if not_before <= now)
+    }
+
     /// Whether there is none, and none is being started.
     pub fn is_absent(&self) -> bool {
         matches!(self.state, LifeState::Absent { .. })

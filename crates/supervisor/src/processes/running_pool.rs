@@ -125,7 +125,10 @@ impl RunningPool {
 
     /// A generation without processes that needs none: the first request starts its PHP.
     pub fn at_rest(generation: Generation, line: u32, plan: PoolPlan) -> RunningPool {
-        RunningPool { introduced: false, ..RunningPool::new(generation, line, plan) }
+        let mut running = RunningPool::new(generation, line, plan);
+        running.introduced = false;
+        running.state.rest();
+        running
     }
 
     /// Whether its zygote boots an application, which may fail for reasons of its own.

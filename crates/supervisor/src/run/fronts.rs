@@ -155,6 +155,7 @@ impl Supervisor {
             FromFront::WorkersNeeded { workers, .. } => {
                 self.pool_event(id, GenerationEvent::Wanted { workers });
             }
+            FromFront::PoolIdle { .. } => self.pool_event(id, GenerationEvent::Idle),
             FromFront::SeatRetired { worker, .. } => {
                 self.pool_event(id, GenerationEvent::Retired { worker });
             }

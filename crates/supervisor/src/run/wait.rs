@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::error;
 
 use super::Supervisor;
+use crate::capacity::boot_order;
 use crate::fpm::process_control_timeout;
 use crate::limits::{Moment, ZYGOTE_LINGER};
 use crate::peer::Peer;
@@ -170,6 +171,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
         server.acme.deadline(&server.plan.config, is_serving),
         server.admin.deadline(),
         front.flatten(),
+        boot_order::deadline(pools, now),
         liveness.map(|liveness| liveness.deadline()),
     ];
     let of_pools = pools.iter().flat_map(|pool| {
