@@ -48,7 +48,8 @@ fn what_requests_leave_behind_is_named_and_what_the_first_has_set_is_not() {
         ("tidy", "<?php Kept::$once ??= 'cached'; $local = 1; echo 'tidy';"),
         (
             "untidy",
-            "<?php Kept::$seen[] = 'secret'; counts(); $closure(); $GLOBALS['last'] = microtime(true);
+            "<?php Kept::$seen[] = 'secret'; counts(); $closure();
+             $GLOBALS['last'] = microtime(true);
              ini_set('precision', (string) random_int(1, 1000000));
              $state->files[] = fopen(__FILE__, 'r');
              ini_set('user_agent', \"\\e]0;ini secret\\x07\" . random_int(1, PHP_INT_MAX));

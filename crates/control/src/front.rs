@@ -217,8 +217,8 @@ pub enum FromFront {
         /// How many, including those it has.
         workers: u32,
     },
-    /// No request has arrived for `pool_idle_timeout`: the pool needs neither workers nor PHP before
-    /// the next [`FromFront::WorkersNeeded`].
+    /// No request has arrived for `pool_idle_timeout`: the pool needs neither workers nor PHP
+    /// before the next [`FromFront::WorkersNeeded`].
     PoolIdle {
         /// The generation of its pool.
         generation: Generation,

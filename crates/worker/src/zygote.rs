@@ -21,8 +21,8 @@ use crate::apparmor::Hat;
 use crate::stack_reader::StackReader;
 use crate::{booted, confine, opcache_stats, package, seat, snapshot, stderr, warm};
 
-/// Lowest number of a descriptor of the pool's events. Scripts get the lowest free numbers, and open
-/// fewer files.
+/// Lowest number of a descriptor of the pool's events. Scripts get the lowest free numbers, and
+/// open fewer files.
 const EVENTS_FROM: i32 = 200;
 
 /// A pool's descriptors: its shared memory, and one eventfd per front thread.

@@ -1,4 +1,4 @@
-//! Whether a pool with `pm = auto` rests: nobody has requested it for so long that it needs no
+//! Whether a pool with `pm = auto` rests: it has had no request for so long that it needs no
 //! worker.
 
 use std::time::{Duration, Instant};

@@ -19,7 +19,7 @@ const STARTS_WITHIN: Duration = Duration::from_secs(1);
 /// A generation whose zygote is to be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
-    /// Nobody has requested it. Those that were requested come first,
+    /// It has had no request. Those that were requested come first,
     is_unasked: bool,
     /// and of these the one that was requested first.
     asked_at: Option<Moment>,

@@ -1,4 +1,4 @@
-//! Whether the front hangs: it is asked for a sign of life, and one that gives none is replaced.
+//! Whether the front hangs: the supervisor checks it, and replaces one without a sign of life.
 //!
 //! A front may be stopped by a signal, wait for a lock for ever, or read a file of a network disk
 //! that has gone. Its stacks are captured before it is killed.

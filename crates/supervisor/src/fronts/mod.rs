@@ -32,8 +32,8 @@ pub struct Front {
     pub peer: Option<Peer<ToFront>>,
     /// No request is in flight any more.
     pub drained: bool,
-    /// Its signs of life, once this program has started it and it accepts clients. One of an earlier
-    /// program may not know the question.
+    /// Its signs of life, once this program has started it and it accepts clients. One of an
+    /// earlier program may not know the command.
     pub liveness: Option<Liveness>,
 }
 

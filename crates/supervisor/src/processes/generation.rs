@@ -73,7 +73,7 @@ pub enum GenerationEvent {
     TerminateWorker { worker: WorkerId },
     /// The front reports how many workers are needed; 0 also for a front that has ended.
     Wanted { workers: u32 },
-    /// The front reports that nobody has requested the pool for long.
+    /// The front reports that the pool has had no request for long.
     Idle,
     /// The front reports that a worker has served, or grown, as much as it may.
     Worn { worker: WorkerId },

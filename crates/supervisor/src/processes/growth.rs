@@ -32,7 +32,7 @@ pub struct Growth {
     zygote_rest: Option<Duration>,
     /// The same while the pool is idle.
     idle_rest: Duration,
-    /// Nobody has requested the pool for long: it needs no worker.
+    /// The pool has had no request for long, and needs no worker.
     is_idle: bool,
 }
 
