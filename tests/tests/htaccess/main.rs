@@ -151,6 +151,7 @@ fn differences_of(name: &str, trees: &[Tree]) -> Vec<String> {
     let servers = serve(trees);
     let mut found = Vec::new();
     let mut count = 0;
+    let mut first = Vec::new();
     for tree in trees {
         for asked in &tree.requests {
             count += 1;
@@ -172,15 +173,33 @@ fn differences_of(name: &str, trees: &[Tree]) -> Vec<String> {
                     lines(&own, &apache),
                 ));
             }
+            first.push((tree, asked, own));
         }
     }
     assert!(count > 0, "{name} has no requests");
+    found.extend(differences_when_repeated(&servers.maitred, first));
     eprintln!("{name}: {count} requests, {} differ", found.len());
     if !found.is_empty() {
         eprintln!("{}", servers.apache.log_text());
     }
     servers.maitred.stop();
     found
+}
+
+/// Requests whose response is another one when they are repeated, in another order: decisions are
+/// cached.
+fn differences_when_repeated(
+    maitred: &Server,
+    first: Vec<(&Tree, &Asked, Vec<String>)>,
+) -> Vec<String> {
+    let repeated = first.into_iter().rev().filter_map(|(tree, asked, before)| {
+        let now = compared(&ask(maitred, tree, asked));
+        (now != before).then(|| {
+            let Asked { method, target, headers, .. } = asked;
+            format!("{}: {method} {target} {headers:?}, repeated: {before:?}, {now:?}", tree.name)
+        })
+    });
+    repeated.collect()
 }
 
 #[track_caller]

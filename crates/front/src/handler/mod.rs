@@ -6,6 +6,7 @@ pub(crate) mod context;
 pub(crate) mod decision;
 pub(crate) mod fastcgi_params;
 pub(crate) mod htaccess;
+pub(crate) mod htaccess_cache;
 pub(crate) mod htaccess_response;
 pub(crate) mod proxy;
 pub(crate) mod refusal;

@@ -16,6 +16,7 @@ pub mod resolver;
 pub(crate) mod resolver_table;
 pub(crate) mod sendfile_roots;
 pub(crate) mod sites;
+pub(crate) mod verdict_table;
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -214,7 +215,8 @@ impl Site {
         confs.set_moment(thread::moment());
         with(&self.resolver, |resolver| {
             resolver.refresh()?;
-            let world = SiteWorld { resolver, confs: RefCell::new(&mut confs) };
+            let world =
+                SiteWorld { resolver, confs: RefCell::new(&mut confs), paths: RefCell::default() };
             Ok(Some(work(&world, resolver)))
         })
     }

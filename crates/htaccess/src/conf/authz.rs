@@ -292,14 +292,19 @@ impl Provider {
     fn check(&self, scope: &Scope<'_>) -> Granted {
         let request = scope.request;
         let granted = |yes: bool| if yes { Granted::Yes } else { Granted::No };
-        let remote = scope.client.remote.ip().to_canonical();
+        // Read by those alone that need it: the decision then holds for this client only.
+        let remote = || scope.client.remote().ip().to_canonical();
         match self {
             Provider::All(yes) => granted(*yes),
             Provider::Method(methods) => granted(methods.contain(&request.method)),
-            Provider::Ip(networks) => granted(networks.iter().any(|net| net.contains(&remote))),
+            Provider::Ip(networks) => {
+                let remote = remote();
+                granted(networks.iter().any(|net| net.contains(&remote)))
+            }
             Provider::Host | Provider::Unknown => Granted::No,
             Provider::Local => {
-                granted(remote.is_loopback() || remote == scope.client.local.ip().to_canonical())
+                let remote = remote();
+                granted(remote.is_loopback() || remote == scope.client.local().ip().to_canonical())
             }
             Provider::Env(names) => {
                 granted(names.iter().any(|name| request.env.get(name).is_some()))

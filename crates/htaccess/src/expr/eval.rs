@@ -83,7 +83,7 @@ impl<'s, 'w> Evaluation<'s, 'w> {
                 self.unary(*operator, &word)
             }
             Test::ClientIn(network) => {
-                network.contains(&self.scope.client.remote.ip().to_canonical())
+                network.contains(&self.scope.client.remote().ip().to_canonical())
             }
             Test::AddressIn(word, network) => {
                 let word = self.word(word)?;

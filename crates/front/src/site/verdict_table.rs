@@ -1,0 +1,178 @@
+//! Cached decisions of `.htaccess` files. A decision holds for requests that are the same in all
+//! that its evaluation has read, and as long as the file system is as it has seen it.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use maitred_htaccess::process::Outcome;
+use maitred_htaccess::request::Request;
+use maitred_http1::Head;
+use quick_cache::unsync::Cache;
+
+use crate::site::resolver::Script;
+use crate::site::resolver_table::{Expect, FileWatch};
+
+/// Most decisions of a site in one front thread.
+const DECISIONS_MAX: usize = 4096;
+
+/// Longest key of a cached decision, in bytes.
+const KEY_BYTES_MAX: usize = 2048;
+
+/// Most paths that an evaluation may look at and be cached.
+const WATCHES_MAX: usize = 32;
+
+/// What a decision serves.
+#[derive(Debug, Clone)]
+pub struct CachedVerdict {
+    /// The last round of the request, without the headers of the client.
+    pub request: Arc<Request>,
+    /// What becomes of it.
+    pub outcome: Outcome,
+    /// The script to run.
+    pub script: Option<Arc<Script>>,
+}
+
+/// A request header that an evaluation has read.
+#[derive(Debug)]
+pub struct ReadHeader {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Its value, if the request has it.
+    pub value: Option<Vec<u8>>,
+}
+
+/// The paths that an evaluation has looked at.
+#[derive(Default)]
+pub struct WatchedPaths {
+    watches: Vec<FileWatch>,
+    /// A later change of one would not show.
+    is_uncertain: bool,
+}
+
+impl WatchedPaths {
+    /// A path was looked at, with this result. None: its later changes would not show.
+    pub fn add(&mut self, path: &[u8], expect: Option<Expect>) {
+        let known = |watch: &FileWatch| watch.path.as_bytes() == path;
+        if self.watches.iter().any(known) {
+            return;
+        }
+        match (std::ffi::CString::new(path), expect) {
+            (Ok(path), Some(expect)) if self.watches.len() < WATCHES_MAX => {
+                self.watches.push(FileWatch { path, expect });
+            }
+            _ => self.is_uncertain = true,
+        }
+    }
+
+    /// What has to hold; none if that cannot be checked.
+    pub fn into_watches(self) -> Option<Vec<FileWatch>> {
+        (!self.is_uncertain).then_some(self.watches)
+    }
+}
+
+struct Slot {
+    headers: Vec<ReadHeader>,
+    watches: Vec<FileWatch>,
+    /// The moment of the last check.
+    seen: u64,
+    verdict: CachedVerdict,
+}
+
+/// The decisions of one site in one front thread.
+pub struct VerdictTable {
+    slots: Cache<Vec<u8>, Slot>,
+}
+
+impl std::fmt::Debug for VerdictTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("VerdictTable").field("len", &self.slots.len()).finish()
+    }
+}
+
+impl Default for VerdictTable {
+    fn default() -> VerdictTable {
+        VerdictTable { slots: Cache::new(DECISIONS_MAX) }
+    }
+}
+
+impl VerdictTable {
+    /// The decision for a request, if it is cached and still holds. Checks of one `moment` are not
+    /// repeated; 0: every check is a moment of its own.
+    pub fn fresh(&mut self, key: &[u8], head: &Head, moment: u64) -> Option<CachedVerdict> {
+        let holds = {
+            let mut slot = self.slots.get_mut(key)?;
+            let is_same = slot.headers.iter().all(|read| {
+                value_of(head, &read.name).is_ok_and(|value| value == read.value.as_deref())
+            });
+            if !is_same {
+                return None;
+            }
+            if (moment != 0 && slot.seen == moment) || slot.watches.iter().all(FileWatch::holds) {
+                slot.seen = moment;
+                return Some(slot.verdict.clone());
+            }
+            false
+        };
+        if !holds {
+            self.slots.remove(key);
+        }
+        None
+    }
+
+    /// Caches a decision.
+    pub fn insert(&mut self, key: Vec<u8>, cached: NewVerdict) {
+        let NewVerdict { headers, paths, verdict } = cached;
+        if key.len() > KEY_BYTES_MAX {
+            return;
+        }
+        if let Some(watches) = paths.into_watches() {
+            self.slots.insert(key, Slot { headers, watches, seen: 0, verdict });
+        }
+    }
+
+    /// Drops all decisions.
+    pub fn clear(&mut self) {
+        self.slots.clear();
+    }
+}
+
+/// A decision to be cached.
+pub struct NewVerdict {
+    /// The headers that its evaluation has read.
+    pub headers: Vec<ReadHeader>,
+    /// The paths that it has looked at.
+    pub paths: WatchedPaths,
+    /// The decision.
+    pub verdict: CachedVerdict,
+}
+
+/// More than one header has the name.
+pub struct Repeated;
+
+/// The value of a header that a request has at most once.
+///
+/// # Errors
+/// When it has more of them.
+pub fn value_of<'h>(head: &'h Head, name: &[u8]) -> Result<Option<&'h [u8]>, Repeated> {
+    let mut found = head.headers().filter(|(own, _)| own.eq_ignore_ascii_case(name));
+    let first = found.next().map(|(_, value)| value);
+    match found.next() {
+        None => Ok(first),
+        Some(_) => Err(Repeated),
+    }
+}
+
+/// What a path has to be as long as a decision holds; none if a later change may not show.
+pub fn expected(stat: Option<&rustix::fs::Stat>) -> Option<Expect> {
+    use crate::runtime::file_identity::Identity;
+    use rustix::fs::FileType;
+    let Some(stat) = stat else { return Some(Expect::Absent) };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => Some(Expect::Directory),
+        FileType::RegularFile => {
+            let identity = Identity::of(stat);
+            identity.is_settled(SystemTime::now()).then_some(Expect::Unchanged(identity))
+        }
+        _ => None,
+    }
+}
