@@ -70,7 +70,7 @@ impl WatchedPaths {
     }
 }
 
-struct Slot {
+struct VerdictSlot {
     headers: Vec<ReadHeader>,
     watches: Vec<FileWatch>,
     /// The moment of the last check.
@@ -80,7 +80,7 @@ struct Slot {
 
 /// The decisions of one site in one front thread.
 pub struct VerdictTable {
-    slots: Cache<Vec<u8>, Slot>,
+    slots: Cache<Vec<u8>, VerdictSlot>,
 }
 
 impl std::fmt::Debug for VerdictTable {
@@ -126,7 +126,7 @@ impl VerdictTable {
             return;
         }
         if let Some(watches) = paths.into_watches() {
-            self.slots.insert(key, Slot { headers, watches, seen: 0, verdict });
+            self.slots.insert(key, VerdictSlot { headers, watches, seen: 0, verdict });
         }
     }
 
