@@ -23,6 +23,7 @@ use crate::http::hosts::host_name;
 use crate::services::Thread;
 use crate::site::auth;
 use crate::site::directory_confs::SiteWorld;
+use crate::site::files::StaticFile;
 use crate::site::listing;
 use crate::site::resolver::{Resolver, Route, Script};
 use crate::site::verdict_table::{CachedVerdict, WatchedPaths};
@@ -59,7 +60,8 @@ pub async fn route<'r>(
     if let Some(cached) = looked.cached {
         let client = client_of(context, looked.document_root).0;
         let final_round = htaccess_cache::restored(context, &cached);
-        let found = Evaluated { client, is_hidden, script: cached.script, unsaved: None };
+        let CachedVerdict { script, file, .. } = cached;
+        let found = Evaluated { client, is_hidden, script, file: file.upgrade(), unsaved: None };
         return found.decide(context, thread, final_round).await;
     }
     if !looked.has_files && !is_hidden {
@@ -90,7 +92,7 @@ pub async fn route<'r>(
         };
     }
     log_mistake(context, thread, &verdict.outcome);
-    let found = Evaluated { client, is_hidden, script: None, unsaved };
+    let found = Evaluated { client, is_hidden, script: None, file: None, unsaved };
     found.decide(context, thread, FinalRound::of(verdict)).await
 }
 
@@ -107,8 +109,9 @@ struct Looked {
 struct Evaluated {
     client: Client,
     is_hidden: bool,
-    /// The script, if it is known.
+    /// The script or the file, if it is known.
     script: Option<Arc<Script>>,
+    file: Option<Arc<StaticFile>>,
     /// The decision, if it may be cached.
     unsaved: Option<Unsaved>,
 }
@@ -164,7 +167,13 @@ impl Evaluated {
                     };
                 }
                 if let Some(verdict) = evaluated.ok().filter(has_page) {
-                    let found = Evaluated { client, is_hidden: false, script: None, unsaved: None };
+                    let found = Evaluated {
+                        client,
+                        is_hidden: false,
+                        script: None,
+                        file: None,
+                        unsaved: None,
+                    };
                     let page = found.serve(context, FinalRound::of(verdict));
                     if let Ok(page) = Box::pin(page).await {
                         log_status(context, thread, status);
@@ -211,9 +220,21 @@ impl Evaluated {
             Outcome::NeedsUser => Ok(challenge(&request).into()),
             Outcome::File | Outcome::Listing if self.is_hidden => failed(404),
             Outcome::Script if is_dotted(name) => failed(404),
+            Outcome::File if self.file.is_some() => {
+                follow(context, &request);
+                match self.file {
+                    Some(entry) => Ok(Decision::File(entry)),
+                    None => failed(404),
+                }
+            }
             Outcome::File => match context.site.resolve(&encode_path(name), None) {
                 Route::File(entry) => {
-                    htaccess_cache::save(context, unsaved, &request, Saved::File);
+                    htaccess_cache::save(
+                        context,
+                        unsaved,
+                        &request,
+                        Saved::File(Arc::downgrade(&entry)),
+                    );
                     follow(context, &request);
                     Ok(Decision::File(entry))
                 }

@@ -1,6 +1,6 @@
 //! Caching what `.htaccess` files decide: which requests get the same decision, and what is stored.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use maitred_htaccess::process::Outcome;
 use maitred_htaccess::read_log::ReadLog;
@@ -9,6 +9,7 @@ use maitred_htaccess::table::Table;
 
 use crate::handler::context::RequestContext;
 use crate::handler::htaccess::{FinalRound, headers_of};
+use crate::site::files::StaticFile;
 use crate::site::resolver::Script;
 use crate::site::verdict_table::{CachedVerdict, NewVerdict, ReadHeader, WatchedPaths, value_of};
 
@@ -21,8 +22,8 @@ pub struct Unsaved {
 
 /// What a decision serves.
 pub enum Saved {
-    /// A file, which the cache of routes has.
-    File,
+    /// A file.
+    File(Weak<StaticFile>),
     /// A script.
     Script(Arc<Script>),
     /// A response with this status.
@@ -78,14 +79,15 @@ pub fn save(
     if request.has_changed_headers || request.user.is_some() {
         return;
     }
-    let (outcome, script) = match saved {
-        Saved::File => (Outcome::File, None),
-        Saved::Script(script) => (Outcome::Script, Some(script)),
-        Saved::Status(status) => (Outcome::Status(status), None),
+    let none = Weak::new;
+    let (outcome, script, file) = match saved {
+        Saved::File(file) => (Outcome::File, None, file),
+        Saved::Script(script) => (Outcome::Script, Some(script), none()),
+        Saved::Status(status) => (Outcome::Status(status), None, none()),
     };
     let mut request = request.clone();
     request.headers_in = Table::default();
-    let verdict = CachedVerdict { request: Arc::new(request), outcome, script };
+    let verdict = CachedVerdict { request: Arc::new(request), outcome, script, file };
     let new = NewVerdict { headers, paths, verdict };
     let _ = context.site.with_htaccess(|world, _| world.cache_verdict(key, new));
 }

@@ -245,7 +245,8 @@ impl SiteWorld<'_> {
 
     /// Caches a decision.
     pub fn cache_verdict(&self, key: Vec<u8>, new: NewVerdict) {
-        self.confs.borrow_mut().verdicts(self.resolver).insert(key, new);
+        let mut confs = self.confs.borrow_mut();
+        confs.verdicts(self.resolver).insert(self.resolver.real_root(), key, new);
     }
 
     /// Watches the files of a directory and of those above it.

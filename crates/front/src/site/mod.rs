@@ -4,6 +4,7 @@ pub(crate) mod acme_challenges;
 pub mod auth;
 pub(crate) mod compress;
 pub(crate) mod directory_confs;
+pub(crate) mod directory_watch;
 pub(crate) mod document_root;
 pub(crate) mod fastcgi_listener;
 pub mod files;

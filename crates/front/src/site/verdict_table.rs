@@ -1,14 +1,16 @@
 //! Cached decisions of `.htaccess` files. A decision holds for requests that are the same in all
 //! that its evaluation has read, and as long as the file system is as it has seen it.
 
-use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::{Arc, Weak};
+use std::time::{Instant, SystemTime};
 
 use maitred_htaccess::process::Outcome;
 use maitred_htaccess::request::Request;
 use maitred_http1::Head;
 use quick_cache::unsync::Cache;
 
+use crate::site::directory_watch::{self, DirectoryId, TRUSTED_FOR};
+use crate::site::files::StaticFile;
 use crate::site::resolver::Script;
 use crate::site::resolver_table::{Expect, FileWatch};
 
@@ -30,6 +32,8 @@ pub struct CachedVerdict {
     pub outcome: Outcome,
     /// The script to run.
     pub script: Option<Arc<Script>>,
+    /// The file to send, as long as the cache of routes has it.
+    pub file: Weak<StaticFile>,
 }
 
 /// A request header that an evaluation has read.
@@ -73,9 +77,36 @@ impl WatchedPaths {
 struct VerdictSlot {
     headers: Vec<ReadHeader>,
     watches: Vec<FileWatch>,
+    /// The directories of all those paths; none if one cannot be watched.
+    directories: Option<Vec<DirectoryId>>,
+    /// When the paths were last checked, and the last change of a directory before that.
+    checked_at: Instant,
+    since: u64,
     /// The moment of the last check.
     seen: u64,
     verdict: CachedVerdict,
+}
+
+impl VerdictSlot {
+    /// Whether all paths are as they were: by what the kernel reports, or else by one `stat` each.
+    fn holds(&mut self, moment: u64) -> bool {
+        if moment != 0 && self.seen == moment {
+            return true;
+        }
+        if let Some(directories) = &self.directories
+            && directory_watch::are_unchanged(directories, self.since, moment)
+            && self.checked_at.elapsed() < TRUSTED_FOR
+        {
+            self.seen = moment;
+            return true;
+        }
+        let since = directory_watch::last_change();
+        if !self.watches.iter().all(FileWatch::holds) {
+            return false;
+        }
+        (self.seen, self.since, self.checked_at) = (moment, since, Instant::now());
+        true
+    }
 }
 
 /// The decisions of one site in one front thread.
@@ -107,8 +138,7 @@ impl VerdictTable {
             if !is_same {
                 return None;
             }
-            if (moment != 0 && slot.seen == moment) || slot.watches.iter().all(FileWatch::holds) {
-                slot.seen = moment;
+            if slot.holds(moment) {
                 return Some(slot.verdict.clone());
             }
             false
@@ -119,14 +149,24 @@ impl VerdictTable {
         None
     }
 
-    /// Caches a decision.
-    pub fn insert(&mut self, key: Vec<u8>, cached: NewVerdict) {
+    /// Caches a decision. `root`: the document root, without symbolic links.
+    pub fn insert(&mut self, root: &[u8], key: Vec<u8>, cached: NewVerdict) {
         let NewVerdict { headers, paths, verdict } = cached;
         if key.len() > KEY_BYTES_MAX {
             return;
         }
         if let Some(watches) = paths.into_watches() {
-            self.slots.insert(key, VerdictSlot { headers, watches, seen: 0, verdict });
+            let slot = VerdictSlot {
+                headers,
+                directories: directories_of(root, &watches),
+                watches,
+                checked_at: Instant::now(),
+                // The first check is one of each path.
+                since: 0,
+                seen: 0,
+                verdict,
+            };
+            self.slots.insert(key, slot);
         }
     }
 
@@ -134,6 +174,19 @@ impl VerdictTable {
     pub fn clear(&mut self) {
         self.slots.clear();
     }
+}
+
+/// The directories of all watched paths; none if one of them cannot be watched.
+fn directories_of(root: &[u8], watches: &[FileWatch]) -> Option<Vec<DirectoryId>> {
+    let mut all = Vec::new();
+    for watch in watches {
+        for directory in directory_watch::watch(root, watch.path.as_bytes())? {
+            if !all.contains(&directory) {
+                all.push(directory);
+            }
+        }
+    }
+    Some(all)
 }
 
 /// A decision to be cached.
