@@ -179,13 +179,25 @@ fn requests_are_counted_by_how_they_ended_and_workers_too() {
     assert_eq!(waiting.read_response(false).expect("an answer").status, 200);
     wait::until_true("the outcomes", || {
         let www = pool(&server);
-        let refusals = &www["failed"];
+        let failed = &www["failed"];
         www["outcomes"]["responded"] == 3
-            && refusals["queue_full"] == 1
-            && refusals["terminated"] == 1
-            && refusals["worker_died"] == 1
+            && www["refused"]["queue_full"] == 1
+            && www["refused"]["terminated"].is_null()
+            && failed["queue_full"].is_null()
+            && failed["terminated"] == 1
+            && failed["worker_died"] == 1
             && www["requests"] == 6
     });
+    let table = text(&command(&server, &["status"]).stdout);
+    let mut rows = table.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        let row = |title| cells.first() == Some(&title) && cells.len() > 7;
+        (row("POOL") || row("www")).then_some(cells.join(" "))
+    });
+    let (titles, www) = (rows.next().expect("titles"), rows.next().expect("a row"));
+    assert!(titles.ends_with("REQUESTS REFUSED FAILED PRIVATE"), "{table}");
+    let cells: Vec<&str> = www.split(' ').collect();
+    assert!(cells.windows(3).any(|cells| cells == ["6", "1", "2"]), "{table}");
     let ended = pool(&server)["workers"]["exited"].clone();
     assert_eq!(ended["failed"], 0, "{ended}");
 }

@@ -80,7 +80,9 @@ pub enum Command {
     #[command(after_help = "Examples:\n  \
         maitred top\n  \
         maitred top --once                     print once, for a pipe\n\n\
-        Keys: q quits, p pauses.")]
+        Keys: q quits, p pauses, s sorts by load, requests, failures, duration, memory or name, a \
+        shows idle pools, arrows, page up and page down scroll.\n\
+        Exit codes: 0 success, 1 no server replies, 2 wrong usage.")]
     Top(Top),
     /// Reload the configuration of a running server, and wait until it is applied
     #[command(after_help = "Examples:\n  \
@@ -217,6 +219,9 @@ pub struct Top {
     /// Print once and exit
     #[arg(long)]
     pub once: bool,
+    /// Show each idle pool on a line of its own, from the start
+    #[arg(long)]
+    pub all: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub reach: Reach,
@@ -370,6 +375,9 @@ pub struct Status {
     /// Print JSON, on one line
     #[arg(long)]
     pub json: bool,
+    /// Show each idle pool on a line of its own
+    #[arg(long)]
+    pub all: bool,
     /// Also show how many workers pm = "auto" would choose for pools with another pm
     #[arg(long)]
     pub advice: bool,

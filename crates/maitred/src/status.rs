@@ -32,22 +32,29 @@ pub fn status(status: &Status) -> ExitCode {
 }
 
 fn text(server: &ServerStatus, status: &Status) -> String {
-    let mut lines = view::overview(server);
+    let columns = view::screen_columns();
+    let all = status.all || status.pool.is_some();
+    let pools = view::PoolView { columns, order: view::PoolOrder::Load, all };
+    let mut lines = vec![view::server_line(server, columns)];
+    lines.extend(view::pool_table(server, &pools));
     lines.extend(view::faults(server));
-    lines.extend(view::split(server));
+    lines.extend(view::split(server, columns));
+    let mut of_pools = Vec::new();
     if status.pool.is_some() {
-        lines.extend(server.pools.iter().flat_map(view::details));
+        of_pools.extend(server.pools.iter().flat_map(view::details));
     }
     if status.advice {
-        lines.extend(server.pools.iter().flat_map(view::advice));
+        of_pools.extend(server.pools.iter().flat_map(view::advice));
     }
-    lines.extend(view::copies(server));
-    lines.extend(view::page_cache(server));
-    lines.extend(view::proxies(server));
+    lines.extend(view::fitting(of_pools, columns));
+    lines.extend(view::copies(server, columns));
+    lines.extend(view::page_cache(server, columns));
+    lines.extend(view::proxies(server, columns));
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.unwrap_or_default().as_secs();
-    lines.extend(view::certificates(server, now));
-    lines.extend(view::running(server, view::MAX_RUNNING_LINES));
+    lines.extend(view::certificates(server, now, columns));
+    let running = view::RunningScripts::of(server, view::MAX_RUNNING_LINES, columns);
+    lines.extend(running.show(usize::MAX));
     lines.join("\n")
 }
 

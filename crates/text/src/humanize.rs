@@ -87,17 +87,9 @@ pub fn number(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e15 { format!("{value:.0}") } else { digits(value) }
 }
 
-/// A count with its thousands separated: `60 000`.
+/// A count in all its digits: `60000`.
 pub fn count(value: u64) -> String {
-    let plain = value.to_string();
-    let mut text = String::with_capacity(plain.len() + plain.len() / 3);
-    for (place, digit) in plain.chars().enumerate() {
-        if place > 0 && (plain.len() - place).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
+    value.to_string()
 }
 
 /// A size in the decimal unit that fits, with three digits: `3.4 MB`.
@@ -236,7 +228,7 @@ mod tests {
         ] {
             assert_eq!(duration(seconds), text);
         }
-        assert_eq!(count(60_000), "60 000");
+        assert_eq!(count(60_000), "60000");
         assert_eq!(count(123), "123");
         assert_eq!(number(200.0), "200");
         assert_eq!(bytes(3_400_000.0), "3.4 MB");

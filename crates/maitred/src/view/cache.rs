@@ -7,25 +7,25 @@ use maitred_control::admin::{CachedSite, PageCache, PageTier, ServerStatus};
 use maitred_text::humanize::{compact_bytes, compact_count, long_time};
 
 use super::aligned_table::{Table, limited};
-use super::cells::{cut, sum};
+use super::cells::{fitting, sum};
 
 /// Most sites that are shown: those with the most requests.
 const MAX_SITE_LINES: usize = 20;
 
 /// Columns of the sites.
 const SITES: &str = "CACHE -24 | REQUESTS 8 | RATE 6 | HITS 8 | STALE 6 | MISSED 6 | BYPASS 6 | \
-    STORED 8 | SAVED 8 | PHP 9";
+    STORED 8? | SAVED 8? | PHP 9";
 
 /// How full the cache is, and its effect on each site; empty if no site has a cache.
-pub fn page_cache(server: &ServerStatus) -> Vec<String> {
+pub fn page_cache(server: &ServerStatus, columns: usize) -> Vec<String> {
     let Some(cache) = &server.page_cache else {
         return Vec::new();
     };
     let mut lines = vec![String::new()];
-    lines.extend(tiers(cache).iter().map(|line| cut(line)));
+    lines.extend(tiers(cache));
     let mut sites: Vec<&CachedSite> = cache.sites.iter().collect();
     sites.sort_by_key(|site| std::cmp::Reverse(sum(&site.requests, |_| true)));
-    let table = Table::new(SITES, sites.iter().map(|site| &*site.site));
+    let table = Table::new(SITES, sites.iter().map(|site| &*site.site), columns);
     lines.extend(table.head());
     let of_site = |site: &&CachedSite| {
         let reasons =
@@ -34,7 +34,7 @@ pub fn page_cache(server: &ServerStatus) -> Vec<String> {
         lines.flatten().collect()
     };
     lines.extend(limited(&sites, MAX_SITE_LINES, of_site));
-    lines
+    fitting(lines, columns)
 }
 
 fn tiers(cache: &PageCache) -> Vec<String> {
@@ -86,14 +86,12 @@ fn reasons(about: &str, counts: &BTreeMap<String, u64>) -> Option<String> {
         .iter()
         .map(|(reason, count)| format!("{} {reason}", compact_count(**count, 8)))
         .collect();
-    let line = cut(&format!("  {about}: {}", some.join(", ")));
-    (!some.is_empty()).then_some(line)
+    (!some.is_empty()).then(|| format!("  {about}: {}", some.join(", ")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::cells::COLUMNS;
 
     fn server(site: CachedSite) -> ServerStatus {
         let memory = PageTier { pages: 1200, bytes: 30 << 20, limit_bytes: 64 << 20, evicted: 3 };
@@ -126,7 +124,7 @@ mod tests {
             saved_script_seconds: 75.0,
         };
         assert_eq!(
-            page_cache(&server(site)).join("\n"),
+            page_cache(&server(site), 100).join("\n"),
             "\n\
              page cache: memory 1200 pages, 30 MB of 64 MB, 3 evicted\n            \
              disk 1200 pages, 30 MB of 64 MB, 3 evicted\n\
@@ -138,7 +136,7 @@ mod tests {
              bypassed: 8 private-cookie, 2 method\n  \
              not stored: 10 set-cookie"
         );
-        assert!(page_cache(&ServerStatus::default()).is_empty());
+        assert!(page_cache(&ServerStatus::default(), 100).is_empty());
     }
 
     #[test]
@@ -155,8 +153,8 @@ mod tests {
             saved_bytes: huge,
             saved_script_seconds: 1e12,
         };
-        for line in page_cache(&server(site)) {
-            assert!(line.chars().count() <= COLUMNS, "{line}");
+        for line in page_cache(&server(site), 80) {
+            assert!(line.chars().count() <= 80, "{line}");
         }
     }
 }

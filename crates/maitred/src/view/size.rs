@@ -2,8 +2,6 @@
 
 use maitred_control::admin::{PoolStatus, Size};
 
-use super::cells::cut;
-
 /// The number of workers and its terms; empty where the number is fixed.
 pub fn details(pool: &PoolStatus) -> Vec<String> {
     let Some(size) = &pool.size else {
@@ -21,7 +19,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
 /// How many workers `pm = "auto"` would have now, where the number is fixed.
 pub fn advice(pool: &PoolStatus) -> Vec<String> {
     let name = &pool.name;
-    let lines = match (&pool.size, &pool.advice) {
+    match (&pool.size, &pool.advice) {
         (Some(_), _) => vec![String::new(), format!("{name}: pm = \"auto\" sizes it already")],
         (None, None) => vec![
             String::new(),
@@ -34,8 +32,7 @@ pub fn advice(pool: &PoolStatus) -> Vec<String> {
             let lines = [String::new(), first].into_iter();
             lines.chain(parts(size)).collect()
         }
-    };
-    lines.iter().map(|line| cut(line)).collect()
+    }
 }
 
 fn parts(size: &Size) -> Vec<String> {
