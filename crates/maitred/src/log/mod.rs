@@ -6,6 +6,7 @@ mod line;
 
 use std::io::IsTerminal;
 
+use maitred_os::clock::local_iso_8601;
 use maitred_supervisor::LOG_VARIABLE;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -48,6 +49,8 @@ pub fn set_up(asked: Option<String>) -> Result<String, String> {
     let filter: LevelFilter = level.parse().map_err(|_| {
         format!("the log level `{level}` is unknown; expected error, warn, info, debug or trace")
     })?;
+    // The time zone is loaded before a sandbox or a `chroot` hides its file.
+    let _ = local_iso_8601(0);
     tracing_subscriber::fmt()
         .with_max_level(filter)
         .with_ansi(has_colors())
