@@ -8,6 +8,7 @@ use std::io::IsTerminal;
 
 use maitred_os::clock::local_iso_8601;
 use maitred_supervisor::LOG_VARIABLE;
+use maitred_text::humanize::plural;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -80,9 +81,6 @@ fn without_gossip(filter: LevelFilter) -> Targets {
 
 /// The notice in the log where lines are missing.
 fn lost(lines: u64) -> String {
-    let lines = match lines {
-        1 => "1 line".to_owned(),
-        lines => format!("{lines} lines"),
-    };
-    format!("{lines} of the log were dropped here: no reader took them")
+    let (lines, were) = (plural(lines, "line"), if lines == 1 { "was" } else { "were" });
+    format!("{lines} of the log {were} dropped here: no reader took them")
 }

@@ -168,7 +168,7 @@ mod tests {
         choices.scrolled = 3;
         let lines = sample.screen(&mut choices, SCREEN);
         assert!(lines[2].starts_with("t000"), "{lines:#?}");
-        assert!(lines[15].trim_start().starts_with("11.0 s"), "{lines:#?}");
+        assert!(lines[15].trim_start().starts_with("11 s"), "{lines:#?}");
         choices.scrolled = usize::MAX;
         let lines = sample.screen(&mut choices, SCREEN);
         assert_eq!(choices.scrolled, 45, "no further than the end");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use maitred_control::admin::{CachedSite, PageCache, PageTier, ServerStatus};
 
-use maitred_text::humanize::{compact_bytes, compact_count, long_time};
+use maitred_text::humanize::{bytes, compact_count, duration, plural_with};
 
 use super::aligned_table::{Table, limited};
 use super::cells::{fitting, sum};
@@ -39,9 +39,10 @@ pub fn page_cache(server: &ServerStatus, columns: usize) -> Vec<String> {
 
 fn tiers(cache: &PageCache) -> Vec<String> {
     let tier = |name: &str, tier: &PageTier| {
-        let (have, limit) = (compact_bytes(tier.bytes), compact_bytes(tier.limit_bytes));
+        let (have, limit) = (bytes(tier.bytes as f64), bytes(tier.limit_bytes as f64));
         let (pages, evicted) = (compact_count(tier.pages, 8), compact_count(tier.evicted, 8));
-        format!("{name} {pages} pages, {have} of {limit}, {evicted} evicted")
+        let noun = if tier.pages == 1 { "page" } else { "pages" };
+        format!("{name} {pages} {noun}, {have} of {limit}, {evicted} evicted")
     };
     let mut lines = vec![format!("page cache: {}", tier("memory", &cache.memory))];
     let mut more = |text: String| lines.push(format!("{:12}{text}", ""));
@@ -53,8 +54,9 @@ fn tiers(cache: &PageCache) -> Vec<String> {
         more(tier("disk", disk) + &errors);
     }
     if cache.filling > 0 || cache.waiting > 0 {
-        let (filling, waiting) = (compact_count(cache.filling, 5), compact_count(cache.waiting, 5));
-        more(format!("{filling} being generated, {waiting} requests wait for one"));
+        let filling = compact_count(cache.filling, 5);
+        let waiting = plural_with(cache.waiting, "request", "wait");
+        more(format!("{filling} being generated, {waiting} for one"));
     }
     lines
 }
@@ -73,8 +75,8 @@ fn row(site: &CachedSite) -> [String; 10] {
         compact_count(of(&["miss", "vary_miss", "expired"]), 6),
         compact_count(of(&["bypass"]), 6),
         compact_count(site.stored, 8),
-        compact_bytes(site.saved_bytes),
-        long_time(site.saved_script_seconds),
+        bytes(site.saved_bytes as f64),
+        duration(site.saved_script_seconds),
     ]
 }
 
@@ -126,12 +128,12 @@ mod tests {
         assert_eq!(
             page_cache(&server(site), 100).join("\n"),
             "\n\
-             page cache: memory 1200 pages, 30 MB of 64 MB, 3 evicted\n            \
-             disk 1200 pages, 30 MB of 64 MB, 3 evicted\n\
+             page cache: memory 1200 pages, 30 MiB of 64 MiB, 3 evicted\n            \
+             disk 1200 pages, 30 MiB of 64 MiB, 3 evicted\n\
              \n\
              CACHE        REQUESTS   RATE     HITS  STALE MISSED BYPASS   STORED    SAVED       \
              PHP\n\
-             shop.example     1000  95.0%      900     50     40     10       30    25 MB  1 m 15 \
+             shop.example     1000  95.0%      900     50     40     10       30   25 MiB      75 \
              s\n  \
              bypassed: 8 private-cookie, 2 method\n  \
              not stored: 10 set-cookie"

@@ -2,7 +2,7 @@
 
 use maitred_control::admin::{Copies, PoolStatus, ServerStatus};
 
-use maitred_text::humanize::compact_count;
+use maitred_text::humanize::{compact_count, plural};
 
 use super::aligned_table::{Table, limited};
 use super::cells::{counts, p50_p99};
@@ -49,7 +49,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
     let forks = &copies.fork_time;
     let mut lines = vec![
         format!(
-            "copies          of generation {}, {} ready; {} pages written to by each",
+            "copies          of generation {}, {} ready; each writes to {} pages",
             copies.generation,
             copies.spare,
             pages_each(copies)
@@ -58,8 +58,8 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
     ];
     let not_rewound: u64 = copies.not_rewound.values().sum();
     if copies.rewound + not_rewound > 0 {
-        let (back, ended) = (copies.rewound, counts(&copies.not_rewound));
-        lines.push(format!("  rewound       {back} times; exited instead: {ended}"));
+        let (back, ended) = (plural(copies.rewound, "time"), counts(&copies.not_rewound));
+        lines.push(format!("  rewound       {back}; exited instead: {ended}"));
     }
     lines
 }

@@ -2,7 +2,7 @@
 
 use maitred_control::admin::{Measured, Opcache, PoolStatus};
 use maitred_scoreboard::{Counter, CounterValue};
-use maitred_text::humanize::compact_bytes;
+use maitred_text::humanize::{bytes, duration, plural};
 
 use super::cells::{counts, p50_p99};
 use super::{copies, size, split};
@@ -40,10 +40,10 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
         format!("refused         {}", counts(&pool.refused)),
         format!("failed          {}", counts(&pool.failed)),
         format!(
-            "memory          {} private in {} processes ({method}), {} shared",
-            compact_bytes(memory.private_bytes),
-            memory.processes,
-            compact_bytes(memory.shared_bytes)
+            "memory          {} private in {} ({method}), {} shared",
+            bytes(memory.private_bytes as f64),
+            plural(memory.processes, "process"),
+            bytes(memory.shared_bytes as f64)
         ),
     ]);
     lines.extend(size::details(pool));
@@ -52,7 +52,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
     lines.extend(Counter::ALL.map(|counter| {
         let value = match pool.counters.value(counter) {
             CounterValue::Events(count) => count.to_string(),
-            CounterValue::Seconds(seconds) => format!("{seconds:.3} s"),
+            CounterValue::Seconds(seconds) => duration(seconds),
         };
         format!("{:15} {value}", counter.label())
     }));
@@ -66,11 +66,11 @@ fn opcache(opcache: &Opcache) -> String {
     let share = 100.0 * figures.hits as f64 / looks.max(1) as f64;
     let restarts = [figures.oom_restarts, figures.hash_restarts, figures.manual_restarts];
     format!(
-        "OPcache         {} used, {} free, {} wasted, {} scripts, {share:.1}% hits, {} restarts",
-        compact_bytes(figures.memory_used_bytes),
-        compact_bytes(figures.memory_free_bytes),
-        compact_bytes(figures.memory_wasted_bytes),
-        figures.cached_scripts,
-        restarts.into_iter().fold(0, u64::saturating_add),
+        "OPcache         {} used, {} free, {} wasted, {}, {share:.1}% hits, {}",
+        bytes(figures.memory_used_bytes as f64),
+        bytes(figures.memory_free_bytes as f64),
+        bytes(figures.memory_wasted_bytes as f64),
+        plural(figures.cached_scripts, "script"),
+        plural(restarts.into_iter().fold(0, u64::saturating_add), "restart"),
     )
 }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use maitred_control::admin::{PoolStatus, ServerStatus};
-use maitred_text::humanize::{compact_bytes, compact_count, plural, shorten};
+use maitred_text::humanize::{bytes, compact_count, plural, shorten};
 
 use super::aligned_table::Table;
 use super::cells::{of_limit, p50_p99, sum};
@@ -137,7 +137,7 @@ fn row(pool: &PoolStatus) -> [String; 10] {
         compact_count(pool.requests, 8),
         compact_count(count(&pool.refused), 7),
         compact_count(count(&pool.failed), 6),
-        compact_bytes(pool.memory.private_bytes),
+        bytes(pool.memory.private_bytes as f64),
     ]
 }
 
@@ -154,7 +154,7 @@ fn folded(idle: &[&PoolStatus]) -> Option<String> {
         "{} idle ({}, {refused} refused, {failed} failed, {})",
         plural(idle.len() as u64, "pool"),
         plural(requests, "request"),
-        compact_bytes(private)
+        bytes(private as f64)
     ))
 }
 
@@ -202,7 +202,7 @@ mod tests {
             lines.join("\n"),
             "\n\
              POOL    BUSY IDLE     QUEUE        WAIT      SCRIPT REQUESTS REFUSED FAILED  PRIVATE\n\
-             www      1/4    3       0/0   3µs/2.1ms   12ms/1.2s    12345       2      4    12 MB\n\
+             www      1/4    3       0/0   3µs/2.1ms   12ms/1.2s    12345       2      4 12.3 MiB\n\
              \n\
              BUSY now/limit; QUEUE now/max; WAIT and SCRIPT p50/p99 of the last 10 s"
         );
@@ -219,7 +219,7 @@ mod tests {
         let lines = shown(pools.clone(), &WIDE);
         let names: Vec<&str> = lines.iter().filter_map(|line| line.split(' ').next()).collect();
         assert_eq!(names[..6], ["", "POOL", "t055", "t030", "t007", "57"]);
-        assert_eq!(lines[5], "57 pools idle (703665 requests, 0 refused, 0 failed, 701 MB)");
+        assert_eq!(lines[5], "57 pools idle (703665 requests, 0 refused, 0 failed, 701 MiB)");
         let lines = shown(pools.clone(), &PoolView { all: true, ..WIDE });
         assert_eq!(lines.len(), 64);
         let lines = shown(pools, &PoolView { all: true, order: PoolOrder::Name, ..WIDE });

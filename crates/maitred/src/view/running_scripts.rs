@@ -1,7 +1,7 @@
 //! Running scripts as text.
 
 use maitred_control::admin::{Running, ServerStatus};
-use maitred_text::humanize::{long_time, plural, shorten};
+use maitred_text::humanize::{duration, plural, shorten};
 
 use super::aligned_table::Table;
 use super::split;
@@ -95,7 +95,7 @@ impl Group {
     fn of(scripts: &[(&str, &Running)], table: &Table, columns: usize) -> Group {
         let request = |(pool, script): &(&str, &Running)| {
             table.row([
-                long_time(script.seconds),
+                duration(script.seconds),
                 script.pid.to_string(),
                 shorten(pool, POOL_COLUMNS),
                 request_of(script),
@@ -176,12 +176,12 @@ mod tests {
         let expected = "
   RUNNING     PID POOL           REQUEST
     9.2 s    4720 www            GET /?p=… (/srv/www/index.php)
-    2.0 s    4720 www            GET /?p=… (/srv/www/index.php)
+      2 s    4720 www            GET /?p=… (/srv/www/index.php)
                   2 requests are here:
                   sleep() /srv/www/a.php:3
                   {main} /srv/www/index.php:9
-    3.0 s    4720 www            GET /?p=… (/srv/www/index.php)
-                  cpu 0.0 s, core wait 0.0 s, blocked 9.2 s
+      3 s    4720 www            GET /?p=… (/srv/www/index.php)
+                  cpu 0 s, core wait 0 s, blocked 9.2 s
                   other() /b.php:1
 and 2 more";
         assert_eq!(scripts.show(usize::MAX).join("\n"), expected);

@@ -2,7 +2,7 @@
 
 use maitred_control::admin::{PoolStatus, Running, ServerStatus, Times};
 
-use maitred_text::humanize::{compact_bytes, long_time};
+use maitred_text::humanize::{bytes, duration};
 
 use super::aligned_table::{Table, limited};
 use super::cells::p50_p99;
@@ -54,14 +54,14 @@ pub fn parts(pool: &PoolStatus) -> Vec<String> {
 /// What else is measured of a pool's scripts.
 pub fn details(pool: &PoolStatus) -> Option<String> {
     let peak = &pool.peak_memory;
-    let (p50, p99) = (compact_bytes(peak.p50_bytes?), compact_bytes(peak.p99_bytes?));
+    let (p50, p99) = (bytes(peak.p50_bytes? as f64), bytes(peak.p99_bytes? as f64));
     Some(format!("peak memory     {p50} p50, {p99} p99 of scripts"))
 }
 
 /// The parts of a running script's time so far.
 pub fn so_far(script: &Running) -> Option<String> {
     let (cpu, waited) = (script.cpu_seconds?, script.core_wait_seconds?);
-    let parts = [cpu, waited, script.blocked_seconds?].map(long_time);
+    let parts = [cpu, waited, script.blocked_seconds?].map(duration);
     let [cpu, waited, blocked] = parts;
     Some(format!("cpu {cpu}, core wait {waited}, blocked {blocked}"))
 }
@@ -116,7 +116,7 @@ mod tests {
         assert!(lines[2].contains("blocked       unknown"), "{lines:?}");
         assert_eq!(
             details(&unknown).as_deref(),
-            Some("peak memory     2.0 MB p50, 4.0 MB p99 of scripts")
+            Some("peak memory     2 MiB p50, 4 MiB p99 of scripts")
         );
         let nothing = PoolStatus::default();
         assert!(parts(&nothing).is_empty() && details(&nothing).is_none());
@@ -130,7 +130,7 @@ mod tests {
             blocked_seconds: Some(75.0),
             ..Running::default()
         };
-        let line = "cpu 0.0 s, core wait 0.0 s, blocked 1 m 15 s";
+        let line = "cpu 40 ms, core wait 0 s, blocked 75 s";
         assert_eq!(so_far(&script).as_deref(), Some(line));
         script.blocked_seconds = None;
         assert_eq!(so_far(&script), None);

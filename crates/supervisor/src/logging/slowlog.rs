@@ -9,6 +9,7 @@ use maitred_control::stack::{Frame, MAIN, Stack};
 use maitred_os::clock::format_local;
 use maitred_os::stderr;
 use maitred_os::users::Identity;
+use maitred_text::humanize::plural_with;
 
 use crate::logging::log_files;
 use crate::logging::running_time::RunningTime;
@@ -83,7 +84,8 @@ impl Slowlog {
                 let said = std::mem::take(&mut self.said);
                 said.then(|| {
                     let target = &self.target;
-                    format!("the slow log {target} can be written again; {lost} entries were lost")
+                    let lost = plural_with(lost, "entry", "were");
+                    format!("the slow log {target} can be written again; {lost} lost")
                 })
             }
             Err(why) => {
