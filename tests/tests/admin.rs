@@ -203,6 +203,28 @@ fn requests_are_counted_by_how_they_ended_and_workers_too() {
 }
 
 #[test]
+fn json_is_printed_in_place_of_text_or_written_to_a_file_as_well() {
+    let root = site();
+    let server = Server::start(root.path());
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("status.json");
+    let option = format!("--json={}", file.display());
+    let shown = succeeded(&command(&server, &["status", &option, "www"]));
+    assert!(shown.starts_with("maitred ") && shown.contains("\nworkers "), "{shown}");
+    let written = std::fs::read_to_string(&file).expect("the file is there");
+    let printed = succeeded(&command(&server, &["status", "--json", "www"]));
+    for json in [written, printed] {
+        let status: Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(status["pools"][0]["name"], "www", "{json}");
+        assert_eq!(json.lines().count(), 1, "{json}");
+    }
+    let nowhere = command(&server, &["status", "--json=/nowhere/status.json"]);
+    assert_eq!(nowhere.status.code(), Some(1));
+    let said = text(&nowhere.stderr);
+    assert!(said.contains("/nowhere/status.json cannot be written"), "{said}");
+}
+
+#[test]
 fn counters_go_on_when_the_front_is_replaced() {
     let root = site();
     let server = Server::start(root.path());

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use maitred_tests::guard::Guarded;
 use maitred_tests::http::{Connection, Request};
@@ -10,7 +10,7 @@ use maitred_tests::outside::{command, let_go, pool, site, text};
 use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::terminal::Terminal;
-use maitred_tests::{Target, maitred_program, wait};
+use maitred_tests::{Target, maitred_program, ports, wait};
 
 /// The control sequences of a terminal for another screen, and for the usual one.
 const OTHER_SCREEN: &str = "\x1b[?1049h";
@@ -146,6 +146,32 @@ fn top_of_sixty_pools_shows_on_eighty_columns_which_one_hangs_and_where() {
     let_go(&root);
     for mut connection in hanging {
         assert_eq!(connection.read_response(false).expect("a response").status, 200);
+    }
+}
+
+#[test]
+fn no_color_holds_for_the_commands_and_for_the_log() {
+    let root = document_root(&[("hello.php", "<?php echo 'hello';")]);
+    let server = Server::start(root.path());
+    for (colors, no_color) in [(true, ""), (false, "1")] {
+        let terminal = Terminal::new();
+        let mut doctor = Command::new(maitred_program());
+        doctor.arg("doctor").arg("--config").arg(server.configuration());
+        doctor.env("NO_COLOR", no_color).stdin(Stdio::null()).stdout(terminal.stdio());
+        assert!(doctor.status().is_ok_and(|ended| ended.code().is_some()));
+        wait::until_true("the findings", || terminal.shows(" OK"));
+        assert_eq!(terminal.shows("\x1b["), colors, "doctor: {}", terminal.text());
+        let terminal = Terminal::new();
+        let mut serve = Command::new(maitred_program());
+        let port = ports::free_address().to_string();
+        serve.args(["serve", "--production", "--listen", &port]).arg(root.path());
+        serve.env("NO_COLOR", no_color).stdin(Stdio::null()).stderr(terminal.stdio());
+        let mut serve = Guarded::spawn(&mut serve, Signal::TERM);
+        wait::until_true("the log", || terminal.shows(" on http://"));
+        send(&serve, Signal::TERM);
+        assert!(serve.wait(wait::DEADLINE).is_some_and(|ended| ended.success()));
+        wait::until_true("the log's end", || terminal.shows("SIGTERM"));
+        assert_eq!(terminal.shows("\x1b["), colors, "serve: {}", terminal.text());
     }
 }
 

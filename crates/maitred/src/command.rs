@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use maitred_warm::run::{MAX_RATE, MIN_RATE};
 
 use crate::bench::options::Bench;
+use crate::report_file::JsonOption;
 use crate::serve::options::Serve;
 use crate::tune::options::Tune;
 
@@ -265,9 +266,9 @@ pub struct Purge {
     /// Only pages of the site with this host
     #[arg(long, value_name = "HOST", value_parser = nonempty)]
     pub site: Option<String>,
-    /// Print JSON, on one line
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub json: JsonOption,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub reach: Reach,
@@ -320,9 +321,9 @@ pub struct Warm {
     /// Print the result of each page
     #[arg(long)]
     pub verbose: bool,
-    /// Print JSON, on one line
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub json: JsonOption,
 }
 
 /// A text that is not empty.
@@ -355,9 +356,9 @@ pub struct Leaks {
     /// Configuration file
     #[arg(long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
-    /// Print JSON, on one line
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub json: JsonOption,
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -372,9 +373,9 @@ pub struct Status {
     /// Show only this pool, in detail
     #[arg(value_name = "POOL")]
     pub pool: Option<String>,
-    /// Print JSON, on one line
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub json: JsonOption,
     /// Show each idle pool on a line of its own
     #[arg(long)]
     pub all: bool,
@@ -421,9 +422,9 @@ pub struct Doctor {
     /// Show every check in full, also those that pass
     #[arg(long)]
     pub all: bool,
-    /// Print JSON, on one line
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub json: JsonOption,
     /// Seconds for which to watch counters [default: 0.3]
     #[arg(long, value_name = "SECONDS", value_parser = watch)]
     pub watch: Option<Duration>,

@@ -18,12 +18,11 @@ pub fn status(status: &Status) -> ExitCode {
         Client::reach(&status.reach).and_then(|mut client| client.ask(&Request::Status { pool }));
     match asked {
         Ok(Reply::Status(server)) => {
-            if status.json {
-                print_line(&serde_json::to_string(&server).unwrap_or_default());
-            } else {
-                print_line(&text(&server, status));
+            let json = serde_json::to_string(&server).unwrap_or_default();
+            match status.json.publish(&json, || text(&server, status)) {
+                Ok(()) => ExitCode::from(EXIT_SUCCESS),
+                Err(why) => fail(&why),
             }
-            ExitCode::from(EXIT_SUCCESS)
         }
         Ok(Reply::Refused { why }) => refuse(&why),
         Ok(_) => fail(&UNEXPECTED),

@@ -54,7 +54,7 @@ pub fn set_up(asked: Option<String>) -> Result<String, String> {
     let _ = local_iso_8601(0);
     tracing_subscriber::fmt()
         .with_max_level(filter)
-        .with_ansi(has_colors())
+        .with_ansi(has_colors(&std::io::stderr()))
         // It would write the error to standard error, and panic if that is closed.
         .log_internal_errors(false)
         .event_format(collected::EventFormat::default())
@@ -65,11 +65,11 @@ pub fn set_up(asked: Option<String>) -> Result<String, String> {
     Ok(level)
 }
 
-/// Whether lines on standard error have colours: on a terminal, unless `NO_COLOR` is set and not
-/// empty (no-color.org).
-pub fn has_colors() -> bool {
+/// Whether lines on this output have colours: on a terminal, unless `NO_COLOR` is set and not empty
+/// (no-color.org).
+pub fn has_colors(output: &impl IsTerminal) -> bool {
     let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|text| !text.is_empty());
-    std::io::stderr().is_terminal() && !is_unwanted
+    output.is_terminal() && !is_unwanted
 }
 
 /// Silences libraries that warn of every protocol error of a client: clients could fill the log.

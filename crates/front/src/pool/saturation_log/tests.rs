@@ -131,12 +131,9 @@ fn a_queue_that_answers_the_newest_first_is_two_lines() {
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("overload: the newest requests are served first"));
     let calm = QueueSample { lifo_starts: 2, ..QueueSample::default() };
-    assert_eq!(
-        look(&mut seen, &calm, 31),
-        [
-            "overload: for 19 s, more requests came than could be served; the newest were served first"
-        ]
-    );
+    let over = "overload: for 19 s, more requests came than could be served; the newest were \
+                served first";
+    assert_eq!(look(&mut seen, &calm, 31), [over]);
 }
 
 #[test]
