@@ -171,7 +171,7 @@ def tune(server, options, directory):
     file = os.path.join(directory, "tune.json")
     url = f"http://127.0.0.1:{server.port}{PAGES[options.page]}"
     command = [os.path.abspath(peers.Maitred.program), "tune", url, *server.configuration()]
-    command += ["--time", options.time, "--json", file, *options.tune]
+    command += ["--time", options.time, f"--json={file}", *options.tune]
     command += ["--goal", options.goal] if options.goal else []
     began = time.monotonic()
     done = subprocess.run(command, check=False)

@@ -179,15 +179,49 @@ fn requests_are_counted_by_how_they_ended_and_workers_too() {
     assert_eq!(waiting.read_response(false).expect("an answer").status, 200);
     wait::until_true("the outcomes", || {
         let www = pool(&server);
-        let refusals = &www["failed"];
+        let failed = &www["failed"];
         www["outcomes"]["responded"] == 3
-            && refusals["queue_full"] == 1
-            && refusals["terminated"] == 1
-            && refusals["worker_died"] == 1
+            && www["refused"]["queue_full"] == 1
+            && www["refused"]["terminated"].is_null()
+            && failed["queue_full"].is_null()
+            && failed["terminated"] == 1
+            && failed["worker_died"] == 1
             && www["requests"] == 6
     });
+    let table = text(&command(&server, &["status"]).stdout);
+    let mut rows = table.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        let row = |title| cells.first() == Some(&title) && cells.len() > 7;
+        (row("POOL") || row("www")).then_some(cells.join(" "))
+    });
+    let (titles, www) = (rows.next().expect("titles"), rows.next().expect("a row"));
+    assert!(titles.ends_with("REQUESTS REFUSED FAILED PRIVATE"), "{table}");
+    let cells: Vec<&str> = www.split(' ').collect();
+    assert!(cells.windows(3).any(|cells| cells == ["6", "1", "2"]), "{table}");
     let ended = pool(&server)["workers"]["exited"].clone();
     assert_eq!(ended["failed"], 0, "{ended}");
+}
+
+#[test]
+fn json_is_printed_in_place_of_text_or_written_to_a_file_as_well() {
+    let root = site();
+    let server = Server::start(root.path());
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("status.json");
+    let option = format!("--json={}", file.display());
+    let shown = succeeded(&command(&server, &["status", &option, "www"]));
+    assert!(shown.starts_with("maitred ") && shown.contains("\nworkers "), "{shown}");
+    let written = std::fs::read_to_string(&file).expect("the file is there");
+    let printed = succeeded(&command(&server, &["status", "--json", "www"]));
+    for json in [written, printed] {
+        let status: Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(status["pools"][0]["name"], "www", "{json}");
+        assert_eq!(json.lines().count(), 1, "{json}");
+    }
+    let nowhere = command(&server, &["status", "--json=/nowhere/status.json"]);
+    assert_eq!(nowhere.status.code(), Some(1));
+    let said = text(&nowhere.stderr);
+    assert!(said.contains("/nowhere/status.json cannot be written"), "{said}");
 }
 
 #[test]

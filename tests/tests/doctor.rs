@@ -159,7 +159,7 @@ fn debians_own_defaults_have_the_flaws_that_the_guide_names() {
     expect(&found, "warn D10", "4096 requests may wait for 5 workers");
     expect(&found, "info D12", "from 2 to 5 workers");
     expect(&found, "info D13", "pm.max_requests = 0");
-    expect(&found, "ok D1", "5 workers x 128 MB");
+    expect(&found, "ok D1", "5 workers x 128 MiB");
     expect(&found, "ok D15", "OPcache is on");
     expect(&found, "info D15", "opcache.validate_timestamps = 1");
     // The pool was found behind the link.
@@ -192,7 +192,7 @@ fn the_shop_of_the_first_article_is_told_before_and_after_what_it_did_not_see() 
          pm.max_spare_servers = 75\npm.status_path = /status\n"
     );
     let after = Image::of(4, 8192).fpm(&pool).nginx("", "").examined();
-    expect(&after, "fail D1", "125 workers x 128 MB");
+    expect(&after, "fail D1", "125 workers x 128 MiB");
     expect(&after, "info D4", "125 workers on 4.0 processors");
     expect(&after, "info D12", "start_servers = 37; the middle of 25 and 75 is 50");
     expect(&after, "info D12", "25 and 75 idle are 20 % and 60 % of 125");
@@ -208,7 +208,7 @@ fn the_five_settings_of_the_second_article_are_told_before_and_after() {
          listen.backlog = 511\n"
     );
     let before = Image::of(2, 4096).fpm(&pool).nginx("", "").examined();
-    expect(&before, "fail D1", "50 workers x 128 MB");
+    expect(&before, "fail D1", "50 workers x 128 MiB");
     expect(&before, "fail D8", "max_execution_time = 30 s counts processor time");
     expect(&before, "info D13", "pm.max_requests = 0");
     let pool = format!(
@@ -225,7 +225,7 @@ fn the_five_settings_of_the_second_article_are_told_before_and_after() {
         );
     let found = after.examined();
     expect(&found, "warn D10", "8192 requests may wait for 20 workers");
-    expect(&found, "warn D8", "nginx waits 40 s, scripts may run 35 s and end within 12 s more");
+    expect(&found, "warn D8", "nginx waits 40 s, scripts may run 35 s and end within 11.7 s more");
     expect(&found, "warn D8", "default_socket_timeout = 60");
     expect(&found, "warn D8", "track_finished = no");
     expect(&found, "warn D11", "pm = static");
@@ -297,18 +297,18 @@ fn apache_on_the_small_machine_of_the_fourth_article_is_told_its_limits() {
     };
     let found = apache("MaxClients 8\nServerLimit 8\nMaxRequestsPerChild 100\n").examined();
     // 8 by the article's own formula leaves nothing for OPcache and the rest.
-    expect(&found, "fail D1", "8 workers x 24 MB");
+    expect(&found, "fail D1", "8 workers x 24 MiB");
     expect(&found, "info D12", "MaxClients is called MaxRequestWorkers");
     expect(&found, "info D13", "MaxConnectionsPerChild = 100");
     expect(&found, "warn D8", "Apache cannot end a script by the clock on the wall");
     let found = apache("MaxRequestWorkers 2\nMaxConnectionsPerChild 1500\n").examined();
-    expect(&found, "ok D1", "2 workers x 24 MB");
+    expect(&found, "ok D1", "2 workers x 24 MiB");
     expect(&found, "ok D13", "MaxConnectionsPerChild = 1500");
     // Of the control groups' first version, with a limit that the workers do not fit in.
     let found = apache("MaxRequestWorkers 2\n")
         .file("cg/vps/memory.limit_in_bytes", "100000000\n")
         .examined();
-    expect(&found, "fail D3", "/cg/vps/memory.limit_in_bytes allows 95 MB of 256 MB");
+    expect(&found, "fail D3", "/cg/vps/memory.limit_in_bytes allows 95.4 MiB of 256 MiB");
     let hidden = apache("MaxRequestWorkers 2\n").file("proc/self/mountinfo", "");
     expect(&hidden.examined(), "warn D3", "not mounted here");
 }

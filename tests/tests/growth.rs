@@ -77,8 +77,8 @@ fn assert_no_complaint(server: &Server) {
     let log = server.log_text();
     // On a busy machine workers may be long in coming.
     let is_complaint = |line: &&str| {
-        let is_of_queue =
-            line.contains(": the queue is stalled: ") || line.contains(": the queue was stalled ");
+        let is_of_queue = line.contains(": requests are not moving: ")
+            || line.contains(": requests were not moving ");
         (line.contains("ERROR") || line.contains("WARN")) && !is_of_queue
     };
     assert_eq!(log.lines().find(is_complaint), None, "{log}");

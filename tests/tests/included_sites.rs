@@ -61,7 +61,7 @@ fn a_site_with_its_pool_in_one_file_comes_and_goes_with_a_reload() {
 #[test]
 fn commands_find_the_server_of_a_configuration_with_a_mistake() {
     let folder = document_root(&[("index.php", SCRIPT)]);
-    let server = Setup::new(folder.path()).start();
+    let mut server = Setup::new(folder.path()).start();
     let file = server.configuration();
     let good = fs::read_to_string(&file).unwrap();
     let file = file.to_str().unwrap();
@@ -75,10 +75,16 @@ fn commands_find_the_server_of_a_configuration_with_a_mistake() {
              `admin_socket` is used all the same\n"
         );
         assert_eq!(said, warning, "{mistake}");
+        let output = outside::maitred(&["top", "--once", "--config", file]);
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && shown.contains(" requests/s"), "{mistake}: {shown}");
         let output = outside::maitred(&["reload", "--config", file]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{mistake}: {said}");
     }
     let output = outside::maitred(&["status", "--config", "/nowhere/m.toml"]);
     assert_eq!(output.status.code(), Some(1), "a file that is not there has no socket");
+    let output = outside::maitred(&["stop", "--config", file]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(server.wait_for_end().code(), Some(0));
 }

@@ -270,7 +270,7 @@ fn workers_that_die_in_a_row_are_counted_and_not_told_one_by_one() {
         assert!([502, 503].contains(&status), "{status}");
     }
     let line = expect_later(&server, "12 workers died in");
-    assert!(line.contains("12 was ended by signal 9"), "{line}");
+    assert!(line.contains("12 were ended by signal 9"), "{line}");
     assert!(line.contains("die.php"), "{line}");
     assert_eq!(count(&server, ": worker "), 3);
     server.stop();
@@ -299,14 +299,14 @@ fn a_queue_that_stands_and_requests_that_are_refused_are_four_lines() {
     for _ in 0..20 {
         assert_eq!(http::get(server.address(), "/hello.php?full").status, 503);
     }
-    let stands = server.expect_log(0, "the queue is stalled: 5 requests wait");
-    assert!(stands.contains("1 of 1 workers are busy: 1 × "), "{stands}");
+    let stands = server.expect_log(0, "requests are not moving: 5 requests wait");
+    assert!(stands.contains("1 of 1 workers are busy: /"), "{stands}");
     assert!(stands.contains("wait.php"), "{stands}");
     for connection in &mut waiting {
         assert_eq!(connection.read_response(false).expect("an answer").status, 503);
     }
     let_go(root.path());
-    expect_later(&server, "the queue was stalled for");
+    expect_later(&server, "requests were not moving for");
     let over = expect_later(&server, "503 was the status of ");
     assert!(over.contains("5 queue_timeout"), "{over}");
     assert!(over.contains("request_queue_timeout = 8 s"), "{over}");

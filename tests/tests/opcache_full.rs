@@ -104,8 +104,8 @@ fn expect_a_larger_one(mode: &str) {
     let then = ask_until_all_are_held(&server, PARTS);
     assert_eq!(then["memory"], 16);
     let line = server.expect_log(0, "OPcache is full");
-    assert!(line.contains("pool `www`: OPcache is full (") && line.contains(" of 8 MB in use"));
-    assert!(line.contains("it is restarted with 16 MB, "), "{line}");
+    assert!(line.contains("pool `www`: OPcache is full (") && line.contains(" of 8 MiB in use"));
+    assert!(line.contains("it is restarted with 16 MiB, "), "{line}");
     server.expect_log(0, "reloaded: pool www restarted");
     let told = wait::until("figures of the larger one", || {
         let told = pool(&server)["opcache"].clone();
@@ -257,7 +257,7 @@ fn opcache_that_may_not_be_larger_is_told_once_and_nothing_is_booted_anew() {
         }
         let line = server.expect_log(0, "OPcache is full");
         let why = "it has run out of memory and stays so, \
-                   since it may have 8 MB at most (`opcache_memory_max`, and a quarter";
+                   since it may have 8 MiB at most (`opcache_memory_max`, and a quarter";
         assert!(line.contains(why), "{line}");
         for part in 0..PARTS {
             assert_eq!(ask(&server, &format!("/?n={part}"))["memory"], 8);
@@ -280,7 +280,7 @@ fn one_that_stays_as_it_is_begins_anew_when_much_of_what_it_holds_is_outdated() 
     ask(&server, "/?outdate");
     wait::until_within("another boot", PATIENCE, || {
         ask(&server, "/?n=0");
-        (times(&server, "it is restarted with 8 MB") > 0).then_some(())
+        (times(&server, "it is restarted with 8 MiB") > 0).then_some(())
     });
     server.stop();
 }
@@ -304,7 +304,7 @@ fn a_larger_opcache_whose_boot_fails_leaves_what_serves_and_is_not_tried_again()
     for part in 0..PARTS {
         ask(&server, &format!("/?n={part}"));
     }
-    server.expect_log(0, "it is restarted with 16 MB");
+    server.expect_log(0, "it is restarted with 16 MiB");
     server.expect_log(0, "pool www goes on as it was");
     for part in 0..PARTS {
         assert_eq!(ask(&server, &format!("/?n={part}"))["memory"], 8);

@@ -39,7 +39,7 @@ fn waiting(server: &Server) -> u64 {
 }
 
 fn refusals(server: &Server, cause: &str) -> u64 {
-    pool(server)["failed"][cause].as_u64().unwrap_or(0)
+    pool(server)["refused"][cause].as_u64().unwrap_or(0)
 }
 
 fn limited(seconds: &str) -> Request {
@@ -276,7 +276,7 @@ fn a_deadline_that_a_request_brings_is_kept_and_one_that_means_nothing_is_not_he
     assert!(through_listener("200").body().contains(NEUTRAL));
     assert!(begun.elapsed() < LONG, "not request_queue_timeout");
     assert_eq!(refusals(&server, "deadline"), 5);
-    let causes: Value = pool(&server)["failed"].clone();
+    let causes: Value = pool(&server)["refused"].clone();
     assert_eq!(causes["queue_timeout"], 0, "{causes}");
     let_go(root.path());
     server.stop();

@@ -240,7 +240,7 @@ fn pools_sites_and_addresses_come_and_go() {
     let more = with_blog(setup(), root.path(), "env = { VERSION = \"blog\" }");
     server.configure(&more.listen(&both));
     let line = server.reload();
-    assert!(line.contains("reloaded: pool blog restarted, 1 unchanged"), "{line}");
+    assert!(line.contains("reloaded: pool blog started, 1 unchanged"), "{line}");
     assert_eq!(ask(&server, "blog.test", "/version.php").text(), "blog");
     let there = Request::new("GET", "/version.php").header("Host", "www.test");
     assert_eq!(http::ask(other, &there).text(), "1");

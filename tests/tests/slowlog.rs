@@ -147,6 +147,8 @@ fn read_entry(text: &str) -> Entry {
             _ => c,
         })
         .collect();
+    // php-fpm writes no zone.
+    let shape = shape.replace(" +0000]", "]").replace(" -0000]", "]");
     assert_eq!(shape, "[00-MMM-0000 00:00:00]", "{head}");
     let pid = worker.strip_prefix("[pool www] pid ").expect("a pid");
     let script = lines.next().expect("a script");

@@ -1,13 +1,16 @@
 //! `maitred top` on a terminal.
 
+use std::fmt::Write as _;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use maitred_tests::guard::Guarded;
+use maitred_tests::http::{Connection, Request};
+use maitred_tests::outside::{command, let_go, pool, site, text};
 use maitred_tests::processes::{Process, Signal};
-use maitred_tests::server::{Server, document_root};
+use maitred_tests::server::{Server, Setup, document_root};
 use maitred_tests::terminal::Terminal;
-use maitred_tests::{Target, maitred_program, wait};
+use maitred_tests::{Target, maitred_program, ports, wait};
 
 /// The control sequences of a terminal for another screen, and for the usual one.
 const OTHER_SCREEN: &str = "\x1b[?1049h";
@@ -72,6 +75,104 @@ fn the_key_q_ends_top_and_the_terminal_is_as_it_was() {
     assert!(ended.success(), "{ended}");
     wait::until_true("the usual screen", || terminal.shows(USUAL_SCREEN));
     assert!(!terminal.is_raw());
+}
+
+/// The lines of the last whole picture. Each begins with a move of the cursor to its row.
+fn picture(terminal: &Terminal) -> Vec<String> {
+    let all = terminal.text();
+    let pictures: Vec<&str> = all.split("\x1b[1;1H\x1b[1;1H").skip(1).collect();
+    let whole = pictures.iter().rev().find(|picture| picture.contains("\x1b[J"));
+    let rows = whole.iter().flat_map(|picture| picture.split("\x1b[K"));
+    let rows = rows.map(|row| row.rsplit_once('H').map_or(row, |(_, line)| line));
+    rows.take_while(|row| !row.contains('\x1b')).map(str::to_owned).collect()
+}
+
+fn row(lines: &[String], start: &str) -> Option<usize> {
+    lines.iter().position(|line| line.trim_start().starts_with(start))
+}
+
+#[test]
+fn top_of_sixty_pools_shows_on_eighty_columns_which_one_hangs_and_where() {
+    let root = site();
+    let folder = root.path();
+    let mut others = String::new();
+    for number in 0..59 {
+        let _ = write!(
+            others,
+            "\n[[sites]]\nroot = {folder:?}\npool = \"t{number:03}\"\nhosts = \
+             \"t{number:03}.example\"\n[pools.t{number:03}]\npm = \"ondemand\"\nmax_children = 4\n"
+        );
+    }
+    let server = Setup::new(folder).pm("ondemand").hosts(&["main.example"]).site(&others).start();
+    let hanging = [3, 4, 5].map(|product| {
+        let mut request = Request::get(&format!("/wait.php?p={product}&lang=de"));
+        request.headers[0].1 = "t055.example".to_owned();
+        let mut connection = Connection::open(server.address());
+        connection.send(&request.to_bytes()).expect("the server takes a request");
+        connection
+    });
+    let terminal = Terminal::new();
+    let mut top = top(&server, &terminal);
+    let lines = wait::until("all of it", || {
+        let lines = picture(&terminal);
+        let hanging = lines.iter().filter(|line| line.contains(" GET /wait.php?p=…&lang=…"));
+        (hanging.count() == 3 && row(&lines, "usleep()").is_some()).then_some(lines)
+    });
+    assert_eq!(lines.len(), 24, "{lines:#?}");
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:#?}");
+    let titles = row(&lines, "POOL").expect("titles");
+    assert!(lines[titles].ends_with(" REQUESTS REFUSED FAILED"), "{lines:#?}");
+    assert!(lines[titles + 1].starts_with("t055") && lines[titles + 1].contains(" 3/4 "));
+    assert!(lines[titles + 2].starts_with("59 pools idle ("), "{lines:#?}");
+    assert!(lines[23].contains("s sorts (by load)"), "{lines:#?}");
+    terminal.press(b"sa");
+    wait::until_true("another order, with each idle pool", || {
+        let lines = picture(&terminal);
+        let last = lines.last().is_some_and(|line| line.contains("by requests"));
+        last && row(&lines, "t001").is_some() && row(&lines, "RUNNING").is_some()
+    });
+    terminal.press(b"\x1b[B\x1b[B\x1b[B");
+    wait::until_true("pools further down", || {
+        let lines = picture(&terminal);
+        row(&lines, "POOL").is_none() && row(&lines, "RUNNING").is_some()
+    });
+    terminal.press(b"q");
+    assert!(top.wait(wait::DEADLINE).is_some_and(|ended| ended.success()));
+    let status = text(&command(&server, &["status"]).stdout);
+    assert!(status.contains("\n59 pools idle (0 requests, 0 refused, 0 failed"), "{status}");
+    let all = text(&command(&server, &["status", "--all"]).stdout);
+    assert!(all.contains("\nt001 ") && !all.contains("pools idle"), "{all}");
+    assert_eq!(pool(&server)["name"], "t000");
+    let_go(&root);
+    for mut connection in hanging {
+        assert_eq!(connection.read_response(false).expect("a response").status, 200);
+    }
+}
+
+#[test]
+fn no_color_holds_for_the_commands_and_for_the_log() {
+    let root = document_root(&[("hello.php", "<?php echo 'hello';")]);
+    let server = Server::start(root.path());
+    for (colors, no_color) in [(true, ""), (false, "1")] {
+        let terminal = Terminal::new();
+        let mut doctor = Command::new(maitred_program());
+        doctor.arg("doctor").arg("--config").arg(server.configuration());
+        doctor.env("NO_COLOR", no_color).stdin(Stdio::null()).stdout(terminal.stdio());
+        assert!(doctor.status().is_ok_and(|ended| ended.code().is_some()));
+        wait::until_true("the findings", || terminal.shows(" OK"));
+        assert_eq!(terminal.shows("\x1b["), colors, "doctor: {}", terminal.text());
+        let terminal = Terminal::new();
+        let mut serve = Command::new(maitred_program());
+        let port = ports::free_address().to_string();
+        serve.args(["serve", "--production", "--listen", &port]).arg(root.path());
+        serve.env("NO_COLOR", no_color).stdin(Stdio::null()).stderr(terminal.stdio());
+        let mut serve = Guarded::spawn(&mut serve, Signal::TERM);
+        wait::until_true("the log", || terminal.shows(" on http://"));
+        send(&serve, Signal::TERM);
+        assert!(serve.wait(wait::DEADLINE).is_some_and(|ended| ended.success()));
+        wait::until_true("the log's end", || terminal.shows("SIGTERM"));
+        assert_eq!(terminal.shows("\x1b["), colors, "serve: {}", terminal.text());
+    }
 }
 
 #[test]

@@ -122,7 +122,6 @@ fn a_pool_with_too_few_workers_is_given_enough_of_them_and_has_its_own_back_when
     let further = [
         other.as_str(),
         "--json",
-        "-",
         "--html",
         page.to_str().expect("a path"),
         "--for",
@@ -298,7 +297,7 @@ fn maitred_that_finds_its_number_itself_has_nothing_to_gain_and_its_file_is_as_i
     let mut command = Command::new(maitred_program());
     command.arg("tune").arg("--config").arg(server.configuration());
     command.arg(format!("{}/nap.php", server.base_url()));
-    let output = command.args(SHORT).args(["--json", "-"]).output();
+    let output = command.args(SHORT).arg("--json").output();
     let output = output.expect("the program can be started");
     let said = text(&output.stderr);
     let report: Value =

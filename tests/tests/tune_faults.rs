@@ -350,9 +350,9 @@ fn a_report_that_cannot_be_written_is_told_and_changes_nothing_of_what_it_came_t
     let folder = tempfile::tempdir().expect("a folder");
     let file = |name: &str| folder.path().join(name);
     let (json, html) = (file("tune.json"), file("tune.html"));
-    let files = ["--json", "--html"].into_iter().zip([&json, &html]);
-    let files = files.flat_map(|(option, file)| [option, file.to_str().expect("a path")]);
-    let further: Vec<&str> = files.chain([DESPITE, "--no-write"]).collect();
+    let file_of = |option: &str, file: &Path| format!("--{option}={}", file.display());
+    let (to_json, to_html) = (file_of("json", &json), file_of("html", &html));
+    let further = [to_json.as_str(), &to_html, DESPITE, "--no-write"];
     let mut going = Going::start(site.command(&further));
     going.until("highest rate before");
     fs::remove_file(&json).expect("it was made to see whether it can be");

@@ -254,7 +254,11 @@ pub struct PoolStatus {
     pub requests: u64,
     /// Finished requests by outcome (`RequestOutcome`).
     pub outcomes: BTreeMap<String, u64>,
-    /// Rejected and failed requests by reason: part of `outcomes`.
+    /// Refused requests by reason: part of `outcomes`. No worker ran them; clients got a 503.
+    #[serde(default)]
+    pub refused: BTreeMap<String, u64>,
+    /// Failed requests by reason: part of `outcomes`. Clients got a 502 or a 504, or a 500 where
+    /// the request's body was lost.
     pub failed: BTreeMap<String, u64>,
     /// Memory of its processes.
     pub memory: Memory,
@@ -270,6 +274,9 @@ pub struct PoolStatus {
     /// The copies of a booted application, with `mode = "snapshot"`.
     #[serde(default)]
     pub copies: Option<Copies>,
+    /// Number of running scripts.
+    #[serde(default)]
+    pub scripts: u64,
     /// Running scripts, the longest-running first, at most [`MAX_RUNNING_SHOWN`].
     pub running: Vec<Running>,
 }
@@ -423,6 +430,10 @@ pub struct Running {
     pub method: String,
     /// Target of its request, without the query.
     pub uri: String,
+    /// Its query with the names of parameters and `…` in place of their values, such as
+    /// `p=…&lang=…`.
+    #[serde(default)]
+    pub query: String,
     /// Its file.
     pub script: String,
     /// CPU time of it so far, in seconds; `None`, like the next two, if its pool does not measure

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use maitred_warm::run::{MAX_RATE, MIN_RATE};
 
 use crate::bench::options::Bench;
+use crate::report_file::JsonOption;
 use crate::serve::options::Serve;
 use crate::trust::Trust;
 use crate::tune::options::Tune;
@@ -84,7 +85,9 @@ pub enum Command {
     #[command(after_long_help = "Examples:\n  \
         maitred top\n  \
         maitred top --once                     print once, for a pipe\n\n\
-        Keys: q quits, p pauses.")]
+        Keys: q quits, p pauses, s sorts by load, requests, failures, duration, memory or name, a \
+        shows idle pools, arrows, page up and page down scroll.\n\
+        Exit codes: 0 success, 1 no server replies, 2 wrong usage.")]
     Top(Top),
     /// Reload the configuration of a running server, and wait until it is applied
     #[command(after_long_help = "Examples:\n  \
@@ -238,6 +241,9 @@ pub struct Top {
     /// Print once and exit
     #[arg(long)]
     pub once: bool,
+    /// Show each idle pool on a line of its own, from the start
+    #[arg(long)]
+    pub all: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub reach: Reach,
@@ -289,9 +295,9 @@ pub struct Purge {
     /// Only pages of the site with this host
     #[arg(long, value_name = "HOST", value_parser = nonempty)]
     pub site: Option<String>,
-    /// Print JSON, on one line
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub json: JsonOption,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub reach: Reach,
@@ -348,9 +354,9 @@ pub struct Warm {
     /// Print the result of each page
     #[arg(long)]
     pub verbose: bool,
-    /// Print JSON, on one line
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub json: JsonOption,
 }
 
 /// A text that is not empty.
@@ -383,9 +389,9 @@ pub struct Leaks {
     /// Configuration file
     #[arg(long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
-    /// Print JSON, on one line
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub json: JsonOption,
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -400,9 +406,12 @@ pub struct Status {
     /// Show only this pool, in detail
     #[arg(value_name = "POOL")]
     pub pool: Option<String>,
-    /// Print JSON, on one line
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub json: JsonOption,
+    /// Show each idle pool on a line of its own
     #[arg(long)]
-    pub json: bool,
+    pub all: bool,
     /// Also show the workers that pm = "auto" would choose
     ///
     /// For pools with another pm.
@@ -452,9 +461,9 @@ pub struct Doctor {
     /// Show every check in full, also those that pass
     #[arg(long)]
     pub all: bool,
-    /// Print JSON, on one line
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub json: JsonOption,
     /// Seconds for which to watch counters [default: 0.3]
     #[arg(long, value_name = "SECONDS", value_parser = watch)]
     pub watch: Option<Duration>,

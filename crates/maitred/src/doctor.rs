@@ -1,6 +1,5 @@
 //! `maitred doctor`: diagnoses how this machine serves PHP.
 
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,7 +7,8 @@ use maitred_doctor::{Options, Scope, examine};
 
 use crate::command::DEFAULT_CONFIG;
 use crate::command::Doctor;
-use crate::exit_code::refuse;
+use crate::exit_code::{fail, refuse};
+use crate::log::has_colors;
 
 /// Runs the checks, and prints the findings.
 pub fn doctor(asked: &Doctor) -> ExitCode {
@@ -31,10 +31,9 @@ pub fn doctor(asked: &Doctor) -> ExitCode {
         watch: asked.watch.unwrap_or(maitred_doctor::read::DEFAULT_WATCH),
         time: asked.time.unwrap_or(maitred_doctor::read::DEFAULT_TIME),
     });
-    let mut out = std::io::stdout();
-    let colours = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let text = if asked.json { report.json() } else { report.text(asked.all, colours) };
-    // A closed reader is no error.
-    let _ = writeln!(out, "{text}");
-    ExitCode::from(report.exit_code())
+    let colours = has_colors(&std::io::stdout());
+    match asked.json.publish(&report.json(), || report.text(asked.all, colours)) {
+        Ok(()) => ExitCode::from(report.exit_code()),
+        Err(why) => fail(&why),
+    }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::client::{Client, UNEXPECTED};
 use crate::command::Purge;
-use crate::exit_code::{EXIT_SUCCESS, fail, print_line, refuse};
+use crate::exit_code::{EXIT_SUCCESS, fail, refuse};
 
 /// Most targets that the result names.
 const MAX_NAMED: usize = 20;
@@ -41,13 +41,11 @@ pub fn purge(asked: &Purge) -> ExitCode {
             Ok(_) => return fail(&UNEXPECTED),
         }
     }
-    let text = if asked.json {
-        json!({ "purged": dropped, "soft": asked.soft }).to_string()
-    } else {
-        line(&dropped, asked.soft)
-    };
-    print_line(&text);
-    ExitCode::from(EXIT_SUCCESS)
+    let json = json!({ "purged": dropped, "soft": asked.soft }).to_string();
+    match asked.json.publish(&json, || line(&dropped, asked.soft)) {
+        Ok(()) => ExitCode::from(EXIT_SUCCESS),
+        Err(why) => fail(&why),
+    }
 }
 
 fn targets(asked: &Purge) -> Vec<Target> {

@@ -18,12 +18,11 @@ pub fn status(status: &Status) -> ExitCode {
         Client::reach(&status.reach).and_then(|mut client| client.ask(&Request::Status { pool }));
     match asked {
         Ok(Reply::Status(server)) => {
-            if status.json {
-                print_line(&serde_json::to_string(&server).unwrap_or_default());
-            } else {
-                print_line(&text(&server, status));
+            let json = serde_json::to_string(&server).unwrap_or_default();
+            match status.json.publish(&json, || text(&server, status)) {
+                Ok(()) => ExitCode::from(EXIT_SUCCESS),
+                Err(why) => fail(&why),
             }
-            ExitCode::from(EXIT_SUCCESS)
         }
         Ok(Reply::Refused { why }) => refuse(&why),
         Ok(_) => fail(&UNEXPECTED),
@@ -32,22 +31,29 @@ pub fn status(status: &Status) -> ExitCode {
 }
 
 fn text(server: &ServerStatus, status: &Status) -> String {
-    let mut lines = view::overview(server);
+    let columns = view::screen_columns();
+    let all = status.all || status.pool.is_some();
+    let pools = view::PoolView { columns, order: view::PoolOrder::Load, all };
+    let mut lines = vec![view::server_line(server, columns)];
+    lines.extend(view::pool_table(server, &pools));
     lines.extend(view::faults(server));
-    lines.extend(view::split(server));
+    lines.extend(view::split(server, columns));
+    let mut of_pools = Vec::new();
     if status.pool.is_some() {
-        lines.extend(server.pools.iter().flat_map(view::details));
+        of_pools.extend(server.pools.iter().flat_map(view::details));
     }
     if status.advice {
-        lines.extend(server.pools.iter().flat_map(view::advice));
+        of_pools.extend(server.pools.iter().flat_map(view::advice));
     }
-    lines.extend(view::copies(server));
-    lines.extend(view::page_cache(server));
-    lines.extend(view::proxies(server));
+    lines.extend(view::fitting(of_pools, columns));
+    lines.extend(view::copies(server, columns));
+    lines.extend(view::page_cache(server, columns));
+    lines.extend(view::proxies(server, columns));
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.unwrap_or_default().as_secs();
-    lines.extend(view::certificates(server, now));
-    lines.extend(view::running(server, view::MAX_RUNNING_LINES));
+    lines.extend(view::certificates(server, now, columns));
+    let running = view::RunningScripts::of(server, view::MAX_RUNNING_LINES, columns);
+    lines.extend(running.show(usize::MAX));
     lines.join("\n")
 }
 

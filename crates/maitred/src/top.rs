@@ -1,5 +1,7 @@
 //! `maitred top`: the server's status on the terminal, refreshed every second.
 
+mod frame;
+
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -12,13 +14,12 @@ use maitred_os::signals::{self, Awaited, Signal};
 use crate::client::Client;
 use crate::command::Top;
 use crate::exit_code::{EXIT_SUCCESS, fail};
-use crate::view;
+use crate::view::{self, PoolOrder};
+
+use frame::{Choices, Sample, Size};
 
 /// Refresh interval.
 const REFRESH: Duration = Duration::from_secs(1);
-
-/// Most running scripts that are shown.
-const MAX_SCRIPTS: usize = 100;
 
 /// Signals that end it. In raw mode Control-C is a key; from other processes SIGINT is a signal.
 const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
@@ -26,14 +27,16 @@ const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Si
 /// Shows the server until q is pressed.
 pub fn top(top: &Top) -> ExitCode {
     let shown = Client::reach(&top.reach).and_then(|client| {
-        let mut watch = Monitor { client, before: None };
+        let choices =
+            Choices { order: PoolOrder::Load, all: top.all, is_paused: false, scrolled: 0 };
+        let mut watch = Monitor { client, before: None, choices };
         if top.once || !io::stdout().is_terminal() {
-            let lines = watch.frame()?;
+            let lines = watch.sample()?.lines(&choices, view::screen_columns());
             let _ = writeln!(io::stdout(), "{}", lines.join("\n"));
             return Ok(());
         }
         restore_on_signals().map_err(|why| format!("cannot wait for signals: {why}"))?;
-        let screen = Screen::take().map_err(|why| format!("the terminal cannot be used: {why}"))?;
+        let screen = Screen::take().map_err(unusable)?;
         let ended = watch.until_quit();
         drop(screen);
         ended
@@ -44,52 +47,73 @@ pub fn top(top: &Top) -> ExitCode {
     }
 }
 
+fn unusable(why: io::Error) -> String {
+    format!("the terminal cannot be used: {why}")
+}
+
 /// A watched server.
 struct Monitor {
     client: Client,
     /// The number of requests at the last refresh, and its time.
     before: Option<(u64, Instant)>,
+    choices: Choices,
 }
 
 impl Monitor {
     fn until_quit(&mut self) -> Result<(), String> {
-        let unusable = |why: io::Error| format!("the terminal cannot be used: {why}");
-        let mut paused = false;
+        let mut sample = self.sample()?;
+        let mut until = Instant::now() + REFRESH;
         loop {
-            if !paused {
-                let lines = self.frame()?;
-                draw(&lines).map_err(unusable)?;
-            }
-            let until = Instant::now() + REFRESH;
-            while event::poll(until.saturating_duration_since(Instant::now())).map_err(unusable)? {
-                match event::read().map_err(unusable)? {
-                    Event::Key(key) if key.kind == KeyEventKind::Press => match key.code {
-                        KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
-                        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
-                            return Ok(());
-                        }
-                        KeyCode::Char('p') => paused = !paused,
-                        _ => {}
-                    },
-                    Event::Resize(..) => break,
-                    _ => {}
+            self.draw(&sample).map_err(unusable)?;
+            let left = until.saturating_duration_since(Instant::now());
+            if event::poll(left).map_err(unusable)? {
+                let event = event::read().map_err(unusable)?;
+                if self.handle(&event) == AfterKey::Quit {
+                    return Ok(());
                 }
+                continue;
             }
+            if !self.choices.is_paused {
+                sample = self.sample()?;
+            }
+            until = Instant::now() + REFRESH;
         }
     }
 
-    fn frame(&mut self) -> Result<Vec<String>, String> {
+    fn handle(&mut self, event: &Event) -> AfterKey {
+        let page = terminal::size().map_or(1, |(_, rows)| usize::from(rows / 2).max(1));
+        let Event::Key(key) = event else {
+            return AfterKey::Continue;
+        };
+        if key.kind == KeyEventKind::Release {
+            return AfterKey::Continue;
+        }
+        let choices = &mut self.choices;
+        let scrolled = choices.scrolled;
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return AfterKey::Quit,
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                return AfterKey::Quit;
+            }
+            KeyCode::Char('p') => choices.is_paused = !choices.is_paused,
+            KeyCode::Char('s') => choices.order = choices.order.next(),
+            KeyCode::Char('a') => choices.all = !choices.all,
+            KeyCode::Up | KeyCode::Char('k') => choices.scrolled = scrolled.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => choices.scrolled = scrolled.saturating_add(1),
+            KeyCode::PageUp => choices.scrolled = scrolled.saturating_sub(page),
+            KeyCode::PageDown => choices.scrolled = scrolled.saturating_add(page),
+            KeyCode::Home => choices.scrolled = 0,
+            KeyCode::End => choices.scrolled = usize::MAX,
+            _ => {}
+        }
+        AfterKey::Continue
+    }
+
+    fn sample(&mut self) -> Result<Sample, String> {
         match self.client.ask(&Request::Status { pool: None })? {
             Reply::Status(server) => {
-                let mut lines = view::overview(&server);
-                lines.extend(view::split(&server));
                 let rate = self.rate(&server);
-                lines.push(format!("{rate}; q quits, p pauses"));
-                lines.extend(view::copies(&server));
-                lines.extend(view::page_cache(&server));
-                lines.extend(view::proxies(&server));
-                lines.extend(view::running(&server, MAX_SCRIPTS));
-                Ok(lines)
+                Ok(Sample { server: *server, rate })
             }
             Reply::Refused { why } => Err(why),
             _ => Err(crate::client::UNEXPECTED.to_owned()),
@@ -97,24 +121,35 @@ impl Monitor {
     }
 
     /// Requests per second since the last refresh, or since the server's start.
-    fn rate(&mut self, server: &ServerStatus) -> String {
+    fn rate(&mut self, server: &ServerStatus) -> f64 {
         let now = Instant::now();
         let requests: u64 = server.pools.iter().map(|pool| pool.requests).sum();
         let (more, seconds) = match self.before.replace((requests, now)) {
             Some((before, at)) => (requests.saturating_sub(before), (now - at).as_secs_f64()),
             None => (requests, server.uptime_seconds),
         };
-        format!("{:.1} requests/s", more as f64 / seconds.max(0.001))
+        more as f64 / seconds.max(0.001)
+    }
+
+    fn draw(&mut self, sample: &Sample) -> io::Result<()> {
+        let (columns, rows) = terminal::size()?;
+        let size = Size { columns: columns.into(), rows: rows.into() };
+        draw(&sample.screen(&mut self.choices, size))
     }
 }
 
-/// Draws as many lines as fit, from the top left corner.
+/// What a key leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AfterKey {
+    Continue,
+    Quit,
+}
+
+/// Draws lines that fit, from the top left corner.
 fn draw(lines: &[String]) -> io::Result<()> {
-    let (columns, rows) = terminal::size()?;
     let mut out = io::stdout().lock();
     queue!(out, cursor::MoveTo(0, 0))?;
-    for (row, line) in (0..rows).zip(lines) {
-        let line: String = line.chars().take(columns.into()).collect();
+    for (row, line) in (0..).zip(lines) {
         queue!(
             out,
             cursor::MoveTo(0, row),

@@ -19,7 +19,7 @@ use maitred_warm::verdict::Verdict;
 use serde_json::json;
 
 use crate::command::Warm;
-use crate::exit_code::{EXIT_SUCCESS, fail, print_line, refuse};
+use crate::exit_code::{EXIT_SUCCESS, fail, refuse};
 
 /// Some of the pages are not cached.
 const EXIT_NOT_ALL: u8 = 3;
@@ -46,9 +46,10 @@ pub fn warm(asked: &Warm) -> ExitCode {
         Ok(report) => report,
         Err(why) => return fail(&format!("cannot send requests: {why}")),
     };
-    let text =
-        if asked.json { as_json(&report).to_string() } else { as_text(&report, asked.verbose) };
-    print_line(&text);
+    let json = as_json(&report).to_string();
+    if let Err(why) = asked.json.publish(&json, || as_text(&report, asked.verbose)) {
+        return fail(&why);
+    }
     exit_code(&report)
 }
 

@@ -17,26 +17,15 @@ const FORMATTED_BYTES: usize = 1024;
 /// The local time of a second since 1970 in a format of `strftime(3)`. Empty for a year that no
 /// `int` holds, and for a text longer than a kilobyte.
 pub fn format_local(second: i64, format: &CStr) -> Vec<u8> {
-    self::format(second, format, libc::localtime_r)
-}
-
-/// As [`format_local`], in UTC.
-pub fn format_utc(second: i64, format: &CStr) -> Vec<u8> {
-    self::format(second, format, libc::gmtime_r)
-}
-
-type BreakDown = unsafe extern "C" fn(*const libc::time_t, *mut libc::tm) -> *mut libc::tm;
-
-fn format(second: i64, format: &CStr, break_down: BreakDown) -> Vec<u8> {
     let mut broken_down = MaybeUninit::<libc::tm>::uninit();
     // SAFETY: both pointers are good for the call. The environment, in which the time zone is
     // looked up, does not change while there are threads (`environment::replace`).
-    let done = unsafe { break_down(&raw const second, broken_down.as_mut_ptr()) };
+    let done = unsafe { libc::localtime_r(&raw const second, broken_down.as_mut_ptr()) };
     if done.is_null() {
         return Vec::new();
     }
     let mut text = vec![0_u8; FORMATTED_BYTES];
-    // SAFETY: `text` has `FORMATTED_BYTES` bytes, the format ends with a NUL, and `break_down` has
+    // SAFETY: `text` has `FORMATTED_BYTES` bytes, the format ends with a NUL, and `localtime_r` has
     // filled the time, since it did not return NULL.
     let length = unsafe {
         libc::strftime(
@@ -47,6 +36,18 @@ fn format(second: i64, format: &CStr, break_down: BreakDown) -> Vec<u8> {
         )
     };
     text.truncate(length);
+    text
+}
+
+/// A second since 1970 in the machine's time zone by ISO 8601: `2026-11-24T01:21:26+01:00`.
+pub fn local_iso_8601(second: i64) -> String {
+    let mut text =
+        String::from_utf8_lossy(&format_local(second, c"%Y-%m-%dT%H:%M:%S%z")).into_owned();
+    // strftime(3) writes the zone without a colon.
+    let minutes = text.len().saturating_sub(2);
+    if text.is_char_boundary(minutes) {
+        text.insert(minutes, ':');
+    }
     text
 }
 
@@ -67,8 +68,10 @@ mod tests {
     }
 
     #[test]
-    fn a_second_of_utc_is_the_same_everywhere() {
-        let text = format_utc(1_795_166_070, c"%d-%b-%Y %H:%M:%S %z");
-        assert_eq!(text, b"20-Nov-2026 09:14:30 +0000");
+    fn a_local_time_by_iso_8601_ends_with_its_zone() {
+        let text = local_iso_8601(1_795_166_070);
+        assert_eq!(text.len(), "2026-11-20T09:14:30+00:00".len(), "{text}");
+        assert_eq!(&text[22..23], ":", "{text}");
+        assert!(text.starts_with("2026-11-"), "{text}");
     }
 }

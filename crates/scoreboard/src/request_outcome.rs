@@ -115,9 +115,10 @@ outcomes! {
 }
 
 impl RequestOutcome {
-    /// Whether the client stayed and got no response from a script.
+    /// Whether the request failed otherwise than by a rejection: the client stayed, and got a 502
+    /// or a 504, or a 500 for a lost body.
     pub fn is_failure(self) -> bool {
-        self.status() >= 500
+        self.status() >= 500 && !self.is_rejection()
     }
 
     /// Whether no worker ran the request, and another attempt may succeed.
@@ -152,7 +153,8 @@ mod tests {
     fn rejections_are_refusals_with_503() {
         for outcome in RequestOutcome::ALL {
             assert_eq!(outcome.is_rejection(), outcome.status() == 503, "{outcome:?}");
-            assert!(outcome.is_failure() || !outcome.is_rejection());
+            let is_error = outcome.status() >= 500;
+            assert_eq!(outcome.is_failure(), is_error && !outcome.is_rejection(), "{outcome:?}");
         }
     }
 }

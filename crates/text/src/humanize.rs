@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-/// Bytes in a kilobyte of PHP's settings.
+/// Bytes in a kibibyte.
 const KIB: f64 = 1024.0;
+
+/// The shortest duration that is written in two units, in seconds.
+const LONG: f64 = 120.0;
 
 /// The longest duration that is accepted, in seconds: a week.
 const LONGEST: f64 = 7.0 * 86_400.0;
@@ -27,10 +30,30 @@ pub fn parse_duration(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("'{text}' is no time; expected one such as 500ms, 30s, 5m or 1h"))
 }
 
-/// A count with its noun: `1 worker`, `2 workers`.
+/// A count with its noun: `1 worker`, `2 workers`, `2 processes`, `2 entries`.
 pub fn plural(number: u64, thing: &str) -> String {
-    let s = if number == 1 { "" } else { "s" };
-    format!("{} {thing}{s}", count(number))
+    let number_text = count(number);
+    match (number, thing.strip_suffix('y')) {
+        (1, _) => format!("{number_text} {thing}"),
+        (_, Some(stem)) if !stem.ends_with(['a', 'e', 'o', 'u']) => {
+            format!("{number_text} {stem}ies")
+        }
+        _ if thing.ends_with('s') => format!("{number_text} {thing}es"),
+        _ => format!("{number_text} {thing}s"),
+    }
+}
+
+/// A count with its noun and the plural of a verb: `1 request waits`, `2 requests wait`, `1 line
+/// was`.
+pub fn plural_with(number: u64, thing: &str, verb: &str) -> String {
+    let subject = plural(number, thing);
+    match (number, verb) {
+        (1, "are") => format!("{subject} is"),
+        (1, "were") => format!("{subject} was"),
+        (1, "have") => format!("{subject} has"),
+        (1, _) => format!("{subject} {verb}s"),
+        _ => format!("{subject} {verb}"),
+    }
 }
 
 /// Text from outside with control characters escaped, so that a terminal takes none for a command.
@@ -56,16 +79,30 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
     fits.ok_or_else(|| format!("'{text}' is no share; expected one such as 0.1%"))
 }
 
-/// A time in the unit that fits, with three digits: `31 µs`, `1.27 s`, `2.5 min`.
+/// A time in the unit that fits, with three digits, from two minutes on in two units: `31 µs`,
+/// `1.27 s`, `2 m 13 s`, `5 h 2 m`, `3 d`.
 pub fn duration(seconds: f64) -> String {
     let micros = seconds * 1e6;
     match micros {
+        0.0 => "0 s".to_owned(),
         _ if micros < 999.5 => format!("{} µs", digits(micros)),
         _ if micros < 999_500.0 => format!("{} ms", digits(micros / 1e3)),
-        _ if seconds < 120.0 => format!("{} s", digits(seconds)),
-        _ if seconds < 7_200.0 => format!("{} min", digits(seconds / 60.0)),
-        _ => format!("{} h", digits(seconds / 3_600.0)),
+        _ if seconds < LONG => format!("{} s", digits(seconds)),
+        _ => long_duration(seconds.round() as u64),
     }
+}
+
+/// Whole seconds in the two largest units of `d`, `h`, `m` and `s`.
+fn long_duration(seconds: u64) -> String {
+    let units = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+    let parts = units.windows(2).find(|pair| seconds >= pair[0].0);
+    let [(large, large_name), (small, small_name)] =
+        parts.map_or([units[2], units[3]], |pair| [pair[0], pair[1]]);
+    let rest = match seconds % large / small {
+        0 => String::new(),
+        rest => format!(" {rest} {small_name}"),
+    };
+    format!("{} {large_name}{rest}", seconds / large)
 }
 
 /// Three significant digits, and all digits before the point.
@@ -87,53 +124,26 @@ pub fn number(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e15 { format!("{value:.0}") } else { digits(value) }
 }
 
-/// A count with its thousands separated: `60 000`.
+/// A count in all its digits: `60000`.
 pub fn count(value: u64) -> String {
-    let plain = value.to_string();
-    let mut text = String::with_capacity(plain.len() + plain.len() / 3);
-    for (place, digit) in plain.chars().enumerate() {
-        if place > 0 && (plain.len() - place).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
+    value.to_string()
 }
 
-/// A size in the decimal unit that fits, with three digits: `3.4 MB`.
-pub fn bytes(value: f64) -> String {
-    match value {
-        _ if value < 1e3 => format!("{value:.0} B"),
-        _ if value < 1e6 => format!("{} kB", digits(value / 1e3)),
-        _ if value < 1e9 => format!("{} MB", digits(value / 1e6)),
-        _ => format!("{} GB", digits(value / 1e9)),
+/// A size in the binary unit that fits, as `K`, `M` and `G` of settings and of php.ini count, with
+/// three digits and all before the point: `3.4 MiB`, `1020 MiB`.
+pub fn bytes(bytes: f64) -> String {
+    match bytes / KIB {
+        kib if kib < 1.0 => format!("{bytes:.0} B"),
+        kib if kib < KIB => format!("{} KiB", digits(kib)),
+        kib if kib < KIB * KIB => format!("{} MiB", digits(kib / KIB)),
+        kib if kib < KIB * KIB * KIB => format!("{} GiB", digits(kib / KIB / KIB)),
+        kib => format!("{} TiB", digits(kib / KIB / KIB / KIB)),
     }
 }
 
-/// A size in the binary unit that fits, as PHP's settings count: `128 MB`, `3.5 GB`.
-pub fn binary_bytes(bytes: f64) -> String {
-    let (value, unit) = match bytes / KIB {
-        kib if kib < 1.0 => (bytes, "B"),
-        kib if kib < KIB => (kib, "KB"),
-        kib if kib < KIB * KIB => (kib / KIB, "MB"),
-        kib => (kib / KIB / KIB, "GB"),
-    };
-    let digits = usize::from(unit == "GB" || (unit == "MB" && value < 10.0));
-    format!("{value:.digits$} {unit}")
-}
-
-/// A time beside settings in seconds: `35 s`, `2.5 s` or `20.0 ms`.
-pub fn seconds(seconds: f64) -> String {
-    match seconds {
-        s if s < 0.1 => format!("{:.1} ms", s * 1e3),
-        s if s < 10.0 && s.fract() != 0.0 => format!("{s:.1} s"),
-        s => format!("{s:.0} s"),
-    }
-}
-
-/// How long something lasted, in log lines: `19.0 s`.
+/// [`duration`] of a [`Duration`].
 pub fn lasted(time: Duration) -> String {
-    format!("{:.1} s", time.as_secs_f64())
+    duration(time.as_secs_f64())
 }
 
 /// A share as a percentage.
@@ -142,7 +152,8 @@ pub fn percent(share: f64) -> String {
     format!("{:.digits$} %", share * 100.0)
 }
 
-/// A short time in at most five characters: `850µs`, `1.2ms`, `12ms`, `1.2s`, `62s`.
+/// A duration in a cell of a table, in at most five characters: two digits, and no space before the
+/// unit: `850µs`, `1.2ms`, `12ms`, `1.2s`, `62s`.
 pub fn compact_time(seconds: f64) -> String {
     let scaled = |value: f64, unit: &str| {
         let digits = usize::from(value < 9.95);
@@ -153,17 +164,6 @@ pub fn compact_time(seconds: f64) -> String {
         ..0.999_5 => scaled(seconds * 1e3, "ms"),
         ..999.5 => scaled(seconds, "s"),
         _ => format!("{:.0}m", seconds / 60.0),
-    }
-}
-
-/// A long time in two units: `12.3 s`, `2 m 13 s`, `5 h 2 m`, `3 d 4 h`.
-pub fn long_time(seconds: f64) -> String {
-    let whole = seconds as u64;
-    match whole {
-        ..60 => format!("{seconds:.1} s"),
-        60..3600 => format!("{} m {} s", whole / 60, whole % 60),
-        3600..86400 => format!("{} h {} m", whole / 3600, whole / 60 % 60),
-        _ => format!("{} d {} h", whole / 86400, whole / 3600 % 24),
     }
 }
 
@@ -178,17 +178,6 @@ pub fn compact_count(count: u64, columns: usize) -> String {
         1_000_000..1_000_000_000 => format!("{}M", count / 1_000_000),
         1_000_000_000..1_000_000_000_000 => format!("{}G", count / 1_000_000_000),
         _ => format!("{}T", (count / 1_000_000_000_000).min(999)),
-    }
-}
-
-/// An amount of memory in at most seven characters, in binary units.
-pub fn compact_bytes(bytes: u64) -> String {
-    let megabytes = bytes as f64 / (KIB * KIB);
-    match megabytes {
-        ..9.95 => format!("{megabytes:.1} MB"),
-        ..9999.5 => format!("{megabytes:.0} MB"),
-        ..10_239_999.0 => format!("{:.0} GB", megabytes / KIB),
-        _ => format!("{:.0} TB", megabytes / KIB / KIB),
     }
 }
 
@@ -232,24 +221,40 @@ mod tests {
             (0.1, "100 ms"),
             (1.2714, "1.27 s"),
             (0.9996, "1 s"),
-            (150.0, "2.5 min"),
+            (0.0, "0 s"),
+            (75.0, "75 s"),
+            (150.0, "2 m 30 s"),
+            (300.0, "5 m"),
+            (3700.0, "1 h 1 m"),
+            (200_000.0, "2 d 7 h"),
         ] {
             assert_eq!(duration(seconds), text);
         }
-        assert_eq!(count(60_000), "60 000");
+        assert_eq!(count(60_000), "60000");
         assert_eq!(count(123), "123");
         assert_eq!(number(200.0), "200");
-        assert_eq!(bytes(3_400_000.0), "3.4 MB");
+        assert_eq!(bytes(3_400_000.0), "3.24 MiB");
     }
 
     #[test]
-    fn sizes_and_times_beside_settings_are_short() {
-        assert_eq!(binary_bytes(128.0 * 1048576.0), "128 MB");
-        assert_eq!(binary_bytes(2.9 * 1024.0), "3 KB");
-        assert_eq!(binary_bytes(3.46 * 1073741824.0), "3.5 GB");
-        assert_eq!(seconds(0.05), "50.0 ms");
-        assert_eq!(seconds(18.6), "19 s");
-        assert_eq!(seconds(2.5), "2.5 s");
+    fn counts_have_their_nouns_and_verbs() {
+        assert_eq!(plural(1, "process"), "1 process");
+        assert_eq!(plural(0, "process"), "0 processes");
+        assert_eq!(plural(2, "entry"), "2 entries");
+        assert_eq!(plural(2, "day"), "2 days");
+        assert_eq!(plural_with(1, "request", "wait"), "1 request waits");
+        assert_eq!(plural_with(2, "request", "wait"), "2 requests wait");
+        assert_eq!(plural_with(1, "line", "were"), "1 line was");
+        assert_eq!(plural_with(0, "line", "are"), "0 lines are");
+    }
+
+    #[test]
+    fn sizes_are_in_the_units_of_settings() {
+        assert_eq!(bytes(1000.0), "1000 B");
+        assert_eq!(bytes(2.9 * 1024.0), "2.9 KiB");
+        assert_eq!(bytes(128.0 * 1_048_576.0), "128 MiB");
+        assert_eq!(bytes(3.46 * 1_073_741_824.0), "3.46 GiB");
+        assert_eq!(bytes(1_125_899_906_842_624.0), "1024 TiB");
         assert_eq!(percent(0.05), "5.0 %");
     }
 
@@ -258,7 +263,5 @@ mod tests {
         let read = [0.0, 0.000_85, 0.0012, 0.012, 0.9996, 1.25, 62.0, 4000.0].map(compact_time);
         let expected = ["0µs", "850µs", "1.2ms", "12ms", "1.0s", "1.2s", "62s", "67m"];
         assert_eq!(read, expected);
-        let read = [0.04, 75.0, 3700.0, 200_000.0].map(long_time);
-        assert_eq!(read, ["0.0 s", "1 m 15 s", "1 h 1 m", "2 d 7 h"]);
     }
 }

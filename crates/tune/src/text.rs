@@ -414,10 +414,11 @@ mod tests {
 
     #[test]
     fn maitreds_count_is_of_all_scripts_and_a_difference_below_its_error_is_left_out() {
-        let of = |beside| since_start(80e6, Some(beside * 1e6));
-        let counted = "PHP counts at most 80 MB for 99 of 100 scripts since the server's start";
+        const MIB: f64 = 1024.0 * 1024.0;
+        let of = |beside| since_start(80.0 * MIB, Some(beside * MIB));
+        let counted = "PHP counts at most 80 MiB for 99 of 100 scripts since the server's start";
         assert_eq!(of(9.0), counted);
-        assert_eq!(since_start(80e6, None), counted);
-        assert_eq!(of(11.0), format!("{counted}; the largest worker had 11 MB in addition"));
+        assert_eq!(since_start(80.0 * MIB, None), counted);
+        assert_eq!(of(11.0), format!("{counted}; the largest worker had 11 MiB in addition"));
     }
 }

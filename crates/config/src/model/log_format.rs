@@ -82,9 +82,9 @@ pub enum Variable {
     /// `$remote_user`: the user of Basic authentication (RFC 7617), checked by the server or the
     /// script.
     RemoteUser,
-    /// `$time_local`: `20/Nov/2026:09:14:30 +0000`.
+    /// `$time_local`: `20/Nov/2026:10:14:30 +0100`.
     TimeLocal,
-    /// `$time_iso8601`: `2026-11-20T09:14:30+00:00`.
+    /// `$time_iso8601`: `2026-11-20T10:14:30+01:00`.
     TimeIso8601,
     /// `$msec`: seconds since 1970, with three decimals.
     Msec,

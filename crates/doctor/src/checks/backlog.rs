@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::common::{duration, passes_to};
+use super::common::{passes_to, setting_time};
 use crate::facts::{Facts, Listen, Pool, Unknown};
 use crate::finding::Sheet;
-use maitred_text::humanize::seconds;
+use maitred_text::humanize::duration;
 
 /// `net.core.somaxconn` since Linux 5.4.
 const MODERN_SOMAXCONN: u64 = 4096;
@@ -107,7 +107,7 @@ pub(super) fn too_deep(facts: &Facts, sheet: &mut Sheet) {
 fn own(pool: &Pool, length: u64, wait: Duration, sheet: &mut Sheet) {
     let seen = format!(
         "at most {length} requests wait, for {} at most, and none whose client has gone",
-        duration(wait)
+        setting_time(wait)
     );
     if wait > BEARABLE_OWN_WAIT {
         sheet.report("backlog.long-queue-timeout", &pool.name, seen);
@@ -134,14 +134,15 @@ fn kernels(facts: &Facts, pool: &Pool, listen: &Listen, sheet: &mut Sheet) {
     let wait = depth * script / workers;
     let seen = format!(
         "{depth:.0} requests may wait for {workers:.0} workers: {} with scripts of {}{}",
-        seconds(wait),
-        seconds(script),
+        duration(wait),
+        duration(script),
         if is_measured { "" } else { " (not measured; few are quicker)" }
     );
     if wait > bearable {
         let enough = (bearable * workers / script).floor().max(workers);
         let finding = sheet.report("backlog.long-wait", about, seen);
-        finding.condition = format!("backlog x time of a script / workers > {}", seconds(bearable));
+        finding.condition =
+            format!("backlog x time of a script / workers > {}", duration(bearable));
         finding.fix(format!("listen.backlog = {enough:.0}"));
     } else if is_measured {
         sheet.ok(about, seen);
@@ -149,8 +150,8 @@ fn kernels(facts: &Facts, pool: &Pool, listen: &Listen, sheet: &mut Sheet) {
         let enough = bearable * workers / depth.max(1.0);
         let why = format!(
             "how long scripts take is not known; {} holds up to {} each",
-            seconds(bearable),
-            seconds(enough)
+            duration(bearable),
+            duration(enough)
         );
         sheet.cannot_tell(
             about,
@@ -200,7 +201,7 @@ mod tests {
         pool(&mut facts).listen.as_mut().unwrap().backlog = 8192;
         pool(&mut facts).max_children = 22;
         told(&mut facts).script_p50 = Ok(0.05);
-        expect("D10", &facts, Warn, "8192 requests may wait for 22 workers: 19 s");
+        expect("D10", &facts, Warn, "8192 requests may wait for 22 workers: 18.6 s");
         told(&mut facts).script_p50 = unknown();
         expect("D10", &facts, Warn, "few are quicker");
         pool(&mut facts).listen.as_mut().unwrap().backlog = 511;

@@ -13,9 +13,9 @@ pub(super) const OF_ALL_POOLS: &str = "the access log is of all pools, and there
 /// A worker has the memory of its application only after this many requests.
 const SETTLED_AFTER_REQUESTS: u64 = 20;
 
-/// A time beside settings in seconds.
-pub(super) fn duration(time: Duration) -> String {
-    humanize::seconds(time.as_secs_f64())
+/// The time of a setting.
+pub(super) fn setting_time(time: Duration) -> String {
+    humanize::duration(time.as_secs_f64())
 }
 
 /// Private memory that 95 of 100 settled workers do not exceed.

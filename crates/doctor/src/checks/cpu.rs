@@ -3,7 +3,7 @@
 use super::common::private_p95;
 use crate::facts::{Fact, Facts, Manager, Pool, Service, known};
 use crate::finding::Sheet;
-use maitred_text::humanize::{percent, seconds};
+use maitred_text::humanize::{duration, percent};
 
 /// Scripts that compute for at least this share of their time are bound by processors.
 const BOUND_BY_PROCESSORS: f64 = 0.5;
@@ -88,7 +88,7 @@ fn found(pool: &Pool, sheet: &mut Sheet) {
             let seen = format!(
                 "one request in a hundred waited {} or longer for a worker; what decides how many \
                  there are is {binding}, not max_children",
-                seconds(wait)
+                duration(wait)
             );
             sheet.ok(about, seen);
         }
@@ -101,7 +101,7 @@ fn held_back(pool: &Pool, wait: f64, sheet: &mut Sheet) {
     let seen = format!(
         "one request in a hundred waited {} or longer for a worker, and max_children = {} is what \
          holds more of them back",
-        seconds(wait),
+        duration(wait),
         pool.max_children
     );
     sheet.report("cpu.max-children-binds", &pool.name, seen);
@@ -147,7 +147,7 @@ fn starved(pool: &Pool, sheet: &mut Sheet) {
         "{} workers; one request in a hundred waited {} or longer for one, with processors and \
          memory left",
         pool.max_children,
-        seconds(wait.unwrap_or_default())
+        duration(wait.unwrap_or_default())
     );
     sheet.report("cpu.too-few-workers", &pool.name, seen);
 }
@@ -169,7 +169,7 @@ pub(super) fn throttled(facts: &Facts, sheet: &mut Sheet) {
         };
         let share = throttled.throttled as f64 / throttled.periods as f64;
         let over = match throttled.seconds {
-            Some(over) => format!("in {}", seconds(over)),
+            Some(over) => format!("in {}", duration(over)),
             None => "since its group was made (--watch 60 watches a minute)".to_owned(),
         };
         let seen = format!(
@@ -209,11 +209,11 @@ mod tests {
         let mut facts = php_fpm();
         told(&mut facts).cpu_share = Ok(0.1);
         told(&mut facts).queue_wait_p99 = Ok(0.5);
-        expect("D4", &facts, Warn, "waited 0.5 s or longer");
+        expect("D4", &facts, Warn, "waited 500 ms or longer");
         // A control group that has room is no reason to be silent, and one that has none is.
         facts.services[0].group.memory = Ok(Some((2.0 * GB, "/web memory.max".to_owned())));
         facts.services[0].group.used = Ok(Some(0.5 * GB));
-        expect("D4", &facts, Warn, "waited 0.5 s or longer");
+        expect("D4", &facts, Warn, "waited 500 ms or longer");
         facts.services[0].group.used = Ok(Some(1.99 * GB));
         expect_ok("D4", &facts);
     }

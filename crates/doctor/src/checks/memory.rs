@@ -6,7 +6,7 @@ use crate::facts::{
 };
 use crate::finding::Sheet;
 use crate::ini_value;
-use maitred_text::humanize::{binary_bytes, percent};
+use maitred_text::humanize::{bytes, percent};
 
 /// PHP's own limit if none is set.
 const DEFAULT_MEMORY_LIMIT: &str = "128M";
@@ -88,14 +88,14 @@ fn need(machine: &Machine, service: &Service) -> Fact<(f64, String, bool)> {
         total += f64::from(pool.max_children) * cost.bytes;
         is_measured &= cost.is_measured;
         let how = if cost.is_measured { "private, p95" } else { "memory_limit: the worst case" };
-        parts.push(format!("{} workers x {} ({how})", pool.max_children, binary_bytes(cost.bytes)));
+        parts.push(format!("{} workers x {} ({how})", pool.max_children, bytes(cost.bytes)));
     }
     let (shared, base) = (shared(service), base(machine, service)?);
     let parts = format!(
         "{} + {} OPcache + {} for everything else",
         parts.join(" + "),
-        binary_bytes(shared),
-        binary_bytes(base)
+        bytes(shared),
+        bytes(base)
     );
     Ok((total + shared + base, parts, is_measured))
 }
@@ -144,9 +144,9 @@ pub(super) fn overcommit(facts: &Facts, sheet: &mut Sheet) {
         let share = need / budget;
         let seen = format!(
             "{parts} = {}, {} of {} ({whose}); {}",
-            binary_bytes(need),
+            bytes(need),
             percent(share),
-            binary_bytes(budget),
+            bytes(budget),
             guide(first, budget)
         );
         let key = match share {
@@ -223,8 +223,8 @@ pub(super) fn sized_from_rss(facts: &Facts, sheet: &mut Sheet) {
         let is_short = counted.iter().flatten().any(|count| *count > 0);
         let seen = format!(
             "{} private (p95) of {} resident; {} workers, and memory allows {allowed:.0}",
-            binary_bytes(private),
-            binary_bytes(resident),
+            bytes(private),
+            bytes(resident),
             pool.max_children
         );
         let is_small = f64::from(pool.max_children) < 0.7 * allowed;
@@ -272,9 +272,9 @@ fn memory_limit(facts: &Facts, service: &Service, sheet: &mut Sheet) {
     };
     let seen = format!(
         "{place} allows {} of {}; its workers may need {}",
-        binary_bytes(*limit),
-        binary_bytes(total),
-        binary_bytes(all)
+        bytes(*limit),
+        bytes(total),
+        bytes(all)
     );
     if *limit < 0.95 * total && all > *limit {
         sheet.report("memory.above-group-limit", about, seen);
@@ -322,11 +322,11 @@ mod tests {
         expect_ok("D1", &php_fpm());
         let mut facts = php_fpm();
         pool(&mut facts).max_children = 110;
-        expect("D1", &facts, Fail, "110 workers x 30 MB (private, p95)");
+        expect("D1", &facts, Fail, "110 workers x 30 MiB (private, p95)");
         pool(&mut facts).max_children = 90;
         expect("D1", &facts, Warn, "by RSS, would say 79 workers");
         told(&mut facts).workers = unknown();
-        expect("D1", &facts, Fail, "90 workers x 128 MB (memory_limit: the worst case)");
+        expect("D1", &facts, Fail, "90 workers x 128 MiB (memory_limit: the worst case)");
         pool(&mut facts).ini = unknown();
         expect("D1", &facts, CannotTell, "not given");
     }
@@ -354,7 +354,7 @@ mod tests {
         facts.services[0].group.memory = Ok(Some((GB, "/web memory.max".to_owned())));
         pool(&mut facts).max_children = 40;
         expect("D1", &facts, Fail, "/web memory.max");
-        expect("D3", &facts, Fail, "/web memory.max allows 1.0 GB of 4.0 GB");
+        expect("D3", &facts, Fail, "/web memory.max allows 1 GiB of 4 GiB");
     }
 
     #[test]
@@ -364,7 +364,7 @@ mod tests {
         workers.iter_mut().for_each(|worker| worker.private = Ok(20.0 * MB));
         expect_ok("D2", &facts);
         told(&mut facts).limit_reached = Ok(3);
-        expect("D2", &facts, Warn, "20 MB private (p95) of 45 MB resident");
+        expect("D2", &facts, Warn, "20 MiB private (p95) of 45 MiB resident");
         // A pool with `pm = auto` does not use RSS.
         pool(&mut facts).manager = Manager::Found;
         expect_ok("D2", &facts);

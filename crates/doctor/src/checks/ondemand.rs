@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::common::{OF_ALL_POOLS, duration};
+use super::common::{OF_ALL_POOLS, setting_time};
 use crate::facts::{Arrivals, Fact, Facts, Manager, PhpServer, Pool, Unknown};
 use crate::finding::Sheet;
-use maitred_text::humanize::seconds;
+use maitred_text::humanize::duration;
 
 /// A pool with more requests a second always has work.
 const BUSY_RATE: f64 = 1.0;
@@ -24,7 +24,7 @@ pub(super) fn misuse(facts: &Facts, sheet: &mut Sheet) {
         }
         let about = pool.name.as_str();
         if pool.idle_timeout < SHORTEST_IDLE {
-            let seen = format!("process_idle_timeout = {}", duration(pool.idle_timeout));
+            let seen = format!("process_idle_timeout = {}", setting_time(pool.idle_timeout));
             sheet.report("ondemand.short-idle-timeout", about, seen);
         }
         let (seen, is_busy) = match how_often(facts, pool) {
@@ -65,7 +65,7 @@ fn by_log(arrivals: &Arrivals, pool: &Pool) -> (String, bool) {
     let seen = format!(
         "{rate:.1} requests a second in the busiest hour, 95 of 100 within {} of the one before, \
          a worker there for {:.0} % of the time",
-        seconds(gap),
+        duration(gap),
         awake * 100.0
     );
     // A crawler sends its requests close together, and the pool sleeps the rest of the day.

@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::finding::Sheet;
-use maitred_text::humanize::{binary_bytes, percent, seconds};
+use maitred_text::humanize::{bytes, duration, percent};
 
 /// Pages that come back from swap for longer are more than a moment, in seconds.
 const LASTING_SECONDS: f64 = 10.0;
@@ -22,11 +22,11 @@ pub(super) fn paging(facts: &Facts, sheet: &mut Sheet) {
     match &machine.swapped_in {
         Err(why) => sheet.cannot_tell(about, "whether pages come back from swap", why),
         Ok(swapped) if swapped.pages == 0 => {
-            sheet.ok(about, format!("nothing came from swap in {}", seconds(swapped.seconds)));
+            sheet.ok(about, format!("nothing came from swap in {}", duration(swapped.seconds)));
         }
         Ok(swapped) => {
             let seen =
-                format!("{} pages came from swap in {}", swapped.pages, seconds(swapped.seconds));
+                format!("{} pages came from swap in {}", swapped.pages, duration(swapped.seconds));
             let lasts = swapped.seconds >= LASTING_SECONDS;
             let keys = ["pressure.swap-in", "pressure.swap-in-lasts"];
             sheet.report(keys[usize::from(lasts)], about, seen);
@@ -46,7 +46,7 @@ fn workers(facts: &Facts, sheet: &mut Sheet) {
         };
         let swapped = workers.iter().filter_map(|worker| worker.swapped.as_ref().ok());
         let (before, after) = swapped.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        let seen = format!("{} of its workers' memory is swapped out", binary_bytes(after));
+        let seen = format!("{} of its workers' memory is swapped out", bytes(after));
         if after > before {
             sheet.report("pressure.workers-swapped", &pool.name, seen);
         } else {
@@ -124,7 +124,7 @@ mod tests {
         facts.machine.swapped_in = unknown();
         expect("D6", &facts, CannotTell, "pages");
         told(&mut facts).workers.as_mut().unwrap()[0].swapped = Ok((MB, 3.0 * MB));
-        expect("D6", &facts, Fail, "3.0 MB of its workers' memory");
+        expect("D6", &facts, Fail, "3 MiB of its workers' memory");
         facts.machine.memory.as_mut().unwrap().available = 0.2 * GB;
         facts.machine.swaps =
             Ok(vec![("/dev/sda2".to_owned(), Some("a rotating disk".to_owned()))]);

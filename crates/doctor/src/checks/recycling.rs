@@ -3,7 +3,7 @@
 use crate::facts::{Fact, Facts, PhpServer, Pool, Unknown};
 use crate::finding::Sheet;
 use crate::quantile::quantile;
-use maitred_text::humanize::{binary_bytes, percent, seconds};
+use maitred_text::humanize::{bytes, duration, percent};
 
 /// Replacing a worker after more requests costs nothing noticeable with the usual boot of an
 /// application.
@@ -76,11 +76,11 @@ fn never(kind: PhpServer, pool: &Pool, sheet: &mut Sheet) {
         let seen = format!(
             "{} = 0; workers that have served more requests are larger by {} for each",
             name(kind),
-            binary_bytes(middle.max(0.0))
+            bytes(middle.max(0.0))
         );
         if low > LEAK {
             sheet.report("recycling.growing-forever", &pool.name, seen).fix(format!(
-                "{} = {:.0}, which allows 20 MB of growth",
+                "{} = {:.0}, which allows 20 MiB of growth",
                 name(kind),
                 ALLOWANCE / middle
             ));
@@ -106,8 +106,8 @@ fn often(kind: PhpServer, pool: &Pool, sheet: &mut Sheet) {
                 "{} = {limit}; a start takes {} of a processor, a request {}: {} of the \
                  processors' time",
                 name(kind),
-                seconds(start),
-                seconds(request),
+                duration(start),
+                duration(request),
                 percent(share)
             );
             let enough = (start / (COSTS * request)).ceil();
@@ -117,7 +117,7 @@ fn often(kind: PhpServer, pool: &Pool, sheet: &mut Sheet) {
         }
     }
     let told = match &cost {
-        Ok(CpuCost { start, .. }) => format!("a start takes {} of a processor", seconds(*start)),
+        Ok(CpuCost { start, .. }) => format!("a start takes {} of a processor", duration(*start)),
         Err(why) => format!("what a start costs is not known: {why}"),
     };
     if limit <= SELDOM {
@@ -216,12 +216,7 @@ mod tests {
         expect("D13", &facts, Info, "what a start costs is not known: no worker is new");
         let workers = told(&mut facts).workers.as_mut().unwrap();
         (workers[0].requests, workers[0].cpu) = (Ok(0), Ok(0.06));
-        expect(
-            "D13",
-            &facts,
-            Warn,
-            "a start takes 60.0 ms of a processor, a request 2.0 ms: 3.0 %",
-        );
+        expect("D13", &facts, Warn, "a start takes 60 ms of a processor, a request 2 ms: 3.0 %");
         let found = look("D13", &facts);
         assert!(found[0].fix.contains("= 6000 or more"), "{found:?}");
         pool(&mut facts).max_requests = 10_000;
@@ -244,7 +239,7 @@ mod tests {
             }
             facts.clone()
         };
-        expect("D13", &grow(3_000.0), Warn, "larger by 3 KB for each");
+        expect("D13", &grow(3_000.0), Warn, "larger by 2.93 KiB for each");
         assert!(look("D13", &grow(3_000.0))[0].fix.contains("= 6991"));
         expect_ok("D13", &grow(10.0));
         let mut few = grow(3_000.0);

@@ -3,7 +3,7 @@
 use crate::facts::{Facts, Ini, Opcache, PhpServer, Pool, Service, Unknown};
 use crate::finding::Sheet;
 use crate::ini_value;
-use maitred_text::humanize::{binary_bytes, percent};
+use maitred_text::humanize::{bytes, percent};
 
 /// File systems on which every file check may be a request to another machine.
 const SLOW_FILE_SYSTEMS: [&str; 12] = [
@@ -126,7 +126,7 @@ fn filled(pool: &Pool, opcache: &Opcache, sheet: &mut Sheet) {
             .fix(format!("{more} and opcache.max_accelerated_files"));
     }
     if free < 0.05 {
-        let seen = format!("{} of OPcache ({}) is free", percent(free), binary_bytes(size));
+        let seen = format!("{} of OPcache ({}) is free", percent(free), bytes(size));
         sheet.report("runtime.opcache-full", about, seen).fix(more);
     }
     let full = opcache.keys.filter(|(used, most)| *used as f64 > 0.9 * *most as f64);
@@ -242,7 +242,7 @@ mod tests {
         opcache.forced_restarts = 2;
         opcache.keys = Some((16_000, 16_229));
         opcache.free_strings = Some(0.0);
-        expect("D15", &facts, Fail, "1.6 % of OPcache (61 MB) is free");
+        expect("D15", &facts, Fail, "1.6 % of OPcache (61 MiB) is free");
         expect("D15", &facts, Fail, "emptied 2 times");
         expect("D15", &facts, Fail, "16000 of 16229 keys");
         expect("D15", &facts, Warn, "strings is full");

@@ -3,7 +3,7 @@
 use super::common::OF_ALL_POOLS;
 use crate::facts::{Facts, Manager, PhpServer, Pool, Spares, Unknown};
 use crate::finding::Sheet;
-use maitred_text::humanize::seconds as seconds_in_words;
+use maitred_text::humanize::duration;
 
 /// Most workers that php-fpm starts in a second (`FPM_MAX_SPAWN_RATE`, fpm_process_ctl.h).
 const MAX_SPAWN_RATE: u32 = 32;
@@ -134,7 +134,7 @@ fn ramp(facts: &Facts, pool: &Pool, spares: Spares, sheet: &mut Sheet) {
          more workers at once, and {} spare ones; {full}",
         arrivals.rise,
         arrivals.rise_at,
-        seconds_in_words(script),
+        duration(script),
         spares.min
     );
     if f64::from(spares.min) >= wanted {

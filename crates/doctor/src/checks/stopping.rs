@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::common::duration;
+use super::common::setting_time;
 use crate::facts::LONGEST;
 use crate::facts::{Facts, PhpServer, Service, Unit};
 use crate::finding::Sheet;
-use maitred_text::humanize::seconds;
+use maitred_text::humanize::duration;
 
 /// systemd's timeout if a unit sets none (`DefaultTimeoutStopSec`, systemd-system.conf(5)).
 const DEFAULT_STOP: Duration = Duration::from_secs(90);
@@ -36,7 +36,7 @@ pub(super) fn stopping(facts: &Facts, sheet: &mut Sheet) {
             Err(why) => sheet.cannot_tell(&service.name, "how systemd stops it", why),
         }
         if sheet.findings.len() == before {
-            sheet.ok(&service.name, format!("a reload and a stop wait {}", duration(drain)));
+            sheet.ok(&service.name, format!("a reload and a stop wait {}", setting_time(drain)));
         }
     }
 }
@@ -49,8 +49,8 @@ fn slowest(service: &Service, drain: Duration, sheet: &mut Sheet) {
         };
         let seen = format!(
             "process_control_timeout = {}, and one script in a hundred takes {} or longer",
-            duration(drain),
-            seconds(slow)
+            setting_time(drain),
+            duration(slow)
         );
         sheet
             .report("stopping.short-drain", &pool.name, seen)
@@ -86,8 +86,8 @@ fn by_unit(service: &Service, unit: &Unit, sheet: &mut Sheet) {
     if grace < service.control_timeout + LEAST_GRACE {
         let seen = format!(
             "systemd kills after {}, and requests may take {} to end",
-            duration(grace),
-            duration(service.control_timeout)
+            setting_time(grace),
+            setting_time(service.control_timeout)
         );
         sheet.report("stopping.short-stop-timeout", about, seen).fix(format!(
             "TimeoutStopSec={:.0}",

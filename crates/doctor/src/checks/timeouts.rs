@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::common::{duration, passes_to, unmet};
+use super::common::{passes_to, setting_time, unmet};
 use crate::facts::{Facts, Ini, Pass, PhpServer, Pool, Service};
 use crate::finding::Sheet;
 
@@ -40,10 +40,10 @@ pub(super) fn ladder(facts: &Facts, sheet: &mut Sheet) {
             let beat = heartbeat(service);
             let seen = format!(
                 "scripts end after {}, or within {} more",
-                duration(pool.wall_limit),
-                duration(beat)
+                setting_time(pool.wall_limit),
+                setting_time(beat)
             );
-            let exact = format!("scripts end after {} at most", duration(pool.wall_limit));
+            let exact = format!("scripts end after {} at most", setting_time(pool.wall_limit));
             sheet.ok(&pool.name, if beat.is_zero() { exact } else { seen });
         }
     }
@@ -65,7 +65,7 @@ fn endless(service: &Service, pool: &Pool, passes: &[&Pass], sheet: &mut Sheet) 
     let script = match script {
         Some(limit) if !limit.is_zero() => format!(
             "; max_execution_time = {} counts processor time, so it never ends a script that waits",
-            duration(limit)
+            setting_time(limit)
         ),
         _ => String::new(),
     };
@@ -78,7 +78,7 @@ fn endless(service: &Service, pool: &Pool, passes: &[&Pass], sheet: &mut Sheet) 
         let (_, wait) = pool.queue.unwrap_or_default();
         sheet.report("timeouts.no-limit", &pool.name, seen).so(format!(
             "a script that hangs keeps its worker; others wait {} for one at most",
-            duration(wait)
+            setting_time(wait)
         ));
         return;
     }
@@ -88,7 +88,7 @@ fn endless(service: &Service, pool: &Pool, passes: &[&Pass], sheet: &mut Sheet) 
             "the web server gives up after {}, and the script runs on without a client; \
              a database that \
              hangs takes all {} workers",
-            duration(web),
+            setting_time(web),
             pool.max_children
         ),
         None => format!("a database that hangs takes all {} workers", pool.max_children),
@@ -120,9 +120,9 @@ fn fronts(facts: &Facts, service: &Service, passes: &[&Pass], sheet: &mut Sheet)
         let server = web_server(facts, pass);
         let seen = format!(
             "{server} waits {}, scripts may run {} and end within {} more",
-            duration(pass.read_timeout),
-            duration(wall),
-            duration(beat)
+            setting_time(pass.read_timeout),
+            setting_time(wall),
+            setting_time(beat)
         );
         let key = if pass.read_timeout <= wall {
             "timeouts.read-timeout-first"
@@ -134,7 +134,7 @@ fn fronts(facts: &Facts, service: &Service, passes: &[&Pass], sheet: &mut Sheet)
         let enough = (wall + beat + LEAST_STEP).max(wall.mul_f64(1.4));
         sheet.report(key, &pass.place, seen).fix(format!(
             "a read timeout of {} or longer, or a shorter request_terminate_timeout",
-            duration(enough)
+            setting_time(enough)
         ));
     }
 }
@@ -164,7 +164,7 @@ fn script_limit(pool: &Pool, sheet: &mut Sheet) {
             "max_execution_time = {} of processor time, request_terminate_timeout = {} by the \
              clock",
             limit.as_secs(),
-            duration(pool.wall_limit)
+            setting_time(pool.wall_limit)
         );
         sheet.report("timeouts.execution-time-later", about, seen);
     }
@@ -186,7 +186,7 @@ fn clients(pool: &Pool, sheet: &mut Sheet) {
     let seen = format!(
         "{}, request_terminate_timeout = {}",
         too_long.join(", "),
-        duration(pool.wall_limit)
+        setting_time(pool.wall_limit)
     );
     sheet.report("timeouts.client-longer", &pool.name, seen);
 }
@@ -223,7 +223,7 @@ mod tests {
         // The article's ladder: 35 s may take effect after 46.
         facts.nginx.as_mut().unwrap().passes[0].read_timeout = Duration::from_secs(40);
         pool(&mut facts).wall_limit = Duration::from_secs(35);
-        expect("D8", &facts, Warn, "end within 12 s more");
+        expect("D8", &facts, Warn, "end within 11.7 s more");
     }
 
     #[test]

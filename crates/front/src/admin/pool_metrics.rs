@@ -69,8 +69,14 @@ pub const POOL: &[MetricFamily<PoolFigures>] = &[
         |pool, out| outcomes(pool, out, "outcome", |_| true),
     ),
     MetricFamily::counter_by(
+        "maitred_pool_refused_requests_total",
+        "Requests that no worker ran, with a 503; part of requests_total.",
+        ("reason", &[]),
+        |pool, out| outcomes(pool, out, "reason", RequestOutcome::is_rejection),
+    ),
+    MetricFamily::counter_by(
         "maitred_pool_failed_requests_total",
-        "Requests that were rejected or failed; part of requests_total.",
+        "Requests that failed, with a 502, 504 or 500; part of requests_total.",
         ("reason", &[]),
         |pool, out| outcomes(pool, out, "reason", RequestOutcome::is_failure),
     ),

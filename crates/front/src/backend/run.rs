@@ -21,6 +21,7 @@ use crate::http::client::Client;
 use crate::http::deadline::Fields;
 use crate::http::server_timing;
 use crate::http::spool::Spool;
+use crate::logging::script_messages::records;
 use crate::logging::terminal_lines;
 use crate::pool::exchange::{ExchangeEvent, QueueRequest};
 use crate::pool::queue::Priority;
@@ -190,21 +191,19 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Logs the standard error output of a script, within its pool's limit. The limit is checked
-    /// first, so that a dropped line costs little.
+    /// Logs the messages of a script, within its pool's limit: errors that end it as errors, all
+    /// others as warnings.
     pub fn log(&self, message: &[u8]) {
         if let Some(development) = self.backend.development() {
             return terminal_lines::write(message, development);
         }
-        for line in message.split(|&byte| byte == b'\n') {
-            if line.trim_ascii().is_empty() || !self.backend.may_log(line.len()) {
-                continue;
+        let (backend, script, suffix) = (self.backend, self.script, self.log_suffix());
+        for record in records(message, |bytes| backend.may_log(bytes)) {
+            let text = record.text(&suffix);
+            match record.is_fatal {
+                true => tracing::error!("{backend}: {script}: {text}"),
+                false => tracing::warn!("{backend}: {script}: {text}"),
             }
-            let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
-            // A carriage return would overwrite the start of the line on a terminal.
-            let line = line.replace(|c: char| c.is_control() && c != '\t', " ");
-            let (backend, script, suffix) = (self.backend, self.script, self.log_suffix());
-            tracing::warn!("{backend}: {script}: {line}{suffix}");
         }
     }
 

@@ -9,5 +9,6 @@ pub(crate) mod pool_access_log;
 pub(crate) mod pool_access_log_entry;
 pub(crate) mod repeated;
 pub(crate) mod request_record;
+pub(crate) mod script_messages;
 pub(crate) mod site_log;
 pub(crate) mod terminal_lines;

@@ -13,6 +13,7 @@ use maitred_control::episode::{Account, LogThrottle, News};
 use maitred_rules::forwarded::UnknownClient;
 use maitred_rules::path::Refused;
 pub use maitred_text::humanize::lasted as seconds;
+use maitred_text::humanize::{plural, plural_with};
 use tokio::sync::Notify;
 
 use crate::net::client_rate::TooSlow;
@@ -310,23 +311,25 @@ impl Episodes {
             format!("the connection limit {verb} reached for {lasted}")
         });
         let accept = told(&mut self.accept, now, |verb, lasted, times| {
-            let have = plural(verb);
-            format!(
-                "connections {have} not accepted at times for {lasted}: {times} attempts failed"
-            )
+            let have = agreeing(verb, 2);
+            let attempts = plural(times, "attempt");
+            format!("connections {have} not accepted at times for {lasted}: {attempts} failed")
         });
         let handshakes = told(&mut self.handshakes, now, |verb, lasted, times| {
-            let have = plural(verb);
-            format!("for {lasted}, {times} incomplete TLS handshakes {have} aborted")
+            let have = agreeing(verb, times);
+            let handshakes = plural(times, "incomplete TLS handshake");
+            format!("for {lasted}, {handshakes} {have} aborted")
         });
         let lost = self.lost.due(now).map(|news| {
             let (verb, Account { lasted, total, .. }) = tense(news);
             let lasted = seconds(lasted);
-            format!("the access log {verb} not written for {lasted}: up to {total} lines are lost")
+            let lost = plural_with(total, "line", "are");
+            format!("the access log {verb} not written for {lasted}: up to {lost} lost")
         });
         let cut = told(&mut self.cut, now, |verb, lasted, times| {
-            let have = plural(verb);
-            format!("{times} HTTP/2 connections of abusive clients {have} closed, in {lasted}")
+            let have = agreeing(verb, times);
+            let connections = plural(times, "HTTP/2 connection");
+            format!("{connections} of abusive clients {have} closed, in {lasted}")
         });
         let heads = told(&mut self.heads, now, |verb, lasted, times| {
             format!(
@@ -348,23 +351,28 @@ impl Episodes {
             )
         });
         let proxied = told(&mut self.proxied, now, |verb, lasted, times| {
-            let have = plural(verb);
-            format!("for {lasted}, {times} connections without the PROXY protocol {have} closed")
+            let have = agreeing(verb, times);
+            let connections = plural(times, "connection");
+            format!("for {lasted}, {connections} without the PROXY protocol {have} closed")
         });
         let files = told_of_each(&mut self.files, now, |why, verb, lasted, times| {
-            format!("for {lasted}, {why}: this {verb} the response to {times} requests")
+            let requests = plural(times, "request");
+            format!("for {lasted}, {why}: this {verb} the response to {requests}")
         });
         let websockets = told(&mut self.websockets, now, |verb, lasted, times| {
-            let have = plural(verb);
-            format!("for {lasted}, {times} WebSockets without a `proxy` {have} refused")
+            let have = agreeing(verb, times);
+            let websockets = plural(times, "WebSocket");
+            format!("for {lasted}, {websockets} without a `proxy` {have} refused")
         });
         let unwatched = told(&mut self.unwatched, now, |verb, lasted, times| {
-            let have = plural(verb);
-            format!("for {lasted}, {times} workers {have} replaced that could not be watched")
+            let have = agreeing(verb, times);
+            let workers = plural(times, "worker");
+            format!("for {lasted}, {workers} {have} replaced that could not be watched")
         });
         let proxies = told_of_each(&mut self.proxies, now, |server, verb, lasted, times| {
-            let have = plural(verb);
-            format!("for {lasted}, {times} requests {have} failed by proxy: {server}")
+            let have = agreeing(verb, times);
+            let requests = plural(times, "request");
+            format!("for {lasted}, {requests} {have} failed by proxy: {server}")
         });
         let unknown = told(&mut self.unknown, now, |verb, lasted, times| {
             format!("for {lasted}, the number of requests from unknown clients {verb} {times}")
@@ -400,9 +408,14 @@ fn told_of_each<K: Ord + Display>(
     lines
 }
 
-/// The same verb for several subjects.
-fn plural(verb: &str) -> &'static str {
-    if verb == "was" { "were" } else { "have been" }
+/// The same verb for a number of subjects.
+fn agreeing(verb: &str, subjects: u64) -> &'static str {
+    match (verb, subjects) {
+        ("was", 1) => "was",
+        ("was", _) => "were",
+        (_, 1) => "has been",
+        _ => "have been",
+    }
 }
 
 /// The verb for an episode, and its numbers.

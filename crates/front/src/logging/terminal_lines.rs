@@ -4,8 +4,7 @@
 use maitred_config::Development;
 use maitred_os::stderr;
 
-/// What PHP puts before a message that it logs.
-const PHP_PREFIX: &str = "PHP message: ";
+use crate::logging::script_messages::PHP_PREFIX;
 
 /// The colours of PHP's messages, by their start (ECMA-48, SGR); the last is for all others.
 const COLORS: [(&str, &str); 5] = [

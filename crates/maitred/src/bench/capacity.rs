@@ -129,7 +129,7 @@ pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Be
         slo,
         stop,
         step,
-        quiet: output.is_json_only(),
+        quiet: output.json.is_stdout(),
         steps: Vec::new(),
     };
     prober.say(&heading(&plan, objective));
@@ -150,11 +150,11 @@ pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Be
     let found = prober.sum_up(objective, search.highest())?;
     let partial = stop.load(Ordering::Relaxed);
     let json = serde_json::to_string_pretty(&found).map_err(|why| why.to_string())?;
-    if output.is_json_only() {
+    if output.json.is_stdout() {
         let _ = writeln!(io::stdout(), "{json}");
     } else {
         let _ = writeln!(io::stdout(), "{}", conclusion(&found));
-        if let Some(file) = &output.json {
+        if let Some(file) = output.json.file() {
             report_file::write(file, &json).map_err(BenchError::Now)?;
         }
     }

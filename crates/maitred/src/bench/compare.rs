@@ -26,6 +26,7 @@ use super::measured_run::{EXIT_INVALID, EXIT_PARTIAL, measure};
 use super::options::{Compare, OutputOptions, Run};
 use super::setup;
 use crate::exit_code::EXIT_SUCCESS;
+use crate::report_file;
 
 /// Fewest pairs that give a result.
 const MIN_PAIRS: usize = 5;
@@ -147,9 +148,11 @@ pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, BenchError
     }
     outcome.disturbed = contest.disturbed.get();
     contest.report_disturbances();
-    if asked.json {
-        let json = serde_json::to_string_pretty(&outcome).map_err(|why| why.to_string())?;
-        let _ = writeln!(io::stdout(), "{json}");
+    let json = || serde_json::to_string_pretty(&outcome).map_err(|why| why.to_string());
+    if asked.json.is_stdout() {
+        let _ = writeln!(io::stdout(), "{}", json()?);
+    } else if let Some(file) = asked.json.file() {
+        report_file::write(file, &json()?).map_err(BenchError::Now)?;
     }
     Ok(if stopped() {
         EXIT_PARTIAL
@@ -281,7 +284,7 @@ impl Comparison<'_> {
     }
 
     fn say(&self, text: &str) {
-        if !self.asked.json {
+        if !self.asked.json.is_stdout() {
             let _ = writeln!(io::stdout(), "{text}");
         }
     }

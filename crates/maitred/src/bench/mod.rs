@@ -80,7 +80,7 @@ fn slo(run: &Run) -> Result<Slo, BenchError> {
 fn publish(report: &Report, tool: Option<Tool>, output: &OutputOptions) -> Result<(), BenchError> {
     let write = |file: &Path, text: &str| report_file::write(file, text).map_err(BenchError::Now);
     let to_json = || serde_json::to_string_pretty(report).map_err(|why| why.to_string());
-    if output.is_json_only() {
+    if output.json.is_stdout() {
         let _ = writeln!(io::stdout(), "{}", to_json()?);
     } else {
         let _ = writeln!(io::stdout(), "{}", text::lines(report).join("\n"));
@@ -88,7 +88,7 @@ fn publish(report: &Report, tool: Option<Tool>, output: &OutputOptions) -> Resul
             let lines = other_tools::lines(tool, report).join("\n");
             let _ = writeln!(io::stdout(), "\nAS {} SAYS IT\n{lines}", tool.name());
         }
-        if let Some(file) = &output.json {
+        if let Some(file) = output.json.file() {
             write(file, &to_json()?)?;
         }
     }

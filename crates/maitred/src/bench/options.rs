@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::bench_error::BenchError;
-use crate::report_file;
+use crate::report_file::{self, JsonOption};
 
 /// Arguments of `maitred bench`.
 #[derive(Debug, Clone, Args)]
@@ -56,9 +56,9 @@ pub struct Compare {
     /// May be given several times.
     #[arg(long, value_name = "PID")]
     pub with: Vec<i32>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub json: JsonOption,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub load: LoadOptions,
@@ -273,17 +273,9 @@ pub struct OutputOptions {
     /// maitred (or an admin socket), a process id, or php-fpm's status page.
     #[arg(long, value_name = "maitred|SOCKET|PID|URL")]
     pub watch: Option<String>,
-    /// Print JSON instead of a table
-    ///
-    /// With =FILE, write it to a file and print the table as well.
-    #[arg(
-        long,
-        value_name = "FILE",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "-"
-    )]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub json: JsonOption,
     /// Write a time series as CSV, a row per second
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub csv: Option<PathBuf>,
@@ -293,18 +285,13 @@ pub struct OutputOptions {
 }
 
 impl OutputOptions {
-    /// Whether only JSON is printed.
-    pub fn is_json_only(&self) -> bool {
-        report_file::is_stdout(self.json.as_deref())
-    }
-
     /// Checks that the files of the report can be written, before an hour is spent on it.
     ///
     /// # Errors
     /// If one cannot.
     pub fn check_files(&self) -> Result<(), BenchError> {
-        let json = self.json.iter().filter(|_| !self.is_json_only());
-        let mut files = json.chain(&self.csv).chain(&self.html);
+        let others = self.csv.iter().chain(&self.html).map(PathBuf::as_path);
+        let mut files = self.json.file().into_iter().chain(others);
         files.try_for_each(|file| report_file::check(file).map_err(BenchError::Now))
     }
 }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use maitred_text::humanize::{bytes, plural};
 use serde::{Deserialize, Serialize};
 
 /// Longest example, in bytes.
@@ -137,10 +138,10 @@ impl Findings {
             lines.push(format!("{target} got a {status} response"));
         }
         if self.growth > 0 {
-            lines.push(format!("memory grows by {} bytes with each request", self.growth));
+            lines.push(format!("memory grows by {} with each request", bytes(self.growth as f64)));
         }
         if lines.is_empty() {
-            lines.push(format!("no leak was seen in {} requests", self.requests));
+            lines.push(format!("no leak was seen in {}", plural(self.requests as u64, "request")));
         }
         if self.settled > 0 {
             lines.push(format!(

@@ -13,7 +13,7 @@ use maitred_front::Hosts;
 use maitred_measure::url::Url;
 
 use crate::command::Leaks;
-use crate::exit_code::{EXIT_SUCCESS, fail, print_line, refuse};
+use crate::exit_code::{EXIT_SUCCESS, fail, refuse};
 use findings::{Findings, Visit};
 use server::WatchedServer;
 
@@ -37,9 +37,10 @@ pub fn leaks(asked: &Leaks) -> ExitCode {
         Err(why) => return fail(&why),
     };
     let found = Findings::of(&steps, asks.len());
-    let text =
-        if asked.json { serde_json::to_string(&found).unwrap_or_default() } else { found.text() };
-    print_line(&text);
+    let json = serde_json::to_string(&found).unwrap_or_default();
+    if let Err(why) = asked.json.publish(&json, || found.text()) {
+        return fail(&why);
+    }
     ExitCode::from(if found.is_clean() { EXIT_SUCCESS } else { EXIT_LEAKS })
 }
 

@@ -6,13 +6,15 @@
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use maitred_config::LogTarget;
+use maitred_os::clock::local_iso_8601;
 use maitred_os::collector::{Collector, Field, Severity};
 use maitred_os::stderr;
 use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::fmt::format::{Format, Full, Writer};
-use tracing_subscriber::fmt::time::SystemTime;
+use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter, format};
 use tracing_subscriber::registry::LookupSpan;
 
@@ -75,15 +77,25 @@ fn is_full(why: &io::Error) -> bool {
     why.kind() == io::ErrorKind::WouldBlock || why.raw_os_error() == Some(no_buffers)
 }
 
+/// The time of an event in the machine's time zone, which is written out.
+struct LocalTime;
+
+impl FormatTime for LocalTime {
+    fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        writer.write_str(&local_iso_8601(since.as_secs().cast_signed()))
+    }
+}
+
 /// The format of events: a collector adds time and level itself.
 pub struct EventFormat {
-    usual: Format<Full, SystemTime>,
+    usual: Format<Full, LocalTime>,
     bare: Format<Full, ()>,
 }
 
 impl Default for EventFormat {
     fn default() -> EventFormat {
-        let usual = format().with_target(false);
+        let usual = format().with_target(false).with_timer(LocalTime);
         let bare = format().with_target(false).with_level(false);
         EventFormat { usual, bare: bare.with_ansi(false).without_time() }
     }

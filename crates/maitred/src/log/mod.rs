@@ -6,7 +6,9 @@ mod line;
 
 use std::io::IsTerminal;
 
+use maitred_os::clock::local_iso_8601;
 use maitred_supervisor::LOG_VARIABLE;
+use maitred_text::humanize::plural;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -48,9 +50,11 @@ pub fn set_up(asked: Option<String>) -> Result<String, String> {
     let filter: LevelFilter = level.parse().map_err(|_| {
         format!("the log level `{level}` is unknown; expected error, warn, info, debug or trace")
     })?;
+    // The time zone is loaded before a sandbox or a `chroot` hides its file.
+    let _ = local_iso_8601(0);
     tracing_subscriber::fmt()
         .with_max_level(filter)
-        .with_ansi(has_colors())
+        .with_ansi(has_colors(&std::io::stderr()))
         // It would write the error to standard error, and panic if that is closed.
         .log_internal_errors(false)
         .event_format(collected::EventFormat::default())
@@ -61,11 +65,11 @@ pub fn set_up(asked: Option<String>) -> Result<String, String> {
     Ok(level)
 }
 
-/// Whether lines on standard error have colours: on a terminal, unless `NO_COLOR` is set and not
-/// empty (no-color.org).
-pub fn has_colors() -> bool {
+/// Whether lines on this output have colours: on a terminal, unless `NO_COLOR` is set and not empty
+/// (no-color.org).
+pub fn has_colors(output: &impl IsTerminal) -> bool {
     let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|text| !text.is_empty());
-    std::io::stderr().is_terminal() && !is_unwanted
+    output.is_terminal() && !is_unwanted
 }
 
 /// Silences libraries that warn of every protocol error of a client: clients could fill the log.
@@ -77,9 +81,6 @@ fn without_gossip(filter: LevelFilter) -> Targets {
 
 /// The notice in the log where lines are missing.
 fn lost(lines: u64) -> String {
-    let lines = match lines {
-        1 => "1 line".to_owned(),
-        lines => format!("{lines} lines"),
-    };
-    format!("{lines} of the log were dropped here: no reader took them")
+    let (lines, were) = (plural(lines, "line"), if lines == 1 { "was" } else { "were" });
+    format!("{lines} of the log {were} dropped here: no reader took them")
 }

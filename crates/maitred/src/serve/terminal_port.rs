@@ -27,7 +27,8 @@ pub struct Terminal {
 pub fn of(serve: &Serve, is_folder: bool) -> Option<Terminal> {
     let is_terminal = std::io::stderr().is_terminal();
     let is_for_development = serve.dev || is_folder && is_terminal && !serve.production;
-    is_for_development.then(|| Terminal { colors: log::has_colors(), port: OnceCell::new() })
+    is_for_development
+        .then(|| Terminal { colors: log::has_colors(&std::io::stderr()), port: OnceCell::new() })
 }
 
 impl Terminal {

@@ -441,28 +441,21 @@ impl Progress {
     }
 }
 
-/// Whether only JSON is printed.
-fn only_json(output: &TuneOutputOptions) -> bool {
-    report_file::is_stdout(output.json.as_deref())
-}
-
 /// Checks that the files of the report can be written, before ten minutes are spent on it.
 fn check_files(output: &TuneOutputOptions) -> Result<(), TuneError> {
-    let json = output.json.iter().filter(|_| !only_json(output));
-    let mut files = json.chain(&output.html);
-    Ok(files.try_for_each(|file| report_file::check(file))?)
+    let mut files = output.json.file().into_iter().chain(output.html.as_deref());
+    Ok(files.try_for_each(report_file::check)?)
 }
 
 /// Prints the report, and writes its files. Returns the errors.
 fn publish(report: &Report, output: &TuneOutputOptions) -> Vec<String> {
     // A closed reader is no error.
-    let json = if only_json(output) {
+    let json = if output.json.is_stdout() {
         let text = report.json();
         text.map(|text| drop(writeln!(io::stdout(), "{text}")))
     } else {
         let _ = writeln!(io::stdout(), "{}", text::lines(report).join("\n"));
-        let file = output.json.as_deref();
-        file.map_or(Ok(()), |file| report_file::write(file, &report.json()?))
+        output.json.file().map_or(Ok(()), |file| report_file::write(file, &report.json()?))
     };
     let html = output.html.as_deref();
     let html = html.map_or(Ok(()), |file| report_file::write(file, &html::page(report)));

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::report_file::JsonOption;
 use clap::Args;
 use maitred_config::MAX_CHILDREN_PER_POOL;
 
@@ -160,11 +161,9 @@ pub struct TuneOutputOptions {
     /// Of php-fpm, nginx, apache, sysctl or maitred. May be given several times.
     #[arg(long = "for", value_name = "SERVER", value_delimiter = ',')]
     pub servers: Vec<String>,
-    /// Write the report as JSON to a file
-    ///
-    /// With `-`, to standard output in place of the text.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub json: JsonOption,
     /// Write the report as one HTML file with charts
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,

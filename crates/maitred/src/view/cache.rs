@@ -4,28 +4,28 @@ use std::collections::BTreeMap;
 
 use maitred_control::admin::{CachedSite, PageCache, PageTier, ServerStatus};
 
-use maitred_text::humanize::{compact_bytes, compact_count, long_time};
+use maitred_text::humanize::{bytes, compact_count, duration, plural_with};
 
 use super::aligned_table::{Table, limited};
-use super::cells::{cut, sum};
+use super::cells::{fitting, sum};
 
 /// Most sites that are shown: those with the most requests.
 const MAX_SITE_LINES: usize = 20;
 
 /// Columns of the sites.
 const SITES: &str = "CACHE -24 | REQUESTS 8 | RATE 6 | HITS 8 | STALE 6 | MISSED 6 | BYPASS 6 | \
-    STORED 8 | SAVED 8 | PHP 9";
+    STORED 8? | SAVED 8? | PHP 9";
 
 /// How full the cache is, and its effect on each site; empty if no site has a cache.
-pub fn page_cache(server: &ServerStatus) -> Vec<String> {
+pub fn page_cache(server: &ServerStatus, columns: usize) -> Vec<String> {
     let Some(cache) = &server.page_cache else {
         return Vec::new();
     };
     let mut lines = vec![String::new()];
-    lines.extend(tiers(cache).iter().map(|line| cut(line)));
+    lines.extend(tiers(cache));
     let mut sites: Vec<&CachedSite> = cache.sites.iter().collect();
     sites.sort_by_key(|site| std::cmp::Reverse(sum(&site.requests, |_| true)));
-    let table = Table::new(SITES, sites.iter().map(|site| &*site.site));
+    let table = Table::new(SITES, sites.iter().map(|site| &*site.site), columns);
     lines.extend(table.head());
     let of_site = |site: &&CachedSite| {
         let reasons =
@@ -34,14 +34,15 @@ pub fn page_cache(server: &ServerStatus) -> Vec<String> {
         lines.flatten().collect()
     };
     lines.extend(limited(&sites, MAX_SITE_LINES, of_site));
-    lines
+    fitting(lines, columns)
 }
 
 fn tiers(cache: &PageCache) -> Vec<String> {
     let tier = |name: &str, tier: &PageTier| {
-        let (have, limit) = (compact_bytes(tier.bytes), compact_bytes(tier.limit_bytes));
+        let (have, limit) = (bytes(tier.bytes as f64), bytes(tier.limit_bytes as f64));
         let (pages, evicted) = (compact_count(tier.pages, 8), compact_count(tier.evicted, 8));
-        format!("{name} {pages} pages, {have} of {limit}, {evicted} evicted")
+        let noun = if tier.pages == 1 { "page" } else { "pages" };
+        format!("{name} {pages} {noun}, {have} of {limit}, {evicted} evicted")
     };
     let mut lines = vec![format!("page cache: {}", tier("memory", &cache.memory))];
     let mut more = |text: String| lines.push(format!("{:12}{text}", ""));
@@ -53,8 +54,9 @@ fn tiers(cache: &PageCache) -> Vec<String> {
         more(tier("disk", disk) + &errors);
     }
     if cache.filling > 0 || cache.waiting > 0 {
-        let (filling, waiting) = (compact_count(cache.filling, 5), compact_count(cache.waiting, 5));
-        more(format!("{filling} being generated, {waiting} requests wait for one"));
+        let filling = compact_count(cache.filling, 5);
+        let waiting = plural_with(cache.waiting, "request", "wait");
+        more(format!("{filling} being generated, {waiting} for one"));
     }
     lines
 }
@@ -73,8 +75,8 @@ fn row(site: &CachedSite) -> [String; 10] {
         compact_count(of(&["miss", "vary_miss", "expired"]), 6),
         compact_count(of(&["bypass"]), 6),
         compact_count(site.stored, 8),
-        compact_bytes(site.saved_bytes),
-        long_time(site.saved_script_seconds),
+        bytes(site.saved_bytes as f64),
+        duration(site.saved_script_seconds),
     ]
 }
 
@@ -86,14 +88,12 @@ fn reasons(about: &str, counts: &BTreeMap<String, u64>) -> Option<String> {
         .iter()
         .map(|(reason, count)| format!("{} {reason}", compact_count(**count, 8)))
         .collect();
-    let line = cut(&format!("  {about}: {}", some.join(", ")));
-    (!some.is_empty()).then_some(line)
+    (!some.is_empty()).then(|| format!("  {about}: {}", some.join(", ")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::cells::COLUMNS;
 
     fn server(site: CachedSite) -> ServerStatus {
         let memory = PageTier { pages: 1200, bytes: 30 << 20, limit_bytes: 64 << 20, evicted: 3 };
@@ -126,19 +126,19 @@ mod tests {
             saved_script_seconds: 75.0,
         };
         assert_eq!(
-            page_cache(&server(site)).join("\n"),
+            page_cache(&server(site), 100).join("\n"),
             "\n\
-             page cache: memory 1200 pages, 30 MB of 64 MB, 3 evicted\n            \
-             disk 1200 pages, 30 MB of 64 MB, 3 evicted\n\
+             page cache: memory 1200 pages, 30 MiB of 64 MiB, 3 evicted\n            \
+             disk 1200 pages, 30 MiB of 64 MiB, 3 evicted\n\
              \n\
              CACHE        REQUESTS   RATE     HITS  STALE MISSED BYPASS   STORED    SAVED       \
              PHP\n\
-             shop.example     1000  95.0%      900     50     40     10       30    25 MB  1 m 15 \
+             shop.example     1000  95.0%      900     50     40     10       30   25 MiB      75 \
              s\n  \
              bypassed: 8 private-cookie, 2 method\n  \
              not stored: 10 set-cookie"
         );
-        assert!(page_cache(&ServerStatus::default()).is_empty());
+        assert!(page_cache(&ServerStatus::default(), 100).is_empty());
     }
 
     #[test]
@@ -155,8 +155,8 @@ mod tests {
             saved_bytes: huge,
             saved_script_seconds: 1e12,
         };
-        for line in page_cache(&server(site)) {
-            assert!(line.chars().count() <= COLUMNS, "{line}");
+        for line in page_cache(&server(site), 80) {
+            assert!(line.chars().count() <= 80, "{line}");
         }
     }
 }

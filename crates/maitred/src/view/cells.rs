@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 
 use maitred_control::admin::Quantiles;
-use maitred_text::humanize::{compact_time, shorten};
-
-/// Widest line in characters.
-pub const COLUMNS: usize = 100;
+use maitred_text::humanize::{compact_count, compact_time, shorten};
 
 /// The counts above 0 with their names.
 pub fn counts(counts: &BTreeMap<String, u64>) -> String {
@@ -32,7 +29,12 @@ pub fn p50_p99(times: &Quantiles) -> String {
     }
 }
 
-/// A line that fits.
-pub fn cut(line: &str) -> String {
-    shorten(line, COLUMNS)
+/// A number with a limit: `3/64`.
+pub fn of_limit(number: u64, limit: u64) -> String {
+    format!("{}/{}", compact_count(number, 3), compact_count(limit, 3))
+}
+
+/// Lines that fit into these columns.
+pub fn fitting(lines: Vec<String>, columns: usize) -> Vec<String> {
+    lines.iter().map(|line| shorten(line, columns)).collect()
 }

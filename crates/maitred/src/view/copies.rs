@@ -2,27 +2,28 @@
 
 use maitred_control::admin::{Copies, PoolStatus, ServerStatus};
 
-use maitred_text::humanize::compact_count;
+use maitred_text::humanize::{compact_count, plural};
 
-use super::aligned_table::Table;
-use super::cells::{counts, cut, p50_p99};
+use super::aligned_table::{Table, limited};
+use super::cells::{counts, p50_p99};
+use super::pool_table::MAX_OTHER_POOLS;
 
 /// Columns of the pools.
 const COPIES: &str = "COPIES -14 | GENERATION 10 | SPARE 5 | FORKS 8 | FORK TIME 11 | REWOUND 9 | \
     EXITED 8 | PAGES 6";
 
 /// A table of the pools whose workers are copies; empty if there is none.
-pub fn copies(server: &ServerStatus) -> Vec<String> {
+pub fn copies(server: &ServerStatus, columns: usize) -> Vec<String> {
     let pools = server.pools.iter();
     let pools = pools.filter_map(|pool| Some((&*pool.name, pool.copies.as_ref()?)));
     let pools: Vec<(&str, &Copies)> = pools.collect();
     if pools.is_empty() {
         return Vec::new();
     }
-    let table = Table::new(COPIES, pools.iter().map(|(name, _)| *name));
+    let table = Table::new(COPIES, pools.iter().map(|(name, _)| *name), columns);
     let mut lines = Vec::from(table.head());
-    lines.extend(pools.iter().map(|(name, copies)| {
-        table.row([
+    let row = |(name, copies): &(&str, &Copies)| {
+        vec![table.row([
             (*name).to_owned(),
             copies.generation.to_string(),
             compact_count(copies.spare, 5),
@@ -31,11 +32,11 @@ pub fn copies(server: &ServerStatus) -> Vec<String> {
             compact_count(copies.rewound, 9),
             compact_count(copies.not_rewound.values().sum(), 8),
             pages_each(copies),
-        ])
-    }));
+        ])]
+    };
+    lines.extend(limited(&pools, MAX_OTHER_POOLS, row));
     lines.push(String::new());
-    let legend = "FORK TIME p50/p99; EXITED instead of being rewound; \
-                  PAGES that a copy has written to";
+    let legend = "FORK TIME p50/p99; EXITED in place of a rewind; PAGES written to by a copy";
     lines.push(legend.to_owned());
     lines
 }
@@ -48,7 +49,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
     let forks = &copies.fork_time;
     let mut lines = vec![
         format!(
-            "copies          of generation {}, {} ready; {} pages written to by each",
+            "copies          of generation {}, {} ready; each writes to {} pages",
             copies.generation,
             copies.spare,
             pages_each(copies)
@@ -57,10 +58,10 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
     ];
     let not_rewound: u64 = copies.not_rewound.values().sum();
     if copies.rewound + not_rewound > 0 {
-        let (back, ended) = (copies.rewound, counts(&copies.not_rewound));
-        lines.push(format!("  rewound       {back} times; exited instead: {ended}"));
+        let (back, ended) = (plural(copies.rewound, "time"), counts(&copies.not_rewound));
+        lines.push(format!("  rewound       {back}; exited instead: {ended}"));
     }
-    lines.iter().map(|line| cut(line)).collect()
+    lines
 }
 
 fn pages_each(copies: &Copies) -> String {
@@ -73,7 +74,6 @@ fn pages_each(copies: &Copies) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::cells::COLUMNS;
     use maitred_control::admin::Quantiles;
 
     fn pool(copies: Option<Copies>) -> PoolStatus {
@@ -92,9 +92,9 @@ mod tests {
             private_pages: Some(160.4),
         }));
         let mut server = ServerStatus { pools: vec![pool(None)], ..ServerStatus::default() };
-        assert!(copies(&server).is_empty() && details(&server.pools[0]).is_empty());
+        assert!(copies(&server, 100).is_empty() && details(&server.pools[0]).is_empty());
         server.pools.push(shop);
-        let lines = copies(&server);
+        let lines = copies(&server, 100);
         assert_eq!(
             lines[1..3].join("\n"),
             "COPIES GENERATION SPARE    FORKS   FORK TIME   REWOUND   EXITED  PAGES\n\
@@ -111,8 +111,8 @@ mod tests {
             private_pages: Some(1e18),
             ..Copies::default()
         });
-        for line in [copies(&server), details(&server.pools[1])].concat() {
-            assert!(line.chars().count() <= COLUMNS, "{line}");
+        for line in copies(&server, 80) {
+            assert!(line.chars().count() <= 80, "{line}");
         }
     }
 }

@@ -11,16 +11,16 @@ use super::cells::sum;
 const MAX_SERVER_LINES: usize = 20;
 
 /// Columns of the servers.
-const SERVERS: &str = "PROXY -34 | REQUESTS 8 | NOW 6 | ERRORS 8 | FAILED 8 | LEFT 8 | AVERAGE 9";
+const SERVERS: &str = "PROXY -34 | REQUESTS 8 | NOW 6 | ERRORS 8 | FAILED 8 | LEFT 8? | AVERAGE 9";
 
 /// Results of requests to each proxied server; empty if no site has one.
-pub fn proxies(server: &ServerStatus) -> Vec<String> {
+pub fn proxies(server: &ServerStatus, columns: usize) -> Vec<String> {
     if server.proxies.is_empty() {
         return Vec::new();
     }
     let mut servers: Vec<&ProxyServer> = server.proxies.iter().collect();
     servers.sort_by_key(|server| std::cmp::Reverse(sum(&server.requests, |_| true)));
-    let table = Table::new(SERVERS, servers.iter().map(|server| &*server.server));
+    let table = Table::new(SERVERS, servers.iter().map(|server| &*server.server), columns);
     let mut lines = Vec::from(table.head());
     let row = |server: &&ProxyServer| vec![table.row(row(server))];
     lines.extend(limited(&servers, MAX_SERVER_LINES, row));
@@ -45,7 +45,6 @@ fn row(server: &ProxyServer) -> [String; 7] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::cells::COLUMNS;
 
     fn server(name: &str, count: u64) -> ServerStatus {
         let results = ["1xx", "2xx", "5xx", "invalid_response", "client_closed", "timeout"];
@@ -65,18 +64,18 @@ mod tests {
     #[test]
     fn a_server_is_a_line() {
         assert_eq!(
-            proxies(&server("http://127.0.0.1:8080", 20)).join("\n"),
+            proxies(&server("http://127.0.0.1:8080", 20), 100).join("\n"),
             "\n\
              PROXY                 REQUESTS    NOW   ERRORS   FAILED     LEFT   AVERAGE\n\
              http://127.0.0.1:8080      120     20       20       40       20      10ms"
         );
-        assert!(proxies(&ServerStatus::default()).is_empty());
+        assert!(proxies(&ServerStatus::default(), 100).is_empty());
     }
 
     #[test]
     fn nothing_makes_a_line_too_wide() {
-        for line in proxies(&server(&"x".repeat(300), u64::MAX / 4)) {
-            assert!(line.chars().count() <= COLUMNS, "{line}");
+        for line in proxies(&server(&"x".repeat(300), u64::MAX / 4), 80) {
+            assert!(line.chars().count() <= 80, "{line}");
         }
     }
 }

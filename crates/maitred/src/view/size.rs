@@ -1,19 +1,19 @@
 //! How a pool's number of workers was found, as text.
 
 use maitred_control::admin::{PoolStatus, Size};
-
-use super::cells::cut;
+use maitred_text::humanize::{duration, plural};
 
 /// The number of workers and its terms; empty where the number is fixed.
 pub fn details(pool: &PoolStatus) -> Vec<String> {
     let Some(size) = &pool.size else {
         return Vec::new();
     };
-    let mut lines = vec![format!("size            {} workers, by {}", size.workers, size.binding)];
+    let mut lines =
+        vec![format!("size            {}, by {}", plural(size.workers, "worker"), size.binding)];
     lines.extend(parts(size));
     if size.hanging > 0 {
         let hanging = size.hanging;
-        lines.push(format!("  hanging       {hanging} workers, not counted"));
+        lines.push(format!("  hanging       {}, not counted", plural(hanging, "worker")));
     }
     lines
 }
@@ -21,21 +21,19 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
 /// How many workers `pm = "auto"` would have now, where the number is fixed.
 pub fn advice(pool: &PoolStatus) -> Vec<String> {
     let name = &pool.name;
-    let lines = match (&pool.size, &pool.advice) {
+    match (&pool.size, &pool.advice) {
         (Some(_), _) => vec![String::new(), format!("{name}: pm = \"auto\" sizes it already")],
         (None, None) => vec![
             String::new(),
             format!("{name}: too few measured requests (request_accounting) for advice"),
         ],
         (None, Some(size)) => {
-            let (workers, binding) = (size.workers, &size.binding);
-            let first =
-                format!("{name}: pm = \"auto\" would have {workers} workers now, by {binding}");
+            let (workers, binding) = (plural(size.workers, "worker"), &size.binding);
+            let first = format!("{name}: pm = \"auto\" would have {workers} now, by {binding}");
             let lines = [String::new(), first].into_iter();
             lines.chain(parts(size)).collect()
         }
-    };
-    lines.iter().map(|line| cut(line)).collect()
+    }
 }
 
 fn parts(size: &Size) -> Vec<String> {
@@ -68,9 +66,9 @@ fn processors(size: &Size) -> Option<String> {
     let cpu = size.cpu_seconds.filter(|cpu| *cpu > 0.0)?;
     let capacity = size.cores / cpu;
     Some(format!(
-        "{:.1} serve {capacity:.0} requests/s of {:.1} ms CPU time; {:.0} would need {:.1}",
+        "{:.1} serve {capacity:.0} requests/s of {} CPU time; {:.0} would need {:.1}",
         size.cores,
-        cpu * 1000.0,
+        duration(cpu),
         2.0 * capacity,
         2.0 * size.cores
     ))

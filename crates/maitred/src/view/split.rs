@@ -2,31 +2,34 @@
 
 use maitred_control::admin::{PoolStatus, Running, ServerStatus, Times};
 
-use maitred_text::humanize::{compact_bytes, long_time};
+use maitred_text::humanize::{bytes, duration};
 
-use super::aligned_table::Table;
-use super::cells::{cut, p50_p99};
+use super::aligned_table::{Table, limited};
+use super::cells::p50_p99;
+use super::pool_table::{MAX_OTHER_POOLS, PoolOrder};
 
 /// Columns of the pools.
 const PARTS: &str = "POOL -14 | CPU 11 | CORE WAIT 11 | BLOCKED 11";
 
-/// A table of the pools with recently measured requests; empty if there is none.
-pub fn split(server: &ServerStatus) -> Vec<String> {
+/// A table of the pools with recently measured requests, the busiest first; empty if there is none.
+pub fn split(server: &ServerStatus, columns: usize) -> Vec<String> {
     let is_measured = |pool: &&PoolStatus| pool.cpu_time.recent.count > 0;
-    let pools: Vec<&PoolStatus> = server.pools.iter().filter(is_measured).collect();
+    let mut pools: Vec<&PoolStatus> = server.pools.iter().filter(is_measured).collect();
+    PoolOrder::Load.sort(&mut pools);
     if pools.is_empty() {
         return Vec::new();
     }
-    let table = Table::new(PARTS, pools.iter().map(|pool| &*pool.name));
+    let table = Table::new(PARTS, pools.iter().map(|pool| &*pool.name), columns);
     let mut lines = Vec::from(table.head());
-    lines.extend(pools.iter().map(|pool| {
-        table.row([
+    let row = |pool: &&PoolStatus| {
+        vec![table.row([
             pool.name.clone(),
             p50_p99(&pool.cpu_time.recent),
             p50_p99(&pool.core_wait_time.recent),
             p50_p99(&pool.blocked_time.recent),
-        ])
-    }));
+        ])]
+    };
+    lines.extend(limited(&pools, MAX_OTHER_POOLS, row));
     lines.push(String::new());
     lines.push("of SCRIPT: on a CPU, runnable without a CPU, blocked on anything else".to_owned());
     lines
@@ -51,16 +54,16 @@ pub fn parts(pool: &PoolStatus) -> Vec<String> {
 /// What else is measured of a pool's scripts.
 pub fn details(pool: &PoolStatus) -> Option<String> {
     let peak = &pool.peak_memory;
-    let (p50, p99) = (compact_bytes(peak.p50_bytes?), compact_bytes(peak.p99_bytes?));
+    let (p50, p99) = (bytes(peak.p50_bytes? as f64), bytes(peak.p99_bytes? as f64));
     Some(format!("peak memory     {p50} p50, {p99} p99 of scripts"))
 }
 
 /// The parts of a running script's time so far.
 pub fn so_far(script: &Running) -> Option<String> {
     let (cpu, waited) = (script.cpu_seconds?, script.core_wait_seconds?);
-    let parts = [cpu, waited, script.blocked_seconds?].map(long_time);
+    let parts = [cpu, waited, script.blocked_seconds?].map(duration);
     let [cpu, waited, blocked] = parts;
-    Some(cut(&format!("{:17}cpu {cpu}, core wait {waited}, blocked {blocked}", "")))
+    Some(format!("cpu {cpu}, core wait {waited}, blocked {blocked}"))
 }
 
 #[cfg(test)]
@@ -95,9 +98,9 @@ mod tests {
             "",
             "of SCRIPT: on a CPU, runnable without a CPU, blocked on anything else",
         ];
-        assert_eq!(split(&server), expected);
+        assert_eq!(split(&server, 100), expected);
         server.pools.pop();
-        assert!(split(&server).is_empty());
+        assert!(split(&server, 100).is_empty());
     }
 
     #[test]
@@ -113,7 +116,7 @@ mod tests {
         assert!(lines[2].contains("blocked       unknown"), "{lines:?}");
         assert_eq!(
             details(&unknown).as_deref(),
-            Some("peak memory     2.0 MB p50, 4.0 MB p99 of scripts")
+            Some("peak memory     2 MiB p50, 4 MiB p99 of scripts")
         );
         let nothing = PoolStatus::default();
         assert!(parts(&nothing).is_empty() && details(&nothing).is_none());
@@ -127,7 +130,7 @@ mod tests {
             blocked_seconds: Some(75.0),
             ..Running::default()
         };
-        let line = "                 cpu 0.0 s, core wait 0.0 s, blocked 1 m 15 s";
+        let line = "cpu 40 ms, core wait 0 s, blocked 75 s";
         assert_eq!(so_far(&script).as_deref(), Some(line));
         script.blocked_seconds = None;
         assert_eq!(so_far(&script), None);

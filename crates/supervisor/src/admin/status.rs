@@ -10,6 +10,7 @@ use maitred_scoreboard::{
     Cause, Histogram, NOT_REWOUND, Reading, RequestHistograms, RequestOutcome,
 };
 use maitred_seat::{Boards, PoolState, WorkerState};
+use maitred_text::humanize::shorten;
 
 use crate::capacity::auto::{memory_group, there_is_now};
 use crate::capacity::private_memory::Measures;
@@ -22,6 +23,9 @@ use crate::system::cgroups::Groups;
 
 use super::advice::{Resources, advice};
 use super::status_draft::{DraftedStatus, Runner};
+
+/// Longest name of a query parameter that is shown whole, in characters.
+const MAX_PARAMETER_CHARS: usize = 32;
 
 /// The state that a status reply shows.
 #[derive(Debug)]
@@ -73,7 +77,10 @@ impl StatusSource<'_> {
         let Some(current) = current.or_else(|| self.pools.named(name).last()) else {
             return (PoolStatus::default(), Vec::new());
         };
-        let (running, runners) = self.running(name).into_iter().unzip();
+        let mut running = self.running(name);
+        let scripts = running.len() as u64;
+        running.truncate(MAX_RUNNING_SHOWN);
+        let (running, runners) = running.into_iter().unzip();
         let status = PoolStatus {
             name: name.to_owned(),
             pm: current.plan.settings.process_manager.clone(),
@@ -93,12 +100,14 @@ impl StatusSource<'_> {
             peak_memory: peak_memory(&reading.peak_memory),
             requests: reading.outcomes.iter().sum(),
             outcomes: outcomes(&reading, |_| true),
+            refused: outcomes(&reading, RequestOutcome::is_rejection),
             failed: outcomes(&reading, RequestOutcome::is_failure),
             memory: self.measures.of(&self.pools.pids_of(name)),
             opcache: None,
             size: reading.size.map(size),
             copies: copies(&reading),
             advice: self.advice(&reading, current),
+            scripts,
             running,
         };
         (status, runners)
@@ -125,7 +134,6 @@ impl StatusSource<'_> {
     fn running(&self, name: &str) -> Vec<(Running, Runner)> {
         let mut running: Vec<_> = self.pools.named(name).flat_map(running_in).collect();
         running.sort_by(|(a, _), (b, _)| b.seconds.total_cmp(&a.seconds));
-        running.truncate(MAX_RUNNING_SHOWN);
         running
     }
 }
@@ -187,12 +195,25 @@ fn shown(seated: Seated, process: WorkerState, running_time: Option<RunningTime>
         seconds: process.duration as f64 / 1e6,
         method: plain(&process.method),
         uri: plain(&process.uri),
+        query: parameter_names(&plain(&process.query)),
         script: plain(&process.script),
         cpu_seconds: seconds(|running_time| running_time.cpu),
         core_wait_seconds: seconds(|running_time| running_time.core_wait),
         blocked_seconds: seconds(|running_time| running_time.blocked),
         stack: Vec::new(),
     }
+}
+
+/// A query with `…` in place of each value: values may be secrets. A parameter without a value is
+/// shown if it is short enough for a name.
+fn parameter_names(query: &str) -> String {
+    let parameters = query.split('&').filter(|parameter| !parameter.is_empty());
+    let names = parameters.map(|parameter| match parameter.split_once('=') {
+        Some((name, _)) => format!("{}=…", shorten(name, MAX_PARAMETER_CHARS)),
+        None if parameter.chars().count() <= MAX_PARAMETER_CHARS => parameter.to_owned(),
+        None => "…".to_owned(),
+    });
+    names.collect::<Vec<_>>().join("&")
 }
 
 /// Text of a script or a client, without terminal control characters.
@@ -273,4 +294,23 @@ fn peak_memory(kilobytes: &Histogram) -> PeakMemory {
 fn quantiles(times: &Histogram) -> Quantiles {
     let seconds = |quantile| times.quantile(quantile).map(|time| time.as_secs_f64());
     Quantiles { count: times.count(), p50_seconds: seconds(0.5), p99_seconds: seconds(0.99) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_shown_with_its_names_and_without_its_values() {
+        let long = "8f3a".repeat(16);
+        for (query, shown) in [
+            ("", ""),
+            ("p=3", "p=…"),
+            ("p=3&lang=de&&wc-ajax", "p=…&lang=…&wc-ajax"),
+            ("=x&a==", "=…&a=…"),
+            (long.as_str(), "…"),
+        ] {
+            assert_eq!(parameter_names(query), shown, "{query}");
+        }
+    }
 }

@@ -314,7 +314,7 @@ impl CapacityManager {
         };
         if running.errors.grown_replaced(context.now) {
             info!(
-                "pool {pool}: worker {pid} has grown from {:.0} to {:.0} MB, and memory is nearly \
+                "pool {pool}: worker {pid} has grown from {:.0} to {:.0} MiB, and memory is nearly \
                  full: another takes its place",
                 grown.began_with / MEGABYTE,
                 grown.has / MEGABYTE

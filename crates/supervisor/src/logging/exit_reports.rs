@@ -142,6 +142,14 @@ impl ExitCounts {
     }
 }
 
+/// How a number of workers ended, such as `2 were killed`; `how` is in the singular.
+fn ended(how: &str, count: u64) -> String {
+    match how.strip_prefix("was ").filter(|_| count != 1) {
+        Some(what) => format!("{count} were {what}"),
+        None => format!("{count} {how}"),
+    }
+}
+
 /// The summary of many failures. A few have been logged one by one.
 fn summary(pool: &str, news: &News<ExitCounts>) -> Option<String> {
     let (account, still) = match news {
@@ -153,7 +161,7 @@ fn summary(pool: &str, news: &News<ExitCounts>) -> Option<String> {
         return None;
     }
     let ways = total.ways.iter();
-    let ways: Vec<String> = ways.map(|(how, count)| format!("{count} {how}")).collect();
+    let ways: Vec<String> = ways.map(|(how, count)| ended(how, *count)).collect();
     let (lasted, ways) = (seconds(*lasted), ways.join(", "));
     let mut line = format!("pool {pool}: {times} workers died in {lasted}{still}: {ways}");
     if let Some(script) = &total.script {
@@ -247,7 +255,7 @@ mod tests {
         let over = deaths.deadline().unwrap();
         assert_eq!(
             deaths.due(over),
-            ["pool www: 200 workers died in 2.0 s: 50 exited with code 9, 150 was killed; the \
+            ["pool www: 200 workers died in 1.99 s: 50 exited with code 9, 150 were killed; the \
               last known script was /srv/199.php"]
         );
         assert_eq!(deaths.deadline(), None);

@@ -3,6 +3,7 @@
 
 use maitred_control::episode::{Account, LogThrottle, News};
 pub use maitred_text::humanize::lasted as seconds;
+use maitred_text::humanize::plural;
 
 use crate::limits::{MEMORY_CALM, Moment, TROUBLE_CALM, ZYGOTE_CALM};
 
@@ -125,8 +126,9 @@ fn rate_news(news: News<usize>) -> String {
         News::Over(account) => ("was", account),
     };
     format!(
-        "max_spawn_rate {lead} reached for {}; at most {total} workers had to wait for it",
-        seconds(lasted)
+        "max_spawn_rate {lead} reached for {}; at most {} had to wait for it",
+        seconds(lasted),
+        plural(total as u64, "worker")
     )
 }
 
@@ -161,7 +163,7 @@ mod tests {
         assert_eq!(over, SECOND * 20 + TROUBLE_CALM);
         assert_eq!(
             troubles.due(over),
-            ["workers can be made again, or are not needed; 20 attempts failed in 19.0 s"]
+            ["workers can be made again, or are not needed; 20 attempts failed in 19 s"]
         );
         assert_eq!(troubles.deadline(), None);
     }
@@ -177,7 +179,7 @@ mod tests {
         }
         assert_eq!(
             troubles.due(SECOND * 139 + ZYGOTE_CALM),
-            ["its zygote has not failed again for 90 s; before, 40 failures in 39.0 s"]
+            ["its zygote has not failed again for 90 s; before, 40 failures in 39 s"]
         );
     }
 
@@ -194,7 +196,7 @@ mod tests {
         assert_eq!((said, news.len()), (1, 5), "{news:?}");
         assert_eq!(
             news[0],
-            "3 workers that had grown have been replaced in 60.0 s, memory being nearly full"
+            "3 workers that had grown have been replaced in 60 s, memory being nearly full"
         );
         let over = SECOND * 3570 + MEMORY_CALM;
         let told = "120 workers that had grown were replaced in 3570.0 s, memory being nearly full";
@@ -214,7 +216,7 @@ mod tests {
         assert!(!troubles.rate_reached(SECOND * 2, 4, 32));
         assert_eq!(
             troubles.due(SECOND * 2 + TROUBLE_CALM),
-            ["max_spawn_rate was reached for 1.0 s; at most 8 workers had to wait for it"]
+            ["max_spawn_rate was reached for 1 s; at most 8 workers had to wait for it"]
         );
     }
 }

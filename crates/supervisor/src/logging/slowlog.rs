@@ -6,8 +6,10 @@ use std::io::{self, Write};
 
 use maitred_config::LogTarget;
 use maitred_control::stack::{Frame, MAIN, Stack};
+use maitred_os::clock::format_local;
 use maitred_os::stderr;
 use maitred_os::users::Identity;
+use maitred_text::humanize::plural_with;
 
 use crate::logging::log_files;
 use crate::logging::running_time::RunningTime;
@@ -25,6 +27,19 @@ pub struct Subject {
     pub id: String,
     /// How it has spent its time so far, if that is known.
     pub running_time: Option<RunningTime>,
+    /// Whether the time has no zone, as in php-fpm's log.
+    pub is_fpm: bool,
+}
+
+impl Subject {
+    /// A second since 1970 as an entry's time, in the machine's time zone.
+    pub fn stamp(&self, second: i64) -> String {
+        let format = match self.is_fpm {
+            true => c"[%d-%b-%Y %H:%M:%S]",
+            false => c"[%d-%b-%Y %H:%M:%S %z]",
+        };
+        String::from_utf8_lossy(&format_local(second, format)).into_owned()
+    }
 }
 
 /// A slow log. Writing never blocks: an entry that cannot be written at once is lost.
@@ -69,7 +84,8 @@ impl Slowlog {
                 let said = std::mem::take(&mut self.said);
                 said.then(|| {
                     let target = &self.target;
-                    format!("the slow log {target} can be written again; {lost} entries were lost")
+                    let lost = plural_with(lost, "entry", "were");
+                    format!("the slow log {target} can be written again; {lost} lost")
                 })
             }
             Err(why) => {
@@ -111,11 +127,11 @@ impl Slowlog {
     }
 }
 
-/// An entry with its time, such as `[21-Nov-2026 20:00:00]`: the calls, the innermost first, each
-/// with its location. The stack comes from a zygote, which is not trusted, so the text must not be
-/// able to imitate an entry of another pool.
+/// An entry with its time, such as `[21-Nov-2026 20:00:00 +0100]`: the calls, the innermost first,
+/// each with its location. The stack comes from a zygote, which is not trusted, so the text must
+/// not be able to imitate an entry of another pool.
 pub fn entry(subject: &Subject, stamp: &str, stack: Result<&Stack, &str>, depth: usize) -> String {
-    let Subject { pool, pid, script, id, running_time } = subject;
+    let Subject { pool, pid, script, id, running_time, .. } = subject;
     let script =
         stack.ok().map(|stack| &stack.script).filter(|script| !script.is_empty()).unwrap_or(script);
     let script = plain(script);

@@ -11,6 +11,7 @@ fn subject() -> Subject {
         script: "/srv/by-worker.php".to_owned(),
         id: String::new(),
         running_time: None,
+        is_fpm: false,
     }
 }
 
@@ -47,6 +48,14 @@ script_filename = /srv/t.php
     assert_eq!(entry(&subject(), NOW, Ok(&stack), 20), expected);
     let lines = |depth| entry(&subject(), NOW, Ok(&stack), depth).lines().count();
     assert_eq!((lines(1), lines(2)), (4, 5));
+}
+
+#[test]
+fn the_time_has_its_zone_except_under_php_fpms_rules() {
+    let stamp = subject().stamp(1_795_166_070);
+    assert_eq!(stamp.len(), "[20-Nov-2026 09:14:30 +0000]".len(), "{stamp}");
+    let stamp = Subject { is_fpm: true, ..subject() }.stamp(1_795_166_070);
+    assert_eq!(stamp.len(), "[20-Nov-2026 09:14:30]".len(), "{stamp}");
 }
 
 #[test]

@@ -43,8 +43,8 @@ impl RunningPool {
         let rate = self.plan.pool.max_spawn_rate;
         if self.errors.rate_reached(now, held, rate) {
             warn!(
-                "pool {name}: max_spawn_rate = {rate} workers a second is reached; {held} more \
-                 workers are wanted now"
+                "pool {name}: max_spawn_rate = {rate} workers a second is reached, and {held} more \
+                 would be started now"
             );
         }
         for line in self.errors.due(now) {

@@ -114,7 +114,7 @@ fn why_it_stays(figures: &CacheFigures, most: u64) -> String {
         _ if most == 0 => "`opcache_memory_max` is 0".to_owned(),
         "keys" => format!("it may have {KEYS_MAX} keys at most"),
         _ => format!(
-            "it may have {} MB at most (`opcache_memory_max`, and a quarter of the memory there \
+            "it may have {} MiB at most (`opcache_memory_max`, and a quarter of the memory there \
              is)",
             most / MB
         ),
@@ -128,8 +128,8 @@ fn in_words(figures: &CacheFigures) -> String {
     let (keys, all_keys) = figures.keys;
     let (strings, all_strings) = figures.strings_bytes;
     format!(
-        "{:.1} of {:.0} MB in use and {:.1} MB wasted, {keys} of {all_keys} keys, {:.1} of {:.0} \
-         MB of strings",
+        "{:.1} of {:.0} MiB in use and {:.1} MiB wasted, {keys} of {all_keys} keys, {:.1} of {:.0} \
+         MiB of strings",
         mb(figures.memory_used_bytes),
         mb(all),
         mb(figures.memory_wasted_bytes),
@@ -175,8 +175,8 @@ impl RunningPool {
         };
         growth.next = Some(size);
         info!(
-            "pool `{pool}`: OPcache is full ({what}): it is restarted with {} MB, {} keys and {} \
-             MB for strings",
+            "pool `{pool}`: OPcache is full ({what}): it is restarted with {} MiB, {} keys and {} \
+             MiB for strings",
             size.memory_mb, size.keys, size.strings_mb
         );
         true
@@ -326,7 +326,7 @@ mod tests {
         let all = [full(), keys, strings];
         let names = all.map(|figures| run_out_of(&figures));
         assert_eq!(names, ["memory", "keys", "room for strings"]);
-        let of_memory = "it may have 64 MB at most (`opcache_memory_max`, and a quarter of the \
+        let of_memory = "it may have 64 MiB at most (`opcache_memory_max`, and a quarter of the \
                          memory there is)";
         let of_keys = "it may have 1000000 keys at most";
         let why = all.map(|figures| why_it_stays(&figures, 64 * MB));

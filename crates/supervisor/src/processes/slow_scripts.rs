@@ -4,7 +4,6 @@
 use maitred_config::Pool;
 use maitred_control::stack::Stack;
 use maitred_control::{Overrun, ToZygote, WorkerId};
-use maitred_os::clock::format_local;
 use maitred_os::users::Identity;
 use maitred_seat::Boards;
 use tracing::warn;
@@ -131,7 +130,7 @@ impl RunningPool {
         );
     }
 
-    /// The slow log entry of a script. As php-fpm, without request id and times if `is_fpm`.
+    /// The slow log entry of a script. As php-fpm, without request id, times and zone if `is_fpm`.
     pub fn slowlog_subject(&self, pid: i32, slow: &SlowScript, is_fpm: bool) -> Subject {
         let (id, running_time) = if is_fpm {
             (String::new(), None)
@@ -144,6 +143,7 @@ impl RunningPool {
             pid,
             script: one_line(&slow.overrun.script),
             running_time,
+            is_fpm,
         }
     }
 
@@ -188,8 +188,7 @@ impl RunningPool {
         };
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |passed| passed.as_secs().cast_signed());
-        let stamp = format_local(now, c"[%d-%b-%Y %H:%M:%S]");
-        let stamp = String::from_utf8_lossy(&stamp);
+        let stamp = subject.stamp(now);
         if let Some(problem) = log.append(&entry(subject, &stamp, stack, depth)) {
             warn!("pool {}: {problem}", subject.pool);
         }

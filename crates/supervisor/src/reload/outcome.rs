@@ -21,17 +21,21 @@ impl Reload {
     /// pools that were not touched; `busy` is the number of workers of earlier generations that
     /// still run a script.
     pub fn outcome(&self, unchanged: usize, busy: usize) -> Outcome {
-        let list = |names: &[String]| match names {
-            [] => "no pool".to_owned(),
-            [one] => format!("pool {one}"),
-            many => format!("pools {}", many.join(", ")),
-        };
-        let mut said =
-            format!("reloaded: {} restarted, {unchanged} unchanged", list(&self.replaced));
-        let removed: Vec<String> = self.changes.removed.iter().cloned().collect();
-        if !removed.is_empty() {
-            said.push_str(&format!(", {} removed", list(&removed)));
+        let is_new = |name: &&String| self.changes.added.contains(*name);
+        let (started, restarted): (Vec<&String>, Vec<&String>) =
+            self.replaced.iter().partition(is_new);
+        let mut parts = vec![format!("{unchanged} unchanged")];
+        if !started.is_empty() {
+            parts.insert(0, format!("{} started", list(&started)));
         }
+        if !restarted.is_empty() || started.is_empty() {
+            parts.insert(0, format!("{} restarted", list(&restarted)));
+        }
+        let removed: Vec<&String> = self.changes.removed.iter().collect();
+        if !removed.is_empty() {
+            parts.push(format!("{} removed", list(&removed)));
+        }
+        let mut said = format!("reloaded: {}", parts.join(", "));
         match busy {
             0 => {}
             1 => said.push_str("; 1 old worker ends with the script it runs"),
@@ -47,6 +51,18 @@ impl Reload {
             said.push_str(&format!("; {}", needs_restart(&self.stays)));
         }
         if self.kept.is_empty() { Ok(said) } else { Err(said) }
+    }
+}
+
+/// Pools by name.
+fn list(names: &[&String]) -> String {
+    match names {
+        [] => "no pool".to_owned(),
+        [one] => format!("pool {one}"),
+        many => {
+            let many: Vec<&str> = many.iter().map(|name| name.as_str()).collect();
+            format!("pools {}", many.join(", "))
+        }
     }
 }
 

@@ -33,16 +33,19 @@ impl Exchange {
         }
     }
 
-    /// Kills its worker, because the script exceeded `request_terminate_timeout`.
+    /// Kills its worker, because the script exceeded `request_terminate_timeout`. Done once: the
+    /// worker lives on for a moment, in which the timeout of a script without a client passes, too.
     pub fn end_overrun(&self) {
         let ran = self.began().map_or(Duration::ZERO, |began| began.elapsed());
-        if let Some(lease) = &self.lock().lease
+        let mut state = self.lock();
+        if let Some(lease) = state.lease.as_ref().filter(|_| !state.is_terminated)
             && lease.link().progress(&lease.slot) == Ok(SlotProgress::Running)
         {
             let overrun = slow_scripts::overrun(lease, ran);
             let why = "its script ran longer than request_terminate_timeout";
             let (generation, at) = (&lease.generation, lease.slot_ref());
             self.pool.end_worker(generation, at, why, Some(overrun));
+            state.is_terminated = true;
         }
     }
 

@@ -108,6 +108,8 @@ struct ExchangeState {
     detached: bool,
     /// Its script was reported as slow.
     reported_slow: bool,
+    /// Its worker was reported to be killed.
+    is_terminated: bool,
     /// Its slot when it ended.
     was_at: Option<SlotRef>,
     script_micros: u32,

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use maitred_config::ProcessManager;
 use maitred_control::episode::{Account, LogThrottle, News};
 use maitred_scoreboard::RequestOutcome;
+use maitred_text::humanize::{plural, plural_with};
 use tokio::sync::Notify;
 
 use crate::logging::log_limit::ScriptLog;
@@ -214,9 +215,9 @@ impl SaturationState {
         let news = self.at_limit.due(now).filter(|_| !self.is_fpm)?;
         let (verb, Account { lasted, total, .. }) = tense(news);
         Some(format!(
-            "max_children = {limit} {verb} reached for {}: {} requests waited; {}",
+            "max_children = {limit} {verb} reached for {}: {} waited; {}",
             seconds(lasted),
-            total.requests,
+            plural(total.requests, "request"),
             at_most(&total)
         ))
     }
@@ -245,24 +246,24 @@ impl SaturationState {
                 let (busy, limit) = (sample.busy, self.limit);
                 // `pm = auto` mostly has fewer workers than its limit on purpose.
                 let workers = match self.pm {
-                    ProcessManager::Auto => format!("{busy} workers (auto, up to {limit})"),
+                    ProcessManager::Auto => {
+                        format!("{} (auto, up to {limit})", plural(busy as u64, "worker"))
+                    }
                     _ => format!("{busy} of {limit} workers"),
                 };
                 return Some(format!(
-                    "the queue is stalled: {} requests wait, the longest for {}; {workers} are \
-                     busy: {}",
-                    sample.waiting,
+                    "requests are not moving: {}, the longest for {}; {workers} are busy: {}",
+                    plural_with(sample.waiting as u64, "request", "wait"),
                     seconds(sample.longest),
                     running()
                 ));
             }
         }
-        let (verb, Account { lasted, total, .. }) = tense(self.stalled.due(now)?);
-        Some(format!(
-            "the queue {verb} stalled for {}; {}",
-            seconds(lasted + STALLED),
-            at_most(&total)
-        ))
+        let (verb, Account { lasted, total, .. }) = match self.stalled.due(now)? {
+            News::GoesOn(account) => ("have not been moving", account),
+            News::Over(account) => ("were not moving", account),
+        };
+        Some(format!("requests {verb} for {}; {}", seconds(lasted + STALLED), at_most(&total)))
     }
 
     fn check_held_back(
@@ -276,8 +277,10 @@ impl SaturationState {
             let most = |most: &mut usize| *most = held_back.max(*most);
             if self.held_back.happened(now, most) == 1 {
                 return Some(format!(
-                    "requests hang, and {held_back} of the same kind are held back: hanging kinds \
-                     may have {may_hang} workers, the rest is for others; the busy workers run {}",
+                    "requests hang, and {held_back} of the same kind {} held back: hanging kinds \
+                     may have {}, the rest is for others; the busy workers run {}",
+                    if held_back == 1 { "is" } else { "are" },
+                    plural(may_hang as u64, "worker"),
                     running()
                 ));
             }
@@ -301,9 +304,14 @@ impl SaturationState {
                 );
             }
         }
-        let (verb, Account { lasted, .. }) = tense_plural(self.lifo.due(now)?);
+        let (came, were, Account { lasted, .. }) = match self.lifo.due(now)? {
+            News::GoesOn(account) => ("have come than can", "are", account),
+            News::Over(account) => ("came than could", "were", account),
+        };
         let lasted = seconds(lasted);
-        Some(format!("overload: the newest requests {verb} served first for {lasted}"))
+        Some(format!(
+            "overload: for {lasted}, more requests {came} be served; the newest {were} served first"
+        ))
     }
 
     fn check_rejections(&mut self, sample: &QueueSample, now: Duration) -> Option<String> {
@@ -327,9 +335,9 @@ impl SaturationState {
             .map(|(cause, count)| format!("{count} {}", cause.metric_name()))
             .collect();
         Some(format!(
-            "503 {verb} the status of {} requests in {}: {} (request_queue_length = {}, \
+            "503 {verb} the status of {} in {}: {} (request_queue_length = {}, \
              request_queue_timeout = {} s)",
-            total.0.iter().sum::<u64>(),
+            plural(total.0.iter().sum::<u64>(), "request"),
             seconds(lasted),
             counts.join(", "),
             self.queue_length,
@@ -351,7 +359,8 @@ fn at_most(waits: &WaitStats) -> String {
     format!("at most {most} waited at once, the longest for {longest}")
 }
 
-/// Scripts and the number of workers that run each, the most frequent first.
+/// Scripts and the number of workers that run each, the most frequent first; a single one without
+/// its number.
 fn count_scripts(scripts: Vec<String>) -> String {
     let mut counts: HashMap<String, usize> = HashMap::new();
     for script in scripts {
@@ -360,6 +369,9 @@ fn count_scripts(scripts: Vec<String>) -> String {
     let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
     counts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let others: usize = counts.iter().skip(NAMED_SCRIPTS).map(|(_, n)| n).sum();
+    if let [(only, _)] = &counts[..] {
+        return only.clone();
+    }
     let named = counts.iter().take(NAMED_SCRIPTS);
     let mut named: Vec<String> = named.map(|(name, n)| format!("{n} × {name}")).collect();
     if others > 0 {

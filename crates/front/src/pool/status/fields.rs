@@ -6,7 +6,7 @@ use std::fmt;
 use maitred_seat::WorkerState;
 
 use crate::pool::status::Status;
-use crate::runtime::clock::local_log_time;
+use crate::runtime::clock::common_log_time;
 
 /// The field with the path and the query of a worker's request.
 pub const REQUEST_URI: &str = "request uri";
@@ -31,7 +31,7 @@ impl StatusValue<'_> {
     /// The value in text and HTML: a time is a local date, as in php-fpm.
     pub fn for_people(&self) -> String {
         match self {
-            StatusValue::Time(second) => local_log_time(*second),
+            StatusValue::Time(second) => common_log_time(*second),
             other => other.to_string(),
         }
     }

@@ -58,7 +58,7 @@ fn status(processes: Vec<WorkerState>) -> Status {
 
 /// What php-fpm has written in UTC, as it would have been written here.
 fn here(golden: &str) -> String {
-    let start = crate::runtime::clock::local_log_time(1_795_172_642);
+    let start = crate::runtime::clock::common_log_time(1_795_172_642);
     golden.replace("20/Nov/2026:11:04:02 +0000", &start)
 }
 

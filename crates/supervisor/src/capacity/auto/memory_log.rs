@@ -141,7 +141,7 @@ mod tests {
         let lines = said(&mut words, 0..4000, goes_and_comes);
         assert_eq!(lines.len(), 7, "{lines:?}");
         assert_eq!(lines[0], info(FULL));
-        let again = "memory has become nearly full 2 times in 60.0 s (87 % in use)";
+        let again = "memory has become nearly full 2 times in 60 s (87 % in use)";
         assert_eq!(lines[1], info(again));
         let over = said(&mut words, 4000..5000, |_| Level::Calm);
         let told =
