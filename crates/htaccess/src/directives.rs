@@ -43,13 +43,14 @@ pub enum Unknown {
 }
 
 /// Modules that the server has, by the name of their source.
-const MODULES: [&str; 21] = [
+const MODULES: [&str; 22] = [
     "access_compat",
     "alias",
     "auth_basic",
     "authn_core",
     "authn_file",
     "authz_core",
+    "authz_groupfile",
     "authz_host",
     "authz_user",
     "autoindex",

@@ -48,6 +48,9 @@ pub trait World {
     /// The local time.
     fn time(&self) -> LocalTime;
 
+    /// The HTTP date of the time so many seconds from now.
+    fn http_date(&self, seconds: i64) -> Vec<u8>;
+
     /// A variable of the server's environment.
     fn variable(&self, name: &[u8]) -> Option<Vec<u8>>;
 }

@@ -1,7 +1,7 @@
 //! Requests at sites with `.htaccess` files: their evaluation, and what it means for the response.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use maitred_htaccess::conf::core::ErrorDocument;
@@ -13,17 +13,19 @@ use crate::handler::context::RequestContext;
 use crate::handler::decision::Decision;
 use crate::handler::fastcgi_params::SOFTWARE;
 use crate::handler::htaccess_response::Directives;
-use crate::handler::refusal;
 use crate::handler::respond::TextResponse;
-use crate::http::headers::{Header, basic_user};
+use crate::handler::{htaccess_users, refusal};
+use crate::http::headers::Header;
 use crate::http::hosts::host_name;
 use crate::services::Thread;
-use crate::site::auth;
 use crate::site::directory_confs::SiteWorld;
 use crate::site::listing;
 use crate::site::resolver::{Resolver, Route};
 
 const HTML: Header<'static> = (b"Content-Type", b"text/html; charset=utf-8");
+
+/// Headers of a client like any other: rules against robots let it pass.
+const USUAL_HEADERS: [Header<'static>; 2] = [(b"User-Agent", b"Mozilla/5.0"), (b"Accept", b"*/*")];
 
 /// Routes a request by the `.htaccess` files of its site. The path is decoded and normalised.
 pub async fn route<'r>(
@@ -62,12 +64,13 @@ pub async fn route<'r>(
         Err(response) => return response.into(),
     };
     if verdict.outcome == Outcome::NeedsUser {
-        match authenticate(context, thread, &verdict.request).await {
+        match htaccess_users::authenticate(context, thread, &verdict.request).await {
             Ok(user) => request.user = Some(user),
             Err(response) => return response.into(),
         }
         context.has_user = true;
-        verdict = match evaluate(context, &client, request) {
+        let groups = htaccess_users::groups(context, thread, &verdict.request);
+        verdict = match within(context, &client, &groups, |all| all.decide(request)) {
             Ok(verdict) => verdict,
             Err(response) => return response.into(),
         };
@@ -159,14 +162,18 @@ impl Evaluated {
         let root = client.document_root.len();
         let site = Arc::clone(context.site);
         let directives = Directives { request: Arc::clone(&request), client, site };
-        context.directives = Some(Arc::new(directives));
+        let directives = Arc::new(directives);
+        context.directives = Some(Arc::clone(&directives));
+        if let Some(limit) = request.conf.core.body_limit.filter(|limit| *limit > 0) {
+            context.max_body_size = context.max_body_size.min(limit);
+        }
         let failed = |status| Err(Failed { status, request: Arc::clone(&request) });
         let name = request.filename.get(root..).unwrap_or_default();
         match outcome {
             Outcome::Status(status @ 300..400) => Ok(redirect(status, &request).into()),
             Outcome::Status(status) => failed(status),
             Outcome::Mistake(_) | Outcome::TooCostly => failed(500),
-            Outcome::NeedsUser => Ok(challenge(&request).into()),
+            Outcome::NeedsUser => Ok(htaccess_users::challenge(&request).into()),
             Outcome::File | Outcome::Listing if self.is_hidden => failed(404),
             Outcome::Script if is_dotted(name) => failed(404),
             Outcome::File => match context.site.resolve(&encode_path(name), None) {
@@ -183,6 +190,8 @@ impl Evaluated {
                 });
                 match script {
                     Ok(Some(Ok(script))) => {
+                        context.depends_on_client =
+                            context.site.cache.is_some() && depends_on_client(context, &directives);
                         follow(context, &request);
                         Ok(Decision::Script(script))
                     }
@@ -194,13 +203,44 @@ impl Evaluated {
                 let encoded = encode_path(name);
                 let Ok(path) = clean_path(&encoded) else { return failed(404) };
                 let site = context.site;
-                match listing::page(|| site.open_folder(&path), path.as_bytes()).await {
+                let (index, of) = (Arc::clone(&request), path.as_bytes());
+                let is_ignored = move |name: &[u8]| index.conf.index.ignores(name);
+                match listing::page(|| site.open_folder(&path), of, is_ignored).await {
                     Some(page) => Ok(TextResponse::page(&[HTML], page).into()),
                     None => failed(403),
                 }
             }
         }
     }
+}
+
+/// Whether another client that requests the same would get another script, or one with other
+/// variables: by its address, or by what it sends besides the URL.
+fn depends_on_client(context: &RequestContext<'_>, directives: &Directives) -> bool {
+    let Directives { request: own, client, .. } = directives;
+    let Ok(path) = clean_path(context.head.path()) else { return true };
+    let args = context.head.query().map(|query| query.as_bytes().to_vec());
+    let method = context.head.method().as_bytes();
+    let mut request = Request::new(method, path.as_bytes().to_vec(), args);
+    request.headers_in.add(b"Host", context.target.host.as_bytes());
+    for (name, value) in USUAL_HEADERS {
+        request.headers_in.add(name, value);
+    }
+    let remote = SocketAddr::from(([0, 0, 0, 0], 0));
+    let client = Client { remote, peer: remote, ..client.clone() };
+    let Ok(Verdict { request: other, outcome: Outcome::Script }) =
+        evaluate(context, &client, request)
+    else {
+        return true;
+    };
+    let is_same = own.filename == other.filename
+        && own.path_info == other.path_info
+        && own.uri == other.uri
+        && own.args == other.args
+        && own.env == other.env
+        && own.conf.php == other.conf.php
+        && own.status == other.status;
+    !is_same || own.has_changed_headers || own.user.is_some()
 }
 
 /// Whether a segment of a path is hidden.
@@ -238,43 +278,6 @@ fn redirect(status: u16, request: &Request) -> TextResponse {
     TextResponse::redirect(status, &String::from_utf8_lossy(location))
 }
 
-fn challenge(request: &Request) -> TextResponse {
-    let realm = request.conf.authn.realm.clone().unwrap_or_default();
-    let realm = String::from_utf8_lossy(&realm).replace(['"', '\\'], "");
-    TextResponse::new(401, "A name and a password are needed.")
-        .with("WWW-Authenticate", &format!("Basic realm=\"{realm}\""))
-}
-
-/// Checks name and password of the client by the `AuthUserFile`.
-async fn authenticate(
-    context: &RequestContext<'_>,
-    thread: &Thread,
-    request: &Request,
-) -> Result<Vec<u8>, TextResponse> {
-    use std::os::unix::ffi::OsStringExt;
-    let users = request.conf.authn.users.clone().unwrap_or_default();
-    let users = PathBuf::from(std::ffi::OsString::from_vec(users));
-    // A file of another user's site is none of this one's.
-    let climbs = users.components().any(|part| part == std::path::Component::ParentDir);
-    if climbs || !users.starts_with(&context.site.settings.root) {
-        let why = "Authentication is unavailable.";
-        thread.shared.troubles.htaccess_failed(
-            &context.site.settings.root,
-            format!("AuthUserFile {} is not in the document root", users.display()),
-        );
-        return Err(TextResponse::new(500, why));
-    }
-    match thread.shared.porter.admit(context.head, &users).await {
-        auth::Outcome::Granted => Ok(basic_user(context.head.header("authorization"))),
-        auth::Outcome::Unknown => Err(challenge(request)),
-        auth::Outcome::Busy => {
-            let response = TextResponse::new(503, "Too many passwords are being checked.");
-            Err(response.with("Retry-After", "1"))
-        }
-        auth::Outcome::NoUsers => Err(TextResponse::new(500, "Authentication is unavailable.")),
-    }
-}
-
 /// Logs what the owner of the files has to mend.
 fn log(context: &RequestContext<'_>, thread: &Thread, outcome: &Outcome) {
     let said = match outcome {
@@ -300,7 +303,7 @@ fn client_of(context: &RequestContext<'_>, document_root: Vec<u8>) -> Client {
     Client {
         remote: target.peer,
         peer: target.peer,
-        local: target.peer,
+        local: context.local.unwrap_or(target.peer),
         is_https: target.is_https,
         is_http2: false,
         server_name: host.as_bytes().to_vec(),
@@ -333,7 +336,7 @@ fn evaluate(
     client: &Client,
     request: Request,
 ) -> Result<Verdict, TextResponse> {
-    within(context, client, |processor| processor.decide(request))
+    within(context, client, &Groups::default(), |processor| processor.decide(request))
 }
 
 struct ErrorOf {
@@ -347,7 +350,7 @@ fn evaluate_error(
     client: &Client,
     of: ErrorOf,
 ) -> Result<Verdict, TextResponse> {
-    within(context, client, |processor| {
+    within(context, client, &Groups::default(), |processor| {
         match processor.error_request(&of.request, &of.page, of.status) {
             Ok(request) => processor.decide(request),
             Err(status) => Verdict { request: of.request, outcome: Outcome::Status(status) },
@@ -358,11 +361,11 @@ fn evaluate_error(
 fn within(
     context: &RequestContext<'_>,
     client: &Client,
+    groups: &Groups,
     work: impl FnOnce(&Processor<'_>) -> Verdict,
 ) -> Result<Verdict, TextResponse> {
-    let groups = Groups::default();
     let found = context.site.with_htaccess(|world: &SiteWorld<'_>, _: &Resolver| {
-        work(&Processor::new(client, world, &groups))
+        work(&Processor::new(client, world, groups))
     });
     match found {
         Ok(Some(verdict)) => Ok(verdict),

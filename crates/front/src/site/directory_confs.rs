@@ -55,6 +55,7 @@ impl DirectoryConfs {
     /// No directories; `index` are the site's index files.
     pub fn new(ignores_unknown: bool, index: &[String]) -> DirectoryConfs {
         let mut base = Conf::default();
+        base.authz.grant_all();
         base.dir.index = Some(index.iter().map(|name| name.as_bytes().to_vec()).collect());
         DirectoryConfs {
             reading: Reading { ignores_unknown, ..Reading::default() },
@@ -258,6 +259,10 @@ impl World for SiteWorld<'_> {
 
     fn time(&self) -> LocalTime {
         crate::runtime::clock::local_time()
+    }
+
+    fn http_date(&self, seconds: i64) -> Vec<u8> {
+        crate::runtime::clock::http_date_in(seconds).into_bytes()
     }
 
     fn variable(&self, _name: &[u8]) -> Option<Vec<u8>> {

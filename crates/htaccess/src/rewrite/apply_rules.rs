@@ -302,7 +302,7 @@ impl Run<'_> {
         }
         for cookie in &self.rule.flags.cookies {
             let text = expand(cookie, context, &Scope { request, ..*world });
-            if let Some(cookie) = crate::cookie::header_of(&text) {
+            if let Some(cookie) = crate::cookie::header_of(&text, world.world) {
                 request.headers_out.add(b"Set-Cookie", cookie);
             }
         }
