@@ -96,3 +96,89 @@ fn a_listing_leaves_out_what_is_ignored() {
         "{text}"
     );
 }
+
+/// Runs `maitred` with these arguments; whether it went well, and all it said.
+fn command(arguments: &[&str]) -> (bool, String) {
+    let output =
+        Command::new(maitred_program()).args(arguments).output().expect("maitred can be run");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[test]
+fn check_lists_lines_that_have_no_effect_or_are_wrong() {
+    let root = document_root(&[
+        (
+            ".htaccess",
+            "<IfModule mod_security.c>\nSecRule x\n</IfModule>\nRewriteEngine On\n\
+             AddOutputFilterByType DEFLATE text/html\n<IfModule !mod_rewrite.c>\nRedirect / /x\n\
+             </IfModule>\nRewriteRule ^api/(.*) http://127.0.0.1:1/$1 [P]\n",
+        ),
+        ("a/b/.htaccess", "Require all denied\nSecRuleEngine Off\n"),
+        ("c/.htaccess", "AuthType Basic\nAuthUserFile /home/x/users\nRequire valid-user\n"),
+    ]);
+    let server = serve(&root, &[]);
+    let file = server.configuration();
+    let (went_well, said) = command(&["check", file.to_str().expect("its name is UTF-8")]);
+    assert!(went_well, "{said}");
+    let root = root.path().display();
+    for line in [
+        "/.htaccess:1: `<IfModule mod_security.c>` has no effect: the server has no such module",
+        "/.htaccess:5: `AddOutputFilterByType DEFLATE text/html` has no effect: the site's",
+        "/.htaccess:9: `RewriteRule ^api/(.*) http://127.0.0.1:1/$1 [P]` has no effect: the flag P",
+        "/a/b/.htaccess:2: `SecRuleEngine Off` is wrong, and requests for its folder get a 500: \
+         Invalid command",
+        "/c/.htaccess: AuthUserFile /home/x/users is neither in the document root nor",
+    ] {
+        assert!(said.contains(&format!("warning: {root}{line}")), "{line} is not in {said}");
+    }
+    assert_eq!(said.matches(".htaccess").count(), 5, "{said}");
+}
+
+#[test]
+fn explain_shows_the_files_and_directives_that_decide() {
+    let root = document_root(&[
+        (
+            ".htaccess",
+            "RewriteEngine On\nRewriteRule ^old$ /new [R=301,L]\nRewriteCond %{HTTP:X-Beta} 1\n\
+             RewriteRule ^page$ beta.php [E=beta:yes,L]\nRedirect 302 /moved /style.css\n\
+             php_value memory_limit 99M\n",
+        ),
+        ("beta.php", "<?php echo 'beta';"),
+        ("style.css", "p {}"),
+        ("private/.htaccess", "<Files \"*.txt\">\nDeny from all\n</Files>\n"),
+        ("private/x.txt", "x"),
+        ("wrong/.htaccess", "Nonsense\n"),
+    ]);
+    let server = serve(&root, &[]);
+    let file = server.configuration();
+    let file = file.to_str().expect("its name is UTF-8");
+    let real = root.path().canonicalize().expect("the root is there").display().to_string();
+    let beta = ["--header", "X-Beta: 1"];
+    for (path, headers, status, words) in [
+        ("/old", &[][..], 301, format!("RewriteRule      {real}/.htaccess:2 matches: now http")),
+        (
+            "/page",
+            &beta,
+            200,
+            format!("RewriteRule      {real}/.htaccess:4 matches: now {real}/beta"),
+        ),
+        ("/page", &beta, 200, "variable         REDIRECT_beta=yes".to_owned()),
+        ("/page", &beta, 200, "php_value        memory_limit = 99M".to_owned()),
+        ("/page", &[], 404, "response         404".to_owned()),
+        ("/moved", &[], 302, "Redirect         matches: 302 http".to_owned()),
+        (
+            "/private/x.txt",
+            &[],
+            403,
+            format!("access           {real}/private/.htaccess:2: Deny from all"),
+        ),
+        ("/wrong/x", &[], 500, format!("500: {real}/wrong/.htaccess:1: Invalid command")),
+        ("/style.css", &[], 200, format!(".htaccess        {real}/.htaccess")),
+    ] {
+        let (went_well, said) = command(&[&["explain", path, "--config", file], headers].concat());
+        assert!(went_well && said.contains(&words), "{path}: {words} is not in {said}");
+        let fields: &[_] = if headers.is_empty() { &[] } else { &[("X-Beta", "1")] };
+        assert_eq!(get(&server, path, fields).status, status, "{path}");
+    }
+}

@@ -51,6 +51,11 @@ pub trait World {
     /// The HTTP date of the time so many seconds from now.
     fn http_date(&self, seconds: i64) -> Vec<u8>;
 
+    /// Takes note of a directive that has decided, for an explanation.
+    fn note(&self, note: &dyn Fn() -> String) {
+        let _ = note;
+    }
+
     /// A variable of the server's environment.
     fn variable(&self, name: &[u8]) -> Option<Vec<u8>>;
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use maitred_htaccess::process::Groups;
@@ -13,6 +13,7 @@ use crate::handler::respond::TextResponse;
 use crate::http::headers::basic_user;
 use crate::services::Thread;
 use crate::site::auth::{Outcome, UsersFile, has_password};
+use crate::site::htaccess_users::may_name;
 
 /// Checks name and password of the client by the `AuthUserFile`.
 ///
@@ -83,12 +84,7 @@ fn file(context: &RequestContext<'_>, thread: &Thread, named: NamedFile<'_>) -> 
         return None;
     };
     let path = PathBuf::from(OsString::from_vec(path.clone()));
-    let document_root = context.site.with_htaccess(|_, resolver| resolver.real_root().to_vec());
-    let real_root =
-        document_root.ok().flatten().map(|root| PathBuf::from(OsString::from_vec(root)));
-    let mut folders = settings.rules.htaccess_users.iter().chain([root]).chain(&real_root);
-    let climbs = path.components().any(|part| part == Component::ParentDir);
-    if !climbs && folders.any(|folder| is_below(&path, folder)) {
+    if may_name(root, &settings.rules.htaccess_users, &path) {
         return Some(path);
     }
     failed(format!(
@@ -98,8 +94,4 @@ fn file(context: &RequestContext<'_>, thread: &Thread, named: NamedFile<'_>) -> 
         path.display()
     ));
     None
-}
-
-fn is_below(path: &Path, folder: &Path) -> bool {
-    folder.is_absolute() && path.starts_with(folder)
 }

@@ -22,13 +22,13 @@ use crate::site::resolver::Resolver;
 use crate::site::resolver_table::is_absence;
 
 /// Largest file in bytes.
-const MAX_FILE_BYTES: u64 = 1 << 20;
+pub const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Most directories whose configuration is cached.
 const MAX_DIRECTORIES: usize = 4096;
 
 /// The name of the files.
-const NAME: &[u8] = b".htaccess";
+pub const NAME: &[u8] = b".htaccess";
 
 /// The configurations of directories.
 #[derive(Debug)]
