@@ -49,6 +49,14 @@ pub trait World {
     /// The local time.
     fn time(&self) -> LocalTime;
 
+    /// The HTTP date of the time so many seconds from now.
+    fn http_date(&self, seconds: i64) -> Vec<u8>;
+
+    /// Takes note of a directive that has decided, for an explanation.
+    fn note(&self, note: &dyn Fn() -> String) {
+        let _ = note;
+    }
+
     /// A variable of the server's environment.
     fn variable(&self, name: &[u8]) -> Option<Vec<u8>>;
 }
@@ -114,6 +122,12 @@ impl Addresses {
         log: &Arc<ReadLog>,
     ) -> Addresses {
         Addresses { remote, peer, local, log: Arc::clone(log) }
+    }
+
+    /// Those of a connection of another client to the same address.
+    #[must_use]
+    pub fn of_another(&self, remote: SocketAddr) -> Addresses {
+        Addresses { remote, peer: remote, local: self.local, log: Arc::default() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Requests at sites with `.htaccess` files: their evaluation, and what it means for the response.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use maitred_htaccess::conf::core::ErrorDocument;
@@ -16,12 +16,11 @@ use crate::handler::decision::Decision;
 use crate::handler::fastcgi_params::SOFTWARE;
 use crate::handler::htaccess_cache::{self, Saved, Unsaved};
 use crate::handler::htaccess_response::Directives;
-use crate::handler::refusal;
 use crate::handler::respond::TextResponse;
-use crate::http::headers::{Header, basic_user};
+use crate::handler::{htaccess_users, refusal};
+use crate::http::headers::Header;
 use crate::http::hosts::host_name;
 use crate::services::Thread;
-use crate::site::auth;
 use crate::site::directory_confs::SiteWorld;
 use crate::site::files::StaticFile;
 use crate::site::listing;
@@ -29,6 +28,9 @@ use crate::site::resolver::{Resolver, Route, Script};
 use crate::site::verdict_table::{CachedVerdict, WatchedPaths};
 
 const HTML: Header<'static> = (b"Content-Type", b"text/html; charset=utf-8");
+
+/// Headers of a client like any other: rules against robots let it pass.
+const USUAL_HEADERS: [Header<'static>; 2] = [(b"User-Agent", b"Mozilla/5.0"), (b"Accept", b"*/*")];
 
 /// Routes a request by the `.htaccess` files of its site. The path is decoded and normalised.
 pub async fn route<'r>(
@@ -60,7 +62,8 @@ pub async fn route<'r>(
     if let Some(cached) = looked.cached {
         let client = client_of(context, looked.document_root).0;
         let final_round = htaccess_cache::restored(context, &cached);
-        let CachedVerdict { script, file, .. } = cached;
+        let CachedVerdict { script, file, depends_on_client, .. } = cached;
+        context.depends_on_client = depends_on_client;
         let found = Evaluated { client, is_hidden, script, file: file.upgrade(), unsaved: None };
         return found.decide(context, thread, final_round).await;
     }
@@ -81,12 +84,13 @@ pub async fn route<'r>(
     let mut unsaved = htaccess_cache::unsaved(context, key, &log, paths);
     if verdict.outcome == Outcome::NeedsUser {
         unsaved = None;
-        match authenticate(context, thread, &verdict.request).await {
+        match htaccess_users::authenticate(context, thread, &verdict.request).await {
             Ok(user) => request.user = Some(user),
             Err(response) => return response.into(),
         }
         context.has_user = true;
-        verdict = match evaluate(context, &client, request) {
+        let groups = htaccess_users::groups(context, thread, &verdict.request);
+        verdict = match within(context, &client, &groups, |all| all.decide(request)) {
             Ok((verdict, _)) => verdict,
             Err(response) => return response.into(),
         };
@@ -205,7 +209,11 @@ impl Evaluated {
         let root = client.document_root.len();
         let site = Arc::clone(context.site);
         let directives = Directives { request: Arc::clone(&request), client, site };
-        context.directives = Some(Arc::new(directives));
+        let directives = Arc::new(directives);
+        context.directives = Some(Arc::clone(&directives));
+        if let Some(limit) = request.conf.core.body_limit.filter(|limit| *limit > 0) {
+            context.max_body_size = context.max_body_size.min(limit);
+        }
         let failed = |status| Err(Failed { status, request: Arc::clone(&request) });
         let name = request.filename.get(root..).unwrap_or_default();
         match outcome {
@@ -217,7 +225,7 @@ impl Evaluated {
                 }
             }
             Outcome::Mistake(_) | Outcome::TooCostly => failed(500),
-            Outcome::NeedsUser => Ok(challenge(&request).into()),
+            Outcome::NeedsUser => Ok(htaccess_users::challenge(&request).into()),
             Outcome::File | Outcome::Listing if self.is_hidden => failed(404),
             Outcome::Script if is_dotted(name) => failed(404),
             Outcome::File if self.file.is_some() => {
@@ -254,6 +262,8 @@ impl Evaluated {
                 });
                 match script {
                     Ok(Some(Ok(script))) => {
+                        context.depends_on_client =
+                            context.site.cache.is_some() && depends_on_client(context, &directives);
                         let saved = Saved::Script(Arc::clone(&script));
                         htaccess_cache::save(context, unsaved, &request, saved);
                         follow(context, &request);
@@ -267,13 +277,44 @@ impl Evaluated {
                 let encoded = encode_path(name);
                 let Ok(path) = clean_path(&encoded) else { return failed(404) };
                 let site = context.site;
-                match listing::page(|| site.open_folder(&path), path.as_bytes()).await {
+                let (index, of) = (Arc::clone(&request), path.as_bytes());
+                let is_ignored = move |name: &[u8]| index.conf.index.ignores(name);
+                match listing::page(|| site.open_folder(&path), of, is_ignored).await {
                     Some(page) => Ok(TextResponse::page(&[HTML], page).into()),
                     None => failed(403),
                 }
             }
         }
     }
+}
+
+/// Whether another client that requests the same would get another script, or one with other
+/// variables: by its address, or by what it sends besides the URL.
+fn depends_on_client(context: &RequestContext<'_>, directives: &Directives) -> bool {
+    let Directives { request: own, client, .. } = directives;
+    let Ok(path) = clean_path(context.head.path()) else { return true };
+    let args = context.head.query().map(|query| query.as_bytes().to_vec());
+    let method = context.head.method().as_bytes();
+    let mut request = Request::new(method, path.as_bytes().to_vec(), args);
+    request.headers_in.add(b"Host", context.target.host.as_bytes());
+    for (name, value) in USUAL_HEADERS {
+        request.headers_in.add(name, value);
+    }
+    let remote = SocketAddr::from(([0, 0, 0, 0], 0));
+    let client = Client { addresses: client.addresses.of_another(remote), ..client.clone() };
+    let Ok((Verdict { request: other, outcome: Outcome::Script }, _)) =
+        evaluate(context, &client, request)
+    else {
+        return true;
+    };
+    let is_same = own.filename == other.filename
+        && own.path_info == other.path_info
+        && own.uri == other.uri
+        && own.args == other.args
+        && own.env == other.env
+        && own.conf.php == other.conf.php
+        && own.status == other.status;
+    !is_same || own.has_changed_headers || own.user.is_some()
 }
 
 /// Whether a segment of a path is hidden.
@@ -311,43 +352,6 @@ fn redirect(status: u16, request: &Request) -> TextResponse {
     TextResponse::redirect(status, &String::from_utf8_lossy(location))
 }
 
-fn challenge(request: &Request) -> TextResponse {
-    let realm = request.conf.authn.realm.clone().unwrap_or_default();
-    let realm = String::from_utf8_lossy(&realm).replace(['"', '\\'], "");
-    TextResponse::new(401, "A name and a password are needed.")
-        .with("WWW-Authenticate", &format!("Basic realm=\"{realm}\""))
-}
-
-/// Checks name and password of the client by the `AuthUserFile`.
-async fn authenticate(
-    context: &RequestContext<'_>,
-    thread: &Thread,
-    request: &Request,
-) -> Result<Vec<u8>, TextResponse> {
-    use std::os::unix::ffi::OsStringExt;
-    let users = request.conf.authn.users.clone().unwrap_or_default();
-    let users = PathBuf::from(std::ffi::OsString::from_vec(users));
-    // A file of another user's site is none of this one's.
-    let climbs = users.components().any(|part| part == std::path::Component::ParentDir);
-    if climbs || !users.starts_with(&context.site.settings.root) {
-        let why = "Authentication is unavailable.";
-        thread.shared.troubles.htaccess_failed(
-            &context.site.settings.root,
-            format!("AuthUserFile {} is not in the document root", users.display()),
-        );
-        return Err(TextResponse::new(500, why));
-    }
-    match thread.shared.porter.admit(context.head, &users).await {
-        auth::Outcome::Granted => Ok(basic_user(context.head.header("authorization"))),
-        auth::Outcome::Unknown => Err(challenge(request)),
-        auth::Outcome::Busy => {
-            let response = TextResponse::new(503, "Too many passwords are being checked.");
-            Err(response.with("Retry-After", "1"))
-        }
-        auth::Outcome::NoUsers => Err(TextResponse::new(500, "Authentication is unavailable.")),
-    }
-}
-
 /// Logs what the owner of the files has to mend.
 fn log_mistake(context: &RequestContext<'_>, thread: &Thread, outcome: &Outcome) {
     let said = match outcome {
@@ -372,8 +376,9 @@ fn client_of(context: &RequestContext<'_>, document_root: Vec<u8>) -> (Client, A
     let default = if target.is_https { 443 } else { 80 };
     let line = format!("{} {} {}", head.method(), head.target(), head.version().as_str());
     let log = Arc::new(ReadLog::default());
+    let local = context.local.unwrap_or(target.peer);
     let client = Client {
-        addresses: Addresses::new(target.peer, target.peer, target.peer, &log),
+        addresses: Addresses::new(target.peer, target.peer, local, &log),
         is_https: target.is_https,
         is_http2: false,
         server_name: host.as_bytes().to_vec(),
@@ -414,7 +419,7 @@ fn evaluate(
     client: &Client,
     request: Request,
 ) -> Result<(Verdict, WatchedPaths), TextResponse> {
-    within(context, client, |processor| processor.decide(request))
+    within(context, client, &Groups::default(), |processor| processor.decide(request))
 }
 
 struct ErrorOf {
@@ -428,7 +433,7 @@ fn evaluate_error(
     client: &Client,
     of: ErrorOf,
 ) -> Result<Verdict, TextResponse> {
-    let evaluated = within(context, client, |processor| {
+    let evaluated = within(context, client, &Groups::default(), |processor| {
         match processor.error_request(&of.request, &of.page, of.status) {
             Ok(request) => processor.decide(request),
             Err(status) => Verdict { request: of.request, outcome: Outcome::Status(status) },
@@ -440,11 +445,11 @@ fn evaluate_error(
 fn within(
     context: &RequestContext<'_>,
     client: &Client,
+    groups: &Groups,
     work: impl FnOnce(&Processor<'_>) -> Verdict,
 ) -> Result<(Verdict, WatchedPaths), TextResponse> {
-    let groups = Groups::default();
     let found = context.site.with_htaccess(|world: &SiteWorld<'_>, _: &Resolver| {
-        let verdict = work(&Processor::new(client, world, &groups));
+        let verdict = work(&Processor::new(client, world, groups));
         (verdict, world.paths.take())
     });
     match found {

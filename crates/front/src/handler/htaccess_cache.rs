@@ -87,7 +87,9 @@ pub fn save(
     };
     let mut request = request.clone();
     request.headers_in = Table::default();
-    let verdict = CachedVerdict { request: Arc::new(request), outcome, script, file };
+    let request = Arc::new(request);
+    let depends_on_client = context.depends_on_client;
+    let verdict = CachedVerdict { request, outcome, script, file, depends_on_client };
     let new = NewVerdict { headers, paths, verdict };
     let _ = context.site.with_htaccess(|world, _| world.cache_verdict(key, new));
 }

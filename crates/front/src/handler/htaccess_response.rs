@@ -282,6 +282,10 @@ impl World for NoFiles {
         clock::local_time()
     }
 
+    fn http_date(&self, seconds: i64) -> Vec<u8> {
+        clock::http_date_in(seconds).into_bytes()
+    }
+
     fn variable(&self, _name: &[u8]) -> Option<Vec<u8>> {
         None
     }

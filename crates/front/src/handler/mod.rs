@@ -8,6 +8,7 @@ pub(crate) mod fastcgi_params;
 pub(crate) mod htaccess;
 pub(crate) mod htaccess_cache;
 pub(crate) mod htaccess_response;
+pub(crate) mod htaccess_users;
 pub(crate) mod proxy;
 pub(crate) mod refusal;
 pub(crate) mod request;

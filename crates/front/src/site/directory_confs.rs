@@ -24,13 +24,13 @@ use crate::site::resolver_table::{Expect, is_absence};
 use crate::site::verdict_table::{CachedVerdict, NewVerdict, VerdictTable, WatchedPaths, expected};
 
 /// Largest file in bytes.
-const MAX_FILE_BYTES: u64 = 1 << 20;
+pub const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Most directories whose configuration is cached.
 const MAX_DIRECTORIES: usize = 4096;
 
 /// The name of the files.
-const NAME: &[u8] = b".htaccess";
+pub const NAME: &[u8] = b".htaccess";
 
 /// The configurations of directories.
 #[derive(Debug)]
@@ -60,6 +60,7 @@ impl DirectoryConfs {
     /// No directories; `index` are the site's index files.
     pub fn new(ignores_unknown: bool, index: &[String]) -> DirectoryConfs {
         let mut base = Conf::default();
+        base.authz.grant_all();
         base.dir.index = Some(index.iter().map(|name| name.as_bytes().to_vec()).collect());
         DirectoryConfs {
             reading: Reading { ignores_unknown, ..Reading::default() },
@@ -313,6 +314,10 @@ impl World for SiteWorld<'_> {
         // Another request comes at another time.
         self.paths.borrow_mut().add(b"", None);
         crate::runtime::clock::local_time()
+    }
+
+    fn http_date(&self, seconds: i64) -> Vec<u8> {
+        crate::runtime::clock::http_date_in(seconds).into_bytes()
     }
 
     fn variable(&self, _name: &[u8]) -> Option<Vec<u8>> {

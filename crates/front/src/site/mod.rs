@@ -8,6 +8,7 @@ pub(crate) mod directory_watch;
 pub(crate) mod document_root;
 pub(crate) mod fastcgi_listener;
 pub mod files;
+pub(crate) mod htaccess_users;
 pub(crate) mod listing;
 pub(crate) mod logged_paths;
 pub(crate) mod openat;

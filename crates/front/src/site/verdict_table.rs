@@ -34,6 +34,8 @@ pub struct CachedVerdict {
     pub script: Option<Arc<Script>>,
     /// The file to send, as long as the cache of routes has it.
     pub file: Weak<StaticFile>,
+    /// Another client may get something else for the same URL.
+    pub depends_on_client: bool,
 }
 
 /// A request header that an evaluation has read.

@@ -122,6 +122,13 @@ impl AuthzConf {
         AuthzConf { section, merging, forbids_on_failure }
     }
 
+    /// `Require all granted`, as a server has it for its document roots.
+    pub fn grant_all(&mut self) {
+        let (provider, methods) = (Provider::All(true), Methods::default());
+        let requirement = Requirement::Provider { provider, is_negated: false, methods };
+        self.section_mut().children.push(requirement);
+    }
+
     /// Adds a requirement outside of a container.
     pub fn section_mut(&mut self) -> &mut Section {
         Arc::make_mut(self.section.get_or_insert_with(Arc::default))
