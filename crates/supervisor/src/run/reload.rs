@@ -167,6 +167,7 @@ impl Supervisor {
         self.add_pools(&mut reload);
         self.reloader.start(reload);
         self.send_configuration();
+        self.retry_all_starts();
         Ok(ticket)
     }
 
