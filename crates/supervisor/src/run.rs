@@ -11,6 +11,7 @@ mod mended_faults;
 pub mod phase;
 mod pools;
 mod reload;
+mod retries;
 mod server;
 mod upgrade;
 mod wait;
@@ -90,6 +91,8 @@ pub struct Supervisor {
     systemd: Systemd,
     /// When faults were last checked.
     faults_checked: Moment,
+    /// When the files of pools whose PHP does not start were last checked.
+    php_files_checked: Moment,
     /// Processors of this machine.
     cores: usize,
 }
@@ -152,6 +155,7 @@ impl Supervisor {
             capacity: CapacityManager::default(),
             systemd: Systemd::found(plan.config.fpm.as_ref()),
             faults_checked: Moment::ZERO,
+            php_files_checked: Moment::ZERO,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             plan,
         }
@@ -354,6 +358,7 @@ impl Supervisor {
         self.keep_capacity();
         self.keep_certificates();
         self.keep_faults();
+        self.retry_after_changes();
         self.acme().keep();
         self.purges.finish(&mut self.fronts, now);
         self.server_event(ServerEvent::Tick);

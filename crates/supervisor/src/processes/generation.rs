@@ -31,8 +31,8 @@ use maitred_control::{Seat, WorkerId, exit};
 use maitred_os::fork::HowEnded;
 
 use crate::limits::{
-    CRASHES_AT_ONCE, CRASHES_PER_SECOND, EARLY_DEATH, KILLED, LEAVE, LOOK_AGAIN, Moment,
-    WORKER_SPAWN, ZYGOTE_START,
+    BOOT_BACKOFF_LONGEST, CRASHES_AT_ONCE, CRASHES_PER_SECOND, EARLY_DEATH, KILLED, LEAVE,
+    LOOK_AGAIN, Moment, START_BACKOFF_LONGEST, WORKER_SPAWN, ZYGOTE_START,
 };
 use crate::processes::backoff::Backoff;
 use crate::processes::growth::Growth;
@@ -174,7 +174,7 @@ impl GenerationState {
     /// A generation with `seats` empty seats and no zygote; `growth` decides how many are filled.
     pub fn new(seats: u32, growth: Growth) -> GenerationState {
         GenerationState {
-            zygote: Life::new(ZYGOTE_START),
+            zygote: Life::new(ZYGOTE_START).waiting_up_to(START_BACKOFF_LONGEST),
             places: (0..seats).map(|_| SeatSlot::empty()).collect(),
             backoff: Backoff::default(),
             crashes: TokenBucket::full(CRASHES_AT_ONCE, CRASHES_PER_SECOND),
@@ -195,6 +195,11 @@ impl GenerationState {
     /// The same, whose zygote has yet to show that PHP starts.
     pub fn on_trial(seats: u32, growth: Growth) -> GenerationState {
         GenerationState { trial: true, ..GenerationState::new(seats, growth) }
+    }
+
+    /// The same, whose zygote boots an application: waits after failed starts are shorter.
+    pub fn booting_in_zygote(self) -> GenerationState {
+        GenerationState { zygote: self.zygote.waiting_up_to(BOOT_BACKOFF_LONGEST), ..self }
     }
 
     /// Takes an event and returns actions.

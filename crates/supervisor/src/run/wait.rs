@@ -162,6 +162,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
         server.traces.deadline(),
         server.upgrader.deadline(),
         server.faults_deadline(),
+        server.php_files_deadline(),
         server.fronts.deadline(),
         server.purges.deadline(),
         process_control_timeout::deadline(pools),

@@ -81,6 +81,24 @@ impl GenerationState {
         self.has_failed
     }
 
+    /// When the zygote is started next, if its last start failed and it is needed.
+    pub fn next_start(&self) -> Option<Moment> {
+        let is_waited = self.has_failed && self.zygote.is_absent() && self.heeds_zygote();
+        self.zygote.deadline().filter(|_| is_waited)
+    }
+
+    /// The longest wait for the next start of the zygote.
+    pub fn longest_start_wait(&self) -> Moment {
+        self.zygote.longest_wait()
+    }
+
+    /// What prevented the start of the zygote may be gone: the wait for the next start is over.
+    pub fn retry_start(&mut self, now: Moment) {
+        if self.has_failed {
+            self.zygote.retry(now);
+        }
+    }
+
     /// Whether the zygote is to stay without workers. True if that has changed.
     pub fn keep_zygote(&mut self, keeps: bool) -> bool {
         std::mem::replace(&mut self.keeps_zygote, keeps) != keeps
