@@ -257,6 +257,16 @@ fn directories_redirects_and_error_pages_are_the_same() {
 }
 
 #[test]
+fn frameworks_shops_and_forums_run_on_their_own_files() {
+    same_as_apache("frameworks.trees");
+}
+
+#[test]
+fn what_plugins_write_and_articles_recommend_has_its_effect() {
+    same_as_apache("snippets.trees");
+}
+
+#[test]
 fn users_groups_and_limits_are_the_same() {
     same_as_apache("users.trees");
 }
