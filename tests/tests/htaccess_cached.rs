@@ -128,3 +128,31 @@ fn a_script_is_run_with_the_headers_of_its_own_request() {
     }
     server.stop();
 }
+
+#[test]
+fn a_path_without_directives_gets_those_that_come_later() {
+    let script = "<?php echo 'ran';";
+    let root = document_root(&[("a/b/page.txt", "page"), ("a/b/page.php", script)]);
+    let server = serve(&root);
+    let status = |path: &str| ask(&server, path, &[]).status;
+    for _ in 0..3 {
+        for _ in 0..3 {
+            assert_eq!(ask(&server, "/a/b/page.txt", &[]).text(), "page");
+            assert_eq!(ask(&server, "/a/b/page.php", &[]).text(), "ran");
+        }
+        for folder in ["", "a/", "a/b/"] {
+            let file = root.path().join(format!("{folder}.htaccess"));
+            fs::write(&file, "Require all denied\n").unwrap();
+            assert_eq!((status("/a/b/page.txt"), status("/a/b/page.php")), (403, 403));
+            fs::remove_file(&file).unwrap();
+            assert_eq!((status("/a/b/page.txt"), status("/a/b/page.php")), (200, 200));
+        }
+        fs::write(root.path().join("a/b/page.txt"), "other").unwrap();
+        assert_eq!(ask(&server, "/a/b/page.txt", &[]).text(), "other");
+        fs::write(root.path().join("a/b/page.txt"), "page").unwrap();
+        fs::rename(root.path().join("a/b"), root.path().join("a/c")).unwrap();
+        assert_eq!((status("/a/b/page.txt"), status("/a/b/page.php")), (404, 404));
+        fs::rename(root.path().join("a/c"), root.path().join("a/b")).unwrap();
+    }
+    server.stop();
+}

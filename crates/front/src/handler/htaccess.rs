@@ -14,7 +14,7 @@ use maitred_rules::path::{CleanPath, clean_path, encode_path};
 use crate::handler::context::RequestContext;
 use crate::handler::decision::Decision;
 use crate::handler::fastcgi_params::SOFTWARE;
-use crate::handler::htaccess_cache::{self, Saved, Unsaved};
+use crate::handler::htaccess_cache::{self, LastRound, Saved, Unsaved};
 use crate::handler::htaccess_response::Directives;
 use crate::handler::respond::TextResponse;
 use crate::handler::{htaccess_users, refusal};
@@ -48,34 +48,47 @@ pub async fn route<'r>(
     let is_hidden = path.is_hidden();
     let key = htaccess_cache::key_of(context);
     let looked = context.site.with_htaccess(|world, resolver| {
-        let cached = world.cached_verdict(&key, context.head);
+        if let Some(cached) = world.cached_verdict(&key, context.head) {
+            return Looked { cached: Some(cached), ..Looked::default() };
+        }
+        let has_files = world.has_files(path.as_bytes());
         Looked {
             document_root: resolver.real_root().to_vec(),
-            has_files: cached.is_some() || world.has_files(path.as_bytes()),
-            cached,
+            has_files,
+            paths: (!has_files).then(|| world.watched(path.as_bytes())),
+            cached: None,
         }
     });
     let looked = match looked {
         Ok(looked) => looked.unwrap_or_default(),
         Err(refused) => return refusal::of_path(&refused).into(),
     };
-    if let Some(cached) = looked.cached {
-        let client = client_of(context, looked.document_root).0;
-        let final_round = htaccess_cache::restored(context, &cached);
-        let CachedVerdict { script, file, depends_on_client, .. } = cached;
+    if let Some(CachedVerdict { round, script, file, depends_on_client }) = looked.cached {
+        let Some(round) = round else {
+            return unchanged(context, script, file.upgrade());
+        };
+        let (client, last) = htaccess_cache::restored(context, &round);
         context.depends_on_client = depends_on_client;
-        let found = Evaluated { client, is_hidden, script, file: file.upgrade(), unsaved: None };
-        return found.decide(context, thread, final_round).await;
+        let (file, is_same_url) = (file.upgrade(), round.is_same_url);
+        let found = Evaluated { client, is_hidden, script, file, is_same_url, unsaved: None };
+        return found.decide(context, thread, last).await;
     }
     if !looked.has_files && !is_hidden {
         // Nothing to evaluate: the cached route of the path, if it has a file.
         match context.site.resolve(&context.path, context.query()) {
-            Route::File(entry) => return Decision::File(entry),
-            Route::Script(script) => return Decision::Script(script),
+            Route::File(entry) => {
+                htaccess_cache::save_file(context, key, looked.paths, &entry);
+                return Decision::File(entry);
+            }
+            Route::Script(script) => {
+                htaccess_cache::save_script(context, key, looked.paths, &script);
+                return Decision::Script(script);
+            }
             Route::RedirectSlash(_) | Route::Refused(_) => {}
         }
     }
     let (client, log) = client_of(context, looked.document_root);
+    let client = Arc::new(client);
     let mut request = request_of(context, path, &log);
     let (mut verdict, paths) = match evaluate(context, &client, request.clone()) {
         Ok(evaluated) => evaluated,
@@ -96,8 +109,27 @@ pub async fn route<'r>(
         };
     }
     log_mistake(context, thread, &verdict.outcome);
-    let found = Evaluated { client, is_hidden, script: None, file: None, unsaved };
+    let found = Evaluated { unsaved, ..Evaluated::new(client, is_hidden) };
     found.decide(context, thread, FinalRound::of(verdict)).await
+}
+
+/// The script or the file of a path to which no directive applies.
+fn unchanged<'r>(
+    context: &RequestContext<'_>,
+    script: Option<Arc<Script>>,
+    file: Option<Arc<StaticFile>>,
+) -> Decision<'r> {
+    match (script, file) {
+        (Some(script), _) => Decision::Script(script),
+        (None, Some(entry)) => Decision::File(entry),
+        // The cache of routes has evicted the file.
+        (None, None) => match context.site.resolve(&context.path, context.query()) {
+            Route::File(entry) => Decision::File(entry),
+            Route::Script(_) | Route::RedirectSlash(_) | Route::Refused(_) => {
+                failure(context, 404).into()
+            }
+        },
+    }
 }
 
 /// The document root, before an evaluation.
@@ -106,16 +138,20 @@ struct Looked {
     document_root: Vec<u8>,
     /// Whether a directory of the path has a `.htaccess` file.
     has_files: bool,
+    /// What the decision depends on, where no directory has one.
+    paths: Option<WatchedPaths>,
     /// The decision, if it is cached.
     cached: Option<CachedVerdict>,
 }
 
 struct Evaluated {
-    client: Client,
+    client: Arc<Client>,
     is_hidden: bool,
     /// The script or the file, if it is known.
     script: Option<Arc<Script>>,
     file: Option<Arc<StaticFile>>,
+    /// The last round has the path and the query of the first.
+    is_same_url: bool,
     /// The decision, if it may be cached.
     unsaved: Option<Unsaved>,
 }
@@ -126,6 +162,13 @@ pub struct FinalRound {
     pub request: Arc<Request>,
     /// What becomes of it.
     pub outcome: Outcome,
+}
+
+impl Evaluated {
+    fn new(client: Arc<Client>, is_hidden: bool) -> Evaluated {
+        let (script, file) = (None, None);
+        Evaluated { client, is_hidden, script, file, is_same_url: false, unsaved: None }
+    }
 }
 
 impl FinalRound {
@@ -141,7 +184,7 @@ impl Evaluated {
         thread: &Thread,
         verdict: FinalRound,
     ) -> Decision<'r> {
-        let client = self.client.clone();
+        let client = Arc::clone(&self.client);
         let status = verdict.request.status;
         let decision = match self.serve(context, verdict).await {
             Ok(page @ (Decision::File(_) | Decision::Script(_))) if status != 200 => {
@@ -171,13 +214,7 @@ impl Evaluated {
                     };
                 }
                 if let Some(verdict) = evaluated.ok().filter(has_page) {
-                    let found = Evaluated {
-                        client,
-                        is_hidden: false,
-                        script: None,
-                        file: None,
-                        unsaved: None,
-                    };
+                    let found = Evaluated::new(client, false);
                     let page = found.serve(context, FinalRound::of(verdict));
                     if let Ok(page) = Box::pin(page).await {
                         log_status(context, thread, status);
@@ -208,7 +245,8 @@ impl Evaluated {
         let (client, unsaved) = (self.client, self.unsaved);
         let root = client.document_root.len();
         let site = Arc::clone(context.site);
-        let directives = Directives { request: Arc::clone(&request), client, site };
+        let own = Arc::clone(&client);
+        let directives = Directives { request: Arc::clone(&request), client: own, site };
         let directives = Arc::new(directives);
         context.directives = Some(Arc::clone(&directives));
         if let Some(limit) = request.conf.core.body_limit.filter(|limit| *limit > 0) {
@@ -218,7 +256,8 @@ impl Evaluated {
         let name = request.filename.get(root..).unwrap_or_default();
         match outcome {
             Outcome::Status(status) => {
-                htaccess_cache::save(context, unsaved, &request, Saved::Status(status));
+                let last = LastRound { client: &client, request: &request };
+                htaccess_cache::save(context, unsaved, last, Saved::Status(status));
                 match status {
                     300..400 => Ok(redirect(status, &request).into()),
                     _ => failed(status),
@@ -229,7 +268,9 @@ impl Evaluated {
             Outcome::File | Outcome::Listing if self.is_hidden => failed(404),
             Outcome::Script if is_dotted(name) => failed(404),
             Outcome::File if self.file.is_some() => {
-                follow(context, &request);
+                if !self.is_same_url {
+                    follow(context, &request);
+                }
                 match self.file {
                     Some(entry) => Ok(Decision::File(entry)),
                     None => failed(404),
@@ -237,12 +278,9 @@ impl Evaluated {
             }
             Outcome::File => match context.site.resolve(&encode_path(name), None) {
                 Route::File(entry) => {
-                    htaccess_cache::save(
-                        context,
-                        unsaved,
-                        &request,
-                        Saved::File(Arc::downgrade(&entry)),
-                    );
+                    let saved = Saved::File(Arc::downgrade(&entry));
+                    let last = LastRound { client: &client, request: &request };
+                    htaccess_cache::save(context, unsaved, last, saved);
                     follow(context, &request);
                     Ok(Decision::File(entry))
                 }
@@ -250,7 +288,9 @@ impl Evaluated {
                 Route::Script(_) | Route::RedirectSlash(_) => failed(403),
             },
             Outcome::Script if self.script.is_some() => {
-                follow(context, &request);
+                if !self.is_same_url {
+                    follow(context, &request);
+                }
                 match self.script {
                     Some(script) => Ok(Decision::Script(script)),
                     None => failed(404),
@@ -265,7 +305,8 @@ impl Evaluated {
                         context.depends_on_client =
                             context.site.cache.is_some() && depends_on_client(context, &directives);
                         let saved = Saved::Script(Arc::clone(&script));
-                        htaccess_cache::save(context, unsaved, &request, saved);
+                        let last = LastRound { client: &client, request: &request };
+                        htaccess_cache::save(context, unsaved, last, saved);
                         follow(context, &request);
                         Ok(Decision::Script(script))
                     }
@@ -301,7 +342,8 @@ fn depends_on_client(context: &RequestContext<'_>, directives: &Directives) -> b
         request.headers_in.add(name, value);
     }
     let remote = SocketAddr::from(([0, 0, 0, 0], 0));
-    let client = Client { addresses: client.addresses.of_another(remote), ..client.clone() };
+    let addresses = client.addresses.of_another(remote);
+    let client = Client { addresses, ..(**client).clone() };
     let Ok((Verdict { request: other, outcome: Outcome::Script }, _)) =
         evaluate(context, &client, request)
     else {
@@ -369,7 +411,7 @@ fn log_status(context: &RequestContext<'_>, _thread: &Thread, status: u16) {
 }
 
 /// The client, and the log of what its evaluation reads.
-fn client_of(context: &RequestContext<'_>, document_root: Vec<u8>) -> (Client, Arc<ReadLog>) {
+pub fn client_of(context: &RequestContext<'_>, document_root: Vec<u8>) -> (Client, Arc<ReadLog>) {
     let (head, target) = (context.head, context.target);
     let host = host_name(target.host);
     let port = target.host.strip_prefix(host).and_then(|rest| rest.strip_prefix(':')?.parse().ok());

@@ -4,14 +4,17 @@ use std::sync::{Arc, Weak};
 
 use maitred_htaccess::process::Outcome;
 use maitred_htaccess::read_log::ReadLog;
-use maitred_htaccess::request::Request;
+use maitred_htaccess::request::{Client, Request};
 use maitred_htaccess::table::Table;
+use maitred_rules::path::encode_path;
 
 use crate::handler::context::RequestContext;
-use crate::handler::htaccess::{FinalRound, headers_of};
+use crate::handler::htaccess::{FinalRound, client_of, headers_of};
 use crate::site::files::StaticFile;
 use crate::site::resolver::Script;
-use crate::site::verdict_table::{CachedVerdict, NewVerdict, ReadHeader, WatchedPaths, value_of};
+use crate::site::verdict_table::{
+    CachedRound, CachedVerdict, NewVerdict, ReadHeader, WatchedPaths, value_of,
+};
 
 /// A decision that may be cached, once it is known what it serves.
 pub struct Unsaved {
@@ -68,13 +71,23 @@ pub fn unsaved(
     Some(Unsaved { key, headers, paths })
 }
 
+/// The last round of an evaluation.
+#[derive(Clone, Copy)]
+pub struct LastRound<'r> {
+    /// The client.
+    pub client: &'r Arc<Client>,
+    /// The request.
+    pub request: &'r Request,
+}
+
 /// Caches a decision.
 pub fn save(
     context: &RequestContext<'_>,
     unsaved: Option<Unsaved>,
-    request: &Request,
+    last: LastRound<'_>,
     saved: Saved,
 ) {
+    let LastRound { client, request } = last;
     let Some(Unsaved { key, headers, paths }) = unsaved else { return };
     if request.has_changed_headers || request.user.is_some() {
         return;
@@ -85,25 +98,65 @@ pub fn save(
         Saved::Script(script) => (Outcome::Script, Some(script), none()),
         Saved::Status(status) => (Outcome::Status(status), None, none()),
     };
+    let query = context.query().map(str::as_bytes);
+    let is_same_url = encode_path(&request.uri) == context.path && request.args.as_deref() == query;
     let mut request = request.clone();
     request.headers_in = Table::default();
-    let request = Arc::new(request);
+    let (request, client) = (Arc::new(request), Arc::clone(client));
+    let round = Some(CachedRound { request, client, outcome, is_same_url });
     let depends_on_client = context.depends_on_client;
-    let verdict = CachedVerdict { request, outcome, script, file, depends_on_client };
-    let new = NewVerdict { headers, paths, verdict };
+    let verdict = CachedVerdict { round, script, file, depends_on_client };
+    insert(context, key, NewVerdict { headers, paths, verdict });
+}
+
+/// Caches that no directive applies to a file.
+pub fn save_file(
+    context: &RequestContext<'_>,
+    key: Vec<u8>,
+    paths: Option<WatchedPaths>,
+    file: &Arc<StaticFile>,
+) {
+    let verdict = CachedVerdict { file: Arc::downgrade(file), ..CachedVerdict::default() };
+    // An index file depends on the names before it.
+    if let Some(paths) = paths.filter(|_| !context.path.ends_with('/')) {
+        insert(context, key, NewVerdict { headers: Vec::new(), paths, verdict });
+    }
+}
+
+/// Caches that no directive applies to a script.
+pub fn save_script(
+    context: &RequestContext<'_>,
+    key: Vec<u8>,
+    paths: Option<WatchedPaths>,
+    script: &Arc<Script>,
+) {
+    let verdict = CachedVerdict { script: Some(Arc::clone(script)), ..CachedVerdict::default() };
+    let is_whole = script.path_info.is_empty() && !context.path.ends_with('/');
+    if let Some(paths) = paths.filter(|_| is_whole) {
+        insert(context, key, NewVerdict { headers: Vec::new(), paths, verdict });
+    }
+}
+
+fn insert(context: &RequestContext<'_>, key: Vec<u8>, new: NewVerdict) {
+    // A file of another folder is none of those that were looked at.
+    if context.site.has_aliases() {
+        return;
+    }
     let _ = context.site.with_htaccess(|world, _| world.cache_verdict(key, new));
 }
 
 /// The last round of this request, by a decision that an equal one has got. What may read the
-/// client's headers later has them.
-pub fn restored(context: &RequestContext<'_>, cached: &CachedVerdict) -> FinalRound {
-    let outcome = cached.outcome.clone();
-    let headers = &cached.request.conf.headers;
+/// client's headers or addresses later has those of this request.
+pub fn restored(context: &RequestContext<'_>, cached: &CachedRound) -> (Arc<Client>, FinalRound) {
+    let CachedRound { request, client, outcome, .. } = cached;
+    let headers = &request.conf.headers;
     let reads_none = headers.success.is_empty() && headers.always.is_empty();
     if reads_none && !matches!(outcome, Outcome::Status(_)) {
-        return FinalRound { request: Arc::clone(&cached.request), outcome };
+        let round = FinalRound { request: Arc::clone(request), outcome: outcome.clone() };
+        return (Arc::clone(client), round);
     }
-    let mut request = (*cached.request).clone();
+    let mut request = (**request).clone();
     request.headers_in = headers_of(context);
-    FinalRound { request: Arc::new(request), outcome }
+    let own = client_of(context, client.document_root.clone()).0;
+    (Arc::new(own), FinalRound { request: Arc::new(request), outcome: outcome.clone() })
 }

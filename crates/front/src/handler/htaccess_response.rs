@@ -24,7 +24,7 @@ pub struct Directives {
     /// The last round.
     pub request: Arc<Request>,
     /// The client.
-    pub client: Client,
+    pub client: Arc<Client>,
     /// The site, for expressions that look at files.
     pub site: Arc<Site>,
 }

@@ -244,6 +244,15 @@ impl SiteWorld<'_> {
         confs.verdicts(self.resolver).fresh(key, head, moment)
     }
 
+    /// What it depends on that no directive applies to a path.
+    pub fn watched(&self, path: &[u8]) -> WatchedPaths {
+        let whole = [self.resolver.real_root(), path].concat();
+        let slash = memchr::memrchr(b'/', &whole).unwrap_or(0);
+        self.watch_confs(&whole[..=slash]);
+        let _ = self.stat(&whole);
+        self.paths.take()
+    }
+
     /// Caches a decision.
     pub fn cache_verdict(&self, key: Vec<u8>, new: NewVerdict) {
         let mut confs = self.confs.borrow_mut();

@@ -199,6 +199,11 @@ impl Site {
         with(resolver, |resolver| resolver.open_folder(&rest))
     }
 
+    /// Whether paths lead to folders besides the root.
+    pub fn has_aliases(&self) -> bool {
+        !self.aliases.is_empty()
+    }
+
     /// Whether `.htaccess` files apply.
     pub fn has_htaccess(&self) -> bool {
         self.htaccess.is_some()

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 
 use maitred_htaccess::process::Outcome;
-use maitred_htaccess::request::Request;
+use maitred_htaccess::request::{Client, Request};
 use maitred_http1::Head;
 use quick_cache::unsync::Cache;
 
@@ -24,18 +24,29 @@ const KEY_BYTES_MAX: usize = 2048;
 const WATCHES_MAX: usize = 32;
 
 /// What a decision serves.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct CachedVerdict {
-    /// The last round of the request, without the headers of the client.
-    pub request: Arc<Request>,
-    /// What becomes of it.
-    pub outcome: Outcome,
+    /// The last round; none where no directive applies.
+    pub round: Option<CachedRound>,
     /// The script to run.
     pub script: Option<Arc<Script>>,
     /// The file to send, as long as the cache of routes has it.
     pub file: Weak<StaticFile>,
     /// Another client may get something else for the same URL.
     pub depends_on_client: bool,
+}
+
+/// The last round of a request.
+#[derive(Debug, Clone)]
+pub struct CachedRound {
+    /// The request, without the headers of the client.
+    pub request: Arc<Request>,
+    /// The client; its addresses are those of the first request.
+    pub client: Arc<Client>,
+    /// What becomes of it.
+    pub outcome: Outcome,
+    /// It has the path and the query of the first round.
+    pub is_same_url: bool,
 }
 
 /// A request header that an evaluation has read.
