@@ -265,6 +265,6 @@ mod tests {
         let steps = [step("/", 100, &[]), step("/", 100, &[])];
         let found = Findings::of(&steps, 1);
         assert!(found.is_clean());
-        assert_eq!(found.text(), "no leak was seen in 1 requests");
+        assert_eq!(found.text(), "no leak was seen in 1 request");
     }
 }
