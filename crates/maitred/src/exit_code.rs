@@ -26,7 +26,8 @@ pub fn fail(why: &impl Display) -> ExitCode {
 }
 
 /// Prints messages on standard error, each line with the program's name; an indented one continues
-/// the one before it. `eprintln!` would panic if standard error is closed, and change the exit code.
+/// the one before it. `eprintln!` would panic if standard error is closed, and change the exit
+/// code.
 pub fn complain(why: &impl Display) {
     let mut text = String::new();
     for line in why.to_string().lines() {
