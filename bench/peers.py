@@ -49,6 +49,7 @@ class Place:
     front_controller: bool = False
     tls: bool = False  # speak it instead of plain HTTP
     cached: bool = False  # keep the answers of scripts
+    htaccess: bool = False  # follow the .htaccess files below the root
     booted: str = ""  # one of WAYS: how maitred boots worker.php or snapshot.php
 
     def certificate(self):
@@ -147,6 +148,9 @@ class Maitred(Peer):
         elif self.place.booted:
             config = self.place.file("booted.toml", self.booted_config())
             command = [path, "serve", "--config", config]
+        elif self.place.htaccess:
+            config = self.place.file("htaccess.toml", self.htaccess_config())
+            command = [path, "serve", "--config", config]
         elif self.place.cached:
             config = self.place.file("cached.toml", self.cached_config())
             command = [path, "serve", "--config", config]
@@ -175,6 +179,14 @@ root = "{self.place.root}"
 {rule}
 [sites.cache]
 valid = "{CACHED_MINUTES}m"
+"""
+
+    def htaccess_config(self):
+        """maitred.toml: the same server, which follows .htaccess files."""
+        return f"""listen = ["127.0.0.1:{self.port}"]
+[[sites]]
+root = "{self.place.root}"
+htaccess = true
 """
 
     def booted_config(self):
@@ -208,6 +220,15 @@ class ClassicMaitred(Maitred):
 
     def __init__(self, place):
         super().__init__(dataclasses.replace(place, booted=""))
+
+
+class MaitredWithoutHtaccess(Maitred):
+    """maitred that does not look for .htaccess files."""
+
+    name = "maitred, without"
+
+    def __init__(self, place):
+        super().__init__(dataclasses.replace(place, htaccess=False))
 
 
 class Nginx(Peer):
@@ -359,9 +380,11 @@ class ApacheModPhp(Peer):
         """apache2.conf."""
         count = self.max_connections + 8
         user = f"User {WORKER_USER}\nGroup {WORKER_USER}" if IS_ROOT else ""
+        more = ("rewrite", "env") if self.place.htaccess else ()
+        override = "All" if self.place.htaccess else "None"
         modules = "\n".join(
             f"LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so"
-            for name in ("mpm_prefork", "authz_core", "mime", "dir")
+            for name in ("mpm_prefork", "authz_core", "mime", "dir", *more)
         )
         return f"""ServerRoot {self.place.directory}
 ServerName 127.0.0.1
@@ -387,7 +410,7 @@ DocumentRoot {self.place.root}
 DirectoryIndex index.php index.html
 <Directory {self.place.root}>
   Require all granted
-  AllowOverride None
+  AllowOverride {override}
 </Directory>
 <FilesMatch "\\.php$">
   SetHandler application/x-httpd-php

@@ -99,6 +99,44 @@ def cached():
     return both("cached page of 10 KB", "/page.php", PAGE, True, kept, kept)
 
 
+# As WordPress writes it.
+HTACCESS = """# BEGIN WordPress
+<IfModule mod_rewrite.c>
+RewriteEngine On
+RewriteRule .* - [E=HTTP_AUTHORIZATION:%{HTTP:Authorization}]
+RewriteBase /
+RewriteRule ^index\\.php$ - [L]
+RewriteCond %{REQUEST_FILENAME} !-f
+RewriteCond %{REQUEST_FILENAME} !-d
+RewriteRule . /index.php [L]
+</IfModule>
+# END WordPress
+"""
+HTACCESS_FOLDERS = ("", "a", "a/b")
+
+
+def htaccess():
+    """The same files below three levels of .htaccess, and where there is none."""
+    apache, without = peers.ApacheModPhp, peers.MaitredWithoutHtaccess
+    script, text = ("/a/b/c/hello.php", HELLO), ("/a/b/c/hello.txt", FILES["hello.txt"])
+
+    def row(title, asked, *bars):
+        path, body = asked
+        return Row(f"{title}, 16 keep-alive", load.Load(path, 16, True), body, bars)
+
+    three, none = "below three .htaccess", "htaccess on, no .htaccess"
+    return {
+        True: [
+            row(f"hello.php {three}", script, Bar(apache, 0.45), Bar(without, 1.1)),
+            row(f"hello.txt {three}", text, Bar(apache, 0.3), Bar(without, 1.1)),
+        ],
+        False: [
+            row(f"hello.php, {none}", script, Bar(without, 1.03)),
+            row(f"hello.txt, {none}", text, Bar(without, 1.03)),
+        ],
+    }
+
+
 def booted_hello():
     """hello through frankenphp_handle_request, beside hello.php."""
     bar = Bar(peers.ClassicMaitred, 0.8)

@@ -169,6 +169,7 @@ class Bench:
         every = rows.spine() + rows.http2() + rows.tls() + rows.wordpress()
         every += rows.cached() + rows.cached_wordpress() + rows.booted_hello()
         every += [row for _, _, wanted in self.boots() for row in wanted]
+        every += [row for wanted in rows.htaccess().values() for row in wanted]
         return [*(row.title for row in every), *SECTIONS]
 
     def spine(self):
@@ -196,6 +197,19 @@ class Bench:
             return []
         with self.serving(self.kinds_with_pools(), self.root, cached=True) as servers:
             return self.measure_rows(wanted, servers)
+
+    def htaccess(self):
+        """Scripts and files at a site that follows .htaccess files."""
+        measured = []
+        for has_files, every in rows.htaccess().items():
+            wanted = [row for row in every if self.wants(row.title)]
+            if not wanted:
+                continue
+            kinds = (peers.Maitred, peers.MaitredWithoutHtaccess, peers.ApacheModPhp)
+            root = htaccess_root(self.directory, self.root, has_files)
+            with self.serving(kinds, root, htaccess=True) as servers:
+                measured += self.measure_rows(wanted, servers)
+        return measured
 
     def booted(self):
         """What is booted once: a hello, and applications."""
@@ -299,6 +313,16 @@ def document_root(directory):
     return root
 
 
+def htaccess_root(directory, documents, has_files):
+    """The documents in a folder three levels deep, with .htaccess files above it or without."""
+    root = os.path.join(directory, "htaccess" if has_files else "no-htaccess")
+    shutil.copytree(documents, os.path.join(root, "a", "b", "c"))
+    for folder in rows.HTACCESS_FOLDERS if has_files else ():
+        with open(os.path.join(root, folder, ".htaccess"), "w", encoding="ascii") as file:
+            file.write(rows.HTACCESS)
+    return root
+
+
 def run(options):
     """All of it; returns the exit code: 0 every bar reached, 1 not, 2 not measured."""
     with tempfile.TemporaryDirectory(prefix="maitred-bench-") as directory:
@@ -308,7 +332,7 @@ def run(options):
             texts = ", ".join(f'"{text}"' for text in options.only)
             raise peers.CannotStart(f"no row's title has {texts}")
         measured = bench.spine() + bench.tls() + bench.cached() + bench.wordpress()
-        measured += bench.booted()
+        measured += bench.booted() + bench.htaccess()
         sections = bench.measure_sections()
         titles = bench.titles()
     if not measured + sections:

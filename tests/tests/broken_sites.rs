@@ -189,6 +189,37 @@ fn twenty_broken_sites_of_two_hundred_respond_with_503_and_harm_no_other() {
 }
 
 #[test]
+fn a_pool_whose_php_does_not_start_is_tried_again_when_its_files_change() {
+    let folder = public_folder();
+    write_file(folder.path(), "page.php", b"<?php echo ini_get('exif.encode_unicode');");
+    write_file(folder.path(), "conf.d/05-empty.ini", b"");
+    let (root, scanned) = (folder.path(), folder.path().join("conf.d"));
+    let others = format!(
+        "[[sites]]\nroot = {root:?}\npool = \"late\"\nhosts = \"late.example\"\n\
+         [pools.late]\nmax_children = 1\npm = \"static\"\nphp_ini_scan_dir = {scanned:?}\n\
+         php_admin_value = {{ \"exif.encode_unicode\" = \"UTF-8\" }}\n"
+    );
+    let server = Setup::new(root).hosts(&["main.example"]).site(&others).start();
+    let get = || {
+        let mut request = Request::get("/page.php");
+        request.headers[0].1 = "late.example".to_owned();
+        Connection::open(server.address()).ask(&request).expect("a response")
+    };
+    assert_eq!(get().status, 503);
+    let said = server.expect_log(0, "PHP is started again in");
+    assert!(said.contains("up to 60 s"), "{said}");
+    wait::until_true("the next start in the status", || {
+        let status = succeeded(&command(&server, &["status"]));
+        status.contains("exif.encode_unicode") && status.contains("it is started again in")
+    });
+    write_file(root, "conf.d/20-exif.ini", b"extension=exif\n");
+    wait::until_true("PHP to start", || get().text() == "UTF-8");
+    let status = succeeded(&command(&server, &["status"]));
+    assert!(!status.contains("FAULTS"), "{status}");
+    server.stop();
+}
+
+#[test]
 fn a_strict_server_starts_only_if_nothing_is_wrong() {
     let folder = public_folder();
     write_file(folder.path(), "good/index.html", b"good");

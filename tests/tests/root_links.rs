@@ -227,6 +227,8 @@ fn a_link_below_the_root_is_followed_if_it_is_roots_and_otherwise_logged_with_th
     machine.link("a/public/shared", Path::new("../storage/shared"), "root");
     assert_refused(&server, "/shared/dump.sql");
     machine.link("a/public/images", Path::new("../storage"), NEIGHBOUR);
+    write_file(machine.folder.path(), "a/public/app/public/index.html", b"app");
+    machine.link("a/public/app/public/files", Path::new("../../../storage"), NEIGHBOUR);
     let mark = server.log().mark();
     for _ in 0..3 {
         assert_eq!(get(&server, "/images/cat.txt").0, 404);
@@ -242,6 +244,8 @@ fn a_link_below_the_root_is_followed_if_it_is_roots_and_otherwise_logged_with_th
         .expect("maitred can be started");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains(&remedy), "{said}");
+    let deeper = machine.path("a/public/app/public/files");
+    assert!(said.contains(&format!("`chown -h {TENANT} {}`", deeper.display())), "{said}");
     machine.give("a/public/images", TENANT);
     assert_eq!(get(&server, "/images/cat.txt"), (200, "cat".into()));
 }

@@ -137,6 +137,39 @@ fn a_program_whose_php_does_not_start_keeps_the_workers_of_the_one_before() {
 }
 
 #[test]
+fn a_pool_whose_php_does_not_start_keeps_no_other_from_an_upgrade() {
+    let root = site();
+    let scanned = root.path().join("conf.d");
+    let extension = scanned.join("20-exif.ini");
+    std::fs::create_dir(&scanned).unwrap();
+    std::fs::write(&extension, "extension=exif\n").unwrap();
+    let other = format!(
+        "\n[[sites]]\nroot = {:?}\nhosts = \"other.example\"\npool = \"other\"\n\
+         [pools.other]\npm = \"static\"\nmax_children = 1\nphp_ini_scan_dir = {scanned:?}\n\
+         php_admin_value = {{ \"exif.encode_unicode\" = \"UTF-8\" }}\n",
+        root.path()
+    );
+    let server = Setup::new(root.path()).hosts(&["main.example"]).site(&other).start();
+    let get = |host: &str| {
+        let mut request = http::Request::get("/echo.php?id=1");
+        request.headers[0].1 = host.to_owned();
+        http::Connection::open(server.address()).ask(&request).expect("a response")
+    };
+    assert_eq!(get("other.example").text(), "1");
+    std::fs::remove_file(&extension).unwrap();
+    let old = family(&server);
+    assert!(upgrade(&server).contains("upgraded to maitred"));
+    assert_eq!(get("main.example").text(), "1");
+    wait::until_true("no old process to be left", || {
+        !family(&server).iter().any(|process| old.contains(process))
+    });
+    assert_eq!(get("other.example").status, 503);
+    server.expect_log(0, "the upgrade goes on without a pool");
+    std::fs::write(&extension, "extension=exif\n").unwrap();
+    wait::until_true("the other pool to be mended", || get("other.example").text() == "1");
+}
+
+#[test]
 fn a_reload_during_an_upgrade_and_an_upgrade_during_a_reload_wait_for_each_other() {
     let root = site();
     let with = |depth: u32| {

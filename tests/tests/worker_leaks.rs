@@ -11,7 +11,8 @@ const WORKER: &str = "<?php
 final class Kept { public static array $seen = []; public static ?string $once = null; }
 function counts() { static $times = 0; $times++; }
 $state = new stdClass();
-$handle = function () use ($state) {
+$closure = function () { static $calls = 0; $calls++; };
+$handle = function () use ($state, $closure) {
     require __DIR__ . strtok($_SERVER['REQUEST_URI'], '?') . '.inc';
 };
 while (frankenphp_handle_request($handle)) { }
@@ -47,7 +48,8 @@ fn what_requests_leave_behind_is_named_and_what_the_first_has_set_is_not() {
         ("tidy", "<?php Kept::$once ??= 'cached'; $local = 1; echo 'tidy';"),
         (
             "untidy",
-            "<?php Kept::$seen[] = 'secret'; counts(); $GLOBALS['last'] = microtime(true);
+            "<?php Kept::$seen[] = 'secret'; counts(); $closure();
+             $GLOBALS['last'] = microtime(true);
              ini_set('precision', (string) random_int(1, 1000000));
              $state->files[] = fopen(__FILE__, 'r');
              ini_set('user_agent', \"\\e]0;ini secret\\x07\" . random_int(1, PHP_INT_MAX));
@@ -68,6 +70,7 @@ fn what_requests_leave_behind_is_named_and_what_the_first_has_set_is_not() {
         "static Kept::$seen grows (3 of 3 requests)",
         "static $times in counts() changes (3 of 3 requests)",
         "global $last changes",
+        "global $closure changes (3 of 3 requests), such as global $closure->{$calls}: ",
         "ini precision changes",
         "ini user_agent changes",
         "global $odd changes",

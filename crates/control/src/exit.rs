@@ -10,6 +10,10 @@ pub const START_FAILED: i32 = 70;
 /// is replaced, and does not count as failed. `EX_TEMPFAIL` of sysexits.h.
 pub const BAILOUT: i32 = 75;
 
+/// A script has closed the descriptors that a worker notifies the front with: it cannot serve as it
+/// should, and is replaced. `EX_PROTOCOL` of sysexits.h.
+pub const CUT_OFF: i32 = 76;
+
 /// A worker's script ended before it took a request. `EX_CONFIG` of sysexits.h.
 pub const NOT_BOOTED: i32 = 78;
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use maitred_os::thread_stack::ReportForm;
 use maitred_os::users::Identity;
 use serde::{Deserialize, Serialize};
 
@@ -147,6 +148,8 @@ pub enum ToFront {
         /// Its process id, for messages.
         pid: i32,
     },
+    /// Report [`FromFront::Alive`] as soon as each thread has had a turn.
+    CheckLiveness,
     /// Report [`FromFront::Settled`] when all earlier orders have taken effect.
     Settle {
         /// Number of this order, for the report.
@@ -213,6 +216,12 @@ pub enum FromFront {
         generation: Generation,
         /// How many, including those it has.
         workers: u32,
+    },
+    /// No request has arrived for `pool_idle_timeout`: the pool needs neither workers nor PHP
+    /// before the next [`FromFront::WorkersNeeded`].
+    PoolIdle {
+        /// The generation of its pool.
+        generation: Generation,
     },
     /// A worker was idle for long and gets no further request: stop it.
     SeatRetired {
@@ -295,6 +304,16 @@ pub enum FromFront {
         /// Their names; none: more than are remembered.
         names: Option<Vec<String>>,
     },
+    /// All threads have had a turn since a [`ToFront::CheckLiveness`].
+    Alive,
+    /// The stack of a thread, which was requested with a signal
+    /// ([`maitred_os::thread_stack::STACK_SIGNAL`]).
+    StackReported {
+        /// The id of the thread.
+        thread: i32,
+        /// Its calls, the innermost first, as [`maitred_os::thread_stack::absolute`] takes them.
+        calls: Vec<i64>,
+    },
     /// A client requests metrics: measure the memory of pools and update their scoreboards.
     MetricsRequested,
     /// No request is in flight any more.
@@ -302,12 +321,17 @@ pub enum FromFront {
 }
 
 impl FromFront {
+    /// The text of [`FromFront::StackReported`], which a handler of signals writes.
+    pub const STACK_FORM: ReportForm =
+        ReportForm { begin: "{\"StackReported\":{\"thread\":", middle: ",\"calls\":[", end: "]}}" };
+
     /// The generation that the report is about; none for reports about the whole front.
     pub fn generation(&self) -> Option<Generation> {
         match self {
             FromFront::WorkerFailed { generation, .. }
             | FromFront::ScriptDied { generation, .. }
             | FromFront::WorkersNeeded { generation, .. }
+            | FromFront::PoolIdle { generation }
             | FromFront::SeatRetired { generation, .. }
             | FromFront::SeatWorn { generation, .. }
             | FromFront::OpenFailed { generation }
@@ -321,6 +345,8 @@ impl FromFront {
             | FromFront::Purged { .. }
             | FromFront::PagesDropped { .. }
             | FromFront::CookiesSeen { .. }
+            | FromFront::Alive
+            | FromFront::StackReported { .. }
             | FromFront::MetricsRequested
             | FromFront::Drained => None,
         }
@@ -349,4 +375,26 @@ pub enum Wear {
     Memory,
     /// Its private memory has grown, and memory is short.
     Grown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_of_a_stack_that_a_handler_writes_is_read_as_any_other() {
+        let ReportForm { begin, middle, end } = FromFront::STACK_FORM;
+        let text = format!("{begin}17{middle}-4096,8{end}");
+        let report: FromFront = serde_json::from_str(&text).unwrap();
+        assert_eq!(report, FromFront::StackReported { thread: 17, calls: vec![-4096, 8] });
+        let none = serde_json::from_str(&format!("{begin}17{middle}{end}")).unwrap();
+        assert_eq!(report_calls(none), 0);
+    }
+
+    fn report_calls(report: FromFront) -> usize {
+        match report {
+            FromFront::StackReported { calls, .. } => calls.len(),
+            _ => usize::MAX,
+        }
+    }
 }

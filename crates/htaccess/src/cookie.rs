@@ -1,11 +1,12 @@
 //! Cookies of the rewrite flag CO (`add_cookie`).
 
+use crate::request::World;
 use crate::text::integer;
 
 /// The value of `Set-Cookie` for a name, a value, a domain, minutes, a path, `secure`, `httponly`
 /// and `samesite`, of which all behind the domain may be left off. They are separated by colons; a
 /// text that begins with a semicolon is separated by semicolons. None without a domain.
-pub fn header_of(text: &[u8]) -> Option<Vec<u8>> {
+pub fn header_of(text: &[u8], world: &dyn World) -> Option<Vec<u8>> {
     let (separator, text) = match text.strip_prefix(b";") {
         Some(rest) => (b';', rest),
         None => (b':', text),
@@ -23,7 +24,8 @@ pub fn header_of(text: &[u8]) -> Option<Vec<u8>> {
     let same_site = parts.next().filter(|word| !word.is_empty() && *word != b"0");
     let mut cookie = [name, b"=", value, b"; path=", path, b"; domain=", domain].concat();
     if minutes != 0 {
-        cookie.extend_from_slice(format!("; max-age={}", minutes.max(0) * 60).as_bytes());
+        cookie.extend_from_slice(b"; expires=");
+        cookie.extend(dashed(world.http_date(minutes.saturating_mul(60))));
     }
     if is_secure {
         cookie.extend_from_slice(b"; secure");
@@ -36,4 +38,14 @@ pub fn header_of(text: &[u8]) -> Option<Vec<u8>> {
         cookie.extend_from_slice(word);
     }
     Some(cookie)
+}
+
+/// A date with dashes, as cookies have it: `Sun, 06-Nov-1994 08:49:37 GMT`.
+fn dashed(mut date: Vec<u8>) -> Vec<u8> {
+    for at in [7, 11] {
+        if let Some(space) = date.get_mut(at) {
+            *space = b'-';
+        }
+    }
+    date
 }

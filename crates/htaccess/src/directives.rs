@@ -40,16 +40,19 @@ pub enum Unknown {
     Mistake(String),
     /// The arguments of a directive about access are wrong.
     Access(String),
+    /// It has no effect, for this reason.
+    Without(&'static str),
 }
 
 /// Modules that the server has, by the name of their source.
-const MODULES: [&str; 21] = [
+const MODULES: [&str; 22] = [
     "access_compat",
     "alias",
     "auth_basic",
     "authn_core",
     "authn_file",
     "authz_core",
+    "authz_groupfile",
     "authz_host",
     "authz_user",
     "autoindex",
@@ -166,6 +169,7 @@ pub fn apply(line: &DirectiveLine<'_>, conf: &mut Conf) -> Result<Verdict, Unkno
     for module in [access, rewriting, core, files, headers_and_types, environment, php] {
         match module(&name, line, conf) {
             Err(Unknown::Name) => {}
+            Err(Unknown::Without(why)) => return Ok(Verdict::Skipped(why.to_owned())),
             done => return done.map(|()| Verdict::Understood),
         }
     }
@@ -299,7 +303,13 @@ fn rewriting(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResul
         "rewriterule" => {
             let conditions = std::mem::take(&mut rewrite.conditions);
             let rule = parse_rule(line.rest, line.number, conditions).map_err(mistake)?;
+            let is_proxy = rule.is_proxy();
             rewrite.rules.push(Arc::new(rule));
+            if is_proxy {
+                return Err(Unknown::Without(
+                    "the flag P responds with 403: `proxy` of the site has servers behind this one",
+                ));
+            }
         }
         _ => return Err(Unknown::Name),
     }

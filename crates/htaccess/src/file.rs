@@ -203,6 +203,7 @@ impl FileParser<'_> {
             Ok(verdict) => Ok(verdict),
             Err(Unknown::Access(why)) => self.or_deny(Err(why), conf),
             Err(Unknown::Mistake(why)) => Err(why),
+            Err(Unknown::Without(why)) => Ok(Verdict::Skipped(why.to_owned())),
             Err(Unknown::Name) if self.reading.ignores_unknown => {
                 conf.core.skipped += 1;
                 Ok(Verdict::Skipped("the directive is unknown".to_owned()))
@@ -262,7 +263,13 @@ impl FileParser<'_> {
                     }
                     Ok(false) => {
                         self.skip(name);
-                        Ok(Verdict::Skipped("its condition does not hold".to_owned()))
+                        // Others are left out by Apache as well.
+                        let names_module = lower == b"ifmodule" && !arguments.starts_with(b"!");
+                        let why = "the server has no such module";
+                        Ok(match names_module {
+                            true => Verdict::Skipped(why.to_owned()),
+                            false => Verdict::Understood,
+                        })
                     }
                     Err(why) => {
                         self.skip(name);

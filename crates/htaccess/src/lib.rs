@@ -10,6 +10,7 @@ mod directives;
 mod expr;
 pub mod file;
 pub mod process;
+pub mod read_log;
 mod regex;
 pub mod request;
 pub mod response;

@@ -159,6 +159,8 @@ impl<'w> Processor<'w> {
                 Some(args) => [&target[..], b"?", args].concat(),
                 None => target,
             };
+            let shown = String::from_utf8_lossy(&target);
+            self.world.note(&|| format!("round another one, with {shown}"));
             redirects += 1;
             request = match redirected(&request, &target, request.status) {
                 Ok(next) if redirects <= MAX_REDIRECTS => next,

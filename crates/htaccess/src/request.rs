@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::conf::Conf;
 use crate::file::Mistake;
+use crate::read_log::ReadLog;
 use crate::table::Table;
 
 /// What a path names.
@@ -48,6 +49,14 @@ pub trait World {
     /// The local time.
     fn time(&self) -> LocalTime;
 
+    /// The HTTP date of the time so many seconds from now.
+    fn http_date(&self, seconds: i64) -> Vec<u8>;
+
+    /// Takes note of a directive that has decided, for an explanation.
+    fn note(&self, note: &dyn Fn() -> String) {
+        let _ = note;
+    }
+
     /// A variable of the server's environment.
     fn variable(&self, name: &[u8]) -> Option<Vec<u8>>;
 }
@@ -74,12 +83,8 @@ pub struct LocalTime {
 /// The connection and the header of a request.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// The client's address.
-    pub remote: SocketAddr,
-    /// The address of the peer of the connection.
-    pub peer: SocketAddr,
-    /// The server's address.
-    pub local: SocketAddr,
+    /// The addresses of the connection.
+    pub addresses: Addresses,
     /// Whether TLS is in use.
     pub is_https: bool,
     /// Whether the version is HTTP/2.
@@ -98,7 +103,53 @@ pub struct Client {
     pub software: Vec<u8>,
 }
 
+/// The addresses of a connection. A decision that reads one holds for this client alone.
+#[derive(Debug, Clone)]
+pub struct Addresses {
+    remote: SocketAddr,
+    peer: SocketAddr,
+    local: SocketAddr,
+    log: Arc<ReadLog>,
+}
+
+impl Addresses {
+    /// The addresses of the client, of the peer of the connection, and of the server. Reads are
+    /// logged.
+    pub fn new(
+        remote: SocketAddr,
+        peer: SocketAddr,
+        local: SocketAddr,
+        log: &Arc<ReadLog>,
+    ) -> Addresses {
+        Addresses { remote, peer, local, log: Arc::clone(log) }
+    }
+
+    /// Those of a connection of another client to the same address.
+    #[must_use]
+    pub fn of_another(&self, remote: SocketAddr) -> Addresses {
+        Addresses { remote, peer: remote, local: self.local, log: Arc::default() }
+    }
+}
+
 impl Client {
+    /// The client's address.
+    pub fn remote(&self) -> SocketAddr {
+        self.addresses.log.unrepeatable();
+        self.addresses.remote
+    }
+
+    /// The address of the peer of the connection.
+    pub fn peer(&self) -> SocketAddr {
+        self.addresses.log.unrepeatable();
+        self.addresses.peer
+    }
+
+    /// The server's address.
+    pub fn local(&self) -> SocketAddr {
+        self.addresses.log.unrepeatable();
+        self.addresses.local
+    }
+
     /// `http` or `https`.
     pub fn scheme(&self) -> &'static str {
         if self.is_https { "https" } else { "http" }

@@ -32,6 +32,7 @@ pub fn check(check: &Check) -> ExitCode {
             let warnings = warnings.chain(of_uploads(file, &config));
             let refused = maitred_front::explain::refused_folders(&config).into_iter();
             let warnings = warnings.chain(refused.map(|why| format!("{shown}: {why}")));
+            let warnings = warnings.chain(maitred_front::explain::htaccess_remarks(&config));
             for warning in remarks.chain(warnings).chain(missing_sockets(&config)) {
                 complain(&format!("warning: {warning}"));
             }

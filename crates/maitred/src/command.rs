@@ -11,6 +11,7 @@ use maitred_warm::run::{MAX_RATE, MIN_RATE};
 use crate::bench::options::Bench;
 use crate::report_file::JsonOption;
 use crate::serve::options::Serve;
+use crate::trust::Trust;
 use crate::tune::options::Tune;
 
 /// The default configuration file.
@@ -36,8 +37,10 @@ const MAX_HELP_COLUMNS: usize = 100;
         Exit codes: 0 success, 1 failure while running, 2 wrong usage or configuration."
 )]
 pub struct Maitred {
-    /// How much to log: error, warn, info, debug or trace [default: MAITRED_LOG, or info]
-    #[arg(long, global = true, value_name = "LEVEL")]
+    /// How much to log: error, warn, info, debug or trace
+    ///
+    /// [default: MAITRED_LOG, or info]
+    #[arg(long, global = true, value_name = "LEVEL", hide_short_help = true)]
     pub log_level: Option<String>,
     /// The subcommand.
     #[command(subcommand)]
@@ -47,12 +50,13 @@ pub struct Maitred {
 /// A subcommand.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve PHP sites over HTTP, in the foreground
-    #[command(after_help = "Examples:\n  \
+    /// Serve PHP sites over HTTP and HTTPS, in the foreground
+    #[command(after_long_help = "Examples:\n  \
         maitred serve                          this folder, or /etc/maitred/maitred.toml\n  \
         maitred serve public/                  one site on 127.0.0.1:8080\n  \
         maitred serve public/ --listen 8000    on another port; :8000 is every address\n  \
         maitred serve --config maitred.toml    the sites of this file\n  \
+        maitred serve public/ --https --open   over HTTPS, and in the browser\n  \
         maitred serve -d memory_limit=1G --env APP_ENV=dev\n\n\
         A folder that is served on a terminal gets a development server: a line for each request, \
         errors in the page, the environment of the shell, changed scripts at once.\n\
@@ -62,23 +66,23 @@ pub enum Command {
         the logs.")]
     Serve(Serve),
     /// Check a configuration file and print all its errors
-    #[command(after_help = "Example:\n  maitred check maitred.toml")]
+    #[command(after_long_help = "Example:\n  maitred check maitred.toml")]
     Check(Check),
     /// Explain how a request would be handled: site, rule by rule, file or script, pool
-    #[command(after_help = "Examples:\n  \
+    #[command(after_long_help = "Examples:\n  \
         maitred explain http://shop.example/old/page\n  \
         maitred explain /wp-login.php --client 192.0.2.1 --method POST\n\n\
         No running server is queried; the configuration and the files are read.")]
     Explain(Explain),
     /// Show the status of a running server: workers, queues, times, memory, slowest scripts
-    #[command(after_help = "Examples:\n  \
+    #[command(after_long_help = "Examples:\n  \
         maitred status                         all pools, one line each\n  \
         maitred status www                     one pool in detail\n  \
         maitred status --json | jq .pools[0].queue\n\n\
         Exit codes: 0 success, 1 no server replies, 2 wrong usage.")]
     Status(Status),
     /// Watch a running server: `maitred status`, refreshed every second
-    #[command(after_help = "Examples:\n  \
+    #[command(after_long_help = "Examples:\n  \
         maitred top\n  \
         maitred top --once                     print once, for a pipe\n\n\
         Keys: q quits, p pauses, s sorts by load, requests, failures, duration, memory or name, a \
@@ -86,7 +90,7 @@ pub enum Command {
         Exit codes: 0 success, 1 no server replies, 2 wrong usage.")]
     Top(Top),
     /// Reload the configuration of a running server, and wait until it is applied
-    #[command(after_help = "Examples:\n  \
+    #[command(after_long_help = "Examples:\n  \
         maitred reload                         apply changes of the configuration\n  \
         maitred reload www                     and restart PHP of pool www\n  \
         maitred reload --php 8.2               and restart PHP of all pools with PHP 8.2\n\n\
@@ -94,17 +98,17 @@ pub enum Command {
         the old configuration stays in use; exit code 1 then.")]
     Reload(Reload),
     /// Stop a running server, as SIGTERM does, and wait until it has exited
-    #[command(after_help = "Example:\n  maitred stop\n\n\
+    #[command(after_long_help = "Example:\n  maitred stop\n\n\
         Running requests finish within process_control_timeout; a second `maitred stop` kills them \
         at once.")]
     Stop(Reach),
     /// Drain a running server: let it finish its requests and exit, and wait for that
-    #[command(after_help = "Example:\n  maitred drain\n\n\
+    #[command(after_long_help = "Example:\n  maitred drain\n\n\
         No more clients are accepted, and running requests finish within process_control_timeout. \
         Unlike with `maitred stop`, a second one hurries nothing.")]
     Drain(Reach),
     /// Drop cached pages of a running server, and wait until no client gets them any more
-    #[command(after_help = "Examples:\n  \
+    #[command(after_long_help = "Examples:\n  \
         maitred purge https://shop.example/offers   one URL, in all its variants\n  \
         maitred purge --prefix shop.example/news/   all URLs with this prefix\n  \
         maitred purge --tag post-17 --soft          mark them stale: served until regenerated\n  \
@@ -113,7 +117,7 @@ pub enum Command {
         with a cache.")]
     Purge(Purge),
     /// Warm the page cache: request pages from URLs, lists of URLs, sitemaps
-    #[command(after_help = "Examples:\n  \
+    #[command(after_long_help = "Examples:\n  \
         maitred warm --sitemap https://shop.example/sitemap.xml\n  \
         maitred warm --urls-file urls.txt --rate 50 --concurrency 8\n  \
         maitred warm https://shop.example/ --connect 10.0.0.7:443\n\n\
@@ -123,7 +127,7 @@ pub enum Command {
         are not cached.")]
     Warm(Box<Warm>),
     /// Find the state that requests to an application in worker mode leak to the next request
-    #[command(after_help = "Examples:\n  \
+    #[command(after_long_help = "Examples:\n  \
         maitred leaks https://shop.example/ https://shop.example/cart\n  \
         maitred leaks --config site.toml --rounds 20 / /goods/7\n\n\
         It starts a server of its own with one worker, and requests all URLs in turn. State that \
@@ -132,7 +136,7 @@ pub enum Command {
         Exit codes: 0 no leak, 1 it failed, 2 wrong usage or no pool in worker mode, 3 leaks.")]
     Leaks(Leaks),
     /// Load-test a server and measure its responses
-    #[command(after_help = "Examples:\n  \
+    #[command(after_long_help = "Examples:\n  \
         maitred bench http://127.0.0.1:8080/ --rate 200\n  \
         maitred bench http://127.0.0.1:8080/ --rate 10..500 --duration 2m --json=ramp.json\n  \
         maitred bench http://127.0.0.1:8080/ --users 50 --think 0.3s..1s\n  \
@@ -143,7 +147,7 @@ pub enum Command {
         requests were not sent in time, 4 --slo missed, 130 interrupted.")]
     Bench(Box<Bench>),
     /// Diagnose how this machine serves PHP: with maitred, php-fpm, nginx, Apache
-    #[command(after_help = "Examples:\n  \
+    #[command(after_long_help = "Examples:\n  \
         maitred doctor                         every server configured here\n  \
         maitred doctor --config maitred.toml   one configuration of maitred's\n  \
         maitred doctor --php-fpm --json        php-fpm, nginx and Apache, for a program\n\n\
@@ -151,7 +155,7 @@ pub enum Command {
         Exit codes: 0 no findings, 1 warnings, 2 failures or wrong usage.")]
     Doctor(Doctor),
     /// Tune a running site: measure it, find the number of workers, prove the gain, write it
-    #[command(after_help = "Examples:\n  \
+    #[command(after_long_help = "Examples:\n  \
         maitred tune http://127.0.0.1/ --goal 'p99<200ms,error<0.1%'\n  \
         maitred tune http://127.0.0.1/ --access-log /var/log/nginx/access.log \
         --for php-fpm,nginx\n  \
@@ -163,10 +167,20 @@ pub enum Command {
         Exit codes: 0 a gain, or nothing to gain; 1 failure; 2 wrong usage; 3 nothing proven; 130 \
         interrupted.")]
     Tune(Box<Tune>),
+    /// Trust the certificates of `maitred serve --https` on this machine
+    #[command(after_long_help = "Examples:\n  \
+        maitred trust                          in browsers, and as root in the system's store\n  \
+        maitred trust --remove                 no longer\n  \
+        maitred trust --export > ca.pem        for another machine, or curl --cacert ca.pem\n\n\
+        The authority is made once for each user, in ~/.local/share/maitred/authority. It can only \
+        issue certificates for localhost, .test, and loopback and private addresses.\n\
+        Exit codes: 0 success, 1 failure, 2 wrong usage, 3 the rest is for root: the command is \
+        printed.")]
+    Trust(Trust),
     /// Replace php-fpm: serve web servers over FastCGI, with its configuration and flags
     #[command(
         disable_help_flag = true,
-        after_help = "Examples:\n  \
+        after_long_help = "Examples:\n  \
         maitred fpm -F -y /etc/php/8.2/fpm/php-fpm.conf\n  \
         maitred fpm -t                         test the configuration\n  \
         maitred fpm -h                         php-fpm's flags\n\n\
@@ -175,7 +189,7 @@ pub enum Command {
     )]
     Fpm(Fpm),
     /// Print the completions of a shell
-    #[command(after_help = "Example:\n  maitred completions bash > \
+    #[command(after_long_help = "Example:\n  maitred completions bash > \
         /usr/share/bash-completion/completions/maitred")]
     Completions {
         /// The shell
@@ -193,6 +207,9 @@ pub enum Command {
     /// The process that gets a certificate by ACME; started by the server
     #[command(hide = true)]
     Acme,
+    /// The process that opens the browser; started by the server
+    #[command(hide = true)]
+    OpenBrowser,
 }
 
 /// Arguments of `maitred fpm`, parsed as php-fpm parses them.
@@ -206,10 +223,14 @@ pub struct Fpm {
 /// How to reach a running server.
 #[derive(Debug, Args)]
 pub struct Reach {
-    /// The server's admin socket [default: `admin_socket` in its configuration or environment]
+    /// The server's admin socket
+    ///
+    /// [default: `admin_socket` in its configuration or environment]
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,
-    /// The server's configuration file [default: /etc/maitred/maitred.toml if it can be read]
+    /// The server's configuration file
+    ///
+    /// [default: /etc/maitred/maitred.toml if it can be read]
     #[arg(long = "config", value_name = "FILE", conflicts_with = "admin_socket")]
     pub configuration: Option<PathBuf>,
 }
@@ -234,7 +255,9 @@ pub struct Reload {
     /// Pools to restart even if unchanged
     #[arg(value_name = "POOL")]
     pub pools: Vec<String>,
-    /// Restart all pools of this PHP version, as after an update of PHP or of an extension
+    /// Restart all pools of this PHP version
+    ///
+    /// As after an update of PHP or of an extension.
     #[arg(long, value_name = "X.Y", conflicts_with = "pools", value_parser = nonempty)]
     pub php: Option<String>,
     #[command(flatten)]
@@ -245,10 +268,14 @@ pub struct Reload {
 /// Arguments of `maitred purge`.
 #[derive(Debug, Args)]
 pub struct Purge {
-    /// URLs, such as https://example.com/page; a `*` at the end makes it a prefix
+    /// URLs, such as https://example.com/page
+    ///
+    /// A `*` at the end makes it a prefix.
     #[arg(value_name = "URL", value_parser = nonempty)]
     pub urls: Vec<String>,
-    /// All URLs with this prefix: HOST/PATH, or /PATH of every host
+    /// All URLs with this prefix, such as HOST/PATH
+    ///
+    /// /PATH alone is of every host.
     #[arg(long, value_name = "PREFIX", value_parser = nonempty)]
     pub prefix: Vec<String>,
     /// All pages of a host
@@ -260,7 +287,9 @@ pub struct Purge {
     /// All pages
     #[arg(long)]
     pub everything: bool,
-    /// Mark them stale instead: clients get the old page while a new one is generated
+    /// Mark them stale instead
+    ///
+    /// Clients get the old page while a new one is generated.
     #[arg(long)]
     pub soft: bool,
     /// Only pages of the site with this host
@@ -280,7 +309,9 @@ pub struct Warm {
     /// URLs, such as https://example.com/page
     #[arg(value_name = "URL")]
     pub urls: Vec<String>,
-    /// A sitemap or an index of sitemaps: a URL or a file; XML or text, also compressed with gzip
+    /// A sitemap or an index of sitemaps: a URL or a file
+    ///
+    /// XML or text, also compressed with gzip.
     #[arg(long, value_name = "URL|FILE")]
     pub sitemap: Vec<String>,
     /// A file with one URL per line; `-` is standard input
@@ -298,21 +329,23 @@ pub struct Warm {
     )]
     pub concurrency: u16,
     /// Maximum URLs; the rest is skipped
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(long, value_name = "N", default_value_t = 100_000, hide_short_help = true)]
     pub limit: u32,
-    /// A header to send with each request, such as 'X-Device: phone'
+    /// A header to send, such as 'X-Device: phone'
     #[arg(long, value_name = "HEADER", value_parser = header)]
     pub header: Vec<String>,
     /// Configuration file: hosts and listen addresses
     #[arg(long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
-    /// Also request other hosts, at whatever address they resolve to; no configuration is read
+    /// Also request other hosts
+    ///
+    /// At whatever address they resolve to; no configuration is read.
     #[arg(long)]
     pub any_host: bool,
     /// Connect to the server at this address
     #[arg(long, value_name = "ADDR")]
     pub connect: Option<SocketAddr>,
-    /// Trust certificates from this file instead of the system's
+    /// Trust this file's certificates, not the system's
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// Trust every certificate
@@ -379,7 +412,9 @@ pub struct Status {
     /// Show each idle pool on a line of its own
     #[arg(long)]
     pub all: bool,
-    /// Also show how many workers pm = "auto" would choose for pools with another pm
+    /// Also show the workers that pm = "auto" would choose
+    ///
+    /// For pools with another pm.
     #[arg(long)]
     pub advice: bool,
     #[command(flatten)]
@@ -396,7 +431,9 @@ pub struct Check {
     /// The same as FILE
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Also report addresses that another program listens on, as before a start
+    /// Also report addresses that are in use
+    ///
+    /// As before a start: those that another program listens on.
     #[arg(long)]
     pub free_ports: bool,
 }
@@ -415,7 +452,9 @@ pub struct Doctor {
     /// Check this configuration of maitred, and no other server
     #[arg(long, value_name = "FILE", conflicts_with = "php_fpm")]
     pub config: Option<PathBuf>,
-    /// Check php-fpm, nginx and Apache only; with FILE, the php-fpm of that configuration
+    /// Check php-fpm, nginx and Apache only
+    ///
+    /// With FILE, the php-fpm of that configuration.
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     #[allow(clippy::option_option)]
     pub php_fpm: Option<Option<PathBuf>>,
@@ -428,16 +467,24 @@ pub struct Doctor {
     /// Seconds for which to watch counters [default: 0.3]
     #[arg(long, value_name = "SECONDS", value_parser = watch)]
     pub watch: Option<Duration>,
-    /// Seconds, beside those, after which to give up on whatever does not respond [default: 1.2]
+    /// Seconds, beside those, to wait for responses [default: 1.2]
+    ///
+    /// What has not responded after them is reported as unknown.
     #[arg(long, value_name = "SECONDS", value_parser = watch)]
     pub time: Option<Duration>,
-    /// Read the request rate from an access log (common or combined format; its last 16 MB)
+    /// Read the request rate from an access log
+    ///
+    /// Its last 16 MB, in the common or combined format.
     #[arg(long, value_name = "FILE")]
     pub access_log: Option<PathBuf>,
-    /// Read files below this folder: an image, or another disk; no server is queried
+    /// Read files below this folder: an image, or another disk
+    ///
+    /// No server is queried.
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
-    /// The server's admin socket [default: `admin_socket` in its configuration or environment]
+    /// The server's admin socket
+    ///
+    /// [default: `admin_socket` in its configuration or environment]
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,
 }
@@ -467,7 +514,9 @@ pub struct Explain {
     /// The request's method
     #[arg(long, value_name = "METHOD", default_value = "GET")]
     pub method: String,
-    /// A request header that the page cache may consider; may be given several times
+    /// A request header that the page cache may consider
+    ///
+    /// May be given several times.
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
     pub headers: Vec<String>,
 }
@@ -480,6 +529,30 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Maitred::command().debug_assert();
+    }
+
+    /// The help of a command, on a terminal of 80 columns.
+    fn help(command: &clap::Command, is_long: bool) -> String {
+        let mut command = command.clone().term_width(80);
+        let help = if is_long { command.render_long_help() } else { command.render_help() };
+        help.to_string()
+    }
+
+    #[test]
+    fn the_short_help_of_a_command_fits_a_terminal_and_the_long_one_has_examples() {
+        let mut root = Maitred::command();
+        root.build();
+        for command in root.get_subcommands() {
+            let name = command.get_name();
+            if command.is_hide_set() || name == "help" {
+                continue;
+            }
+            let (short, long) = (help(command, false), help(command, true));
+            let most = if ["bench", "tune"].contains(&name) { 48 } else { 24 };
+            assert!(short.lines().count() <= most, "{name}:\n{short}");
+            assert!(!short.contains("Example"), "{name}:\n{short}");
+            assert!(long.contains("Example"), "{name}:\n{long}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ const fn foreign(
     Foreign { names, example, write }
 }
 
-const COMMANDS: [Foreign; 16] = [
+const COMMANDS: [Foreign; 18] = [
     foreign(
         &["start", "run", "up", "server", "listen", "php-server", "dev"],
         "",
@@ -58,11 +58,13 @@ const COMMANDS: [Foreign; 16] = [
     foreign(&["route", "routes", "dump"], "", "`maitred explain URL`"),
     foreign(&["benchmark", "ab", "wrk"], "", "`maitred bench URL`"),
     foreign(&["completion"], "", "`maitred completions SHELL`"),
+    foreign(&["server:ca:install", "ca:install"], "", "`maitred trust`"),
+    foreign(&["server:ca:uninstall", "untrust"], "", "`maitred trust --remove`"),
     foreign(&["php-fpm", "fastcgi"], "", "`maitred fpm`"),
     foreign(&["php", "php-cli", "exec"], "", "`php`: maitred only serves"),
 ];
 
-const OPTIONS: [Foreign; 30] = [
+const OPTIONS: [Foreign; 31] = [
     foreign(&["--port", "-p"], "8000", "`maitred serve --listen {}`"),
     foreign(
         &["--host", "--bind", "-b", "-H", "--address", "--addr"],
@@ -100,7 +102,12 @@ const OPTIONS: [Foreign; 30] = [
     foreign(&["-e", "--environment", "--set-env"], "APP_ENV=dev", "`--env {}`"),
     foreign(&["--env-file", "--envfile"], ".env", "`set -a; . ./{}; maitred serve`"),
     foreign(&["--reload", "--hot", "--poll", "--auto-reload"], "", "`--watch` with `--config`"),
-    foreign(&["--tls", "--ssl"], "", "`[tls]` in a configuration file"),
+    foreign(
+        &["--tls", "--ssl"],
+        "",
+        "`--https` for a folder during development, or `[tls]` in a configuration file",
+    ),
+    foreign(&["--browser", "--launch"], "", "`--open`"),
     foreign(&["--domain", "--server-name"], "example.com", "`hosts = [\"{}\"]` in `[[sites]]`"),
     foreign(
         &["--access-log"],
@@ -230,6 +237,8 @@ mod tests {
             ("maitred start", "no command `start`; write `maitred serve`"),
             ("maitred validate", "write `maitred check`"),
             ("maitred restart", "write `maitred reload`"),
+            ("maitred serve --ssl", "write `--https` for a folder"),
+            ("maitred server:ca:install", "write `maitred trust`"),
             ("maitred version", "write `maitred --version`"),
             ("maitred logs", "journalctl -u maitred"),
             ("maitred src", "write `maitred serve src`"),

@@ -19,6 +19,7 @@ mod report_file;
 mod serve;
 mod status;
 mod top;
+mod trust;
 mod tune;
 mod version_command;
 mod view;
@@ -77,10 +78,12 @@ fn main() -> ExitCode {
         Command::Bench(asked) => bench::bench(&asked),
         Command::Doctor(asked) => doctor::doctor(&asked),
         Command::Tune(asked) => tune::tune(&asked),
+        Command::Trust(asked) => trust::trust(&asked),
         Command::Fpm(_) => refuse(&"`fpm` comes first: maitred fpm [FLAGS]"),
         Command::Completions { shell } => man_pages::completions(shell),
         Command::Manual { folder } => man_pages::manual(&folder),
         Command::Front => front::front(),
         Command::Acme => acme::acme(),
+        Command::OpenBrowser => serve::open_browser::run(),
     }
 }

@@ -1,23 +1,27 @@
 //! `maitred serve`: finds the configuration, and runs the supervisor with it.
 
 mod folder;
+mod https;
+pub mod open_browser;
 pub mod options;
 mod terminal_port;
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use maitred_config::{Config, Mistakes};
+use maitred_config::Config;
 use maitred_supervisor::{CAN_TAKE_OVER, Host, Invocation, TAKE_OVER};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::command::DEFAULT_CONFIG;
 use crate::exit_code::{EXIT_FAILURE, EXIT_SUCCESS, complain, fail, refuse};
 use crate::log;
+use open_browser::BrowserOpener;
 use options::{ListenFlag, Serve};
 use terminal_port::Terminal;
 
@@ -46,9 +50,17 @@ pub fn serve(serve: Serve, arguments: &[OsString], log_level: &str) -> ExitCode 
               at once; leave --watch out, or name the file with --config",
         );
     }
+    if serve.https && matches!(source, Source::File(_)) {
+        return refuse(&https::FOR_FOLDERS);
+    }
     let (take_over, trial, strict) = (serve.take_over, serve.try_take_over, serve.strict);
+    let mut host = CollectedHost::default();
     if take_over.is_none() && trial.is_none() {
         remark(&serve, &source);
+        host = match CollectedHost::new(&serve, log_level) {
+            Ok(host) => host,
+            Err(why) => return fail(&why),
+        };
     }
     let source = Rc::new(Reread::new(serve, source));
     let terminal_port = source.clone();
@@ -59,7 +71,7 @@ pub fn serve(serve: Serve, arguments: &[OsString], log_level: &str) -> ExitCode 
             Err(error) => refuse(&error),
         };
     }
-    let invocation = match invocation(arguments, take_over) {
+    let invocation = match invocation(arguments, take_over, host) {
         Ok(invocation) => Invocation { strict, ..terminal_port.keep_address(invocation) },
         Err(why) => return fail(&format!("the file of this program cannot be found: {why}")),
     };
@@ -101,9 +113,7 @@ impl Reread {
 
     fn source(self: &Rc<Reread>) -> maitred_supervisor::Source {
         let reread = self.clone();
-        let source = maitred_supervisor::Source::new(move || {
-            reread.configuration().map_err(|mistakes| mistakes.to_string())
-        });
+        let source = maitred_supervisor::Source::new(move || reread.configuration());
         match &self.source {
             Source::File(file) => source.of_file(file).watched(self.serve.watch),
             Source::Folder(_) => source,
@@ -126,9 +136,12 @@ impl Reread {
         terminal.and_then(Terminal::free_address)
     }
 
-    fn configuration(&self) -> Result<Config, Mistakes> {
+    fn configuration(&self) -> Result<Config, String> {
         let serve = &self.serve;
-        let mut config = self.read()?;
+        let mut config = self.read().map_err(|mistakes| mistakes.to_string())?;
+        if serve.https {
+            config = https::secured(config)?;
+        }
         if let Some(path) = &serve.admin_socket {
             config.admin_socket = Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
         }
@@ -139,7 +152,7 @@ impl Reread {
         Ok(config.with_php(&serve.define, &variables))
     }
 
-    fn read(&self) -> Result<Config, Mistakes> {
+    fn read(&self) -> Result<Config, maitred_config::Mistakes> {
         let (listen, workers) = (self.serve.listen.iter(), self.serve.workers);
         match &self.source {
             Source::File(file) => {
@@ -165,13 +178,44 @@ fn valued(variable: &(String, Option<String>)) -> Option<(String, String)> {
 }
 
 /// A server whose messages go to the configured collector.
-#[derive(Debug)]
-struct CollectedHost;
+#[derive(Debug, Default)]
+struct CollectedHost {
+    /// What the user has to do once the server serves.
+    next_step: Option<&'static str>,
+    /// Opens the browser then.
+    browser: Option<BrowserOpener>,
+}
+
+impl CollectedHost {
+    /// That of a new server.
+    ///
+    /// # Errors
+    /// One sentence, if `--https` has no authority.
+    fn new(serve: &Serve, log_level: &str) -> Result<CollectedHost, String> {
+        let next_step = if serve.https { https::prepare()? } else { None };
+        let is_terminal = std::io::stderr().is_terminal();
+        if serve.open && !is_terminal {
+            warn!("--open: without a terminal no browser is opened");
+        }
+        let opens = serve.open && is_terminal;
+        let browser = opens.then(|| BrowserOpener::start(log_level)).flatten();
+        Ok(CollectedHost { next_step, browser })
+    }
+}
 
 impl Host for CollectedHost {
     fn set_up(&mut self, config: &Config) -> Result<(), String> {
         log::collected::follow(&config.error_log);
         Ok(())
+    }
+
+    fn serves(&mut self, url: Option<&str>) {
+        if let Some(next_step) = self.next_step.take() {
+            complain(&next_step);
+        }
+        if let Some((browser, url)) = self.browser.take().zip(url) {
+            browser.open(url);
+        }
     }
 
     fn follow(&mut self, config: &Config) -> Option<String> {
@@ -182,7 +226,11 @@ impl Host for CollectedHost {
 
 /// How this program was started. An upgrade runs the file that is at the same path then, so links
 /// in it are not resolved here.
-fn invocation(arguments: &[OsString], take_over: Option<RawFd>) -> std::io::Result<Invocation> {
+fn invocation(
+    arguments: &[OsString],
+    take_over: Option<RawFd>,
+    host: CollectedHost,
+) -> std::io::Result<Invocation> {
     let name = arguments.first().map(Path::new);
     let path = name.filter(|name| name.components().count() > 1);
     let program = match path {
@@ -198,8 +246,7 @@ fn invocation(arguments: &[OsString], take_over: Option<RawFd>) -> std::io::Resu
             arguments.push(argument.clone());
         }
     }
-    let host = Box::new(CollectedHost);
-    Ok(Invocation { program, arguments, take_over, strict: false, host })
+    Ok(Invocation { program, arguments, take_over, strict: false, host: Box::new(host) })
 }
 
 /// The source on the command line, or else `default_config`, or a site in the folder `here`.

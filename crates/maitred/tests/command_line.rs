@@ -241,3 +241,35 @@ fn nobody_reading_standard_error_changes_no_exit_code() {
         .unwrap();
     assert_eq!(status.code(), Some(2));
 }
+
+#[test]
+fn the_completions_load_in_a_shell_and_know_commands_and_options() {
+    let folder = site();
+    for (words, expected) in [
+        ("maitred tru", "trust"),
+        ("maitred serve --ht", "--https"),
+        ("maitred trust --store b", "browsers"),
+    ] {
+        let script = format!(
+            "source completions; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             cur=${{COMP_WORDS[COMP_CWORD]}}; _maitred maitred \"$cur\" \
+             \"${{COMP_WORDS[COMP_CWORD - 1]}}\"; complete -p maitred >&2; echo ${{COMPREPLY[@]}}"
+        );
+        let completions = maitred(&["completions", "bash"], folder.path()).stdout;
+        std::fs::write(folder.path().join("completions"), completions).unwrap();
+        let mut bash = Command::new("bash");
+        let output = bash.args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+        let completed = String::from_utf8(output.stdout.clone()).unwrap();
+        assert_eq!(completed.trim(), expected, "{words}: {}", said(&output));
+        assert!(said(&output).contains("_maitred"), "{}", said(&output));
+    }
+    // Other shells check the syntax, where they are installed.
+    for shell in ["zsh", "fish"] {
+        let completions = maitred(&["completions", shell], folder.path()).stdout;
+        let file = folder.path().join(shell);
+        std::fs::write(&file, completions).unwrap();
+        if let Ok(output) = Command::new(shell).arg("-n").arg(&file).output() {
+            assert!(output.status.success(), "{shell}: {}", said(&output));
+        }
+    }
+}

@@ -25,9 +25,9 @@ use crate::spawn;
 /// Longest frame in bytes: what the kernel writes to a pipe in one piece (`PIPE_BUF`).
 const FRAME_BYTES: usize = 4096;
 /// A frame begins with the length of what follows (native) and its kind.
-const HEADER_BYTES: usize = 3;
+pub(crate) const FRAME_HEADER_BYTES: usize = 3;
 /// Longest part of a report in one frame.
-const PART_BYTES: usize = FRAME_BYTES - HEADER_BYTES;
+const PART_BYTES: usize = FRAME_BYTES - FRAME_HEADER_BYTES;
 /// Size of the pipe for reports that the supervisor has not read yet, in bytes. Less is enough.
 const PIPE_BYTES: usize = 256 * 1024;
 
@@ -131,8 +131,8 @@ impl SupervisorEnd {
 impl Taken {
     /// The bytes of a frame that are needed before it can be handled.
     fn wanted(&self) -> io::Result<usize> {
-        let Some(header) = self.frame.first_chunk::<HEADER_BYTES>() else {
-            return Ok(HEADER_BYTES);
+        let Some(header) = self.frame.first_chunk::<FRAME_HEADER_BYTES>() else {
+            return Ok(FRAME_HEADER_BYTES);
         };
         let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
         let fits = match header[2] {
@@ -142,18 +142,18 @@ impl Taken {
             PART => length == PART_BYTES,
             _ => false,
         };
-        if fits { Ok(HEADER_BYTES + length) } else { Err(malformed()) }
+        if fits { Ok(FRAME_HEADER_BYTES + length) } else { Err(malformed()) }
     }
 
     /// The report that ends with this frame, which is complete.
     fn end_frame(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut frame = std::mem::take(&mut self.frame);
-        let kind = frame.get(HEADER_BYTES - 1).copied();
+        let kind = frame.get(FRAME_HEADER_BYTES - 1).copied();
         if kind == Some(WHOLE) {
-            frame.drain(..HEADER_BYTES);
+            frame.drain(..FRAME_HEADER_BYTES);
             return Ok(Some(frame));
         }
-        let part = frame.get(HEADER_BYTES..).unwrap_or_default();
+        let part = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
         if self.report.len() + part.len() > MAX_MESSAGE_BYTES {
             return Err(malformed());
         }
@@ -267,9 +267,14 @@ impl Reports {
         Ok(())
     }
 
+    /// The pipe.
+    pub fn pipe(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+
     fn write_frame(&self, kind: u8, part: &[u8], waits: bool) -> io::Result<()> {
         let length = u16::try_from(part.len()).map_err(io::Error::other)?;
-        let mut frame = Vec::with_capacity(HEADER_BYTES + part.len());
+        let mut frame = Vec::with_capacity(FRAME_HEADER_BYTES + part.len());
         frame.extend_from_slice(&length.to_ne_bytes());
         frame.push(kind);
         frame.extend_from_slice(part);
@@ -290,6 +295,12 @@ impl Reports {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// The header of a report of `length` bytes in one frame.
+pub(crate) fn frame_header(length: usize) -> [u8; FRAME_HEADER_BYTES] {
+    let length = u16::try_from(length.min(PART_BYTES)).unwrap_or(0).to_ne_bytes();
+    [length[0], length[1], WHOLE]
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ pub mod sockets;
 pub mod spawn;
 pub mod stderr;
 pub mod syslog;
+pub mod thread_stack;
 pub mod timed_child;
 pub mod title;
 pub mod users;

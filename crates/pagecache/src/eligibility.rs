@@ -24,6 +24,8 @@ reasons! {
         SiteCookie = "site-cookie",
         /// The client has sent a certificate, which scripts can read.
         Certificate = "client-certificate",
+        /// A `.htaccess` file decides by more than the URL: by headers or the address of the client.
+        Htaccess = "htaccess",
         /// The site's `bypass` rule matches.
         Rule = "rule",
         /// The request's own `Cache-Control` header says so, and the site honours it.

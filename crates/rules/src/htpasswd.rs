@@ -3,6 +3,10 @@
 use std::collections::HashMap;
 
 use argon2::{Argon2, PasswordHash, PasswordVerifier};
+use base64::Engine;
+use sha1::Digest;
+
+use crate::apr1;
 
 /// Most users in one file.
 const MAX_USERS: usize = 100_000;
@@ -27,6 +31,12 @@ enum Hash {
     Sha512(String),
     /// `$5$`.
     Sha256(String),
+    /// `$apr1$`.
+    Apr1(String),
+    /// `{SHA}`.
+    Sha1(String),
+    /// Another one, which no password matches.
+    Unknown(String),
 }
 
 impl std::fmt::Debug for Users {
@@ -73,6 +83,29 @@ impl Users {
         Ok(users)
     }
 
+    /// Parses a file as Apache does: MD5 (`$apr1$`) and SHA-1 (`{SHA}`) are accepted, no password
+    /// matches a hash of another kind, and lines without a user are left out.
+    ///
+    /// # Errors
+    /// As [`Users::parse`], for too many users.
+    pub fn parse_as_apache(text: &str) -> Result<Users, (usize, String)> {
+        let mut users = Users::default();
+        for (at, line) in text.lines().enumerate() {
+            let line = line.trim_end();
+            let Some((name, rest)) = line.split_once(':').filter(|_| !line.starts_with('#')) else {
+                continue;
+            };
+            if users.by_name.len() >= MAX_USERS {
+                let why = format!("is one user more than the limit of {MAX_USERS}");
+                return Err((at + 1, why));
+            }
+            let hash = Hash::read_as_apache(rest.split(':').next().unwrap_or_default());
+            users.decoy.get_or_insert_with(|| hash.clone());
+            users.by_name.entry(name.to_owned()).or_insert(hash);
+        }
+        Ok(users)
+    }
+
     /// Number of users.
     pub fn len(&self) -> usize {
         self.by_name.len()
@@ -100,9 +133,13 @@ impl Attempt {
     /// The hash. It changes with the password.
     pub fn hash(&self) -> &str {
         match &self.hash {
-            Hash::Bcrypt(hash) | Hash::Argon2(hash) | Hash::Sha512(hash) | Hash::Sha256(hash) => {
-                hash
-            }
+            Hash::Bcrypt(hash)
+            | Hash::Argon2(hash)
+            | Hash::Sha512(hash)
+            | Hash::Sha256(hash)
+            | Hash::Apr1(hash)
+            | Hash::Sha1(hash)
+            | Hash::Unknown(hash) => hash,
         }
     }
 
@@ -120,11 +157,26 @@ impl Attempt {
                 .is_ok_and(|password| sha_crypt::sha512_check(password, hash).is_ok()),
             Hash::Sha256(hash) => std::str::from_utf8(&self.password)
                 .is_ok_and(|password| sha_crypt::sha256_check(password, hash).is_ok()),
+            Hash::Apr1(hash) => apr1::verify(&self.password, hash),
+            Hash::Sha1(hash) => {
+                let digest = sha1::Sha1::digest(&self.password);
+                let own = base64::engine::general_purpose::STANDARD.encode(digest);
+                hash.strip_prefix("{SHA}") == Some(&own)
+            }
+            Hash::Unknown(_) => false,
         }
     }
 }
 
 impl Hash {
+    fn read_as_apache(text: &str) -> Hash {
+        match text {
+            _ if text.starts_with("$apr1$") => Hash::Apr1(text.to_owned()),
+            _ if text.starts_with("{SHA}") => Hash::Sha1(text.to_owned()),
+            _ => Hash::read(text).unwrap_or_else(|_| Hash::Unknown(text.to_owned())),
+        }
+    }
+
     fn read(text: &str) -> Result<Hash, String> {
         let begins = |start: &str| text.starts_with(start);
         if ["$2a$", "$2b$", "$2y$", "$2x$"].iter().any(|start| begins(start)) {
@@ -202,5 +254,21 @@ mod tests {
             assert!(why.contains(word), "{why}");
         }
         assert_eq!(Users::parse("anna").unwrap_err().0, 1);
+    }
+
+    #[test]
+    fn apaches_hashes_know_their_password_where_they_are_accepted() {
+        // Written by `htpasswd -nbm`, `-nbs` and `-nbd` with the password `secret`.
+        let text = "anna:$apr1$lZL6V/ci$PR6QJXkRFUzdUuaYcwrI//\n\
+                    ben:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n\
+                    cleo:rqXexS6ZhobKA\nno user\n";
+        let users = Users::parse_as_apache(text).unwrap();
+        assert_eq!(users.len(), 3);
+        for name in ["anna", "ben"] {
+            assert!(users.attempt(name, b"secret").unwrap().succeeds(), "{name}");
+            assert!(!users.attempt(name, b"Secret").unwrap().succeeds(), "{name}");
+        }
+        assert!(!users.attempt("cleo", b"secret").unwrap().succeeds());
+        assert!(Users::parse(text).is_err());
     }
 }

@@ -6,6 +6,7 @@
 //! escapes a rule.
 
 pub mod apps;
+mod apr1;
 pub mod content_encoding;
 pub mod forwarded;
 pub mod htpasswd;

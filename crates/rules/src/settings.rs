@@ -43,6 +43,10 @@ pub struct Rules {
     /// Whether unknown directives in them are left out, instead of a 500.
     #[serde(default)]
     pub htaccess_ignores_unknown: bool,
+    /// Files and folders outside the document root that `AuthUserFile` and `AuthGroupFile` in them
+    /// may name.
+    #[serde(default)]
+    pub htaccess_users: Vec<PathBuf>,
     /// Folders with a directory listing if there is no index.
     pub autoindex: Vec<Pattern>,
     /// Folders outside the document root.

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::thread::futex;
 use rustix::time::Timespec;
 
@@ -80,6 +81,8 @@ pub struct WorkerEnd {
     last_call: u32,
     /// How often it has slept waiting for a request.
     sleeps: u64,
+    /// An event could not be written: a script has closed its descriptor.
+    is_cut_off: Cell<bool>,
 }
 
 impl WorkerEnd {
@@ -108,11 +111,12 @@ impl WorkerEnd {
             in_hand: None,
             last_call: incarnation.wrapping_mul(CALLS_APART),
             sleeps: 0,
+            is_cut_off: Cell::new(false),
         })
     }
 
-    /// Waits for a request and claims it. False when the seat has been assigned to another worker:
-    /// this one is unknown to the server, and has to exit.
+    /// Waits for a request and claims it. False when the worker has to exit: its seat has been
+    /// assigned to another worker, or it [is cut off](Self::is_cut_off).
     #[must_use]
     pub fn claim(&mut self) -> bool {
         self.claim_unless(|| false)
@@ -125,7 +129,7 @@ impl WorkerEnd {
         let succeeded = Cell::new(false);
         let mut succeeded_since = None;
         loop {
-            if leaves() {
+            if leaves() || self.is_cut_off() {
                 return false;
             }
             if self.try_claim() {
@@ -388,6 +392,12 @@ impl WorkerEnd {
         self.last_call = last;
     }
 
+    /// Whether the front could not be notified, since a script has closed the worker's descriptors.
+    /// The front then finds a response only when it polls.
+    pub fn is_cut_off(&self) -> bool {
+        self.is_cut_off.get()
+    }
+
     /// Whether a request is running.
     pub fn has_request(&self) -> bool {
         self.in_hand.is_some()
@@ -435,8 +445,12 @@ impl WorkerEnd {
         let thread = words.front.thread.load(Ordering::Relaxed);
         let thread = thread.min(self.layout.threads() - 1);
         if self.layout.front_sleep(thread).must_wake() {
-            // A full counter means 2^64 wake-ups that the front has not read.
-            let _ = rustix::io::write(&self.events[thread as usize], &1u64.to_ne_bytes());
+            let event = &self.events[thread as usize];
+            match rustix::io::write(event, &1u64.to_ne_bytes()) {
+                // A full counter means 2^64 wake-ups that the front has not read.
+                Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(_) => self.is_cut_off.set(true),
+            }
         }
     }
 

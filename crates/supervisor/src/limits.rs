@@ -55,6 +55,19 @@ pub const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 /// Longest wait after a failure.
 pub const BACKOFF_LONGEST: Duration = Duration::from_secs(1);
 
+/// The same for a zygote whose PHP does not start: each attempt takes 70 ms of processor time, and
+/// the cause is rarely gone a second later.
+pub const START_BACKOFF_LONGEST: Duration = Duration::from_secs(60);
+
+/// The same for a zygote that boots an application, which may lack a database that no file shows.
+pub const BOOT_BACKOFF_LONGEST: Duration = Duration::from_secs(5);
+
+/// A wait for the next start of a zygote is logged from this length on, once in an episode.
+pub const START_BACKOFF_LOGGED: Duration = BACKOFF_LONGEST;
+
+/// Interval of the checks whether the files have changed that decide whether PHP starts.
+pub const PHP_FILES_CHECKED_EVERY: Duration = Duration::from_secs(5);
+
 /// Early deaths of workers by requests, within a generation, whose successors start at once. The
 /// front refuses routes that crash long before; this bounds the forks of a pool that crashes on
 /// every route.
@@ -91,8 +104,9 @@ pub const SAME_STOP: Duration = Duration::from_millis(50);
 /// An episode of errors ends after this time without one.
 pub const TROUBLE_CALM: Duration = Duration::from_secs(10);
 
-/// The same for zygotes: one that hangs fails only every [`ZYGOTE_START`].
-pub const ZYGOTE_CALM: Duration = Duration::from_secs(90);
+/// The same for zygotes: one that hangs fails only every [`ZYGOTE_START`], after a wait of up to
+/// [`START_BACKOFF_LONGEST`].
+pub const ZYGOTE_CALM: Duration = Duration::from_secs(120);
 
 /// The same for effects of nearly full memory, which may recur every half minute.
 pub const MEMORY_CALM: Duration = Duration::from_secs(300);
@@ -129,11 +143,12 @@ pub const SIGNALS_PER_TURN: usize = 16;
 pub const REAPED_PER_TURN: usize = 256;
 
 const _: () = assert!(
-    BACKOFF_FIRST.as_nanos() < BACKOFF_LONGEST.as_nanos(),
+    BACKOFF_FIRST.as_nanos() < BACKOFF_LONGEST.as_nanos()
+        && BACKOFF_LONGEST.as_nanos() < START_BACKOFF_LONGEST.as_nanos(),
     "waits grow from the first to the longest"
 );
 const _: () = assert!(
-    ZYGOTE_START.as_nanos() + BACKOFF_LONGEST.as_nanos() < ZYGOTE_CALM.as_nanos(),
+    ZYGOTE_START.as_nanos() + START_BACKOFF_LONGEST.as_nanos() < ZYGOTE_CALM.as_nanos(),
     "a zygote that hangs again and again is one episode"
 );
 const _: () = assert!(

@@ -249,6 +249,11 @@ impl Reloader {
         self.unanswered == 0
     }
 
+    /// Whether the front has a configuration that it has not replied to.
+    pub fn awaits_front(&self) -> bool {
+        self.unanswered > 0
+    }
+
     /// The front has ended. True if it has not replied to a configuration, and never will.
     pub fn front_ended(&mut self) -> bool {
         if let Some(reload) = &mut self.current {

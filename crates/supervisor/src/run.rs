@@ -5,11 +5,13 @@
 //! which order; the files beside it apply what was decided, each for one topic.
 
 mod commands;
+mod front_liveness;
 mod fronts;
 mod mended_faults;
 pub mod phase;
 mod pools;
 mod reload;
+mod retries;
 mod server;
 mod upgrade;
 mod wait;
@@ -23,6 +25,7 @@ use tracing::error;
 
 use crate::admin::Admin;
 use crate::capacity::auto::CapacityManager;
+use crate::capacity::boot_order;
 use crate::fpm::{self, FpmLogState};
 use crate::fronts::Fronts;
 use crate::fronts::cookies::CookieNames;
@@ -88,6 +91,10 @@ pub struct Supervisor {
     systemd: Systemd,
     /// When faults were last checked.
     faults_checked: Moment,
+    /// When the files of pools whose PHP does not start were last checked.
+    php_files_checked: Moment,
+    /// Processors of this machine.
+    cores: usize,
 }
 
 /// What a supervisor is made of.
@@ -148,6 +155,8 @@ impl Supervisor {
             capacity: CapacityManager::default(),
             systemd: Systemd::found(plan.config.fpm.as_ref()),
             faults_checked: Moment::ZERO,
+            php_files_checked: Moment::ZERO,
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
             plan,
         }
     }
@@ -321,6 +330,8 @@ impl Supervisor {
     /// Does what is due because time has passed.
     fn keep_time(&mut self) {
         if self.phase.wants_workers() {
+            let now = self.now();
+            boot_order::hold_starts(&mut self.pools, self.cores, now);
             for id in self.pools.ids() {
                 self.pool_event(id, GenerationEvent::Tick);
             }
@@ -347,6 +358,7 @@ impl Supervisor {
         self.keep_capacity();
         self.keep_certificates();
         self.keep_faults();
+        self.retry_after_changes();
         self.acme().keep();
         self.purges.finish(&mut self.fronts, now);
         self.server_event(ServerEvent::Tick);

@@ -8,13 +8,14 @@
 //!                nothing is changed, and the reason is logged
 //!
 //!   (new program) every pool on trial ──▶ new front started ──▶ it listens ──▶ old front drains
-//!                    │ one failed              │ it does not
+//!                    │ all failed              │ it does not
 //!                    ▼                         ▼
 //!             old front and generations stay, and the reason is logged
 //! ```
 //!
 //! Before and after the `exec` the same processes serve: the old front, zygotes and workers notice
-//! nothing. Both fronts accept from the same sockets until the old one is ordered to hand over.
+//! nothing. A pool that fails its trial alone takes part as one whose PHP does not start: its old
+//! workers end with the old front, and its requests get a 503 until it is mended. Both fronts accept from the same sockets until the old one is ordered to hand over.
 
 pub mod handover;
 
@@ -26,6 +27,7 @@ use maitred_os::signals::{self, Signal};
 use tracing::error;
 
 use crate::limits::{Moment, STILL, TRIAL, UPGRADE_TRY};
+use crate::processes::pools::PoolId;
 
 /// The argument after which the new program finds the descriptor of the handed-over state.
 pub const TAKE_OVER: &str = "--take-over";
@@ -45,11 +47,7 @@ enum Stage {
     /// It can take over, and does as soon as no process is being forked.
     Waiting { until: Moment },
     /// This is the new program: every pool has a generation on trial.
-    OnTrial {
-        until: Moment,
-        /// Why one has failed.
-        failed: Option<String>,
-    },
+    OnTrial { until: Moment },
     /// The new front is being started; the old one accepts clients until then.
     Opening { until: Moment },
 }
@@ -74,6 +72,8 @@ pub enum UpgradeStep {
 #[derive(Debug, Default)]
 pub struct Upgrader {
     stage: Option<Stage>,
+    /// The generations of the new program that failed, and why.
+    failed: Vec<(PoolId, String)>,
     /// An upgrade was requested during a reload.
     is_postponed: bool,
 }
@@ -128,14 +128,25 @@ impl Upgrader {
 
     /// This is the new program: its trials start.
     pub fn start_trials(&mut self, now: Moment) {
-        self.stage = Some(Stage::OnTrial { until: now + TRIAL, failed: None });
+        self.failed.clear();
+        self.stage = Some(Stage::OnTrial { until: now + TRIAL });
     }
 
     /// A generation of the new program has failed.
-    pub fn trial_failed(&mut self, why: String) {
-        if let Some(Stage::OnTrial { failed, .. }) = &mut self.stage {
-            failed.get_or_insert(why);
+    pub fn trial_failed(&mut self, id: PoolId, why: String) {
+        if self.stage.is_some() && !self.has_failed(id) {
+            self.failed.push((id, why));
         }
+    }
+
+    /// Whether this generation of the new program has failed.
+    pub fn has_failed(&self, id: PoolId) -> bool {
+        self.failed.iter().any(|(failed, _)| *failed == id)
+    }
+
+    /// The generations of the new program that failed, and why.
+    pub fn failed(&self) -> &[(PoolId, String)] {
+        &self.failed
     }
 
     /// All trials have passed: the new front is started.
@@ -150,6 +161,7 @@ impl Upgrader {
 
     /// The upgrade is over, well or not.
     pub fn end(&mut self) {
+        self.failed.clear();
         self.stage = None;
     }
 
@@ -174,10 +186,7 @@ impl Upgrader {
                 let why = format!("workers or the front were being started for {limit} s");
                 UpgradeStep::Refuse(why)
             }),
-            Stage::OnTrial { until, failed } => Some(match failed {
-                Some(why) => UpgradeStep::TakeBack(why.clone()),
-                None => UpgradeStep::JudgeTrials { late: *until <= now },
-            }),
+            Stage::OnTrial { until } => Some(UpgradeStep::JudgeTrials { late: *until <= now }),
             Stage::Opening { until } => (*until <= now).then(|| {
                 UpgradeStep::TakeBack("the new front did not accept clients in time".to_owned())
             }),
@@ -189,7 +198,7 @@ impl Upgrader {
         self.stage.as_ref().map(|stage| match stage {
             Stage::Trying { until, .. }
             | Stage::Waiting { until }
-            | Stage::OnTrial { until, .. }
+            | Stage::OnTrial { until }
             | Stage::Opening { until } => *until,
         })
     }

@@ -8,6 +8,7 @@ mod acme;
 mod certificate;
 mod client_variables;
 mod fault;
+mod local_authority;
 mod material;
 pub mod names;
 mod pem;
@@ -19,6 +20,9 @@ pub use acme::{ACME_TLS, KeyAndRequest, ask_for, with_proofs};
 pub use certificate::Validity;
 pub use client_variables::{Variables, variables};
 pub use fault::Fault;
+pub use local_authority::{
+    AUTHORITY_NAME, CERTIFICATE_AGE, KeyAndCertificate, LocalAuthority, permits,
+};
 pub use material::{Clients, Material, Pair, PemFile};
 pub use server::{Server, check, examine};
 pub use tickets::Secret;

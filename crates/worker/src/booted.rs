@@ -132,7 +132,7 @@ impl BootedWorker {
         }
         self.end_request();
         exit_now(if worked.last.outcome.process_is_clean() {
-            exit::RECYCLED
+            self.exchange.exit_code()
         } else {
             exit::BAILOUT
         })

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use maitred_control::ZygoteSettings;
+use maitred_control::{ZygoteSettings, exit};
 use maitred_fastcgi::{
     FOREIGN_PARAMS, HEADER_LEN, MAX_CONTENT_LEN, ProtocolStatus, RESPONDER, RecordType,
     RequestEvent, RequestReader, WANTS_REPORT, record_header, write_end, write_hints, write_stderr,
@@ -157,6 +157,11 @@ impl<'a> WorkerExchange<'a> {
     /// When the running request was claimed, in nanoseconds of the monotonic clock.
     pub fn claimed_at(&self) -> u64 {
         self.claimed_at
+    }
+
+    /// The exit code of a worker that leaves in a planned way.
+    pub fn exit_code(&self) -> i32 {
+        if self.end.is_cut_off() { exit::CUT_OFF } else { exit::RECYCLED }
     }
 
     /// Whether a request is running.

@@ -29,7 +29,7 @@ pub fn serve(worker: NewWorker, engine: &mut Engine) -> ! {
     let mut served = 0;
     while served < last {
         if !exchange.claim() {
-            exit_now(exit::RECYCLED);
+            exit_now(exchange.exit_code());
         }
         let Some(running) = begin(&mut exchange, &mut params, settings) else {
             continue;
@@ -50,10 +50,10 @@ pub fn serve(worker: NewWorker, engine: &mut Engine) -> ! {
             exit_now(exit::BAILOUT);
         }
         if done.spent {
-            exit_now(exit::RECYCLED);
+            exit_now(exchange.exit_code());
         }
     }
-    exit_now(exit::RECYCLED)
+    exit_now(exchange.exit_code())
 }
 
 /// Measurements of a running request.

@@ -153,7 +153,7 @@ impl Script {
                 } else if worked.last.renew {
                     exit::RENEW
                 } else {
-                    exit::RECYCLED
+                    serving.exchange.exit_code()
                 })
             }
             Some(Stage::Booting(_)) | None => {}
@@ -202,7 +202,7 @@ impl Serving {
         // A claimed request counts, even if it has been abandoned.
         self.left -= 1;
         if !self.exchange.claim() {
-            exit_now(exit::RECYCLED);
+            exit_now(self.exchange.exit_code());
         }
         self.running = seat::begin(&mut self.exchange, params, settings);
         if self.running.is_none() {

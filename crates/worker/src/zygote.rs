@@ -15,10 +15,15 @@ use maitred_os::signals::Signal;
 use maitred_os::timed_child::{TimedFork, fork_timed};
 use maitred_os::{signals, title, users};
 use maitred_php::{Engine, IniValue, Mode, PHP_BRANCH, PhpVersion, Settings, is_fixed};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::apparmor::Hat;
 use crate::stack_reader::StackReader;
 use crate::{booted, confine, opcache_stats, package, seat, snapshot, stderr, warm};
+
+/// Lowest number of a descriptor of the pool's events. Scripts get the lowest free numbers, and
+/// open fewer files.
+const EVENTS_FROM: i32 = 200;
 
 /// A pool's descriptors: its shared memory, and one eventfd per front thread.
 pub struct Link {
@@ -103,6 +108,18 @@ impl Ready {
     }
 }
 
+/// Moves descriptors to numbers that scripts do not get: a script that closes those of its worker
+/// and opens files would otherwise have its files written to instead.
+fn out_of_reach(events: impl Iterator<Item = OwnedFd>) -> Result<Vec<OwnedFd>, String> {
+    let moved = events.map(|event| match fcntl_dupfd_cloexec(&event, EVENTS_FROM) {
+        // The limit of open files is lower.
+        Err(Errno::INVAL) => Ok(event),
+        moved => moved,
+    });
+    let moved: Result<Vec<OwnedFd>, Errno> = moved.collect();
+    moved.map_err(|error| format!("the pool's events cannot be moved: {error}"))
+}
+
 fn prepare(control: &Channel) -> Result<Ready, String> {
     let Ok(Received::Message(ToZygote::Configure(settings), fds)) = hear(control, true) else {
         return Err("the zygote has received no settings".to_owned());
@@ -117,7 +134,7 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     }
     let mut fds = fds.into_iter();
     let memory = fds.next().ok_or("the pool's shared memory is missing")?;
-    let link = Link { memory, events: fds.collect() };
+    let link = Link { memory, events: out_of_reach(fds)? };
     confine::limit(&settings.confinement)?;
     let stacks = StackReader::new(settings.seats)
         .map_err(|error| format!("it cannot prepare to read the stacks of scripts: {error}"))?;

@@ -21,7 +21,7 @@ use crate::model::log_format::LogFormat;
 use crate::model::log_target::LogTarget;
 use crate::model::pool::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
 use crate::model::site::{Destination, Site, outside_of_chroot};
-use crate::model::tls::Tls;
+use crate::model::tls::{CertificateFiles, Tls};
 use crate::model::with_defaults::with_defaults;
 use crate::on_disk::directory_problem;
 
@@ -180,6 +180,15 @@ impl Config {
         let mut seen = std::collections::HashSet::new();
         listen.retain(|address| address.port() == 0 || seen.insert(*address));
         if listen.is_empty() { self } else { Config { listen, ..self } }
+    }
+
+    /// This configuration with HTTPS in place of plain HTTP, at the same addresses. An existing
+    /// `tls` is replaced.
+    #[must_use]
+    pub fn with_https(self, certificate: CertificateFiles) -> Config {
+        let certificates = vec![certificate];
+        let tls = Tls { listen: self.listen, certificates, ..Tls::default() };
+        Config { listen: Vec::new(), tls: Some(tls), ..self }
     }
 
     /// This configuration with `pm = static` and `workers` workers in every pool.

@@ -85,6 +85,9 @@ pub struct Pool {
     pub max_spawn_rate: u32 = 32,
     /// Idle time after which a worker of an ondemand pool ends.
     pub process_idle_timeout: Duration = Duration::from_secs(10),
+    /// Time without a request after which an auto pool ends its last worker, and its PHP; zero is
+    /// never.
+    pub pool_idle_timeout: Duration = Duration::from_secs(3600),
     /// User of the zygote and the workers, by name or number, if set.
     pub user: Option<String> = None,
     /// Group of the zygote and the workers, by name or number, if set.
@@ -239,6 +242,13 @@ impl Pool {
     /// Minimum number of workers with `pm = "auto"`.
     pub fn fewest_found(&self) -> u32 {
         u32::from(self.min_spare_servers != Some(0))
+    }
+
+    /// Time without a request after which a pool with `pm = "auto"` ends its last worker, and its
+    /// PHP. None: never, since it has no such worker, or is configured to have one.
+    pub fn rests_after(&self) -> Option<Duration> {
+        let may_rest = self.pm == ProcessManager::Auto && self.min_spare_servers.is_none();
+        may_rest.then_some(self.pool_idle_timeout).filter(|timeout| !timeout.is_zero())
     }
 
     /// A pool with this name and default settings.

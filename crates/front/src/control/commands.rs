@@ -58,6 +58,8 @@ pub enum ThreadOrder {
     Switch(oneshot::Sender<()>),
     /// Drop the sites that were opened.
     Discard,
+    /// Reply, which shows that the thread does not hang.
+    ReportAlive(oneshot::Sender<()>),
 }
 
 /// A channel for commands to a thread.
@@ -140,6 +142,9 @@ impl ThreadCommands {
                 let _ = done.send(());
             }
             ThreadOrder::Discard => self.thread.discard(),
+            ThreadOrder::ReportAlive(response) => {
+                let _ = response.send(());
+            }
         }
     }
 
@@ -217,6 +222,7 @@ impl CommandReceiver {
             ToFront::Drain => shared.drain(),
             ToFront::HandOver => self.hand_over(),
             ToFront::Settle { mark } => self.settle(mark),
+            ToFront::CheckLiveness => self.report_alive(),
             ToFront::Listen { thread, address, clients } => {
                 self.listen(thread, address, clients, fds.pop()).await
             }
@@ -338,6 +344,21 @@ impl CommandReceiver {
         tokio::spawn(async move {
             tokio::task::yield_now().await;
             shared.supervisor.report(&FromFront::Settled { mark });
+        });
+    }
+
+    /// Reports when every thread has had a turn.
+    fn report_alive(&self) {
+        let (threads, supervisor) = (self.threads.clone(), self.shared.supervisor.clone());
+        tokio::spawn(async move {
+            for thread in &threads {
+                let (response, responded) = oneshot::channel();
+                let _ = thread.send(ThreadOrder::ReportAlive(response)).await;
+                if responded.await.is_err() {
+                    return;
+                }
+            }
+            supervisor.report(&FromFront::Alive);
         });
     }
 

@@ -134,6 +134,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::Drain
         | ToFront::HandOver
         | ToFront::Settle { .. }
+        | ToFront::CheckLiveness
         | ToFront::ConfirmPurge { .. }
         | ToFront::Unlisten { .. }
         | ToFront::Reconfigure => return Err(format!("a command arrived too early: {order:?}")),
@@ -168,6 +169,9 @@ fn prepare(
     // A change of user clears the parent-death signal.
     maitred_os::fork::die_with_parent(supervisor_pid);
     maitred_os::fork::forbid_inspection().map_err(|error| error.to_string())?;
+    let reports = supervisor.channel().reports().pipe();
+    maitred_os::thread_stack::install(reports, FromFront::STACK_FORM)
+        .map_err(|error| error.to_string())?;
     let readable = sandbox::enter(&config)?;
     warn_of_unusable_spool(&config);
     let inboxes: Arc<[Inbox]> = (0..threads).map(|_| Inbox::default()).collect();

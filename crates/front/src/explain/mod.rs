@@ -2,6 +2,10 @@
 //! server is not touched; files and folders are read as they are now.
 
 pub(crate) mod cache;
+mod htaccess;
+mod htaccess_files;
+
+pub use htaccess_files::remarks as htaccess_remarks;
 
 use std::net::IpAddr;
 use std::os::unix::fs::FileTypeExt;
@@ -193,6 +197,12 @@ impl Explainer<'_> {
             && let Some(page) = page_of(self.config, name, &asked.path)
         {
             self.said.say("response", page);
+            return Ok(());
+        }
+        if self.site.rules.htaccess {
+            let asked = htaccess::Asked { path: &clean, query, runner };
+            self.by_htaccess(&asked, &mut resolver);
+            self.own_body_size(settings);
             return Ok(());
         }
         let mut route = resolver.resolve(&inner, query);
@@ -430,7 +440,7 @@ fn resolver_for(
         chroot: chroot.and_then(|pool| pool.confinement.chroot.clone()),
         root: site.root.clone(),
         index: site.index.clone(),
-        front_controller: site.front_controller.clone(),
+        front_controller: site.front_controller.clone().filter(|_| !site.rules.htaccess),
         prefix: String::new(),
         front: front_of(config),
     };

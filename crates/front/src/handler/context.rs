@@ -118,6 +118,10 @@ pub struct RequestContext<'r> {
     pub error_page: Option<ErrorPage>,
     /// The directives of `.htaccess` files, if they apply.
     pub directives: Option<Arc<Directives>>,
+    /// Whether those would be others for another client that requests the same.
+    pub depends_on_client: bool,
+    /// The address that the client connected to, at a site with `.htaccess` files.
+    pub local: Option<SocketAddr>,
 }
 
 /// The error for which a page of the site is sent.
@@ -148,6 +152,8 @@ impl<'r> RequestContext<'r> {
             has_user: false,
             error_page: None,
             directives: None,
+            depends_on_client: false,
+            local: None,
         }
     }
 

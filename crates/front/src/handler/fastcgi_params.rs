@@ -225,6 +225,9 @@ fn write_directives(
     for (name, value) in directives.variables() {
         request.param(name, value)?;
     }
+    if directives.request.user.is_some() {
+        request.param(b"AUTH_TYPE", b"Basic")?;
+    }
     if let Some(previous) = directives.request.previous.as_ref() {
         request.param(b"REDIRECT_URL", &previous.uri)?;
         if let Some(args) = &previous.args {

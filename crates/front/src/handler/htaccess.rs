@@ -1,29 +1,36 @@
 //! Requests at sites with `.htaccess` files: their evaluation, and what it means for the response.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use maitred_htaccess::conf::core::ErrorDocument;
 use maitred_htaccess::process::{Decision as Verdict, Groups, Outcome, Processor};
-use maitred_htaccess::request::{Client, Request};
+use maitred_htaccess::read_log::ReadLog;
+use maitred_htaccess::request::{Addresses, Client, Request};
+use maitred_htaccess::table::Table;
 use maitred_rules::path::{CleanPath, clean_path, encode_path};
 
 use crate::handler::context::RequestContext;
 use crate::handler::decision::Decision;
 use crate::handler::fastcgi_params::SOFTWARE;
+use crate::handler::htaccess_cache::{self, Saved, Unsaved};
 use crate::handler::htaccess_response::Directives;
-use crate::handler::refusal;
 use crate::handler::respond::TextResponse;
-use crate::http::headers::{Header, basic_user};
+use crate::handler::{htaccess_users, refusal};
+use crate::http::headers::Header;
 use crate::http::hosts::host_name;
 use crate::services::Thread;
-use crate::site::auth;
 use crate::site::directory_confs::SiteWorld;
+use crate::site::files::StaticFile;
 use crate::site::listing;
-use crate::site::resolver::{Resolver, Route};
+use crate::site::resolver::{Resolver, Route, Script};
+use crate::site::verdict_table::{CachedVerdict, WatchedPaths};
 
 const HTML: Header<'static> = (b"Content-Type", b"text/html; charset=utf-8");
+
+/// Headers of a client like any other: rules against robots let it pass.
+const USUAL_HEADERS: [Header<'static>; 2] = [(b"User-Agent", b"Mozilla/5.0"), (b"Accept", b"*/*")];
 
 /// Routes a request by the `.htaccess` files of its site. The path is decoded and normalised.
 pub async fn route<'r>(
@@ -39,14 +46,27 @@ pub async fn route<'r>(
     }
     // A segment that must not be looked up can only be the PATH_INFO of a script before it.
     let is_hidden = path.is_hidden();
-    let looked = context.site.with_htaccess(|world, resolver| Looked {
-        document_root: resolver.real_root().to_vec(),
-        has_files: world.has_files(path.as_bytes()),
+    let key = htaccess_cache::key_of(context);
+    let looked = context.site.with_htaccess(|world, resolver| {
+        let cached = world.cached_verdict(&key, context.head);
+        Looked {
+            document_root: resolver.real_root().to_vec(),
+            has_files: cached.is_some() || world.has_files(path.as_bytes()),
+            cached,
+        }
     });
     let looked = match looked {
         Ok(looked) => looked.unwrap_or_default(),
         Err(refused) => return refusal::of_path(&refused).into(),
     };
+    if let Some(cached) = looked.cached {
+        let client = client_of(context, looked.document_root).0;
+        let final_round = htaccess_cache::restored(context, &cached);
+        let CachedVerdict { script, file, depends_on_client, .. } = cached;
+        context.depends_on_client = depends_on_client;
+        let found = Evaluated { client, is_hidden, script, file: file.upgrade(), unsaved: None };
+        return found.decide(context, thread, final_round).await;
+    }
     if !looked.has_files && !is_hidden {
         // Nothing to evaluate: the cached route of the path, if it has a file.
         match context.site.resolve(&context.path, context.query()) {
@@ -55,26 +75,29 @@ pub async fn route<'r>(
             Route::RedirectSlash(_) | Route::Refused(_) => {}
         }
     }
-    let client = client_of(context, looked.document_root);
-    let mut request = request_of(context, path);
-    let mut verdict = match evaluate(context, &client, request.clone()) {
-        Ok(verdict) => verdict,
+    let (client, log) = client_of(context, looked.document_root);
+    let mut request = request_of(context, path, &log);
+    let (mut verdict, paths) = match evaluate(context, &client, request.clone()) {
+        Ok(evaluated) => evaluated,
         Err(response) => return response.into(),
     };
+    let mut unsaved = htaccess_cache::unsaved(context, key, &log, paths);
     if verdict.outcome == Outcome::NeedsUser {
-        match authenticate(context, thread, &verdict.request).await {
+        unsaved = None;
+        match htaccess_users::authenticate(context, thread, &verdict.request).await {
             Ok(user) => request.user = Some(user),
             Err(response) => return response.into(),
         }
         context.has_user = true;
-        verdict = match evaluate(context, &client, request) {
-            Ok(verdict) => verdict,
+        let groups = htaccess_users::groups(context, thread, &verdict.request);
+        verdict = match within(context, &client, &groups, |all| all.decide(request)) {
+            Ok((verdict, _)) => verdict,
             Err(response) => return response.into(),
         };
     }
-    log(context, thread, &verdict.outcome);
-    let found = Evaluated { client, is_hidden };
-    found.decide(context, thread, verdict).await
+    log_mistake(context, thread, &verdict.outcome);
+    let found = Evaluated { client, is_hidden, script: None, file: None, unsaved };
+    found.decide(context, thread, FinalRound::of(verdict)).await
 }
 
 /// The document root, before an evaluation.
@@ -83,11 +106,32 @@ struct Looked {
     document_root: Vec<u8>,
     /// Whether a directory of the path has a `.htaccess` file.
     has_files: bool,
+    /// The decision, if it is cached.
+    cached: Option<CachedVerdict>,
 }
 
 struct Evaluated {
     client: Client,
     is_hidden: bool,
+    /// The script or the file, if it is known.
+    script: Option<Arc<Script>>,
+    file: Option<Arc<StaticFile>>,
+    /// The decision, if it may be cached.
+    unsaved: Option<Unsaved>,
+}
+
+/// The last round of a request, and what becomes of it.
+pub struct FinalRound {
+    /// The request.
+    pub request: Arc<Request>,
+    /// What becomes of it.
+    pub outcome: Outcome,
+}
+
+impl FinalRound {
+    fn of(verdict: Verdict) -> FinalRound {
+        FinalRound { request: Arc::new(verdict.request), outcome: verdict.outcome }
+    }
 }
 
 impl Evaluated {
@@ -95,7 +139,7 @@ impl Evaluated {
         self,
         context: &mut RequestContext<'r>,
         thread: &Thread,
-        verdict: Verdict,
+        verdict: FinalRound,
     ) -> Decision<'r> {
         let client = self.client.clone();
         let status = verdict.request.status;
@@ -127,8 +171,15 @@ impl Evaluated {
                     };
                 }
                 if let Some(verdict) = evaluated.ok().filter(has_page) {
-                    let found = Evaluated { client, is_hidden: false };
-                    if let Ok(page) = Box::pin(found.serve(context, verdict)).await {
+                    let found = Evaluated {
+                        client,
+                        is_hidden: false,
+                        script: None,
+                        file: None,
+                        unsaved: None,
+                    };
+                    let page = found.serve(context, FinalRound::of(verdict));
+                    if let Ok(page) = Box::pin(page).await {
                         log_status(context, thread, status);
                         return Decision::ErrorPage { status, page: Box::new(page) };
                     }
@@ -151,38 +202,70 @@ impl Evaluated {
     async fn serve<'r>(
         self,
         context: &mut RequestContext<'r>,
-        verdict: Verdict,
+        verdict: FinalRound,
     ) -> Result<Decision<'r>, Failed> {
-        let Verdict { request, outcome } = verdict;
-        let request = Arc::new(request);
-        let client = self.client;
+        let FinalRound { request, outcome } = verdict;
+        let (client, unsaved) = (self.client, self.unsaved);
         let root = client.document_root.len();
         let site = Arc::clone(context.site);
         let directives = Directives { request: Arc::clone(&request), client, site };
-        context.directives = Some(Arc::new(directives));
+        let directives = Arc::new(directives);
+        context.directives = Some(Arc::clone(&directives));
+        if let Some(limit) = request.conf.core.body_limit.filter(|limit| *limit > 0) {
+            context.max_body_size = context.max_body_size.min(limit);
+        }
         let failed = |status| Err(Failed { status, request: Arc::clone(&request) });
         let name = request.filename.get(root..).unwrap_or_default();
         match outcome {
-            Outcome::Status(status @ 300..400) => Ok(redirect(status, &request).into()),
-            Outcome::Status(status) => failed(status),
+            Outcome::Status(status) => {
+                htaccess_cache::save(context, unsaved, &request, Saved::Status(status));
+                match status {
+                    300..400 => Ok(redirect(status, &request).into()),
+                    _ => failed(status),
+                }
+            }
             Outcome::Mistake(_) | Outcome::TooCostly => failed(500),
-            Outcome::NeedsUser => Ok(challenge(&request).into()),
+            Outcome::NeedsUser => Ok(htaccess_users::challenge(&request).into()),
             Outcome::File | Outcome::Listing if self.is_hidden => failed(404),
             Outcome::Script if is_dotted(name) => failed(404),
+            Outcome::File if self.file.is_some() => {
+                follow(context, &request);
+                match self.file {
+                    Some(entry) => Ok(Decision::File(entry)),
+                    None => failed(404),
+                }
+            }
             Outcome::File => match context.site.resolve(&encode_path(name), None) {
                 Route::File(entry) => {
+                    htaccess_cache::save(
+                        context,
+                        unsaved,
+                        &request,
+                        Saved::File(Arc::downgrade(&entry)),
+                    );
                     follow(context, &request);
                     Ok(Decision::File(entry))
                 }
                 Route::Refused(refused) => failed(refused.status),
                 Route::Script(_) | Route::RedirectSlash(_) => failed(403),
             },
+            Outcome::Script if self.script.is_some() => {
+                follow(context, &request);
+                match self.script {
+                    Some(script) => Ok(Decision::Script(script)),
+                    None => failed(404),
+                }
+            }
             Outcome::Script => {
                 let script = context.site.with_htaccess(|_, resolver: &Resolver| {
                     resolver.script_at(name, &request.path_info)
                 });
                 match script {
                     Ok(Some(Ok(script))) => {
+                        context.depends_on_client =
+                            context.site.cache.is_some() && depends_on_client(context, &directives);
+                        let saved = Saved::Script(Arc::clone(&script));
+                        htaccess_cache::save(context, unsaved, &request, saved);
                         follow(context, &request);
                         Ok(Decision::Script(script))
                     }
@@ -194,13 +277,44 @@ impl Evaluated {
                 let encoded = encode_path(name);
                 let Ok(path) = clean_path(&encoded) else { return failed(404) };
                 let site = context.site;
-                match listing::page(|| site.open_folder(&path), path.as_bytes()).await {
+                let (index, of) = (Arc::clone(&request), path.as_bytes());
+                let is_ignored = move |name: &[u8]| index.conf.index.ignores(name);
+                match listing::page(|| site.open_folder(&path), of, is_ignored).await {
                     Some(page) => Ok(TextResponse::page(&[HTML], page).into()),
                     None => failed(403),
                 }
             }
         }
     }
+}
+
+/// Whether another client that requests the same would get another script, or one with other
+/// variables: by its address, or by what it sends besides the URL.
+fn depends_on_client(context: &RequestContext<'_>, directives: &Directives) -> bool {
+    let Directives { request: own, client, .. } = directives;
+    let Ok(path) = clean_path(context.head.path()) else { return true };
+    let args = context.head.query().map(|query| query.as_bytes().to_vec());
+    let method = context.head.method().as_bytes();
+    let mut request = Request::new(method, path.as_bytes().to_vec(), args);
+    request.headers_in.add(b"Host", context.target.host.as_bytes());
+    for (name, value) in USUAL_HEADERS {
+        request.headers_in.add(name, value);
+    }
+    let remote = SocketAddr::from(([0, 0, 0, 0], 0));
+    let client = Client { addresses: client.addresses.of_another(remote), ..client.clone() };
+    let Ok((Verdict { request: other, outcome: Outcome::Script }, _)) =
+        evaluate(context, &client, request)
+    else {
+        return true;
+    };
+    let is_same = own.filename == other.filename
+        && own.path_info == other.path_info
+        && own.uri == other.uri
+        && own.args == other.args
+        && own.env == other.env
+        && own.conf.php == other.conf.php
+        && own.status == other.status;
+    !is_same || own.has_changed_headers || own.user.is_some()
 }
 
 /// Whether a segment of a path is hidden.
@@ -238,45 +352,8 @@ fn redirect(status: u16, request: &Request) -> TextResponse {
     TextResponse::redirect(status, &String::from_utf8_lossy(location))
 }
 
-fn challenge(request: &Request) -> TextResponse {
-    let realm = request.conf.authn.realm.clone().unwrap_or_default();
-    let realm = String::from_utf8_lossy(&realm).replace(['"', '\\'], "");
-    TextResponse::new(401, "A name and a password are needed.")
-        .with("WWW-Authenticate", &format!("Basic realm=\"{realm}\""))
-}
-
-/// Checks name and password of the client by the `AuthUserFile`.
-async fn authenticate(
-    context: &RequestContext<'_>,
-    thread: &Thread,
-    request: &Request,
-) -> Result<Vec<u8>, TextResponse> {
-    use std::os::unix::ffi::OsStringExt;
-    let users = request.conf.authn.users.clone().unwrap_or_default();
-    let users = PathBuf::from(std::ffi::OsString::from_vec(users));
-    // A file of another user's site is none of this one's.
-    let climbs = users.components().any(|part| part == std::path::Component::ParentDir);
-    if climbs || !users.starts_with(&context.site.settings.root) {
-        let why = "Authentication is unavailable.";
-        thread.shared.troubles.htaccess_failed(
-            &context.site.settings.root,
-            format!("AuthUserFile {} is not in the document root", users.display()),
-        );
-        return Err(TextResponse::new(500, why));
-    }
-    match thread.shared.porter.admit(context.head, &users).await {
-        auth::Outcome::Granted => Ok(basic_user(context.head.header("authorization"))),
-        auth::Outcome::Unknown => Err(challenge(request)),
-        auth::Outcome::Busy => {
-            let response = TextResponse::new(503, "Too many passwords are being checked.");
-            Err(response.with("Retry-After", "1"))
-        }
-        auth::Outcome::NoUsers => Err(TextResponse::new(500, "Authentication is unavailable.")),
-    }
-}
-
 /// Logs what the owner of the files has to mend.
-fn log(context: &RequestContext<'_>, thread: &Thread, outcome: &Outcome) {
+fn log_mistake(context: &RequestContext<'_>, thread: &Thread, outcome: &Outcome) {
     let said = match outcome {
         Outcome::Mistake(mistake) => mistake.to_string(),
         Outcome::TooCostly => {
@@ -291,16 +368,17 @@ fn log_status(context: &RequestContext<'_>, _thread: &Thread, status: u16) {
     refusal::log(context, status, "the ErrorDocument of a .htaccess file is sent");
 }
 
-fn client_of(context: &RequestContext<'_>, document_root: Vec<u8>) -> Client {
+/// The client, and the log of what its evaluation reads.
+fn client_of(context: &RequestContext<'_>, document_root: Vec<u8>) -> (Client, Arc<ReadLog>) {
     let (head, target) = (context.head, context.target);
     let host = host_name(target.host);
     let port = target.host.strip_prefix(host).and_then(|rest| rest.strip_prefix(':')?.parse().ok());
     let default = if target.is_https { 443 } else { 80 };
     let line = format!("{} {} {}", head.method(), head.target(), head.version().as_str());
-    Client {
-        remote: target.peer,
-        peer: target.peer,
-        local: target.peer,
+    let log = Arc::new(ReadLog::default());
+    let local = context.local.unwrap_or(target.peer);
+    let client = Client {
+        addresses: Addresses::new(target.peer, target.peer, local, &log),
         is_https: target.is_https,
         is_http2: false,
         server_name: host.as_bytes().to_vec(),
@@ -309,31 +387,39 @@ fn client_of(context: &RequestContext<'_>, document_root: Vec<u8>) -> Client {
         request_line: line.into_bytes(),
         document_root,
         software: SOFTWARE.to_vec(),
-    }
+    };
+    (client, log)
 }
 
-fn request_of(context: &RequestContext<'_>, path: &CleanPath<'_>) -> Request {
+fn request_of(context: &RequestContext<'_>, path: &CleanPath<'_>, log: &Arc<ReadLog>) -> Request {
     let args = context.query().map(|query| query.as_bytes().to_vec());
     let method = context.head.method().as_bytes();
     let mut request = Request::new(method, path.as_bytes().to_vec(), args);
+    request.headers_in = headers_of(context).logged(log);
+    request
+}
+
+/// The headers of a request, each name once.
+pub fn headers_of(context: &RequestContext<'_>) -> Table {
+    let mut headers = Table::default();
     for (name, value) in context.head.headers() {
-        match request.headers_in.get(name).is_some() {
-            true => request.headers_in.append(name, value),
-            false => request.headers_in.add(name, value),
+        match headers.get(name).is_some() {
+            true => headers.append(name, value),
+            false => headers.add(name, value),
         }
     }
-    if request.headers_in.get(b"host").is_none() {
-        request.headers_in.add(b"Host", context.target.host.as_bytes());
+    if headers.get(b"host").is_none() {
+        headers.add(b"Host", context.target.host.as_bytes());
     }
-    request
+    headers
 }
 
 fn evaluate(
     context: &RequestContext<'_>,
     client: &Client,
     request: Request,
-) -> Result<Verdict, TextResponse> {
-    within(context, client, |processor| processor.decide(request))
+) -> Result<(Verdict, WatchedPaths), TextResponse> {
+    within(context, client, &Groups::default(), |processor| processor.decide(request))
 }
 
 struct ErrorOf {
@@ -347,22 +433,24 @@ fn evaluate_error(
     client: &Client,
     of: ErrorOf,
 ) -> Result<Verdict, TextResponse> {
-    within(context, client, |processor| {
+    let evaluated = within(context, client, &Groups::default(), |processor| {
         match processor.error_request(&of.request, &of.page, of.status) {
             Ok(request) => processor.decide(request),
             Err(status) => Verdict { request: of.request, outcome: Outcome::Status(status) },
         }
-    })
+    });
+    Ok(evaluated?.0)
 }
 
 fn within(
     context: &RequestContext<'_>,
     client: &Client,
+    groups: &Groups,
     work: impl FnOnce(&Processor<'_>) -> Verdict,
-) -> Result<Verdict, TextResponse> {
-    let groups = Groups::default();
+) -> Result<(Verdict, WatchedPaths), TextResponse> {
     let found = context.site.with_htaccess(|world: &SiteWorld<'_>, _: &Resolver| {
-        work(&Processor::new(client, world, &groups))
+        let verdict = work(&Processor::new(client, world, groups));
+        (verdict, world.paths.take())
     });
     match found {
         Ok(Some(verdict)) => Ok(verdict),

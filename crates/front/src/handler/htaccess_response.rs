@@ -40,6 +40,9 @@ pub enum ResponseSource {
     Server,
 }
 
+/// The type of Apache's own pages, as conditions of headers see it.
+const SERVERS_TYPE: &[u8] = b"text/html; charset=iso-8859-1";
+
 /// Variables that tell PHP's interface what to do: not for a directive.
 const RESERVED: [&[u8]; 4] = [b"PHP_VALUE", b"PHP_ADMIN_VALUE", b"FCGI_ROLE", b"HTTP_PROXY"];
 
@@ -99,16 +102,26 @@ impl Directives {
                 tables.success.add(name, value);
             }
         }
+        let media_type = match source {
+            ResponseSource::Server => Some(SERVERS_TYPE.to_vec()),
+            _ => tables.success.get(b"Content-Type").map(<[u8]>::to_vec),
+        };
         let groups = Groups::default();
         let read = RefCell::default();
         let (client, depth, vary) = (&self.client, 0, Some(&read));
-        let mut apply = |world: &dyn World| {
+        let mut apply = |request: &Request, world: &dyn World| {
             let scope = Scope { request, client, world, groups: &groups, depth, vary };
             tables.apply(&scope, is_error);
         };
         match request.conf.headers.have_expressions() {
-            false => apply(&NoFiles),
-            true => _ = self.site.with_htaccess(|world, _| apply(world)),
+            false => apply(request, &NoFiles),
+            true => {
+                // Conditions see the type and the status of the response.
+                let mut request = Request::clone(request);
+                request.content_type = media_type;
+                request.status = status;
+                let _ = self.site.with_htaccess(|world, _| apply(&request, world));
+            }
         }
         if !is_error {
             for name in read.into_inner() {
@@ -280,6 +293,10 @@ impl World for NoFiles {
 
     fn time(&self) -> LocalTime {
         clock::local_time()
+    }
+
+    fn http_date(&self, seconds: i64) -> Vec<u8> {
+        clock::http_date_in(seconds).into_bytes()
     }
 
     fn variable(&self, _name: &[u8]) -> Option<Vec<u8>> {

@@ -225,6 +225,7 @@ async fn serve_by_rules<'r, C: HttpClient>(
         thread: cx.thread,
         context: RequestContext::new(cx.head, cx.target, site),
     };
+    check.context.local = site.has_htaccess().then(|| cx.client.local());
     let after = match &clean {
         Ok(path) => follow_rules(cx, &mut check, path).await?,
         Err(refused) => {

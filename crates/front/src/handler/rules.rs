@@ -20,7 +20,7 @@ use crate::http::headers::Header;
 use crate::http::hosts::host_name;
 use crate::pool::queue::Priority;
 use crate::services::Thread;
-use crate::site::auth::Outcome;
+use crate::site::auth::{Outcome, UsersFile};
 use crate::site::listing;
 use crate::site::rate_limits::RunningRequest;
 
@@ -162,7 +162,8 @@ impl<'r> RulesCheck<'r> {
             return Ok(());
         };
         let porter = &self.thread.shared.porter;
-        Err(match porter.admit(self.context.head, &auth.users).await {
+        let users = UsersFile::OfSetting(&auth.users);
+        Err(match porter.admit(self.context.head, users).await {
             Outcome::Granted => return Ok(()),
             Outcome::Unknown => {
                 let realm = format!("Basic realm=\"{}\", charset=\"UTF-8\"", auth.realm);
@@ -198,7 +199,8 @@ impl<'r> RulesCheck<'r> {
                 path: path.as_bytes().to_vec(),
             }),
             PathTarget::Listing => {
-                let page = listing::page(|| site.open_folder(path), path.as_bytes()).await?;
+                let page =
+                    listing::page(|| site.open_folder(path), path.as_bytes(), |_| false).await?;
                 Some(TextResponse::page(&[HTML], page).into())
             }
             PathTarget::Files => None,

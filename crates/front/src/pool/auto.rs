@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use maitred_control::FromFront;
 use maitred_scoreboard::Size;
 use maitred_seat::Spent;
 use maitred_sizing as sizing;
@@ -14,8 +15,9 @@ use crate::pool::exchange::Exchange;
 use crate::pool::generation::Generation;
 use crate::pool::generations::PoolQueues;
 use crate::pool::growth::Growth;
+use crate::pool::idleness::Idleness;
 use crate::pool::kind::assigned_kinds;
-use crate::pool::queue::{Queue, SeatId};
+use crate::pool::queue::Queue;
 use crate::pool::stuck_workers;
 use crate::pool::stuck_workers::{StuckWorkers, running, waited};
 
@@ -42,6 +44,7 @@ pub struct AutoSize {
     counts_at: Instant,
     /// A request has arrived since the last check.
     dirty: bool,
+    idleness: Idleness,
     /// The last size in the log.
     logged: Option<Sizing>,
 }
@@ -54,7 +57,9 @@ pub fn load(queue: &Queue<Arc<Exchange>>) -> Load {
 impl AutoSize {
     /// A pool of at least `floor` and at most `cap` workers, without measurements yet. Until the
     /// supervisor sets its capacity, it may use the processors of this process.
-    pub fn new(floor: usize, cap: usize) -> AutoSize {
+    ///
+    /// After `rests_after` without a request it has no worker.
+    pub fn new(floor: usize, cap: usize, rests_after: Option<Duration>) -> AutoSize {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let limits = Limits { floor, cap };
         let machine = Machine { cores: cores as f64, memory: None };
@@ -68,6 +73,7 @@ impl AutoSize {
             kinds: Kinds::default(),
             counts_at: began,
             dirty: false,
+            idleness: Idleness::new(rests_after, began),
             logged: None,
         }
     }
@@ -77,6 +83,7 @@ impl AutoSize {
         let Some(mut before) = before else {
             return self;
         };
+        before.idleness = self.idleness;
         before.controller.limit(self.limits);
         before.limits = self.limits;
         before
@@ -84,17 +91,22 @@ impl AutoSize {
 
     fn arrived(&mut self, load: Load) {
         self.dirty = true;
+        self.idleness.arrived();
         let parked = self.parked;
         self.controller.arrived(Load { parked, ..load });
     }
 
-    /// The number of workers needed when `more` requests wait behind others.
-    pub fn needs(&mut self, load: Load, more: usize) -> usize {
+    /// The number of workers needed when `more` requests wait behind others. None while the pool is
+    /// idle: the supervisor starts the first workers by itself.
+    pub fn needs(&mut self, load: Load, more: usize) -> Option<usize> {
+        if self.idleness.needs_none() && load.busy + load.waiting + more == 0 {
+            return None;
+        }
         if more > 0 {
             let (waiting, parked) = (load.waiting + more, self.parked);
             self.controller.crowded(Load { waiting, parked, ..load });
         }
-        self.controller.sizing().workers
+        Some(self.controller.sizing().workers)
     }
 
     /// Its size and the reasons, for the scoreboard.
@@ -137,12 +149,11 @@ impl AutoSize {
         let again = (after / COUNTS).max(COUNTS_AFTER);
         self.counts_at = soon.checked_add(again).unwrap_or(soon);
         let now = stuck_workers::now();
-        let scripts = generations.iter().flat_map(|generation| {
-            let (generation, link) = (generation.number, generation.link());
-            (0..link.seats()).filter_map(move |number| {
-                let seat = SeatId { generation, number };
-                running(seat, link.seat_board(number), now)
-            })
+        // Only seats with a worker: each read of another board would take a page of memory.
+        let scripts = queue.all_seats().filter_map(|(seat, _)| {
+            let mut all = generations.iter();
+            let generation = all.find(|generation| generation.number == seat.generation)?;
+            running(seat, generation.link().seat_board(seat.number), now)
         });
         self.parked = self.stuck.count(scripts, after, now, waited);
         if self.parked == 0 && self.kinds.is_empty() {
@@ -307,11 +318,19 @@ impl Pool {
         auto.controller.look(auto.began.elapsed(), Load { parked, ..now });
         let sizing = auto.controller.sizing();
         let was_dirty = std::mem::take(&mut auto.dirty);
-        let floor = auto.limits.floor;
+        let is_idle = now.busy == 0 && now.waiting == 0 && !was_dirty;
+        let rests_now = auto.idleness.look(is_idle, Instant::now());
+        let (workers, floor) = match auto.idleness.is_resting() {
+            true => (0, 0),
+            false => (sizing.workers, auto.limits.floor),
+        };
         self.log_size(auto, sizing);
         self.show_size(state);
-        if state.growth.requested > sizing.workers {
-            self.request_workers(state, sizing.workers);
+        if rests_now {
+            self.report_idle(state);
+        }
+        if state.growth.requested > workers {
+            self.request_workers(state, workers);
         }
         self.release(state);
         self.ask_for_workers(state, 0);
@@ -320,7 +339,7 @@ impl Pool {
             state.queue.limit_pending(most);
             self.apply_seat_changes(state);
         }
-        let beyond = state.queue.open_seats().saturating_sub(sizing.workers);
+        let beyond = state.queue.open_seats().saturating_sub(workers);
         for _ in 0..beyond {
             let Some(worker) = state.queue.retire(0, 1) else {
                 break;
@@ -333,6 +352,18 @@ impl Pool {
             || now.waiting > 0
             || now.busy > 0
             || state.queue.open_seats() > floor
+    }
+
+    /// When the pool rests unless a request arrives; none: never, or it does already.
+    pub(crate) fn rests_at(&self) -> Option<Instant> {
+        self.lock().growth.auto.as_ref()?.idleness.rests_at()
+    }
+
+    fn report_idle(&self, state: &PoolQueues) {
+        let generation = state.queue.current();
+        if generation != 0 {
+            self.supervisor.report(&FromFront::PoolIdle { generation });
+        }
     }
 
     fn log_size(&self, auto: &mut AutoSize, sizing: Sizing) {

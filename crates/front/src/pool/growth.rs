@@ -82,7 +82,8 @@ impl Growth {
         let is_auto = pool.pm == ProcessManager::Auto;
         Growth {
             bounds,
-            auto: is_auto.then(|| AutoSize::new(pool.fewest_found() as usize, limit)),
+            auto: is_auto
+                .then(|| AutoSize::new(pool.fewest_found() as usize, limit, pool.rests_after())),
             has_more_ready: is_auto && pool.mode == Mode::Snapshot,
             ..Growth::default()
         }
@@ -132,11 +133,11 @@ impl Pool {
         }
     }
 
-    /// Number of workers needed, unless the pool is static.
+    /// Number of workers needed, unless the pool is static, or idle.
     fn needs(&self, state: &mut PoolQueues, more: usize) -> Option<usize> {
         if let Some(auto) = &mut state.growth.auto {
             let load = load(&state.queue);
-            return Some(auto.needs(load, more));
+            return auto.needs(load, more);
         }
         let bounds = state.growth.bounds?;
         Some(bounds.needs(state.queue.busy(), state.queue.waiting() + more))
@@ -200,7 +201,11 @@ pub async fn tend(pool: Weak<Pool>) {
         return;
     };
     loop {
-        dirty.notified().await;
+        let Some(rests_at) = pool.upgrade().map(|pool| pool.rests_at()) else { return };
+        match rests_at {
+            Some(at) => drop(timeout_at(at.into(), dirty.notified()).await),
+            None => dirty.notified().await,
+        }
         loop {
             until_check(&pool, &stalled).await;
             let Some(pool) = pool.upgrade() else { return };

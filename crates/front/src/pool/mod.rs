@@ -6,6 +6,7 @@ pub(crate) mod exchange;
 pub(crate) mod generation;
 pub(crate) mod generations;
 pub(crate) mod growth;
+mod idleness;
 pub(crate) mod kind;
 pub(crate) mod listen_backlog;
 pub(crate) mod load_shedding;

@@ -68,6 +68,11 @@ pub fn http_date_of(second: u64) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second))
 }
 
+/// The HTTP date of the time so many seconds from now.
+pub fn http_date_in(seconds: i64) -> String {
+    http_date_of(since_1970().as_secs().saturating_add_signed(seconds))
+}
+
 /// Now in the machine's time zone, for the conditions of `.htaccess` files.
 pub fn local_time() -> LocalTime {
     let second = since_1970().as_secs().min(LAST_SECOND_OF_9999).cast_signed();

@@ -77,9 +77,11 @@ fn folders(config: &Config) -> impl Iterator<Item = (&'static str, &Path)> {
         let root = std::iter::once(("root", &site.root));
         let aliases = site.rules.aliases.iter();
         let users = site.rules.basic_auth.iter();
+        let htaccess_users = site.rules.htaccess_users.iter();
         let sent = site.output.sendfile_roots.iter();
         root.chain(aliases.map(|alias| ("aliases", &alias.folder)))
             .chain(users.map(|auth| ("basic_auth", &auth.users)))
+            .chain(htaccess_users.map(|path| ("htaccess_users", path)))
             .chain(sent.map(|root| ("sendfile_roots", &root.folder)))
             .map(|(setting, path)| (setting, path.as_path()))
     })
@@ -114,12 +116,13 @@ mod tests {
         let text = "[pools.www]\n[[sites]]\nroot = \"/\"\n\
                     aliases = { \"/a/\" = \"/usr\" }\n\
                     sendfile_roots = { \"/x/\" = \"/var\" }\n\
+                    htaccess_users = \"/home\"\n\
                     basic_auth = [{ path = \"/b/\", realm = \"b\", users = \"/etc/passwd\" }]\n";
         let mut config = maitred_config::parse(text, Path::new("/maitred.toml")).unwrap();
         config.cache_dir = Some("/cache".into());
         config.spool_dir = "/spool".into();
         let needs = needs(&config);
-        let expected = ["/", "/usr", "/etc/passwd", "/var"].map(PathBuf::from);
+        let expected = ["/", "/usr", "/etc/passwd", "/home", "/var"].map(PathBuf::from);
         assert_eq!(needs.read, expected);
         assert_eq!(needs.written, ["/spool", "/cache"].map(PathBuf::from));
     }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
+use maitred_htaccess::process::Groups;
 use maitred_http1::Head;
 use maitred_os::walk::{self, Rule};
 use maitred_rules::htpasswd::Users;
@@ -25,6 +26,8 @@ const MAX_REMEMBERED: usize = 4096;
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 /// Least interval between two checks of a users file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Most files that are cached: `.htaccess` files may name any number.
+const MAX_FILES: usize = 4096;
 /// Largest users file in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
@@ -41,22 +44,34 @@ pub enum Outcome {
     NoUsers,
 }
 
+/// A file of users.
+#[derive(Debug, Clone, Copy)]
+pub enum UsersFile<'a> {
+    /// That of a `basic_auth`, which accepts slow hashes alone.
+    OfSetting(&'a Path),
+    /// An `AuthUserFile`, with Apache's hashes.
+    OfHtaccess(&'a Path),
+}
+
+impl<'a> UsersFile<'a> {
+    fn path(self) -> &'a Path {
+        match self {
+            UsersFile::OfSetting(path) | UsersFile::OfHtaccess(path) => path,
+        }
+    }
+}
+
 /// Authenticates users.
 #[derive(Debug)]
 pub struct Authenticator {
-    files: Mutex<HashMap<PathBuf, KnownCredentials>>,
+    files: CheckedFiles<Users>,
+    htaccess_files: CheckedFiles<Users>,
+    groups: CheckedFiles<Groups>,
     /// When each password was verified, by a digest with this process's secret.
     right: Mutex<HashMap<[u8; 32], Instant>>,
     secret: [u8; 32],
     comparing: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
-}
-
-#[derive(Debug)]
-struct KnownCredentials {
-    users: Option<Arc<Users>>,
-    identity: Option<(u64, u64, i64, i64, u64)>,
-    looked: Instant,
 }
 
 impl Default for Authenticator {
@@ -66,7 +81,9 @@ impl Default for Authenticator {
         // password.
         let _ = rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty());
         Authenticator {
-            files: Mutex::default(),
+            files: CheckedFiles::default(),
+            htaccess_files: CheckedFiles::default(),
+            groups: CheckedFiles::default(),
             right: Mutex::default(),
             secret,
             comparing: Arc::new(Semaphore::new(AT_A_TIME)),
@@ -77,8 +94,14 @@ impl Default for Authenticator {
 
 impl Authenticator {
     /// Authenticates a request against a users file.
-    pub async fn admit(&self, head: &Head, file: &Path) -> Outcome {
-        let Some(users) = self.users(file) else {
+    pub async fn admit(&self, head: &Head, file: UsersFile<'_>) -> Outcome {
+        let users = match file {
+            UsersFile::OfSetting(path) => self.files.get(path, "basic_auth", load),
+            UsersFile::OfHtaccess(path) => {
+                self.htaccess_files.get(path, "AuthUserFile", load_as_apache)
+            }
+        };
+        let Some(users) = users else {
             return Outcome::NoUsers;
         };
         let Some((name, password)) = head.header("authorization").and_then(credentials) else {
@@ -87,7 +110,7 @@ impl Authenticator {
         let Some(attempt) = users.attempt(&name, &password) else {
             return Outcome::Unknown;
         };
-        let digest = self.digest(file, attempt.hash(), &name, &password);
+        let digest = self.digest(file.path(), attempt.hash(), &name, &password);
         if self.is_remembered(&digest) {
             return Outcome::Granted;
         }
@@ -112,39 +135,9 @@ impl Authenticator {
         }
     }
 
-    fn users(&self, file: &Path) -> Option<Arc<Users>> {
-        let mut files = lock(&self.files);
-        let now = Instant::now();
-        let known = files.get_mut(file);
-        if let Some(known) = known {
-            if now.duration_since(known.looked) < LOOK_EVERY {
-                return known.users.clone();
-            }
-            known.looked = now;
-            if identity(file) == known.identity && known.users.is_some() {
-                return known.users.clone();
-            }
-        }
-        let identity = identity(file);
-        let users = match load(file) {
-            Ok(users) => Some(Arc::new(users)),
-            Err(why) => {
-                // The former users stay: a file that is being written does not lock everybody out.
-                let before = files.get(file).and_then(|known| known.users.clone());
-                let is_news = files.get(file).is_none_or(|known| known.identity != identity);
-                if is_news {
-                    let goes_on = match before {
-                        Some(_) => "; the former users stay",
-                        None => "; all requests are refused",
-                    };
-                    tracing::error!("basic_auth: {why}{goes_on}");
-                }
-                before
-            }
-        };
-        let known = KnownCredentials { users: users.clone(), identity, looked: now };
-        files.insert(file.to_owned(), known);
-        users
+    /// The groups of an `AuthGroupFile`; none if it is unusable.
+    pub fn groups(&self, file: &Path) -> Option<Arc<Groups>> {
+        self.groups.get(file, "AuthGroupFile", load_groups)
     }
 
     fn digest(&self, file: &Path, hash: &str, name: &str, password: &[u8]) -> [u8; 32] {
@@ -174,6 +167,68 @@ impl Authenticator {
     }
 }
 
+/// Parsed files, read again when they change.
+#[derive(Debug)]
+struct CheckedFiles<T>(Mutex<HashMap<PathBuf, CheckedFile<T>>>);
+
+#[derive(Debug)]
+struct CheckedFile<T> {
+    parsed: Option<Arc<T>>,
+    identity: Option<(u64, u64, i64, i64, u64)>,
+    looked: Instant,
+}
+
+impl<T> Default for CheckedFiles<T> {
+    fn default() -> CheckedFiles<T> {
+        CheckedFiles(Mutex::default())
+    }
+}
+
+impl<T> CheckedFiles<T> {
+    /// The file as it is now, or as it was last usable. `setting` is what names it.
+    fn get(
+        &self,
+        file: &Path,
+        setting: &str,
+        load: fn(&Path) -> Result<T, String>,
+    ) -> Option<Arc<T>> {
+        let mut files = lock(&self.0);
+        let now = Instant::now();
+        if let Some(known) = files.get_mut(file) {
+            if now.duration_since(known.looked) < LOOK_EVERY {
+                return known.parsed.clone();
+            }
+            known.looked = now;
+            if identity(file) == known.identity && known.parsed.is_some() {
+                return known.parsed.clone();
+            }
+        }
+        let identity = identity(file);
+        let parsed = match load(file) {
+            Ok(parsed) => Some(Arc::new(parsed)),
+            Err(why) => {
+                // The former one stays: a file that is being written does not lock everybody out.
+                let before = files.get(file).and_then(|known| known.parsed.clone());
+                let is_news = files.get(file).is_none_or(|known| known.identity != identity);
+                if is_news {
+                    let goes_on = match before {
+                        Some(_) => "; the former users stay",
+                        None => "; all requests are refused",
+                    };
+                    tracing::error!("{setting}: {why}{goes_on}");
+                }
+                before
+            }
+        };
+        if files.len() >= MAX_FILES {
+            files.clear();
+        }
+        let known = CheckedFile { parsed: parsed.clone(), identity, looked: now };
+        files.insert(file.to_owned(), known);
+        parsed
+    }
+}
+
 fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -188,6 +243,23 @@ fn identity(file: &Path) -> Option<(u64, u64, i64, i64, u64)> {
 /// # Errors
 /// One sentence, with the file and the line.
 pub fn load(file: &Path) -> Result<Users, String> {
+    Users::parse(&read(file)?).map_err(|(line, why)| at_line(file, line, &why))
+}
+
+/// Reads a users file as Apache does.
+fn load_as_apache(file: &Path) -> Result<Users, String> {
+    Users::parse_as_apache(&read(file)?).map_err(|(line, why)| at_line(file, line, &why))
+}
+
+fn load_groups(file: &Path) -> Result<Groups, String> {
+    Ok(Groups::parse(read(file)?.as_bytes()))
+}
+
+fn at_line(file: &Path, line: usize, why: &str) -> String {
+    format!("{}:{line}: this line {why}", file.display())
+}
+
+fn read(file: &Path) -> Result<String, String> {
     let name = file.display();
     let cannot = |error: std::io::Error| format!("{name} cannot be read: {error}");
     let opened = walk::open_to_read(file, Rule::of_reader()).map_err(cannot)?;
@@ -199,7 +271,12 @@ pub fn load(file: &Path) -> Result<Users, String> {
     let mut text = String::new();
     let read = opened.take(MAX_FILE_BYTES + 1).read_to_string(&mut text);
     read.map_err(cannot)?;
-    Users::parse(&text).map_err(|(line, why)| format!("{name}:{line}: this line {why}"))
+    Ok(text)
+}
+
+/// Whether an `Authorization` header has a name and a password.
+pub fn has_password(field: Option<&[u8]>) -> bool {
+    field.and_then(credentials).is_some()
 }
 
 /// The name and the password of `Authorization: Basic …`.

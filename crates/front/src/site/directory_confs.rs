@@ -13,22 +13,24 @@ use std::time::SystemTime;
 use maitred_htaccess::conf::Conf;
 use maitred_htaccess::file::{self, Mistake, Reading};
 use maitred_htaccess::request::{Kind, LocalTime, Stat, World};
+use maitred_http1::Head;
 use rustix::fs::{self, FileType};
 use rustix::io::Errno;
 
 use crate::runtime::file_identity::Identity;
 use crate::site::openat;
 use crate::site::resolver::Resolver;
-use crate::site::resolver_table::is_absence;
+use crate::site::resolver_table::{Expect, is_absence};
+use crate::site::verdict_table::{CachedVerdict, NewVerdict, VerdictTable, WatchedPaths, expected};
 
 /// Largest file in bytes.
-const MAX_FILE_BYTES: u64 = 1 << 20;
+pub const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Most directories whose configuration is cached.
 const MAX_DIRECTORIES: usize = 4096;
 
 /// The name of the files.
-const NAME: &[u8] = b".htaccess";
+pub const NAME: &[u8] = b".htaccess";
 
 /// The configurations of directories.
 #[derive(Debug)]
@@ -38,6 +40,9 @@ pub struct DirectoryConfs {
     base: Arc<Conf>,
     known: HashMap<Vec<u8>, KnownDirectory>,
     moment: u64,
+    /// The decisions on requests, below this real document root.
+    verdicts: VerdictTable,
+    root: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -55,12 +60,15 @@ impl DirectoryConfs {
     /// No directories; `index` are the site's index files.
     pub fn new(ignores_unknown: bool, index: &[String]) -> DirectoryConfs {
         let mut base = Conf::default();
+        base.authz.grant_all();
         base.dir.index = Some(index.iter().map(|name| name.as_bytes().to_vec()).collect());
         DirectoryConfs {
             reading: Reading { ignores_unknown, ..Reading::default() },
             base: Arc::new(base),
             known: HashMap::new(),
             moment: 0,
+            verdicts: VerdictTable::default(),
+            root: Vec::new(),
         }
     }
 
@@ -70,6 +78,21 @@ impl DirectoryConfs {
         if self.known.len() > MAX_DIRECTORIES {
             self.known.clear();
         }
+    }
+
+    /// The decisions for a document root. A root that has moved makes them void.
+    fn verdicts(&mut self, resolver: &Resolver) -> &mut VerdictTable {
+        if self.root != resolver.real_root() {
+            self.root = resolver.real_root().to_vec();
+            self.verdicts.clear();
+        }
+        &mut self.verdicts
+    }
+
+    /// What the file of a directory has to be as long as a decision holds.
+    fn expected(&self, directory: &[u8]) -> Option<Expect> {
+        let known = self.known.get(directory)?;
+        Some(known.identity.map_or(Expect::Absent, Expect::Unchanged))
     }
 
     /// Whether a directory has a file.
@@ -197,6 +220,8 @@ pub struct SiteWorld<'w> {
     pub resolver: &'w Resolver,
     /// Its configurations.
     pub confs: RefCell<&'w mut DirectoryConfs>,
+    /// The paths that an evaluation has looked at.
+    pub paths: RefCell<WatchedPaths>,
 }
 
 impl SiteWorld<'_> {
@@ -210,6 +235,29 @@ impl SiteWorld<'_> {
             start = end + 1;
             confs.has_file(self.resolver, &directory)
         })
+    }
+
+    /// The decision for a request, if it is cached and still holds.
+    pub fn cached_verdict(&self, key: &[u8], head: &Head) -> Option<CachedVerdict> {
+        let mut confs = self.confs.borrow_mut();
+        let moment = confs.moment;
+        confs.verdicts(self.resolver).fresh(key, head, moment)
+    }
+
+    /// Caches a decision.
+    pub fn cache_verdict(&self, key: Vec<u8>, new: NewVerdict) {
+        let mut confs = self.confs.borrow_mut();
+        confs.verdicts(self.resolver).insert(self.resolver.real_root(), key, new);
+    }
+
+    /// Watches the files of a directory and of those above it.
+    fn watch_confs(&self, directory: &[u8]) {
+        let (confs, mut paths) = (self.confs.borrow(), self.paths.borrow_mut());
+        let root = self.resolver.real_root().len();
+        for end in memchr::memchr_iter(b'/', directory).filter(|end| *end >= root) {
+            let directory = &directory[..=end];
+            paths.add(&[directory, NAME].concat(), confs.expected(directory));
+        }
     }
 
     /// Opens a path below the root for its status. Nothing outside of the root is seen.
@@ -228,7 +276,10 @@ impl SiteWorld<'_> {
 
 impl World for SiteWorld<'_> {
     fn stat(&self, path: &[u8]) -> Option<Stat> {
-        let opened = self.look(path)?;
+        let opened = self.look(path);
+        let found = opened.as_ref().map(|opened| &opened.stat);
+        self.paths.borrow_mut().add(path, expected(found));
+        let opened = opened?;
         let kind = match opened.kind() {
             FileType::RegularFile => Kind::File,
             FileType::Directory => Kind::Directory,
@@ -239,6 +290,7 @@ impl World for SiteWorld<'_> {
     }
 
     fn is_link(&self, path: &[u8]) -> bool {
+        self.paths.borrow_mut().add(path, None);
         // The last segment itself: what is before it has to be below the root.
         let slash = memchr::memrchr(b'/', path).unwrap_or(0);
         if self.look(&path[..slash]).is_none() {
@@ -253,11 +305,19 @@ impl World for SiteWorld<'_> {
     }
 
     fn conf(&self, directory: &[u8]) -> Result<Arc<Conf>, Mistake> {
-        self.confs.borrow_mut().conf(self.resolver, directory)
+        let conf = self.confs.borrow_mut().conf(self.resolver, directory);
+        self.watch_confs(directory);
+        conf
     }
 
     fn time(&self) -> LocalTime {
+        // Another request comes at another time.
+        self.paths.borrow_mut().add(b"", None);
         crate::runtime::clock::local_time()
+    }
+
+    fn http_date(&self, seconds: i64) -> Vec<u8> {
+        crate::runtime::clock::http_date_in(seconds).into_bytes()
     }
 
     fn variable(&self, _name: &[u8]) -> Option<Vec<u8>> {

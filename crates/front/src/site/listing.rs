@@ -63,8 +63,13 @@ impl Resolver {
     }
 }
 
-/// The listing of the directory at `path`, opened by `open`; none without a directory to list.
-pub async fn page(open: impl FnOnce() -> Option<Folder>, path: &[u8]) -> Option<String> {
+/// The listing of the directory at `path`, opened by `open`, without the names that are `ignored`;
+/// none without a directory to list.
+pub async fn page(
+    open: impl FnOnce() -> Option<Folder>,
+    path: &[u8],
+    ignored: impl Fn(&[u8]) -> bool + Send + 'static,
+) -> Option<String> {
     // Before the folder is opened: a waiting request holds no descriptor.
     let turn = READING.acquire().await.ok()?;
     let folder = open()?;
@@ -73,18 +78,19 @@ pub async fn page(open: impl FnOnce() -> Option<Folder>, path: &[u8]) -> Option<
         // Released here, so that a client that disconnects frees the slot only after its folder is
         // read.
         let _held = turn;
-        folder.list().map(|listing| listing.page(&path))
+        folder.list(ignored).map(|listing| listing.page(&path))
     });
     made.await.ok()?
 }
 
 impl Folder {
     /// Its files, without those that are never sent.
-    fn list(&self) -> Option<Listing> {
+    fn list(&self, ignored: impl Fn(&[u8]) -> bool) -> Option<Listing> {
         let mut listing = Listing { names: Vec::new(), is_cut: false };
         for entry in Dir::read_from(&self.0).ok()?.flatten() {
             let name = entry.file_name().to_bytes();
-            let is_hidden = is_dot_name(name) || is_php_source(name) || is_script(name);
+            let is_hidden =
+                is_dot_name(name) || is_php_source(name) || is_script(name) || ignored(name);
             // A link is shown by its target, and may still be refused later.
             let Ok(stat) = fs::statat(&self.0, entry.file_name(), AtFlags::empty()) else {
                 continue;

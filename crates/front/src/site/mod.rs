@@ -4,9 +4,11 @@ pub(crate) mod acme_challenges;
 pub mod auth;
 pub(crate) mod compress;
 pub(crate) mod directory_confs;
+pub(crate) mod directory_watch;
 pub(crate) mod document_root;
 pub(crate) mod fastcgi_listener;
 pub mod files;
+pub(crate) mod htaccess_users;
 pub(crate) mod listing;
 pub(crate) mod logged_paths;
 pub(crate) mod openat;
@@ -16,6 +18,7 @@ pub mod resolver;
 pub(crate) mod resolver_table;
 pub(crate) mod sendfile_roots;
 pub(crate) mod sites;
+pub(crate) mod verdict_table;
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -214,7 +217,8 @@ impl Site {
         confs.set_moment(thread::moment());
         with(&self.resolver, |resolver| {
             resolver.refresh()?;
-            let world = SiteWorld { resolver, confs: RefCell::new(&mut confs) };
+            let world =
+                SiteWorld { resolver, confs: RefCell::new(&mut confs), paths: RefCell::default() };
             Ok(Some(work(&world, resolver)))
         })
     }

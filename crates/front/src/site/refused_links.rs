@@ -1,6 +1,7 @@
 //! Symbolic links that lead out of a document root and are not followed: each is logged with the
-//! command that has it followed, and `maitred check` finds those in the root itself.
+//! command that has it followed, and `maitred check` finds those in the root and two folders below.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -17,8 +18,12 @@ use crate::site::logged_paths::LoggedPaths;
 /// Interval between two log lines about a link.
 const LOGGED_EVERY: Duration = Duration::from_secs(3600);
 
-/// Most entries of a document root that are examined for `maitred check`.
+/// Most entries of a document root and of the folders below that are examined for `maitred check`.
 const MAX_ENTRIES: usize = 10_000;
+
+/// How many folders below the document root `maitred check` descends. Packages, sources and caches
+/// lie deeper, and applications link their storage above.
+const MAX_DEPTH: usize = 2;
 
 static LOGGED: LoggedPaths = LoggedPaths::every(LOGGED_EVERY);
 
@@ -54,16 +59,36 @@ fn sentence(link: &Path) -> Option<String> {
     ))
 }
 
-/// The links in the folder `root` that a front of the user `own` does not follow: one sentence
-/// each.
+/// The links in the folder `root`, and in the folders up to [`MAX_DEPTH`] below, that a front of the
+/// user `own` does not follow: one sentence each.
 pub fn find(root: &Path, own: u32) -> Vec<String> {
-    let (Ok(entries), Ok(real)) = (fs::read_dir(root), fs::canonicalize(root)) else {
+    let Ok(real) = fs::canonicalize(root) else {
         return Vec::new();
     };
-    let entries = entries.take(MAX_ENTRIES).filter_map(Result::ok);
-    let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
-    let refused = links.map(|entry| entry.path()).filter(|link| is_refused(link, &real, own));
+    let refused = links_below(root).into_iter().filter(|link| is_refused(link, &real, own));
     refused.filter_map(|link| sentence(&link)).collect()
+}
+
+/// The links below a folder, those nearest to it first. Links to folders are not descended into.
+fn links_below(root: &Path) -> Vec<PathBuf> {
+    let mut links = Vec::new();
+    let mut folders = VecDeque::from([(root.to_owned(), 0)]);
+    let mut left = MAX_ENTRIES;
+    while let Some((folder, depth)) = folders.pop_front() {
+        let entries = fs::read_dir(folder).into_iter().flatten().take(left);
+        for entry in entries {
+            left -= 1;
+            let Ok(entry) = entry else { continue };
+            match entry.file_type() {
+                Ok(kind) if kind.is_symlink() => links.push(entry.path()),
+                Ok(kind) if kind.is_dir() && depth < MAX_DEPTH => {
+                    folders.push_back((entry.path(), depth + 1));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+    links
 }
 
 fn is_refused(link: &Path, root: &Path, own: u32) -> bool {
@@ -73,4 +98,25 @@ fn is_refused(link: &Path, root: &Path, own: u32) -> bool {
     let is_inside = fs::canonicalize(link).is_ok_and(|real| real.starts_with(root));
     let is_followed = || of_link.uid() == 0 && walk::look(link, Rule::Read { own }).is_ok();
     of_link.uid() != target.uid() && !is_inside && !is_followed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_are_found_two_folders_below_the_root_and_no_deeper() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("a/b/c")).unwrap();
+        for link in ["top", "a/one", "a/b/two", "a/b/c/three", "a/here"] {
+            symlink(root.path(), root.path().join(link)).unwrap();
+        }
+        let mut found = links_below(root.path());
+        assert_eq!(found[0], root.path().join("top"));
+        found.sort();
+        let expected = ["a/b/two", "a/here", "a/one", "top"];
+        assert_eq!(found, expected.map(|link| root.path().join(link)));
+        assert!(links_below(&root.path().join("gone")).is_empty());
+    }
 }

@@ -53,7 +53,7 @@ pub(crate) enum Expect {
 
 impl FileWatch {
     /// One `stat`.
-    fn holds(&self) -> bool {
+    pub(crate) fn holds(&self) -> bool {
         match (fs::stat(self.path.as_c_str()), &self.expect) {
             (Ok(stat), Expect::Unchanged(identity)) => Identity::of(&stat) == *identity,
             (Ok(stat), Expect::SameFile { dev, ino }) => {

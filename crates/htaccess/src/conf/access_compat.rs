@@ -152,7 +152,7 @@ impl Source {
         match self {
             Source::All => true,
             Source::Variable { name, is_set } => request.env.get(name).is_some() == *is_set,
-            Source::Network(network) => network.contains(&client.remote.ip().to_canonical()),
+            Source::Network(network) => network.contains(&client.remote().ip().to_canonical()),
             Source::Host => false,
         }
     }

@@ -122,6 +122,13 @@ impl AuthzConf {
         AuthzConf { section, merging, forbids_on_failure }
     }
 
+    /// `Require all granted`, as a server has it for its document roots.
+    pub fn grant_all(&mut self) {
+        let (provider, methods) = (Provider::All(true), Methods::default());
+        let requirement = Requirement::Provider { provider, is_negated: false, methods };
+        self.section_mut().children.push(requirement);
+    }
+
     /// Adds a requirement outside of a container.
     pub fn section_mut(&mut self) -> &mut Section {
         Arc::make_mut(self.section.get_or_insert_with(Arc::default))
@@ -292,14 +299,19 @@ impl Provider {
     fn check(&self, scope: &Scope<'_>) -> Granted {
         let request = scope.request;
         let granted = |yes: bool| if yes { Granted::Yes } else { Granted::No };
-        let remote = scope.client.remote.ip().to_canonical();
+        // Read by those alone that need it: the decision then holds for this client only.
+        let remote = || scope.client.remote().ip().to_canonical();
         match self {
             Provider::All(yes) => granted(*yes),
             Provider::Method(methods) => granted(methods.contain(&request.method)),
-            Provider::Ip(networks) => granted(networks.iter().any(|net| net.contains(&remote))),
+            Provider::Ip(networks) => {
+                let remote = remote();
+                granted(networks.iter().any(|net| net.contains(&remote)))
+            }
             Provider::Host | Provider::Unknown => Granted::No,
             Provider::Local => {
-                granted(remote.is_loopback() || remote == scope.client.local.ip().to_canonical())
+                let remote = remote();
+                granted(remote.is_loopback() || remote == scope.client.local().ip().to_canonical())
             }
             Provider::Env(names) => {
                 granted(names.iter().any(|name| request.env.get(name).is_some()))

@@ -7,7 +7,7 @@ use crate::expr::{Condition, Evaluation};
 use crate::process::{Scope, Stop};
 use crate::regex::Regex;
 use crate::table::Table;
-use crate::text::integer;
+use crate::text::{Glob, integer};
 use crate::words::Words;
 
 /// SetEnv, UnsetEnv and PassEnv.
@@ -357,6 +357,14 @@ impl IndexConf {
     /// The configuration below another one.
     pub fn below(&self, base: &IndexConf) -> IndexConf {
         IndexConf { ignored: [&self.ignored[..], &base.ignored].concat() }
+    }
+
+    /// Whether a name is left out (`ignore_entry`).
+    pub fn ignores(&self, name: &[u8]) -> bool {
+        self.ignored.iter().any(|pattern| {
+            let slash = memchr::memrchr(b'/', pattern);
+            Glob::Text.matches(&pattern[slash.map_or(0, |at| at + 1)..], name)
+        })
     }
 }
 

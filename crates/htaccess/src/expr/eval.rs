@@ -83,7 +83,7 @@ impl<'s, 'w> Evaluation<'s, 'w> {
                 self.unary(*operator, &word)
             }
             Test::ClientIn(network) => {
-                network.contains(&self.scope.client.remote.ip().to_canonical())
+                network.contains(&self.scope.client.remote().ip().to_canonical())
             }
             Test::AddressIn(word, network) => {
                 let word = self.word(word)?;
@@ -147,7 +147,7 @@ impl<'s, 'w> Evaluation<'s, 'w> {
             b"CONTENT_TYPE" => request.content_type.clone().unwrap_or_default(),
             b"HANDLER" => request.handler.clone().unwrap_or_default(),
             b"DOCUMENT_URI" => request.uri.clone(),
-            b"REQUEST_STATUS" => b"200".to_vec(),
+            b"REQUEST_STATUS" => request.status.to_string().into_bytes(),
             b"HTTP2" => if self.scope.client.is_http2 { &b"on"[..] } else { b"off" }.to_vec(),
             _ => self.scope.variable(name),
         }

@@ -15,6 +15,10 @@ impl Processor<'_> {
         self.rewrite(request)?;
         let conf = Arc::clone(&request.conf);
         if let Some(target) = conf.alias.apply(&self.scope(request))? {
+            self.world.note(&|| {
+                let to = target.location.as_deref().unwrap_or_default();
+                format!("Redirect matches: {} {}", target.status, String::from_utf8_lossy(to))
+            });
             if let Some(location) = target.location {
                 request.headers_out.set(b"Location", location);
             }
@@ -92,6 +96,7 @@ impl Processor<'_> {
                     request.headers_out.set(b"Location", location);
                     return Err(Stop::Status(status));
                 }
+                self.world.note(&|| format!("DirectoryIndex {}", String::from_utf8_lossy(name)));
                 adopt(request, found.request);
                 return Ok(());
             }
@@ -125,6 +130,8 @@ impl Processor<'_> {
         };
         match found.status {
             200 if found.request.kind == Kind::File => {
+                let shown = String::from_utf8_lossy(page);
+                self.world.note(&|| format!("FallbackResource {shown}"));
                 adopt(request, found.request);
                 Ok(())
             }

@@ -185,6 +185,9 @@ fn apply_all(request: &mut Request, conf: &RewriteConf, world: &Scope<'_>) -> Re
             at += 1;
             continue;
         }
+        if !request.is_sub {
+            world.world.note(&|| note_of(rule, conf, request));
+        }
         if request.filename.len() > LONGEST_PATH {
             return Err(Stop::Status(FAILED));
         }
@@ -215,6 +218,19 @@ fn apply_all(request: &mut Request, conf: &RewriteConf, world: &Scope<'_>) -> Re
         at += 1 + flags.skip;
     }
     Ok(change)
+}
+
+/// What a rule has done, for an explanation.
+fn note_of(rule: &Rule, conf: &RewriteConf, request: &Request) -> String {
+    let (line, shown) = (rule.line, String::from_utf8_lossy);
+    let place = format!("{}.htaccess:{line}", shown(&conf.directory));
+    match (rule.flags.status, &rule.substitution) {
+        (Some(status), _) => format!("RewriteRule {place} matches: {status}"),
+        (None, None) => format!("RewriteRule {place} matches, without a change of the path"),
+        (None, Some(_)) => {
+            format!("RewriteRule {place} matches: now {}", shown(&request.filename))
+        }
+    }
 }
 
 /// One rule on its way through the request.
@@ -302,7 +318,7 @@ impl Run<'_> {
         }
         for cookie in &self.rule.flags.cookies {
             let text = expand(cookie, context, &Scope { request, ..*world });
-            if let Some(cookie) = crate::cookie::header_of(&text) {
+            if let Some(cookie) = crate::cookie::header_of(&text, world.world) {
                 request.headers_out.add(b"Set-Cookie", cookie);
             }
         }

@@ -92,6 +92,13 @@ pub struct Rule {
     pub line: usize,
 }
 
+impl Rule {
+    /// Whether it has the flag P.
+    pub fn is_proxy(&self) -> bool {
+        self.flags.is_proxy
+    }
+}
+
 /// The flags of a rule.
 #[derive(Debug, Clone, Default)]
 struct Flags {

@@ -34,20 +34,20 @@ impl Scope<'_> {
             b"DOCUMENT_ROOT" | b"CONTEXT_DOCUMENT_ROOT" => client.document_root.clone(),
             b"SERVER_NAME" => client.server_name.clone(),
             b"SERVER_PORT" => client.server_port.to_string().into_bytes(),
-            b"SERVER_ADDR" => client.local.ip().to_canonical().to_string().into_bytes(),
+            b"SERVER_ADDR" => client.local().ip().to_canonical().to_string().into_bytes(),
             b"SERVER_PROTOCOL" => client.protocol.clone(),
             b"SERVER_SOFTWARE" => client.software.clone(),
             b"REMOTE_ADDR" | b"REMOTE_HOST" => {
-                client.remote.ip().to_canonical().to_string().into_bytes()
+                client.remote().ip().to_canonical().to_string().into_bytes()
             }
-            b"REMOTE_PORT" => client.remote.port().to_string().into_bytes(),
-            b"CONN_REMOTE_ADDR" => client.peer.ip().to_canonical().to_string().into_bytes(),
+            b"REMOTE_PORT" => client.remote().port().to_string().into_bytes(),
+            b"CONN_REMOTE_ADDR" => client.peer().ip().to_canonical().to_string().into_bytes(),
             b"REMOTE_USER" => request.user.clone().unwrap_or_default(),
             b"AUTH_TYPE" if request.user.is_some() => b"Basic".to_vec(),
             b"THE_REQUEST" => client.request_line.clone(),
             b"HTTPS" => if client.is_https { &b"on"[..] } else { b"off" }.to_vec(),
             b"IPV6" => {
-                let is_v6 = client.remote.ip().to_canonical().is_ipv6();
+                let is_v6 = client.remote().ip().to_canonical().is_ipv6();
                 if is_v6 { &b"on"[..] } else { b"off" }.to_vec()
             }
             b"IS_SUBREQ" => if request.is_sub { &b"true"[..] } else { b"false" }.to_vec(),

@@ -51,7 +51,7 @@ impl Host for FpmHost {
         Ok(())
     }
 
-    fn serves(&mut self) {
+    fn serves(&mut self, _: Option<&str>) {
         if let Some(waiting) = self.waiting.take() {
             waiting.tell();
         }

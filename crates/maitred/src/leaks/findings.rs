@@ -115,7 +115,10 @@ impl Findings {
 
     /// Whether no state leaks to the next request.
     pub fn is_clean(&self) -> bool {
-        self.changes.is_empty() && self.ended.is_empty() && self.failed.is_empty()
+        self.changes.is_empty()
+            && self.ended.is_empty()
+            && self.failed.is_empty()
+            && self.growth == 0
     }
 
     /// The report as text.
@@ -258,6 +261,14 @@ mod tests {
         assert_eq!(found.changes.len(), 1);
         assert!(found.changes[0].grows && found.growth == 0);
         assert!(found.text().starts_with("static Kept::$seen grows (2 of 2 requests)"));
+    }
+
+    #[test]
+    fn memory_that_grows_alone_is_a_leak() {
+        let steps = [step("/", 100, &[]), step("/", 200, &[]), step("/", 300, &[])];
+        let found = Findings::of(&steps, 1);
+        assert!(found.changes.is_empty() && !found.is_clean());
+        assert_eq!(found.text(), "memory grows by 100 bytes with each request");
     }
 
     #[test]

@@ -161,13 +161,31 @@ final class Look
     private function object(string $name, object $value, int $depth): void
     {
         $this->found[$name] = 'object '.$value::class;
-        if (isset($this->seen[spl_object_id($value)]) || $value instanceof \Closure || $value instanceof self) {
+        if (isset($this->seen[spl_object_id($value)]) || $value instanceof self) {
             return;
         }
         $this->seen[spl_object_id($value)] = true;
+        if ($value instanceof \Closure) {
+            $this->closure($name, $value, $depth);
+
+            return;
+        }
         foreach ((array) $value as $key => $item) {
             // Private and protected names begin with whose they are, between two NULs.
             $this->value($name.'->'.substr("\0".$key, (int) strrpos("\0".$key, "\0") + 1), $item, $depth - 1);
+        }
+    }
+
+    /** Its static variables, those it uses from outside, and its object. */
+    private function closure(string $name, \Closure $value, int $depth): void
+    {
+        $function = new \ReflectionFunction($value);
+        foreach ($function->getStaticVariables() as $variable => $item) {
+            $this->value("{$name}->{\$$variable}", $item, $depth - 1);
+        }
+        $object = $function->getClosureThis();
+        if ($object !== null) {
+            $this->value("$name->{\$this}", $object, $depth - 1);
         }
     }
 

@@ -10,16 +10,21 @@ use maitred_config::{MAX_CHILDREN_PER_POOL, parse_listen};
 /// Arguments of `maitred serve`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Serve {
-    /// Document root, or a project with its public/ or web/. Without DIR and --config:
-    /// /etc/maitred/maitred.toml if it exists, or else public/, web/ or the current folder,
-    /// whichever holds an index.php or index.html
+    /// Document root, or a project with its public/ or web/
+    ///
+    /// Without DIR and --config: /etc/maitred/maitred.toml if it exists, or else public/, web/ or
+    /// the current folder, whichever holds an index.php or index.html.
     #[arg(value_name = "DIR", conflicts_with = "config")]
     pub dir: Option<PathBuf>,
-    /// Address to listen on, such as 127.0.0.1:8080 or :80 (every address); a port alone is on
-    /// this machine only, unless there is a configuration file; may be given several times
+    /// Address to listen on, such as 8000 or 0.0.0.0:80
+    ///
+    /// A port alone is on this machine only, unless there is a configuration file; :80 is every
+    /// address. May be given several times.
     #[arg(long, value_name = "ADDR", value_parser = listen)]
     pub listen: Vec<ListenFlag>,
-    /// Workers of each pool, always [default: the configuration's, or as many as needed]
+    /// Workers of each pool, always
+    ///
+    /// [default: the configuration's, or as many as needed]
     #[arg(
         long,
         value_name = "N",
@@ -29,15 +34,20 @@ pub struct Serve {
     /// Configuration file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Start, and reload, only if nothing is wrong with any site or pool [default: sites without a
-    /// document root, pools without their user and the like respond with 503, and the others are
-    /// served]
+    /// Start and reload only if every site and pool is right
+    ///
+    /// [default: sites without a document root, pools without their user and the like respond with
+    /// 503, and the others are served]
     #[arg(long)]
     pub strict: bool,
-    /// PHP setting of every pool, such as memory_limit=1G; may be given several times
+    /// PHP setting of every pool, such as memory_limit=1G
+    ///
+    /// May be given several times.
     #[arg(short = 'd', value_name = "NAME=VALUE", value_parser = define)]
     pub define: Vec<(String, String)>,
-    /// Environment variable for PHP; NAME alone passes the server's own; may be given several times
+    /// Environment variable for PHP
+    ///
+    /// NAME alone passes the server's own. May be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(String, Option<String>)>,
     /// Reload when the configuration file changes
@@ -49,13 +59,24 @@ pub struct Serve {
     /// Serve a folder as in production, also on a terminal
     #[arg(long)]
     pub production: bool,
+    /// HTTPS for a folder, with a certificate of your own
+    ///
+    /// The authority that issues it is made once, in ~/.local/share/maitred/authority; `maitred
+    /// trust` makes browsers trust it. The addresses stay the same, and serve HTTP/1.1 and HTTP/2.
+    #[arg(long, conflicts_with = "production")]
+    pub https: bool,
+    /// Open the browser when the server serves
+    ///
+    /// On a terminal only.
+    #[arg(long)]
+    pub open: bool,
     /// The file descriptor with the state of the previous program, at an upgrade
     #[arg(long, value_name = "FD", hide = true)]
     pub take_over: Option<RawFd>,
     /// The same, only to check whether it could be taken over
     #[arg(long, value_name = "FD", hide = true)]
     pub try_take_over: Option<RawFd>,
-    /// The Unix socket on which `maitred status` and other commands reach this server
+    /// Unix socket of `maitred status` and other commands
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,
 }

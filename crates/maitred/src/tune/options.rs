@@ -30,41 +30,54 @@ pub struct Tune {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Load")]
 pub struct TuneLoadOptions {
-    /// Request the URLs of this list, as for maitred bench; a number before a URL is its weight
+    /// Request the URLs of this list, as for maitred bench
+    ///
+    /// A number before a URL is its weight.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["access_log", "crawl"])]
     pub urls_file: Option<PathBuf>,
-    /// Request the URLs of this access log, as often as it has them, from the server of the URL
+    /// Request the URLs of this access log
+    ///
+    /// As often as it has them, from the server of the URL.
     #[arg(long, value_name = "LOG", conflicts_with = "crawl")]
     pub access_log: Option<PathBuf>,
     /// Send the requests of a browser's HAR file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["urls_file", "access_log", "crawl"])]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["urls_file", "access_log", "crawl"],
+        hide_short_help = true
+    )]
     pub har: Option<PathBuf>,
     /// Also request the pages that the URL links to
     #[arg(long)]
     pub crawl: bool,
     /// A header to send with each request, such as 'Cookie: session=1'
-    #[arg(long, value_name = "HEADER")]
+    #[arg(long, value_name = "HEADER", hide_short_help = true)]
     pub header: Vec<String>,
     /// Expected statuses [default: 200 to 299]
-    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', hide_short_help = true)]
     pub expect: Vec<u16>,
     /// A text that every page must contain
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", hide_short_help = true)]
     pub contains: Option<String>,
     /// Each user stores the cookies that the server sets
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub cookies: bool,
-    /// Also send requests of a list that may change data (POST and others)
-    #[arg(long)]
+    /// Also send requests that may change data
+    ///
+    /// POST and other requests of a list.
+    #[arg(long, hide_short_help = true)]
     pub allow_write: bool,
-    /// The URL is on another machine that proxies to this one, and both are yours
-    #[arg(long)]
+    /// The URL is on another machine of yours
+    ///
+    /// It proxies to this one, and both are yours.
+    #[arg(long, hide_short_help = true)]
     pub yes_i_own_it: bool,
-    /// Trust certificates from this file instead of the system's
-    #[arg(long, value_name = "FILE")]
+    /// Trust this file's certificates, not the system's
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub ca: Option<PathBuf>,
     /// Trust every certificate
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub insecure: bool,
 }
 
@@ -82,7 +95,9 @@ pub struct TuneServerOptions {
     /// Tune this pool, if there are several
     #[arg(long, value_name = "NAME")]
     pub pool: Option<String>,
-    /// The server's admin socket [default: the `admin_socket` of its configuration]
+    /// The server's admin socket
+    ///
+    /// [default: the `admin_socket` of its configuration]
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,
 }
@@ -91,15 +106,19 @@ pub struct TuneServerOptions {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Course")]
 pub struct CourseOptions {
-    /// Conditions that must hold, such as 'p99<200ms,error<0.1%' [default: four times the latency
-    /// of one request alone]
+    /// Conditions that must hold, such as 'p99<200ms,error<0.1%'
+    ///
+    /// [default: four times the latency of one request alone]
     #[arg(long, value_name = "CONDITIONS")]
     pub goal: Option<String>,
-    /// Try no more workers than this, such as a database has connections for
+    /// Try no more workers than this
+    ///
+    /// Such as a database has connections for.
     #[arg(
         long,
         value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CHILDREN_PER_POOL))
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CHILDREN_PER_POOL)),
+        hide_short_help = true
     )]
     pub most_workers: Option<u32>,
     /// Approximate total time [default: 10m]
@@ -108,12 +127,14 @@ pub struct CourseOptions {
     /// Take two minutes; results are only indicative then
     #[arg(long)]
     pub quick: bool,
-    /// Continue although other processes use more than a tenth of the CPUs, or the same setting
-    /// differs from itself by more than 5 %; the report mentions it
-    #[arg(long)]
+    /// Continue on a noisy machine
+    ///
+    /// Although other processes use more than a tenth of the CPUs, or the same setting differs from
+    /// itself by more than 5 %. The report mentions it.
+    #[arg(long, hide_short_help = true)]
     pub despite_noise: bool,
     /// Write the chosen setting even if no gain is proven
-    #[arg(long, conflicts_with = "no_write")]
+    #[arg(long, conflicts_with = "no_write", hide_short_help = true)]
     pub write_unproven: bool,
     /// Measure and report, but restore everything in the end
     #[arg(long)]
@@ -127,7 +148,7 @@ pub struct CourseOptions {
     )]
     pub undo: bool,
     /// Random seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true)]
     pub seed: u64,
 }
 
@@ -135,8 +156,9 @@ pub struct CourseOptions {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub struct TuneOutputOptions {
-    /// Also print all settings of a server that follow from the measurement: php-fpm, nginx,
-    /// apache, sysctl or maitred; may be given several times
+    /// Also print the settings that follow for a server
+    ///
+    /// Of php-fpm, nginx, apache, sysctl or maitred. May be given several times.
     #[arg(long = "for", value_name = "SERVER", value_delimiter = ',')]
     pub servers: Vec<String>,
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! How many workers each pool may have: processors, memory, `process.max`.
 
 pub mod auto;
+pub mod boot_order;
 pub mod private_memory;
 pub mod process_max;
 pub mod spare_zygotes;

@@ -3,6 +3,7 @@
 pub mod cookies;
 pub mod front_stats;
 pub mod introduce;
+pub mod liveness;
 pub mod log_manager;
 pub mod purges;
 
@@ -12,6 +13,7 @@ use maitred_control::ToFront;
 use maitred_os::signals::Signal;
 use tracing::warn;
 
+use crate::fronts::liveness::{Liveness, ThreadStack};
 use crate::limits::{DRAIN, FRONT_START, Moment};
 use crate::peer::Peer;
 use crate::processes::life::Life;
@@ -30,6 +32,9 @@ pub struct Front {
     pub peer: Option<Peer<ToFront>>,
     /// No request is in flight any more.
     pub drained: bool,
+    /// Its signs of life, once this program has started it and it accepts clients. One of an
+    /// earlier program may not know the command.
+    pub liveness: Option<Liveness>,
 }
 
 /// A front that another has replaced. It finishes the requests it has.
@@ -86,12 +91,21 @@ pub struct Fronts {
     /// During an upgrade: the front that accepts clients until the current one does.
     replaced: Option<Front>,
     draining: Vec<DrainingFront>,
+    /// Stacks of a front that hung, which are logged once another one serves.
+    pub hung_stacks: Vec<ThreadStack>,
 }
 
 impl Front {
     /// A front that has not been started; those before it had numbers up to `epoch`.
     pub fn new(line: u32, epoch: u32) -> Front {
-        Front { life: Life::new(FRONT_START), line, epoch, peer: None, drained: false }
+        Front {
+            life: Life::new(FRONT_START),
+            line,
+            epoch,
+            peer: None,
+            drained: false,
+            liveness: None,
+        }
     }
 
     /// One that accepts clients already.
@@ -117,7 +131,7 @@ impl Front {
 impl Fronts {
     /// `current`, and fronts that were replaced before.
     pub fn new(current: Front, draining: Vec<DrainingFront>) -> Fronts {
-        Fronts { current, replaced: None, draining }
+        Fronts { current, replaced: None, draining, hung_stacks: Vec::new() }
     }
 
     /// The front that accepts clients, or is to.
@@ -229,6 +243,7 @@ impl Fronts {
     pub fn ended(&mut self, line: u32, now: Moment) -> EndedFront {
         if line == self.current.line {
             self.current.peer = None;
+            self.current.liveness = None;
             self.current.life.ended(now);
             return EndedFront::Current;
         }

@@ -28,17 +28,36 @@ pub fn line(clients: &Clients, address: &Address, facts: &Facts<'_>) -> String {
         }
         (Clients::Fastcgi { .. }, address) => format!("FastCGI on {address} ({pools})"),
         (Clients::Http | Clients::Https, address) => {
-            let scheme = if *clients == Clients::Https { "https" } else { "http" };
             let on = match address {
-                Address::Tcp(address) if *is_development => for_browser(scheme, *address),
-                address => format!("{scheme}://{address}"),
+                Address::Tcp(address) if *is_development => {
+                    let url = for_browser(scheme(clients), *address);
+                    let port = address.port();
+                    match address.ip().is_unspecified() {
+                        true => format!("{url}, and for other machines on port {port}"),
+                        false => url,
+                    }
+                }
+                address => format!("{}://{address}", scheme(clients)),
             };
             format!("serving {roots} on {on} ({pools})")
         }
     }
 }
 
-/// A URL that a browser on this machine opens, and whether other machines reach it.
+/// The URL that a browser on this machine opens for a listener of sites.
+pub fn url(clients: &Clients, address: &Address) -> Option<String> {
+    match (clients, address) {
+        (Clients::Http | Clients::Https, Address::Tcp(address)) => {
+            Some(for_browser(scheme(clients), *address))
+        }
+        _ => None,
+    }
+}
+
+fn scheme(clients: &Clients) -> &'static str {
+    if *clients == Clients::Https { "https" } else { "http" }
+}
+
 fn for_browser(scheme: &str, address: SocketAddr) -> String {
     let (ip, port) = (address.ip().to_canonical(), address.port());
     let port = match (scheme, port) {
@@ -48,10 +67,7 @@ fn for_browser(scheme: &str, address: SocketAddr) -> String {
     let is_usual = matches!(ip, IpAddr::V4(v4) if v4.octets() == [127, 0, 0, 1])
         || matches!(ip, IpAddr::V6(v6) if v6.is_loopback());
     match ip {
-        _ if is_usual => format!("{scheme}://localhost{port}"),
-        _ if ip.is_unspecified() => {
-            format!("{scheme}://localhost{port}, and for other machines on port {}", address.port())
-        }
+        _ if is_usual || ip.is_unspecified() => format!("{scheme}://localhost{port}"),
         IpAddr::V6(ip) => format!("{scheme}://[{ip}]{port}"),
         IpAddr::V4(ip) => format!("{scheme}://{ip}{port}"),
     }
@@ -78,6 +94,13 @@ mod tests {
         assert_eq!(on("192.0.2.1:81"), "serving /srv on http://192.0.2.1:81 (1 worker)");
         let https = said(&Clients::Https, "127.0.0.1:443", true);
         assert_eq!(https, "serving /srv on https://localhost (1 worker)");
+    }
+
+    #[test]
+    fn a_browser_opens_a_listener_of_sites() {
+        let address = Address::Tcp("[::]:8000".parse().unwrap());
+        assert_eq!(url(&Clients::Https, &address).as_deref(), Some("https://localhost:8000"));
+        assert_eq!(url(&Clients::Admin, &address), None);
     }
 
     #[test]

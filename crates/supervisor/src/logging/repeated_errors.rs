@@ -179,7 +179,7 @@ mod tests {
         }
         assert_eq!(
             troubles.due(SECOND * 139 + ZYGOTE_CALM),
-            ["its zygote has not failed again for 90 s; before, 40 failures in 39 s"]
+            ["its zygote has not failed again for 120 s; before, 40 failures in 39 s"]
         );
     }
 

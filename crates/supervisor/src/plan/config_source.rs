@@ -26,8 +26,11 @@ pub trait Host: std::fmt::Debug {
         Ok(())
     }
 
-    /// The server serves for the first time.
-    fn serves(&mut self) {}
+    /// The server serves for the first time; a browser on this machine opens `url`, if there are
+    /// sites.
+    fn serves(&mut self, url: Option<&str>) {
+        let _ = url;
+    }
 
     /// Another configuration is used from now on. Returns the new value of [`LOG_VARIABLE`] for
     /// processes, if it changes.

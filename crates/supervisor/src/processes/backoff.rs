@@ -20,10 +20,15 @@ impl Backoff {
     /// Notes a failure and returns when to retry. Failures during a wait belong to the one that
     /// started it: eight workers that die together are one failure, not eight doublings.
     pub fn failed(&mut self, now: Moment) -> Moment {
+        self.failed_within(now, BACKOFF_LONGEST)
+    }
+
+    /// The same with another longest wait.
+    pub fn failed_within(&mut self, now: Moment, longest: Duration) -> Moment {
         let delay = match &self.last {
             None => BACKOFF_FIRST,
             Some(last) if now < last.at + last.delay => return last.at + last.delay,
-            Some(last) => (last.delay * 2).min(BACKOFF_LONGEST),
+            Some(last) => (last.delay * 2).min(longest),
         };
         self.last = Some(Failure { at: now, delay });
         now + delay

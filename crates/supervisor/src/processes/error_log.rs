@@ -1,6 +1,6 @@
 //! Logging the recurring errors of a generation's processes.
 
-use maitred_control::WorkerId;
+use maitred_control::{WorkerId, exit};
 use maitred_os::fork::HowEnded;
 use tracing::{debug, info, warn};
 
@@ -24,6 +24,9 @@ impl RunningPool {
     /// How a worker has ended, as the end of a sentence.
     pub fn describe_end(&self, how: HowEnded, boot: BootState) -> String {
         match boot {
+            _ if how == HowEnded::Exited(exit::CUT_OFF) => {
+                "has exited, since a script has closed its descriptors".to_owned()
+            }
             BootState::Done => how.to_string(),
             BootState::Until(_) => format!("{how} before its script had booted"),
             BootState::Late => {

@@ -31,8 +31,8 @@ use maitred_control::{Seat, WorkerId, exit};
 use maitred_os::fork::HowEnded;
 
 use crate::limits::{
-    CRASHES_AT_ONCE, CRASHES_PER_SECOND, EARLY_DEATH, KILLED, LEAVE, LOOK_AGAIN, Moment,
-    WORKER_SPAWN, ZYGOTE_START,
+    BOOT_BACKOFF_LONGEST, CRASHES_AT_ONCE, CRASHES_PER_SECOND, EARLY_DEATH, KILLED, LEAVE,
+    LOOK_AGAIN, Moment, START_BACKOFF_LONGEST, WORKER_SPAWN, ZYGOTE_START,
 };
 use crate::processes::backoff::Backoff;
 use crate::processes::growth::Growth;
@@ -73,6 +73,8 @@ pub enum GenerationEvent {
     TerminateWorker { worker: WorkerId },
     /// The front reports how many workers are needed; 0 also for a front that has ended.
     Wanted { workers: u32 },
+    /// The front reports that the pool has had no request for long.
+    Idle,
     /// The front reports that a worker has served, or grown, as much as it may.
     Worn { worker: WorkerId },
     /// Other generations of the pool leave this one as many workers.
@@ -162,13 +164,17 @@ pub struct GenerationState {
     keeps_zygote: bool,
     /// The last zygote did not start.
     has_failed: bool,
+    /// Other zygotes start first,
+    is_held: bool,
+    /// or did.
+    was_held: bool,
 }
 
 impl GenerationState {
     /// A generation with `seats` empty seats and no zygote; `growth` decides how many are filled.
     pub fn new(seats: u32, growth: Growth) -> GenerationState {
         GenerationState {
-            zygote: Life::new(ZYGOTE_START),
+            zygote: Life::new(ZYGOTE_START).waiting_up_to(START_BACKOFF_LONGEST),
             places: (0..seats).map(|_| SeatSlot::empty()).collect(),
             backoff: Backoff::default(),
             crashes: TokenBucket::full(CRASHES_AT_ONCE, CRASHES_PER_SECOND),
@@ -181,12 +187,19 @@ impl GenerationState {
             asked_at: None,
             keeps_zygote: false,
             has_failed: false,
+            is_held: false,
+            was_held: false,
         }
     }
 
     /// The same, whose zygote has yet to show that PHP starts.
     pub fn on_trial(seats: u32, growth: Growth) -> GenerationState {
         GenerationState { trial: true, ..GenerationState::new(seats, growth) }
+    }
+
+    /// The same, whose zygote boots an application: waits after failed starts are shorter.
+    pub fn booting_in_zygote(self) -> GenerationState {
+        GenerationState { zygote: self.zygote.waiting_up_to(BOOT_BACKOFF_LONGEST), ..self }
     }
 
     /// Takes an event and returns actions.
@@ -217,6 +230,7 @@ impl GenerationState {
                 self.terminate_worker(worker, now, &mut actions)
             }
             GenerationEvent::Wanted { workers } => self.want(workers, now),
+            GenerationEvent::Idle => self.growth.rest(),
             GenerationEvent::Worn { worker } => self.wear(worker),
             GenerationEvent::Allowed { workers } => self.growth.allow(workers),
             GenerationEvent::Passed => self.trial = false,
@@ -237,7 +251,7 @@ impl GenerationState {
                 kill_at.or(gone_by).or(boot.deadline())
             }
         });
-        let zygote = self.zygote.deadline().filter(|_| self.heeds_zygote());
+        let zygote = self.zygote.deadline().filter(|_| self.heeds_zygote() && !self.is_held());
         let rest = self.unneeded_since.zip(self.zygote_rest());
         places
             .chain(zygote)

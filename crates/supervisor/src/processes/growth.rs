@@ -30,6 +30,10 @@ pub struct Growth {
     always_ahead: bool,
     rate: Option<Rate>,
     zygote_rest: Option<Duration>,
+    /// The same while the pool is idle.
+    idle_rest: Duration,
+    /// The pool has had no request for long, and needs no worker.
+    is_idle: bool,
 }
 
 /// Most workers ordered in any [`RATE_PERIOD`].
@@ -77,11 +81,16 @@ impl Growth {
                 orders: VecDeque::new(),
             }),
             zygote_rest: rests.then_some(pool.process_idle_timeout),
+            idle_rest: pool.process_idle_timeout,
+            is_idle: false,
         }
     }
 
     /// How many workers are wanted now.
     pub fn wants(&self) -> usize {
+        if self.is_idle {
+            return 0;
+        }
         let wanted = self.wanted.min(self.room);
         wanted.max(self.floor).min(self.limit) as usize
     }
@@ -100,7 +109,14 @@ impl Growth {
 
     /// The front reports how many are needed. A front that has ended needs none.
     pub fn want(&mut self, workers: u32) {
+        self.is_idle &= workers == 0;
         self.wanted = workers;
+    }
+
+    /// The front reports that the pool needs no worker before the next request.
+    pub fn rest(&mut self) {
+        self.is_idle = true;
+        self.wanted = 0;
     }
 
     /// The front has given a worker up: there are `workers` now, and no more are needed.
@@ -154,7 +170,7 @@ impl Growth {
 
     /// How long a zygote stays without workers; none: for ever.
     pub fn zygote_rest(&self) -> Option<Duration> {
-        self.zygote_rest
+        self.zygote_rest.or(self.is_idle.then_some(self.idle_rest))
     }
 }
 

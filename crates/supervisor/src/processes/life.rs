@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use crate::limits::{EARLY_DEATH, LEAVE, Moment};
+use crate::limits::{BACKOFF_LONGEST, EARLY_DEATH, LEAVE, Moment};
 use crate::processes::backoff::Backoff;
 
 /// The next step.
@@ -33,6 +33,7 @@ pub struct UnexpectedReady;
 pub struct Life {
     state: LifeState,
     start_limit: Duration,
+    longest_wait: Duration,
     backoff: Backoff,
 }
 
@@ -49,7 +50,12 @@ impl Life {
     /// A process that has not been started; `start_limit` is its timeout until it is ready.
     pub fn new(start_limit: Duration) -> Life {
         let state = LifeState::Absent { not_before: Moment::ZERO };
-        Life { state, start_limit, backoff: Backoff::default() }
+        Life { state, start_limit, longest_wait: BACKOFF_LONGEST, backoff: Backoff::default() }
+    }
+
+    /// The same, which after failed starts waits for up to this long before the next one.
+    pub fn waiting_up_to(self, longest_wait: Duration) -> Life {
+        Life { longest_wait, ..self }
     }
 
     /// A process that is up already.
@@ -60,6 +66,22 @@ impl Life {
     /// Whether it accepts orders.
     pub fn is_up(&self) -> bool {
         matches!(self.state, LifeState::Up { .. })
+    }
+
+    /// Since when it is being started, if it is.
+    pub fn starts_since(&self) -> Option<Moment> {
+        match self.state {
+            LifeState::Starting { deadline } => Some(deadline.saturating_sub(self.start_limit)),
+            LifeState::Absent { .. }
+            | LifeState::Up { .. }
+            | LifeState::Leaving { .. }
+            | LifeState::Ending { .. } => None,
+        }
+    }
+
+    /// Whether there is none, and it may be started now.
+    pub fn may_start(&self, now: Moment) -> bool {
+        matches!(self.state, LifeState::Absent { not_before } if not_before <= now)
     }
 
     /// Whether there is none, and none is being started.
@@ -145,11 +167,27 @@ impl Life {
                 self.backoff.succeeded();
                 self.backoff.failed(now)
             }
-            LifeState::Starting { .. } | LifeState::Up { .. } | LifeState::Ending { .. } => {
+            LifeState::Up { .. } | LifeState::Ending { up_since: Some(_) } => {
                 self.backoff.failed(now)
+            }
+            LifeState::Starting { .. } | LifeState::Ending { up_since: None } => {
+                self.backoff.failed_within(now, self.longest_wait)
             }
         };
         self.state = LifeState::Absent { not_before };
+    }
+
+    /// The longest wait after a failed start.
+    pub fn longest_wait(&self) -> Duration {
+        self.longest_wait
+    }
+
+    /// What prevented its start may be gone: it is started now, and failures before do not count.
+    pub fn retry(&mut self, now: Moment) {
+        if self.is_absent() {
+            self.backoff.succeeded();
+            self.state = LifeState::Absent { not_before: now };
+        }
     }
 
     /// When [`Life::due`] returns something, without an event.
@@ -165,7 +203,7 @@ impl Life {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::{BACKOFF_FIRST, ZYGOTE_START};
+    use crate::limits::{BACKOFF_FIRST, START_BACKOFF_LONGEST, ZYGOTE_START};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -220,6 +258,39 @@ mod tests {
         assert_eq!(life.give_up(), Some(Step::Kill));
         life.ended(now);
         assert_eq!(life.deadline(), Some(now + BACKOFF_FIRST));
+    }
+
+    #[test]
+    fn waits_after_failed_starts_double_up_to_a_minute_until_something_changes() {
+        let mut life = Life::new(ZYGOTE_START).waiting_up_to(START_BACKOFF_LONGEST);
+        let mut now = SECOND;
+        let mut waits = Vec::new();
+        for _ in 0..12 {
+            assert_eq!(life.due(now), Some(Step::Start));
+            assert_eq!(life.give_up(), Some(Step::Kill), "PHP did not start");
+            life.ended(now);
+            let next = life.deadline().unwrap();
+            waits.push((next - now).as_millis());
+            now = next;
+        }
+        assert_eq!(
+            waits,
+            [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 51_200, 60_000, 60_000]
+        );
+        assert_eq!(life.due(now), Some(Step::Start));
+        life.ended(now);
+        life.retry(now);
+        assert_eq!((life.deadline(), life.due(now)), (Some(now), Some(Step::Start)));
+        life.retry(now);
+        assert!(life.starts_since().is_some(), "one that starts is left alone");
+        life.ended(now);
+        assert_eq!(life.deadline(), Some(now + BACKOFF_FIRST));
+        assert_eq!(life.due(now + BACKOFF_FIRST), Some(Step::Start));
+        life.ready(now + BACKOFF_FIRST).unwrap();
+        for _ in 0..9 {
+            life.ended(now + BACKOFF_FIRST);
+        }
+        assert!(life.deadline().unwrap() <= now + BACKOFF_FIRST + BACKOFF_LONGEST);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod life;
 pub mod opcache_size;
 pub mod opcache_stats;
 pub mod opcache_warming;
+pub mod php_files;
 pub mod php_trial;
 pub mod plan;
 pub mod pools;

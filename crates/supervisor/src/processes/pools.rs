@@ -150,13 +150,17 @@ impl Pools {
     }
 
     /// Whether every pool has the workers it starts with. A pool that cannot start does not delay
-    /// the others, and once it is `late`, a pool whose scripts boot does not either.
+    /// the others, nor does one that starts after others as long as any is full; once it is `late`,
+    /// a pool whose scripts boot does not either.
     pub fn start_state(&self, late: bool) -> StartState {
         let boots =
             |pool: &RunningPool| pool.state.boots_in_vain() || late && pool.state.is_seated();
         let is_ready = |pool: &RunningPool| pool.state.is_full() || pool.failed || boots(pool);
         let fails = |pool: &RunningPool| pool.failed && !pool.boots();
-        if !self.running.iter().all(is_ready) {
+        let mut others = self.running.iter().filter(|pool| !is_ready(pool)).peekable();
+        let is_delayed = others.peek().is_some();
+        let any_serves = self.running.iter().any(|pool| pool.state.is_full() && !pool.failed);
+        if others.any(|pool| !pool.state.was_held()) || is_delayed && !any_serves {
             StartState::Starting
         } else if !self.running.is_empty() && self.running.iter().all(fails) {
             StartState::Failed

@@ -20,6 +20,7 @@ use crate::processes::generation::GenerationState;
 use crate::processes::opcache_size::OpcacheGrowth;
 use crate::processes::opcache_stats::OpcacheStats;
 use crate::processes::opcache_warming::OpcacheWarming;
+use crate::processes::php_files::PhpFiles;
 use crate::processes::plan::PoolPlan;
 use crate::processes::protocol_errors::ProtocolErrors;
 use crate::processes::slow_scripts::SlowScripts;
@@ -41,6 +42,11 @@ pub struct RunningPool {
     pub replaces: u32,
     /// Why its zygote did not start, if that was logged.
     pub start_error: Option<String>,
+    /// The files that decide whether its PHP starts, as they were at its last failed start but the
+    /// first.
+    pub php_files: Option<PhpFiles>,
+    /// That its next start has to wait was logged.
+    pub wait_logged: bool,
     /// It could not be started. A server that starts as php-fpm starts without it.
     pub failed: bool,
     /// Ended workers whose successor php-fpm would log.
@@ -89,11 +95,16 @@ impl RunningPool {
             allowed: u32::MAX,
             replaces: 0,
             start_error: None,
+            php_files: None,
+            wait_logged: false,
             failed: false,
             to_be_replaced: 0,
             leave_by: None,
             warming: None,
-            state: state.booting(plan.boots_within()),
+            state: match plan.settings.snapshot.is_some() {
+                true => state.booting(plan.boots_within()).booting_in_zygote(),
+                false => state.booting(plan.boots_within()),
+            },
             slow_scripts: SlowScripts::new(&plan.pool, plan.settings.identity.as_ref()),
             plan,
             zygote: None,
@@ -125,7 +136,10 @@ impl RunningPool {
 
     /// A generation without processes that needs none: the first request starts its PHP.
     pub fn at_rest(generation: Generation, line: u32, plan: PoolPlan) -> RunningPool {
-        RunningPool { introduced: false, ..RunningPool::new(generation, line, plan) }
+        let mut running = RunningPool::new(generation, line, plan);
+        running.introduced = false;
+        running.state.rest();
+        running
     }
 
     /// Whether its zygote boots an application, which may fail for reasons of its own.

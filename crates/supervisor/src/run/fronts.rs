@@ -16,6 +16,7 @@ use super::phase::ServerEvent;
 use crate::fpm;
 use crate::fronts::EndedFront;
 use crate::fronts::cookies::{self, SeenCookies};
+use crate::fronts::liveness::Liveness;
 use crate::limits::FRONT_START;
 use crate::logging::text::one_line;
 use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
@@ -39,6 +40,7 @@ impl Supervisor {
                 .kill_front(&format!("it accepted no clients within {} s", FRONT_START.as_secs())),
             None => {}
         }
+        self.keep_front_alive();
     }
 
     fn start_front(&mut self) {
@@ -83,7 +85,7 @@ impl Supervisor {
         }
     }
 
-    fn kill_front(&mut self, why: &str) {
+    pub(super) fn kill_front(&mut self, why: &str) {
         if let Some(peer) = self.fronts.peer() {
             peer.signal(Signal::SIGKILL);
         }
@@ -95,6 +97,10 @@ impl Supervisor {
         let (is_current, now) = (line == self.fronts.line(), self.now());
         match report {
             FromFront::Listening if is_current => self.front_listens(),
+            FromFront::Alive => self.front_is_alive(line),
+            FromFront::StackReported { thread, calls } => {
+                self.take_front_stack(line, thread, calls);
+            }
             FromFront::Settled { mark } if is_current => self.settled(mark),
             FromFront::StatsWritten if is_current => self.front_stats.written(),
             FromFront::Listening | FromFront::Settled { .. } | FromFront::StatsWritten => {}
@@ -149,6 +155,7 @@ impl Supervisor {
             FromFront::WorkersNeeded { workers, .. } => {
                 self.pool_event(id, GenerationEvent::Wanted { workers });
             }
+            FromFront::PoolIdle { .. } => self.pool_event(id, GenerationEvent::Idle),
             FromFront::SeatRetired { worker, .. } => {
                 self.pool_event(id, GenerationEvent::Retired { worker });
             }
@@ -231,12 +238,14 @@ impl Supervisor {
             front.life.give_up();
             return self.kill_front("it said twice that it listens");
         }
+        front.liveness = Some(Liveness::new(now));
         if self.upgrader.opens_front() {
             return self.front_has_taken_over();
         }
         if !self.phase.is_start() {
             info!("front {} accepts clients", self.fronts.current().epoch);
         }
+        self.log_hung_stacks();
         self.server_event(ServerEvent::Listening);
     }
 

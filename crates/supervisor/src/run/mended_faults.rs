@@ -59,7 +59,8 @@ impl Supervisor {
 
     /// One sentence for each fault, the pools whose PHP does not start included.
     pub(super) fn shown_faults(&self) -> Vec<String> {
-        let failing = self.pools.current().filter_map(|pool| pool.start_error.clone());
+        let now = self.now();
+        let failing = self.pools.current().filter_map(|pool| pool.shown_start_error(now));
         self.plan.faults.shown().into_iter().chain(failing).collect()
     }
 }

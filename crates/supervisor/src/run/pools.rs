@@ -36,7 +36,11 @@ impl Supervisor {
         let running = &mut self.pools[id];
         let is_auto = self.capacity.limit(running);
         let before = running.state.workers();
+        let is_end = matches!(event, GenerationEvent::ZygoteEnded);
         let actions = running.state.on(event, now);
+        if is_end {
+            running.log_wait(now);
+        }
         if is_auto {
             self.capacity.workers_changed(running, before, now);
         }
@@ -138,6 +142,7 @@ impl Supervisor {
     }
 
     fn start_zygote(&mut self, id: PoolId) {
+        self.pools[id].note_php_files();
         let (plan, groups) = (&self.pools[id].plan, self.plan.groups.as_ref());
         let pool = &plan.settings.pool;
         let started = Peer::start(&Program {
@@ -283,6 +288,7 @@ impl Supervisor {
         self.fronts.tell_php_info(id, &self.pools);
         self.pools[id].failed = false;
         self.pools[id].start_error = None;
+        self.pools[id].wait_logged = false;
         self.pool_event(id, GenerationEvent::ZygoteStarted);
         if self.pools[id].state.is_on_trial() && !self.pools.warm_opcache(id, self.now()) {
             self.pool_event(id, GenerationEvent::Passed);

@@ -167,6 +167,7 @@ impl Supervisor {
         self.add_pools(&mut reload);
         self.reloader.start(reload);
         self.send_configuration();
+        self.retry_all_starts();
         Ok(ticket)
     }
 
@@ -319,23 +320,27 @@ impl Supervisor {
         self.pool_event(id, GenerationEvent::Leave);
     }
 
-    /// A generation on trial has failed: the previous one continues to serve.
+    /// A generation on trial has failed: the previous one continues to serve. One of a new program
+    /// stays, as a pool that does not start: the previous one ends with its front.
     pub(super) fn trial_failed(&mut self, id: PoolId, why: &str) {
         let running = &mut self.pools[id];
         if running.introduced || running.state.is_leaving() {
             return;
         }
-        let why = running.start_error.take().unwrap_or_else(|| why.to_owned());
         let name = running.plan.settings.pool.clone();
-        let is_of_reload = running.line == self.fronts.line();
-        let is_for_opcache = self.reloader.is_for_opcache(&name) && is_of_reload;
+        let is_of_reload = running.line == self.fronts.line() && !self.upgrader.has_failed(id);
+        if !is_of_reload {
+            let why =
+                running.start_error.clone().unwrap_or_else(|| format!("pool `{name}`: {why}"));
+            self.pools.larger_opcache_failed(&name, false);
+            self.upgrader.trial_failed(id, why);
+            return self.pool_event(id, GenerationEvent::Passed);
+        }
+        let why = running.start_error.take().unwrap_or_else(|| why.to_owned());
+        let is_for_opcache = self.reloader.is_for_opcache(&name);
         self.pools.larger_opcache_failed(&name, is_for_opcache);
         self.pool_event(id, GenerationEvent::Leave);
-        if is_of_reload {
-            self.reloader.kept(&name, why);
-        } else {
-            self.upgrader.trial_failed(format!("pool {name}: {why}"));
-        }
+        self.reloader.kept(&name, why);
     }
 
     /// A generation has passed its trial, or needs none: it serves from now on, and those before it

@@ -186,7 +186,9 @@ impl Supervisor {
                 warn!("{open}");
             }
         }
-        self.plan.invocation.host.serves();
+        let mut listeners = self.plan.listeners.iter();
+        let url = listeners.find_map(|one| address_lines::url(&one.clients, &one.address));
+        self.plan.invocation.host.serves(url.as_deref());
     }
 
     /// Ends old workers after `process_control_timeout`, as php-fpm does.

@@ -13,8 +13,12 @@ use crate::processes::generation::GenerationEvent;
 use crate::processes::plan::PoolPlan;
 use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
+use crate::system::faults::{Fault, Loss};
 use crate::upgrade::handover::{HandoverState, Running};
 use crate::upgrade::{TAKE_OVER, TRY_TAKE_OVER, UpgradeStep};
+
+/// How many pools start PHP at an upgrade if all of them are at rest: a single one may be broken.
+const TRIED_AT_REST: usize = 3;
 
 impl Supervisor {
     /// Starts an upgrade, as soon as no reload is going on.
@@ -127,9 +131,10 @@ impl Supervisor {
         self.upgrader.start_trials(now);
         self.purges.prepare_second_front(&mut self.fronts, now);
         let config = self.plan.config.clone();
-        // A pool at rest stays at rest, or a hundred of them would start PHP at once; but one pool
+        // A pool at rest stays at rest, or a hundred of them would start PHP at once; but some pool
         // has to show that PHP starts at all.
-        let mut tried = config.pools.iter().any(|pool| !self.pools.is_at_rest(&pool.name));
+        let running = config.pools.iter().filter(|pool| !self.pools.is_at_rest(&pool.name)).count();
+        let mut tried = if running > 0 { TRIED_AT_REST } else { 0 };
         // A pool that does not run, or whose site has gone, is left to the checks of faults.
         let faults = self.plan.faults.clone();
         let is_left = |name: &str| faults.stops_with_site(name);
@@ -143,14 +148,21 @@ impl Supervisor {
                     let generation = self.pools.next_generation();
                     let line = self.fronts.line() + 1;
                     let workers = self.pools.workers_of(&pool.name);
-                    self.pools.push(if self.pools.is_at_rest(&pool.name) && tried {
-                        RunningPool::at_rest(generation, line, plan)
-                    } else {
-                        RunningPool::on_trial(generation, line, plan, workers)
-                    });
-                    tried = true;
+                    self.pools.push(
+                        if self.pools.is_at_rest(&pool.name) && tried >= TRIED_AT_REST {
+                            RunningPool::at_rest(generation, line, plan)
+                        } else {
+                            RunningPool::on_trial(generation, line, plan, workers)
+                        },
+                    );
+                    tried += 1;
                 }
-                Err(why) => return self.take_back(&why.to_string()),
+                Err(why) => {
+                    let loss = Loss::Pool(pool.name.clone());
+                    let fault = Fault { loss, sentence: why.to_string() };
+                    error!("{fault}");
+                    self.plan.faults.add(fault);
+                }
             }
         }
     }
@@ -168,7 +180,8 @@ impl Supervisor {
             .collect();
         let ready = |id: &PoolId| {
             let state = &self.pools[*id].state;
-            !state.is_on_trial() && (state.wants_none() || state.seated().next().is_some())
+            let serves = state.wants_none() || state.seated().next().is_some();
+            self.upgrader.has_failed(*id) || (!state.is_on_trial() && serves)
         };
         if !new.iter().all(ready) || self.purges.prepares_upgrade() {
             if late {
@@ -176,6 +189,17 @@ impl Supervisor {
                 self.take_back(&format!("not every pool had a worker within {limit} s"));
             }
             return;
+        }
+        let starts = |id: &PoolId| !self.upgrader.has_failed(*id) && self.pools[*id].php.is_some();
+        if !new.iter().any(starts) {
+            let failed = self.upgrader.failed().first();
+            let why = failed.map_or("no pool can be started", |(_, why)| why).to_owned();
+            return self.take_back(&why);
+        }
+        for (_, why) in self.upgrader.failed() {
+            error!(
+                "the upgrade goes on without a pool, whose requests get a 503 until it is mended: {why}"
+            );
         }
         for id in new {
             self.pools.take_place(id);

@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::error;
 
 use super::Supervisor;
+use crate::capacity::boot_order;
 use crate::fpm::process_control_timeout;
 use crate::limits::{Moment, ZYGOTE_LINGER};
 use crate::peer::Peer;
@@ -149,6 +150,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
     let is_serving = phase.is_serving() && !server.upgrader.is_going_on();
     let certificates = server.plan.certificates.as_ref().filter(|_| wants_front);
     let front = wants_front.then(|| server.fronts.current().life.deadline());
+    let liveness = wants_front.then_some(server.fronts.current().liveness).flatten();
     let capacity = phase.wants_workers().then(|| server.capacity.deadline(pools));
     let fixed = [
         phase.deadline(),
@@ -160,6 +162,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
         server.traces.deadline(),
         server.upgrader.deadline(),
         server.faults_deadline(),
+        server.php_files_deadline(),
         server.fronts.deadline(),
         server.purges.deadline(),
         process_control_timeout::deadline(pools),
@@ -169,6 +172,8 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
         server.acme.deadline(&server.plan.config, is_serving),
         server.admin.deadline(),
         front.flatten(),
+        boot_order::deadline(pools, now),
+        liveness.map(|liveness| liveness.deadline()),
     ];
     let of_pools = pools.iter().flat_map(|pool| {
         let reaped = pool.zygote.as_ref().and_then(|zygote| zygote.reaped);

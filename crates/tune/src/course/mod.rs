@@ -406,7 +406,7 @@ impl Course {
         let input = &self.input;
         let ceiling =
             decide::ceiling(&input.memory, private, input.now.workers, input.most_workers);
-        let enough = decide::enough(self.noise.floor);
+        let enough = self.enough();
         let sweep = Sweep::new(ceiling, self.background, enough);
         let is_slow = self.budget.is_some() && self.rest().is_some_and(|rest| rest > SLOW);
         self.sweep = Some(if !self.is_indicative() {
@@ -418,6 +418,14 @@ impl Course {
             sweep.in_haste()
         });
         self.phase = Phase::Sweep;
+    }
+
+    /// The share of the highest throughput that is enough: numbers of workers within the spread of
+    /// single runs are equal, and the fewest of them are chosen.
+    fn enough(&self) -> f64 {
+        let spread = self.noise.spread().unwrap_or(0.0);
+        let enough = decide::enough(Some(self.noise.floor.unwrap_or(0.0).max(spread)));
+        if self.is_indicative() { enough.min(decide::ENOUGH_IN_HASTE) } else { enough }
     }
 
     fn swept(&mut self, seen: Measurement) {
@@ -437,8 +445,17 @@ impl Course {
         let waited = self.alone.as_ref().and_then(|alone| alone.core_wait).unwrap_or(0.0);
         let knee = share.filter(|(cpu, _)| *cpu > 0.0);
         let knee = knee.map(|(cpu, mean)| self.input.cores * (mean - waited).max(cpu) / cpu);
-        let enough = decide::enough(self.noise.floor);
+        let enough = self.enough();
         self.choice = decide::choose(&sweep.curve(), sweep.ceiling(), knee, enough);
+        if let (Some(choice), Some(highest)) = (&mut self.choice, sweep.unconfirmed()) {
+            let highest = format!(
+                "the highest throughput, that of {}, was measured once, and no other is near it",
+                maitred_text::humanize::plural(u64::from(highest), "worker")
+            );
+            choice.doubt = Some(
+                choice.doubt.take().map_or(highest.clone(), |doubt| format!("{doubt}; {highest}")),
+            );
+        }
         let Some(choice) = &self.choice else {
             let why = sweep.broken.first();
             let why = why.map_or("no number of workers served anything", String::as_str);

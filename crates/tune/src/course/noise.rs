@@ -61,6 +61,16 @@ impl Noise {
         runs.saturating_sub(usize::from(self.half.is_some())).max(1)
     }
 
+    /// By which share the throughput of a single run may differ from the median of all runs.
+    pub fn spread(&self) -> Option<f64> {
+        let both = self.pairs.iter().flat_map(|(one, other)| [one, other]);
+        let mut rates: Vec<f64> = both.map(|seen| seen.rate).collect();
+        rates.sort_by(f64::total_cmp);
+        let (lowest, highest) = (rates.first()?, rates.last()?);
+        let median = rates.get(rates.len() / 2).filter(|rate| **rate > 0.0)?;
+        Some((highest - lowest) / 2.0 / median)
+    }
+
     /// The highest throughput of all runs, in requests a second.
     pub fn best(&self) -> Option<f64> {
         let both = self.pairs.iter().flat_map(|(one, other)| [one, other]);
@@ -102,6 +112,7 @@ mod tests {
         let (quiet, runs) = noise(0.01);
         assert_eq!((quiet.trouble(), runs), (None, 10));
         assert!(quiet.floor.is_some_and(|floor| floor < 0.03));
+        assert!(quiet.spread().is_some_and(|spread| (0.004..0.006).contains(&spread)));
         let (loud, runs) = noise(0.4);
         assert_eq!(runs, 16);
         let why = loud.trouble().expect("a sentence");

@@ -47,6 +47,13 @@ const OUTSIDE: f64 = 0.1;
 const MOST_TRIES: u32 = 3;
 const MOST_REPEATS: usize = 12;
 
+/// Measurements that break a law are repeated, once for each number and this often in a sweep.
+const MOST_REFUSED: usize = 4;
+
+/// Most repeats of numbers whose throughput no other number comes near: the highest of many may be
+/// so by chance.
+const MOST_CONFIRMATIONS: usize = 3;
+
 /// A measured number of workers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SweepPoint {
@@ -69,6 +76,11 @@ pub struct Sweep {
     tries: u32,
     repeats: usize,
     best: Option<Measurement>,
+    /// The measurement of the next number broke a law, and is repeated.
+    is_refused: bool,
+    refused: usize,
+    confirmations: usize,
+    confirmed: Vec<u32>,
     /// Measurements that were repeated because other processes used the processors.
     pub repeated: usize,
     /// Points that count although other processes did.
@@ -95,6 +107,10 @@ impl Sweep {
             between: 0,
             tries: 0,
             best: None,
+            is_refused: false,
+            refused: 0,
+            confirmations: 0,
+            confirmed: Vec::new(),
             repeated: 0,
             disturbed: 0,
             points: Vec::new(),
@@ -123,6 +139,7 @@ impl Sweep {
     /// Ends the sweep for want of time: the choice is one of the measured numbers.
     pub fn stop(&mut self) {
         self.between = LOOKS_BETWEEN;
+        self.confirmations = MOST_CONFIRMATIONS;
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
@@ -146,7 +163,7 @@ impl Sweep {
 
     /// The next number of users, and the setting; `None` at the end.
     pub fn next(&self) -> Option<(u32, Setting)> {
-        let users = self.users().or_else(|| self.in_between())?;
+        let users = self.users().or_else(|| self.to_confirm()).or_else(|| self.in_between())?;
         Some((users, Setting::Workers(self.pool.max(users))))
     }
 
@@ -163,21 +180,42 @@ impl Sweep {
         let Some((workers, _)) = self.next() else {
             return;
         };
-        let Some(seen) = self.undisturbed(seen) else {
-            return;
-        };
+        let lawful = laws::obeys(Some(workers), cores, &seen);
+        let may_repeat = !self.is_refused && self.refused < MOST_REFUSED;
+        self.is_refused = lawful.is_err() && may_repeat;
+        if let Err(why) = lawful {
+            self.broken.push(why);
+            if may_repeat {
+                self.refused += 1;
+                return;
+            }
+            // A lawful one of its disturbed measurements counts.
+            self.tries = 0;
+            let best = self.best.take();
+            self.disturbed += usize::from(best.is_some());
+            return self.count(workers, best);
+        }
+        if let Some(seen) = self.undisturbed(seen) {
+            self.count(workers, Some(seen));
+        }
+    }
+
+    /// Adds the measurement of the next number, if there is one, and proceeds.
+    fn count(&mut self, workers: u32, seen: Option<Measurement>) {
         let is_of_list = self.users().is_some();
-        match laws::obeys(Some(workers), cores, &seen) {
+        let is_repeat = !is_of_list && self.to_confirm().is_some();
+        match seen {
+            _ if is_repeat => self.confirm(workers, seen),
             // Without a response there is no throughput.
-            Ok(()) if seen.served == 0 => self.broken.push(format!(
+            Some(seen) if seen.served == 0 => self.broken.push(format!(
                 "nothing was served to {workers} users within {:.1} s",
                 seen.seconds
             )),
-            Ok(()) => self.points.push(SweepPoint { workers, seen }),
-            Err(why) => self.broken.push(why),
+            Some(seen) => self.points.push(SweepPoint { workers, seen }),
+            None => {}
         }
         if !is_of_list {
-            self.between += 1;
+            self.between += usize::from(!is_repeat);
             return;
         }
         self.at += 1;
@@ -185,6 +223,33 @@ impl Sweep {
             self.pool = self.pool.saturating_mul(NEXT_POOL).min(self.ceiling.workers);
         }
         self.is_over = self.is_over || self.has_seen_enough();
+    }
+
+    /// Takes the repeat of a number. The lower of both measurements counts.
+    fn confirm(&mut self, workers: u32, seen: Option<Measurement>) {
+        self.confirmations += 1;
+        self.confirmed.push(workers);
+        let mut points = self.points.iter_mut();
+        let point = points.find(|point| point.workers == workers);
+        if let (Some(point), Some(seen)) = (point, seen.filter(|seen| seen.served > 0))
+            && seen.rate < point.seen.rate
+        {
+            point.seen = seen;
+        }
+    }
+
+    /// The number with the highest throughput, if no other comes near it and it was measured once.
+    pub fn unconfirmed(&self) -> Option<u32> {
+        let best = self.points.iter().max_by(|a, b| a.seen.rate.total_cmp(&b.seen.rate))?;
+        let others = self.points.iter().filter(|point| point.workers != best.workers);
+        let next = others.map(|point| point.seen.rate).reduce(f64::max)?;
+        let is_alone = next < best.seen.rate * self.enough;
+        (is_alone && !self.confirmed.contains(&best.workers)).then_some(best.workers)
+    }
+
+    /// The number to measure again, after all numbers of the list.
+    fn to_confirm(&self) -> Option<u32> {
+        self.unconfirmed().filter(|_| self.confirmations < MOST_CONFIRMATIONS)
     }
 
     /// Returns the best measurement, once one is undisturbed or there were enough.
@@ -267,7 +332,7 @@ impl Sweep {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::enough;
+    use crate::decide::{ENOUGH_IN_HASTE, choose, enough};
 
     fn sweep(most: u32, rate: impl Fn(f64) -> f64) -> Sweep {
         let ceiling = Ceiling { workers: most, why: "memory".to_owned() };
@@ -402,5 +467,68 @@ mod tests {
         assert_eq!(sweep.expected(), Some(1.0), "two users at two a second");
         sweep.tried(Measurement::default(), 2.0);
         assert_eq!((sweep.points.len(), sweep.broken.len()), (1, 1));
+    }
+
+    /// The page of 3 ms of processor time and 10 ms of sleep on two processors, by `--quick`.
+    fn recorded(outliers: &[(u32, f64, f64)]) -> (Sweep, Vec<u32>) {
+        let ceiling = Ceiling { workers: 400, why: String::new() };
+        let mut sweep = Sweep::new(ceiling, None, ENOUGH_IN_HASTE).in_haste();
+        let mut asked = Vec::new();
+        while let Some((users, _)) = sweep.next() {
+            let seen_before = asked.iter().filter(|asked| **asked == users).count();
+            let outlier = outliers.iter().find(|(of, ..)| *of == users && seen_before == 0);
+            let (rate, cpu) = match (outlier, users) {
+                (Some((_, rate, cpu)), _) => (*rate, *cpu),
+                (None, 64) => (549.0, 0.0036),
+                (None, 65..) => (540.0, 0.0036),
+                (None, 32) => (557.0, 0.0035),
+                (None, _) => (70.0 * f64::from(users).min(7.6), 0.0033),
+            };
+            asked.push(users);
+            sweep.tried(
+                Measurement {
+                    seconds: 100.0,
+                    served: 1_000,
+                    rate,
+                    mean: Some(f64::from(users) / rate),
+                    cpu: Some(cpu),
+                    ..Measurement::default()
+                },
+                2.0,
+            );
+        }
+        (sweep, asked)
+    }
+
+    fn chosen(sweep: &Sweep) -> u32 {
+        choose(&sweep.curve(), sweep.ceiling(), None, ENOUGH_IN_HASTE).unwrap().workers
+    }
+
+    #[test]
+    fn a_sample_that_needs_more_processors_than_there_are_is_refused_and_measured_again() {
+        let (sweep, asked) = recorded(&[(128, 609.0, 0.00343)]);
+        assert_eq!(asked.iter().filter(|users| **users == 128).count(), 2, "{asked:?}");
+        assert!(sweep.broken.len() == 1 && sweep.broken[0].contains("2.09"), "{:?}", sweep.broken);
+        assert!(chosen(&sweep) <= 32, "{:?}", sweep.curve());
+    }
+
+    #[test]
+    fn the_highest_throughput_counts_once_a_repeat_or_another_number_confirms_it() {
+        let (sweep, asked) = recorded(&[(128, 609.0, 0.0033)]);
+        assert_eq!(asked.iter().filter(|users| **users == 128).count(), 2, "{asked:?}");
+        assert!(sweep.broken.is_empty() && sweep.unconfirmed().is_none());
+        assert!(chosen(&sweep) <= 32, "{:?}", sweep.curve());
+        let (sweep, asked) = recorded(&[(64, 575.0, 0.0034)]);
+        assert_eq!(asked.iter().filter(|users| **users == 64).count(), 1, "32 is as good");
+        assert!(chosen(&sweep) <= 32, "{:?}", sweep.curve());
+    }
+
+    #[test]
+    fn a_sweep_without_time_for_the_repeat_leaves_the_highest_throughput_unconfirmed() {
+        let grows = sweep(16, |n| 25.0 * n);
+        assert_eq!((grows.unconfirmed(), grows.confirmations), (None, 1));
+        let mut cut = Sweep { confirmed: Vec::new(), ..grows };
+        cut.stop();
+        assert_eq!((cut.next(), cut.unconfirmed()), (None, Some(16)));
     }
 }

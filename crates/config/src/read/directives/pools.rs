@@ -130,6 +130,18 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         },
     },
     Directive {
+        name: "pool_idle_timeout",
+        default: Preset::Value("\"1h\""),
+        takes: "a duration of at most 366 days such as \"1h\"; 0 is never",
+        needs: Needs::NewZygote,
+        doc: "Time without a request after which a pool with `pm = \"auto\"` ends its last worker; \
+              after another `process_idle_timeout`, its PHP ends as well, unless it is among the \
+              `spare_zygotes`. The next request starts both in 30 to 100 ms; a script that boots \
+              once boots again. Ignored in other pools, and where `min_spare_servers` is set.",
+        example: "\"0\"",
+        read: |pool, value| store(&mut pool.pool_idle_timeout, value.duration()),
+    },
+    Directive {
         name: "user",
         default: Preset::Words("the owner of the document root, or `www-data` if that is root"),
         takes: "the name or the number of a user",

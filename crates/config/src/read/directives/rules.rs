@@ -12,6 +12,7 @@ use super::rule_items::{
 };
 use crate::read::directive::{Directive, Needs, Preset, store};
 use crate::read::drafts::RulesDraft;
+use crate::read::value::Value;
 
 const PATTERNS: &str = "a path (\"/a\"), a folder (\"/a/*\"), an ending (\"*.css\"), a regular \
                         expression (\"~^/a[0-9]+$\"), or an array of them";
@@ -207,6 +208,16 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
             })?;
             Ok(())
         },
+    },
+    Directive {
+        name: "htaccess_users",
+        default: Preset::Words("none"),
+        takes: "a path, or an array of paths",
+        needs: Needs::Live,
+        doc: "Files and folders outside the document root that `AuthUserFile` and `AuthGroupFile` \
+              in `.htaccess` files may name. Those in the document root may always be named.",
+        example: "\"/home/anna/.htpasswds\"",
+        read: |site, value| store(&mut site.rules.htaccess_users, value.each(Value::path)),
     },
     Directive {
         name: "autoindex",

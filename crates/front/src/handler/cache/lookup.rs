@@ -174,6 +174,10 @@ fn plan_request<'a, H: Iterator<Item = Field<'a>> + Clone>(
         let why = Bypass::Certificate;
         (plan.read, plan.store) = (Err(why), Err(NotStored::Bypassed(why)));
     }
+    if context.depends_on_client {
+        let why = Bypass::Htaccess;
+        (plan.read, plan.store) = (Err(why), Err(NotStored::Bypassed(why)));
+    }
     let Ok(Primary { key, query }) = Key::primary(&of.site, &of.settings.key, asked) else {
         let why = Bypass::KeyTooLong;
         let plan = Plan { read: Err(why), store: Err(NotStored::Bypassed(why)), directives: None };

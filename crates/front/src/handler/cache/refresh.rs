@@ -22,6 +22,7 @@ use crate::handler::cache::detached_client::DetachedClient;
 use crate::handler::cache::fill::{Fill, PendingRefresh};
 use crate::handler::cache::tee::CacheObserver;
 use crate::handler::context::{RequestContext, RequestTarget};
+use crate::handler::htaccess_response::Directives;
 use crate::handler::script::{Caller, run_of};
 use crate::http::body::Body;
 use crate::http::client::Client;
@@ -47,6 +48,7 @@ struct RefreshRun {
     query: Option<String>,
     host: String,
     target: RequestTarget<'static>,
+    directives: Option<Arc<Directives>>,
 }
 
 /// Refreshes a stale page that its client was served with.
@@ -77,6 +79,7 @@ pub fn refresh(
         query: context.query().map(str::to_owned),
         host: context.target.host.to_owned(),
         target: context.target.with_host(""),
+        directives: context.directives.clone(),
     };
     tokio::spawn(Paced::new(async move {
         run.run().await;
@@ -111,6 +114,7 @@ impl RefreshRun {
             query: self.query.map(Cow::Owned),
             backend: &self.backend,
             max_body_size: 0,
+            directives: self.directives.clone(),
             ..RequestContext::new(head, self.target.with_host(&self.host), &self.site)
         };
         let fill = Box::new(self.left.resume(of, &context));

@@ -414,15 +414,14 @@ impl Pool {
 
     /// The scripts of the busy workers, from their own boards.
     fn running(&self) -> String {
-        let generations = self.lock().generations.clone();
-        let mut scripts = Vec::new();
-        for generation in generations {
-            let link = generation.link();
-            let runs = |seat: &u32| link.seat_board(*seat).running.load(Ordering::Relaxed) != 0;
-            let busy = (0..link.seats()).filter(runs);
-            scripts.extend(busy.map(|seat| generation.script_in(seat)));
-        }
-        count_scripts(scripts)
+        let state = self.lock();
+        let scripts = state.queue.all_seats().filter_map(|(seat, _)| {
+            let generation = state.generation(seat.generation)?;
+            let board = generation.link().seat_board(seat.number);
+            let runs = board.running.load(Ordering::Relaxed) != 0;
+            runs.then(|| generation.script_in(seat.number))
+        });
+        count_scripts(scripts.collect())
     }
 
     fn log_saturation(&self, state: &mut SaturationState, now: Duration) {

@@ -81,7 +81,8 @@ impl GenerationState {
             };
         }
         if zygote {
-            self.zygote = Life::of_running(ZYGOTE_START, now);
+            let longest = self.zygote.longest_wait();
+            self.zygote = Life::of_running(ZYGOTE_START, now).waiting_up_to(longest);
         }
         self.growth.want(u32::try_from(seated.len()).unwrap_or(u32::MAX));
         self.leaving = leaving;

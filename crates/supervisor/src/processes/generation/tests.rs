@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use maitred_config::ProcessManager;
 
 use super::*;
-use crate::limits::{BACKOFF_FIRST, BACKOFF_LONGEST};
+use crate::limits::{BACKOFF_FIRST, START_BACKOFF_LONGEST};
 use world::{RATE, SEATS, World, ZygoteState, growth};
 
 const MANAGERS: [ProcessManager; 4] = [
@@ -29,7 +29,7 @@ proptest! {
             world.step(kind, pick, pass);
         }
         let took = world.recover();
-        prop_assert!(took <= 2 * (WORKER_SPAWN + BACKOFF_LONGEST), "it took {took:?}");
+        prop_assert!(took <= 2 * (WORKER_SPAWN + START_BACKOFF_LONGEST), "it took {took:?}");
         let full = world.pool.seated().count();
         let worn = world.pool.places.iter().filter(|place| place.is_worn());
         let ready = worn.count().min(SPARE_SEATS as usize);
@@ -111,6 +111,28 @@ fn a_zygote_that_is_kept_waits_for_nobody_and_one_that_did_not_start_does() {
     world.tell(GenerationEvent::Wanted { workers: 1 });
     world.settle();
     assert_eq!(world.seated.len(), 1);
+}
+
+#[test]
+fn a_pool_whose_php_does_not_start_waits_longer_each_time_until_it_may_have_been_mended() {
+    let mut world = World::new(ProcessManager::Static);
+    world.tell(GenerationEvent::Tick);
+    assert_eq!(world.pool.next_start(), None, "it starts");
+    for _ in 0..10 {
+        world.tell(GenerationEvent::ZygoteFailed(KillReason::StartFailed));
+        world.zygote_dies();
+        world.now = world.pool.next_start().unwrap();
+        world.tell(GenerationEvent::Tick);
+        assert_eq!(world.zygote, ZygoteState::Starting);
+    }
+    world.tell(GenerationEvent::ZygoteFailed(KillReason::StartFailed));
+    world.zygote_dies();
+    assert_eq!(world.pool.next_start(), Some(world.now + START_BACKOFF_LONGEST));
+    world.pool.retry_start(world.now);
+    world.tell(GenerationEvent::Tick);
+    assert_eq!(world.zygote, ZygoteState::Starting);
+    world.settle();
+    assert_eq!((world.pool.next_start(), world.seated.len()), (None, SEATS as usize));
 }
 
 #[test]

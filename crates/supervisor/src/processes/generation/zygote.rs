@@ -24,6 +24,32 @@ impl GenerationState {
         !self.leaving && (self.trial || self.zygote_rest().is_none() || self.lacks() > 0)
     }
 
+    /// Whether the zygote is to be started now.
+    pub fn waits_to_start(&self, now: Moment) -> bool {
+        self.heeds_zygote() && self.zygote.may_start(now)
+    }
+
+    /// Since when the zygote is being started, if it is.
+    pub fn starts_since(&self) -> Option<Moment> {
+        self.zygote.starts_since()
+    }
+
+    /// Whether other zygotes are to start first.
+    pub fn hold_start(&mut self, is_held: bool) {
+        self.is_held = is_held;
+        self.was_held |= is_held;
+    }
+
+    /// Whether the zygote is not started yet, since others start first.
+    pub fn is_held(&self) -> bool {
+        self.is_held && self.zygote.is_absent()
+    }
+
+    /// Whether others have started first.
+    pub fn was_held(&self) -> bool {
+        self.was_held
+    }
+
     /// Whether the zygote may rest, unless it is kept.
     pub fn may_rest(&self) -> bool {
         !self.leaving && !self.trial && self.growth.zygote_rest().is_some()
@@ -33,6 +59,11 @@ impl GenerationState {
     pub(super) fn want(&mut self, workers: u32, now: Moment) {
         self.asked_at = self.asked_at.max((workers > 0).then_some(now));
         self.growth.want(workers);
+    }
+
+    /// It needs neither workers nor a zygote before the next request.
+    pub fn rest(&mut self) {
+        self.growth.rest();
     }
 
     /// When workers were last needed, or the last one ended. None before the first request.
@@ -48,6 +79,24 @@ impl GenerationState {
     /// Whether the last zygote did not start.
     pub fn has_failed(&self) -> bool {
         self.has_failed
+    }
+
+    /// When the zygote is started next, if its last start failed and it is needed.
+    pub fn next_start(&self) -> Option<Moment> {
+        let is_waited = self.has_failed && self.zygote.is_absent() && self.heeds_zygote();
+        self.zygote.deadline().filter(|_| is_waited)
+    }
+
+    /// The longest wait for the next start of the zygote.
+    pub fn longest_start_wait(&self) -> Moment {
+        self.zygote.longest_wait()
+    }
+
+    /// What prevented the start of the zygote may be gone: the wait for the next start is over.
+    pub fn retry_start(&mut self, now: Moment) {
+        if self.has_failed {
+            self.zygote.retry(now);
+        }
     }
 
     /// Whether the zygote is to stay without workers. True if that has changed.
@@ -74,7 +123,7 @@ impl GenerationState {
     }
 
     pub(super) fn zygote_due(&mut self, now: Moment, actions: &mut Vec<GenerationAction>) {
-        if !self.heeds_zygote() {
+        if !self.heeds_zygote() || self.is_held() {
             self.unneeded_since = None;
             return;
         }

@@ -1,0 +1,157 @@
+//! The lines of `.htaccess` files that have no effect or are mistakes, for `maitred check`.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use maitred_config::{Config, Site};
+use maitred_htaccess::conf::Conf;
+use maitred_htaccess::file::{self, Htaccess, Reading, Remark, Verdict};
+
+use crate::site::directory_confs::{MAX_FILE_BYTES, NAME};
+use crate::site::htaccess_users::may_name;
+
+/// Most folders of a site that are searched.
+const MAX_FOLDERS: usize = 20_000;
+
+/// Most entries of all folders of a site that are read.
+const MAX_ENTRIES: usize = 1_000_000;
+
+/// Most lines about the files of a site; the rest is counted.
+const MAX_LINES: usize = 200;
+
+/// Longest part of a line that is shown, in characters.
+const MAX_SHOWN: usize = 80;
+
+/// The lines of `.htaccess` files that have no effect or are mistakes: one sentence each.
+pub fn remarks(config: &Config) -> Vec<String> {
+    let sites = config.sites.iter().filter(|site| site.rules.htaccess);
+    sites.flat_map(remarks_of).collect()
+}
+
+fn remarks_of(site: &Site) -> Vec<String> {
+    let found = Search::of(&site.root);
+    let mut lines: Vec<String> =
+        found.files.iter().flat_map(|file| remarks_of_file(site, file)).collect();
+    let root = site.root.display();
+    if lines.len() > MAX_LINES {
+        let others = lines.len() - MAX_LINES;
+        lines.truncate(MAX_LINES);
+        lines.push(format!("{root}: {others} further lines of .htaccess files are like these"));
+    }
+    if found.is_cut {
+        lines.push(format!(
+            "{root}: only the first {MAX_FOLDERS} folders were searched for .htaccess files"
+        ));
+    }
+    lines
+}
+
+/// The `.htaccess` files below a root.
+#[derive(Default)]
+struct Search {
+    files: Vec<PathBuf>,
+    is_cut: bool,
+}
+
+impl Search {
+    /// Symbolic links to folders are not followed: they may lead anywhere, or in circles.
+    fn of(root: &Path) -> Search {
+        let mut found = Search::default();
+        let mut folders = vec![root.to_owned()];
+        let (mut searched, mut entries) = (0, 0);
+        while let Some(folder) = folders.pop() {
+            searched += 1;
+            if searched > MAX_FOLDERS || entries > MAX_ENTRIES {
+                found.is_cut = true;
+                break;
+            }
+            let Ok(names) = fs::read_dir(&folder) else { continue };
+            let mut inner = Vec::new();
+            for entry in names.take(MAX_ENTRIES).filter_map(Result::ok) {
+                entries += 1;
+                match entry.file_type() {
+                    Ok(kind) if kind.is_dir() => inner.push(entry.path()),
+                    Ok(_) if entry.file_name().as_bytes() == NAME => found.files.push(entry.path()),
+                    _ => {}
+                }
+            }
+            folders.extend(inner);
+        }
+        found.files.sort();
+        found
+    }
+}
+
+fn remarks_of_file(site: &Site, path: &Path) -> Vec<String> {
+    let name = path.display();
+    let parsed = match parse(site, path) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            return vec![format!(
+                "{name} cannot be read: {error}; requests for its folder get a 500"
+            )];
+        }
+    };
+    let lines = parsed.remarks.iter().filter_map(|remark| {
+        sentence(remark, site).map(|sentence| format!("{name}:{}: {sentence}", remark.line))
+    });
+    let mut lines: Vec<String> = lines.collect();
+    if let Ok(conf) = &parsed.conf {
+        let sections = conf.files.iter().map(|section| &section.conf);
+        let mut confs = std::iter::once(conf).chain(sections).map(Arc::as_ref);
+        lines.extend(
+            confs.find_map(|conf| foreign_users(site, conf)).map(|why| format!("{name}: {why}")),
+        );
+    }
+    lines
+}
+
+/// Parses a file as the site does.
+pub(super) fn parse(site: &Site, path: &Path) -> io::Result<Htaccess> {
+    let mut text = Vec::new();
+    File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(io::Error::other(format!("it is larger than {MAX_FILE_BYTES} bytes")));
+    }
+    let mut folder = path.parent().unwrap_or(Path::new("/")).as_os_str().as_bytes().to_vec();
+    folder.push(b'/');
+    let ignores_unknown = site.rules.htaccess_ignores_unknown;
+    Ok(file::parse(&text, &folder, Reading { ignores_unknown, ..Reading::default() }))
+}
+
+/// What is said about a line, if it is not simply understood.
+fn sentence(remark: &Remark, site: &Site) -> Option<String> {
+    let mut text: String = remark.text.chars().take(MAX_SHOWN).collect();
+    if text.len() < remark.text.len() {
+        text.push('…');
+    }
+    Some(match &remark.verdict {
+        Verdict::Understood => return None,
+        Verdict::Skipped(why) => format!("`{text}` has no effect: {why}"),
+        Verdict::Refused(why) if site.rules.htaccess_ignores_unknown => {
+            format!("`{text}` is wrong: {why}")
+        }
+        Verdict::Refused(why) => {
+            let why = why.trim_end_matches('.');
+            format!("`{text}` is wrong, and requests for its folder get a 500: {why}")
+        }
+    })
+}
+
+/// The file of users or groups that a site may not use.
+fn foreign_users(site: &Site, conf: &Conf) -> Option<String> {
+    let named = [("AuthUserFile", &conf.authn.users), ("AuthGroupFile", &conf.authn.groups)];
+    named.into_iter().find_map(|(directive, path)| {
+        let path = PathBuf::from(std::ffi::OsString::from_vec(path.clone()?));
+        (!may_name(&site.root, &site.rules.htaccess_users, &path)).then(|| {
+            format!(
+                "{directive} {} is neither in the document root nor in a folder of \
+                 `htaccess_users`: add it there, or move the file",
+                path.display()
+            )
+        })
+    })
+}

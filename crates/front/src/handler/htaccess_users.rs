@@ -1,0 +1,97 @@
+//! Users and groups of `.htaccess` files: `AuthUserFile` and `AuthGroupFile`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use maitred_htaccess::process::Groups;
+use maitred_htaccess::request::Request;
+
+use crate::handler::context::RequestContext;
+use crate::handler::respond::TextResponse;
+use crate::http::headers::basic_user;
+use crate::services::Thread;
+use crate::site::auth::{Outcome, UsersFile, has_password};
+use crate::site::htaccess_users::may_name;
+
+/// Checks name and password of the client by the `AuthUserFile`.
+///
+/// # Errors
+/// The response to a client that is no user.
+pub async fn authenticate(
+    context: &RequestContext<'_>,
+    thread: &Thread,
+    request: &Request,
+) -> Result<Vec<u8>, TextResponse> {
+    if !has_password(context.head.header("authorization")) {
+        return Err(challenge(request));
+    }
+    let Some(users) = file(context, thread, NamedFile::of_users(request)) else {
+        return Err(TextResponse::new(500, "Authentication is unavailable."));
+    };
+    match thread.shared.porter.admit(context.head, UsersFile::OfHtaccess(&users)).await {
+        Outcome::Granted => Ok(basic_user(context.head.header("authorization"))),
+        Outcome::Unknown => Err(challenge(request)),
+        Outcome::Busy => {
+            let response = TextResponse::new(503, "Too many passwords are being checked.");
+            Err(response.with("Retry-After", "1"))
+        }
+        Outcome::NoUsers => Err(TextResponse::new(500, "Authentication is unavailable.")),
+    }
+}
+
+/// The groups of the `AuthGroupFile`; without a usable one there are none.
+pub fn groups(context: &RequestContext<'_>, thread: &Thread, request: &Request) -> Arc<Groups> {
+    if request.conf.authn.groups.is_none() {
+        return Arc::default();
+    }
+    let groups = file(context, thread, NamedFile::of_groups(request));
+    groups.and_then(|groups| thread.shared.porter.groups(&groups)).unwrap_or_default()
+}
+
+/// The response that asks for a name and a password.
+pub fn challenge(request: &Request) -> TextResponse {
+    let realm = request.conf.authn.realm.clone().unwrap_or_default();
+    let realm = String::from_utf8_lossy(&realm).replace(['"', '\\'], "");
+    TextResponse::new(401, "A name and a password are needed.")
+        .with("WWW-Authenticate", &format!("Basic realm=\"{realm}\""))
+}
+
+/// A file that a directive names.
+struct NamedFile<'r> {
+    directive: &'static str,
+    path: Option<&'r Vec<u8>>,
+}
+
+impl NamedFile<'_> {
+    fn of_users(request: &Request) -> NamedFile<'_> {
+        NamedFile { directive: "AuthUserFile", path: request.conf.authn.users.as_ref() }
+    }
+
+    fn of_groups(request: &Request) -> NamedFile<'_> {
+        NamedFile { directive: "AuthGroupFile", path: request.conf.authn.groups.as_ref() }
+    }
+}
+
+/// The path of a file that the site may use: a file of another site is none of this one's.
+fn file(context: &RequestContext<'_>, thread: &Thread, named: NamedFile<'_>) -> Option<PathBuf> {
+    let settings = &context.site.settings;
+    let root = &settings.root;
+    let failed = |why: String| thread.shared.troubles.htaccess_failed(root, why);
+    let Some(path) = named.path else {
+        failed(format!("authentication needs an {}", named.directive));
+        return None;
+    };
+    let path = PathBuf::from(OsString::from_vec(path.clone()));
+    if may_name(root, &settings.rules.htaccess_users, &path) {
+        return Some(path);
+    }
+    failed(format!(
+        "{} {} is neither in the document root nor in a folder of `htaccess_users`: add it there, \
+         or move the file",
+        named.directive,
+        path.display()
+    ));
+    None
+}

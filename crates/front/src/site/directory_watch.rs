@@ -1,0 +1,269 @@
+//! Directories whose changes the kernel reports (inotify(7)), for each front thread: one read tells
+//! that nothing has changed in any of them, in place of one `stat` for each path.
+//!
+//! A change is seen by the next check, as with `stat`. What the kernel does not report (a file that
+//! is changed by another of its links, or through a mapping, a new mount) is found by `stat` after
+//! [`TRUSTED_FOR`]. File systems that others change are not watched at all.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init};
+use rustix::fs::{self, FileType};
+
+/// Most directories that a thread watches.
+const DIRECTORIES_MAX: usize = 1024;
+
+/// How long a result of `stat` is used without another one.
+pub const TRUSTED_FOR: Duration = Duration::from_secs(1);
+
+/// Buffer for events, in bytes: at least one with the longest name.
+const EVENTS_BYTES: usize = 4096;
+
+/// Most reads of events in one check. With more to read, everything counts as changed.
+const READS_MAX: usize = 16;
+
+/// File systems that change through this kernel alone: ext2 to ext4, XFS, Btrfs, tmpfs, ZFS, F2FS
+/// (statfs(2)).
+const LOCAL: [i64; 6] = [0xEF53, 0x5846_5342, 0x9123_683E, 0x0102_1994, 0x2FC1_2FC1, 0xF2F5_2010];
+
+/// A watched directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirectoryId(i32);
+
+struct Watcher {
+    events: OwnedFd,
+    by_path: HashMap<CString, DirectoryId>,
+    /// The change after which each directory was last changed.
+    changed: HashMap<i32, u64>,
+    /// Number of changes so far.
+    changes: u64,
+    /// The last change of everything.
+    all_changed: u64,
+    /// The moment of the last read.
+    moment: u64,
+}
+
+thread_local! {
+    static WATCHER: RefCell<Option<Watcher>> = const { RefCell::new(None) };
+}
+
+/// The number of the last change that has been read.
+pub fn last_change() -> u64 {
+    with(|watcher| watcher.changes).unwrap_or_default()
+}
+
+/// Reads events, once in a `moment` (0: always). Whether none of the directories has changed after
+/// the change of this number.
+pub fn are_unchanged(directories: &[DirectoryId], since: u64, moment: u64) -> bool {
+    with(|watcher| {
+        watcher.read(moment);
+        let is_old = |directory: &DirectoryId| {
+            watcher.changed.get(&directory.0).is_some_and(|change| *change <= since)
+        };
+        watcher.all_changed <= since && directories.iter().all(is_old)
+    })
+    .unwrap_or(false)
+}
+
+/// Watches all directories between `root`, a path without symbolic links, and `path`, so far as
+/// they exist. None if one cannot be watched, or is a symbolic link.
+pub fn watch(root: &[u8], path: &[u8]) -> Option<Vec<DirectoryId>> {
+    let rest = path.strip_prefix(root)?;
+    let mut watched = vec![watch_directory(&CString::new(root).ok()?)?];
+    for end in memchr::memchr_iter(b'/', rest).filter(|end| *end > 0) {
+        let directory = CString::new(&path[..root.len() + end]).ok()?;
+        // The directory above is watched already, so that a change after this is reported.
+        match fs::lstat(directory.as_c_str()) {
+            Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => watched.push(watch_directory(&directory)?),
+                // What is below a file does not exist.
+                FileType::RegularFile => return Some(watched),
+                _ => return None,
+            },
+            Err(rustix::io::Errno::NOENT) => return Some(watched),
+            Err(_) => return None,
+        }
+    }
+    match fs::lstat(CString::new(path).ok()?.as_c_str()) {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => None,
+        _ => Some(watched),
+    }
+}
+
+fn watch_directory(path: &CStr) -> Option<DirectoryId> {
+    WATCHER.with(|watcher| {
+        let mut watcher = watcher.borrow_mut();
+        if watcher.is_none() {
+            *watcher = Watcher::start();
+        }
+        watcher.as_mut()?.add(path)
+    })
+}
+
+fn with<T>(work: impl FnOnce(&mut Watcher) -> T) -> Option<T> {
+    WATCHER.with(|watcher| watcher.borrow_mut().as_mut().map(work))
+}
+
+impl Watcher {
+    /// None where the user's limit of instances is reached, or the kernel has no inotify.
+    fn start() -> Option<Watcher> {
+        let events = init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
+        Some(Watcher {
+            events,
+            by_path: HashMap::new(),
+            changed: HashMap::new(),
+            changes: 0,
+            all_changed: 0,
+            moment: 0,
+        })
+    }
+
+    fn add(&mut self, path: &CStr) -> Option<DirectoryId> {
+        if let Some(known) = self.by_path.get(path) {
+            return Some(*known);
+        }
+        if self.by_path.len() >= DIRECTORIES_MAX || !is_local(path) {
+            return None;
+        }
+        let flags = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVE
+            | WatchFlags::MODIFY
+            | WatchFlags::ATTRIB
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR
+            | WatchFlags::DONT_FOLLOW;
+        let id = add_watch(&self.events, path, flags).ok()?;
+        // Another path of a known directory: a change must not be missed for either.
+        self.changes += 1;
+        self.changed.insert(id, self.changes);
+        self.by_path.insert(path.to_owned(), DirectoryId(id));
+        Some(DirectoryId(id))
+    }
+
+    fn read(&mut self, moment: u64) {
+        if moment != 0 && self.moment == moment {
+            return;
+        }
+        self.moment = moment;
+        let mut buffer = [MaybeUninit::uninit(); EVENTS_BYTES];
+        let mut gone = Vec::new();
+        let mut reader = Reader::new(&self.events, &mut buffer);
+        let mut reads = 0;
+        loop {
+            if reader.is_buffer_empty() {
+                reads += 1;
+                if reads > READS_MAX {
+                    self.changes += 1;
+                    self.all_changed = self.changes;
+                    break;
+                }
+            }
+            let Ok(event) = reader.next() else { break };
+            self.changes += 1;
+            if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
+                self.all_changed = self.changes;
+                continue;
+            }
+            let moved = ReadFlags::IGNORED | ReadFlags::MOVE_SELF | ReadFlags::DELETE_SELF;
+            if event.events().intersects(moved) {
+                gone.push(event.wd());
+            }
+            self.changed.insert(event.wd(), self.changes);
+        }
+        for id in gone {
+            self.forget(id);
+        }
+    }
+
+    /// A directory that has gone, or has another path now, is watched again where it is needed.
+    fn forget(&mut self, id: i32) {
+        self.by_path.retain(|_, known| known.0 != id);
+        self.changed.remove(&id);
+        let _ = rustix::fs::inotify::remove_watch(&self.events, id);
+    }
+}
+
+fn is_local(path: &CStr) -> bool {
+    fs::statfs(path).is_ok_and(|stat| LOCAL.contains(&i64::from(stat.f_type)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    struct Tree(tempfile::TempDir);
+
+    impl Tree {
+        fn new() -> Tree {
+            let tree = Tree(tempfile::tempdir().unwrap());
+            std::fs::create_dir_all(tree.path("a/b")).unwrap();
+            tree
+        }
+
+        fn path(&self, name: &str) -> std::path::PathBuf {
+            self.0.path().canonicalize().unwrap().join(name)
+        }
+
+        fn watch(&self, name: &str) -> Option<Vec<DirectoryId>> {
+            let root = self.0.path().canonicalize().unwrap();
+            watch(root.as_os_str().as_bytes(), self.path(name).as_os_str().as_bytes())
+        }
+    }
+
+    #[test]
+    fn each_change_between_the_root_and_a_path_is_seen_at_once() {
+        let tree = Tree::new();
+        let changes: [(&str, fn(&Tree)); 6] = [
+            ("a new file", |tree| std::fs::write(tree.path("a/b/file"), "1").unwrap()),
+            ("new content", |tree| std::fs::write(tree.path("a/b/file"), "2").unwrap()),
+            ("a renamed file", |tree| {
+                std::fs::rename(tree.path("a/b/file"), tree.path("a/b/other")).unwrap();
+            }),
+            ("a file above", |tree| std::fs::write(tree.path("a/.htaccess"), "").unwrap()),
+            ("a file in the root", |tree| std::fs::write(tree.path(".htaccess"), "").unwrap()),
+            ("a renamed directory", |tree| {
+                std::fs::rename(tree.path("a"), tree.path("c")).unwrap();
+            }),
+        ];
+        for (what, change) in changes {
+            let watched = tree.watch("a/b/file").unwrap();
+            assert_eq!(watched.len(), 3);
+            assert!(!are_unchanged(&watched, last_change(), 0) || last_change() > 0);
+            let since = last_change();
+            assert!(are_unchanged(&watched, since, 0), "before {what}");
+            change(&tree);
+            assert!(!are_unchanged(&watched, since, 0), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_does_not_exist_is_watched_where_it_would_begin() {
+        let tree = Tree::new();
+        let watched = tree.watch("2026/11/post").unwrap();
+        assert_eq!(watched.len(), 1);
+        are_unchanged(&watched, 0, 0);
+        let since = last_change();
+        assert!(are_unchanged(&watched, since, 0));
+        std::fs::create_dir(tree.path("2026")).unwrap();
+        assert!(!are_unchanged(&watched, since, 0));
+    }
+
+    #[test]
+    fn a_path_through_a_symbolic_link_is_not_watched() {
+        let tree = Tree::new();
+        std::os::unix::fs::symlink(tree.path("a"), tree.path("link")).unwrap();
+        std::os::unix::fs::symlink(tree.path("a/b"), tree.path("a/file")).unwrap();
+        assert_eq!(tree.watch("link/b/file"), None);
+        assert_eq!(tree.watch("a/file"), None);
+        assert!(tree.watch("a/b").is_some());
+    }
+}

@@ -1,0 +1,130 @@
+//! Decisions of `.htaccess` files are cached, and hold only for what they were made of.
+
+use std::fs;
+use std::process::Command;
+
+use maitred_tests::Target;
+use maitred_tests::http::{self, Request, Response};
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
+
+fn serve(root: &tempfile::TempDir) -> Server {
+    give_to_web_user(root.path());
+    Setup::new(root.path()).site("htaccess = true").start()
+}
+
+fn ask(server: &Server, path: &str, headers: &[(&str, &str)]) -> Response {
+    let mut request = Request::get(path);
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    http::ask(server.address(), &request)
+}
+
+#[test]
+fn a_decision_by_a_header_holds_for_requests_with_that_header_alone() {
+    let rules = "RewriteEngine on\n\
+                 RewriteCond %{HTTP_COOKIE} beta\n\
+                 RewriteRule ^page$ beta.txt [L]\n\
+                 RewriteCond %{HTTP:X-Kind} =a\n\
+                 RewriteRule ^page$ a.txt [L]\n\
+                 RewriteRule ^page$ b.txt [L]\n\
+                 Header echo ^X-Tag\n\
+                 <If \"%{HTTP_USER_AGENT} =~ /bot/\">\nRequire all denied\n</If>\n";
+    let files = [(".htaccess", rules), ("a.txt", "a"), ("b.txt", "b"), ("beta.txt", "beta")];
+    let root = document_root(&files);
+    let server = serve(&root);
+    for round in 0..3 {
+        for (headers, expected) in [
+            (&[("X-Kind", "a")][..], "a"),
+            (&[("X-Kind", "b")], "b"),
+            (&[("Cookie", "x=beta"), ("X-Kind", "a")], "beta"),
+            (&[("Cookie", "x=other"), ("X-Kind", "a")], "a"),
+            (&[], "b"),
+        ] {
+            let tag = format!("{round}-{expected}");
+            let headers = [headers, &[("X-Tag", &*tag)]].concat();
+            let response = ask(&server, "/page", &headers);
+            assert_eq!(response.text(), expected, "{headers:?}");
+            assert_eq!(response.header("X-Tag"), Some(&*tag));
+        }
+        assert_eq!(ask(&server, "/page", &[("User-Agent", "a bot")]).status, 403);
+        assert_eq!(ask(&server, "/page", &[("User-Agent", "a browser")]).status, 200);
+        assert_eq!(ask(&server, "/page", &[]).header("X-Tag"), None);
+    }
+    server.stop();
+}
+
+#[test]
+fn a_decision_by_files_is_made_again_when_they_have_changed() {
+    let rules = "RewriteEngine on\n\
+                 RewriteCond %{REQUEST_FILENAME} !-f\n\
+                 RewriteCond %{REQUEST_FILENAME} !-d\n\
+                 RewriteRule . /fallback.txt [L]\n";
+    let files = [(".htaccess", rules), ("fallback.txt", "fallback"), ("a/b/c.txt", "c")];
+    let root = document_root(&files);
+    let server = serve(&root);
+    let text = |path: &str| ask(&server, path, &[]).text();
+    let write = |name: &str, text: &str| {
+        fs::write(root.path().join(name), text).unwrap();
+    };
+    let remove = |name: &str| fs::remove_file(root.path().join(name)).unwrap();
+    for round in 0..3 {
+        for _ in 0..3 {
+            assert_eq!(text("/new.txt"), "fallback", "round {round}");
+            assert_eq!(text("/a/b/c.txt"), "c");
+        }
+        write("new.txt", "new");
+        assert_eq!(text("/new.txt"), "new");
+        assert_eq!(text("/new.txt"), "new");
+        remove("new.txt");
+        assert_eq!(text("/new.txt"), "fallback");
+        // A plugin writes rules of its own between the root and the file.
+        write("a/.htaccess", "RewriteEngine on\nRewriteRule ^b/c\\.txt$ /fallback.txt [L]\n");
+        assert_eq!(text("/a/b/c.txt"), "fallback");
+        write("a/.htaccess", "Require all denied\n");
+        assert_eq!(ask(&server, "/a/b/c.txt", &[]).status, 403);
+        assert_eq!(ask(&server, "/a/b/c.txt", &[]).status, 403);
+        remove("a/.htaccess");
+        assert_eq!(text("/a/b/c.txt"), "c");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_decision_by_the_address_of_a_client_is_none_for_another_client() {
+    let files = [(".htaccess", "Require ip 127.0.0.1\n"), ("page.txt", "page")];
+    let root = document_root(&files);
+    let server = serve(&root);
+    let status = |from: &str| {
+        let url = format!("http://{}/page.txt", server.address());
+        let mut curl = Command::new("curl");
+        curl.args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "--interface", from, &url]);
+        String::from_utf8(curl.output().unwrap().stdout).unwrap()
+    };
+    for _ in 0..3 {
+        assert_eq!(status("127.0.0.1"), "200");
+        assert_eq!(status("127.0.0.2"), "403");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_script_is_run_with_the_headers_of_its_own_request() {
+    let rules = "RewriteEngine on\n\
+                 RewriteRule .* - [E=HTTP_AUTHORIZATION:%{HTTP:Authorization}]\n\
+                 RewriteRule ^(.*)$ index.php [L]\n";
+    let script = "<?php echo $_SERVER['HTTP_AUTHORIZATION'] ?? 'none', ' ', \
+                  $_SERVER['HTTP_X_NAME'] ?? 'none';";
+    let root = document_root(&[(".htaccess", rules), ("index.php", script)]);
+    let server = serve(&root);
+    for _ in 0..3 {
+        for (authorization, name) in [("Bearer one", "x"), ("Bearer two", "x"), ("Bearer two", "y")]
+        {
+            let headers = [("Authorization", authorization), ("X-Name", name)];
+            let text = ask(&server, "/any", &headers).text();
+            assert_eq!(text, format!("{authorization} {name}"));
+        }
+        assert_eq!(ask(&server, "/any", &[]).text(), " none", "an empty variable");
+    }
+    server.stop();
+}
