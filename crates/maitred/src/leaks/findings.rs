@@ -268,7 +268,7 @@ mod tests {
         let steps = [step("/", 100, &[]), step("/", 200, &[]), step("/", 300, &[])];
         let found = Findings::of(&steps, 1);
         assert!(found.changes.is_empty() && !found.is_clean());
-        assert_eq!(found.text(), "memory grows by 100 bytes with each request");
+        assert_eq!(found.text(), "memory grows by 100 B with each request");
     }
 
     #[test]
