@@ -300,7 +300,7 @@ fn a_queue_that_stands_and_requests_that_are_refused_are_four_lines() {
         assert_eq!(http::get(server.address(), "/hello.php?full").status, 503);
     }
     let stands = server.expect_log(0, "requests are not moving: 5 requests wait");
-    assert!(stands.contains("1 of 1 workers are busy: /"), "{stands}");
+    assert!(stands.contains("the only worker is busy: /"), "{stands}");
     assert!(stands.contains("wait.php"), "{stands}");
     for connection in &mut waiting {
         assert_eq!(connection.read_response(false).expect("an answer").status, 503);

@@ -25,10 +25,19 @@ pub fn fail(why: &impl Display) -> ExitCode {
     ExitCode::from(EXIT_FAILURE)
 }
 
-/// Prints a line on standard error. `eprintln!` would panic if that is closed, and change the exit
+/// Prints messages on standard error, each line with the program's name; an indented one continues
+/// the one before it. `eprintln!` would panic if standard error is closed, and change the exit
 /// code.
 pub fn complain(why: &impl Display) {
-    let _ = writeln!(std::io::stderr(), "maitred: {why}");
+    let mut text = String::new();
+    for line in why.to_string().lines() {
+        if !line.starts_with(char::is_whitespace) {
+            text.push_str("maitred: ");
+        }
+        text.push_str(line);
+        text.push('\n');
+    }
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// Prints a line. A closed standard output is no error.

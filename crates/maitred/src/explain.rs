@@ -49,6 +49,9 @@ pub fn explain(asked: &Explain) -> ExitCode {
 
 /// The request that a URL stands for. A path alone is one of the first site.
 fn question(asked: &Explain, config: &Config) -> Option<Question> {
+    if asked.url.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return None;
+    }
     let (scheme, rest) = match asked.url.split_once("://") {
         Some((scheme @ ("http" | "https"), rest)) => (scheme, rest),
         Some(_) => return None,

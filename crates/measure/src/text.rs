@@ -1,6 +1,6 @@
 //! The report as text.
 
-use crate::latency::Summary;
+use crate::latency::{SAMPLES_BEYOND, Summary};
 use crate::outcome::Class;
 use crate::report::{Report, Requests};
 use maitred_text::humanize;
@@ -129,6 +129,12 @@ fn latencies(report: &Report) -> Vec<String> {
     ];
     for (class, pair) in &report.not_served {
         lines.push(row(&class.replace('_', " "), &pair.corrected, "from when it was due"));
+    }
+    if report.requests.served > 0 && report.corrected.p99.is_none() {
+        lines.push(format!(
+            "n/a: fewer than {SAMPLES_BEYOND} served requests are above that percentile; a higher \
+             rate or a longer run gives more"
+        ));
     }
     lines
 }

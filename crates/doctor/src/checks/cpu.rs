@@ -3,7 +3,7 @@
 use super::common::private_p95;
 use crate::facts::{Fact, Facts, Manager, Pool, Service, known};
 use crate::finding::Sheet;
-use maitred_text::humanize::{duration, percent};
+use maitred_text::humanize::{duration, percent, plural};
 
 /// Scripts that compute for at least this share of their time are bound by processors.
 const BOUND_BY_PROCESSORS: f64 = 0.5;
@@ -144,9 +144,9 @@ fn left(facts: &Facts, service: &Service) -> Option<(f64, f64)> {
 fn starved(pool: &Pool, sheet: &mut Sheet) {
     let wait = pool.stat(|live| &live.queue_wait_p99);
     let seen = format!(
-        "{} workers; one request in a hundred waited {} or longer for one, with processors and \
+        "{}; one request in a hundred waited {} or longer for one, with processors and \
          memory left",
-        pool.max_children,
+        plural(pool.max_children.into(), "worker"),
         duration(wait.unwrap_or_default())
     );
     sheet.report("cpu.too-few-workers", &pool.name, seen);

@@ -3,6 +3,7 @@
 use super::common::{passes_to, unmet};
 use crate::facts::{Facts, Manager, PhpServer, Pool, Service, Unknown};
 use crate::finding::Sheet;
+use maitred_text::humanize::plural;
 
 /// The share that a database reserves for administrators and cron jobs.
 const RESERVE: f64 = 1.1;
@@ -39,8 +40,11 @@ fn databases(facts: &Facts, sheet: &mut Sheet) {
     }
     for database in databases {
         let seen = format!(
-            "{workers} workers, each with one connection; {} takes {} ({})",
-            database.name, database.max_connections, database.place
+            "{}, each with one connection; {} takes {} ({})",
+            plural(workers, "worker"),
+            database.name,
+            database.max_connections,
+            database.place
         );
         let is_short = |workers: u64| workers as f64 * RESERVE > database.max_connections as f64;
         if is_short(likely) {

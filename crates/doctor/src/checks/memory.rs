@@ -6,7 +6,7 @@ use crate::facts::{
 };
 use crate::finding::Sheet;
 use crate::ini_value;
-use maitred_text::humanize::{bytes, percent};
+use maitred_text::humanize::{bytes, percent, plural};
 
 /// PHP's own limit if none is set.
 const DEFAULT_MEMORY_LIMIT: &str = "128M";
@@ -88,7 +88,11 @@ fn need(machine: &Machine, service: &Service) -> Fact<(f64, String, bool)> {
         total += f64::from(pool.max_children) * cost.bytes;
         is_measured &= cost.is_measured;
         let how = if cost.is_measured { "private, p95" } else { "memory_limit: the worst case" };
-        parts.push(format!("{} workers x {} ({how})", pool.max_children, bytes(cost.bytes)));
+        parts.push(format!(
+            "{} x {} ({how})",
+            plural(pool.max_children.into(), "worker"),
+            bytes(cost.bytes)
+        ));
     }
     let (shared, base) = (shared(service), base(machine, service)?);
     let parts = format!(

@@ -1,5 +1,7 @@
 //! D18: which process dies when memory runs out?
 
+use maitred_text::humanize::{plural, plural_with};
+
 use crate::facts::{Facts, PhpServer, Service, known};
 use crate::finding::Sheet;
 
@@ -14,7 +16,8 @@ pub(super) fn blast_radius(facts: &Facts, sheet: &mut Sheet) {
         Ok(0) => sheet.ok("the machine", "the kernel has killed no process since the boot"),
         Ok(kills) => {
             let seen = format!(
-                "the kernel has killed {kills} processes for want of memory since it started; {}",
+                "the kernel has killed {} for want of memory since it started; {}",
+                plural(*kills, "process"),
                 last(facts)
             );
             sheet.report("oom.kills-on-machine", "the machine", seen);
@@ -117,7 +120,8 @@ fn killed(service: &Service, sheet: &mut Sheet) {
         Ok(None) => {}
         Ok(Some(0)) => sheet.ok(about, "none of its processes was killed for want of memory"),
         Ok(Some(kills)) => {
-            let seen = format!("{kills} processes of its group were killed for want of memory");
+            let seen =
+                plural_with(*kills, "process", "were") + " killed in its group for want of memory";
             sheet.report("oom.kills-in-group", about, seen);
         }
         Err(why) => sheet.cannot_tell(about, "whether its group's limit has killed a process", why),
@@ -150,13 +154,13 @@ mod tests {
         expect("D18", &facts, Fail, "killed 2 processes");
         expect("D18", &facts, Fail, "its log does not go back to that");
         facts.machine.last_kill = Ok(Some(crate::facts::Killed {
-            when: "Mon, 23 Nov 2026 07:41:03 GMT".to_owned(),
+            when: "2026-11-23T08:41:03+01:00".to_owned(),
             who: "php-fpm8.2 (process 4321)".to_owned(),
         }));
-        expect("D18", &facts, Fail, "php-fpm8.2 (process 4321) at Mon, 23 Nov 2026 07:41:03 GMT");
+        expect("D18", &facts, Fail, "php-fpm8.2 (process 4321) at 2026-11-23T08:41:03+01:00");
         facts.machine.last_kill = unknown();
         expect("D18", &facts, Fail, "the time is not known");
-        expect("D18", &facts, Fail, "1 processes of its group");
+        expect("D18", &facts, Fail, "1 process was killed in its group");
         facts.machine.oom_kills = unknown();
         facts.services[0].group.oom_kills = unknown();
         facts.services[0].unit = unknown();

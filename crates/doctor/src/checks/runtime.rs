@@ -3,7 +3,7 @@
 use crate::facts::{Facts, Ini, Opcache, PhpServer, Pool, Service, Unknown};
 use crate::finding::Sheet;
 use crate::ini_value;
-use maitred_text::humanize::{bytes, percent};
+use maitred_text::humanize::{bytes, percent, plural};
 
 /// File systems on which every file check may be a request to another machine.
 const SLOW_FILE_SYSTEMS: [&str; 12] = [
@@ -119,8 +119,10 @@ fn filled(pool: &Pool, opcache: &Opcache, sheet: &mut Sheet) {
     let before = sheet.findings.len();
     let more = "a larger opcache.memory_consumption";
     if opcache.forced_restarts > 0 {
-        let seen =
-            format!("OPcache was emptied {} times for want of room", opcache.forced_restarts);
+        let seen = format!(
+            "OPcache was emptied {} for want of room",
+            plural(opcache.forced_restarts, "time")
+        );
         sheet
             .report("runtime.opcache-restarted", about, seen)
             .fix(format!("{more} and opcache.max_accelerated_files"));

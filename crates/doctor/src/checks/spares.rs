@@ -202,7 +202,7 @@ mod tests {
             Ok(Some(Arrivals {
                 requests: 1_000,
                 rise,
-                rise_at: "Sun, 22 Nov 2026 06:02:00 GMT".to_owned(),
+                rise_at: "2026-11-22T07:02:00+01:00".to_owned(),
                 busiest_rate: 1.0,
                 gaps: vec![1.0],
             }))

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::common::{passes_to, setting_time, unmet};
 use crate::facts::{Facts, Ini, Pass, PhpServer, Pool, Service};
 use crate::finding::Sheet;
+use maitred_text::humanize::plural;
 
 /// Least distance between two timeouts.
 const LEAST_STEP: Duration = Duration::from_secs(2);
@@ -87,11 +88,14 @@ fn endless(service: &Service, pool: &Pool, passes: &[&Pass], sheet: &mut Sheet) 
         Some(web) => format!(
             "the web server gives up after {}, and the script runs on without a client; \
              a database that \
-             hangs takes all {} workers",
+             hangs takes all of {}",
             setting_time(web),
-            pool.max_children
+            plural(pool.max_children.into(), "worker")
         ),
-        None => format!("a database that hangs takes all {} workers", pool.max_children),
+        None => {
+            let workers = plural(pool.max_children.into(), "worker");
+            format!("a database that hangs takes all of {workers}")
+        }
     };
     let key = match service.kind {
         PhpServer::ModPhp => "timeouts.no-wall-limit-in-apache",

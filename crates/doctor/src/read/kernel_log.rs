@@ -2,10 +2,10 @@
 
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
-use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{Mode, OFlags};
 
+use maitred_os::clock::local_iso_8601;
 use maitred_os::proc;
 
 use super::world::World;
@@ -60,12 +60,14 @@ fn killed(record: &str, booted: u64) -> Option<Killed> {
     let micros: u64 = head.split(',').nth(2)?.parse().ok()?;
     let (pid, rest) = rest.split_once(" (")?;
     let name = rest.split_once(')')?.0;
-    let moment = UNIX_EPOCH + Duration::from_secs(booted) + Duration::from_micros(micros);
-    Some(Killed { when: httpdate::fmt_http_date(moment), who: format!("{name} (process {pid})") })
+    let second = booted.saturating_add(micros / 1_000_000).cast_signed();
+    Some(Killed { when: local_iso_8601(second), who: format!("{name} (process {pid})") })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -74,10 +76,7 @@ mod tests {
                       (php-fpm8.2) total-vm:300000kB, anon-rss:90000kB\n SUBSYSTEM=x\n";
         let found = killed(record, 1_795_000_000).unwrap();
         assert_eq!(found.who, "php-fpm8.2 (process 4321)");
-        assert_eq!(
-            found.when,
-            httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(1_795_000_065))
-        );
+        assert_eq!(found.when, local_iso_8601(1_795_000_065));
         assert_eq!(killed("6,1,2,-;usb 1-1: new device", 0), None);
     }
 

@@ -22,7 +22,7 @@ use maitred_measure::slo::Slo;
 use maitred_measure::{html, series, text};
 use maitred_os::signals::{Awaited, Signal};
 
-use crate::exit_code::{EXIT_SUCCESS, fail, refuse};
+use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
 use crate::report_file;
 use bench_error::BenchError;
 use measured_run::{EXIT_INVALID, EXIT_MISSED, EXIT_PARTIAL, measure};
@@ -64,6 +64,9 @@ fn test(run: &Run, tool: Option<Tool>, stop: &Arc<AtomicBool>) -> Result<u8, Ben
     let slo = slo(run)?;
     run.output.check_files()?;
     let plan = setup::plan(run)?;
+    if let Some(line) = setup::default_load(run, &plan) {
+        complain(&line);
+    }
     let watching = run.output.watch.as_deref().map(ServerWatch::start).transpose()?;
     let mut report = measure(&plan, &slo, stop)?;
     report.server = watching.map(ServerWatch::end);

@@ -127,6 +127,20 @@ fn specs(run: &Run) -> Result<Vec<RequestSpec>, String> {
     Ok(specs)
 }
 
+/// What is sent where the command line says nothing of a load, before it is: the server may serve
+/// visitors.
+pub fn default_load(run: &Run, plan: &Plan) -> Option<String> {
+    let LoadOptions { rate, users, replay, .. } = &run.load;
+    let is_chosen = rate.is_some() || users.is_some() || replay.is_some();
+    (!is_chosen).then(|| {
+        let seconds = humanize::duration(clock::seconds(plan.duration));
+        format!(
+            "sending {DEFAULT_RATE} requests/s for {seconds}; --rate, --users and --duration \
+             choose another load"
+        )
+    })
+}
+
 fn checked_method(method: &str) -> Result<String, String> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if method.is_empty() || !method.bytes().all(is_token) {

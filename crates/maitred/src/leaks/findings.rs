@@ -268,7 +268,7 @@ mod tests {
         let steps = [step("/", 100, &[]), step("/", 200, &[]), step("/", 300, &[])];
         let found = Findings::of(&steps, 1);
         assert!(found.changes.is_empty() && !found.is_clean());
-        assert_eq!(found.text(), "memory grows by 100 bytes with each request");
+        assert_eq!(found.text(), "memory grows by 100 B with each request");
     }
 
     #[test]
@@ -276,6 +276,6 @@ mod tests {
         let steps = [step("/", 100, &[]), step("/", 100, &[])];
         let found = Findings::of(&steps, 1);
         assert!(found.is_clean());
-        assert_eq!(found.text(), "no leak was seen in 1 requests");
+        assert_eq!(found.text(), "no leak was seen in 1 request");
     }
 }

@@ -247,12 +247,14 @@ impl SaturationState {
                 // `pm = auto` mostly has fewer workers than its limit on purpose.
                 let workers = match self.pm {
                     ProcessManager::Auto => {
-                        format!("{} (auto, up to {limit})", plural(busy as u64, "worker"))
+                        let are = if busy == 1 { "is" } else { "are" };
+                        format!("{} (auto, up to {limit}) {are}", plural(busy as u64, "worker"))
                     }
-                    _ => format!("{busy} of {limit} workers"),
+                    _ if limit == 1 => "the only worker is".to_owned(),
+                    _ => format!("{busy} of {limit} workers are"),
                 };
                 return Some(format!(
-                    "requests are not moving: {}, the longest for {}; {workers} are busy: {}",
+                    "requests are not moving: {}, the longest for {}; {workers} busy: {}",
                     plural_with(sample.waiting as u64, "request", "wait"),
                     seconds(sample.longest),
                     running()
