@@ -9,6 +9,7 @@ mod cookie;
 mod directives;
 mod expr;
 pub mod file;
+pub mod overrides;
 pub mod process;
 mod regex;
 pub mod request;

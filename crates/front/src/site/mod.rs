@@ -135,10 +135,10 @@ impl Site {
             backends: backends.collect::<Result<_, String>>()?,
             backend,
             resolver: open_files(files, compression.clone(), limits),
-            htaccess: settings.rules.htaccess.then(|| {
-                let ignores = settings.rules.htaccess_ignores_unknown;
-                Mutex::new(DirectoryConfs::new(ignores, &settings.index))
-            }),
+            htaccess: settings
+                .rules
+                .htaccess
+                .then(|| Mutex::new(DirectoryConfs::new(&settings.rules, &settings.index))),
             compression,
             sendfile,
             aliases,
