@@ -2,7 +2,7 @@
 
 /// A group of directives, as `AllowOverride` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
+pub enum OverrideGroup {
     /// Authentication and authorization.
     AuthConfig,
     /// Types, error pages, headers, rewriting, variables.
@@ -15,26 +15,26 @@ pub enum Group {
     Options,
 }
 
-impl Group {
-    fn of_name(name: &str) -> Option<Group> {
+impl OverrideGroup {
+    fn of_name(name: &str) -> Option<OverrideGroup> {
         Some(match &name.to_ascii_lowercase()[..] {
-            "authconfig" => Group::AuthConfig,
-            "fileinfo" => Group::FileInfo,
-            "indexes" => Group::Indexes,
-            "limit" => Group::Limit,
-            "options" => Group::Options,
+            "authconfig" => OverrideGroup::AuthConfig,
+            "fileinfo" => OverrideGroup::FileInfo,
+            "indexes" => OverrideGroup::Indexes,
+            "limit" => OverrideGroup::Limit,
+            "options" => OverrideGroup::Options,
             _ => return None,
         })
     }
 
     /// The group of a directive; none: every file may have it.
-    fn of_directive(name: &str) -> Option<Group> {
+    fn of_directive(name: &str) -> Option<OverrideGroup> {
         Some(match name {
-            "order" | "allow" | "deny" => Group::Limit,
+            "order" | "allow" | "deny" => OverrideGroup::Limit,
             "options" | "ssloptions" | "contentdigest" | "filterdeclare" | "filterprovider"
-            | "filterchain" | "php_value" | "php_flag" => Group::Options,
-            "require" | "satisfy" | "sslrequiressl" | "cgipassauth" => Group::AuthConfig,
-            _ if name.starts_with("auth") => Group::AuthConfig,
+            | "filterchain" | "php_value" | "php_flag" => OverrideGroup::Options,
+            "require" | "satisfy" | "sslrequiressl" | "cgipassauth" => OverrideGroup::AuthConfig,
+            _ if name.starts_with("auth") => OverrideGroup::AuthConfig,
             "directoryindex"
             | "directoryindexredirect"
             | "directoryslash"
@@ -46,10 +46,10 @@ impl Group {
             | "adddescription"
             | "defaulticon"
             | "headername"
-            | "readmename" => Group::Indexes,
-            _ if name.starts_with("expires") || name.starts_with("index") => Group::Indexes,
+            | "readmename" => OverrideGroup::Indexes,
+            _ if name.starts_with("expires") || name.starts_with("index") => OverrideGroup::Indexes,
             "limitrequestbody" | "limitxmlrequestbody" | "serversignature" => return None,
-            _ => Group::FileInfo,
+            _ => OverrideGroup::FileInfo,
         })
     }
 }
@@ -63,7 +63,7 @@ pub struct Overrides {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Allowed {
-    groups: Vec<Group>,
+    groups: Vec<OverrideGroup>,
     /// In small letters.
     directives: Vec<String>,
 }
@@ -76,7 +76,7 @@ impl Overrides {
         }
         let mut allowed = Allowed::default();
         for name in names {
-            match Group::of_name(name) {
+            match OverrideGroup::of_name(name) {
                 Some(group) => allowed.groups.push(group),
                 None => allowed.directives.push(name.to_ascii_lowercase()),
             }
@@ -86,19 +86,19 @@ impl Overrides {
 
     /// Whether a file may have a directive.
     pub fn allow(&self, directive: &[u8]) -> bool {
-        self.are_any(directive, |name| Group::of_directive(name).into_iter().collect())
+        self.are_any(directive, |name| OverrideGroup::of_directive(name).into_iter().collect())
     }
 
     /// Whether a file may have a section, by its name in small letters.
     pub fn allow_section(&self, section: &[u8]) -> bool {
         self.are_any(section, |name| match name {
-            "limit" | "limitexcept" => vec![Group::Limit, Group::AuthConfig],
-            "requireall" | "requireany" | "requirenone" => vec![Group::AuthConfig],
+            "limit" | "limitexcept" => vec![OverrideGroup::Limit, OverrideGroup::AuthConfig],
+            "requireall" | "requireany" | "requirenone" => vec![OverrideGroup::AuthConfig],
             _ => Vec::new(),
         })
     }
 
-    fn are_any(&self, name: &[u8], groups: impl Fn(&str) -> Vec<Group>) -> bool {
+    fn are_any(&self, name: &[u8], groups: impl Fn(&str) -> Vec<OverrideGroup>) -> bool {
         let Some(allowed) = &self.allowed else { return true };
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();
         let groups = groups(&name);

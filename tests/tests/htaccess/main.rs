@@ -111,7 +111,7 @@ fn ask(server: &impl Target, tree: &Tree, asked: &Asked) -> Response {
     http::ask(address, &request)
 }
 
-/// A cookie without the time of its end: the servers are asked one after the other.
+/// A cookie without the time of its end: the servers get the request one after the other.
 fn without_time(value: &str) -> String {
     match value.split_once("; expires=") {
         Some((start, rest)) => {

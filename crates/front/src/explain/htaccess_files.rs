@@ -11,7 +11,7 @@ use maitred_htaccess::conf::Conf;
 use maitred_htaccess::file::{self, Htaccess, Remark, Verdict};
 
 use crate::site::directory_confs::{MAX_FILE_BYTES, NAME, reading};
-use crate::site::htaccess_users::may_name;
+use crate::site::users_files::may_name;
 
 /// Most folders of a site that are searched.
 const MAX_FOLDERS: usize = 20_000;

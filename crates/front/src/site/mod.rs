@@ -7,7 +7,6 @@ pub(crate) mod directory_confs;
 pub(crate) mod document_root;
 pub(crate) mod fastcgi_listener;
 pub mod files;
-pub(crate) mod htaccess_users;
 pub(crate) mod listing;
 pub(crate) mod logged_paths;
 pub(crate) mod openat;
@@ -17,6 +16,7 @@ pub mod resolver;
 pub(crate) mod resolver_table;
 pub(crate) mod sendfile_roots;
 pub(crate) mod sites;
+pub(crate) mod users_files;
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
