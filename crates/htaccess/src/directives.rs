@@ -179,6 +179,15 @@ pub fn apply(line: &DirectiveLine<'_>, conf: &mut Conf) -> Result<Verdict, Unkno
     }
 }
 
+/// Whether there is a directive of this name.
+pub fn is_known(name: &[u8]) -> bool {
+    let lower = String::from_utf8_lossy(name).to_ascii_lowercase();
+    let methods = Methods::default();
+    let (words, rest) = (Words::of(b""), &b""[..]);
+    let line = DirectiveLine { name, words, rest, number: 0, methods: &methods, directory: b"" };
+    no_effect(&lower).is_some() || !matches!(apply(&line, &mut Conf::default()), Err(Unknown::Name))
+}
+
 type LineResult = Result<(), Unknown>;
 
 fn mistake(why: impl Into<String>) -> Unknown {

@@ -6,6 +6,7 @@ use crate::conf::authz::{Methods, Section};
 use crate::conf::{Conf, FileNames, FilesSection, IfSection};
 use crate::directives::{self, DirectiveLine, Unknown};
 use crate::expr::Condition;
+use crate::overrides::Overrides;
 use crate::regex::Regex;
 use crate::words::{self, Words};
 
@@ -52,17 +53,19 @@ pub enum Verdict {
 }
 
 /// How files are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
     /// Unknown directives are left out (`htaccess_unknown = "ignore"`).
     pub ignores_unknown: bool,
     /// The major version of PHP, for `<IfModule mod_php7.c>`.
     pub php_major: u8,
+    /// The directives that they may have.
+    pub overrides: Overrides,
 }
 
 impl Default for Reading {
     fn default() -> Reading {
-        Reading { ignores_unknown: false, php_major: 8 }
+        Reading { ignores_unknown: false, php_major: 8, overrides: Overrides::default() }
     }
 }
 
@@ -76,7 +79,7 @@ pub struct Htaccess {
 }
 
 /// Parses a file. `directory` is its absolute folder, with a slash at the end.
-pub fn parse(text: &[u8], directory: &[u8], reading: Reading) -> Htaccess {
+pub fn parse(text: &[u8], directory: &[u8], reading: &Reading) -> Htaccess {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut parser = FileParser {
         lines: words::lines(text),
@@ -120,7 +123,7 @@ struct FileParser<'p> {
     lines: Vec<words::LogicalLine>,
     at: usize,
     directory: &'p [u8],
-    reading: Reading,
+    reading: &'p Reading,
     remarks: Vec<Remark>,
     mistake: Option<LineMistake>,
 }
@@ -185,6 +188,9 @@ impl FileParser<'_> {
     ) -> Result<Verdict, String> {
         let mut words = Words::of(&line.text);
         let name = words.word();
+        if !self.reading.overrides.allow(&name) && directives::is_known(&name) {
+            return Err(format!("{} not allowed here", shown(&name)));
+        }
         let directive = DirectiveLine {
             name: &name,
             words: words.clone(),
@@ -250,6 +256,10 @@ impl FileParser<'_> {
         if scope.depth >= MAX_DEPTH {
             self.skip(name);
             return Err(format!("more than {MAX_DEPTH} nested sections"));
+        }
+        if !self.reading.overrides.allow_section(&lower) {
+            self.skip(name);
+            return Err(format!("<{} not allowed here", shown(name)));
         }
         let depth = scope.depth + 1;
         let inner = |methods: Methods| Surroundings { end: name, methods, depth };

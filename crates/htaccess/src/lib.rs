@@ -9,6 +9,7 @@ mod cookie;
 mod directives;
 mod expr;
 pub mod file;
+pub mod overrides;
 pub mod process;
 pub mod read_log;
 mod regex;

@@ -49,7 +49,7 @@ pub trait World {
     /// The local time.
     fn time(&self) -> LocalTime;
 
-    /// The HTTP date of the time so many seconds from now.
+    /// The HTTP date of the time in `seconds` from now.
     fn http_date(&self, seconds: i64) -> Vec<u8>;
 
     /// Takes note of a directive that has decided, for an explanation.

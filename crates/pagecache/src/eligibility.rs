@@ -24,7 +24,7 @@ reasons! {
         SiteCookie = "site-cookie",
         /// The client has sent a certificate, which scripts can read.
         Certificate = "client-certificate",
-        /// A `.htaccess` file decides by more than the URL: by headers or the address of the client.
+        /// A `.htaccess` file decides by more than the URL: by headers or the client's address.
         Htaccess = "htaccess",
         /// The site's `bypass` rule matches.
         Rule = "rule",

@@ -43,6 +43,9 @@ pub struct Rules {
     /// Whether unknown directives in them are left out, instead of a 500.
     #[serde(default)]
     pub htaccess_ignores_unknown: bool,
+    /// The groups of directives and the directives that they may have; empty: all.
+    #[serde(default)]
+    pub htaccess_override: Vec<String>,
     /// Files and folders outside the document root that `AuthUserFile` and `AuthGroupFile` in them
     /// may name.
     #[serde(default)]

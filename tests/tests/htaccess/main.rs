@@ -81,12 +81,14 @@ fn serve(trees: &[Tree]) -> Servers {
         let (name, root) = (&tree.name, root.display());
         sites.push_str(&format!(
             "<VirtualHost *:*>\nServerName {name}.test\nDocumentRoot {root}\n<Directory {root}>\n\
-             AllowOverride All\nRequire all granted\nOptions FollowSymLinks\n</Directory>\n\
-             </VirtualHost>\n"
+             {}Require all granted\nOptions FollowSymLinks\n</Directory>\n\
+             </VirtualHost>\n",
+            tree.apaches_overrides()
         ));
         tables.push(format!(
             "\n[[sites]]\nhosts = [\"{name}.test\"]\nroot = \"{root}\"\npool = \"www\"\n\
-             htaccess = true\ncompression = false\n"
+             htaccess = true\ncompression = false\n{}",
+            tree.own_overrides()
         ));
     }
     let apache = Web::apache_with_php(&sites);
@@ -109,7 +111,7 @@ fn ask(server: &impl Target, tree: &Tree, asked: &Asked) -> Response {
     http::ask(address, &request)
 }
 
-/// A cookie without the time of its end: the servers are asked one after the other.
+/// A cookie without the time of its end: the servers get the request one after the other.
 fn without_time(value: &str) -> String {
     match value.split_once("; expires=") {
         Some((start, rest)) => {

@@ -6,6 +6,9 @@
 pub struct Tree {
     /// The name, which is a host name too.
     pub name: String,
+    /// What `.htaccess` files may have (`AllowOverride`, or `htaccess_override`): the names behind
+    /// `@override`.
+    pub overrides: Vec<String>,
     /// Its files.
     pub files: Vec<TreeFile>,
     /// The requests.
@@ -32,6 +35,32 @@ pub struct Asked {
     pub headers: Vec<(String, String)>,
 }
 
+impl Tree {
+    /// The lines of Apache's configuration.
+    pub fn apaches_overrides(&self) -> String {
+        const GROUPS: [&str; 5] = ["AuthConfig", "FileInfo", "Indexes", "Limit", "Options"];
+        if self.overrides.is_empty() {
+            return "AllowOverride All\n".to_owned();
+        }
+        let is_group = |name: &&String| GROUPS.contains(&name.as_str());
+        let (groups, single): (Vec<&String>, Vec<_>) = self.overrides.iter().partition(is_group);
+        let join = |names: &[&String], none: &str| match names {
+            [] => none.to_owned(),
+            names => names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" "),
+        };
+        let (groups, single) = (join(&groups, "None"), join(&single, "None"));
+        format!("AllowOverride {groups}\nAllowOverrideList {single}\n")
+    }
+
+    /// The lines of the site.
+    pub fn own_overrides(&self) -> String {
+        match &self.overrides[..] {
+            [] => String::new(),
+            names => format!("htaccess_override = {names:?}\n"),
+        }
+    }
+}
+
 /// Parses trees.
 pub fn parse(text: &str) -> Vec<Tree> {
     let mut trees: Vec<Tree> = Vec::new();
@@ -46,6 +75,8 @@ pub fn parse(text: &str) -> Vec<Tree> {
         if let Some(name) = line.strip_prefix("--- ") {
             tree.files.push(TreeFile { name: name.trim().to_owned(), text: String::new() });
             in_requests = false;
+        } else if let Some(names) = line.strip_prefix("@override ") {
+            tree.overrides = names.split_whitespace().map(str::to_owned).collect();
         } else if line == "+++" {
             in_requests = true;
         } else if in_requests {

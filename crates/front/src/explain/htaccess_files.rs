@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use maitred_config::{Config, Site};
 use maitred_htaccess::conf::Conf;
-use maitred_htaccess::file::{self, Htaccess, Reading, Remark, Verdict};
+use maitred_htaccess::file::{self, Htaccess, Remark, Verdict};
 
-use crate::site::directory_confs::{MAX_FILE_BYTES, NAME};
-use crate::site::htaccess_users::may_name;
+use crate::site::directory_confs::{MAX_FILE_BYTES, NAME, reading};
+use crate::site::users_files::may_name;
 
 /// Most folders of a site that are searched.
 const MAX_FOLDERS: usize = 20_000;
@@ -118,8 +118,7 @@ pub(super) fn parse(site: &Site, path: &Path) -> io::Result<Htaccess> {
     }
     let mut folder = path.parent().unwrap_or(Path::new("/")).as_os_str().as_bytes().to_vec();
     folder.push(b'/');
-    let ignores_unknown = site.rules.htaccess_ignores_unknown;
-    Ok(file::parse(&text, &folder, Reading { ignores_unknown, ..Reading::default() }))
+    Ok(file::parse(&text, &folder, &reading(&site.rules)))
 }
 
 /// What is said about a line, if it is not simply understood.

@@ -2,7 +2,7 @@
 //! server is not touched; files and folders are read as they are now.
 
 pub(crate) mod cache;
-mod htaccess;
+mod htaccess_explainer;
 mod htaccess_files;
 
 pub use htaccess_files::remarks as htaccess_remarks;
@@ -200,7 +200,7 @@ impl Explainer<'_> {
             return Ok(());
         }
         if self.site.rules.htaccess {
-            let asked = htaccess::Asked { path: &clean, query, runner };
+            let asked = htaccess_explainer::Asked { path: &clean, query, runner };
             self.by_htaccess(&asked, &mut resolver);
             self.own_body_size(settings);
             return Ok(());

@@ -13,7 +13,7 @@ use crate::handler::respond::TextResponse;
 use crate::http::headers::basic_user;
 use crate::services::Thread;
 use crate::site::auth::{Outcome, UsersFile, has_password};
-use crate::site::htaccess_users::may_name;
+use crate::site::users_files::may_name;
 
 /// Checks name and password of the client by the `AuthUserFile`.
 ///

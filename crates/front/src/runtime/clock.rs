@@ -68,7 +68,7 @@ pub fn http_date_of(second: u64) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second))
 }
 
-/// The HTTP date of the time so many seconds from now.
+/// The HTTP date of the time in `seconds` from now.
 pub fn http_date_in(seconds: i64) -> String {
     http_date_of(since_1970().as_secs().saturating_add_signed(seconds))
 }

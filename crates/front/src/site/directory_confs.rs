@@ -12,8 +12,10 @@ use std::time::SystemTime;
 
 use maitred_htaccess::conf::Conf;
 use maitred_htaccess::file::{self, Mistake, Reading};
+use maitred_htaccess::overrides::Overrides;
 use maitred_htaccess::request::{Kind, LocalTime, Stat, World};
 use maitred_http1::Head;
+use maitred_rules::Rules;
 use rustix::fs::{self, FileType};
 use rustix::io::Errno;
 
@@ -58,12 +60,12 @@ struct KnownDirectory {
 
 impl DirectoryConfs {
     /// No directories; `index` are the site's index files.
-    pub fn new(ignores_unknown: bool, index: &[String]) -> DirectoryConfs {
+    pub fn new(rules: &Rules, index: &[String]) -> DirectoryConfs {
         let mut base = Conf::default();
         base.authz.grant_all();
         base.dir.index = Some(index.iter().map(|name| name.as_bytes().to_vec()).collect());
         DirectoryConfs {
-            reading: Reading { ignores_unknown, ..Reading::default() },
+            reading: reading(rules),
             base: Arc::new(base),
             known: HashMap::new(),
             moment: 0,
@@ -190,10 +192,17 @@ impl DirectoryConfs {
         if text.len() as u64 > MAX_FILE_BYTES {
             return failed(format!("the file is larger than {MAX_FILE_BYTES} bytes"));
         }
-        let parsed = file::parse(&text, directory, self.reading);
+        let parsed = file::parse(&text, directory, &self.reading);
         let is_settled = identity.is_settled(SystemTime::now());
         ReadFile { identity: Some(identity), own: Some(parsed.conf), is_settled }
     }
+}
+
+/// How the files of a site are read.
+pub fn reading(rules: &Rules) -> Reading {
+    let ignores_unknown = rules.htaccess_ignores_unknown;
+    let overrides = Overrides::of(&rules.htaccess_override);
+    Reading { ignores_unknown, overrides, ..Reading::default() }
 }
 
 struct ReadFile {

@@ -8,7 +8,6 @@ pub(crate) mod directory_watch;
 pub(crate) mod document_root;
 pub(crate) mod fastcgi_listener;
 pub mod files;
-pub(crate) mod htaccess_users;
 pub(crate) mod listing;
 pub(crate) mod logged_paths;
 pub(crate) mod openat;
@@ -18,6 +17,7 @@ pub mod resolver;
 pub(crate) mod resolver_table;
 pub(crate) mod sendfile_roots;
 pub(crate) mod sites;
+pub(crate) mod users_files;
 pub(crate) mod verdict_table;
 
 use std::cell::RefCell;
@@ -137,10 +137,10 @@ impl Site {
             backends: backends.collect::<Result<_, String>>()?,
             backend,
             resolver: open_files(files, compression.clone(), limits),
-            htaccess: settings.rules.htaccess.then(|| {
-                let ignores = settings.rules.htaccess_ignores_unknown;
-                Mutex::new(DirectoryConfs::new(ignores, &settings.index))
-            }),
+            htaccess: settings
+                .rules
+                .htaccess
+                .then(|| Mutex::new(DirectoryConfs::new(&settings.rules, &settings.index))),
             compression,
             sendfile,
             aliases,

@@ -210,6 +210,25 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
         },
     },
     Directive {
+        name: "htaccess_override",
+        default: Preset::Words("all"),
+        takes: "names of Apache's groups of directives (\"AuthConfig\", \"FileInfo\", \"Indexes\", \
+                \"Limit\", \"Options\", \"All\") and of single directives",
+        needs: Needs::Live,
+        doc: "The directives that `.htaccess` files may have: Apache's `AllowOverride` and \
+              `AllowOverrideList` in one. A file with another one is a mistake: its requests get \
+              a 500, and the log has file and line.",
+        example: "[\"FileInfo\", \"Indexes\", \"Require\"]",
+        read: |site, value| {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let name = |text: &str| {
+                let fits = !text.is_empty() && text.chars().all(is_name);
+                fits.then(|| text.to_owned())
+            };
+            store(&mut site.rules.htaccess_override, value.each(|item| item.text_as(name)))
+        },
+    },
+    Directive {
         name: "htaccess_users",
         default: Preset::Words("none"),
         takes: "a path, or an array of paths",

@@ -87,8 +87,7 @@ impl Explainer<'_> {
         if let Err(refused) = resolver.refresh() {
             return self.refuse(refused.status, refused.why);
         }
-        let ignores = self.site.rules.htaccess_ignores_unknown;
-        let mut confs = DirectoryConfs::new(ignores, &self.site.index);
+        let mut confs = DirectoryConfs::new(&self.site.rules, &self.site.index);
         let (confs, paths) = (RefCell::new(&mut confs), RefCell::default());
         let site = SiteWorld { resolver, confs, paths };
         let (folders, notes) = (RefCell::default(), RefCell::default());
