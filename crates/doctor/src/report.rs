@@ -60,8 +60,8 @@ impl Report {
         Report { looked_at, findings }
     }
 
-    /// Adds what a start of PHP for the pools of a configuration has shown: its mistakes, or why PHP
-    /// was not started.
+    /// Adds what a start of PHP for the pools of a configuration has shown: its mistakes, or why
+    /// PHP was not started.
     pub fn add_php_start(&mut self, file: &str, shown: Result<Vec<String>, String>) {
         let finding = |severity, seen: String| Finding {
             check: "D0",

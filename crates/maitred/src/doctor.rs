@@ -27,7 +27,8 @@ pub fn doctor(asked: &Doctor) -> ExitCode {
         && let Err(why) = std::fs::metadata(file)
     {
         return refuse(&format!(
-            "--config: {} cannot be read ({why}); name the file that `maitred serve --config` reads",
+            "--config: {} cannot be read ({why}); name the file that `maitred serve --config` \
+             reads",
             file.display()
         ));
     }

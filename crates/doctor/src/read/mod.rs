@@ -102,7 +102,7 @@ pub fn read(options: &Options) -> Facts {
         broken.extend(broken_web.iter().cloned());
     }
     let mut installed = Vec::new();
-    // Without a flag, nobody has requested what does not run.
+    // Without a flag, a server that does not run is not meant.
     if let (Scope::Everything, true, Ok(all)) = (options.which, world.is_here(), &all) {
         let found = Others { services, nginx, apache, broken, broken_web };
         let running = found.that_run(all, &mut installed);

@@ -38,8 +38,8 @@ pub struct EndedScript {
 }
 
 impl EndedScript {
-    /// Kills the processes that the script has started; `is_ours` tells zygotes and workers. Returns
-    /// how many there were.
+    /// Kills the processes that the script has started; `is_ours` tells zygotes and workers.
+    /// Returns how many there were.
     pub fn end_children(&self, is_ours: impl Fn(i32) -> bool) -> usize {
         let group = Pid::from_raw(self.worker).map(test_kill_process_group);
         // The usual case: no process is left in the group.
