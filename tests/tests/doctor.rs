@@ -457,6 +457,27 @@ fn an_admin_socket_that_says_nothing_and_a_server_that_is_not_there_are_named() 
     drop(silent);
 }
 
+#[test]
+fn php_is_started_as_check_does_and_a_configuration_that_is_not_there_is_named() {
+    let missing = doctor(&["--config", "/nonexistent/maitred.toml"]);
+    let said = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert_eq!(missing.status.code(), Some(2), "{said}");
+    assert!(said.contains("/nonexistent/maitred.toml cannot be read"), "{said}");
+    assert!(missing.stdout.is_empty());
+    let root = document_root(&[("index.php", "<?php echo 'ok';")]);
+    let file = root.path().join("maitred.toml");
+    let found_with = |settings: &str| {
+        let text = format!("[pools.www]\n{settings}[[sites]]\nroot = {:?}\n", root.path());
+        fs::write(&file, text).expect("it can be written");
+        lines(&report(&doctor(&["--json", "--config", &file.display().to_string()])))
+    };
+    expect(&found_with(""), "ok D0", "PHP starts for each kind of pool");
+    let found = found_with("php_admin_value = { memory_limt = \"256M\" }\n");
+    expect(&found, "fail D0", "PHP does not know the setting `memory_limt`");
+    let found = found_with("php = \"7.1\"\n");
+    expect(&found, "fail D0", "7.1");
+}
+
 /// The program where every user may run it.
 fn for_everybody(folder: &Path) -> PathBuf {
     let program = folder.join("maitred");

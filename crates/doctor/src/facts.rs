@@ -56,6 +56,8 @@ pub struct Facts {
     pub broken: Vec<(String, Unknown)>,
     /// The part of `broken` that belongs to web servers.
     pub broken_web: Vec<(String, Unknown)>,
+    /// php-fpm, nginx and Apache that do not run, and were not named: they are not examined.
+    pub installed: Vec<String>,
 }
 
 impl Facts {

@@ -39,14 +39,57 @@ impl Report {
             fix: "fix it; the checks below use the rest of it".to_owned(),
             rules: Vec::new(),
         });
+        let installed = facts.installed.iter().map(|name| Finding {
+            check: "D0",
+            title: "configuration",
+            severity: Severity::Info,
+            about: name.clone(),
+            seen: "it is installed, and does not run".to_owned(),
+            condition: "a server is installed that does not run".to_owned(),
+            consequence: "it is not examined".to_owned(),
+            fix: "maitred doctor --php-fpm, to examine it all the same".to_owned(),
+            rules: Vec::new(),
+        });
         let found = CHECKS.iter().flat_map(|check| check.look(facts));
-        let mut findings: Vec<Finding> = broken.chain(found).collect();
+        let mut findings: Vec<Finding> = broken.chain(installed).chain(found).collect();
         // Pools share files and web servers; a finding about those is reported once.
         let mut seen = std::collections::HashSet::new();
         findings
             .retain(|found| seen.insert((found.check, found.about.clone(), found.seen.clone())));
         findings.sort_by_key(|finding| finding.severity);
         Report { looked_at, findings }
+    }
+
+    /// Adds what a start of PHP for the pools of a configuration has shown: its mistakes, or why
+    /// PHP was not started.
+    pub fn add_php_start(&mut self, file: &str, shown: Result<Vec<String>, String>) {
+        let finding = |severity, seen: String| Finding {
+            check: "D0",
+            title: "PHP's start",
+            severity,
+            about: file.to_owned(),
+            seen,
+            condition: String::new(),
+            consequence: String::new(),
+            fix: String::new(),
+            rules: Vec::new(),
+        };
+        match shown {
+            Ok(mistakes) if mistakes.is_empty() => {
+                let seen = "PHP starts for each kind of pool";
+                self.findings.push(finding(Severity::Well, seen.to_owned()));
+            }
+            Ok(mistakes) => self.findings.extend(mistakes.into_iter().map(|mistake| Finding {
+                condition: "PHP does not start, or complains at its start".to_owned(),
+                consequence: "requests for the pool get a 503, or lack an extension".to_owned(),
+                fix: "what the line says; maitred check shows it as well".to_owned(),
+                ..finding(Severity::Fail, mistake)
+            })),
+            Err(why) => {
+                self.findings.push(finding(Severity::CannotTell, format!("PHP's start: {why}")));
+            }
+        }
+        self.findings.sort_by_key(|finding| finding.severity);
     }
 
     /// The number of findings of a severity.

@@ -239,6 +239,14 @@ pub enum Half {
     Background,
 }
 
+/// Makes this process the leader of a process group, which its children inherit: the supervisor
+/// finds them by it.
+pub fn lead_group() {
+    let own = Pid::from_raw(0);
+    // It fails only for the leader of a session, which leads its group as well.
+    let _ = nix::unistd::setpgid(own, own);
+}
+
 /// Creates a child that continues in the background: it leads a session without a terminal.
 ///
 /// # Errors

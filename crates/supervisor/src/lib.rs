@@ -242,6 +242,29 @@ pub fn check(config: &Config, file: &Path) -> Vec<Error> {
     findings.all()
 }
 
+/// The mistakes of a configuration that concern PHP: missing programs and libraries, unknown
+/// settings, extensions that cannot be loaded. PHP is started for each kind of pool.
+///
+/// # Errors
+/// Why PHP cannot be started by this user, as one sentence.
+pub fn check_php(config: &Config, file: &Path) -> Result<Vec<Error>, String> {
+    let has_user = |pool: &Pool| identity::of_pool(pool, config).is_ok();
+    if !maitred_os::users::is_root() && !config.pools.iter().all(has_user) {
+        return Err("only root can start PHP as the users of the pools".to_owned());
+    }
+    let (programs, lacking) = Programs::find(config);
+    let environment = plan::environment("error");
+    let lacks = |pool: &Pool| {
+        let section = Section::Pool(pool.name.clone());
+        lacking
+            .iter()
+            .any(|why| matches!(why, Error::Setting { section: of, .. } if *of == section))
+    };
+    let is_tried = |pool: &Pool| !lacks(pool) && has_user(pool);
+    let found = php_trial::mistakes(config, &programs, &environment, is_tried);
+    Ok(lacking.into_iter().chain(found).map(|why| why.located(file)).collect())
+}
+
 /// What this machine does not provide of a configuration, though the server would run: one sentence
 /// each.
 pub fn warnings(config: &Config) -> Vec<String> {

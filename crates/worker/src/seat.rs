@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use maitred_control::{ZygoteSettings, exit};
 use maitred_os::clock::monotonic_nanos;
 use maitred_os::cpu::{self, CpuTime};
-use maitred_os::fork::{OwnProc, exit_now, is_forked_child, mark_children};
+use maitred_os::fork::{self, OwnProc, exit_now, is_forked_child, mark_children};
 use maitred_os::title;
 use maitred_php::{Engine, PHP_BRANCH, Params, Served};
 
@@ -115,6 +115,7 @@ pub fn take_seat(worker: NewWorker) -> (WorkerExchange<'static>, Memory, OwnProc
     } else {
         title::set(&format!("maitred-php: worker pool {pool} seat {seat}"))
     }
+    fork::lead_group();
     mark_children();
     let end = match link.worker_end(seat, incarnation) {
         Ok(end) => end,

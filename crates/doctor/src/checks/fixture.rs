@@ -41,6 +41,7 @@ pub fn nothing() -> Facts {
         databases: unknown(),
         broken: Vec::new(),
         broken_web: Vec::new(),
+        installed: Vec::new(),
     }
 }
 
@@ -182,6 +183,7 @@ pub fn php_fpm() -> Facts {
         }]),
         broken: Vec::new(),
         broken_web: Vec::new(),
+        installed: Vec::new(),
     }
 }
 

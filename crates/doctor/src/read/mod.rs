@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::addresses;
-use crate::facts::{Fact, Facts, Pass, Throttled};
+use crate::facts::{Apache, Fact, Facts, Nginx, Pass, PhpServer, Service, Throttled, Unknown};
 pub use access_log::is_file;
 pub use cgroups::MemoryGroup;
 use machine::Counters;
@@ -38,6 +38,10 @@ pub const DEFAULT_WATCH: Duration = Duration::from_millis(300);
 /// After a watch of this length, a quota's use during it is more telling than that since its group
 /// was created.
 const LONG_WATCH: Duration = Duration::from_secs(10);
+
+/// Where their files lie: those that cannot be read are left out with them.
+const FOLDER_OF_NGINX: &str = "/etc/nginx/";
+const FOLDERS_OF_APACHE: [&str; 2] = ["/etc/apache2/", "/etc/httpd/"];
 
 /// The servers to examine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +101,13 @@ pub fn read(options: &Options) -> Facts {
         }
         broken.extend(broken_web.iter().cloned());
     }
+    let mut installed = Vec::new();
+    // Without a flag, a server that does not run is not meant.
+    if let (Scope::Everything, true, Ok(all)) = (options.which, world.is_here(), &all) {
+        let found = Others { services, nginx, apache, broken, broken_web };
+        let running = found.that_run(all, &mut installed);
+        Others { services, nginx, apache, broken, broken_web } = running;
+    }
     let mut facts = Facts {
         applications: Vec::new(),
         arrivals: options
@@ -110,6 +121,7 @@ pub fn read(options: &Options) -> Facts {
         apache,
         broken,
         broken_web,
+        installed,
         machine: machine::machine(&world, before_watch(&options.watch, began, before)),
     };
     follow_links(&world, &mut facts);
@@ -117,6 +129,61 @@ pub fn read(options: &Options) -> Facts {
     facts.applications = applications::applications(&world, &facts);
     look_again(&world, options.watch, &mut facts);
     facts
+}
+
+/// What was found of the servers of this machine.
+struct Others {
+    services: Vec<Service>,
+    nginx: Option<Nginx>,
+    apache: Option<Apache>,
+    broken: Vec<(String, Unknown)>,
+    broken_web: Vec<(String, Unknown)>,
+}
+
+impl Others {
+    /// Without php-fpm, nginx and Apache, as far as they do not run; `installed` gets their names.
+    fn that_run(self, all: &[processes::Proc], installed: &mut Vec<String>) -> Others {
+        let mut left_out = Vec::new();
+        let mut leave = |name: &str, files: &[String]| {
+            installed.push(name.to_owned());
+            left_out.extend(files.iter().cloned());
+        };
+        let (running, idle): (Vec<Service>, Vec<Service>) = self
+            .services
+            .into_iter()
+            .partition(|service| service.kind == PhpServer::Maitred || service.process.is_ok());
+        for service in &idle {
+            leave(&service.name, &service.files);
+        }
+        let runs = |names: &[&str]| all.iter().any(|one| names.contains(&one.name.as_str()));
+        let nginx = self.nginx.filter(|nginx| {
+            let runs = runs(&["nginx"]);
+            if !runs {
+                leave(&format!("nginx ({})", nginx.file), &[FOLDER_OF_NGINX.to_owned()]);
+            }
+            runs
+        });
+        let apache = self.apache.filter(|apache| {
+            let runs = runs(&["apache2", "httpd"]);
+            if !runs {
+                leave(&format!("Apache ({})", apache.file), &FOLDERS_OF_APACHE.map(str::to_owned));
+            }
+            runs
+        });
+        let is_left_out =
+            |(place, _): &(String, Unknown)| left_out.iter().any(|file| place.starts_with(file));
+        let without = |mut broken: Vec<(String, Unknown)>| {
+            broken.retain(|one| !is_left_out(one));
+            broken
+        };
+        Others {
+            services: running,
+            nginx,
+            apache,
+            broken: without(self.broken),
+            broken_web: without(self.broken_web),
+        }
+    }
 }
 
 fn below(root: Option<&Path>, path: &Path) -> PathBuf {
@@ -195,5 +262,38 @@ fn roots(facts: &mut Facts) {
         if by_apache.iter().any(|pass| pass.meets(listen)) {
             pool.roots.extend(apache_roots.iter().cloned());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::fixture;
+
+    fn named(name: &str) -> processes::Proc {
+        processes::Proc { pid: 7, parent: 1, name: name.to_owned(), title: name.to_owned() }
+    }
+
+    #[test]
+    fn servers_that_are_only_installed_are_named_and_not_examined() {
+        let facts = fixture::php_fpm();
+        let others = |is_running: bool| {
+            let mut services = facts.services.clone();
+            if !is_running {
+                services[0].process = Unknown::because("php-fpm does not run");
+            }
+            let why = Unknown("a mistake".to_owned());
+            let broken = vec![("/etc/nginx/nginx.conf:3".to_owned(), why)];
+            let (nginx, broken_web) = (facts.nginx.clone(), broken.clone());
+            Others { services, nginx, apache: None, broken, broken_web }
+        };
+        let mut installed = Vec::new();
+        let found = others(true).that_run(&[named("nginx")], &mut installed);
+        assert!(installed.is_empty() && found.nginx.is_some() && found.services.len() == 1);
+        assert_eq!((found.broken.len(), found.broken_web.len()), (1, 1));
+        let found = others(false).that_run(&[named("init")], &mut installed);
+        assert!(found.nginx.is_none() && found.services.is_empty());
+        assert!(found.broken.is_empty() && found.broken_web.is_empty());
+        assert!(installed.len() == 2 && installed[0].contains("php-fpm"), "{installed:?}");
     }
 }

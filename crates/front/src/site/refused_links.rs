@@ -59,8 +59,8 @@ fn sentence(link: &Path) -> Option<String> {
     ))
 }
 
-/// The links in the folder `root`, and in the folders up to [`MAX_DEPTH`] below, that a front of the
-/// user `own` does not follow: one sentence each.
+/// The links in the folder `root`, and in the folders up to [`MAX_DEPTH`] below, that a front of
+/// the user `own` does not follow: one sentence each.
 pub fn find(root: &Path, own: u32) -> Vec<String> {
     let Ok(real) = fs::canonicalize(root) else {
         return Vec::new();

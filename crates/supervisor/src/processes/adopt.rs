@@ -46,7 +46,12 @@ pub fn any_child() -> bool {
 
 /// All our children, including orphans of scripts.
 pub fn children() -> Vec<i32> {
-    let Ok(threads) = std::fs::read_dir("/proc/self/task") else {
+    children_of("self")
+}
+
+/// All children of a process.
+pub fn children_of(pid: impl std::fmt::Display) -> Vec<i32> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
     };
     let lists = threads.flatten().map(|thread| thread.path().join("children"));
@@ -57,7 +62,7 @@ pub fn children() -> Vec<i32> {
 }
 
 /// Whether the real, effective, saved and filesystem user of `pid` are all `uid` (proc(5)).
-fn runs_as(pid: i32, uid: u32) -> bool {
+pub fn runs_as(pid: i32, uid: u32) -> bool {
     let status = proc::read(pid, "status").unwrap_or_default();
     let Some(users) = proc::value(&status, "Uid") else {
         return false;

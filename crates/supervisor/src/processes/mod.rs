@@ -18,6 +18,7 @@ pub mod pools;
 pub mod protocol_errors;
 pub mod running_pool;
 pub mod scoreboards;
+pub mod script_children;
 pub mod slow_scripts;
 pub mod traces;
 pub mod worker_logs;

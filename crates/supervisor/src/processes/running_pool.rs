@@ -23,6 +23,7 @@ use crate::processes::opcache_warming::OpcacheWarming;
 use crate::processes::php_files::PhpFiles;
 use crate::processes::plan::PoolPlan;
 use crate::processes::protocol_errors::ProtocolErrors;
+use crate::processes::script_children::EndedScript;
 use crate::processes::slow_scripts::SlowScripts;
 
 /// A generation of a pool: what is decided about it, and its processes.
@@ -180,6 +181,11 @@ impl RunningPool {
         self.workers.keys().copied().chain(zygote)
     }
 
+    /// Whether this process is its zygote, or a worker.
+    pub fn has(&self, pid: i32) -> bool {
+        self.state.knows(pid) || self.pids().any(|own| own == pid)
+    }
+
     /// The name of a worker in a report.
     pub fn label(&self, worker: WorkerId) -> WorkerLabel {
         WorkerLabel { pool: self.name().to_owned(), generation: self.generation, worker }
@@ -200,6 +206,19 @@ impl RunningPool {
         let since = board.map_or(0, |board| board.request_since.load(Ordering::Relaxed));
         let ago = Duration::from_nanos(monotonic_nanos().saturating_sub(since));
         since > 0 && born.is_some_and(|born| ago <= now.saturating_sub(born))
+    }
+
+    /// The script that a worker was running at its end, by its board.
+    pub fn ended_script(&self, pid: i32) -> Option<EndedScript> {
+        let seat = self.state.seat_of(pid)?;
+        let boards = Boards::map(&self.plan.memory).ok()?;
+        let board = boards.seat(seat)?;
+        // The front may have emptied the seat already: it writes 0.
+        let whose = board.pid.load(Ordering::Relaxed);
+        let is_its = whose == 0 || u32::try_from(pid) == Ok(whose);
+        let now = Duration::from_nanos(monotonic_nanos());
+        let since = board.runs_since(now).filter(|_| is_its)?;
+        Some(EndedScript { worker: pid, uid: self.plan.uid, since })
     }
 
     /// Sends a signal to a worker, if it still runs.

@@ -26,6 +26,7 @@ use crate::processes::opcache_size::largest_opcache;
 use crate::processes::plan::ZYGOTE_ROLE;
 use crate::processes::pools::PoolId;
 use crate::processes::running_pool::Zygote;
+use crate::processes::script_children::EndedScript;
 use crate::processes::slow_scripts::{SlowScript, TraceTarget};
 use crate::system::programs::is_version;
 
@@ -348,7 +349,11 @@ impl Supervisor {
         }
         let cause = self.scoreboards.ended(running.name(), pid, how, stopping);
         let served = has_failed(how) && running.has_served(pid, now);
+        let script = running.ended_script(pid).filter(|_| has_failed(how) && !stopping);
         self.pool_event(id, GenerationEvent::Ended { pid, how, served });
+        if let Some(script) = script {
+            self.end_children(id, script);
+        }
         self.restarts.worker_ended(&self.pools[id], how);
         // What else php-fpm does.
         let (HowEnded::Signaled(signal), true) = (how, self.plan.is_fpm()) else {
@@ -362,6 +367,22 @@ impl Supervisor {
             && self.fpm.worker_crashed(fpm, signal, now)
         {
             self.reloader.postpone(true);
+        }
+    }
+
+    /// Ends the processes that a script has started which was terminated, or has crashed.
+    fn end_children(&self, id: PoolId, script: EndedScript) {
+        let is_ours = |pid: i32| {
+            self.fronts.line_of(pid).is_some() || self.pools.iter().any(|pool| pool.has(pid))
+        };
+        let ended = script.end_children(is_ours);
+        if ended > 0 {
+            info!(
+                "pool {}: the script of worker {} was ended with {} that it had started",
+                self.pools[id].name(),
+                script.worker,
+                if ended == 1 { "a process".to_owned() } else { format!("{ended} processes") }
+            );
         }
     }
 

@@ -1,5 +1,5 @@
-//! The next start of a pool whose PHP does not start: after a wait that doubles, at a reload, or once
-//! a file has changed that decides whether PHP starts.
+//! The next start of a pool whose PHP does not start: after a wait that doubles, at a reload, or
+//! once a file has changed that decides whether PHP starts.
 
 use maitred_text::humanize::lasted;
 use tracing::info;

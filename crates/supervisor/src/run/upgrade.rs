@@ -198,7 +198,8 @@ impl Supervisor {
         }
         for (_, why) in self.upgrader.failed() {
             error!(
-                "the upgrade goes on without a pool, whose requests get a 503 until it is mended: {why}"
+                "the upgrade goes on without a pool, whose requests get a 503 until it is mended: \
+                 {why}"
             );
         }
         for id in new {

@@ -20,6 +20,12 @@ impl GenerationState {
         })
     }
 
+    /// The seat of the process with this pid, in whatever state it is.
+    pub fn seat_of(&self, pid: i32) -> Option<u32> {
+        let index = self.places.iter().position(|place| place.state.pid() == Some(pid))?;
+        u32::try_from(index).ok()
+    }
+
     /// Whether this worker is one of [`GenerationState::seated`].
     pub fn serves(&self, worker: WorkerId) -> bool {
         self.pid_of(worker).is_some()
