@@ -1,0 +1,407 @@
+//! `maitred import`: nginx with php-fpm, and maitred with their imported configuration, send the
+//! same responses.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Output;
+
+use maitred_tests::guard::Guarded;
+use maitred_tests::http::{self, Request};
+use maitred_tests::outside::{self, text};
+use maitred_tests::peer::Peer;
+use maitred_tests::rules::{USER, basic};
+use maitred_tests::server::{Server, Setup, give_to_web_user, public_folder, write_file};
+use maitred_tests::{Target, ports, web};
+use tempfile::TempDir;
+
+/// What a script says about its request.
+const SCRIPT: &str = "<?php header('X-Script: ' . $_SERVER['SCRIPT_NAME']); \
+    echo $_SERVER['SCRIPT_NAME'], ' ', $_SERVER['REQUEST_URI'], ' ', $_SERVER['QUERY_STRING'], \
+    ' ', $_SERVER['REMOTE_USER'] ?? '-', ' ', $_SERVER['APP_ENV'] ?? '-', ' ', \
+    ini_get('memory_limit'), ' ', ini_get('upload_max_filesize');";
+
+/// The headers that both send.
+const HEADERS: [&str; 7] = [
+    "Location",
+    "X-Script",
+    "X-Frame-Options",
+    "X-Content-Type-Options",
+    "Cache-Control",
+    "WWW-Authenticate",
+    "X-Static",
+];
+
+/// nginx and php-fpm, and maitred with what the import made of their configuration.
+struct Both {
+    folder: TempDir,
+    address: SocketAddr,
+    _fpm: Peer,
+    _nginx: Guarded,
+    server: Server,
+    imported: Output,
+}
+
+/// A server of nginx: lines in `http`, lines in its only `server`, and the files below its root.
+struct Case<'c> {
+    http: &'c str,
+    server: &'c str,
+    files: &'c [&'c str],
+}
+
+/// Runs `maitred import` for a configuration.
+fn import(nginx: &Path, fpm: &Path) -> Output {
+    let path = |path: &Path| path.to_str().expect("it is text").to_owned();
+    outside::maitred(&["import", "nginx", &path(nginx), "--php-fpm", &path(fpm)])
+}
+
+impl Both {
+    /// In the lines, `ROOT` is the document root, `HERE` the folder around it, and `FPM` the socket
+    /// of php-fpm.
+    fn start(case: &Case<'_>) -> Both {
+        let folder = public_folder();
+        let root = folder.path().join("root");
+        for name in case.files {
+            let content = if name.ends_with(".php") { SCRIPT } else { "a file" };
+            let (inner, file) = name.rsplit_once('/').unwrap_or(("", name));
+            write_file(&root.join(inner), file, content.as_bytes());
+        }
+        write_file(folder.path(), "users", USER.as_bytes());
+        give_to_web_user(&root);
+        let fpm = Peer::nginx_php_fpm(&root);
+        let socket = fpm.fpm_socket();
+        let fill = |lines: &str| {
+            let lines = lines.replace("ROOT", &root.display().to_string());
+            let lines = lines.replace("HERE", &folder.path().display().to_string());
+            lines
+                .replace("FPM", &socket.display().to_string())
+                .replace("include fastcgi_params;", "include /etc/nginx/fastcgi_params;")
+        };
+        let address = ports::free_address();
+        let nginx_folder = folder.path().join("nginx");
+        fs::create_dir(&nginx_folder).expect("a folder can be made");
+        let conf = web::nginx_conf(&nginx_folder, address, &fill(case.http), &fill(case.server));
+        let nginx = web::start_nginx(&nginx_folder, address, &conf);
+        let fpm_conf = socket.parent().expect("it is in a folder").join("fpm.conf");
+        let imported = import(&nginx_folder.join("nginx.conf"), &fpm_conf);
+        let server = serve(&text(&imported.stdout), &root, address);
+        Both { folder, address, _fpm: fpm, _nginx: nginx, server, imported }
+    }
+
+    /// The status, the body and the headers of nginx and of maitred.
+    fn seen(&self, request: &Request) -> [String; 2] {
+        [self.address, self.server.address()].map(|address| {
+            let response = http::ask(address, request);
+            let headers = HEADERS.map(|name| response.header(name).unwrap_or("-").to_owned());
+            // nginx names its own port.
+            let headers = headers.join(" | ").replace(&format!(":{}", self.address.port()), "");
+            // Or else a path, which means the same.
+            let host = request.headers.iter().find(|(name, _)| name == "Host");
+            let own = host.map(|(_, host)| format!("http://{host}")).unwrap_or_default();
+            let headers = headers.replace(&own, "").replace(", charset=\"UTF-8\"", "");
+            let body = if response.status == 200 { response.text() } else { String::new() };
+            format!("{} {headers} {body}", response.status)
+        })
+    }
+
+    fn expect_same(&self, host: &str, targets: &[&str]) {
+        let mut differences = Vec::new();
+        for target in targets {
+            let [theirs, ours] = self.seen(&Request::new("GET", target).header("Host", host));
+            if theirs != ours {
+                differences.push(format!("{target}\n  nginx:   {theirs}\n  maitred: {ours}"));
+            }
+        }
+        let report = text(&self.imported.stderr);
+        let toml = text(&self.imported.stdout);
+        assert!(differences.is_empty(), "{}\n{toml}\n{report}", differences.join("\n"));
+    }
+
+    fn report(&self) -> String {
+        text(&self.imported.stderr)
+    }
+}
+
+/// maitred with an imported configuration, at an address of its own.
+fn serve(toml: &str, root: &Path, nginx: SocketAddr) -> Server {
+    let file = root.parent().expect("it is in a folder").join("maitred.toml");
+    fs::write(&file, toml).expect("a file can be written");
+    let output = outside::maitred(&["check", file.to_str().expect("it is text")]);
+    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{said}\n{toml}");
+    let server = Setup::new(root).start();
+    let (address, admin, spool) = (server.address(), server.admin_socket(), server.spool());
+    let start = format!("admin_socket = {admin:?}\nspool_dir = {spool:?}\n");
+    let toml = toml.replace(&format!("\"{nginx}\""), &format!("\"{address}\""));
+    server.configure_as(&(start + &toml));
+    let line = server.reload();
+    assert!(line.contains("reloaded: "), "{line}\n{}", server.log_text());
+    server
+}
+
+const WORDPRESS: Case<'_> = Case {
+    http: "",
+    server: r#"server_name blog.example.com;
+        root ROOT;
+        index index.php;
+        client_max_body_size 64m;
+        location = /favicon.ico { log_not_found off; access_log off; }
+        location = /robots.txt { allow all; log_not_found off; access_log off; }
+        location / { try_files $uri $uri/ /index.php?$args; }
+        location = /xmlrpc.php { deny all; }
+        location ~ /\.(?!well-known) { deny all; }
+        location ~* /(?:uploads|files)/.*\.php$ { deny all; }
+        location ~* \.(js|css|png|jpg|ico)$ { expires 30d; log_not_found off; }
+        location ~ \.php$ {
+            try_files $uri =404;
+            include fastcgi_params;
+            fastcgi_intercept_errors on;
+            fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+            fastcgi_param PHP_VALUE "memory_limit=99M
+                upload_max_filesize=17M";
+            fastcgi_pass unix:FPM;
+            fastcgi_read_timeout 120s;
+        }"#,
+    files: &[
+        "index.php",
+        "wp-login.php",
+        "xmlrpc.php",
+        "style.css",
+        "robots.txt",
+        "wp-admin/index.php",
+        "wp-content/uploads/a.php",
+        "wp-content/uploads/a.png",
+    ],
+};
+
+#[test]
+fn the_block_of_wordpress_is_imported_and_does_the_same() {
+    let both = Both::start(&WORDPRESS);
+    assert_eq!(both.imported.status.code(), Some(0), "{}", both.report());
+    both.expect_same(
+        "blog.example.com",
+        &[
+            "/",
+            "/2026/a-post/?preview=1",
+            "/wp-login.php?a=b",
+            "/wp-admin/",
+            "/xmlrpc.php",
+            "/style.css",
+            "/robots.txt",
+            "/wp-content/uploads/a.php",
+            "/wp-content/uploads/a.png",
+            "//xmlrpc.php",
+            "/%78mlrpc.php",
+        ],
+    );
+    let report = both.report();
+    assert!(report.contains("fastcgi_read_timeout: nginx gave up after 2m"), "{report}");
+}
+
+#[test]
+fn the_block_of_laravel_is_imported_and_does_the_same() {
+    let both = Both::start(&Case {
+        http: "",
+        server: r#"server_name shop.example.com;
+        root ROOT;
+        add_header X-Frame-Options "SAMEORIGIN";
+        add_header X-Content-Type-Options "nosniff";
+        index index.php;
+        location / { try_files $uri $uri/ /index.php?$query_string; }
+        location = /robots.txt { access_log off; log_not_found off; }
+        error_page 404 /index.php;
+        location ~ ^/index\.php(/|$) {
+            fastcgi_pass unix:FPM;
+            fastcgi_param SCRIPT_FILENAME $realpath_root$fastcgi_script_name;
+            include fastcgi_params;
+            fastcgi_hide_header X-Powered-By;
+        }
+        location ~ /\.(?!well-known).* { deny all; }"#,
+        files: &["index.php", "build/app.js", "robots.txt"],
+    });
+    assert_eq!(both.imported.status.code(), Some(0), "{}", both.report());
+    both.expect_same("shop.example.com", &["/", "/a/b?c=d", "/build/app.js", "/robots.txt"]);
+}
+
+#[test]
+fn the_block_of_symfony_is_imported_and_does_the_same() {
+    let both = Both::start(&Case {
+        http: "",
+        server: r#"server_name api.example.com;
+        root ROOT;
+        location / { try_files $uri /index.php$is_args$args; }
+        location /bundles { try_files $uri =404; }
+        location ~ ^/index\.php(/|$) {
+            fastcgi_pass unix:FPM;
+            fastcgi_split_path_info ^(.+\.php)(/.*)$;
+            include fastcgi_params;
+            fastcgi_param APP_ENV prod;
+            fastcgi_param SCRIPT_FILENAME $realpath_root$fastcgi_script_name;
+            fastcgi_param DOCUMENT_ROOT $realpath_root;
+            internal;
+        }
+        location ~ \.php$ { return 404; }"#,
+        files: &["index.php", "bundles/a.js", "other.php"],
+    });
+    assert_eq!(both.imported.status.code(), Some(0), "{}", both.report());
+    both.expect_same("api.example.com", &["/", "/a/b?c=d", "/bundles/a.js"]);
+    let other = Request::new("GET", "/other.php").header("Host", "api.example.com");
+    let [theirs, ours] = both.seen(&other);
+    assert!(theirs.starts_with("404") && ours.starts_with("403"), "{theirs}\n{ours}");
+}
+
+#[test]
+fn redirects_access_rules_aliases_and_limits_are_imported_and_do_the_same() {
+    let both = Both::start(&Case {
+        http: "",
+        server: r#"server_name www.example.com;
+        root ROOT;
+        index index.php index.html;
+        rewrite ^/old/(.*)$ /new/$1 permanent;
+        rewrite ^/user/([a-z]+)$ /user.php?name=$1 last;
+        auth_basic "Staff";
+        auth_basic_user_file HERE/users;
+        location = /health { auth_basic off; try_files /health.txt =404; }
+        location ^~ /open/ { auth_basic off; }
+        location ^~ /closed/ { return 404; }
+        location ^~ /gone { return 410; }
+        location ^~ /local/ { auth_basic off; allow 127.0.0.1; deny all; }
+        location ^~ /far/ { auth_basic off; allow 192.0.2.0/24; deny all; }
+        location ^~ /near/ { auth_basic off; deny 127.0.0.1; }
+        location = /moved { return 302 https://example.net/here; }
+        location ^~ /docs/ { auth_basic off; alias HERE/root/manual/; add_header X-Static yes; }
+        location / { try_files $uri $uri/ =404; }
+        location ~ \.php$ {
+            include fastcgi_params;
+            fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+            fastcgi_pass unix:FPM;
+        }"#,
+        files: &[
+            "index.php",
+            "user.php",
+            "new/a",
+            "open/a.txt",
+            "closed/a.txt",
+            "local/a.txt",
+            "far/a.txt",
+            "near/a.txt",
+            "manual/a.txt",
+            "private.txt",
+        ],
+    });
+    assert_eq!(both.imported.status.code(), Some(0), "{}", both.report());
+    let targets = [
+        "/",
+        "/old/a?b=c",
+        "/user/anna",
+        "/open/a.txt",
+        "/open/missing",
+        "/closed/a.txt",
+        "/closed/",
+        "/gone",
+        "/goner",
+        "/local/a.txt",
+        "/far/a.txt",
+        "/near/a.txt",
+        "/moved?a=b",
+        "/docs/a.txt",
+        "/private.txt",
+        "/openx",
+        "/missing",
+    ];
+    both.expect_same("www.example.com", &targets);
+    let authorization = basic("anna", "secret");
+    for target in ["/", "/private.txt", "/user/anna", "/missing"] {
+        let request = Request::new("GET", target).header("Host", "www.example.com");
+        let request = request.header("Authorization", &authorization);
+        let [theirs, ours] = both.seen(&request);
+        assert_eq!(theirs, ours, "{target}");
+    }
+    assert!(both.folder.path().exists());
+}
+
+/// The exit code and the report of a configuration that no server needs to run.
+fn report_of(http: &str) -> (Option<i32>, String, String) {
+    let folder = public_folder();
+    let [nginx, fpm] = ["nginx.conf", "fpm.conf"].map(|name| folder.path().join(name));
+    fs::write(&nginx, format!("events {{}}\nhttp {{\n{http}\n}}\n")).expect("it can be written");
+    fs::write(&fpm, "[www]\nlisten = /run/www.sock\npm = static\npm.max_children = 3\n")
+        .expect("it can be written");
+    let output = import(&nginx, &fpm);
+    let report = text(&output.stderr).replace(&format!("{}/", folder.path().display()), "");
+    (output.status.code(), report, text(&output.stdout))
+}
+
+#[test]
+fn what_decides_about_access_and_is_not_imported_makes_exit_code_3_with_its_place() {
+    let cases = [
+        ("frobnicate on;", "nginx.conf:5: frobnicate on"),
+        ("location /a { auth_request /check; }", "nginx.conf:5: auth_request /check"),
+        ("if ($http_user_agent ~ bot) { return 403; }", "nginx.conf:5: if"),
+        ("location ~ ^/(?!a) { deny all; }", "look-ahead"),
+        ("location /a { limit_except GET { deny all; } }", "nginx.conf:5: limit_except GET"),
+        ("ssl_verify_client on;", "nginx.conf:5: ssl_verify_client on"),
+        ("include missing.conf;", "nginx.conf:5: include missing.conf"),
+    ];
+    for (line, expected) in cases {
+        let http = format!("server {{ root /srv;\nserver_name a.example;\n{line}\n}}");
+        let (code, report, _) = report_of(&http);
+        assert_eq!(code, Some(3), "{line}\n{report}");
+        let (_, left_out) = report.split_once("decides who may see what (").expect("a section");
+        assert!(left_out.contains(expected), "{line}\n{report}");
+    }
+    let (code, report, _) = report_of("server { root /srv;\nsub_filter a b;\n}");
+    assert_eq!(code, Some(0), "{report}");
+    assert!(report.contains("nginx.conf:4: sub_filter a b"), "{report}");
+}
+
+#[test]
+fn a_site_for_this_machine_alone_stays_so() {
+    let http = "server { listen 80; server_name a.example; root /srv/a; }\n\
+                server { listen 127.0.0.1:80; server_name b.example; root /srv/b; }\n\
+                server { listen 8443; server_name c.example; root /srv/c; }";
+    let (code, report, toml) = report_of(http);
+    let (_, site) = toml.split_once("\"b.example\"").expect("the site is there");
+    assert!(site.contains("allow = [\"127.0.0.0/8\", \"::1\"]"), "{toml}");
+    assert_eq!(code, Some(3), "{report}");
+    assert!(report.contains("this one was at *:8443 only"), "{report}");
+}
+
+#[test]
+fn a_server_that_redirects_to_https_becomes_the_redirect_of_tls() {
+    let tls = "listen 443 ssl; ssl_certificate /c.pem; ssl_certificate_key /c.key; root /srv/a;";
+    let plain = [
+        "return 301 https://$host$request_uri;",
+        "location / { return 301 https://$server_name$request_uri; }",
+        "if ($host = a.example) { return 301 https://$host$request_uri; } return 404;",
+        "rewrite ^(.*)$ https://a.example$1 permanent;",
+    ];
+    for lines in plain {
+        let http = format!(
+            "server {{ listen 80; server_name a.example; {lines} }}\n\
+             server {{ server_name a.example; {tls} }}"
+        );
+        let (code, report, toml) = report_of(&http);
+        assert_eq!(code, Some(0), "{lines}\n{report}");
+        assert!(toml.contains("redirect = 301"), "{lines}\n{toml}");
+        assert_eq!(toml.matches("[[sites]]").count(), 1, "{lines}\n{toml}");
+    }
+}
+
+#[test]
+fn servers_that_include_one_file_both_get_what_it_says() {
+    let folder = public_folder();
+    let snippet = folder.path().join("php.conf");
+    let lines = "rewrite ^/old$ /new permanent;\nlocation = /secret { deny all; }\n\
+                 location ~ \\.php$ { fastcgi_pass unix:/run/www.sock; }\n";
+    fs::write(&snippet, lines).expect("it can be written");
+    let server = |name: &str| {
+        let snippet = snippet.display();
+        format!("server {{ server_name {name}; root /srv/{name};\ninclude {snippet};\n}}\n")
+    };
+    let (code, report, toml) = report_of(&(server("a.example") + &server("b.example")));
+    assert_eq!(code, Some(0), "{report}");
+    for line in ["pool = \"www\"", "\"/secret\",", "from = \"~^/old$\""] {
+        assert_eq!(toml.matches(line).count(), 2, "{line}\n{toml}");
+    }
+}
