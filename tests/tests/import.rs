@@ -75,6 +75,7 @@ impl Both {
             let lines = lines.replace("HERE", &folder.path().display().to_string());
             lines
                 .replace("FPM", &socket.display().to_string())
+                .replace("OTHERS", OTHERS)
                 .replace("include fastcgi_params;", "include /etc/nginx/fastcgi_params;")
         };
         let address = ports::free_address();
@@ -320,88 +321,202 @@ fn redirects_access_rules_aliases_and_limits_are_imported_and_do_the_same() {
     assert!(both.folder.path().exists());
 }
 
-/// The exit code and the report of a configuration that no server needs to run.
-fn report_of(http: &str) -> (Option<i32>, String, String) {
-    let folder = public_folder();
-    let [nginx, fpm] = ["nginx.conf", "fpm.conf"].map(|name| folder.path().join(name));
-    fs::write(&nginx, format!("events {{}}\nhttp {{\n{http}\n}}\n")).expect("it can be written");
-    fs::write(&fpm, "[www]\nlisten = /run/www.sock\npm = static\npm.max_children = 3\n")
-        .expect("it can be written");
-    let output = import(&nginx, &fpm);
-    let report = text(&output.stderr).replace(&format!("{}/", folder.path().display()), "");
-    (output.status.code(), report, text(&output.stdout))
+/// What is no script of Nextcloud's.
+const OTHERS: &str = r"^/(?!index|remote|public|cron|core\/ajax\/update|status|ocs\/v[12])";
+
+#[test]
+fn the_block_of_nextcloud_is_imported_and_does_the_same() {
+    let both = Both::start(&Case {
+        http: "upstream php-handler { server unix:FPM; }\n\
+               map $arg_v $asset_immutable { \"\" \"\"; default \", immutable\"; }",
+        server: r#"server_name cloud.example.com;
+        root ROOT;
+        client_max_body_size 512M;
+        add_header X-Frame-Options "SAMEORIGIN" always;
+        add_header X-Content-Type-Options "nosniff" always;
+        fastcgi_hide_header X-Powered-By;
+        index index.php index.html;
+        location = /robots.txt { allow all; log_not_found off; access_log off; }
+        location ^~ /.well-known {
+            location = /.well-known/carddav { return 301 /remote.php/dav/; }
+            location = /.well-known/caldav  { return 301 /remote.php/dav/; }
+            return 301 /index.php$request_uri;
+        }
+        location ~ ^/(?:build|tests|config|lib|3rdparty|templates|data)(?:$|/)  { return 404; }
+        location ~ ^/(?:\.|autotest|occ|issue|indie|db_|console)                { return 404; }
+        location ~ \.php(?:$|/) {
+            rewrite OTHERS /index.php$request_uri;
+            fastcgi_split_path_info ^(.+?\.php)(/.*)$;
+            set $path_info $fastcgi_path_info;
+            try_files $fastcgi_script_name =404;
+            include fastcgi_params;
+            fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+            fastcgi_param PATH_INFO $path_info;
+            fastcgi_param modHeadersAvailable true;
+            fastcgi_param front_controller_active true;
+            fastcgi_pass php-handler;
+            fastcgi_intercept_errors on;
+            fastcgi_request_buffering off;
+            fastcgi_max_temp_file_size 0;
+        }
+        location ~ \.(?:css|js|svg|gif|png|wasm)$ {
+            try_files $uri /index.php$request_uri;
+            access_log off;
+        }
+        location /remote { return 301 /remote.php$request_uri; }
+        location / { try_files $uri $uri/ /index.php$request_uri; }"#,
+        files: &[
+            "index.php",
+            "remote.php",
+            "status.php",
+            "core/a.css",
+            "config/config.php",
+            "data/a.txt",
+            "occ",
+            "robots.txt",
+        ],
+    });
+    assert_eq!(both.imported.status.code(), Some(0), "{}", both.report());
+    both.expect_same(
+        "cloud.example.com",
+        &[
+            "/",
+            "/status.php",
+            "/core/a.css",
+            "/robots.txt",
+            "/config/config.php",
+            "/data/a.txt",
+            "/data",
+            "/occ",
+            "/.well-known/carddav",
+            "/.well-known/webfinger?a=b",
+            "/remote/dav",
+        ],
+    );
 }
 
 #[test]
-fn what_decides_about_access_and_is_not_imported_makes_exit_code_3_with_its_place() {
-    let cases = [
-        ("frobnicate on;", "nginx.conf:5: frobnicate on"),
-        ("location /a { auth_request /check; }", "nginx.conf:5: auth_request /check"),
-        ("if ($http_user_agent ~ bot) { return 403; }", "nginx.conf:5: if"),
-        ("location ~ ^/(?!a) { deny all; }", "look-ahead"),
-        ("location /a { limit_except GET { deny all; } }", "nginx.conf:5: limit_except GET"),
-        ("ssl_verify_client on;", "nginx.conf:5: ssl_verify_client on"),
-        ("include missing.conf;", "nginx.conf:5: include missing.conf"),
+fn the_block_of_magento_is_imported_and_does_the_same() {
+    let both = Both::start(&Case {
+        http: "upstream fastcgi_backend { server unix:FPM; }",
+        server: r#"server_name shop.example.com;
+        root ROOT;
+        index index.php;
+        autoindex off;
+        error_page 404 403 = /errors/404.php;
+        location / { try_files $uri $uri/ /index.php$is_args$args; }
+        location /static/ {
+            expires max;
+            location ~* \.(ico|jpg|png|css|js)$ { add_header X-Static yes; expires +1y; }
+            add_header X-Frame-Options "SAMEORIGIN";
+        }
+        location /media/customer/ { deny all; }
+        location ~* ^/media/.*\.xml$ { deny all; }
+        location ~ ^/(index|get|static|errors/report|errors/404|errors/503)\.php$ {
+            try_files $uri =404;
+            fastcgi_pass fastcgi_backend;
+            fastcgi_read_timeout 600s;
+            fastcgi_connect_timeout 600s;
+            fastcgi_param PHP_VALUE "memory_limit=756M \n max_execution_time=18000";
+            fastcgi_index index.php;
+            fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+            include fastcgi_params;
+        }
+        location ~* (\.php$|\.phtml$|\.htaccess$|\.git) { deny all; }"#,
+        files: &[
+            "index.php",
+            "get.php",
+            "other.php",
+            "static/a.css",
+            "media/a.png",
+            "media/a.xml",
+            "media/customer/a.png",
+            "a.phtml",
+        ],
+    });
+    assert_eq!(both.imported.status.code(), Some(0), "{}", both.report());
+    let targets = ["/", "/a.html?b=c", "/get.php?a", "/media/a.png", "/index.php"];
+    both.expect_same("shop.example.com", &targets);
+    for target in ["/other.php", "/media/a.xml", "/media/customer/a.png", "/a.phtml", "/x/.git/a"] {
+        let request = Request::new("GET", target).header("Host", "shop.example.com");
+        let [_, ours] = both.seen(&request);
+        assert!(ours.starts_with("40"), "{target}: {ours}");
+    }
+}
+
+#[test]
+fn the_blocks_of_drupal_and_mediawiki_are_imported_and_do_the_same() {
+    let both = Both::start(&Case {
+        http: "",
+        server: r#"server_name d.example.com;
+        root ROOT;
+        index index.php;
+        location = /favicon.ico { log_not_found off; access_log off; }
+        location ~* \.(txt|log)$ { deny all; }
+        location ~ \..*/.*\.php$ { return 403; }
+        location ~ ^/sites/.*/private/ { return 403; }
+        location ~ ^/sites/[^/]+/files/.*\.php$ { deny all; }
+        location / { try_files $uri /index.php?$query_string; }
+        location @rewrite { rewrite ^ /index.php; }
+        location ~ /vendor/.*\.php$ { deny all; return 404; }
+        location ~ '\.php$|^/update.php' {
+            fastcgi_split_path_info ^(.+?\.php)(|/.*)$;
+            try_files $fastcgi_script_name =404;
+            include fastcgi_params;
+            fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+            fastcgi_param QUERY_STRING $query_string;
+            fastcgi_intercept_errors on;
+            fastcgi_pass unix:FPM;
+        }
+        location ~* \.(js|css|png)$ { try_files $uri @rewrite; expires max; }"#,
+        files: &[
+            "index.php",
+            "update.php",
+            "sites/default/private/a.png",
+            "sites/default/files/a.php",
+            "vendor/a.php",
+            "core/misc/a.css",
+            "a.txt",
+        ],
+    });
+    assert_eq!(both.imported.status.code(), Some(0), "{}", both.report());
+    let targets = [
+        "/",
+        "/node/1?a=b",
+        "/update.php",
+        "/sites/default/private/a.png",
+        "/sites/default/files/a.php",
+        "/vendor/a.php",
+        "/a.txt",
     ];
-    for (line, expected) in cases {
-        let http = format!("server {{ root /srv;\nserver_name a.example;\n{line}\n}}");
-        let (code, report, _) = report_of(&http);
-        assert_eq!(code, Some(3), "{line}\n{report}");
-        let (_, left_out) = report.split_once("decides who may see what (").expect("a section");
-        assert!(left_out.contains(expected), "{line}\n{report}");
-    }
-    let (code, report, _) = report_of("server { root /srv;\nsub_filter a b;\n}");
-    assert_eq!(code, Some(0), "{report}");
-    assert!(report.contains("nginx.conf:4: sub_filter a b"), "{report}");
-}
-
-#[test]
-fn a_site_for_this_machine_alone_stays_so() {
-    let http = "server { listen 80; server_name a.example; root /srv/a; }\n\
-                server { listen 127.0.0.1:80; server_name b.example; root /srv/b; }\n\
-                server { listen 8443; server_name c.example; root /srv/c; }";
-    let (code, report, toml) = report_of(http);
-    let (_, site) = toml.split_once("\"b.example\"").expect("the site is there");
-    assert!(site.contains("allow = [\"127.0.0.0/8\", \"::1\"]"), "{toml}");
-    assert_eq!(code, Some(3), "{report}");
-    assert!(report.contains("this one was at *:8443 only"), "{report}");
-}
-
-#[test]
-fn a_server_that_redirects_to_https_becomes_the_redirect_of_tls() {
-    let tls = "listen 443 ssl; ssl_certificate /c.pem; ssl_certificate_key /c.key; root /srv/a;";
-    let plain = [
-        "return 301 https://$host$request_uri;",
-        "location / { return 301 https://$server_name$request_uri; }",
-        "if ($host = a.example) { return 301 https://$host$request_uri; } return 404;",
-        "rewrite ^(.*)$ https://a.example$1 permanent;",
+    both.expect_same("d.example.com", &targets);
+    drop(both);
+    let both = Both::start(&Case {
+        http: "",
+        server: r#"server_name wiki.example.com;
+        root ROOT;
+        location ~ ^/w/(index|load|api|thumb|opensearch_desc|rest|img_auth)\.php$ {
+            include fastcgi_params;
+            fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+            fastcgi_pass unix:FPM;
+        }
+        location /w/images { }
+        location /w/images/deleted { deny all; }
+        location ~ ^/w/resources/(assets|lib|src) { try_files $uri =404; }
+        location /wiki/ { rewrite ^/wiki/(?<pagename>.*)$ /w/index.php; }
+        location = / { return 301 /wiki/Main_Page; }
+        location / { return 404; }"#,
+        files: &["w/index.php", "w/maintenance.php", "w/images/a.png", "w/images/deleted/a.png"],
+    });
+    assert_eq!(both.imported.status.code(), Some(0), "{}", both.report());
+    let targets = [
+        "/",
+        "/wiki/A_page?action=edit",
+        "/w/images/a.png",
+        "/w/images/deleted/a.png",
+        "/w/index.php?title=A",
+        "/other",
+        "/a.txt",
     ];
-    for lines in plain {
-        let http = format!(
-            "server {{ listen 80; server_name a.example; {lines} }}\n\
-             server {{ server_name a.example; {tls} }}"
-        );
-        let (code, report, toml) = report_of(&http);
-        assert_eq!(code, Some(0), "{lines}\n{report}");
-        assert!(toml.contains("redirect = 301"), "{lines}\n{toml}");
-        assert_eq!(toml.matches("[[sites]]").count(), 1, "{lines}\n{toml}");
-    }
-}
-
-#[test]
-fn servers_that_include_one_file_both_get_what_it_says() {
-    let folder = public_folder();
-    let snippet = folder.path().join("php.conf");
-    let lines = "rewrite ^/old$ /new permanent;\nlocation = /secret { deny all; }\n\
-                 location ~ \\.php$ { fastcgi_pass unix:/run/www.sock; }\n";
-    fs::write(&snippet, lines).expect("it can be written");
-    let server = |name: &str| {
-        let snippet = snippet.display();
-        format!("server {{ server_name {name}; root /srv/{name};\ninclude {snippet};\n}}\n")
-    };
-    let (code, report, toml) = report_of(&(server("a.example") + &server("b.example")));
-    assert_eq!(code, Some(0), "{report}");
-    for line in ["pool = \"www\"", "\"/secret\",", "from = \"~^/old$\""] {
-        assert_eq!(toml.matches(line).count(), 2, "{line}\n{toml}");
-    }
+    both.expect_same("wiki.example.com", &targets);
 }

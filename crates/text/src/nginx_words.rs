@@ -52,9 +52,9 @@ pub fn words(text: &str) -> Vec<Token> {
         } else if matches!(letter, '"' | '\'') {
             while let Some(next) = letters.next_if(|next| *next != letter) {
                 line += usize::from(next == '\n');
-                match next {
-                    '\\' => word.extend(letters.next()),
-                    next => word.push(next),
+                word.push(next);
+                if next == '\\' {
+                    word.extend(letters.next());
                 }
             }
             letters.next();
@@ -73,7 +73,44 @@ pub fn words(text: &str) -> Vec<Token> {
                 before = next;
             }
         }
-        words.push(Token { kind: sign.unwrap_or(TokenKind::Text), text: word, line: begins });
+        let text = unescaped(&word);
+        words.push(Token { kind: sign.unwrap_or(TokenKind::Text), text, line: begins });
     }
     words
+}
+
+/// A word without the backslashes that nginx removes, in quotes or not: all others stay
+/// (`ngx_conf_read_token`).
+fn unescaped(word: &str) -> String {
+    let mut text = String::new();
+    let mut letters = word.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let meant = match letters.peek().filter(|_| letter == '\\') {
+            Some(sign @ ('"' | '\'' | '\\')) => Some(*sign),
+            Some('t') => Some('\t'),
+            Some('r') => Some('\r'),
+            Some('n') => Some('\n'),
+            _ => None,
+        };
+        match meant {
+            Some(meant) => {
+                letters.next();
+                text.push(meant);
+            }
+            None => text.push(letter),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backslashes_stay_but_before_quotes_backslashes_and_letters_of_control_characters() {
+        let texts = |text| words(text).into_iter().map(|word| word.text).collect::<Vec<_>>();
+        assert_eq!(texts(r"location ~ '\.php$' {}"), ["location", "~", r"\.php$", "{", "}"]);
+        assert_eq!(texts(r#"a "x\ny\"z" \\d\.e;"#), ["a", "x\ny\"z", r"\d\.e", ";"]);
+    }
 }

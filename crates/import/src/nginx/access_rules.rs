@@ -267,6 +267,7 @@ impl<'a> ServerImport<'_, 'a> {
             here => toml_text::table([("path", path), ("status", here.to_string())]),
         };
         self.push("deny", back, toml);
+        self.precedence(back, Some(location));
         if !why.is_empty() {
             self.report.changed(&back.place, &back.shown(), why);
         }

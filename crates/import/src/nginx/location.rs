@@ -92,10 +92,8 @@ impl Location<'_> {
             Matcher::Regex(text) => format!("~{}", self.nested(text)?),
             Matcher::Named(name) => return Err(format!("{name} has no paths of its own")),
         };
-        match Pattern::parse(&pattern) {
-            Ok(_) => Ok(pattern),
-            Err(why) => Err(format!("`{pattern}` {why}")),
-        }
+        check_regex(&pattern)?;
+        Ok(pattern)
     }
 
     /// A regular expression within the prefix of the location around it.
@@ -134,6 +132,20 @@ impl Location<'_> {
             true => self.pattern(),
             false => without(text, &below).map_or_else(|| self.pattern(), Ok),
         }
+    }
+}
+
+/// Checks that maitred takes a pattern, and that it means the same.
+///
+/// # Errors
+/// Why not, as the end of a sentence.
+pub(super) fn check_regex(pattern: &str) -> Result<(), String> {
+    Pattern::parse(pattern).map_err(|why| format!("`{pattern}` {why}"))?;
+    // Set operations and word boundaries, which are letters for nginx.
+    let other = ["&&", "--", "~~", "\\<", "\\>"].iter().find(|text| pattern.contains(**text));
+    match other.filter(|_| pattern.starts_with('~')) {
+        Some(text) => Err(format!("`{text}` in `{pattern}` has another meaning here")),
+        None => Ok(()),
     }
 }
 

@@ -29,11 +29,31 @@ impl<'a> ServerImport<'_, 'a> {
         }
         for location in &php {
             self.parameters(location);
+            self.files_in(location);
         }
         match general {
             None if !php.is_empty() => self.only_some_scripts(&php),
             Some(general) => self.folders_without_php(locations, general),
             None => {}
+        }
+    }
+
+    /// A location that passes all paths to PHP hides the files in its folder.
+    fn files_in(&mut self, location: &Location<'a>) {
+        let is_for_scripts = match &location.matcher {
+            Matcher::Regex(text) => text.contains("php"),
+            Matcher::Prefix { text, .. } => text.ends_with(".php") || text.ends_with(".php/"),
+            Matcher::Exact(_) | Matcher::Named(_) => true,
+        };
+        let checks = location.scope.own("try_files").next().is_some();
+        if !is_for_scripts && !checks {
+            let why = "it passes all of these paths to PHP, and files there are served here: deny \
+                       them, or move them out of the document root";
+            self.report.access_left_out(
+                &location.directive.place,
+                &location.directive.shown(),
+                why,
+            );
         }
     }
 
@@ -258,4 +278,37 @@ impl<'a> ServerImport<'_, 'a> {
 pub(super) fn matches_path(location: &Location<'_>, path: &[u8]) -> bool {
     let pattern = location.pattern();
     pattern.is_ok_and(|text| Pattern::parse(&text).is_ok_and(|pattern| pattern.matches(path)))
+}
+
+/// The scripts that a regular expression such as `^/(index|get)\.php` names.
+pub(super) fn named_scripts(expression: &str) -> Vec<String> {
+    let text = expression.trim_start_matches("(?i)").replace("\\/", "/");
+    let Some(text) = text.strip_prefix('^') else { return Vec::new() };
+    let is_plain = |text: &str| {
+        text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_'))
+    };
+    let (before, names) = match (text.find('('), text.find("\\.php")) {
+        (Some(open), Some(end)) if open < end => {
+            let inner = text[open + 1..end].trim_start_matches("?:");
+            let Some(inner) = inner.strip_suffix(')') else { return Vec::new() };
+            (&text[..open], values::alternatives(inner))
+        }
+        (_, Some(end)) => (&text[..end], vec![""]),
+        _ => return Vec::new(),
+    };
+    let names = names.into_iter().filter(|name| is_plain(before) && is_plain(name));
+    names.map(|name| format!("{before}{name}.php")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scripts_of_an_expression_are_found() {
+        let two = ["/w/index.php", "/w/api.php"];
+        assert_eq!(named_scripts(r"^/w/(index|api)\.php$"), two);
+        assert_eq!(named_scripts(r"^/index\.php(/|$)"), ["/index.php"]);
+        assert!(named_scripts(r"\.php$").is_empty());
+    }
 }

@@ -105,14 +105,28 @@ impl<'a> ServerImport<'_, 'a> {
                 }
             }
         }
-        for list in scope.own("autoindex").filter(|list| list.first() == "on") {
-            let path = path.clone().unwrap_or("/*".to_owned());
-            let path = Placed::new(toml_text::string(&path), &list.place);
-            self.site.settings.push("autoindex", path);
-            self.keep(list);
-        }
+        self.listing(location);
         self.limits(&scope, path.as_deref());
         self.proxy(location);
+    }
+
+    /// `autoindex` of a location, which those below it do not inherit unless they are nested.
+    fn listing(&mut self, location: &Location<'a>) {
+        let of_server = self.scope.get("autoindex").is_some_and(|list| list.first() == "on");
+        for list in location.scope.own("autoindex") {
+            match (list.first(), location.pattern_without(&self.literals)) {
+                ("on", Ok(path)) => self.push("autoindex", list, toml_text::string(&path)),
+                ("on", Err(why)) => {
+                    let why = format!("{why}; write `autoindex` of the site");
+                    self.report.left_out(&list.place, &list.shown(), &why);
+                }
+                _ if of_server => {
+                    let why = "`autoindex` of the server lists this folder as well";
+                    self.report.access_left_out(&list.place, &list.shown(), why);
+                }
+                _ => self.keep(list),
+            }
+        }
     }
 
     /// `expires` of the server, after those of its locations.
@@ -255,8 +269,9 @@ impl<'a> ServerImport<'_, 'a> {
                 self.precedence(pass, Some(location));
             }
             Err(why) => {
-                let why = format!("{why}; write `[[sites.proxy]]`");
+                let why = format!("{why}; write `[[sites.proxy]]` in place of the `deny`");
                 self.report.left_out(&pass.place, &pass.shown(), &why);
+                self.nothing_here(pass, Some(location));
             }
         }
     }

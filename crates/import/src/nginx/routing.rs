@@ -1,8 +1,6 @@
 //! What a path leads to: `try_files`, `return`, `rewrite`, `if`, `alias`, `proxy_pass`.
 
-use maitred_rules::Pattern;
-
-use super::location::{Location, Matcher};
+use super::location::{self, Location, Matcher};
 use super::redirect_target::{TargetKind, fallback_script, target};
 use super::scope::Scope;
 use super::server::ServerImport;
@@ -42,8 +40,9 @@ impl<'a> ServerImport<'_, 'a> {
         if let Some(rewrite) = rewrite.filter(|one| ["^", "^(.*)$", ".*"].contains(&one.first()))
             && fallback_script(rewrite.argument(1)).is_some()
         {
-            let why = "files that exist are served; other paths run the script";
-            self.report.changed(&rewrite.place, &rewrite.shown(), why);
+            let why = "the script runs for all paths, while files that exist are served here: \
+                       check that the document root has none that must not be seen";
+            self.report.access_left_out(&rewrite.place, &rewrite.shown(), why);
             self.fallback(rewrite, rewrite.argument(1), locations);
             return;
         }
@@ -135,8 +134,9 @@ impl<'a> ServerImport<'_, 'a> {
                     self.precedence(back, location);
                 }
                 Err(why) => {
-                    let why = format!("{why}; write `redirects` of the site");
+                    let why = format!("{why}; write `redirects` in place of the `deny`");
                     self.report.left_out(&back.place, &back.shown(), &why);
+                    self.nothing_here(back, location);
                 }
             }
             return;
@@ -148,16 +148,31 @@ impl<'a> ServerImport<'_, 'a> {
                 self.push("deny", back, toml_text::string("/*"));
             }
             (_, false) => {
-                let why = "a fixed response needs a file or a script; the path leads to the \
-                           document root";
+                let why = "a fixed response needs a file or a script; the path is a 404";
                 self.report.left_out(&back.place, &back.shown(), why);
+                self.nothing_here(back, location);
             }
+        }
+    }
+
+    /// Paths that lead elsewhere in nginx do not lead to the document root: they are a 404.
+    pub(super) fn nothing_here(&mut self, from: &Directive, location: Option<&Location<'a>>) {
+        let all = Ok("/*".to_owned());
+        let pattern = location.map_or(all, |one| one.pattern_without(&self.literals));
+        match pattern {
+            Ok(pattern) => {
+                let fields = [("path", toml_text::string(&pattern)), ("status", "404".to_owned())];
+                let why = "it leads elsewhere in nginx";
+                let item = Placed::because(toml_text::table(fields), &from.place, why);
+                self.site.settings.push("deny", item);
+            }
+            Err(why) => self.report.access_left_out(&from.place, &from.shown(), &why),
         }
     }
 
     fn redirect(&mut self, from: &Directive, pattern: &str, to: &str, status: &str) {
         let fields = [
-            ("from", toml_text::string(pattern)),
+            ("from", toml_text::string(&whole_match(pattern, to))),
             ("to", toml_text::string(to)),
             ("status", status.to_owned()),
         ];
@@ -168,7 +183,7 @@ impl<'a> ServerImport<'_, 'a> {
         let (expression, to) = (rewrite.argument(0), rewrite.argument(1));
         let flag = rewrite.argument(2);
         let made = within(expression, location).and_then(|pattern| {
-            Pattern::parse(&pattern).map_err(|why| format!("`{pattern}` {why}"))?;
+            location::check_regex(&pattern)?;
             Ok((pattern, target(to, TargetKind::Rewrite, self.name(), true)?))
         });
         let (pattern, to) = match made {
@@ -185,8 +200,8 @@ impl<'a> ServerImport<'_, 'a> {
                 self.report.left_out(&rewrite.place, &rewrite.shown(), why);
             }
             flag => {
-                let mut fields =
-                    vec![("from", toml_text::string(&pattern)), ("to", toml_text::string(&to))];
+                let from = toml_text::string(&whole_match(&pattern, &to));
+                let mut fields = vec![("from", from), ("to", toml_text::string(&to))];
                 if flag == "break" {
                     fields.push(("end", "true".to_owned()));
                 }
@@ -202,7 +217,8 @@ impl<'a> ServerImport<'_, 'a> {
         if has_php && rewrite.first().contains("ocs\\/v[12]") {
             let app = Placed::new(toml_text::string("nextcloud"), place);
             self.site.settings.set("app", app);
-            let why = "the preset of `app = \"nextcloud\"` says which scripts run";
+            let why = "the preset of `app = \"nextcloud\"` says which scripts run; it also denies \
+                       paths and sets headers, as its manual does";
             return self.report.changed(place, &rewrite.shown(), why);
         }
         let why = format!("{why}; write `rewrite` or `redirects` of the site");
@@ -272,7 +288,10 @@ impl<'a> ServerImport<'_, 'a> {
             (by_path, back, condition.block.len() == 1, location)
         {
             let pattern = format!("~{}", expression.trim_matches('"'));
-            if Pattern::parse(&pattern).is_ok() && self.return_for(back, &pattern) {
+            // The raw address has other spellings of a path, and the query.
+            let is_raw = parts[0] == "$request_uri" && !REDIRECTS.contains(&back.first());
+            let is_right = !is_raw && location::check_regex(&pattern).is_ok();
+            if is_right && self.return_for(back, &pattern) {
                 self.keep(condition);
                 return;
             }
@@ -378,6 +397,14 @@ impl<'a> ServerImport<'_, 'a> {
             return self.report.changed(&internal.place, &internal.shown(), why);
         }
         self.refusal(location, internal, "404");
+    }
+}
+
+/// `$0` is what the pattern matches, and the whole path for nginx.
+fn whole_match(pattern: &str, to: &str) -> String {
+    match pattern.strip_prefix('~').filter(|_| to.contains("$0")) {
+        Some(expression) => format!("~^.*?(?:{expression}).*$"),
+        None => pattern.to_owned(),
     }
 }
 

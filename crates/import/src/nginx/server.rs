@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::location::{self, Location, Matcher};
-use super::php_locations::matches_path;
+use super::php_locations::{matches_path, named_scripts};
 use super::scope::Scope;
 use super::tree::Directive;
 use crate::FileReader;
@@ -181,7 +181,12 @@ impl<'w, 'a> ServerImport<'w, 'a> {
     fn running_scripts(&mut self, locations: &[Location<'a>]) {
         let front = self.site.settings.value("front_controller").unwrap_or_default();
         let front = front.trim_matches('"').to_owned();
+        let named = locations.iter().filter_map(|one| match &one.matcher {
+            Matcher::Regex(text) => Some(named_scripts(text)),
+            _ => None,
+        });
         let candidates = SCRIPTS.iter().map(|script| (*script).to_owned()).chain([front]);
+        let candidates = candidates.chain(named.flatten());
         let runs = |script: &String| {
             let first = locations.iter().find(|one| matches_path(one, script.as_bytes()));
             first.is_some_and(|one| one.scope.own("fastcgi_pass").next().is_some())

@@ -14,7 +14,7 @@ use crate::report::ImportReport;
 use crate::toml_text;
 
 /// Document roots of nginx's packages, for sites that have none.
-const DEFAULT_ROOTS: [&str; 3] = ["/usr/share/nginx/html", "/var/www/html", "/usr/share/nginx"];
+const DEFAULT_ROOTS: [&str; 2] = ["/usr/share/nginx/html", "/usr/share/nginx"];
 
 /// A server, and what it is as a whole.
 struct ServerBlock<'a> {
@@ -197,9 +197,13 @@ impl<'a> SitesImport<'_, 'a> {
         {
             block.to_https = status.parse().ok();
         }
-        let refuses = back.is_some_and(|one| {
-            one.arguments.len() == 1 && one.first().parse().is_ok_and(|status: u16| status >= 400)
-        });
+        let mut rejects = block.scope.own("ssl_reject_handshake");
+        let rejects = rejects.any(|one| one.first() == "on");
+        let refuses = rejects
+            || back.is_some_and(|one| {
+                one.arguments.len() == 1
+                    && one.first().parse().is_ok_and(|status: u16| status >= 400)
+            });
         block.is_closed = refuses && !block.is_only_redirect();
     }
 
@@ -284,13 +288,10 @@ impl<'a> SitesImport<'_, 'a> {
         }
     }
 
-    /// A folder for sites that serve no files.
-    fn fallback_root(&self, servers: &[ServerBlock<'a>]) -> String {
+    /// A folder for sites that serve no files. It is that of no other site.
+    fn fallback_root(&self) -> String {
         let exists = DEFAULT_ROOTS.iter().find(|root| self.files.resolved(root).is_some());
-        let of_others = servers.iter().find_map(|one| one.scope.get("root"));
-        let root = exists.map(|root| (*root).to_owned());
-        root.or(of_others.map(|root| self.absolute(root.first())))
-            .unwrap_or_else(|| DEFAULT_ROOTS[0].to_owned())
+        exists.map_or(DEFAULT_ROOTS[0], |root| root).to_owned()
     }
 
     fn site(
@@ -327,7 +328,7 @@ impl<'a> SitesImport<'_, 'a> {
         for moved in &server.moved {
             hosts.retain(|host| *host != moved.host);
             if taken.insert(moved.host.clone()) {
-                file.sites.push(moved_site(moved, place, &self.fallback_root(all)));
+                file.sites.push(moved_site(moved, place, &self.fallback_root()));
             }
         }
         let known: Vec<String> =
@@ -342,7 +343,7 @@ impl<'a> SitesImport<'_, 'a> {
             self.report.cover(server.directive);
             return;
         }
-        let fallback = self.fallback_root(all);
+        let fallback = self.fallback_root();
         self.report.begin_server();
         server.conditions.iter().for_each(|one| self.report.cover(one));
         let import = ServerImport::new(
