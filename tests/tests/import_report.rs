@@ -2,17 +2,10 @@
 //! configurations that no server runs.
 
 use std::fs;
-use std::path::Path;
-use std::process::Output;
 
-use maitred_tests::outside::{self, text};
+use maitred_tests::imported::import;
+use maitred_tests::outside::text;
 use maitred_tests::server::public_folder;
-
-/// Runs `maitred import` for a configuration.
-fn import(nginx: &Path, fpm: &Path) -> Output {
-    let path = |path: &Path| path.to_str().expect("it is text").to_owned();
-    outside::maitred(&["import", "nginx", &path(nginx), "--php-fpm", &path(fpm)])
-}
 
 /// The exit code and the report of a configuration that no server needs to run.
 fn report_of(http: &str) -> (Option<i32>, String, String) {

@@ -81,7 +81,7 @@ impl PoolPlan {
         report: &mut ImportReport,
         depth: usize,
     ) {
-        let start = SourceLine { file: file.into(), line: 1 };
+        let start = SourceLine { file: file.into(), line: 1, word: 0 };
         let text = match files.read(file) {
             Ok(text) => text,
             Err(why) => {
@@ -90,7 +90,7 @@ impl PoolPlan {
             }
         };
         for (index, line) in text.lines().enumerate() {
-            let place = SourceLine { file: start.file.clone(), line: index + 1 };
+            let place = SourceLine { file: start.file.clone(), line: index + 1, word: 0 };
             let (statements, unexpected) = read_line(line, &|_| None);
             if let Some(found) = unexpected {
                 report.left_out(&place, line.trim(), &format!("unexpected {found}"));

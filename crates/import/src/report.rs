@@ -13,6 +13,8 @@ pub struct SourceLine {
     pub file: Rc<str>,
     /// The line, from 1 on.
     pub line: usize,
+    /// The number of the word in the file, which tells directives of one line apart.
+    pub word: usize,
 }
 
 impl fmt::Display for SourceLine {

@@ -42,37 +42,11 @@ fn users(scope: &Scope<'_>) -> Option<(String, String)> {
 impl<'a> ServerImport<'_, 'a> {
     /// Writes the access rules of the server and of its locations.
     pub(super) fn access(&mut self, locations: &[Location<'a>]) {
-        let server = self.scope.clone();
-        let differs = |what: fn(&Scope<'_>) -> String| {
-            let of_server = what(&server);
-            let others = locations.iter().filter(move |one| what(&one.scope) != of_server);
-            others.collect::<Vec<_>>()
-        };
-        let by_address = differs(|scope| addresses(scope).join(";"));
-        let by_user = differs(|scope| format!("{:?}", users(scope)));
-        self.addresses(&Area::Server, &server, &by_address);
-        self.users(&Area::Server, &server, &by_user);
-        for location in locations {
-            let own: Vec<&Directive> = location.scope.own("deny").collect();
-            if own.first().is_some_and(|one| self.report.is_covered(&one.place, "deny")) {
-                continue;
-            }
-            let area = Area::Location(location);
-            let is_other = |one: &&&Location<'_>| one.directive.place != location.directive.place;
-            if by_address.iter().any(|one| one.directive.place == location.directive.place) {
-                let differ =
-                    |one: &&&Location<'_>| addresses(&one.scope) != addresses(&location.scope);
-                let others = locations.iter().collect::<Vec<_>>();
-                let others = others.iter().filter(is_other).filter(differ).copied();
-                self.addresses(&area, &location.scope, &others.collect::<Vec<_>>());
-            }
-            if by_user.iter().any(|one| one.directive.place == location.directive.place) {
-                let differ = |one: &&&Location<'_>| users(&one.scope) != users(&location.scope);
-                let others = locations.iter().collect::<Vec<_>>();
-                let others = others.iter().filter(is_other).filter(differ).copied();
-                self.users(&area, &location.scope, &others.collect::<Vec<_>>());
-            }
-        }
+        let by_address = |scope: &Scope<'_>| addresses(scope).join(";");
+        let by_user = |scope: &Scope<'_>| users(scope).map(|(realm, file)| realm + ":" + &file);
+        let by_user = |scope: &Scope<'_>| by_user(scope).unwrap_or_default();
+        self.rules(locations, &by_address, ServerImport::addresses);
+        self.rules(locations, &by_user, ServerImport::users);
         self.satisfy(locations);
         for scope in locations.iter().map(|one| &one.scope) {
             if addresses(scope).is_empty() {
@@ -81,6 +55,44 @@ impl<'a> ServerImport<'_, 'a> {
             if users(scope).is_none() {
                 scope.own("auth_basic").for_each(|rule| self.keep(rule));
             }
+        }
+    }
+
+    /// Writes one kind of rules. `what` is the rule of a scope as a text, empty without one.
+    fn rules(
+        &mut self,
+        locations: &[Location<'a>],
+        what: &dyn Fn(&Scope<'_>) -> String,
+        write: fn(&mut Self, &Area<'_, 'a>, &Scope<'a>, &[&Location<'a>]),
+    ) {
+        let server = self.scope.clone();
+        let of_server = what(&server);
+        let others: Vec<&Location<'a>> =
+            locations.iter().filter(|one| what(&one.scope) != of_server).collect();
+        write(self, &Area::Server, &server, &others);
+        let literals: Vec<LiteralPath> =
+            others.iter().filter_map(|one| one.matcher.literal()).collect();
+        for location in locations {
+            let own: Vec<&Directive> = location.scope.own("deny").collect();
+            if own.first().is_some_and(|one| self.report.is_covered(&one.place, "deny")) {
+                continue;
+            }
+            let rule = what(&location.scope);
+            // What the rule of the server leaves out for another location.
+            let is_left_out = match location.matcher.literal() {
+                Some(path) => literals
+                    .iter()
+                    .any(|other| !other.is_exact && path.text.starts_with(other.text.as_str())),
+                None => !literals.is_empty(),
+            };
+            if rule == of_server && (of_server.is_empty() || !is_left_out) {
+                continue;
+            }
+            let differ = |one: &&Location<'a>| {
+                what(&one.scope) != rule && one.directive.place != location.directive.place
+            };
+            let others: Vec<&Location<'a>> = locations.iter().filter(differ).collect();
+            write(self, &Area::Location(location), &location.scope, &others);
         }
     }
 
@@ -120,7 +132,11 @@ impl<'a> ServerImport<'_, 'a> {
             if !allowed.is_empty() {
                 fields.push(("except", toml_text::strings(&allowed)));
             }
-            self.push("deny", rule, toml_text::table(fields));
+            let toml = match fields.as_slice() {
+                [(_, path)] => path.clone(),
+                _ => toml_text::table(fields),
+            };
+            self.push("deny", rule, toml);
             if is_all {
                 return;
             }

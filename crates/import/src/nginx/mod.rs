@@ -70,6 +70,9 @@ fn context(main: &str, scope: &Scope<'_>, report: &mut ImportReport) -> HttpCont
         report.kept(&upstream.place, &upstream.shown());
         report.cover(upstream);
     }
+    for map in scope.own("map") {
+        redirect_map(map, &mut context, report);
+    }
     for zone in scope.own("limit_req_zone").chain(scope.own("limit_conn_zone")) {
         if !["$binary_remote_addr", "$remote_addr"].contains(&zone.first()) {
             report.left_out(&zone.place, &zone.shown(), "clients are counted by address only");
@@ -87,6 +90,22 @@ fn context(main: &str, scope: &Scope<'_>, report: &mut ImportReport) -> HttpCont
         report.kept(&zone.place, &zone.shown());
     }
     context
+}
+
+/// A `map` from paths, without a default: redirects may be made of it.
+fn redirect_map(map: &Directive, context: &mut HttpContext, report: &mut ImportReport) {
+    let is_empty = |one: &&Directive| one.name == "default" && one.first().is_empty();
+    let is_by_path = ["$uri", "$request_uri", "$document_uri"].contains(&map.first());
+    let entries: Vec<&Directive> = map.block.iter().filter(|one| !is_empty(one)).collect();
+    let is_path = |one: &&Directive| one.name.starts_with(['/', '~']) && one.arguments.len() == 1;
+    if !is_by_path || !entries.iter().all(is_path) {
+        return;
+    }
+    let redirects = entries
+        .into_iter()
+        .map(|one| (one.name.clone(), one.first().to_owned(), one.place.clone()));
+    context.redirect_maps.insert(map.argument(1).to_owned(), redirects.collect());
+    report.kept(&map.place, &map.shown());
 }
 
 /// `set_real_ip_from`: the proxies before nginx.

@@ -273,6 +273,9 @@ impl<'a> ServerImport<'_, 'a> {
             condition.block.iter().for_each(|one| self.report.cover(one));
             return;
         }
+        if location.is_none() && self.mapped(condition, test) {
+            return;
+        }
         let parts: Vec<&str> = test.splitn(3, ' ').collect();
         let by_path = match parts.as_slice() {
             ["$uri" | "$request_uri" | "$document_uri", "~", expression] => {
@@ -315,6 +318,47 @@ impl<'a> ServerImport<'_, 'a> {
                 "`if` has no counterpart; write `redirects` or `rewrite` of the site",
             ),
         }
+    }
+
+    /// `if ($new) { return 301 $new; }`, where a `map` of paths sets `$new`. Tells whether it is.
+    fn mapped(&mut self, condition: &Directive, variable: &str) -> bool {
+        let Some(map) = self.redirect_maps.get(variable) else { return false };
+        let status = match condition.block.as_slice() {
+            [back] if back.name == "return" && back.argument(1) == variable => back.first(),
+            [one] if one.name == "rewrite" && one.argument(1).trim_end_matches('?') == variable => {
+                match one.argument(2) {
+                    "permanent" => "301",
+                    _ => "302",
+                }
+            }
+            _ => return false,
+        };
+        if !REDIRECTS.contains(&status) {
+            return false;
+        }
+        for (path, to, place) in map {
+            let pattern = match path.strip_prefix("~*") {
+                Some(expression) => format!("~(?i){expression}"),
+                None => path.clone(),
+            };
+            let to = target(to, TargetKind::Return, self.name(), pattern.starts_with('~'));
+            let made = location::check_regex(&pattern).and(to);
+            match made {
+                Ok(to) => {
+                    let fields = [
+                        ("from", toml_text::string(&whole_match(&pattern, &to))),
+                        ("to", toml_text::string(&to)),
+                        ("status", status.to_owned()),
+                    ];
+                    let item = Placed::new(toml_text::table(fields), place);
+                    self.site.settings.push("redirects", item);
+                }
+                Err(why) => self.report.left_out(place, path, &why),
+            }
+        }
+        self.keep(condition);
+        condition.block.iter().for_each(|one| self.report.cover(one));
+        true
     }
 
     /// A `return` for the paths of a pattern. Tells whether it could be written.

@@ -29,6 +29,8 @@ pub struct HttpContext {
     pub rates: BTreeMap<String, String>,
     /// The zones of `limit_conn` that count clients by address.
     pub by_address: BTreeSet<String>,
+    /// Redirects by path, of `map` blocks by their variable: paths as in `map`, and targets.
+    pub redirect_maps: BTreeMap<String, Vec<(String, String, SourceLine)>>,
     /// The folder of the configuration.
     pub folder: String,
 }
@@ -41,6 +43,7 @@ pub(super) struct ServerImport<'w, 'a> {
     pub(super) upstreams: &'w BTreeMap<String, Vec<String>>,
     pub(super) rates: &'w BTreeMap<String, String>,
     pub(super) by_address: &'w BTreeSet<String>,
+    pub(super) redirect_maps: &'w BTreeMap<String, Vec<(String, String, SourceLine)>>,
     pub(super) folder: &'w str,
     pub(super) scope: Scope<'a>,
     pub(super) place: SourceLine,
@@ -81,6 +84,7 @@ impl<'w, 'a> ServerImport<'w, 'a> {
             upstreams: &http.upstreams,
             rates: &http.rates,
             by_address: &http.by_address,
+            redirect_maps: &http.redirect_maps,
             folder: &http.folder,
             scope: scope.clone(),
             place: directive.place.clone(),

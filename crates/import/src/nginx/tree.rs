@@ -106,7 +106,7 @@ impl TreeReader<'_> {
                     let mut directive = Directive {
                         name: first.text.clone(),
                         arguments: line.iter().skip(1).map(|word| word.text.clone()).collect(),
-                        place: SourceLine { file: file.clone(), line: first.line },
+                        place: SourceLine { file: file.clone(), line: first.line, word: *at },
                         block: Vec::new(),
                     };
                     line.clear();
