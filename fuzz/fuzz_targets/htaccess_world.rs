@@ -6,7 +6,7 @@ use std::sync::Arc;
 use maitred_htaccess::conf::Conf;
 use maitred_htaccess::file::{Mistake, Reading, parse};
 use maitred_htaccess::process::{Groups, Outcome, Processor};
-use maitred_htaccess::request::{Client, Kind, LocalTime, Request, Stat, World};
+use maitred_htaccess::request::{Addresses, Client, Kind, LocalTime, Request, Stat, World};
 
 /// The file's text, and how it is read.
 pub struct Files<'t> {
@@ -72,9 +72,7 @@ pub fn check_denied(outcome: &Outcome) {
 fn client() -> Client {
     let address = SocketAddr::from(([127, 0, 0, 1], 80));
     Client {
-        remote: address,
-        peer: address,
-        local: address,
+        addresses: Addresses::new(address, address, address, &Arc::default()),
         is_https: false,
         is_http2: false,
         server_name: b"a.test".to_vec(),

@@ -22,6 +22,7 @@ pub mod honest;
 pub mod hostile;
 pub mod http;
 pub mod http2;
+pub mod imported;
 pub mod injected;
 pub mod installed;
 pub mod load;

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use maitred_warm::run::{MAX_RATE, MIN_RATE};
 
 use crate::bench::options::Bench;
+use crate::import::options::Import;
 use crate::report_file::JsonOption;
 use crate::serve::options::Serve;
 use crate::trust::Trust;
@@ -167,6 +168,17 @@ pub enum Command {
         Exit codes: 0 a gain, or nothing to gain; 1 failure; 2 wrong usage; 3 nothing proven; 130 \
         interrupted.")]
     Tune(Box<Tune>),
+    /// Import the configuration of nginx and php-fpm: a maitred.toml, and a report
+    #[command(after_long_help = "Examples:\n  \
+        maitred import                         print the maitred.toml, and the report\n  \
+        maitred import nginx --output /etc/maitred/maitred.toml\n  \
+        maitred import nginx /srv/nginx/nginx.conf --php-fpm /srv/php-fpm.conf\n\n\
+        No server is changed. Beside each part stands the file and the line that it comes from. \
+        The report is on standard error: what is kept, what is changed and why, and what is left \
+        out and what to do by hand.\n\
+        Exit codes: 0 success, 1 the result is not right and needs a correction, 2 wrong usage or \
+        an unreadable configuration, 3 something that decides who may see what is left out.")]
+    Import(Import),
     /// Trust the certificates of `maitred serve --https` on this machine
     #[command(after_long_help = "Examples:\n  \
         maitred trust                          in browsers, and as root in the system's store\n  \

@@ -11,6 +11,7 @@ mod explain;
 mod foreign_words;
 mod fpm;
 mod front;
+mod import;
 mod leaks;
 mod log;
 mod man_pages;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         Command::Bench(asked) => bench::bench(&asked),
         Command::Doctor(asked) => doctor::doctor(&asked),
         Command::Tune(asked) => tune::tune(&asked),
+        Command::Import(asked) => import::import(&asked),
         Command::Trust(asked) => trust::trust(&asked),
         Command::Fpm(_) => refuse(&"`fpm` comes first: maitred fpm [FLAGS]"),
         Command::Completions { shell } => man_pages::completions(shell),

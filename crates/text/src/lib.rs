@@ -2,3 +2,4 @@
 
 pub mod access_log;
 pub mod humanize;
+pub mod nginx_words;

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use maitred_text::nginx_words::{Token, TokenKind, words};
+
 use super::fpm::address;
 use super::processes::Proc;
 use super::world::World;
@@ -168,74 +170,6 @@ impl NginxReader<'_> {
         }
         found
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TokenKind {
-    Text,
-    Open,
-    Close,
-    End,
-}
-
-struct Token {
-    kind: TokenKind,
-    text: String,
-    line: usize,
-}
-
-/// The tokens of a file: `;`, `{` and `}` end one, quotes and backslashes keep them together.
-fn words(text: &str) -> Vec<Token> {
-    let mut words: Vec<Token> = Vec::new();
-    let mut line = 1;
-    let mut letters = text.chars().peekable();
-    while let Some(letter) = letters.next() {
-        let sign = match letter {
-            '\n' => {
-                line += 1;
-                continue;
-            }
-            letter if letter.is_whitespace() => continue,
-            '#' => {
-                while letters.next_if(|letter| *letter != '\n').is_some() {}
-                continue;
-            }
-            ';' => Some(TokenKind::End),
-            '{' => Some(TokenKind::Open),
-            '}' => Some(TokenKind::Close),
-            _ => None,
-        };
-        let begins = line;
-        let mut word = String::new();
-        if sign.is_some() {
-            word.push(letter);
-        } else if matches!(letter, '"' | '\'') {
-            while let Some(next) = letters.next_if(|next| *next != letter) {
-                line += usize::from(next == '\n');
-                match next {
-                    '\\' => word.extend(letters.next()),
-                    next => word.push(next),
-                }
-            }
-            letters.next();
-        } else {
-            word.push(letter);
-            let mut before = letter;
-            // `${name}` is part of a word.
-            while let Some(next) = letters.next_if(|next| {
-                let ends = next.is_whitespace() || matches!(next, ';' | '{' | '}');
-                !ends
-                    || (*next == '{' && before == '$')
-                    || (*next == '}' && word.contains("${"))
-                    || (before == '\\' && !next.is_whitespace())
-            }) {
-                word.push(next);
-                before = next;
-            }
-        }
-        words.push(Token { kind: sign.unwrap_or(TokenKind::Text), text: word, line: begins });
-    }
-    words
 }
 
 fn top(

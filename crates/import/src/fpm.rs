@@ -1,0 +1,423 @@
+//! Pools of php-fpm, and which of them a web server's address means.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use maitred_config::fpm::{Statement, read_line};
+
+use crate::FileReader;
+use crate::file_draft::{Placed, PoolDraft};
+use crate::nginx::values;
+use crate::report::{ImportReport, SourceLine};
+use crate::toml_text;
+
+/// Deepest include.
+const MAX_DEPTH: usize = 10;
+
+/// Most pools.
+const MAX_POOLS: usize = 1000;
+
+/// nginx's default of `fastcgi_read_timeout`.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What runs the scripts of a location.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PassTarget {
+    /// A pool of php-fpm, by its name here.
+    Pool(String),
+    /// Another FastCGI server, as `upstream` has it.
+    Upstream(String),
+}
+
+/// An entry of a section.
+#[derive(Debug, Clone)]
+struct FpmEntry {
+    name: String,
+    key: Option<String>,
+    value: String,
+    place: SourceLine,
+}
+
+/// A section of php-fpm's configuration.
+#[derive(Debug, Clone)]
+struct FpmSection {
+    name: String,
+    place: SourceLine,
+    entries: Vec<FpmEntry>,
+}
+
+impl FpmSection {
+    fn get(&self, name: &str) -> Option<&FpmEntry> {
+        self.entries.iter().rev().find(|entry| entry.name == name && entry.key.is_none())
+    }
+}
+
+/// The pools that were found, and what the sites want of those that they use.
+#[derive(Debug, Default)]
+pub struct PoolPlan {
+    global: Vec<FpmEntry>,
+    pools: Vec<FpmSection>,
+    used: Vec<String>,
+    entries: BTreeMap<(String, String, String), Placed>,
+    waits: BTreeMap<String, (Duration, SourceLine, bool)>,
+}
+
+impl PoolPlan {
+    /// Reads php-fpm's configuration: all of these files, and what they include.
+    pub fn read(files: &dyn FileReader, roots: &[String], report: &mut ImportReport) -> PoolPlan {
+        let mut plan = PoolPlan::default();
+        for root in roots {
+            let mut in_pool = None;
+            plan.file(files, root, &mut in_pool, report, 0);
+        }
+        plan
+    }
+
+    fn file(
+        &mut self,
+        files: &dyn FileReader,
+        file: &str,
+        in_pool: &mut Option<usize>,
+        report: &mut ImportReport,
+        depth: usize,
+    ) {
+        let start = SourceLine { file: file.into(), line: 1, word: 0 };
+        let text = match files.read(file) {
+            Ok(text) => text,
+            Err(why) => {
+                let why = format!("it cannot be read: {why}");
+                return report.left_out(&start, "php-fpm's configuration", &why);
+            }
+        };
+        for (index, line) in text.lines().enumerate() {
+            let place = SourceLine { file: start.file.clone(), line: index + 1, word: 0 };
+            let (statements, unexpected) = read_line(line, &|_| None);
+            if let Some(found) = unexpected {
+                report.left_out(&place, line.trim(), &format!("unexpected {found}"));
+            }
+            for statement in statements {
+                match statement {
+                    Statement::Section(name) => *in_pool = self.enter(&name, &place),
+                    Statement::Entry { name, value } if name == "include" => {
+                        let pattern = value.unwrap_or_default();
+                        for further in files.glob(&pattern) {
+                            if depth < MAX_DEPTH {
+                                self.file(files, &further, in_pool, report, depth + 1);
+                            }
+                        }
+                    }
+                    Statement::Entry { name, value } => {
+                        let value = value.unwrap_or_default();
+                        self.add(
+                            *in_pool,
+                            FpmEntry { name, key: None, value, place: place.clone() },
+                        );
+                    }
+                    Statement::Item { name, key, value } => {
+                        let key = Some(key);
+                        self.add(*in_pool, FpmEntry { name, key, value, place: place.clone() });
+                    }
+                }
+            }
+        }
+    }
+
+    /// The index of a section; none of `[global]`.
+    fn enter(&mut self, name: &str, place: &SourceLine) -> Option<usize> {
+        if name.eq_ignore_ascii_case("global") {
+            return None;
+        }
+        let version = |file: &str| file.split('/').nth(3).map(str::to_owned);
+        let known = self.pools.iter().position(|pool| {
+            pool.name == name && version(&pool.place.file) == version(&place.file)
+        });
+        if known.is_some() || self.pools.len() >= MAX_POOLS {
+            return known;
+        }
+        let (name, place) = (name.to_owned(), place.clone());
+        self.pools.push(FpmSection { name, place, entries: Vec::new() });
+        Some(self.pools.len() - 1)
+    }
+
+    fn add(&mut self, in_pool: Option<usize>, mut entry: FpmEntry) {
+        match in_pool.and_then(|index| self.pools.get_mut(index)) {
+            Some(pool) => {
+                entry.value = entry.value.replace("$pool", &pool.name);
+                pool.entries.push(entry);
+            }
+            None => self.global.push(entry),
+        }
+    }
+
+    /// The pool that listens on the address of a `fastcgi_pass`.
+    pub fn target(&mut self, address: &str, files: &dyn FileReader) -> PassTarget {
+        let wanted = one_address(address, files);
+        let found = self.pools.iter().position(|pool| {
+            pool.get("listen").is_some_and(|listen| one_address(&listen.value, files) == wanted)
+        });
+        match found {
+            Some(index) => {
+                let name = self.name_here(index);
+                if !self.used.contains(&name) {
+                    self.used.push(name.clone());
+                }
+                PassTarget::Pool(name)
+            }
+            None => PassTarget::Upstream(address.to_owned()),
+        }
+    }
+
+    /// The name of a pool here: two versions of PHP may have a pool of one name each.
+    fn name_here(&self, index: usize) -> String {
+        let name = &self.pools[index].name;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let plain: String =
+            name.chars().map(|c| if is_plain(c) { c } else { '-' }).take(32).collect();
+        let before = self.pools[..index].iter().filter(|pool| pool.name == *name).count();
+        match before {
+            0 => plain,
+            number => format!("{}-{}", plain.chars().take(29).collect::<String>(), number + 1),
+        }
+    }
+
+    /// What a web server waits for a pool. Without a timeout of its own, nginx has one.
+    pub fn waits(
+        &mut self,
+        target: &PassTarget,
+        time: Option<(&str, &SourceLine)>,
+        pass: &SourceLine,
+    ) {
+        let PassTarget::Pool(name) = target else { return };
+        let (time, place, is_own) = match time {
+            Some((text, place)) => (values::time(text).unwrap_or(READ_TIMEOUT), place, true),
+            None => (READ_TIMEOUT, pass, false),
+        };
+        let new = (time, place.clone(), is_own);
+        match self.waits.get_mut(name) {
+            Some(known) if known.0 >= time => {}
+            Some(known) => *known = new,
+            None => drop(self.waits.insert(name.clone(), new)),
+        }
+    }
+
+    /// Adds an entry to a table of a pool.
+    ///
+    /// # Errors
+    /// Why it cannot be added, as a sentence.
+    pub fn entry(
+        &mut self,
+        pool: &str,
+        table: &str,
+        name: &str,
+        value: Placed,
+    ) -> Result<(), String> {
+        if !self.used.iter().any(|used| used == pool) {
+            return Err("the FastCGI server of the site is no pool here".to_owned());
+        }
+        let key = (pool.to_owned(), table.to_owned(), name.to_owned());
+        match self.entries.get(&key) {
+            Some(known) if known.toml != value.toml => {
+                Err(format!("the pool has another value from {}; use a pool for each", known.from))
+            }
+            Some(_) => Ok(()),
+            None => {
+                self.entries.insert(key, value);
+                Ok(())
+            }
+        }
+    }
+
+    /// The sections of the used pools.
+    pub fn sections(self, report: &mut ImportReport) -> (Vec<PoolDraft>, Option<Placed>) {
+        let names: Vec<String> = (0..self.pools.len()).map(|index| self.name_here(index)).collect();
+        let mut drafts = Vec::new();
+        for (pool, name) in self.pools.iter().zip(&names) {
+            if !self.used.contains(name) {
+                let why = "no site uses this pool; php-fpm can go on serving it";
+                report.left_out(&pool.place, &format!("[{}]", pool.name), why);
+                continue;
+            }
+            let mut draft = PoolDraft {
+                name: name.clone(),
+                from: pool.place.to_string(),
+                ..PoolDraft::default()
+            };
+            if let Some(version) = php_version(&pool.place.file) {
+                draft.settings.set("php", Placed::new(toml_text::string(version), &pool.place));
+            }
+            for entry in &pool.entries {
+                convert(entry, pool, &mut draft, report);
+            }
+            self.timeouts(pool, name, &mut draft, report);
+            for ((_, table, entry), value) in
+                self.entries.iter().filter(|((pool, ..), _)| pool == name)
+            {
+                draft.settings.entry(table, entry, value.clone());
+            }
+            drafts.push(draft);
+        }
+        (drafts, control_timeout(&self.global, report))
+    }
+
+    /// The ladder of timeouts: what the web server waited, and when the script is ended.
+    fn timeouts(
+        &self,
+        pool: &FpmSection,
+        name: &str,
+        draft: &mut PoolDraft,
+        report: &mut ImportReport,
+    ) {
+        let own = pool.get("request_terminate_timeout");
+        let ends = own.and_then(|entry| values::time(&entry.value)).filter(|time| !time.is_zero());
+        let wait = self.waits.get(name);
+        let shown = |time: Duration| values::duration(time);
+        let ends = match (ends, wait) {
+            (None, Some((wait, place, is_own))) => {
+                let toml = toml_text::string(&shown(*wait));
+                draft.settings.set("request_terminate_timeout", Placed::new(toml, place));
+                let default = if *is_own { "" } else { " (its default)" };
+                let why = format!(
+                    "nginx gave up after {}{default} and the script went on; here it is ended then",
+                    shown(*wait)
+                );
+                report.changed(place, "fastcgi_read_timeout", &why);
+                Some(*wait)
+            }
+            (Some(ends), Some((wait, place, _))) if ends > *wait => {
+                let why = format!(
+                    "nginx gave up after {}, before php-fpm ended the script after {}; clients \
+                     wait for the script here",
+                    shown(*wait),
+                    shown(ends)
+                );
+                report.changed(place, "fastcgi_read_timeout", &why);
+                Some(ends)
+            }
+            (ends, _) => ends,
+        };
+        let slow = pool.get("request_slowlog_timeout");
+        let Some((slow, time)) = slow.and_then(|slow| Some((slow, values::time(&slow.value)?)))
+        else {
+            return;
+        };
+        match ends {
+            Some(ends) if time > ends => {
+                let why = format!("scripts are ended after {}, before that", shown(ends));
+                report.changed(&slow.place, "request_slowlog_timeout", &why);
+            }
+            _ => {
+                let toml = toml_text::string(&shown(time));
+                let slow = Placed::new(toml, &slow.place);
+                draft.settings.set("request_slowlog_timeout", slow);
+            }
+        }
+    }
+}
+
+fn control_timeout(global: &[FpmEntry], report: &mut ImportReport) -> Option<Placed> {
+    let entry = global.iter().rev().find(|entry| entry.name == "process_control_timeout")?;
+    report.kept(&entry.place, &entry.name);
+    let time = values::time(&entry.value).filter(|time| !time.is_zero())?;
+    Some(Placed::new(toml_text::string(&values::duration(time)), &entry.place))
+}
+
+/// Debian's files are in a folder of their version.
+fn php_version(file: &str) -> Option<&str> {
+    file.strip_prefix("/etc/php/")?.split('/').next()
+}
+
+/// One spelling of an address.
+fn one_address(address: &str, files: &dyn FileReader) -> String {
+    let address = address.strip_prefix("unix:").unwrap_or(address);
+    if address.starts_with('/') {
+        return files.resolved(address).unwrap_or_else(|| address.to_owned());
+    }
+    let local = ["127.0.0.1:", "localhost:", "[::1]:", "0.0.0.0:", "[::]:", "*:"];
+    let port = local.iter().find_map(|start| address.strip_prefix(start)).unwrap_or(address);
+    port.to_owned()
+}
+
+/// Settings whose name and value are the same here, but for `pm.`.
+const TEXTS: [&str; 4] = ["user", "group", "chroot", "chdir"];
+const NUMBERS: [&str; 8] = [
+    "pm.max_children",
+    "pm.start_servers",
+    "pm.min_spare_servers",
+    "pm.max_spare_servers",
+    "pm.max_spawn_rate",
+    "pm.max_requests",
+    "rlimit_files",
+    "request_slowlog_trace_depth",
+];
+
+/// Settings of php-fpm that need no counterpart.
+const NOT_NEEDED: [&str; 10] = [
+    "apparmor_hat",
+    "catch_workers_output",
+    "clear_env",
+    "decorate_workers_output",
+    "prefix",
+    "process.dumpable",
+    "request_terminate_timeout",
+    "request_terminate_timeout_track_finished",
+    "request_slowlog_timeout",
+    "security.limit_extensions",
+];
+
+fn convert(entry: &FpmEntry, pool: &FpmSection, draft: &mut PoolDraft, report: &mut ImportReport) {
+    let FpmEntry { name, key, value, place } = entry;
+    let shown = match key {
+        Some(key) => format!("{name}[{key}]"),
+        None => format!("{name} = {value}"),
+    };
+    let mut set = |name: &str, toml: String| {
+        draft.settings.replace(name, Placed::new(toml, place));
+    };
+    let dynamic = pool.get("pm").is_some_and(|pm| pm.value == "dynamic");
+    match (name.as_str(), key) {
+        ("php_value" | "php_admin_value" | "env", Some(key)) => {
+            let value = Placed::new(toml_text::string(value), place);
+            draft.settings.entry(name, key, value);
+        }
+        ("php_flag" | "php_admin_flag", Some(key)) => {
+            let is_on = ["1", "on", "true", "yes"].contains(&value.to_ascii_lowercase().as_str());
+            draft.settings.entry(name, key, Placed::new(is_on.to_string(), place));
+        }
+        ("pm", _) => set("pm", toml_text::string(value)),
+        (text, _) if TEXTS.contains(&text) => set(text, toml_text::string(value)),
+        ("pm.start_servers" | "pm.min_spare_servers" | "pm.max_spare_servers", _) if !dynamic => {}
+        (number, _) if NUMBERS.contains(&number) => {
+            if value.parse::<u32>().is_ok() {
+                set(number.trim_start_matches("pm."), value.clone());
+            }
+        }
+        ("pm.process_idle_timeout", _) => {
+            if let Some(time) = values::time(value).filter(|time| time.as_secs() > 0) {
+                set("process_idle_timeout", toml_text::string(&values::duration(time)));
+            }
+        }
+        ("process.priority", _) => set("process_priority", value.clone()),
+        ("rlimit_core", _) => {
+            let number = value.parse::<u64>().map(|number| number.to_string());
+            set("rlimit_core", number.unwrap_or_else(|_| toml_text::string("unlimited")));
+        }
+        ("slowlog", _) if value.starts_with('/') => set("slowlog", toml_text::string(value)),
+        ("clear_env", _) if ["0", "no", "off", "false"].contains(&value.as_str()) => {
+            set("pass_env", toml_text::string("all"));
+        }
+        ("pm.status_path" | "ping.path" | "ping.response" | "pm.status_listen", _) => {
+            let why = "a status path here is open to all clients of the site; use `maitred status` \
+                       and `admin`";
+            return report.left_out(place, &shown, why);
+        }
+        ("access.log" | "access.format" | "access.suppress_path[]", _) => {
+            let why = "set `access_log` of the site, and `access_log_format`";
+            return report.left_out(place, &shown, why);
+        }
+        (other, _) if other.starts_with("listen") || NOT_NEEDED.contains(&other) => {}
+        _ => {
+            return report.left_out(place, &shown, "it has no counterpart in a pool");
+        }
+    }
+    report.kept(place, &shown);
+}

@@ -1,0 +1,36 @@
+//! Configurations of other servers as a `maitred.toml`, with a report of what was kept, changed and
+//! left out.
+//!
+//! Nothing here reads files itself: a [`FileReader`] does. [`nginx::import`] parses nginx's
+//! configuration, [`fpm`] the pools of php-fpm, and [`file_draft`] is what both become.
+
+pub mod file_draft;
+pub mod fpm;
+pub mod nginx;
+mod prefix_complement;
+pub mod report;
+mod toml_text;
+
+/// The files of the configuration to import.
+pub trait FileReader {
+    /// The text of a file.
+    ///
+    /// # Errors
+    /// Why it cannot be read, as the end of a sentence.
+    fn read(&self, path: &str) -> Result<String, String>;
+
+    /// The files that a pattern matches, sorted. A path without `*`, `?` and `[` is itself.
+    fn glob(&self, pattern: &str) -> Vec<String>;
+
+    /// The path with all links resolved, if it exists.
+    fn resolved(&self, path: &str) -> Option<String>;
+}
+
+/// An imported configuration.
+#[derive(Debug, Clone)]
+pub struct Imported {
+    /// The `maitred.toml`.
+    pub toml: String,
+    /// What was kept, changed and left out.
+    pub report: report::ImportReport,
+}

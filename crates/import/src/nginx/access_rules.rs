@@ -1,0 +1,321 @@
+//! Who may see what: `allow`, `deny`, `auth_basic`, `satisfy`, and locations that refuse.
+
+use maitred_rules::networks::parse_network;
+
+use super::location::{Location, Matcher};
+use super::scope::Scope;
+use super::server::ServerImport;
+use super::tree::Directive;
+use crate::file_draft::Placed;
+use crate::prefix_complement::{LiteralPath, without};
+use crate::toml_text;
+
+/// The paths of a rule: a server's, or a location's.
+pub(super) enum Area<'l, 'a> {
+    /// All paths of the server.
+    Server,
+    /// Those of a location.
+    Location(&'l Location<'a>),
+}
+
+/// The address rules of a scope, as one text to compare with another's.
+fn addresses(scope: &Scope<'_>) -> Vec<String> {
+    let rules = scope.group(&["allow", "deny"]);
+    let mut rules: Vec<String> = rules.iter().map(|rule| rule.shown()).collect();
+    // What follows `all` has no effect, and `allow all` alone is nothing.
+    if let Some(end) = rules.iter().position(|rule| rule.ends_with(" all")) {
+        rules.truncate(end + 1);
+    }
+    while rules.last().is_some_and(|rule| rule.starts_with("allow")) {
+        rules.pop();
+    }
+    rules
+}
+
+/// The realm and the file with users, if a scope has both.
+fn users(scope: &Scope<'_>) -> Option<(String, String)> {
+    let realm = scope.get("auth_basic")?.first();
+    let file = scope.get("auth_basic_user_file").map(Directive::first).unwrap_or_default();
+    (realm != "off").then(|| (realm.to_owned(), file.to_owned()))
+}
+
+impl<'a> ServerImport<'_, 'a> {
+    /// Writes the access rules of the server and of its locations.
+    pub(super) fn access(&mut self, locations: &[Location<'a>]) {
+        let by_address = |scope: &Scope<'_>| addresses(scope).join(";");
+        let by_user = |scope: &Scope<'_>| users(scope).map(|(realm, file)| realm + ":" + &file);
+        let by_user = |scope: &Scope<'_>| by_user(scope).unwrap_or_default();
+        self.rules(locations, &by_address, ServerImport::addresses);
+        self.rules(locations, &by_user, ServerImport::users);
+        self.satisfy(locations);
+        for scope in locations.iter().map(|one| &one.scope) {
+            if addresses(scope).is_empty() {
+                scope.own("allow").chain(scope.own("deny")).for_each(|rule| self.keep(rule));
+            }
+            if users(scope).is_none() {
+                scope.own("auth_basic").for_each(|rule| self.keep(rule));
+            }
+        }
+    }
+
+    /// Writes one kind of rules. `what` is the rule of a scope as a text, empty without one.
+    fn rules(
+        &mut self,
+        locations: &[Location<'a>],
+        what: &dyn Fn(&Scope<'_>) -> String,
+        write: fn(&mut Self, &Area<'_, 'a>, &Scope<'a>, &[&Location<'a>]),
+    ) {
+        let server = self.scope.clone();
+        let of_server = what(&server);
+        let others: Vec<&Location<'a>> =
+            locations.iter().filter(|one| what(&one.scope) != of_server).collect();
+        write(self, &Area::Server, &server, &others);
+        let literals: Vec<LiteralPath> =
+            others.iter().filter_map(|one| one.matcher.literal()).collect();
+        for location in locations {
+            let own: Vec<&Directive> = location.scope.own("deny").collect();
+            if own.first().is_some_and(|one| self.report.is_covered(&one.place, "deny")) {
+                continue;
+            }
+            let rule = what(&location.scope);
+            // What the rule of the server leaves out for another location.
+            let is_left_out = match location.matcher.literal() {
+                Some(path) => literals
+                    .iter()
+                    .any(|other| !other.is_exact && path.text.starts_with(other.text.as_str())),
+                None => !literals.is_empty(),
+            };
+            if rule == of_server && (of_server.is_empty() || !is_left_out) {
+                continue;
+            }
+            let differ = |one: &&Location<'a>| {
+                what(&one.scope) != rule && one.directive.place != location.directive.place
+            };
+            let others: Vec<&Location<'a>> = locations.iter().filter(differ).collect();
+            write(self, &Area::Location(location), &location.scope, &others);
+        }
+    }
+
+    /// `deny` for each `deny` of nginx, except what was allowed before it.
+    fn addresses(&mut self, area: &Area<'_, 'a>, scope: &Scope<'a>, others: &[&Location<'a>]) {
+        let rules = scope.group(&["allow", "deny"]);
+        if addresses(scope).is_empty() {
+            rules.iter().for_each(|rule| self.keep(rule));
+            return;
+        }
+        let Some(path) = self.paths_of(area, others, rules.first().copied()) else { return };
+        let mut allowed: Vec<&str> = Vec::new();
+        for rule in rules {
+            let address = rule.first();
+            let is_all = address == "all";
+            if address == "unix:" {
+                self.keep(rule);
+                continue;
+            }
+            if !is_all && parse_network(address).is_err() {
+                let why = "this is no address; write the rule in `deny` of the site";
+                self.report.access_left_out(&rule.place, &rule.shown(), why);
+                continue;
+            }
+            if rule.name == "allow" {
+                self.keep(rule);
+                match is_all {
+                    true => return,
+                    false => allowed.push(address),
+                }
+                continue;
+            }
+            let mut fields = vec![("path", toml_text::string(&path))];
+            if !is_all {
+                fields.push(("from", toml_text::string(address)));
+            }
+            if !allowed.is_empty() {
+                fields.push(("except", toml_text::strings(&allowed)));
+            }
+            let toml = match fields.as_slice() {
+                [(_, path)] => path.clone(),
+                _ => toml_text::table(fields),
+            };
+            self.push("deny", rule, toml);
+            if is_all {
+                return;
+            }
+        }
+    }
+
+    fn users(&mut self, area: &Area<'_, 'a>, scope: &Scope<'a>, others: &[&Location<'a>]) {
+        let Some((realm, file)) = users(scope) else {
+            if let Some(off) = scope.get("auth_basic") {
+                self.keep(off);
+            }
+            return;
+        };
+        let at = scope.get("auth_basic");
+        let Some(at) = at else { return };
+        if file.is_empty() || file.contains('$') || realm.contains('$') {
+            let why = "there is no fixed `auth_basic_user_file`; write `basic_auth` of the site";
+            self.report.access_left_out(&at.place, &at.shown(), why);
+            return;
+        }
+        let Some(path) = self.paths_of(area, others, Some(at)) else { return };
+        let file = self.absolute(&file);
+        self.weak_hashes(at, &file);
+        let mut fields =
+            vec![("path", toml_text::string(&path)), ("users", toml_text::string(&file))];
+        if !realm.contains('"') && !realm.is_empty() {
+            fields.push(("realm", toml_text::string(&realm)));
+        }
+        self.push("basic_auth", at, toml_text::table(fields));
+        if let Some(users) = scope.get("auth_basic_user_file") {
+            self.keep(users);
+        }
+    }
+
+    /// Passwords that maitred does not accept.
+    fn weak_hashes(&mut self, at: &Directive, file: &str) {
+        let Ok(text) = self.files.read(file) else { return };
+        let weak = text.lines().filter_map(|line| line.split_once(':')).filter(|(_, hash)| {
+            !["$2", "$5$", "$6$", "$argon2"].iter().any(|start| hash.starts_with(start))
+        });
+        let names: Vec<&str> = weak.map(|(name, _)| name).filter(|name| !name.is_empty()).collect();
+        if !names.is_empty() && !text.trim().is_empty() {
+            let why = format!(
+                "the hashes of {} in {file} are weak (MD5, SHA-1 or crypt), and these users cannot \
+                 log in; set new passwords with `htpasswd -B {file} NAME`",
+                names.join(", ")
+            );
+            self.report.left_out(&at.place, &at.shown(), &why);
+        }
+    }
+
+    /// The paths of a rule, without those of locations with another one. Where these cannot be
+    /// left out, the rule applies there as well.
+    fn paths_of(
+        &mut self,
+        area: &Area<'_, 'a>,
+        others: &[&Location<'a>],
+        rule: Option<&Directive>,
+    ) -> Option<String> {
+        let rule = rule?;
+        let literals: Vec<LiteralPath> =
+            others.iter().filter_map(|one| one.matcher.literal()).collect();
+        let found = match area {
+            Area::Server if literals.is_empty() => Ok("/*".to_owned()),
+            // A location `/` has a rule of its own for all that remains.
+            Area::Server if literals.iter().any(|one| one.text == "/" && !one.is_exact) => {
+                return self.only_regexes(rule, others);
+            }
+            Area::Server => Ok(without("/", &literals).unwrap_or_else(|| "/*".to_owned())),
+            Area::Location(location) => location.pattern_without(&literals),
+        };
+        let open = others.iter().filter(|one| matches!(one.matcher, Matcher::Regex(_)));
+        if let Some(open) = open.into_iter().next() {
+            let why = format!(
+                "it applies as well where the location at {} has another rule",
+                open.directive.place
+            );
+            self.report.changed(&rule.place, &rule.shown(), &why);
+        }
+        match found {
+            Ok(pattern) => Some(pattern),
+            Err(why) => {
+                let why = format!("{why}; write the rule in the site");
+                self.report.access_left_out(&rule.place, &rule.shown(), &why);
+                None
+            }
+        }
+    }
+
+    /// A rule of the server where `/` has another: it applies to locations with regular expressions
+    /// and more, and then to all.
+    fn only_regexes(&mut self, rule: &Directive, others: &[&Location<'a>]) -> Option<String> {
+        let root =
+            others.iter().find(|one| one.matcher.literal().is_some_and(|l| l.text == "/"))?;
+        let why = format!(
+            "it is the rule of the whole site; the other one of the location at {} cannot be an \
+             exception from it",
+            root.directive.place
+        );
+        self.report.changed(&rule.place, &rule.shown(), &why);
+        Some("/*".to_owned())
+    }
+
+    fn satisfy(&mut self, locations: &[Location<'a>]) {
+        let scopes = locations.iter().map(|one| one.scope.clone()).chain([self.scope.clone()]);
+        for scope in scopes.collect::<Vec<_>>() {
+            let Some(satisfy) = scope.get("satisfy") else { continue };
+            let both = !addresses(&scope).is_empty() && users(&scope).is_some();
+            match satisfy.first() {
+                "any" if both => self.report.changed(
+                    &satisfy.place,
+                    &satisfy.shown(),
+                    "the address and the password are both needed here",
+                ),
+                _ => self.keep(satisfy),
+            }
+        }
+    }
+
+    /// A location that refuses all requests, with the status of its `return`.
+    pub(super) fn refusal(&mut self, location: &Location<'a>, back: &Directive, status: &str) {
+        let (here, why) = match status {
+            "403" => (403, ""),
+            "404" => (404, ""),
+            "410" => (410, ""),
+            _ => (403, "the status is 403 here"),
+        };
+        let path = location.pattern_without(&self.literals);
+        let path = match path.map(|path| self.without_scripts(location, path)) {
+            Ok(Some(path)) => path,
+            Ok(None) => {
+                let why = "`allow_php` refuses these scripts, with 403";
+                return self.report.changed(&back.place, &back.shown(), why);
+            }
+            Err(_) if is_hidden_files(location) => return self.keep_by_default(location, back),
+            Err(why) => {
+                let why = format!("{why}; write `deny` of the site");
+                return self.report.access_left_out(&back.place, &location.directive.shown(), &why);
+            }
+        };
+        let path = toml_text::string(&path);
+        let toml = match here {
+            403 => path,
+            here => toml_text::table([("path", path), ("status", here.to_string())]),
+        };
+        self.push("deny", back, toml);
+        self.precedence(back, Some(location));
+        if !why.is_empty() {
+            self.report.changed(&back.place, &back.shown(), why);
+        }
+    }
+
+    /// Hidden files are never served.
+    fn keep_by_default(&mut self, location: &Location<'a>, back: &Directive) {
+        self.keep(location.directive);
+        self.keep(back);
+    }
+
+    /// Denies a location to all clients, as `deny all` in it does.
+    pub(super) fn denies_all(&mut self, location: &Location<'a>) -> bool {
+        let own: Vec<&Directive> = location.scope.own("deny").collect();
+        let allows = location.scope.own("allow").next().is_some();
+        let Some(deny) = own.first().filter(|one| one.first() == "all" && !allows) else {
+            return false;
+        };
+        self.refusal(location, deny, "403");
+        true
+    }
+
+    /// Adds the access rule of an item to the site.
+    pub(super) fn push(&mut self, list: &str, from: &Directive, toml: String) {
+        self.site.settings.push(list, Placed::new(toml, &from.place));
+        self.report.kept(&from.place, &from.shown());
+    }
+}
+
+/// `location ~ /\.(?!well-known)`, as guides have it.
+fn is_hidden_files(location: &Location<'_>) -> bool {
+    let Matcher::Regex(text) = &location.matcher else { return false };
+    let rest = text.trim_start_matches("(?i)").trim_start_matches(['(', '^']);
+    rest.replace("\\/", "/").trim_start_matches("|").starts_with("/\\.(?!")
+}

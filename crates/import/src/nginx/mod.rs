@@ -1,0 +1,162 @@
+//! nginx's configuration as a `maitred.toml`.
+
+mod access_rules;
+mod known;
+mod listeners;
+mod location;
+mod php_locations;
+mod redirect_target;
+mod responses;
+mod routing;
+mod scope;
+mod server;
+mod sites;
+pub mod tree;
+pub mod values;
+
+use known::{KnownDirective, known};
+use scope::Scope;
+use server::HttpContext;
+use sites::SitesImport;
+use tree::Directive;
+
+use crate::file_draft::{FileDraft, Placed};
+use crate::fpm::PoolPlan;
+use crate::report::ImportReport;
+use crate::{FileReader, Imported};
+
+/// Imports nginx's configuration in `main`, with the pools of php-fpm in `fpm`.
+///
+/// # Errors
+/// One sentence: the configuration cannot be read or has a syntax error, or serves nothing.
+pub fn import(files: &dyn FileReader, main: &str, fpm: &[String]) -> Result<Imported, String> {
+    let mut report = ImportReport::default();
+    let tree = tree::read(files, main, &mut report)?;
+    let mut pools = PoolPlan::read(files, fpm, &mut report);
+    let none = || format!("{main} has no block `http`");
+    let http = tree.iter().find(|directive| directive.name == "http").ok_or_else(none)?;
+    let scope = Scope::new(http);
+    let context = context(main, &scope, &mut report);
+    let mut file = FileDraft::default();
+    let mut sites = SitesImport {
+        files,
+        report: &mut report,
+        pools: &mut pools,
+        http: &context,
+        scope: &scope,
+    };
+    sites.import(&mut file);
+    if file.sites.is_empty() {
+        return Err(format!("{main} has no `server` that can be imported:\n{report}"));
+    }
+    let (drafts, control) = pools.sections(&mut report);
+    file.pools = drafts;
+    if let Some(control) = control {
+        file.server.set("process_control_timeout", control);
+    }
+    real_ip(&scope, &mut file, &mut report);
+    census(&tree, &mut report);
+    Ok(Imported { toml: file.to_toml(main), report })
+}
+
+/// What `http` says about upstream servers and zones.
+fn context(main: &str, scope: &Scope<'_>, report: &mut ImportReport) -> HttpContext {
+    let folder = main.rsplit_once('/').map_or(".", |(folder, _)| folder).to_owned();
+    let mut context = HttpContext { folder, ..HttpContext::default() };
+    for upstream in scope.own("upstream") {
+        let servers = upstream.block.iter().filter(|one| one.name == "server");
+        let servers = servers.map(|one| one.first().to_owned()).collect();
+        context.upstreams.insert(upstream.first().to_owned(), servers);
+        report.kept(&upstream.place, &upstream.shown());
+        report.cover(upstream);
+    }
+    for map in scope.own("map") {
+        redirect_map(map, &mut context, report);
+    }
+    for zone in scope.own("limit_req_zone").chain(scope.own("limit_conn_zone")) {
+        if !["$binary_remote_addr", "$remote_addr"].contains(&zone.first()) {
+            report.left_out(&zone.place, &zone.shown(), "clients are counted by address only");
+            continue;
+        }
+        let find = |start: &str| zone.arguments.iter().find_map(|one| one.strip_prefix(start));
+        let name = find("zone=").and_then(|zone| zone.split(':').next()).unwrap_or_default();
+        match find("rate=") {
+            Some(rate) => {
+                let rate = rate.replace("r/", "/");
+                context.rates.insert(name.to_owned(), rate);
+            }
+            None => drop(context.by_address.insert(name.to_owned())),
+        }
+        report.kept(&zone.place, &zone.shown());
+    }
+    context
+}
+
+/// A `map` from paths, without a default: redirects may be made of it.
+fn redirect_map(map: &Directive, context: &mut HttpContext, report: &mut ImportReport) {
+    let is_empty = |one: &&Directive| one.name == "default" && one.first().is_empty();
+    let is_by_path = ["$uri", "$request_uri", "$document_uri"].contains(&map.first());
+    let entries: Vec<&Directive> = map.block.iter().filter(|one| !is_empty(one)).collect();
+    let is_path = |one: &&Directive| one.name.starts_with(['/', '~']) && one.arguments.len() == 1;
+    if !is_by_path || !entries.iter().all(is_path) {
+        return;
+    }
+    let redirects = entries
+        .into_iter()
+        .map(|one| (one.name.clone(), one.first().to_owned(), one.place.clone()));
+    context.redirect_maps.insert(map.argument(1).to_owned(), redirects.collect());
+    report.kept(&map.place, &map.shown());
+}
+
+/// `set_real_ip_from`: the proxies before nginx.
+fn real_ip(scope: &Scope<'_>, file: &mut FileDraft, report: &mut ImportReport) {
+    let proxies: Vec<&Directive> = scope.own("set_real_ip_from").collect();
+    let Some(first) = proxies.first() else { return };
+    let fixed = proxies.iter().filter(|one| one.first() != "unix:").map(|one| one.first());
+    let toml = crate::toml_text::strings(fixed);
+    file.server.set("trusted_proxies", Placed::new(toml, &first.place));
+    proxies.iter().for_each(|one| report.kept(&one.place, &one.shown()));
+    let header = scope.own("real_ip_header").last();
+    if let Some(header) = header.filter(|one| one.first() != "proxy_protocol") {
+        let toml = crate::toml_text::strings([header.first()]);
+        file.server.set("trusted_headers", Placed::new(toml, &header.place));
+    }
+    for one in header.into_iter().chain(scope.own("real_ip_recursive")) {
+        report.kept(&one.place, &one.shown());
+    }
+}
+
+/// A finding for each directive that has none yet, so that none is dropped.
+fn census(directives: &[Directive], report: &mut ImportReport) {
+    for directive in directives {
+        let Directive { name, place, block, .. } = directive;
+        if name == "http" {
+            census(block, report);
+            continue;
+        }
+        if report.is_known(place, name) {
+            if ["server", "location"].contains(&name.as_str()) {
+                census(block, report);
+            }
+            continue;
+        }
+        let shown = directive.shown();
+        match known(name) {
+            KnownDirective::NotNeeded => report.kept(place, &shown),
+            KnownDirective::ByHand(what) => report.left_out(place, &shown, what),
+            KnownDirective::Cache => {
+                let why = "a cache that stores too much shows pages to the wrong people: write \
+                           `[sites.cache]` by the guide's page on fastcgi_cache";
+                report.left_out(place, &shown, why);
+            }
+            KnownDirective::Misplaced => {
+                report.left_out(place, &shown, "it has no counterpart in this place");
+            }
+            KnownDirective::Access => {
+                let why = "it is unknown, or decides who may see what, and has no counterpart: see \
+                           what it does, and write it by hand";
+                report.access_left_out(place, &shown, why);
+            }
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! PHP: locations with `fastcgi_pass`, their pools and parameters.
+
+use maitred_rules::Pattern;
+
+use super::known::STANDARD_PARAMETERS;
+use super::location::{Location, Matcher};
+use super::server::{ANY_SCRIPT, ServerImport, refuses};
+use super::tree::Directive;
+use super::values;
+use crate::file_draft::Placed;
+use crate::fpm::PassTarget;
+use crate::toml_text;
+
+impl<'a> ServerImport<'_, 'a> {
+    /// The pool of the site, which scripts may run, and the parameters that they get.
+    pub(super) fn php(&mut self, locations: &[Location<'a>]) {
+        let has_php = |one: &&Location<'_>| one.scope.own("fastcgi_pass").next().is_some();
+        let php: Vec<&Location<'a>> = locations.iter().filter(has_php).collect();
+        if php.is_empty() {
+            let why = "no location has fastcgi_pass";
+            let all = Placed::because(toml_text::string("/*"), &self.place.clone(), why);
+            self.site.settings.push("deny_php", all);
+        }
+        let is_general = |one: &&&Location<'a>| self.runs_all(one);
+        let general = php.iter().find(is_general).copied();
+        let main = general.or(php.first().copied());
+        for location in main.into_iter().chain(php.iter().copied()) {
+            self.pass(location, main.is_some_and(|main| main.directive == location.directive));
+        }
+        for location in &php {
+            self.parameters(location);
+            self.files_in(location);
+        }
+        match general {
+            None if !php.is_empty() => self.only_some_scripts(&php),
+            Some(general) => self.folders_without_php(locations, general),
+            None => {}
+        }
+    }
+
+    /// A location that passes all paths to PHP hides the files in its folder.
+    fn files_in(&mut self, location: &Location<'a>) {
+        let is_for_scripts = match &location.matcher {
+            Matcher::Regex(text) => text.contains("php"),
+            Matcher::Prefix { text, .. } => text.ends_with(".php") || text.ends_with(".php/"),
+            Matcher::Exact(_) | Matcher::Named(_) => true,
+        };
+        let checks = location.scope.own("try_files").next().is_some();
+        if !is_for_scripts && !checks {
+            let why = "it passes all of these paths to PHP, and files there are served here: deny \
+                       them, or move them out of the document root";
+            self.report.access_left_out(
+                &location.directive.place,
+                &location.directive.shown(),
+                why,
+            );
+        }
+    }
+
+    fn runs_all(&self, location: &Location<'_>) -> bool {
+        let is_outer = location.around.as_deref().is_none_or(|prefix| prefix == "/");
+        is_outer && matches_path(location, ANY_SCRIPT.as_bytes())
+    }
+
+    /// The pool or the FastCGI server of a location.
+    fn pass(&mut self, location: &Location<'a>, is_main: bool) {
+        let Some(pass) = location.scope.own("fastcgi_pass").next() else { return };
+        if self.report.is_covered(&pass.place, "fastcgi_pass") {
+            return;
+        }
+        let address = pass.first().to_owned();
+        let servers = self.upstreams.get(&address).cloned();
+        let address = match servers.as_deref() {
+            Some([one]) => one.clone(),
+            Some(several) => {
+                let why = format!("one server of {}; the others are left out", several.len());
+                self.report.changed(&pass.place, &pass.shown(), &why);
+                several.first().cloned().unwrap_or_default()
+            }
+            None => address,
+        };
+        let target = self.pools.target(&address, self.files);
+        let time = location.scope.get("fastcgi_read_timeout");
+        self.pools.waits(&target, time.map(|time| (time.first(), &time.place)), &pass.place);
+        if let Some(time) = time {
+            self.keep(time);
+        }
+        match (target, is_main) {
+            (PassTarget::Pool(name), true) => {
+                self.site.settings.set("pool", Placed::new(toml_text::string(&name), &pass.place));
+                self.keep(pass);
+            }
+            (PassTarget::Upstream(address), true) => {
+                let toml = toml_text::string(&address);
+                self.site.settings.set("upstream", Placed::new(toml, &pass.place));
+                let why =
+                    "no pool of php-fpm with this address was found: the FastCGI server stays";
+                self.report.changed(&pass.place, &pass.shown(), why);
+            }
+            (PassTarget::Pool(name), false) if self.pool_of_site() != toml_text::string(&name) => {
+                let Ok(path) = location.pattern() else {
+                    let why = "the pool of the site runs these scripts; write `paths` of the site";
+                    return self.report.left_out(&pass.place, &pass.shown(), why);
+                };
+                let fields =
+                    [("path", toml_text::string(&path)), ("pool", toml_text::string(&name))];
+                self.push("paths", pass, toml_text::table(fields));
+            }
+            (PassTarget::Upstream(_), false) if !self.site.settings.has("upstream") => {
+                let why = "the pool of the site runs these scripts";
+                self.report.left_out(&pass.place, &pass.shown(), why);
+            }
+            _ => self.keep(pass),
+        }
+    }
+
+    fn pool_of_site(&self) -> String {
+        self.site.settings.value("pool").unwrap_or_default().to_owned()
+    }
+
+    /// `fastcgi_param` with values of the site's own, and response headers of scripts.
+    fn parameters(&mut self, location: &Location<'a>) {
+        for param in location.scope.group(&["fastcgi_param"]) {
+            let (name, value) = (param.argument(0), param.argument(1));
+            match name {
+                "PHP_VALUE" => self.php_settings(param, "php_value", value),
+                "PHP_ADMIN_VALUE" => self.php_settings(param, "php_admin_value", value),
+                "SCRIPT_FILENAME" => self.script_filename(param, value),
+                _ if STANDARD_PARAMETERS.contains(&name) || value.is_empty() => self.keep(param),
+                _ if value.contains('$') => {
+                    let why = "scripts do not get this parameter: its value is not fixed";
+                    self.report.left_out(&param.place, &param.shown(), why);
+                }
+                _ => self.pool_entry(param, "env", name, toml_text::string(value)),
+            }
+        }
+        for hide in location.scope.group(&["fastcgi_hide_header"]) {
+            let toml = toml_text::table([("unset", toml_text::strings([hide.first()]))]);
+            self.push("headers", hide, toml);
+        }
+        if let Some(intercept) = location.scope.get("fastcgi_intercept_errors") {
+            if intercept.first() == "on" {
+                let on = Placed::new("true".to_owned(), &intercept.place);
+                self.site.settings.set("intercept_errors", on);
+            }
+            self.keep(intercept);
+        }
+    }
+
+    fn php_settings(&mut self, param: &Directive, table: &str, value: &str) {
+        for line in value.split(['\n', ';']).map(str::trim).filter(|line| !line.is_empty()) {
+            let (name, value) = line.split_once('=').unwrap_or((line, ""));
+            if value.contains('$') {
+                let why = format!("the value of {} is not fixed; set it in the pool", name.trim());
+                self.report.access_left_out(&param.place, &param.shown(), &why);
+                continue;
+            }
+            let value = value.trim().trim_matches('"');
+            self.pool_entry(param, table, name.trim(), toml_text::string(value));
+        }
+    }
+
+    fn pool_entry(&mut self, param: &Directive, table: &str, name: &str, toml: String) {
+        let pool = self.pool_of_site();
+        match self.pools.entry(pool.trim_matches('"'), table, name, Placed::new(toml, &param.place))
+        {
+            Ok(()) => self.keep(param),
+            Err(why) => self.report.left_out(&param.place, &param.shown(), &why),
+        }
+    }
+
+    fn script_filename(&mut self, param: &Directive, value: &str) {
+        let usual = ["$document_root$fastcgi_script_name", "$realpath_root$fastcgi_script_name"];
+        let is_usual = usual.contains(&value)
+            || value == "$request_filename"
+            || value
+                .strip_suffix("$fastcgi_script_name")
+                .is_some_and(|root| root.trim_end_matches('/') == self.root.trim_end_matches('/'));
+        let front = self.site.settings.value("front_controller").unwrap_or_default().to_owned();
+        let front = front.trim_matches('"');
+        match is_usual || !front.is_empty() && value.ends_with(front) {
+            true => self.keep(param),
+            false => self.report.left_out(
+                &param.place,
+                &param.shown(),
+                "the script is the one that the path names, or the front controller",
+            ),
+        }
+    }
+
+    /// `allow_php`, where no location runs all scripts.
+    fn only_some_scripts(&mut self, php: &[&Location<'a>]) {
+        for location in php {
+            let Some(pass) = location.scope.own("fastcgi_pass").next() else { continue };
+            let front = self.site.settings.value("front_controller").unwrap_or("\"\"").to_owned();
+            let pattern = match &location.matcher {
+                Matcher::Named(_) if front != "\"\"" => Ok(front.trim_matches('"').to_owned()),
+                Matcher::Named(_) => continue,
+                _ => location.pattern(),
+            };
+            match pattern {
+                Ok(pattern) => {
+                    let item = Placed::new(toml_text::string(&pattern), &pass.place);
+                    self.site.settings.push("allow_php", item);
+                }
+                Err(why) => self.report.access_left_out(
+                    &location.directive.place,
+                    &location.directive.shown(),
+                    &format!("{why}; it says which scripts run: write `allow_php` of the site"),
+                ),
+            }
+        }
+    }
+
+    /// `deny_php` for locations before the one that runs scripts.
+    fn folders_without_php(&mut self, locations: &[Location<'a>], general: &Location<'a>) {
+        let place = |one: &Location<'_>| one.directive.place.clone();
+        let index = locations.iter().position(|one| place(one) == place(general)).unwrap_or(0);
+        for location in &locations[..index] {
+            let runs = |scope: &super::scope::Scope<'_>| {
+                let inner = |one: &Directive| {
+                    one.name == "fastcgi_pass"
+                        || one.block.iter().any(|one| one.name == "fastcgi_pass")
+                };
+                scope.directives().iter().any(inner)
+            };
+            let ends_otherwise = matches!(&location.matcher, Matcher::Regex(text)
+                if text.ends_with('$') && !text.contains("php") && !text.ends_with("*$"));
+            let is_script = location
+                .matcher
+                .literal()
+                .is_none_or(|path| !path.is_exact || path.text.ends_with(".php"));
+            let is_inner = location.around.as_deref().is_some_and(|prefix| prefix != "/");
+            let is_covered = runs(&location.scope) || refuses(location);
+            if is_covered || ends_otherwise || !is_script || is_inner {
+                continue;
+            }
+            let Ok(pattern) = location.pattern() else { continue };
+            if Pattern::parse(&pattern).is_ok_and(|one| one.matches(b"/index.php")) {
+                continue;
+            }
+            let why = "no PHP in this location";
+            let item = Placed::because(toml_text::string(&pattern), &location.directive.place, why);
+            self.site.settings.push("deny_php", item);
+        }
+    }
+
+    /// The pattern of a location that refuses, without scripts that another location runs before.
+    /// `None` if nothing else is left.
+    pub(super) fn without_scripts(
+        &mut self,
+        location: &Location<'a>,
+        pattern: String,
+    ) -> Option<String> {
+        let scripts: Vec<String> = self.scripts.clone();
+        let hits = |pattern: &str| {
+            let parsed = Pattern::parse(pattern);
+            parsed.is_ok_and(|one| scripts.iter().any(|script| one.matches(script.as_bytes())))
+        };
+        let Matcher::Regex(text) = &location.matcher else { return Some(pattern) };
+        if !hits(&pattern) {
+            return Some(pattern);
+        }
+        let (flags, rest) = match text.strip_prefix("(?i)") {
+            Some(rest) => ("(?i)", rest),
+            None => ("", text.as_str()),
+        };
+        let whole = rest.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
+        let parts = values::alternatives(whole.unwrap_or(rest));
+        let rest = parts.into_iter().map(|part| format!("~{flags}{part}"));
+        let rest = rest.filter(|part| Pattern::parse(part).is_ok() && !hits(part));
+        let rest: Vec<String> = rest.map(|part| part[1 + flags.len()..].to_owned()).collect();
+        (!rest.is_empty()).then(|| format!("~{flags}({})", rest.join("|")))
+    }
+}
+
+/// Whether a location matches a path.
+pub(super) fn matches_path(location: &Location<'_>, path: &[u8]) -> bool {
+    let pattern = location.pattern();
+    pattern.is_ok_and(|text| Pattern::parse(&text).is_ok_and(|pattern| pattern.matches(path)))
+}
+
+/// The scripts that a regular expression such as `^/(index|get)\.php` names.
+pub(super) fn named_scripts(expression: &str) -> Vec<String> {
+    let text = expression.trim_start_matches("(?i)").replace("\\/", "/");
+    let Some(text) = text.strip_prefix('^') else { return Vec::new() };
+    let is_plain = |text: &str| {
+        text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_'))
+    };
+    let (before, names) = match (text.find('('), text.find("\\.php")) {
+        (Some(open), Some(end)) if open < end => {
+            let inner = text[open + 1..end].trim_start_matches("?:");
+            let Some(inner) = inner.strip_suffix(')') else { return Vec::new() };
+            (&text[..open], values::alternatives(inner))
+        }
+        (_, Some(end)) => (&text[..end], vec![""]),
+        _ => return Vec::new(),
+    };
+    let names = names.into_iter().filter(|name| is_plain(before) && is_plain(name));
+    names.map(|name| format!("{before}{name}.php")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scripts_of_an_expression_are_found() {
+        let two = ["/w/index.php", "/w/api.php"];
+        assert_eq!(named_scripts(r"^/w/(index|api)\.php$"), two);
+        assert_eq!(named_scripts(r"^/index\.php(/|$)"), ["/index.php"]);
+        assert!(named_scripts(r"\.php$").is_empty());
+    }
+}

@@ -1,0 +1,354 @@
+//! Headers, lifetimes, error pages, compression, limits, upstream HTTP servers.
+
+use std::time::Duration;
+
+use super::location::{Location, Matcher};
+use super::scope::Scope;
+use super::server::ServerImport;
+use super::tree::Directive;
+use super::values;
+use crate::file_draft::Placed;
+use crate::toml_text;
+
+/// The longest lifetime that maitred knows: 366 days.
+const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+
+/// nginx's default of `client_max_body_size`.
+const BODY: &str = "\"1M\"";
+
+/// What stands for `client_max_body_size 0`.
+const ANY_BODY: &str = "\"1024G\"";
+
+impl<'a> ServerImport<'_, 'a> {
+    /// Settings of responses that the whole server has.
+    pub(super) fn server_responses(&mut self) {
+        let scope = self.scope.clone();
+        self.compression(&scope);
+        self.error_pages(&scope);
+        let hides = scope.own("fastcgi_hide_header");
+        for hide in hides {
+            let toml = toml_text::table([("unset", toml_text::strings([hide.first()]))]);
+            self.push("headers", hide, toml);
+        }
+        for header in scope.group(&["add_header"]) {
+            self.header(header, None, "add");
+        }
+        let body = scope.get("client_max_body_size");
+        let (toml, place) = match body {
+            Some(body) => (self.body_size(body), body.place.clone()),
+            None => (BODY.to_owned(), self.place.clone()),
+        };
+        let why = if body.is_none() { "nginx's default" } else { "" };
+        let value = match why {
+            "" => Placed::new(toml, &place),
+            why => Placed::because(toml, &place, why),
+        };
+        self.site.settings.set("max_body_size", value);
+        if let Some(list) = scope.get("autoindex") {
+            if list.first() == "on" {
+                self.site.settings.push("autoindex", Placed::new("\"/*\"".to_owned(), &list.place));
+            }
+            self.keep(list);
+        }
+        self.limits(&scope, None);
+    }
+
+    fn body_size(&mut self, body: &Directive) -> String {
+        self.keep(body);
+        let size = values::size(body.first());
+        size.unwrap_or_else(|| ANY_BODY.to_owned())
+    }
+
+    /// Settings of responses that a location has for itself.
+    pub(super) fn location_responses(&mut self, location: &Location<'a>) {
+        let scope = location.scope.clone();
+        let Ok(path) = location.pattern_without(&[]) else { return };
+        let is_php = scope.own("fastcgi_pass").next().is_some();
+        let is_all = path == "/*"
+            || is_php
+                && super::php_locations::matches_path(
+                    location,
+                    super::server::ANY_SCRIPT.as_bytes(),
+                );
+        let path = (!is_all).then_some(path);
+        let of_server: Vec<String> =
+            self.scope.group(&["add_header"]).iter().map(|one| one.shown()).collect();
+        for header in scope.own("add_header") {
+            let same_name = of_server.iter().any(|one| {
+                one.split(' ').nth(1).is_some_and(|name| name.eq_ignore_ascii_case(header.first()))
+            });
+            match of_server.contains(&header.shown()) {
+                true => self.keep(header),
+                false => {
+                    self.header(header, path.as_deref(), if same_name { "set" } else { "add" });
+                }
+            }
+        }
+        if scope.own("add_header").next().is_some() && !of_server.is_empty() {
+            let why = "the headers of the server are sent here as well: tables add up";
+            self.report.changed(&location.directive.place, &location.directive.shown(), why);
+        }
+        for expires in scope.own("expires") {
+            self.expires(expires, path.as_deref());
+        }
+        for body in scope.own("client_max_body_size") {
+            let size = self.body_size(body);
+            match &path {
+                Some(path) => {
+                    let fields = [("path", toml_text::string(path)), ("max_body_size", size)];
+                    self.push("paths", body, toml_text::table(fields));
+                }
+                None => {
+                    let why = "it is the limit of the whole site";
+                    self.site.settings.replace("max_body_size", Placed::new(size, &body.place));
+                    self.report.changed(&body.place, &body.shown(), why);
+                }
+            }
+        }
+        self.listing(location);
+        self.limits(&scope, path.as_deref());
+        self.proxy(location);
+    }
+
+    /// `autoindex` of a location, which those below it do not inherit unless they are nested.
+    fn listing(&mut self, location: &Location<'a>) {
+        let of_server = self.scope.get("autoindex").is_some_and(|list| list.first() == "on");
+        for list in location.scope.own("autoindex") {
+            match (list.first(), location.pattern_without(&self.literals)) {
+                ("on", Ok(path)) => self.push("autoindex", list, toml_text::string(&path)),
+                ("on", Err(why)) => {
+                    let why = format!("{why}; write `autoindex` of the site");
+                    self.report.left_out(&list.place, &list.shown(), &why);
+                }
+                _ if of_server => {
+                    let why = "`autoindex` of the server lists this folder as well";
+                    self.report.access_left_out(&list.place, &list.shown(), why);
+                }
+                _ => self.keep(list),
+            }
+        }
+    }
+
+    /// `expires` of the server, after those of its locations.
+    pub(super) fn server_expires(&mut self) {
+        if let Some(expires) = self.scope.get("expires") {
+            self.expires(expires, None);
+        }
+    }
+
+    fn header(&mut self, header: &Directive, path: Option<&str>, how: &str) {
+        let (name, value) = (header.argument(0), header.argument(1));
+        if value.contains('$') {
+            let why = "its value is not fixed";
+            return self.report.left_out(&header.place, &header.shown(), why);
+        }
+        let is_always = header.argument(2) == "always";
+        if value.is_empty() {
+            return self.keep(header);
+        }
+        let table = toml_text::table([(name, toml_text::string(value))]);
+        let path = path.map(|path| ("path", toml_text::string(path)));
+        let fields = path.into_iter().chain([(how, table)]);
+        self.push("headers", header, toml_text::table(fields));
+        if !is_always {
+            let why = "errors have the header, too (as with `always`)";
+            self.report.changed(&header.place, &header.shown(), why);
+        }
+    }
+
+    fn expires(&mut self, expires: &Directive, path: Option<&str>) {
+        let path = path.unwrap_or("/*");
+        let time = match expires.first() {
+            "off" => return self.keep(expires),
+            "epoch" => Some(Duration::ZERO),
+            "max" => Some(LONGEST),
+            before if before.starts_with('-') => Some(Duration::ZERO),
+            time => values::time(time.trim_start_matches('+')),
+        };
+        let Some(time) = time.filter(|_| expires.arguments.len() == 1) else {
+            let why = "its value is not fixed; write `expires` of the site";
+            return self.report.left_out(&expires.place, &expires.shown(), why);
+        };
+        let after = toml_text::string(&values::duration(time.min(LONGEST)));
+        let toml = toml_text::table([("path", toml_text::string(path)), ("after", after)]);
+        self.push("expires", expires, toml);
+        if expires.first() == "max" || time > LONGEST {
+            let why = "366 days are the longest lifetime here";
+            self.report.changed(&expires.place, &expires.shown(), why);
+        }
+    }
+
+    fn error_pages(&mut self, scope: &Scope<'a>) {
+        for page in scope.group(&["error_page"]) {
+            let (target, codes) = match page.arguments.split_last() {
+                Some((target, codes)) => (target.as_str(), codes),
+                None => continue,
+            };
+            let changes_status = codes.iter().any(|code| code.starts_with('='));
+            if !target.starts_with('/') || target.contains(['$', '?']) || changes_status {
+                let why = "an error page is a path of the site, and never changes the status";
+                self.report.left_out(&page.place, &page.shown(), why);
+                continue;
+            }
+            for code in codes.iter().filter(|code| code.parse::<u16>().is_ok_and(|n| n != 499)) {
+                let page = Placed::new(toml_text::string(target), &page.place);
+                self.site.settings.entry("error_pages", code, page);
+            }
+            self.keep(page);
+        }
+    }
+
+    fn compression(&mut self, scope: &Scope<'a>) {
+        match scope.get("gzip") {
+            Some(gzip) if gzip.first() == "off" => {
+                self.site.settings.set("compression", Placed::new("false".to_owned(), &gzip.place));
+                return self.keep(gzip);
+            }
+            Some(gzip) => self.keep(gzip),
+            None => {
+                let place = self.place.clone();
+                let why = "responses are compressed, unlike by nginx's default; `compression = \
+                           false` turns it off";
+                self.report.changed(&place, "server", why);
+            }
+        }
+        if let Some(types) = scope.get("gzip_types") {
+            let is_all = types.first() == "*";
+            if !is_all {
+                let all = types.arguments.iter().map(String::as_str).chain(["text/html"]);
+                let toml = toml_text::strings(all);
+                self.site.settings.set("compression_types", Placed::new(toml, &types.place));
+            }
+            self.keep(types);
+        }
+        if let Some(least) = scope.get("gzip_min_length") {
+            let size = values::size(least.first()).unwrap_or("0".to_owned());
+            self.site.settings.set("compression_min_length", Placed::new(size, &least.place));
+            self.keep(least);
+        }
+    }
+
+    fn limits(&mut self, scope: &Scope<'a>, path: Option<&str>) {
+        for limit in scope.own("limit_req") {
+            let zone = limit.arguments.iter().find_map(|one| one.strip_prefix("zone="));
+            let Some(rate) = zone.and_then(|zone| self.rates.get(zone)).cloned() else {
+                let why = "its zone does not count clients by address; write `rate_limit`";
+                self.report.left_out(&limit.place, &limit.shown(), why);
+                continue;
+            };
+            let burst = limit.arguments.iter().find_map(|one| one.strip_prefix("burst="));
+            let path = path.map(|path| ("path", toml_text::string(path)));
+            let mut fields: Vec<_> = path.into_iter().collect();
+            fields.push(("rate", toml_text::string(&rate)));
+            if let Some(burst) = burst.filter(|burst| burst.parse::<u32>().is_ok()) {
+                fields.push(("burst", burst.to_owned()));
+            }
+            self.push("rate_limit", limit, toml_text::table(fields));
+            let why = "further requests get a 429 at once, where nginx delays them or sends a 503";
+            self.report.changed(&limit.place, &limit.shown(), why);
+        }
+        for limit in scope.own("limit_conn") {
+            let is_address = self.by_address.contains(limit.first());
+            if !is_address || path.is_some() {
+                let why = "only a number of requests for each client and site can be limited \
+                           (`connection_limit`)";
+                self.report.left_out(&limit.place, &limit.shown(), why);
+                continue;
+            }
+            let number = Placed::new(limit.argument(1).to_owned(), &limit.place);
+            self.site.settings.set("connection_limit", number);
+            self.keep(limit);
+        }
+    }
+
+    fn proxy(&mut self, location: &Location<'a>) {
+        let Some(pass) = location.scope.own("proxy_pass").next() else { return };
+        match self.proxy_item(location, pass) {
+            Ok(toml) => {
+                self.push("proxy", pass, toml);
+                self.precedence(pass, Some(location));
+            }
+            Err(why) => {
+                let why = format!("{why}; write `[[sites.proxy]]` in place of the `deny`");
+                self.report.left_out(&pass.place, &pass.shown(), &why);
+                self.nothing_here(pass, Some(location));
+            }
+        }
+    }
+
+    fn proxy_item(&mut self, location: &Location<'a>, pass: &Directive) -> Result<String, String> {
+        let Some(rest) = pass.first().strip_prefix("http://") else {
+            return Err("only servers with plain HTTP can be behind this one".to_owned());
+        };
+        if rest.contains('$') {
+            return Err("the server is not fixed".to_owned());
+        }
+        let (server, uri) = match rest.strip_prefix("unix:") {
+            Some(path) => match path.split_once(':') {
+                Some((path, uri)) => (format!("unix:{path}"), uri),
+                None => (format!("unix:{path}"), ""),
+            },
+            None => match rest.find('/') {
+                Some(end) => (rest[..end].to_owned(), &rest[end..]),
+                None => (rest.to_owned(), ""),
+            },
+        };
+        let server = match self.upstreams.get(&server).map(Vec::as_slice) {
+            Some([one]) => one.clone(),
+            Some(several) => {
+                let why = format!("one server of {}; the others are left out", several.len());
+                self.report.changed(&pass.place, &pass.shown(), &why);
+                several.first().cloned().unwrap_or_default()
+            }
+            None => server,
+        };
+        let to = match server.starts_with("unix:") {
+            true => server.clone(),
+            false => format!("http://{server}"),
+        };
+        let path = location.pattern_without(&self.literals)?;
+        let strips = match (&location.matcher, uri) {
+            (_, "") => false,
+            (Matcher::Prefix { text, .. }, uri) if text == uri => false,
+            (Matcher::Prefix { text, .. }, "/") if text.ends_with('/') && path.ends_with("/*") => {
+                true
+            }
+            _ => return Err(format!("the path cannot be replaced by {uri}")),
+        };
+        let mut fields = vec![("path", toml_text::string(&path)), ("to", toml_text::string(&to))];
+        if strips {
+            fields.push(("strip_prefix", "true".to_owned()));
+        }
+        let headers = location.scope.group(&["proxy_set_header"]);
+        let host = headers.iter().find(|one| one.first().eq_ignore_ascii_case("host"));
+        match host.map(|one| one.argument(1)) {
+            Some("$host" | "$http_host" | "$host:$server_port") => {}
+            Some(fixed) if !fixed.contains('$') => fields.push(("host", toml_text::string(fixed))),
+            _ if server.starts_with("unix:") => {
+                fields.push(("host", toml_text::string("localhost")));
+            }
+            _ => fields.push(("host", toml_text::string(&server))),
+        }
+        headers.iter().for_each(|one| self.proxy_header(one));
+        if let Some(time) = location.scope.get("proxy_read_timeout") {
+            if let Some(time) = values::time(time.first()).filter(|time| !time.is_zero()) {
+                fields.push(("read_timeout", toml_text::string(&values::duration(time))));
+            }
+            self.keep(time);
+        }
+        Ok(toml_text::table(fields))
+    }
+
+    /// `X-Forwarded-…`, `Upgrade` and `Connection` are what maitred sends anyway.
+    fn proxy_header(&mut self, header: &Directive) {
+        let name = header.first().to_ascii_lowercase();
+        let usual = ["host", "upgrade", "connection", "x-real-ip", "accept-encoding"];
+        match usual.contains(&name.as_str()) || name.starts_with("x-forwarded-") {
+            true => self.keep(header),
+            false => {
+                let why = "the upstream server does not get this header";
+                self.report.left_out(&header.place, &header.shown(), why);
+            }
+        }
+    }
+}

@@ -1,0 +1,473 @@
+//! What a path leads to: `try_files`, `return`, `rewrite`, `if`, `alias`, `proxy_pass`.
+
+use super::location::{self, Location, Matcher};
+use super::redirect_target::{TargetKind, fallback_script, target};
+use super::scope::Scope;
+use super::server::ServerImport;
+use super::tree::Directive;
+use crate::file_draft::Placed;
+use crate::toml_text;
+
+/// The statuses of `return` that are redirects.
+const REDIRECTS: [&str; 5] = ["301", "302", "303", "307", "308"];
+
+impl<'a> ServerImport<'_, 'a> {
+    /// The script for paths without a file: that of `/`, or of the server.
+    pub(super) fn front_controller(&mut self, locations: &[Location<'a>]) {
+        let is_root = |one: &&Location<'_>| {
+            one.matcher.literal().is_some_and(|path| path.text == "/" && !path.is_exact)
+        };
+        let root = locations.iter().find(is_root);
+        let scope = root.map_or(&self.scope, |root| &root.scope).clone();
+        if let Some(try_files) = scope.get("try_files") {
+            let last = try_files.arguments.last().map(String::as_str).unwrap_or_default();
+            self.fallback(try_files, last, locations);
+            return;
+        }
+        for condition in scope.own("if") {
+            let is_missing = condition.arguments.join(" ").replace(['(', ')'], "");
+            if !["!-e $request_filename", "!-f $request_filename"].contains(&is_missing.trim()) {
+                continue;
+            }
+            let rewrite = condition.block.iter().find(|one| one.name == "rewrite");
+            if let (Some(rewrite), 1) = (rewrite, condition.block.len()) {
+                self.keep(condition);
+                self.fallback(rewrite, rewrite.argument(1), locations);
+                return;
+            }
+        }
+        let rewrite = root.and_then(|root| root.scope.own("rewrite").last());
+        if let Some(rewrite) = rewrite.filter(|one| ["^", "^(.*)$", ".*"].contains(&one.first()))
+            && fallback_script(rewrite.argument(1)).is_some()
+        {
+            let why = "the script runs for all paths, while files that exist are served here: \
+                       check that the document root has none that must not be seen";
+            self.report.access_left_out(&rewrite.place, &rewrite.shown(), why);
+            self.fallback(rewrite, rewrite.argument(1), locations);
+            return;
+        }
+        let place = root.map_or(&self.place, |root| &root.directive.place);
+        let none = Placed::because("\"\"".to_owned(), place, "no fallback");
+        self.site.settings.set("front_controller", none);
+    }
+
+    fn fallback(&mut self, from: &Directive, last: &str, locations: &[Location<'a>]) {
+        if let Some((script, more)) = fallback_script(last) {
+            let script = Placed::new(toml_text::string(&script), &from.place);
+            self.site.settings.set("front_controller", script);
+            match more.is_empty() {
+                true => self.keep(from),
+                false => self.report.changed(
+                    &from.place,
+                    &from.shown(),
+                    &format!("`{more}` is not passed; the script finds the path in REQUEST_URI"),
+                ),
+            }
+            return;
+        }
+        let named = locations.iter().find(|one| one.matcher == Matcher::Named(last.to_owned()));
+        if let Some(named) = named {
+            let rewrite = named.scope.own("rewrite").last().map(|one| (one, one.argument(1)));
+            let by_param = named.scope.own("fastcgi_param").find(|param| {
+                param.first() == "SCRIPT_FILENAME" && param.argument(1).ends_with(".php")
+            });
+            let script = by_param.map(|param| {
+                let name = param.argument(1);
+                (
+                    param,
+                    name.trim_start_matches("$document_root").trim_start_matches("$realpath_root"),
+                )
+            });
+            if let Some((directive, script)) = rewrite.or(script)
+                && fallback_script(script).is_some()
+            {
+                self.keep(from);
+                self.keep(named.directive);
+                self.fallback(directive, script, &[]);
+                return;
+            }
+        }
+        let none = Placed::new("\"\"".to_owned(), &from.place);
+        self.site.settings.set("front_controller", none);
+        match last {
+            "=404" => self.keep(from),
+            _ => self.report.left_out(
+                &from.place,
+                &from.shown(),
+                "only a script can be the fallback; paths without a file are a 404",
+            ),
+        }
+    }
+
+    /// `return` and `rewrite` of a block. Tells whether all requests are redirected or refused.
+    pub(super) fn rewrites(&mut self, scope: &Scope<'a>, location: Option<&Location<'a>>) -> bool {
+        for directive in scope.directives() {
+            match directive.name.as_str() {
+                "rewrite" if !self.report.is_covered(&directive.place, "rewrite") => {
+                    self.rewrite(directive, location);
+                }
+                "if" => self.condition(directive, location),
+                "return" => {
+                    self.return_status(directive, location);
+                    return true;
+                }
+                "break" => self.keep(directive),
+                _ => {}
+            }
+        }
+        location.is_some_and(|location| self.denies_all(location))
+    }
+
+    fn return_status(&mut self, back: &Directive, location: Option<&Location<'a>>) {
+        let (status, text) = match back.argument(0) {
+            url if url.starts_with("http") || url.starts_with('$') => ("302", url),
+            status => (status, back.argument(1)),
+        };
+        if REDIRECTS.contains(&status) {
+            let all = Ok("/*".to_owned());
+            let pattern = location.map_or(all, |one| one.pattern_without(&self.not_redirected));
+            let has_groups = location.is_some_and(|one| matches!(one.matcher, Matcher::Regex(_)));
+            let to = target(text, TargetKind::Return, self.name(), has_groups);
+            match pattern.and_then(|pattern| Ok((pattern, to?))) {
+                Ok((pattern, to)) => {
+                    self.redirect(back, &pattern, &to, status);
+                    self.precedence(back, location);
+                }
+                Err(why) => {
+                    let why = format!("{why}; write `redirects` in place of the `deny`");
+                    self.report.left_out(&back.place, &back.shown(), &why);
+                    self.nothing_here(back, location);
+                }
+            }
+            return;
+        }
+        let is_refusal = status.parse().is_ok_and(|status: u16| status >= 400);
+        match (location, is_refusal) {
+            (Some(location), true) => self.refusal(location, back, status),
+            (None, true) => {
+                self.push("deny", back, toml_text::string("/*"));
+            }
+            (_, false) => {
+                let why = "a fixed response needs a file or a script; the path is a 404";
+                self.report.left_out(&back.place, &back.shown(), why);
+                self.nothing_here(back, location);
+            }
+        }
+    }
+
+    /// Paths that lead elsewhere in nginx do not lead to the document root: they are a 404.
+    pub(super) fn nothing_here(&mut self, from: &Directive, location: Option<&Location<'a>>) {
+        let all = Ok("/*".to_owned());
+        let pattern = location.map_or(all, |one| one.pattern_without(&self.literals));
+        match pattern {
+            Ok(pattern) => {
+                let fields = [("path", toml_text::string(&pattern)), ("status", "404".to_owned())];
+                let why = "it leads elsewhere in nginx";
+                let item = Placed::because(toml_text::table(fields), &from.place, why);
+                self.site.settings.push("deny", item);
+            }
+            Err(why) => self.report.access_left_out(&from.place, &from.shown(), &why),
+        }
+    }
+
+    fn redirect(&mut self, from: &Directive, pattern: &str, to: &str, status: &str) {
+        let fields = [
+            ("from", toml_text::string(&whole_match(pattern, to))),
+            ("to", toml_text::string(to)),
+            ("status", status.to_owned()),
+        ];
+        self.push("redirects", from, toml_text::table(fields));
+    }
+
+    fn rewrite(&mut self, rewrite: &Directive, location: Option<&Location<'a>>) {
+        let (expression, to) = (rewrite.argument(0), rewrite.argument(1));
+        let flag = rewrite.argument(2);
+        let made = within(expression, location).and_then(|pattern| {
+            location::check_regex(&pattern)?;
+            Ok((pattern, target(to, TargetKind::Rewrite, self.name(), true)?))
+        });
+        let (pattern, to) = match made {
+            Ok(made) => made,
+            Err(why) => return self.no_rewrite(rewrite, location, &why),
+        };
+        let is_url = ["http://", "https://", "$scheme"].iter().any(|start| to.starts_with(start));
+        match flag {
+            "permanent" => self.redirect(rewrite, &pattern, &to, "301"),
+            "redirect" => self.redirect(rewrite, &pattern, &to, "302"),
+            _ if is_url => self.redirect(rewrite, &pattern, &to, "302"),
+            _ if !to.starts_with(['/', '$']) => {
+                let why = "the target is no path; write `rewrite` of the site";
+                self.report.left_out(&rewrite.place, &rewrite.shown(), why);
+            }
+            flag => {
+                let from = toml_text::string(&whole_match(&pattern, &to));
+                let mut fields = vec![("from", from), ("to", toml_text::string(&to))];
+                if flag == "break" {
+                    fields.push(("end", "true".to_owned()));
+                }
+                self.push("rewrite", rewrite, toml_text::table(fields));
+            }
+        }
+    }
+
+    /// A rewrite without a counterpart. In a location with PHP it decides which scripts run.
+    fn no_rewrite(&mut self, rewrite: &Directive, location: Option<&Location<'a>>, why: &str) {
+        let has_php = location.is_some_and(|one| one.scope.own("fastcgi_pass").next().is_some());
+        let Directive { place, .. } = rewrite;
+        if has_php && rewrite.first().contains("ocs\\/v[12]") {
+            let app = Placed::new(toml_text::string("nextcloud"), place);
+            self.site.settings.set("app", app);
+            let why = "the preset of `app = \"nextcloud\"` says which scripts run; it also denies \
+                       paths and sets headers, as its manual does";
+            return self.report.changed(place, &rewrite.shown(), why);
+        }
+        let why = format!("{why}; write `rewrite` or `redirects` of the site");
+        match has_php {
+            true => self.report.access_left_out(place, &rewrite.shown(), &why),
+            false => self.report.left_out(place, &rewrite.shown(), &why),
+        }
+    }
+
+    /// `try_files` of locations: what they fall back to is the front controller of the site.
+    pub(super) fn missing_files(&mut self, locations: &[Location<'a>]) {
+        let front = self.site.settings.value("front_controller").unwrap_or("\"\"").to_owned();
+        let front = front.trim_matches('"');
+        for location in locations {
+            let runs_php = location.scope.own("fastcgi_pass").next().is_some();
+            for try_files in location.scope.own("try_files") {
+                if self.report.is_covered(&try_files.place, "try_files") {
+                    continue;
+                }
+                let last = try_files.arguments.last().map(String::as_str).unwrap_or_default();
+                let is_front = fallback_script(last).is_some_and(|(script, _)| script == front);
+                match last {
+                    _ if is_front || runs_php => self.keep(try_files),
+                    "=404" if front.is_empty() => self.keep(try_files),
+                    "=404" => self.report.changed(
+                        &try_files.place,
+                        &try_files.shown(),
+                        "the front controller runs where a file is missing",
+                    ),
+                    _ => self.report.left_out(
+                        &try_files.place,
+                        &try_files.shown(),
+                        "a site has one front controller; serve the path as a site of its own, or \
+                         write `rewrite`",
+                    ),
+                }
+            }
+        }
+    }
+
+    /// `if` in the forms that have a counterpart.
+    fn condition(&mut self, condition: &Directive, location: Option<&Location<'a>>) {
+        if self.report.is_covered(&condition.place, "if") {
+            return;
+        }
+        let test = condition.arguments.join(" ");
+        let test = test.trim_start_matches('(').trim_end_matches(')').trim();
+        let back = condition.block.iter().find(|one| one.name == "return");
+        let only_sets = condition.block.iter().all(|one| one.name == "set");
+        if only_sets {
+            self.report.left_out(&condition.place, &condition.shown(), "variables of nginx");
+            condition.block.iter().for_each(|one| self.report.cover(one));
+            return;
+        }
+        if location.is_none() && self.mapped(condition, test) {
+            return;
+        }
+        let parts: Vec<&str> = test.splitn(3, ' ').collect();
+        let by_path = match parts.as_slice() {
+            ["$uri" | "$request_uri" | "$document_uri", "~", expression] => {
+                Some(expression.to_string())
+            }
+            ["$uri" | "$request_uri" | "$document_uri", "~*", expression] => {
+                Some(format!("(?i){expression}"))
+            }
+            ["$uri" | "$request_uri", "=", path] => Some(format!("^{}$", regex::escape(path))),
+            _ => None,
+        };
+        if let (Some(expression), Some(back), true, None) =
+            (by_path, back, condition.block.len() == 1, location)
+        {
+            let pattern = format!("~{}", expression.trim_matches('"'));
+            // The raw address has other spellings of a path, and the query.
+            let is_raw = parts[0] == "$request_uri" && !REDIRECTS.contains(&back.first());
+            let is_right = !is_raw && location::check_regex(&pattern).is_ok();
+            if is_right && self.return_for(back, &pattern) {
+                self.keep(condition);
+                return;
+            }
+        }
+        let refuses = condition.block.iter().any(|one| {
+            matches!(one.name.as_str(), "return" | "deny" | "allow" | "auth_basic")
+                && !REDIRECTS.contains(&one.first())
+        });
+        let what = condition.shown();
+        condition.block.iter().for_each(|one| self.report.cover(one));
+        match refuses {
+            true => self.report.access_left_out(
+                &condition.place,
+                &what,
+                "`if` refuses requests by this test; there is no counterpart but `deny`, or \
+                 `.htaccess` rules with `htaccess = true`",
+            ),
+            false => self.report.left_out(
+                &condition.place,
+                &what,
+                "`if` has no counterpart; write `redirects` or `rewrite` of the site",
+            ),
+        }
+    }
+
+    /// `if ($new) { return 301 $new; }`, where a `map` of paths sets `$new`. Tells whether it is.
+    fn mapped(&mut self, condition: &Directive, variable: &str) -> bool {
+        let Some(map) = self.redirect_maps.get(variable) else { return false };
+        let status = match condition.block.as_slice() {
+            [back] if back.name == "return" && back.argument(1) == variable => back.first(),
+            [one] if one.name == "rewrite" && one.argument(1).trim_end_matches('?') == variable => {
+                match one.argument(2) {
+                    "permanent" => "301",
+                    _ => "302",
+                }
+            }
+            _ => return false,
+        };
+        if !REDIRECTS.contains(&status) {
+            return false;
+        }
+        for (path, to, place) in map {
+            let pattern = match path.strip_prefix("~*") {
+                Some(expression) => format!("~(?i){expression}"),
+                None => path.clone(),
+            };
+            let to = target(to, TargetKind::Return, self.name(), pattern.starts_with('~'));
+            let made = location::check_regex(&pattern).and(to);
+            match made {
+                Ok(to) => {
+                    let fields = [
+                        ("from", toml_text::string(&whole_match(&pattern, &to))),
+                        ("to", toml_text::string(&to)),
+                        ("status", status.to_owned()),
+                    ];
+                    let item = Placed::new(toml_text::table(fields), place);
+                    self.site.settings.push("redirects", item);
+                }
+                Err(why) => self.report.left_out(place, path, &why),
+            }
+        }
+        self.keep(condition);
+        condition.block.iter().for_each(|one| self.report.cover(one));
+        true
+    }
+
+    /// A `return` for the paths of a pattern. Tells whether it could be written.
+    fn return_for(&mut self, back: &Directive, pattern: &str) -> bool {
+        let (status, url) = (back.argument(0), back.argument(1));
+        if REDIRECTS.contains(&status) {
+            let Ok(to) = target(url, TargetKind::Return, self.name(), true) else { return false };
+            self.redirect(back, pattern, &to, status);
+            return true;
+        }
+        let path = toml_text::string(pattern);
+        let toml = match status {
+            "404" | "410" => toml_text::table([("path", path), ("status", status.to_owned())]),
+            _ => path,
+        };
+        self.push("deny", back, toml);
+        true
+    }
+
+    /// `alias`, and a `root` of its own.
+    pub(super) fn folder(&mut self, location: &Location<'a>) {
+        let alias = location.scope.own("alias").next();
+        let root = location.scope.own("root").next();
+        let Some(from) = alias.or(root) else { return };
+        let folder = self.absolute(from.first());
+        let Some(prefix) = location.matcher.literal().filter(|path| !path.is_exact) else {
+            let is_inner = location.around.is_some();
+            match folder == self.root || is_inner {
+                true => self.keep(from),
+                false => self.report.left_out(
+                    &from.place,
+                    &from.shown(),
+                    "only the paths below a prefix can have a folder of their own (`aliases`)",
+                ),
+            }
+            return;
+        };
+        if folder == self.root && alias.is_none() || prefix.text == "/" {
+            return self.keep(from);
+        }
+        if folder.contains('$') {
+            let why = "the folder is not fixed; write `aliases` of the site";
+            return self.report.left_out(&from.place, &from.shown(), why);
+        }
+        let folder = match alias {
+            Some(_) => folder,
+            None => format!("{}{}", folder.trim_end_matches('/'), prefix.text),
+        };
+        let path = format!("{}/", prefix.text.trim_end_matches('/'));
+        let folder = Placed::new(toml_text::string(folder.trim_end_matches('/')), &from.place);
+        if location.scope.own("internal").next().is_some() {
+            self.site.settings.entry("sendfile_roots", &path, folder);
+            location.scope.own("internal").for_each(|one| self.report.cover(one));
+            return self.keep(from);
+        }
+        self.site.settings.entry("aliases", &path, folder);
+        let runs_php = location
+            .scope
+            .own("location")
+            .any(|inner| inner.block.iter().any(|one| one.name == "fastcgi_pass"));
+        if !runs_php {
+            let why = "no PHP in this location";
+            let path = toml_text::string(&format!("{path}*"));
+            let item = Placed::because(path, &from.place, why);
+            self.site.settings.push("deny_php", item);
+        }
+        self.keep(from);
+    }
+
+    /// `internal` without a folder: clients get a 404.
+    pub(super) fn internal(&mut self, location: &Location<'a>) {
+        let Some(internal) = location.scope.own("internal").next() else { return };
+        if self.report.is_covered(&internal.place, "internal") {
+            return;
+        }
+        if location.scope.own("fastcgi_pass").next().is_some()
+            || matches!(location.matcher, Matcher::Named(_))
+        {
+            let why = "clients may request the script by its own name";
+            return self.report.changed(&internal.place, &internal.shown(), why);
+        }
+        self.refusal(location, internal, "404");
+    }
+}
+
+/// `$0` is what the pattern matches, and the whole path for nginx.
+fn whole_match(pattern: &str, to: &str) -> String {
+    match pattern.strip_prefix('~').filter(|_| to.contains("$0")) {
+        Some(expression) => format!("~^.*?(?:{expression}).*$"),
+        None => pattern.to_owned(),
+    }
+}
+
+/// The pattern of a `rewrite` within its location.
+fn within(expression: &str, location: Option<&Location<'_>>) -> Result<String, String> {
+    let Some(location) = location else { return Ok(format!("~{expression}")) };
+    let Some(prefix) = location.matcher.literal() else {
+        return match (&location.matcher, expression) {
+            (Matcher::Regex(_), "^" | ".*" | "^.*$") => location.pattern(),
+            _ => Err("a rewrite within this location has no counterpart".to_owned()),
+        };
+    };
+    let begin = expression.trim_start_matches('^').trim_start_matches('(');
+    if !prefix.is_exact && prefix.text == "/" || begin.starts_with(prefix.text.as_str()) {
+        return Ok(format!("~{expression}"));
+    }
+    match expression {
+        "^" | ".*" | "^.*$" => location.pattern(),
+        "^(.*)$" if !prefix.is_exact => Ok(format!("~^({}.*)$", regex::escape(&prefix.text))),
+        _ => Err(format!("it applies only below {}", prefix.text)),
+    }
+}

@@ -1,0 +1,52 @@
+//! A block of nginx's configuration with the blocks around it.
+
+use super::tree::Directive;
+
+/// The blocks from `http` down to one, for directives that are inherited.
+#[derive(Debug, Clone)]
+pub struct Scope<'a> {
+    blocks: Vec<&'a Directive>,
+}
+
+impl<'a> Scope<'a> {
+    /// The outermost block.
+    pub fn new(block: &'a Directive) -> Scope<'a> {
+        Scope { blocks: vec![block] }
+    }
+
+    /// The scope of a block in this one.
+    pub fn inside(&self, block: &'a Directive) -> Scope<'a> {
+        let mut blocks = self.blocks.clone();
+        blocks.push(block);
+        Scope { blocks }
+    }
+
+    /// The directives of this name in the block itself.
+    pub fn own(&self, name: &str) -> impl Iterator<Item = &'a Directive> + use<'a, '_> {
+        let name = name.to_owned();
+        let block = self.blocks.last().map(|block| block.block.as_slice()).unwrap_or_default();
+        block.iter().filter(move |directive| directive.name == name)
+    }
+
+    /// All directives of the block itself.
+    pub fn directives(&self) -> &'a [Directive] {
+        self.blocks.last().map(|block| block.block.as_slice()).unwrap_or_default()
+    }
+
+    /// The directives of these names in the nearest block that has any.
+    pub fn group(&self, names: &[&str]) -> Vec<&'a Directive> {
+        for block in self.blocks.iter().rev() {
+            let found = block.block.iter().filter(|one| names.contains(&one.name.as_str()));
+            let found: Vec<&Directive> = found.collect();
+            if !found.is_empty() {
+                return found;
+            }
+        }
+        Vec::new()
+    }
+
+    /// The last directive of this name in the nearest block that has one.
+    pub fn get(&self, name: &str) -> Option<&'a Directive> {
+        self.group(&[name]).pop()
+    }
+}

@@ -1,0 +1,460 @@
+//! The servers of nginx: which of them become sites, and under which names.
+
+use std::collections::BTreeSet;
+
+use super::listeners::{self, Listen};
+use super::redirect_target::{TargetKind, target};
+use super::scope::Scope;
+use super::server::{HttpContext, ServerImport};
+use super::tree::Directive;
+use crate::FileReader;
+use crate::file_draft::{FileDraft, Placed, SiteDraft};
+use crate::fpm::PoolPlan;
+use crate::report::ImportReport;
+use crate::toml_text;
+
+/// Document roots of nginx's packages, for sites that have none.
+const DEFAULT_ROOTS: [&str; 2] = ["/usr/share/nginx/html", "/usr/share/nginx"];
+
+/// A server, and what it is as a whole.
+struct ServerBlock<'a> {
+    directive: &'a Directive,
+    scope: Scope<'a>,
+    listens: Vec<Listen>,
+    names: Vec<String>,
+    is_default: bool,
+    /// Plain HTTP is redirected to HTTPS of the same name, with this status.
+    to_https: Option<u16>,
+    /// It refuses every request.
+    is_closed: bool,
+    /// Names that are redirected elsewhere: the name, the target, the status, the directive.
+    moved: Vec<MovedName<'a>>,
+    /// The `if` blocks that these come from.
+    conditions: Vec<&'a Directive>,
+}
+
+/// A name of a server that is redirected.
+struct MovedName<'a> {
+    host: String,
+    to: String,
+    status: String,
+    from: &'a Directive,
+}
+
+impl ServerBlock<'_> {
+    fn has_tls(&self) -> bool {
+        self.listens.iter().any(|one| one.is_tls)
+    }
+
+    fn has_plain(&self) -> bool {
+        self.listens.iter().any(|one| !one.is_tls)
+    }
+
+    /// All of it is a redirect to HTTPS.
+    fn is_only_redirect(&self) -> bool {
+        self.to_https.is_some() && !self.has_tls()
+    }
+}
+
+/// The import of all servers.
+pub(super) struct SitesImport<'w, 'a> {
+    pub(super) files: &'w dyn FileReader,
+    pub(super) report: &'w mut ImportReport,
+    pub(super) pools: &'w mut PoolPlan,
+    pub(super) http: &'w HttpContext,
+    pub(super) scope: &'w Scope<'a>,
+}
+
+impl<'a> SitesImport<'_, 'a> {
+    pub(super) fn import(&mut self, file: &mut FileDraft) {
+        let directives: Vec<&'a Directive> = self.scope.own("server").collect();
+        let mut servers: Vec<ServerBlock<'a>> =
+            directives.into_iter().map(|one| self.block(one)).collect();
+        mark_defaults(&mut servers);
+        self.listen(&servers, file);
+        self.tls(&servers, file);
+        // Names with TLS first: of two servers for a name, this one stays.
+        let (tls, plain): (Vec<_>, Vec<_>) = servers.iter().partition(|one| one.has_tls());
+        let mut taken = BTreeSet::new();
+        for server in tls.into_iter().chain(plain) {
+            self.site(server, &servers, &mut taken, file);
+        }
+        file.sites.sort_by_key(|site| {
+            servers.iter().position(|one| one.directive.place.to_string() == site.from)
+        });
+    }
+
+    fn block(&mut self, directive: &'a Directive) -> ServerBlock<'a> {
+        let scope = self.scope.inside(directive);
+        self.report.kept(&directive.place, &directive.shown());
+        let (listens, others) = listeners::of(&scope);
+        for listen in scope.own("listen") {
+            match others.contains(&listen.shown()) {
+                true => self.report.left_out(
+                    &listen.place,
+                    &listen.shown(),
+                    "only TCP addresses serve sites; HTTP/3 is not served",
+                ),
+                false => self.report.kept(&listen.place, &listen.shown()),
+            }
+        }
+        let names = self.names(&scope);
+        let mut block = ServerBlock {
+            directive,
+            listens,
+            is_default: false,
+            to_https: None,
+            is_closed: false,
+            moved: Vec::new(),
+            conditions: Vec::new(),
+            names,
+            scope,
+        };
+        self.whole(&mut block);
+        block
+    }
+
+    fn names(&mut self, scope: &Scope<'a>) -> Vec<String> {
+        let mut names = Vec::new();
+        for directive in scope.own("server_name") {
+            let mut is_kept = true;
+            for name in &directive.arguments {
+                let name = name.to_ascii_lowercase();
+                match name.as_str() {
+                    "" | "_" | "$hostname" => {}
+                    "*" => names.push("*".to_owned()),
+                    _ if name.starts_with('.') => {
+                        names.extend([name[1..].to_owned(), format!("*{name}")]);
+                    }
+                    _ if name.starts_with('~') || name.ends_with('*') || name.contains('$') => {
+                        is_kept = false;
+                        let why = format!("`{name}` is neither a name nor `*.example.com`");
+                        self.report.left_out(&directive.place, &directive.shown(), &why);
+                    }
+                    _ => names.push(name),
+                }
+            }
+            if is_kept {
+                self.report.kept(&directive.place, &directive.shown());
+            }
+        }
+        names
+    }
+
+    /// What a server is as a whole: a redirect, or closed.
+    fn whole(&mut self, block: &mut ServerBlock<'a>) {
+        for condition in block.scope.own("if") {
+            let test = condition.arguments.join(" ").replace(['(', ')', '"', '\''], "");
+            let parts: Vec<&str> = test.split_whitespace().collect();
+            let Some((to, status)) = redirect_of(&condition.block) else { continue };
+            match parts.as_slice() {
+                ["$scheme", "=", "http"]
+                | ["$https", "=", ""]
+                | ["$https", "=" | "!=", "on"]
+                | ["$https"]
+                | ["$server_port", "=", "80"]
+                | ["$scheme", "!=", "https"]
+                    if is_https(&to, &block.names) =>
+                {
+                    block.to_https = status.parse().ok();
+                }
+                ["$host" | "$http_host", "=", name]
+                    if is_https(&to, &block.names)
+                        && !block.has_tls()
+                        && block.names.iter().any(|one| one == name) =>
+                {
+                    block.to_https = status.parse().ok();
+                }
+                ["$host" | "$http_host", how @ ("=" | "!="), name] => {
+                    let hosts: Vec<String> = match *how {
+                        "=" => vec![(*name).to_owned()],
+                        _ => block.names.iter().filter(|one| one != name).cloned().collect(),
+                    };
+                    let Ok(to) = target(&to, TargetKind::Return, name, false) else { continue };
+                    for host in hosts {
+                        let (to, status) = (to.clone(), status.clone());
+                        block.moved.push(MovedName { host, to, status, from: condition });
+                    }
+                }
+                _ => continue,
+            }
+            self.report.kept(&condition.place, &condition.shown());
+            block.conditions.push(condition);
+            condition.block.iter().for_each(|one| self.report.cover(one));
+        }
+        let back = block.scope.own("return").next();
+        let own: Vec<Directive> = block.directive.block.clone();
+        let is_simple = block.scope.own("location").all(|one| {
+            one.shown().contains("/.well-known/acme-challenge")
+                || one.argument(0) == "/" && redirect_of(&one.block).is_some()
+        });
+        let of_location = block.scope.own("location").find(|one| one.argument(0) == "/");
+        let redirect =
+            redirect_of(&own).or_else(|| of_location.and_then(|one| redirect_of(&one.block)));
+        if let Some((to, status)) = redirect.filter(|_| is_simple)
+            && is_https(&to, &block.names)
+            && !block.has_tls()
+        {
+            block.to_https = status.parse().ok();
+        }
+        let mut rejects = block.scope.own("ssl_reject_handshake");
+        let rejects = rejects.any(|one| one.first() == "on");
+        let refuses = rejects
+            || back.is_some_and(|one| {
+                one.arguments.len() == 1
+                    && one.first().parse().is_ok_and(|status: u16| status >= 400)
+            });
+        block.is_closed = refuses && !block.is_only_redirect();
+    }
+
+    fn listen(&mut self, servers: &[ServerBlock<'a>], file: &mut FileDraft) {
+        let Some(first) = servers.first() else { return };
+        let all = || servers.iter().flat_map(|one| &one.listens);
+        let plain = listeners::addresses(all().filter(|one| !one.is_tls));
+        let tls = listeners::addresses(all().filter(|one| one.is_tls));
+        let from = Placed::new(String::new(), &first.directive.place).from;
+        let from = format!("{from} and others: every site is served at every address");
+        if !plain.is_empty() || tls.is_empty() {
+            let toml = toml_text::strings(&plain);
+            file.server.set("listen", Placed { toml, from: from.clone() });
+        }
+        if !tls.is_empty() {
+            file.tls.set("listen", Placed { toml: toml_text::strings(&tls), from });
+        }
+        if let Some(proxied) = servers.iter().find(|one| one.listens.iter().any(|l| l.is_proxied)) {
+            let why = "set `proxy_protocol` and `trusted_proxies`, if all listeners have it";
+            let place = &proxied.directive.place;
+            self.report.access_left_out(place, "listen … proxy_protocol", why);
+        }
+    }
+
+    fn tls(&mut self, servers: &[ServerBlock<'a>], file: &mut FileDraft) {
+        for server in servers.iter().filter(|one| one.has_tls()) {
+            let cert = server.scope.group(&["ssl_certificate"]);
+            let key = server.scope.group(&["ssl_certificate_key"]);
+            for (cert, key) in cert.iter().zip(&key) {
+                let fields = [
+                    ("cert", toml_text::string(&self.absolute(cert.first()))),
+                    ("key", toml_text::string(&self.absolute(key.first()))),
+                ];
+                if cert.first().contains('$') {
+                    let why = "its name is not fixed; list the files in `certificates`";
+                    self.report.left_out(&cert.place, &cert.shown(), why);
+                    continue;
+                }
+                let toml = toml_text::table(fields);
+                file.tls.push("certificates", Placed::new(toml, &cert.place));
+                self.report.kept(&cert.place, &cert.shown());
+                self.report.kept(&key.place, &key.shown());
+                if cert.first().starts_with("/etc/letsencrypt/") {
+                    let why = "certbot's plugin for nginx renews it no longer: set `acme` in \
+                               [tls], or let certbot use its webroot";
+                    self.report.changed(&cert.place, &cert.shown(), why);
+                }
+            }
+            if let Some(versions) = server.scope.get("ssl_protocols") {
+                if versions.arguments == ["TLSv1.3"] {
+                    let version = Placed::new("\"1.3\"".to_owned(), &versions.place);
+                    file.tls.set("min_version", version);
+                }
+                self.report.kept(&versions.place, &versions.shown());
+            }
+        }
+        let redirects = servers.iter().find_map(|one| Some((one, one.to_https?)));
+        let Some((first, status)) = redirects.filter(|_| !file.tls.is_empty()) else { return };
+        let is_plain =
+            |one: &&ServerBlock<'_>| one.has_plain() && one.to_https.is_none() && !one.is_closed;
+        match servers.iter().find(is_plain) {
+            None => {
+                let status = if [301, 308].contains(&status) { status } else { 301 };
+                let status = Placed::new(status.to_string(), &first.directive.place);
+                file.tls.set("redirect", status);
+            }
+            Some(plain) => {
+                let why = format!(
+                    "plain HTTP is redirected for all sites or for none, and the server at {} is \
+                     served over it: set `redirect` in [tls]",
+                    plain.directive.place
+                );
+                self.report.left_out(&first.directive.place, "return 301 https://…", &why);
+            }
+        }
+    }
+
+    fn absolute(&self, path: &str) -> String {
+        match path.starts_with('/') {
+            true => path.to_owned(),
+            false => format!("{}/{path}", self.http.folder),
+        }
+    }
+
+    /// A folder for sites that serve no files. It is that of no other site.
+    fn fallback_root(&self) -> String {
+        let exists = DEFAULT_ROOTS.iter().find(|root| self.files.resolved(root).is_some());
+        exists.map_or(DEFAULT_ROOTS[0], |root| root).to_owned()
+    }
+
+    fn site(
+        &mut self,
+        server: &ServerBlock<'a>,
+        all: &[ServerBlock<'a>],
+        taken: &mut BTreeSet<String>,
+        file: &mut FileDraft,
+    ) {
+        let place = &server.directive.place;
+        let has_tls = |name: &String| {
+            all.iter().any(|one| one.has_tls() && (one.names.contains(name) || one.is_default))
+        };
+        if server.is_only_redirect()
+            && server.names.iter().all(has_tls)
+            && file.tls.value("redirect").is_some()
+        {
+            self.report.cover(server.directive);
+            return;
+        }
+        let mut hosts = server.names.clone();
+        if server.is_default {
+            hosts.push("*".to_owned());
+        }
+        if server.is_closed && server.is_default {
+            let why = "a name that no site has gets a 404";
+            self.report.changed(place, "server", why);
+            hosts.retain(|host| host != "*");
+            if hosts.is_empty() {
+                self.report.cover(server.directive);
+                return;
+            }
+        }
+        for moved in &server.moved {
+            hosts.retain(|host| *host != moved.host);
+            if taken.insert(moved.host.clone()) {
+                file.sites.push(moved_site(moved, place, &self.fallback_root()));
+            }
+        }
+        let known: Vec<String> =
+            hosts.iter().filter(|host| taken.contains(*host)).cloned().collect();
+        hosts.retain(|host| taken.insert(host.clone()));
+        if !known.is_empty() && !server.is_only_redirect() && known != ["*"] {
+            let why =
+                format!("another server has {} already, and is its site here", known.join(", "));
+            self.report.access_left_out(place, "server", &why);
+        }
+        if hosts.is_empty() {
+            self.report.cover(server.directive);
+            return;
+        }
+        let fallback = self.fallback_root();
+        self.report.begin_server();
+        server.conditions.iter().for_each(|one| self.report.cover(one));
+        let import = ServerImport::new(
+            self.files,
+            self.report,
+            self.pools,
+            self.http,
+            &server.scope,
+            server.directive,
+        );
+        let mut site = import.import(&hosts, &fallback);
+        self.reach(server, all, &mut site);
+        file.sites.push(site);
+    }
+
+    /// Who reaches the site: every site is served at every address.
+    fn reach(&mut self, server: &ServerBlock<'a>, all: &[ServerBlock<'a>], site: &mut SiteDraft) {
+        let place = &server.directive.place;
+        let others = || all.iter().flat_map(|one| &one.listens);
+        if server.listens.iter().all(Listen::is_loopback) && !others().all(Listen::is_loopback) {
+            let local = toml_text::strings(["127.0.0.0/8", "::1"]);
+            let why = "only this machine reached it";
+            site.settings.set("allow", Placed::because(local, place, why));
+            self.report.changed(place, "listen", "the site allows this machine alone");
+            return;
+        }
+        let own: BTreeSet<String> = server.listens.iter().map(Listen::key).collect();
+        let usual = |one: &&Listen| ![80, 443].contains(&one.port) || one.is_loopback();
+        let unusual = others().filter(usual).chain(server.listens.iter().filter(usual));
+        let differs = unusual.map(Listen::key).any(|key| {
+            all.iter().any(|one| {
+                let its: BTreeSet<String> = one.listens.iter().map(Listen::key).collect();
+                its.contains(&key) != own.contains(&key)
+            })
+        });
+        if differs {
+            let why = format!(
+                "every site is served at every address, and this one was at {} only: restrict it \
+                 with `allow`, or serve it with a second maitred",
+                own.into_iter().collect::<Vec<_>>().join(", ")
+            );
+            self.report.access_left_out(place, "listen", &why);
+        }
+    }
+}
+
+/// A site for a name that is redirected.
+fn moved_site(
+    moved: &MovedName<'_>,
+    place: &crate::report::SourceLine,
+    fallback: &str,
+) -> SiteDraft {
+    let mut site = SiteDraft { from: place.to_string(), ..SiteDraft::default() };
+    let at = &moved.from.place;
+    site.settings.set("hosts", Placed::new(toml_text::strings([&moved.host]), at));
+    site.settings.set("root", Placed::because(toml_text::string(fallback), at, "not used"));
+    let fields = [
+        ("from", toml_text::string("/*")),
+        ("to", toml_text::string(&moved.to)),
+        ("status", moved.status.clone()),
+    ];
+    site.settings.push("redirects", Placed::new(toml_text::table(fields), at));
+    site
+}
+
+/// nginx's default server of each address; only one of all can be that here.
+fn mark_defaults(servers: &mut [ServerBlock<'_>]) {
+    let named = servers.iter().position(|one| one.names.iter().any(|name| name == "*"));
+    let set = servers.iter().position(|one| {
+        one.listens.iter().any(|listen| listen.is_default) && !one.is_only_redirect()
+    });
+    let first = servers.iter().position(|one| !one.is_only_redirect());
+    if named.is_none()
+        && let Some(index) = set.or(first)
+    {
+        servers[index].is_default = true;
+    }
+}
+
+/// The target and the status, if a block does nothing but redirect.
+fn redirect_of(block: &[Directive]) -> Option<(String, String)> {
+    let back = block.iter().find(|one| one.name == "return");
+    if let Some(back) = back {
+        return match back.argument(0) {
+            status @ ("301" | "302" | "303" | "307" | "308") => {
+                Some((back.argument(1).to_owned(), status.to_owned()))
+            }
+            url if url.starts_with("http") => Some((url.to_owned(), "302".to_owned())),
+            _ => None,
+        };
+    }
+    let rewrite = block.iter().find(|one| one.name == "rewrite")?;
+    let status = match rewrite.argument(2) {
+        "permanent" => "301",
+        "redirect" => "302",
+        _ => return None,
+    };
+    let to = rewrite.argument(1).replace("/$1", "$request_uri").replace("$1", "$request_uri");
+    let is_all = ["^", "^(.*)$", "^(.*)", "^/(.*)$", "^/(.*)", ".*", "^.*$"];
+    is_all
+        .contains(&rewrite.first())
+        .then(|| (to.trim_end_matches('?').to_owned(), status.to_owned()))
+}
+
+/// Whether a target is the same address over HTTPS.
+fn is_https(to: &str, names: &[String]) -> bool {
+    let Some(rest) = to.strip_prefix("https://") else { return false };
+    let rest = rest.replace("${", "$").replace('}', "");
+    let Some(host) = rest.strip_suffix("$request_uri") else { return false };
+    let only = |name: &str| names == [name.to_owned()];
+    ["$host", "$http_host"].contains(&host)
+        || only(host)
+        || host == "$server_name" && names.len() == 1
+}

@@ -1,0 +1,128 @@
+//! `maitred import`: another server's configuration as a `maitred.toml`.
+
+pub mod options;
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use maitred_import::{FileReader, Imported};
+
+use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
+use options::{ForeignServer, Import};
+
+/// nginx's configuration, as distributions have it.
+const NGINX: &str = "/etc/nginx/nginx.conf";
+
+/// php-fpm's configuration, at the paths of distributions.
+const PHP_FPM: [&str; 4] = [
+    "/etc/php/*/fpm/php-fpm.conf",
+    "/etc/php-fpm.conf",
+    "/etc/opt/remi/php*/php-fpm.conf",
+    "/usr/local/etc/php-fpm.conf",
+];
+
+/// Largest file of a configuration, in bytes.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// Most files that a pattern names.
+const MAX_FILES: usize = 10_000;
+
+/// Exit code if something is left out that decides who may see what.
+const EXIT_ACCESS_LEFT_OUT: u8 = 3;
+
+/// The file system.
+struct Disk;
+
+impl FileReader for Disk {
+    fn read(&self, path: &str) -> Result<String, String> {
+        let file = std::fs::File::open(path).map_err(|why| why.to_string())?;
+        let mut bytes = Vec::new();
+        let limited = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
+        match limited.map_err(|why| why.to_string())? as u64 {
+            size if size > MAX_FILE_BYTES => {
+                Err(format!("it is larger than {} MB", MAX_FILE_BYTES >> 20))
+            }
+            _ => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        }
+    }
+
+    fn glob(&self, pattern: &str) -> Vec<String> {
+        if !pattern.contains(['*', '?', '[']) {
+            return vec![pattern.to_owned()];
+        }
+        let found = glob::glob(pattern).into_iter().flatten().flatten();
+        found.take(MAX_FILES).map(|path| path.to_string_lossy().into_owned()).collect()
+    }
+
+    fn resolved(&self, path: &str) -> Option<String> {
+        let real = std::fs::canonicalize(path).ok()?;
+        real.to_str().map(str::to_owned)
+    }
+}
+
+/// Imports a configuration: the result to a file or standard output, the report to standard error.
+pub fn import(asked: &Import) -> ExitCode {
+    let named: Vec<String> = asked.php_fpm.iter().map(|file| file.display().to_string()).collect();
+    let fpm = match named.is_empty() {
+        true => {
+            let found = PHP_FPM.iter().flat_map(|pattern| Disk.glob(pattern));
+            found.filter(|file| Path::new(file).exists()).collect()
+        }
+        false => named,
+    };
+    let imported = match asked.server {
+        ForeignServer::Nginx => {
+            let main = asked.path.as_deref().unwrap_or(Path::new(NGINX));
+            let main = std::path::absolute(main).unwrap_or_else(|_| main.to_owned());
+            maitred_import::nginx::import(&Disk, &main.display().to_string(), &fpm)
+        }
+    };
+    match imported {
+        Ok(imported) => finish(asked, &imported),
+        Err(why) => refuse(&why),
+    }
+}
+
+fn finish(asked: &Import, imported: &Imported) -> ExitCode {
+    let written = match &asked.output {
+        Some(file) => write(file, &imported.toml),
+        None => std::io::stdout()
+            .write_all(imported.toml.as_bytes())
+            .map_err(|why| format!("standard output cannot be written: {why}")),
+    };
+    if let Err(why) = written {
+        return fail(&why);
+    }
+    let _ = write!(std::io::stderr(), "{}", imported.report);
+    let file = asked.output.as_deref().unwrap_or(Path::new("maitred.toml"));
+    let shown = file.display();
+    if let Err(mistakes) = maitred_config::parse(&imported.toml, file) {
+        complain(&format!("the result is not right yet; correct it:\n{mistakes}"));
+        return ExitCode::from(crate::exit_code::EXIT_FAILURE);
+    }
+    if !imported.report.keeps_access() {
+        complain(
+            &"something that decides who may see what is left out (see above): write it by hand \
+              before this configuration serves",
+        );
+        return ExitCode::from(EXIT_ACCESS_LEFT_OUT);
+    }
+    if asked.output.is_some() {
+        complain(&format!("{shown} is written; next: maitred check {shown}"));
+    }
+    ExitCode::from(EXIT_SUCCESS)
+}
+
+/// A configuration that exists is not replaced.
+fn write(file: &Path, text: &str) -> Result<(), String> {
+    let opened = OpenOptions::new().write(true).create_new(true).open(file);
+    let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|why| match why.kind() {
+        ErrorKind::AlreadyExists => {
+            format!("{} exists already; delete it, or name another file", file.display())
+        }
+        _ => format!("{} cannot be written: {why}", file.display()),
+    })
+}

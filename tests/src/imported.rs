@@ -1,0 +1,163 @@
+//! nginx with php-fpm, and maitred with the import of their configuration.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Output;
+
+use tempfile::TempDir;
+
+use crate::guard::Guarded;
+use crate::http::{self, Request};
+use crate::outside::{self, text};
+use crate::peer::Peer;
+use crate::rules::USER;
+use crate::server::{Server, Setup, give_to_web_user, public_folder, write_file};
+use crate::{Target, ports, web};
+
+/// What is no script of Nextcloud's.
+const OTHERS: &str = r"^/(?!index|remote|public|cron|core\/ajax\/update|status|ocs\/v[12])";
+
+/// What a script says about its request.
+const SCRIPT: &str = "<?php header('X-Script: ' . $_SERVER['SCRIPT_NAME']); \
+    echo $_SERVER['SCRIPT_NAME'], ' ', $_SERVER['REQUEST_URI'], ' ', $_SERVER['QUERY_STRING'], \
+    ' ', $_SERVER['REMOTE_USER'] ?? '-', ' ', $_SERVER['APP_ENV'] ?? '-', ' ', \
+    ini_get('memory_limit'), ' ', ini_get('upload_max_filesize');";
+
+/// The headers that both send.
+const HEADERS: [&str; 7] = [
+    "Location",
+    "X-Script",
+    "X-Frame-Options",
+    "X-Content-Type-Options",
+    "Cache-Control",
+    "WWW-Authenticate",
+    "X-Static",
+];
+
+#[derive(Debug)]
+/// nginx and php-fpm, and maitred with what the import made of their configuration.
+pub struct Both {
+    _folder: TempDir,
+    address: SocketAddr,
+    _fpm: Peer,
+    _nginx: Guarded,
+    server: Server,
+    /// What the import has printed.
+    pub imported: Output,
+}
+
+#[derive(Debug)]
+/// A server of nginx: lines in `http`, lines in its only `server`, and the files below its root.
+pub struct Case<'c> {
+    /// Lines in `http`.
+    pub http: &'c str,
+    /// Lines in its only `server` with a `listen` of its own.
+    pub server: &'c str,
+    /// Files below the document root.
+    pub files: &'c [&'c str],
+}
+
+/// Runs `maitred import` for a configuration.
+///
+/// # Panics
+/// When a path is no text.
+pub fn import(nginx: &Path, fpm: &Path) -> Output {
+    let path = |path: &Path| path.to_str().expect("it is text").to_owned();
+    outside::maitred(&["import", "nginx", &path(nginx), "--php-fpm", &path(fpm)])
+}
+
+impl Both {
+    /// In the lines, `ROOT` is the document root, `HERE` the folder around it, and `FPM` the socket
+    /// of php-fpm.
+    ///
+    /// # Panics
+    /// When one of them does not start, or `maitred check` refuses the result.
+    pub fn start(case: &Case<'_>) -> Both {
+        let folder = public_folder();
+        let root = folder.path().join("root");
+        for name in case.files {
+            let content = if name.ends_with(".php") { SCRIPT } else { "a file" };
+            let (inner, file) = name.rsplit_once('/').unwrap_or(("", name));
+            write_file(&root.join(inner), file, content.as_bytes());
+        }
+        write_file(folder.path(), "users", USER.as_bytes());
+        give_to_web_user(&root);
+        let fpm = Peer::nginx_php_fpm(&root);
+        let socket = fpm.fpm_socket();
+        let address = ports::free_address();
+        let fill = |lines: &str| {
+            let lines = lines.replace("ROOT", &root.display().to_string());
+            let lines = lines.replace("HERE", &folder.path().display().to_string());
+            lines
+                .replace("FPM", &socket.display().to_string())
+                .replace("OTHERS", OTHERS)
+                .replace("LISTEN", &address.to_string())
+                .replace("include fastcgi_params;", "include /etc/nginx/fastcgi_params;")
+        };
+        let nginx_folder = folder.path().join("nginx");
+        fs::create_dir(&nginx_folder).expect("a folder can be made");
+        let conf = web::nginx_conf(&nginx_folder, address, &fill(case.http), &fill(case.server));
+        let nginx = web::start_nginx(&nginx_folder, address, &conf);
+        let fpm_conf = socket.parent().expect("it is in a folder").join("fpm.conf");
+        let imported = import(&nginx_folder.join("nginx.conf"), &fpm_conf);
+        let server = serve(&text(&imported.stdout), &root, address);
+        Both { _folder: folder, address, _fpm: fpm, _nginx: nginx, server, imported }
+    }
+
+    /// The status, the body and the headers of nginx and of maitred.
+    pub fn seen(&self, request: &Request) -> [String; 2] {
+        [self.address, self.server.address()].map(|address| {
+            let response = http::ask(address, request);
+            let headers = HEADERS.map(|name| response.header(name).unwrap_or("-").to_owned());
+            // nginx names its own port.
+            let headers = headers.join(" | ").replace(&format!(":{}", self.address.port()), "");
+            // Or else a path, which means the same.
+            let host = request.headers.iter().find(|(name, _)| name == "Host");
+            let own = host.map(|(_, host)| format!("http://{host}")).unwrap_or_default();
+            let headers = headers.replace(&own, "").replace(", charset=\"UTF-8\"", "");
+            let body = if response.status == 200 { response.text() } else { String::new() };
+            format!("{} {headers} {body}", response.status)
+        })
+    }
+
+    /// Requests these targets of both, and compares.
+    ///
+    /// # Panics
+    /// When a response differs.
+    pub fn expect_same(&self, host: &str, targets: &[&str]) {
+        let mut differences = Vec::new();
+        for target in targets {
+            let [theirs, ours] = self.seen(&Request::new("GET", target).header("Host", host));
+            if theirs != ours {
+                differences.push(format!("{target}\n  nginx:   {theirs}\n  maitred: {ours}"));
+            }
+        }
+        let report = text(&self.imported.stderr);
+        let toml = text(&self.imported.stdout);
+        assert!(differences.is_empty(), "{}\n{toml}\n{report}", differences.join("\n"));
+    }
+
+    /// The report of the import.
+    pub fn report(&self) -> String {
+        text(&self.imported.stderr)
+    }
+}
+
+/// maitred with an imported configuration, at an address of its own.
+fn serve(toml: &str, root: &Path, nginx: SocketAddr) -> Server {
+    let file = root.parent().expect("it is in a folder").join("maitred.toml");
+    fs::write(&file, toml).expect("a file can be written");
+    let output = outside::maitred(&["check", file.to_str().expect("it is text")]);
+    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    let lines = toml.lines().enumerate().map(|(at, line)| format!("{}: {line}\n", at + 1));
+    assert!(output.status.success(), "{said}\n{}", lines.collect::<String>());
+    let server = Setup::new(root).start();
+    let (address, admin, spool) = (server.address(), server.admin_socket(), server.spool());
+    let start = format!("admin_socket = {admin:?}\nspool_dir = {spool:?}\n");
+    let toml = toml.replace(&format!("\"{nginx}\""), &format!("\"{address}\""));
+    server.configure_as(&(start + &toml));
+    let line = server.reload();
+    assert!(line.contains("reloaded: "), "{line}\n{}", server.log_text());
+    server
+}

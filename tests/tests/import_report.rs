@@ -1,0 +1,114 @@
+//! `maitred import`: what the report says, its exit code, and what the result has, for
+//! configurations that no server runs.
+
+use std::fs;
+
+use maitred_tests::imported::import;
+use maitred_tests::outside::text;
+use maitred_tests::server::public_folder;
+
+/// The exit code and the report of a configuration that no server needs to run.
+fn report_of(http: &str) -> (Option<i32>, String, String) {
+    let folder = public_folder();
+    let [nginx, fpm] = ["nginx.conf", "fpm.conf"].map(|name| folder.path().join(name));
+    fs::write(&nginx, format!("events {{}}\nhttp {{\n{http}\n}}\n")).expect("it can be written");
+    fs::write(&fpm, "[www]\nlisten = /run/www.sock\npm = static\npm.max_children = 3\n")
+        .expect("it can be written");
+    let output = import(&nginx, &fpm);
+    let report = text(&output.stderr).replace(&format!("{}/", folder.path().display()), "");
+    (output.status.code(), report, text(&output.stdout))
+}
+
+#[test]
+fn what_decides_about_access_and_is_not_imported_makes_exit_code_3_with_its_place() {
+    let cases = [
+        ("frobnicate on;", "nginx.conf:5: frobnicate on"),
+        ("location /a { auth_request /check; }", "nginx.conf:5: auth_request /check"),
+        ("if ($http_user_agent ~ bot) { return 403; }", "nginx.conf:5: if"),
+        ("location ~ ^/(?!a) { deny all; }", "look-ahead"),
+        ("location /a { limit_except GET { deny all; } }", "nginx.conf:5: limit_except GET"),
+        ("ssl_verify_client on;", "nginx.conf:5: ssl_verify_client on"),
+        ("if ($request_uri ~ union) { return 403; }", "nginx.conf:5: if"),
+        ("location ~ ^/a[x&&y] { deny all; }", "another meaning"),
+        ("autoindex on; location /a/ { autoindex off; }", "nginx.conf:5: autoindex off"),
+        ("location /api { fastcgi_pass unix:/run/www.sock; }", "nginx.conf:5: location /api"),
+        ("location / { rewrite ^ /index.php last; }", "nginx.conf:5: rewrite"),
+        ("include missing.conf;", "nginx.conf:5: include missing.conf"),
+    ];
+    for (line, expected) in cases {
+        let http = format!("server {{ root /srv;\nserver_name a.example;\n{line}\n}}");
+        let (code, report, _) = report_of(&http);
+        assert_eq!(code, Some(3), "{line}\n{report}");
+        let (_, left_out) = report.split_once("decides who may see what (").expect("a section");
+        assert!(left_out.contains(expected), "{line}\n{report}");
+    }
+    let (code, report, _) = report_of("server { root /srv;\nsub_filter a b;\n}");
+    assert_eq!(code, Some(0), "{report}");
+    assert!(report.contains("nginx.conf:4: sub_filter a b"), "{report}");
+}
+
+#[test]
+fn paths_that_lead_elsewhere_in_nginx_do_not_lead_to_files() {
+    let cases = [
+        ("location /a/ { proxy_pass https://b.example; }", "path = \"/a/*\", status = 404"),
+        ("location /a/ { return 200 yes; }", "path = \"/a/*\", status = 404"),
+        ("return 301 https://$arg_host/;", "path = \"/*\", status = 404"),
+    ];
+    for (line, expected) in cases {
+        let (code, report, toml) = report_of(&format!("server {{ root /srv;\n{line}\n}}"));
+        assert_eq!(code, Some(0), "{line}\n{report}");
+        assert!(toml.contains(expected), "{line}\n{toml}");
+        assert!(report.contains("nginx.conf:4: "), "{line}\n{report}");
+    }
+}
+
+#[test]
+fn a_site_for_this_machine_alone_stays_so() {
+    let http = "server { listen 80; server_name a.example; root /srv/a; }\n\
+                server { listen 127.0.0.1:80; server_name b.example; root /srv/b; }\n\
+                server { listen 8443; server_name c.example; root /srv/c; }";
+    let (code, report, toml) = report_of(http);
+    let (_, site) = toml.split_once("\"b.example\"").expect("the site is there");
+    assert!(site.contains("allow = [\"127.0.0.0/8\", \"::1\"]"), "{toml}");
+    assert_eq!(code, Some(3), "{report}");
+    assert!(report.contains("this one was at *:8443 only"), "{report}");
+}
+
+#[test]
+fn a_server_that_redirects_to_https_becomes_the_redirect_of_tls() {
+    let tls = "listen 443 ssl; ssl_certificate /c.pem; ssl_certificate_key /c.key; root /srv/a;";
+    let plain = [
+        "return 301 https://$host$request_uri;",
+        "location / { return 301 https://$server_name$request_uri; }",
+        "if ($host = a.example) { return 301 https://$host$request_uri; } return 404;",
+        "rewrite ^(.*)$ https://a.example$1 permanent;",
+    ];
+    for lines in plain {
+        let http = format!(
+            "server {{ listen 80; server_name a.example; {lines} }}\n\
+             server {{ server_name a.example; {tls} }}"
+        );
+        let (code, report, toml) = report_of(&http);
+        assert_eq!(code, Some(0), "{lines}\n{report}");
+        assert!(toml.contains("redirect = 301"), "{lines}\n{toml}");
+        assert_eq!(toml.matches("[[sites]]").count(), 1, "{lines}\n{toml}");
+    }
+}
+
+#[test]
+fn servers_that_include_one_file_both_get_what_it_says() {
+    let folder = public_folder();
+    let snippet = folder.path().join("php.conf");
+    let lines = "rewrite ^/old$ /new permanent;\nlocation = /secret { deny all; }\n\
+                 location ~ \\.php$ { fastcgi_pass unix:/run/www.sock; }\n";
+    fs::write(&snippet, lines).expect("it can be written");
+    let server = |name: &str| {
+        let snippet = snippet.display();
+        format!("server {{ server_name {name}; root /srv/{name};\ninclude {snippet};\n}}\n")
+    };
+    let (code, report, toml) = report_of(&(server("a.example") + &server("b.example")));
+    assert_eq!(code, Some(0), "{report}");
+    for line in ["pool = \"www\"", "\"/secret\",", "from = \"~^/old$\""] {
+        assert_eq!(toml.matches(line).count(), 2, "{line}\n{toml}");
+    }
+}
