@@ -182,3 +182,13 @@ fn explain_shows_the_files_and_directives_that_decide() {
         assert_eq!(get(&server, path, fields).status, status, "{path}");
     }
 }
+
+#[test]
+fn index_files_that_lead_to_their_own_folder_end() {
+    let lines = format!("DirectoryIndex{}\n", " ./".repeat(60));
+    let root = document_root(&[("a/.htaccess", &lines), ("a/x.txt", "x")]);
+    let server = serve(&root, &[]);
+    let begun = std::time::Instant::now();
+    assert_eq!(get(&server, "/a/", &[]).status, 403);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+}

@@ -367,6 +367,7 @@ fn redirected(before: &Request, target: &[u8], status: u16) -> Result<Request, u
     request.user.clone_from(&before.user);
     request.is_rewritten_for_good = before.is_rewritten_for_good;
     request.checked = Some(before.walked.clone());
+    request.work = Arc::clone(&before.work);
     let previous = Previous { uri: before.uri.clone(), args: before.args.clone() };
     request.previous = Some(Box::new(previous));
     Ok(request)

@@ -2,11 +2,18 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::conf::Conf;
 use crate::file::Mistake;
 use crate::read_log::ReadLog;
 use crate::table::Table;
+
+/// Most work for one request: a rule that is tried costs 1, a subrequest [`SUBREQUEST`].
+const MAX_WORK: u32 = 500_000;
+
+/// The work of a subrequest.
+pub const SUBREQUEST: u32 = 2000;
 
 /// What a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -232,6 +239,8 @@ pub struct Request {
     pub walked: Walked,
     /// Those of the request that led to this one: the same access rules are not applied twice.
     pub checked: Option<Walked>,
+    /// What its evaluation has cost, together with that of its rounds and subrequests.
+    pub work: Arc<AtomicU32>,
 }
 
 /// The directory and the sections whose directives apply to a request.
@@ -280,7 +289,14 @@ impl Request {
             is_sub: false,
             walked: Walked::default(),
             checked: None,
+            work: Arc::default(),
         }
+    }
+
+    /// Counts work. False once there is too much: rules and index files may lead to subrequests
+    /// without end.
+    pub fn may_spend(&self, cost: u32) -> bool {
+        self.work.fetch_add(cost, Ordering::Relaxed) < MAX_WORK
     }
 
     /// The last segment of the file's path; empty for a directory with its slash.

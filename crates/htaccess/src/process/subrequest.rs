@@ -1,7 +1,9 @@
 //! Subrequests: for index files, and for the tests -U and -F.
 
+use std::sync::Arc;
+
 use super::{MAX_SUBREQUESTS, Processor, Scope, Stop, normalised};
-use crate::request::{Kind, Request};
+use crate::request::{Kind, Request, SUBREQUEST};
 use crate::text::escape_path;
 
 /// A subrequest, and the status that it would have.
@@ -15,7 +17,7 @@ pub(super) struct Looked {
 impl Processor<'_> {
     /// Looks up a path as a subrequest of another request.
     pub(super) fn look_up(&self, uri: &[u8], parent: &Request) -> Option<Looked> {
-        if self.depth >= MAX_SUBREQUESTS {
+        if self.depth >= MAX_SUBREQUESTS || !parent.may_spend(SUBREQUEST) {
             return None;
         }
         let mark = memchr::memchr(b'?', uri);
@@ -30,6 +32,7 @@ impl Processor<'_> {
         };
         let mut request = Request::new(b"GET", normalised(&path), args);
         request.is_sub = true;
+        request.work = Arc::clone(&parent.work);
         request.checked = Some(parent.walked.clone());
         request.env = parent.env.clone();
         request.headers_in = parent.headers_in.clone();

@@ -170,6 +170,9 @@ fn apply_all(request: &mut Request, conf: &RewriteConf, world: &Scope<'_>) -> Re
     let (mut at, mut round) = (0, 1);
     while let Some(rule) = conf.rules.get(at) {
         let flags = &rule.flags;
+        if !request.may_spend(1) {
+            return Err(Stop::TooCostly);
+        }
         let is_left_out = request.is_sub && (flags.skips_subrequests || flags.redirects.is_some());
         if is_left_out {
             at += 1;
