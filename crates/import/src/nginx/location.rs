@@ -154,7 +154,23 @@ pub fn all<'a>(server: &Scope<'a>) -> Vec<Location<'a>> {
     let mut found = Vec::new();
     collect(server, None, &mut found);
     found.sort_by_key(|location| location.matcher.rank());
+    let never: Vec<bool> = found.iter().map(|one| is_never_chosen(one, &found)).collect();
+    let mut never = never.into_iter();
+    found.retain(|_| never.next() == Some(false));
     found
+}
+
+/// Whether nginx never chooses a nested location: it searches the longest outer prefix alone, and
+/// that is another one.
+fn is_never_chosen(location: &Location<'_>, all: &[Location<'_>]) -> bool {
+    let (Some(outer), Some(own)) = (&location.around, location.matcher.literal()) else {
+        return false;
+    };
+    all.iter().any(|other| {
+        let is_further_out = other.around.as_ref().map_or(0, String::len) < outer.len();
+        let Matcher::Prefix { text, .. } = &other.matcher else { return false };
+        is_further_out && text.len() > outer.len() && own.text.starts_with(text.as_str())
+    })
 }
 
 fn collect<'a>(scope: &Scope<'a>, around: Option<&str>, found: &mut Vec<Location<'a>>) {
