@@ -51,7 +51,7 @@ fn workers(server: &Server) -> usize {
 fn ask(server: &Server, number: usize) {
     let mut request = Request::get("/");
     request.headers[0].1 = format!("s{number}.example");
-    let response = Connection::open(server.address()).ask(&request).unwrap();
+    let response = Connection::open(server.address()).ask(&request).expect("a response");
     assert_eq!(response.text(), format!("pool {number}"));
 }
 

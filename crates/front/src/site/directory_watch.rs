@@ -191,7 +191,7 @@ impl Watcher {
 }
 
 fn is_local(path: &CStr) -> bool {
-    fs::statfs(path).is_ok_and(|stat| LOCAL.contains(&i64::from(stat.f_type)))
+    fs::statfs(path).is_ok_and(|stat| LOCAL.contains(&stat.f_type))
 }
 
 #[cfg(test)]
@@ -199,6 +199,8 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     use super::*;
+
+    type Change = fn(&Tree);
 
     struct Tree(tempfile::TempDir);
 
@@ -222,7 +224,7 @@ mod tests {
     #[test]
     fn each_change_between_the_root_and_a_path_is_seen_at_once() {
         let tree = Tree::new();
-        let changes: [(&str, fn(&Tree)); 6] = [
+        let changes: [(&str, Change); 6] = [
             ("a new file", |tree| std::fs::write(tree.path("a/b/file"), "1").unwrap()),
             ("new content", |tree| std::fs::write(tree.path("a/b/file"), "2").unwrap()),
             ("a renamed file", |tree| {
