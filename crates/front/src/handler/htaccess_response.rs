@@ -90,7 +90,8 @@ impl Directives {
         if source == ResponseSource::File {
             self.set_type(&mut tables.success);
         }
-        if source != ResponseSource::Server {
+        let is_error_document = status >= 400 && status == self.request.status;
+        if source != ResponseSource::Server || is_error_document {
             self.describe(&mut tables.success);
         }
         let request = &self.request;
