@@ -45,7 +45,8 @@ fn a_name_like_no_other_is_answered_with_all_names() {
            `pool`, `upstream`, `front_controller`, `max_body_size`, `access_log`, `app`, \
            `redirects`, `rewrite`, `allow`, `deny`, `allow_php`, `deny_php`, `basic_auth`, \
            `headers`, `expires`, `error_pages`, `intercept_errors`, `htaccess`, \
-           `htaccess_unknown`, `autoindex`, `aliases`, `paths`, \
+           `htaccess_unknown`, `htaccess_override`, `htaccess_users`, \
+           `autoindex`, `aliases`, `paths`, \
            `classic_paths`, `classic_pool`, `proxy`, `rate_limit`, `connection_limit`, \
            `compression`, `precompressed`, `compression_min_length`, `compression_types`, \
            `sendfile_roots`, `cache`"],

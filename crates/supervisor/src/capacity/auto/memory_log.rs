@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(lines[1], info(again));
         let over = said(&mut words, 4000..5000, |_| Level::Calm);
         let told =
-            "memory is no longer nearly full (87 % in use); it had become so 100 times in 3979.0 s";
+            "memory is no longer nearly full (87 % in use); it had become so 100 times in 1 h 6 m";
         assert_eq!(over, [info(told)]);
     }
 
