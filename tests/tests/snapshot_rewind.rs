@@ -240,7 +240,7 @@ fn what_cannot_be_put_back_ends_the_copy_and_is_seen_by_nobody() {
          $before['own'] = posix_getpgid(0) === getmypid();
          match ($_SERVER['REQUEST_URI']) {
              '/nice' => proc_nice(1),
-             '/group' => posix_setpgid(0, 0),
+             '/group' => posix_setpgid(0, posix_getsid(0)),
              '/limit' => posix_setrlimit(POSIX_RLIMIT_CORE, 0, 0),
              '/child' => pcntl_fork() || (sleep(1) || posix_kill(getmypid(), SIGKILL)),
              '/grandchild' => pcntl_fork() ? pcntl_wait($status)
