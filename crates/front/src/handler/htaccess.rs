@@ -41,7 +41,8 @@ pub async fn route<'r>(
     // As without AllowEncodedSlashes.
     let has_slash =
         |text: &str| text.as_bytes().windows(3).any(|three| three.eq_ignore_ascii_case(b"%2f"));
-    if has_slash(context.head.path()) {
+    let path_sent = context.head.path();
+    if memchr::memchr(b'%', path_sent.as_bytes()).is_some() && has_slash(path_sent) {
         return failure(context, 404).into();
     }
     // A segment that must not be looked up can only be the PATH_INFO of a script before it.

@@ -16,6 +16,9 @@ use crate::site::verdict_table::{
     CachedRound, CachedVerdict, NewVerdict, ReadHeader, WatchedPaths, value_of,
 };
 
+/// Room for a usual key, in bytes.
+const KEY_BYTES: usize = 256;
+
 /// A decision that may be cached, once it is known what it serves.
 pub struct Unsaved {
     key: Vec<u8>,
@@ -39,17 +42,19 @@ pub fn key_of(context: &RequestContext<'_>) -> Vec<u8> {
     let (head, target) = (context.head, context.target);
     let scheme = if target.is_https { "https" } else { "http" };
     let query = context.query().unwrap_or_default();
-    let parts = [
-        head.method(),
-        head.version().as_str(),
-        scheme,
-        target.host,
-        head.target(),
-        &context.path,
-        query,
-    ];
+    let mut key = Vec::with_capacity(KEY_BYTES);
     // None of them has a NUL.
-    parts.join("\0").into_bytes()
+    for part in [head.method(), head.version().as_str(), scheme, target.host, head.target()] {
+        key.extend_from_slice(part.as_bytes());
+        key.push(0);
+    }
+    if head.path() != context.path || head.query().unwrap_or_default() != query {
+        for part in [&context.path, query] {
+            key.extend_from_slice(part.as_bytes());
+            key.push(0);
+        }
+    }
+    key
 }
 
 /// What an evaluation has read, unless its decision holds for this request alone.
