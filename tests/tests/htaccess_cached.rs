@@ -3,9 +3,9 @@
 use std::fs;
 use std::process::Command;
 
-use maitred_tests::Target;
 use maitred_tests::http::{self, Request, Response};
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, public_folder};
+use maitred_tests::{Target, wait};
 
 fn serve(root: &tempfile::TempDir) -> Server {
     give_to_web_user(root.path());
@@ -153,6 +153,44 @@ fn a_path_without_directives_gets_those_that_come_later() {
         fs::rename(root.path().join("a/b"), root.path().join("a/c")).unwrap();
         assert_eq!((status("/a/b/page.txt"), status("/a/b/page.php")), (404, 404));
         fs::rename(root.path().join("a/c"), root.path().join("a/b")).unwrap();
+    }
+    server.stop();
+}
+
+#[test]
+fn a_file_that_is_changed_by_another_of_its_links_is_found() {
+    let root =
+        document_root(&[("site/.htaccess", "Require all granted\n"), ("site/page.txt", "page")]);
+    give_to_web_user(root.path());
+    let site = root.path().join("site");
+    let server = Setup::new(&site).site("htaccess = true").start();
+    let status = || ask(&server, "/page.txt", &[]).status;
+    // No event tells of a change that a link in another folder makes.
+    let link = root.path().join("rules");
+    fs::hard_link(site.join(".htaccess"), &link).unwrap();
+    for (rules, before, after) in [("denied", 200, 403), ("granted", 403, 200)] {
+        for _ in 0..10 {
+            assert_eq!(status(), before);
+        }
+        fs::write(&link, format!("Require all {rules}\n")).unwrap();
+        wait::until_true("the other rules to apply", || status() == after);
+    }
+    server.stop();
+}
+
+#[test]
+fn a_file_of_another_folder_is_never_taken_for_one_of_the_root() {
+    let (root, other) = (document_root(&[("docs/page.txt", "root")]), public_folder());
+    fs::write(other.path().join("page.txt"), "one").unwrap();
+    give_to_web_user(root.path());
+    give_to_web_user(other.path());
+    let aliases = format!("aliases = {{ \"/docs\" = {:?} }}", other.path());
+    let server = Setup::new(root.path()).site("htaccess = true").site(&aliases).start();
+    for text in ["one", "two", "three"] {
+        fs::write(other.path().join("page.txt"), text).unwrap();
+        for _ in 0..3 {
+            assert_eq!(ask(&server, "/docs/page.txt", &[]).text(), text);
+        }
     }
     server.stop();
 }

@@ -39,10 +39,7 @@ pub async fn route<'r>(
     path: &CleanPath<'_>,
 ) -> Decision<'r> {
     // As without AllowEncodedSlashes.
-    let has_slash =
-        |text: &str| text.as_bytes().windows(3).any(|three| three.eq_ignore_ascii_case(b"%2f"));
-    let path_sent = context.head.path();
-    if memchr::memchr(b'%', path_sent.as_bytes()).is_some() && has_slash(path_sent) {
+    if has_encoded_slash(context.head.path()) {
         return failure(context, 404).into();
     }
     // A segment that must not be looked up can only be the PATH_INFO of a script before it.
@@ -70,19 +67,22 @@ pub async fn route<'r>(
         };
         let (client, last) = htaccess_cache::restored(context, &round);
         context.depends_on_client = depends_on_client;
-        let (file, is_same_url) = (file.upgrade(), round.is_same_url);
-        let found = Evaluated { client, is_hidden, script, file, is_same_url, unsaved: None };
+        let known = script.map(Decision::Script).or(file.upgrade().map(Decision::File));
+        let is_same_url = round.is_same_url;
+        let found = Evaluated { known, is_same_url, ..Evaluated::new(client, is_hidden) };
         return found.decide(context, thread, last).await;
     }
     if !looked.has_files && !is_hidden {
         // Nothing to evaluate: the cached route of the path, if it has a file.
         match context.site.resolve(&context.path, context.query()) {
             Route::File(entry) => {
-                htaccess_cache::save_file(context, key, looked.paths, &entry);
+                let saved = Saved::File(Arc::downgrade(&entry));
+                htaccess_cache::save_unchanged(context, key, looked.paths, saved);
                 return Decision::File(entry);
             }
             Route::Script(script) => {
-                htaccess_cache::save_script(context, key, looked.paths, &script);
+                let saved = Saved::Script(Arc::clone(&script));
+                htaccess_cache::save_unchanged(context, key, looked.paths, saved);
                 return Decision::Script(script);
             }
             Route::RedirectSlash(_) | Route::Refused(_) => {}
@@ -112,6 +112,11 @@ pub async fn route<'r>(
     log_mistake(context, thread, &verdict.outcome);
     let found = Evaluated { unsaved, ..Evaluated::new(client, is_hidden) };
     found.decide(context, thread, FinalRound::of(verdict)).await
+}
+
+fn has_encoded_slash(path: &str) -> bool {
+    let mut encoded = path.split('%').skip(1);
+    encoded.any(|rest| rest.as_bytes().get(..2).is_some_and(|two| two.eq_ignore_ascii_case(b"2f")))
 }
 
 /// The script or the file of a path to which no directive applies.
@@ -145,12 +150,11 @@ struct Looked {
     cached: Option<CachedVerdict>,
 }
 
-struct Evaluated {
+struct Evaluated<'r> {
     client: Arc<Client>,
     is_hidden: bool,
-    /// The script or the file, if it is known.
-    script: Option<Arc<Script>>,
-    file: Option<Arc<StaticFile>>,
+    /// The script or the file, if the decision was cached.
+    known: Option<Decision<'r>>,
     /// The last round has the path and the query of the first.
     is_same_url: bool,
     /// The decision, if it may be cached.
@@ -165,21 +169,18 @@ pub struct FinalRound {
     pub outcome: Outcome,
 }
 
-impl Evaluated {
-    fn new(client: Arc<Client>, is_hidden: bool) -> Evaluated {
-        let (script, file) = (None, None);
-        Evaluated { client, is_hidden, script, file, is_same_url: false, unsaved: None }
-    }
-}
-
 impl FinalRound {
     fn of(verdict: Verdict) -> FinalRound {
         FinalRound { request: Arc::new(verdict.request), outcome: verdict.outcome }
     }
 }
 
-impl Evaluated {
-    async fn decide<'r>(
+impl<'r> Evaluated<'r> {
+    fn new(client: Arc<Client>, is_hidden: bool) -> Evaluated<'r> {
+        Evaluated { client, is_hidden, known: None, is_same_url: false, unsaved: None }
+    }
+
+    async fn decide(
         self,
         context: &mut RequestContext<'r>,
         thread: &Thread,
@@ -237,7 +238,7 @@ impl Evaluated {
     }
 
     /// What is served, or the status of an error.
-    async fn serve<'r>(
+    async fn serve(
         self,
         context: &mut RequestContext<'r>,
         verdict: FinalRound,
@@ -252,6 +253,12 @@ impl Evaluated {
         context.directives = Some(Arc::clone(&directives));
         if let Some(limit) = request.conf.core.body_limit.filter(|limit| *limit > 0) {
             context.max_body_size = context.max_body_size.min(limit);
+        }
+        if let Some(known) = self.known {
+            if !self.is_same_url {
+                follow(context, &request);
+            }
+            return Ok(known);
         }
         let failed = |status| Err(Failed { status, request: Arc::clone(&request) });
         let name = request.filename.get(root..).unwrap_or_default();
@@ -268,15 +275,6 @@ impl Evaluated {
             Outcome::NeedsUser => Ok(htaccess_users::challenge(&request).into()),
             Outcome::File | Outcome::Listing if self.is_hidden => failed(404),
             Outcome::Script if is_dotted(name) => failed(404),
-            Outcome::File if self.file.is_some() => {
-                if !self.is_same_url {
-                    follow(context, &request);
-                }
-                match self.file {
-                    Some(entry) => Ok(Decision::File(entry)),
-                    None => failed(404),
-                }
-            }
             Outcome::File => match context.site.resolve(&encode_path(name), None) {
                 Route::File(entry) => {
                     let saved = Saved::File(Arc::downgrade(&entry));
@@ -288,15 +286,6 @@ impl Evaluated {
                 Route::Refused(refused) => failed(refused.status),
                 Route::Script(_) | Route::RedirectSlash(_) => failed(403),
             },
-            Outcome::Script if self.script.is_some() => {
-                if !self.is_same_url {
-                    follow(context, &request);
-                }
-                match self.script {
-                    Some(script) => Ok(Decision::Script(script)),
-                    None => failed(404),
-                }
-            }
             Outcome::Script => {
                 let script = context.site.with_htaccess(|_, resolver: &Resolver| {
                     resolver.script_at(name, &request.path_info)

@@ -114,30 +114,22 @@ pub fn save(
     insert(context, key, NewVerdict { headers, paths, verdict });
 }
 
-/// Caches that no directive applies to a file.
-pub fn save_file(
+/// Caches that no directive applies to a path, which is that of a file or a script.
+pub fn save_unchanged(
     context: &RequestContext<'_>,
     key: Vec<u8>,
     paths: Option<WatchedPaths>,
-    file: &Arc<StaticFile>,
+    saved: Saved,
 ) {
-    let verdict = CachedVerdict { file: Arc::downgrade(file), ..CachedVerdict::default() };
+    let verdict = match saved {
+        Saved::File(file) => CachedVerdict { file, ..CachedVerdict::default() },
+        Saved::Script(script) if script.path_info.is_empty() => {
+            CachedVerdict { script: Some(script), ..CachedVerdict::default() }
+        }
+        Saved::Script(_) | Saved::Status(_) => return,
+    };
     // An index file depends on the names before it.
     if let Some(paths) = paths.filter(|_| !context.path.ends_with('/')) {
-        insert(context, key, NewVerdict { headers: Vec::new(), paths, verdict });
-    }
-}
-
-/// Caches that no directive applies to a script.
-pub fn save_script(
-    context: &RequestContext<'_>,
-    key: Vec<u8>,
-    paths: Option<WatchedPaths>,
-    script: &Arc<Script>,
-) {
-    let verdict = CachedVerdict { script: Some(Arc::clone(script)), ..CachedVerdict::default() };
-    let is_whole = script.path_info.is_empty() && !context.path.ends_with('/');
-    if let Some(paths) = paths.filter(|_| is_whole) {
         insert(context, key, NewVerdict { headers: Vec::new(), paths, verdict });
     }
 }

@@ -248,6 +248,35 @@ mod tests {
     }
 
     #[test]
+    fn a_flood_of_changes_counts_as_a_change_of_everything() {
+        let (tree, calm) = (Tree::new(), Tree::new());
+        let watched = calm.watch("a/file").unwrap();
+        tree.watch("a/file").unwrap();
+        are_unchanged(&watched, 0, 0);
+        let since = last_change();
+        assert!(are_unchanged(&watched, since, 0));
+        // An event has 32 bytes, with a name of at most 16.
+        for number in 0..READS_MAX * EVENTS_BYTES / 32 {
+            std::fs::create_dir(tree.path(&format!("a/{number}"))).unwrap();
+        }
+        std::fs::write(tree.path("a/last"), "").unwrap();
+        assert!(!are_unchanged(&watched, since, 0), "what was not read may be about it");
+        while !are_unchanged(&watched, last_change(), 0) {}
+    }
+
+    #[test]
+    fn no_more_directories_are_watched_than_the_limit() {
+        let tree = Tree::new();
+        let mut watched = 0;
+        for number in 0..=DIRECTORIES_MAX {
+            std::fs::create_dir(tree.path(&format!("{number}"))).unwrap();
+            watched += usize::from(tree.watch(&format!("{number}/file")).is_some());
+        }
+        // The root is one of them.
+        assert_eq!(watched, DIRECTORIES_MAX - 1);
+    }
+
+    #[test]
     fn a_path_that_does_not_exist_is_watched_where_it_would_begin() {
         let tree = Tree::new();
         let watched = tree.watch("2026/11/post").unwrap();

@@ -1,6 +1,7 @@
 //! Cached decisions of `.htaccess` files. A decision holds for requests that are the same in all
 //! that its evaluation has read, and as long as the file system is as it has seen it.
 
+use std::ffi::CString;
 use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 
@@ -8,7 +9,9 @@ use maitred_htaccess::process::Outcome;
 use maitred_htaccess::request::{Client, Request};
 use maitred_http1::Head;
 use quick_cache::unsync::Cache;
+use rustix::fs::{FileType, Stat};
 
+use crate::runtime::file_identity::Identity;
 use crate::site::directory_watch::{self, DirectoryId, TRUSTED_FOR};
 use crate::site::files::StaticFile;
 use crate::site::resolver::Script;
@@ -73,7 +76,7 @@ impl WatchedPaths {
         if self.watches.iter().any(known) {
             return;
         }
-        match (std::ffi::CString::new(path), expect) {
+        match (CString::new(path), expect) {
             (Ok(path), Some(expect)) if self.watches.len() < WATCHES_MAX => {
                 self.watches.push(FileWatch { path, expect });
             }
@@ -101,6 +104,13 @@ struct VerdictSlot {
 }
 
 impl VerdictSlot {
+    /// Whether a request has the headers that the evaluation has read.
+    fn is_for(&self, head: &Head) -> bool {
+        self.headers.iter().all(|read| {
+            value_of(head, &read.name).is_ok_and(|value| value == read.value.as_deref())
+        })
+    }
+
     /// Whether all paths are as they were: by what the kernel reports, or else by one `stat` each.
     fn holds(&mut self, moment: u64) -> bool {
         if moment != 0 && self.seen == moment {
@@ -143,22 +153,15 @@ impl VerdictTable {
     /// The decision for a request, if it is cached and still holds. Checks of one `moment` are not
     /// repeated; 0: every check is a moment of its own.
     pub fn fresh(&mut self, key: &[u8], head: &Head, moment: u64) -> Option<CachedVerdict> {
-        let holds = {
-            let mut slot = self.slots.get_mut(key)?;
-            let is_same = slot.headers.iter().all(|read| {
-                value_of(head, &read.name).is_ok_and(|value| value == read.value.as_deref())
-            });
-            if !is_same {
-                return None;
-            }
-            if slot.holds(moment) {
-                return Some(slot.verdict.clone());
-            }
-            false
-        };
-        if !holds {
-            self.slots.remove(key);
+        let mut slot = self.slots.get_mut(key)?;
+        if !slot.is_for(head) {
+            return None;
         }
+        if slot.holds(moment) {
+            return Some(slot.verdict.clone());
+        }
+        drop(slot);
+        self.slots.remove(key);
         None
     }
 
@@ -229,9 +232,7 @@ pub fn value_of<'h>(head: &'h Head, name: &[u8]) -> Result<Option<&'h [u8]>, Rep
 }
 
 /// What a path has to be as long as a decision holds; none if a later change may not show.
-pub fn expected(stat: Option<&rustix::fs::Stat>) -> Option<Expect> {
-    use crate::runtime::file_identity::Identity;
-    use rustix::fs::FileType;
+pub fn expected(stat: Option<&Stat>) -> Option<Expect> {
     let Some(stat) = stat else { return Some(Expect::Absent) };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => Some(Expect::Directory),

@@ -28,9 +28,8 @@ struct Candidate {
 
 /// Holds the starts of all zygotes back but those whose turn it is. `cores`: of this machine.
 pub fn hold_starts(pools: &mut Pools, cores: usize, now: Moment) {
-    let is_recent = |since: Moment| now < since + STARTS_WITHIN;
     let starting = pools.iter().filter_map(|pool| pool.state.starts_since());
-    let starting = starting.filter(|since| is_recent(*since)).count();
+    let free = free_starts(starting, cores, now);
     let waiting: Vec<Candidate> = pools
         .iter()
         .filter(|pool| pool.state.waits_to_start(now))
@@ -39,8 +38,7 @@ pub fn hold_starts(pools: &mut Pools, cores: usize, now: Moment) {
             Candidate { is_unasked: asked_at.is_none(), asked_at, id: pool.id() }
         })
         .collect();
-    let most = (cores * STARTING_PER_CORE).max(STARTING_MIN);
-    let first = first(waiting.clone(), most.saturating_sub(starting));
+    let first = first(waiting.clone(), free);
     for Candidate { id, .. } in waiting {
         pools[id].state.hold_start(!first.contains(&id));
     }
@@ -55,6 +53,13 @@ pub fn deadline(pools: &Pools, now: Moment) -> Option<Moment> {
     starting.map(|since| since + STARTS_WITHIN).filter(|until| *until > now).min()
 }
 
+/// How many zygotes may start beside those that have been `starting` since these moments.
+fn free_starts(starting: impl Iterator<Item = Moment>, cores: usize, now: Moment) -> usize {
+    let recent = starting.filter(|since| now < *since + STARTS_WITHIN);
+    let most = (cores * STARTING_PER_CORE).max(STARTING_MIN);
+    most.saturating_sub(recent.count())
+}
+
 /// The first `most` of these.
 fn first(mut waiting: Vec<Candidate>, most: usize) -> Vec<PoolId> {
     waiting.sort();
@@ -65,6 +70,18 @@ fn first(mut waiting: Vec<Candidate>, most: usize) -> Vec<PoolId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_start_at_a_time_and_one_that_hangs_delays_no_other() {
+        let free = |starting: &[u64], cores| {
+            let starting = starting.iter().map(|since| Moment::from_millis(*since));
+            free_starts(starting, cores, Moment::from_millis(2500))
+        };
+        assert_eq!((free(&[], 1), free(&[], 8)), (STARTING_MIN, 16));
+        assert_eq!(free(&[2400, 2400, 2000, 2499], 1), 0);
+        assert_eq!(free(&[2400, 1500, 1000, 0], 1), 3, "all but the first hang");
+        assert_eq!(free(&[2400; 9], 1), 0);
+    }
 
     #[test]
     fn those_that_were_requested_start_first() {

@@ -51,12 +51,9 @@ pub fn children() -> Vec<i32> {
 
 /// All children of a process.
 pub fn children_of(pid: impl std::fmt::Display) -> Vec<i32> {
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Vec::new();
-    };
-    let lists = threads.flatten().map(|thread| thread.path().join("children"));
-    let lists = lists.flat_map(std::fs::read_to_string);
-    lists
+    let threads = proc::threads(&pid);
+    threads
+        .filter_map(|thread| proc::read(format!("{pid}/task/{thread}"), "children"))
         .flat_map(|list| list.split_ascii_whitespace().flat_map(str::parse).collect::<Vec<_>>())
         .collect()
 }

@@ -90,11 +90,9 @@ impl Supervisor {
 
 /// The ids of a front's threads that serve clients.
 fn threads_of(pid: i32) -> Vec<i32> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let threads = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let serves = |thread: &i32| {
         let name = proc::read(format!("{pid}/task/{thread}"), "comm");
         *thread == pid || name.is_some_and(|name| name.starts_with(THREAD_NAME))
     };
-    threads.filter(serves).take(THREADS_MAX).collect()
+    proc::threads(pid).filter(serves).take(THREADS_MAX).collect()
 }
