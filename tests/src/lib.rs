@@ -79,6 +79,17 @@ pub fn project_root() -> PathBuf {
     package.parent().expect("the tests package lies inside the project").to_path_buf()
 }
 
+/// Runs `maitred` with these arguments to its end. Returns whether it went well, and its output.
+///
+/// # Panics
+/// When it cannot be run.
+pub fn run_maitred(arguments: &[&str]) -> (bool, String) {
+    let output = Command::new(maitred_program()).args(arguments).output();
+    let output = output.expect("maitred can be run");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+}
+
 /// The maitred program under test: `MAITRED_BIN`, or the release build of this checkout.
 pub fn maitred_program() -> PathBuf {
     let program = std::env::var_os("MAITRED_BIN")

@@ -1,14 +1,13 @@
 //! `maitred explain` and `maitred check` say what a server does or would do with a configuration.
 
 use std::os::unix::net::UnixListener;
-use std::process::Command;
 
 use maitred_tests::http;
 use maitred_tests::rules::USER;
 use maitred_tests::server::{
     Server, Setup, document_root, give_to_web_user, is_root, public_folder, set_mode, write_file,
 };
-use maitred_tests::{Target, maitred_program};
+use maitred_tests::{Target, run_maitred};
 use tempfile::TempDir;
 
 fn site() -> TempDir {
@@ -24,14 +23,6 @@ fn serve(root: &TempDir, lines: &[&str]) -> Server {
     let setup = Setup::new(root.path()).site("front_controller = \"\"");
     let with = lines.iter().fold(setup, |setup, line| setup.site(line));
     with.start()
-}
-
-/// Runs `maitred` with these arguments; whether it went well, and all it said.
-fn command(arguments: &[&str]) -> (bool, String) {
-    let output =
-        Command::new(maitred_program()).args(arguments).output().expect("maitred can be run");
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
 
 #[test]
@@ -64,13 +55,13 @@ fn explain_says_what_the_server_then_does() {
         ("/nothing", 404, "response         404: there is no such file"),
         ("/l", 500, "still matches after 10 times: 500"),
     ] {
-        let (went_well, said) = command(&["explain", path, "--config", file]);
+        let (went_well, said) = run_maitred(&["explain", path, "--config", file]);
         assert!(went_well && said.contains(words), "{path}: {said}");
         assert_eq!(http::get(server.address(), path).status, status, "{path}");
     }
     let inside = ["explain", "/secret/plan.txt", "--config", file, "--client", "10.1.1.1"];
-    assert!(command(&inside).1.contains("200 with the file"));
-    let (went_well, said) = command(&["explain", "ftp://x/", "--config", file]);
+    assert!(run_maitred(&inside).1.contains("200 with the file"));
+    let (went_well, said) = run_maitred(&["explain", "ftp://x/", "--config", file]);
     assert!(!went_well && said.contains("this is no URL"), "{said}");
 }
 
@@ -100,12 +91,12 @@ fn explain_says_which_users_and_limits_wait_behind_the_path_that_is_asked_for() 
         ("/shown/", 401, "basic_auth       /shown/index.html matches: a user of "),
         ("/look", 200, "rate_limit       /style.css matches: "),
     ] {
-        let (went_well, said) = command(&["explain", path, "--config", file]);
+        let (went_well, said) = run_maitred(&["explain", path, "--config", file]);
         assert!(went_well, "{path}: {said}");
         assert_eq!(said.matches(words).count(), 1, "{path}: {said}");
         assert_eq!(http::get(server.address(), path).status, status, "{path}");
     }
-    let (_, said) = command(&["explain", "/index.php/other", "--config", file]);
+    let (_, said) = run_maitred(&["explain", "/index.php/other", "--config", file]);
     assert!(!said.contains("basic_auth"), "{said}");
 }
 
@@ -123,14 +114,14 @@ fn explain_knows_what_a_pool_answers_itself() {
         ("/status?json", "the status page of pool www (status_path)"),
         ("/alive", "the ping of pool www (ping_path)"),
     ] {
-        let (went_well, said) = command(&["explain", path, "--config", file]);
+        let (went_well, said) = run_maitred(&["explain", path, "--config", file]);
         assert!(went_well && said.contains(answer), "{path}: {said}");
         assert_eq!(http::get(server.address(), path).status, 200, "{path}");
     }
     let other = ["explain", "/%73tatus", "--config", file];
-    assert!(command(&other).1.contains("script "));
+    assert!(run_maitred(&other).1.contains("script "));
     let outside = ["explain", "/status", "--config", file, "--client", "192.0.2.1"];
-    assert!(command(&outside).1.contains("response         403"));
+    assert!(run_maitred(&outside).1.contains("response         403"));
 }
 
 #[test]
@@ -142,10 +133,10 @@ fn explain_says_that_plain_http_is_sent_to_https_and_takes_a_path_alone_for_one_
                  root = \"public\"\n";
     std::fs::write(&file, lines).expect("a file can be written");
     let file = file.to_str().expect("its name is UTF-8");
-    let (went_well, said) = command(&["explain", "http://a.example/b?c", "--config", file]);
+    let (went_well, said) = run_maitred(&["explain", "http://a.example/b?c", "--config", file]);
     let answer = "response         308 to https://a.example:8443/b?c";
     assert!(went_well && said.contains(answer), "{said}");
-    let (went_well, said) = command(&["explain", "/style.css", "--config", file]);
+    let (went_well, said) = run_maitred(&["explain", "/style.css", "--config", file]);
     assert!(went_well && said.contains("200 with the file"), "{said}");
 }
 
@@ -163,7 +154,7 @@ fn check_reads_what_the_rules_name_without_touching_a_running_server() {
             .site("front_controller = \"\""),
     );
     let file = server.configuration();
-    let (went_well, said) = command(&["check", "--config", file.to_str().expect("UTF-8")]);
+    let (went_well, said) = run_maitred(&["check", "--config", file.to_str().expect("UTF-8")]);
     assert!(!went_well);
     assert!(said.contains("users:1: this line has an unsalted SHA-1 hash"), "{said}");
     assert!(said.contains("/nowhere.html for 404 is no file"), "{said}");
@@ -177,7 +168,7 @@ fn check_looks_at_every_socket_that_is_named() {
     let said = |lines: &str| {
         let file = folder.path().join("maitred.toml");
         std::fs::write(&file, lines).expect("a file can be written");
-        command(&["check", "--config", file.to_str().expect("UTF-8")])
+        run_maitred(&["check", "--config", file.to_str().expect("UTF-8")])
     };
     let place = folder.path().display();
     let listener = format!("[pools.www]\nlisten = \"{place}/none/www.sock\"\n");
@@ -219,7 +210,7 @@ fn check_warns_of_folders_for_uploads_in_which_php_would_run() {
         let text =
             format!("[pools.www]\n{pool}[[sites]]\nroot = \"public\"\npool = \"www\"\n{lines}");
         std::fs::write(&file, text).expect("a file can be written");
-        let (went_well, text) = command(&["check", "--config", file.to_str().expect("UTF-8")]);
+        let (went_well, text) = run_maitred(&["check", "--config", file.to_str().expect("UTF-8")]);
         assert!(went_well, "{text}");
         text
     };
@@ -257,7 +248,7 @@ fn two_sites_of_one_host_are_told_at_both_lines() {
         ),
     ]);
     let file = folder.path().join("maitred.toml");
-    let (went_well, said) = command(&["check", "--config", file.to_str().expect("UTF-8")]);
+    let (went_well, said) = run_maitred(&["check", "--config", file.to_str().expect("UTF-8")]);
     assert!(!went_well);
     for line in ["maitred.toml:6:9: `hosts` has", "maitred.toml:3:9 has too"] {
         assert!(said.contains(line), "{said}");
@@ -282,7 +273,7 @@ fn explain_says_what_is_compressed() {
         ("/index.php", "compression      br, gzip, as the client takes it, if"),
     ] {
         let url = format!("http://localhost{path}");
-        let (_, said) = command(&["explain", "--config", file, &url]);
+        let (_, said) = run_maitred(&["explain", "--config", file, &url]);
         assert!(said.contains(words), "{path}: {said}");
     }
 }
@@ -305,7 +296,7 @@ fn explain_names_the_script_that_answers_in_place_of_the_one_that_is_asked_for()
         );
         std::fs::write(&file, text).expect("a file can be written");
         let explain =
-            |path| command(&["explain", path, "--config", file.to_str().expect("UTF-8")]).1;
+            |path| run_maitred(&["explain", path, "--config", file.to_str().expect("UTF-8")]).1;
         let said = explain("/nowhere");
         let expected = format!("response         what {} {words}", script.display());
         assert!(said.contains(&expected), "{said}");
@@ -327,7 +318,7 @@ fn check_and_explain_warn_of_settings_that_the_mode_of_their_pool_does_not_heed(
     let file = file.to_str().expect("UTF-8");
     let warning = format!("warning: {file}:5:16: `max_requests` has no effect in a pool whose");
     for arguments in [&["check", "--config", file][..], &["explain", "/", "--config", file]] {
-        let (went_well, said) = command(arguments);
+        let (went_well, said) = run_maitred(arguments);
         assert!(went_well && said.contains(&warning), "{said}");
     }
 }
@@ -345,10 +336,10 @@ fn check_refuses_a_document_root_that_is_closed_to_the_front() {
     );
     std::fs::write(&file, text).expect("a file can be written");
     let file = file.to_str().expect("UTF-8");
-    let (went_well, said) = command(&["check", "--config", file]);
+    let (went_well, said) = run_maitred(&["check", "--config", file]);
     assert!(went_well && !said.contains("cannot look into"), "{said}");
     set_mode(folder, 0o700);
-    let (went_well, said) = command(&["check", "--config", file]);
+    let (went_well, said) = run_maitred(&["check", "--config", file]);
     let mistake = format!(
         "maitred: {file}:4:8: the front runs as user `nobody`, who cannot look into {}: ",
         folder.display()

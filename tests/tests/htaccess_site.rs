@@ -1,13 +1,11 @@
 //! `.htaccess` files of a site in what Apache has no part in: the page cache, files outside of the
 //! document root, listings, `maitred check` and `maitred explain`.
 
-use std::process::Command;
-
 use maitred_tests::http::{self, Request, Response};
 use maitred_tests::server::{
     Server, Setup, document_root, give_to_web_user, is_root, public_folder, write_file,
 };
-use maitred_tests::{Target, maitred_program};
+use maitred_tests::{Target, run_maitred};
 use tempfile::TempDir;
 
 /// `bob` with the password `bcrypt`, and its `Authorization` header.
@@ -97,14 +95,6 @@ fn a_listing_leaves_out_what_is_ignored() {
     );
 }
 
-/// Runs `maitred` with these arguments; whether it went well, and all it said.
-fn command(arguments: &[&str]) -> (bool, String) {
-    let output =
-        Command::new(maitred_program()).args(arguments).output().expect("maitred can be run");
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
-}
-
 #[test]
 fn check_lists_lines_that_have_no_effect_or_are_wrong() {
     let root = document_root(&[
@@ -119,7 +109,7 @@ fn check_lists_lines_that_have_no_effect_or_are_wrong() {
     ]);
     let server = serve(&root, &[]);
     let file = server.configuration();
-    let (went_well, said) = command(&["check", file.to_str().expect("its name is UTF-8")]);
+    let (went_well, said) = run_maitred(&["check", file.to_str().expect("its name is UTF-8")]);
     assert!(went_well, "{said}");
     let root = root.path().display();
     for line in [
@@ -176,7 +166,8 @@ fn explain_shows_the_files_and_directives_that_decide() {
         ("/wrong/x", &[], 500, format!("500: {real}/wrong/.htaccess:1: Invalid command")),
         ("/style.css", &[], 200, format!(".htaccess        {real}/.htaccess")),
     ] {
-        let (went_well, said) = command(&[&["explain", path, "--config", file], headers].concat());
+        let (went_well, said) =
+            run_maitred(&[&["explain", path, "--config", file], headers].concat());
         assert!(went_well && said.contains(&words), "{path}: {words} is not in {said}");
         let fields: &[_] = if headers.is_empty() { &[] } else { &[("X-Beta", "1")] };
         assert_eq!(get(&server, path, fields).status, status, "{path}");
