@@ -92,7 +92,7 @@ class Group:
                 file.write(str(os.getpid()))
 
     def killed(self):
-        """Processes that the kernel has ended for want of memory."""
+        """Processes that the kernel has ended for lack of memory."""
         lines = dict(line.split() for line in self.read("memory.oom_control").splitlines())
         return int(lines.get("oom_kill", 0))
 

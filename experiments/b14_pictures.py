@@ -95,7 +95,7 @@ class Pictures(experiment.Experiment):
                 records, "b14-share", "Share of requests that were served", "", "served_share"
             ),
             self.bar_chart(
-                records, "b14-kills", "Processes killed for want of memory", "", "kills"
+                records, "b14-kills", "Processes killed for lack of memory", "", "kills"
             ),
         ]
 

@@ -23,7 +23,7 @@ class Api(experiment.Experiment):
     source = "five settings that decide p99"
     concluded = (
         "On 2 processors and 4 GB, 200 requests a second: dynamic with 50 workers had a p99 of 4800"
-        " ms, 92 % of the memory in use and two kills for want of memory; static with 20 (memory by"
+        " ms, 92 % of the memory in use and two kills for lack of memory; static with 20 (memory by"
         " average resident size), workers replaced after 800 requests and a backlog of 8192 had 380"
         " ms, 78 % and none."
     )

@@ -136,7 +136,7 @@ class Small(experiment.Experiment):
             if (records.median(s, t, "kills", load) or 0) > 0
         ]
         lines.append(
-            "Processes were killed for want of memory: "
+            "Processes were killed for lack of memory: "
             + (", ".join(dict.fromkeys(killed)) or "nowhere")
             + "."
         )

@@ -91,7 +91,7 @@ class Group:
         return ["/bin/sh", "-c", script, "sh"]
 
     def kills(self):
-        """How many processes were killed for want of memory."""
+        """How many processes were killed for lack of memory."""
         text = self.read("memory.oom_control" if self.old else "memory.events")
         values = dict(line.split() for line in text.splitlines())
         return int(values["oom_kill"])

@@ -78,7 +78,7 @@ impl MemoryGroup {
         held
     }
 
-    /// How many of its processes the kernel has killed for want of memory.
+    /// How many of its processes the kernel has killed for lack of memory.
     ///
     /// # Panics
     /// When the group does not tell.

@@ -77,7 +77,7 @@ pub struct Machine {
     pub processors: Fact<u32>,
     /// Processors that this process may use.
     pub allowed_processors: Fact<u32>,
-    /// Tasks stalled for want of memory.
+    /// Tasks stalled for lack of memory.
     pub pressure: Fact<Pressure>,
     /// `vm.swappiness`.
     pub swappiness: Fact<u64>,

@@ -133,7 +133,7 @@ pub struct Report {
     pub memory: Option<(f64, f64)>,
     /// Whether the measurements obey the laws.
     pub consistency: Vec<String>,
-    /// What was skipped for want of time.
+    /// What was skipped for lack of time.
     pub left_out: Vec<String>,
     /// What is not proven, and what makes the results less certain.
     pub not_proven: Vec<String>,

@@ -61,7 +61,7 @@ fn several(name: &str, texts: &[String], lines: &mut Vec<String>) {
     }
 }
 
-/// What was skipped for want of time.
+/// What was skipped for lack of time.
 pub(crate) fn left_out(report: &Report) -> Vec<String> {
     let all = report.left_out.iter();
     all.map(|what| format!("{what}: there was no time for it (--time 10m includes it)")).collect()

@@ -16,7 +16,7 @@ pub(super) fn blast_radius(facts: &Facts, sheet: &mut Sheet) {
         Ok(0) => sheet.ok("the machine", "the kernel has killed no process since the boot"),
         Ok(kills) => {
             let seen = format!(
-                "the kernel has killed {} for want of memory since it started; {}",
+                "the kernel has killed {} for lack of memory since it started; {}",
                 plural(*kills, "process"),
                 last(facts)
             );
@@ -118,10 +118,10 @@ fn killed(service: &Service, sheet: &mut Sheet) {
     let about = service.name.as_str();
     match &service.group.oom_kills {
         Ok(None) => {}
-        Ok(Some(0)) => sheet.ok(about, "none of its processes was killed for want of memory"),
+        Ok(Some(0)) => sheet.ok(about, "none of its processes was killed for lack of memory"),
         Ok(Some(kills)) => {
             let seen =
-                plural_with(*kills, "process", "were") + " killed in its group for want of memory";
+                plural_with(*kills, "process", "were") + " killed in its group for lack of memory";
             sheet.report("oom.kills-in-group", about, seen);
         }
         Err(why) => sheet.cannot_tell(about, "whether its group's limit has killed a process", why),

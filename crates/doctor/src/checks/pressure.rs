@@ -90,7 +90,7 @@ pub(super) fn pressure(facts: &Facts, sheet: &mut Sheet) {
     };
     let (some, full) = (pressure.some, pressure.full);
     let seen = format!(
-        "for want of memory, some task stood still for {} of the last minute, all for {}",
+        "for lack of memory, some task stood still for {} of the last minute, all for {}",
         percent(some),
         percent(full)
     );

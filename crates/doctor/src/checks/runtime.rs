@@ -120,7 +120,7 @@ fn filled(pool: &Pool, opcache: &Opcache, sheet: &mut Sheet) {
     let more = "a larger opcache.memory_consumption";
     if opcache.forced_restarts > 0 {
         let seen = format!(
-            "OPcache was emptied {} for want of room",
+            "OPcache was emptied {} for lack of room",
             plural(opcache.forced_restarts, "time")
         );
         sheet

@@ -130,7 +130,7 @@ pub struct Course {
     pub rows: Vec<ComparisonRow>,
     /// Measurements that broke a law, and which.
     pub broken: Vec<String>,
-    /// What was skipped for want of time.
+    /// What was skipped for lack of time.
     pub left_out: Vec<String>,
     /// The result.
     pub verdict: Option<Verdict>,

@@ -88,7 +88,7 @@ impl RateSearch {
         })
     }
 
-    /// Ends the search for want of time. Returns how many rates were tried.
+    /// Ends the search for lack of time. Returns how many rates were tried.
     pub fn stop(&mut self) -> usize {
         self.left = 0;
         self.confirmations = 0;

@@ -136,7 +136,7 @@ impl Sweep {
         }
     }
 
-    /// Ends the sweep for want of time: the choice is one of the measured numbers.
+    /// Ends the sweep for lack of time: the choice is one of the measured numbers.
     pub fn stop(&mut self) {
         self.between = LOOKS_BETWEEN;
         self.confirmations = MOST_CONFIRMATIONS;

@@ -96,7 +96,7 @@ impl Course {
         TimeNeed { changes: true, must: false, cold: self.times.window, ..self.need(&self.pair()) }
     }
 
-    /// Skips the current phase for want of time.
+    /// Skips the current phase for lack of time.
     pub fn leave_out(&mut self) {
         match self.phase {
             Phase::Idle | Phase::Over => {}
