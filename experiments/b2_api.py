@@ -107,7 +107,7 @@ class Api(experiment.Experiment):
                 words.append(
                     f"«{name}» served {share(get('served_share'))} with a p99 of"
                     f" {shown(get('p99_ms'))} ms, {shown(get('kills'), '.0f')} workers killed for"
-                    " want of memory"
+                    " lack of memory"
                 )
             lines.append(f"{servers.NAMES[key]}: {'; '.join(words)}.")
         get = lambda name, figure: records.median("maitred", name, figure)
@@ -145,7 +145,7 @@ class Api(experiment.Experiment):
     def answer(self, records):
         get = lambda key, name, figure: shown(records.median(key, name, figure))
         return (
-            f"As many as fit: behind nginx 50 had {get('nginx', BEFORE, 'kills')} killed for want"
+            f"As many as fit: behind nginx 50 had {get('nginx', BEFORE, 'kills')} killed for lack"
             f" of memory and a p95 of {get('nginx', BEFORE, 'p95_ms')} ms, 20 none and"
             f" {get('nginx', AFTER, 'p95_ms')} ms; maitred with 20"
             f" {get('maitred', AFTER, 'p95_ms')} ms, with `auto`"

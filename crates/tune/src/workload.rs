@@ -283,7 +283,7 @@ fn find(url: &Url, options: &WorkloadOptions) -> Result<Endpoint, String> {
 }
 
 /// The requests with the expected response, how long the first took, and how many were skipped for
-/// want of time.
+/// lack of time.
 struct FittingRequests {
     specs: Vec<RequestSpec>,
     took: Option<f64>,
