@@ -18,6 +18,7 @@ struct ThreadState {
     when_busy: fn(),
     polls: Cell<u32>,
     moment: Cell<u64>,
+    arrival: Cell<u64>,
     tick: Arc<Notify>,
 }
 
@@ -34,6 +35,7 @@ pub fn set_up(number: u32, when_busy: fn()) {
             when_busy,
             polls: Cell::new(0),
             moment: Cell::new(1),
+            arrival: Cell::new(1),
             tick: Arc::default(),
         });
     });
@@ -53,6 +55,18 @@ pub fn moment() -> u64 {
 /// Changes the [`moment`].
 pub fn advance() {
     with(|local| local.moment.set(local.moment.get() + 1));
+}
+
+/// A number that changes with each arrival of a request: a check in the same arrival is later than
+/// whatever its client did before it sent the request. A [`moment`] may be as long as other threads
+/// and processes keep this one from a processor. 0 on a thread that is not set up.
+pub fn arrival() -> u64 {
+    with(|local| local.arrival.get()).unwrap_or_default()
+}
+
+/// Changes the [`arrival`]: called when bytes of a request have been read.
+pub fn note_arrival() {
+    with(|local| local.arrival.set(local.arrival.get() + 1));
 }
 
 /// Waits for the next [`notify_tick`]. This needs no timer, which would cost more than most

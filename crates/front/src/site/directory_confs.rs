@@ -1,7 +1,7 @@
 //! The `.htaccess` files of a site, in one thread: read when they change, and merged by directory.
 //!
-//! A file is checked with one `stat` for each directory above a request's file, at most once in a
-//! moment, so that a change applies to the next request.
+//! A file is checked with one `stat` for each directory above a request's file, at most once in
+//! an arrival of requests, so that a change applies to the next request.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -219,7 +219,8 @@ impl Site {
     ) -> Result<Option<T>, Refused> {
         let Some(confs) = &self.htaccess else { return Ok(None) };
         let mut confs = confs.lock().unwrap_or_else(PoisonError::into_inner);
-        confs.set_moment(thread::moment());
+        // Access depends on them: nothing older than the request will do.
+        confs.set_moment(thread::arrival());
         with(&self.resolver, |resolver| {
             resolver.refresh()?;
             let world =

@@ -223,7 +223,7 @@ impl Connection {
                 self.fill(|| begun + HEAD).await
             };
             match filled {
-                Some(Ok(count)) if count > 0 => {}
+                Some(Ok(count)) if count > 0 => thread::note_arrival(),
                 None if begun.is_some() => {
                     self.too_slow = Some(TooSlow::Sending);
                     return Err(NoHead::TooSlow);

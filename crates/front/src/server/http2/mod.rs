@@ -27,7 +27,7 @@ use tokio::time::{Instant, Sleep};
 use crate::handler::request;
 use crate::http::client::{After, HttpClient};
 use crate::net::client_rate::TooSlow;
-use crate::runtime::thread::Paced;
+use crate::runtime::thread::{self, Paced};
 use crate::server::http1::connection::Connection;
 use crate::server::http2::client::Http2Client;
 use crate::server::http2::connection_state::ConnectionState;
@@ -137,6 +137,7 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
         let step = poll_fn(|cx| {
             match connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
+                    thread::note_arrival();
                     return Poll::Ready(Ok(NextStep::Request(request, respond)));
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
