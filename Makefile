@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 export PREFIX SYSCONFDIR LOCALSTATEDIR UNITDIR DESTDIR BUILT KEY ADDRESS
-.PHONY: help build php install uninstall packages repository image run test conformance bench experiments lint clean
+.PHONY: help build php install uninstall packages repository image run test torture conformance bench experiments lint clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
@@ -35,6 +35,11 @@ run: build ## serve the example on 127.0.0.1:8080 (ARGS="--listen 127.0.0.1:9000
 
 test: ## run every test, beside the real nginx, php-fpm, Apache and WordPress
 	@exec scripts/test $(ARGS)
+
+torture: build ## inject faults into a server under load (MINUTES=10 SEED=1 ARGS="--only kill-front")
+	@scripts/setup-test
+	@scripts/cargo build --workspace
+	@MAITRED_BIN=target/debug/maitred exec target/debug/maitred-torture --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 conformance: build ## run php-src's tests of php-fpm (ARGS="status-basic" for one, "--baseline" for php-fpm's own)
 	@exec scripts/conformance $(ARGS)

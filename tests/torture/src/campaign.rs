@@ -1,0 +1,164 @@
+//! A run: traffic, one fault after the other, and the state of the server at the end.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use maitred_tests::Target as _;
+use maitred_tests::wait;
+
+use crate::faults::{self, Victim};
+use crate::footprint::Footprint;
+use crate::kind::Kind;
+use crate::ledger::Outcome;
+use crate::plan::{Fault, Plan, Step};
+use crate::site::{Site, WORKERS};
+use crate::traffic::{Shared, Traffic};
+use crate::upstream::Upstream;
+
+/// How long the server may take after a fault until each kind of request is served right, as a
+/// shared machine gives it; the report has the real times.
+const RECOVERY_MAX: Duration = Duration::from_secs(10);
+/// How long it may take until everything is served for the first time.
+const START_MAX: Duration = Duration::from_secs(60);
+
+/// A run to be.
+#[derive(Debug, Clone)]
+pub struct Campaign {
+    /// Chooses the faults.
+    pub seed: u64,
+    /// How long faults are injected.
+    pub lasts: Duration,
+    /// The faults.
+    pub faults: Vec<Fault>,
+}
+
+/// The result of a run.
+#[derive(Debug)]
+pub struct Report {
+    /// Outcomes and violations.
+    pub shared: Arc<Shared>,
+    /// Injected faults.
+    pub steps: usize,
+    /// The times until everything was served again, sorted.
+    pub recoveries: Vec<Duration>,
+}
+
+impl Campaign {
+    /// Runs it.
+    pub fn run(&self) -> Report {
+        let upstream = Upstream::start();
+        let site = Arc::new(Site::write());
+        let setup = site.setup(&upstream.url());
+        let processors = faults::all_processors();
+        let group = processors.as_ref();
+        let started = group.map_or_else(|| setup.clone(), |group| group.holds(setup.clone()));
+        let server = started.start();
+        server.wait_for_full_strength(WORKERS as usize, wait::DEADLINE);
+        let victim =
+            Victim { server: &server, site: &site, setup, upstream: &upstream, processors: group };
+        let traffic = Traffic::start(&site, server.address());
+        let mut run = Run { victim, traffic, recoveries: Vec::new() };
+        run.until_all_right(START_MAX);
+        let before = Footprint::of(&server);
+        let steps = run.faults(self);
+        let Run { traffic, mut recoveries, .. } = run;
+        let shared = traffic.stop();
+        if let Err(grown) = before.compare(&server) {
+            shared.violation(grown);
+        }
+        server.stop();
+        recoveries.sort_unstable();
+        Report { shared, steps, recoveries }
+    }
+}
+
+/// A run under way.
+struct Run<'a> {
+    victim: Victim<'a>,
+    traffic: Traffic,
+    recoveries: Vec<Duration>,
+}
+
+impl Run<'_> {
+    /// Injects faults until the time is over; returns how many.
+    fn faults(&mut self, campaign: &Campaign) -> usize {
+        let mut faults = campaign.faults.clone();
+        faults.retain(|fault| self.victim.suffers(*fault));
+        let end = Instant::now() + campaign.lasts;
+        let mut steps = 0;
+        for step in Plan::new(campaign.seed, &faults) {
+            if Instant::now() >= end {
+                break;
+            }
+            std::thread::sleep(step.pause);
+            self.step(&step);
+            steps += 1;
+        }
+        steps
+    }
+
+    fn step(&mut self, step: &Step) {
+        let shared = Arc::clone(&self.traffic.shared);
+        let allowance = step.fault.allowance(step.amount, self.traffic.connections());
+        let from = shared.now();
+        shared.ledger().begin(from, allowance);
+        if let Err(violation) = self.victim.suffer(step) {
+            shared.violation(format!("{}: {violation}", step.fault.name()));
+        }
+        let undone = shared.now();
+        let recovery = self.until_all_right(RECOVERY_MAX);
+        let failed = shared.ledger().end(shared.now());
+        match recovery {
+            Some(recovery) => self.recoveries.push(recovery),
+            None => shared.violation(format!(
+                "{}: not every kind of request is served {} s after its end",
+                step.fault.name(),
+                RECOVERY_MAX.as_secs()
+            )),
+        }
+        println!(
+            "torture: {:8.3} s  {:<20} {} × {:.2} s: failed {failed}, recovered in {:.2} s",
+            from.as_secs_f64(),
+            step.fault.name(),
+            step.amount,
+            (undone - from).as_secs_f64(),
+            recovery.unwrap_or(RECOVERY_MAX).as_secs_f64()
+        );
+    }
+
+    /// Waits until all workers run, and a request of each kind, begun from now on, has the right
+    /// response. Returns how long that took.
+    fn until_all_right(&self, within: Duration) -> Option<Duration> {
+        let shared = &self.traffic.shared;
+        let from = shared.now();
+        let kinds: &[Kind] = self.traffic.kinds();
+        wait::poll(within, || {
+            let right = shared.ledger().all_right_since(from, kinds);
+            let workers = || self.victim.server.workers().len() == WORKERS as usize;
+            (right && workers()).then(|| shared.now() - from)
+        })
+    }
+}
+
+impl Report {
+    /// Prints outcomes and recoveries.
+    pub fn print(&self) {
+        for (kind, outcomes) in self.shared.ledger().outcomes() {
+            let right = outcomes.get(&Outcome::Right).copied().unwrap_or(0);
+            let others: Vec<String> = outcomes
+                .iter()
+                .filter(|(outcome, _)| **outcome != Outcome::Right)
+                .map(|(outcome, count)| format!("{outcome:?} {count}"))
+                .collect();
+            println!("torture: {:<14} {right:>8} right  {}", kind.name(), others.join(", "));
+        }
+        if let [.., worst] = self.recoveries[..] {
+            let median = self.recoveries[self.recoveries.len() / 2];
+            println!(
+                "torture: recovered in {:.2} s (median), {:.2} s (worst)",
+                median.as_secs_f64(),
+                worst.as_secs_f64()
+            );
+        }
+    }
+}

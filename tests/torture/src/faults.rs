@@ -1,0 +1,211 @@
+//! The faults, done to a running server.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use fastrand::Rng;
+use maitred_tests::Target as _;
+use maitred_tests::http::{self, Request};
+use maitred_tests::lowered::Lowered;
+use maitred_tests::processes::{Process, Signal};
+use maitred_tests::processor_group::ProcessorGroup;
+use maitred_tests::server::{Server, Setup, WEB_USER};
+use maitred_tests::{traced, wait};
+
+use crate::plan::{Fault, Step};
+use crate::site::{CLASSIC, Site};
+use crate::upstream::Upstream;
+
+/// Clients that leave, for each of the step's amount.
+const LEAVING: u32 = 100;
+/// Processors while there is little of them, and afterwards.
+const PROCESSORS: (f64, f64) = (0.3, 64.0);
+/// strace's option for a slow disk: opened files are delayed, in microseconds.
+const SLOW_DISK: &str = "inject=openat,openat2:delay_enter=20000";
+/// strace's option for a lack of memory: the 5th of these calls fails, and each 11th after it.
+const NO_MEMORY: &str = "inject=mmap,mremap,brk:error=ENOMEM:when=5+11";
+/// The log's lines at the end of an upgrade.
+const UPGRADED: [&str; 3] = ["upgraded to", "upgrade is refused", "upgrade again"];
+
+/// A server, and what faults need of it.
+pub struct Victim<'a> {
+    /// The server.
+    pub server: &'a Server,
+    /// Its files.
+    pub site: &'a Site,
+    /// Its configuration.
+    pub setup: Setup,
+    /// The upstream of `proxy`.
+    pub upstream: &'a Upstream,
+    /// The group of its processes, where one can be made.
+    pub processors: Option<&'a ProcessorGroup>,
+}
+
+/// Gives the group of a server the processors that it has without a fault.
+pub fn all_processors() -> Option<ProcessorGroup> {
+    ProcessorGroup::with_cores(PROCESSORS.1)
+}
+
+impl Victim<'_> {
+    /// Whether a fault can be caused here.
+    pub fn suffers(&self, fault: Fault) -> bool {
+        match fault {
+            Fault::FullDisk => self.site.spool.is_some(),
+            Fault::LittleProcessor => self.processors.is_some(),
+            _ => true,
+        }
+    }
+
+    /// Does what a step says, and undoes it after its time.
+    ///
+    /// # Errors
+    /// A sentence, if the server does not do what it has to.
+    pub fn suffer(&self, step: &Step) -> Result<(), String> {
+        let mut random = Rng::with_seed(step.choice);
+        match step.fault {
+            Fault::KillWorkers => {
+                let victims = self.some(" worker ", step.amount as usize, &mut random);
+                signal(&victims, Signal::KILL);
+            }
+            Fault::KillZygote => signal(&self.some(" zygote ", 1, &mut random), Signal::KILL),
+            Fault::KillFront => signal(&self.some(" front", 1, &mut random), Signal::KILL),
+            Fault::KillAll => signal(&self.all_but_the_supervisor(), Signal::KILL),
+            Fault::StopWorkers => {
+                stop(&self.some(" worker ", step.amount as usize, &mut random), step.lasts);
+            }
+            Fault::StopZygote => stop(&self.some(" zygote ", 1, &mut random), step.lasts),
+            Fault::StopFront => stop(&self.some(" front", 1, &mut random), step.lasts),
+            Fault::StopSupervisor => stop(&[self.server.supervisor()], step.lasts),
+            Fault::StopAll => stop(&self.server.processes(), step.lasts),
+            Fault::Reload => return self.reload("reloaded"),
+            Fault::ReloadBurst => {
+                for _ in 0..step.amount {
+                    self.server.signal(Signal::HUP);
+                    std::thread::sleep(step.lasts / 100);
+                }
+                return self.reload("reloaded");
+            }
+            Fault::BadReload => {
+                self.server.configure(&self.setup.clone().pool("max_childern = 3"));
+                let refused = self.reload("reload is refused");
+                self.server.configure(&self.setup);
+                return refused.and_then(|()| self.reload("reloaded"));
+            }
+            Fault::Upgrade => return self.upgrade(|| {}),
+            Fault::KillDuringUpgrade => {
+                return self.upgrade(|| {
+                    std::thread::sleep(step.lasts / 10);
+                    signal(&self.some(" front", 1, &mut random), Signal::KILL);
+                });
+            }
+            Fault::CrashingPage => self.crash(step.amount),
+            Fault::FewDescriptors => self.lack_descriptors(step.lasts),
+            Fault::FullDisk => {
+                let _full = self.site.spool.as_ref().map(|disk| disk.fill());
+                std::thread::sleep(step.lasts);
+            }
+            Fault::SlowDisk => self.trace(&self.some(" front", 1, &mut random), SLOW_DISK, step),
+            Fault::NoMemory => {
+                self.trace(&self.some(" worker ", 1, &mut random), NO_MEMORY, step);
+            }
+            Fault::LittleProcessor => {
+                if let Some(group) = self.processors {
+                    group.cores(PROCESSORS.0);
+                    std::thread::sleep(step.lasts);
+                    group.cores(PROCESSORS.1);
+                }
+            }
+            Fault::LeavingClients => leave(self.server.address(), step.amount * LEAVING),
+            Fault::NoUpstream => {
+                self.upstream.refuse(true);
+                std::thread::sleep(step.lasts);
+                self.upstream.refuse(false);
+            }
+        }
+        Ok(())
+    }
+
+    /// Some processes whose title contains a word.
+    fn some(&self, word: &str, count: usize, random: &mut Rng) -> Vec<Process> {
+        let mut found = self.server.processes();
+        found.retain(|process| process.title.contains(word));
+        random.shuffle(&mut found);
+        found.truncate(count);
+        found
+    }
+
+    fn all_but_the_supervisor(&self) -> Vec<Process> {
+        let supervisor = self.server.supervisor();
+        let mut all = self.server.processes();
+        all.retain(|process| *process != supervisor);
+        all
+    }
+
+    fn reload(&self, expected: &str) -> Result<(), String> {
+        let line = self.server.reload();
+        match line.contains(expected) {
+            true => Ok(()),
+            false => Err(format!("a reload ends with {line:?} instead of {expected:?}")),
+        }
+    }
+
+    fn upgrade(&self, meanwhile: impl FnOnce()) -> Result<(), String> {
+        let mark = self.server.log().mark();
+        self.server.signal(Signal::USR2);
+        meanwhile();
+        let over = |line: &str| UPGRADED.iter().any(|said| line.contains(said));
+        let line = self.server.log().find_since(mark, wait::DEADLINE, over);
+        line.map(|_| ()).ok_or_else(|| "an upgrade does not end".to_owned())
+    }
+
+    fn crash(&self, times: u32) {
+        for _ in 0..times {
+            let request = Request::new("GET", "/crash.php")
+                .header("Host", CLASSIC)
+                .header("Connection", "close");
+            let _ = http::try_ask(self.server.address(), &request);
+        }
+    }
+
+    fn lack_descriptors(&self, lasts: Duration) {
+        let Some(front) = self.server.front() else { return };
+        let open = fs::read_dir(format!("/proc/{}/fd", front.pid));
+        let limit = open.map_or(0, |open| open.count() as u64);
+        let _lowered = Lowered::new(front, WEB_USER, "Max open files", "--nofile", limit);
+        std::thread::sleep(lasts);
+    }
+
+    fn trace(&self, victims: &[Process], option: &str, step: &Step) {
+        let options = ["-o", "/dev/null", "-e", option];
+        let traced: Vec<_> =
+            victims.iter().filter_map(|victim| traced::attach(victim, &options)).collect();
+        std::thread::sleep(step.lasts);
+        // Asked to end, strace waits for a pause of the process, which a busy one does not make.
+        for strace in traced.iter().filter_map(|traced| Process::read(traced.pid())) {
+            strace.signal(Signal::KILL);
+        }
+    }
+}
+
+fn signal(victims: &[Process], signal: Signal) {
+    victims.iter().for_each(|victim| victim.signal(signal));
+}
+
+fn stop(victims: &[Process], lasts: Duration) {
+    signal(victims, Signal::STOP);
+    std::thread::sleep(lasts);
+    signal(victims, Signal::CONT);
+}
+
+/// Connections that send a part of a request, or a whole one, and close.
+fn leave(address: SocketAddr, clients: u32) {
+    let request = Request::post("/upload.php?id=1", "text/plain", &[b'x'; 5_000]);
+    let bytes = request.to_bytes();
+    for client in 0..clients as usize {
+        if let Ok(mut stream) = TcpStream::connect(address) {
+            let _ = stream.write_all(&bytes[..bytes.len() * client / clients as usize]);
+        }
+    }
+}
