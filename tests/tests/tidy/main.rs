@@ -67,3 +67,8 @@ fn a_crate_of_layers_has_at_most_18_modules_at_its_top() {
 fn what_architecture_md_names_exists() {
     check("map", map::missing);
 }
+
+#[test]
+fn the_tests_that_the_threat_model_names_exist() {
+    check("tests", map::missing_tests);
+}

@@ -1,25 +1,40 @@
-//! ARCHITECTURE.md: the files, functions and tests that it names exist.
+//! ARCHITECTURE.md and docs/security.md: the files, functions and tests that they name exist.
 
 use std::collections::BTreeSet;
 
 use crate::source::{Tree, Violation, root};
 
-/// Names in backticks that are missing in the sources.
+/// A name with at least this number of underscores is a test's: a sentence.
+const UNDERSCORES_OF_A_TEST: usize = 4;
+
+/// Names in backticks in ARCHITECTURE.md that are missing in the sources.
 pub fn missing(tree: &Tree) -> Vec<Violation> {
-    let Some(map) = tree.files.iter().find(|file| file.path == "ARCHITECTURE.md") else {
-        panic!("there is no ARCHITECTURE.md");
-    };
-    let mut words = BTreeSet::new();
+    let words = words_of_sources(tree);
+    missing_in("ARCHITECTURE.md", tree, |name| exists(tree, &words, name))
+}
+
+/// Tests that docs/security.md names and that are missing in the sources.
+pub fn missing_tests(tree: &Tree) -> Vec<Violation> {
+    let words = words_of_sources(tree);
+    let is_test = |name: &str| name.matches('_').count() >= UNDERSCORES_OF_A_TEST;
+    missing_in("docs/security.md", tree, |name| !is_test(name) || words.contains(name))
+}
+
+fn words_of_sources(tree: &Tree) -> BTreeSet<&str> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    for file in tree.files.iter().filter(|file| !file.path.ends_with(".md")) {
-        words.extend(file.text.split(|c| !is_part(c)).filter(|word| !word.is_empty()));
-    }
+    let sources = tree.files.iter().filter(|file| !file.path.ends_with(".md"));
+    let words = sources.flat_map(|file| file.text.split(move |c| !is_part(c)));
+    words.filter(|word| !word.is_empty()).collect()
+}
+
+fn missing_in(page: &str, tree: &Tree, exists: impl Fn(&str) -> bool) -> Vec<Violation> {
+    let Some(page) = tree.files.iter().find(|file| file.path == page) else {
+        panic!("there is no {page}");
+    };
     let mut violations = Vec::new();
-    for (index, line) in map.text.lines().enumerate() {
-        for name in line.split('`').skip(1).step_by(2) {
-            if !exists(tree, &words, name) {
-                violations.push(Violation::new(map, index + 1, format!("`{name}` does not exist")));
-            }
+    for (index, line) in page.text.lines().enumerate() {
+        for name in line.split('`').skip(1).step_by(2).filter(|name| !exists(name)) {
+            violations.push(Violation::new(page, index + 1, format!("`{name}` does not exist")));
         }
     }
     violations
