@@ -162,6 +162,33 @@ fn a_path_without_directives_gets_those_that_come_later() {
 }
 
 #[test]
+fn an_index_without_directives_gives_way_to_one_before_it() {
+    let root = document_root(&[("a/second.html", "second"), ("a/third.html", "third")]);
+    give_to_web_user(root.path());
+    let names = "index = [\"first.php\", \"second.html\", \"third.html\"]";
+    let server = Setup::new(root.path()).site("htaccess = true").site(names).start();
+    let expect = |text: &str| {
+        let begun = Instant::now();
+        while begun.elapsed() < SETTLED {
+            assert_eq!(ask(&server, "/a/", &[]).text(), text);
+        }
+    };
+    let file = |name: &str| root.path().join("a").join(name);
+    expect("second");
+    fs::write(file("first.php"), "<?php echo 'first';").unwrap();
+    expect("first");
+    fs::remove_file(file("first.php")).unwrap();
+    expect("second");
+    fs::remove_file(file("second.html")).unwrap();
+    expect("third");
+    fs::write(file(".htaccess"), "DirectoryIndex first.php second.html\n").unwrap();
+    assert_eq!(ask(&server, "/a/", &[]).status, 403);
+    fs::remove_file(file(".htaccess")).unwrap();
+    expect("third");
+    server.stop();
+}
+
+#[test]
 fn a_file_that_is_changed_by_another_of_its_links_is_found() {
     let root =
         document_root(&[("site/.htaccess", "Require all granted\n"), ("site/page.txt", "page")]);

@@ -64,6 +64,20 @@ pub struct Rules {
     pub connection_limit: Option<u32>,
 }
 
+impl Rules {
+    /// Whether `.htaccess` files apply, and there is no other rule.
+    pub fn are_htaccess_alone(&self) -> bool {
+        let others = Rules {
+            htaccess: false,
+            htaccess_ignores_unknown: false,
+            htaccess_override: Vec::new(),
+            htaccess_users: Vec::new(),
+            ..self.clone()
+        };
+        self.htaccess && others == Rules::default()
+    }
+}
+
 /// Whether scripts run at some paths.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhpRule {

@@ -22,10 +22,9 @@ use crate::http::headers::Header;
 use crate::http::hosts::host_name;
 use crate::services::Thread;
 use crate::site::directory_confs::SiteWorld;
-use crate::site::files::StaticFile;
 use crate::site::listing;
-use crate::site::resolver::{Resolver, Route, Script};
-use crate::site::verdict_table::{CachedVerdict, WatchedPaths};
+use crate::site::resolver::{Resolver, Route};
+use crate::site::verdict_table::{CachedRound, CachedVerdict, WatchedPaths};
 
 const HTML: Header<'static> = (b"Content-Type", b"text/html; charset=utf-8");
 
@@ -46,8 +45,9 @@ pub async fn route<'r>(
     let is_hidden = path.is_hidden();
     let key = htaccess_cache::key_of(context);
     let looked = context.site.with_htaccess(|world, resolver| {
-        if let Some(cached) = world.cached_verdict(&key, context.head) {
-            return Looked { cached: Some(cached), ..Looked::default() };
+        let cached = world.cached_verdict(&key, context.head);
+        if let Some(round) = cached.and_then(|cached| cached.round) {
+            return Looked { cached: Some(round), ..Looked::default() };
         }
         let has_files = world.has_files(path.as_bytes());
         Looked {
@@ -61,28 +61,21 @@ pub async fn route<'r>(
         Ok(looked) => looked.unwrap_or_default(),
         Err(refused) => return refusal::of_path(&refused).into(),
     };
-    if let Some(CachedVerdict { round, script, file, depends_on_client }) = looked.cached {
-        let Some(round) = round else {
-            return unchanged(context, script, file.upgrade());
-        };
+    if let Some(round) = looked.cached {
         let (client, last) = htaccess_cache::restored(context, &round);
-        context.depends_on_client = depends_on_client;
-        let known = script.map(Decision::Script).or(file.upgrade().map(Decision::File));
-        let is_same_url = round.is_same_url;
-        let found = Evaluated { known, is_same_url, ..Evaluated::new(client, is_hidden) };
-        return found.decide(context, thread, last).await;
+        return Evaluated::new(client, is_hidden).decide(context, thread, last).await;
     }
     if !looked.has_files && !is_hidden {
         // Nothing to evaluate: the cached route of the path, if it has a file.
         match context.site.resolve(&context.path, context.query()) {
             Route::File(entry) => {
                 let saved = Saved::File(Arc::downgrade(&entry));
-                htaccess_cache::save_unchanged(context, key, looked.paths, saved);
+                htaccess_cache::save_unchanged(context, looked.paths, saved);
                 return Decision::File(entry);
             }
             Route::Script(script) => {
                 let saved = Saved::Script(Arc::clone(&script));
-                htaccess_cache::save_unchanged(context, key, looked.paths, saved);
+                htaccess_cache::save_unchanged(context, looked.paths, saved);
                 return Decision::Script(script);
             }
             Route::RedirectSlash(_) | Route::Refused(_) => {}
@@ -119,23 +112,42 @@ fn has_encoded_slash(path: &str) -> bool {
     encoded.any(|rest| rest.as_bytes().get(..2).is_some_and(|two| two.eq_ignore_ascii_case(b"2f")))
 }
 
-/// The script or the file of a path to which no directive applies.
-fn unchanged<'r>(
-    context: &RequestContext<'_>,
-    script: Option<Arc<Script>>,
-    file: Option<Arc<StaticFile>>,
-) -> Decision<'r> {
-    match (script, file) {
-        (Some(script), _) => Decision::Script(script),
-        (None, Some(entry)) => Decision::File(entry),
-        // The cache of routes has evicted the file.
-        (None, None) => match context.site.resolve(&context.path, context.query()) {
-            Route::File(entry) => Decision::File(entry),
-            Route::Script(_) | Route::RedirectSlash(_) | Route::Refused(_) => {
-                failure(context, 404).into()
-            }
-        },
+/// The decision on a request if it is cached, and is a file or a script: no error, whose
+/// `ErrorDocument` would have to be evaluated.
+pub fn cached<'r>(context: &mut RequestContext<'r>) -> Option<Decision<'r>> {
+    let CachedVerdict { round, script, file, depends_on_client } =
+        htaccess_cache::verdict(context)?;
+    let decision = match script {
+        Some(script) => Decision::Script(script),
+        // If the cache of routes has evicted it, it is evaluated again.
+        None => Decision::File(file.upgrade()?),
+    };
+    let Some(round) = round else { return Some(decision) };
+    if round.request.status != 200 {
+        return None;
     }
+    let (client, last) = htaccess_cache::restored(context, &round);
+    context.depends_on_client = depends_on_client;
+    apply(context, &client, &last.request);
+    if !round.is_same_url {
+        follow(context, &last.request);
+    }
+    Some(decision)
+}
+
+/// What the directives say about the response and the body.
+fn apply(
+    context: &mut RequestContext<'_>,
+    client: &Arc<Client>,
+    request: &Arc<Request>,
+) -> Arc<Directives> {
+    let (request, client) = (Arc::clone(request), Arc::clone(client));
+    if let Some(limit) = request.conf.core.body_limit.filter(|limit| *limit > 0) {
+        context.max_body_size = context.max_body_size.min(limit);
+    }
+    let directives = Arc::new(Directives { request, client, site: Arc::clone(context.site) });
+    context.directives = Some(Arc::clone(&directives));
+    directives
 }
 
 /// The document root, before an evaluation.
@@ -146,17 +158,13 @@ struct Looked {
     has_files: bool,
     /// What the decision depends on, where no directory has one.
     paths: Option<WatchedPaths>,
-    /// The decision, if it is cached.
-    cached: Option<CachedVerdict>,
+    /// The last round, if the decision is cached.
+    cached: Option<CachedRound>,
 }
 
-struct Evaluated<'r> {
+struct Evaluated {
     client: Arc<Client>,
     is_hidden: bool,
-    /// The script or the file, if the decision was cached.
-    known: Option<Decision<'r>>,
-    /// The last round has the path and the query of the first.
-    is_same_url: bool,
     /// The decision, if it may be cached.
     unsaved: Option<Unsaved>,
 }
@@ -175,12 +183,12 @@ impl FinalRound {
     }
 }
 
-impl<'r> Evaluated<'r> {
-    fn new(client: Arc<Client>, is_hidden: bool) -> Evaluated<'r> {
-        Evaluated { client, is_hidden, known: None, is_same_url: false, unsaved: None }
+impl Evaluated {
+    fn new(client: Arc<Client>, is_hidden: bool) -> Evaluated {
+        Evaluated { client, is_hidden, unsaved: None }
     }
 
-    async fn decide(
+    async fn decide<'r>(
         self,
         context: &mut RequestContext<'r>,
         thread: &Thread,
@@ -238,7 +246,7 @@ impl<'r> Evaluated<'r> {
     }
 
     /// What is served, or the status of an error.
-    async fn serve(
+    async fn serve<'r>(
         self,
         context: &mut RequestContext<'r>,
         verdict: FinalRound,
@@ -246,20 +254,7 @@ impl<'r> Evaluated<'r> {
         let FinalRound { request, outcome } = verdict;
         let (client, unsaved) = (self.client, self.unsaved);
         let root = client.document_root.len();
-        let site = Arc::clone(context.site);
-        let own = Arc::clone(&client);
-        let directives = Directives { request: Arc::clone(&request), client: own, site };
-        let directives = Arc::new(directives);
-        context.directives = Some(Arc::clone(&directives));
-        if let Some(limit) = request.conf.core.body_limit.filter(|limit| *limit > 0) {
-            context.max_body_size = context.max_body_size.min(limit);
-        }
-        if let Some(known) = self.known {
-            if !self.is_same_url {
-                follow(context, &request);
-            }
-            return Ok(known);
-        }
+        let directives = apply(context, &client, &request);
         let failed = |status| Err(Failed { status, request: Arc::clone(&request) });
         let name = request.filename.get(root..).unwrap_or_default();
         match outcome {

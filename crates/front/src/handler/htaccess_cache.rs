@@ -57,6 +57,15 @@ pub fn key_of(context: &RequestContext<'_>) -> Vec<u8> {
     key
 }
 
+/// The decision on a request, if it is cached. The path alone is the key where no directive applies.
+pub fn verdict(context: &RequestContext<'_>) -> Option<CachedVerdict> {
+    let found = context.site.with_htaccess(|world, _| {
+        let by_path = world.cached_verdict(context.path.as_bytes(), context.head);
+        by_path.or_else(|| world.cached_verdict(&key_of(context), context.head))
+    });
+    found.ok().flatten().flatten()
+}
+
 /// What an evaluation has read, unless its decision holds for this request alone.
 pub fn unsaved(
     context: &RequestContext<'_>,
@@ -115,12 +124,7 @@ pub fn save(
 }
 
 /// Caches that no directive applies to a path, which is that of a file or a script.
-pub fn save_unchanged(
-    context: &RequestContext<'_>,
-    key: Vec<u8>,
-    paths: Option<WatchedPaths>,
-    saved: Saved,
-) {
+pub fn save_unchanged(context: &RequestContext<'_>, paths: Option<WatchedPaths>, saved: Saved) {
     let verdict = match saved {
         Saved::File(file) => CachedVerdict { file, ..CachedVerdict::default() },
         Saved::Script(script) if script.path_info.is_empty() => {
@@ -128,8 +132,8 @@ pub fn save_unchanged(
         }
         Saved::Script(_) | Saved::Status(_) => return,
     };
-    // An index file depends on the names before it.
-    if let Some(paths) = paths.filter(|_| !context.path.ends_with('/')) {
+    if let Some(paths) = paths {
+        let key = context.path.as_bytes().to_vec();
         insert(context, key, NewVerdict { headers: Vec::new(), paths, verdict });
     }
 }

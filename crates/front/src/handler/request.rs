@@ -15,9 +15,9 @@ use crate::handler::cache::purge;
 use crate::handler::context::{ErrorPage, RequestContext, RequestCx, RequestTarget};
 use crate::handler::decision::Decision;
 use crate::handler::respond::{InterceptedResponse, TextResponse};
-use crate::handler::route::route;
+use crate::handler::route::{route, special};
 use crate::handler::rules::RulesCheck;
-use crate::handler::{proxy, refusal, script, static_files};
+use crate::handler::{htaccess, proxy, refusal, script, static_files};
 use crate::http::client::{After, Content, HttpClient};
 use crate::http::content::Slice;
 use crate::http::headers::OCTETS;
@@ -175,13 +175,28 @@ async fn respond<'r, C: HttpClient>(
     if let Some((status, location)) = redirect.filter(|_| !awaits_certificate()) {
         return cx.refuse(TextResponse::redirect(status, &location)).await;
     }
-    if let Some(rules) = &site.rules {
-        // In a box: larger than all that a request without rules needs.
-        return Box::pin(serve_by_rules(cx, site, rules)).await;
-    }
-    let context = RequestContext::new(cx.head, cx.target, site);
-    let decision = route(&context, cx.thread);
+    let mut context = RequestContext::new(cx.head, cx.target, site);
+    let decision = match &site.rules {
+        None => route(&context, cx.thread),
+        Some(rules) => match decided_before(cx, &mut context) {
+            Some(decision) => decision,
+            // In a box: larger than all that a request without rules needs.
+            None => return Box::pin(serve_by_rules(cx, site, rules)).await,
+        },
+    };
     carry_out(cx, &context, decision).await
+}
+
+/// The cached decision on a request at a site whose only rules are `.htaccess` files.
+fn decided_before<'r, C: HttpClient>(
+    cx: &mut RequestCx<'r, C>,
+    context: &mut RequestContext<'r>,
+) -> Option<Decision<'r>> {
+    if !context.site.has_htaccess_alone() {
+        return None;
+    }
+    context.local = Some(cx.client.local());
+    special(context, cx.thread).or_else(|| htaccess::cached(context))
 }
 
 /// The response to a request on the admin listener.

@@ -107,6 +107,9 @@ impl<'r> RulesCheck<'r> {
         if !self.context.site.has_htaccess() {
             return route(&self.context, self.thread);
         }
+        if let Some(decision) = htaccess::cached(&mut self.context) {
+            return decision;
+        }
         let path = self.context.path.clone().into_owned();
         match clean_path(&path) {
             Ok(path) => Box::pin(htaccess::route(&mut self.context, self.thread, &path)).await,

@@ -259,6 +259,16 @@ impl SiteWorld<'_> {
         let slash = memchr::memrchr(b'/', &whole).unwrap_or(0);
         self.watch_confs(&whole[..=slash]);
         let _ = self.stat(&whole);
+        if whole.ends_with(b"/") {
+            // The first index file that exists is the one of the directory.
+            let base = Arc::clone(&self.confs.borrow().base);
+            let mut names = base.dir.index.iter().flatten();
+            let is_file = |name: &Vec<u8>| {
+                let found = self.stat(&[&whole[..], name].concat());
+                found.is_some_and(|stat| stat.kind == Kind::File)
+            };
+            let _ = names.any(is_file);
+        }
         self.paths.take()
     }
 

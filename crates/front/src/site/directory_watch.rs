@@ -57,17 +57,28 @@ pub fn last_change() -> u64 {
     with(|watcher| watcher.changes).unwrap_or_default()
 }
 
-/// Reads events, once in a `moment` (0: always). Whether none of the directories has changed after
-/// the change of this number.
-pub fn are_unchanged(directories: &[DirectoryId], since: u64, moment: u64) -> bool {
+/// Reads events, once in a `moment` (0: always). If none of the directories has changed after the
+/// change of this number, the number of the last change of any directory.
+///
+/// While nothing changes, this compares two numbers: the caller passes the last result as `since`,
+/// and drops directories that are not watched any more ([`are_watched`]).
+pub fn unchanged_until(directories: &[DirectoryId], since: u64, moment: u64) -> Option<u64> {
     with(|watcher| {
         watcher.read(moment);
         let is_old = |directory: &DirectoryId| {
             watcher.changed.get(&directory.0).is_some_and(|change| *change <= since)
         };
-        watcher.all_changed <= since && directories.iter().all(is_old)
+        let are_old = watcher.changes == since
+            || (watcher.all_changed <= since && directories.iter().all(is_old));
+        are_old.then_some(watcher.changes)
     })
-    .unwrap_or(false)
+    .flatten()
+}
+
+/// Whether all the directories are still watched: none has been moved or removed.
+pub fn are_watched(directories: &[DirectoryId]) -> bool {
+    with(|watcher| directories.iter().all(|own| watcher.changed.contains_key(&own.0)))
+        .unwrap_or(false)
 }
 
 /// Watches all directories between `root`, a path without symbolic links, and `path`, so far as
@@ -202,6 +213,10 @@ mod tests {
 
     type Change = fn(&Tree);
 
+    fn are_unchanged(directories: &[DirectoryId], since: u64, moment: u64) -> bool {
+        unchanged_until(directories, since, moment).is_some()
+    }
+
     struct Tree(tempfile::TempDir);
 
     impl Tree {
@@ -245,6 +260,17 @@ mod tests {
             change(&tree);
             assert!(!are_unchanged(&watched, since, 0), "{what}");
         }
+    }
+
+    #[test]
+    fn a_directory_that_has_moved_is_not_watched_any_more() {
+        let tree = Tree::new();
+        let watched = tree.watch("a/b/file").unwrap();
+        let until = unchanged_until(&watched, last_change(), 0);
+        assert!(until.is_some() && are_watched(&watched));
+        std::fs::rename(tree.path("a/b"), tree.path("c")).unwrap();
+        assert_eq!(unchanged_until(&watched, until.unwrap(), 0), None);
+        assert!(!are_watched(&watched));
     }
 
     #[test]

@@ -69,6 +69,8 @@ pub struct Site {
     resolver: Mutex<Resolver>,
     /// Its `.htaccess` files, if they apply.
     htaccess: Option<Mutex<DirectoryConfs>>,
+    /// Those are its only rules.
+    has_htaccess_alone: bool,
     /// Its compression, if any.
     pub compression: Option<Arc<Compression>>,
     /// Directories with files that its scripts may send.
@@ -141,6 +143,7 @@ impl Site {
                 .rules
                 .htaccess
                 .then(|| Mutex::new(DirectoryConfs::new(&settings.rules, &settings.index))),
+            has_htaccess_alone: settings.rules.are_htaccess_alone(),
             compression,
             sendfile,
             aliases,
@@ -207,6 +210,11 @@ impl Site {
     /// Whether `.htaccess` files apply.
     pub fn has_htaccess(&self) -> bool {
         self.htaccess.is_some()
+    }
+
+    /// Whether `.htaccess` files apply, and no other rules.
+    pub fn has_htaccess_alone(&self) -> bool {
+        self.has_htaccess_alone
     }
 
     /// Evaluates `.htaccess` files: `work` gets the document root as they see it, and its files.

@@ -117,14 +117,18 @@ impl VerdictSlot {
             return true;
         }
         if let Some(directories) = &self.directories
-            && directory_watch::are_unchanged(directories, self.since, moment)
+            && let Some(until) = directory_watch::unchanged_until(directories, self.since, moment)
             && self.checked_at.elapsed() < TRUSTED_FOR
         {
-            self.seen = moment;
+            (self.seen, self.since) = (moment, until);
             return true;
         }
         let since = directory_watch::last_change();
-        if !self.watches.iter().all(FileWatch::holds) {
+        // A later change in a directory that has moved would not be reported.
+        let are_watched = |own: &Vec<DirectoryId>| directory_watch::are_watched(own);
+        if !self.directories.as_ref().is_none_or(are_watched)
+            || !self.watches.iter().all(FileWatch::holds)
+        {
             return false;
         }
         (self.seen, self.since, self.checked_at) = (moment, since, Instant::now());
