@@ -2,7 +2,8 @@
 
 .DEFAULT_GOAL := help
 export PREFIX SYSCONFDIR LOCALSTATEDIR UNITDIR DESTDIR BUILT KEY ADDRESS
-.PHONY: help build php install uninstall packages repository image run test torture conformance bench experiments lint clean
+.PHONY: help build php install uninstall packages repository image run test torture conformance bench experiments \
+	applications lint clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
@@ -53,6 +54,11 @@ experiments: ## rerun the tuning articles' experiments (ONLY=B3 ARGS="--rounds 1
 	@scripts/setup-test
 	@scripts/cargo build --release --workspace
 	@exec python3 experiments/run.py $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+applications: ## compare packaged applications with nginx + php-fpm and Apache (ONLY=dokuwiki ARGS=--page)
+	@scripts/setup-test
+	@scripts/cargo build --release --workspace
+	@exec scripts/applications $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 lint: ## check formatting and warnings
 	@scripts/setup

@@ -140,10 +140,8 @@ fn no_effect(name: &str) -> Option<&'static str> {
         "indexoptions" | "indexorderdefault" | "addicon" | "addiconbytype"
         | "addiconbyencoding" | "defaulticon" | "adddescription" | "headername" | "readmename"
         | "indexstylesheet" | "indexheadinsert" => "listings have one form",
-        "serversignature"
-        | "enablemmap"
+        "enablemmap"
         | "enablesendfile"
-        | "contentdigest"
         | "cgipassauth"
         | "qualifyredirecturl"
         | "limitxmlrequestbody" => "the server's own behaviour does not depend on it",
@@ -390,6 +388,14 @@ fn core(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
             let words = line.take(1, usize::MAX)?;
             core.sends_etag = Some(!words.iter().any(|word| word.eq_ignore_ascii_case(b"none")));
         }
+        "serversignature" => {
+            core.has_signature = Some(match &line.one()?.to_ascii_lowercase()[..] {
+                b"on" | b"email" => true,
+                b"off" => false,
+                _ => return Err(mistake("ServerSignature: use one of: off | on | email")),
+            });
+        }
+        "contentdigest" => core.sends_digest = Some(line.flag()?),
         "limitrequestbody" => {
             let bytes = integer(&line.one()?);
             core.body_limit = Some(u64::try_from(bytes).unwrap_or(0));

@@ -34,7 +34,7 @@ echo json_encode($seen);
 "#;
 
 /// Response headers that are compared.
-const HEADERS: [&str; 16] = [
+const HEADERS: [&str; 17] = [
     "Location",
     "Vary",
     "Cache-Control",
@@ -51,6 +51,7 @@ const HEADERS: [&str; 16] = [
     "WWW-Authenticate",
     "Referrer-Policy",
     "X-Env",
+    "Content-MD5",
 ];
 
 /// Both servers for all trees of a file.
@@ -266,6 +267,11 @@ fn frameworks_shops_and_forums_run_on_their_own_files() {
 #[test]
 fn what_plugins_write_and_articles_recommend_has_its_effect() {
     same_as_apache("snippets.trees");
+}
+
+#[test]
+fn plugins_that_test_for_capabilities_find_those_of_apache() {
+    same_as_apache("capabilities.trees");
 }
 
 #[test]

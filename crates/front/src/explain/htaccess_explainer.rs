@@ -14,7 +14,7 @@ use maitred_htaccess::request::{Addresses, Client, LocalTime, Request, Stat, Wor
 use maitred_rules::path::{CleanPath, encode_path};
 
 use super::{Explainer, Runner, htaccess_files};
-use crate::handler::fastcgi_params::SOFTWARE;
+use crate::handler::fastcgi_params::SOFTWARE_WITH_HTACCESS;
 use crate::http::hosts::host_name;
 use crate::site::directory_confs::{DirectoryConfs, NAME, SiteWorld};
 use crate::site::resolver::{Resolver, Route};
@@ -208,7 +208,7 @@ impl Explainer<'_> {
             protocol: b"HTTP/1.1".to_vec(),
             request_line: line.into_bytes(),
             document_root: resolver.real_root().to_vec(),
-            software: SOFTWARE.to_vec(),
+            software: SOFTWARE_WITH_HTACCESS.to_vec(),
         }
     }
 

@@ -26,6 +26,11 @@ pub const MAX_PARAMS_BYTES: usize = maitred_seat::REQUEST_RING_BYTES - 8 * 1024;
 pub const SOFTWARE: &[u8] =
     concat!("maitred/", env!("CARGO_PKG_VERSION"), " (as nginx)").as_bytes();
 
+/// The same at a site with `.htaccess` files: applications write them only behind a server that
+/// applies them.
+pub const SOFTWARE_WITH_HTACCESS: &[u8] =
+    concat!("maitred/", env!("CARGO_PKG_VERSION"), " (as Apache)").as_bytes();
+
 /// A request to PHP.
 #[derive(Debug)]
 pub struct ScriptCall<'a> {
@@ -64,6 +69,8 @@ pub struct ScriptView<'a> {
     pub error: Option<u16>,
     /// Whether the script may send files (`X-Accel-Redirect`).
     pub names_files: bool,
+    /// Whether the site has `.htaccess` files.
+    pub has_htaccess: bool,
     /// The directives of `.htaccess` files, if they apply.
     pub directives: Option<&'a Directives>,
     /// Headers in place of the client's conditional and range headers, if the response may be
@@ -82,8 +89,17 @@ impl<'a> ScriptView<'a> {
             has_user: context.has_user,
             error: context.error_page.map(|page| page.status),
             names_files: !context.site.sendfile.is_empty(),
+            has_htaccess: context.site.has_htaccess(),
             directives: context.directives.as_deref(),
             conditions: None,
+        }
+    }
+
+    /// The name of the server.
+    fn software(&self) -> &'static [u8] {
+        match self.has_htaccess {
+            true => SOFTWARE_WITH_HTACCESS,
+            false => SOFTWARE,
         }
     }
 
@@ -185,13 +201,16 @@ fn write_params(request: &mut RequestWriter<'_>, call: &ScriptCall<'_>) -> Resul
         .named(b"SERVER_PROTOCOL", head.version().as_str().as_bytes())?
         .named(b"REQUEST_SCHEME", if is_https { b"https" } else { b"http" })?
         .named(b"GATEWAY_INTERFACE", b"CGI/1.1")?
-        .named(b"SERVER_SOFTWARE", SOFTWARE)?
+        .named(b"SERVER_SOFTWARE", seen.software())?
         .named(b"REMOTE_ADDR", ip.of(call.peer.ip()))?
         .named(b"REMOTE_PORT", number.format(call.peer.port()).as_bytes())?
         .named(b"REMOTE_USER", &basic_user(user.flatten()))?
         .named(b"SERVER_ADDR", ip.of(call.local.ip()))?
         .named(b"SERVER_PORT", number.format(seen.port(call.local)).as_bytes())?
         .named(b"SERVER_NAME", host_name(seen.host).as_bytes())?;
+    if seen.has_htaccess {
+        write_signature(request, call)?;
+    }
     // Under Apache it is there after an internal redirect only, among the variables.
     if seen.directives.is_none() {
         let status = seen.error.unwrap_or(200);
@@ -239,6 +258,21 @@ fn write_directives(
         request.param(b"PHP_VALUE", &values)?;
     }
     Ok(())
+}
+
+/// `SERVER_SIGNATURE`, which is empty unless `ServerSignature` is on (`ap_psignature`).
+fn write_signature(
+    request: &mut RequestWriter<'_>,
+    call: &ScriptCall<'_>,
+) -> Result<(), ParamTooLong> {
+    let seen = &call.seen;
+    let mut signature = String::new();
+    if seen.directives.is_some_and(|own| own.request.conf.core.has_signature == Some(true)) {
+        let software = String::from_utf8_lossy(seen.software());
+        let (host, port) = (host_name(seen.host), seen.port(call.local));
+        signature = format!("<address>{software} Server at {host} Port {port}</address>\n");
+    }
+    request.param(b"SERVER_SIGNATURE", signature.as_bytes()).map(|_| ())
 }
 
 /// Every header as `HTTP_NAME`. A name with anything but letters, digits and dashes is left out,

@@ -13,7 +13,7 @@ use maitred_rules::path::{CleanPath, clean_path, encode_path};
 
 use crate::handler::context::RequestContext;
 use crate::handler::decision::Decision;
-use crate::handler::fastcgi_params::SOFTWARE;
+use crate::handler::fastcgi_params::SOFTWARE_WITH_HTACCESS;
 use crate::handler::htaccess_cache::{self, LastRound, Saved, Unsaved};
 use crate::handler::htaccess_response::Directives;
 use crate::handler::respond::TextResponse;
@@ -413,7 +413,7 @@ pub fn client_of(context: &RequestContext<'_>, document_root: Vec<u8>) -> (Clien
         protocol: head.version().as_str().as_bytes().to_vec(),
         request_line: line.into_bytes(),
         document_root,
-        software: SOFTWARE.to_vec(),
+        software: SOFTWARE_WITH_HTACCESS.to_vec(),
     };
     (client, log)
 }

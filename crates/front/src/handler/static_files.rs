@@ -3,16 +3,20 @@
 use std::io;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use maitred_http1::{Head, Method};
 use maitred_rules::content_encoding::ContentEncoding;
+use md5::{Digest as _, Md5};
 
 use crate::handler::context::{RequestContext, RequestCx};
 use crate::handler::respond::WholeResponse;
 use crate::http::client::{After, Content, HttpClient};
-use crate::http::headers::first_field;
+use crate::http::headers::{Header, first_field};
 use crate::services::Thread;
 use crate::site::compress::accepted;
 use crate::site::compress::variants::made;
+use crate::site::files::entry::FileBody;
 use crate::site::files::{self, Conditions, StaticFile};
 
 /// A request for a file, with its conditions and range.
@@ -48,11 +52,34 @@ pub async fn serve<C: HttpClient>(
     let request = FileRequest { head: cx.head, takes_post: context.directives.is_some() };
     let file = files::response(&entry, &request);
     let after = cx.client.discard_body(cx.head);
+    let digest = content_digest(context, &entry, file.status);
+    let headers: &[Header<'_>] = match &digest {
+        Some(digest) => &[(b"Content-MD5", digest.as_bytes())],
+        None => &[],
+    };
     let response = WholeResponse {
+        headers,
         lines: file.headers.clone(),
         ..WholeResponse::new(file.status, Content::of(&file.body), after)
     };
     cx.send(&response).await
+}
+
+/// The value of `Content-MD5` (RFC 2616 §14.15), with `ContentDigest On`: that of the whole file, in
+/// a 206 as well, as Apache has it. Only files that are held in memory have one (at most 64 KiB), so
+/// that no request reads a file of any size twice.
+fn content_digest(context: &RequestContext<'_>, entry: &StaticFile, status: u16) -> Option<String> {
+    let conf = &context.directives.as_ref()?.request.conf;
+    if conf.core.sends_digest != Some(true)
+        || !matches!(status, 200 | 206)
+        || entry.coding().is_some()
+    {
+        return None;
+    }
+    match entry.body() {
+        FileBody::Memory(bytes) => Some(STANDARD.encode(Md5::digest(bytes))),
+        FileBody::File(_) => None,
+    }
 }
 
 /// The variant of a file to send: compressed in an encoding that the client accepts, or the file

@@ -161,6 +161,10 @@ pub struct CoreConf {
     pub accepts_path_info: Option<PathInfo>,
     /// `FileETag None` is false.
     pub sends_etag: Option<bool>,
+    /// `ContentDigest`: files are sent with `Content-MD5`.
+    pub sends_digest: Option<bool>,
+    /// `ServerSignature`: scripts get a line about the server.
+    pub has_signature: Option<bool>,
     /// `LimitRequestBody` in bytes; 0: no limit.
     pub body_limit: Option<u64>,
     /// `php_flag engine`.
@@ -204,6 +208,8 @@ impl CoreConf {
                 .cloned(),
             accepts_path_info: self.accepts_path_info.or(base.accepts_path_info),
             sends_etag: self.sends_etag.or(base.sends_etag),
+            sends_digest: self.sends_digest.or(base.sends_digest),
+            has_signature: self.has_signature.or(base.has_signature),
             body_limit: self.body_limit.or(base.body_limit),
             php_engine: self.php_engine.or(base.php_engine),
             skipped: self.skipped + base.skipped,

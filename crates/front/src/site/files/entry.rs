@@ -183,6 +183,11 @@ impl StaticFile {
         self.len
     }
 
+    /// The content encoding, if the bytes are compressed.
+    pub fn coding(&self) -> Option<ContentEncoding> {
+        self.coding
+    }
+
     /// Its contents.
     pub fn body(&self) -> &FileBody {
         &self.body
