@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::Output;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
@@ -13,7 +13,7 @@ use crate::outside::{self, text};
 use crate::peer::Peer;
 use crate::rules::USER;
 use crate::server::{Server, Setup, give_to_web_user, public_folder, write_file};
-use crate::{Target, ports, web};
+use crate::{Target, maitred_program, ports, web};
 
 /// What is no script of Nextcloud's.
 const OTHERS: &str = r"^/(?!index|remote|public|cron|core\/ajax\/update|status|ocs\/v[12])";
@@ -35,13 +35,19 @@ const HEADERS: [&str; 7] = [
     "X-Static",
 ];
 
+/// nginx with php-fpm, running with a configuration that can be imported.
+#[derive(Debug)]
+pub struct OldServer {
+    folder: TempDir,
+    address: SocketAddr,
+    fpm: Peer,
+    nginx: Guarded,
+}
+
 #[derive(Debug)]
 /// nginx and php-fpm, and maitred with what the import made of their configuration.
 pub struct Both {
-    _folder: TempDir,
-    address: SocketAddr,
-    _fpm: Peer,
-    _nginx: Guarded,
+    old: OldServer,
     server: Server,
     /// What the import has printed.
     pub imported: Output,
@@ -67,51 +73,115 @@ pub fn import(nginx: &Path, fpm: &Path) -> Output {
     outside::maitred(&["import", "nginx", &path(nginx), "--php-fpm", &path(fpm)])
 }
 
-impl Both {
-    /// In the lines, `ROOT` is the document root, `HERE` the folder around it, and `FPM` the socket
-    /// of php-fpm.
+impl OldServer {
+    /// In the lines, `ROOT` is the document root, `HERE` the folder around it, `FPM` the socket of
+    /// php-fpm, and `LISTEN` the address.
     ///
     /// # Panics
-    /// When one of them does not start, or `maitred check` refuses the result.
-    pub fn start(case: &Case<'_>) -> Both {
+    /// When one of them does not start.
+    pub fn start(case: &Case<'_>) -> OldServer {
         let folder = public_folder();
         let root = folder.path().join("root");
+        fs::create_dir(&root).expect("a folder can be made");
         for name in case.files {
             let content = if name.ends_with(".php") { SCRIPT } else { "a file" };
             let (inner, file) = name.rsplit_once('/').unwrap_or(("", name));
             write_file(&root.join(inner), file, content.as_bytes());
         }
+        OldServer::start_in(folder, case)
+    }
+
+    /// The same, with the files that are in the folder `root` of this one already.
+    ///
+    /// # Panics
+    /// When one of them does not start.
+    pub fn start_in(folder: TempDir, case: &Case<'_>) -> OldServer {
+        let root = folder.path().join("root");
         write_file(folder.path(), "users", USER.as_bytes());
         give_to_web_user(&root);
         let fpm = Peer::nginx_php_fpm(&root);
-        let socket = fpm.fpm_socket();
         let address = ports::free_address();
+        let nginx_folder = folder.path().join("nginx");
+        fs::create_dir(&nginx_folder).expect("a folder can be made");
         let fill = |lines: &str| {
             let lines = lines.replace("ROOT", &root.display().to_string());
             let lines = lines.replace("HERE", &folder.path().display().to_string());
             lines
-                .replace("FPM", &socket.display().to_string())
+                .replace("FPM", &fpm.fpm_socket().display().to_string())
                 .replace("OTHERS", OTHERS)
                 .replace("LISTEN", &address.to_string())
                 .replace("include fastcgi_params;", "include /etc/nginx/fastcgi_params;")
         };
-        let nginx_folder = folder.path().join("nginx");
-        fs::create_dir(&nginx_folder).expect("a folder can be made");
         let conf = web::nginx_conf(&nginx_folder, address, &fill(case.http), &fill(case.server));
         let nginx = web::start_nginx(&nginx_folder, address, &conf);
-        let fpm_conf = socket.parent().expect("it is in a folder").join("fpm.conf");
-        let imported = import(&nginx_folder.join("nginx.conf"), &fpm_conf);
-        let server = serve(&text(&imported.stdout), &root, address);
-        Both { _folder: folder, address, _fpm: fpm, _nginx: nginx, server, imported }
+        OldServer { folder, address, fpm, nginx }
+    }
+
+    /// The folder around the document root `root`.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The process of nginx.
+    pub fn pid(&self) -> i32 {
+        self.nginx.pid()
+    }
+
+    /// The files of the configuration: nginx's, and php-fpm's.
+    ///
+    /// # Panics
+    /// When the socket of php-fpm is in no folder.
+    pub fn configuration(&self) -> [PathBuf; 2] {
+        let fpm = self.fpm.fpm_socket();
+        let fpm = fpm.parent().expect("it is in a folder").join("fpm.conf");
+        [self.folder.path().join("nginx/nginx.conf"), fpm]
+    }
+
+    /// Runs `maitred import` with further arguments. Its temporary files are in `tmp`.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn import(&self, arguments: &[&str]) -> Output {
+        let [nginx, fpm] = self.configuration();
+        let tmp = self.folder.path().join("tmp");
+        fs::create_dir_all(&tmp).expect("a folder can be made");
+        let mut command = Command::new(maitred_program());
+        command.args(["import", "nginx"]).arg(nginx).arg("--php-fpm").arg(fpm).args(arguments);
+        command.env("TMPDIR", tmp).output().expect("the program can be started")
+    }
+}
+
+impl Target for OldServer {
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn log_text(&self) -> String {
+        fs::read_to_string(self.folder.path().join("nginx/nginx.log")).unwrap_or_default()
+    }
+}
+
+impl Both {
+    /// The same as [`OldServer::start`], and maitred with the imported configuration.
+    ///
+    /// # Panics
+    /// When one of them does not start, or `maitred check` refuses the result.
+    pub fn start(case: &Case<'_>) -> Both {
+        let old = OldServer::start(case);
+        let imported = old.import(&[]);
+        let root = old.folder().join("root");
+        let server = serve(&text(&imported.stdout), &root, old.address());
+        Both { old, server, imported }
     }
 
     /// The status, the body and the headers of nginx and of maitred.
     pub fn seen(&self, request: &Request) -> [String; 2] {
-        [self.address, self.server.address()].map(|address| {
+        [self.old.address(), self.server.address()].map(|address| {
             let response = http::ask(address, request);
             let headers = HEADERS.map(|name| response.header(name).unwrap_or("-").to_owned());
             // nginx names its own port.
-            let headers = headers.join(" | ").replace(&format!(":{}", self.address.port()), "");
+            let headers =
+                headers.join(" | ").replace(&format!(":{}", self.old.address().port()), "");
             // Or else a path, which means the same.
             let host = request.headers.iter().find(|(name, _)| name == "Host");
             let own = host.map(|(_, host)| format!("http://{host}")).unwrap_or_default();

@@ -9,6 +9,7 @@ pub mod fpm;
 pub mod nginx;
 mod prefix_complement;
 pub mod report;
+pub mod served;
 mod toml_text;
 
 /// The files of the configuration to import.

@@ -172,13 +172,15 @@ pub enum Command {
     #[command(after_long_help = "Examples:\n  \
         maitred import                         print the maitred.toml, and the report\n  \
         maitred import nginx --output /etc/maitred/maitred.toml\n  \
-        maitred import nginx /srv/nginx/nginx.conf --php-fpm /srv/php-fpm.conf\n\n\
+        maitred import nginx /srv/nginx/nginx.conf --php-fpm /srv/php-fpm.conf\n  \
+        maitred import --prove                 compare the running nginx with maitred\n\n\
         No server is changed. Beside each part stands the file and the line that it comes from. \
         The report is on standard error: what is kept, what is changed and why, and what is left \
         out and what to do by hand.\n\
         Exit codes: 0 success, 1 the result is not right and needs a correction, 2 wrong usage or \
-        an unreadable configuration, 3 something that decides who may see what is left out.")]
-    Import(Import),
+        an unreadable configuration, 3 something that decides who may see what is left out, 4 a \
+        response differs and nothing explains it, 130 interrupted.")]
+    Import(Box<Import>),
     /// Trust the certificates of `maitred serve --https` on this machine
     #[command(after_long_help = "Examples:\n  \
         maitred trust                          in browsers, and as root in the system's store\n  \

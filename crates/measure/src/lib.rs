@@ -14,6 +14,7 @@ pub mod endpoints;
 pub mod fastcgi;
 pub mod generate;
 pub mod har;
+pub mod harmless;
 pub mod html;
 pub mod latency;
 pub mod live;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use maitred_doctor::read::is_file;
 use maitred_measure::endpoints::{self, EndpointError, TlsTrust};
 use maitred_measure::generate::render;
+use maitred_measure::harmless::may_change;
 use maitred_measure::marker::Marker;
 use maitred_measure::plan::{Endpoint, Expect, Load, Plan, Protocol, Request, Think};
 use maitred_measure::request::{self, RequestSpec};
@@ -34,32 +35,6 @@ const MOST_BYTES: usize = 1 << 20;
 
 /// The share of the requests that have to get the expected response.
 const FITTING: f64 = 0.95;
-
-/// Parts of paths that change something, even with GET.
-const DOING: [&str; 22] = [
-    "logout",
-    "log-out",
-    "logoff",
-    "signout",
-    "sign-out",
-    "delete",
-    "remove",
-    "destroy",
-    "trash",
-    "unsubscribe",
-    "add-to-",
-    "add_to_",
-    "addto",
-    "add-item",
-    "add_item",
-    "undo_item",
-    "empty-cart",
-    "empty_cart",
-    "apply_coupon",
-    "_wpnonce=",
-    "admin-ajax.php",
-    "wp-cron.php",
-];
 
 /// How often to check whether a page is served.
 const LOOK: Duration = Duration::from_millis(100);
@@ -233,14 +208,9 @@ impl Workload {
 /// The requests whose paths look read-only; the others are listed.
 fn only_showing(specs: Vec<RequestSpec>, left_out: &mut Vec<String>) -> Vec<RequestSpec> {
     let (doing, showing): (Vec<RequestSpec>, Vec<RequestSpec>) =
-        specs.into_iter().partition(|spec| does(&spec.url.path));
+        specs.into_iter().partition(|spec| may_change(&spec.url.path));
     left_out.extend(doing.into_iter().map(|spec| spec.url.path));
     showing
-}
-
-fn does(path: &str) -> bool {
-    let small = path.to_ascii_lowercase();
-    DOING.iter().any(|word| small.contains(word))
 }
 
 fn specs(options: &WorkloadOptions) -> Result<(Vec<RequestSpec>, &'static str), String> {

@@ -9,6 +9,7 @@ mod redirect_target;
 mod responses;
 mod routing;
 mod scope;
+mod served_sites;
 mod server;
 mod sites;
 pub mod tree;
@@ -16,6 +17,7 @@ pub mod values;
 
 use known::{KnownDirective, known};
 use scope::Scope;
+pub use served_sites::served_sites;
 use server::HttpContext;
 use sites::SitesImport;
 use tree::Directive;

@@ -1,12 +1,14 @@
 //! `maitred import`: another server's configuration as a `maitred.toml`.
 
 pub mod options;
+mod prove;
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use maitred_import::served::ServedSite;
 use maitred_import::{FileReader, Imported};
 
 use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
@@ -72,22 +74,74 @@ pub fn import(asked: &Import) -> ExitCode {
         }
         false => named,
     };
+    let main = asked.path.as_deref().unwrap_or(Path::new(NGINX));
+    let main = std::path::absolute(main).unwrap_or_else(|_| main.to_owned());
+    let main = main.display().to_string();
     let imported = match asked.server {
-        ForeignServer::Nginx => {
-            let main = asked.path.as_deref().unwrap_or(Path::new(NGINX));
-            let main = std::path::absolute(main).unwrap_or_else(|_| main.to_owned());
-            maitred_import::nginx::import(&Disk, &main.display().to_string(), &fpm)
-        }
+        ForeignServer::Nginx => maitred_import::nginx::import(&Disk, &main, &fpm),
     };
-    match imported {
-        Ok(imported) => finish(asked, &imported),
+    let imported = match imported {
+        Ok(imported) => imported,
+        Err(why) => return refuse(&why),
+    };
+    if !asked.prove.prove {
+        return finish(asked, &imported);
+    }
+    let sites = match asked.server {
+        ForeignServer::Nginx => maitred_import::nginx::served_sites(&Disk, &main),
+    };
+    match sites {
+        Ok(sites) => prove_import(asked, &imported, &sites, &fpm),
         Err(why) => refuse(&why),
+    }
+}
+
+/// Writes the result as without `--prove`, but not to standard output, and compares both servers.
+fn prove_import(
+    asked: &Import,
+    imported: &Imported,
+    sites: &[ServedSite],
+    php_fpm: &[String],
+) -> ExitCode {
+    let mut text = imported.toml.clone();
+    let mut is_complete = true;
+    if let Some(file) = &asked.prove.config {
+        text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(why) => return refuse(&format!("{} cannot be read: {why}", file.display())),
+        };
+    } else {
+        let code = finish(asked, imported);
+        is_complete = code == ExitCode::from(EXIT_SUCCESS);
+        if !is_complete && code != ExitCode::from(EXIT_ACCESS_LEFT_OUT) {
+            return code;
+        }
+    }
+    let named = asked.prove.config.as_deref().or(asked.output.as_deref());
+    let file = named.unwrap_or(Path::new("maitred.toml"));
+    let config = match maitred_config::parse(&text, file) {
+        Ok(config) => config,
+        Err(mistakes) => return refuse(&mistakes),
+    };
+    let claim = prove::Claim {
+        toml: &text,
+        name: &file.display().to_string(),
+        config: &config,
+        report: &imported.report,
+        sites,
+        php_fpm,
+    };
+    let code = prove::prove(&asked.prove, &claim);
+    match is_complete || code != ExitCode::from(EXIT_SUCCESS) {
+        true => code,
+        false => ExitCode::from(EXIT_ACCESS_LEFT_OUT),
     }
 }
 
 fn finish(asked: &Import, imported: &Imported) -> ExitCode {
     let written = match &asked.output {
         Some(file) => write(file, &imported.toml),
+        None if asked.prove.prove => Ok(()),
         None => std::io::stdout()
             .write_all(imported.toml.as_bytes())
             .map_err(|why| format!("standard output cannot be written: {why}")),

@@ -1,0 +1,138 @@
+//! `maitred import --prove`: maitred with the imported configuration beside the old server.
+
+mod new_rules;
+mod seen_addresses;
+mod site_targets;
+mod switch_over;
+mod trial_config;
+mod trial_server;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use maitred_config::Config;
+use maitred_import::report::ImportReport;
+use maitred_import::served::ServedSite;
+use maitred_os::signals::{Awaited, Signal};
+use maitred_prove::findings::Proof;
+use maitred_prove::report_text;
+use maitred_prove::run::{self, ProofPlan};
+
+use super::options::Prove;
+use crate::exit_code::{EXIT_SUCCESS, complain, fail, print_line};
+use new_rules::NewRules;
+use trial_server::TrialServer;
+
+/// Exit code if something differs that nothing explains.
+const EXIT_DIFFERS: u8 = 4;
+
+/// It was interrupted; the exit code of a shell for SIGINT.
+const EXIT_STOPPED: u8 = 130;
+
+/// An imported configuration, and the old server.
+pub struct Claim<'a> {
+    /// The `maitred.toml`.
+    pub toml: &'a str,
+    /// Its name in the report.
+    pub name: &'a str,
+    /// Its settings.
+    pub config: &'a Config,
+    /// The report of the import.
+    pub report: &'a ImportReport,
+    /// The sites of the old server.
+    pub sites: &'a [ServedSite],
+    /// The configuration files of php-fpm.
+    pub php_fpm: &'a [String],
+}
+
+/// Compares both servers, and prints what differs and how to switch over.
+pub fn prove(asked: &Prove, claim: &Claim<'_>) -> ExitCode {
+    let posts = match asked.post.iter().map(|text| post(text)).collect::<Result<Vec<_>, _>>() {
+        Ok(posts) => posts,
+        Err(why) => return crate::exit_code::refuse(&why),
+    };
+    let stopped = Arc::new(AtomicBool::new(false));
+    if let Err(why) = stop_on_signals(&stopped) {
+        return fail(&format!("cannot wait for signals: {why}"));
+    }
+    match compare(asked, claim, posts, &stopped) {
+        Ok(proof) => finish(asked, claim, &proof, stopped.load(Ordering::SeqCst)),
+        Err(why) => fail(&why),
+    }
+}
+
+fn compare(
+    asked: &Prove,
+    claim: &Claim<'_>,
+    posts: Vec<(String, String)>,
+    stopped: &AtomicBool,
+) -> Result<Proof, String> {
+    let trial = TrialServer::start(claim.toml, claim.config)?;
+    let sites = site_targets::targets(claim.sites, &trial.addresses, asked)?;
+    complain(&format!(
+        "comparing {} with maitred on {}; {} requests a second, GET and HEAD only; no setting of \
+         a running server changes",
+        maitred_text::humanize::plural(claim.sites.len() as u64, "site"),
+        trial.addresses,
+        asked.rate,
+    ));
+    let limit = usize::try_from(asked.limit).unwrap_or(usize::MAX);
+    let plan = ProofPlan { sites, rate: asked.rate, limit, posts, report: claim.report };
+    let rules = NewRules::new(claim.toml, claim.name, claim.config);
+    let compared =
+        run::run(&plan, &|site, target, method| rules.find(site, target, method), stopped);
+    compared.map_err(|why| format!("requests cannot be sent: {why}"))
+}
+
+/// A path, and the body of a form after a space.
+fn post(text: &str) -> Result<(String, String), String> {
+    let (path, body) = text.split_once(' ').unwrap_or((text, ""));
+    match path.starts_with('/') {
+        true => Ok((path.to_owned(), body.to_owned())),
+        false => Err(format!("'{text}' is no path; expected one such as '/search q=a'")),
+    }
+}
+
+fn finish(asked: &Prove, claim: &Claim<'_>, proof: &Proof, is_stopped: bool) -> ExitCode {
+    let unexplained = proof.unexplained().count();
+    let text = || {
+        let mut text = report_text::text(proof, "nginx");
+        let commands = switch_over::commands(&switch_over::Facts::of(claim));
+        text += &match unexplained {
+            0 => format!("\nNothing differs that is not explained above. {commands}"),
+            count => format!(
+                "\n{} to look at before the switch-over. {commands}",
+                maitred_text::humanize::plural(count as u64, "difference")
+            ),
+        };
+        text.trim_end().to_owned()
+    };
+    if let Err(why) = asked.json.publish(&proof.to_json().to_string(), text) {
+        return fail(&why);
+    }
+    if is_stopped {
+        print_line("It was interrupted: the comparison is not complete.");
+        return ExitCode::from(EXIT_STOPPED);
+    }
+    if proof.compared == 0 {
+        return fail(&"nothing could be compared: is the old server running?");
+    }
+    match unexplained == 0 && proof.troubles.is_empty() {
+        true => ExitCode::from(EXIT_SUCCESS),
+        false => ExitCode::from(EXIT_DIFFERS),
+    }
+}
+
+/// A signal ends the comparison after the current request; the trial server ends, too.
+fn stop_on_signals(stopped: &Arc<AtomicBool>) -> std::io::Result<()> {
+    let signals =
+        Awaited::take_over(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT])?;
+    let stopped = Arc::clone(stopped);
+    std::thread::Builder::new().spawn(move || {
+        while signals.wait().is_ok() {
+            stopped.store(true, Ordering::SeqCst);
+        }
+    })?;
+    Ok(())
+}

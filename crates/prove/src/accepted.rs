@@ -1,0 +1,109 @@
+//! Differences between nginx and maitred that every site has, with their reasons.
+
+use crate::difference::{Aspect, Difference};
+use crate::probe::{ProbeForm, Responses};
+
+/// What is known of a request besides the responses.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestFacts<'a> {
+    /// The request target.
+    pub target: &'a str,
+    /// The form of the request.
+    pub form: &'a ProbeForm,
+    /// Whether the new server runs the front controller for it.
+    pub runs_front_controller: bool,
+}
+
+/// Statuses of refusals.
+const REFUSALS: [u16; 6] = [400, 401, 403, 404, 405, 410];
+
+/// The reason of a difference that every site has, if it is one.
+pub fn accepted(
+    difference: &Difference,
+    responses: &Responses,
+    facts: RequestFacts<'_>,
+) -> Option<&'static str> {
+    let (old, new) = (&responses.old[0], &responses.new);
+    match &difference.aspect {
+        Aspect::Status => status(responses, facts),
+        Aspect::Header(name) if name == "content-encoding" => {
+            Some("maitred compresses text unless `compression = false`, nginx by `gzip`")
+        }
+        Aspect::Header(name) if name == "content-type" => {
+            let is_same = old.media_type().eq_ignore_ascii_case(new.media_type());
+            let adds = new.header("content-type")?.len() >= old.header("content-type")?.len();
+            (is_same && adds).then_some("maitred adds the charset to the types of text files")
+        }
+        Aspect::Header(name) if name == "etag" || name == "last-modified" => {
+            let is_weak = facts.form == &ProbeForm::Gzip;
+            is_weak.then_some("a compressed response has validators of its own")
+        }
+        Aspect::Header(name) if name == "x-content-type-options" && difference.old.is_empty() => {
+            Some("maitred adds it to files")
+        }
+        _ => None,
+    }
+}
+
+fn status(responses: &Responses, facts: RequestFacts<'_>) -> Option<&'static str> {
+    let (old, new) = (&responses.old[0], &responses.new);
+    if REFUSALS.contains(&old.status) && REFUSALS.contains(&new.status) {
+        return Some("both refuse it, with different statuses");
+    }
+    let path = facts.target.split('?').next().unwrap_or_default();
+    let is_script = path.to_ascii_lowercase().contains(".php");
+    let is_odd = path.contains("%00") || path.contains("%2e") || path.contains("%2E");
+    let shows_source =
+        old.shows() && new.status >= 400 && old.body.windows(5).any(|part| part == b"<?php");
+    if shows_source && is_script {
+        return Some("nginx shows the source of a script; maitred never does");
+    }
+    if is_odd && new.status == 400 {
+        return Some("maitred refuses this spelling of a path");
+    }
+    if facts.runs_front_controller && REFUSALS.contains(&old.status) {
+        return match (is_script, path.ends_with('/')) {
+            (true, _) => Some("a .php path without a file is one of the front controller"),
+            (false, true) => Some("a folder without an index file is one of the front controller"),
+            _ => None,
+        };
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::ServerResponse;
+
+    fn reason(old: (u16, &str), new: u16, target: &str, runs: bool) -> Option<&'static str> {
+        let response = |status: u16, body: &str| ServerResponse {
+            status,
+            body: body.as_bytes().to_vec(),
+            ..ServerResponse::default()
+        };
+        let old = response(old.0, old.1);
+        let responses = Responses { old: [old.clone(), old], new: response(new, "") };
+        let form = ProbeForm::Get;
+        let facts = RequestFacts { target, form: &form, runs_front_controller: runs };
+        let difference =
+            Difference { aspect: Aspect::Status, old: String::new(), new: String::new() };
+        accepted(&difference, &responses, facts)
+    }
+
+    #[test]
+    fn only_refusals_on_both_sides_are_alike() {
+        assert!(reason((403, ""), 404, "/a", false).is_some());
+        assert!(reason((403, ""), 200, "/a", false).is_none());
+        assert!(reason((200, ""), 403, "/a", false).is_none());
+        assert!(reason((301, ""), 404, "/a", false).is_none());
+    }
+
+    #[test]
+    fn sources_and_missing_scripts_have_their_reasons() {
+        assert!(reason((200, "<?php echo 1;"), 404, "/a.php.", false).is_some());
+        assert!(reason((404, ""), 200, "/a.php", true).is_some());
+        assert!(reason((404, ""), 200, "/a.php", false).is_none());
+        assert!(reason((404, ""), 200, "/a.txt", true).is_none());
+    }
+}

@@ -1,0 +1,241 @@
+//! Addresses for the paths of a rule, and for paths beside them.
+
+use maitred_import::served::{RulePaths, ServedRule};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use regex_syntax::hir::{Class, Hir, HirKind};
+
+/// Most addresses for the alternatives of an expression.
+const MAX_EXAMPLES: usize = 12;
+
+/// Longest example, in bytes.
+const MAX_EXAMPLE_BYTES: usize = 512;
+
+/// A name that no site has.
+const UNKNOWN: &str = "zz9";
+
+/// What a path in a request target cannot contain.
+const NOT_IN_PATHS: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>').add(b'?').add(b'\\');
+
+/// Paths that no server must show: hidden files, backups, and sources of scripts, as request
+/// targets.
+pub const SECRETS: [&str; 24] = [
+    "/.env",
+    "/.git/config",
+    "/.git/HEAD",
+    "/.htaccess",
+    "/.htpasswd",
+    "/.user.ini",
+    "/.svn/entries",
+    "/.well-known/zz9",
+    "/composer.json",
+    "/composer.lock",
+    "/vendor/autoload.php",
+    "/config.php.bak",
+    "/config.php~",
+    "/backup.sql",
+    "/index.php.",
+    "/index.php~",
+    "/index.phps",
+    "/index.PHP",
+    "/index%2ephp",
+    "/index.php/zz9",
+    "/index.php%00.txt",
+    "/%2e%2e/etc/passwd",
+    "//index.php",
+    "/zz9.php",
+];
+
+/// A request target for a decoded path.
+pub fn encoded(path: &str) -> String {
+    utf8_percent_encode(path, NOT_IN_PATHS).to_string()
+}
+
+/// Decoded paths that a rule matches, and those beside it that it does not match.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct RuleExamples {
+    /// Those that it matches.
+    pub matching: Vec<String>,
+    /// Those that it does not match.
+    pub beside: Vec<String>,
+}
+
+/// Examples for a rule.
+pub fn examples(rule: &ServedRule) -> RuleExamples {
+    let candidates = match &rule.paths {
+        RulePaths::Exact(path) => vec![path.clone()],
+        RulePaths::Prefix { text, .. } => {
+            let folder = text.trim_end_matches('/');
+            vec![
+                text.clone(),
+                format!("{folder}/"),
+                format!("{folder}/{UNKNOWN}"),
+                format!("{folder}/{UNKNOWN}.php"),
+            ]
+        }
+        RulePaths::Regex(text) => of_expression(text, rule.around.as_deref().unwrap_or_default()),
+    };
+    let mut found = RuleExamples::default();
+    for path in &candidates {
+        for near in [path.clone()].into_iter().chain(neighbours(path)) {
+            if near.len() > MAX_EXAMPLE_BYTES || !near.starts_with('/') {
+                continue;
+            }
+            let list = match rule.matches(&near) {
+                true => &mut found.matching,
+                false => &mut found.beside,
+            };
+            if !list.contains(&near) && list.len() < MAX_EXAMPLES {
+                list.push(near);
+            }
+        }
+    }
+    found
+}
+
+/// Paths that differ from a path by little.
+fn neighbours(path: &str) -> Vec<String> {
+    let mut found = vec![format!("{path}{UNKNOWN}"), format!("/{UNKNOWN}{path}")];
+    if let Some(shorter) = path.strip_suffix(|_: char| true).filter(|rest| !rest.is_empty()) {
+        found.push(shorter.to_owned());
+    }
+    let upper = path.to_ascii_uppercase();
+    if upper != path {
+        found.push(upper);
+    }
+    if !path.ends_with('/') {
+        found.push(format!("{path}/"));
+    }
+    found
+}
+
+/// Paths for an expression of PCRE, within the prefix around it.
+fn of_expression(text: &str, around: &str) -> Vec<String> {
+    let text = without_look_around(text).replace("\\/", "/");
+    let mut parser = regex_syntax::ParserBuilder::new().utf8(false).build();
+    let Ok(hir) = parser.parse(&text) else { return Vec::new() };
+    let inner = strings(&hir);
+    let folder = around.trim_end_matches('/');
+    let paths = inner.into_iter().flat_map(|inner| match inner.starts_with('/') {
+        true => vec![inner.clone(), format!("{folder}{inner}")],
+        false => vec![format!("{folder}/{UNKNOWN}{inner}"), format!("{folder}/{inner}")],
+    });
+    paths.collect()
+}
+
+/// An expression without groups that look ahead or behind, which regular expressions here do not
+/// have, and with plain groups for atomic ones.
+fn without_look_around(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) =
+        ["(?!", "(?=", "(?<!", "(?<="].iter().filter_map(|one| rest.find(one)).min()
+    {
+        out += &rest[..at];
+        rest = &rest[at + end_of_group(&rest[at..])..];
+    }
+    (out + rest).replace("(?>", "(?:")
+}
+
+/// The length of the group at the beginning of a text.
+fn end_of_group(text: &str) -> usize {
+    let (mut depth, mut is_escaped) = (0_u32, false);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '(' => depth += 1,
+            ')' if depth == 1 => return at + 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// Strings that an expression matches: one for each alternative, as far as there are few.
+fn strings(hir: &Hir) -> Vec<String> {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => vec![String::new()],
+        HirKind::Literal(literal) => vec![String::from_utf8_lossy(&literal.0).into_owned()],
+        HirKind::Class(class) => vec![letter(class)],
+        HirKind::Repetition(repetition) => {
+            // Something of everything that may be there.
+            let count = repetition.min.max(u32::from(repetition.max != Some(0))).min(64);
+            let inner = strings(&repetition.sub);
+            inner.into_iter().map(|text| text.repeat(count as usize)).collect()
+        }
+        HirKind::Capture(capture) => strings(&capture.sub),
+        HirKind::Concat(parts) => {
+            let mut all = vec![String::new()];
+            for part in parts {
+                let next = strings(part);
+                let longer = all.iter().enumerate().flat_map(|(index, start)| {
+                    // The combinations of all alternatives would be too many.
+                    let next = if index == 0 { &next[..] } else { &next[..next.len().min(1)] };
+                    next.iter().map(move |end| format!("{start}{end}"))
+                });
+                all = longer.take(MAX_EXAMPLES).collect();
+            }
+            all
+        }
+        HirKind::Alternation(parts) => parts.iter().flat_map(strings).take(MAX_EXAMPLES).collect(),
+    }
+}
+
+/// A letter of a class: one that is usual in paths.
+fn letter(class: &Class) -> String {
+    let has = |letter: char| match class {
+        Class::Unicode(class) => {
+            class.iter().any(|range| range.start() <= letter && letter <= range.end())
+        }
+        Class::Bytes(class) => u8::try_from(letter).is_ok_and(|byte| {
+            class.iter().any(|range| range.start() <= byte && byte <= range.end())
+        }),
+    };
+    let usual = "z9/a.-_".chars().chain('a'..='z').chain('A'..='Z').chain('!'..='~');
+    usual.into_iter().find(|letter| has(*letter)).map(String::from).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use maitred_import::report::SourceLine;
+
+    use super::*;
+
+    fn of(paths: RulePaths) -> RuleExamples {
+        let place = SourceLine { file: Rc::from("a.conf"), line: 1, word: 1 };
+        examples(&ServedRule::new(paths, &place, "location"))
+    }
+
+    #[test]
+    fn the_paths_of_a_rule_match_it_and_those_beside_do_not() {
+        for expression in [
+            r"\.php$",
+            r"/\.(?!well-known)",
+            r"(?i)/(?:uploads|files)/.*\.php$",
+            r"^/(?:build|tests|config)(?:$|/)",
+            r"^/index\.php(/|$)",
+            r"^/w/(index|load|api)\.php$",
+            r"(?i)\.(ico|jpg|css)$",
+            r"^/[_0-9a-zA-Z-]+(/wp-(content|admin|includes).*)",
+        ] {
+            let found = of(RulePaths::Regex(expression.to_owned()));
+            assert!(!found.matching.is_empty() && !found.beside.is_empty(), "{expression}");
+        }
+        let found = of(RulePaths::Regex("^/w/(index|load|api)\\.php$".to_owned()));
+        for path in ["/w/index.php", "/w/load.php", "/w/api.php"] {
+            assert!(found.matching.contains(&path.to_owned()), "{found:?}");
+        }
+        assert!(found.beside.contains(&"/w/index.ph".to_owned()), "{found:?}");
+        let found = of(RulePaths::Exact("/xmlrpc.php".to_owned()));
+        assert_eq!(found.matching, ["/xmlrpc.php"]);
+    }
+
+    #[test]
+    fn paths_are_encoded_for_requests() {
+        assert_eq!(encoded("/a b/\u{e4}?"), "/a%20b/%C3%A4%3F");
+    }
+}

@@ -1,0 +1,392 @@
+//! A whole comparison: requests the addresses of each site from both servers, at a limited rate.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use maitred_import::report::ImportReport;
+use maitred_import::served::ServedSite;
+use maitred_measure::plan::Endpoint;
+use maitred_warm::sitemap::Sitemap;
+use tokio::time::{Interval, MissedTickBehavior};
+
+use crate::accepted::{RequestFacts, accepted};
+use crate::client::{self, SentRequest};
+use crate::difference::{ComparedSite, Comparison, compare};
+use crate::findings::{Explanation, FoundDifference, Proof, reported};
+use crate::frontier::{Frontier, Offered};
+use crate::page_links::{PageAddress, links, resolve};
+use crate::probe::{AddressSource, ProbeForm, Responses, ServerResponse};
+use crate::rule_paths::{SECRETS, encoded, examples};
+
+/// Lowest rate, in requests a second.
+pub const MIN_RATE: f64 = 0.1;
+/// Highest rate, in requests a second.
+pub const MAX_RATE: f64 = 10_000.0;
+
+/// Addresses of one rule and one kind of response that get all forms of requests.
+const FORMS_OF_KIND: usize = 2;
+
+/// Most addresses of a site over plain HTTP whose first page is redirected to HTTPS.
+const MAX_REDIRECTED: usize = 12;
+
+/// Most sitemaps of a site.
+const MAX_SITEMAPS: usize = 10;
+
+/// Most addresses of a sitemap.
+const MAX_OF_SITEMAP: usize = 500;
+
+/// Most differing addresses that are requested a second time.
+const MAX_CONFIRMED: usize = 200;
+
+/// Requests of every site besides its pages.
+const USUAL: [&str; 3] = ["/robots.txt", "/sitemap.xml", "/favicon.ico"];
+
+/// A site at both servers.
+#[derive(Debug)]
+pub struct SiteTarget<'a> {
+    /// The site.
+    pub site: &'a ServedSite,
+    /// Its address.
+    pub compared: ComparedSite,
+    /// The old server.
+    pub old: Endpoint,
+    /// The new server.
+    pub new: Endpoint,
+    /// Addresses from access logs and the document root.
+    pub found: Vec<(String, AddressSource)>,
+}
+
+/// What to compare.
+#[derive(Debug)]
+pub struct ProofPlan<'a> {
+    /// The sites.
+    pub sites: Vec<SiteTarget<'a>>,
+    /// Most requests a second, of both servers together.
+    pub rate: f64,
+    /// Most addresses.
+    pub limit: usize,
+    /// Paths and bodies of POST requests that change nothing.
+    pub posts: Vec<(String, String)>,
+    /// The report of the import.
+    pub report: &'a ImportReport,
+}
+
+/// The rule of the new server for a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NewRule {
+    /// The rule, with file and line.
+    pub text: String,
+    /// Whether the front controller runs.
+    pub runs_front_controller: bool,
+}
+
+/// Finds the rule of the new server for a site, a request target and a method.
+pub type NewRuleFinder<'a> = &'a dyn Fn(&ComparedSite, &str, &str) -> NewRule;
+
+/// Compares all sites. It stops early once `is_stopped` is set.
+///
+/// # Errors
+/// The kernel's, if requests cannot be sent at all.
+pub fn run(
+    plan: &ProofPlan<'_>,
+    find: NewRuleFinder<'_>,
+    is_stopped: &AtomicBool,
+) -> io::Result<Proof> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut interval =
+            tokio::time::interval(Duration::from_secs_f64(1.0 / plan.rate.max(MIN_RATE)));
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut comparing = Comparing {
+            plan,
+            find,
+            is_stopped,
+            interval,
+            proof: Proof::default(),
+            kinds: BTreeMap::new(),
+            confirmed: 0,
+        };
+        for (index, target) in plan.sites.iter().enumerate() {
+            let left = plan.limit.saturating_sub(comparing.proof.addresses);
+            comparing.site(target, left.div_ceil(plan.sites.len() - index)).await;
+        }
+        Ok(comparing.proof)
+    })
+}
+
+/// A run.
+struct Comparing<'a> {
+    plan: &'a ProofPlan<'a>,
+    find: NewRuleFinder<'a>,
+    is_stopped: &'a AtomicBool,
+    interval: Interval,
+    proof: Proof,
+    /// How often a kind of response has got all forms of requests.
+    kinds: BTreeMap<String, usize>,
+    confirmed: usize,
+}
+
+impl Comparing<'_> {
+    async fn site(&mut self, target: &SiteTarget<'_>, limit: usize) {
+        let mut frontier = Frontier::new(limit);
+        offer_all(&mut frontier, target);
+        let (mut sitemaps, mut done) = (BTreeSet::new(), 0);
+        let mut is_redirected = false;
+        while let Some((path, source)) = frontier.next() {
+            if self.is_stopped.load(Ordering::SeqCst) || is_redirected && done >= MAX_REDIRECTED {
+                break;
+            }
+            let Some(response) = self.address(target, &path).await else { break };
+            is_redirected |= source == AddressSource::Start
+                && !target.compared.is_tls
+                && leads_to_https(&response, &target.compared);
+            done += 1;
+            let page = PageAddress { authority: &target.compared.authority, target: &path };
+            let is_sitemap = source == AddressSource::Sitemap && path.contains("sitemap");
+            if path == "/robots.txt" || path == "/sitemap.xml" || is_sitemap {
+                for found in listed(&response, &path, page) {
+                    let is_map = found.contains("sitemap") && sitemaps.insert(found.clone());
+                    if !is_map || sitemaps.len() <= MAX_SITEMAPS {
+                        frontier.offer(&found, AddressSource::Sitemap);
+                    }
+                }
+            }
+            if response.media_type() == "text/html" {
+                for link in links(&response.body, page) {
+                    frontier.offer(&link, AddressSource::Link);
+                }
+            }
+            if let Some(next) = response.header("location").and_then(|to| resolve(to, page)) {
+                frontier.offer(&next, AddressSource::Link);
+            }
+        }
+        for (path, body) in &self.plan.posts {
+            if !self.is_stopped.load(Ordering::SeqCst) {
+                self.post(target, path, body).await;
+            }
+        }
+        self.proof.left_out += frontier.left_out();
+        let host = &target.compared.authority;
+        self.proof.skipped.extend(frontier.skipped().map(|path| format!("{host}{path}")));
+    }
+
+    /// Compares all forms of requests for an address. The response of the old server; `None` if the
+    /// old server cannot be reached.
+    async fn address(&mut self, target: &SiteTarget<'_>, path: &str) -> Option<ServerResponse> {
+        self.proof.addresses += 1;
+        let responses = self.ask(target, path, &ProbeForm::Get, None).await;
+        let [old, _] = &responses.old;
+        if old.status == 0 {
+            let why = String::from_utf8_lossy(&old.body);
+            let address = address_of(&target.compared, path);
+            self.proof.troubles.push(format!("{address}: the old server: {why}"));
+            return (self.proof.addresses > 1).then(|| old.clone());
+        }
+        self.judge(target, path, &ProbeForm::Get, &responses).await;
+        let old = old.clone();
+        if self.is_new_kind(target, path, &old) {
+            for form in forms(&responses) {
+                let before = [responses.old[0].clone(), responses.new.clone()];
+                let more = self.ask(target, path, &form, Some(&before)).await;
+                self.judge(target, path, &form, &more).await;
+            }
+        }
+        Some(old)
+    }
+
+    /// Asks the old server, the new one, and the old one again. `before` are the responses of each
+    /// to GET.
+    async fn ask(
+        &mut self,
+        target: &SiteTarget<'_>,
+        path: &str,
+        form: &ProbeForm,
+        before: Option<&[ServerResponse; 2]>,
+    ) -> Responses {
+        let authority = target.compared.authority.as_str();
+        let sent = |before| SentRequest { authority, target: path, form, before };
+        let (old, new) = (sent(before.map(|both| &both[0])), sent(before.map(|both| &both[1])));
+        let first = self.send(&target.old, old).await;
+        let response = self.send(&target.new, new).await;
+        let second = self.send(&target.old, old).await;
+        Responses { old: [first, second], new: response }
+    }
+
+    async fn send(&mut self, endpoint: &Endpoint, sent: SentRequest<'_>) -> ServerResponse {
+        self.interval.tick().await;
+        self.proof.requests += 1;
+        client::exchange(endpoint, sent).await
+    }
+
+    /// A POST is sent once to each server: what varies by itself is not learnt.
+    async fn post(&mut self, target: &SiteTarget<'_>, path: &str, body: &str) {
+        let form = ProbeForm::Post(body.to_owned());
+        let authority = target.compared.authority.as_str();
+        let sent = SentRequest { authority, target: path, form: &form, before: None };
+        let old = self.send(&target.old, sent).await;
+        let new = self.send(&target.new, sent).await;
+        let responses = Responses { old: [old.clone(), old], new };
+        let comparison = compare(&responses, &form, &target.compared);
+        self.record(target, path, &form, (&responses, comparison));
+    }
+
+    /// Compares, and asks once more before a difference counts.
+    async fn judge(
+        &mut self,
+        target: &SiteTarget<'_>,
+        path: &str,
+        form: &ProbeForm,
+        responses: &Responses,
+    ) {
+        let mut comparison = compare(responses, form, &target.compared);
+        let is_unexplained = comparison.differences.iter().any(|difference| {
+            let facts = RequestFacts { target: path, form, runs_front_controller: false };
+            accepted(difference, responses, facts).is_none()
+        });
+        let is_plain = matches!(form, ProbeForm::Get);
+        if is_unexplained && is_plain && self.confirmed < MAX_CONFIRMED {
+            self.confirmed += 1;
+            let again = self.ask(target, path, form, None).await;
+            let again = compare(&again, form, &target.compared);
+            comparison.varies |= again.varies;
+            comparison.differences.retain(|difference| {
+                again.differences.iter().any(|other| other.aspect == difference.aspect)
+            });
+        }
+        self.record(target, path, form, (responses, comparison));
+    }
+
+    fn record(
+        &mut self,
+        target: &SiteTarget<'_>,
+        path: &str,
+        form: &ProbeForm,
+        compared: (&Responses, Comparison),
+    ) {
+        let (responses, comparison) = compared;
+        self.proof.compared += 1;
+        self.proof.varying += usize::from(comparison.varies);
+        self.proof.same += usize::from(comparison.differences.is_empty());
+        if comparison.differences.is_empty() {
+            return;
+        }
+        let rule = target.site.rule_of(&decoded(path));
+        let new_rule = (self.find)(&target.compared, path, form.method());
+        for difference in comparison.differences {
+            let facts = RequestFacts {
+                target: path,
+                form,
+                runs_front_controller: new_rule.runs_front_controller,
+            };
+            let explanation = match accepted(&difference, responses, facts) {
+                Some(why) => Explanation::Accepted(why),
+                None => reported(&difference, self.plan.report, rule, target.site)
+                    .map_or(Explanation::None, Explanation::Reported),
+            };
+            self.proof.add(FoundDifference {
+                difference,
+                address: address_of(&target.compared, path),
+                form: form.label(),
+                responses,
+                explanation,
+                old_rule: rule
+                    .map_or_else(|| format!("{}: server", target.site.place), ToString::to_string),
+                new_rule: new_rule.text.clone(),
+            });
+        }
+    }
+
+    /// Whether few addresses with this rule and such a response have got all forms of requests.
+    fn is_new_kind(
+        &mut self,
+        target: &SiteTarget<'_>,
+        path: &str,
+        response: &ServerResponse,
+    ) -> bool {
+        let rule = target.site.rule_of(&decoded(path));
+        let rule = rule.map(|rule| rule.place.to_string()).unwrap_or_default();
+        let ComparedSite { authority, is_tls, .. } = &target.compared;
+        let kind =
+            format!("{authority} {is_tls} {rule} {} {}", response.status, response.media_type());
+        let count = self.kinds.entry(kind).or_default();
+        *count += 1;
+        *count <= FORMS_OF_KIND
+    }
+}
+
+/// Offers all addresses that are known before the first response: each source gets its turn.
+fn offer_all(frontier: &mut Frontier, target: &SiteTarget<'_>) {
+    frontier.offer("/", AddressSource::Start);
+    let mut add = |path: &str, source| frontier.offer(path, source) == Offered::Taken;
+    for path in target.found.iter().filter(|(_, source)| *source == AddressSource::Named) {
+        add(&path.0, path.1);
+    }
+    for path in USUAL {
+        add(path, AddressSource::Sitemap);
+    }
+    for rule in &target.site.rules {
+        let found = examples(rule);
+        for path in found.matching {
+            add(&encoded(&path), AddressSource::Rule);
+        }
+        for path in found.beside {
+            add(&encoded(&path), AddressSource::BesideRule);
+        }
+    }
+    for path in SECRETS {
+        add(path, AddressSource::Secret);
+    }
+    for (path, source) in &target.found {
+        add(path, *source);
+    }
+}
+
+/// The forms of requests besides GET that a response is good for.
+fn forms(responses: &Responses) -> Vec<ProbeForm> {
+    let [old, _] = &responses.old;
+    let mut forms = vec![ProbeForm::Head];
+    if old.shows() {
+        forms.push(ProbeForm::Gzip);
+        let both = |name: &str| old.header(name).is_some() && responses.new.header(name).is_some();
+        if both("etag") || both("last-modified") {
+            forms.extend([ProbeForm::Conditional, ProbeForm::Range]);
+        }
+    }
+    forms
+}
+
+/// The sitemaps that a robots.txt names, and the addresses of a sitemap.
+fn listed(response: &ServerResponse, path: &str, page: PageAddress<'_>) -> Vec<String> {
+    if !response.shows() {
+        return Vec::new();
+    }
+    if path == "/robots.txt" {
+        let text = String::from_utf8_lossy(&response.body).into_owned();
+        let lines = text.lines().filter_map(|line| line.split_once(':'));
+        let maps = lines.filter(|(name, _)| name.trim().eq_ignore_ascii_case("sitemap"));
+        return maps.filter_map(|(_, url)| resolve(url, page)).take(MAX_SITEMAPS).collect();
+    }
+    let Ok(sitemap) = Sitemap::read(&response.body) else { return Vec::new() };
+    let all = sitemap.further.iter().chain(&sitemap.pages);
+    all.filter_map(|url| resolve(url, page)).take(MAX_OF_SITEMAP).collect()
+}
+
+fn leads_to_https(response: &ServerResponse, site: &ComparedSite) -> bool {
+    let host = site.authority.split(':').next().unwrap_or_default();
+    let to = response.header("location").unwrap_or_default();
+    let to = to.strip_prefix("https://").unwrap_or_default();
+    (300..400).contains(&response.status) && to.starts_with(host)
+}
+
+/// The path of a request target, decoded.
+pub fn decoded(target: &str) -> String {
+    let path = target.split('?').next().unwrap_or_default();
+    percent_encoding::percent_decode_str(path).decode_utf8_lossy().into_owned()
+}
+
+fn address_of(site: &ComparedSite, path: &str) -> String {
+    let scheme = if site.is_tls { "https" } else { "http" };
+    format!("{scheme}://{}{path}", site.authority)
+}
