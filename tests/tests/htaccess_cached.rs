@@ -4,8 +4,11 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use maitred_tests::http::{self, Request, Response};
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, public_folder};
+use maitred_tests::http::{self, Connection, Request, Response};
+use maitred_tests::lowered::Lowered;
+use maitred_tests::server::{
+    Server, Setup, WEB_USER, document_root, give_to_web_user, public_folder,
+};
 use maitred_tests::{Target, wait};
 
 /// A file that was changed a shorter time ago is not cached.
@@ -224,5 +227,24 @@ fn a_file_of_another_folder_is_never_taken_for_one_of_the_root() {
             assert_eq!(ask(&server, "/docs/page.txt", &[]).text(), text);
         }
     }
+    server.stop();
+}
+
+#[test]
+fn a_file_that_cannot_be_looked_for_is_not_taken_for_a_missing_one() {
+    let rules = "RewriteEngine on\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . other.txt\n";
+    let files = [(".htaccess", rules), ("page.txt", "page"), ("other.txt", "other")];
+    let root = document_root(&files);
+    let server = serve(&root);
+    let mut client = Connection::open(server.address());
+    let mut ask = |path| client.ask(&Request::get(path)).unwrap();
+    assert_eq!(ask("/page.txt").text(), "page");
+    let front = server.front().unwrap();
+    // Without a free descriptor, no file can be looked for.
+    let lowered = Lowered::new(front, WEB_USER, "Max open files", "--nofile", 3);
+    let response = ask("/page.txt?not=cached");
+    assert_eq!(response.status, 503, "{}", response.text());
+    drop(lowered);
+    assert_eq!(ask("/page.txt?not=cached").text(), "page");
     server.stop();
 }

@@ -64,7 +64,7 @@ impl Campaign {
         let Run { traffic, mut recoveries, .. } = run;
         let shared = traffic.stop();
         if let Err(grown) = before.compare(&server) {
-            shared.violation(grown);
+            shared.violation(&grown);
         }
         server.stop();
         recoveries.sort_unstable();
@@ -103,14 +103,14 @@ impl Run<'_> {
         let from = shared.now();
         shared.ledger().begin(from, allowance);
         if let Err(violation) = self.victim.suffer(step) {
-            shared.violation(format!("{}: {violation}", step.fault.name()));
+            shared.violation(&format!("{}: {violation}", step.fault.name()));
         }
         let undone = shared.now();
         let recovery = self.until_all_right(RECOVERY_MAX);
         let failed = shared.ledger().end(shared.now());
         match recovery {
             Some(recovery) => self.recoveries.push(recovery),
-            None => shared.violation(format!(
+            None => shared.violation(&format!(
                 "{}: not every kind of request is served {} s after its end",
                 step.fault.name(),
                 RECOVERY_MAX.as_secs()

@@ -1,6 +1,6 @@
 //! What `.htaccess` files decide about a request.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStringExt;
@@ -89,7 +89,7 @@ impl Explainer<'_> {
         }
         let mut confs = DirectoryConfs::new(&self.site.rules, &self.site.index);
         let (confs, paths) = (RefCell::new(&mut confs), RefCell::default());
-        let site = SiteWorld { resolver, confs, paths };
+        let site = SiteWorld { resolver, confs, paths, failure: Cell::default() };
         let (folders, notes) = (RefCell::default(), RefCell::default());
         let world = NotedWorld { site, folders, notes };
         let client = self.client(resolver);

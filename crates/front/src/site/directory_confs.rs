@@ -3,7 +3,7 @@
 //! A file is checked with one `stat` for each directory above a request's file, at most once in
 //! an arrival of requests, so that a change applies to the next request.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::io::Read;
@@ -223,6 +223,11 @@ fn identity_of(directory: &[u8]) -> Option<Option<Identity>> {
     }
 }
 
+/// Whether an error hides a path: what may not be read, or leads out of the root, is not there.
+fn is_closed(error: Errno) -> bool {
+    matches!(error, Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::LOOP | Errno::INVAL)
+}
+
 /// The document root of a site, as the directives see it.
 pub struct SiteWorld<'w> {
     /// Its files.
@@ -231,6 +236,8 @@ pub struct SiteWorld<'w> {
     pub confs: RefCell<&'w mut DirectoryConfs>,
     /// The paths that an evaluation has looked at.
     pub paths: RefCell<WatchedPaths>,
+    /// The first error for which it is not known whether a path exists.
+    pub failure: Cell<Option<Errno>>,
 }
 
 impl SiteWorld<'_> {
@@ -294,8 +301,16 @@ impl SiteWorld<'_> {
         if !name.is_empty() && !name.starts_with(b"/") {
             return None;
         }
-        let opened = self.resolver.open(if name.is_empty() { b"/" } else { name }, openat::LOOK);
-        let opened = opened.ok()?;
+        let name = if name.is_empty() { b"/" } else { name };
+        let opened = match self.resolver.open(name, openat::LOOK) {
+            Ok(opened) => opened,
+            Err(error) => {
+                if !is_absence(error) && !is_closed(error) && self.failure.get().is_none() {
+                    self.failure.set(Some(error));
+                }
+                return None;
+            }
+        };
         // Only a directory has a slash at its end.
         let is_whole = !name.ends_with(b"/") || opened.kind() == FileType::Directory;
         is_whole.then_some(opened)

@@ -20,7 +20,7 @@ pub(crate) mod sites;
 pub(crate) mod users_files;
 pub(crate) mod verdict_table;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -220,7 +220,8 @@ impl Site {
     /// Evaluates `.htaccess` files: `work` gets the document root as they see it, and its files.
     ///
     /// # Errors
-    /// When the document root cannot be opened.
+    /// When the document root cannot be opened, or it is not known whether a path exists: no
+    /// descriptor is free, or the file system fails.
     pub fn with_htaccess<T>(
         &self,
         work: impl FnOnce(&SiteWorld<'_>, &Resolver) -> T,
@@ -231,9 +232,18 @@ impl Site {
         confs.set_moment(thread::arrival());
         with(&self.resolver, |resolver| {
             resolver.refresh()?;
-            let world =
-                SiteWorld { resolver, confs: RefCell::new(&mut confs), paths: RefCell::default() };
-            Ok(Some(work(&world, resolver)))
+            let world = SiteWorld {
+                resolver,
+                confs: RefCell::new(&mut confs),
+                paths: RefCell::default(),
+                failure: Cell::default(),
+            };
+            let result = work(&world, resolver);
+            // A decision without knowledge of the files would be a wrong one.
+            match world.failure.get() {
+                Some(error) => Err(resolver::refusal(error)),
+                None => Ok(Some(result)),
+            }
         })
     }
 

@@ -10,7 +10,7 @@ mod transfers;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -21,8 +21,8 @@ use crate::kind::Kind;
 use crate::ledger::{Ended, Ledger, Outcome};
 use crate::site::Site;
 
-/// Violations that are remembered; more are counted only.
-const VIOLATIONS_MAX: usize = 20;
+/// Violations that are printed; more are counted only.
+const VIOLATIONS_MAX: u64 = 20;
 /// The pause of a client between two requests.
 const PAUSE: Duration = Duration::from_millis(4);
 
@@ -44,7 +44,7 @@ pub struct Shared {
     started: Instant,
     stop: AtomicBool,
     ledger: Mutex<Ledger>,
-    violations: Mutex<Vec<String>>,
+    violations: AtomicU64,
 }
 
 impl Shared {
@@ -59,17 +59,15 @@ impl Shared {
     }
 
     /// Notes what must not be.
-    pub fn violation(&self, text: String) {
-        let mut violations = self.violations.lock().expect("no client panics");
-        if violations.len() < VIOLATIONS_MAX {
+    pub fn violation(&self, text: &str) {
+        if self.violations.fetch_add(1, Ordering::Relaxed) < VIOLATIONS_MAX {
             println!("torture: VIOLATION at {:.3} s: {text}", self.now().as_secs_f64());
-            violations.push(text);
         }
     }
 
     /// Violations so far.
-    pub fn violations(&self) -> Vec<String> {
-        self.violations.lock().expect("no client panics").clone()
+    pub fn violations(&self) -> u64 {
+        self.violations.load(Ordering::Relaxed)
     }
 }
 
@@ -90,7 +88,7 @@ impl Traffic {
             started: Instant::now(),
             stop: AtomicBool::new(false),
             ledger: Mutex::default(),
-            violations: Mutex::default(),
+            violations: AtomicU64::new(0),
         });
         let mut kinds: Vec<Kind> = clients.iter().map(|client| client.kind()).collect();
         kinds.dedup();
@@ -119,7 +117,7 @@ impl Traffic {
         self.shared.stop.store(true, Ordering::Relaxed);
         for thread in self.threads {
             if thread.join().is_err() {
-                self.shared.violation("a client panicked".into());
+                self.shared.violation("a client panicked");
             }
         }
         self.shared
@@ -147,7 +145,7 @@ fn run(mut client: Box<dyn Client>, shared: &Shared) {
             shared.ledger().record(&request)
         });
         if let Err(violation) = result {
-            shared.violation(violation);
+            shared.violation(&violation);
         }
         std::thread::sleep(PAUSE);
     }

@@ -562,7 +562,8 @@ fn not_found(why: &'static str) -> Refused {
     Refused::plain(404, why)
 }
 
-fn refusal(error: Errno) -> Refused {
+/// The refusal of a path that could not be opened.
+pub fn refusal(error: Errno) -> Refused {
     match error {
         Errno::ACCESS => {
             Refused::notable(403, "the front may not read the file or search its directory")
