@@ -1,6 +1,8 @@
 //! `.htaccess` files, compared with Apache: the same trees, the same requests.
 
 mod generated;
+mod grammar;
+mod overrides;
 mod trees;
 
 use std::collections::BTreeMap;
@@ -266,6 +268,12 @@ fn frameworks_shops_and_forums_run_on_their_own_files() {
 #[test]
 fn what_plugins_write_and_articles_recommend_has_its_effect() {
     same_as_apache("snippets.trees");
+}
+
+#[test]
+fn groups_options_and_single_directives_are_allowed_as_in_apache() {
+    let found = differences_of("overrides", &overrides::trees());
+    assert!(found.is_empty(), "{} differ:\n{}", found.len(), found.join("\n"));
 }
 
 #[test]
