@@ -1,14 +1,17 @@
 //! `.htaccess` files of a site in what Apache has no part in: the page cache, files outside of the
-//! document root, listings, `maitred check` and `maitred explain`.
+//! document root, listings, `maitred check` and `maitred explain`, ways to run scripts, HTTP/2.
 
+use maitred_tests::booted;
 use maitred_tests::http::{self, Request, Response};
+use maitred_tests::http2;
+use maitred_tests::peer::Peer;
 use maitred_tests::server::{
     Server, Setup, document_root, give_to_web_user, is_root, public_folder, write_file,
 };
 use maitred_tests::{Target, run_maitred};
 use tempfile::TempDir;
 
-/// `bob` with the password `bcrypt`, and its `Authorization` header.
+/// `bob` with the password `secret`, and its `Authorization` header.
 const BOB: &str = "bob:$apr1$lZL6V/ci$PR6QJXkRFUzdUuaYcwrI//\n";
 const AS_BOB: (&str, &str) = ("Authorization", "Basic Ym9iOnNlY3JldA==");
 
@@ -182,4 +185,184 @@ fn index_files_that_lead_to_their_own_folder_end() {
     let begun = std::time::Instant::now();
     assert_eq!(get(&server, "/a/", &[]).status, 403);
     assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+/// A front controller below a folder that is denied, with what PHP sees.
+const PRETTY: &str = "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\n\
+     RewriteRule ^(.*)$ index.php [QSA,E=PAGE:$1,L]\nphp_value max_input_vars 77\n\
+     Header set X-A \"%{REDIRECT_PAGE}e\" env=REDIRECT_PAGE\n";
+
+/// What PHP sees of it.
+const SEEN: &str = "echo implode(' ', [$_SERVER['REDIRECT_PAGE'] ?? $_SERVER['PAGE'] ?? 'none', \
+     $_SERVER['QUERY_STRING'], $_SERVER['REDIRECT_URL'] ?? '-', ini_get('max_input_vars')]);";
+
+fn denies_and_rewrites(root: &TempDir) {
+    write_file(root.path(), ".htaccess", PRETTY.as_bytes());
+    write_file(root.path(), "private/.htaccess", b"Require all denied\n");
+    write_file(root.path(), "private/x.txt", b"SECRET");
+    write_file(root.path(), "open.txt", b"open");
+    if is_root() {
+        give_to_web_user(root.path());
+    }
+}
+
+/// `inputs` is PHP's `max_input_vars`.
+#[track_caller]
+fn expect_rewritten(server: &Server, inputs: u32) {
+    // The second time, the decisions are cached.
+    for _ in 0..2 {
+        for page in ["a", "b/c"] {
+            let response = get(server, &format!("/{page}?x=1"), &[]);
+            assert_eq!(response.text(), format!("{page} x=1 /{page} {inputs}"));
+            assert_eq!(response.header("X-A"), Some(page));
+        }
+        assert_eq!(get(server, "/open.txt", &[]).text(), "open");
+        assert_eq!(get(server, "/private/x.txt", &[]).status, 403);
+    }
+}
+
+/// What is booted before the request has its settings from the pool, and `maitred check` says so.
+#[track_caller]
+fn expect_no_settings(server: &Server) {
+    let file = server.configuration();
+    let (went_well, said) = run_maitred(&["check", file.to_str().expect("its name is UTF-8")]);
+    assert!(went_well, "{said}");
+    let words = "/.htaccess:4: `php_value max_input_vars 77` has no effect on the booted script";
+    assert!(said.contains(words), "{said}");
+}
+
+#[test]
+fn a_snapshot_gets_rewritten_requests() {
+    let root = booted::application("$booted = 1;", SEEN);
+    denies_and_rewrites(&root);
+    let server = Setup::new(root.path())
+        .pool("mode = \"snapshot\"")
+        .pool(&format!("script = {:?}", root.path().join("index.php")))
+        .site("htaccess = true")
+        .workers(2)
+        .start();
+    expect_rewritten(&server, 1000);
+    expect_no_settings(&server);
+    server.stop();
+}
+
+#[test]
+fn a_worker_script_gets_rewritten_requests() {
+    let script =
+        format!("<?php\nwhile (frankenphp_handle_request(function () {{ {SEEN} }})) {{ }}\n");
+    let root = document_root(&[("index.php", &script)]);
+    denies_and_rewrites(&root);
+    let server = Setup::new(root.path())
+        .pool("mode = \"worker\"")
+        .pool(&format!("script = {:?}", root.path().join("index.php")))
+        .site("htaccess = true")
+        .workers(1)
+        .start();
+    expect_rewritten(&server, 1000);
+    expect_no_settings(&server);
+    server.stop();
+}
+
+#[test]
+fn a_php_fpm_behind_the_site_gets_rewritten_requests() {
+    let root = document_root(&[("index.php", &format!("<?php {SEEN}"))]);
+    denies_and_rewrites(&root);
+    let peer = Peer::nginx_php_fpm(root.path());
+    let upstream = format!("unix:{}", peer.fpm_socket().display());
+    let server = Setup::new(root.path()).upstream(&upstream).site("htaccess = true").start();
+    expect_rewritten(&server, 77);
+    server.stop();
+}
+
+#[test]
+fn streams_of_http2_get_what_the_files_decide() {
+    let root = document_root(&[("index.php", &format!("<?php {SEEN}"))]);
+    denies_and_rewrites(&root);
+    let server = serve(&root, &[]);
+    for _ in 0..2 {
+        let ask =
+            |path: &str| http2::curl(&["-D", "-", &format!("http://{}{path}", server.address())]);
+        let [page, denied] = [ask("/a?x=1"), ask("/private/x.txt")];
+        assert!(page.starts_with("HTTP/2 200") && page.contains("x-a: a\r\n"), "{page}");
+        assert!(page.contains("a x=1 /a 77"), "{page}");
+        assert!(denied.starts_with("HTTP/2 403") && !denied.contains("SECRET"), "{denied}");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_file_that_a_script_names_is_sent_with_the_headers_of_the_directives() {
+    let root = document_root(&[
+        (".htaccess", "RewriteEngine On\nRewriteRule ^get$ get.php\nHeader set X-A files\n"),
+        ("get.php", "<?php header('X-Accel-Redirect: /protected/x.txt');"),
+        ("protected/.htaccess", "Require all denied\n"),
+    ]);
+    let files = document_root(&[("x.txt", "named")]);
+    let line = format!("sendfile_roots = {{ \"/protected/\" = {:?} }}", files.path());
+    let server = serve(&root, &[&line]);
+    for _ in 0..2 {
+        let response = get(&server, "/get", &[]);
+        assert_eq!((response.status, &*response.text()), (200, "named"));
+        assert_eq!(response.header("X-A"), Some("files"));
+        assert_eq!(response.header("X-Accel-Redirect"), None);
+        assert_eq!(get(&server, "/protected/x.txt", &[]).status, 403);
+    }
+    server.stop();
+}
+
+#[test]
+fn an_unknown_line_that_is_ignored_never_opens_what_is_denied() {
+    let root = document_root(&[
+        (
+            ".htaccess",
+            "PassengerEnabled on\nHeader set X-A a\n<Nonsense x>\nDeny all\n</Nonsense>\n",
+        ),
+        ("x.txt", "x"),
+        ("wrong/.htaccess", "Require nonsense\nHeader set X-A a\n"),
+        ("wrong/x.txt", "SECRET"),
+        ("order/.htaccess", "Order sideways\n"),
+        ("order/x.txt", "SECRET"),
+        ("denied/.htaccess", "SecRuleEngine On\nDeny from all\n"),
+        ("denied/x.txt", "SECRET"),
+    ]);
+    let server = serve(&root, &["htaccess_unknown = \"ignore\""]);
+    let response = get(&server, "/x.txt", &[]);
+    assert_eq!((&*response.text(), response.header("X-A")), ("x", Some("a")));
+    for denied in ["wrong", "order", "denied"] {
+        assert_eq!(get(&server, &format!("/{denied}/x.txt"), &[]).status, 403, "{denied}");
+    }
+    let file = server.configuration();
+    let (went_well, said) = run_maitred(&["check", file.to_str().expect("its name is UTF-8")]);
+    assert!(went_well && said.contains("/.htaccess:1: `PassengerEnabled on`"), "{said}");
+    assert!(said.contains("access is denied"), "{said}");
+    drop(server);
+    let server = serve(&root, &["htaccess_unknown = \"error\""]);
+    assert_eq!(get(&server, "/x.txt", &[]).status, 500);
+    let strict = ["htaccess_override = [\"FileInfo\", \"Nonfatal=Unknown\"]"];
+    drop(server);
+    let server = serve(&root, &strict);
+    assert_eq!(get(&server, "/x.txt", &[]).text(), "x");
+    assert_eq!(get(&server, "/denied/x.txt", &[]).status, 500);
+    server.stop();
+}
+
+#[test]
+fn a_hash_of_crypt_is_reported_with_the_command_that_replaces_it() {
+    let root = document_root(&[
+        (".users", "old:nuQ5lH7Ev4I/g\nbob:$apr1$lZL6V/ci$PR6QJXkRFUzdUuaYcwrI//\n"),
+        ("x", "page"),
+    ]);
+    let users = root.path().join(".users").display().to_string();
+    let lines = format!("AuthType Basic\nAuthName x\nAuthUserFile {users}\nRequire valid-user\n");
+    write_file(root.path(), ".htaccess", lines.as_bytes());
+    if is_root() {
+        give_to_web_user(root.path());
+    }
+    let server = serve(&root, &[]);
+    let mark = server.log().mark();
+    assert_eq!(get(&server, "/x", &[("Authorization", "Basic b2xkOnNlY3JldA==")]).status, 401);
+    server.expect_log(mark, &format!("{users}:1: the hash of this user is not of a supported"));
+    server.expect_log(mark, "`htpasswd -B ");
+    assert_eq!(get(&server, "/x", &[AS_BOB]).text(), "page");
+    server.stop();
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::conf::Conf;
 use crate::conf::access_compat::{ForMethods, Source};
 use crate::conf::authz::{Merging, Methods};
-use crate::conf::core::{ErrorDocument, Handler, PathInfo};
+use crate::conf::core::{ErrorDocument, Handler, Options, PathInfo};
 use crate::conf::headers::HeaderTable;
 use crate::conf::mime::Property;
 use crate::conf::small::{Expiry, PhpValue, SetEnvIf};
@@ -29,6 +29,8 @@ pub struct DirectiveLine<'l> {
     pub methods: &'l Methods,
     /// The folder of the file.
     pub directory: &'l [u8],
+    /// The options that `Options` may change.
+    pub options: Options,
 }
 
 /// Why a directive was not applied.
@@ -181,8 +183,15 @@ pub fn apply(line: &DirectiveLine<'_>, conf: &mut Conf) -> Result<Verdict, Unkno
 pub fn is_known(name: &[u8]) -> bool {
     let lower = String::from_utf8_lossy(name).to_ascii_lowercase();
     let methods = Methods::default();
-    let (words, rest) = (Words::of(b""), &b""[..]);
-    let line = DirectiveLine { name, words, rest, number: 0, methods: &methods, directory: b"" };
+    let line = DirectiveLine {
+        name,
+        words: Words::of(b""),
+        rest: b"",
+        number: 0,
+        methods: &methods,
+        directory: b"",
+        options: Options::EVERY,
+    };
     no_effect(&lower).is_some() || !matches!(apply(&line, &mut Conf::default()), Err(Unknown::Name))
 }
 
@@ -228,7 +237,7 @@ impl DirectiveLine<'_> {
 }
 
 fn access(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
-    let methods = || line.methods.clone();
+    let methods = || *line.methods;
     let denies = |why| Unknown::Access(why);
     match name {
         "order" => {
@@ -352,7 +361,7 @@ fn options(rewrite: &mut RewriteConf, line: &DirectiveLine<'_>) -> LineResult {
 fn core(name: &str, line: &DirectiveLine<'_>, conf: &mut Conf) -> LineResult {
     let core = &mut conf.core;
     match name {
-        "options" => core.options.set(line.words.clone()).map_err(mistake)?,
+        "options" => core.options.set(line.words.clone(), line.options).map_err(mistake)?,
         "sethandler" => {
             let mut words = line.take(1, 2)?;
             let word = words.remove(0);

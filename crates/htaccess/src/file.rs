@@ -13,6 +13,9 @@ use crate::words::{self, Words};
 /// Most nested sections.
 const MAX_DEPTH: usize = 20;
 
+/// Why a line has no effect with `Nonfatal=Override`.
+const NOT_ALLOWED: &str = "`htaccess_override` does not allow it";
+
 /// A mistake in a file: requests get a 500, and the log this sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
@@ -188,8 +191,12 @@ impl FileParser<'_> {
     ) -> Result<Verdict, String> {
         let mut words = Words::of(&line.text);
         let name = words.word();
-        if !self.reading.overrides.allow(&name) && directives::is_known(&name) {
-            return Err(format!("{} not allowed here", shown(&name)));
+        let overrides = &self.reading.overrides;
+        if !overrides.allow(&name) && directives::is_known(&name) {
+            return match overrides.leaves_out_others {
+                true => Ok(Verdict::Skipped(NOT_ALLOWED.to_owned())),
+                false => Err(format!("{} not allowed here", shown(&name))),
+            };
         }
         let directive = DirectiveLine {
             name: &name,
@@ -198,11 +205,12 @@ impl FileParser<'_> {
             number: line.number,
             methods: &scope.methods,
             directory: self.directory,
+            options: overrides.options(),
         };
         if name.eq_ignore_ascii_case(b"require")
             && let Some(section) = within
         {
-            let required = section.require(directive.rest, scope.methods.clone());
+            let required = section.require(directive.rest, scope.methods);
             return self.or_deny(required, conf);
         }
         match directives::apply(&directive, conf) {
@@ -210,7 +218,7 @@ impl FileParser<'_> {
             Err(Unknown::Access(why)) => self.or_deny(Err(why), conf),
             Err(Unknown::Mistake(why)) => Err(why),
             Err(Unknown::Without(why)) => Ok(Verdict::Skipped(why.to_owned())),
-            Err(Unknown::Name) if self.reading.ignores_unknown => {
+            Err(Unknown::Name) if self.leaves_out_unknown() => {
                 conf.core.skipped += 1;
                 Ok(Verdict::Skipped("the directive is unknown".to_owned()))
             }
@@ -222,6 +230,11 @@ impl FileParser<'_> {
                 ))
             }
         }
+    }
+
+    /// Whether unknown directives and sections have no effect.
+    fn leaves_out_unknown(&self) -> bool {
+        self.reading.ignores_unknown || self.reading.overrides.leaves_out_unknown
     }
 
     /// An access line that cannot be understood denies, where others are left out.
@@ -259,7 +272,19 @@ impl FileParser<'_> {
         }
         if !self.reading.overrides.allow_section(&lower) {
             self.skip(name);
-            return Err(format!("<{} not allowed here", shown(name)));
+            // Sections that Apache enters while it reads the file are mistakes in any case.
+            let is_entered = matches!(&lower[..], b"ifmodule" | b"ifdefine" | b"ifversion");
+            return match self.reading.overrides.leaves_out_others && !is_entered {
+                true => Ok(Verdict::Skipped(NOT_ALLOWED.to_owned())),
+                false => Err(format!("<{} not allowed here", shown(name))),
+            };
+        }
+        let is_of_files =
+            matches!(&lower[..], b"files" | b"filesmatch" | b"if" | b"elseif" | b"else");
+        if is_of_files && !scope.methods.are_all() {
+            self.skip(name);
+            let name = shown(name);
+            return Err(format!("<{name}> cannot occur within <Limit> or <LimitExcept> section"));
         }
         let depth = scope.depth + 1;
         let inner = |methods: Methods| Surroundings { end: name, methods, depth };
@@ -268,7 +293,7 @@ impl FileParser<'_> {
                 match directives::is_entered(&lower, arguments, self.reading.php_major) {
                     Ok(true) => {
                         self.remark(line, Verdict::Understood);
-                        self.lines_of(conf, &inner(scope.methods.clone()), within);
+                        self.lines_of(conf, &inner(scope.methods), within);
                         Ok(Verdict::Understood)
                     }
                     Ok(false) => {
@@ -290,7 +315,7 @@ impl FileParser<'_> {
             b"files" | b"filesmatch" => {
                 let names = file_names(arguments, lower == b"filesmatch");
                 let mut own = Conf::default();
-                self.section(&mut own, inner(scope.methods.clone()));
+                self.section(&mut own, inner(scope.methods));
                 conf.files.push(FilesSection { names: names?, conf: Arc::new(own) });
                 Ok(Verdict::Understood)
             }
@@ -301,21 +326,25 @@ impl FileParser<'_> {
                     _ => if_condition(arguments).map(|condition| Some(Arc::new(condition))),
                 };
                 let mut own = Conf::default();
-                self.section(&mut own, inner(scope.methods.clone()));
+                self.section(&mut own, inner(scope.methods));
                 let condition = condition?;
                 conf.ifs.push(IfSection { condition, is_else, conf: Arc::new(own) });
                 Ok(Verdict::Understood)
             }
             b"limit" | b"limitexcept" => {
-                let names: Vec<Vec<u8>> = Words::of(arguments).collect();
-                let methods = Methods::new(names, lower == b"limitexcept");
-                self.lines_of(conf, &inner(methods), within);
+                match limited(&lower, arguments, scope.methods) {
+                    Ok(methods) => self.lines_of(conf, &inner(methods), within),
+                    Err(why) => {
+                        self.skip(name);
+                        return Err(why);
+                    }
+                }
                 Ok(Verdict::Understood)
             }
             b"requireall" | b"requireany" | b"requirenone" => {
                 let kind = &lower[..];
                 let mut own = Some(Section::new(kind == b"requireall", kind == b"requirenone"));
-                self.lines_of(conf, &inner(scope.methods.clone()), &mut own);
+                self.lines_of(conf, &inner(scope.methods), &mut own);
                 let own = own.unwrap_or_default();
                 let contained = match within {
                     Some(section) => section.contain(own),
@@ -323,7 +352,7 @@ impl FileParser<'_> {
                 };
                 self.or_deny(contained, conf)
             }
-            _ if self.reading.ignores_unknown => {
+            _ if self.leaves_out_unknown() => {
                 self.skip(name);
                 Ok(Verdict::Skipped("the section is unknown".to_owned()))
             }
@@ -360,6 +389,22 @@ impl FileParser<'_> {
 struct SectionOf<'s, 'w> {
     scope: &'s Surroundings<'s>,
     within: &'w mut Option<Section>,
+}
+
+/// The methods of `<Limit>` or `<LimitExcept>` within others.
+fn limited(section: &[u8], arguments: &[u8], around: Methods) -> Result<Methods, String> {
+    let names: Vec<Vec<u8>> = Words::of(arguments).collect();
+    if names.is_empty() {
+        return Err(format!("<{}> directive requires additional arguments", shown(section)));
+    }
+    if section == b"limit" && names.iter().any(|name| name == b"TRACE") {
+        return Err("TRACE cannot be controlled by <Limit>, see TraceEnable".to_owned());
+    }
+    let methods = Methods::of(&names).map_err(|name| {
+        format!("Could not register method '{}' for <{}", shown(&name), shown(section))
+    })?;
+    let methods = if section == b"limit" { methods } else { methods.others() };
+    around.limited_to(methods).map_err(|why| format!("<{}> {why}", shown(section)))
 }
 
 fn shown(text: &[u8]) -> String {

@@ -22,7 +22,7 @@ use crate::rewrite::{self, Rewritten};
 const MAX_REDIRECTS: usize = 10;
 
 /// Most nested subrequests.
-const MAX_SUBREQUESTS: u8 = 5;
+const MAX_SUBREQUESTS: u8 = 10;
 
 /// A request, and all that its directives may ask.
 #[derive(Clone, Copy)]

@@ -235,6 +235,8 @@ pub struct Request {
     pub has_changed_headers: bool,
     /// It is a subrequest.
     pub is_sub: bool,
+    /// The path of the request that a subrequest belongs to.
+    pub main_uri: Option<Vec<u8>>,
     /// The sections that apply.
     pub walked: Walked,
     /// Those of the request that led to this one: the same access rules are not applied twice.
@@ -287,6 +289,7 @@ impl Request {
             status: 200,
             has_changed_headers: false,
             is_sub: false,
+            main_uri: None,
             walked: Walked::default(),
             checked: None,
             work: Arc::default(),

@@ -1,9 +1,10 @@
-//! Apache's MD5 hash of passwords, `$apr1$SALT$HASH` (`apr_md5_encode`).
+//! MD5 hashes of passwords: Apache's `$apr1$SALT$HASH` (`apr_md5_encode`), and that of crypt(3),
+//! `$1$SALT$HASH`, which differs by what it begins with alone.
 
 use md5::{Digest, Md5};
 
-/// What the hash begins with.
-const START: &str = "$apr1$";
+/// What a hash begins with.
+const STARTS: [&str; 2] = ["$apr1$", "$1$"];
 
 /// Longest salt in bytes.
 const MAX_SALT: usize = 8;
@@ -17,18 +18,24 @@ const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmn
 /// The bytes of the digest in the order in which the hash has them, three for four digits.
 const ORDER: [[usize; 3]; 5] = [[0, 6, 12], [1, 7, 13], [2, 8, 14], [3, 9, 15], [4, 10, 5]];
 
-/// Whether a password matches a hash.
-pub fn verify(password: &[u8], hash: &str) -> bool {
-    let Some(rest) = hash.strip_prefix(START) else { return false };
-    let Some((salt, digits)) = rest.split_once('$') else { return false };
-    let salt = &salt.as_bytes()[..salt.len().min(MAX_SALT)];
-    digits.as_bytes() == encode(&digest(password, salt))
+/// Whether a text is such a hash.
+pub fn is_one(text: &str) -> bool {
+    STARTS.iter().any(|start| text.starts_with(start))
 }
 
-fn digest(password: &[u8], salt: &[u8]) -> [u8; 16] {
+/// Whether a password matches a hash.
+pub fn verify(password: &[u8], hash: &str) -> bool {
+    let parts = STARTS.iter().find_map(|start| Some((*start, hash.strip_prefix(start)?)));
+    let Some((start, rest)) = parts else { return false };
+    let Some((salt, digits)) = rest.split_once('$') else { return false };
+    let salt = &salt.as_bytes()[..salt.len().min(MAX_SALT)];
+    digits.as_bytes() == encode(&digest(password, start, salt))
+}
+
+fn digest(password: &[u8], start: &str, salt: &[u8]) -> [u8; 16] {
     let inner = Md5::new().chain_update(password).chain_update(salt).chain_update(password);
     let inner: [u8; 16] = inner.finalize().into();
-    let mut outer = Md5::new().chain_update(password).chain_update(START).chain_update(salt);
+    let mut outer = Md5::new().chain_update(password).chain_update(start).chain_update(salt);
     for part in password.chunks(inner.len()) {
         outer.update(&inner[..part.len()]);
     }

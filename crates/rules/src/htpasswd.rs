@@ -18,6 +18,16 @@ pub struct Users {
     /// Dummy hash that is checked for unknown users, so that timing does not reveal which names
     /// exist.
     decoy: Option<Hash>,
+    unusable: Option<UnusableHashes>,
+}
+
+/// Hashes that no password matches, of a file that was read as Apache does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnusableHashes {
+    /// The line of the first one, from 1.
+    pub first_line: usize,
+    /// Their number.
+    pub count: usize,
 }
 
 /// A password hash. Not even `Debug` prints it.
@@ -31,8 +41,8 @@ enum Hash {
     Sha512(String),
     /// `$5$`.
     Sha256(String),
-    /// `$apr1$`.
-    Apr1(String),
+    /// `$apr1$` and `$1$`.
+    Md5(String),
     /// `{SHA}`.
     Sha1(String),
     /// Another one, which no password matches.
@@ -83,8 +93,10 @@ impl Users {
         Ok(users)
     }
 
-    /// Parses a file as Apache does: MD5 (`$apr1$`) and SHA-1 (`{SHA}`) are accepted, no password
-    /// matches a hash of another kind, and lines without a user are left out.
+    /// Parses a file as Apache does: MD5 (`$apr1$`, `$1$`) and SHA-1 (`{SHA}`) are accepted, and
+    /// lines without a user are left out. No password matches a hash of another kind, which
+    /// [`Users::unusable`] reports: DES (`htpasswd -d`), whose passwords have eight letters at
+    /// most, and others of crypt(3).
     ///
     /// # Errors
     /// As [`Users::parse`], for too many users.
@@ -100,10 +112,19 @@ impl Users {
                 return Err((at + 1, why));
             }
             let hash = Hash::read_as_apache(rest.split(':').next().unwrap_or_default());
+            if matches!(hash, Hash::Unknown(_)) {
+                let first = UnusableHashes { first_line: at + 1, count: 0 };
+                users.unusable.get_or_insert(first).count += 1;
+            }
             users.decoy.get_or_insert_with(|| hash.clone());
             users.by_name.entry(name.to_owned()).or_insert(hash);
         }
         Ok(users)
+    }
+
+    /// The hashes that no password matches, if there are any.
+    pub fn unusable(&self) -> Option<UnusableHashes> {
+        self.unusable
     }
 
     /// Number of users.
@@ -137,7 +158,7 @@ impl Attempt {
             | Hash::Argon2(hash)
             | Hash::Sha512(hash)
             | Hash::Sha256(hash)
-            | Hash::Apr1(hash)
+            | Hash::Md5(hash)
             | Hash::Sha1(hash)
             | Hash::Unknown(hash) => hash,
         }
@@ -157,7 +178,7 @@ impl Attempt {
                 .is_ok_and(|password| sha_crypt::sha512_check(password, hash).is_ok()),
             Hash::Sha256(hash) => std::str::from_utf8(&self.password)
                 .is_ok_and(|password| sha_crypt::sha256_check(password, hash).is_ok()),
-            Hash::Apr1(hash) => apr1::verify(&self.password, hash),
+            Hash::Md5(hash) => apr1::verify(&self.password, hash),
             Hash::Sha1(hash) => {
                 let digest = sha1::Sha1::digest(&self.password);
                 let own = base64::engine::general_purpose::STANDARD.encode(digest);
@@ -171,7 +192,7 @@ impl Attempt {
 impl Hash {
     fn read_as_apache(text: &str) -> Hash {
         match text {
-            _ if text.starts_with("$apr1$") => Hash::Apr1(text.to_owned()),
+            _ if apr1::is_one(text) => Hash::Md5(text.to_owned()),
             _ if text.starts_with("{SHA}") => Hash::Sha1(text.to_owned()),
             _ => Hash::read(text).unwrap_or_else(|_| Hash::Unknown(text.to_owned())),
         }
@@ -198,9 +219,7 @@ impl Hash {
             return Ok(Hash::Sha256(text.to_owned()));
         }
         let kind = match text {
-            _ if begins("$apr1$") || begins("$1$") => {
-                "an MD5 hash (apr1), which is too fast to guess"
-            }
+            _ if apr1::is_one(text) => "an MD5 hash (apr1), which is too fast to guess",
             _ if begins("{SHA}") => "an unsalted SHA-1 hash, which is too fast to guess",
             _ => "a plain password, or a crypt(3) hash that is too fast to guess",
         };
@@ -258,17 +277,20 @@ mod tests {
 
     #[test]
     fn apaches_hashes_know_their_password_where_they_are_accepted() {
-        // Written by `htpasswd -nbm`, `-nbs` and `-nbd` with the password `secret`.
+        // Written by `htpasswd -nbm`, `-nbs`, `-nbd` and `openssl passwd -1` with the password
+        // `secret`.
         let text = "anna:$apr1$lZL6V/ci$PR6QJXkRFUzdUuaYcwrI//\n\
                     ben:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n\
-                    cleo:rqXexS6ZhobKA\nno user\n";
+                    cleo:rqXexS6ZhobKA\nno user\n\
+                    dora:$1$saltsalt$9xy1btjgzLYfb7hivXtC//\nemil:$y$j9T$abc$def\n";
         let users = Users::parse_as_apache(text).unwrap();
-        assert_eq!(users.len(), 3);
-        for name in ["anna", "ben"] {
+        assert_eq!(users.len(), 5);
+        for name in ["anna", "ben", "dora"] {
             assert!(users.attempt(name, b"secret").unwrap().succeeds(), "{name}");
             assert!(!users.attempt(name, b"Secret").unwrap().succeeds(), "{name}");
         }
         assert!(!users.attempt("cleo", b"secret").unwrap().succeeds());
+        assert_eq!(users.unusable(), Some(UnusableHashes { first_line: 3, count: 2 }));
         assert!(Users::parse(text).is_err());
     }
 }

@@ -3,6 +3,9 @@
 
 use fastrand::Rng;
 
+use super::grammar::{
+    CONDITION_FLAGS, CONDITIONS, FLAGS, OTHERS, PATHS, PATTERNS, TARGETS, TESTS, VARIABLES,
+};
 use super::trees::{Asked, Tree, TreeFile};
 
 /// Requests to each folder.
@@ -53,228 +56,6 @@ fn folder(tree: &mut Tree, random: &mut Random, subject: Subject, number: usize)
         tree.requests.push(random.request(subject, &base));
     }
 }
-
-const PATHS: [&str; 20] = [
-    "s404.php",
-    "s302.php",
-    "",
-    "a.txt",
-    "b.html",
-    "p.php",
-    "index.php",
-    "sub",
-    "sub/",
-    "sub/a.txt",
-    "sub/p.php",
-    "sub/p.php/info",
-    "p.php/info/x",
-    "x",
-    "x/y",
-    "abc/12",
-    "a%20b",
-    "A.TXT",
-    "secret.zip",
-    "a.txt/",
-];
-
-const TESTS: [&str; 24] = [
-    "%{REQUEST_METHOD} == 'GET'",
-    "%{QUERY_STRING} =~ /a=(\\d+)/",
-    "%{QUERY_STRING} -eq 5",
-    "-n %{QUERY_STRING}",
-    "-z %{HTTP_USER_AGENT}",
-    "%{REQUEST_URI} =~ m#/sub/#",
-    "%{REQUEST_URI} -strmatch '*.txt'",
-    "%{REQUEST_URI} -strcmatch '*.TXT'",
-    "-f %{REQUEST_FILENAME}",
-    "-d %{REQUEST_FILENAME}",
-    "'%{HTTP:X-Test}' in { 'a', 'b' }",
-    "tolower(%{HTTP:X-Test}) == 'a'",
-    "%{HTTP:X-Test} -fnmatch 'a*'",
-    "-R '127.0.0.0/8'",
-    "-R '10.1.0.0/16'",
-    "%{REMOTE_ADDR} -ipmatch '127.0.0.1'",
-    "-T env('LET')",
-    "reqenv('LET') == '1'",
-    "%{QUERY_STRING} < 'b'",
-    "%{QUERY_STRING} >= 'a=2'",
-    "true",
-    "false",
-    "%{HTTP_USER_AGENT} !~ /bot/i",
-    "unescape('a%20b') == 'a b'",
-];
-
-const PATTERNS: [&str; 20] = [
-    "^",
-    "^$",
-    "^(.*)$",
-    "(.+)",
-    "^a",
-    "\\.txt$",
-    "^x/(.*)$",
-    "^x",
-    "^sub/?$",
-    "^sub/(.*)",
-    "p\\.php",
-    "^([a-z]+)/([0-9]+)$",
-    "!\\.php$",
-    "!^a",
-    ".",
-    "^b\\.html$",
-    "^(x|abc)",
-    "\\.(txt|html)$",
-    "^a b$",
-    "^index\\.php$",
-];
-
-const TARGETS: [&str; 24] = [
-    "-",
-    "p.php",
-    "p.php?q=$1",
-    "p.php/$1",
-    "index.php",
-    "a.txt",
-    "sub/p.php?x=$1&y=%1",
-    "/@/p.php",
-    "/@/a.txt",
-    "x",
-    "x/$1",
-    "sub/",
-    "p.php?%{QUERY_STRING}",
-    "http://else.test/$1",
-    "/@/x?$1",
-    "p.php?r=%{REQUEST_URI}",
-    "index.php?",
-    "b.html",
-    "%{ENV:LET}p.php",
-    "p.php?e=$0&f=$2",
-    "missing/$1",
-    "?only=1",
-    "p.php?h=%{HTTP:X-Test}",
-    "./p.php",
-];
-
-const FLAGS: [&str; 29] = [
-    "L",
-    "L",
-    "L",
-    "L",
-    "END",
-    "R,L",
-    "R=301,L",
-    "R=307,L",
-    "R=404",
-    "R=403,L",
-    "F",
-    "G",
-    "QSA",
-    "QSA,L",
-    "QSD",
-    "QSD,L",
-    "NC",
-    "NC,L",
-    "C",
-    "S=1",
-    "S=2",
-    "N=3",
-    "E=LET:1",
-    "E=B:$1,L",
-    "E=!LET",
-    "NE,R,L",
-    "B",
-    "T=text/x-a",
-    "NS,L",
-];
-
-const CONDITIONS: [&str; 24] = [
-    "%{REQUEST_FILENAME} -f",
-    "%{REQUEST_FILENAME} !-f",
-    "%{REQUEST_FILENAME} -d",
-    "%{REQUEST_FILENAME} !-d",
-    "%{REQUEST_FILENAME} -s",
-    "%{QUERY_STRING} ^a=(\\d+)",
-    "%{QUERY_STRING} !=a=1",
-    "%{QUERY_STRING} =\"\"",
-    "%{QUERY_STRING} >a",
-    "%{REQUEST_METHOD} ^(POST|PUT)$",
-    "%{REQUEST_METHOD} =GET",
-    "%{HTTP_USER_AGENT} bot",
-    "%{HTTP_USER_AGENT} !BOT",
-    "$1 ^x",
-    "%{REQUEST_URI} /sub/(.*)",
-    "%{REQUEST_URI} !p\\.php",
-    "%{ENV:REDIRECT_STATUS} ^$",
-    "%{ENV:LET} =1",
-    "%{HTTP:X-Test} ^(a|b)$",
-    "%{THE_REQUEST} \\s/+(.*?)\\s",
-    "%{DOCUMENT_ROOT}/@/$1 -f",
-    "%{IS_SUBREQ} =true",
-    "%{PATH_INFO} ^/(.*)",
-    "%{REMOTE_ADDR} ^127\\.",
-];
-
-const CONDITION_FLAGS: [&str; 6] = ["", "", "", " [OR]", " [NC]", " [NC,OR]"];
-
-const OTHERS: [&str; 58] = [
-    "DirectoryIndex index.php",
-    "DirectoryIndex a.txt index.php",
-    "DirectoryIndex disabled",
-    "DirectoryIndex none.html",
-    "DirectoryIndex /@/b.html",
-    "ErrorDocument 404 /@/a.txt",
-    "ErrorDocument 404 /@/p.php",
-    "ErrorDocument 403 \"page: no\"",
-    "ErrorDocument 403 /@/p.php?e",
-    "ErrorDocument 404 http://else.test/",
-    "ErrorDocument 404 default",
-    "Redirect /@/x /@/a.txt",
-    "Redirect 301 /@/x http://else.test/y",
-    "Redirect gone /@/b.html",
-    "RedirectMatch ^/@/a.txt$ /@/b.html",
-    "RedirectMatch 403 \\.zip$",
-    "RedirectMatch temp ^/(.*)/abc/(.*) /$1/p.php/$2",
-    "RedirectPermanent /@/abc /@/x",
-    "FallbackResource /@/p.php",
-    "FallbackResource disabled",
-    "AddType text/x-a .txt",
-    "ForceType text/x-b",
-    "AddType application/x-httpd-php .html",
-    "RemoveType .txt",
-    "DefaultType text/x-c",
-    "AddHandler application/x-httpd-php .html",
-    "SetHandler application/x-httpd-php",
-    "AddCharset utf-8 .txt",
-    "AddDefaultCharset utf-8",
-    "AddLanguage en .txt",
-    "Header set X-A one",
-    "Header always set X-A two",
-    "Header append X-B b",
-    "Header add X-B c",
-    "Header merge X-B b",
-    "Header unset X-A",
-    "Header set X-C \"%{LET}e\" env=LET",
-    "Header set X-C \"%{REQUEST_URI}s\"",
-    "Header edit X-A o O",
-    "Header setifempty X-A three",
-    "Header set X-B five env=!LET",
-    "RequestHeader set X-Test a",
-    "RequestHeader unset X-Test",
-    "SetEnv LET 1",
-    "SetEnvIf X-Test ^a LET=1",
-    "SetEnvIf Request_URI sub LET=$0 OTHER",
-    "SetEnvIfNoCase User-Agent BOT LET",
-    "BrowserMatch bot !LET",
-    "UnsetEnv LET",
-    "PassEnv NONE",
-    "Options -Indexes",
-    "Options None",
-    "Options +FollowSymLinks",
-    "ExpiresActive On",
-    "ExpiresByType text/html \"access plus 1 day\"",
-    "ExpiresDefault A60",
-    "php_value memory_limit 99M",
-    "php_flag display_errors on",
-];
 
 /// Random directives and requests.
 struct Random(Rng);
@@ -384,6 +165,12 @@ impl Random {
 
     /// Directives, in a section now and then.
     fn section(&mut self, body: &str) -> String {
+        let section = self.one_section(body);
+        // Sections in sections.
+        if self.in_ten(2) { self.one_section(&section) } else { section }
+    }
+
+    fn one_section(&mut self, body: &str) -> String {
         let (open, close) = match self.0.u8(0..12) {
             0 => ("<Files a.txt>".to_owned(), "</Files>"),
             1 => ("<Files \"*.php\">".to_owned(), "</Files>"),
@@ -443,7 +230,9 @@ impl Random {
             };
             text.push_str(&format!("RewriteRule \"{pattern}\" \"{target}\"{flags}\n"));
         }
-        text
+        // Cookies of subrequests are not sent here.
+        let has_subrequests = [" -F", " -U", " !-F", "LA-U"].iter().any(|it| text.contains(it));
+        if has_subrequests { text.replace("[CO=", "[E=") } else { text }
     }
 
     fn expression(&mut self, depth: u8) -> String {
@@ -464,7 +253,8 @@ impl Random {
             let test = self.expression(3);
             let what = self.one(&["X-A set", "X-B set", "X-C set"]).split(' ').next();
             let name = what.unwrap_or("X-A");
-            let line = match self.0.u8(0..4) {
+            let line = match self.0.u8(0..5) {
+                4 => format!("Header set {name} \"expr={}\"\n", self.one(&VARIABLES)),
                 0 => format!("Header set {name} yes \"expr={test}\"\n"),
                 1 => format!("<If \"{test}\">\nHeader set {name} if\n</If>\n"),
                 2 => format!(

@@ -1,6 +1,8 @@
 //! `.htaccess` files, compared with Apache: the same trees, the same requests.
 
 mod generated;
+mod grammar;
+mod overrides;
 mod trees;
 
 use std::collections::BTreeMap;
@@ -272,6 +274,12 @@ fn what_plugins_write_and_articles_recommend_has_its_effect() {
 #[test]
 fn plugins_that_test_for_capabilities_find_those_of_apache() {
     same_as_apache("capabilities.trees");
+}
+
+#[test]
+fn groups_options_and_single_directives_are_allowed_as_in_apache() {
+    let found = differences_of("overrides", &overrides::trees());
+    assert!(found.is_empty(), "{} differ:\n{}", found.len(), found.join("\n"));
 }
 
 #[test]

@@ -38,11 +38,15 @@ pub struct Asked {
 impl Tree {
     /// The lines of Apache's configuration.
     pub fn apaches_overrides(&self) -> String {
-        const GROUPS: [&str; 5] = ["AuthConfig", "FileInfo", "Indexes", "Limit", "Options"];
+        const GROUPS: [&str; 6] =
+            ["AuthConfig", "FileInfo", "Indexes", "Limit", "Nonfatal", "Options"];
         if self.overrides.is_empty() {
             return "AllowOverride All\n".to_owned();
         }
-        let is_group = |name: &&String| GROUPS.contains(&name.as_str());
+        let is_group = |name: &&String| {
+            let word = name.split('=').next().unwrap_or_default();
+            GROUPS.contains(&word)
+        };
         let (groups, single): (Vec<&String>, Vec<_>) = self.overrides.iter().partition(is_group);
         let join = |names: &[&String], none: &str| match names {
             [] => none.to_owned(),

@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use maitred_config::{Config, Site};
+use maitred_config::{Config, Destination, Mode, Site};
 use maitred_htaccess::conf::Conf;
 use maitred_htaccess::file::{self, Htaccess, Remark, Verdict};
 
@@ -22,19 +22,23 @@ const MAX_ENTRIES: usize = 1_000_000;
 /// Most lines about the files of a site; the rest is counted.
 const MAX_LINES: usize = 200;
 
+/// Why settings of PHP have no effect in worker mode and snapshot mode.
+const BOOTED: &str = "which has its settings from its pool: use `php_admin_value` there";
+
 /// Longest part of a line that is shown, in characters.
 const MAX_SHOWN: usize = 80;
 
 /// The lines of `.htaccess` files that have no effect or are mistakes: one sentence each.
 pub fn remarks(config: &Config) -> Vec<String> {
     let sites = config.sites.iter().filter(|site| site.rules.htaccess);
-    sites.flat_map(remarks_of).collect()
+    sites.flat_map(|site| remarks_of(config, site)).collect()
 }
 
-fn remarks_of(site: &Site) -> Vec<String> {
+fn remarks_of(config: &Config, site: &Site) -> Vec<String> {
     let found = Search::of(&site.root);
+    let boots = boots(config, site);
     let mut lines: Vec<String> =
-        found.files.iter().flat_map(|file| remarks_of_file(site, file)).collect();
+        found.files.iter().flat_map(|file| remarks_of_file(site, boots, file)).collect();
     let root = site.root.display();
     if lines.len() > MAX_LINES {
         let others = lines.len() - MAX_LINES;
@@ -47,6 +51,12 @@ fn remarks_of(site: &Site) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Whether the site's scripts run in a process that has booted before the request.
+fn boots(config: &Config, site: &Site) -> bool {
+    let Destination::Pool(name) = &site.destination else { return false };
+    config.pool(name).is_some_and(|pool| pool.mode != Mode::Classic)
 }
 
 /// The `.htaccess` files below a root.
@@ -85,7 +95,7 @@ impl Search {
     }
 }
 
-fn remarks_of_file(site: &Site, path: &Path) -> Vec<String> {
+fn remarks_of_file(site: &Site, boots: bool, path: &Path) -> Vec<String> {
     let name = path.display();
     let parsed = match parse(site, path) {
         Ok(parsed) => parsed,
@@ -96,7 +106,7 @@ fn remarks_of_file(site: &Site, path: &Path) -> Vec<String> {
         }
     };
     let lines = parsed.remarks.iter().filter_map(|remark| {
-        sentence(remark, site).map(|sentence| format!("{name}:{}: {sentence}", remark.line))
+        sentence(remark, site, boots).map(|sentence| format!("{name}:{}: {sentence}", remark.line))
     });
     let mut lines: Vec<String> = lines.collect();
     if let Ok(conf) = &parsed.conf {
@@ -122,12 +132,15 @@ pub(super) fn parse(site: &Site, path: &Path) -> io::Result<Htaccess> {
 }
 
 /// What is said about a line, if it is not simply understood.
-fn sentence(remark: &Remark, site: &Site) -> Option<String> {
+fn sentence(remark: &Remark, site: &Site, boots: bool) -> Option<String> {
     let mut text: String = remark.text.chars().take(MAX_SHOWN).collect();
     if text.len() < remark.text.len() {
         text.push('…');
     }
     Some(match &remark.verdict {
+        Verdict::Understood if boots && sets_php(&remark.text) => {
+            format!("`{text}` has no effect on the booted script, {BOOTED}")
+        }
         Verdict::Understood => return None,
         Verdict::Skipped(why) => format!("`{text}` has no effect: {why}"),
         Verdict::Refused(why) if site.rules.htaccess_ignores_unknown => {
@@ -138,6 +151,13 @@ fn sentence(remark: &Remark, site: &Site) -> Option<String> {
             format!("`{text}` is wrong, and requests for its folder get a 500: {why}")
         }
     })
+}
+
+/// Whether a line sets a value of PHP, other than the engine, which the server itself obeys.
+fn sets_php(line: &str) -> bool {
+    let mut words = line.split_ascii_whitespace().map(str::to_ascii_lowercase);
+    let is_php = words.next().is_some_and(|word| word == "php_value" || word == "php_flag");
+    is_php && words.next().is_some_and(|name| name != "engine")
 }
 
 /// The file of users or groups that a site may not use.

@@ -119,6 +119,9 @@ impl Directives {
             true => {
                 // Conditions see the type and the status of the response.
                 let mut request = Request::clone(request);
+                if source == ResponseSource::File && request.handler.is_none() {
+                    request.handler = media_type.as_deref().map(handler_of_type);
+                }
                 request.content_type = media_type;
                 request.status = status;
                 let _ = self.site.with_htaccess(|world, _| apply(&request, world));
@@ -234,6 +237,13 @@ impl Directives {
         let lines = lines.map(|value| [&value.name[..], b"=", &value.value].concat());
         lines.collect::<Vec<_>>().join(&b'\n')
     }
+}
+
+/// The handler of a file that has none by a directive: its type, without parameters
+/// (`ap_invoke_handler`).
+fn handler_of_type(media_type: &[u8]) -> Vec<u8> {
+    let end = memchr::memchr(b';', media_type).unwrap_or(media_type.len());
+    media_type[..end].trim_ascii_end().to_vec()
 }
 
 /// One `Vary` with each name once (`fixup_vary`).

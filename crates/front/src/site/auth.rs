@@ -13,7 +13,7 @@ use base64::Engine;
 use maitred_htaccess::process::Groups;
 use maitred_http1::Head;
 use maitred_os::walk::{self, Rule};
-use maitred_rules::htpasswd::Users;
+use maitred_rules::htpasswd::{UnusableHashes, Users};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
@@ -248,7 +248,23 @@ pub fn load(file: &Path) -> Result<Users, String> {
 
 /// Reads a users file as Apache does.
 fn load_as_apache(file: &Path) -> Result<Users, String> {
-    Users::parse_as_apache(&read(file)?).map_err(|(line, why)| at_line(file, line, &why))
+    let users = Users::parse_as_apache(&read(file)?);
+    let users = users.map_err(|(line, why)| at_line(file, line, &why))?;
+    if let Some(UnusableHashes { first_line, count }) = users.unusable() {
+        let others = match count {
+            1 => String::new(),
+            2 => "; so is one in a later line".to_owned(),
+            _ => format!("; so are {} in later lines", count - 1),
+        };
+        tracing::warn!(
+            "AuthUserFile: {}:{first_line}: the hash of this user is not of a supported kind \
+             (bcrypt, argon2, SHA-crypt, MD5, SHA-1), and no password matches it{others}: create \
+             it again with `htpasswd -B {} NAME`",
+            file.display(),
+            file.display(),
+        );
+    }
+    Ok(users)
 }
 
 fn load_groups(file: &Path) -> Result<Groups, String> {

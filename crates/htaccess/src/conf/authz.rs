@@ -9,26 +9,91 @@ use crate::expr::{Condition, Evaluation};
 use crate::process::Scope;
 use crate::words::Words;
 
-/// The methods of a `<Limit>` or `<LimitExcept>`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Methods {
-    /// The names; empty: all methods.
-    names: Vec<Vec<u8>>,
-    is_except: bool,
+/// Methods with a number of their own (`ap_method_registry_init`). GET stands for HEAD as well.
+const METHODS: [&str; 26] = [
+    "GET",
+    "PUT",
+    "POST",
+    "DELETE",
+    "CONNECT",
+    "OPTIONS",
+    "TRACE",
+    "PATCH",
+    "PROPFIND",
+    "PROPPATCH",
+    "MKCOL",
+    "COPY",
+    "MOVE",
+    "LOCK",
+    "UNLOCK",
+    "VERSION-CONTROL",
+    "CHECKOUT",
+    "UNCHECKOUT",
+    "CHECKIN",
+    "UPDATE",
+    "LABEL",
+    "REPORT",
+    "MKWORKSPACE",
+    "MKACTIVITY",
+    "BASELINE-CONTROL",
+    "MERGE",
+];
+
+/// A set of methods: a bit for each of [`METHODS`], and one for all others together. All of them
+/// where no `<Limit>` is around.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Methods(u32);
+
+impl Default for Methods {
+    fn default() -> Methods {
+        Methods(u32::MAX)
+    }
 }
 
 impl Methods {
-    /// Those of `<Limit>`, or all but these for `<LimitExcept>`.
-    pub fn new(names: Vec<Vec<u8>>, is_except: bool) -> Methods {
-        Methods { names, is_except }
+    /// Those of a list.
+    ///
+    /// # Errors
+    /// A name that is none of [`METHODS`].
+    pub fn of(names: &[Vec<u8>]) -> Result<Methods, Vec<u8>> {
+        names.iter().try_fold(Methods(0), |all, name| match number(name) {
+            Some(number) => Ok(Methods(all.0 | 1 << number)),
+            None => Err(name.clone()),
+        })
     }
 
-    /// Whether a method is among them. GET stands for HEAD as well.
-    pub fn contain(&self, method: &[u8]) -> bool {
-        let method: &[u8] = if method == b"HEAD" { b"GET" } else { method };
-        let listed = self.names.iter().any(|name| name == method);
-        (self.names.is_empty() && !self.is_except) || listed != self.is_except
+    /// All others.
+    #[must_use]
+    pub fn others(self) -> Methods {
+        Methods(!self.0)
     }
+
+    /// Those of a `<Limit>` or `<LimitExcept>` within these (`ap_limit_section`).
+    ///
+    /// # Errors
+    /// If that makes no difference.
+    pub fn limited_to(self, inner: Methods) -> Result<Methods, &'static str> {
+        match self.0 & inner.0 {
+            0 => Err("directive excludes all methods"),
+            both if both == self.0 => Err("directive specifies methods already excluded"),
+            both => Ok(Methods(both)),
+        }
+    }
+
+    /// Whether these are all.
+    pub fn are_all(self) -> bool {
+        self == Methods::default()
+    }
+
+    /// Whether a method is among them.
+    pub fn contain(self, method: &[u8]) -> bool {
+        self.0 & 1 << number(method).unwrap_or(METHODS.len()) != 0
+    }
+}
+
+fn number(method: &[u8]) -> Option<usize> {
+    let method: &[u8] = if method == b"HEAD" { b"GET" } else { method };
+    METHODS.iter().position(|name| name.as_bytes() == method)
 }
 
 /// The configuration of mod_authz_core.
@@ -254,12 +319,10 @@ impl Provider {
                 }
             },
             b"method" => {
-                let mut names = list(words);
-                // Apache has one number for both.
-                names.iter_mut().filter(|name| *name == b"HEAD").for_each(|name| {
-                    *name = b"GET".to_vec();
-                });
-                Provider::Method(Methods::new(names, false))
+                let methods = Methods::of(&list(words));
+                Provider::Method(methods.map_err(|name| {
+                    format!("Invalid Method '{}'", String::from_utf8_lossy(&name))
+                })?)
             }
             b"ip" => {
                 let mut networks = Vec::new();

@@ -22,13 +22,18 @@ impl Options {
     pub const MULTI_VIEWS: Options = Options(16);
     /// Server-side includes.
     pub const INCLUDES: Options = Options(32);
-    /// All but MultiViews.
-    const ALL: Options = Options(1 | 2 | 8 | 32);
+    /// Programs in server-side includes.
+    const INCLUDED_PROGRAMS: Options = Options(64);
+    /// Those of `Options All` (`OPT_ALL`): all but MultiViews and SymLinksIfOwnerMatch.
+    const ALL: Options = Options(1 | 2 | 8 | 32 | 64);
+    /// All that there are.
+    pub const EVERY: Options = Options(127);
 
     fn named(word: &[u8]) -> Option<Options> {
         Some(match &word.to_ascii_lowercase()[..] {
             b"indexes" => Options::INDEXES,
-            b"includes" | b"includesnoexec" => Options::INCLUDES,
+            b"includes" => Options::INCLUDES.and(Options::INCLUDED_PROGRAMS),
+            b"includesnoexec" => Options::INCLUDES,
             b"followsymlinks" => Options::FOLLOW_LINKS,
             b"symlinksifownermatch" => Options::FOLLOW_OWN_LINKS,
             b"execcgi" => Options::EXEC_CGI,
@@ -36,6 +41,22 @@ impl Options {
             b"runscripts" => Options(8 | 16),
             _ => return None,
         })
+    }
+
+    /// Those of a list with commas, as in `AllowOverride Options=Indexes,MultiViews`. Unknown names
+    /// are left out.
+    pub fn of_list(list: &str) -> Options {
+        let of_name = |name: &str| match &name.to_ascii_lowercase()[..] {
+            "all" => Options::ALL,
+            name => Options::named(name.as_bytes()).unwrap_or_default(),
+        };
+        list.split(',').map(of_name).fold(Options::default(), Options::and)
+    }
+
+    /// These and others.
+    #[must_use]
+    pub fn and(self, others: Options) -> Options {
+        Options(self.0 | others.0)
     }
 
     fn has(self, other: Options) -> bool {
@@ -52,11 +73,11 @@ pub struct OptionsConf {
 }
 
 impl OptionsConf {
-    /// Applies a directive (`set_options`).
+    /// Applies a directive that may change the `allowed` options (`set_options`).
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn set(&mut self, words: Words<'_>) -> Result<(), String> {
+    pub fn set(&mut self, words: Words<'_>, allowed: Options) -> Result<(), String> {
         const MIXED: &str = "Either all Options must start with + or -, or no Option may.";
         let (mut is_merge, mut is_all_or_none) = (false, false);
         for (at, word) in words.enumerate() {
@@ -87,6 +108,9 @@ impl OptionsConf {
                 _ => Options::named(name)
                     .ok_or_else(|| format!("Illegal option {}", String::from_utf8_lossy(name)))?,
             };
+            if option.0 & !allowed.0 != 0 {
+                return Err(format!("Option {} not allowed here", String::from_utf8_lossy(name)));
+            }
             self.change(sign, option);
         }
         Ok(())

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use md5::Digest as _;
 use percent_encoding::percent_decode;
 
 use super::{CompareOrder, Comparison, Condition, Template, Test, Word};
@@ -177,9 +178,15 @@ impl<'s, 'w> Evaluation<'s, 'w> {
             b"unescape" => percent_decode(argument).collect(),
             b"base64" => STANDARD.encode(argument).into_bytes(),
             b"unbase64" => STANDARD.decode(argument).unwrap_or_default(),
+            b"md5" => hexadecimal(&md5::Md5::digest(argument)),
+            b"sha1" => hexadecimal(&sha1::Sha1::digest(argument)),
             _ => Vec::new(),
         }
     }
+}
+
+fn hexadecimal(digest: &[u8]) -> Vec<u8> {
+    digest.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
 }
 
 impl Comparison {

@@ -32,6 +32,7 @@ impl Processor<'_> {
         };
         let mut request = Request::new(b"GET", normalised(&path), args);
         request.is_sub = true;
+        request.main_uri = Some(parent.uri.clone());
         request.work = Arc::clone(&parent.work);
         request.checked = Some(parent.walked.clone());
         request.env = parent.env.clone();
@@ -49,6 +50,12 @@ impl Processor<'_> {
 }
 
 impl Scope<'_> {
+    /// Whether a condition of a rule may look up another path: a subrequest for the path of the
+    /// request that it belongs to would do so without end (`subreq_ok`).
+    pub fn may_look_up(&self) -> bool {
+        self.request.main_uri.as_ref().is_none_or(|main| *main != self.request.uri)
+    }
+
     fn processor(&self) -> Processor<'_> {
         let Scope { client, world, groups, depth, vary, .. } = *self;
         Processor { client, world, groups, depth, vary }

@@ -483,6 +483,7 @@ fn file_test(test: u8, input: &[u8], scope: &Scope<'_>) -> bool {
         b'd' => stat().is_some_and(|stat| stat.kind == Kind::Directory),
         b'x' => stat().is_some_and(|stat| stat.is_executable),
         b'l' => scope.world.is_link(input),
+        b'U' | b'F' if !scope.may_look_up() => false,
         b'U' => scope.url_status(input).is_some_and(|status| status < 400),
         b'F' => scope.is_file_allowed(input),
         _ => false,

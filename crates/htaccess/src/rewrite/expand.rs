@@ -201,7 +201,7 @@ fn header(name: &[u8], context: &mut Context, scope: &Scope<'_>) -> Vec<u8> {
 /// A variable after the request has been mapped to its file and user.
 fn lookahead(name: &[u8], context: &mut Context, scope: &Scope<'_>) -> Vec<u8> {
     let uri = scope.lookahead_uri(&context.path);
-    match scope.lookup(&uri) {
+    match scope.may_look_up().then(|| scope.lookup(&uri)).flatten() {
         Some(request) => {
             let seen = Scope { request: &request, ..*scope };
             lookup(name, context, &seen)

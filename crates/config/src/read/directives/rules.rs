@@ -213,18 +213,16 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
         name: "htaccess_override",
         default: Preset::Words("all"),
         takes: "names of Apache's groups of directives (\"AuthConfig\", \"FileInfo\", \"Indexes\", \
-                \"Limit\", \"Options\", \"All\") and of single directives",
+                \"Limit\", \"Options\", \"Options=Indexes,MultiViews\", \"All\"), of single \
+                directives, and \"Nonfatal=Override\", \"Nonfatal=Unknown\" or \"Nonfatal=All\"",
         needs: Needs::Live,
         doc: "The directives that `.htaccess` files may have: Apache's `AllowOverride` and \
               `AllowOverrideList` in one. A file with another one is a mistake: its requests get \
-              a 500, and the log has file and line.",
+              a 500, and the log has file and line. `Nonfatal=…` leaves such directives out \
+              (`Override`), or unknown ones (`Unknown`), those about access as well.",
         example: "[\"FileInfo\", \"Indexes\", \"Require\"]",
         read: |site, value| {
-            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            let name = |text: &str| {
-                let fits = !text.is_empty() && text.chars().all(is_name);
-                fits.then(|| text.to_owned())
-            };
+            let name = |text: &str| is_override(text).then(|| text.to_owned());
             store(&mut site.rules.htaccess_override, value.each(|item| item.text_as(name)))
         },
     },
@@ -348,4 +346,30 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
 /// The application of this name in any case.
 fn app_named(name: &str) -> Option<App> {
     App::named(&name.to_ascii_lowercase())
+}
+
+/// Whether a word is one of `AllowOverride` or `AllowOverrideList`.
+fn is_override(word: &str) -> bool {
+    /// What `Options=` and `Nonfatal=` list (`set_allow_opts` and `set_override` of Apache's core).
+    const OPTIONS: [&str; 10] = [
+        "all",
+        "none",
+        "indexes",
+        "includes",
+        "includesnoexec",
+        "followsymlinks",
+        "symlinksifownermatch",
+        "execcgi",
+        "multiviews",
+        "runscripts",
+    ];
+    const NONFATAL: [&str; 3] = ["all", "override", "unknown"];
+    let is_one = |value: &str, all: &[&str]| all.contains(&&value.to_ascii_lowercase()[..]);
+    match word.split_once('=') {
+        None => !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'),
+        Some((name, list)) if name.eq_ignore_ascii_case("options") => {
+            list.split(',').all(|option| is_one(option, &OPTIONS))
+        }
+        Some((name, value)) => name.eq_ignore_ascii_case("nonfatal") && is_one(value, &NONFATAL),
+    }
 }
