@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use maitred_tests::http::{Connection, Request};
-use maitred_tests::server::{Server, Setup, public_folder, write_file};
+use maitred_tests::processes::Signal;
+use maitred_tests::server::{Server, Setup, document_root, public_folder, write_file};
 use maitred_tests::{Target, wait};
 
 /// Pools beside the first.
@@ -85,5 +86,42 @@ fn pools_without_requests_end_their_worker_and_their_php_until_the_next_request(
     assert!(server.reload().contains("reloaded: "));
     wait::until_within("the pool to rest again", Duration::from_secs(60), || rest().then_some(()));
     ask(&server, 12);
+    server.stop();
+}
+
+/// Pools that a front takes a while to open; the last one by name is that of `o99.example`.
+const ONDEMAND_POOLS: usize = 300;
+
+/// Clients that wait for a new front.
+const CLIENTS: usize = 24;
+
+#[test]
+fn a_new_front_has_all_pools_before_it_accepts_a_client() {
+    let root = document_root(&[("index.php", "<?php echo 'hello';")]);
+    let mut sites = String::new();
+    for number in 1..=ONDEMAND_POOLS {
+        let _ = write!(
+            sites,
+            "\n[[sites]]\nroot = {:?}\npool = \"o{number}\"\nhosts = [\"o{number}.example\"]\n\
+             [pools.o{number}]\npm = \"ondemand\"\nmax_children = 2\n",
+            root.path()
+        );
+    }
+    let server = Setup::new(root.path()).hosts(&HOSTS).site(&sites).start();
+    let mut request = Request::get("/");
+    request.headers[0].1 = "o99.example".to_owned();
+    for _ in 0..2 {
+        let front = server.front().expect("a front");
+        front.signal(Signal::KILL);
+        wait::until_true("the front to be gone", || !front.is_running());
+        let mut clients: Vec<Connection> =
+            (0..CLIENTS).map(|_| Connection::open(server.address())).collect();
+        for client in &mut clients {
+            client.send(&request.to_bytes()).expect("the kernel takes it");
+        }
+        for mut client in clients {
+            assert_eq!(client.read_response(false).expect("a response").text(), "hello");
+        }
+    }
     server.stop();
 }

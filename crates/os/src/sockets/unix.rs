@@ -110,8 +110,10 @@ pub fn bind_unix(path: &Path, named: &Named, mode: u32) -> io::Result<(OwnedFd, 
     let bind = |path: &Path| -> io::Result<()> {
         Ok(rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?)
     };
-    // Never more access than requested, not even temporarily.
-    let usual = rustix::process::umask(Mode::from_raw_mode(0o777 & !mode));
+    // The file gets the mode of its socket, without the bits of the umask (Linux, `unix_bind_bsd`):
+    // never more access than requested, not even temporarily, and the umask, which is that of all
+    // threads, stays as it is.
+    rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode))?;
     let own = rustix::process::geteuid().as_raw();
     let creator = named.creator();
     let bound = match (&creator, named.is_shared()) {
@@ -125,7 +127,6 @@ pub fn bind_unix(path: &Path, named: &Named, mode: u32) -> io::Result<(OwnedFd, 
         (None, true) => bind(&named.path()).map(|()| own),
         (None, false) => bind(path).map(|()| own),
     };
-    rustix::process::umask(usual);
     let file = SocketFile::made_by(bound?, named)?;
     if creator.is_some() {
         let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
@@ -134,6 +135,8 @@ pub fn bind_unix(path: &Path, named: &Named, mode: u32) -> io::Result<(OwnedFd, 
     if named.is_shared() {
         // A folder's list for new files takes the place of the umask (acl(5)).
         file.deny_others()?;
+    }
+    if file.mode()? != mode {
         file.set_mode(mode)?;
     }
     Ok((socket, file))
@@ -240,6 +243,10 @@ impl SocketFile {
     pub fn give(&self, owner: Option<u32>, group: Option<u32>) -> io::Result<()> {
         let (owner, group) = (owner.map(Uid::from_raw), group.map(Gid::from_raw));
         Ok(rustix::fs::chownat(&self.file, "", owner, group, AtFlags::EMPTY_PATH)?)
+    }
+
+    fn mode(&self) -> io::Result<u32> {
+        Ok(Mode::from_raw_mode(rustix::fs::fstat(&self.file)?.st_mode).as_raw_mode())
     }
 
     /// Sets its permission bits.

@@ -68,8 +68,12 @@ impl Liveness {
         self.kill_at.is_some()
     }
 
-    /// What is due now. The step counts as taken.
-    pub fn due(&mut self, now: Moment) -> Option<LivenessStep> {
+    /// What is due now. The step counts as taken. `is_busy`: the front opens the files of a new
+    /// configuration, which has a timeout of its own.
+    pub fn due(&mut self, is_busy: bool, now: Moment) -> Option<LivenessStep> {
+        if is_busy {
+            self.alive(now);
+        }
         if let Some(kill_at) = self.kill_at {
             let is_due = kill_at <= now;
             if is_due {
@@ -111,7 +115,7 @@ mod tests {
         let mut steps = Vec::new();
         while liveness.deadline() <= end {
             let now = liveness.deadline();
-            steps.extend(liveness.due(now).map(|step| (now, step)));
+            steps.extend(liveness.due(false, now).map(|step| (now, step)));
         }
         steps
     }
@@ -136,9 +140,34 @@ mod tests {
         let mut liveness = Liveness::new(Moment::ZERO);
         for _ in 0..100 {
             let now = liveness.deadline();
-            assert_eq!(liveness.due(now), Some(LivenessStep::Check));
+            assert_eq!(liveness.due(false, now), Some(LivenessStep::Check));
             liveness.alive(now + seconds(2.0));
         }
+    }
+
+    #[test]
+    fn a_front_that_takes_a_configuration_over_is_not_blamed_for_its_silence() {
+        let mut liveness = Liveness::new(Moment::ZERO);
+        let mut now = Moment::ZERO;
+        while now < seconds(60.0) {
+            now = liveness.deadline();
+            assert_eq!(liveness.due(true, now), Some(LivenessStep::Check));
+        }
+        // The reload is over: from then on it has the same time as any other.
+        let found = steps(&mut liveness, now + seconds(60.0));
+        assert_eq!(found[0], (now + CHECKED_EVERY, LivenessStep::Check));
+        let kill = found.iter().find(|(_, step)| *step == LivenessStep::Kill);
+        assert_eq!(kill.map(|(at, _)| *at), Some(now + SILENT_MAX + STACKS_WITHIN));
+        assert!(liveness.is_hung());
+    }
+
+    #[test]
+    fn a_reload_does_not_save_a_front_that_already_counts_as_hung() {
+        let mut liveness = Liveness::new(Moment::ZERO);
+        steps(&mut liveness, SILENT_MAX);
+        assert!(liveness.is_hung());
+        let now = liveness.deadline();
+        assert_eq!(liveness.due(true, now), Some(LivenessStep::Kill));
     }
 
     #[test]
@@ -146,9 +175,9 @@ mod tests {
         let mut liveness = Liveness::new(Moment::ZERO);
         // A minute of a stopped supervisor, or machine.
         let now = seconds(60.0);
-        assert_eq!(liveness.due(now), Some(LivenessStep::Check));
-        assert_eq!(liveness.due(now), None);
+        assert_eq!(liveness.due(false, now), Some(LivenessStep::Check));
+        assert_eq!(liveness.due(false, now), None);
         liveness.alive(now + seconds(0.1));
-        assert_eq!(liveness.due(now + seconds(1.0)), None);
+        assert_eq!(liveness.due(false, now + seconds(1.0)), None);
     }
 }

@@ -22,11 +22,7 @@ impl Supervisor {
         let Some(liveness) = &mut self.fronts.current_mut().liveness else {
             return;
         };
-        if is_busy {
-            // It opens the files of a new configuration, which has a timeout of its own.
-            liveness.alive(now);
-        }
-        match liveness.due(now) {
+        match liveness.due(is_busy, now) {
             Some(LivenessStep::Check) => {
                 if let Some(peer) = self.fronts.peer() {
                     peer.say(ToFront::CheckLiveness, &[]);

@@ -294,7 +294,8 @@ impl Supervisor {
     }
 }
 
-/// Sends a new front everything: certificates, listeners, logs, pools, and their workers.
+/// Sends a new front everything: certificates, logs, pools and their workers, and then the
+/// listeners, since it accepts clients from one as soon as it has it.
 fn introduce_all(server: &Supervisor, peer: &mut Peer<ToFront>) {
     peer.allow(server.plan.descriptors_of_front(&server.pools));
     if let Some(certificates) = &server.plan.certificates {
@@ -302,9 +303,6 @@ fn introduce_all(server: &Supervisor, peer: &mut Peer<ToFront>) {
     }
     if let Some(proofs) = server.acme.proofs() {
         peer.say(proofs, &[]);
-    }
-    for listener in &server.plan.listeners {
-        listener.tell(peer);
     }
     server.plan.logs.introduce_to(peer);
     let line = server.fronts.line();
@@ -315,6 +313,9 @@ fn introduce_all(server: &Supervisor, peer: &mut Peer<ToFront>) {
         if running.closed {
             running.close_in(peer);
         }
+    }
+    for listener in &server.plan.listeners {
+        listener.tell(peer);
     }
     peer.say(ToFront::Begin, &[]);
 }
