@@ -10,7 +10,7 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 21] = [
+const SOURCES: [&str; 22] = [
     "shim.c",
     "body.c",
     "modules.c",
@@ -29,6 +29,7 @@ const SOURCES: [&str; 21] = [
     "limits.c",
     "patterns.c",
     "snapshot.c",
+    "text.c",
     "timers.c",
     "trace.c",
     "worker.c",

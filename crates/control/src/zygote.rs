@@ -12,7 +12,7 @@ use crate::{WorkerId, stack};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ToZygote {
     /// The settings to start PHP with, sent once. Descriptors: the pool's shared memory, then one
-    /// event per front thread.
+    /// event per front thread, then libphp's code with [`direct_calls`](ZygoteSettings).
     Configure(Box<ZygoteSettings>),
     /// Fork a worker into a seat. Descriptors, unless it uses the zygote's output: its standard
     /// output, then its standard error.
@@ -227,6 +227,9 @@ pub struct ZygoteSettings {
     /// Workers may be inspected and leave core files.
     #[serde(default)]
     pub dumpable: bool,
+    /// The last descriptor is a copy of libphp's code that calls its own functions directly.
+    #[serde(default)]
+    pub direct_calls: bool,
     /// The AppArmor profile of workers.
     #[serde(default)]
     pub apparmor_hat: Option<String>,

@@ -1,6 +1,7 @@
 //! Memory shared between processes: an anonymous file of fixed size, mapped by every owner of its
 //! descriptor.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
@@ -28,10 +29,28 @@ pub fn create_sealed(name: &str, bytes: usize) -> io::Result<OwnedFd> {
 pub fn file_with(name: &str, contents: &[u8]) -> io::Result<OwnedFd> {
     use std::io::{Seek, Write};
     let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?;
-    let mut file = std::fs::File::from(fd);
+    let mut file = File::from(fd);
     file.write_all(contents)?;
     file.rewind()?;
     Ok(file.into())
+}
+
+/// An empty anonymous file that can be [sealed](seal) once it is complete.
+///
+/// # Errors
+/// When the system is out of descriptors or memory.
+pub fn writable_file(name: &str) -> io::Result<File> {
+    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    Ok(fd.into())
+}
+
+/// Makes contents and size of an anonymous file final. Private mappings of it may still be written.
+///
+/// # Errors
+/// When a process has mapped it writable, or it is sealed already.
+pub fn seal(file: impl AsFd) -> io::Result<()> {
+    let all = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    Ok(rustix::fs::fcntl_add_seals(file, all)?)
 }
 
 /// Size of a page of memory in bytes.

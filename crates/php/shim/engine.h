@@ -38,6 +38,7 @@ struct maitred_engine {
 	uint64_t requests;      /* requests started, the running one included */
 	bool finished;
 	bool client_gone;
+	unsigned writes_while_leaving; /* see leave_script() */
 	bool spent;             /* see struct maitred_served */
 	bool renew;             /* see struct maitred_served */
 	bool boots;             /* the script boots, up to maitred_await_copy() */

@@ -7,14 +7,50 @@
 
 #include <ext/standard/basic_functions.h>
 #include <ext/standard/php_standard.h>
+#include <zend_exceptions.h>
 #include <zend_signal.h>
+
+/* Calls to write of a function whose script is to end; then it is left by a bailout. */
+#define WRITES_WHILE_LEAVING_MAX 16
 
 struct maitred_engine maitred_engine;
 
+/*
+ * Ends the script as exit() does: the engine is as sound afterwards as after any script, and can
+ * serve the next request. That is after the current function's return, and a function that goes on
+ * writing may never return. What runs because the script ends (destructors, shutdown functions) is
+ * not interrupted, and has no output, as in php-fpm. Returns false if the script cannot end so.
+ */
+static bool leave_script(void)
+{
+	bool leaves = (PG(connection_status) & PHP_CONNECTION_ABORTED)
+		|| (EG(flags) & EG_FLAGS_IN_SHUTDOWN);
+
+	if (maitred_engine.mode != MAITRED_CLASSIC) {
+		return false;
+	}
+	if (EG(exception)) {
+		return leaves && maitred_engine.writes_while_leaving++ < WRITES_WHILE_LEAVING_MAX;
+	}
+	PG(connection_status) = PHP_CONNECTION_ABORTED;
+	if (leaves) {
+		php_output_set_status(PHP_OUTPUT_DISABLED);
+		return true;
+	}
+	if (!EG(current_execute_data)) {
+		return false;
+	}
+	zend_throw_unwind_exit();
+	return true;
+}
+
 void maitred_obey(int verdict)
 {
-	if (UNEXPECTED(verdict == MAITRED_CLIENT_GONE)) {
-		maitred_engine.client_gone = true;
+	if (EXPECTED(verdict != MAITRED_CLIENT_GONE)) {
+		return;
+	}
+	maitred_engine.client_gone = true;
+	if (PG(ignore_user_abort) || !leave_script()) {
 		php_handle_aborted_connection();
 	}
 }
@@ -352,6 +388,7 @@ void maitred_begin(const struct maitred_request *request)
 	maitred_engine.request = request;
 	maitred_engine.finished = false;
 	maitred_engine.client_gone = false;
+	maitred_engine.writes_while_leaving = 0;
 }
 
 bool maitred_php_prepare(const struct maitred_request *request)

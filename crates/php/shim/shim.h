@@ -413,6 +413,35 @@ const char *maitred_php_built(void);
  * empty if it is not found. Writes at most `size` bytes, and a NUL. */
 void maitred_php_loaded(char *version, size_t size);
 
+/* Where libphp is in memory. Addresses without `base` are relative to it. */
+struct maitred_library {
+	uintptr_t base;
+	/* The end of its last segment. */
+	uintptr_t end;
+	/* Executable segments, and the last of them. */
+	size_t segments;
+	uintptr_t code;
+	size_t code_bytes;
+	/* What the dynamic linker has made read-only after relocation (PT_GNU_RELRO). */
+	uintptr_t constant;
+	size_t constant_bytes;
+	/* Its GNU build id; NULL: none. */
+	const unsigned char *build_id;
+	size_t build_id_bytes;
+};
+
+/* Also before PHP is started; all zero if libphp is not found. */
+void maitred_php_library(struct maitred_library *library);
+
+/*
+ * Replaces mapped code, from the start of a page on, by the first bytes of a file that has the same
+ * code and never changes. Returns false with the code unchanged.
+ */
+bool maitred_php_replace_text(uintptr_t start, size_t bytes, int file);
+
+/* Has the kernel join the pages of an anonymous file to huge pages, where it can. */
+void maitred_php_join_pages(int file, size_t bytes);
+
 /* Shuts the engine down in the process that started it; never called in a forked child. */
 void maitred_php_stop(void);
 

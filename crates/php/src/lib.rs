@@ -7,10 +7,11 @@
 //! can read the script's stack with [`read_stack`].
 //!
 //! Three rules hold at the boundary, in `shim/` and in the private module `raw`, the only ones with
-//! unsafe code: a PHP bailout (`longjmp`) never crosses a Rust frame, a Rust panic never unwinds
-//! into C, and Rust knows no Zend type.
+//! unsafe code besides one call in `direct_calls`: a PHP bailout (`longjmp`) never crosses a Rust
+//! frame, a Rust panic never unwinds into C, and Rust knows no Zend type.
 
 mod cgi_names;
+mod direct_calls;
 mod engine;
 mod exchange;
 mod foreign;
@@ -22,6 +23,7 @@ mod stack;
 mod version;
 
 pub use cgi_names::Name;
+pub use direct_calls::{NotUsed, use_direct_calls, write_direct_calls};
 pub use engine::{Engine, Outcome, Served, Show, StartError, Worked};
 pub use exchange::{Exchange, Level, Next, Purge, Purged, Verdict};
 pub use foreign::{Admission, Foreign, Paths};

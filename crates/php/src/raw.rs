@@ -8,6 +8,7 @@ pub(crate) mod present;
 mod request;
 mod settings;
 pub(crate) mod stack;
+pub(crate) mod text;
 
 use request::{RawParam, RawRequest, fill_foreign, fill_request};
 use settings::{REFUSED, RawSettings, ScanDir, SettingTexts, UNKNOWN};

@@ -82,10 +82,53 @@ fn a_client_that_leaves_ends_the_script() {
             fn() => error_log('status ' . connection_status()));
         echo 'one'; error_log('went on');",
     );
+    let run = php.serve(&["t.php", "t.php"]);
+    assert_eq!(run.requests.len(), 2, "the process serves the next request");
+    for request in run.requests {
+        assert_eq!(request.log(), "PHP message: status 1");
+        assert_eq!(request.served, "Finished status=200 gone=true");
+        assert_eq!(request.count("finish"), 1);
+    }
+}
+
+#[test]
+fn a_script_that_its_client_leaves_ends_as_with_exit() {
+    let php = Php::new().ini("log_errors=1").with(&["--leave-after", "1"]).file(
+        "t.php",
+        "<?php class D { function __destruct() { echo 'x'; error_log('destructor'); } }
+        register_shutdown_function(function () { echo 'x'; flush(); error_log('shutdown'); });
+        function f() { $d = new D; try { echo 'one'; } finally { error_log('finally'); } }
+        set_exception_handler(fn() => error_log('handler'));
+        try { f(); } catch (Throwable) { error_log('caught'); } error_log('went on');",
+    );
     let request = php.serve(&["t.php"]).one();
-    assert_eq!(request.log(), "PHP message: status 1");
+    assert_eq!(request.log(), "PHP message: destructorPHP message: shutdown");
+    assert_eq!(request.served, "Finished status=200 gone=true");
+}
+
+#[test]
+fn a_client_that_leaves_during_shutdown_ends_no_shutdown_function() {
+    let php = Php::new().ini("log_errors=1").with(&["--leave-after", "1"]).file(
+        "t.php",
+        "<?php register_shutdown_function(
+            function () { echo 'x'; flush(); echo 'y'; error_log('one'); });
+        register_shutdown_function(fn() => error_log('two ' . connection_aborted()));",
+    );
+    let request = php.serve(&["t.php"]).one();
+    assert_eq!(request.log(), "PHP message: onePHP message: two 1");
+    assert_eq!(request.served, "Finished status=200 gone=true");
+}
+
+#[test]
+fn a_function_that_writes_without_end_is_left_and_ends_the_process() {
+    let php = Php::new()
+        .with(&["--leave-after", "1"])
+        .file("t.php", "<?php readfile('/dev/zero'); error_log('went on');");
+    let run = php.serve(&["t.php", "t.php"]);
+    assert_eq!(run.requests.len(), 1);
+    let request = run.one();
+    assert_eq!(request.log(), "");
     assert_eq!(request.served, "ClientGone status=200 gone=true");
-    assert_eq!(request.count("finish"), 1);
 }
 
 #[test]

@@ -24,10 +24,12 @@ mod stderr;
 mod warm;
 mod zygote;
 
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use maitred_php::{Engine, PHP_BRANCH, Settings};
+use maitred_php::{Engine, PHP_BRANCH, Settings, write_direct_calls};
 
 const USAGE: &str = "maitred-php is started by maitred; run `maitred serve` instead.";
 
@@ -48,12 +50,26 @@ fn version() {
     }
 }
 
+/// Writes a copy of libphp's code, with direct calls, to standard output: an anonymous file that
+/// maitred passes to zygotes.
+fn direct_calls() -> ExitCode {
+    let output = std::io::stdout().as_fd().try_clone_to_owned();
+    match output.and_then(|file| write_direct_calls(&File::from(file))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("maitred-php: libphp's code could not be copied: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn main() -> ExitCode {
     maitred_os::title::prepare();
     let role = std::env::args().nth(1);
     match role.as_deref() {
         Some("zygote") => zygote::run(),
         Some("fpm-info") => fpm_info::run(std::env::args().skip(2)),
+        Some("direct-calls") => direct_calls(),
         Some("--version") => {
             version();
             ExitCode::SUCCESS

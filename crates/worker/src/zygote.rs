@@ -1,6 +1,7 @@
 //! The zygote: PHP started with a pool's settings, forking workers on request. It serves no
 //! requests.
 
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,7 +15,9 @@ use maitred_os::fork::{self, OwnProc, Side};
 use maitred_os::signals::Signal;
 use maitred_os::timed_child::{TimedFork, fork_timed};
 use maitred_os::{signals, title, users};
-use maitred_php::{Engine, IniValue, Mode, PHP_BRANCH, PhpVersion, Settings, is_fixed};
+use maitred_php::{
+    Engine, IniValue, Mode, PHP_BRANCH, PhpVersion, Settings, is_fixed, use_direct_calls,
+};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::apparmor::Hat;
@@ -131,6 +134,12 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
         title::set_with_name(&format!("php-fpm: zygote pool {}", settings.pool), "maitred-zygote")
     } else {
         title::set(&format!("maitred-php: zygote pool {}", settings.pool))
+    }
+    let mut fds = fds;
+    if let Some(code) = fds.pop_if(|_| settings.direct_calls)
+        && let Err(why) = use_direct_calls(&File::from(code))
+    {
+        eprintln!("maitred-php: pool {} runs PHP without direct calls: {why}", settings.pool);
     }
     let mut fds = fds.into_iter();
     let memory = fds.next().ok_or("the pool's shared memory is missing")?;

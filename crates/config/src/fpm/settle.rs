@@ -275,6 +275,7 @@ fn pool(from: &PoolDraft, options: &Options, who: Option<Account>, log: &mut Log
         no_php_ini: options.no_php_ini,
         request_terminate_timeout_track_finished: from.track_finished,
         process_dumpable: from.process_dumpable,
+        direct_calls: true,
         apparmor_hat: owned(&from.apparmor_hat),
         ..Pool::named(&from.name)
     };

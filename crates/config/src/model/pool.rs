@@ -181,6 +181,8 @@ pub struct Pool {
     pub request_terminate_timeout_track_finished: bool = false,
     /// Whether workers may be traced and leave core files (`process.dumpable`).
     pub process_dumpable: bool = false,
+    /// Whether libphp calls its own functions directly.
+    pub direct_calls: bool = true,
     /// Set in a development server: a fatal error of a script is shown in its response to a client
     /// on this machine, and its messages are for a terminal.
     pub development: Option<Development> = None,

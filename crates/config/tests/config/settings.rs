@@ -180,6 +180,7 @@ fn settings_of_a_pool_are_read() {
          \"30s\"\nrequest_queue_timeout = 2\n\
          request_slowlog_timeout = \"1500ms\"\nslowlog = \"log/slow.log\"\n\
          request_slowlog_trace_depth = 100\nrequest_accounting = false\nserver_timing = true\n\
+         direct_calls = false\n\
          request_queue_length = 0\nrequest_deadline_header = \"X-Timeout\"\nreserved_workers = \
          2\nspool_limit = \"64M\"\n\
          status_path = \"/fpm/status\"\nping_path = \"/ping\"\nping_response = \"I'm here\"",
@@ -195,7 +196,7 @@ fn settings_of_a_pool_are_read() {
     assert_eq!(pool.request_slowlog_timeout, Duration::from_millis(1500));
     assert_eq!(pool.slowlog, Some(LogTarget::File(folder.path().join("log/slow.log"))));
     assert_eq!(pool.request_slowlog_trace_depth, 100);
-    assert!(!pool.request_accounting && pool.server_timing);
+    assert!(!pool.request_accounting && pool.server_timing && !pool.direct_calls);
     assert_eq!(pool.request_queue_timeout, Duration::from_secs(2));
     assert_eq!(pool.request_queue_length, 0);
     assert_eq!(pool.request_deadline_header.as_deref(), Some("X-Timeout"));

@@ -184,6 +184,7 @@ fn settings(
         extensions: pool.extensions.clone(),
         limit_extensions: pool.limit_extensions.clone(),
         dumpable: pool.process_dumpable,
+        direct_calls: false,
         apparmor_hat: pool.apparmor_hat.clone(),
         worker_script: pool.booted_script().filter(|_| pool.mode == Mode::Worker),
         snapshot: snapshot_of(pool),

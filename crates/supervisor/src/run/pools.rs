@@ -158,8 +158,12 @@ impl Supervisor {
         match started {
             Ok(mut peer) => {
                 peer.allow(plan.descriptors_of_zygote());
-                let order = ToZygote::Configure(Box::new(plan.settings.clone()));
-                peer.say(order, &plan.shared());
+                let code = self.plan.programs.direct_calls_of(&plan.program);
+                let code = code.filter(|_| plan.configured.direct_calls);
+                let mut settings = plan.settings.clone();
+                settings.direct_calls = code.is_some();
+                let fds: Vec<_> = plan.shared().into_iter().chain(code).collect();
+                peer.say(ToZygote::Configure(Box::new(settings)), &fds);
                 self.pools[id].zygote = Some(Zygote::new(peer));
             }
             Err(why) => {

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use maitred_config::{Config, Section};
+use maitred_os::shared;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::Error;
@@ -17,6 +18,9 @@ const NAME: &str = "maitred-php";
 
 /// A second folder, relative to our own: where packages put programs that are not started by hand.
 const LIBEXEC: &str = "../libexec/maitred";
+
+/// The argument that makes the PHP program write its copy of libphp's code to standard output.
+const DIRECT_CALLS_ROLE: &str = "direct-calls";
 
 /// Timeout of a program that prints its PHP version.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -28,6 +32,8 @@ const ANSWER_BYTES: usize = 4096;
 #[derive(Debug, Default)]
 pub struct Programs {
     by_version: BTreeMap<Option<String>, PathBuf>,
+    /// Copies of libphp's code that calls its own functions directly, by program.
+    direct_calls: BTreeMap<PathBuf, OwnedFd>,
 }
 
 impl Programs {
@@ -58,7 +64,26 @@ impl Programs {
                 }),
             }
         }
+        if config.pools.iter().any(|pool| pool.direct_calls) {
+            found.copy_code();
+        }
         (found, mistakes)
+    }
+
+    /// Has each program make its copy of libphp's code. It is optional: a failure is not reported.
+    fn copy_code(&mut self) {
+        for program in self.by_version.values() {
+            if !self.direct_calls.contains_key(program)
+                && let Ok(Some(copy)) = direct_calls(program)
+            {
+                self.direct_calls.insert(program.clone(), copy);
+            }
+        }
+    }
+
+    /// The copy of libphp's code for this program, if it has one.
+    pub fn direct_calls_of(&self, program: &Path) -> Option<BorrowedFd<'_>> {
+        self.direct_calls.get(program).map(AsFd::as_fd)
     }
 
     /// Finds the program for one version.
@@ -209,6 +234,29 @@ fn ask(program: &Path) -> Result<String, String> {
     let missing = || missing_library(&String::from_utf8_lossy(&errors));
     let why = || missing().unwrap_or_else(|| "does not say which PHP it runs".to_owned());
     php.filter(is_number).map(str::to_owned).ok_or_else(|| problem(why()))
+}
+
+/// A copy of libphp's code by this program, which no process can change any more. None on a machine
+/// or for a library that it makes none for.
+fn direct_calls(program: &Path) -> std::io::Result<Option<OwnedFd>> {
+    let copy = shared::writable_file("maitred-libphp")?;
+    let mut child = maitred_os::spawn::command(program)
+        .arg(DIRECT_CALLS_ROLE)
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(copy.try_clone()?)
+        .stderr(Stdio::piped())
+        .spawn()?;
+    // Its end ends this, too.
+    let errors = child.stderr.take().map(|mut errors| listen(&mut errors));
+    let _ = child.kill();
+    let ended_well = child.wait()?.success();
+    let is_complete = ended_well && errors.is_some_and(|errors| errors.is_ok());
+    if !is_complete || copy.metadata()?.len() == 0 {
+        return Ok(None);
+    }
+    shared::seal(&copy)?;
+    Ok(Some(copy.into()))
 }
 
 /// The library that the dynamic linker (ld.so(8)) did not find, and the package that has it on
