@@ -23,7 +23,7 @@ class Application:
     state = ()  # folders that use changes
     uses_database = False
     starts = ("/",)
-    pages, assets = 25, 15  # at most this many are compared
+    pages, assets = 20, 12  # at most this many are compared
     refused = ()  # paths that Apache refuses by the application's own .htaccess files
 
     def set_up(self):
@@ -36,7 +36,9 @@ class Application:
         """The version of the package."""
         shown = subprocess.run(
             ["dpkg-query", "-W", "-f", "${Version}", self.packages[0]],
-            capture_output=True, text=True, check=False,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         return shown.stdout or "missing"
 

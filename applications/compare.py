@@ -23,13 +23,17 @@ TOKENS = re.compile(rb"[A-Za-z0-9+/=_%.,:-]+|.", re.DOTALL)
 # Pages that a server writes itself begin so.
 OWN_PAGES = (
     b"<html>\r\n<head><title>",
-    b"<!DOCTYPE HTML PUBLIC \"-//IETF//DTD HTML 2.0//EN\">",
-    b"<!DOCTYPE HTML PUBLIC \"-//W3C//DTD HTML 4.01//EN\" \"http://www.w3.org/TR/html4/strict.dtd\">",
+    b'<!DOCTYPE HTML PUBLIC "-//IETF//DTD HTML 2.0//EN">',
+    b'<!DOCTYPE HTML PUBLIC "-//W3C//DTD HTML 4.01//EN" "http://www.w3.org/TR/html4/strict.dtd">',
 )
-# What applications show of the server and of its speed: SERVER_SOFTWARE, SERVER_ADDR, durations.
+# What applications show of the server and of its speed: SERVER_SOFTWARE, SERVER_ADDR,
+# php_sapi_name(), durations.
 ABOUT_SERVER = re.compile(
     rb"maitred/[0-9.]+ \(as [A-Za-z]+\)|nginx/[0-9.]+|Apache/[0-9.]+ \([A-Za-z]+\)"
     rb"|127\.0\.0\.[123]|[0-9]+\.[0-9]+(?= ?s\b| seconds)|Load: [0-9.]+"
+    rb"|[0-9]+ (seconds?|mins?) ago|(?<=time\":\")[0-9.]+|apache2handler|fpm-fcgi"
+    # Counted after the response.
+    rb"|(?<=wgUserEditCount\":)[0-9]+"
 )
 OWN_TYPE = "text/plain; charset=utf-8"
 CHARSET = re.compile(r"; ?charset=utf-8$", re.IGNORECASE)
@@ -70,6 +74,8 @@ def compare(pair, request=""):
         if is_named_status(pair, request):
             return []
         return [f"status {pair.own.status}, peer {pair.peer.status}"]
+    if is_front_controllers(pair, request):
+        return []
     found = compare_headers(pair)
     return found if is_own_page(pair) else found + compare_bodies(pair)
 
@@ -77,17 +83,30 @@ def compare(pair, request=""):
 def is_named_status(pair, request):
     """Whether docs/guide/differences.md or from-apache.md has a difference of the status."""
     statuses = (pair.own.status, pair.peer.status)
+    if statuses == (200, 404) and pair.peer.header("Server").startswith("nginx"):
+        # try_files without $uri/ has no index files.
+        return request.partition("?")[0].endswith("/")
     if statuses == (404, 403):
         # A folder without an index file, and hidden files.
         return request.partition("?")[0].endswith("/") or "/.ht" in request or "/.git" in request
     if pair.own.status == 404 and re.search(r"(?i)%2f|\.php[^/]+$", request.partition("?")[0]):
         # An encoded slash is no separator, and PHP's source is not sent under other names.
         return True
+    if pair.peer.status == 404 and is_front_controllers(pair, request):
+        return True
     if pair.own.status == 400:
         # A NUL, and a space in the request line.
         return "%00" in request or request.endswith(" ")
     # Apache serves ranges of scripts' responses as well.
-    return request.startswith("Range ") and pair.own.status == 200 and pair.peer.status in (206, 416)
+    return (
+        request.startswith("Range ") and pair.own.status == 200 and pair.peer.status in (206, 416)
+    )
+
+
+def is_front_controllers(pair, request):
+    """Whether maitred's front controller has a path of a script that does not exist."""
+    path = request.partition("?")[0]
+    return pair.peer.status == 404 and is_own_page(pair) and path.endswith(".php")
 
 
 def is_own_page(pair):
@@ -106,8 +125,9 @@ def header_lines(response):
         lowered = name.lower()
         if lowered == "vary":
             # What a server's own compression adds.
-            value = ", ".join(each for each in re.split(r"[\s,]+", value)
-                              if each.lower() != "accept-encoding")
+            value = ", ".join(
+                each for each in re.split(r"[\s,]+", value) if each.lower() != "accept-encoding"
+            )
         if lowered not in UNCOMPARED and value:
             lines.setdefault(lowered, []).append(value)
     if "set-cookie" in lines:
@@ -220,6 +240,8 @@ def show_varying(one, two, three):
 
 def show(one, three):
     """Two lines from where they part."""
-    place = next((i for i, (a, b) in enumerate(zip(one, three)) if a != b), min(len(one), len(three)))
+    place = next(
+        (i for i, (a, b) in enumerate(zip(one, three)) if a != b), min(len(one), len(three))
+    )
     start = max(0, place - 30)
     return f"{three[start:place + 70]!r}, peer {one[start:place + 70]!r}"

@@ -46,7 +46,9 @@ def compare_pages(application, pair, part):
     peer, own = pair
     with peer(application) as one, own(application) as other:
         fetch = lambda target: visitor.send(one.address, target)
-        pages, assets = crawl.discover(fetch, application.starts, application.pages, application.assets)
+        pages, assets = crawl.discover(
+            fetch, application.starts, application.pages, application.assets
+        )
         walk = crawl.Crawl(one.address, other.address)
         for target in pages + assets:
             walk.page(target)
@@ -84,7 +86,7 @@ def use_on(application, server):
         return session.steps
 
 
-def look_around(session, starts, most=25, leaves=crawl.LEAVES):
+def look_around(session, starts, most=20, leaves=crawl.LEAVES):
     """Visits pages as a logged-in person, found by their links on this server."""
     place, targets = 0, list(starts)
     while place < min(len(targets), most):

@@ -34,7 +34,11 @@ def create(*names):
 def start():
     """Starts the server and waits until it accepts connections."""
     command = ["mariadbd", "--no-defaults", "--user=mysql", f"--datadir={DATA}"]
-    command += [f"--socket={SOCKET}", "--bind-address=127.0.0.1", "--innodb-flush-log-at-trx-commit=0"]
+    command += [
+        f"--socket={SOCKET}",
+        "--bind-address=127.0.0.1",
+        "--innodb-flush-log-at-trx-commit=0",
+    ]
     command += ["--character-set-server=utf8mb4", "--collation-server=utf8mb4_unicode_ci"]
     with open("/run/applications-mariadb.log", "ab") as log:
         RUNNING.append(processes.start(command, log))

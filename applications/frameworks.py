@@ -57,8 +57,22 @@ class Framework(application.Application):
 
     nginx = FRONT
     fixture = rules = ""
-    starts = ("/", "/goods", "/goods/1", "/goods/2", "/goods/1/", "/goods/none", "/index.php", "/index.php/goods/1",
-              "/no/such/page", "/robots.txt", "/goods?page=2", "/Goods", "/storage/", "/index.php/")
+    starts = (
+        "/",
+        "/goods",
+        "/goods/1",
+        "/goods/2",
+        "/goods/1/",
+        "/goods/none",
+        "/index.php",
+        "/index.php/goods/1",
+        "/no/such/page",
+        "/robots.txt",
+        "/goods?page=2",
+        "/Goods",
+        "/storage/",
+        "/index.php/",
+    )
 
     def set_up(self):
         folder = os.path.dirname(self.root)
@@ -75,7 +89,11 @@ class Framework(application.Application):
         session.get("/")
         for path in ("/goods/1", "/goods/2", "/goods"):
             session.get(path, [("Authorization", "Bearer token")])
-            session.post(path, [("name", "A chair"), ("text", "ä & b")], [("f", "a.txt", "text/plain", b"text")])
+            session.post(
+                path,
+                [("name", "A chair"), ("text", "ä & b")],
+                [("f", "a.txt", "text/plain", b"text")],
+            )
             for method in ("PUT", "PATCH", "DELETE", "OPTIONS"):
                 session.request(path, method, [("Content-Type", "application/json")], b"{}")
 
@@ -106,18 +124,34 @@ class Slim(application.Application):
     packages = ("php-slim",)
     root = "/srv/slim"
     nginx = FRONT
-    starts = ("/", "/hello/anna", "/hello/%C3%A4", "/json", "/none", "/redirect", "/index.php/hello/ben", "/index.php")
+    starts = (
+        "/",
+        "/hello/anna",
+        "/hello/%C3%A4",
+        "/json",
+        "/none",
+        "/redirect",
+        "/index.php/hello/ben",
+        "/index.php",
+    )
 
     def set_up(self):
         shutil.rmtree(self.root, ignore_errors=True)
-        application.write(f"{self.root}/.htaccess", "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\n"
-                          "RewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule ^ index.php [QSA,L]\n")
+        application.write(
+            f"{self.root}/.htaccess",
+            "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\n"
+            "RewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule ^ index.php [QSA,L]\n",
+        )
         application.write(f"{self.root}/index.php", SLIM)
 
     def use(self, session):
         session.get("/")
         session.post("/form", [("name", "Anna")])
-        session.post("/upload", [("name", "Anna")], [("file", "a.bin", "application/octet-stream", bytes(range(256)))])
+        session.post(
+            "/upload",
+            [("name", "Anna")],
+            [("file", "a.bin", "application/octet-stream", bytes(range(256)))],
+        )
         session.request("/json", "PUT", [("Content-Type", "application/json")], b'{"a": [1, 2]}')
         session.request("/json", "DELETE")
         session.request("/json", "OPTIONS")
@@ -153,8 +187,15 @@ class SabreDav(application.Application):
     root = "/srv/sabredav"
     nginx = "location / { rewrite ^ /server.php$uri last; }"
     state = ("/srv/sabredav-data",)
-    starts = ("/server.php/", "/server.php/a.txt", "/server.php/folder/", "/server.php/none", "/server.php",
-              "/server.php/folder/b%20c.txt", "/a.txt")
+    starts = (
+        "/server.php/",
+        "/server.php/a.txt",
+        "/server.php/folder/",
+        "/server.php/none",
+        "/server.php",
+        "/server.php/folder/b%20c.txt",
+        "/a.txt",
+    )
 
     def set_up(self):
         for folder in (self.root, "/srv/sabredav-data"):
@@ -164,7 +205,10 @@ class SabreDav(application.Application):
         application.write("/srv/sabredav-data/a.txt", "a text\n" * 300)
         application.write("/srv/sabredav-data/folder/b c.txt", "b\n")
         application.write(f"{self.root}/server.php", SABRE)
-        application.write(f"{self.root}/.htaccess", "RewriteEngine On\nRewriteRule !^server\\.php server.php%{REQUEST_URI} [L]\n")
+        application.write(
+            f"{self.root}/.htaccess",
+            "RewriteEngine On\nRewriteRule !^server\\.php server.php%{REQUEST_URI} [L]\n",
+        )
 
     def use(self, session):
         base = "/server.php"
@@ -177,7 +221,9 @@ class SabreDav(application.Application):
         session.request(f"{base}/a.txt", "PUT", [("If-Match", '"wrong"')], b"not\n")
         session.request(f"{base}/x", "MKCOL")
         session.request(f"{base}/new.txt", "COPY", [("Destination", f"{base}/x/copy.txt")])
-        session.request(f"{base}/new.txt", "MOVE", [("Destination", f"{base}/moved.txt"), ("Overwrite", "F")])
+        session.request(
+            f"{base}/new.txt", "MOVE", [("Destination", f"{base}/moved.txt"), ("Overwrite", "F")]
+        )
         session.request(f"{base}/x/copy.txt", headers=[("Range", "bytes=1-2")])
         session.request(f"{base}/big.bin", "PUT", [], bytes(range(256)) * 8192)
         session.request(f"{base}/big.bin", "HEAD")

@@ -10,7 +10,7 @@ def spellings(path):
     """One path in all spellings; most lead to the same file on some server."""
     folder, _, name = path.rstrip("/").rpartition("/")
     first = path.strip("/").split("/")[0]
-    rest = path[len(first) + 1:]
+    rest = path[len(first) + 1 :]
     yield path
     yield "/" + path
     yield folder + "//" + name
@@ -25,6 +25,24 @@ def spellings(path):
     yield "/%25" + format(ord(first[0]), "02x") + first[1:] + rest
     yield "/" + first.upper() + rest
     yield folder + "/" + name.upper()
-    for ending in (".", "%2e", " ", "%20", "/", "/.", "//", "%00", "%00.png", "::$DATA", "~", ";x",
-                   "/x", "/x.php", "/index.php", "/x.png", "?x", "%3fx"):
+    for ending in (
+        ".",
+        "%2e",
+        " ",
+        "%20",
+        "/",
+        "/.",
+        "//",
+        "%00",
+        "%00.png",
+        "::$DATA",
+        "~",
+        ";x",
+        "/x",
+        "/x.php",
+        "/index.php",
+        "/x.png",
+        "?x",
+        "%3fx",
+    ):
         yield path.rstrip("/") + ending

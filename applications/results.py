@@ -48,8 +48,11 @@ def show(row):
     for part in row.parts:
         counts = ", ".join(f"{kind} {count}" for kind, count in part.counts.items())
         statuses = "".join(f"{status // 100}" for status in part.statuses)
-        print(f"{row.key} {row.version} beside {part.peer}: {counts}; {len(part.found)} differ; "
-              f"use {statuses}", flush=True)
+        print(
+            f"{row.key} {row.version} beside {part.peer}: {counts}; {len(part.found)} differ; "
+            f"use {statuses}",
+            flush=True,
+        )
         for label, text in part.found[:MOST_SHOWN]:
             print(f"    {label}: {text}", flush=True)
 
@@ -120,5 +123,7 @@ def difference_lines(row):
     lines = []
     for part in row["parts"]:
         for label, text in part["found"]:
-            lines.append(f"- {row['key']} beside {part['peer']}: `{label}`: `{text}`\n".replace("``", "` `"))
+            lines.append(
+                f"- {row['key']} beside {part['peer']}: `{label}`: `{text}`\n".replace("``", "` `")
+            )
     return "".join(lines)

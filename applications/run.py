@@ -24,7 +24,9 @@ def arguments():
     parser.add_argument("--against", default="nginx,apache", help="the peers (nginx,apache)")
     parser.add_argument("--packages", action="store_true", help="list the packages")
     parser.add_argument("--list", action="store_true", help="list the applications")
-    parser.add_argument("--page", action="store_true", help="write docs/guide/tested-applications.md")
+    parser.add_argument(
+        "--page", action="store_true", help="write docs/guide/tested-applications.md"
+    )
     options = parser.parse_args()
     known = {each.key: each for each in catalogue.ALL}
     wanted = [name.strip() for name in options.only.split(",") if name.strip()] or list(known)

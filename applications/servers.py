@@ -115,7 +115,9 @@ def fpm_conf():
 def nginx_conf(application, address):
     """nginx's configuration with the application's rules."""
     rules = application.nginx or "location / { try_files $uri $uri/ =404; }"
-    scripts = "" if "fastcgi_pass" in rules else f"location ~ [^/]\\.php(/|$) {{{NGINX_FASTCGI}\n    }}"
+    scripts = (
+        "" if "fastcgi_pass" in rules else f"location ~ [^/]\\.php(/|$) {{{NGINX_FASTCGI}\n    }}"
+    )
     rules = rules.replace("@FASTCGI@", NGINX_FASTCGI)
     return f"""user {USER};
 daemon off;

@@ -25,13 +25,17 @@ class Mail:
         shutil.rmtree(cls.HOME, ignore_errors=True)
         for name in ("new", "cur", "tmp"):
             os.makedirs(f"{cls.HOME}/{name}")
-        mail = ("From: Anna <anna@house.test>\nTo: keeper@house.test\nSubject: A room\n"
-                "Date: Fri, 06 Nov 2026 08:49:37 +0000\nMessage-ID: <1@house.test>\nMIME-Version: 1.0\n"
-                "Content-Type: text/plain; charset=utf-8\n\nIs a room free?\n")
+        mail = (
+            "From: Anna <anna@house.test>\nTo: keeper@house.test\nSubject: A room\n"
+            "Date: Fri, 06 Nov 2026 08:49:37 +0000\nMessage-ID: <1@house.test>\nMIME-Version: 1.0\n"
+            "Content-Type: text/plain; charset=utf-8\n\nIs a room free?\n"
+        )
         application.write(f"{cls.HOME}/cur/1730882977.M1P1.house:2,", mail)
         os.utime(f"{cls.HOME}/cur/1730882977.M1P1.house:2,", (1730882977, 1730882977))
         application.run("chown", "-R", "mail:mail", cls.HOME)
-        application.write(cls.CONF, f"""protocols = imap
+        application.write(
+            cls.CONF,
+            f"""protocols = imap
 listen = 127.0.0.1
 base_dir = /run/applications-dovecot
 log_path = /run/applications-dovecot.log
@@ -55,7 +59,8 @@ service imap-login {{
     port = 143
   }}
 }}
-""")
+""",
+        )
         with open("/run/applications-dovecot-start.log", "ab") as log:
             cls.running.append(processes.start(["dovecot", "-F", "-c", cls.CONF], log))
 
@@ -77,11 +82,33 @@ class Roundcube(application.Application):
         location / { try_files $uri $uri/ =404; }"""
     uses_database = True
     state = ("/srv/roundcube/temp", "/srv/roundcube/logs")
-    starts = ("/", "/?_task=login", "/skins/elastic/", "/program/js/app.min.js", "/plugins/", "/favicon.ico",
-              "/skins/elastic/images/favicon.ico", "/?_task=mail", "/program/", "/installer/", "/.well-known/x")
-    refused = ("/config/config.inc.php", "/logs/errors.log", "/temp/x.txt", "/SQL/mysql.initial.sql",
-               "/bin/msgexport.sh", "/program/include/iniset.php", "/program/lib/Roundcube/bootstrap.php",
-               "/program/localization/index.inc", "/composer.json", "/vendor/secret.txt", "/README.md", "/nodot")
+    starts = (
+        "/",
+        "/?_task=login",
+        "/skins/elastic/",
+        "/program/js/app.min.js",
+        "/plugins/",
+        "/favicon.ico",
+        "/skins/elastic/images/favicon.ico",
+        "/?_task=mail",
+        "/program/",
+        "/installer/",
+        "/.well-known/x",
+    )
+    refused = (
+        "/config/config.inc.php",
+        "/logs/errors.log",
+        "/temp/x.txt",
+        "/SQL/mysql.initial.sql",
+        "/bin/msgexport.sh",
+        "/program/include/iniset.php",
+        "/program/lib/Roundcube/bootstrap.php",
+        "/program/localization/index.inc",
+        "/composer.json",
+        "/vendor/secret.txt",
+        "/README.md",
+        "/nodot",
+    )
 
     def set_up(self):
         database.create("roundcube")
@@ -96,9 +123,18 @@ class Roundcube(application.Application):
         with open(path, encoding="utf-8") as file:
             text = file.read().replace("/var/lib/roundcube/", f"{self.root}/")
         application.write(path, text)
-        for name in ("logs/errors.log", "temp/x.txt", "vendor/secret.txt", "README.md", "nodot", "composer.json"):
+        for name in (
+            "logs/errors.log",
+            "temp/x.txt",
+            "vendor/secret.txt",
+            "README.md",
+            "nodot",
+            "composer.json",
+        ):
             application.write(f"{self.root}/{name}", "SECRET")
-        application.write(f"{self.root}/config/config.inc.php", f"""<?php
+        application.write(
+            f"{self.root}/config/config.inc.php",
+            f"""<?php
 $config = [];
 $config['db_dsnw'] = 'mysql://roundcube:{database.PASSWORD}@localhost/roundcube';
 $config['imap_host'] = '127.0.0.1:143';
@@ -110,7 +146,8 @@ $config['skin'] = 'elastic';
 $config['enable_spellcheck'] = false;
 $config['temp_dir'] = '{self.root}/temp';
 $config['log_dir'] = '{self.root}/logs';
-""")
+""",
+        )
         application.give([f"{self.root}/config"])
         database.load("roundcube", "/usr/share/roundcube/SQL/mysql.initial.sql")
 
@@ -132,13 +169,18 @@ $config['log_dir'] = '{self.root}/logs';
         session.get("/?_task=mail&_mbox=INBOX&_uid=1&_action=viewsource&_save=1")
         page = session.get("/?_task=addressbook&_action=import&_framed=1")
         card = b"BEGIN:VCARD\r\nVERSION:3.0\r\nFN:Anna\r\nN:;Anna;;;\r\nEMAIL:anna@house.test\r\nEND:VCARD\r\n"
-        session.submit(page, {"_replace": "1"}, [("_file[]", "a.vcf", "text/vcard", card)], form="_token")
+        session.submit(
+            page, {"_replace": "1"}, [("_file[]", "a.vcf", "text/vcard", card)], form="_token"
+        )
         session.get(f"/?_task=addressbook&_action=export&_source=0&_token={token}")
         page = session.get("/?_task=mail&_action=compose")
         compose = re.search(r"_id=([0-9a-f]+)", page.text + str(page.headers) + session.at)
         if compose:
-            session.post(f"/?_task=mail&_action=upload&_id={compose.group(1)}&_uploadid=upload1&_remote=1",
-                         [("_token", token)], [("_attachments[]", "p.png", "image/png", PICTURE)])
+            session.post(
+                f"/?_task=mail&_action=upload&_id={compose.group(1)}&_uploadid=upload1&_remote=1",
+                [("_token", token)],
+                [("_attachments[]", "p.png", "image/png", PICTURE)],
+            )
         session.get(f"/?_task=logout&_token={token}")
         Mail.stop()
 
@@ -151,12 +193,27 @@ class PostfixAdmin(application.Application):
     root = "/usr/share/postfixadmin/public"
     uses_database = True
     state = ("/var/cache/postfixadmin",)
-    starts = ("/", "/login.php", "/setup.php", "/users/login.php", "/css/", "/images/", "/xmlrpc.php", "/css/default.css")
+    starts = (
+        "/",
+        "/login.php",
+        "/setup.php",
+        "/users/login.php",
+        "/css/",
+        "/images/",
+        "/xmlrpc.php",
+        "/css/default.css",
+    )
 
     def set_up(self):
         database.create("postfixadmin")
-        hashed = application.run("php", "-r", "echo password_hash('setup pass phrase 12', PASSWORD_BCRYPT, ['cost' => 4]);")
-        application.write("/etc/postfixadmin/config.local.php", f"""<?php
+        hashed = application.run(
+            "php",
+            "-r",
+            "echo password_hash('setup pass phrase 12', PASSWORD_BCRYPT, ['cost' => 4]);",
+        )
+        application.write(
+            "/etc/postfixadmin/config.local.php",
+            f"""<?php
 $CONF['configured'] = true;
 $CONF['database_type'] = 'mysqli';
 $CONF['database_host'] = 'localhost';
@@ -166,21 +223,46 @@ $CONF['database_name'] = 'postfixadmin';
 $CONF['setup_password'] = '{hashed}';
 $CONF['emailcheck_resolve_domain'] = 'NO';
 $CONF['encrypt'] = 'md5crypt';
-?>""")
+?>""",
+        )
         application.run("php", f"{self.root}/upgrade.php")
-        application.run("bash", "/usr/share/postfixadmin/scripts/postfixadmin-cli", "admin", "add",
-                        "keeper@house.test", "--password", "secret12", "--password2", "secret12", "--superadmin", "1")
+        application.run(
+            "bash",
+            "/usr/share/postfixadmin/scripts/postfixadmin-cli",
+            "admin",
+            "add",
+            "keeper@house.test",
+            "--password",
+            "secret12",
+            "--password2",
+            "secret12",
+            "--superadmin",
+            "1",
+        )
 
     def use(self, session):
         page = session.get("/login.php")
-        session.submit(page, {"fUsername": "keeper@house.test", "fPassword": "secret12", "submit": "Login"})
-        comparison.look_around(session, ["/main.php", "/list.php?table=admin", "/list.php?table=domain"],
-                               leaves=re.compile("login|logout|setup|delete|active"))
+        session.submit(
+            page, {"fUsername": "keeper@house.test", "fPassword": "secret12", "submit": "Login"}
+        )
+        comparison.look_around(
+            session,
+            ["/main.php", "/list.php?table=admin", "/list.php?table=domain"],
+            leaves=re.compile("login|logout|setup|delete|active"),
+        )
         page = session.get("/edit.php?table=domain")
         session.submit(page, {"value[domain]": "guests.test", "submit": "Add Domain"})
         page = session.get("/edit.php?table=mailbox&domain=guests.test")
-        session.submit(page, {"value[local_part]": "anna", "value[password]": "secret12", "value[password2]": "secret12",
-                              "value[name]": "Anna", "submit": "Add"})
+        session.submit(
+            page,
+            {
+                "value[local_part]": "anna",
+                "value[password]": "secret12",
+                "value[password2]": "secret12",
+                "value[name]": "Anna",
+                "submit": "Add",
+            },
+        )
         session.get("/list-virtual.php?domain=guests.test")
         session.get("/list.php?table=domain&output=csv")
         session.get("/login.php?logout=1")
@@ -192,32 +274,56 @@ class SimpleSaml(application.Application):
     key = "simplesamlphp"
     packages = ("simplesamlphp", "php8.2-ldap")
     root = "/usr/share/simplesamlphp/www"
-    starts = ("/", "/index.php", "/module.php/core/frontpage_welcome.php", "/module.php/core/frontpage_config.php",
-              "/module.php/core/login", "/module.php/core/frontpage_auth.php", "/resources/default.css",
-              "/module.php/core/loginuserpass.php", "/saml2/idp/metadata.php", "/errorreport.php", "/admin/hostnames.php",
-              "/module.php/saml/sp/metadata.php/default-sp", "/module.php/none/x.php", "/logout.php", "/assets/")
+    starts = (
+        "/",
+        "/index.php",
+        "/module.php/core/frontpage_welcome.php",
+        "/module.php/core/frontpage_config.php",
+        "/module.php/core/login",
+        "/module.php/core/frontpage_auth.php",
+        "/resources/default.css",
+        "/module.php/core/loginuserpass.php",
+        "/saml2/idp/metadata.php",
+        "/errorreport.php",
+        "/admin/hostnames.php",
+        "/module.php/saml/sp/metadata.php/default-sp",
+        "/module.php/none/x.php",
+        "/logout.php",
+        "/assets/",
+    )
 
     def set_up(self):
         path = "/etc/simplesamlphp/config.php"
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        text = text.replace("'baseurlpath' => 'simplesamlphp/'", f"'baseurlpath' => 'http://{visitor.HOST}/'")
+        text = text.replace(
+            "'baseurlpath' => 'simplesamlphp/'", f"'baseurlpath' => 'http://{visitor.HOST}/'"
+        )
         text = text.replace("'logging.handler' => 'syslog'", "'logging.handler' => 'errorlog'")
         text = text.replace("'session.cookie.secure' => true", "'session.cookie.secure' => false")
         text = text.replace("'admin.checkforupdates' => true", "'admin.checkforupdates' => false")
         application.write(path, text)
-        application.write("/var/lib/simplesamlphp/secrets.inc.php",
-                          "<?php\n$config['auth.adminpassword'] = 'secret';\n$config['secretsalt'] = 'a salt';\n")
+        application.write(
+            "/var/lib/simplesamlphp/secrets.inc.php",
+            "<?php\n$config['auth.adminpassword'] = 'secret';\n$config['secretsalt'] = 'a salt';\n",
+        )
         for name in ("/var/log/stats", "/tmp/simplesaml"):
             os.makedirs(name, exist_ok=True)
             application.give([name])
 
     def use(self, session):
-        page = session.get("/module.php/core/login-admin.php?ReturnTo=http%3A%2F%2Fapp.test%2Findex.php")
+        page = session.get(
+            "/module.php/core/login-admin.php?ReturnTo=http%3A%2F%2Fapp.test%2Findex.php"
+        )
         session.submit(page, {"password": "secret"})
-        comparison.look_around(session, ["/module.php/core/frontpage_config.php"],
-                               leaves=re.compile("phpinfo|logout|language="))
+        comparison.look_around(
+            session,
+            ["/module.php/core/frontpage_config.php"],
+            leaves=re.compile("phpinfo|logout|language="),
+        )
         page = session.get("/admin/metadata-converter.php")
-        session.submit(page, {"xmldata": "<EntityDescriptor/>"}, [("xmlfile", "x.xml", "text/xml", b"<x/>")])
+        session.submit(
+            page, {"xmldata": "<EntityDescriptor/>"}, [("xmlfile", "x.xml", "text/xml", b"<x/>")]
+        )
         session.get("/admin/hostnames.php")
         session.get("/logout.php")

@@ -204,9 +204,13 @@ class Session:
         """Fills in a form of a page, by the name of one of its fields, and sends it."""
         found = Forms(page.text).forms
         wanted = form or next(iter(changes))
-        chosen = [each for each in found if wanted in each.get("id", "") or
-                  any(name == wanted for name, _ in each["fields"]) or
-                  wanted == each.get("name")]
+        chosen = [
+            each
+            for each in found
+            if wanted in each.get("id", "")
+            or any(name == wanted for name, _ in each["fields"])
+            or wanted == each.get("name")
+        ]
         if not chosen:
             self.steps.append((f"no form with {wanted} at {self.at}", page))
             return page

@@ -12,7 +12,7 @@ PICTURE = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000020000000208020000"
     "00fdd49a730000001649444154789c63f8cfc0c0f09f8181e13f0303030300001bf204fde21e4c0d0000000049454e44ae426082"
 )
-LARGE = bytes(range(256)) * 4096 * 8  # 8 MiB, over PHP's upload_max_filesize of 2 MB
+LARGE = bytes(range(256)) * 4096 * 6  # 6 MiB: over upload_max_filesize, below post_max_size
 PERSON, PASSWORD = "keeper", "a long pass phrase, for loopback only"
 
 
@@ -26,9 +26,22 @@ class WordPress(application.Application):
     maitred = 'app = "wordpress"'
     state = ("/srv/wordpress",)
     uses_database = True
-    starts = ("/", "/wp-login.php", "/feed/", "/wp-json/", "/robots.txt", "/wp-sitemap.xml",
-              "/?s=hello", "/no-such-page/", "/wp-admin/", "/xmlrpc.php", "/wp-content/uploads/",
-              "/wp-includes/css/", "/readme.html", "/2026/11/")
+    starts = (
+        "/",
+        "/wp-login.php",
+        "/feed/",
+        "/wp-json/",
+        "/robots.txt",
+        "/wp-sitemap.xml",
+        "/?s=hello",
+        "/no-such-page/",
+        "/wp-admin/",
+        "/xmlrpc.php",
+        "/wp-content/uploads/",
+        "/wp-includes/css/",
+        "/readme.html",
+        "/2026/11/",
+    )
     refused = ("/wp-content/cache/secret.txt", "/wp-config.bak")
 
     def set_up(self):
@@ -54,8 +67,16 @@ class WordPress(application.Application):
 
     def config(self):
         """wp-config.php: no request leaves the machine."""
-        names = ("AUTH_KEY", "SECURE_AUTH_KEY", "LOGGED_IN_KEY", "NONCE_KEY", "AUTH_SALT",
-                 "SECURE_AUTH_SALT", "LOGGED_IN_SALT", "NONCE_SALT")
+        names = (
+            "AUTH_KEY",
+            "SECURE_AUTH_KEY",
+            "LOGGED_IN_KEY",
+            "NONCE_KEY",
+            "AUTH_SALT",
+            "SECURE_AUTH_SALT",
+            "LOGGED_IN_SALT",
+            "NONCE_SALT",
+        )
         secrets = "".join(f"define('{name}', 'for loopback only: {name}');\n" for name in names)
         return f"""<?php
 define('DB_NAME', 'wordpress');
@@ -77,8 +98,12 @@ require_once ABSPATH . 'wp-settings.php';
 
     def use(self, session):
         form = session.get("/wp-login.php")
-        session.submit(form, {"log": PERSON, "pwd": PASSWORD, "wp-submit": "Log In", "testcookie": "1"})
-        comparison.look_around(session, ["/wp-admin/", "/wp-admin/post-new.php", "/wp-admin/upload.php"])
+        session.submit(
+            form, {"log": PERSON, "pwd": PASSWORD, "wp-submit": "Log In", "testcookie": "1"}
+        )
+        comparison.look_around(
+            session, ["/wp-admin/", "/wp-admin/post-new.php", "/wp-admin/upload.php"]
+        )
         page = session.get("/wp-admin/media-new.php?browser-uploader")
         picture = [("async-upload", "picture.png", "image/png", PICTURE)]
         session.submit(page, {"html-upload": "Upload"}, picture, form="file-form")
@@ -146,11 +171,28 @@ class MediaWiki(application.Application):
     packages = ("mediawiki",)
     root = "/srv/mediawiki"
     state = ("/srv/mediawiki/images", "/srv/mediawiki/cache", "/srv/mediawiki-data")
-    starts = ("/index.php", "/index.php?title=Special:RecentChanges", "/load.php?modules=startup&only=scripts",
-              "/index.php/Main_Page", "/api.php?action=query&meta=siteinfo&format=json", "/rest.php/v1/page/Main_Page",
-              "/index.php?title=No_such", "/opensearch_desc.php", "/images/", "/resources/", "/mw-config/")
-    refused = ("/includes/DefaultSettings.php", "/maintenance/update.php", "/languages/Language.php",
-               "/cache/secret.txt", "/vendor/autoload.php", "/images/deleted/secret.txt", "/tests/x.txt")
+    starts = (
+        "/index.php",
+        "/index.php?title=Special:RecentChanges",
+        "/load.php?modules=startup&only=scripts",
+        "/index.php/Main_Page",
+        "/api.php?action=query&meta=siteinfo&format=json",
+        "/rest.php/v1/page/Main_Page",
+        "/index.php?title=No_such",
+        "/opensearch_desc.php",
+        "/images/",
+        "/resources/",
+        "/mw-config/",
+    )
+    refused = (
+        "/includes/DefaultSettings.php",
+        "/maintenance/update.php",
+        "/languages/Language.php",
+        "/cache/secret.txt",
+        "/vendor/autoload.php",
+        "/images/deleted/secret.txt",
+        "/tests/x.txt",
+    )
 
     def set_up(self):
         shutil.rmtree("/srv/mediawiki-data", ignore_errors=True)
@@ -162,13 +204,30 @@ class MediaWiki(application.Application):
             application.write(f"{self.root}/{folder}/.htaccess", "Deny from all\n")
             application.write(f"{self.root}/{folder}/secret.txt", "SECRET")
         application.run(
-            "php", f"{self.root}/maintenance/install.php", "--dbtype", "sqlite", "--dbname", "house",
-            "--dbpath", "/srv/mediawiki-data", "--server", f"http://{visitor.HOST}", "--scriptpath", "",
-            "--pass", PASSWORD, "--confpath", self.root, "House", PERSON,
+            "php",
+            f"{self.root}/maintenance/install.php",
+            "--dbtype",
+            "sqlite",
+            "--dbname",
+            "house",
+            "--dbpath",
+            "/srv/mediawiki-data",
+            "--server",
+            f"http://{visitor.HOST}",
+            "--scriptpath",
+            "",
+            "--pass",
+            PASSWORD,
+            "--confpath",
+            self.root,
+            "House",
+            PERSON,
         )
         with open(f"{self.root}/LocalSettings.php", "a", encoding="utf-8") as settings:
-            settings.write("\n$wgEnableUploads = true;\n$wgSecretKey = str_repeat('a', 64);\n$wgJobRunRate = 0;\n"
-                           "$wgUsePathInfo = true;\n$wgMainCacheType = $wgParserCacheType = CACHE_NONE;\n")
+            settings.write(
+                "\n$wgEnableUploads = true;\n$wgSecretKey = str_repeat('a', 64);\n$wgJobRunRate = 0;\n"
+                "$wgUsePathInfo = true;\n$wgMainCacheType = $wgParserCacheType = CACHE_NONE;\n"
+            )
 
     def use(self, session):
         page = session.get("/index.php?title=Special:UserLogin")
@@ -176,7 +235,9 @@ class MediaWiki(application.Application):
         comparison.look_around(session, ["/index.php?title=Special:SpecialPages"])
         page = session.get("/index.php?title=Guests&action=edit")
         text = "'''Guests''' are [[welcome]].\n" * 20
-        session.submit(page, {"wpTextbox1": text, "wpSave": "Save page", "wpPreview": None, "wpDiff": None})
+        session.submit(
+            page, {"wpTextbox1": text, "wpSave": "Save page", "wpPreview": None, "wpDiff": None}
+        )
         session.get("/index.php?title=Guests")
         session.get("/index.php?title=Guests&action=history")
         session.get("/index.php?title=Guests&action=raw")
@@ -200,13 +261,34 @@ class DokuWiki(application.Application):
     packages = ("dokuwiki",)
     root = "/srv/dokuwiki"
     state = ("/srv/dokuwiki/data", "/srv/dokuwiki/conf")
-    starts = ("/", "/doku.php?id=start&do=index", "/feed.php", "/doku.php?id=start&do=login", "/lib/exe/css.php",
-              "/lib/exe/js.php", "/doku.php?id=playground:playground", "/doku.php/wiki:syntax", "/lib/",
-              "/lib/images/", "/lib/exe/xmlrpc.php", "/doku.php?id=wiki:syntax&do=export_raw", "/README", "/VERSION")
+    starts = (
+        "/",
+        "/doku.php?id=start&do=index",
+        "/feed.php",
+        "/doku.php?id=start&do=login",
+        "/lib/exe/css.php",
+        "/lib/exe/js.php",
+        "/doku.php?id=playground:playground",
+        "/doku.php/wiki:syntax",
+        "/lib/",
+        "/lib/images/",
+        "/lib/exe/xmlrpc.php",
+        "/doku.php?id=wiki:syntax&do=export_raw",
+        "/README",
+        "/VERSION",
+    )
     nginx = """location ~ ^/(data|conf|bin|inc|vendor)/ { deny all; }
         location / { try_files $uri $uri/ =404; }"""
-    refused = ("/data/pages/wiki/syntax.txt", "/conf/local.php", "/conf/users.auth.php", "/inc/init.php",
-               "/bin/dwpage.php", "/vendor/autoload.php", "/VERSION", "/data/secret.txt")
+    refused = (
+        "/data/pages/wiki/syntax.txt",
+        "/conf/local.php",
+        "/conf/users.auth.php",
+        "/inc/init.php",
+        "/bin/dwpage.php",
+        "/vendor/autoload.php",
+        "/VERSION",
+        "/data/secret.txt",
+    )
 
     def set_up(self):
         shutil.rmtree(self.root, ignore_errors=True)
@@ -218,22 +300,33 @@ class DokuWiki(application.Application):
         application.write(f"{self.root}/data/secret.txt", "SECRET")
         config = f"<?php\ndefine('DOKU_CONF', '{self.root}/conf/');\n"
         application.write(f"{self.root}/inc/preload.php", config)
-        application.write(f"{self.root}/conf/local.php", f"""<?php
+        application.write(
+            f"{self.root}/conf/local.php",
+            f"""<?php
 $conf['title'] = 'House';
 $conf['useacl'] = 1;
 $conf['superuser'] = '@admin';
 $conf['savedir'] = '{self.root}/data';
 $conf['updatecheck'] = 0;
-""")
-        application.write(f"{self.root}/conf/acl.auth.php", "# <?php exit() ?>\n* @ALL 1\n* @user 16\n")
-        hashed = application.run("php", "-r", f"echo password_hash('{PASSWORD}', PASSWORD_BCRYPT, ['cost' => 4]);")
-        application.write(f"{self.root}/conf/users.auth.php",
-                          f"# <?php exit() ?>\n{PERSON}:{hashed}:Keeper:k@example.com:admin,user\n")
+""",
+        )
+        application.write(
+            f"{self.root}/conf/acl.auth.php", "# <?php exit() ?>\n* @ALL 1\n* @user 16\n"
+        )
+        hashed = application.run(
+            "php", "-r", f"echo password_hash('{PASSWORD}', PASSWORD_BCRYPT, ['cost' => 4]);"
+        )
+        application.write(
+            f"{self.root}/conf/users.auth.php",
+            f"# <?php exit() ?>\n{PERSON}:{hashed}:Keeper:k@example.com:admin,user\n",
+        )
 
     def use(self, session):
         page = session.get("/doku.php?id=start&do=login")
         session.submit(page, {"u": PERSON, "p": PASSWORD})
-        comparison.look_around(session, ["/doku.php?id=start&do=admin", "/doku.php?id=start&do=media"])
+        comparison.look_around(
+            session, ["/doku.php?id=start&do=admin", "/doku.php?id=start&do=media"]
+        )
         page = session.get("/doku.php?id=guests&do=edit")
         text = "====== Guests ======\n\nAre **welcome**.\n" * 3
         session.submit(page, {"wikitext": text, "do[save]": "1"})
@@ -267,10 +360,30 @@ class Shaarli(application.Application):
     root = "/usr/share/shaarli"
     nginx = "location / { try_files $uri /index.php$is_args$args; }"
     state = ("/var/lib/shaarli/data", "/var/cache/shaarli")
-    starts = ("/", "/login", "/tags/cloud", "/daily", "/picture-wall", "/feed/atom", "/feed/rss", "/open-search",
-              "/?searchterm=x", "/shaare/none", "/api/v1/info", "/admin/tools", "/assets/", "/doc/")
-    refused = ("/application/bookmark/Bookmark.php", "/vendor/x.txt", "/application/Utils.php", "/.git/config",
-               "/inc/rain.tpl.class.php", "/tpl/default/page.html")
+    starts = (
+        "/",
+        "/login",
+        "/tags/cloud",
+        "/daily",
+        "/picture-wall",
+        "/feed/atom",
+        "/feed/rss",
+        "/open-search",
+        "/?searchterm=x",
+        "/shaare/none",
+        "/api/v1/info",
+        "/admin/tools",
+        "/assets/",
+        "/doc/",
+    )
+    refused = (
+        "/application/bookmark/Bookmark.php",
+        "/vendor/x.txt",
+        "/application/Utils.php",
+        "/.git/config",
+        "/inc/rain.tpl.class.php",
+        "/tpl/default/page.html",
+    )
 
     def set_up(self):
         application.empty("/var/lib/shaarli/data")
@@ -279,8 +392,17 @@ class Shaarli(application.Application):
 
     def use(self, session):
         page = session.get("/install")
-        session.submit(page, {"setlogin": PERSON, "setpassword": PASSWORD, "continent": "UTC", "city": "UTC",
-                              "title": "House", "Save": "Save config"})
+        session.submit(
+            page,
+            {
+                "setlogin": PERSON,
+                "setpassword": PASSWORD,
+                "continent": "UTC",
+                "city": "UTC",
+                "title": "House",
+                "Save": "Save config",
+            },
+        )
         page = session.get("/login")
         session.submit(page, {"login": PERSON, "password": PASSWORD})
         comparison.look_around(session, ["/", "/admin/tools", "/admin/configure"])
@@ -289,7 +411,9 @@ class Shaarli(application.Application):
         session.get("/?searchtags=guests")
         page = session.get("/admin/import")
         bookmarks = b'<!DOCTYPE NETSCAPE-Bookmark-file-1><DL><p><DT><A HREF="https://example.com/b">B</A></DL>'
-        session.submit(page, {"privacy": "default"}, [("filetoupload", "b.html", "text/html", bookmarks)])
+        session.submit(
+            page, {"privacy": "default"}, [("filetoupload", "b.html", "text/html", bookmarks)]
+        )
         session.get("/?searchterm=B")
         page = session.get("/admin/export")
         session.submit(page, {"selection": "all"})
@@ -304,15 +428,30 @@ class TinyTinyRss(application.Application):
     root = "/usr/share/tt-rss/www"
     state = ("/var/lib/tt-rss", "/var/cache/tt-rss")
     uses_database = True
-    starts = ("/", "/public.php", "/public.php?op=login", "/backend.php", "/api/", "/prefs.php", "/register.php",
-              "/opml.php", "/themes/", "/feed-icons/", "/images/", "/js/common.js", "/js/app.js")
+    starts = (
+        "/",
+        "/public.php",
+        "/public.php?op=login",
+        "/backend.php",
+        "/api/",
+        "/prefs.php",
+        "/register.php",
+        "/opml.php",
+        "/themes/",
+        "/feed-icons/",
+        "/images/",
+        "/js/common.js",
+        "/js/app.js",
+    )
     refused = ()
 
     def set_up(self):
         database.create("ttrss")
-        application.write("/etc/tt-rss/database.php",
-                          f"<?php\n$dbtype='mysql'; $dbserver='localhost'; $dbport='3306'; $dbuser='ttrss';\n"
-                          f"$dbname='ttrss'; $dbpass='{database.PASSWORD}';\n")
+        application.write(
+            "/etc/tt-rss/database.php",
+            f"<?php\n$dbtype='mysql'; $dbserver='localhost'; $dbport='3306'; $dbuser='ttrss';\n"
+            f"$dbname='ttrss'; $dbpass='{database.PASSWORD}';\n",
+        )
         with open("/etc/tt-rss/config.php", encoding="utf-8") as file:
             text = file.read().replace("'%SELF_URL_PATH'", f"'http://{visitor.HOST}/'")
         application.write("/etc/tt-rss/config.php", text)
@@ -320,14 +459,28 @@ class TinyTinyRss(application.Application):
 
     def use(self, session):
         session.get("/")
-        session.post("/public.php?return=", [("op", "login"), ("login", "admin"), ("password", "password")])
+        session.post(
+            "/public.php?return=", [("op", "login"), ("login", "admin"), ("password", "password")]
+        )
         comparison.look_around(session, ["/", "/prefs.php"])
-        token = next((part.split('"')[0] for part in session.get("/").text.split('name="csrf_token" value="')[1:]), "")
+        token = next(
+            (
+                part.split('"')[0]
+                for part in session.get("/").text.split('name="csrf_token" value="')[1:]
+            ),
+            "",
+        )
         for method in ("getAllCounters", "sanityCheck"):
             session.post("/backend.php", [("op", "rpc"), ("method", method), ("csrf_token", token)])
-        session.post("/backend.php", [("op", "feeds"), ("method", "view"), ("feed", "-4"), ("csrf_token", token)])
+        session.post(
+            "/backend.php",
+            [("op", "feeds"), ("method", "view"), ("feed", "-4"), ("csrf_token", token)],
+        )
         session.get("/backend.php?op=opml&method=export&include_settings=1")
         opml = b'<?xml version="1.0"?><opml version="1.0"><head/><body><outline text="F"/></body></opml>'
-        session.post("/backend.php", [("op", "dlg"), ("method", "importOpml"), ("csrf_token", token)],
-                     [("opml_file", "f.opml", "text/xml", opml)])
+        session.post(
+            "/backend.php",
+            [("op", "dlg"), ("method", "importOpml"), ("csrf_token", token)],
+            [("opml_file", "f.opml", "text/xml", opml)],
+        )
         session.get("/public.php?op=logout")
