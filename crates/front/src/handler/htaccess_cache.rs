@@ -57,7 +57,8 @@ pub fn key_of(context: &RequestContext<'_>) -> Vec<u8> {
     key
 }
 
-/// The decision on a request, if it is cached. The path alone is the key where no directive applies.
+/// The decision on a request, if it is cached. The path alone is the key where no directive
+/// applies.
 pub fn verdict(context: &RequestContext<'_>) -> Option<CachedVerdict> {
     let found = context.site.with_htaccess(|world, _| {
         let by_path = world.cached_verdict(context.path.as_bytes(), context.head);
