@@ -240,7 +240,7 @@ fn a_frozen_worker_is_killed_when_its_time_is_over() {
     let mut busy = occupy(&server);
     let worker = server.workers().pop().expect("a worker");
     worker.signal(Signal::STOP);
-    server.expect_log(0, "its worker is ended");
+    server.expect_log(0, "Its worker is ended (seat 0).");
     wait::until_true("the frozen worker to die", || !worker.is_running());
     let _ = busy.read_chunk();
     hello(&server);
