@@ -2,7 +2,6 @@
 //! log says once which limit it is and then with numbers, and all is well afterwards.
 
 use std::collections::HashSet;
-use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -51,37 +50,39 @@ fn count(server: &Server, text: &str) -> usize {
     server.log_text().matches(text).count()
 }
 
-/// Connections that have said something, and not yet all.
-fn open_beginnings(server: &Server, number: usize) -> Vec<TcpStream> {
-    let open = |_| {
-        let mut stream = TcpStream::connect(server.address()).expect("the kernel takes it");
-        stream.write_all(b"GET /hello.txt HTTP/1.1\r\n").expect("and its bytes");
-        stream
-    };
-    (0..number).map(open).collect()
+/// How long requests wait for a worker, here: as long as the test. A part of a request header would
+/// have 20 seconds, which a busy machine may need.
+const PATIENT: &str = "request_queue_timeout = \"10m\"";
+
+/// Connections with a request, which is answered after [`let_go`].
+fn open_waiting(server: &Server, number: usize) -> Vec<Connection> {
+    let request = Request::get(&format!("/{}", WAIT_PAGE.0));
+    (0..number).map(|_| send(server, &request)).collect()
 }
 
-fn assert_answered(mut stream: TcpStream) {
-    use std::io::Read;
-    stream
-        .write_all(b"Host: localhost\r\nConnection: close\r\n\r\n")
-        .expect("a connection that was accepted goes on");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+fn assert_answered(mut connection: Connection, text: &str) {
+    let answer = connection.read_response(false).expect("an answer");
+    assert_eq!((answer.status, answer.text().as_str()), (200, text));
 }
 
 #[test]
 fn connections_beyond_the_limit_wait_and_those_within_it_are_served() {
     let root = site();
     let limit = format!("--nofile={OPEN_FILES}:{OPEN_FILES}");
-    let server = Setup::new(root.path()).under(&["prlimit", &limit]).start();
-    let mut open = open_beginnings(&server, FITTING + 20);
+    let server = Setup::new(root.path()).pool(PATIENT).under(&["prlimit", &limit]).start();
+    let mut open = open_waiting(&server, FITTING);
+    let file = Request::get("/hello.txt");
+    let beyond: Vec<Connection> = (0..20).map(|_| send(&server, &file)).collect();
     server.expect_log(0, &format!("{FITTING} connections are open"));
-    assert_answered(open.remove(0));
-    // Its place is free for one that waited.
-    assert_answered(open.remove(FITTING - 1));
-    drop(open);
+    // The place of one that has left is free for those that waited, one after the other.
+    drop(open.pop());
+    for connection in beyond {
+        assert_answered(connection, "hello, file");
+    }
+    let_go(root.path());
+    for connection in open {
+        assert_answered(connection, "waiting");
+    }
     hello(&server);
     expect_later(&server, "the connection limit was reached");
     assert_eq!(count(&server, "connections are open"), 1);
@@ -114,13 +115,13 @@ fn idle_connections_at_the_limit_make_room_for_new_clients_the_oldest_first() {
 #[test]
 fn a_front_out_of_descriptors_says_so_once_and_recovers() {
     let root = site();
-    let server = Server::start(root.path());
+    let server = Setup::new(root.path()).pool(PATIENT).start();
     let front = server.front().expect("a front");
     let fds = format!("/proc/{}/fd", front.pid);
     let used = || std::fs::read_dir(&fds).expect("its descriptors").count() as u64;
     let limit = used() + 10;
     let lowered = Lowered::new(front, WEB_USER, "Max open files", "--nofile", limit);
-    let mut open = open_beginnings(&server, 30);
+    let mut open = open_waiting(&server, 30);
     let line = server.expect_log(0, "no connection can be accepted at the moment");
     assert!(line.contains("Too many open files"), "{line}");
     drop(open.split_off(5));
@@ -129,8 +130,10 @@ fn a_front_out_of_descriptors_says_so_once_and_recovers() {
     wait::until_true("those that have left to be let go", || {
         ports::unaccepted(server.address()) == 0 && used() < limit - 2
     });
-    assert_answered(open.remove(0));
-    drop(open);
+    let_go(root.path());
+    for connection in open {
+        assert_answered(connection, "waiting");
+    }
     drop(lowered);
     hello(&server);
     expect_later(&server, "connections were not accepted");
@@ -240,7 +243,7 @@ fn a_frozen_worker_is_killed_when_its_time_is_over() {
     let mut busy = occupy(&server);
     let worker = server.workers().pop().expect("a worker");
     worker.signal(Signal::STOP);
-    server.expect_log(0, "its worker is ended");
+    server.expect_log(0, "Its worker is ended (seat 0).");
     wait::until_true("the frozen worker to die", || !worker.is_running());
     let _ = busy.read_chunk();
     hello(&server);

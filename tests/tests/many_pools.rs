@@ -14,6 +14,10 @@ const POOLS: usize = 24;
 /// Zygotes that stay without a worker: `spare_zygotes`.
 const SPARE: usize = 2;
 
+/// Most memory that the front shares with pools at rest, in KiB: seven pages for each and its
+/// scoreboard, and for the first, which has a worker, some more.
+const RESTING_KIB: usize = 28 * (POOLS + 1) + 256;
+
 const HOSTS: [&str; 1] = ["s0.example"];
 
 /// A site for each pool. `idle`: settings of all pools.
@@ -56,6 +60,14 @@ fn ask(server: &Server, number: usize) {
     assert_eq!(response.text(), format!("pool {number}"));
 }
 
+/// Memory of the front that it shares with the workers, in KiB.
+fn shared_kib(server: &Server) -> usize {
+    let front = server.front().expect("the front runs");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", front.pid)).expect("status");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssShmem:")).expect("a line");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
 #[test]
 fn the_server_is_ready_before_all_pools_have_started_and_a_requested_pool_starts_first() {
     let (_folder, server) = start("");
@@ -80,6 +92,8 @@ fn pools_without_requests_end_their_worker_and_their_php_until_the_next_request(
         let zygote = format!("zygote pool p{number}");
         assert!(titles.iter().any(|title| title.contains(&zygote)), "{titles:?}");
     }
+    // The slots of the workers are given back, which had 64 KiB each.
+    wait::until_true("the memory to be given back", || shared_kib(&server) <= RESTING_KIB);
     ask(&server, 12);
     assert_eq!(workers(&server), 2);
     // A reload that changes nothing wakes none.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use maitred_tests::Target;
 use maitred_tests::http::{self, Connection, Request};
-use maitred_tests::outside::occupy;
+use maitred_tests::outside::{self, occupy};
 use maitred_tests::peer::{Peer, PeerSetup};
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
@@ -71,6 +71,23 @@ fn status_and_ping_are_answered_while_every_worker_is_busy() {
     let idle = status(&server);
     assert_eq!(idle["accepted conn"], 2, "{idle}");
     assert_eq!(idle["processes"][0]["request uri"], "/hello.php", "{idle}");
+}
+
+#[test]
+fn a_running_request_whose_client_has_left_says_so_and_its_end_is_logged_once() {
+    let root = site();
+    let server = setup(root.path()).workers(1).pool("request_terminate_timeout = \"4s\"").start();
+    let busy = occupy(&server);
+    let running = || outside::pool(&server)["running"][0].clone();
+    assert_eq!(running()["client_left"], false);
+    drop(busy);
+    wait::until_true("the client to have left", || running()["client_left"] == true);
+    let line = server.expect_log(0, "its worker is ended: its script ran longer than");
+    assert!(line.contains("WARN pool www seat 0") && line.contains("wait.php"), "{line}");
+    assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    let lines = server.log().since(0);
+    assert_eq!(lines.iter().filter(|line| line.contains("wait.php")).count(), 1, "{lines:#?}");
+    server.stop();
 }
 
 #[test]

@@ -436,6 +436,9 @@ pub struct Running {
     pub query: String,
     /// Its file.
     pub script: String,
+    /// Its client has closed the connection.
+    #[serde(default)]
+    pub client_left: bool,
     /// CPU time of it so far, in seconds; `None`, like the next two, if its pool does not measure
     /// it or the kernel does not report it.
     #[serde(default)]

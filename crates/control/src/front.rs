@@ -199,6 +199,9 @@ pub enum FromFront {
         /// It broke the rules of the seat link: what it wrote may harm other workers.
         #[serde(default)]
         broke_rules: bool,
+        /// The front logs it, with the request.
+        #[serde(default)]
+        is_logged: bool,
     },
     /// A worker died while it ran a script, which the supervisor cannot know by itself.
     ScriptDied {

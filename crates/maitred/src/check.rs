@@ -33,7 +33,8 @@ pub fn check(check: &Check) -> ExitCode {
             let refused = maitred_front::explain::refused_folders(&config).into_iter();
             let warnings = warnings.chain(refused.map(|why| format!("{shown}: {why}")));
             let warnings = warnings.chain(maitred_front::explain::htaccess_remarks(&config));
-            for warning in remarks.chain(warnings).chain(missing_sockets(&config)) {
+            let now = missing_sockets(&config).into_iter().chain(taken_ports(&config));
+            for warning in remarks.chain(warnings).chain(now) {
                 complain(&format!("warning: {warning}"));
             }
             for host in maitred_supervisor::issued_hosts(&config) {
@@ -89,11 +90,10 @@ fn no_address(address: &Address, free_ports: bool) -> Option<String> {
                     "another program listens on {address} (`ss -ltnp` shows which one); stop it, \
                      or choose another address in `listen`"
                 )),
-                ErrorKind::AddrNotAvailable => Some(format!(
-                    "cannot listen on {address}: this machine does not have the address (`ip \
-                     address` shows those that it has); correct `listen`"
-                )),
-                _ => Some(format!("cannot listen on {address}: {error}")),
+                _ => {
+                    let address = Address::Tcp(*address);
+                    Some(maitred_supervisor::Error::Listen { address, source: error }.to_string())
+                }
             }
         }
         Address::Unix(path) => {
@@ -107,6 +107,24 @@ fn no_address(address: &Address, free_ports: bool) -> Option<String> {
             })
         }
     }
+}
+
+/// Ports that another program uses now, each once.
+fn taken_ports(config: &Config) -> BTreeSet<String> {
+    let addresses = config.listening().into_iter();
+    let taken = addresses.filter_map(|listening| {
+        let Address::Tcp(address) = listening.address() else {
+            return None;
+        };
+        let error = std::net::TcpListener::bind(address).err()?;
+        let holder = maitred_supervisor::other_program_on(address)
+            .filter(|_| error.kind() == ErrorKind::AddrInUse)?;
+        Some(format!(
+            "{holder} listens on {address} now: a start fails as long as it does (`check \
+             --free-ports` makes that an error)"
+        ))
+    });
+    taken.collect()
 }
 
 /// The section and the setting of a listener.

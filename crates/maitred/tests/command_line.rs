@@ -179,6 +179,25 @@ fn a_port_in_use_exits_with_1_and_names_the_address_and_who_has_it() {
 }
 
 #[test]
+fn check_warns_of_a_port_that_another_program_uses_and_refuses_it_before_a_start() {
+    let folder = site();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let text = format!("listen = {address:?}\n[[sites]]\nroot = \".\"\n");
+    std::fs::write(folder.path().join("m.toml"), text).unwrap();
+    let output = maitred(&["check", "m.toml"], folder.path());
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let holder = format!("(process {}) listens on {address} now", std::process::id());
+    assert!(text.starts_with("maitred: warning: ") && text.contains(&holder), "{text}");
+    let output = maitred(&["check", "--free-ports", "m.toml"], folder.path());
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    drop(taken);
+    let output = maitred(&["check", "m.toml"], folder.path());
+    assert_eq!(said(&output), "", "no program listens there");
+}
+
+#[test]
 fn a_pool_of_a_user_who_does_not_exist_exits_with_2() {
     let folder = site();
     let file = folder.path().join("maitred.toml");

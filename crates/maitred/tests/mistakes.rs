@@ -55,7 +55,9 @@ fn each_mistake_is_answered_with_what_is_wrong_where_and_what_to_do() {
         let all = [check.stderr, check.stdout].concat();
         let all = String::from_utf8(all).unwrap().replace("maitred: ", "");
         let all = all.replace(folder.path().to_str().unwrap(), "DIR");
-        let lines: Vec<&str> = all.lines().collect();
+        // Another program of this machine may use port 80 or 8080.
+        let is_ours = |line: &&str| !line.contains(" now: a start fails");
+        let lines: Vec<&str> = all.lines().filter(is_ours).collect();
         let is_right = output == ["m.toml is right: 1 site, 1 pool"];
         let code = if is_right { 0 } else { 2 };
         let mut pairs = lines.iter().zip(&output);

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -117,6 +118,25 @@ impl SharedMap {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast::<AtomicU64>(), count) }
     }
 
+    /// Gives the memory of these bytes back to the system, in all mappings of the file: they are
+    /// zero afterwards. They begin and end at a page.
+    ///
+    /// # Errors
+    /// When they are not inside the mapping, or the system cannot make holes in its files.
+    pub fn discard(&self, range: Range<usize>) -> io::Result<()> {
+        let bytes = range.len();
+        if range.end > self.bytes {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "beyond the shared file"));
+        }
+        // SAFETY: the range is inside the mapping (checked). It stays mapped, and all other
+        // processes may write to its bytes at any time, so that none relies on their values.
+        unsafe {
+            let start = self.start.as_ptr().add(range.start).cast();
+            rustix::mm::madvise(start, bytes, rustix::mm::Advice::LinuxRemove)?;
+        }
+        Ok(())
+    }
+
     /// Whether the mapping has no bytes; it never has none.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
@@ -155,6 +175,22 @@ mod tests {
         assert_eq!(a.words().len(), 512);
         a.words()[511].store(42, Relaxed);
         assert_eq!(b.words()[511].load(Relaxed), 42);
+    }
+
+    #[test]
+    fn discarded_bytes_take_no_memory_and_are_zero_in_all_mappings() {
+        use std::sync::atomic::Ordering::Relaxed;
+        let page = usize::try_from(page_bytes()).unwrap();
+        let fd = create_sealed("test", 8 * page).unwrap();
+        let (a, b) = (SharedMap::map(&fd).unwrap(), SharedMap::map(&fd).unwrap());
+        a.words().iter().for_each(|word| word.store(42, Relaxed));
+        let pages = || rustix::fs::fstat(&fd).unwrap().st_blocks as usize * 512 / page;
+        assert_eq!(pages(), 8);
+        a.discard(page..4 * page).unwrap();
+        assert_eq!(pages(), 5);
+        let at = |index: usize| b.words()[index * page / 8].load(Relaxed);
+        assert_eq!([0, 1, 3, 4].map(at), [42, 0, 0, 42]);
+        assert!(a.discard(page..9 * page).is_err());
     }
 
     #[test]

@@ -169,6 +169,14 @@ impl FrontEnd {
         }
     }
 
+    /// As [`FrontEnd::vacate`], for a worker that no other follows for now: the memory of the slots
+    /// is given back. A worker that starts meanwhile finds them free.
+    pub fn abandon(&self, seat: u32) {
+        if self.layout.discard_slots(seat).is_err() {
+            self.vacate(seat);
+        }
+    }
+
     /// Confirms which front owns the link: a worker that reads another number treats its client as
     /// disconnected.
     pub fn restore(&self) {

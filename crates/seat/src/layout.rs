@@ -157,6 +157,15 @@ impl Layout {
         self.ring(self.seat_offset(seat) + 2 * PAGE, CALL_BYTES)
     }
 
+    /// Gives the memory of a seat's slots and calls back: all its slots are free then.
+    ///
+    /// # Errors
+    /// When the system cannot.
+    pub fn discard_slots(&self, seat: u32) -> io::Result<()> {
+        let start = self.seat_offset(seat);
+        self.map.discard(start + 2 * PAGE..start + SEAT_BYTES)
+    }
+
     fn slot_offset(&self, seat: u32, slot: usize) -> usize {
         assert!(slot < SLOTS_PER_SEAT, "a slot of this seat");
         self.seat_offset(seat) + 2 * PAGE + CALL_BYTES + slot * SLOT_BYTES

@@ -145,6 +145,15 @@ impl std::fmt::Display for Error {
                      AmbientCapabilities= in a systemd unit)"
                 )
             }
+            Error::Listen { address, source }
+                if source.kind() == io::ErrorKind::AddrNotAvailable =>
+            {
+                write!(
+                    f,
+                    "{address} cannot be listened on: this machine does not have the address (`ip \
+                     address` shows those that it has); correct `listen`"
+                )
+            }
             Error::Listen { address, source } => {
                 write!(f, "{address} cannot be listened on: {source}")
             }

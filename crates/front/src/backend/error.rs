@@ -39,6 +39,12 @@ impl Failure {
         Failure::detailed(RequestOutcome::InvalidResponse, detail)
     }
 
+    /// The script ran for too long, and its worker, which sits in `seat`, is killed.
+    pub fn terminated(seat: u32) -> Failure {
+        let detail = format_args!("Its worker is ended (seat {seat}).");
+        Failure::detailed(RequestOutcome::Terminated, detail)
+    }
+
     /// The stored request body could not be read.
     pub fn body_lost(error: std::io::Error) -> Failure {
         Failure::detailed(RequestOutcome::BodyLost, error)

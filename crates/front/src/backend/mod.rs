@@ -237,11 +237,9 @@ impl Source {
         }
     }
 
-    /// Kills the worker, because the script exceeded `request_terminate_timeout`.
-    pub fn end_overrun(&self) {
-        if let Source::Pool(exchange) = self {
-            exchange.end_overrun();
-        }
+    /// Kills the worker, because the script exceeded `request_terminate_timeout`. Returns its seat.
+    pub fn end_overrun(&self) -> Option<u32> {
+        self.exchange()?.end_overrun(true)
     }
 
     /// Kills the worker for a violation of the seat protocol; `how` is for the log.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use maitred_scoreboard::RequestOutcome;
 use tokio::time::sleep_until;
 
+use crate::backend::error::Failure;
 use crate::backend::{RequestLimits, Source};
 
 /// The times at which a script has run for long enough to be reported, and to be killed.
@@ -29,7 +30,7 @@ impl<'a> ScriptTimeouts<'a> {
     }
 
     /// Reports a slow script, once, and has the worker of one killed that ran for too long.
-    pub(crate) fn check(&mut self, source: &Source) -> Result<(), RequestOutcome> {
+    pub(crate) fn check(&mut self, source: &Source) -> Result<(), Failure> {
         let is_over = |time: Option<Instant>| time.is_some_and(|time| time <= Instant::now());
         if is_over(self.slow) {
             self.slow = self.later(source, self.limits.slow_timeout);
@@ -41,8 +42,10 @@ impl<'a> ScriptTimeouts<'a> {
         if is_over(self.over) {
             self.over = self.later(source, self.limits.terminate_timeout);
             if is_over(self.over) {
-                source.end_overrun();
-                return Err(RequestOutcome::Terminated);
+                return Err(match source.end_overrun() {
+                    Some(seat) => Failure::terminated(seat),
+                    None => RequestOutcome::Terminated.into(),
+                });
             }
         }
         Ok(())

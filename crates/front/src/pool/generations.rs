@@ -267,8 +267,12 @@ impl Pool {
             let was_open = state.queue.incarnation(worker.seat) == worker.incarnation;
             let had = state.queue.close(worker);
             self.recover(&mut state, had);
-            if was_open && let Some(generation) = state.generation(worker.seat.generation) {
-                generation.link().vacate(worker.seat.number);
+            if let Some(generation) = state.generation(worker.seat.generation) {
+                if was_open {
+                    generation.link().vacate(worker.seat.number);
+                } else if state.queue.was_retired(worker) {
+                    generation.link().abandon(worker.seat.number);
+                }
             }
         }
         self.settle_all(state);

@@ -468,7 +468,7 @@ impl Pool {
     pub fn broken(&self, generation: &Generation, at: SlotRef, how: &str) {
         generation.link().restore();
         let why = format!("it broke the rules of the seat link: {how}");
-        self.end_worker(generation, at, &why, None);
+        self.end_worker(generation, at, WorkerFault::BrokeRules { why });
     }
 
     /// [`Pool::broken`] for a worker of any generation in use.
@@ -484,23 +484,42 @@ impl Pool {
         self.in_flight.iter().all(|in_flight| in_flight.load(Ordering::Relaxed) == 0)
     }
 
-    /// Requests that the supervisor kills a worker, for a script that ran for too long or for a
-    /// violation of the protocol.
-    pub fn end_worker(
-        &self,
-        generation: &Generation,
-        at: SlotRef,
-        why: &str,
-        overrun: Option<Overrun>,
-    ) {
+    /// Requests that the supervisor kills a worker.
+    pub fn end_worker(&self, generation: &Generation, at: SlotRef, fault: WorkerFault) {
+        let broke_rules = matches!(fault, WorkerFault::BrokeRules { .. });
+        let (why, overrun, is_logged) = match fault {
+            WorkerFault::BrokeRules { why } => (why, None, false),
+            WorkerFault::Overrun { overrun, is_logged } => {
+                let why = "its script ran longer than request_terminate_timeout".to_owned();
+                (why, Some(overrun), is_logged)
+            }
+        };
         self.supervisor.report(&FromFront::WorkerFailed {
             generation: generation.number,
             worker: WorkerId { seat: at.seat.number, incarnation: at.incarnation },
             why: format!("{why} ({})", generation.script_in(at.seat.number)),
-            broke_rules: overrun.is_none(),
             overrun,
+            broke_rules,
+            is_logged,
         });
     }
+}
+
+/// Why a worker has to be killed.
+#[derive(Debug)]
+pub enum WorkerFault {
+    /// It violated the protocol of the seat link.
+    BrokeRules {
+        /// How, for the log.
+        why: String,
+    },
+    /// Its script exceeded `request_terminate_timeout`.
+    Overrun {
+        /// The script.
+        overrun: Overrun,
+        /// The front logs it, with the request.
+        is_logged: bool,
+    },
 }
 
 impl Drop for Pool {

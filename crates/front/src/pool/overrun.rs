@@ -26,7 +26,7 @@ pub fn watch_left(exchange: Arc<Exchange>) {
         if let Some(terminate) = terminate
             && outlives(&exchange, terminate).await
         {
-            exchange.end_overrun();
+            exchange.end_overrun(false);
         }
     });
 }

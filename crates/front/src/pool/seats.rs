@@ -71,6 +71,8 @@ pub enum GenerationPhase {
 pub struct Seat<T> {
     /// The incarnation of its worker; 0: the seat is empty.
     pub incarnation: Incarnation,
+    /// The incarnation of its last worker, if that was retired without a successor; 0: it was not.
+    pub retired: Incarnation,
     /// The requests of its worker.
     pub slots: [Option<T>; SLOTS_PER_SEAT],
     /// Number of consecutive checks that found it idle.
@@ -97,6 +99,7 @@ impl<T> Seat<T> {
     fn empty() -> Seat<T> {
         Seat {
             incarnation: 0,
+            retired: 0,
             slots: [const { None }; SLOTS_PER_SEAT],
             idle_checks: 0,
             given: 0,
@@ -143,8 +146,10 @@ pub struct GenerationSeats<T> {
     pub generation: Generation,
     /// Its state within the pool.
     pub phase: GenerationPhase,
-    /// Its seats.
+    /// Its seats up to the last one that has had a worker.
     pub seats: Vec<Seat<T>>,
+    /// Number of its seats.
+    pub most: u32,
     /// Number of seats with a worker.
     pub open: usize,
     /// Requests after which its workers are replaced; 0: never.
@@ -159,7 +164,8 @@ impl<T> GenerationSeats<T> {
         GenerationSeats {
             generation,
             phase: GenerationPhase::Prepared,
-            seats: (0..seats).map(|_| Seat::empty()).collect(),
+            seats: Vec::new(),
+            most: seats,
             open: 0,
             max_requests,
             serves: u64::MAX,
@@ -169,6 +175,12 @@ impl<T> GenerationSeats<T> {
     /// Puts a worker into a seat, with its requests from an earlier front.
     pub fn occupy(&mut self, seat: u32, incarnation: Incarnation, inherited: Vec<(usize, T)>) {
         let (max_requests, serves) = (self.max_requests, self.serves);
+        if seat >= self.most {
+            return;
+        }
+        if self.seats.len() <= seat as usize {
+            self.seats.resize_with(seat as usize + 1, Seat::empty);
+        }
         let Some(entry) = self.seats.get_mut(seat as usize) else {
             return;
         };

@@ -134,10 +134,12 @@ fn grouped<'a>(scripts: &[(&'a str, &'a Running)]) -> Vec<Vec<(&'a str, &'a Runn
 fn request_of(script: &Running) -> String {
     let Running { method, uri, query, .. } = script;
     let mark = if query.is_empty() { "" } else { "?" };
+    // Before the request, which may be wider than the screen.
+    let left = if script.client_left { "[client has left] " } else { "" };
     if *uri == script.script || script.script.ends_with(uri) {
-        format!("{method} {uri}{mark}{query}")
+        format!("{left}{method} {uri}{mark}{query}")
     } else {
-        format!("{method} {uri}{mark}{query} ({})", script.script)
+        format!("{left}{method} {uri}{mark}{query} ({})", script.script)
     }
 }
 
@@ -192,6 +194,14 @@ and 2 more";
         assert_eq!(scripts.show(7).join("\n").lines().last(), Some("and 2 more"));
         assert_eq!(scripts.show(5).last().map(String::as_str), Some("and 3 more"));
         assert!(RunningScripts::of(&server(0, vec![]), 10, 80).show(50).is_empty());
+    }
+
+    #[test]
+    fn a_request_whose_client_has_left_says_so_whatever_its_length() {
+        let left = Running { client_left: true, uri: "/x".repeat(128), ..script(2.0, &[]) };
+        let lines = RunningScripts::of(&server(1, vec![left]), 10, 80).show(usize::MAX);
+        assert!(lines[2].contains(" [client has left] GET /x/x"), "{lines:#?}");
+        assert_eq!(lines[2].chars().count(), 80, "{lines:#?}");
     }
 
     #[test]

@@ -262,6 +262,27 @@ fn a_slot_that_a_successor_has_is_not_released_by_its_predecessor() {
     assert!(second.try_claim());
 }
 
+#[test]
+fn an_abandoned_seat_takes_no_memory_and_its_next_worker_is_served() {
+    let bench = bench();
+    let blocks = || rustix::fs::fstat(&bench.file).unwrap().st_blocks;
+    let fresh = blocks();
+    let mut first = bench.worker(1);
+    bench.front.adopt(0, 1, 0);
+    let (assigned, _) = bench.front.offer(0, 0, 1, 0, &[b'x'; 64 * 1024]);
+    assert!(first.try_claim());
+    first.finish();
+    bench.front.release(assigned);
+    let used = blocks();
+    bench.front.abandon(0);
+    assert!(used - blocks() >= 2 * 64, "{fresh}, {used}, then {}", blocks());
+    assert!(blocks() - fresh <= 4 * 8, "{fresh}, {used}, then {}", blocks());
+    let mut second = bench.worker(2);
+    assert!(!second.try_claim());
+    bench.front.offer(0, 0, 2, 0, b"hello");
+    assert!(second.try_claim());
+}
+
 /// Takes a worker call as the front does, and replies to it.
 fn hear(bench: &Bench, assigned: &mut AssignedSlot, verdict: u32) -> Vec<u8> {
     loop {

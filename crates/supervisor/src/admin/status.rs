@@ -180,7 +180,11 @@ fn running_in(pool: &RunningPool) -> Vec<(Running, Runner)> {
         let running_time =
             || RunningTime::of(seated.pid, board, Duration::from_micros(process.duration));
         let running_time = process.running.then(running_time).flatten();
-        process.running.then(|| (shown(seated, process, running_time), runner))
+        process.running.then(|| {
+            let mut running = shown(seated, process, running_time);
+            running.client_left = boards.client_has_left(seated.worker.seat);
+            (running, runner)
+        })
     });
     running.collect()
 }
@@ -197,6 +201,7 @@ fn shown(seated: Seated, process: WorkerState, running_time: Option<RunningTime>
         uri: plain(&process.uri),
         query: parameter_names(&plain(&process.query)),
         script: plain(&process.script),
+        client_left: false,
         cpu_seconds: seconds(|running_time| running_time.cpu),
         core_wait_seconds: seconds(|running_time| running_time.core_wait),
         blocked_seconds: seconds(|running_time| running_time.blocked),

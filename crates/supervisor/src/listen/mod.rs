@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::peer::Peer;
 
 pub use inherited::InheritedSockets;
+pub use tcp::other_program_on;
 pub use unix::{FileState, OwnFile};
 
 use inherited::Origin;

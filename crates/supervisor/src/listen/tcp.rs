@@ -10,6 +10,12 @@ pub fn is_only_ipv6(address: SocketAddr, addresses: &[SocketAddr]) -> bool {
     address.is_ipv6() && addresses.iter().any(same_port)
 }
 
+/// The process that listens on the port of `address`, unless that is a maitred, which may be the
+/// server itself.
+pub fn other_program_on(address: SocketAddr) -> Option<String> {
+    holder(address).filter(|holder| !holder.starts_with(ANOTHER_MAITRED))
+}
+
 /// The process that listens on the port of `address`, as far as we may read other processes.
 pub fn holder(address: SocketAddr) -> Option<String> {
     let listeners = listeners::tcp_listeners(address.port()).into_iter();
@@ -26,10 +32,12 @@ pub fn holder(address: SocketAddr) -> Option<String> {
     Some(describe(&name, pid))
 }
 
+const ANOTHER_MAITRED: &str = "another maitred";
+
 /// A process, described for the operator.
 pub fn describe(name: &str, pid: i32) -> String {
     match name.starts_with("maitred") {
-        true => format!("another maitred (process {pid})"),
+        true => format!("{ANOTHER_MAITRED} (process {pid})"),
         false => format!("{name} (process {pid})"),
     }
 }

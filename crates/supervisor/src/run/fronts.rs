@@ -141,12 +141,16 @@ impl Supervisor {
             return;
         };
         match report {
-            FromFront::WorkerFailed { worker, why, overrun, broke_rules, .. } => {
-                if broke_rules {
-                    self.end_rule_breaker(id, worker, &why);
-                } else {
-                    self.end_failed_worker(id, worker, &why, overrun.as_ref());
+            FromFront::WorkerFailed { worker, why, broke_rules: true, .. } => {
+                self.end_rule_breaker(id, worker, &why);
+            }
+            FromFront::WorkerFailed { worker, why, overrun, is_logged, .. } => {
+                let is_unlogged = !is_logged && !self.plan.is_fpm();
+                if is_unlogged {
+                    let (pool, why) = (self.pools[id].name(), one_line(&why));
+                    warn!("pool {pool} seat {}: its worker is ended: {why}", worker.seat);
                 }
+                self.end_failed_worker(id, worker, &why, overrun.as_ref());
             }
             FromFront::ScriptDied { worker, script, .. } => {
                 let (label, now) = (self.pools[id].label(worker), self.now());
@@ -186,8 +190,6 @@ impl Supervisor {
     ) {
         let running = &mut self.pools[id];
         if !self.plan.is_fpm() {
-            let (pool, why) = (running.name(), one_line(why));
-            warn!("pool {pool} seat {}: its worker is ended: {why}", worker.seat);
             return self.pool_event(id, GenerationEvent::EndWorker { worker });
         }
         let Some(pid) = running.state.pid_of(worker) else {

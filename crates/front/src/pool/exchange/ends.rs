@@ -7,7 +7,7 @@ use std::time::Duration;
 use maitred_seat::SlotProgress;
 
 use crate::pool::exchange::{Exchange, SlotLease};
-use crate::pool::slow_scripts;
+use crate::pool::{WorkerFault, slow_scripts};
 
 impl Exchange {
     /// Ready when the exchange has ended, for callers that ignore the response.
@@ -35,18 +35,20 @@ impl Exchange {
 
     /// Kills its worker, because the script exceeded `request_terminate_timeout`. Done once: the
     /// worker lives on for a moment, in which the timeout of a script without a client passes, too.
-    pub fn end_overrun(&self) {
+    /// Returns its seat. `is_logged`: the caller logs it.
+    pub fn end_overrun(&self, is_logged: bool) -> Option<u32> {
         let ran = self.began().map_or(Duration::ZERO, |began| began.elapsed());
         let mut state = self.lock();
         if let Some(lease) = state.lease.as_ref().filter(|_| !state.is_terminated)
             && lease.link().progress(&lease.slot) == Ok(SlotProgress::Running)
         {
             let overrun = slow_scripts::overrun(lease, ran);
-            let why = "its script ran longer than request_terminate_timeout";
             let (generation, at) = (&lease.generation, lease.slot_ref());
-            self.pool.end_worker(generation, at, why, Some(overrun));
+            self.pool.end_worker(generation, at, WorkerFault::Overrun { overrun, is_logged });
             state.is_terminated = true;
+            return Some(at.seat.number);
         }
+        None
     }
 
     /// Whether its script was reported as slow.

@@ -254,7 +254,17 @@ impl<T: Clone + PartialEq> Queue<T> {
         if self.idle.len() <= keep || self.seat(seat)?.idle_checks < idle_checks {
             return None;
         }
-        Some(self.close_seat(seat))
+        let worker = self.close_seat(seat);
+        if let Some(entry) = self.seat_mut(seat) {
+            entry.retired = worker.incarnation;
+        }
+        Some(worker)
+    }
+
+    /// Whether this worker was the last one of its seat, and [`Queue::retire`] has returned it.
+    pub fn was_retired(&self, worker: WorkerRef) -> bool {
+        let is_it = |entry: &Seat<T>| entry.retired == worker.incarnation && entry.incarnation == 0;
+        self.seat(worker.seat).is_some_and(is_it)
     }
 
     /// Closes a seat without a request.

@@ -71,6 +71,19 @@ fn the_most_recently_used_seat_is_taken_first() {
 }
 
 #[test]
+fn a_retired_worker_is_known_as_the_last_of_its_seat_until_another_comes() {
+    let mut queue = opened(2);
+    let retired = queue.retire(0, 0).expect("an idle worker");
+    assert_eq!(retired, seat(0).worker(1));
+    assert!(queue.was_retired(retired) && !queue.was_retired(seat(1).worker(1)));
+    queue.arrive(seat(0).worker(2), Vec::new());
+    assert!(!queue.was_retired(retired));
+    // One that has died is followed by another.
+    queue.close(seat(1).worker(1));
+    assert!(!queue.was_retired(seat(1).worker(1)));
+}
+
+#[test]
 fn requests_wait_in_order_and_the_queue_has_an_end() {
     let mut queue = opened(1);
     come(&mut queue, 1, ONE);

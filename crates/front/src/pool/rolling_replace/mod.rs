@@ -152,7 +152,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         let Some(seats) = self.generation_seats(seat.generation) else {
             return;
         };
-        if seat.number as usize >= seats.seats.len() {
+        if seat.number >= seats.most {
             return;
         }
         let may_open = self.may_open_another() && self.pending.is_empty();
