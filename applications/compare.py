@@ -74,7 +74,7 @@ def compare(pair, request=""):
         if is_named_status(pair, request):
             return []
         return [f"status {pair.own.status}, peer {pair.peer.status}"]
-    if is_front_controllers(pair, request):
+    if is_front_controllers(pair, request) or is_hidden(pair, request):
         return []
     found = compare_headers(pair)
     return found if is_own_page(pair) else found + compare_bodies(pair)
@@ -107,6 +107,12 @@ def is_front_controllers(pair, request):
     """Whether maitred's front controller has a path of a script that does not exist."""
     path = request.partition("?")[0]
     return pair.peer.status == 404 and is_own_page(pair) and path.endswith(".php")
+
+
+def is_hidden(pair, request):
+    """Whether maitred refuses a hidden file that the peer passes to the front controller."""
+    is_refusal = pair.own.status == 404 and pair.own.header("Content-Type") == OWN_TYPE
+    return is_refusal and re.search(r"(?i)/(\.|%2e)[a-z]", request) is not None
 
 
 def is_own_page(pair):
