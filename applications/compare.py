@@ -32,6 +32,7 @@ ABOUT_SERVER = re.compile(
     rb"maitred/[0-9.]+ \(as [A-Za-z]+\)|nginx/[0-9.]+|Apache/[0-9.]+ \([A-Za-z]+\)"
     rb"|127\.0\.0\.[123]|[0-9]+\.[0-9]+(?= ?s\b| seconds)|Load: [0-9.]+"
     rb"|[0-9]+ (seconds?|mins?) ago|(?<=time\":\")[0-9.]+|apache2handler|fpm-fcgi"
+    rb"|[0-3](?=\.gravatar)"
     # Counted after the response.
     rb"|(?<=wgUserEditCount\":)[0-9]+"
 )
