@@ -32,6 +32,7 @@ ABOUT_SERVER = re.compile(
     rb"maitred/[0-9.]+ \(as [A-Za-z]+\)|nginx/[0-9.]+|Apache/[0-9.]+ \([A-Za-z]+\)"
     rb"|127\.0\.0\.[123]|[0-9]+\.[0-9]+(?= ?s\b| seconds)|Load: [0-9.]+"
     rb"|[0-9]+ (seconds?|mins?) ago|(?<=time\":\")[0-9.]+|apache2handler|fpm-fcgi"
+    rb"|[0-3](?=\.gravatar)"
     # Counted after the response.
     rb"|(?<=wgUserEditCount\":)[0-9]+"
 )
@@ -74,7 +75,7 @@ def compare(pair, request=""):
         if is_named_status(pair, request):
             return []
         return [f"status {pair.own.status}, peer {pair.peer.status}"]
-    if is_front_controllers(pair, request):
+    if is_front_controllers(pair, request) or is_hidden(pair, request):
         return []
     found = compare_headers(pair)
     return found if is_own_page(pair) else found + compare_bodies(pair)
@@ -107,6 +108,12 @@ def is_front_controllers(pair, request):
     """Whether maitred's front controller has a path of a script that does not exist."""
     path = request.partition("?")[0]
     return pair.peer.status == 404 and is_own_page(pair) and path.endswith(".php")
+
+
+def is_hidden(pair, request):
+    """Whether maitred refuses a hidden file that the peer passes to the front controller."""
+    is_refusal = pair.own.status == 404 and pair.own.header("Content-Type") == OWN_TYPE
+    return is_refusal and re.search(r"(?i)/(\.|%2e)[a-z]", request) is not None
 
 
 def is_own_page(pair):

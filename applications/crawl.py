@@ -8,7 +8,10 @@ import compare
 
 CSS_URL = re.compile(r"""url\(\s*['"]?([^'")]+)['"]?\s*\)""")
 # Links that change something, or end the session.
-LEAVES = re.compile(r"(?i)log-?_?out|logoff|delete|remove|drop|truncate|do=revert|action=rollback")
+LEAVES = re.compile(
+    r"(?i)log-?_?out|logoff|delete|remove|drop|truncate|do=revert|action=rollback"
+    r"|[&?](status|processlist|variables)="
+)
 TRIES = 3
 
 

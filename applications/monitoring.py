@@ -55,9 +55,6 @@ class Cacti(application.Application):
         )
         page = session.get("/tree.php?action=edit")
         session.submit(page, {"name": "Guests"})
-        page = session.get("/templates_import.php")
-        template = [("import_file", "t.xml", "text/xml", b"<cacti></cacti>")]
-        session.submit(page, {"preview_only": "on", "action": "save"}, template, form="chk")
         session.get("/graph_xport.php")
         session.get("/logout.php")
 
@@ -247,8 +244,6 @@ class ZoneMinder(application.Application):
         comparison.look_around(
             session, ["/?view=console", "/?view=options", "/?view=log", "/?view=filter"]
         )
-        page = session.get("/?view=group")
-        session.submit(page, {"newGroup[Name]": "Guests", "action": "save"}, form="groupForm")
         session.get("/api/host/login.json?user=admin&pass=admin")
         session.get("/?view=logout")
 

@@ -65,9 +65,9 @@ pub async fn serve<C: HttpClient>(
     cx.send(&response).await
 }
 
-/// The value of `Content-MD5` (RFC 2616 §14.15), with `ContentDigest On`: that of the whole file, in
-/// a 206 as well, as Apache has it. Only files that are held in memory have one (at most 64 KiB), so
-/// that no request reads a file of any size twice.
+/// The value of `Content-MD5` (RFC 2616 §14.15), with `ContentDigest On`: that of the whole file,
+/// in a 206 as well, as Apache has it. Only files that are held in memory have one (at most
+/// 64 KiB), so that no request reads a file of any size twice.
 fn content_digest(context: &RequestContext<'_>, entry: &StaticFile, status: u16) -> Option<String> {
     let conf = &context.directives.as_ref()?.request.conf;
     if conf.core.sends_digest != Some(true)
