@@ -1,4 +1,4 @@
-//! nginx with php-fpm, and maitred with the import of their configuration.
+//! nginx or Apache with php-fpm, and maitred with the import of their configuration.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ const OTHERS: &str = r"^/(?!index|remote|public|cron|core\/ajax\/update|status|o
 /// What a script says about its request.
 const SCRIPT: &str = "<?php header('X-Script: ' . $_SERVER['SCRIPT_NAME']); \
     echo $_SERVER['SCRIPT_NAME'], ' ', $_SERVER['REQUEST_URI'], ' ', $_SERVER['QUERY_STRING'], \
-    ' ', $_SERVER['REMOTE_USER'] ?? '-', ' ', $_SERVER['APP_ENV'] ?? '-', ' ', \
+    ' ', ($_SERVER['REMOTE_USER'] ?? '') ?: '-', ' ', $_SERVER['APP_ENV'] ?? '-', ' ', \
     ini_get('memory_limit'), ' ', ini_get('upload_max_filesize');";
 
 /// The headers that both send.
@@ -35,13 +35,41 @@ const HEADERS: [&str; 7] = [
     "X-Static",
 ];
 
+/// Modules of Apache that the guides of applications want.
+const APACHE_MODULES: [&str; 24] = [
+    "mpm_prefork",
+    "access_compat",
+    "alias",
+    "auth_basic",
+    "authn_core",
+    "authn_file",
+    "authz_core",
+    "authz_host",
+    "authz_user",
+    "autoindex",
+    "deflate",
+    "dir",
+    "env",
+    "expires",
+    "filter",
+    "headers",
+    "mime",
+    "negotiation",
+    "proxy",
+    "proxy_fcgi",
+    "proxy_http",
+    "reqtimeout",
+    "rewrite",
+    "setenvif",
+];
+
 #[derive(Debug)]
-/// nginx and php-fpm, and maitred with what the import made of their configuration.
+/// A web server and php-fpm, and maitred with what the import made of their configuration.
 pub struct Both {
     _folder: TempDir,
     address: SocketAddr,
     _fpm: Peer,
-    _nginx: Guarded,
+    _web: Guarded,
     server: Server,
     /// What the import has printed.
     pub imported: Output,
@@ -63,8 +91,16 @@ pub struct Case<'c> {
 /// # Panics
 /// When a path is no text.
 pub fn import(nginx: &Path, fpm: &Path) -> Output {
+    import_of("nginx", nginx, fpm)
+}
+
+/// Runs `maitred import` for the configuration of a server, by its name.
+///
+/// # Panics
+/// When a path is no text.
+pub fn import_of(server: &str, conf: &Path, fpm: &Path) -> Output {
     let path = |path: &Path| path.to_str().expect("it is text").to_owned();
-    outside::maitred(&["import", "nginx", &path(nginx), "--php-fpm", &path(fpm)])
+    outside::maitred(&["import", server, &path(conf), "--php-fpm", &path(fpm)])
 }
 
 impl Both {
@@ -102,15 +138,49 @@ impl Both {
         let fpm_conf = socket.parent().expect("it is in a folder").join("fpm.conf");
         let imported = import(&nginx_folder.join("nginx.conf"), &fpm_conf);
         let server = serve(&text(&imported.stdout), &root, address);
-        Both { _folder: folder, address, _fpm: fpm, _nginx: nginx, server, imported }
+        Both { _folder: folder, address, _fpm: fpm, _web: nginx, server, imported }
     }
 
-    /// The status, the body and the headers of nginx and of maitred.
+    /// Apache with these virtual hosts, which start with `HOST NAME` in place of `<VirtualHost>`
+    /// and `ServerName`. `HERE` is the folder with all document roots, `FPM` the socket of php-fpm.
+    ///
+    /// # Panics
+    /// When one of them does not start, or `maitred check` refuses the result.
+    pub fn apache(hosts: &str, files: &[(&str, &str)]) -> Both {
+        let folder = public_folder();
+        let here = folder.path().join("www");
+        for (name, content) in files {
+            let content =
+                if content.is_empty() && name.ends_with(".php") { SCRIPT } else { content };
+            let (inner, file) = name.rsplit_once('/').unwrap_or(("", name));
+            write_file(&here.join(inner), file, content.as_bytes());
+        }
+        write_file(folder.path(), "users", USER.as_bytes());
+        give_to_web_user(&here);
+        let fpm = Peer::nginx_php_fpm(&here);
+        let socket = fpm.fpm_socket();
+        let address = ports::free_address();
+        let hosts = hosts
+            .replace("HERE", &here.display().to_string())
+            .replace("USERS", &folder.path().join("users").display().to_string())
+            .replace("FPM", &socket.display().to_string());
+        let hosts = hosts.replace("HOST ", "<VirtualHost *:${PORT}>\nServerName ");
+        let apache = folder.path().join("apache");
+        fs::create_dir(&apache).expect("a folder can be made");
+        let conf = web::write_apache(&apache, address, &APACHE_MODULES, &hosts);
+        let web = web::start_apache(&conf, address);
+        let fpm_conf = socket.parent().expect("it is in a folder").join("fpm.conf");
+        let imported = import_of("apache", &conf, &fpm_conf);
+        let server = serve(&text(&imported.stdout), &here, address);
+        Both { _folder: folder, address, _fpm: fpm, _web: web, server, imported }
+    }
+
+    /// The status, the body and the headers of the web server and of maitred.
     pub fn seen(&self, request: &Request) -> [String; 2] {
         [self.address, self.server.address()].map(|address| {
             let response = http::ask(address, request);
             let headers = HEADERS.map(|name| response.header(name).unwrap_or("-").to_owned());
-            // nginx names its own port.
+            // The web server names its own port.
             let headers = headers.join(" | ").replace(&format!(":{}", self.address.port()), "");
             // Or else a path, which means the same.
             let host = request.headers.iter().find(|(name, _)| name == "Host");
@@ -130,7 +200,7 @@ impl Both {
         for target in targets {
             let [theirs, ours] = self.seen(&Request::new("GET", target).header("Host", host));
             if theirs != ours {
-                differences.push(format!("{target}\n  nginx:   {theirs}\n  maitred: {ours}"));
+                differences.push(format!("{target}\n  theirs:  {theirs}\n  maitred: {ours}"));
             }
         }
         let report = text(&self.imported.stderr);

@@ -2,14 +2,21 @@
 //! left out.
 //!
 //! Nothing here reads files itself: a [`FileReader`] does. [`nginx::import`] parses nginx's
-//! configuration, [`fpm`] the pools of php-fpm, and [`file_draft`] is what both become.
+//! configuration, [`apache::import`] Apache's, [`fpm`] the pools of php-fpm, and [`file_draft`] is
+//! what they become.
 
+pub mod apache;
+pub mod directive;
 pub mod file_draft;
 pub mod fpm;
+mod listen_addresses;
 pub mod nginx;
 mod prefix_complement;
+mod regexes;
 pub mod report;
 mod toml_text;
+mod user_files;
+mod values;
 
 /// The files of the configuration to import.
 pub trait FileReader {

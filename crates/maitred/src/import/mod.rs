@@ -1,5 +1,6 @@
 //! `maitred import`: another server's configuration as a `maitred.toml`.
 
+mod found_servers;
 pub mod options;
 
 use std::fs::OpenOptions;
@@ -11,9 +12,6 @@ use maitred_import::{FileReader, Imported};
 
 use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
 use options::{ForeignServer, Import};
-
-/// nginx's configuration, as distributions have it.
-const NGINX: &str = "/etc/nginx/nginx.conf";
 
 /// php-fpm's configuration, at the paths of distributions.
 const PHP_FPM: [&str; 4] = [
@@ -72,12 +70,23 @@ pub fn import(asked: &Import) -> ExitCode {
         }
         false => named,
     };
-    let imported = match asked.server {
-        ForeignServer::Nginx => {
-            let main = asked.path.as_deref().unwrap_or(Path::new(NGINX));
-            let main = std::path::absolute(main).unwrap_or_else(|_| main.to_owned());
-            maitred_import::nginx::import(&Disk, &main.display().to_string(), &fpm)
+    let server = match asked.server.or_else(found_servers::found) {
+        Some(server) => server,
+        None => {
+            return refuse(
+                &"no nginx and no Apache is installed here; name the server and its file",
+            );
         }
+    };
+    let places = found_servers::places(server);
+    let exists = |place: &&&str| Path::new(place).exists();
+    let default = places.iter().find(exists).or(places.first()).copied().unwrap_or_default();
+    let main = asked.path.as_deref().unwrap_or(Path::new(default));
+    let main = std::path::absolute(main).unwrap_or_else(|_| main.to_owned());
+    let main = main.display().to_string();
+    let imported = match server {
+        ForeignServer::Nginx => maitred_import::nginx::import(&Disk, &main, &fpm),
+        ForeignServer::Apache => maitred_import::apache::import(&Disk, &main, &fpm),
     };
     match imported {
         Ok(imported) => finish(asked, &imported),
