@@ -2,11 +2,10 @@
 //! left out.
 //!
 //! Nothing here reads files itself: a [`FileReader`] does. [`nginx::import`] parses nginx's
-//! configuration, [`apache::import`] Apache's, [`fpm`] the pools of php-fpm, and [`file_draft`] is
-//! what they become.
+//! configuration, [`apache::import`] Apache's, [`unit::import`] Unit's, [`fpm`] php-fpm's pools,
+//! and [`file_draft`] is what they become.
 
 pub mod apache;
-pub mod directive;
 pub mod file_draft;
 pub mod fpm;
 mod listen_addresses;
@@ -14,7 +13,9 @@ pub mod nginx;
 mod prefix_complement;
 mod regexes;
 pub mod report;
+pub mod source_directive;
 mod toml_text;
+pub mod unit;
 mod user_files;
 mod values;
 

@@ -168,7 +168,7 @@ pub enum Command {
         Exit codes: 0 a gain, or nothing to gain; 1 failure; 2 wrong usage; 3 nothing proven; 130 \
         interrupted.")]
     Tune(Box<Tune>),
-    /// Import the configuration of nginx or Apache: a maitred.toml, and a report
+    /// Import the configuration of nginx, Apache or Unit: a maitred.toml, and a report
     #[command(after_long_help = "Examples:\n  \
         maitred import                         that of the server that runs here\n  \
         maitred import apache --output /etc/maitred/maitred.toml\n  \

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use maitred_htaccess::words::{LogicalLine, RewriteArguments, Words, lines};
 
 use crate::FileReader;
-use crate::directive::Directive;
 use crate::report::{ImportReport, SourceLine};
+use crate::source_directive::Directive;
 
 /// Deepest include, and deepest section.
 const MAX_DEPTH: usize = 20;

@@ -5,8 +5,8 @@ use super::path_area::PathArea;
 use super::require_rules::{
     AccessRule, AllowedUsers, is_compat, is_requirement, of_order, of_require,
 };
-use crate::directive::Directive;
 use crate::file_draft::Placed;
+use crate::source_directive::Directive;
 use crate::toml_text;
 use crate::user_files;
 

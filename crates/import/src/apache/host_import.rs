@@ -5,10 +5,10 @@ use super::mod_php_pools::ModPhpPools;
 use super::path_area::{self, MappedFolder, PathArea};
 use super::virtual_hosts::{HostsImport, MovedHost, VirtualHost};
 use crate::FileReader;
-use crate::directive::Directive;
 use crate::file_draft::{Placed, SiteDraft};
 use crate::fpm::PoolPlan;
 use crate::report::{ImportReport, SourceLine};
+use crate::source_directive::Directive;
 use crate::toml_text;
 
 /// Document roots of packages, for hosts that have none.

@@ -4,9 +4,9 @@ use super::host_import::{AreaSection, HostImport};
 use super::path_area::{MappedFolder, PathArea};
 use super::rewrite_chain::{CondTest, RewriteChain, chains, front_controller};
 use super::virtual_hosts::is_on;
-use crate::directive::Directive;
 use crate::file_draft::Placed;
 use crate::regexes;
+use crate::source_directive::Directive;
 use crate::toml_text;
 
 /// The statuses of redirects.

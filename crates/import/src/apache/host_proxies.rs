@@ -2,7 +2,7 @@
 
 use super::host_import::HostImport;
 use super::path_area::PathArea;
-use crate::directive::Directive;
+use crate::source_directive::Directive;
 use crate::toml_text;
 use crate::values;
 

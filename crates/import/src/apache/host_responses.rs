@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::host_import::{AreaSection, HostImport};
 use super::path_area::PathArea;
-use crate::directive::Directive;
 use crate::file_draft::Placed;
+use crate::source_directive::Directive;
 use crate::toml_text;
 use crate::values;
 

@@ -3,9 +3,9 @@
 use super::host_import::{AreaSection, HostImport};
 use super::mod_php_pools::PoolEntry;
 use super::path_area::PathArea;
-use crate::directive::Directive;
 use crate::file_draft::Placed;
 use crate::fpm::PassTarget;
+use crate::source_directive::Directive;
 use crate::toml_text;
 
 /// A script that no configuration names.

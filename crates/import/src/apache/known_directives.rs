@@ -1,6 +1,6 @@
 //! Directives of Apache without a finding of their own, and why none is needed or what to do.
 
-use crate::directive::Directive;
+use crate::source_directive::Directive;
 
 /// What a directive without a finding of its own is.
 pub(super) enum ApacheDirective {

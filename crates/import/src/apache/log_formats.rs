@@ -1,9 +1,9 @@
 //! `LogFormat` and `CustomLog`: access logs.
 
 use super::config_reader::ApacheConfig;
-use crate::directive::Directive;
 use crate::file_draft::{FileDraft, Placed};
 use crate::report::ImportReport;
+use crate::source_directive::Directive;
 use crate::toml_text;
 
 /// Apache's format without a name, which `common` names.

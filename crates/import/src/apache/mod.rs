@@ -20,10 +20,10 @@ use known_directives::{ApacheDirective, known};
 use mod_php_pools::ModPhpPools;
 use virtual_hosts::HostsImport;
 
-use crate::directive::Directive;
 use crate::file_draft::FileDraft;
 use crate::fpm::{PoolPlan, WebServer};
 use crate::report::ImportReport;
+use crate::source_directive::Directive;
 use crate::{FileReader, Imported};
 
 /// Sections that hold directives of a site.

@@ -3,9 +3,9 @@
 use super::config_reader::ApacheConfig;
 use super::virtual_hosts::last;
 use crate::FileReader;
-use crate::directive::Directive;
 use crate::file_draft::{Placed, PoolDraft};
 use crate::report::ImportReport;
+use crate::source_directive::Directive;
 use crate::toml_text;
 
 /// A setting of PHP or of its environment: the table, the name, the value.

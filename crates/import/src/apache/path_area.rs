@@ -1,8 +1,8 @@
 //! The paths that a section applies to.
 
 use super::config_reader::ApacheConfig;
-use crate::directive::Directive;
 use crate::prefix_complement::{LiteralPath, without};
+use crate::source_directive::Directive;
 
 /// Paths of a site.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use maitred_rules::networks::parse_network;
 
-use crate::directive::Directive;
+use crate::source_directive::Directive;
 
 /// The addresses of `Require local`.
 const LOCAL: [&str; 2] = ["127.0.0.0/8", "::1"];

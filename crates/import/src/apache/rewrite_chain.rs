@@ -1,6 +1,6 @@
 //! `RewriteRule` with its conditions, in maitred's words.
 
-use crate::directive::Directive;
+use crate::source_directive::Directive;
 
 /// The tests of a `RewriteCond` that have a meaning here.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,11 +7,11 @@ use super::host_import::{HostImport, moved_site};
 use super::mod_php_pools::ModPhpPools;
 use super::rewrite_chain::{CondTest, RewriteChain, chains};
 use crate::FileReader;
-use crate::directive::Directive;
 use crate::file_draft::{FileDraft, Placed, SiteDraft};
 use crate::fpm::PoolPlan;
 use crate::listen_addresses::{Listen, Reach, addresses, reach};
 use crate::report::{ImportReport, SourceLine};
+use crate::source_directive::Directive;
 use crate::toml_text;
 
 /// A virtual host, or the server itself.

@@ -5,9 +5,9 @@ use maitred_rules::networks::parse_network;
 use super::location::{Location, Matcher};
 use super::scope::Scope;
 use super::server::ServerImport;
-use crate::directive::Directive;
 use crate::file_draft::Placed;
 use crate::prefix_complement::{LiteralPath, without};
+use crate::source_directive::Directive;
 use crate::toml_text;
 use crate::user_files;
 

@@ -1,9 +1,9 @@
 //! Locations, and the order in which nginx chooses one.
 
 use super::scope::Scope;
-use crate::directive::Directive;
 use crate::prefix_complement::{LiteralPath, without};
 use crate::regexes;
+use crate::source_directive::Directive;
 
 /// The paths of a location.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,7 +13,7 @@ mod server;
 mod sites;
 pub mod tree;
 
-use crate::directive::Directive;
+use crate::source_directive::Directive;
 use known::{KnownDirective, known};
 use scope::Scope;
 use server::HttpContext;

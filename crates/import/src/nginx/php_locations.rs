@@ -5,9 +5,9 @@ use maitred_rules::Pattern;
 use super::known::STANDARD_PARAMETERS;
 use super::location::{Location, Matcher};
 use super::server::{ANY_SCRIPT, ServerImport, refuses};
-use crate::directive::Directive;
 use crate::file_draft::Placed;
 use crate::fpm::PassTarget;
+use crate::source_directive::Directive;
 use crate::toml_text;
 use crate::values;
 

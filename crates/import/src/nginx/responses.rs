@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::location::{Location, Matcher};
 use super::scope::Scope;
 use super::server::ServerImport;
-use crate::directive::Directive;
 use crate::file_draft::Placed;
+use crate::source_directive::Directive;
 use crate::toml_text;
 use crate::values;
 

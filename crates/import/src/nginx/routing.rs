@@ -4,9 +4,9 @@ use super::location::{Location, Matcher};
 use super::redirect_target::{TargetKind, fallback_script, target};
 use super::scope::Scope;
 use super::server::ServerImport;
-use crate::directive::Directive;
 use crate::file_draft::Placed;
 use crate::regexes;
+use crate::source_directive::Directive;
 use crate::toml_text;
 
 /// The statuses of `return` that are redirects.

@@ -7,11 +7,11 @@ use super::redirect_target::{TargetKind, target};
 use super::scope::Scope;
 use super::server::{HttpContext, ServerImport};
 use crate::FileReader;
-use crate::directive::Directive;
 use crate::file_draft::{FileDraft, Placed, SiteDraft};
 use crate::fpm::PoolPlan;
 use crate::listen_addresses::{Listen, Reach, addresses, reach};
 use crate::report::ImportReport;
+use crate::source_directive::Directive;
 use crate::toml_text;
 
 /// Document roots of nginx's packages, for sites that have none.

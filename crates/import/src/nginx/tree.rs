@@ -5,8 +5,8 @@ use std::rc::Rc;
 use maitred_text::nginx_words::{Token, TokenKind, words};
 
 use crate::FileReader;
-use crate::directive::Directive;
 use crate::report::{ImportReport, SourceLine};
+use crate::source_directive::Directive;
 
 /// Deepest include, and deepest block.
 const MAX_DEPTH: usize = 20;

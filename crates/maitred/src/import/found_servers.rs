@@ -13,7 +13,7 @@ struct KnownServer {
 }
 
 /// The servers, in the order in which they are taken.
-const KNOWN: [KnownServer; 2] = [
+const KNOWN: [KnownServer; 3] = [
     KnownServer {
         server: ForeignServer::Nginx,
         processes: &["nginx"],
@@ -23,6 +23,11 @@ const KNOWN: [KnownServer; 2] = [
         server: ForeignServer::Apache,
         processes: &["apache2", "httpd"],
         places: &["/etc/apache2/apache2.conf", "/etc/httpd/conf/httpd.conf"],
+    },
+    KnownServer {
+        server: ForeignServer::Unit,
+        processes: &["unitd", "unit: router"],
+        places: &["/var/lib/unit/conf.json"],
     },
 ];
 

@@ -87,6 +87,7 @@ pub fn import(asked: &Import) -> ExitCode {
     let imported = match server {
         ForeignServer::Nginx => maitred_import::nginx::import(&Disk, &main, &fpm),
         ForeignServer::Apache => maitred_import::apache::import(&Disk, &main, &fpm),
+        ForeignServer::Unit => maitred_import::unit::import(&Disk, &main),
     };
     match imported {
         Ok(imported) => finish(asked, &imported),

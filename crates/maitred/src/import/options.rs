@@ -11,6 +11,8 @@ pub enum ForeignServer {
     Nginx,
     /// Apache's httpd, with mod_php or the pools of php-fpm.
     Apache,
+    /// Unit, by the JSON of its `/config`.
+    Unit,
 }
 
 /// Arguments of `maitred import`.
