@@ -239,8 +239,9 @@ mod tests {
 
     /// The result for routes of an application with the targets `direct` and `index`.
     fn of_routes(routes: &str, script: &str) -> Imported {
+        let pass = if routes.starts_with('{') { "routes/all" } else { "routes" };
         let text = format!(
-            r#"{{"listeners": {{"*:80": {{"pass": "routes"}}}}, "routes": {routes},
+            r#"{{"listeners": {{"*:80": {{"pass": "{pass}"}}}}, "routes": {routes},
             "applications": {{"a": {{"type": "php 8.2", "user": "web", "processes": 4,
             "limits": {{"timeout": 30, "requests": 500}},
             "options": {{"file": "/etc/php.ini", "admin": {{"memory_limit": "99M"}}}},
@@ -314,6 +315,20 @@ mod tests {
             .map(|one| one.place.line)
             .collect();
         assert_eq!(left, [2, 3], "{}", imported.report);
+    }
+
+    #[test]
+    fn a_step_for_some_paths_lets_no_script_of_others_run() {
+        let imported = of_routes(
+            r#"{"more": [{"match": {"uri": "*.php*"},
+                 "action": {"pass": "applications/a/direct"}}],
+                "all": [{"match": {"uri": "/up*"}, "action": {"pass": "routes/more"}},
+                 {"action": {"share": "/srv/a$uri",
+                  "fallback": {"pass": "applications/a/index"}}}]}"#,
+            "index.php",
+        );
+        assert!(imported.toml.contains("allow_php"), "{}", imported.toml);
+        assert!(!imported.report.keeps_access(), "{}", imported.report);
     }
 
     #[test]

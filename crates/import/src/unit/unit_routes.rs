@@ -156,7 +156,11 @@ impl RouteWalk<'_> {
                 return self.report.access_left_out(&place, "match uri", "it is no list of paths");
             }
         };
-        // Within other routes, the paths are those of both; the inner ones are what is written.
+        if paths.is_some() && around.is_some() {
+            let why = "paths within routes that are for some paths alone have no counterpart; no \
+                       script runs by this step";
+            return self.report.access_left_out(&place, "match uri", why);
+        }
         let paths = paths.or_else(|| around.cloned());
         self.action(&format!("{pointer}/action"), paths.as_ref(), depth);
         self.earlier.extend(paths);
