@@ -1,4 +1,4 @@
-//! nginx with php-fpm, and maitred with the import of their configuration.
+//! nginx or Apache with php-fpm, and maitred with the import of their configuration.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ const OTHERS: &str = r"^/(?!index|remote|public|cron|core\/ajax\/update|status|o
 /// What a script says about its request.
 const SCRIPT: &str = "<?php header('X-Script: ' . $_SERVER['SCRIPT_NAME']); \
     echo $_SERVER['SCRIPT_NAME'], ' ', $_SERVER['REQUEST_URI'], ' ', $_SERVER['QUERY_STRING'], \
-    ' ', $_SERVER['REMOTE_USER'] ?? '-', ' ', $_SERVER['APP_ENV'] ?? '-', ' ', \
+    ' ', ($_SERVER['REMOTE_USER'] ?? '') ?: '-', ' ', $_SERVER['APP_ENV'] ?? '-', ' ', \
     ini_get('memory_limit'), ' ', ini_get('upload_max_filesize');";
 
 /// The headers that both send.
@@ -35,17 +35,45 @@ const HEADERS: [&str; 7] = [
     "X-Static",
 ];
 
-/// nginx with php-fpm, running with a configuration that can be imported.
+/// Modules of Apache that the guides of applications want.
+const APACHE_MODULES: [&str; 24] = [
+    "mpm_prefork",
+    "access_compat",
+    "alias",
+    "auth_basic",
+    "authn_core",
+    "authn_file",
+    "authz_core",
+    "authz_host",
+    "authz_user",
+    "autoindex",
+    "deflate",
+    "dir",
+    "env",
+    "expires",
+    "filter",
+    "headers",
+    "mime",
+    "negotiation",
+    "proxy",
+    "proxy_fcgi",
+    "proxy_http",
+    "reqtimeout",
+    "rewrite",
+    "setenvif",
+];
+
+/// A web server with php-fpm, running with a configuration that can be imported.
 #[derive(Debug)]
 pub struct OldServer {
     folder: TempDir,
     address: SocketAddr,
     fpm: Peer,
-    nginx: Guarded,
+    web: Guarded,
 }
 
 #[derive(Debug)]
-/// nginx and php-fpm, and maitred with what the import made of their configuration.
+/// A web server and php-fpm, and maitred with what the import made of their configuration.
 pub struct Both {
     old: OldServer,
     server: Server,
@@ -69,8 +97,16 @@ pub struct Case<'c> {
 /// # Panics
 /// When a path is no text.
 pub fn import(nginx: &Path, fpm: &Path) -> Output {
+    import_of("nginx", nginx, fpm)
+}
+
+/// Runs `maitred import` for the configuration of a server, by its name.
+///
+/// # Panics
+/// When a path is no text.
+pub fn import_of(server: &str, conf: &Path, fpm: &Path) -> Output {
     let path = |path: &Path| path.to_str().expect("it is text").to_owned();
-    outside::maitred(&["import", "nginx", &path(nginx), "--php-fpm", &path(fpm)])
+    outside::maitred(&["import", server, &path(conf), "--php-fpm", &path(fpm)])
 }
 
 impl OldServer {
@@ -114,7 +150,7 @@ impl OldServer {
         };
         let conf = web::nginx_conf(&nginx_folder, address, &fill(case.http), &fill(case.server));
         let nginx = web::start_nginx(&nginx_folder, address, &conf);
-        OldServer { folder, address, fpm, nginx }
+        OldServer { folder, address, fpm, web: nginx }
     }
 
     /// The folder around the document root `root`.
@@ -122,9 +158,9 @@ impl OldServer {
         self.folder.path()
     }
 
-    /// The process of nginx.
+    /// The process of the web server.
     pub fn pid(&self) -> i32 {
-        self.nginx.pid()
+        self.web.pid()
     }
 
     /// The files of the configuration: nginx's, and php-fpm's.
@@ -174,12 +210,47 @@ impl Both {
         Both { old, server, imported }
     }
 
-    /// The status, the body and the headers of nginx and of maitred.
+    /// Apache with these virtual hosts, which start with `HOST NAME` in place of `<VirtualHost>`
+    /// and `ServerName`. `HERE` is the folder with all document roots, `FPM` the socket of php-fpm.
+    ///
+    /// # Panics
+    /// When one of them does not start, or `maitred check` refuses the result.
+    pub fn apache(hosts: &str, files: &[(&str, &str)]) -> Both {
+        let folder = public_folder();
+        let here = folder.path().join("www");
+        for (name, content) in files {
+            let content =
+                if content.is_empty() && name.ends_with(".php") { SCRIPT } else { content };
+            let (inner, file) = name.rsplit_once('/').unwrap_or(("", name));
+            write_file(&here.join(inner), file, content.as_bytes());
+        }
+        write_file(folder.path(), "users", USER.as_bytes());
+        give_to_web_user(&here);
+        let fpm = Peer::nginx_php_fpm(&here);
+        let socket = fpm.fpm_socket();
+        let address = ports::free_address();
+        let hosts = hosts
+            .replace("HERE", &here.display().to_string())
+            .replace("USERS", &folder.path().join("users").display().to_string())
+            .replace("FPM", &socket.display().to_string());
+        let hosts = hosts.replace("HOST ", "<VirtualHost *:${PORT}>\nServerName ");
+        let apache = folder.path().join("apache");
+        fs::create_dir(&apache).expect("a folder can be made");
+        let conf = web::write_apache(&apache, address, &APACHE_MODULES, &hosts);
+        let web = web::start_apache(&conf, address);
+        let fpm_conf = socket.parent().expect("it is in a folder").join("fpm.conf");
+        let imported = import_of("apache", &conf, &fpm_conf);
+        let server = serve(&text(&imported.stdout), &here, address);
+        let old = OldServer { folder, address, fpm, web };
+        Both { old, server, imported }
+    }
+
+    /// The status, the body and the headers of the web server and of maitred.
     pub fn seen(&self, request: &Request) -> [String; 2] {
         [self.old.address(), self.server.address()].map(|address| {
             let response = http::ask(address, request);
             let headers = HEADERS.map(|name| response.header(name).unwrap_or("-").to_owned());
-            // nginx names its own port.
+            // The web server names its own port.
             let headers =
                 headers.join(" | ").replace(&format!(":{}", self.old.address().port()), "");
             // Or else a path, which means the same.
@@ -200,7 +271,7 @@ impl Both {
         for target in targets {
             let [theirs, ours] = self.seen(&Request::new("GET", target).header("Host", host));
             if theirs != ours {
-                differences.push(format!("{target}\n  nginx:   {theirs}\n  maitred: {ours}"));
+                differences.push(format!("{target}\n  theirs:  {theirs}\n  maitred: {ours}"));
             }
         }
         let report = text(&self.imported.stderr);

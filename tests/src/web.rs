@@ -159,6 +159,91 @@ impl Web {
     }
 }
 
+/// Writes the configuration of an Apache with mod_php and these modules, as packages do: the
+/// variables in `envvars`, the modules and the sites in files of their own.
+///
+/// # Panics
+/// When a file cannot be written, or there is no mod_php.
+pub fn write_apache(
+    folder: &Path,
+    address: SocketAddr,
+    modules: &[&str],
+    sites: &str,
+) -> std::path::PathBuf {
+    let at = "/usr/lib/apache2/modules";
+    let load = |name: &&str| format!("LoadModule {name}_module {at}/mod_{name}.so\n");
+    let php = fs::read_dir(at).expect("Apache's modules").flatten().map(|entry| entry.path());
+    let php = php
+        .filter_map(|path| path.to_str().map(str::to_owned))
+        .find(|path| path.contains("/libphp"))
+        .expect("mod_php is installed");
+    let loads: String = modules.iter().map(load).collect();
+    let write = |name: &str, text: &str| {
+        fs::write(folder.join(name), text).expect("a file can be written");
+    };
+    let variables = format!(
+        "export APACHE_RUN_USER={WEB_USER}\nexport APACHE_LOG_DIR={}$SUFFIX\n",
+        folder.display()
+    );
+    write("envvars", &variables);
+    write("modules.load", &format!("{loads}LoadModule php_module {php}\n"));
+    write("sites.conf", sites);
+    let user = match is_root() {
+        true => "User ${APACHE_RUN_USER}\nGroup ${APACHE_RUN_USER}\n",
+        false => "",
+    };
+    let here = folder.display();
+    let conf = format!(
+        r#"ServerRoot {here}
+Define PORT {port}
+Listen {address}
+DefaultRuntimeDir {here}
+PidFile {here}/apache.pid
+ErrorLog {here}/apache.log
+ServerName localhost
+Timeout 90
+IncludeOptional *.load
+{user}StartServers 2
+MinSpareServers 1
+MaxSpareServers 3
+MaxRequestWorkers 8
+TypesConfig /etc/mime.types
+AccessFileName .htaccess
+<Directory />
+    Options FollowSymLinks
+    AllowOverride None
+    Require all denied
+</Directory>
+<FilesMatch "^\.ht">
+    Require all denied
+</FilesMatch>
+<IfModule mod_dir.c>
+    DirectoryIndex index.php index.html
+</IfModule>
+<IfModule mod_unknown.c>
+    Frobnicate on
+</IfModule>
+IncludeOptional sites*.conf
+"#,
+        port = address.port(),
+    );
+    write("apache2.conf", &conf);
+    folder.join("apache2.conf")
+}
+
+/// Starts Apache with a configuration.
+///
+/// # Panics
+/// When it does not start.
+pub fn start_apache(conf: &Path, address: SocketAddr) -> Guarded {
+    let mut command = Command::new("apache2");
+    command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    let folder = conf.parent().expect("it is in a folder");
+    command.env("APACHE_RUN_USER", WEB_USER).env("APACHE_LOG_DIR", folder);
+    command.arg("-f").arg(conf).arg("-DFOREGROUND");
+    start("Apache", command, address, &conf.with_file_name("apache.log"))
+}
+
 fn apache_conf(folder: &Path, address: SocketAddr, root: &Path, lines: &str) -> String {
     let user =
         if is_root() { format!("User {WEB_USER}\nGroup {WEB_USER}\n") } else { String::new() };

@@ -18,6 +18,6 @@ pub mod response;
 mod rewrite;
 pub mod table;
 mod text;
-mod words;
+pub mod words;
 
 use expr::shown as expr_shown;

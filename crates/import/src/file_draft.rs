@@ -87,6 +87,26 @@ impl SectionDraft {
         found.map(|(_, items)| items.as_slice()).unwrap_or_default()
     }
 
+    /// Whether all values but those of `ignored` settings are those of another section, wherever
+    /// they come from.
+    pub fn has_values_of(&self, other: &SectionDraft, ignored: &[&str]) -> bool {
+        let texts = |section: &SectionDraft| {
+            let settings = section.settings.iter().filter(|(name, _)| !ignored.contains(&&**name));
+            let mut all: Vec<String> =
+                settings.map(|(name, value)| format!("{name} = {}", value.toml)).collect();
+            for (name, items) in &section.lists {
+                all.extend(items.iter().map(|item| format!("{name} + {}", item.toml)));
+            }
+            for (name, entries) in &section.tables {
+                let entries = entries.iter();
+                all.extend(entries.map(|(key, value)| format!("{name}.{key} = {}", value.toml)));
+            }
+            all.sort();
+            all
+        };
+        texts(self) == texts(other)
+    }
+
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.settings.is_empty() && self.lists.is_empty() && self.tables.is_empty()
@@ -153,6 +173,18 @@ pub struct FileDraft {
 }
 
 impl FileDraft {
+    /// Gives sites without PHP a pool: with several pools, each site has to name one.
+    pub fn name_pools(&mut self) {
+        let Some(first) = self.pools.first().filter(|_| self.pools.len() > 1) else { return };
+        let toml = toml_text::string(&first.name);
+        for site in &mut self.sites {
+            if !site.settings.has("pool") && !site.settings.has("upstream") {
+                let from = "not used".to_owned();
+                site.settings.set("pool", Placed { toml: toml.clone(), from });
+            }
+        }
+    }
+
     /// The file as TOML. `origin` is what it was made of.
     pub fn to_toml(&self, origin: &str) -> String {
         let mut out = format!("# Made by `maitred import` of {}.\n", comment(origin));

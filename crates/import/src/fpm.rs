@@ -7,9 +7,9 @@ use maitred_config::fpm::{Statement, read_line};
 
 use crate::FileReader;
 use crate::file_draft::{Placed, PoolDraft};
-use crate::nginx::values;
 use crate::report::{ImportReport, SourceLine};
 use crate::toml_text;
+use crate::values;
 
 /// Deepest include.
 const MAX_DEPTH: usize = 10;
@@ -17,8 +17,42 @@ const MAX_DEPTH: usize = 10;
 /// Most pools.
 const MAX_POOLS: usize = 1000;
 
-/// nginx's default of `fastcgi_read_timeout`.
-const READ_TIMEOUT: Duration = Duration::from_secs(60);
+/// The web server before php-fpm, which waits for its scripts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WebServer {
+    /// nginx.
+    #[default]
+    Nginx,
+    /// Apache's httpd.
+    Apache,
+    /// Caddy.
+    Caddy,
+}
+
+impl WebServer {
+    fn name(self) -> &'static str {
+        match self {
+            WebServer::Nginx => "nginx",
+            WebServer::Apache => "Apache",
+            WebServer::Caddy => "Caddy",
+        }
+    }
+
+    /// The directive with the timeout.
+    fn directive(self) -> &'static str {
+        match self {
+            WebServer::Nginx => "fastcgi_read_timeout",
+            WebServer::Apache => "ProxyTimeout",
+            WebServer::Caddy => "read_timeout",
+        }
+    }
+
+    /// The default of that directive: nginx's `fastcgi_read_timeout`, Apache's `Timeout`. Caddy has
+    /// none, and the import gives none.
+    fn default_timeout(self) -> Duration {
+        Duration::from_secs(60)
+    }
+}
 
 /// What runs the scripts of a location.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +89,7 @@ impl FpmSection {
 /// The pools that were found, and what the sites want of those that they use.
 #[derive(Debug, Default)]
 pub struct PoolPlan {
+    web_server: WebServer,
     global: Vec<FpmEntry>,
     pools: Vec<FpmSection>,
     used: Vec<String>,
@@ -63,6 +98,12 @@ pub struct PoolPlan {
 }
 
 impl PoolPlan {
+    /// The same plan behind another web server than nginx.
+    #[must_use]
+    pub fn behind(self, web_server: WebServer) -> PoolPlan {
+        PoolPlan { web_server, ..self }
+    }
+
     /// Reads php-fpm's configuration: all of these files, and what they include.
     pub fn read(files: &dyn FileReader, roots: &[String], report: &mut ImportReport) -> PoolPlan {
         let mut plan = PoolPlan::default();
@@ -180,7 +221,7 @@ impl PoolPlan {
         }
     }
 
-    /// What a web server waits for a pool. Without a timeout of its own, nginx has one.
+    /// The time that a web server waits for a pool. Without a timeout of its own, it has a default.
     pub fn waits(
         &mut self,
         target: &PassTarget,
@@ -189,8 +230,11 @@ impl PoolPlan {
     ) {
         let PassTarget::Pool(name) = target else { return };
         let (time, place, is_own) = match time {
-            Some((text, place)) => (values::time(text).unwrap_or(READ_TIMEOUT), place, true),
-            None => (READ_TIMEOUT, pass, false),
+            Some((text, place)) => {
+                let time = values::time(text);
+                (time.unwrap_or_else(|| self.web_server.default_timeout()), place, true)
+            }
+            None => (self.web_server.default_timeout(), pass, false),
         };
         let new = (time, place.clone(), is_own);
         match self.waits.get_mut(name) {
@@ -277,20 +321,22 @@ impl PoolPlan {
                 draft.settings.set("request_terminate_timeout", Placed::new(toml, place));
                 let default = if *is_own { "" } else { " (its default)" };
                 let why = format!(
-                    "nginx gave up after {}{default} and the script went on; here it is ended then",
+                    "{} gave up after {}{default} and the script went on; here it is ended then",
+                    self.web_server.name(),
                     shown(*wait)
                 );
-                report.changed(place, "fastcgi_read_timeout", &why);
+                report.changed(place, self.web_server.directive(), &why);
                 Some(*wait)
             }
             (Some(ends), Some((wait, place, _))) if ends > *wait => {
                 let why = format!(
-                    "nginx gave up after {}, before php-fpm ended the script after {}; clients \
-                     wait for the script here",
+                    "{} gave up after {}, before php-fpm ended the script after {}; clients wait \
+                     for the script here",
+                    self.web_server.name(),
                     shown(*wait),
                     shown(ends)
                 );
-                report.changed(place, "fastcgi_read_timeout", &why);
+                report.changed(place, self.web_server.directive(), &why);
                 Some(ends)
             }
             (ends, _) => ends,

@@ -2,15 +2,23 @@
 //! left out.
 //!
 //! Nothing here reads files itself: a [`FileReader`] does. [`nginx::import`] parses nginx's
-//! configuration, [`fpm`] the pools of php-fpm, and [`file_draft`] is what both become.
+//! configuration, [`apache::import`] Apache's, [`unit::import`] Unit's, [`fpm`] php-fpm's pools,
+//! and [`file_draft`] is what they become.
 
+pub mod apache;
 pub mod file_draft;
 pub mod fpm;
+mod listen_addresses;
 pub mod nginx;
 mod prefix_complement;
+mod regexes;
 pub mod report;
 pub mod served;
+pub mod source_directive;
 mod toml_text;
+pub mod unit;
+mod user_files;
+mod values;
 
 /// The files of the configuration to import.
 pub trait FileReader {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 
-use crate::nginx::tree::Directive;
+use crate::source_directive::Directive;
 
 /// The place of a directive.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,10 +5,11 @@ use maitred_rules::networks::parse_network;
 use super::location::{Location, Matcher};
 use super::scope::Scope;
 use super::server::ServerImport;
-use super::tree::Directive;
 use crate::file_draft::Placed;
 use crate::prefix_complement::{LiteralPath, without};
+use crate::source_directive::Directive;
 use crate::toml_text;
+use crate::user_files;
 
 /// The paths of a rule: a server's, or a location's.
 pub(super) enum Area<'l, 'a> {
@@ -173,17 +174,7 @@ impl<'a> ServerImport<'_, 'a> {
 
     /// Passwords that maitred does not accept.
     fn weak_hashes(&mut self, at: &Directive, file: &str) {
-        let Ok(text) = self.files.read(file) else { return };
-        let weak = text.lines().filter_map(|line| line.split_once(':')).filter(|(_, hash)| {
-            !["$2", "$5$", "$6$", "$argon2"].iter().any(|start| hash.starts_with(start))
-        });
-        let names: Vec<&str> = weak.map(|(name, _)| name).filter(|name| !name.is_empty()).collect();
-        if !names.is_empty() && !text.trim().is_empty() {
-            let why = format!(
-                "the hashes of {} in {file} are weak (MD5, SHA-1 or crypt), and these users cannot \
-                 log in; set new passwords with `htpasswd -B {file} NAME`",
-                names.join(", ")
-            );
+        if let Some(why) = user_files::weak_hashes(self.files, file) {
             self.report.left_out(&at.place, &at.shown(), &why);
         }
     }

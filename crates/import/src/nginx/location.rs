@@ -1,10 +1,9 @@
 //! Locations, and the order in which nginx chooses one.
 
-use maitred_rules::Pattern;
-
 use super::scope::Scope;
-use super::tree::Directive;
 use crate::prefix_complement::{LiteralPath, without};
+use crate::regexes;
+use crate::source_directive::Directive;
 
 /// The paths of a location.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +91,7 @@ impl Location<'_> {
             Matcher::Regex(text) => format!("~{}", self.nested(text)?),
             Matcher::Named(name) => return Err(format!("{name} has no paths of its own")),
         };
-        check_regex(&pattern)?;
+        regexes::check_regex(&pattern)?;
         Ok(pattern)
     }
 
@@ -132,20 +131,6 @@ impl Location<'_> {
             true => self.pattern(),
             false => without(text, &below).map_or_else(|| self.pattern(), Ok),
         }
-    }
-}
-
-/// Checks that maitred takes a pattern, and that it means the same.
-///
-/// # Errors
-/// Why not, as the end of a sentence.
-pub(super) fn check_regex(pattern: &str) -> Result<(), String> {
-    Pattern::parse(pattern).map_err(|why| format!("`{pattern}` {why}"))?;
-    // Set operations and word boundaries, which are letters for nginx.
-    let other = ["&&", "--", "~~", "\\<", "\\>"].iter().find(|text| pattern.contains(**text));
-    match other.filter(|_| pattern.starts_with('~')) {
-        Some(text) => Err(format!("`{text}` in `{pattern}` has another meaning here")),
-        None => Ok(()),
     }
 }
 

@@ -13,14 +13,13 @@ mod served_sites;
 mod server;
 mod sites;
 pub mod tree;
-pub mod values;
 
+use crate::source_directive::Directive;
 use known::{KnownDirective, known};
 use scope::Scope;
 pub use served_sites::served_sites;
 use server::HttpContext;
 use sites::SitesImport;
-use tree::Directive;
 
 use crate::file_draft::{FileDraft, Placed};
 use crate::fpm::PoolPlan;
@@ -53,6 +52,7 @@ pub fn import(files: &dyn FileReader, main: &str, fpm: &[String]) -> Result<Impo
     }
     let (drafts, control) = pools.sections(&mut report);
     file.pools = drafts;
+    file.name_pools();
     if let Some(control) = control {
         file.server.set("process_control_timeout", control);
     }

@@ -5,11 +5,11 @@ use maitred_rules::Pattern;
 use super::known::STANDARD_PARAMETERS;
 use super::location::{Location, Matcher};
 use super::server::{ANY_SCRIPT, ServerImport, refuses};
-use super::tree::Directive;
-use super::values;
 use crate::file_draft::Placed;
 use crate::fpm::PassTarget;
+use crate::source_directive::Directive;
 use crate::toml_text;
+use crate::values;
 
 impl<'a> ServerImport<'_, 'a> {
     /// The pool of the site, which scripts may run, and the parameters that they get.

@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::location::{Location, Matcher};
 use super::scope::Scope;
 use super::server::ServerImport;
-use super::tree::Directive;
-use super::values;
 use crate::file_draft::Placed;
+use crate::source_directive::Directive;
 use crate::toml_text;
+use crate::values;
 
 /// The longest lifetime that maitred knows: 366 days.
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);

@@ -1,11 +1,12 @@
 //! What a path leads to: `try_files`, `return`, `rewrite`, `if`, `alias`, `proxy_pass`.
 
-use super::location::{self, Location, Matcher};
+use super::location::{Location, Matcher};
 use super::redirect_target::{TargetKind, fallback_script, target};
 use super::scope::Scope;
 use super::server::ServerImport;
-use super::tree::Directive;
 use crate::file_draft::Placed;
+use crate::regexes;
+use crate::source_directive::Directive;
 use crate::toml_text;
 
 /// The statuses of `return` that are redirects.
@@ -172,7 +173,7 @@ impl<'a> ServerImport<'_, 'a> {
 
     fn redirect(&mut self, from: &Directive, pattern: &str, to: &str, status: &str) {
         let fields = [
-            ("from", toml_text::string(&whole_match(pattern, to))),
+            ("from", toml_text::string(&regexes::whole_match(pattern, to))),
             ("to", toml_text::string(to)),
             ("status", status.to_owned()),
         ];
@@ -183,7 +184,7 @@ impl<'a> ServerImport<'_, 'a> {
         let (expression, to) = (rewrite.argument(0), rewrite.argument(1));
         let flag = rewrite.argument(2);
         let made = within(expression, location).and_then(|pattern| {
-            location::check_regex(&pattern)?;
+            regexes::check_regex(&pattern)?;
             Ok((pattern, target(to, TargetKind::Rewrite, self.name(), true)?))
         });
         let (pattern, to) = match made {
@@ -200,7 +201,7 @@ impl<'a> ServerImport<'_, 'a> {
                 self.report.left_out(&rewrite.place, &rewrite.shown(), why);
             }
             flag => {
-                let from = toml_text::string(&whole_match(&pattern, &to));
+                let from = toml_text::string(&regexes::whole_match(&pattern, &to));
                 let mut fields = vec![("from", from), ("to", toml_text::string(&to))];
                 if flag == "break" {
                     fields.push(("end", "true".to_owned()));
@@ -293,7 +294,7 @@ impl<'a> ServerImport<'_, 'a> {
             let pattern = format!("~{}", expression.trim_matches('"'));
             // The raw address has other spellings of a path, and the query.
             let is_raw = parts[0] == "$request_uri" && !REDIRECTS.contains(&back.first());
-            let is_right = !is_raw && location::check_regex(&pattern).is_ok();
+            let is_right = !is_raw && regexes::check_regex(&pattern).is_ok();
             if is_right && self.return_for(back, &pattern) {
                 self.keep(condition);
                 return;
@@ -342,11 +343,11 @@ impl<'a> ServerImport<'_, 'a> {
                 None => path.clone(),
             };
             let to = target(to, TargetKind::Return, self.name(), pattern.starts_with('~'));
-            let made = location::check_regex(&pattern).and(to);
+            let made = regexes::check_regex(&pattern).and(to);
             match made {
                 Ok(to) => {
                     let fields = [
-                        ("from", toml_text::string(&whole_match(&pattern, &to))),
+                        ("from", toml_text::string(&regexes::whole_match(&pattern, &to))),
                         ("to", toml_text::string(&to)),
                         ("status", status.to_owned()),
                     ];
@@ -441,14 +442,6 @@ impl<'a> ServerImport<'_, 'a> {
             return self.report.changed(&internal.place, &internal.shown(), why);
         }
         self.refusal(location, internal, "404");
-    }
-}
-
-/// `$0` is what the pattern matches, and the whole path for nginx.
-fn whole_match(pattern: &str, to: &str) -> String {
-    match pattern.strip_prefix('~').filter(|_| to.contains("$0")) {
-        Some(expression) => format!("~^.*?(?:{expression}).*$"),
-        None => pattern.to_owned(),
     }
 }
 

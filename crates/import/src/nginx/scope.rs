@@ -1,6 +1,6 @@
 //! A block of nginx's configuration with the blocks around it.
 
-use super::tree::Directive;
+use crate::source_directive::Directive;
 
 /// The blocks from `http` down to one, for directives that are inherited.
 #[derive(Debug, Clone)]

@@ -1,12 +1,14 @@
 //! The sites of nginx as its clients see them.
 
-use super::listeners::{self, Listen};
+use super::listeners;
 use super::location::Matcher;
 use super::scope::Scope;
-use super::tree::{self, Directive};
+use super::tree;
 use crate::FileReader;
+use crate::listen_addresses::Listen;
 use crate::report::{ImportReport, SourceLine};
 use crate::served::{RulePaths, ServedAddress, ServedRule, ServedSite};
+use crate::source_directive::Directive;
 
 /// The access log of nginx's packages, which is used without a directive.
 const DEFAULT_LOG: &str = "/var/log/nginx/access.log";

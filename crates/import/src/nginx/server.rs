@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::location::{self, Location, Matcher};
 use super::php_locations::{matches_path, named_scripts};
 use super::scope::Scope;
-use super::tree::Directive;
 use crate::FileReader;
 use crate::file_draft::{Placed, SiteDraft};
 use crate::fpm::PoolPlan;
 use crate::prefix_complement::LiteralPath;
 use crate::report::{ImportReport, SourceLine};
+use crate::source_directive::Directive;
 use crate::toml_text;
 
 /// Scripts that configurations of applications run.

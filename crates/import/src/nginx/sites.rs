@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use super::listeners::{self, Listen};
+use super::listeners;
 use super::redirect_target::{TargetKind, target};
 use super::scope::Scope;
 use super::server::{HttpContext, ServerImport};
-use super::tree::Directive;
 use crate::FileReader;
 use crate::file_draft::{FileDraft, Placed, SiteDraft};
 use crate::fpm::PoolPlan;
+use crate::listen_addresses::{Listen, Reach, addresses, reach};
 use crate::report::ImportReport;
+use crate::source_directive::Directive;
 use crate::toml_text;
 
 /// Document roots of nginx's packages, for sites that have none.
@@ -210,8 +211,8 @@ impl<'a> SitesImport<'_, 'a> {
     fn listen(&mut self, servers: &[ServerBlock<'a>], file: &mut FileDraft) {
         let Some(first) = servers.first() else { return };
         let all = || servers.iter().flat_map(|one| &one.listens);
-        let plain = listeners::addresses(all().filter(|one| !one.is_tls));
-        let tls = listeners::addresses(all().filter(|one| one.is_tls));
+        let plain = addresses(all().filter(|one| !one.is_tls));
+        let tls = addresses(all().filter(|one| one.is_tls));
         let from = Placed::new(String::new(), &first.directive.place).from;
         let from = format!("{from} and others: every site is served at every address");
         if !plain.is_empty() || tls.is_empty() {
@@ -362,30 +363,16 @@ impl<'a> SitesImport<'_, 'a> {
     /// Who reaches the site: every site is served at every address.
     fn reach(&mut self, server: &ServerBlock<'a>, all: &[ServerBlock<'a>], site: &mut SiteDraft) {
         let place = &server.directive.place;
-        let others = || all.iter().flat_map(|one| &one.listens);
-        if server.listens.iter().all(Listen::is_loopback) && !others().all(Listen::is_loopback) {
-            let local = toml_text::strings(["127.0.0.0/8", "::1"]);
-            let why = "only this machine reached it";
-            site.settings.set("allow", Placed::because(local, place, why));
-            self.report.changed(place, "listen", "the site allows this machine alone");
-            return;
-        }
-        let own: BTreeSet<String> = server.listens.iter().map(Listen::key).collect();
-        let usual = |one: &&Listen| ![80, 443].contains(&one.port) || one.is_loopback();
-        let unusual = others().filter(usual).chain(server.listens.iter().filter(usual));
-        let differs = unusual.map(Listen::key).any(|key| {
-            all.iter().any(|one| {
-                let its: BTreeSet<String> = one.listens.iter().map(Listen::key).collect();
-                its.contains(&key) != own.contains(&key)
-            })
-        });
-        if differs {
-            let why = format!(
-                "every site is served at every address, and this one was at {} only: restrict it \
-                 with `allow`, or serve it with a second maitred",
-                own.into_iter().collect::<Vec<_>>().join(", ")
-            );
-            self.report.access_left_out(place, "listen", &why);
+        let others: Vec<&[Listen]> = all.iter().map(|one| one.listens.as_slice()).collect();
+        match reach(&server.listens, &others) {
+            Reach::All => {}
+            Reach::ThisMachine => {
+                let local = toml_text::strings(["127.0.0.0/8", "::1"]);
+                let why = "only this machine reached it";
+                site.settings.set("allow", Placed::because(local, place, why));
+                self.report.changed(place, "listen", "the site allows this machine alone");
+            }
+            Reach::Some(why) => self.report.access_left_out(place, "listen", &why),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `maitred import`: another server's configuration as a `maitred.toml`.
 
+mod found_servers;
 pub mod options;
 mod prove;
 
@@ -13,9 +14,6 @@ use maitred_import::{FileReader, Imported};
 
 use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
 use options::{ForeignServer, Import};
-
-/// nginx's configuration, as distributions have it.
-const NGINX: &str = "/etc/nginx/nginx.conf";
 
 /// php-fpm's configuration, at the paths of distributions.
 const PHP_FPM: [&str; 4] = [
@@ -74,11 +72,24 @@ pub fn import(asked: &Import) -> ExitCode {
         }
         false => named,
     };
-    let main = asked.path.as_deref().unwrap_or(Path::new(NGINX));
+    let server = match asked.server.or_else(found_servers::found) {
+        Some(server) => server,
+        None => {
+            return refuse(
+                &"no nginx and no Apache is installed here; name the server and its file",
+            );
+        }
+    };
+    let places = found_servers::places(server);
+    let exists = |place: &&&str| Path::new(place).exists();
+    let default = places.iter().find(exists).or(places.first()).copied().unwrap_or_default();
+    let main = asked.path.as_deref().unwrap_or(Path::new(default));
     let main = std::path::absolute(main).unwrap_or_else(|_| main.to_owned());
     let main = main.display().to_string();
-    let imported = match asked.server {
+    let imported = match server {
         ForeignServer::Nginx => maitred_import::nginx::import(&Disk, &main, &fpm),
+        ForeignServer::Apache => maitred_import::apache::import(&Disk, &main, &fpm),
+        ForeignServer::Unit => maitred_import::unit::import(&Disk, &main),
     };
     let imported = match imported {
         Ok(imported) => imported,
@@ -87,8 +98,11 @@ pub fn import(asked: &Import) -> ExitCode {
     if !asked.prove.prove {
         return finish(asked, &imported);
     }
-    let sites = match asked.server {
+    let sites = match server {
         ForeignServer::Nginx => maitred_import::nginx::served_sites(&Disk, &main),
+        ForeignServer::Apache | ForeignServer::Unit => {
+            return refuse(&"--prove compares with nginx only; for other servers, leave it out");
+        }
     };
     match sites {
         Ok(sites) => prove_import(asked, &imported, &sites, &fpm),

@@ -12,15 +12,19 @@ use crate::report_file::JsonOption;
 pub enum ForeignServer {
     /// nginx, with the pools of php-fpm.
     Nginx,
+    /// Apache's httpd, with mod_php or the pools of php-fpm.
+    Apache,
+    /// Unit, by the JSON of its `/config`.
+    Unit,
 }
 
 /// Arguments of `maitred import`.
 #[derive(Debug, Args)]
 pub struct Import {
-    /// The server [default: nginx]
-    #[arg(value_name = "SERVER", default_value = "nginx", hide_default_value = true)]
-    pub server: ForeignServer,
-    /// Its configuration file [default: /etc/nginx/nginx.conf]
+    /// The server [default: the one that runs here, or else is installed]
+    #[arg(value_name = "SERVER")]
+    pub server: Option<ForeignServer>,
+    /// Its configuration file [default: the path of distributions, such as /etc/nginx/nginx.conf]
     #[arg(value_name = "PATH")]
     pub path: Option<PathBuf>,
     /// The configuration of php-fpm

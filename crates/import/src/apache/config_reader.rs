@@ -1,0 +1,429 @@
+//! Apache's configuration as a tree: included files in place, variables replaced, and the sections
+//! of conditions (`<IfModule>`, `<IfDefine>`, `<IfVersion>`) left out or dissolved.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use maitred_htaccess::words::{LogicalLine, RewriteArguments, Words, lines};
+
+use crate::FileReader;
+use crate::report::{ImportReport, SourceLine};
+use crate::source_directive::Directive;
+
+/// Deepest include, and deepest section.
+const MAX_DEPTH: usize = 20;
+
+/// Most directives of all files together.
+const MAX_DIRECTIVES: usize = 100_000;
+
+/// Longest line after its variables are replaced, in bytes.
+const MAX_LINE_BYTES: usize = 64 << 10;
+
+/// Modules that Debian and Fedora compile in.
+const BUILT_IN: [&str; 8] =
+    ["core", "so", "http", "http_core", "watchdog", "log_config", "logio", "unixd"];
+
+/// The version that `<IfVersion>` is compared with.
+const VERSION: [u32; 3] = [2, 4, 62];
+
+/// Apache's configuration.
+#[derive(Debug)]
+pub struct ApacheConfig {
+    /// The directives of the server itself, and `<VirtualHost>` sections.
+    pub tree: Vec<Directive>,
+    /// The modules without `mod_` and `_module`.
+    pub modules: BTreeSet<String>,
+    /// `ServerRoot`, which relative paths start from.
+    pub server_root: String,
+}
+
+impl ApacheConfig {
+    /// A path, which may be relative to `ServerRoot`.
+    pub fn absolute(&self, path: &str) -> String {
+        match path.starts_with('/') {
+            true => path.to_owned(),
+            false => format!("{}/{path}", self.server_root),
+        }
+    }
+}
+
+/// Reads the configuration in `main`, and what it includes.
+///
+/// # Errors
+/// One sentence: the file cannot be read, or has a syntax error.
+pub fn read(
+    files: &dyn FileReader,
+    main: &str,
+    report: &mut ImportReport,
+) -> Result<ApacheConfig, String> {
+    let folder = main.rsplit_once('/').map_or(".", |(folder, _)| folder).to_owned();
+    let environment = files.read(&format!("{folder}/envvars")).unwrap_or_default();
+    let mut reader = ConfigReader {
+        files,
+        report,
+        // Of Debian; Fedora's configuration has a `ServerRoot`.
+        server_root: folder,
+        variables: environment_of(&environment),
+        defines: BTreeSet::new(),
+        modules: BUILT_IN.iter().chain(&["version"]).map(|name| (*name).to_owned()).collect(),
+        macros: BTreeMap::new(),
+        left: MAX_DIRECTIVES,
+    };
+    let tree = reader.file(main, 0)?;
+    Ok(ApacheConfig { tree, modules: reader.modules, server_root: reader.server_root })
+}
+
+/// The variables that a shell script such as Debian's `envvars` exports.
+fn environment_of(script: &str) -> BTreeMap<String, String> {
+    let mut variables = BTreeMap::new();
+    for line in script.lines() {
+        let line = line.trim().trim_start_matches("export ").trim();
+        let Some((name, value)) = line.split_once('=') else { continue };
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if name.is_empty() || !name.chars().all(is_name) {
+            continue;
+        }
+        let value = value.trim().trim_matches(['"', '\'']);
+        let mut expanded = String::new();
+        let mut rest = value;
+        while let Some((before, after)) = rest.split_once('$') {
+            expanded += before;
+            let after = after.trim_start_matches('{');
+            let end = after.find(|c| !is_name(c)).unwrap_or(after.len());
+            expanded += variables.get(&after[..end]).map(String::as_str).unwrap_or_default();
+            rest = after[end..].trim_start_matches('}');
+        }
+        expanded += rest;
+        // The suffix of a second instance is empty for the first.
+        let is_new = !variables.contains_key(name) || !expanded.contains("##");
+        if is_new && !expanded.contains("##") {
+            variables.insert(name.to_owned(), expanded);
+        }
+    }
+    variables
+}
+
+/// Lines of a file or of a macro.
+struct Source {
+    file: Rc<str>,
+    lines: Vec<LogicalLine>,
+}
+
+/// A `<Macro>`: its parameters and its lines.
+struct MacroLines {
+    parameters: Vec<String>,
+    lines: Vec<LogicalLine>,
+}
+
+struct ConfigReader<'a> {
+    files: &'a dyn FileReader,
+    report: &'a mut ImportReport,
+    server_root: String,
+    variables: BTreeMap<String, String>,
+    defines: BTreeSet<String>,
+    modules: BTreeSet<String>,
+    macros: BTreeMap<String, MacroLines>,
+    left: usize,
+}
+
+impl ConfigReader<'_> {
+    fn file(&mut self, file: &str, depth: usize) -> Result<Vec<Directive>, String> {
+        let text = self.files.read(file).map_err(|why| format!("{file} cannot be read: {why}"))?;
+        let source = Source { file: Rc::from(file), lines: lines(text.as_bytes()) };
+        self.all(&source, depth)
+    }
+
+    fn all(&mut self, source: &Source, depth: usize) -> Result<Vec<Directive>, String> {
+        let mut at = 0;
+        let mut found = Vec::new();
+        self.section(source, &mut at, None, &mut Nested { found: &mut found, depth })?;
+        Ok(found)
+    }
+
+    /// Reads to the end of a section, or of the file.
+    fn section(
+        &mut self,
+        source: &Source,
+        at: &mut usize,
+        end: Option<&Directive>,
+        nested: &mut Nested<'_>,
+    ) -> Result<(), String> {
+        while let Some(line) = source.lines.get(*at) {
+            *at += 1;
+            let text = self.expanded(&String::from_utf8_lossy(&line.text));
+            let place = SourceLine { file: source.file.clone(), line: line.number, word: *at };
+            if let Some(name) = text.strip_prefix("</") {
+                let name = format!("<{}", name.trim_end_matches('>').trim());
+                match end {
+                    Some(open) if open.name.eq_ignore_ascii_case(&name) => return Ok(()),
+                    _ => return Err(format!("{place}: `{text}` ends no section that is open")),
+                }
+            }
+            let directive = parsed(&text, place);
+            self.count(&directive, nested.depth)?;
+            match directive.name.starts_with('<') {
+                true => self.opened(directive, source, at, nested)?,
+                false => self.directive(directive, nested)?,
+            }
+        }
+        match end {
+            Some(open) => Err(format!("{}: `{}>` has no end", open.place, open.shown())),
+            None => Ok(()),
+        }
+    }
+
+    fn count(&mut self, directive: &Directive, depth: usize) -> Result<(), String> {
+        let place = &directive.place;
+        if depth > MAX_DEPTH {
+            return Err(format!("{place}: sections and includes are more than {MAX_DEPTH} deep"));
+        }
+        let left = self.left.checked_sub(1);
+        self.left = left.ok_or(format!("{place}: more than {MAX_DIRECTIVES} directives"))?;
+        Ok(())
+    }
+
+    /// A section: one of a condition is dissolved or left out.
+    fn opened(
+        &mut self,
+        mut directive: Directive,
+        source: &Source,
+        at: &mut usize,
+        nested: &mut Nested<'_>,
+    ) -> Result<(), String> {
+        let holds = match directive.name.to_ascii_lowercase().as_str() {
+            "<ifmodule" => Some(condition(directive.first(), |name| self.has_module(name))),
+            "<ifdefine" => Some(condition(directive.first(), |name| self.defines.contains(name))),
+            "<ifversion" => Some(version_holds(&directive)),
+            "<macro" => {
+                self.define_macro(&directive, source, at);
+                return Ok(());
+            }
+            _ => None,
+        };
+        let depth = nested.depth + 1;
+        match holds {
+            Some(true) => {
+                let mut inner = Nested { found: nested.found, depth };
+                self.section(source, at, Some(&directive), &mut inner)
+            }
+            Some(false) => {
+                skip(source, at, &directive.name);
+                Ok(())
+            }
+            None => {
+                let mut block = Vec::new();
+                let mut inner = Nested { found: &mut block, depth };
+                self.section(source, at, Some(&directive), &mut inner)?;
+                directive.block = block;
+                nested.found.push(directive);
+                Ok(())
+            }
+        }
+    }
+
+    fn directive(&mut self, directive: Directive, nested: &mut Nested<'_>) -> Result<(), String> {
+        match directive.name.to_ascii_lowercase().as_str() {
+            "include" | "includeoptional" => {
+                let further = self.include(&directive, nested.depth)?;
+                nested.found.extend(further);
+                return Ok(());
+            }
+            "use" => {
+                let further = self.use_macro(&directive, nested.depth)?;
+                nested.found.extend(further);
+                return Ok(());
+            }
+            "define" => {
+                let value = directive.argument(1).to_owned();
+                self.defines.insert(directive.first().to_owned());
+                self.variables.insert(directive.first().to_owned(), value);
+                self.report.kept(&directive.place, &directive.shown());
+                return Ok(());
+            }
+            "undefine" => {
+                self.defines.remove(directive.first());
+                self.variables.remove(directive.first());
+                self.report.kept(&directive.place, &directive.shown());
+                return Ok(());
+            }
+            "serverroot" => directive.first().clone_into(&mut self.server_root),
+            "loadmodule" => {
+                let name = directive.first();
+                self.modules.insert(name.strip_suffix("_module").unwrap_or(name).to_owned());
+            }
+            _ => {}
+        }
+        nested.found.push(directive);
+        Ok(())
+    }
+
+    fn include(&mut self, directive: &Directive, depth: usize) -> Result<Vec<Directive>, String> {
+        let path = directive.first();
+        let pattern = match path.starts_with('/') {
+            true => path.to_owned(),
+            false => format!("{}/{path}", self.server_root),
+        };
+        let mut files = self.files.glob(&pattern);
+        // A folder stands for all files in it.
+        let inner = self.files.glob(&format!("{}/*", pattern.trim_end_matches('/')));
+        if !inner.is_empty() && !pattern.contains(['*', '?', '[']) {
+            files = inner;
+        }
+        let is_optional = directive.is("IncludeOptional");
+        let mut found = Vec::new();
+        for file in files {
+            match self.file(&file, depth + 1) {
+                Ok(directives) => found.extend(directives),
+                Err(_) if is_optional && self.files.resolved(&file).is_none() => {}
+                Err(why) if why.contains(" cannot be read: ") => {
+                    let why = format!("{why}; import again as a user who can read it");
+                    self.report.access_left_out(&directive.place, &directive.shown(), &why);
+                }
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(found)
+    }
+
+    fn define_macro(&mut self, directive: &Directive, source: &Source, at: &mut usize) {
+        let start = *at;
+        skip(source, at, "<macro");
+        let lines = source.lines[start..(*at).saturating_sub(1).max(start)].to_vec();
+        let parameters = directive.arguments.iter().skip(1).cloned().collect();
+        let name = directive.first().to_ascii_lowercase();
+        self.macros.insert(name, MacroLines { parameters, lines });
+    }
+
+    fn use_macro(&mut self, directive: &Directive, depth: usize) -> Result<Vec<Directive>, String> {
+        let place = &directive.place;
+        let Some(known) = self.macros.get(&directive.first().to_ascii_lowercase()) else {
+            return Err(format!("{place}: there is no macro `{}`", directive.first()));
+        };
+        let values: Vec<(&str, &str)> = known
+            .parameters
+            .iter()
+            .map(String::as_str)
+            .zip(directive.arguments.iter().skip(1).map(String::as_str))
+            .collect();
+        let lines = known.lines.iter().map(|line| {
+            let text = String::from_utf8_lossy(&line.text).into_owned();
+            let text = values.iter().fold(text, |text, (name, value)| text.replace(name, value));
+            LogicalLine { number: line.number, text: text.into_bytes() }
+        });
+        let source = Source { file: place.file.clone(), lines: lines.collect() };
+        self.report.kept(place, &directive.shown());
+        self.all(&source, depth + 1)
+    }
+
+    /// `mpm_prefork_module`, `mod_php.c`, `prefork.c`.
+    fn has_module(&self, name: &str) -> bool {
+        let plain = name.strip_suffix("_module").map(str::to_owned).unwrap_or_else(|| {
+            let source = name.trim_end_matches(".c");
+            match source {
+                "prefork" | "event" | "worker" => format!("mpm_{source}"),
+                _ => source.trim_start_matches("mod_").to_owned(),
+            }
+        });
+        self.modules.contains(&plain)
+    }
+
+    /// Replaces `${NAME}`.
+    fn expanded(&self, text: &str) -> String {
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("${") {
+            out += before;
+            let known = after
+                .split_once('}')
+                .and_then(|(name, after)| Some((self.variables.get(name)?.as_str(), after)));
+            match known.filter(|_| out.len() < MAX_LINE_BYTES) {
+                Some((value, after)) => {
+                    out += value;
+                    rest = after;
+                }
+                None => {
+                    out += "${";
+                    rest = after;
+                }
+            }
+        }
+        out + rest
+    }
+}
+
+/// The directives of a section, and its depth.
+struct Nested<'n> {
+    found: &'n mut Vec<Directive>,
+    depth: usize,
+}
+
+/// A line as a directive or as the begin of a section, whose name starts with `<`.
+fn parsed(text: &str, place: SourceLine) -> Directive {
+    let is_section = text.starts_with('<');
+    let text = match is_section {
+        true => text.strip_suffix('>').unwrap_or(text),
+        false => text,
+    };
+    let mut words = Words::of(text.as_bytes());
+    let shown = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+    let name = shown(&words.word());
+    let is_rewrite =
+        ["RewriteRule", "RewriteCond"].iter().any(|one| one.eq_ignore_ascii_case(&name));
+    let arguments = match RewriteArguments::split(words.rest()).filter(|_| is_rewrite) {
+        Some(split) => {
+            let all = [Some(split.first), Some(split.second), split.flags];
+            all.into_iter().flatten().map(|word| shown(&word)).collect()
+        }
+        None => words.map(|word| shown(&word)).collect(),
+    };
+    Directive { name, arguments, place, block: Vec::new() }
+}
+
+/// Skips to the end of a section that does not apply.
+fn skip(source: &Source, at: &mut usize, name: &str) {
+    let name = name.trim_start_matches('<');
+    let mut depth = 1;
+    while let Some(line) = source.lines.get(*at) {
+        *at += 1;
+        let text = String::from_utf8_lossy(&line.text).to_ascii_lowercase();
+        let opens = text.strip_prefix('<').map(|rest| rest.split([' ', '\t', '>']).next());
+        let closes = text.strip_prefix("</").map(|rest| rest.trim_end_matches('>').trim());
+        if closes.is_some_and(|closed| closed.eq_ignore_ascii_case(name)) {
+            depth -= 1;
+        } else if opens.flatten().is_some_and(|opened| opened.eq_ignore_ascii_case(name)) {
+            depth += 1;
+        }
+        if depth == 0 {
+            return;
+        }
+    }
+}
+
+fn condition(argument: &str, holds: impl Fn(&str) -> bool) -> bool {
+    match argument.strip_prefix('!') {
+        Some(name) => !holds(name),
+        None => holds(argument),
+    }
+}
+
+fn version_holds(directive: &Directive) -> bool {
+    let (operator, wanted) = match directive.argument(1) {
+        "" => ("=", directive.first()),
+        wanted => (directive.first(), wanted),
+    };
+    let (is_negated, operator) = match operator.strip_prefix('!') {
+        Some(rest) => (true, rest),
+        None => (false, operator),
+    };
+    let mut parts = wanted.split('.').map(|part| part.parse().unwrap_or(0));
+    let wanted: [u32; 3] = std::array::from_fn(|_| parts.next().unwrap_or(0));
+    let order = VERSION.cmp(&wanted);
+    let holds = match operator {
+        ">" => order.is_gt(),
+        ">=" => order.is_ge(),
+        "<" => order.is_lt(),
+        "<=" => order.is_le(),
+        _ => order.is_eq(),
+    };
+    holds != is_negated
+}

@@ -1,0 +1,359 @@
+//! PHP: handlers, their pools, and which scripts run.
+
+use super::host_import::{AreaSection, HostImport};
+use super::mod_php_pools::PoolEntry;
+use super::path_area::PathArea;
+use crate::file_draft::Placed;
+use crate::fpm::PassTarget;
+use crate::source_directive::Directive;
+use crate::toml_text;
+
+/// A script that no configuration names.
+const ANY_SCRIPT: &str = "/zz9/zz9.php";
+
+/// Directives with settings of PHP.
+const PHP_SETTINGS: [&str; 4] = ["php_value", "php_flag", "php_admin_value", "php_admin_flag"];
+
+/// What runs the scripts of some paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum PhpHandler {
+    /// mod_php.
+    Module,
+    /// A FastCGI server, by its address.
+    Fcgi(String),
+    /// No PHP.
+    None,
+}
+
+/// A handler of a section.
+struct AreaHandler<'a> {
+    area: PathArea,
+    handler: PhpHandler,
+    line: &'a Directive,
+}
+
+impl<'a> HostImport<'_, 'a> {
+    /// The pool of the site, which scripts may run, and their settings.
+    pub(super) fn php(&mut self) {
+        let handlers = self.handlers();
+        let general = handlers.iter().rev().find(|one| one.area.has(ANY_SCRIPT));
+        let general = general.map(|one| (one.handler.clone(), one.line));
+        let is_module = general.as_ref().is_some_and(|(one, _)| *one == PhpHandler::Module);
+        let settings = self.php_settings(is_module);
+        match general {
+            Some((PhpHandler::None, line)) => self.no_php(line),
+            Some((handler, line)) => self.site_pool(&handler, line, settings.clone()),
+            None => self.only_some_scripts(&handlers, settings.clone()),
+        }
+        for one in &handlers {
+            self.keep(one.line);
+            let is_for_all = one.area.has("/zz9/zz9.zz9");
+            if is_for_all && one.handler != PhpHandler::None && !is_engine(one.line) {
+                let why = "it passes all of these paths to PHP, and files there are served here: \
+                           deny them, or move them out of the document root";
+                self.report.access_left_out(&one.line.place, &one.line.shown(), why);
+            }
+        }
+        if is_module {
+            self.pools_of_folders(&settings);
+        }
+        self.other_handlers(&handlers);
+        self.engines();
+    }
+
+    fn no_php(&mut self, line: &Directive) {
+        let why = "no PHP at this site; scripts are a 403 here, and Apache sends their source";
+        let all = Placed::because(toml_text::string("/*"), &line.place, "no PHP");
+        self.site.settings.push("deny_php", all);
+        self.report.changed(&line.place, &line.shown(), why);
+    }
+
+    /// All handlers, in the order in which Apache merges them.
+    fn handlers(&mut self) -> Vec<AreaHandler<'a>> {
+        let has_module = self.config.modules.iter().any(|name| name.starts_with("php"));
+        let mut found = Vec::new();
+        for section in &self.sections {
+            for line in &section.directives {
+                let value = line.first().to_ascii_lowercase();
+                if line.is("SetHandler") {
+                    let handler = match fcgi_address(line.first()) {
+                        Some(address) => PhpHandler::Fcgi(address),
+                        None if value.contains("php")
+                            && !value.contains("source")
+                            && has_module =>
+                        {
+                            PhpHandler::Module
+                        }
+                        None if ["none", "default-handler"].contains(&value.as_str()) => {
+                            PhpHandler::None
+                        }
+                        None => continue,
+                    };
+                    found.push(AreaHandler { area: section.area.clone(), handler, line });
+                    continue;
+                }
+                let extensions = line.arguments.iter().skip(1);
+                let has_php = extensions.clone().any(|one| one.trim_start_matches('.') == "php");
+                if !(line.is("AddHandler") || line.is("AddType")) || !has_php {
+                    continue;
+                }
+                let handler = match fcgi_address(line.first()) {
+                    Some(address) => PhpHandler::Fcgi(address),
+                    None if value.contains("php") && has_module => PhpHandler::Module,
+                    None => continue,
+                };
+                let area = scripts_below(&section.area);
+                // `SetHandler` decides in its place.
+                found.insert(0, AreaHandler { area, handler, line });
+            }
+        }
+        let passes = self.all_of_host(&["ProxyPassMatch"]).into_iter().rev();
+        for line in passes {
+            if let Some(address) = fcgi_address(line.argument(1)) {
+                let area = PathArea::Regex(line.first().to_owned());
+                found.push(AreaHandler { area, handler: PhpHandler::Fcgi(address), line });
+            }
+        }
+        found
+    }
+
+    fn site_pool(&mut self, handler: &PhpHandler, line: &'a Directive, settings: Vec<PoolEntry>) {
+        let address = match handler {
+            PhpHandler::None => return,
+            PhpHandler::Module => {
+                let name = self.mod_php.pool(settings);
+                let toml = toml_text::string(&name);
+                self.site.settings.set("pool", Placed::new(toml, &line.place));
+                return;
+            }
+            PhpHandler::Fcgi(address) => address,
+        };
+        match self.target(address, line) {
+            PassTarget::Pool(name) => {
+                let toml = toml_text::string(&name);
+                self.site.settings.set("pool", Placed::new(toml, &line.place));
+                for entry in settings.into_iter().filter(|one| one.table == "env") {
+                    if let Err(why) = self.pools.entry(&name, "env", &entry.name, entry.value) {
+                        self.report.left_out(&line.place, &format!("SetEnv {}", entry.name), &why);
+                    }
+                }
+            }
+            PassTarget::Upstream(address) => {
+                let toml = toml_text::string(&address);
+                self.site.settings.set("upstream", Placed::new(toml, &line.place));
+                let why =
+                    "no pool of php-fpm with this address was found: the FastCGI server stays";
+                self.report.changed(&line.place, &line.shown(), why);
+            }
+        }
+    }
+
+    /// The pool of an address, with the time that Apache waits for it.
+    fn target(&mut self, address: &str, line: &'a Directive) -> PassTarget {
+        let target = self.pools.target(address, self.files);
+        let own = line.arguments.iter().find_map(|one| one.strip_prefix("timeout="));
+        let own = own.map(|time| (time.to_owned(), line.place.clone()));
+        let of_proxy = self.config.tree.iter().chain(self.host).filter(|one| one.is("<Proxy"));
+        let of_proxy = of_proxy.filter(|one| fcgi_address(one.first()).as_deref() == Some(address));
+        let mut of_proxy = of_proxy.flat_map(|one| {
+            let inner = one.block.iter().filter(|one| one.is("ProxySet"));
+            inner.chain([one]).flat_map(|one| one.arguments.iter().map(move |word| (word, one)))
+        });
+        let set = of_proxy.find_map(|(word, one)| {
+            Some((word.strip_prefix("timeout=")?.to_owned(), one.place.clone()))
+        });
+        let all = self.of_host("ProxyTimeout").or(self.of_host("Timeout"));
+        let all = all.map(|one| (one.first().to_owned(), one.place.clone()));
+        // Whole seconds: text after the digits is ignored.
+        let seconds = |text: &str| {
+            let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+            text[..end].to_owned()
+        };
+        let time = own.or(set).or(all).map(|(text, place)| (seconds(&text), place));
+        let time = time.as_ref().map(|(text, place)| (text.as_str(), place));
+        self.pools.waits(&target, time, &line.place);
+        target
+    }
+
+    /// `allow_php`, where no handler is for all scripts.
+    fn only_some_scripts(&mut self, handlers: &[AreaHandler<'a>], settings: Vec<PoolEntry>) {
+        let is_php = |one: &&AreaHandler<'a>| one.handler != PhpHandler::None;
+        let mut used: Vec<&AreaHandler<'a>> = handlers.iter().filter(is_php).collect();
+        used.dedup_by_key(|one| one.area.pattern());
+        let Some(first) = used.first() else {
+            let why = "no handler runs PHP";
+            let all = Placed::because(toml_text::string("/*"), &self.place.clone(), why);
+            return self.site.settings.push("deny_php", all);
+        };
+        self.site_pool(&first.handler, first.line, settings);
+        for one in used {
+            let item = Placed::new(toml_text::string(&one.area.pattern()), &one.line.place);
+            self.site.settings.push("allow_php", item);
+        }
+    }
+
+    /// Handlers of some paths that are not the one of the site.
+    fn other_handlers(&mut self, handlers: &[AreaHandler<'a>]) {
+        let Some(general) = handlers.iter().rposition(|one| one.area.has(ANY_SCRIPT)) else {
+            return;
+        };
+        let own = handlers[general].handler.clone();
+        for one in handlers.iter().filter(|one| one.handler != own && !one.area.has(ANY_SCRIPT)) {
+            let pattern = one.area.pattern();
+            match &one.handler {
+                PhpHandler::None => {
+                    let item = Placed::new(toml_text::string(&pattern), &one.line.place);
+                    self.site.settings.push("deny_php", item);
+                }
+                PhpHandler::Fcgi(address) => match self.target(address, one.line) {
+                    PassTarget::Pool(name) => {
+                        let path = toml_text::string(&pattern);
+                        let fields = [("path", path), ("pool", toml_text::string(&name))];
+                        self.push("paths", one.line, toml_text::table(fields));
+                    }
+                    PassTarget::Upstream(_) => {
+                        let why = "the pool of the site runs these scripts";
+                        self.report.left_out(&one.line.place, &one.line.shown(), why);
+                    }
+                },
+                PhpHandler::Module => {
+                    let why = "the pool of the site runs these scripts";
+                    self.report.left_out(&one.line.place, &one.line.shown(), why);
+                }
+            }
+        }
+    }
+
+    /// Settings of mod_php for folders: each gets a pool of its own.
+    fn pools_of_folders(&mut self, of_site: &[PoolEntry]) {
+        let sections: Vec<AreaSection<'a>> = self.sections.clone();
+        // The first match of `paths` wins: inner folders come first.
+        for section in sections.iter().rev() {
+            let is_folder = matches!(section.area, PathArea::Below(_)) && !section.area.is_all();
+            let own = section
+                .directives
+                .iter()
+                .filter_map(|line| Some((*line, self.pool_entry(line).filter(|_| is_folder)?)));
+            let own: Vec<(&'a Directive, PoolEntry)> = own.collect();
+            let Some((first, _)) = own.first().cloned() else { continue };
+            let mut entries = of_site.to_vec();
+            for (line, entry) in own {
+                entries.retain(|one| one.table != entry.table || one.name != entry.name);
+                entries.push(entry);
+                self.keep(line);
+            }
+            let pool = self.mod_php.pool(entries);
+            let path = toml_text::string(&section.area.pattern());
+            self.push(
+                "paths",
+                first,
+                toml_text::table([("path", path), ("pool", toml_text::string(&pool))]),
+            );
+        }
+    }
+
+    /// `php_flag engine off`, which is `deny_php` here.
+    fn engines(&mut self) {
+        let sections: Vec<AreaSection<'a>> = self.sections.clone();
+        for section in &sections {
+            for line in section.directives.iter().filter(|one| is_engine(one)) {
+                let is_off = !is_on(line.argument(1));
+                if is_off {
+                    let item = toml_text::string(&section.area.pattern());
+                    self.push("deny_php", line, item);
+                    let why = "scripts there are a 403; Apache sends their source";
+                    self.report.changed(&line.place, &line.shown(), why);
+                }
+                self.keep(line);
+            }
+        }
+    }
+
+    /// Settings of PHP and variables for the whole site; those of a part of it are left out.
+    fn php_settings(&mut self, is_module: bool) -> Vec<PoolEntry> {
+        let mut entries: Vec<PoolEntry> = Vec::new();
+        let sections: Vec<AreaSection<'a>> = self.sections.clone();
+        for section in &sections {
+            for line in &section.directives {
+                let Some(entry) = self.pool_entry(line) else { continue };
+                if !section.area.is_all() {
+                    if is_module && matches!(section.area, PathArea::Below(_)) {
+                        continue;
+                    }
+                    let decides = ["open_basedir", "disable_functions"].contains(&line.first());
+                    let why = "settings of PHP are those of a pool: give the folder a pool of its \
+                               own (`paths`), or set it in `.user.ini`";
+                    match decides {
+                        true => self.report.access_left_out(&line.place, &line.shown(), why),
+                        false => self.report.left_out(&line.place, &line.shown(), why),
+                    }
+                    continue;
+                }
+                self.keep(line);
+                entries.retain(|one| one.table != entry.table || one.name != entry.name);
+                entries.push(entry);
+            }
+        }
+        if let Some(line) = self.of_host("AssignUserID") {
+            self.keep(line);
+            for (name, value) in ["user", "group"].iter().zip(&line.arguments) {
+                let value = Placed::new(toml_text::string(value), &line.place);
+                entries.push(PoolEntry { table: "", name: (*name).to_owned(), value });
+            }
+        }
+        entries
+    }
+
+    fn pool_entry(&self, line: &'a Directive) -> Option<PoolEntry> {
+        if line.is("SetEnv") && !line.first().starts_with("proxy-") {
+            let value = Placed::new(toml_text::string(line.argument(1)), &line.place);
+            let is_apache = ["nokeepalive", "no-gzip", "dont-vary"].contains(&line.first());
+            let name = line.first().to_owned();
+            return (!is_apache).then_some(PoolEntry { table: "env", name, value });
+        }
+        let table = PHP_SETTINGS.into_iter().find(|name| line.is(name))?;
+        if is_engine(line) {
+            return None;
+        }
+        let toml = match table.ends_with("flag") {
+            true => is_on(line.argument(1)).to_string(),
+            false => toml_text::string(line.argument(1)),
+        };
+        let value = Placed::new(toml, &line.place);
+        Some(PoolEntry { table, name: line.first().to_owned(), value })
+    }
+}
+
+fn is_on(value: &str) -> bool {
+    ["1", "on", "true", "yes"].contains(&value.to_ascii_lowercase().as_str())
+}
+
+fn is_engine(line: &Directive) -> bool {
+    let is_flag = line.is("php_flag") || line.is("php_admin_flag") || line.is("php_admin_value");
+    is_flag && line.first() == "engine"
+}
+
+/// The scripts of an area, by the extension `.php`.
+fn scripts_below(area: &PathArea) -> PathArea {
+    match area {
+        PathArea::Below(prefix) => {
+            PathArea::Regex(format!("^{}/.*\\.php(/|$)", regex::escape(prefix)))
+        }
+        PathArea::Regex(text) => PathArea::Regex(text.clone()),
+    }
+}
+
+/// `proxy:unix:/run/php/x.sock|fcgi://localhost`, `fcgi://127.0.0.1:9000/srv/…`, as maitred writes
+/// addresses.
+fn fcgi_address(text: &str) -> Option<String> {
+    let text = text.strip_prefix("proxy:").unwrap_or(text);
+    if let Some((socket, rest)) = text.strip_prefix("unix:").and_then(|rest| rest.split_once('|')) {
+        return rest.starts_with("fcgi:").then(|| format!("unix:{socket}"));
+    }
+    let rest = text.strip_prefix("fcgi://")?;
+    let server = rest.split('/').next().unwrap_or_default();
+    Some(match server.contains(':') {
+        true => server.to_owned(),
+        false => format!("{server}:8000"),
+    })
+}

@@ -1,0 +1,291 @@
+//! Directives of Apache without a finding of their own, and why none is needed or what to do.
+
+use crate::source_directive::Directive;
+
+/// What a directive without a finding of its own is.
+pub(super) enum ApacheDirective {
+    /// Nothing is needed.
+    NotNeeded,
+    /// It is left out, with what to do; it does not decide who may see what.
+    ByHand(&'static str),
+    /// A directive that the import knows, in a place where it cannot be written.
+    Misplaced,
+    /// Unknown, or it decides who may see what.
+    Access,
+}
+
+/// Directives that need no counterpart: tuning of Apache itself, and what maitred does anyway.
+const NOT_NEEDED: [&str; 94] = [
+    "acceptfilter",
+    "accessfilename",
+    "acceptpathinfo",
+    "addcharset",
+    "addencoding",
+    "addlanguage",
+    "addinputfilter",
+    "allowencodedslashes",
+    "asyncrequestworkerfactor",
+    "authbasicauthoritative",
+    "brotlicompressionquality",
+    "buffersize",
+    "bufferedlogs",
+    "cgipassauth",
+    "contentdigest",
+    "coredumpdirectory",
+    "defaultlanguage",
+    "defaultruntimedir",
+    "deflatebuffersize",
+    "deflatecompressionlevel",
+    "deflatefilternote",
+    "deflatememlevel",
+    "deflatewindowsize",
+    "directoryslash",
+    "documentroot",
+    "enablemmap",
+    "enablesendfile",
+    "enableexceptionhook",
+    "errorlogformat",
+    "expiresactive",
+    "extendedstatus",
+    "fileetag",
+    "forcelanguagepriority",
+    "gracefulshutdowntimeout",
+    "group",
+    "hostnamelookups",
+    "httpprotocoloptions",
+    "keepalive",
+    "keepalivetimeout",
+    "languagepriority",
+    "limitrequestfields",
+    "limitrequestfieldsize",
+    "limitrequestline",
+    "listen",
+    "listenbacklog",
+    "listencoresbucketsratio",
+    "loadmodule",
+    "loadfile",
+    "maxconnectionsperchild",
+    "maxclients",
+    "maxkeepaliverequests",
+    "maxmemfree",
+    "maxrequestsperchild",
+    "maxrequestworkers",
+    "maxspareservers",
+    "maxsparethreads",
+    "mimemagicfile",
+    "minspareservers",
+    "minsparethreads",
+    "mutex",
+    "namevirtualhost",
+    "options",
+    "pidfile",
+    "protocols",
+    "protocolshonororder",
+    "proxybadheader",
+    "proxypassreverse",
+    "proxypassreversecookiedomain",
+    "proxypassreversecookiepath",
+    "proxypreservehost",
+    "proxyrequests",
+    "proxyset",
+    "proxystatus",
+    "proxytimeout",
+    "proxyvia",
+    "receivebuffersize",
+    "regexdefaultoptions",
+    "requestreadtimeout",
+    "rewriteengine",
+    "rewritebase",
+    "scoreboardfile",
+    "seerequesttail",
+    "sendbuffersize",
+    "serveradmin",
+    "serverlimit",
+    "serverroot",
+    "serversignature",
+    "servertokens",
+    "startservers",
+    "threadlimit",
+    "threadsperchild",
+    "threadstacksize",
+    "timeout",
+    "traceenable",
+];
+
+/// Further ones.
+const NOT_NEEDED_EITHER: [&str; 8] = [
+    "servername",
+    "typesconfig",
+    "usecanonicalname",
+    "usecanonicalphysicalport",
+    "user",
+    "userdir",
+    "mmapfile",
+    "maxrangeoverlaps",
+];
+
+/// Beginnings of names of directives that need no counterpart.
+const TUNING: [&str; 7] =
+    ["h2", "addicon", "index", "adddescription", "defaulticon", "headername", "readmename"];
+
+/// Directives that do not decide who may see what, and what to do.
+const BY_HAND: [(&str, &str); 32] = [
+    ("action", "CGI programs do not run here"),
+    ("adddefaultcharset", "text has the charset UTF-8, and scripts set theirs themselves"),
+    ("addoutputfilter", "responses are not filtered; `compression` says what is compressed"),
+    ("addoutputfilterbytype", "responses are not filtered; `compression` says what is compressed"),
+    ("addtype", "types are those of the file's extension; a script may send another"),
+    ("addhandler", "only PHP runs here"),
+    ("browsermatch", "variables by browser have no counterpart"),
+    ("browsermatchnocase", "variables by browser have no counterpart"),
+    ("checkspelling", "paths are not corrected"),
+    ("cookietracking", "no cookie is set"),
+    ("customlog", "write `access_log` of the site"),
+    ("errorlog", "set `error_log` at the top of the file"),
+    ("forcetype", "types are those of the file's extension"),
+    ("forensiclog", "set `access_log`"),
+    ("globallog", "set `access_log` at the top of the file"),
+    ("loglevel", "see the guide's page on logs"),
+    ("mdomain", "set `acme` in [tls]"),
+    ("mdcertificateagreement", "set `acme` in [tls]"),
+    ("mdcontactemail", "set `acme` in [tls]"),
+    ("passenv", "set `pass_env` of the pool"),
+    ("removehandler", "only PHP runs here, by the extension `.php`"),
+    ("removetype", "types are those of the file's extension"),
+    ("rewritelog", "see `maitred explain`"),
+    ("rewriteoptions", "rules are not inherited"),
+    ("setoutputfilter", "responses are not filtered; `compression` says what is compressed"),
+    ("suexecusergroup", "set `user` of the pool"),
+    ("unsetenv", "variables are those of the pool (`env`)"),
+    ("ssioptions", "server-side includes are not evaluated"),
+    ("sslcertificatechainfile", "append it to the file of the certificate"),
+    ("ssloptions", "scripts get the variables of TLS that begin with `SSL_CLIENT_` only"),
+    ("substitute", "responses are not changed"),
+    ("xbithack", "server-side includes are not evaluated"),
+];
+
+/// Directives with a counterpart that do not decide who may see what.
+const COUNTERPARTS: [&str; 18] = [
+    "alias",
+    "define",
+    "directoryindex",
+    "errordocument",
+    "expiresbytype",
+    "expiresdefault",
+    "fallbackresource",
+    "header",
+    "limitrequestbody",
+    "logformat",
+    "php_flag",
+    "php_value",
+    "proxypass",
+    "redirect",
+    "redirectmatch",
+    "remoteipheader",
+    "serveralias",
+    "setenv",
+];
+
+/// What is known of a directive.
+pub(super) fn known(directive: &Directive) -> ApacheDirective {
+    let name = directive.name.to_ascii_lowercase();
+    let name = name.as_str();
+    let by_hand = BY_HAND.iter().find(|(known, _)| *known == name);
+    let of_tls = name.starts_with("ssl")
+        && ![
+            "sslverifyclient",
+            "sslverifydepth",
+            "sslcacertificatefile",
+            "sslcacertificatepath",
+            "sslcarevocationfile",
+            "sslcarevocationpath",
+            "sslcarevocationcheck",
+            "sslrequire",
+            "sslrequiressl",
+            "sslusername",
+            "ssloptions",
+            "sslfakebasicauth",
+        ]
+        .contains(&name)
+        && !name.starts_with("sslproxy")
+        && by_hand.is_none();
+    match name {
+        _ if NOT_NEEDED.contains(&name) || NOT_NEEDED_EITHER.contains(&name) => {
+            ApacheDirective::NotNeeded
+        }
+        _ if TUNING.iter().any(|start| name.starts_with(start)) => ApacheDirective::NotNeeded,
+        _ if of_tls || name.starts_with("sslproxy") => ApacheDirective::NotNeeded,
+        "<proxy" | "<proxymatch" => of_proxy(directive),
+        "<if" | "<elseif" | "<else" | "<limit" | "<limitexcept" => of_condition(directive),
+        "sethandler" => match directive.first() {
+            "server-status" | "server-info" => {
+                ApacheDirective::ByHand("`admin` has metrics, and `maitred status` the rest")
+            }
+            _ => ApacheDirective::ByHand("only PHP runs here"),
+        },
+        "setenvif" | "setenvifnocase" | "setenvifexpr" => of_variable(directive),
+        "requestheader" => match directive.argument(1).to_ascii_lowercase().as_str() {
+            // Scripts never get it.
+            "proxy" => ApacheDirective::NotNeeded,
+            _ => ApacheDirective::Access,
+        },
+        _ if COUNTERPARTS.contains(&name) => ApacheDirective::Misplaced,
+        // Without `Require`, these have no effect.
+        "authname" | "authtype" | "authuserfile" | "authgroupfile" | "authbasicprovider" => {
+            ApacheDirective::NotNeeded
+        }
+        _ => match by_hand {
+            Some((_, what)) => ApacheDirective::ByHand(what),
+            None => ApacheDirective::Access,
+        },
+    }
+}
+
+/// `<Proxy>`: who may use a forward proxy, and settings of a server.
+fn of_proxy(directive: &Directive) -> ApacheDirective {
+    let is_harmless = |one: &Directive| {
+        one.is("ProxySet")
+            || one.is("Require") && one.arguments.join(" ").eq_ignore_ascii_case("all granted")
+            || one.is("Order") && one.arguments.concat().eq_ignore_ascii_case("deny,allow")
+            || one.is("Allow") && one.arguments.join(" ").eq_ignore_ascii_case("from all")
+            || one.is("AddDefaultCharset")
+    };
+    match directive.block.iter().all(is_harmless) {
+        true => ApacheDirective::NotNeeded,
+        false if directive.first().starts_with("balancer:") => {
+            ApacheDirective::ByHand("one server can be behind a path (`[[sites.proxy]]`)")
+        }
+        false => ApacheDirective::Access,
+    }
+}
+
+/// `<If>` and `<Limit>`: they decide about access if a directive in them does.
+fn of_condition(directive: &Directive) -> ApacheDirective {
+    let is_response = |one: &Directive| {
+        let known = ["Header", "SetEnv", "ExpiresDefault", "ErrorDocument", "ExpiresActive"];
+        known.iter().any(|name| one.is(name))
+    };
+    match directive.block.iter().all(is_response) {
+        true => ApacheDirective::ByHand(
+            "conditions by request have no counterpart but in `.htaccess` files, with `htaccess = \
+             true`",
+        ),
+        false => ApacheDirective::Access,
+    }
+}
+
+/// `SetEnvIf`: variables of the request.
+fn of_variable(directive: &Directive) -> ApacheDirective {
+    let sets = directive.arguments.iter().skip(2);
+    let mut sets = sets.map(|one| one.trim_start_matches('!'));
+    let is_known = |one: &str| {
+        let known = ["HTTP_AUTHORIZATION", "no-gzip", "dont-vary", "nokeepalive", "downgrade"];
+        known.iter().any(|name| one.starts_with(name))
+    };
+    match sets.all(is_known) {
+        true => ApacheDirective::NotNeeded,
+        false => ApacheDirective::ByHand(
+            "variables by request have no counterpart; a use of one for access is named on its own",
+        ),
+    }
+}

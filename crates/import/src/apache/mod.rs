@@ -1,0 +1,127 @@
+//! Apache's configuration as a `maitred.toml`.
+
+pub mod config_reader;
+mod host_access;
+mod host_import;
+mod host_paths;
+mod host_proxies;
+mod host_responses;
+mod host_scripts;
+mod known_directives;
+mod log_formats;
+mod mod_php_pools;
+mod path_area;
+mod require_rules;
+mod rewrite_chain;
+mod virtual_hosts;
+
+use config_reader::ApacheConfig;
+use known_directives::{ApacheDirective, known};
+use mod_php_pools::ModPhpPools;
+use virtual_hosts::HostsImport;
+
+use crate::file_draft::FileDraft;
+use crate::fpm::{PoolPlan, WebServer};
+use crate::report::ImportReport;
+use crate::source_directive::Directive;
+use crate::{FileReader, Imported};
+
+/// Sections that hold directives of a site.
+const SECTIONS: [&str; 7] = [
+    "<VirtualHost",
+    "<Directory",
+    "<DirectoryMatch",
+    "<Location",
+    "<LocationMatch",
+    "<Files",
+    "<FilesMatch",
+];
+
+/// Imports Apache's configuration in `main`, with the pools of php-fpm in `fpm`.
+///
+/// # Errors
+/// One sentence: the configuration cannot be read or has a syntax error, or serves nothing.
+pub fn import(files: &dyn FileReader, main: &str, fpm: &[String]) -> Result<Imported, String> {
+    let mut report = ImportReport::default();
+    let config = config_reader::read(files, main, &mut report)?;
+    let mut pools = PoolPlan::read(files, fpm, &mut report).behind(WebServer::Apache);
+    let mut mod_php = ModPhpPools::new(files, &config);
+    let mut file = FileDraft::default();
+    let mut hosts = HostsImport {
+        files,
+        report: &mut report,
+        pools: &mut pools,
+        mod_php: &mut mod_php,
+        config: &config,
+    };
+    hosts.import(&mut file);
+    if file.sites.is_empty() {
+        return Err(format!("{main} has no site that can be imported:\n{report}"));
+    }
+    let (drafts, control) = pools.sections(&mut report);
+    file.pools = mod_php.sections(&mut report);
+    file.pools.extend(drafts);
+    file.name_pools();
+    if let Some(control) = control {
+        file.server.set("process_control_timeout", control);
+    }
+    log_formats::access_log(&config, &mut file, &mut report);
+    remote_ip(&config, &mut file, &mut report);
+    census(&config.tree, &mut report);
+    Ok(Imported { toml: file.to_toml(main), report })
+}
+
+/// `RemoteIPTrustedProxy` and relatives: the proxies before Apache.
+fn remote_ip(config: &ApacheConfig, file: &mut FileDraft, report: &mut ImportReport) {
+    let is_proxy = |one: &&Directive| {
+        ["RemoteIPTrustedProxy", "RemoteIPInternalProxy"].iter().any(|name| one.is(name))
+    };
+    let proxies: Vec<&Directive> = config.tree.iter().filter(is_proxy).collect();
+    let header = config.tree.iter().rev().find(|one| one.is("RemoteIPHeader"));
+    let (Some(first), Some(header)) = (proxies.first(), header) else { return };
+    let all = proxies.iter().flat_map(|one| &one.arguments);
+    let toml = crate::toml_text::strings(all);
+    let placed = crate::file_draft::Placed::new(toml, &first.place);
+    file.server.set("trusted_proxies", placed);
+    let toml = crate::toml_text::strings([header.first()]);
+    file.server.set("trusted_headers", crate::file_draft::Placed::new(toml, &header.place));
+    for one in proxies.into_iter().chain([header]) {
+        report.kept(&one.place, &one.shown());
+    }
+}
+
+/// A finding for each directive that has none yet, so that none is dropped.
+fn census(directives: &[Directive], report: &mut ImportReport) {
+    for directive in directives {
+        let Directive { name, place, block, .. } = directive;
+        let is_section = SECTIONS.iter().any(|section| directive.is(section));
+        if report.is_known(place, name) {
+            if is_section {
+                census(block, report);
+            }
+            continue;
+        }
+        let shown = directive.shown();
+        if is_section {
+            // No URL of a site leads there.
+            report.kept(place, &shown);
+            report.cover(directive);
+            continue;
+        }
+        match known(directive) {
+            ApacheDirective::NotNeeded => report.kept(place, &shown),
+            ApacheDirective::ByHand(what) => report.left_out(place, &shown, what),
+            ApacheDirective::Misplaced => {
+                let why = "it has no counterpart in this place; a `.htaccess` file may have it, \
+                           with `htaccess = true`";
+                report.left_out(place, &shown, why);
+            }
+            ApacheDirective::Access => {
+                let why = "it is unknown, or decides who may see what, and has no counterpart: see \
+                           what it does, and write it by hand";
+                report.access_left_out(place, &shown, why);
+            }
+        }
+        directive.block.iter().for_each(|one| report.cover(one));
+    }
+}

@@ -1,0 +1,303 @@
+//! The paths that a section applies to.
+
+use super::config_reader::ApacheConfig;
+use crate::prefix_complement::{LiteralPath, without};
+use crate::source_directive::Directive;
+
+/// Paths of a site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum PathArea {
+    /// A folder or a path, and all below it; empty for all paths. Without a slash at its end.
+    Below(String),
+    /// All paths that this expression matches.
+    Regex(String),
+}
+
+impl PathArea {
+    /// All paths.
+    pub fn all() -> PathArea {
+        PathArea::Below(String::new())
+    }
+
+    /// Whether it has all paths.
+    pub fn is_all(&self) -> bool {
+        matches!(self, PathArea::Below(prefix) if prefix.is_empty())
+    }
+
+    /// Whether it has all paths of another one.
+    pub fn covers(&self, other: &PathArea) -> bool {
+        match (self, other) {
+            (PathArea::Below(outer), _) if outer.is_empty() => true,
+            (PathArea::Below(outer), PathArea::Below(inner)) => is_below(inner, outer),
+            (one, other) => one == other,
+        }
+    }
+
+    /// Whether a path is among its paths.
+    pub fn has(&self, path: &str) -> bool {
+        match self {
+            PathArea::Below(prefix) => is_below(path, prefix),
+            PathArea::Regex(text) => {
+                let pattern = maitred_rules::Pattern::parse(&format!("~{text}"));
+                pattern.is_ok_and(|pattern| pattern.matches(path.as_bytes()))
+            }
+        }
+    }
+
+    /// maitred's pattern for its paths, for rules that do not decide about access: without the name
+    /// of the folder itself.
+    pub fn pattern(&self) -> String {
+        match self {
+            PathArea::Below(prefix) if self.is_file() => prefix.clone(),
+            PathArea::Below(prefix) => format!("{prefix}/*"),
+            PathArea::Regex(text) => format!("~{text}"),
+        }
+    }
+
+    fn is_file(&self) -> bool {
+        let PathArea::Below(prefix) = self else { return false };
+        let name = prefix.rsplit('/').next().unwrap_or_default();
+        name.contains('.') && !name.starts_with('.')
+    }
+
+    /// maitred's patterns for its paths without those of others. Others that are no prefix below
+    /// this one cannot be left out.
+    pub fn patterns_without(&self, others: &[&PathArea]) -> Vec<String> {
+        let PathArea::Below(prefix) = self else { return vec![self.pattern()] };
+        let below = others.iter().filter_map(|other| match other {
+            PathArea::Below(other) if other != prefix && is_below(other, prefix) => Some(other),
+            _ => None,
+        });
+        let literals: Vec<LiteralPath> = below
+            .flat_map(|other| {
+                let folder = LiteralPath { text: format!("{other}/"), is_exact: false };
+                [LiteralPath { text: other.clone(), is_exact: true }, folder]
+            })
+            .collect();
+        match (literals.is_empty(), prefix.is_empty()) {
+            (true, true) => vec!["/*".to_owned()],
+            (true, false) => vec![format!("~^{}(/|$)", regex::escape(prefix))],
+            (false, _) => {
+                let rest = without(&format!("{prefix}/"), &literals);
+                let rest = rest.unwrap_or_else(|| format!("{prefix}/*"));
+                let own = (!prefix.is_empty()).then(|| prefix.clone());
+                own.into_iter().chain([rest]).collect()
+            }
+        }
+    }
+}
+
+/// Whether a path is a folder or in it.
+fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Folders that URLs lead to: the document root (with an empty prefix) and aliases.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MappedFolder {
+    /// The prefix of its URLs, without a slash at the end.
+    pub prefix: String,
+    /// The folder, without a slash at the end.
+    pub folder: String,
+}
+
+/// The areas of a `<Directory>`: none if no URL leads there.
+pub(super) fn of_directory(
+    section: &Directive,
+    config: &ApacheConfig,
+    mapped: &[MappedFolder],
+) -> Vec<PathArea> {
+    let is_regex = section.is("<DirectoryMatch") || section.first() == "~";
+    if is_regex {
+        let text = section.arguments.last().map(String::as_str).unwrap_or_default();
+        return mapped.iter().filter_map(|one| of_folder_regex(text, one)).collect();
+    }
+    let path = config.absolute(section.first());
+    let path = path.trim_end_matches('/');
+    let mut areas = Vec::new();
+    for MappedFolder { prefix, folder } in mapped {
+        if path.contains(['*', '?']) {
+            areas.extend(of_wildcards(path, prefix, folder));
+        } else if is_below(folder, path) {
+            areas.push(PathArea::Below(prefix.clone()));
+        } else if let Some(rest) = path.strip_prefix(folder.as_str())
+            && rest.starts_with('/')
+        {
+            areas.push(PathArea::Below(format!("{prefix}{rest}")));
+        }
+    }
+    areas
+}
+
+/// A shell pattern; `*` does not match a slash.
+fn of_wildcards(path: &str, prefix: &str, folder: &str) -> Option<PathArea> {
+    let expression = |text: &str| {
+        let text = regex::escape(text);
+        text.replace("\\*", "[^/]*").replace("\\?", "[^/]")
+    };
+    let names: Vec<&str> = path.split('/').collect();
+    // The pattern is for a folder around the document root, or for the root itself.
+    let own: Vec<&str> = folder.split('/').collect();
+    let is_outer = names.len() <= own.len()
+        && regex::Regex::new(&format!("^{}$", expression(path)))
+            .is_ok_and(|pattern| pattern.is_match(&own[..names.len()].join("/")));
+    if is_outer {
+        return Some(PathArea::Below(prefix.to_owned()));
+    }
+    let outer = names.get(..own.len())?.join("/");
+    let is_inner = regex::Regex::new(&format!("^{}$", expression(&outer)))
+        .is_ok_and(|pattern| pattern.is_match(folder));
+    let rest = names.get(own.len()..)?.join("/");
+    let pattern = format!("^{}/{}(/|$)", regex::escape(prefix), expression(&rest));
+    is_inner.then_some(PathArea::Regex(pattern))
+}
+
+/// An expression for folders, within one of them. An expression without the folder applies to any
+/// part of the path.
+fn of_folder_regex(text: &str, mapped: &MappedFolder) -> Option<PathArea> {
+    let MappedFolder { prefix, folder } = mapped;
+    let Some(rest) = text.strip_prefix('^') else {
+        // Folders are compared with a slash at their end, and so `$` is the end of a folder.
+        let text = text.strip_suffix('$').unwrap_or(text);
+        return Some(PathArea::Regex(text.to_owned()));
+    };
+    let escaped = regex::escape(folder);
+    for folder in [folder.as_str(), &escaped] {
+        if let Some(rest) = rest.strip_prefix(folder) {
+            return Some(PathArea::Regex(format!("^{}{rest}", regex::escape(prefix))));
+        }
+    }
+    let parsed = regex::Regex::new(text).ok()?;
+    parsed.is_match(&format!("{folder}/")).then(|| PathArea::Below(prefix.clone()))
+}
+
+/// The area of a `<Location>`.
+pub(super) fn of_location(section: &Directive) -> PathArea {
+    let text = section.arguments.last().map(String::as_str).unwrap_or_default();
+    if section.is("<LocationMatch") || section.first() == "~" {
+        return PathArea::Regex(text.to_owned());
+    }
+    if text.contains(['*', '?', '[']) {
+        let text = regex::escape(text).replace("\\*", "[^/]*").replace("\\?", "[^/]");
+        return PathArea::Regex(format!("^{text}(/|$)"));
+    }
+    PathArea::Below(text.trim_end_matches('/').to_owned())
+}
+
+/// The area of a `<Files>` in another one.
+pub(super) fn of_files(section: &Directive, around: &PathArea) -> PathArea {
+    let text = section.arguments.last().map(String::as_str).unwrap_or_default();
+    let is_regex = section.is("<FilesMatch") || section.first() == "~";
+    let name = match is_regex {
+        true => file_expression(text),
+        false => {
+            let text = regex::escape(text).replace("\\*", "[^/]*").replace("\\?", "[^/]");
+            format!("{text}$")
+        }
+    };
+    let starts = is_regex && !text.trim_start_matches("(?i)").starts_with('^');
+    let (flags, name) = match name.strip_prefix("(?i)") {
+        Some(rest) => ("(?i)", rest.to_owned()),
+        None => ("", name),
+    };
+    let any = if starts { "[^/]*" } else { "" };
+    match around {
+        PathArea::Below(prefix) if !prefix.is_empty() => {
+            PathArea::Regex(format!("{flags}^{}/(?:.*/)?{any}{name}", regex::escape(prefix)))
+        }
+        _ => PathArea::Regex(format!("{flags}/{any}{name}")),
+    }
+}
+
+/// An expression for the names of files, as one for the ends of paths: `.` does not match a slash,
+/// and what follows it is the rest of a name.
+fn file_expression(text: &str) -> String {
+    let (flags, text) = match text.strip_prefix("(?i)") {
+        Some(rest) => ("(?i)", rest),
+        None => ("", text),
+    };
+    let text = text.strip_prefix('^').unwrap_or(text);
+    let (mut out, mut is_escaped, mut in_class) = (String::new(), false, false);
+    for letter in text.chars() {
+        match letter {
+            _ if is_escaped => {
+                is_escaped = false;
+                out.push(letter);
+                continue;
+            }
+            '.' if !in_class => {
+                out.push_str("[^/]");
+                continue;
+            }
+            '\\' => is_escaped = true,
+            '[' => in_class = true,
+            ']' => in_class = false,
+            _ => {}
+        }
+        out.push(letter);
+    }
+    let has_alternatives = crate::values::alternatives(&out).len() > 1;
+    let out = if has_alternatives { format!("(?:{out})") } else { out };
+    match out.ends_with('$') {
+        true => format!("{flags}{out}"),
+        false => format!("{flags}{out}[^/]*$"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section(text: &str) -> Directive {
+        let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+        Directive {
+            name: words[0].clone(),
+            arguments: words[1..].to_vec(),
+            place: crate::report::SourceLine { file: "a".into(), line: 1, word: 0 },
+            block: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn names_of_files_are_the_ends_of_paths() {
+        let cases = [
+            ("<Files wp-config.php", "/a/wp-config.php", true),
+            ("<Files wp-config.php", "/a/xwp-config.php", false),
+            ("<FilesMatch ^\\.ht", "/a/.htaccess", true),
+            ("<FilesMatch ^\\.ht", "/a.ht/b", false),
+            ("<FilesMatch .+\\.ph(?:ar|p|tml)$", "/a/x.php", true),
+            ("<FilesMatch .+\\.ph(?:ar|p|tml)$", "/a/.php", false),
+            ("<FilesMatch (^#.*#|\\.(bak|sql))$", "/a/x.sql", true),
+            ("<FilesMatch (?i)\\.SQL$", "/a/x.sql", true),
+            ("<Files *.inc", "/b/x.inc", true),
+        ];
+        for (text, path, matches) in cases {
+            let area = of_files(&section(text), &PathArea::all());
+            assert_eq!(area.has(path), matches, "{text} {path} {area:?}");
+        }
+    }
+
+    #[test]
+    fn folders_are_paths_below_the_document_root_and_aliases() {
+        let config = ApacheConfig {
+            tree: Vec::new(),
+            modules: std::collections::BTreeSet::new(),
+            server_root: "/etc/apache2".to_owned(),
+        };
+        let mapped = [("", "/srv/www"), ("/docs", "/usr/share/doc")];
+        let mapped = mapped.map(|(prefix, folder)| MappedFolder {
+            prefix: prefix.to_owned(),
+            folder: folder.to_owned(),
+        });
+        let below = |text: &str| PathArea::Below(text.to_owned());
+        let of = |text: &str| of_directory(&section(text), &config, &mapped);
+        assert_eq!(of("<Directory /"), [below(""), below("/docs")]);
+        assert_eq!(of("<Directory /srv/www/up/"), [below("/up")]);
+        assert_eq!(of("<Directory /usr/share/doc/a"), [below("/docs/a")]);
+        assert_eq!(of("<Directory /srv/*"), [below("")]);
+        assert_eq!(of("<Directory /srv/www2"), []);
+        assert!(of("<Directory /srv/www/*/x")[0].has("/a/x/y"));
+        assert!(of("<DirectoryMatch ^/srv/www/.*/private")[0].has("/a/private/y"));
+        assert!(of("<DirectoryMatch /\\.git")[0].has("/a/.git/y"));
+    }
+}

@@ -1,0 +1,298 @@
+//! `RewriteRule` with its conditions, in maitred's words.
+
+use crate::source_directive::Directive;
+
+/// The tests of a `RewriteCond` that have a meaning here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum CondTest {
+    /// The path is no file, no folder or no link.
+    IsMissing,
+    /// The request came over plain HTTP.
+    IsPlain,
+    /// The name of the host, by an expression, and whether it must not match.
+    Host(String, bool),
+    /// The path, by an expression, and whether it must not match.
+    Path(String, bool),
+    /// Always true in a first round.
+    Nothing,
+    /// Another one.
+    Other,
+}
+
+/// A rule with the conditions before it.
+#[derive(Debug, Clone)]
+pub(super) struct RewriteChain<'a> {
+    /// `RewriteRule`.
+    pub rule: &'a Directive,
+    /// The lines of its conditions.
+    pub conditions: Vec<&'a Directive>,
+    /// Their tests.
+    pub tests: Vec<CondTest>,
+    /// The flags, in capitals, with their values.
+    pub flags: Vec<(String, String)>,
+}
+
+/// The rules of a section.
+pub(super) fn chains<'a>(directives: &[&'a Directive]) -> Vec<RewriteChain<'a>> {
+    let mut found = Vec::new();
+    let mut conditions: Vec<&'a Directive> = Vec::new();
+    for directive in directives {
+        if directive.is("RewriteCond") {
+            conditions.push(directive);
+        } else if directive.is("RewriteRule") {
+            let conditions = std::mem::take(&mut conditions);
+            let tests = conditions.iter().map(|one| test(one)).collect();
+            let flags = flags(directive.argument(2));
+            found.push(RewriteChain { rule: directive, conditions, tests, flags });
+        }
+    }
+    found
+}
+
+impl RewriteChain<'_> {
+    /// The value of a flag, by any of its names; empty without one.
+    pub fn flag(&self, names: &[&str]) -> Option<&str> {
+        let found = self.flags.iter().find(|(name, _)| names.contains(&name.as_str()));
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The status of a redirect.
+    pub fn redirect(&self) -> Option<&str> {
+        let is_url = ["http://", "https://"].iter().any(|s| self.rule.argument(1).starts_with(s));
+        let is_proxied = self.flag(&["P", "PROXY"]).is_some();
+        let status = self.flag(&["R", "REDIRECT"]).or((is_url && !is_proxied).then_some(""))?;
+        Some(match status {
+            "" | "temp" => "302",
+            "permanent" => "301",
+            "seeother" => "303",
+            status => status,
+        })
+    }
+
+    /// Whether the rule is for all paths.
+    pub fn is_for_all(&self) -> bool {
+        let all = ["^", ".*", "^.*", "^.*$", "(.*)", "^(.*)$", "^/(.*)$", "^/?(.*)$", "^(.*)", "."];
+        all.contains(&self.rule.first())
+            || ["^/?(.*)", "^/(.*)", "^.", ".+", "^(.+)$"].contains(&self.rule.first())
+    }
+
+    /// The expression of its pattern, for whole paths. `base` is the prefix of the section.
+    ///
+    /// # Errors
+    /// Why there is none, as the end of a sentence.
+    pub fn expression(&self, base: &str, is_in_folder: bool) -> Result<String, String> {
+        let pattern = self.rule.first();
+        if pattern.starts_with('!') {
+            return Err(format!("`{pattern}` is negated"));
+        }
+        let flags = if self.flag(&["NC", "NOCASE"]).is_some() { "(?i)" } else { "" };
+        let pattern = match pattern.strip_prefix('^').filter(|_| is_in_folder) {
+            Some(rest) => {
+                let rest = rest.strip_prefix("/?").unwrap_or(rest);
+                let has_alternatives = crate::values::alternatives(rest).len() > 1;
+                let rest = if has_alternatives { format!("(?:{rest})") } else { rest.to_owned() };
+                format!("^{}/{rest}", regex::escape(base))
+            }
+            None if base.is_empty() => pattern.to_owned(),
+            None => format!("^{}/.*?(?:{pattern})", regex::escape(base)),
+        };
+        Ok(format!("{flags}{pattern}"))
+    }
+
+    /// The target in maitred's words. `base` is the prefix of relative paths.
+    ///
+    /// # Errors
+    /// Why there is none, as the end of a sentence.
+    pub fn target(&self, base: &str, root: &str) -> Result<String, String> {
+        let text = self.rule.argument(1);
+        let text = text.strip_prefix(root).filter(|rest| rest.starts_with('/')).unwrap_or(text);
+        let is_whole = text.starts_with(['/', '%']) || text.contains("://");
+        let text = if is_whole { text.to_owned() } else { format!("{base}/{text}") };
+        let (path, query) = match text.split_once('?') {
+            Some((path, query)) => (path.to_owned(), Some(query.to_owned())),
+            None => (text, None),
+        };
+        let mut out = replaced(&path)?;
+        let drops = self.flag(&["QSD", "QSDISCARD"]).is_some();
+        let appends = self.flag(&["QSA", "QSAPPEND"]).is_some();
+        match query.as_deref() {
+            None => {}
+            Some("%{QUERY_STRING}") => return Ok(out),
+            Some(query) => {
+                let query = query.strip_suffix("&%{QUERY_STRING}").map(|query| (query, true));
+                let query = query.unwrap_or((text_after(self.rule.argument(1)), appends));
+                if !query.0.is_empty() {
+                    out.push('?');
+                    out += &replaced(query.0)?;
+                }
+                if query.1 {
+                    return Ok(out);
+                }
+                out.push('?');
+                return Ok(out);
+            }
+        }
+        if drops {
+            out.push('?');
+        }
+        Ok(out)
+    }
+}
+
+fn text_after(text: &str) -> &str {
+    text.split_once('?').map(|(_, query)| query).unwrap_or_default()
+}
+
+/// Variables in maitred's words.
+fn replaced(text: &str) -> Result<String, String> {
+    let mut out = String::new();
+    let mut letters = text.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        if letter == '\\' {
+            out.extend(letters.next().map(|(_, next)| next));
+            continue;
+        }
+        if letter != '%' {
+            out.push(letter);
+            continue;
+        }
+        let rest = &text[at + 1..];
+        let Some((name, _)) = rest.strip_prefix('{').and_then(|rest| rest.split_once('}')) else {
+            return Err(match rest.chars().next() {
+                Some(digit) if digit.is_ascii_digit() => {
+                    format!("`%{digit}` is a part of a condition")
+                }
+                _ => "`%` has no counterpart in a target".to_owned(),
+            });
+        };
+        out += match name.to_ascii_uppercase().as_str() {
+            "HTTP_HOST" | "SERVER_NAME" => "$host",
+            "REQUEST_URI" => "$0",
+            "REQUEST_SCHEME" => "$scheme",
+            other => return Err(format!("`%{{{other}}}` has no counterpart in a target")),
+        };
+        for _ in 0..name.len() + 2 {
+            letters.next();
+        }
+    }
+    Ok(out)
+}
+
+fn flags(text: &str) -> Vec<(String, String)> {
+    let inner = text.trim_start_matches('[').trim_end_matches(']');
+    let all = inner.split(',').map(str::trim).filter(|flag| !flag.is_empty());
+    all.map(|flag| match flag.split_once('=') {
+        Some((name, value)) => (name.to_ascii_uppercase(), value.to_owned()),
+        None => (flag.to_ascii_uppercase(), String::new()),
+    })
+    .collect()
+}
+
+fn test(condition: &Directive) -> CondTest {
+    let (tested, wanted) = (condition.argument(0), condition.argument(1));
+    let no_case = flags(condition.argument(2)).iter().any(|(name, _)| name == "NC");
+    let (is_negated, plain) = match wanted.strip_prefix('!') {
+        Some(rest) => (true, rest),
+        None => (false, wanted),
+    };
+    let expression = match plain.strip_prefix('=') {
+        Some(text) => format!("^{}$", regex::escape(text.trim_matches('"'))),
+        None if no_case => format!("(?i){plain}"),
+        None => plain.to_owned(),
+    };
+    let is_file_test = ["-f", "-d", "-l", "-s", "-F"].contains(&plain);
+    let variable = tested.trim_start_matches("%{").trim_end_matches('}');
+    match variable.to_ascii_uppercase().as_str() {
+        _ if is_file_test && is_negated => match tested.contains("REQUEST_FILENAME")
+            || tested.contains("SCRIPT_FILENAME")
+            || tested.contains("REQUEST_URI")
+            || tested.contains("$1")
+        {
+            true => CondTest::IsMissing,
+            false => CondTest::Other,
+        },
+        "HTTPS" => match (is_negated, plain.trim_matches(['^', '$', '=']).to_ascii_lowercase()) {
+            (false, text) if text == "off" => CondTest::IsPlain,
+            (true, text) if text == "on" => CondTest::IsPlain,
+            _ => CondTest::Other,
+        },
+        "SERVER_PORT" => match (is_negated, plain.trim_matches(['^', '$', '='])) {
+            (false, "80") | (true, "443") => CondTest::IsPlain,
+            _ => CondTest::Other,
+        },
+        "REQUEST_SCHEME" if plain.contains("https") && is_negated => CondTest::IsPlain,
+        "HTTP_HOST" | "SERVER_NAME" => CondTest::Host(expression, is_negated),
+        "REQUEST_URI" => CondTest::Path(expression, is_negated),
+        "ENV:REDIRECT_STATUS" if ["^$", "=\"\"", "200", "="].contains(&plain) => CondTest::Nothing,
+        _ => CondTest::Other,
+    }
+}
+
+/// The script that a rule falls back to for paths without a file, and what is passed besides the
+/// query; none if it is no such rule.
+pub(super) fn front_controller(chain: &RewriteChain<'_>, base: &str) -> Option<(String, String)> {
+    let is_missing = chain.tests.contains(&CondTest::IsMissing);
+    let is_harmless = |test: &CondTest| match test {
+        CondTest::IsMissing | CondTest::Nothing => true,
+        CondTest::Path(text, true) => {
+            ["favicon", "index\\.php", "index.php", "\\.well-known", "robots"]
+                .iter()
+                .any(|known| text.contains(known))
+        }
+        _ => false,
+    };
+    if !is_missing || !chain.is_for_all() || !chain.tests.iter().all(is_harmless) {
+        return None;
+    }
+    if chain.redirect().is_some() || chain.flag(&["F", "G", "P"]).is_some() {
+        return None;
+    }
+    let text = chain.rule.argument(1);
+    let text = match text.starts_with('/') {
+        true => text.to_owned(),
+        false => format!("{base}/{text}"),
+    };
+    let text = text.replace("%{DOCUMENT_ROOT}", "");
+    let end = text.find(".php")? + ".php".len();
+    let (script, rest) = text.split_at(end);
+    (!script.contains(['$', '%'])).then(|| (script.to_owned(), rest.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::SourceLine;
+
+    fn line(name: &str, arguments: &[&str]) -> Directive {
+        let place = SourceLine { file: "a".into(), line: 1, word: 0 };
+        let arguments = arguments.iter().map(|one| (*one).to_owned()).collect();
+        Directive { name: name.to_owned(), arguments, place, block: Vec::new() }
+    }
+
+    #[test]
+    fn targets_are_those_of_maitred() {
+        let target = |to: &str, flags: &str| {
+            let rule = line("RewriteRule", &["^/a/(.*)$", to, flags]);
+            chains(&[&rule])[0].target("", "/srv/www")
+        };
+        assert_eq!(target("/b/$1", "[L]").as_deref(), Ok("/b/$1"));
+        assert_eq!(target("/b.php?p=$1", "[L]").as_deref(), Ok("/b.php?p=$1?"));
+        assert_eq!(target("/b.php?p=$1", "[L,QSA]").as_deref(), Ok("/b.php?p=$1"));
+        assert_eq!(target("/b?", "[R]").as_deref(), Ok("/b?"));
+        assert_eq!(target("/srv/www/b", "").as_deref(), Ok("/b"));
+        let https = target("https://%{HTTP_HOST}%{REQUEST_URI}", "[R=301]");
+        assert_eq!(https.as_deref(), Ok("https://$host$0"));
+        assert!(target("/b/%1", "").is_err());
+    }
+
+    #[test]
+    fn the_script_for_paths_without_a_file_is_found() {
+        let file = line("RewriteCond", &["%{REQUEST_FILENAME}", "!-f"]);
+        let rule = line("RewriteRule", &["^", "index.php", "[L]"]);
+        let all = chains(&[&file, &rule]);
+        let found = front_controller(&all[0], "");
+        assert_eq!(found, Some(("/index.php".to_owned(), String::new())));
+        let all = chains(&[&rule]);
+        assert_eq!(front_controller(&all[0], ""), None);
+    }
+}

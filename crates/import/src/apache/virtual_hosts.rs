@@ -1,0 +1,524 @@
+//! The virtual hosts: which of them become sites, and under which names.
+
+use std::collections::BTreeSet;
+
+use super::config_reader::ApacheConfig;
+use super::host_import::{HostImport, moved_site};
+use super::mod_php_pools::ModPhpPools;
+use super::rewrite_chain::{CondTest, RewriteChain, chains};
+use crate::FileReader;
+use crate::file_draft::{FileDraft, Placed, SiteDraft};
+use crate::fpm::PoolPlan;
+use crate::listen_addresses::{Listen, Reach, addresses, reach};
+use crate::report::{ImportReport, SourceLine};
+use crate::source_directive::Directive;
+use crate::toml_text;
+
+/// A virtual host, or the server itself.
+pub(super) struct VirtualHost<'a> {
+    /// `<VirtualHost>`; none: the server itself.
+    pub section: Option<&'a Directive>,
+    /// Its place.
+    pub place: SourceLine,
+    /// Its directives.
+    pub directives: &'a [Directive],
+    listens: Vec<Listen>,
+    /// Its names.
+    pub names: Vec<String>,
+    is_default: bool,
+    /// Plain HTTP is redirected to HTTPS of the same name, with this status.
+    to_https: Option<u16>,
+    /// Names that are redirected elsewhere.
+    moved: Vec<MovedHost<'a>>,
+    /// The lines that these come from.
+    pub moved_lines: Vec<&'a Directive>,
+}
+
+/// A name of a virtual host that is redirected.
+pub(super) struct MovedHost<'a> {
+    /// The name.
+    pub host: String,
+    /// The target, in maitred's words.
+    pub to: String,
+    /// The status.
+    pub status: String,
+    /// The directive.
+    pub from: &'a Directive,
+}
+
+impl VirtualHost<'_> {
+    /// Whether it is served over TLS.
+    pub fn has_tls(&self) -> bool {
+        self.listens.iter().any(|one| one.is_tls)
+    }
+
+    fn is_only_redirect(&self) -> bool {
+        self.to_https.is_some() && !self.has_tls()
+    }
+}
+
+/// The import of all virtual hosts.
+pub(super) struct HostsImport<'w, 'a> {
+    pub(super) files: &'w dyn FileReader,
+    pub(super) report: &'w mut ImportReport,
+    pub(super) pools: &'w mut PoolPlan,
+    pub(super) mod_php: &'w mut ModPhpPools,
+    pub(super) config: &'a ApacheConfig,
+}
+
+impl<'a> HostsImport<'_, 'a> {
+    pub(super) fn import(&mut self, file: &mut FileDraft) {
+        let listens = self.listen_directives();
+        let sections = self.config.tree.iter().filter(|one| one.is("<VirtualHost"));
+        let sections: Vec<&'a Directive> = sections.collect();
+        let mut hosts: Vec<VirtualHost<'a>> =
+            sections.into_iter().map(|one| self.host(one, &listens)).collect();
+        self.server_itself(&listens, &mut hosts);
+        let first = hosts.iter().position(|one| !one.is_only_redirect());
+        let named = hosts.iter().any(|one| one.names.iter().any(|name| name == "*"));
+        if let Some(first) = first.filter(|_| !named) {
+            hosts[first].is_default = true;
+        }
+        self.listen(&hosts, file);
+        self.tls(&hosts, file);
+        let (tls, plain): (Vec<_>, Vec<_>) = hosts.iter().partition(|one| one.has_tls());
+        let mut taken: Vec<(BTreeSet<String>, usize)> = Vec::new();
+        for host in tls.into_iter().chain(plain) {
+            self.site(host, &hosts, &mut taken, file);
+        }
+        file.sites
+            .sort_by_key(|site| hosts.iter().position(|one| one.place.to_string() == site.from));
+    }
+
+    /// The addresses of `Listen`.
+    fn listen_directives(&mut self) -> Vec<Listen> {
+        let mut found = Vec::new();
+        for listen in self.config.tree.iter().filter(|one| one.is("Listen")) {
+            if let Some(one) = address(listen.first()) {
+                let is_tls = listen.argument(1).eq_ignore_ascii_case("https");
+                found.push(Listen { is_tls, ..one });
+                self.report.kept(&listen.place, &listen.shown());
+            }
+        }
+        found
+    }
+
+    fn host(&mut self, section: &'a Directive, listens: &[Listen]) -> VirtualHost<'a> {
+        self.report.kept(&section.place, &section.shown());
+        let engine = last(&section.block, "SSLEngine").or(last(&self.config.tree, "SSLEngine"));
+        let is_tls = engine.is_some_and(|one| one.first().eq_ignore_ascii_case("on"));
+        let mut own: Vec<Listen> = Vec::new();
+        for text in &section.arguments {
+            match address(text) {
+                Some(listen) => own.push(Listen { is_tls, ..listen }),
+                // A name, or an address without a port: it is served at all ports.
+                None => own.extend(listens.iter().cloned()),
+            }
+        }
+        own.retain(|one| {
+            listens.is_empty() || listens.iter().any(|listen| listen.port == one.port)
+        });
+        for listen in &mut own {
+            // The host of `<VirtualHost *:80>` is the one of `Listen 127.0.0.1:80`.
+            let is_any = listen.host == "*";
+            let of_port = listens.iter().find(|known| known.port == listen.port && is_any);
+            if let Some(known) = of_port {
+                known.host.clone_into(&mut listen.host);
+            }
+        }
+        if own.is_empty() {
+            let why = "no `Listen` has its port, and Apache does not serve it";
+            self.report.changed(&section.place, &section.shown(), why);
+        }
+        let mut host = VirtualHost {
+            section: Some(section),
+            place: section.place.clone(),
+            directives: &section.block,
+            listens: own,
+            names: self.names(&section.block),
+            is_default: false,
+            to_https: None,
+            moved: Vec::new(),
+            moved_lines: Vec::new(),
+        };
+        self.redirected(&mut host);
+        host
+    }
+
+    /// The server itself, where no virtual host is.
+    fn server_itself(&mut self, listens: &[Listen], hosts: &mut Vec<VirtualHost<'a>>) {
+        let free: Vec<Listen> = listens
+            .iter()
+            .filter(|one| {
+                !hosts.iter().any(|host| host.listens.iter().any(|its| its.port == one.port))
+            })
+            .cloned()
+            .collect();
+        let root = last(&self.config.tree, "DocumentRoot");
+        if !hosts.is_empty() && (free.is_empty() || root.is_none()) {
+            for listen in free {
+                let place = self.config.tree.iter().find(|one| {
+                    one.is("Listen") && address(one.first()).is_some_and(|a| a.port == listen.port)
+                });
+                if let Some(line) = place {
+                    let why = "no virtual host serves this port";
+                    self.report.changed(&line.place, &line.shown(), why);
+                }
+            }
+            return;
+        }
+        let place = root.or(self.config.tree.first());
+        let Some(place) = place.map(|one| one.place.clone()) else { return };
+        let mut host = VirtualHost {
+            section: None,
+            place,
+            directives: &self.config.tree,
+            listens: if free.is_empty() { listens.to_vec() } else { free },
+            names: self.names(&self.config.tree),
+            is_default: false,
+            to_https: None,
+            moved: Vec::new(),
+            moved_lines: Vec::new(),
+        };
+        self.redirected(&mut host);
+        hosts.push(host);
+    }
+
+    fn names(&mut self, directives: &'a [Directive]) -> Vec<String> {
+        let mut names = Vec::new();
+        for directive in directives {
+            if !directive.is("ServerName") && !directive.is("ServerAlias") {
+                continue;
+            }
+            let mut is_kept = true;
+            for name in &directive.arguments {
+                let name = name.to_ascii_lowercase();
+                let name = name.split_once("://").map_or(name.as_str(), |(_, rest)| rest);
+                let name = name.split(':').next().unwrap_or_default();
+                let inner = name.strip_prefix("*.").unwrap_or(name);
+                match inner {
+                    "*" => names.push("*".to_owned()),
+                    _ if inner.contains(['*', '?']) || inner.is_empty() => {
+                        is_kept = false;
+                        let why = format!("`{name}` is neither a name nor `*.example.com`");
+                        self.report.left_out(&directive.place, &directive.shown(), &why);
+                    }
+                    _ => names.push(name.to_owned()),
+                }
+            }
+            if is_kept {
+                self.report.kept(&directive.place, &directive.shown());
+            }
+        }
+        names.dedup();
+        names
+    }
+
+    /// What a virtual host redirects as a whole, or for some of its names.
+    fn redirected(&mut self, host: &mut VirtualHost<'a>) {
+        for directive in host.directives {
+            let (status, from, to) = match directive.arguments.as_slice() {
+                [status, from, to] => (status.as_str(), from.as_str(), to.as_str()),
+                [from, to] => ("302", from.as_str(), to.as_str()),
+                _ => continue,
+            };
+            let status = match status.to_ascii_lowercase().as_str() {
+                "permanent" => "301".to_owned(),
+                "temp" => "302".to_owned(),
+                other => other.to_owned(),
+            };
+            let status = if directive.is("RedirectPermanent") { "301".to_owned() } else { status };
+            let is_all = match directive.name.to_ascii_lowercase().as_str() {
+                "redirect" | "redirectpermanent" | "redirecttemp" => from == "/",
+                "redirectmatch" => ["^/(.*)$", "^(.*)$", "^/?(.*)$", "(.*)"].contains(&from),
+                _ => false,
+            };
+            let name = to.strip_prefix("https://").map(|rest| rest.trim_end_matches("$1"));
+            let name = name.map(|rest| rest.trim_end_matches('/'));
+            if is_all
+                && !host.has_tls()
+                && name.is_some_and(|name| host.names.is_empty() || only(&host.names, name))
+            {
+                host.to_https = status.parse().ok();
+                self.report.kept(&directive.place, &directive.shown());
+            }
+        }
+        let own: Vec<&'a Directive> = host.directives.iter().collect();
+        if !is_on(&own) {
+            return;
+        }
+        for chain in chains(&own) {
+            self.redirected_by(&chain, host);
+        }
+    }
+
+    fn redirected_by(&mut self, chain: &RewriteChain<'a>, host: &mut VirtualHost<'a>) {
+        let Some(status) = chain.redirect().filter(|_| chain.is_for_all()) else { return };
+        let mut hosts = host.names.clone();
+        let mut has_host = false;
+        for (test, line) in chain.tests.iter().zip(&chain.conditions) {
+            match test {
+                CondTest::IsPlain if !host.has_tls() => {}
+                CondTest::Path(text, true) if text.contains("well-known") => {}
+                CondTest::Host(text, is_negated) => {
+                    has_host = true;
+                    let Ok(pattern) = regex::Regex::new(text) else { return };
+                    let or = line.argument(2).to_ascii_uppercase().contains("OR");
+                    // The names of conditions with [OR] add up.
+                    if !or && chain.conditions.len() == 1 {
+                        hosts.retain(|name| pattern.is_match(name) != *is_negated);
+                    } else if *is_negated {
+                        return;
+                    }
+                }
+                _ => return,
+            }
+        }
+        let to = chain.rule.argument(1);
+        let rest = to.strip_prefix("https://").unwrap_or_default();
+        let is_same = ["%{REQUEST_URI}", "/$1", "$1"].iter().any(|end| {
+            let Some(name) = rest.strip_suffix(end) else { return false };
+            ["%{HTTP_HOST}", "%{SERVER_NAME}"].contains(&name)
+                || only(&hosts, name.trim_end_matches('/'))
+        });
+        if is_same && !host.has_tls() {
+            host.to_https = status.parse().ok();
+        } else if has_host && hosts.len() < host.names.len().max(1) {
+            let Ok(to) = chain.target("", "\0") else { return };
+            let to = to.replace("$1", "$0").replace("/$0", "$0");
+            for name in hosts {
+                let (status, to) = (status.to_owned(), to.clone());
+                host.moved.push(MovedHost { host: name, to, status, from: chain.rule });
+            }
+            host.moved_lines.extend(chain.conditions.iter().chain([&chain.rule]));
+        } else {
+            return;
+        }
+        self.report.kept(&chain.rule.place, &chain.rule.shown());
+        chain.conditions.iter().for_each(|one| self.report.kept(&one.place, &one.shown()));
+    }
+
+    fn listen(&mut self, hosts: &[VirtualHost<'a>], file: &mut FileDraft) {
+        let Some(first) = hosts.first() else { return };
+        let all = || hosts.iter().flat_map(|one| &one.listens);
+        let plain = addresses(all().filter(|one| !one.is_tls));
+        let tls = addresses(all().filter(|one| one.is_tls));
+        let from = format!("{} and others: every site is served at every address", first.place);
+        if !plain.is_empty() || tls.is_empty() {
+            let toml = toml_text::strings(&plain);
+            file.server.set("listen", Placed { toml, from: from.clone() });
+        }
+        if !tls.is_empty() {
+            file.tls.set("listen", Placed { toml: toml_text::strings(&tls), from });
+        }
+    }
+
+    fn tls(&mut self, hosts: &[VirtualHost<'a>], file: &mut FileDraft) {
+        for host in hosts.iter().filter(|one| one.has_tls()) {
+            self.certificates(host, file);
+            if let Some(versions) = self.of_host(host, "SSLProtocol") {
+                let all: Vec<&str> = versions.arguments.iter().map(String::as_str).collect();
+                let without = |name: &str| all.iter().any(|one| one.eq_ignore_ascii_case(name));
+                if all.last() == Some(&"TLSv1.3")
+                    || all.last() == Some(&"+TLSv1.3") && all.len() < 3
+                    || without("-TLSv1.2")
+                {
+                    let version = Placed::new("\"1.3\"".to_owned(), &versions.place);
+                    file.tls.set("min_version", version);
+                }
+                self.report.kept(&versions.place, &versions.shown());
+            }
+        }
+        self.client_certificates(hosts, file);
+        let redirects = hosts.iter().find_map(|one| Some((one, one.to_https?)));
+        let Some((first, status)) = redirects.filter(|_| !file.tls.is_empty()) else { return };
+        let is_plain = |one: &&VirtualHost<'_>| {
+            one.listens.iter().any(|listen| !listen.is_tls) && one.to_https.is_none()
+        };
+        match hosts.iter().find(is_plain) {
+            None => {
+                let status = if [301, 308].contains(&status) { status } else { 301 };
+                file.tls.set("redirect", Placed::new(status.to_string(), &first.place));
+            }
+            Some(plain) => {
+                let why = format!(
+                    "plain HTTP is redirected for all sites or for none, and the host at {} is \
+                     served over it: set `redirect` in [tls]",
+                    plain.place
+                );
+                self.report.left_out(&first.place, "redirect to https", &why);
+            }
+        }
+    }
+
+    fn certificates(&mut self, host: &VirtualHost<'a>, file: &mut FileDraft) {
+        let all = |name: &str| -> Vec<&'a Directive> {
+            let own: Vec<_> = host.directives.iter().filter(|one| one.is(name)).collect();
+            match own.is_empty() {
+                true => self.config.tree.iter().filter(|one| one.is(name)).collect(),
+                false => own,
+            }
+        };
+        let (certs, keys) = (all("SSLCertificateFile"), all("SSLCertificateKeyFile"));
+        let chains = all("SSLCertificateChainFile");
+        for (at, cert) in certs.iter().enumerate() {
+            // Without a file of its own, the key is in the one of the certificate.
+            let key = keys.get(at).unwrap_or(cert);
+            let fields = [
+                ("cert", toml_text::string(&self.config.absolute(cert.first()))),
+                ("key", toml_text::string(&self.config.absolute(key.first()))),
+            ];
+            file.tls.push("certificates", Placed::new(toml_text::table(fields), &cert.place));
+            self.report.kept(&cert.place, &cert.shown());
+            self.report.kept(&key.place, &key.shown());
+            if cert.first().starts_with("/etc/letsencrypt/") {
+                let why = "certbot's plugin for Apache renews it no longer: set `acme` in [tls], \
+                           or let certbot use its webroot";
+                self.report.changed(&cert.place, &cert.shown(), why);
+            }
+        }
+        for chain in chains {
+            let why = "the certificates of a chain stand in the file of the certificate: append \
+                       this one to it";
+            self.report.left_out(&chain.place, &chain.shown(), why);
+        }
+    }
+
+    /// `SSLVerifyClient`, which all virtual hosts must have.
+    fn client_certificates(&mut self, hosts: &[VirtualHost<'a>], file: &mut FileDraft) {
+        let tls: Vec<&VirtualHost<'a>> = hosts.iter().filter(|one| one.has_tls()).collect();
+        let of = |host: &&VirtualHost<'a>| {
+            let verify = self.of_host(host, "SSLVerifyClient");
+            let authority = self.of_host(host, "SSLCACertificateFile");
+            (verify.map(|one| one.first().to_ascii_lowercase()), authority.map(Directive::first))
+        };
+        let Some(first) = tls.first() else { return };
+        let (wanted, authority) = of(first);
+        let how = match wanted.as_deref() {
+            Some("require") => "required",
+            Some("optional") => "optional",
+            _ => return,
+        };
+        let Some(authority) = authority.filter(|_| tls.iter().all(|one| of(one) == of(first)))
+        else {
+            return;
+        };
+        for name in ["SSLVerifyClient", "SSLCACertificateFile"] {
+            if let Some(line) = self.of_host(first, name) {
+                self.report.kept(&line.place, &line.shown());
+            }
+        }
+        let place = &first.place;
+        file.tls.set("client_certificates", Placed::new(toml_text::string(how), place));
+        let authority = toml_text::string(&self.config.absolute(authority));
+        file.tls.set("client_ca", Placed::new(authority, place));
+    }
+
+    /// The last directive of a virtual host, or of the server.
+    fn of_host(&self, host: &VirtualHost<'a>, name: &str) -> Option<&'a Directive> {
+        last(host.directives, name).or(last(&self.config.tree, name))
+    }
+
+    fn site(
+        &mut self,
+        host: &VirtualHost<'a>,
+        all: &[VirtualHost<'a>],
+        taken: &mut Vec<(BTreeSet<String>, usize)>,
+        file: &mut FileDraft,
+    ) {
+        let has_tls = |name: &String| {
+            all.iter().any(|one| one.has_tls() && (one.names.contains(name) || one.is_default))
+        };
+        let is_redirected = file.tls.value("redirect").is_some();
+        if host.is_only_redirect() && is_redirected && host.names.iter().all(has_tls) {
+            host.section.into_iter().for_each(|one| self.report.cover(one));
+            return;
+        }
+        let mut hosts = host.names.clone();
+        if host.is_default {
+            hosts.push("*".to_owned());
+        }
+        for moved in &host.moved {
+            hosts.retain(|name| *name != moved.host);
+            if !taken.iter().any(|(names, _)| names.contains(&moved.host)) {
+                taken.push((BTreeSet::from([moved.host.clone()]), file.sites.len()));
+                file.sites.push(moved_site(moved, &host.place));
+            }
+        }
+        self.report.begin_server();
+        let import = HostImport::new(self, host);
+        let mut site = import.import(&hosts);
+        let others: Vec<&[Listen]> = all.iter().map(|one| one.listens.as_slice()).collect();
+        // A second virtual host of the same name, for another port, may be the same site.
+        let twin = taken.iter().find(|(names, _)| {
+            hosts.is_empty() || hosts.iter().any(|name| names.contains(name) && name != "*")
+        });
+        let twin = twin.map(|(_, at)| *at).or_else(|| {
+            let is_same = |one: &SiteDraft| one.settings.has_values_of(&site.settings, &["hosts"]);
+            file.sites.iter().position(is_same).filter(|_| host.names.is_empty())
+        });
+        if let Some(at) = twin {
+            let known = &file.sites[at];
+            if !known.settings.has_values_of(&site.settings, &["hosts"]) {
+                let why = format!(
+                    "the virtual host at {} is the site of {} here, and does something else",
+                    known.from,
+                    if hosts.is_empty() { "its address".to_owned() } else { hosts.join(", ") }
+                );
+                self.report.access_left_out(&host.place, "<VirtualHost", &why);
+            }
+            return;
+        }
+        if hosts.is_empty() {
+            let why = "it has no name that leads to it";
+            return self.report.access_left_out(&host.place, "<VirtualHost", why);
+        }
+        self.reach(host, &others, &mut site);
+        taken.push((hosts.into_iter().collect(), file.sites.len()));
+        file.sites.push(site);
+    }
+
+    /// Who reaches the site: every site is served at every address.
+    fn reach(&mut self, host: &VirtualHost<'a>, all: &[&[Listen]], site: &mut SiteDraft) {
+        match reach(&host.listens, all) {
+            Reach::All => {}
+            Reach::ThisMachine => {
+                let local = toml_text::strings(["127.0.0.0/8", "::1"]);
+                let why = "only this machine reached it";
+                site.settings.set("allow", Placed::because(local, &host.place, why));
+                let why = "the site allows this machine alone";
+                self.report.changed(&host.place, "<VirtualHost", why);
+            }
+            Reach::Some(why) => self.report.access_left_out(&host.place, "<VirtualHost", &why),
+        }
+    }
+}
+
+/// Whether rewriting is on.
+pub(super) fn is_on(directives: &[&Directive]) -> bool {
+    let engine = directives.iter().rev().find(|one| one.is("RewriteEngine"));
+    engine.is_some_and(|one| one.first().eq_ignore_ascii_case("on"))
+}
+
+/// The last directive of a name.
+pub(super) fn last<'a>(directives: &'a [Directive], name: &str) -> Option<&'a Directive> {
+    directives.iter().rev().find(|one| one.is(name))
+}
+
+/// Whether a name is the only one of a list, or the first of its names.
+fn only(names: &[String], name: &str) -> bool {
+    names == [name.to_owned()]
+}
+
+/// An address with a port: `*:80`, `_default_:443`, `80`, `[::1]:80`.
+fn address(text: &str) -> Option<Listen> {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) => (host, port.parse().ok()?),
+        None => ("*", text.parse().ok()?),
+    };
+    let host = if ["0.0.0.0", "_default_", ""].contains(&host) { "*" } else { host };
+    let is_address =
+        host == "*" || host.starts_with('[') || host.parse::<std::net::IpAddr>().is_ok();
+    let host = if is_address { host.to_owned() } else { "*".to_owned() };
+    Some(Listen { host, port, is_tls: false, is_default: false, is_proxied: false })
+}

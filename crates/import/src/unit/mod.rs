@@ -1,0 +1,347 @@
+//! Unit's configuration as a `maitred.toml`.
+
+mod json_places;
+mod php_applications;
+mod unit_routes;
+mod uri_patterns;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use serde_json::Value;
+
+use crate::file_draft::{FileDraft, Placed};
+use crate::report::{ImportReport, SourceLine};
+use crate::{FileReader, Imported, toml_text};
+
+/// A configuration, with the lines of its values.
+pub(super) struct UnitConfig {
+    file: Rc<str>,
+    root: Value,
+    lines: BTreeMap<String, usize>,
+}
+
+impl UnitConfig {
+    /// The value at a pointer.
+    pub fn get(&self, pointer: &str) -> Option<&Value> {
+        self.root.pointer(pointer)
+    }
+
+    /// The place of a value.
+    pub fn place(&self, pointer: &str) -> SourceLine {
+        let line = self.lines.get(pointer).copied().unwrap_or(1);
+        SourceLine { file: self.file.clone(), line, word: 0 }
+    }
+
+    /// The pointer of what a `pass` leads to, such as `routes/main` or `applications/a/direct`.
+    pub fn target(pass: &str) -> String {
+        let parts = pass.split('/').map(|part| part.replace("%2F", "~1").replace("%2f", "~1"));
+        parts.map(|part| format!("/{part}")).collect()
+    }
+}
+
+/// Imports Unit's configuration: the JSON that `curl --unix-socket … http://localhost/config`
+/// prints.
+///
+/// # Errors
+/// One sentence: the file cannot be read, or is no JSON, or serves nothing.
+pub fn import(files: &dyn FileReader, main: &str) -> Result<Imported, String> {
+    let text = files.read(main).map_err(|why| format!("{main} cannot be read: {why}"))?;
+    let root: Value = serde_json::from_str(&text).map_err(|why| {
+        format!("{main}:{}: {why}; expected the JSON of Unit's /config", why.line())
+    })?;
+    // `/` has the configuration in `config`, beside the certificates.
+    let root = root.get("config").cloned().unwrap_or(root);
+    let is_whole = text.contains("\"config\"") && !text.contains("\"routes/config");
+    let mut lines = json_places::lines(&text);
+    if is_whole && lines.contains_key("/config") {
+        let inner = lines.iter().filter_map(|(pointer, line)| {
+            Some((pointer.strip_prefix("/config")?.to_owned(), *line))
+        });
+        lines = inner.collect();
+    }
+    let config = UnitConfig { file: Rc::from(main), root, lines };
+    let mut report = ImportReport::default();
+    let mut file = FileDraft::default();
+    listeners(&config, &mut file, &mut report);
+    if file.sites.is_empty() {
+        return Err(format!("{main} has no listener whose requests lead to PHP or to files"));
+    }
+    settings(&config, &mut file, &mut report);
+    access_log(&config, &mut file, &mut report);
+    let known = ["listeners", "routes", "applications", "settings", "access_log", "upstreams"];
+    for name in names(&config, "") {
+        if !known.contains(&name.as_str()) {
+            let why = "it is unknown; see what it does, and write it by hand";
+            report.access_left_out(&config.place(&format!("/{name}")), &name, why);
+        }
+    }
+    for name in names(&config, "/upstreams") {
+        let why = "one server can be behind a path (`[[sites.proxy]]`)";
+        report.left_out(&config.place(&format!("/upstreams/{name}")), "upstreams", why);
+    }
+    Ok(Imported { toml: file.to_toml(main), report })
+}
+
+/// The names of an object's members.
+pub(super) fn names(config: &UnitConfig, pointer: &str) -> Vec<String> {
+    let object = config.get(pointer).and_then(Value::as_object);
+    object.map(|object| object.keys().cloned().collect()).unwrap_or_default()
+}
+
+fn listeners(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportReport) {
+    let (mut plain, mut tls) = (Vec::new(), Vec::new());
+    let mut passes: Vec<(String, SourceLine)> = Vec::new();
+    for name in names(config, "/listeners") {
+        let pointer = format!("/listeners/{}", name.replace('/', "~1"));
+        let place = config.place(&pointer);
+        let address = name.replace("*:", "0.0.0.0:");
+        if name.starts_with("unix:") {
+            let why = "only TCP addresses serve sites";
+            report.left_out(&place, &name, why);
+            continue;
+        }
+        let has_tls = config.get(&format!("{pointer}/tls")).is_some();
+        if has_tls { &mut tls } else { &mut plain }.push(address);
+        if has_tls {
+            let why = "Unit has the certificate in its own store: list its files in \
+                       `certificates` of [tls], or set `acme`";
+            report.left_out(&config.place(&format!("{pointer}/tls")), "tls", why);
+        }
+        if config.get(&format!("{pointer}/tls/conf_commands")).is_some() {
+            report.left_out(&place, "conf_commands", "set `min_version` in [tls]");
+        }
+        forwarded(config, &pointer, file, report);
+        let pass = config.get(&format!("{pointer}/pass")).and_then(Value::as_str);
+        if let Some(pass) = pass
+            && !passes.iter().any(|(known, _)| known == pass)
+        {
+            passes.push((pass.to_owned(), place.clone()));
+        }
+        report.kept(&place, &format!("listeners {name}"));
+    }
+    let from = config.place("/listeners");
+    if !plain.is_empty() {
+        file.server.set("listen", Placed::new(toml_text::strings(plain), &from));
+    }
+    if !tls.is_empty() {
+        file.tls.set("listen", Placed::new(toml_text::strings(tls), &from));
+    }
+    for (index, (pass, place)) in passes.iter().enumerate() {
+        if index > 0 {
+            let why = format!(
+                "each listener has its own routes in Unit, and every site is served at every \
+                 address here: give the site of `{pass}` its own names in `hosts`, or serve it \
+                 with a second maitred"
+            );
+            report.access_left_out(place, "listeners", &why);
+            continue;
+        }
+        unit_routes::sites(config, pass, file, report);
+    }
+}
+
+/// `forwarded`: the proxies before Unit.
+fn forwarded(config: &UnitConfig, listener: &str, file: &mut FileDraft, report: &mut ImportReport) {
+    let pointer = format!("{listener}/forwarded");
+    let Some(forwarded) = config.get(&pointer) else { return };
+    let place = config.place(&pointer);
+    let texts = |value: Option<&Value>| match value {
+        Some(Value::String(text)) => vec![text.clone()],
+        Some(Value::Array(all)) => {
+            all.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+        }
+        _ => Vec::new(),
+    };
+    let sources = texts(forwarded.get("source"));
+    if sources.iter().any(|one| one.starts_with('!') || one.contains('-')) || sources.is_empty() {
+        let why = "set `trusted_proxies` to addresses and networks";
+        return report.access_left_out(&place, "forwarded", why);
+    }
+    file.server.set("trusted_proxies", Placed::new(toml_text::strings(sources), &place));
+    let headers = [forwarded.get("client_ip"), forwarded.get("protocol")];
+    let headers: Vec<&str> = headers.into_iter().flatten().filter_map(Value::as_str).collect();
+    if !headers.is_empty() {
+        file.server.set("trusted_headers", Placed::new(toml_text::strings(headers), &place));
+    }
+    report.kept(&place, "forwarded");
+}
+
+/// `settings`: the size of bodies; time-outs need no counterpart.
+fn settings(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportReport) {
+    let size = config.get("/settings/http/max_body_size").and_then(Value::as_u64);
+    let (toml, place, why) = match size {
+        Some(size) => (size.to_string(), config.place("/settings/http/max_body_size"), ""),
+        None => ("\"8M\"".to_owned(), config.place(""), "Unit's default"),
+    };
+    for site in &mut file.sites {
+        let value = match why {
+            "" => Placed::new(toml.clone(), &place),
+            why => Placed::because(toml.clone(), &place, why),
+        };
+        site.settings.set("max_body_size", value);
+    }
+    for name in names(config, "/settings/http") {
+        let place = config.place(&format!("/settings/http/{name}"));
+        match name.as_str() {
+            "static" => report.left_out(&place, &name, "types are those of the file's extension"),
+            _ => report.kept(&place, &name),
+        }
+    }
+    for name in names(config, "/settings").into_iter().filter(|name| name != "http") {
+        let place = config.place(&format!("/settings/{name}"));
+        report.left_out(&place, &name, "it has no counterpart");
+    }
+}
+
+fn access_log(config: &UnitConfig, file: &mut FileDraft, report: &mut ImportReport) {
+    let Some(log) = config.get("/access_log") else { return };
+    let place = config.place("/access_log");
+    let path = log.as_str().or(log.get("path").and_then(Value::as_str));
+    let Some(path) = path else { return };
+    file.server.set("access_log", Placed::new(toml_text::string(path), &place));
+    report.kept(&place, "access_log");
+    match log.get("format").and_then(Value::as_str) {
+        None => {}
+        Some(format) if maitred_config::LogFormat::parse(format).is_ok() => {
+            file.server.set("access_log_format", Placed::new(toml_text::string(format), &place));
+        }
+        Some(_) => {
+            let why = "set `access_log_format`, which has other variables";
+            report.left_out(&place, "access_log format", why);
+        }
+    }
+    if log.get("if").is_some() {
+        report.left_out(&place, "access_log if", "all requests are logged");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Outcome;
+
+    struct One(String);
+
+    impl FileReader for One {
+        fn read(&self, _path: &str) -> Result<String, String> {
+            Ok(self.0.clone())
+        }
+
+        fn glob(&self, _pattern: &str) -> Vec<String> {
+            Vec::new()
+        }
+
+        fn resolved(&self, _path: &str) -> Option<String> {
+            None
+        }
+    }
+
+    /// The result for routes of an application with the targets `direct` and `index`.
+    fn of_routes(routes: &str, script: &str) -> Imported {
+        let pass = if routes.starts_with('{') { "routes/all" } else { "routes" };
+        let text = format!(
+            r#"{{"listeners": {{"*:80": {{"pass": "{pass}"}}}}, "routes": {routes},
+            "applications": {{"a": {{"type": "php 8.2", "user": "web", "processes": 4,
+            "limits": {{"timeout": 30, "requests": 500}},
+            "options": {{"file": "/etc/php.ini", "admin": {{"memory_limit": "99M"}}}},
+            "environment": {{"APP_ENV": "prod"}},
+            "targets": {{"direct": {{"root": "/srv/a"}},
+            "index": {{"root": "/srv/a", "script": "{script}"}}}}}}}}}}"#
+        );
+        import(&One(text), "unit.json").expect("it can be imported")
+    }
+
+    fn has(toml: &str, lines: &[&str]) {
+        for line in lines {
+            assert!(toml.contains(line), "{line}\n{toml}");
+        }
+    }
+
+    #[test]
+    fn the_routes_of_wordpress_laravel_and_others_are_a_front_controller() {
+        let rest = r#"{"action": {"share": "/srv/a$uri",
+                       "fallback": {"pass": "applications/a/index"}}}"#;
+        let php = r#"{"match": {"uri": ["*.php", "*.php/*", "/wp-admin/"]},
+                      "action": {"pass": "applications/a/direct"}}"#;
+        let deny = r#"{"match": {"uri": ["/cache/*", "/config.php*"]}, "action": {"return": 403}}"#;
+        let imported = of_routes(&format!("[{deny}, {php}, {rest}]"), "index.php");
+        has(
+            &imported.toml,
+            &[
+                "root = \"/srv/a\"",
+                "front_controller = \"/index.php\"",
+                "max_children = 4",
+                "request_terminate_timeout = \"30s\"",
+                "php_admin_value.memory_limit = \"99M\"",
+                "env.APP_ENV = \"prod\"",
+                "\"/cache/*\",",
+                "max_body_size = \"8M\"",
+            ],
+        );
+        assert!(!imported.toml.contains("allow_php"), "{}", imported.toml);
+        assert!(imported.report.keeps_access(), "{}", imported.report);
+        let imported = of_routes(&format!("[{rest}]"), "app.php");
+        has(&imported.toml, &["allow_php", "\"/app.php\",", "front_controller = \"/app.php\""]);
+        assert!(imported.report.keeps_access(), "{}", imported.report);
+    }
+
+    #[test]
+    fn the_routes_of_drupal_run_the_listed_scripts_alone() {
+        let imported = of_routes(
+            r#"[{"match": {"uri": ["!*/.well-known/*", "/vendor/*", "*.inc", "*/.*"]},
+                 "action": {"return": 403}},
+                {"match": {"uri": ["/core/install.php", "/update.php"]},
+                 "action": {"pass": "applications/a/direct"}},
+                {"match": {"uri": ["!/index.php*", "*.php", "*.php/*"]}, "action": {"return": 403}},
+                {"action": {"share": "/srv/a/", "fallback": {"pass": "applications/a/index"}}}]"#,
+            "index.php",
+        );
+        has(&imported.toml, &["\"/vendor/*\",", "\"/update.php\",", "\"/index.php\",", "inc$"]);
+        assert!(imported.report.keeps_access(), "{}", imported.report);
+        assert!(!imported.toml.contains("deny_php"), "{}", imported.toml);
+    }
+
+    #[test]
+    fn files_that_unit_does_not_send_are_named_with_their_line() {
+        let imported = of_routes(
+            "[\n{\"match\": {\"uri\": \"/images/*\"}, \"action\": {\"share\": \"/srv/a$uri\"}},\n\
+             {\"action\": {\"pass\": \"applications/a/index\"}}]",
+            "index.php",
+        );
+        let left = imported.report.findings().iter();
+        let left: Vec<usize> = left
+            .filter(|one| one.outcome == Outcome::LeftOutAccess)
+            .map(|one| one.place.line)
+            .collect();
+        assert_eq!(left, [2, 3], "{}", imported.report);
+    }
+
+    #[test]
+    fn a_step_for_some_paths_lets_no_script_of_others_run() {
+        let imported = of_routes(
+            r#"{"more": [{"match": {"uri": "*.php*"},
+                 "action": {"pass": "applications/a/direct"}}],
+                "all": [{"match": {"uri": "/up*"}, "action": {"pass": "routes/more"}},
+                 {"action": {"share": "/srv/a$uri",
+                  "fallback": {"pass": "applications/a/index"}}}]}"#,
+            "index.php",
+        );
+        assert!(imported.toml.contains("allow_php"), "{}", imported.toml);
+        assert!(!imported.report.keeps_access(), "{}", imported.report);
+    }
+
+    #[test]
+    fn conditions_that_are_not_about_paths_are_named() {
+        for part in ["\"method\": \"GET\"", "\"source\": \"10.0.0.0/8\"", "\"scheme\": \"https\""] {
+            let imported = of_routes(
+                &format!(
+                    r#"[{{"match": {{{part}}}, "action": {{"return": 403}}}},
+                       {{"action": {{"share": "/srv/a$uri"}}}}]"#
+                ),
+                "index.php",
+            );
+            assert!(!imported.report.keeps_access(), "{part}\n{}", imported.toml);
+        }
+    }
+}

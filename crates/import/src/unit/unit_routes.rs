@@ -1,0 +1,479 @@
+//! Unit's routes as sites: the first step that matches a request decides.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::php_applications::{PhpTarget, target};
+use super::uri_patterns::UriList;
+use super::{UnitConfig, names};
+use crate::file_draft::{FileDraft, Placed, SiteDraft};
+use crate::report::{ImportReport, SourceLine};
+use crate::toml_text;
+
+/// Deepest chain of routes that lead to routes.
+const MAX_DEPTH: usize = 20;
+
+/// Scripts that tell whether a pattern is for all of them.
+const ANY_SCRIPTS: [&str; 2] = ["/zz9/zz9.php", "/zz8.php"];
+
+/// Adds the sites of what a listener passes requests to.
+pub(super) fn sites(
+    config: &UnitConfig,
+    pass: &str,
+    file: &mut FileDraft,
+    report: &mut ImportReport,
+) {
+    let pointer = UnitConfig::target(pass);
+    let steps = config.get(&pointer).and_then(Value::as_array).map_or(0, Vec::len);
+    // Steps for a host alone are sites of their own.
+    for step in 0..steps {
+        let at = format!("{pointer}/{step}");
+        let is_host = names(config, &format!("{at}/match")) == ["host"];
+        let inner = config.get(&format!("{at}/action/pass")).and_then(Value::as_str);
+        let (true, Some(inner)) = (is_host, inner) else { continue };
+        let hosts = UriList::of(config.get(&format!("{at}/match/host")).unwrap_or(&Value::Null));
+        let place = config.place(&at);
+        match hosts.map(|_| host_names(config.get(&format!("{at}/match/host")))) {
+            Some(Some(hosts)) => {
+                report.kept(&place, "match host");
+                site(config, inner, &hosts, SitePlace { file, report, place: &place });
+            }
+            _ => report.access_left_out(&place, "match host", "it is no list of names"),
+        }
+    }
+    let all = ["*".to_owned()];
+    let place = config.place(&pointer);
+    site(config, pass, &all, SitePlace { file, report, place: &place });
+}
+
+/// Names of hosts: `example.com`, `*.example.com`.
+fn host_names(value: Option<&Value>) -> Option<Vec<String>> {
+    let texts: Vec<&str> = match value? {
+        Value::String(text) => vec![text.as_str()],
+        Value::Array(all) => all.iter().map(Value::as_str).collect::<Option<_>>()?,
+        _ => return None,
+    };
+    let is_name = |text: &str| {
+        let inner = text.strip_prefix("*.").unwrap_or(text);
+        !inner.contains(['*', '!', '~', ':'])
+    };
+    texts.iter().all(|text| is_name(text)).then(|| texts.into_iter().map(str::to_owned).collect())
+}
+
+/// Where a site goes.
+struct SitePlace<'w> {
+    file: &'w mut FileDraft,
+    report: &'w mut ImportReport,
+    place: &'w SourceLine,
+}
+
+fn site(config: &UnitConfig, pass: &str, hosts: &[String], at: SitePlace<'_>) {
+    let SitePlace { file, report, place } = at;
+    let draft = SiteDraft { from: place.to_string(), ..SiteDraft::default() };
+    let mut walk = RouteWalk {
+        config,
+        file: &mut *file,
+        report,
+        site: draft,
+        earlier: Vec::new(),
+        direct: Vec::new(),
+        shares: false,
+        hides_files: None,
+        runs_all: false,
+        seen: BTreeSet::new(),
+    };
+    let hosts = Placed::new(toml_text::strings(hosts), place);
+    walk.site.settings.set("hosts", hosts);
+    walk.pass(pass, place, None, 0);
+    let site = walk.finished(place);
+    if site.settings.has("root") {
+        file.sites.push(site);
+    }
+}
+
+/// The walk through the steps of a route.
+struct RouteWalk<'w> {
+    config: &'w UnitConfig,
+    file: &'w mut FileDraft,
+    report: &'w mut ImportReport,
+    site: SiteDraft,
+    /// The paths of earlier steps.
+    earlier: Vec<UriList>,
+    /// Patterns of scripts that run by their own name.
+    direct: Vec<(String, SourceLine)>,
+    /// Whether files are served.
+    shares: bool,
+    /// A step with an application for paths that may be files here.
+    hides_files: Option<SourceLine>,
+    /// Whether all scripts run.
+    runs_all: bool,
+    seen: BTreeSet<String>,
+}
+
+impl RouteWalk<'_> {
+    /// What a `pass` leads to, for the paths of a list, or for all.
+    fn pass(&mut self, pass: &str, place: &SourceLine, paths: Option<&UriList>, depth: usize) {
+        if depth > MAX_DEPTH {
+            return self.report.access_left_out(place, pass, "routes are too deep");
+        }
+        if pass.starts_with("applications/") {
+            return self.application(pass, place, paths);
+        }
+        if !pass.starts_with("routes") {
+            let why = "only routes and applications have a counterpart; write `[[sites.proxy]]` \
+                       in place of the `deny`";
+            self.report.left_out(place, pass, why);
+            return self.nothing_here(place, paths);
+        }
+        let pointer = UnitConfig::target(pass);
+        let steps = self.config.get(&pointer).and_then(Value::as_array).map_or(0, Vec::len);
+        if !self.seen.insert(pointer.clone()) {
+            return;
+        }
+        for step in 0..steps {
+            self.step(&format!("{pointer}/{step}"), paths, depth);
+        }
+    }
+
+    fn step(&mut self, pointer: &str, around: Option<&UriList>, depth: usize) {
+        let place = self.config.place(pointer);
+        let conditions = names(self.config, &format!("{pointer}/match"));
+        if conditions == ["host"] {
+            return;
+        }
+        let other = conditions.iter().find(|name| *name != "uri");
+        if let Some(other) = other {
+            let why = "requests differ by their paths alone here; write `deny`, `redirects` or \
+                       `[[sites.proxy]]` of the site";
+            return self.report.access_left_out(&place, &format!("match {other}"), why);
+        }
+        let uri = self.config.get(&format!("{pointer}/match/uri"));
+        let paths = match uri.map(UriList::of) {
+            None => None,
+            Some(Some(list)) => Some(list),
+            Some(None) => {
+                return self.report.access_left_out(&place, "match uri", "it is no list of paths");
+            }
+        };
+        if paths.is_some() && around.is_some() {
+            let why = "paths within routes that are for some paths alone have no counterpart; no \
+                       script runs by this step";
+            return self.report.access_left_out(&place, "match uri", why);
+        }
+        let paths = paths.or_else(|| around.cloned());
+        self.action(&format!("{pointer}/action"), paths.as_ref(), depth);
+        self.earlier.extend(paths);
+    }
+
+    fn action(&mut self, pointer: &str, paths: Option<&UriList>, depth: usize) {
+        let place = self.config.place(pointer);
+        let Some(action) = self.config.get(pointer) else { return };
+        let text = |name: &str| action.get(name).and_then(Value::as_str);
+        for (name, why) in [
+            ("response_headers", "write `headers` of the site"),
+            ("rewrite", "write `rewrite` of the site"),
+        ] {
+            if action.get(name).is_some() {
+                self.report.left_out(&place, name, why);
+            }
+        }
+        if let Some(status) = action.get("return").and_then(Value::as_u64) {
+            return self.returned(status, text("location"), &place, paths);
+        }
+        if let Some(pass) = text("pass") {
+            self.report.kept(&place, &format!("pass {pass}"));
+            return self.pass(pass, &place, paths, depth + 1);
+        }
+        if let Some(to) = text("proxy") {
+            return self.proxy(to, &place, paths);
+        }
+        if let Some(share) = action.get("share") {
+            let share = share.as_str().or(share.get(0).and_then(Value::as_str));
+            self.share(share.unwrap_or_default(), pointer, paths);
+            if let Some(Value::String(pass)) = action.pointer("/fallback/pass") {
+                return self.fallback(pass, &place, paths, depth);
+            }
+            if action.get("fallback").is_some() {
+                self.action(&format!("{pointer}/fallback"), paths, depth + 1);
+            }
+            return;
+        }
+        self.report.access_left_out(&place, "action", "it is unknown");
+    }
+
+    /// A fixed response, or a redirect.
+    fn returned(
+        &mut self,
+        status: u64,
+        location: Option<&str>,
+        place: &SourceLine,
+        paths: Option<&UriList>,
+    ) {
+        let is_redirect = [301, 302, 303, 307, 308].contains(&status);
+        if let (true, Some(to)) = (is_redirect, location) {
+            let is_fixed = !to.replace("${host}", "").replace("${request_uri}", "").contains('$');
+            if !is_fixed {
+                let why = "its target is not fixed; write `redirects`";
+                return self.report.left_out(place, "return", why);
+            }
+            let to = to.replace("${host}", "$host").replace("${request_uri}", "$0");
+            for pattern in self.patterns(paths) {
+                let from = match pattern.strip_prefix('~').filter(|_| to.contains("$0")) {
+                    Some(expression) => format!("~^.*?(?:{expression}).*$"),
+                    None => pattern,
+                };
+                let fields = [
+                    ("from", toml_text::string(&from)),
+                    ("to", toml_text::string(&to)),
+                    ("status", status.to_string()),
+                ];
+                let item = Placed::new(toml_text::table(fields), place);
+                self.site.settings.push("redirects", item);
+            }
+            return self.report.kept(place, "return");
+        }
+        let status = if [404, 410].contains(&status) { status } else { 403 };
+        self.deny(status, place, paths);
+        self.report.kept(place, "return");
+    }
+
+    /// Denies the paths of a step that no earlier one has.
+    fn deny(&mut self, status: u64, place: &SourceLine, paths: Option<&UriList>) {
+        let Some(list) = paths else {
+            // All that remains: without scripts and shares, that is what `allow_php` leaves.
+            if self.shares || self.runs_all {
+                return;
+            }
+            let all = toml_text::string("/*");
+            return self.site.settings.push("deny", Placed::new(all, place));
+        };
+        let is_for_scripts = |pattern: &String| {
+            let parsed = maitred_rules::Pattern::parse(pattern);
+            parsed.is_ok_and(|one| ANY_SCRIPTS.iter().all(|path| one.matches(path.as_bytes())))
+                || pattern.ends_with("\\.php/")
+        };
+        for pattern in &list.patterns {
+            if is_for_scripts(pattern) && !pattern.contains("~$") {
+                // `allow_php` refuses the scripts that no step runs.
+                continue;
+            }
+            let except =
+                list.except.iter().chain(self.earlier.iter().flat_map(|one| &one.patterns));
+            let literal = pattern.trim_end_matches('*');
+            let inside: Vec<&String> = except
+                .filter(|other| other.starts_with(literal) || other.starts_with('~'))
+                .collect();
+            if !inside.is_empty() && !pattern.contains("/\\.") {
+                let why = format!(
+                    "`{pattern}` applies as well where an earlier step or an exception has {}",
+                    inside.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(", ")
+                );
+                self.report.changed(place, "return", &why);
+            }
+            // Hidden files are never served, and `/.well-known/` is.
+            if pattern == "~/\\." {
+                continue;
+            }
+            let path = toml_text::string(pattern);
+            let toml = match status {
+                403 => path,
+                status => toml_text::table([("path", path), ("status", status.to_string())]),
+            };
+            self.site.settings.push("deny", Placed::new(toml, place));
+        }
+    }
+
+    fn nothing_here(&mut self, place: &SourceLine, paths: Option<&UriList>) {
+        for pattern in self.patterns(paths) {
+            let fields = [("path", toml_text::string(&pattern)), ("status", "404".to_owned())];
+            let why = "it leads elsewhere in Unit";
+            let item = Placed::because(toml_text::table(fields), place, why);
+            self.site.settings.push("deny", item);
+        }
+    }
+
+    fn patterns(&self, paths: Option<&UriList>) -> Vec<String> {
+        paths.map_or_else(|| vec!["/*".to_owned()], |list| list.patterns.clone())
+    }
+
+    fn proxy(&mut self, to: &str, place: &SourceLine, paths: Option<&UriList>) {
+        let to = to.replace("http://unix:", "unix:");
+        for path in self.patterns(paths) {
+            let fields = [("path", toml_text::string(&path)), ("to", toml_text::string(&to))];
+            self.site.settings.push("proxy", Placed::new(toml_text::table(fields), place));
+        }
+        self.report.kept(place, "proxy");
+    }
+
+    /// Files of a folder.
+    fn share(&mut self, share: &str, pointer: &str, paths: Option<&UriList>) {
+        let place = self.config.place(pointer);
+        if share.starts_with("/dev/null") {
+            self.deny(404, &place, paths);
+            return self.report.kept(&place, "share /dev/null");
+        }
+        let folder = share.trim_end_matches("$uri").trim_end_matches('/');
+        if folder.contains('$') || folder.is_empty() {
+            let why = "the folder is not fixed; write `root` or `aliases` of the site";
+            return self.report.access_left_out(&place, "share", why);
+        }
+        let known = self.site.settings.value("root").map(str::to_owned);
+        match known {
+            None => {
+                let root = Placed::new(toml_text::string(folder), &place);
+                self.site.settings.set("root", root);
+            }
+            Some(root) if root == toml_text::string(folder) => {}
+            Some(_) => {
+                let why = "a site has one document root; write `aliases` of the site";
+                return self.report.left_out(&place, "share", why);
+            }
+        }
+        if let Some(index) = self.config.get(&format!("{pointer}/index")).and_then(Value::as_str) {
+            let index = Placed::new(toml_text::strings([index]), &place);
+            self.site.settings.set("index", index);
+        }
+        if let Some(list) = paths {
+            let only = list.patterns.join(", ");
+            let is_left = list.except.iter().any(|one| !one.contains("php") && !one.contains("ht"));
+            let why = format!(
+                "Unit sends files of {only} only; here all files of the document root are sent but \
+                 hidden ones, PHP source and those in `deny`: deny the others"
+            );
+            if is_left || !self.shares {
+                self.report.access_left_out(&place, "share", &why);
+            }
+        }
+        for name in ["chroot", "follow_symlinks", "traverse_mounts"] {
+            if self.config.get(&format!("{pointer}/{name}")).is_some() {
+                let why = "links are followed only to files of the link's owner";
+                self.report.changed(&place, name, why);
+            }
+        }
+        if self.config.get(&format!("{pointer}/types")).is_some() {
+            let why = "files of all types are sent here: deny the others";
+            self.report.access_left_out(&place, "types", why);
+        }
+        self.shares = true;
+        self.report.kept(&place, "share");
+    }
+
+    /// What serves paths without a file.
+    fn fallback(&mut self, pass: &str, place: &SourceLine, paths: Option<&UriList>, depth: usize) {
+        if !pass.starts_with("applications/") || paths.is_some() {
+            return self.pass(pass, place, paths, depth + 1);
+        }
+        match target(self.config, pass, self.file, self.report) {
+            Err(why) => {
+                let why = format!("{why}; paths without a file are a 404");
+                self.report.left_out(place, &format!("fallback {pass}"), &why);
+            }
+            Ok(found) => {
+                self.of_application(&found, place);
+                self.report.kept(place, &format!("fallback {pass}"));
+                match &found.script {
+                    Some(script) => self.front_controller(script, place),
+                    None => self.run(&["*.php".to_owned()], place),
+                }
+            }
+        }
+    }
+
+    fn front_controller(&mut self, script: &str, place: &SourceLine) {
+        let script = format!("/{}", script.trim_start_matches('/'));
+        let toml = toml_text::string(&script);
+        self.site.settings.set("front_controller", Placed::new(toml, place));
+        self.direct.push((script, place.clone()));
+    }
+
+    /// The root and the pool of an application.
+    fn of_application(&mut self, found: &PhpTarget, place: &SourceLine) {
+        let root = Placed::new(toml_text::string(&found.root), place);
+        self.site.settings.set("root", root);
+        let pool = toml_text::string(&found.pool);
+        self.site.settings.set("pool", Placed::new(pool.clone(), place));
+        if self.site.settings.value("pool") != Some(&pool) {
+            let why = "the pool of the site runs these scripts; write `paths` of the site";
+            self.report.left_out(place, "pass", why);
+        }
+        let index = toml_text::strings([&found.index, "index.html"]);
+        self.site.settings.set("index", Placed::new(index, place));
+    }
+
+    fn application(&mut self, pass: &str, place: &SourceLine, paths: Option<&UriList>) {
+        let found = match target(self.config, pass, self.file, self.report) {
+            Ok(found) => found,
+            Err(why) => {
+                let why = format!("{why}; the paths are a 404");
+                self.report.left_out(place, pass, &why);
+                return self.nothing_here(place, paths);
+            }
+        };
+        let root = self.site.settings.value("root").map(str::to_owned);
+        let prefix = root.as_deref().map(|root| root.trim_matches('"').to_owned());
+        let below = prefix.and_then(|root| found.root.strip_prefix(&root).map(str::to_owned));
+        self.of_application(&found, place);
+        match (&found.script, paths) {
+            (Some(script), None) => {
+                // All other paths: files among them are not sent by Unit.
+                self.front_controller(script, place);
+                self.hides_files = Some(place.clone());
+            }
+            (None, None) => {
+                self.run(&["*.php".to_owned()], place);
+                self.hides_files = Some(place.clone());
+            }
+            (Some(script), Some(list)) => {
+                let script = format!("{}/{script}", below.unwrap_or_default());
+                for pattern in &list.patterns {
+                    let from = toml_text::string(pattern);
+                    let fields = [("from", from), ("to", toml_text::string(&script))];
+                    let end = ("end", "true".to_owned());
+                    let item = toml_text::table(fields.into_iter().chain([end]));
+                    self.site.settings.push("rewrite", Placed::new(item, place));
+                }
+                self.direct.push((script, place.clone()));
+            }
+            (None, Some(list)) => self.run(&list.patterns.clone(), place),
+        }
+    }
+
+    /// Scripts that run by their own name.
+    fn run(&mut self, patterns: &[String], place: &SourceLine) {
+        for pattern in patterns {
+            let parsed = maitred_rules::Pattern::parse(pattern);
+            let is_all =
+                parsed.is_ok_and(|one| ANY_SCRIPTS.iter().all(|path| one.matches(path.as_bytes())));
+            self.runs_all |= is_all;
+            let pattern = match pattern.strip_suffix('/').filter(|_| !pattern.starts_with('~')) {
+                Some(folder) => format!("{folder}/index.php"),
+                None => pattern.clone(),
+            };
+            self.direct.push((pattern, place.clone()));
+        }
+    }
+
+    /// `allow_php`, and files that Unit does not send.
+    fn finished(mut self, place: &SourceLine) -> SiteDraft {
+        if !self.site.settings.has("front_controller") {
+            let none = Placed::because("\"\"".to_owned(), place, "no fallback");
+            self.site.settings.set("front_controller", none);
+        }
+        if self.direct.is_empty() {
+            let all = Placed::because(toml_text::string("/*"), place, "no application");
+            self.site.settings.push("deny_php", all);
+        } else if !self.runs_all {
+            for (pattern, place) in std::mem::take(&mut self.direct) {
+                let item = Placed::new(toml_text::string(&pattern), &place);
+                self.site.settings.push("allow_php", item);
+            }
+        }
+        if let Some(hidden) = self.hides_files.take() {
+            let why = "Unit passes all of these paths to PHP, and files there are sent here: deny \
+                       them, or move them out of the document root";
+            self.report.access_left_out(&hidden, "pass", why);
+        }
+        self.site
+    }
+}

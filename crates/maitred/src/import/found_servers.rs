@@ -1,0 +1,56 @@
+//! Servers on this machine: those that run, and those that are installed.
+
+use std::fs;
+use std::path::Path;
+
+use super::options::ForeignServer;
+
+/// A server, the names of its processes, and its configuration at the paths of distributions.
+struct KnownServer {
+    server: ForeignServer,
+    processes: &'static [&'static str],
+    places: &'static [&'static str],
+}
+
+/// The servers, in the order in which they are taken.
+const KNOWN: [KnownServer; 3] = [
+    KnownServer {
+        server: ForeignServer::Nginx,
+        processes: &["nginx"],
+        places: &["/etc/nginx/nginx.conf"],
+    },
+    KnownServer {
+        server: ForeignServer::Apache,
+        processes: &["apache2", "httpd"],
+        places: &["/etc/apache2/apache2.conf", "/etc/httpd/conf/httpd.conf"],
+    },
+    KnownServer {
+        server: ForeignServer::Unit,
+        processes: &["unitd", "unit: router"],
+        places: &["/var/lib/unit/conf.json"],
+    },
+];
+
+/// The paths of a server's configuration.
+pub fn places(server: ForeignServer) -> &'static [&'static str] {
+    let known = KNOWN.iter().find(|known| known.server == server);
+    known.map(|known| known.places).unwrap_or_default()
+}
+
+/// The server that runs here, or else the one that is installed.
+pub fn found() -> Option<ForeignServer> {
+    let running = running();
+    let runs = |known: &&KnownServer| {
+        known.processes.iter().any(|name| running.iter().any(|one| one == name))
+    };
+    let is_there = |known: &&KnownServer| known.places.iter().any(|file| Path::new(file).exists());
+    let installed = || KNOWN.iter().filter(is_there);
+    installed().find(runs).or_else(|| installed().next()).map(|known| known.server)
+}
+
+/// The names of all processes.
+fn running() -> Vec<String> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let names = processes.filter_map(|one| fs::read_to_string(one.path().join("comm")).ok());
+    names.map(|name| name.trim().to_owned()).collect()
+}
