@@ -53,7 +53,7 @@ pub struct Frontier {
 }
 
 impl Frontier {
-    /// No address yet, and at most so many.
+    /// No address yet, and at most `limit`.
     pub fn new(limit: usize) -> Frontier {
         Frontier {
             limit,

@@ -12,9 +12,9 @@ use maitred_warm::sitemap::Sitemap;
 use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::accepted::{RequestFacts, accepted};
+use crate::causes::{DifferenceOrigin, Explanation, FoundDifference, Proof, opens, reported};
 use crate::client::{self, SentRequest};
 use crate::difference::{ComparedSite, Comparison, compare};
-use crate::findings::{DifferenceOrigin, Explanation, FoundDifference, Proof, opens, reported};
 use crate::frontier::{Frontier, Offered};
 use crate::page_links::{PageAddress, links, resolve};
 use crate::probe::{AddressSource, ProbeForm, Responses, ServerResponse};

@@ -15,7 +15,7 @@ use maitred_config::Config;
 use maitred_import::report::ImportReport;
 use maitred_import::served::ServedSite;
 use maitred_os::signals::{Awaited, Signal};
-use maitred_prove::findings::Proof;
+use maitred_prove::causes::Proof;
 use maitred_prove::report_text;
 use maitred_prove::run::{self, ProofPlan};
 
