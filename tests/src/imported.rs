@@ -92,6 +92,12 @@ pub struct Case<'c> {
     pub files: &'c [&'c str],
 }
 
+/// Lines with a document root in place of `ROOT`, but not in names such as `DOCUMENT_ROOT`.
+pub fn with_root(lines: &str, root: &str) -> String {
+    let lines = lines.replace("_ROOT", "\u{0}").replace("ROOT", root);
+    lines.replace('\u{0}', "_ROOT")
+}
+
 /// Runs `maitred import` for a configuration.
 ///
 /// # Panics
@@ -140,7 +146,7 @@ impl OldServer {
         let nginx_folder = folder.path().join("nginx");
         fs::create_dir(&nginx_folder).expect("a folder can be made");
         let fill = |lines: &str| {
-            let lines = lines.replace("ROOT", &root.display().to_string());
+            let lines = with_root(lines, &root.display().to_string());
             let lines = lines.replace("HERE", &folder.path().display().to_string());
             lines
                 .replace("FPM", &fpm.fpm_socket().display().to_string())

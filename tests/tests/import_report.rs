@@ -96,6 +96,43 @@ fn a_server_that_redirects_to_https_becomes_the_redirect_of_tls() {
 }
 
 #[test]
+fn what_a_site_has_to_know_about_its_front_controller_and_its_pool_is_reported() {
+    let php = "location ~ \\.php$ { fastcgi_pass unix:/run/www.sock; PARAM }";
+    let server = |name: &str, lines: &str| {
+        format!("server {{ server_name {name}; root /srv/{name};\n{lines}\n}}\n")
+    };
+    let param = php.replace("PARAM", "fastcgi_param PHP_VALUE \"memory_limit=9M\";");
+    let one = server(
+        "a.example",
+        &format!(
+            "location / {{ try_files $uri /index.php; }}\n\
+             location ~ \\.css$ {{ expires 7d; }}\n{param}"
+        ),
+    );
+    let (code, report, _) = report_of(&(one + &server("b.example", &php.replace("PARAM", ""))));
+    assert_eq!(code, Some(0), "{report}");
+    for part in [
+        "nginx.conf:5: location ~ \\.css$: the front controller runs where a file is missing",
+        "nginx.conf:5: expires 7d: responses of the front controller",
+        "all 2 sites of the pool www get it",
+    ] {
+        assert!(report.contains(part), "{part}\n{report}");
+    }
+}
+
+#[test]
+fn alternatives_without_look_around_are_kept_and_the_others_named() {
+    let http = "server { root /srv;\nlocation ~ /(config|a(?!b)|store) { deny all; }\n\
+                location ~ \\.sql$|/(\\.(?!well-known).*) { deny all; return 404; }\n}";
+    let (code, report, toml) = report_of(http);
+    assert_eq!(code, Some(3), "{report}");
+    assert!(report.contains("look-around of `a(?!b)` has no counterpart"), "{report}");
+    assert!(toml.contains("~/(?:config|store)"), "{toml}");
+    assert!(toml.contains(r"~(?:\.sql$)', status = 404"), "{toml}");
+    assert!(!report.contains("well-known"), "{report}");
+}
+
+#[test]
 fn servers_that_include_one_file_both_get_what_it_says() {
     let folder = public_folder();
     let snippet = folder.path().join("php.conf");

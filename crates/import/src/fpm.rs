@@ -1,6 +1,6 @@
 //! Pools of php-fpm, and which of them a web server's address means.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use maitred_config::fpm::{Statement, read_line};
@@ -95,6 +95,16 @@ pub struct PoolPlan {
     used: Vec<String>,
     entries: BTreeMap<(String, String, String), Placed>,
     waits: BTreeMap<String, (Duration, SourceLine, bool)>,
+    sites: BTreeMap<String, BTreeSet<SourceLine>>,
+    params: Vec<SiteParam>,
+}
+
+/// A parameter of a site that becomes a setting of its pool.
+#[derive(Debug)]
+struct SiteParam {
+    pool: String,
+    place: SourceLine,
+    what: String,
 }
 
 impl PoolPlan {
@@ -244,6 +254,32 @@ impl PoolPlan {
         }
     }
 
+    /// A site whose scripts a pool runs.
+    pub fn used_by(&mut self, target: &PassTarget, site: &SourceLine) {
+        if let PassTarget::Pool(name) = target {
+            self.sites.entry(name.clone()).or_default().insert(site.clone());
+        }
+    }
+
+    /// A parameter of a site that is an entry of its pool now.
+    pub fn param(&mut self, pool: &str, place: &SourceLine, what: &str) {
+        let (pool, place, what) = (pool.to_owned(), place.clone(), what.to_owned());
+        self.params.push(SiteParam { pool, place, what });
+    }
+
+    /// Reports parameters of one site that others get as well.
+    fn shared_params(&self, report: &mut ImportReport) {
+        for SiteParam { pool, place, what } in &self.params {
+            let count = self.sites.get(pool).map_or(0, BTreeSet::len);
+            if count > 1 {
+                let why = format!(
+                    "all {count} sites of the pool {pool} get it; give the site a pool of its own"
+                );
+                report.changed(place, what, &why);
+            }
+        }
+    }
+
     /// Adds an entry to a table of a pool.
     ///
     /// # Errors
@@ -273,6 +309,7 @@ impl PoolPlan {
 
     /// The sections of the used pools.
     pub fn sections(self, report: &mut ImportReport) -> (Vec<PoolDraft>, Option<Placed>) {
+        self.shared_params(report);
         let names: Vec<String> = (0..self.pools.len()).map(|index| self.name_here(index)).collect();
         let mut drafts = Vec::new();
         for (pool, name) in self.pools.iter().zip(&names) {

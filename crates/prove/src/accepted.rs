@@ -12,6 +12,8 @@ pub struct RequestFacts<'a> {
     pub form: &'a ProbeForm,
     /// Whether the new server runs the front controller for it.
     pub runs_front_controller: bool,
+    /// Whether the old server passes it to PHP.
+    pub is_for_php: bool,
 }
 
 /// Statuses of refusals.
@@ -24,6 +26,15 @@ pub fn accepted(
     facts: RequestFacts<'_>,
 ) -> Option<&'static str> {
     let (old, new) = (&responses.old[0], &responses.new);
+    let has_path_info = facts.target.to_ascii_lowercase().contains(".php/");
+    if has_path_info && (old.shows() || old.status == 404) && new.shows() {
+        return Some("maitred runs the script before the slash; the rest is its PATH_INFO");
+    }
+    let path = facts.target.split('?').next().unwrap_or_default();
+    let is_script = path.to_ascii_lowercase().ends_with(".php");
+    if is_script && facts.runs_front_controller && old.shows() && new.shows() {
+        return Some("a .php path without a file is one of the front controller");
+    }
     match &difference.aspect {
         Aspect::Status => status(responses, facts),
         Aspect::Header(name) if name == "content-encoding" => {
@@ -32,7 +43,12 @@ pub fn accepted(
         Aspect::Header(name) if name == "content-type" => {
             let is_same = old.media_type().eq_ignore_ascii_case(new.media_type());
             let adds = new.header("content-type")?.len() >= old.header("content-type")?.len();
-            (is_same && adds).then_some("maitred adds the charset to the types of text files")
+            let scripts = [old.media_type(), new.media_type()];
+            match scripts == ["application/javascript", "text/javascript"] {
+                true => Some("the media type of scripts is text/javascript (RFC 9239)"),
+                false => (is_same && adds)
+                    .then_some("maitred adds the charset to the types of text files"),
+            }
         }
         Aspect::Header(name) if name == "etag" || name == "last-modified" => {
             let is_weak = facts.form == &ProbeForm::Gzip;
@@ -51,6 +67,14 @@ fn status(responses: &Responses, facts: RequestFacts<'_>) -> Option<&'static str
         return Some("both refuse it, with different statuses");
     }
     let path = facts.target.split('?').next().unwrap_or_default();
+    if new.status == 404 && path.contains("/.") {
+        return Some("maitred serves no names that begin with a dot");
+    }
+    let slash = format!("{path}/");
+    let is_folder = old.header("location").is_some_and(|to| to.ends_with(&slash));
+    if old.status == 301 && is_folder && (new.status >= 400 || facts.runs_front_controller) {
+        return Some("a folder without an index file is not redirected to its slash");
+    }
     let is_script = path.to_ascii_lowercase().contains(".php");
     let is_odd = path.contains("%00") || path.contains("%2e") || path.contains("%2E");
     let shows_source =
@@ -65,6 +89,7 @@ fn status(responses: &Responses, facts: RequestFacts<'_>) -> Option<&'static str
         return match (is_script, path.ends_with('/')) {
             (true, _) => Some("a .php path without a file is one of the front controller"),
             (false, true) => Some("a folder without an index file is one of the front controller"),
+            _ if facts.is_for_php => Some("a path without a script is one of the front controller"),
             _ => None,
         };
     }
@@ -85,7 +110,8 @@ mod tests {
         let old = response(old.0, old.1);
         let responses = Responses { old: [old.clone(), old], new: response(new, "") };
         let form = ProbeForm::Get;
-        let facts = RequestFacts { target, form: &form, runs_front_controller: runs };
+        let facts =
+            RequestFacts { target, form: &form, runs_front_controller: runs, is_for_php: false };
         let difference =
             Difference { aspect: Aspect::Status, old: String::new(), new: String::new() };
         accepted(&difference, &responses, facts)
@@ -105,5 +131,8 @@ mod tests {
         assert!(reason((404, ""), 200, "/a.php", true).is_some());
         assert!(reason((404, ""), 200, "/a.php", false).is_none());
         assert!(reason((404, ""), 200, "/a.txt", true).is_none());
+        assert!(reason((403, ""), 200, "/a.php/x", false).is_none());
+        assert!(reason((200, ""), 404, "/.a", false).is_some());
+        assert!(reason((200, ""), 404, "/a", false).is_none());
     }
 }

@@ -128,6 +128,10 @@ pub fn compare(responses: &Responses, form: &ProbeForm, site: &ComparedSite) -> 
         found.differences.push(difference(aspect, &shown(first), &shown(new)));
         return found;
     }
+    // A request that cannot be read is no request of the site.
+    if first.status == 400 {
+        return found;
+    }
     headers(responses, form, site, &mut found);
     if *form != ProbeForm::Head && !is_own_page(first) && !(300..400).contains(&first.status) {
         body(responses, site, &mut found);
@@ -199,8 +203,8 @@ fn headers(responses: &Responses, form: &ProbeForm, site: &ComparedSite, found: 
     if *form != ProbeForm::Gzip {
         names.remove("content-encoding");
     }
-    if is_own_page(first) {
-        // The type and the length of a server's own page are its own.
+    if is_own_page(first) || *form == ProbeForm::Head && first.status >= 300 {
+        // The type of a server's own page is its own; HEAD does not show whether it is one.
         names.remove("content-type");
     }
     for name in names {

@@ -12,8 +12,15 @@ const MAX_OF_PATTERN: usize = 4;
 /// Most addresses with one extension in one folder, from links and logs.
 const MAX_IN_FOLDER: usize = 25;
 
-/// Most addresses of one source of a site, as a share of all.
-const SHARE: f64 = 0.5;
+/// Most addresses of a source, as a share of all: each leaves room for others.
+fn share(source: AddressSource) -> f64 {
+    match source {
+        AddressSource::Start | AddressSource::Named => 1.0,
+        AddressSource::Rule => 0.4,
+        AddressSource::BesideRule => 0.2,
+        _ => 0.5,
+    }
+}
 
 /// Most addresses that are listed because they may change something.
 const MAX_SKIPPED: usize = 1000;
@@ -46,7 +53,7 @@ pub struct Frontier {
 }
 
 impl Frontier {
-    /// No address yet, and at most so many.
+    /// No address yet, and at most `limit`.
     pub fn new(limit: usize) -> Frontier {
         Frontier {
             limit,
@@ -66,7 +73,11 @@ impl Frontier {
         if self.seen.contains(target) || self.skipped.contains(target) {
             return Offered::Known;
         }
-        let is_chosen = matches!(source, AddressSource::Start | AddressSource::Named);
+        let is_chosen = !matches!(
+            source,
+            AddressSource::Link | AddressSource::AccessLog | AddressSource::Sitemap
+        ) && !target.contains(".php")
+            || source == AddressSource::Named;
         if may_change(target) && !is_chosen && may_do(target) {
             if self.skipped.len() < MAX_SKIPPED {
                 self.skipped.insert(target.to_owned());
@@ -85,7 +96,7 @@ impl Frontier {
             return Offered::Enough;
         }
         let of_source = self.sources.entry(source).or_default();
-        let is_full = is_found && *of_source >= (self.limit as f64 * SHARE).ceil() as usize;
+        let is_full = *of_source >= (self.limit as f64 * share(source)).ceil() as usize;
         if is_full || self.taken >= self.limit {
             self.left_out += 1;
             return Offered::Enough;
@@ -107,7 +118,7 @@ impl Frontier {
     }
 
     /// The next address, and its source.
-    pub fn next(&mut self) -> Option<(String, AddressSource)> {
+    pub fn take(&mut self) -> Option<(String, AddressSource)> {
         self.waiting.pop_front()
     }
 
@@ -199,7 +210,7 @@ mod tests {
         }
         assert_eq!(frontier.offer("/goods/99", AddressSource::Link), Offered::Enough);
         assert_eq!(frontier.offer("/goods/99", AddressSource::Rule), Offered::Taken);
-        assert_eq!(frontier.next(), Some(("/".to_owned(), AddressSource::Start)));
+        assert_eq!(frontier.take(), Some(("/".to_owned(), AddressSource::Start)));
     }
 
     #[test]
@@ -212,7 +223,7 @@ mod tests {
         for number in 0..7 {
             frontier.offer(&format!("/rule{number}"), AddressSource::Rule);
         }
-        assert_eq!(std::iter::from_fn(|| frontier.next()).count(), 10);
-        assert_eq!(frontier.left_out(), 4);
+        assert_eq!(std::iter::from_fn(|| frontier.take()).count(), 9);
+        assert_eq!(frontier.left_out(), 5);
     }
 }

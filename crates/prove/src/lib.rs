@@ -4,12 +4,12 @@
 //! All decisions are pure: [`frontier`] and [`rule_paths`] choose what to request, [`page_links`]
 //! finds more, [`varying`] learns from two responses of the old server what varies by itself,
 //! [`difference`] compares, [`accepted`] knows the differences that every site has, and
-//! [`findings`] groups the rest. [`client`] sends requests, and [`run`] does the whole.
+//! [`causes`] groups the rest. [`client`] sends requests, and [`run`] does the whole.
 
 pub mod accepted;
+pub mod causes;
 pub mod client;
 pub mod difference;
-pub mod findings;
 pub mod frontier;
 pub mod page_links;
 pub mod probe;

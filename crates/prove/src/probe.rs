@@ -95,7 +95,7 @@ impl ServerResponse {
     }
 }
 
-/// The responses of both servers to one request: the old one is asked before and after the new one.
+/// The responses of both servers to one request: the old one responds before and after the new one.
 #[derive(Debug, Clone)]
 pub struct Responses {
     /// Those of the old server.

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::causes::{Cause, DifferingAddresses, Explanation, Proof};
 use crate::difference::Aspect;
-use crate::findings::{Cause, DifferingAddresses, Explanation, Proof};
 
 /// Addresses that are named of a cause.
 const NAMED: usize = 3;

@@ -106,6 +106,9 @@ fn neighbours(path: &str) -> Vec<String> {
     if !path.ends_with('/') {
         found.push(format!("{path}/"));
     }
+    if path.ends_with(".php") {
+        found.push(format!("{path}/{UNKNOWN}"));
+    }
     found
 }
 

@@ -12,9 +12,9 @@ use maitred_warm::sitemap::Sitemap;
 use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::accepted::{RequestFacts, accepted};
+use crate::causes::{DifferenceOrigin, Explanation, FoundDifference, Proof, opens, reported};
 use crate::client::{self, SentRequest};
 use crate::difference::{ComparedSite, Comparison, compare};
-use crate::findings::{Explanation, FoundDifference, Proof, reported};
 use crate::frontier::{Frontier, Offered};
 use crate::page_links::{PageAddress, links, resolve};
 use crate::probe::{AddressSource, ProbeForm, Responses, ServerResponse};
@@ -78,6 +78,8 @@ pub struct ProofPlan<'a> {
 pub struct NewRule {
     /// The rule, with file and line.
     pub text: String,
+    /// The place that it comes from, and perhaps a reason.
+    pub from: String,
     /// Whether the front controller runs.
     pub runs_front_controller: bool,
 }
@@ -116,6 +118,12 @@ pub fn run(
     })
 }
 
+/// Responses, and how they differ.
+struct ComparedResponses<'r> {
+    responses: &'r Responses,
+    comparison: Comparison,
+}
+
 /// A run.
 struct Comparing<'a> {
     plan: &'a ProofPlan<'a>,
@@ -132,9 +140,10 @@ impl Comparing<'_> {
     async fn site(&mut self, target: &SiteTarget<'_>, limit: usize) {
         let mut frontier = Frontier::new(limit);
         offer_all(&mut frontier, target);
-        let (mut sitemaps, mut done) = (BTreeSet::new(), 0);
+        let mut sitemaps = BTreeSet::from(["/sitemap.xml".to_owned()]);
+        let mut done = 0;
         let mut is_redirected = false;
-        while let Some((path, source)) = frontier.next() {
+        while let Some((path, source)) = frontier.take() {
             if self.is_stopped.load(Ordering::SeqCst) || is_redirected && done >= MAX_REDIRECTED {
                 break;
             }
@@ -144,14 +153,18 @@ impl Comparing<'_> {
                 && leads_to_https(&response, &target.compared);
             done += 1;
             let page = PageAddress { authority: &target.compared.authority, target: &path };
-            let is_sitemap = source == AddressSource::Sitemap && path.contains("sitemap");
-            if path == "/robots.txt" || path == "/sitemap.xml" || is_sitemap {
-                for found in listed(&response, &path, page) {
-                    let is_map = found.contains("sitemap") && sitemaps.insert(found.clone());
-                    if !is_map || sitemaps.len() <= MAX_SITEMAPS {
-                        frontier.offer(&found, AddressSource::Sitemap);
-                    }
+            let listed = match path.as_str() {
+                "/robots.txt" => of_robots(&response, page),
+                path if sitemaps.contains(path) => of_sitemap(&response, page),
+                _ => ListedAddresses::default(),
+            };
+            for map in listed.sitemaps {
+                if sitemaps.len() < MAX_SITEMAPS && sitemaps.insert(map.clone()) {
+                    frontier.offer(&map, AddressSource::Sitemap);
                 }
+            }
+            for page in listed.pages {
+                frontier.offer(&page, AddressSource::Sitemap);
             }
             if response.media_type() == "text/html" {
                 for link in links(&response.body, page) {
@@ -229,7 +242,8 @@ impl Comparing<'_> {
         let new = self.send(&target.new, sent).await;
         let responses = Responses { old: [old.clone(), old], new };
         let comparison = compare(&responses, &form, &target.compared);
-        self.record(target, path, &form, (&responses, comparison));
+        let compared = ComparedResponses { responses: &responses, comparison };
+        self.record(target, path, &form, compared);
     }
 
     /// Compares, and asks once more before a difference counts.
@@ -242,7 +256,12 @@ impl Comparing<'_> {
     ) {
         let mut comparison = compare(responses, form, &target.compared);
         let is_unexplained = comparison.differences.iter().any(|difference| {
-            let facts = RequestFacts { target: path, form, runs_front_controller: false };
+            let facts = RequestFacts {
+                target: path,
+                form,
+                runs_front_controller: false,
+                is_for_php: false,
+            };
             accepted(difference, responses, facts).is_none()
         });
         let is_plain = matches!(form, ProbeForm::Get);
@@ -255,7 +274,7 @@ impl Comparing<'_> {
                 again.differences.iter().any(|other| other.aspect == difference.aspect)
             });
         }
-        self.record(target, path, form, (responses, comparison));
+        self.record(target, path, form, ComparedResponses { responses, comparison });
     }
 
     fn record(
@@ -263,9 +282,9 @@ impl Comparing<'_> {
         target: &SiteTarget<'_>,
         path: &str,
         form: &ProbeForm,
-        compared: (&Responses, Comparison),
+        compared: ComparedResponses<'_>,
     ) {
-        let (responses, comparison) = compared;
+        let ComparedResponses { responses, comparison } = compared;
         self.proof.compared += 1;
         self.proof.varying += usize::from(comparison.varies);
         self.proof.same += usize::from(comparison.differences.is_empty());
@@ -279,10 +298,20 @@ impl Comparing<'_> {
                 target: path,
                 form,
                 runs_front_controller: new_rule.runs_front_controller,
+                is_for_php: rule.is_some_and(|rule| rule.what.contains("fastcgi_pass")),
+            };
+            let origin = DifferenceOrigin {
+                rule,
+                site: target.site,
+                new_rule_from: &new_rule.from,
+                target: path,
+                new_status: responses.new.status,
+                is_leak: opens(responses.old[0].status, responses.new.status)
+                    && !new_rule.runs_front_controller,
             };
             let explanation = match accepted(&difference, responses, facts) {
                 Some(why) => Explanation::Accepted(why),
-                None => reported(&difference, self.plan.report, rule, target.site)
+                None => reported(&difference, self.plan.report, origin)
                     .map_or(Explanation::None, Explanation::Reported),
             };
             self.proof.add(FoundDifference {
@@ -357,20 +386,37 @@ fn forms(responses: &Responses) -> Vec<ProbeForm> {
     forms
 }
 
-/// The sitemaps that a robots.txt names, and the addresses of a sitemap.
-fn listed(response: &ServerResponse, path: &str, page: PageAddress<'_>) -> Vec<String> {
+/// Sitemaps and pages, as request targets.
+#[derive(Debug, Default)]
+struct ListedAddresses {
+    sitemaps: Vec<String>,
+    pages: Vec<String>,
+}
+
+/// The sitemaps that a robots.txt names.
+fn of_robots(response: &ServerResponse, page: PageAddress<'_>) -> ListedAddresses {
     if !response.shows() {
-        return Vec::new();
+        return ListedAddresses::default();
     }
-    if path == "/robots.txt" {
-        let text = String::from_utf8_lossy(&response.body).into_owned();
-        let lines = text.lines().filter_map(|line| line.split_once(':'));
-        let maps = lines.filter(|(name, _)| name.trim().eq_ignore_ascii_case("sitemap"));
-        return maps.filter_map(|(_, url)| resolve(url, page)).take(MAX_SITEMAPS).collect();
+    let text = String::from_utf8_lossy(&response.body);
+    let lines = text.lines().filter_map(|line| line.split_once(':'));
+    let maps = lines.filter(|(name, _)| name.trim().eq_ignore_ascii_case("sitemap"));
+    let sitemaps = maps.filter_map(|(_, url)| resolve(url, page)).take(MAX_SITEMAPS).collect();
+    ListedAddresses { sitemaps, pages: Vec::new() }
+}
+
+/// The addresses of a sitemap.
+fn of_sitemap(response: &ServerResponse, page: PageAddress<'_>) -> ListedAddresses {
+    let is_xml = response.body.trim_ascii_start().starts_with(b"<");
+    let sitemap = Sitemap::read(&response.body).ok().filter(|_| response.shows() && is_xml);
+    let Some(sitemap) = sitemap else { return ListedAddresses::default() };
+    let targets = |urls: &[String], most: usize| {
+        urls.iter().filter_map(|url| resolve(url, page)).take(most).collect()
+    };
+    ListedAddresses {
+        sitemaps: targets(&sitemap.further, MAX_SITEMAPS),
+        pages: targets(&sitemap.pages, MAX_OF_SITEMAP),
     }
-    let Ok(sitemap) = Sitemap::read(&response.body) else { return Vec::new() };
-    let all = sitemap.further.iter().chain(&sitemap.pages);
-    all.filter_map(|url| resolve(url, page)).take(MAX_OF_SITEMAP).collect()
 }
 
 fn leads_to_https(response: &ServerResponse, site: &ComparedSite) -> bool {

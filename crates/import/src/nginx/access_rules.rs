@@ -7,9 +7,11 @@ use super::scope::Scope;
 use super::server::ServerImport;
 use crate::file_draft::Placed;
 use crate::prefix_complement::{LiteralPath, without};
+use crate::regexes::check_regex;
 use crate::source_directive::Directive;
 use crate::toml_text;
 use crate::user_files;
+use crate::values;
 
 /// The paths of a rule: a server's, or a location's.
 pub(super) enum Area<'l, 'a> {
@@ -263,6 +265,7 @@ impl<'a> ServerImport<'_, 'a> {
                 return self.report.changed(&back.place, &back.shown(), why);
             }
             Err(_) if is_hidden_files(location) => return self.keep_by_default(location, back),
+            Err(_) if self.some_alternatives(location, back, here) => return,
             Err(why) => {
                 let why = format!("{why}; write `deny` of the site");
                 return self.report.access_left_out(&back.place, &location.directive.shown(), &why);
@@ -278,6 +281,49 @@ impl<'a> ServerImport<'_, 'a> {
         if !why.is_empty() {
             self.report.changed(&back.place, &back.shown(), why);
         }
+    }
+
+    /// Refuses what those alternatives of an expression match that have a counterpart. Tells
+    /// whether there are any; the others are reported, but for hidden files.
+    fn some_alternatives(
+        &mut self,
+        location: &Location<'a>,
+        back: &Directive,
+        status: u16,
+    ) -> bool {
+        let Matcher::Regex(text) = &location.matcher else { return false };
+        let (flags, rest) = match text.strip_prefix("(?i)") {
+            Some(rest) => ("(?i)", rest),
+            None => ("", text.as_str()),
+        };
+        let (before, parts, after) = alternatives_of(rest);
+        let whole = |part: &str| format!("~{flags}{before}{part}{after}");
+        let is_right = |part: &&str| check_regex(&whole(part)).is_ok();
+        let (right, wrong): (Vec<&str>, Vec<&str>) = parts.into_iter().partition(is_right);
+        let open: Vec<&str> = wrong
+            .into_iter()
+            .filter(|part| !is_hidden(&format!("{before}{part}{after}")))
+            .collect();
+        if right.is_empty() || location.around.as_deref().is_some_and(|prefix| prefix != "/") {
+            return false;
+        }
+        let path = toml_text::string(&whole(&format!("(?:{})", right.join("|"))));
+        let toml = match status {
+            403 => path,
+            status => toml_text::table([("path", path), ("status", status.to_string())]),
+        };
+        self.push("deny", back, toml);
+        if open.is_empty() {
+            self.keep(location.directive);
+            return true;
+        }
+        let why = format!(
+            "look-around of `{}` has no counterpart; write `deny` of the site for these paths",
+            open.join("|")
+        );
+        let Directive { place, .. } = location.directive;
+        self.report.access_left_out(place, &location.directive.shown(), &why);
+        true
     }
 
     /// Hidden files are never served.
@@ -306,7 +352,41 @@ impl<'a> ServerImport<'_, 'a> {
 
 /// `location ~ /\.(?!well-known)`, as guides have it.
 fn is_hidden_files(location: &Location<'_>) -> bool {
-    let Matcher::Regex(text) = &location.matcher else { return false };
+    matches!(&location.matcher, Matcher::Regex(text) if is_hidden(text))
+}
+
+/// Whether an expression is one for hidden files, but for some.
+fn is_hidden(text: &str) -> bool {
     let rest = text.trim_start_matches("(?i)").trim_start_matches(['(', '^']);
-    rest.replace("\\/", "/").trim_start_matches("|").starts_with("/\\.(?!")
+    let rest = rest.replace("\\/", "/").replacen("/(", "/", 1);
+    rest.trim_start_matches("|").starts_with("/\\.(?!")
+}
+
+/// The alternatives of an expression: at its top, or in its only group at the end, with what stands
+/// before and after them.
+fn alternatives_of(text: &str) -> (&str, Vec<&str>, &str) {
+    let parts = values::alternatives(text);
+    let inner = text.find('(').and_then(|open| {
+        let end = text.strip_suffix(')')?;
+        Some((&text[..open], &end[open + 1..]))
+    });
+    match inner.filter(|(before, _)| parts.len() == 1 && !before.contains('\\')) {
+        Some((before, inner)) if !inner.starts_with('?') => {
+            (before, values::alternatives(inner), "")
+        }
+        _ => ("", parts, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alternatives_are_those_of_the_top_or_of_the_only_group() {
+        assert_eq!(alternatives_of("/(a|b(?!c)|d)"), ("/", vec!["a", "b(?!c)", "d"], ""));
+        assert_eq!(alternatives_of(r"\.a$|/(\.(?!b))"), ("", vec![r"\.a$", r"/(\.(?!b))"], ""));
+        assert!(is_hidden(r"/(\.(?!well-known).*)") && is_hidden(r"/\.(?!well-known)"));
+        assert!(!is_hidden(r"/a(?!b)"));
+    }
 }

@@ -81,6 +81,7 @@ impl<'a> ServerImport<'_, 'a> {
         };
         let target = self.pools.target(&address, self.files);
         let time = location.scope.get("fastcgi_read_timeout");
+        self.pools.used_by(&target, &self.place.clone());
         self.pools.waits(&target, time.map(|time| (time.first(), &time.place)), &pass.place);
         if let Some(time) = time {
             self.keep(time);
@@ -164,7 +165,10 @@ impl<'a> ServerImport<'_, 'a> {
         let pool = self.pool_of_site();
         match self.pools.entry(pool.trim_matches('"'), table, name, Placed::new(toml, &param.place))
         {
-            Ok(()) => self.keep(param),
+            Ok(()) => {
+                self.keep(param);
+                self.pools.param(pool.trim_matches('"'), &param.place, &param.shown());
+            }
             Err(why) => self.report.left_out(&param.place, &param.shown(), &why),
         }
     }

@@ -88,8 +88,14 @@ impl<'a> ServerImport<'_, 'a> {
             let why = "the headers of the server are sent here as well: tables add up";
             self.report.changed(&location.directive.place, &location.directive.shown(), why);
         }
+        let front = self.site.settings.value("front_controller").unwrap_or("\"\"").to_owned();
         for expires in scope.own("expires") {
             self.expires(expires, path.as_deref());
+            if front != "\"\"" && !is_php {
+                let why = "responses of the front controller to these paths have it as well, \
+                           unless they have a Cache-Control";
+                self.report.changed(&expires.place, &expires.shown(), why);
+            }
         }
         for body in scope.own("client_max_body_size") {
             let size = self.body_size(body);

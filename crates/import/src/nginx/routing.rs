@@ -144,7 +144,11 @@ impl<'a> ServerImport<'_, 'a> {
         }
         let is_refusal = status.parse().is_ok_and(|status: u16| status >= 400);
         match (location, is_refusal) {
-            (Some(location), true) => self.refusal(location, back, status),
+            (Some(location), true) => {
+                self.refusal(location, back, status);
+                // `return` comes before `deny`.
+                location.scope.own("deny").for_each(|one| self.keep(one));
+            }
             (None, true) => {
                 self.push("deny", back, toml_text::string("/*"));
             }
@@ -215,11 +219,10 @@ impl<'a> ServerImport<'_, 'a> {
     fn no_rewrite(&mut self, rewrite: &Directive, location: Option<&Location<'a>>, why: &str) {
         let has_php = location.is_some_and(|one| one.scope.own("fastcgi_pass").next().is_some());
         let Directive { place, .. } = rewrite;
-        if has_php && rewrite.first().contains("ocs\\/v[12]") {
-            let app = Placed::new(toml_text::string("nextcloud"), place);
-            self.site.settings.set("app", app);
-            let why = "the preset of `app = \"nextcloud\"` says which scripts run; it also denies \
-                       paths and sets headers, as its manual does";
+        if has_php && let Some(scripts) = self.other_scripts(rewrite) {
+            let item = Placed::new(toml_text::string(&scripts), place);
+            self.site.settings.push("allow_php", item);
+            let why = "these scripts run, and paths of others are those of the front controller";
             return self.report.changed(place, &rewrite.shown(), why);
         }
         let why = format!("{why}; write `rewrite` or `redirects` of the site");
@@ -229,10 +232,41 @@ impl<'a> ServerImport<'_, 'a> {
         }
     }
 
+    /// The scripts that `rewrite ^/(?!a|b) /index.php` leaves alone, as Nextcloud's manual has it.
+    fn other_scripts(&self, rewrite: &Directive) -> Option<String> {
+        let front = self.site.settings.value("front_controller").unwrap_or_default();
+        let (script, _) = fallback_script(rewrite.argument(1))?;
+        let inner = rewrite.first().strip_prefix("^/(?!")?.strip_suffix(')')?;
+        let pattern = format!("~^/(?:{inner})");
+        let is_right = front.trim_matches('"') == script && regexes::check_regex(&pattern).is_ok();
+        is_right.then_some(pattern)
+    }
+
+    /// Locations for files whose missing files are those of the front controller here.
+    fn without_fallback(&mut self, locations: &[Location<'a>]) {
+        const OTHERS: [&str; 6] =
+            ["return", "rewrite", "fastcgi_pass", "proxy_pass", "internal", "deny"];
+        for location in locations {
+            let is_named = matches!(location.matcher, Matcher::Named(_));
+            let has = |name: &str| location.scope.own(name).next().is_some();
+            if is_named || OTHERS.iter().any(|name| has(name)) {
+                continue;
+            }
+            if !has("try_files") {
+                let why = "the front controller runs where a file is missing";
+                let Directive { place, .. } = location.directive;
+                self.report.changed(place, &location.directive.shown(), why);
+            }
+        }
+    }
+
     /// `try_files` of locations: what they fall back to is the front controller of the site.
     pub(super) fn missing_files(&mut self, locations: &[Location<'a>]) {
         let front = self.site.settings.value("front_controller").unwrap_or("\"\"").to_owned();
         let front = front.trim_matches('"');
+        if !front.is_empty() {
+            self.without_fallback(locations);
+        }
         for location in locations {
             let runs_php = location.scope.own("fastcgi_pass").next().is_some();
             for try_files in location.scope.own("try_files") {
@@ -240,8 +274,14 @@ impl<'a> ServerImport<'_, 'a> {
                     continue;
                 }
                 let last = try_files.arguments.last().map(String::as_str).unwrap_or_default();
-                let is_front = fallback_script(last).is_some_and(|(script, _)| script == front);
+                let script = fallback_script(last).filter(|(script, _)| script == front);
+                let is_front = script.is_some();
                 match last {
+                    _ if script.is_some_and(|(_, more)| !more.is_empty()) => self.report.changed(
+                        &try_files.place,
+                        &try_files.shown(),
+                        "the script finds the path in REQUEST_URI",
+                    ),
                     _ if is_front || runs_php => self.keep(try_files),
                     "=404" if front.is_empty() => self.keep(try_files),
                     "=404" => self.report.changed(

@@ -98,6 +98,14 @@ fn name(text: &str) -> Option<String> {
 /// `rewrite`, `return` and `if` of the server.
 fn before_locations(scope: &Scope<'_>, rules: &mut Vec<ServedRule>) {
     for directive in scope.directives() {
+        if directive.name == "if" && directive.arguments.join(" ").contains("!-") {
+            for rewrite in directive.block.iter().filter(|one| one.name == "rewrite") {
+                let mut rule = rewritten(rewrite, rewrite.first().to_owned());
+                rule.inner.push(directive.place.clone());
+                rules.push(rule);
+            }
+            continue;
+        }
         let expression = match directive.name.as_str() {
             "rewrite" => Some(directive.first().to_owned()),
             "return" => Some(String::new()),
@@ -105,15 +113,20 @@ fn before_locations(scope: &Scope<'_>, rules: &mut Vec<ServedRule>) {
             _ => None,
         };
         let Some(expression) = expression else { continue };
-        let what = shown(directive);
-        let mut rule = ServedRule::new(RulePaths::Regex(expression), &directive.place, &what);
-        rule.is_before = true;
-        rule.inner = places(directive);
-        rules.push(rule);
+        rules.push(rewritten(directive, expression));
         if directive.name == "return" {
             return;
         }
     }
+}
+
+/// A rule before all locations.
+fn rewritten(directive: &Directive, expression: String) -> ServedRule {
+    let paths = RulePaths::Regex(expression);
+    let mut rule = ServedRule::new(paths, &directive.place, &shown(directive));
+    rule.is_before = true;
+    rule.inner = places(directive);
+    rule
 }
 
 /// The expression of an `if` for paths.
@@ -146,8 +159,23 @@ fn locations(scope: &Scope<'_>, around: Option<&str>, rules: &mut Vec<ServedRule
         let mut rule = ServedRule::new(paths, &directive.place, &shown(directive));
         rule.around = around.map(str::to_owned);
         rule.inner = places(directive);
+        rule.inner.extend(named(scope, directive).iter().flat_map(|one| places(one)));
         rules.push(rule);
     }
+}
+
+/// The named locations to which `try_files` and `error_page` of a location lead.
+fn named<'a>(scope: &Scope<'a>, location: &Directive) -> Vec<&'a Directive> {
+    let leads = |one: &&Directive| ["try_files", "error_page"].contains(&one.name.as_str());
+    let names: Vec<&str> = location
+        .block
+        .iter()
+        .filter(leads)
+        .filter_map(|one| one.arguments.last())
+        .map(String::as_str)
+        .filter(|name| name.starts_with('@'))
+        .collect();
+    scope.own("location").filter(|one| names.contains(&one.first())).collect()
 }
 
 /// The places of the directives in a block, without those of inner locations.
@@ -158,8 +186,8 @@ fn places(directive: &Directive) -> Vec<SourceLine> {
 
 /// A block with the directive in it that decides.
 fn shown(directive: &Directive) -> String {
-    let find = |name: &&str| directive.block.iter().find(|one| one.name == **name);
-    match DECIDING.iter().find_map(|name| find(&name)) {
+    let find = |name: &str| directive.block.iter().find(|one| one.name == name);
+    match DECIDING.iter().find_map(|name| find(name)) {
         Some(deciding) => format!("{} {{ {}; }}", directive.shown(), deciding.shown()),
         None => directive.shown(),
     }

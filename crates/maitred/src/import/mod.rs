@@ -140,6 +140,7 @@ fn prove_import(
     let claim = prove::Claim {
         toml: &text,
         name: &file.display().to_string(),
+        is_written: named.is_some(),
         config: &config,
         report: &imported.report,
         sites,

@@ -56,7 +56,13 @@ pub struct Prove {
     #[arg(long, value_name = "FILE", requires = "prove", conflicts_with = "output")]
     pub config: Option<PathBuf>,
     /// Most requests a second, of both servers together
-    #[arg(long, value_name = "NUMBER", default_value_t = 20.0, requires = "prove", value_parser = rate)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 20.0,
+        requires = "prove",
+        value_parser = rate
+    )]
     pub rate: f64,
     /// Most addresses, of all sites together
     #[arg(long, value_name = "NUMBER", default_value_t = 1000, requires = "prove")]

@@ -15,7 +15,7 @@ use maitred_config::Config;
 use maitred_import::report::ImportReport;
 use maitred_import::served::ServedSite;
 use maitred_os::signals::{Awaited, Signal};
-use maitred_prove::findings::Proof;
+use maitred_prove::causes::Proof;
 use maitred_prove::report_text;
 use maitred_prove::run::{self, ProofPlan};
 
@@ -36,6 +36,8 @@ pub struct Claim<'a> {
     pub toml: &'a str,
     /// Its name in the report.
     pub name: &'a str,
+    /// Whether it is a file.
+    pub is_written: bool,
     /// Its settings.
     pub config: &'a Config,
     /// The report of the import.
@@ -99,7 +101,9 @@ fn finish(asked: &Prove, claim: &Claim<'_>, proof: &Proof, is_stopped: bool) -> 
     let text = || {
         let mut text = report_text::text(proof, "nginx");
         let commands = switch_over::commands(&switch_over::Facts::of(claim));
+        let is_complete = proof.compared > 0 && proof.troubles.is_empty() && !is_stopped;
         text += &match unexplained {
+            _ if !is_complete => String::new(),
             0 => format!("\nNothing differs that is not explained above. {commands}"),
             count => format!(
                 "\n{} to look at before the switch-over. {commands}",

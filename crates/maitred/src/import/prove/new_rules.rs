@@ -1,6 +1,7 @@
 //! The rule of maitred for a request, with its line in the configuration.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
 
 use maitred_config::Config;
 use maitred_front::Hosts;
@@ -50,7 +51,7 @@ impl<'a> NewRules<'a> {
         };
         let lines = match explain::explain(self.config, &question) {
             Ok(explanation) => explanation.lines,
-            Err(why) => return NewRule { text: why, runs_front_controller: false },
+            Err(why) => return NewRule { text: why, ..NewRule::default() },
         };
         let index = self.hosts.site_for(&site.authority);
         let fact = |about: &str| {
@@ -61,19 +62,21 @@ impl<'a> NewRules<'a> {
         let rule = lines.iter().find_map(|(about, what)| {
             let (_, end) = RULES.iter().find(|(known, _)| known == about)?;
             let pattern = what.split(end).next()?;
-            let line = section.and_then(|section| self.line_of(pattern, section));
+            let line = section.as_ref().and_then(|section| self.line_of(about, pattern, section));
             Some((about, pattern, line))
         });
-        let text = match (rule, section) {
+        let origin = |line: usize| self.lines[line].split_once("  # ").map_or("", |(_, from)| from);
+        let line = rule.and_then(|(_, _, line)| line);
+        let from = line.map_or("", origin).to_owned();
+        let text = match (rule, &section) {
             (Some((about, pattern, Some(line))), _) => {
-                let from = self.lines[line].split_once("  # ").map_or("", |(_, from)| from);
                 let name = self.name;
                 format!("{name}:{}: {about} {pattern} (from {from}): {response}", line + 1)
             }
             (Some((about, pattern, None)), _) => format!("{about} {pattern}: {response}"),
-            (None, Some((start, _))) => {
+            (None, Some(section)) => {
                 let script = fact("script").map(|script| format!("{script}: ")).unwrap_or_default();
-                format!("{}:{}: site: {script}{response}", self.name, start + 1)
+                format!("{}:{}: site: {script}{response}", self.name, section.start + 1)
             }
             (None, None) => response.to_owned(),
         };
@@ -84,25 +87,30 @@ impl<'a> NewRules<'a> {
             fact("script").is_some_and(|script| script.ends_with(&front))
                 && !decoded(target).starts_with(&front)
         });
-        NewRule { text, runs_front_controller }
+        NewRule { text, from, runs_front_controller }
     }
 
-    /// The first line and the end of the section of a site.
-    fn section(&self, index: usize) -> Option<(usize, usize)> {
+    /// The lines of the section of a site.
+    fn section(&self, index: usize) -> Option<Range<usize>> {
         let is_start = |line: &&str| line.starts_with("[[sites]]");
         let mut starts =
             self.lines.iter().enumerate().filter(|(_, line)| is_start(line)).map(|(at, _)| at);
         let start = starts.nth(index)?;
-        Some((start, starts.next().unwrap_or(self.lines.len())))
+        Some(start..starts.next().unwrap_or(self.lines.len()))
     }
 
-    /// The line of a section with a pattern.
-    fn line_of(&self, pattern: &str, section: (usize, usize)) -> Option<usize> {
+    /// The line with a pattern in a setting of a section.
+    fn line_of(&self, about: &str, pattern: &str, section: &Range<usize>) -> Option<usize> {
         let escaped = pattern.replace('\\', "\\\\");
         let quoted = [pattern, escaped.as_str()]
             .map(|text| [format!("\"{text}\""), format!("'{text}'")])
             .concat();
-        (section.0..section.1).find(|at| {
+        let starts = |at: &usize| {
+            let rest = self.lines[*at].strip_prefix(about);
+            rest.is_some_and(|rest| rest.starts_with([' ', '.']))
+        };
+        let start = section.clone().find(starts)?;
+        (start..section.end).find(|at| {
             let line = self.lines[*at].split("  # ").next().unwrap_or_default();
             quoted.iter().any(|text| line.contains(text.as_str()))
                 || line.contains(&format!(".\"{pattern}\""))

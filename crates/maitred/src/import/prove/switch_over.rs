@@ -3,12 +3,13 @@
 use maitred_config::{Config, Destination};
 
 use super::Claim;
+use crate::command::DEFAULT_CONFIG;
 
 /// What the commands depend on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
-    /// The configuration file.
-    pub file: String,
+    /// The configuration file, if it is written.
+    pub file: Option<String>,
     /// The services of php-fpm.
     pub php_fpm: Vec<String>,
     /// Whether php-fpm still has pools to serve.
@@ -26,7 +27,7 @@ impl Facts {
             sites.iter().any(|site| matches!(site.destination, Destination::Upstream(_)));
         let unused = claim.report.findings().iter().any(|finding| finding.what.starts_with('['));
         Facts {
-            file: claim.name.to_owned(),
+            file: claim.is_written.then(|| claim.name.to_owned()),
             php_fpm: services(claim.php_fpm),
             is_php_fpm_used: upstream || unused,
             listen: listen.iter().chain(tls).map(ToString::to_string).collect(),
@@ -60,9 +61,17 @@ pub fn commands(facts: &Facts) -> String {
         true => "php-fpm runs on: a site, or something else, uses one of its pools.\n",
         false => "",
     };
+    let place = match file.as_deref() {
+        Some(DEFAULT_CONFIG) => "maitred check".to_owned(),
+        Some(file) => format!("cp {file} {DEFAULT_CONFIG} && maitred check"),
+        None => format!(
+            "maitred import --output maitred.toml\n  \
+             cp maitred.toml {DEFAULT_CONFIG} && maitred check"
+        ),
+    };
     format!(
         "To switch over to maitred on {}:\n  \
-         maitred check {file}\n  \
+         {place}\n  \
          systemctl disable --now {old} && systemctl enable --now maitred\n\
          {kept}And back:\n  \
          systemctl disable --now maitred && systemctl enable --now {back}\n",
@@ -77,12 +86,13 @@ mod tests {
     #[test]
     fn the_commands_stop_what_is_not_used_any_more_and_lead_back() {
         let mut facts = Facts {
-            file: "/etc/maitred/maitred.toml".to_owned(),
+            file: Some("new.toml".to_owned()),
             php_fpm: services(&["/etc/php/8.2/fpm/php-fpm.conf".to_owned()]),
             is_php_fpm_used: false,
             listen: vec!["0.0.0.0:80".to_owned()],
         };
         let text = commands(&facts);
+        assert!(text.contains("cp new.toml /etc/maitred/maitred.toml && "), "{text}");
         assert!(text.contains("disable --now nginx php8.2-fpm && "), "{text}");
         assert!(text.contains("enable --now php8.2-fpm nginx\n"), "{text}");
         facts.is_php_fpm_used = true;

@@ -96,7 +96,8 @@ mod tests {
     #[test]
     fn the_trial_has_spare_addresses_few_workers_and_logs_of_its_own() {
         let toml = "listen = [\"0.0.0.0:80\"]\nerror_log = \"/var/log/m.log\"\n[tls]\n\
-                    listen = [\"0.0.0.0:443\"]\n[pools.www]\nuser = \"www-data\"\npm = \"dynamic\"\n\
+                    listen = [\"0.0.0.0:443\"]\n[pools.www]\nuser = \"www-data\"\n\
+                    pm = \"dynamic\"\n\
                     max_children = 50\nstart_servers = 20\nslowlog = \"/var/log/slow\"\n\
                     php_admin_value.error_log = \"/var/log/php.log\"\n[[sites]]\nroot = \"/srv\"\n\
                     access_log = \"/var/log/a.log\"\n";

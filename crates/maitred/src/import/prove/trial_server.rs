@@ -54,27 +54,7 @@ impl TrialServer {
         create(&folder, "php.log", EVERYBODYS).map_err(cannot)?;
         create(&folder, "log", OURS).map_err(cannot)?;
         fs::create_dir(file("spool")).map_err(cannot)?;
-        let log = OpenOptions::new().append(true).open(file("log")).map_err(cannot)?;
-        let program = std::env::current_exe().map_err(cannot)?;
-        let mut command = maitred_os::spawn::command(program);
-        for (name, _) in std::env::vars_os() {
-            let is_setting = name
-                .to_str()
-                .is_some_and(|name| SETTINGS.iter().any(|start| name.starts_with(start)));
-            if is_setting {
-                command.env_remove(&name);
-            }
-        }
-        let child = command
-            .args(["serve", "--config"])
-            .arg(file("maitred.toml"))
-            .arg("--admin-socket")
-            .arg(file("admin.sock"))
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().map_err(cannot)?)
-            .stderr(log)
-            .spawn()
-            .map_err(cannot)?;
+        let child = spawn(&folder).map_err(cannot)?;
         let mut trial = TrialServer { child, folder, addresses };
         trial.wait_for(addresses.plain)?;
         if config.tls.is_some() {
@@ -115,6 +95,22 @@ impl Drop for TrialServer {
             std::thread::sleep(PAUSE);
         }
     }
+}
+
+/// Starts the program with the files in its folder.
+fn spawn(folder: &TempDir) -> std::io::Result<Child> {
+    let file = |name: &str| folder.path().join(name);
+    let log = OpenOptions::new().append(true).open(file("log"))?;
+    let mut command = maitred_os::spawn::command(std::env::current_exe()?);
+    for (name, _) in std::env::vars_os() {
+        let is_setting = |name: &str| SETTINGS.iter().any(|start| name.starts_with(start));
+        if name.to_str().is_some_and(is_setting) {
+            command.env_remove(&name);
+        }
+    }
+    command.args(["serve", "--config"]).arg(file("maitred.toml"));
+    command.arg("--admin-socket").arg(file("admin.sock"));
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()
 }
 
 /// Mode of files for the owner only: the configuration holds the pools' secrets.

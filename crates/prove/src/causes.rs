@@ -18,6 +18,11 @@ const MAX_CAUSES: usize = 500;
 /// Statuses with which a server shows nothing.
 const CLOSED: [u16; 5] = [401, 403, 404, 410, 444];
 
+/// Whether the new server shows what the old one does not, by their statuses.
+pub fn opens(old: u16, new: u16) -> bool {
+    CLOSED.contains(&old) && (200..300).contains(&new)
+}
+
 /// Why a difference is no surprise.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Explanation {
@@ -105,7 +110,7 @@ impl Proof {
     /// Adds a difference.
     pub fn add(&mut self, found: FoundDifference<'_>) {
         let statuses = [found.responses.old[0].status, found.responses.new.status];
-        let is_open = CLOSED.contains(&statuses[0]) && (200..300).contains(&statuses[1]);
+        let is_open = opens(statuses[0], statuses[1]);
         let cause = Cause {
             is_open: std::cmp::Reverse(is_open),
             explanation: found.explanation,
@@ -172,68 +177,103 @@ impl Proof {
     }
 }
 
-/// The directives of nginx that can cause a difference in an aspect.
-fn causes(aspect: &Aspect, name: &str) -> bool {
-    let routes = [
-        "return",
-        "rewrite",
-        "location",
-        "try_files",
-        "deny",
-        "allow",
-        "internal",
-        "if",
-        "alias",
-        "root",
-        "satisfy",
-        "auth_basic",
-        "fastcgi_pass",
-        "proxy_pass",
-        "error_page",
-        "limit_req",
-        "limit_conn",
-        "fastcgi_param",
-        "index",
-        "autoindex",
-        "server",
-        "listen",
-    ];
-    match aspect {
-        Aspect::Exchange => false,
-        Aspect::Status | Aspect::Body => routes.contains(&name) || name == "map",
-        Aspect::Header(header) => match header.as_str() {
-            "location" => routes.contains(&name),
-            "cache-control" => ["expires", "add_header"].contains(&name),
-            _ => ["add_header", "location", "proxy_hide_header", "userid", "charset", "map"]
-                .contains(&name),
-        },
+/// Directives that decide what a path leads to, in the rule of the path.
+const ROUTES: [&str; 18] = [
+    "return",
+    "rewrite",
+    "location",
+    "try_files",
+    "deny",
+    "allow",
+    "internal",
+    "if",
+    "alias",
+    "root",
+    "satisfy",
+    "auth_basic",
+    "fastcgi_pass",
+    "proxy_pass",
+    "fastcgi_param",
+    "index",
+    "autoindex",
+    "map",
+];
+
+/// Directives that do so for all paths of a site.
+const GENERAL_ROUTES: [&str; 6] =
+    ["try_files", "deny", "allow", "auth_basic", "satisfy", "fastcgi_param"];
+
+/// What is known of a difference when the report is searched.
+#[derive(Debug, Clone, Copy)]
+pub struct DifferenceOrigin<'a> {
+    /// The rule of the old server.
+    pub rule: Option<&'a ServedRule>,
+    /// The site of the old server.
+    pub site: &'a ServedSite,
+    /// The place that the rule of the new server comes from, and perhaps a reason.
+    pub new_rule_from: &'a str,
+    /// The request target.
+    pub target: &'a str,
+    /// The status of the new server.
+    pub new_status: u16,
+    /// Whether the new server shows a file or runs a script that the old one refuses.
+    pub is_leak: bool,
+}
+
+impl DifferenceOrigin<'_> {
+    /// Whether a directive is part of the rule of either server.
+    fn is_of_rule(&self, place: &SourceLine) -> bool {
+        let of_old = self.rule.is_some_and(|one| one.place == *place || one.inner.contains(place));
+        let text = place.to_string();
+        let of_new = self.new_rule_from.strip_prefix(text.as_str());
+        of_old || of_new.is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
+    }
+
+    /// Whether a directive of this name and place can cause a difference in an aspect.
+    fn explains(&self, aspect: &Aspect, finding: &ImportFinding) -> bool {
+        let mut words = finding.what.split([' ', ';']);
+        let (name, argument) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let is_of_rule = self.is_of_rule(&finding.place);
+        if !is_of_rule && !self.site.general.contains(&finding.place) {
+            return false;
+        }
+        let is_folder = self.target.split('?').next().is_some_and(|path| path.ends_with('/'));
+        let routes = match name {
+            "index" | "autoindex" => is_folder,
+            "error_page" => self.new_status >= 400,
+            name if is_of_rule => ROUTES.contains(&name),
+            name => GENERAL_ROUTES.contains(&name),
+        };
+        match aspect {
+            Aspect::Exchange => false,
+            Aspect::Status | Aspect::Body => routes,
+            Aspect::Header(header) => match (header.as_str(), name) {
+                (header, "add_header") => argument.eq_ignore_ascii_case(header),
+                ("cache-control", "expires") | ("content-type", "charset") => true,
+                ("set-cookie", "userid") => true,
+                // Tables of headers add up here, where a location replaces those of the server.
+                (_, "location") => is_of_rule,
+                _ => routes,
+            },
+        }
     }
 }
 
-/// The finding of the import that explains a difference: of the rule that nginx applies, of the
-/// directive that made the rule here, or of the whole site.
+/// The finding of the import that explains a difference: one about a directive of the rule, or of
+/// the whole site, that can cause it.
 pub fn reported(
     difference: &Difference,
     report: &ImportReport,
-    rule: Option<&ServedRule>,
-    site: &ServedSite,
+    origin: DifferenceOrigin<'_>,
 ) -> Option<String> {
-    let places = |one: &SourceLine| {
-        let of_rule = rule.is_some_and(|rule| rule.place == *one || rule.inner.contains(one));
-        of_rule || site.general.contains(one)
-    };
     let is_meant = |finding: &&ImportFinding| {
-        let name = finding.what.split([' ', ';']).next().unwrap_or_default();
-        let is_changed =
-            matches!(finding.outcome, Outcome::Changed | Outcome::LeftOut | Outcome::LeftOutAccess);
-        let is_header = match (&difference.aspect, name) {
-            (Aspect::Header(header), "add_header") => {
-                let of_finding = finding.what.split(' ').nth(1).unwrap_or_default();
-                of_finding.eq_ignore_ascii_case(header)
-            }
-            _ => true,
+        let is_excuse = match finding.outcome {
+            Outcome::Kept => false,
+            // What is left out and opens something is to be written by hand.
+            Outcome::LeftOutAccess => !origin.is_leak,
+            Outcome::Changed | Outcome::LeftOut => true,
         };
-        is_changed && is_header && causes(&difference.aspect, name) && places(&finding.place)
+        is_excuse && origin.explains(&difference.aspect, finding)
     };
     let found = report.findings().iter().find(is_meant)?;
     Some(format!("{}: {}: {}", found.place, found.what, found.why))
@@ -264,6 +304,50 @@ mod tests {
             old_rule: "a.conf:7: location".to_owned(),
             new_rule: "deny".to_owned(),
         }
+    }
+
+    #[test]
+    fn the_report_explains_what_its_directives_can_cause_and_nothing_else() {
+        use maitred_import::served::RulePaths;
+        use std::rc::Rc;
+        let place = |line: usize| SourceLine { file: Rc::from("a.conf"), line, word: line };
+        let mut report = ImportReport::default();
+        report.changed(&place(2), "error_page 404 /e.php", "the status stays");
+        report.changed(&place(4), "return 404", "it applies as well elsewhere");
+        report.changed(&place(5), "add_header X-A b", "errors have it, too");
+        let mut rule = ServedRule::new(RulePaths::Exact("/a".to_owned()), &place(3), "location");
+        rule.inner = vec![place(4), place(5)];
+        let site = ServedSite {
+            place: place(1),
+            names: Vec::new(),
+            is_default: true,
+            addresses: Vec::new(),
+            root: None,
+            access_logs: Vec::new(),
+            rules: Vec::new(),
+            general: vec![place(2)],
+        };
+        let why = |aspect: Aspect, rule: Option<&ServedRule>, from: &str, status: u16| {
+            let difference = Difference { aspect, old: String::new(), new: String::new() };
+            let origin = DifferenceOrigin {
+                rule,
+                site: &site,
+                new_rule_from: from,
+                target: "/a",
+                new_status: status,
+                is_leak: false,
+            };
+            reported(&difference, &report, origin)
+        };
+        let line = |why: Option<String>| why.and_then(|why| why.chars().nth(7));
+        assert_eq!(line(why(Aspect::Status, Some(&rule), "", 200)), Some('4'));
+        assert_eq!(line(why(Aspect::Status, None, "", 200)), None);
+        assert_eq!(line(why(Aspect::Status, None, "", 404)), Some('2'));
+        assert_eq!(line(why(Aspect::Status, None, "a.conf:4", 200)), Some('4'));
+        assert_eq!(line(why(Aspect::Status, None, "a.conf:40", 200)), None);
+        let header = |name: &str| Aspect::Header(name.to_owned());
+        assert_eq!(line(why(header("x-a"), Some(&rule), "", 200)), Some('4'));
+        assert_eq!(line(why(header("x-a"), None, "", 200)), None);
     }
 
     #[test]
