@@ -163,7 +163,7 @@ impl<'w> Processor<'w> {
             self.world.note(&|| format!("round another one, with {shown}"));
             redirects += 1;
             request = match redirected(&request, &target, request.status) {
-                Ok(next) if redirects <= MAX_REDIRECTS => next,
+                Ok(next) if redirects <= MAX_REDIRECTS => Request { redirects, ..next },
                 Ok(_) => return Decision { request, outcome: Outcome::Status(500) },
                 Err(status) => return Decision { request, outcome: Outcome::Status(status) },
             };

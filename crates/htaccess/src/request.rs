@@ -235,6 +235,8 @@ pub struct Request {
     pub has_changed_headers: bool,
     /// It is a subrequest.
     pub is_sub: bool,
+    /// Number of internal redirects before.
+    pub redirects: usize,
     /// The path of the request that a subrequest belongs to.
     pub main_uri: Option<Vec<u8>>,
     /// The sections that apply.
@@ -289,6 +291,7 @@ impl Request {
             status: 200,
             has_changed_headers: false,
             is_sub: false,
+            redirects: 0,
             main_uri: None,
             walked: Walked::default(),
             checked: None,

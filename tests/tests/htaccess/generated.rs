@@ -40,9 +40,16 @@ fn folder(tree: &mut Tree, random: &mut Random, subject: Subject, number: usize)
     let mut add = |name: &str, text: String| {
         tree.files.push(TreeFile { name: format!("{base}/{name}"), text });
     };
-    add(".htaccess", random.file(subject, &base));
+    let (above, below) =
+        (random.file(subject, &base), random.file(subject, &format!("{base}/sub")));
+    // Cookies of subrequests are not sent here.
+    let has_subrequests = [&above, &below]
+        .iter()
+        .any(|text| [" -F", " -U", " !-F", "LA-U"].iter().any(|test| text.contains(test)));
+    let sent = |text: String| if has_subrequests { text.replace("[CO=", "[E=") } else { text };
+    add(".htaccess", sent(above));
     if random.in_ten(4) {
-        add("sub/.htaccess", random.file(subject, &format!("{base}/sub")));
+        add("sub/.htaccess", sent(below));
     }
     for name in ["a.txt", "b.html", "sub/a.txt", "sub/index.html", "secret.zip"] {
         add(name, format!("page: {name}\n"));
@@ -222,17 +229,19 @@ impl Random {
                 text.push_str(&format!("RewriteCond {condition}{flags}\n"));
             }
             let (pattern, target) = (self.one(&PATTERNS), self.one(&TARGETS));
+            let flag = self.one(&FLAGS);
+            // Of a path that stays, the script's name has the discarded part in Apache.
+            let flag =
+                if target.starts_with("p.php") && flag.starts_with("DPI") { "L" } else { flag };
             let flags = match self.in_ten(8) {
                 // Without L, a later rule makes a page with the status of a redirect of it.
                 _ if target.starts_with("http") => " [L]".to_owned(),
-                true => format!(" [{}]", self.one(&FLAGS)),
+                true => format!(" [{flag}]"),
                 false => String::new(),
             };
             text.push_str(&format!("RewriteRule \"{pattern}\" \"{target}\"{flags}\n"));
         }
-        // Cookies of subrequests are not sent here.
-        let has_subrequests = [" -F", " -U", " !-F", "LA-U"].iter().any(|it| text.contains(it));
-        if has_subrequests { text.replace("[CO=", "[E=") } else { text }
+        text
     }
 
     fn expression(&mut self, depth: u8) -> String {

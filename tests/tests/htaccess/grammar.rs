@@ -81,7 +81,7 @@ pub const TESTS: [&str; 48] = [
     "!(-n req('X-Test'))",
     "%{IS_SUBREQ} == 'true'",
     "%{HANDLER} == 'application/x-httpd-php'",
-    "%{CONTENT_TYPE} == 'text/html'",
+    "%{CONTENT_TYPE} =~ m#^text/html#",
     "%{QUERY_STRING} =~ /^([a-z])=/ && $1 == 'a'",
 ];
 
@@ -252,7 +252,7 @@ pub const CONDITIONS: [&str; 56] = [
     "%{REMOTE_ADDR} ^127\\.",
     "%{REQUEST_FILENAME} -F",
     "%{REQUEST_FILENAME} !-F",
-    "/@/%{QUERY_STRING} -U",
+    "/@/a.txt?%{QUERY_STRING} -U",
     "%{REQUEST_URI} -U",
     "%{REQUEST_FILENAME} -l",
     "%{REQUEST_FILENAME} -x",

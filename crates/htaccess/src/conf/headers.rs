@@ -49,8 +49,13 @@ enum Action {
     Append,
     Merge,
     Unset,
+    /// A note for other modules: nothing reads it here.
+    Note,
     Echo(Regex),
-    Edit { regex: Regex, is_global: bool },
+    Edit {
+        regex: Regex,
+        is_global: bool,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -144,6 +149,7 @@ impl HeaderRule {
             b"echo" if target != HeaderTable::Request => {
                 (Action::Echo(Regex::new(&name, false)?), Vec::new())
             }
+            b"note" if target != HeaderTable::Request => (Action::Note, take().ok_or_else(needs)?),
             b"edit" | b"edit*" => {
                 let edit = || "Header edit requires a match and a substitution".to_owned();
                 let regex = Regex::new(&take().ok_or_else(edit)?, false)?;
@@ -152,7 +158,7 @@ impl HeaderRule {
             }
             _ => {
                 let why = "first argument must be 'add', 'set', 'setifempty', 'append', 'merge', \
-                           'unset', 'echo', 'edit', or 'edit*'.";
+                           'unset', 'echo', 'note', 'edit', or 'edit*'.";
                 return Err(why.to_owned());
             }
         };
@@ -191,6 +197,7 @@ impl HeaderRule {
                 }
             }
             Action::Unset => headers.unset(&self.name),
+            Action::Note => {}
             Action::Echo(regex) => {
                 for (name, value) in scope.request.headers_in.iter() {
                     if regex.is_match(name).unwrap_or(false) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{MAX_SUBREQUESTS, Processor, Scope, Stop, normalised};
+use super::{MAX_REDIRECTS, MAX_SUBREQUESTS, Processor, Scope, Stop, normalised};
 use crate::request::{Kind, Request, SUBREQUEST};
 use crate::text::escape_path;
 
@@ -32,12 +32,17 @@ impl Processor<'_> {
         };
         let mut request = Request::new(b"GET", normalised(&path), args);
         request.is_sub = true;
+        request.redirects = parent.redirects;
         request.main_uri = Some(parent.uri.clone());
         request.work = Arc::clone(&parent.work);
         request.checked = Some(parent.walked.clone());
         request.env = parent.env.clone();
         request.headers_in = parent.headers_in.clone();
         request.user.clone_from(&parent.user);
+        // `ap_is_recursion_limit_exceeded`
+        if parent.redirects >= MAX_REDIRECTS {
+            return Some(Looked { request, status: 500 });
+        }
         let inner = Processor { depth: self.depth + 1, ..*self };
         let status = match inner.process(&mut request) {
             Ok(()) => 200,
@@ -92,10 +97,10 @@ impl Scope<'_> {
         if path.starts_with(b"/") {
             return path.to_vec();
         }
-        let directory = self.request.conf.rewrite.as_ref().map(|conf| conf.directory.clone());
-        let directory = directory.unwrap_or_default();
-        let below = directory.strip_prefix(&self.client.document_root[..]).unwrap_or(b"/");
-        [below, path].concat()
+        let conf = self.request.conf.rewrite.as_ref();
+        // The directory itself, which is no URL, if there is no `RewriteBase`.
+        let base = conf.map(|conf| conf.base.as_ref().unwrap_or(&conf.directory));
+        [base.map(Vec::as_slice).unwrap_or_default(), path].concat()
     }
 
     /// Whether a user is in one of these groups.

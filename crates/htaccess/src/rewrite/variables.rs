@@ -35,6 +35,7 @@ impl Scope<'_> {
             b"SERVER_NAME" => client.server_name.clone(),
             b"SERVER_PORT" => client.server_port.to_string().into_bytes(),
             b"SERVER_ADDR" => client.local().ip().to_canonical().to_string().into_bytes(),
+            b"SERVER_PROTOCOL" if request.is_sub => b"INCLUDED".to_vec(),
             b"SERVER_PROTOCOL" => client.protocol.clone(),
             b"SERVER_SOFTWARE" => client.software.clone(),
             b"REMOTE_ADDR" | b"REMOTE_HOST" => {
