@@ -332,7 +332,8 @@ fn limits_of_a_pool_are_kept_by_its_control_group_or_the_log_says_why_not() {
 
 const SPY: &str = "<?php
     $of = '/proc/' . (int) $_GET['pid'];
-    preg_match_all('!/memfd:maitred-\\S+!', file_get_contents('/proc/self/maps'), $own);
+    $maps = file_get_contents('/proc/self/maps');
+    preg_match_all('!^\\S+ (\\S+) .*(/memfd:maitred-\\S+)!m', $maps, $own);
     echo json_encode([
         'user' => posix_geteuid(),
         'memory' => @fopen(\"$of/mem\", 'r') !== false,
@@ -343,7 +344,7 @@ const SPY: &str = "<?php
         'mapped' => @scandir(\"$of/map_files\"),
         'signal' => posix_kill((int) $_GET['pid'], 0),
         'opened' => @file_get_contents(\"$of/fd/4\", false, null, 0, 1),
-        'shared' => array_values(array_unique($own[0])),
+        'shared' => array_combine($own[2], $own[1]),
         'scripts' => array_map('dirname', array_keys(opcache_get_status()['scripts'] ?? [])),
     ]);";
 
@@ -407,7 +408,9 @@ fn pools_of_different_users_share_nothing() {
                     "user": user, "memory": false, "maps": false, "environment": false,
                     "descriptors": false, "folder": false, "mapped": false, "signal": null,
                     "opened": false, "scripts": null,
-                    "shared": [format!("/memfd:maitred-{pool}")],
+                    "shared": {
+                        (format!("/memfd:maitred-{pool}")): "rw-s", "/memfd:maitred-libphp": "r-xp",
+                    },
                 }),
                 "{victim:?}"
             );

@@ -37,8 +37,12 @@ const MAX_SITEMAPS: usize = 10;
 /// Most addresses of a sitemap.
 const MAX_OF_SITEMAP: usize = 500;
 
-/// Most differing addresses that are requested a second time.
+/// Most differing requests that are repeated.
 const MAX_CONFIRMED: usize = 200;
+
+/// Most repetitions of a request before its difference counts. A worker's process id, say, varies
+/// only if another worker gets the request.
+const REPETITIONS: usize = 3;
 
 /// Requests of every site besides its pages.
 const USUAL: [&str; 3] = ["/robots.txt", "/sitemap.xml", "/favicon.ico"];
@@ -118,6 +122,16 @@ pub fn run(
     })
 }
 
+/// A request in one form to a site.
+#[derive(Clone, Copy)]
+struct Probe<'r> {
+    target: &'r SiteTarget<'r>,
+    path: &'r str,
+    form: &'r ProbeForm,
+    /// The responses of the old and the new server to GET, for the forms that refer to them.
+    before: Option<&'r [ServerResponse; 2]>,
+}
+
 /// Responses, and how they differ.
 struct ComparedResponses<'r> {
     responses: &'r Responses,
@@ -189,7 +203,8 @@ impl Comparing<'_> {
     /// old server cannot be reached.
     async fn address(&mut self, target: &SiteTarget<'_>, path: &str) -> Option<ServerResponse> {
         self.proof.addresses += 1;
-        let responses = self.ask(target, path, &ProbeForm::Get, None).await;
+        let plain = Probe { target, path, form: &ProbeForm::Get, before: None };
+        let responses = self.ask(plain).await;
         let [old, _] = &responses.old;
         if old.status == 0 {
             let why = String::from_utf8_lossy(&old.body);
@@ -197,27 +212,22 @@ impl Comparing<'_> {
             self.proof.troubles.push(format!("{address}: the old server: {why}"));
             return (self.proof.addresses > 1).then(|| old.clone());
         }
-        self.judge(target, path, &ProbeForm::Get, &responses).await;
+        self.judge(plain, &responses).await;
         let old = old.clone();
         if self.is_new_kind(target, path, &old) {
             for form in forms(&responses) {
                 let before = [responses.old[0].clone(), responses.new.clone()];
-                let more = self.ask(target, path, &form, Some(&before)).await;
-                self.judge(target, path, &form, &more).await;
+                let probe = Probe { form: &form, before: Some(&before), ..plain };
+                let more = self.ask(probe).await;
+                self.judge(probe, &more).await;
             }
         }
         Some(old)
     }
 
-    /// Asks the old server, the new one, and the old one again. `before` are the responses of each
-    /// to GET.
-    async fn ask(
-        &mut self,
-        target: &SiteTarget<'_>,
-        path: &str,
-        form: &ProbeForm,
-        before: Option<&[ServerResponse; 2]>,
-    ) -> Responses {
+    /// Asks the old server, the new one, and the old one again.
+    async fn ask(&mut self, probe: Probe<'_>) -> Responses {
+        let Probe { target, path, form, before } = probe;
         let authority = target.compared.authority.as_str();
         let sent = |before| SentRequest { authority, target: path, form, before };
         let (old, new) = (sent(before.map(|both| &both[0])), sent(before.map(|both| &both[1])));
@@ -246,33 +256,25 @@ impl Comparing<'_> {
         self.record(target, path, &form, compared);
     }
 
-    /// Compares, and asks once more before a difference counts.
-    async fn judge(
-        &mut self,
-        target: &SiteTarget<'_>,
-        path: &str,
-        form: &ProbeForm,
-        responses: &Responses,
-    ) {
+    /// Compares, and repeats the request before a difference counts.
+    async fn judge(&mut self, probe: Probe<'_>, responses: &Responses) {
+        let Probe { target, path, form, .. } = probe;
         let mut comparison = compare(responses, form, &target.compared);
-        let is_unexplained = comparison.differences.iter().any(|difference| {
-            let facts = RequestFacts {
-                target: path,
-                form,
-                runs_front_controller: false,
-                is_for_php: false,
-            };
-            accepted(difference, responses, facts).is_none()
-        });
-        let is_plain = matches!(form, ProbeForm::Get);
-        if is_unexplained && is_plain && self.confirmed < MAX_CONFIRMED {
+        let facts =
+            RequestFacts { target: path, form, runs_front_controller: false, is_for_php: false };
+        let is_unexplained = |comparison: &Comparison| {
+            let mut differences = comparison.differences.iter();
+            differences.any(|difference| accepted(difference, responses, facts).is_none())
+        };
+        if is_unexplained(&comparison) && self.confirmed < MAX_CONFIRMED {
             self.confirmed += 1;
-            let again = self.ask(target, path, form, None).await;
-            let again = compare(&again, form, &target.compared);
-            comparison.varies |= again.varies;
-            comparison.differences.retain(|difference| {
-                again.differences.iter().any(|other| other.aspect == difference.aspect)
-            });
+            for _ in 0..REPETITIONS {
+                let again = self.ask(probe).await;
+                retain_repeated(&mut comparison, [responses, &again], probe);
+                if !is_unexplained(&comparison) {
+                    break;
+                }
+            }
         }
         self.record(target, path, form, ComparedResponses { responses, comparison });
     }
@@ -342,6 +344,21 @@ impl Comparing<'_> {
         let count = self.kinds.entry(kind).or_default();
         *count += 1;
         *count <= FORMS_OF_KIND
+    }
+}
+
+/// Retains the differences that a repeated request has as well, whichever two responses of the old
+/// server tell what varies by itself.
+fn retain_repeated(comparison: &mut Comparison, asked: [&Responses; 2], probe: Probe<'_>) {
+    let [first, again] = asked;
+    let apart = [first.old[0].clone(), again.old[0].clone()];
+    for old in [again.old.clone(), apart] {
+        let repeated = Responses { old, new: again.new.clone() };
+        let repeated = compare(&repeated, probe.form, &probe.target.compared);
+        comparison.varies |= repeated.varies;
+        comparison.differences.retain(|difference| {
+            repeated.differences.iter().any(|other| other.aspect == difference.aspect)
+        });
     }
 }
 

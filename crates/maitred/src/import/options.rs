@@ -61,14 +61,27 @@ pub struct Prove {
         value_name = "NUMBER",
         default_value_t = 20.0,
         requires = "prove",
-        value_parser = rate
+        value_parser = rate,
+        hide_short_help = true
     )]
     pub rate: f64,
     /// Most addresses, of all sites together
-    #[arg(long, value_name = "NUMBER", default_value_t = 1000, requires = "prove")]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 1000,
+        requires = "prove",
+        hide_short_help = true
+    )]
     pub limit: u64,
     /// Days of the access logs
-    #[arg(long, value_name = "DAYS", default_value_t = 7, requires = "prove")]
+    #[arg(
+        long,
+        value_name = "DAYS",
+        default_value_t = 7,
+        requires = "prove",
+        hide_short_help = true
+    )]
     pub days: u32,
     /// Compare this path of each site as well
     ///
