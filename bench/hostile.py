@@ -5,7 +5,6 @@ import collections
 import contextlib
 import dataclasses
 import json
-import resource
 import subprocess
 import time
 
@@ -96,15 +95,9 @@ def attacked(server, path, *words):
         attack.wait()
 
 
-def allow_many_files():
-    """Attackers and server inherit as many descriptors as may be had."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 def slow_clients(bench):
     """Honest requests beside each of slowhttptest's attacks."""
-    allow_many_files()
+    peers.allow_many_files()
     seconds = QUICK_SECONDS if bench.options.quick else SECONDS
     pools = {managed.WWW: {"pm": "static", "max_children": WORKERS}}
     samples = {name: [] for name in (QUIET, *ATTACKS)}

@@ -4,10 +4,12 @@ All serve the same document root on a loopback port of their own, with the same 
 php-fpm), OPcache on, no access log, no compression, and connections kept for as long as asked.
 """
 
+import contextlib
 import dataclasses
 import glob
 import os
 import re
+import resource
 import shutil
 import socket
 import subprocess
@@ -37,6 +39,12 @@ WAYS = {
 
 class CannotStart(Exception):
     """A server is not installed, or ended instead of serving."""
+
+
+def allow_many_files():
+    """The servers and clients of a run inherit as many descriptors as may be had."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 @dataclasses.dataclass
@@ -474,7 +482,9 @@ def versions(generators=("wrk", "oha")):
         "Apache": [program("apache2"), "-v"],
     }
     for name in generators:
-        asked[name] = [program(name), "-v" if name == "wrk" else "--version"]
+        # Few rows need oha, which takes minutes to build.
+        with contextlib.suppress(CannotStart):
+            asked[name] = [program(name), "-v" if name == "wrk" else "--version"]
     found = {}
     for name, command in asked.items():
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -205,6 +205,13 @@ HOSTILE_SECONDS = 0.1
 # Clients that mean harm.
 SLOW_CLIENTS_RATIO = 2  # of an honest request's p99, to that without attackers,
 SLOW_CLIENTS_MS = 5  # or so much
+AFTER_RELOAD_RATIO = 1.2  # of the p99 of pages after a reload, to that before
+CRASH_RATE_RATIO = 0.8  # of the healthy pages of a pool, to those before,
+CRASH_P99_RATIO = 2
+STALLED_MB = 128  # the front's memory beside clients that do not read,
+STALLED_MORE_MB = 20  # and a minute after they have left
+REST_MB = 80  # all processes of a server with 200 pools that rest,
+REST_READY_SECONDS = 1  # and from its start until a first response
 
 # Large sites.
 IDLE_CONNECTION_RATIO = 4  # of nginx's private memory for a connection,

@@ -20,6 +20,8 @@ import tempfile
 import accounting
 import booted
 import bounded
+import cold
+import faults
 import fpm
 import generators
 import growth
@@ -46,7 +48,8 @@ SECTIONS = {**inspect_workers.MEASUREMENTS, **growth.MEASUREMENTS,
             **fpm.MEASUREMENTS, **hostile.MEASUREMENTS, **size.MEASUREMENTS,
             **overload.MEASUREMENTS, **sizing.MEASUREMENTS, **bounded.MEASUREMENTS,
             **generators.MEASUREMENTS, **throughput.MEASUREMENTS,
-            **accounting.MEASUREMENTS}
+            **accounting.MEASUREMENTS, **faults.MEASUREMENTS,
+            **cold.MEASUREMENTS}
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,
     subprocess.CalledProcessError, subprocess.TimeoutExpired,
@@ -104,9 +107,9 @@ class Bench:
                 server.stop()
 
     @contextlib.contextmanager
-    def managing(self, kind, pools, replaceable=False):
+    def managing(self, kind, pools, replaceable=False, root=None, **how):
         """Starts one server with pools of its own, which nothing has been asked of before."""
-        place = peers.Place(self.directory, self.root, self.options.workers)
+        place = peers.Place(self.directory, root or self.root, self.options.workers, **how)
         server = kind(place).configure(pools)
         try:
             if replaceable:

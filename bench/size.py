@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import resource
 import socket
 import time
 
@@ -82,8 +81,7 @@ class RoomyNginx(peers.Nginx):
 
 def idle_connections(bench):
     """Memory of the processes that hold connections without a request."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    peers.allow_many_files()
     samples = {peers.Maitred.name: [], peers.Nginx.name: []}
     pools = {managed.WWW: {"pm": "static", "max_children": 1}}
     for _ in range((bench.options.rounds + 1) // 2):

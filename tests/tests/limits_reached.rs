@@ -131,8 +131,15 @@ fn a_front_out_of_descriptors_says_so_once_and_recovers() {
         ports::unaccepted(server.address()) == 0 && used() < limit - 2
     });
     let_go(root.path());
-    for connection in open {
-        assert_answered(connection, "waiting");
+    for mut connection in open {
+        let response = connection.read_response(false).expect("a response");
+        // The last ones that fit may have taken the descriptor that finding their script needs.
+        assert!(
+            (response.status, response.text().as_str()) == (200, "waiting")
+                || response.status == 503
+                    && server.log_text().contains("no file descriptor is free"),
+            "{response:?}"
+        );
     }
     drop(lowered);
     hello(&server);
