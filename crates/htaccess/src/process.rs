@@ -282,13 +282,7 @@ impl<'w> Processor<'w> {
     fn rewrite(&self, request: &mut Request) -> Result<(), Stop> {
         let Some(conf) = request.conf.rewrite.clone() else { return Ok(()) };
         let unused = Request::new(b"", Vec::new(), None);
-        let rewritten = rewrite::apply(request, &conf, &self.scope(&unused));
-        if matches!(rewritten, Err(Stop::Status(_))) {
-            // An error or redirect by a rule replaces the page of an earlier error
-            // (`ACTION_STATUS` of mod_rewrite).
-            request.status = 200;
-        }
-        match rewritten? {
+        match rewrite::apply(request, &conf, &self.scope(&unused))? {
             Rewritten::No | Rewritten::Unchanged => {}
             Rewritten::Internal(target) => request.redirect = Some(target),
         }

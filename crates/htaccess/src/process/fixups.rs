@@ -173,8 +173,7 @@ fn adopt(request: &mut Request, found: Request) {
     request.path_info = path_info;
     request.kind = kind;
     request.conf = conf;
-    request.headers_in = found.headers_in;
-    request.has_changed_headers |= found.has_changed_headers;
+    // Its headers were a copy: `RequestHeader` changes those of the request itself afterwards.
     request.user = found.user;
     request.handler = found.handler;
     request.content_type = found.content_type;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::{Processor, Stop};
+use crate::conf::IfSection;
 use crate::expr::Evaluation;
 use crate::request::{Kind, Request, Walked};
 
@@ -60,8 +61,30 @@ impl Processor<'_> {
                 }
             }
         }
+        // Those within others that apply come after all of a level (`ap_if_walk_sub`).
+        let mut level = request.conf.ifs.clone();
+        let mut number = conf.files.len();
+        while !level.is_empty() {
+            let found = self.applicable(request, &level)?;
+            let mut within = Vec::new();
+            for at in found {
+                let section = &level[at];
+                request.conf = Arc::new(section.conf.below(&request.conf));
+                within.extend_from_slice(&section.conf.ifs);
+                sections.push(number + at);
+            }
+            number += level.len();
+            level = within;
+        }
+        request.walked = Walked { directory: conf, sections };
+        Ok(())
+    }
+
+    /// The places of the `<If>` sections whose conditions hold.
+    fn applicable(&self, request: &Request, level: &[IfSection]) -> Result<Vec<usize>, Stop> {
+        let mut found = Vec::new();
         let mut taken = false;
-        for (at, section) in request.conf.clone().ifs.iter().enumerate() {
+        for (at, section) in level.iter().enumerate() {
             if !section.is_else {
                 taken = false;
             }
@@ -74,11 +97,9 @@ impl Processor<'_> {
             };
             if holds {
                 taken = true;
-                request.conf = Arc::new(section.conf.below(&request.conf));
-                sections.push(conf.files.len() + at);
+                found.push(at);
             }
         }
-        request.walked = Walked { directory: conf, sections };
-        Ok(())
+        Ok(found)
     }
 }
