@@ -208,6 +208,9 @@ impl<'w> Processor<'w> {
 
     fn phases(&self, request: &mut Request) -> Result<(), Stop> {
         self.walk(request)?;
+        if let Some(uri) = request.uri_of_file.take() {
+            request.uri = uri;
+        }
         self.sections(request)?;
         if !request.is_sub {
             for rule in &Arc::clone(&request.conf).setenvif {

@@ -239,6 +239,8 @@ pub struct Request {
     pub redirects: usize,
     /// The path of the request that a subrequest belongs to.
     pub main_uri: Option<Vec<u8>>,
+    /// The path that the subrequest for a file has once the file is found.
+    pub uri_of_file: Option<Vec<u8>>,
     /// The sections that apply.
     pub walked: Walked,
     /// Those of the request that led to this one: the same access rules are not applied twice.
@@ -293,6 +295,7 @@ impl Request {
             is_sub: false,
             redirects: 0,
             main_uri: None,
+            uri_of_file: None,
             walked: Walked::default(),
             checked: None,
             work: Arc::default(),

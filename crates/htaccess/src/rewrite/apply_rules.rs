@@ -345,15 +345,7 @@ impl Run<'_> {
         for cookie in &self.rule.flags.cookies {
             let text = expand(cookie, context, &Scope { request, ..*world });
             if let Some(cookie) = crate::cookie::header_of(&text, world.world) {
-                let name = cookie.split_inclusive(|byte| *byte == b'=').next().unwrap_or_default();
-                let own = request.headers_out.iter();
-                let is_set = |(known, value): (&[u8], &[u8])| {
-                    known.eq_ignore_ascii_case(b"set-cookie") && value.starts_with(name)
-                };
-                // The first one of a name counts.
-                if !own.into_iter().any(is_set) {
-                    request.headers_out.add(b"Set-Cookie", cookie);
-                }
+                crate::cookie::add(&mut request.headers_out, cookie);
             }
         }
     }
