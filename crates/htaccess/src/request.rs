@@ -37,6 +37,8 @@ pub struct Stat {
     pub size: u64,
     /// Whether anybody may execute it.
     pub is_executable: bool,
+    /// When its content was last changed, in seconds since 1970.
+    pub modified: i64,
 }
 
 /// The world outside of the evaluation: files, and the configuration of directories.

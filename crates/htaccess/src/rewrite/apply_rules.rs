@@ -455,7 +455,8 @@ impl RuleCondition {
         if let CondTest::Expression(condition) = &self.test {
             let mut evaluation = Evaluation::new(scope);
             let holds = evaluation.holds(condition)?;
-            if holds && !self.is_negated && evaluation.groups.is_some() {
+            // Those of an earlier condition are gone, also if there are none.
+            if holds && !self.is_negated {
                 context.condition = evaluation.groups.take();
             }
             context.vary.append(&mut evaluation.vary);
