@@ -3,16 +3,25 @@
 
 use super::trees::{Asked, Tree};
 
-/// Why a response may differ.
-pub fn explanation(tree: &Tree, asked: &Asked) -> Option<&'static str> {
+const NESTED: &str = "Apache does not evaluate conditions within conditions again after an internal \
+     redirect, for an index, and for the page of an error";
+
+const DISCARDED: &str = "[DPI] that leaves the path of a script as it is: SCRIPT_NAME has the \
+     former path info in Apache";
+
+/// Why a response may differ in these lines.
+pub fn explanation(tree: &Tree, asked: &Asked, lines: &[String]) -> Option<&'static str> {
     let folder = asked.target.split('/').nth(1)?;
-    let mut files = tree.files.iter().filter(|file| {
+    let own = tree.files.iter().filter(|file| {
         file.name.ends_with(".htaccess") && file.name.split('/').next() == Some(folder)
     });
-    files.any(|file| has_nested_conditions(&file.text)).then_some(
-        "Apache does not evaluate conditions within conditions again after an internal redirect, \
-         for an index, and for the page of an error",
-    )
+    let has = |test: fn(&str) -> bool| own.clone().any(|file| test(&file.text));
+    let is_script_name = |line: &String| line.contains("SCRIPT_NAME") || line.contains("PHP_SELF");
+    let is_name = !lines.is_empty() && lines.iter().all(is_script_name);
+    if is_name && has(|text| text.contains("[DPI")) {
+        return Some(DISCARDED);
+    }
+    has(has_nested_conditions).then_some(NESTED)
 }
 
 /// Whether a section with a condition is within another one.

@@ -200,16 +200,17 @@ fn differences_of(name: &str, trees: &[Tree]) -> Vec<String> {
                 let lines = |all: &[String], other: &[String]| {
                     all.iter().filter(|line| !other.contains(line)).cloned().collect::<Vec<_>>()
                 };
+                let differing = [lines(&apache, &own), lines(&own, &apache)];
                 let difference = format!(
                     "{}: {} {} {:?}\n  Apache: {:?}\n  maitred: {:?}",
                     tree.name,
                     asked.method,
                     asked.target,
                     asked.headers,
-                    lines(&apache, &own),
-                    lines(&own, &apache),
+                    differing[0],
+                    differing[1],
                 );
-                match explained::explanation(tree, asked) {
+                match explained::explanation(tree, asked, &differing.concat()) {
                     Some(why) => {
                         eprintln!("explained: {difference}");
                         *explained.entry(why).or_default() += 1;
