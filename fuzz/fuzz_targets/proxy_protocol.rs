@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use maitred_rules::proxy_protocol::ConnectionStart;
+use maitred_rules::proxy_header::ConnectionStart;
 
 fuzz_target!(|input: &[u8]| {
     let whole = ConnectionStart::of(input);

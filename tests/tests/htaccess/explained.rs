@@ -3,8 +3,8 @@
 
 use super::trees::{Asked, Tree};
 
-const NESTED: &str = "Apache does not evaluate conditions within conditions again after an internal \
-     redirect, for an index, and for the page of an error";
+const NESTED: &str = "Apache does not evaluate conditions within conditions again after an \
+     internal redirect, for an index, and for the page of an error";
 
 const DISCARDED: &str = "[DPI] that leaves the path of a script as it is: SCRIPT_NAME has the \
      former path info in Apache";

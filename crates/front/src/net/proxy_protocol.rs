@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use maitred_rules::proxy_protocol::ConnectionStart;
+use maitred_rules::proxy_header::ConnectionStart;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use tokio::io::unix::AsyncFd;
