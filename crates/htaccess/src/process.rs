@@ -165,7 +165,11 @@ impl<'w> Processor<'w> {
             request = match redirected(&request, &target, request.status) {
                 Ok(next) if redirects <= MAX_REDIRECTS => Request { redirects, ..next },
                 Ok(_) => return Decision { request, outcome: Outcome::Status(500) },
-                Err(status) => return Decision { request, outcome: Outcome::Status(status) },
+                // No directive of a folder applies to a path that cannot be decoded.
+                Err(status) => {
+                    let request = Request { conf: Arc::default(), ..request };
+                    return Decision { request, outcome: Outcome::Status(status) };
+                }
             };
         }
     }

@@ -9,6 +9,9 @@ const NESTED: &str = "Apache does not evaluate conditions within conditions agai
 const DISCARDED: &str = "[DPI] that leaves the path of a script as it is: SCRIPT_NAME has the \
      former path info in Apache";
 
+const LOOK_UPS: &str = "conditions that look up more than 250 paths for one request (-U, -F, \
+     LA-U) are a 500";
+
 /// Why a response may differ in these lines.
 pub fn explanation(tree: &Tree, asked: &Asked, lines: &[String]) -> Option<&'static str> {
     let folder = asked.target.split('/').nth(1)?;
@@ -20,6 +23,10 @@ pub fn explanation(tree: &Tree, asked: &Asked, lines: &[String]) -> Option<&'sta
     let is_name = !lines.is_empty() && lines.iter().all(is_script_name);
     if is_name && has(|text| text.contains("[DPI")) {
         return Some(DISCARDED);
+    }
+    let looks_up = |text: &str| [" -U", " -F", "LA-U"].iter().any(|test| text.contains(test));
+    if lines.iter().any(|line| line == "status: 500") && has(looks_up) {
+        return Some(LOOK_UPS);
     }
     has(has_nested_conditions).then_some(NESTED)
 }

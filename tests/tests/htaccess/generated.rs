@@ -246,6 +246,8 @@ impl Random {
             let reads_group = conditions.contains("%1") || rule.contains("%1");
             if reads_group {
                 conditions = conditions.replace("=~ /^a/", "=~ /^(a)/");
+                conditions =
+                    conditions.replace("\"-n %{QUERY_STRING}\"", "\"%{QUERY_STRING} =~ /^(.)/\"");
             }
             text.push_str(&(conditions + &rule));
         }

@@ -512,7 +512,11 @@ fn evaluate_error(
     let evaluated = within(context, client, &Groups::default(), |processor| {
         match processor.error_request(&of.request, &of.page, of.status) {
             Ok(request) => processor.decide(request),
-            Err(status) => Verdict { request: of.request, outcome: Outcome::Status(status) },
+            // A page whose path cannot be decoded leaves the error as it is.
+            Err(status) => {
+                let request = Request { status: of.status, ..of.request };
+                Verdict { request, outcome: Outcome::Status(status) }
+            }
         }
     });
     Ok(evaluated?.0)
