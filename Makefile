@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 export PREFIX SYSCONFDIR LOCALSTATEDIR UNITDIR DESTDIR BUILT KEY ADDRESS
-.PHONY: help build php install uninstall packages repository image run test torture conformance bench experiments \
+.PHONY: help build php install uninstall packages repository image run test torture fuzz conformance bench experiments \
 	applications lint clean
 
 help: ## list the verbs
@@ -41,6 +41,9 @@ torture: build ## inject faults into a server under load (MINUTES=10 SEED=1 ARGS
 	@scripts/setup-test
 	@scripts/cargo build --workspace
 	@MAITRED_BIN=target/debug/maitred exec target/debug/maitred-torture --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+fuzz: ## fuzz the parsers of what others write (SECONDS_EACH=60 ONLY="http1_head cookies")
+	@exec scripts/fuzz "$(or $(SECONDS_EACH),60)" $(ONLY)
 
 conformance: build ## run php-src's tests of php-fpm (ARGS="status-basic" for one, "--baseline" for php-fpm's own)
 	@exec scripts/conformance $(ARGS)

@@ -23,7 +23,7 @@ impl World for Root {
             b"/www/index.php" | b"/www/a/page.html" | b"/www/a/x.php" => Kind::File,
             _ => return None,
         };
-        Some(Stat { kind, size: 1, is_executable: false })
+        Some(Stat { kind, size: 1, is_executable: false, modified: 0 })
     }
 
     fn is_link(&self, _path: &[u8]) -> bool {

@@ -187,6 +187,19 @@ fn index_files_that_lead_to_their_own_folder_end() {
     assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 
+#[test]
+fn cookies_of_http2_that_come_one_by_one_stay_apart_for_rules_and_scripts() {
+    let rules = "RequestHeader set X-A b\nRewriteEngine On\n\
+         RewriteCond %{HTTP_COOKIE} ^a=1;\\ b=2$\nRewriteRule ^x$ /page.php?found [L]\n";
+    let page = "<?php echo $_SERVER['QUERY_STRING'], ' ', $_SERVER['HTTP_COOKIE'];";
+    let root = document_root(&[(".htaccess", rules), ("page.php", page)]);
+    let server = serve(&root, &[]);
+    let mut client = http2::Connection::open(server.address(), &[]);
+    let cookies = http2::fields(&[("cookie", "a=1"), ("cookie", "b=2")]);
+    client.ask_with(1, &[http2::get("/x"), cookies].concat(), http2::END_STREAM);
+    assert_eq!(client.text(1), "found a=1; b=2");
+}
+
 /// A front controller below a folder that is denied, with what PHP sees.
 const PRETTY: &str = "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\n\
      RewriteRule ^(.*)$ index.php [QSA,E=PAGE:$1,L]\nphp_value max_input_vars 77\n\

@@ -1,7 +1,22 @@
 //! Cookies of the rewrite flag CO (`add_cookie`).
 
 use crate::request::World;
+use crate::table::Table;
 use crate::text::integer;
+
+/// The header of a cookie.
+pub const SET_COOKIE: &[u8] = b"Set-Cookie";
+
+/// Adds the header of a cookie, unless there is one of its name: the first one counts.
+pub fn add(headers: &mut Table, cookie: Vec<u8>) {
+    let name = cookie.split_inclusive(|byte| *byte == b'=').next().unwrap_or_default();
+    let is_set = |(known, value): (&[u8], &[u8])| {
+        known.eq_ignore_ascii_case(SET_COOKIE) && value.starts_with(name)
+    };
+    if !headers.iter().any(is_set) {
+        headers.add(SET_COOKIE, cookie);
+    }
+}
 
 /// The value of `Set-Cookie` for a name, a value, a domain, minutes, a path, `secure`, `httponly`
 /// and `samesite`, of which all behind the domain may be left off. They are separated by colons; a

@@ -165,7 +165,11 @@ impl<'w> Processor<'w> {
             request = match redirected(&request, &target, request.status) {
                 Ok(next) if redirects <= MAX_REDIRECTS => Request { redirects, ..next },
                 Ok(_) => return Decision { request, outcome: Outcome::Status(500) },
-                Err(status) => return Decision { request, outcome: Outcome::Status(status) },
+                // No directive of a folder applies to a path that cannot be decoded.
+                Err(status) => {
+                    let request = Request { conf: Arc::default(), ..request };
+                    return Decision { request, outcome: Outcome::Status(status) };
+                }
             };
         }
     }
@@ -208,6 +212,9 @@ impl<'w> Processor<'w> {
 
     fn phases(&self, request: &mut Request) -> Result<(), Stop> {
         self.walk(request)?;
+        if let Some(uri) = request.uri_of_file.take() {
+            request.uri = uri;
+        }
         self.sections(request)?;
         if !request.is_sub {
             for rule in &Arc::clone(&request.conf).setenvif {
@@ -282,13 +289,7 @@ impl<'w> Processor<'w> {
     fn rewrite(&self, request: &mut Request) -> Result<(), Stop> {
         let Some(conf) = request.conf.rewrite.clone() else { return Ok(()) };
         let unused = Request::new(b"", Vec::new(), None);
-        let rewritten = rewrite::apply(request, &conf, &self.scope(&unused));
-        if matches!(rewritten, Err(Stop::Status(_))) {
-            // An error or redirect by a rule replaces the page of an earlier error
-            // (`ACTION_STATUS` of mod_rewrite).
-            request.status = 200;
-        }
-        match rewritten? {
+        match rewrite::apply(request, &conf, &self.scope(&unused))? {
             Rewritten::No | Rewritten::Unchanged => {}
             Rewritten::Internal(target) => request.redirect = Some(target),
         }

@@ -37,6 +37,8 @@ pub struct Stat {
     pub size: u64,
     /// Whether anybody may execute it.
     pub is_executable: bool,
+    /// When its content was last changed, in seconds since 1970.
+    pub modified: i64,
 }
 
 /// The world outside of the evaluation: files, and the configuration of directories.
@@ -239,6 +241,8 @@ pub struct Request {
     pub redirects: usize,
     /// The path of the request that a subrequest belongs to.
     pub main_uri: Option<Vec<u8>>,
+    /// The path that the subrequest for a file has once the file is found.
+    pub uri_of_file: Option<Vec<u8>>,
     /// The sections that apply.
     pub walked: Walked,
     /// Those of the request that led to this one: the same access rules are not applied twice.
@@ -293,6 +297,7 @@ impl Request {
             is_sub: false,
             redirects: 0,
             main_uri: None,
+            uri_of_file: None,
             walked: Walked::default(),
             checked: None,
             work: Arc::default(),

@@ -470,8 +470,9 @@ fn convert(entry: &FpmEntry, pool: &FpmSection, draft: &mut PoolDraft, report: &
         (text, _) if TEXTS.contains(&text) => set(text, toml_text::string(value)),
         ("pm.start_servers" | "pm.min_spare_servers" | "pm.max_spare_servers", _) if !dynamic => {}
         (number, _) if NUMBERS.contains(&number) => {
-            if value.parse::<u32>().is_ok() {
-                set(number.trim_start_matches("pm."), value.clone());
+            // As TOML has it: without the zeros that php-fpm accepts before it.
+            if let Ok(count) = value.parse::<u32>() {
+                set(number.trim_start_matches("pm."), count.to_string());
             }
         }
         ("pm.process_idle_timeout", _) => {
@@ -479,7 +480,10 @@ fn convert(entry: &FpmEntry, pool: &FpmSection, draft: &mut PoolDraft, report: &
                 set("process_idle_timeout", toml_text::string(&values::duration(time)));
             }
         }
-        ("process.priority", _) => set("process_priority", value.clone()),
+        ("process.priority", _) => match value.parse::<i32>() {
+            Ok(priority) => set("process_priority", priority.to_string()),
+            Err(_) => return report.left_out(place, &shown, "it is no number"),
+        },
         ("rlimit_core", _) => {
             let number = value.parse::<u64>().map(|number| number.to_string());
             set("rlimit_core", number.unwrap_or_else(|_| toml_text::string("unlimited")));
@@ -503,4 +507,38 @@ fn convert(entry: &FpmEntry, pool: &FpmSection, draft: &mut PoolDraft, report: &
         }
     }
     report.kept(place, &shown);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NGINX: &str = "http { server { listen 80; root /srv; location ~ \\.php$ {\n\
+        fastcgi_pass unix:/run/php.sock; } } }\n";
+    const POOL: &str = "[www]\nlisten = /run/php.sock\npm = static\npm.max_children = 007\n\
+        process.priority = \"x\n";
+
+    struct Both;
+
+    impl FileReader for Both {
+        fn read(&self, path: &str) -> Result<String, String> {
+            Ok(if path == "/fpm.conf" { POOL } else { NGINX }.to_owned())
+        }
+
+        fn glob(&self, pattern: &str) -> Vec<String> {
+            vec![pattern.to_owned()]
+        }
+
+        fn resolved(&self, _path: &str) -> Option<String> {
+            None
+        }
+    }
+
+    #[test]
+    fn numbers_are_those_of_toml() {
+        let imported = crate::nginx::import(&Both, "/nginx.conf", &["/fpm.conf".to_owned()]);
+        let toml = imported.expect("a configuration").toml;
+        assert!(toml.contains("\nmax_children = 7  #"), "{toml}");
+        assert!(!toml.contains("process_priority"), "{toml}");
+    }
 }

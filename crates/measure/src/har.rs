@@ -75,8 +75,17 @@ pub fn read(file: &Path, base: Option<&Url>) -> Result<Vec<RequestSpec>, String>
     }
     let text =
         std::fs::read_to_string(file).map_err(|why| format!("{shown} cannot be read: {why}"))?;
+    parse(&text, file, base)
+}
+
+/// As [`read`], of the text of a file.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse(text: &str, file: &Path, base: Option<&Url>) -> Result<Vec<RequestSpec>, String> {
+    let shown = file.display();
     let har: HarFile =
-        serde_json::from_str(&text).map_err(|why| format!("{shown} is no HAR file: {why}"))?;
+        serde_json::from_str(text).map_err(|why| format!("{shown} is no HAR file: {why}"))?;
     let mut specs: Vec<RequestSpec> = Vec::new();
     let mut first: Option<Url> = None;
     for entry in har.log.entries.into_iter().take(MAX_REQUESTS) {

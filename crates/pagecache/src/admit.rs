@@ -306,13 +306,14 @@ pub fn client_lines<'f>(
             && !is_for_cache(settings, name)
     };
     let mut lines = Vec::with_capacity(256);
-    match headers::first(headers.clone(), "date") {
-        Some(date) => headers::write_line(&mut lines, b"Date", date),
-        None => {
-            let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(came.min(LAST_DATE));
-            let date = httpdate::fmt_http_date(at);
-            headers::write_line(&mut lines, b"Date", date.as_bytes());
-        }
+    if let Some(date) = headers::first(headers.clone(), "date") {
+        headers::write_line(&mut lines, b"Date", date);
+    }
+    // None, or one that would break its line.
+    if lines.is_empty() {
+        let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(came.min(LAST_DATE));
+        let date = httpdate::fmt_http_date(at);
+        headers::write_line(&mut lines, b"Date", date.as_bytes());
     }
     for (name, value) in headers.filter(|(name, _)| is_told(name)) {
         headers::write_line(&mut lines, name, value);

@@ -44,6 +44,12 @@ fn names(admitted: &Admitted) -> Vec<String> {
 }
 
 #[test]
+fn a_date_that_would_break_its_line_gives_way_to_the_time_of_the_response() {
+    let kept = of(&[("Cache-Control", "max-age=60"), ("Date", "Sun\0")]).unwrap().stored;
+    assert!(kept.lines.starts_with(b"Date: Tue, 14 Nov 2023 22:13:20 GMT\r\n"), "{kept:?}");
+}
+
+#[test]
 fn what_says_nothing_of_its_life_is_not_kept() {
     assert_eq!(why(&[]), Some(NotStored::NoLifetime));
     assert_eq!(why(&[("ETag", "\"a\"")]), Some(NotStored::NoLifetime));

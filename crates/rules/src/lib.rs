@@ -15,6 +15,7 @@ pub mod path;
 pub mod pattern;
 mod pattern_table;
 pub mod php_source;
+pub mod proxy_header;
 pub mod rate;
 pub mod response_headers;
 pub mod settings;

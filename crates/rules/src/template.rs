@@ -71,9 +71,9 @@ impl Template {
     pub fn expand(&self, captures: &Captures<'_>, vars: &TemplateVars<'_>) -> Option<Expanded> {
         let mut path = String::new();
         write(&mut path, &self.path, captures, vars, encode_path);
-        // A group that starts with a slash must not turn the rest into a host: `//host`.
-        if path.starts_with("//") {
-            let start = path.find(|c| c != '/').unwrap_or(path.len());
+        // A group behind a slash must not become a host: `//host`, and `/\host` for browsers.
+        if path.starts_with("//") || path.starts_with("/\\") {
+            let start = path.find(|c| c != '/' && c != '\\').unwrap_or(path.len());
             path.replace_range(..start, "/");
         }
         let mut query = String::new();
@@ -209,6 +209,8 @@ mod tests {
     fn a_group_cannot_make_another_host_of_a_path() {
         assert_eq!(expand("/$1", "/evil.example/", None), "/evil.example/");
         assert_eq!(expand("/$1", "\\evil.example", None), "/%5Cevil.example");
+        assert_eq!(expand("/\\$1", "evil.example", None), "/evil.example");
+        assert_eq!(expand("/\\/$1", "/evil.example", None), "/evil.example");
     }
 
     #[test]

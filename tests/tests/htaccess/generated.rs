@@ -224,9 +224,10 @@ impl Random {
             ]));
         }
         for _ in 0..self.0.u8(1..5) {
+            let mut conditions = String::new();
             for _ in 0..self.0.u8(0..3) {
                 let (condition, flags) = (self.one(&CONDITIONS), self.one(&CONDITION_FLAGS));
-                text.push_str(&format!("RewriteCond {condition}{flags}\n"));
+                conditions.push_str(&format!("RewriteCond {condition}{flags}\n"));
             }
             let (pattern, target) = (self.one(&PATTERNS), self.one(&TARGETS));
             let flag = self.one(&FLAGS);
@@ -239,7 +240,16 @@ impl Random {
                 true => format!(" [{flag}]"),
                 false => String::new(),
             };
-            text.push_str(&format!("RewriteRule \"{pattern}\" \"{target}\"{flags}\n"));
+            let rule = format!("RewriteRule \"{pattern}\" \"{target}\"{flags}\n");
+            // The group of an expression without one is memory that Apache has not set: it ends by
+            // SIGSEGV now and then.
+            let reads_group = conditions.contains("%1") || rule.contains("%1");
+            if reads_group {
+                conditions = conditions.replace("=~ /^a/", "=~ /^(a)/");
+                conditions =
+                    conditions.replace("\"-n %{QUERY_STRING}\"", "\"%{QUERY_STRING} =~ /^(.)/\"");
+            }
+            text.push_str(&(conditions + &rule));
         }
         text
     }

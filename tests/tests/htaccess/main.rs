@@ -1,5 +1,6 @@
 //! `.htaccess` files, compared with Apache: the same trees, the same requests.
 
+mod explained;
 mod generated;
 mod grammar;
 mod overrides;
@@ -114,8 +115,15 @@ fn ask(server: &impl Target, tree: &Tree, asked: &Asked) -> Response {
     http::ask(address, &request)
 }
 
-/// A cookie without the time of its end: the servers get the request one after the other.
+/// A cookie without the time of its end, and a month without the age of a file: the servers get the
+/// request one after the other.
 fn without_time(value: &str) -> String {
+    const MONTH: u64 = 30 * 24 * 60 * 60;
+    let age = |seconds: u64| MONTH.checked_sub(seconds);
+    let seconds = value.strip_prefix("max-age=").and_then(|seconds| seconds.parse().ok());
+    if seconds.and_then(age).is_some_and(|age| age < 60 * 60) {
+        return "max-age=MONTH".to_owned();
+    }
     match value.split_once("; expires=") {
         Some((start, rest)) => {
             let (date, rest) = rest.split_once(';').unwrap_or((rest, ""));
@@ -140,7 +148,7 @@ fn compared(response: &Response) -> Vec<String> {
             .all(name)
             .map(without_time)
             .flat_map(|value| {
-                value.split(',').map(|value| value.trim().to_owned()).collect::<Vec<_>>()
+                value.split(',').map(|value| without_time(value.trim())).collect::<Vec<_>>()
             })
             .collect();
         values.sort();
@@ -180,6 +188,7 @@ fn differences_of(name: &str, trees: &[Tree]) -> Vec<String> {
     let mut found = Vec::new();
     let mut count = 0;
     let mut first = Vec::new();
+    let mut explained: BTreeMap<&str, usize> = BTreeMap::new();
     for tree in trees {
         for asked in &tree.requests {
             count += 1;
@@ -191,22 +200,30 @@ fn differences_of(name: &str, trees: &[Tree]) -> Vec<String> {
                 let lines = |all: &[String], other: &[String]| {
                     all.iter().filter(|line| !other.contains(line)).cloned().collect::<Vec<_>>()
                 };
-                found.push(format!(
+                let differing = [lines(&apache, &own), lines(&own, &apache)];
+                let difference = format!(
                     "{}: {} {} {:?}\n  Apache: {:?}\n  maitred: {:?}",
                     tree.name,
                     asked.method,
                     asked.target,
                     asked.headers,
-                    lines(&apache, &own),
-                    lines(&own, &apache),
-                ));
+                    differing[0],
+                    differing[1],
+                );
+                match explained::explanation(tree, asked, &differing.concat()) {
+                    Some(why) => {
+                        eprintln!("explained: {difference}");
+                        *explained.entry(why).or_default() += 1;
+                    }
+                    None => found.push(difference),
+                }
             }
             first.push((tree, asked, own));
         }
     }
     assert!(count > 0, "{name} has no requests");
     found.extend(differences_when_repeated(&servers.maitred, first));
-    eprintln!("{name}: {count} requests, {} differ", found.len());
+    eprintln!("{name}: {count} requests, {} differ, explained: {explained:?}", found.len());
     if !found.is_empty() {
         eprintln!("{}", servers.apache.log_text());
     }

@@ -285,7 +285,7 @@ fn write_headers(
 ) -> Result<(), TooLarge> {
     let directives = seen.directives.filter(|own| own.request.has_changed_headers);
     let own: Vec<(&[u8], &[u8])> = match directives {
-        Some(directives) => directives.request.headers_in.iter().collect(),
+        Some(directives) => last_of_each(directives.request.headers_in.iter().collect()),
         None => head.headers().collect(),
     };
     let headers: Vec<(&[u8], &[u8])> = match seen.conditions {
@@ -317,6 +317,16 @@ fn write_headers(
     }
     drop(joined);
     Ok(())
+}
+
+/// The last header of each name: `RequestHeader add` adds another one, and a variable has the last
+/// (`ap_add_common_vars`).
+fn last_of_each<'h>(headers: Vec<(&'h [u8], &'h [u8])>) -> Vec<(&'h [u8], &'h [u8])> {
+    let is_last = |index: &usize| {
+        let name = headers[*index].0;
+        !headers[index + 1..].iter().any(|later| later.0.eq_ignore_ascii_case(name))
+    };
+    (0..headers.len()).filter(is_last).map(|index| headers[index]).collect()
 }
 
 /// Headers by which a proxy tells a script how to name files; a client must not set them.

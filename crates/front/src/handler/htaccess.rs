@@ -26,6 +26,9 @@ use crate::site::listing;
 use crate::site::resolver::{Resolver, Route};
 use crate::site::verdict_table::{CachedRound, CachedVerdict, WatchedPaths};
 
+/// Most pages of errors, one for the error of another, for a request (`LimitInternalRecursion`).
+const MAX_ERROR_PAGES: usize = 10;
+
 const HTML: Header<'static> = (b"Content-Type", b"text/html; charset=utf-8");
 
 /// Headers of a client like any other: rules against robots let it pass.
@@ -202,47 +205,19 @@ impl Evaluated {
             }
             other => other,
         };
-        let Err(Failed { status, request }) = decision else {
-            return decision.unwrap_or_else(|_| TextResponse::new(500, "").into());
+        let mut failed = match decision {
+            Err(failed) => failed,
+            Ok(decision) => return decision,
         };
-        let documents = &request.conf.core.error_documents;
-        match documents.get(&status).cloned() {
-            Some(ErrorDocument::Path(page)) => {
-                let request = (*request).clone();
-                let directives = context.directives.clone();
-                let evaluated = evaluate_error(context, &client, ErrorOf { request, page, status });
-                // A page that cannot be sent itself leaves the error as it is.
-                let has_page = |verdict: &Verdict| {
-                    matches!(verdict.outcome, Outcome::File | Outcome::Script | Outcome::Listing)
-                };
-                if let Ok(Verdict { request, outcome: Outcome::Status(own) }) = &evaluated
-                    && request.status == 200
-                {
-                    return match own {
-                        300..400 => redirect(*own, request).into(),
-                        _ => failure(context, *own).into(),
-                    };
-                }
-                if let Some(verdict) = evaluated.ok().filter(has_page) {
-                    let found = Evaluated::new(client, false);
-                    let page = found.serve(context, FinalRound::of(verdict));
-                    if let Ok(page) = Box::pin(page).await {
-                        log_status(context, thread, status);
-                        return Decision::ErrorPage { status, page: Box::new(page) };
-                    }
-                }
-                context.directives = directives;
-                failure(context, status).into()
+        let (directives, status) = (context.directives.clone(), failed.status);
+        for _ in 0..MAX_ERROR_PAGES {
+            match error_response(context, thread, &client, failed).await {
+                ErrorResponse::Sent(decision) => return decision,
+                ErrorResponse::Failed(another) => failed = another,
             }
-            Some(ErrorDocument::Url(url)) => {
-                TextResponse::redirect(302, &String::from_utf8_lossy(&url)).into()
-            }
-            Some(ErrorDocument::Text(text)) => {
-                let body = String::from_utf8_lossy(&text).into_owned();
-                TextResponse::page(&[HTML], body).with_status(status).into()
-            }
-            Some(ErrorDocument::Default) | None => failure(context, status).into(),
         }
+        context.directives = directives;
+        failure(context, status).into()
     }
 
     /// What is served, or the status of an error.
@@ -312,6 +287,76 @@ impl Evaluated {
             }
         }
     }
+}
+
+/// What an error leads to.
+enum ErrorResponse<'r> {
+    Sent(Decision<'r>),
+    /// Another error, by a rule for the page of the first one.
+    Failed(Failed),
+}
+
+/// The response to an error: the `ErrorDocument` of its request, or a short text.
+async fn error_response<'r>(
+    context: &mut RequestContext<'r>,
+    thread: &Thread,
+    client: &Arc<Client>,
+    failed: Failed,
+) -> ErrorResponse<'r> {
+    let Failed { status, request } = failed;
+    let decision = match request.conf.core.error_documents.get(&status).cloned() {
+        Some(ErrorDocument::Path(page)) => {
+            let of = ErrorOf { request: (*request).clone(), page, status };
+            return error_page(context, thread, client, of).await;
+        }
+        Some(ErrorDocument::Url(url)) => {
+            TextResponse::redirect(302, &String::from_utf8_lossy(&url)).into()
+        }
+        Some(ErrorDocument::Text(text)) => {
+            let body = String::from_utf8_lossy(&text).into_owned();
+            TextResponse::page(&[HTML], body).with_status(status).into()
+        }
+        Some(ErrorDocument::Default) | None => failure(context, status).into(),
+    };
+    ErrorResponse::Sent(decision)
+}
+
+/// The page of an error; one that cannot be sent itself leaves the error as it is.
+async fn error_page<'r>(
+    context: &mut RequestContext<'r>,
+    thread: &Thread,
+    client: &Arc<Client>,
+    of: ErrorOf,
+) -> ErrorResponse<'r> {
+    let (directives, status) = (context.directives.clone(), of.status);
+    let has_page = |verdict: &Verdict| {
+        matches!(verdict.outcome, Outcome::File | Outcome::Script | Outcome::Listing)
+    };
+    let sent = match evaluate_error(context, client, of) {
+        Ok(Verdict { request, outcome: Outcome::Status(own) }) if request.status == 200 => {
+            if let 300..400 = own {
+                return ErrorResponse::Sent(redirect(own, &request).into());
+            }
+            let request = Arc::new(request);
+            apply(context, client, &request);
+            return ErrorResponse::Failed(Failed { status: own, request });
+        }
+        Ok(verdict) if has_page(&verdict) => {
+            let found = Evaluated::new(Arc::clone(client), false);
+            Box::pin(found.serve(context, FinalRound::of(verdict))).await.ok()
+        }
+        _ => None,
+    };
+    ErrorResponse::Sent(match sent {
+        Some(page) => {
+            log_status(context, thread, status);
+            Decision::ErrorPage { status, page: Box::new(page) }
+        }
+        None => {
+            context.directives = directives;
+            failure(context, status).into()
+        }
+    })
 }
 
 /// Whether another client that requests the same would get another script, or one with other
@@ -430,9 +475,13 @@ fn request_of(context: &RequestContext<'_>, path: &CleanPath<'_>, log: &Arc<Read
 pub fn headers_of(context: &RequestContext<'_>) -> Table {
     let mut headers = Table::default();
     for (name, value) in context.head.headers() {
-        match headers.get(name).is_some() {
-            true => headers.append(name, value),
-            false => headers.add(name, value),
+        match headers.get(name).map(<[u8]>::to_vec) {
+            // HTTP/2 may send each cookie in a header of its own (RFC 9113, 8.2.3).
+            Some(before) if name.eq_ignore_ascii_case(b"cookie") => {
+                headers.set(name, [&before[..], b"; ", value].concat());
+            }
+            Some(_) => headers.append(name, value),
+            None => headers.add(name, value),
         }
     }
     if headers.get(b"host").is_none() {
@@ -463,7 +512,11 @@ fn evaluate_error(
     let evaluated = within(context, client, &Groups::default(), |processor| {
         match processor.error_request(&of.request, &of.page, of.status) {
             Ok(request) => processor.decide(request),
-            Err(status) => Verdict { request: of.request, outcome: Outcome::Status(status) },
+            // A page whose path cannot be decoded leaves the error as it is.
+            Err(status) => {
+                let request = Request { status: of.status, ..of.request };
+                Verdict { request, outcome: Outcome::Status(status) }
+            }
         }
     });
     Ok(evaluated?.0)

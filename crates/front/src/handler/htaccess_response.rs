@@ -211,18 +211,20 @@ impl Directives {
         let Some(expiry) = expires.expiry(&media_type) else { return };
         let mut seconds = expiry.seconds;
         if expiry.from_modification {
-            let modified = headers.get(b"Last-Modified").and_then(|value| {
-                let text = std::str::from_utf8(value).ok()?;
-                let time = httpdate::parse_http_date(text).ok()?;
-                time.elapsed().ok()
-            });
-            let Some(age) = modified else { return };
-            seconds -= age.as_secs().cast_signed();
+            let Some(modified) = self.modified() else { return };
+            let age = clock::since_1970().as_secs().cast_signed().saturating_sub(modified);
+            seconds = seconds.saturating_sub(age);
         }
         let seconds = seconds.max(0).cast_unsigned();
         headers.append(b"Cache-Control", format!("max-age={seconds}").as_bytes());
         let at = clock::since_1970().as_secs().saturating_add(seconds);
         headers.set(b"Expires", clock::http_date_of(at));
+    }
+
+    /// When the file of the request was last changed, in seconds since 1970: also of a script.
+    fn modified(&self) -> Option<i64> {
+        let found = self.site.with_htaccess(|world, _| world.stat(&self.request.filename));
+        found.ok().flatten().flatten().map(|stat| stat.modified)
     }
 
     /// PHP's variables, in order: a later one replaces an earlier one of its name.

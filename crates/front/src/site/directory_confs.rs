@@ -329,7 +329,8 @@ impl World for SiteWorld<'_> {
             _ => Kind::Other,
         };
         let size = u64::try_from(opened.stat.st_size).unwrap_or(0);
-        Some(Stat { kind, size, is_executable: opened.stat.st_mode & 0o111 != 0 })
+        let is_executable = opened.stat.st_mode & 0o111 != 0;
+        Some(Stat { kind, size, is_executable, modified: opened.stat.st_mtime })
     }
 
     fn is_link(&self, path: &[u8]) -> bool {

@@ -8,6 +8,9 @@ use crate::request::{Kind, Request};
 #[derive(Debug, Clone, Default)]
 pub struct MimeConf {
     extensions: BTreeMap<Vec<u8>, Extension>,
+    /// `RemoveCharset` and the like, until the whole is complete: what is removed is not added, in
+    /// whatever order. A directive of mod_mime below forgets them (`merge_mime_dir_configs`).
+    removed: Vec<RemovedProperty>,
     /// `DefaultLanguage`.
     pub default_language: Option<Vec<u8>>,
 }
@@ -21,6 +24,13 @@ struct Extension {
     encoding: Option<Vec<u8>>,
     handler: Option<Vec<u8>>,
     filters: Option<Vec<u8>>,
+}
+
+/// A property that an extension has no more.
+#[derive(Debug, Clone)]
+struct RemovedProperty {
+    extension: Vec<u8>,
+    property: Property,
 }
 
 /// What an extension sets.
@@ -40,12 +50,28 @@ pub enum Property {
     Filter,
 }
 
+impl Extension {
+    fn property(&mut self, property: Property) -> &mut Option<Vec<u8>> {
+        match property {
+            Property::Type => &mut self.media_type,
+            Property::Charset => &mut self.charset,
+            Property::Language => &mut self.language,
+            Property::Encoding => &mut self.encoding,
+            Property::Handler => &mut self.handler,
+            Property::Filter => &mut self.filters,
+        }
+    }
+}
+
 /// The type of a file without one.
 const UNTYPED: &[u8] = b"application/octet-stream";
 
 impl MimeConf {
     /// The configuration below another one.
     pub fn below(&self, base: &MimeConf) -> MimeConf {
+        if !self.is_set() {
+            return base.clone();
+        }
         let mut extensions = base.extensions.clone();
         for (name, own) in &self.extensions {
             let merged = extensions.entry(name.clone()).or_default();
@@ -64,21 +90,45 @@ impl MimeConf {
         }
         let default_language =
             self.default_language.as_ref().or(base.default_language.as_ref()).cloned();
-        MimeConf { extensions, default_language }
+        let removed = self.removed.clone();
+        let mut merged = MimeConf { extensions, removed, default_language };
+        if base.is_set() {
+            merged.complete();
+        }
+        merged
+    }
+
+    fn is_set(&self) -> bool {
+        !self.extensions.is_empty() || !self.removed.is_empty() || self.default_language.is_some()
+    }
+
+    /// Whether [`MimeConf::complete`] changes it.
+    pub fn is_complete(&self) -> bool {
+        self.removed.is_empty()
+    }
+
+    /// Applies what is removed: what comes later is merged with the result.
+    pub fn complete(&mut self) {
+        for RemovedProperty { extension, property } in std::mem::take(&mut self.removed) {
+            if let Some(found) = self.extensions.get_mut(&extension) {
+                *found.property(property) = Some(Vec::new());
+            }
+        }
     }
 
     /// Gives an extension a property; an empty value removes it.
     pub fn add(&mut self, property: Property, extension: &[u8], value: &[u8]) {
         let name = extension.strip_prefix(b".").unwrap_or(extension).to_ascii_lowercase();
-        let entry = self.extensions.entry(name).or_default();
-        let field = match property {
-            Property::Type => &mut entry.media_type,
-            Property::Charset => &mut entry.charset,
-            Property::Language => &mut entry.language,
-            Property::Encoding => &mut entry.encoding,
-            Property::Handler => &mut entry.handler,
-            Property::Filter => &mut entry.filters,
-        };
+        // The server's own types and its handler of PHP are removed like any other.
+        if value.is_empty() && !matches!(property, Property::Type | Property::Handler) {
+            self.removed.push(RemovedProperty { extension: name, property });
+            return;
+        }
+        let field = self.extensions.entry(name).or_default().property(property);
+        // What a file removes it does not add.
+        if property == Property::Handler && field.as_ref().is_some_and(Vec::is_empty) {
+            return;
+        }
         *field = Some(value.to_ascii_lowercase());
         if property == Property::Charset || property == Property::Type {
             *field = Some(value.to_vec());

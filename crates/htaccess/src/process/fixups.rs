@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::{Processor, Stop};
+use crate::cookie::SET_COOKIE;
 use crate::request::{Kind, Request};
 use crate::text::escape_path;
 
@@ -90,6 +91,7 @@ impl Processor<'_> {
                 continue;
             };
             let status = found.status;
+            take_cookies(request, &found.request);
             if status == 200 && found.request.kind == Kind::File {
                 if let Some(status @ 300..400) = dir.index_redirect {
                     let location = [self.client.origin(), found.request.uri].concat();
@@ -128,6 +130,7 @@ impl Processor<'_> {
         let Some(found) = self.look_up(&with_args(page, request), request) else {
             return Err(Stop::Status(500));
         };
+        take_cookies(request, &found.request);
         match found.status {
             200 if found.request.kind == Kind::File => {
                 let shown = String::from_utf8_lossy(page);
@@ -154,6 +157,15 @@ fn with_args(name: &[u8], request: &Request) -> Vec<u8> {
     }
 }
 
+/// Takes the cookies of a subrequest's rules over, each name once (`add_cookie`).
+fn take_cookies(request: &mut Request, found: &Request) {
+    for (name, value) in found.headers_out.iter() {
+        if name.eq_ignore_ascii_case(SET_COOKIE) {
+            crate::cookie::add(&mut request.headers_out, value.to_vec());
+        }
+    }
+}
+
 /// The request becomes its subrequest (`ap_internal_fast_redirect`).
 fn adopt(request: &mut Request, found: Request) {
     // Both values stay (`apr_table_overlay`): directives read the first, PHP gets the last.
@@ -164,7 +176,9 @@ fn adopt(request: &mut Request, found: Request) {
         }
     }
     for (name, value) in found.headers_out.iter() {
-        request.headers_out.set(name, value);
+        if !name.eq_ignore_ascii_case(SET_COOKIE) {
+            request.headers_out.set(name, value);
+        }
     }
     let Request { uri, args, filename, path_info, kind, conf, .. } = found;
     request.uri = uri;
@@ -173,8 +187,7 @@ fn adopt(request: &mut Request, found: Request) {
     request.path_info = path_info;
     request.kind = kind;
     request.conf = conf;
-    request.headers_in = found.headers_in;
-    request.has_changed_headers |= found.has_changed_headers;
+    // Its headers were a copy: `RequestHeader` changes those of the request itself afterwards.
     request.user = found.user;
     request.handler = found.handler;
     request.content_type = found.content_type;

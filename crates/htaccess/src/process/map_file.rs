@@ -4,13 +4,24 @@
 use std::sync::Arc;
 
 use super::{Processor, Stop};
+use crate::conf::{Conf, IfSection};
 use crate::expr::Evaluation;
 use crate::request::{Kind, Request, Walked};
+
+/// Longest path of a document root and a request that Apache maps to a file, in bytes: `PATH_MAX`
+/// without four (`apr_filepath_merge`), and the slash between them.
+const LONGEST_FILE_NAME: usize = 4096 - 4 + 1;
+
+/// Longest name of a file in bytes (`NAME_MAX`).
+const LONGEST_NAME: usize = 255;
 
 impl Processor<'_> {
     /// Finds the file: the longest part of the path that exists, with what follows as PATH_INFO.
     pub(super) fn walk(&self, request: &mut Request) -> Result<(), Stop> {
         let root = &self.client.document_root;
+        if root.len() + request.uri.len() > LONGEST_FILE_NAME {
+            return Err(Stop::Status(403));
+        }
         let whole = [&root[..], &request.uri].concat();
         let kind = self.world.stat(&whole).map_or(Kind::Missing, |stat| stat.kind);
         let is_found = kind == Kind::Directory
@@ -19,6 +30,10 @@ impl Processor<'_> {
             true => (whole.len(), kind),
             false => self.first_end(&whole, root.len()),
         };
+        let name = memchr::memrchr(b'/', &whole[..end]).map_or(0, |slash| slash + 1);
+        if kind == Kind::Missing && end - name > LONGEST_NAME {
+            return Err(Stop::Status(403));
+        }
         request.path_info = whole[end..].to_vec();
         request.filename = whole[..end].to_vec();
         request.kind = kind;
@@ -53,15 +68,41 @@ impl Processor<'_> {
         let mut sections = Vec::new();
         if !conf.files.is_empty() {
             let name = request.base_name().to_vec();
+            let mut merged = None;
             for (at, section) in conf.files.iter().enumerate() {
                 if section.names.match_name(&name) {
-                    request.conf = Arc::new(section.conf.below(&request.conf));
+                    merged = Some(with_section(merged, &section.conf));
                     sections.push(at);
                 }
             }
+            merge(request, merged);
         }
+        // Those within others that apply come after all of a level (`ap_if_walk_sub`).
+        let mut level = request.conf.ifs.clone();
+        let mut number = conf.files.len();
+        while !level.is_empty() {
+            let found = self.applicable(request, &level)?;
+            let (mut merged, mut within) = (None, Vec::new());
+            for at in found {
+                let section = &level[at];
+                merged = Some(with_section(merged, &section.conf));
+                within.extend_from_slice(&section.conf.ifs);
+                sections.push(number + at);
+            }
+            merge(request, merged);
+            number += level.len();
+            level = within;
+        }
+        complete(request);
+        request.walked = Walked { directory: conf, sections };
+        Ok(())
+    }
+
+    /// The places of the `<If>` sections whose conditions hold.
+    fn applicable(&self, request: &Request, level: &[IfSection]) -> Result<Vec<usize>, Stop> {
+        let mut found = Vec::new();
         let mut taken = false;
-        for (at, section) in request.conf.clone().ifs.iter().enumerate() {
+        for (at, section) in level.iter().enumerate() {
             if !section.is_else {
                 taken = false;
             }
@@ -74,11 +115,31 @@ impl Processor<'_> {
             };
             if holds {
                 taken = true;
-                request.conf = Arc::new(section.conf.below(&request.conf));
-                sections.push(conf.files.len() + at);
+                found.push(at);
             }
         }
-        request.walked = Walked { directory: conf, sections };
-        Ok(())
+        Ok(found)
+    }
+}
+
+/// Sections are merged with each other first, and then all of them with the rest.
+fn with_section(merged: Option<Arc<Conf>>, section: &Arc<Conf>) -> Arc<Conf> {
+    match merged {
+        Some(before) => Arc::new(section.below(&before)),
+        None => Arc::clone(section),
+    }
+}
+
+fn merge(request: &mut Request, sections: Option<Arc<Conf>>) {
+    if let Some(sections) = sections {
+        complete(request);
+        request.conf = Arc::new(sections.below(&request.conf));
+    }
+}
+
+/// Completes what the directories or the sections say about extensions.
+fn complete(request: &mut Request) {
+    if !request.conf.mime.is_complete() {
+        Arc::make_mut(&mut request.conf).mime.complete();
     }
 }

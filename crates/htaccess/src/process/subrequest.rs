@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{MAX_REDIRECTS, MAX_SUBREQUESTS, Processor, Scope, Stop, normalised};
+use super::{MAX_REDIRECTS, MAX_SUBREQUESTS, Processor, Scope, Stop, normalised, unescaped};
 use crate::request::{Kind, Request, SUBREQUEST};
-use crate::text::escape_path;
 
 /// A subrequest, and the status that it would have.
 pub(super) struct Looked {
@@ -15,22 +14,43 @@ pub(super) struct Looked {
 }
 
 impl Processor<'_> {
-    /// Looks up a path as a subrequest of another request.
+    /// Looks up a path as a subrequest of another request (`ap_sub_req_lookup_uri`).
     pub(super) fn look_up(&self, uri: &[u8], parent: &Request) -> Option<Looked> {
+        let mark = memchr::memchr(b'?', uri);
+        let path = unescaped(&uri[..mark.unwrap_or(uri.len())]);
+        let args = mark.map(|mark| uri[mark + 1..].to_vec());
+        let refused = path.as_ref().err().copied();
+        let path = match path.unwrap_or_default() {
+            path if path.starts_with(b"/") => path,
+            path => [directory_of(&parent.uri), &path].concat(),
+        };
+        let request = Request::new(b"GET", normalised(&path), args);
+        self.look_up_request(request, parent, refused)
+    }
+
+    /// Looks up a file as a subrequest (`ap_sub_req_lookup_file`). It has a URI only beside the
+    /// request's own file.
+    fn look_up_file(&self, path: &[u8], parent: &Request) -> Option<Looked> {
+        let mut request = Request::new(b"GET", normalised(path), None);
+        let root = &self.client.document_root[..];
+        let own = directory_of(&parent.filename);
+        let beside = [root, &request.uri].concat();
+        let name = beside.strip_prefix(own);
+        let name = name.filter(|name| !name.is_empty() && !name.contains(&b'/'));
+        let uri = name.map(|name| [directory_of(&parent.uri), name].concat());
+        request.uri_of_file = Some(uri.unwrap_or_default());
+        self.look_up_request(request, parent, None)
+    }
+
+    fn look_up_request(
+        &self,
+        mut request: Request,
+        parent: &Request,
+        refused: Option<u16>,
+    ) -> Option<Looked> {
         if self.depth >= MAX_SUBREQUESTS || !parent.may_spend(SUBREQUEST) {
             return None;
         }
-        let mark = memchr::memchr(b'?', uri);
-        let path = &uri[..mark.unwrap_or(uri.len())];
-        let args = mark.map(|mark| uri[mark + 1..].to_vec());
-        let path = match path.first() {
-            Some(b'/') => path.to_vec(),
-            _ => {
-                let slash = memchr::memrchr(b'/', &parent.uri).map_or(0, |slash| slash + 1);
-                [&parent.uri[..slash], path].concat()
-            }
-        };
-        let mut request = Request::new(b"GET", normalised(&path), args);
         request.is_sub = true;
         request.redirects = parent.redirects;
         request.main_uri = Some(parent.uri.clone());
@@ -40,8 +60,9 @@ impl Processor<'_> {
         request.headers_in = parent.headers_in.clone();
         request.user.clone_from(&parent.user);
         // `ap_is_recursion_limit_exceeded`
-        if parent.redirects >= MAX_REDIRECTS {
-            return Some(Looked { request, status: 500 });
+        let exceeded = (parent.redirects >= MAX_REDIRECTS).then_some(500);
+        if let Some(status) = exceeded.or(refused) {
+            return Some(Looked { request, status });
         }
         let inner = Processor { depth: self.depth + 1, ..*self };
         let status = match inner.process(&mut request) {
@@ -52,6 +73,11 @@ impl Processor<'_> {
         };
         Some(Looked { request, status })
     }
+}
+
+/// A path up to its last slash (`ap_make_dirstr_parent`).
+fn directory_of(path: &[u8]) -> &[u8] {
+    &path[..memchr::memrchr(b'/', path).map_or(0, |slash| slash + 1)]
 }
 
 impl Scope<'_> {
@@ -79,7 +105,7 @@ impl Scope<'_> {
         let Some(uri) = path.strip_prefix(&self.client.document_root[..]) else {
             return false;
         };
-        let found = self.processor().look_up(&escape_path(uri), self.request);
+        let found = self.processor().look_up_file(uri, self.request);
         found.is_some_and(|found| {
             found.status < 300
                 && found.request.redirect.is_none()

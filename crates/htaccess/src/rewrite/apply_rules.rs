@@ -36,6 +36,10 @@ enum Change {
     Path,
     /// As `Path`, by a rule with the flag NE.
     Unescaped,
+    /// A status of a rule (`ACTION_STATUS`).
+    Status(u16),
+    /// That of a rule that cannot be applied (`ACTION_STATUS_SET`).
+    Failed(u16),
 }
 
 enum Applied {
@@ -43,6 +47,8 @@ enum Applied {
     /// A rule without a substitution.
     Matched,
     Changed,
+    /// An error with this status.
+    Failed(u16),
 }
 
 /// Applies the rules of the request's directory.
@@ -95,6 +101,14 @@ fn finish(
     if request.args.as_ref().is_some_and(has_controls) && !will_escape {
         return Err(Stop::Status(403));
     }
+    // A status of a rule replaces the page of an earlier error.
+    if let Change::Status(status) = finish.change {
+        request.status = 200;
+        return Err(Stop::Status(status));
+    }
+    if let Change::Failed(status) = finish.change {
+        return Err(Stop::Status(status));
+    }
     if scheme > 0 {
         return Err(redirect(request, conf, finish, scheme));
     }
@@ -137,6 +151,7 @@ fn redirect(request: &mut Request, conf: &RewriteConf, finish: Finish, scheme: u
         location.extend(if stays { args.clone() } else { escape_path(args) });
     }
     request.filename = finish.before;
+    request.status = 200;
     request.headers_out.set(b"Location", location);
     Stop::Status(request.redirect_status.unwrap_or(FOUND))
 }
@@ -180,6 +195,10 @@ fn apply_all(request: &mut Request, conf: &RewriteConf, world: &Scope<'_>) -> Re
         }
         let mut run = Run { rule, conf, vary: Vec::new() };
         let applied = run.apply(request, &mut context, world)?;
+        if let Applied::Failed(status) = applied {
+            add_vary(request, run.vary);
+            return Ok(Change::Failed(status));
+        }
         if matches!(applied, Applied::No) {
             // The rules that are chained to this one are left out, too.
             while conf.rules.get(at).is_some_and(|rule| rule.flags.is_chained) {
@@ -192,13 +211,11 @@ fn apply_all(request: &mut Request, conf: &RewriteConf, world: &Scope<'_>) -> Re
             world.world.note(&|| note_of(rule, conf, request));
         }
         if request.filename.len() > LONGEST_PATH {
-            return Err(Stop::Status(FAILED));
+            return Ok(Change::Status(FAILED));
         }
-        for name in run.vary {
-            request.headers_out.append(b"Vary", &name);
-        }
+        add_vary(request, run.vary);
         if let Some(status) = flags.status {
-            return Err(Stop::Status(status));
+            return Ok(Change::Status(status));
         }
         if matches!(applied, Applied::Changed) {
             change = if flags.does_not_escape { Change::Unescaped } else { Change::Path };
@@ -213,7 +230,7 @@ fn apply_all(request: &mut Request, conf: &RewriteConf, world: &Scope<'_>) -> Re
         if let Some(rounds) = flags.next_rounds {
             round += 1;
             if round >= rounds {
-                return Err(Stop::Status(FAILED));
+                return Ok(Change::Status(FAILED));
             }
             at = 0;
             continue;
@@ -221,6 +238,12 @@ fn apply_all(request: &mut Request, conf: &RewriteConf, world: &Scope<'_>) -> Re
         at += 1 + flags.skip;
     }
     Ok(change)
+}
+
+fn add_vary(request: &mut Request, names: Vec<Vec<u8>>) {
+    for name in names {
+        request.headers_out.append(b"Vary", &name);
+    }
 }
 
 /// What a rule has done, for an explanation.
@@ -267,7 +290,7 @@ impl Run<'_> {
         if let Some(text) = &rule.substitution {
             let expanded = expand_with(text, context, &scope, Some(&rule.flags));
             if expanded.has_unsafe_mark && !rule.flags.allows_3f {
-                return Err(Stop::Status(403));
+                return Ok(Applied::Failed(403));
             }
             substitution = Some(expanded.text);
         }
@@ -322,15 +345,7 @@ impl Run<'_> {
         for cookie in &self.rule.flags.cookies {
             let text = expand(cookie, context, &Scope { request, ..*world });
             if let Some(cookie) = crate::cookie::header_of(&text, world.world) {
-                let name = cookie.split_inclusive(|byte| *byte == b'=').next().unwrap_or_default();
-                let own = request.headers_out.iter();
-                let is_set = |(known, value): (&[u8], &[u8])| {
-                    known.eq_ignore_ascii_case(b"set-cookie") && value.starts_with(name)
-                };
-                // The first one of a name counts.
-                if !own.into_iter().any(is_set) {
-                    request.headers_out.add(b"Set-Cookie", cookie);
-                }
+                crate::cookie::add(&mut request.headers_out, cookie);
             }
         }
     }
@@ -440,7 +455,8 @@ impl RuleCondition {
         if let CondTest::Expression(condition) = &self.test {
             let mut evaluation = Evaluation::new(scope);
             let holds = evaluation.holds(condition)?;
-            if holds && !self.is_negated && evaluation.groups.is_some() {
+            // Those of an earlier condition are gone, also if there are none.
+            if holds && !self.is_negated {
                 context.condition = evaluation.groups.take();
             }
             context.vary.append(&mut evaluation.vary);

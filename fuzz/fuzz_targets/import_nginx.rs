@@ -1,0 +1,15 @@
+//! For any configuration of nginx: the import ends, with an error or with a configuration that has
+//! no syntax error of TOML.
+
+#![no_main]
+
+mod one_file;
+
+use libfuzzer_sys::fuzz_target;
+use one_file::{OneFile, check};
+
+const MAIN: &str = "/etc/nginx/nginx.conf";
+
+fuzz_target!(|text: &str| {
+    check(maitred_import::nginx::import(&OneFile { path: MAIN, text }, MAIN, &[]));
+});
