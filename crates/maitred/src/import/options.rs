@@ -16,6 +16,8 @@ pub enum ForeignServer {
     Apache,
     /// Unit, by the JSON of its `/config`.
     Unit,
+    /// Caddy or FrankenPHP, by the Caddyfile.
+    Caddy,
 }
 
 /// Arguments of `maitred import`.
