@@ -76,7 +76,7 @@ disable_new_services() {
     local package unit
     for package in "$@"; do
         case "$package" in
-            nginx | apache2) unit=$package ;;
+            nginx | apache2 | caddy) unit=$package ;;
             varnish) as_root systemctl disable --quiet varnishncsa || true; unit=$package ;;
             php*-fpm) unit=$package ;;
             mariadb-server) unit=mariadb ;;

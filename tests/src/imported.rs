@@ -19,7 +19,7 @@ use crate::{Target, maitred_program, ports, web};
 const OTHERS: &str = r"^/(?!index|remote|public|cron|core\/ajax\/update|status|ocs\/v[12])";
 
 /// What a script says about its request.
-const SCRIPT: &str = "<?php header('X-Script: ' . $_SERVER['SCRIPT_NAME']); \
+pub const SCRIPT: &str = "<?php header('X-Script: ' . $_SERVER['SCRIPT_NAME']); \
     echo $_SERVER['SCRIPT_NAME'], ' ', $_SERVER['REQUEST_URI'], ' ', $_SERVER['QUERY_STRING'], \
     ' ', ($_SERVER['REMOTE_USER'] ?? '') ?: '-', ' ', $_SERVER['APP_ENV'] ?? '-', ' ', \
     ini_get('memory_limit'), ' ', ini_get('upload_max_filesize');";
@@ -224,14 +224,8 @@ impl Both {
     pub fn apache(hosts: &str, files: &[(&str, &str)]) -> Both {
         let folder = public_folder();
         let here = folder.path().join("www");
-        for (name, content) in files {
-            let content =
-                if content.is_empty() && name.ends_with(".php") { SCRIPT } else { content };
-            let (inner, file) = name.rsplit_once('/').unwrap_or(("", name));
-            write_file(&here.join(inner), file, content.as_bytes());
-        }
+        write_files(&here, files);
         write_file(folder.path(), "users", USER.as_bytes());
-        give_to_web_user(&here);
         let fpm = Peer::nginx_php_fpm(&here);
         let socket = fpm.fpm_socket();
         let address = ports::free_address();
@@ -251,10 +245,55 @@ impl Both {
         Both { old, server, imported }
     }
 
+    /// Caddy with these sites, which start with `SITE NAME` in place of their address. `HERE` is
+    /// the folder with all document roots, `FPM` the socket of php-fpm.
+    ///
+    /// # Panics
+    /// When one of them does not start, or `maitred check` refuses the result.
+    pub fn caddy(sites: &str, files: &[(&str, &str)]) -> Both {
+        let folder = public_folder();
+        let here = folder.path().join("www");
+        write_files(&here, files);
+        let fpm = Peer::nginx_php_fpm(&here);
+        let socket = fpm.fpm_socket();
+        let address = ports::free_address();
+        let sites = sites
+            .replace("HERE", &here.display().to_string())
+            .replace("FPM", &format!("unix/{}", socket.display()));
+        let names = sites.split("SITE ").enumerate().map(|(at, part)| match part.split_once(' ') {
+            Some((name, rest)) if at > 0 => format!("http://{name}:{} {rest}", address.port()),
+            _ => part.to_owned(),
+        });
+        let global = format!("{{\nadmin off\nauto_https off\ndefault_bind {}\n}}\n", address.ip());
+        let caddyfile = folder.path().join("Caddyfile");
+        fs::write(&caddyfile, global + &names.collect::<String>()).expect("a file can be written");
+        let web = web::start_caddy(folder.path(), address, &caddyfile);
+        let fpm_conf = socket.parent().expect("it is in a folder").join("fpm.conf");
+        let written = folder.path().join("maitred.toml");
+        let path = |path: &Path| path.to_str().expect("it is text").to_owned();
+        let mut imported = outside::maitred(&[
+            "import",
+            "caddy",
+            &path(&caddyfile),
+            "--php-fpm",
+            &path(&fpm_conf),
+            "--output",
+            &path(&written),
+        ]);
+        imported.stdout = fs::read(&written).unwrap_or_default();
+        // The files with users are beside the file that the import has written.
+        let beside = format!("users = \"{}/maitred-users", folder.path().display());
+        let toml = text(&imported.stdout).replace("users = \"maitred-users", &beside);
+        let server = serve(&toml, &here, address);
+        let old = OldServer { folder, address, fpm, web };
+        Both { old, server, imported }
+    }
+
     /// The status, the body and the headers of the web server and of maitred.
     pub fn seen(&self, request: &Request) -> [String; 2] {
         [self.old.address(), self.server.address()].map(|address| {
-            let response = http::ask(address, request);
+            // `abort` of Caddy closes the connection.
+            let Ok(response) = http::try_ask(address, request) else { return "none".to_owned() };
             let headers = HEADERS.map(|name| response.header(name).unwrap_or("-").to_owned());
             // The web server names its own port.
             let headers =
@@ -291,8 +330,21 @@ impl Both {
     }
 }
 
+/// Files below the folder of all document roots; a script without a text says what it gets.
+fn write_files(here: &Path, files: &[(&str, &str)]) {
+    for (name, content) in files {
+        let content = if content.is_empty() && name.ends_with(".php") { SCRIPT } else { content };
+        let (inner, file) = name.rsplit_once('/').unwrap_or(("", name));
+        write_file(&here.join(inner), file, content.as_bytes());
+    }
+    give_to_web_user(here);
+}
+
 /// maitred with an imported configuration, at an address of its own.
-fn serve(toml: &str, root: &Path, nginx: SocketAddr) -> Server {
+///
+/// # Panics
+/// When `maitred check` refuses the configuration, or it is not served.
+pub fn serve(toml: &str, root: &Path, nginx: SocketAddr) -> Server {
     let file = root.parent().expect("it is in a folder").join("maitred.toml");
     fs::write(&file, toml).expect("a file can be written");
     let output = outside::maitred(&["check", file.to_str().expect("it is text")]);

@@ -68,6 +68,23 @@ pub fn start_nginx(folder: &Path, address: SocketAddr, conf: &str) -> Guarded {
     start("nginx", command, address, &folder.join("nginx.log"))
 }
 
+/// Whether there is a Caddy: Ubuntu 22.04 has no package of it.
+pub fn has_caddy() -> bool {
+    let found = Command::new("caddy").arg("version").stdout(Stdio::null()).status();
+    found.is_ok_and(|status| status.success())
+}
+
+/// Starts Caddy with a Caddyfile and waits until it listens. Its data are in the folder.
+///
+/// # Panics
+/// When it does not, or there is no Caddy.
+pub fn start_caddy(folder: &Path, address: SocketAddr, caddyfile: &Path) -> Guarded {
+    let mut command = Command::new("caddy");
+    command.args(["run", "--adapter", "caddyfile", "--config"]).arg(caddyfile);
+    command.env("HOME", folder).env("XDG_DATA_HOME", folder).env("XDG_CONFIG_HOME", folder);
+    start("caddy", command, address, &folder.join("caddy.log"))
+}
+
 fn start(name: &str, mut command: Command, address: SocketAddr, log: &Path) -> Guarded {
     let output = fs::File::options().append(true).create(true).open(log);
     let output = output.expect("a log can be opened");

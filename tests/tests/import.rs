@@ -383,3 +383,82 @@ fn the_blocks_of_drupal_and_mediawiki_are_imported_and_do_the_same() {
     ];
     both.expect_same("wiki.example.com", &targets);
 }
+
+#[test]
+fn rewrites_of_paths_without_a_file_are_imported_and_do_the_same() {
+    let php = r"location ~ \.php$ {
+            try_files $uri =404;
+            include fastcgi_params;
+            fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+            fastcgi_pass unix:FPM;
+        }";
+    let network = format!(
+        r"server_name network.example.com;
+        root ROOT;
+        index index.php;
+        if (!-e $request_filename) {{
+            rewrite ^(/[^/]+)?(/wp-.*) $2 last;
+            rewrite ^(/[^/]+)?(/.*\.php) $2 last;
+        }}
+        location / {{ try_files $uri $uri/ /index.php?$args; }}
+        {php}"
+    );
+    let both = Both::start(&Case {
+        http: "",
+        server: &network,
+        files: &[
+            "index.php",
+            "wp-login.php",
+            "wp-admin/index.php",
+            "wp-admin/a.css",
+            "wp-content/wp-a.css",
+        ],
+    });
+    assert_eq!(both.imported.status.code(), Some(0), "{}", both.report());
+    let targets = [
+        "/",
+        "/site/",
+        "/site/a-post/",
+        "/site/wp-login.php?a=b",
+        "/site/wp-admin/",
+        "/site/wp-admin/a.css",
+        "/wp-admin/a.css",
+        "/wp-content/wp-a.css",
+        "/wp-login.php",
+        "/wp-content/missing",
+    ];
+    both.expect_same("network.example.com", &targets);
+    drop(both);
+    let wiki = format!(
+        r"server_name wiki.example.com;
+        root ROOT;
+        index doku.php;
+        location ~ /(conf|inc)/ {{ deny all; }}
+        location / {{ try_files $uri $uri/ @dokuwiki; }}
+        location @dokuwiki {{
+            rewrite ^/_media/(.*) /lib/exe/fetch.php?media=$1 last;
+            rewrite ^/_export/([^/]+)/(.*) /doku.php?do=export_$1&id=$2 last;
+            rewrite ^/(.*) /doku.php?id=$1 last;
+        }}
+        {php}"
+    );
+    let both = Both::start(&Case {
+        http: "",
+        server: &wiki,
+        files: &["doku.php", "lib/exe/fetch.php", "lib/a.css", "conf/a.txt", "inc/a.php"],
+    });
+    assert_eq!(both.imported.status.code(), Some(0), "{}", both.report());
+    let targets = [
+        "/",
+        "/start?a=b",
+        "/start",
+        "/library",
+        "/_media/a.png",
+        "/_export/xhtml/start",
+        "/lib/a.css",
+        "/doku.php?id=a",
+        "/conf/a.txt",
+        "/inc/a.php",
+    ];
+    both.expect_same("wiki.example.com", &targets);
+}

@@ -149,3 +149,66 @@ fn servers_that_include_one_file_both_get_what_it_says() {
         assert_eq!(toml.matches(line).count(), 2, "{line}\n{toml}");
     }
 }
+
+#[test]
+fn fastcgi_cache_is_imported_only_if_each_exception_has_a_counterpart() {
+    let site = |exception: &str| {
+        format!(
+            "fastcgi_cache_path /var/cache/a keys_zone=WP:10m;\n\
+             fastcgi_cache_key \"$scheme$request_method$host$request_uri\";\n\
+             server {{ root /srv;\nset $skip 0;\nif ($request_method = POST) {{ set $skip 1; }}\n\
+             if ($query_string != \"\") {{ set $skip 1; }}\n\
+             if ($http_cookie ~* \"wp-postpass|wordpress_logged_in\") {{ set $skip 1; }}\n\
+             {exception}\nlocation ~ \\.php$ {{ fastcgi_pass unix:/run/www.sock;\n\
+             fastcgi_cache WP; fastcgi_cache_valid 200 301 60m; fastcgi_cache_bypass $skip;\n\
+             fastcgi_no_cache $skip; fastcgi_cache_use_stale error updating; }}\n}}"
+        )
+    };
+    let paths = "if ($request_uri ~* \"/wp-admin/|/feed/\") { set $skip 1; }";
+    let (code, report, toml) = report_of(&site(paths));
+    assert_eq!(code, Some(0), "{report}");
+    for line in [
+        "[sites.cache]",
+        "valid = { 200 = \"1h\", 301 = \"1h\" }",
+        "stale_if_error = \"1h\"",
+        "\"*wordpress_logged_in*\",",
+        "\"*/wp-admin/*\",",
+        "no_store_parameters = [",
+    ] {
+        assert!(toml.contains(line), "{line}\n{toml}\n{report}");
+    }
+    for exception in [
+        "if ($http_x_preview) { set $skip 1; }",
+        "if ($request_uri ~* \"/(a|b)/\\d+\") { set $skip 1; }",
+        "if ($http_cookie ~ session) { set $skip 0; }",
+    ] {
+        let (_, report, toml) = report_of(&site(exception));
+        assert!(!toml.contains("[sites.cache]"), "{exception}\n{toml}");
+        assert!(report.contains("no page is cached"), "{exception}\n{report}");
+    }
+}
+
+#[test]
+fn access_logs_are_imported_where_they_have_one_format() {
+    let format = "log_format own '$remote_addr $request_time' ' $status';";
+    let site = |name: &str, log: &str| {
+        format!("server {{ server_name {name}; root /srv;\naccess_log {log};\n}}\n")
+    };
+    let http = format!("{format}\n{}{}", site("a", "/var/log/a.log own"), site("b", "off"));
+    let (code, report, toml) = report_of(&http);
+    assert_eq!(code, Some(0), "{report}");
+    for line in [
+        "access_log_format = \"$remote_addr $request_time $status\"",
+        "access_log = \"/var/log/a.log\"",
+        "access_log = \"off\"",
+    ] {
+        assert!(toml.contains(line), "{line}\n{toml}\n{report}");
+    }
+    let http = format!("{format}\n{}{}", site("a", "/a.log own"), site("b", "/b.log"));
+    let (_, report, toml) = report_of(&http);
+    assert!(report.contains("all logs have one format here"), "{report}");
+    assert!(!toml.contains("/b.log"), "{toml}");
+    let (_, report, _) =
+        report_of(&format!("log_format own '$unknown_to_all';\n{}", site("a", "/a own")));
+    assert!(report.contains("a variable that has no counterpart"), "{report}");
+}

@@ -2,22 +2,24 @@
 //! left out.
 //!
 //! Nothing here reads files itself: a [`FileReader`] does. [`nginx::import`] parses nginx's
-//! configuration, [`apache::import`] Apache's, [`unit::import`] Unit's, [`fpm`] php-fpm's pools,
-//! and [`file_draft`] is what they become.
+//! configuration, [`apache::import`] Apache's, [`unit::import`] Unit's, [`caddy::import`] Caddy's,
+//! [`fpm`] php-fpm's pools, and [`file_draft`] is what they become.
 
 pub mod apache;
+pub mod caddy;
 pub mod file_draft;
 pub mod fpm;
 mod listen_addresses;
 pub mod nginx;
 mod prefix_complement;
+mod regex_shapes;
 mod regexes;
 pub mod report;
 pub mod served;
 pub mod source_directive;
 mod toml_text;
 pub mod unit;
-mod user_files;
+pub mod user_files;
 mod values;
 
 /// The files of the configuration to import.
@@ -42,4 +44,6 @@ pub struct Imported {
     pub toml: String,
     /// What was kept, changed and left out.
     pub report: report::ImportReport,
+    /// Files with users, to write beside it.
+    pub user_files: Vec<user_files::UserFile>,
 }

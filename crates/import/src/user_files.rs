@@ -27,3 +27,17 @@ pub fn names(files: &dyn FileReader, file: &str) -> Option<Vec<String>> {
     let names = names.filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned()));
     Some(names.filter(|name| !name.is_empty()).collect())
 }
+
+/// A file with users that the imported configuration names, and that has to be written beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserFile {
+    /// Its name.
+    pub name: String,
+    /// Its lines, each a user and a hash.
+    pub text: String,
+}
+
+/// Whether `basic_auth` accepts a hash.
+pub fn is_strong(hash: &str) -> bool {
+    STRONG.iter().any(|start| hash.starts_with(start))
+}

@@ -168,11 +168,12 @@ pub enum Command {
         Exit codes: 0 a gain, or nothing to gain; 1 failure; 2 wrong usage; 3 nothing proven; 130 \
         interrupted.")]
     Tune(Box<Tune>),
-    /// Import the configuration of nginx, Apache or Unit: a maitred.toml, and a report
+    /// Import the configuration of nginx, Apache, Caddy or Unit, with a report
     #[command(after_long_help = "Examples:\n  \
         maitred import                       that of the server that runs here\n  \
         maitred import apache --output /etc/maitred/maitred.toml\n  \
         maitred import nginx /srv/nginx/nginx.conf --php-fpm /srv/php-fpm.conf\n  \
+        maitred import caddy                 also of FrankenPHP\n  \
         maitred import --prove                compare the running nginx with maitred\n\n\
         No server is changed. Beside each part stands the file and the line that it comes from. \
         The report is on standard error: what is kept, what is changed and why, and what is left \

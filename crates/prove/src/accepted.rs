@@ -30,6 +30,9 @@ pub fn accepted(
     if has_path_info && (old.shows() || old.status == 404) && new.shows() {
         return Some("maitred runs the script before the slash; the rest is its PATH_INFO");
     }
+    if has_path_info && old.shows() && new.status == 403 {
+        return Some("maitred applies the rules of the script before the slash");
+    }
     let path = facts.target.split('?').next().unwrap_or_default();
     let is_script = path.to_ascii_lowercase().ends_with(".php");
     if is_script && facts.runs_front_controller && old.shows() && new.shows() {
@@ -39,6 +42,11 @@ pub fn accepted(
         Aspect::Status => status(responses, facts),
         Aspect::Header(name) if name == "content-encoding" => {
             Some("maitred compresses text unless `compression = false`, nginx by `gzip`")
+        }
+        Aspect::Header(name)
+            if name == "content-type" && [old.status, new.status] == [304, 304] =>
+        {
+            difference.old.is_empty().then_some("a 304 has the headers that `headers` sets")
         }
         Aspect::Header(name) if name == "content-type" => {
             let is_same = old.media_type().eq_ignore_ascii_case(new.media_type());
@@ -132,6 +140,7 @@ mod tests {
         assert!(reason((404, ""), 200, "/a.php", false).is_none());
         assert!(reason((404, ""), 200, "/a.txt", true).is_none());
         assert!(reason((403, ""), 200, "/a.php/x", false).is_none());
+        assert!(reason((200, ""), 403, "/a.php/x", false).is_some());
         assert!(reason((200, ""), 404, "/.a", false).is_some());
         assert!(reason((200, ""), 404, "/a", false).is_none());
     }

@@ -68,7 +68,7 @@ pub fn import(files: &dyn FileReader, main: &str, fpm: &[String]) -> Result<Impo
     log_formats::access_log(&config, &mut file, &mut report);
     remote_ip(&config, &mut file, &mut report);
     census(&config.tree, &mut report);
-    Ok(Imported { toml: file.to_toml(main), report })
+    Ok(Imported { toml: file.to_toml(main), report, user_files: Vec::new() })
 }
 
 /// `RemoteIPTrustedProxy` and relatives: the proxies before Apache.

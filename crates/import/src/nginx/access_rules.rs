@@ -6,7 +6,8 @@ use super::location::{Location, Matcher};
 use super::scope::Scope;
 use super::server::ServerImport;
 use crate::file_draft::Placed;
-use crate::prefix_complement::{LiteralPath, without};
+use crate::prefix_complement::{LiteralPath, without, without_endings};
+use crate::regex_shapes::{ShapedPath, shapes};
 use crate::regexes::check_regex;
 use crate::source_directive::Directive;
 use crate::toml_text;
@@ -257,7 +258,10 @@ impl<'a> ServerImport<'_, 'a> {
             "410" => (410, ""),
             _ => (403, "the status is 403 here"),
         };
-        let path = location.pattern_without(&self.literals);
+        let mut others = self.literals.clone();
+        let open = self.paths_of_regexes(location);
+        others.extend(open.iter().map(|one| one.path.clone()));
+        let path = location.pattern_without(&others);
         let path = match path.map(|path| self.without_scripts(location, path)) {
             Ok(Some(path)) => path,
             Ok(None) => {
@@ -271,16 +275,46 @@ impl<'a> ServerImport<'_, 'a> {
                 return self.report.access_left_out(&back.place, &location.directive.shown(), &why);
             }
         };
-        let path = toml_text::string(&path);
-        let toml = match here {
-            403 => path,
-            here => toml_text::table([("path", path), ("status", here.to_string())]),
-        };
-        self.push("deny", back, toml);
-        self.precedence(back, Some(location));
+        let rests = open.iter().filter(|one| !one.endings.is_empty());
+        let rests = rests.filter_map(|one| without_endings(&one.path.text, &one.endings));
+        for path in [path].into_iter().chain(rests) {
+            let path = toml_text::string(&path);
+            let toml = match here {
+                403 => path,
+                here => toml_text::table([("path", path), ("status", here.to_string())]),
+            };
+            self.push("deny", back, toml);
+        }
+        if self.has_other_regexes(location) {
+            self.precedence(back, Some(location));
+        }
         if !why.is_empty() {
             self.report.changed(&back.place, &back.shown(), why);
         }
+    }
+
+    /// The paths of regular expressions that have precedence over a plain prefix.
+    fn paths_of_regexes(&self, location: &Location<'a>) -> Vec<ShapedPath> {
+        let is_plain = matches!(location.matcher, Matcher::Prefix { is_first: false, .. });
+        if !is_plain || location.around.is_some() {
+            return Vec::new();
+        }
+        let found = self.regexes.iter().filter_map(|text| shapes(text));
+        let found: Vec<ShapedPath> = found.flatten().collect();
+        // Endings that have no complement do not count.
+        let is_right = |one: &ShapedPath| {
+            one.endings.is_empty() || without_endings(&one.path.text, &one.endings).is_some()
+        };
+        found.into_iter().filter(is_right).collect()
+    }
+
+    /// Whether there are regular expressions whose paths a rule for a prefix has as well.
+    fn has_other_regexes(&self, location: &Location<'a>) -> bool {
+        let begin = location.matcher.literal().map(|one| one.text).unwrap_or_default();
+        let is_known = |text: &String| {
+            shapes(text).is_some_and(|all| all.iter().all(|one| one.path.text.starts_with(&begin)))
+        };
+        !self.regexes.iter().all(is_known)
     }
 
     /// Refuses what those alternatives of an expression match that have a counterpart. Tells

@@ -1,9 +1,12 @@
 //! nginx's configuration as a `maitred.toml`.
 
+mod access_logs;
 mod access_rules;
+mod fastcgi_cache;
 mod known;
 mod listeners;
 mod location;
+mod missing_files;
 mod php_locations;
 mod redirect_target;
 mod responses;
@@ -57,8 +60,10 @@ pub fn import(files: &dyn FileReader, main: &str, fpm: &[String]) -> Result<Impo
         file.server.set("process_control_timeout", control);
     }
     real_ip(&scope, &mut file, &mut report);
+    access_logs::access_logs(&scope, &mut file, &mut report);
+    cache_paths(&scope, &file, &mut report);
     census(&tree, &mut report);
-    Ok(Imported { toml: file.to_toml(main), report })
+    Ok(Imported { toml: file.to_toml(main), report, user_files: Vec::new() })
 }
 
 /// What `http` says about upstream servers and zones.
@@ -125,6 +130,18 @@ fn real_ip(scope: &Scope<'_>, file: &mut FileDraft, report: &mut ImportReport) {
     }
     for one in header.into_iter().chain(scope.own("real_ip_recursive")) {
         report.kept(&one.place, &one.shown());
+    }
+}
+
+/// `fastcgi_cache_path`, if a site has a cache.
+fn cache_paths(scope: &Scope<'_>, file: &FileDraft, report: &mut ImportReport) {
+    if file.sites.iter().all(|site| site.cache.is_none()) {
+        return;
+    }
+    for line in scope.own("fastcgi_cache_path") {
+        let why = "pages are in memory (`cache_memory`); `cache_dir`, `cache_max_size` and \
+                   `cache_inactive` keep them in files";
+        report.changed(&line.place, &line.shown(), why);
     }
 }
 

@@ -6,6 +6,7 @@ use super::location::{Location, Matcher};
 use super::scope::Scope;
 use super::server::ServerImport;
 use crate::file_draft::Placed;
+use crate::regex_shapes::shapes;
 use crate::source_directive::Directive;
 use crate::toml_text;
 use crate::values;
@@ -59,6 +60,33 @@ impl<'a> ServerImport<'_, 'a> {
         size.unwrap_or_else(|| ANY_BODY.to_owned())
     }
 
+    /// `default_type` of fixed paths without an ending, such as those of licences.
+    fn default_types(&mut self, location: &Location<'a>) {
+        for kind in location.scope.own("default_type") {
+            let paths: Vec<String> = match &location.matcher {
+                Matcher::Exact(text) => vec![text.clone()],
+                Matcher::Regex(text) => {
+                    let found = shapes(text).unwrap_or_default();
+                    let fixed = found.iter().all(|one| one.path.is_exact);
+                    let found = found.into_iter().filter(|_| fixed);
+                    found.map(|one| one.path.text).collect()
+                }
+                _ => Vec::new(),
+            };
+            let has_ending = |path: &String| path.rsplit('/').next().unwrap_or(path).contains('.');
+            if paths.is_empty() || paths.iter().any(has_ending) {
+                let why = "the type of a file is that of its ending";
+                self.report.changed(&kind.place, &kind.shown(), why);
+                continue;
+            }
+            for path in paths {
+                let set = toml_text::table([("Content-Type", toml_text::string(kind.first()))]);
+                let fields = [("path", toml_text::string(&path)), ("set", set)];
+                self.push("headers", kind, toml_text::table(fields));
+            }
+        }
+    }
+
     /// Settings of responses that a location has for itself.
     pub(super) fn location_responses(&mut self, location: &Location<'a>) {
         let scope = location.scope.clone();
@@ -97,6 +125,7 @@ impl<'a> ServerImport<'_, 'a> {
                 self.report.changed(&expires.place, &expires.shown(), why);
             }
         }
+        self.default_types(location);
         for body in scope.own("client_max_body_size") {
             let size = self.body_size(body);
             match &path {

@@ -20,6 +20,9 @@ impl<'a> ServerImport<'_, 'a> {
         };
         let root = locations.iter().find(is_root);
         let scope = root.map_or(&self.scope, |root| &root.scope).clone();
+        if root.is_some() {
+            self.missing_at_server(locations);
+        }
         if let Some(try_files) = scope.get("try_files") {
             let last = try_files.arguments.last().map(String::as_str).unwrap_or_default();
             self.fallback(try_files, last, locations);
@@ -30,7 +33,18 @@ impl<'a> ServerImport<'_, 'a> {
             if !["!-e $request_filename", "!-f $request_filename"].contains(&is_missing.trim()) {
                 continue;
             }
-            let rewrite = condition.block.iter().find(|one| one.name == "rewrite");
+            let rewrites: Vec<&'a Directive> =
+                condition.block.iter().filter(|one| one.name == "rewrite").collect();
+            let is_front = rewrites.iter().all(|one| fallback_script(one.argument(1)).is_some());
+            if !is_front
+                && rewrites.len() == condition.block.len()
+                && self.rewrites_of_missing(&rewrites, locations)
+            {
+                self.keep(condition);
+                condition.block.iter().for_each(|one| self.report.cover(one));
+                continue;
+            }
+            let rewrite = rewrites.first().copied();
             if let (Some(rewrite), 1) = (rewrite, condition.block.len()) {
                 self.keep(condition);
                 self.fallback(rewrite, rewrite.argument(1), locations);
@@ -52,6 +66,23 @@ impl<'a> ServerImport<'_, 'a> {
         self.site.settings.set("front_controller", none);
     }
 
+    /// `if (!-e $request_filename)` of the server, before a `try_files` of its location `/`.
+    fn missing_at_server(&mut self, locations: &[Location<'a>]) {
+        for condition in self.scope.clone().own("if") {
+            let test = condition.arguments.join(" ").replace(['(', ')'], "");
+            let is_missing = test.trim() == "!-e $request_filename";
+            let rewrites: Vec<&'a Directive> =
+                condition.block.iter().filter(|one| one.name == "rewrite").collect();
+            if is_missing
+                && rewrites.len() == condition.block.len()
+                && self.rewrites_of_missing(&rewrites, locations)
+            {
+                self.keep(condition);
+                condition.block.iter().for_each(|one| self.report.cover(one));
+            }
+        }
+    }
+
     fn fallback(&mut self, from: &Directive, last: &str, locations: &[Location<'a>]) {
         if let Some((script, more)) = fallback_script(last) {
             let script = Placed::new(toml_text::string(&script), &from.place);
@@ -68,6 +99,12 @@ impl<'a> ServerImport<'_, 'a> {
         }
         let named = locations.iter().find(|one| one.matcher == Matcher::Named(last.to_owned()));
         if let Some(named) = named {
+            let rewrites: Vec<&'a Directive> = named.scope.own("rewrite").collect();
+            let passes = |one: &&&Directive| {
+                fallback_script(one.argument(1)).is_none_or(|(_, more)| !more.is_empty())
+            };
+            let is_written = rewrites.iter().any(|one| passes(&one))
+                && self.rewrites_of_missing(&rewrites, locations);
             let rewrite = named.scope.own("rewrite").last().map(|one| (one, one.argument(1)));
             let by_param = named.scope.own("fastcgi_param").find(|param| {
                 param.first() == "SCRIPT_FILENAME" && param.argument(1).ends_with(".php")
@@ -84,7 +121,9 @@ impl<'a> ServerImport<'_, 'a> {
             {
                 self.keep(from);
                 self.keep(named.directive);
-                self.fallback(directive, script, &[]);
+                // What the rewrites pass in the query is in them.
+                let script = if is_written { script.split('?').next() } else { Some(script) };
+                self.fallback(directive, script.unwrap_or_default(), &[]);
                 return;
             }
         }

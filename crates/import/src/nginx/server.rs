@@ -57,6 +57,8 @@ pub(super) struct ServerImport<'w, 'a> {
     pub(super) scripts: Vec<String>,
     /// The first location with a regular expression that serves something: it precedes prefixes.
     pub(super) first_regex: Option<SourceLine>,
+    /// The regular expressions of all such locations.
+    pub(super) regexes: Vec<String>,
     names: Vec<String>,
 }
 
@@ -94,6 +96,7 @@ impl<'w, 'a> ServerImport<'w, 'a> {
             not_redirected: Vec::new(),
             scripts: Vec::new(),
             first_regex: None,
+            regexes: Vec::new(),
             names,
         }
     }
@@ -116,6 +119,7 @@ impl<'w, 'a> ServerImport<'w, 'a> {
             redirects.filter_map(|one| one.matcher.literal()).collect();
         self.not_redirected.retain(|one| !redirected.contains(one));
         self.php(&locations);
+        self.page_cache(&locations);
         let ends = self.rewrites(&self.scope.clone(), None);
         if !ends {
             for location in &locations {
@@ -206,6 +210,11 @@ impl<'w, 'a> ServerImport<'w, 'a> {
             matches!(one.matcher, Matcher::Regex(_)) && one.around.is_none() && !refuses(one)
         };
         self.first_regex = locations.iter().find(is_regex).map(|one| one.directive.place.clone());
+        let texts = locations.iter().filter(is_regex).filter_map(|one| match &one.matcher {
+            Matcher::Regex(text) => Some(text.clone()),
+            _ => None,
+        });
+        self.regexes = texts.collect();
     }
 
     /// The directive is in the file, or needs no counterpart.

@@ -80,7 +80,7 @@ pub fn import(files: &dyn FileReader, main: &str) -> Result<Imported, String> {
         let why = "one server can be behind a path (`[[sites.proxy]]`)";
         report.left_out(&config.place(&format!("/upstreams/{name}")), "upstreams", why);
     }
-    Ok(Imported { toml: file.to_toml(main), report })
+    Ok(Imported { toml: file.to_toml(main), report, user_files: Vec::new() })
 }
 
 /// The names of an object's members.

@@ -156,6 +156,7 @@ impl RouteWalk<'_> {
                 return self.report.access_left_out(&place, "match uri", "it is no list of paths");
             }
         };
+        let paths = paths.and_then(|list| self.without_exceptions(list, &place));
         if paths.is_some() && around.is_some() {
             let why = "paths within routes that are for some paths alone have no counterpart; no \
                        script runs by this step";
@@ -164,6 +165,20 @@ impl RouteWalk<'_> {
         let paths = paths.or_else(|| around.cloned());
         self.action(&format!("{pointer}/action"), paths.as_ref(), depth);
         self.earlier.extend(paths);
+    }
+
+    /// The paths of a step; none for all but a script that runs by its own name here.
+    fn without_exceptions(&mut self, list: UriList, place: &SourceLine) -> Option<UriList> {
+        let is_script = |one: &String| {
+            let name = one.trim_start_matches("~^").replace('\\', "");
+            name.ends_with(".php") && !name.contains(['*', '(', '['])
+        };
+        if !list.patterns.is_empty() || !list.except.iter().all(is_script) {
+            return Some(list);
+        }
+        let why = "the script runs by its own name as well, and Unit has no step for it";
+        self.report.changed(place, "match uri", why);
+        None
     }
 
     fn action(&mut self, pointer: &str, paths: Option<&UriList>, depth: usize) {
@@ -435,7 +450,13 @@ impl RouteWalk<'_> {
                 }
                 self.direct.push((script, place.clone()));
             }
-            (None, Some(list)) => self.run(&list.patterns.clone(), place),
+            (None, Some(list)) => {
+                self.run(&list.patterns.clone(), place);
+                for except in &list.except {
+                    let except = Placed::new(toml_text::string(except), place);
+                    self.site.settings.push("deny_php", except);
+                }
+            }
         }
     }
 

@@ -13,7 +13,7 @@ struct KnownServer {
 }
 
 /// The servers, in the order in which they are taken.
-const KNOWN: [KnownServer; 3] = [
+const KNOWN: [KnownServer; 4] = [
     KnownServer {
         server: ForeignServer::Nginx,
         processes: &["nginx"],
@@ -28,6 +28,11 @@ const KNOWN: [KnownServer; 3] = [
         server: ForeignServer::Unit,
         processes: &["unitd", "unit: router"],
         places: &["/var/lib/unit/conf.json"],
+    },
+    KnownServer {
+        server: ForeignServer::Caddy,
+        processes: &["caddy", "frankenphp"],
+        places: &["/etc/caddy/Caddyfile", "/etc/frankenphp/Caddyfile"],
     },
 ];
 

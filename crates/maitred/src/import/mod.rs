@@ -6,10 +6,13 @@ mod prove;
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
+use maitred_import::caddy::CaddySource;
 use maitred_import::served::ServedSite;
+use maitred_import::user_files::UserFile;
 use maitred_import::{FileReader, Imported};
 
 use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
@@ -28,6 +31,12 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Most files that a pattern names.
 const MAX_FILES: usize = 10_000;
+
+/// Mode of a file with users.
+const USER_FILE_MODE: u32 = 0o640;
+
+/// The groups of the front, in the order of `front_user`.
+const FRONT_GROUPS: [&str; 2] = ["maitred", "www-data"];
 
 /// Exit code if something is left out that decides who may see what.
 const EXIT_ACCESS_LEFT_OUT: u8 = 3;
@@ -76,7 +85,7 @@ pub fn import(asked: &Import) -> ExitCode {
         Some(server) => server,
         None => {
             return refuse(
-                &"no nginx and no Apache is installed here; name the server and its file",
+                &"no nginx, Apache, Unit or Caddy is installed here; name the server and its file",
             );
         }
     };
@@ -90,6 +99,12 @@ pub fn import(asked: &Import) -> ExitCode {
         ForeignServer::Nginx => maitred_import::nginx::import(&Disk, &main, &fpm),
         ForeignServer::Apache => maitred_import::apache::import(&Disk, &main, &fpm),
         ForeignServer::Unit => maitred_import::unit::import(&Disk, &main),
+        ForeignServer::Caddy => maitred_import::caddy::import(&CaddySource {
+            files: &Disk,
+            main: &main,
+            php_fpm: &fpm,
+            environment: &|name| std::env::var(name).ok(),
+        }),
     };
     let imported = match imported {
         Ok(imported) => imported,
@@ -100,7 +115,7 @@ pub fn import(asked: &Import) -> ExitCode {
     }
     let sites = match server {
         ForeignServer::Nginx => maitred_import::nginx::served_sites(&Disk, &main),
-        ForeignServer::Apache | ForeignServer::Unit => {
+        _ => {
             return refuse(&"--prove compares with nginx only; for other servers, leave it out");
         }
     };
@@ -167,7 +182,14 @@ fn finish(asked: &Import, imported: &Imported) -> ExitCode {
     let _ = write!(std::io::stderr(), "{}", imported.report);
     let file = asked.output.as_deref().unwrap_or(Path::new("maitred.toml"));
     let shown = file.display();
-    if let Err(mistakes) = maitred_config::parse(&imported.toml, file) {
+    let checked = match user_files(asked, &imported.user_files) {
+        Ok(folder) => {
+            let beside = folder.as_ref().map(|folder| folder.path().join("maitred.toml"));
+            maitred_config::parse(&imported.toml, beside.as_deref().unwrap_or(file))
+        }
+        Err(why) => return fail(&why),
+    };
+    if let Err(mistakes) = checked {
         complain(&format!("the result is not right yet; correct it:\n{mistakes}"));
         return ExitCode::from(crate::exit_code::EXIT_FAILURE);
     }
@@ -182,6 +204,40 @@ fn finish(asked: &Import, imported: &Imported) -> ExitCode {
         complain(&format!("{shown} is written; next: maitred check {shown}"));
     }
     ExitCode::from(EXIT_SUCCESS)
+}
+
+/// Writes the files with users beside the result. Without `--output`, they are printed, and are in
+/// a temporary folder, where the result is checked.
+fn user_files(asked: &Import, files: &[UserFile]) -> Result<Option<tempfile::TempDir>, String> {
+    if files.is_empty() {
+        return Ok(None);
+    }
+    if let Some(output) = &asked.output {
+        let folder = output.parent().unwrap_or(Path::new(""));
+        files.iter().try_for_each(|one| write_users(&folder.join(&one.name), &one.text))?;
+        return Ok(None);
+    }
+    let made = tempfile::tempdir().map_err(|why| format!("no temporary folder: {why}"))?;
+    for one in files {
+        complain(&format!("the file {} beside the result needs these lines:", one.name));
+        let _ = std::io::stderr().write_all(one.text.as_bytes());
+        write_users(&made.path().join(&one.name), &one.text)?;
+    }
+    Ok(Some(made))
+}
+
+/// Writes a file with users for its owner, and for the group of the front, which reads it.
+fn write_users(file: &Path, text: &str) -> Result<(), String> {
+    write(file, text)?;
+    let readable = std::fs::Permissions::from_mode(USER_FILE_MODE);
+    let changed = std::fs::set_permissions(file, readable);
+    changed.map_err(|why| format!("the mode of {} cannot be set: {why}", file.display()))?;
+    let groups = FRONT_GROUPS.iter().find_map(|name| maitred_os::users::group_named(name).ok());
+    if let Some(group) = groups {
+        // Who cannot give it to the group runs the server as the same user.
+        let _ = std::os::unix::fs::chown(file, None, Some(group));
+    }
+    Ok(())
 }
 
 /// A configuration that exists is not replaced.

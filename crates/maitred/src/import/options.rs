@@ -16,6 +16,8 @@ pub enum ForeignServer {
     Apache,
     /// Unit, by the JSON of its `/config`.
     Unit,
+    /// Caddy or FrankenPHP, by the Caddyfile.
+    Caddy,
 }
 
 /// Arguments of `maitred import`.
@@ -24,7 +26,7 @@ pub struct Import {
     /// The server [default: the one that runs here, or else is installed]
     #[arg(value_name = "SERVER")]
     pub server: Option<ForeignServer>,
-    /// Its configuration file [default: the path of distributions, such as /etc/nginx/nginx.conf]
+    /// Its configuration file [default: where distributions have it]
     #[arg(value_name = "PATH")]
     pub path: Option<PathBuf>,
     /// The configuration of php-fpm
@@ -33,7 +35,7 @@ pub struct Import {
     /// [default: /etc/php/*/fpm/php-fpm.conf and other paths of distributions]
     #[arg(long, value_name = "FILE")]
     pub php_fpm: Vec<PathBuf>,
-    /// Write the maitred.toml to this file, which must not exist yet
+    /// Write the maitred.toml to this file, a new one
     ///
     /// [default: standard output]
     #[arg(long, short, value_name = "FILE")]
@@ -52,7 +54,7 @@ pub struct Prove {
     /// and the addresses of the access logs. Addresses that may change something are left out.
     #[arg(long)]
     pub prove: bool,
-    /// Prove this configuration instead: the imported one, with corrections by hand
+    /// Prove this one instead, with corrections by hand
     #[arg(long, value_name = "FILE", requires = "prove", conflicts_with = "output")]
     pub config: Option<PathBuf>,
     /// Most requests a second, of both servers together

@@ -1,0 +1,191 @@
+//! Caddy's global options.
+
+use super::matchers::PRIVATE_RANGES;
+use super::text_at;
+use crate::file_draft::{FileDraft, Placed};
+use crate::report::{ImportReport, SourceLine};
+use crate::source_directive::Directive;
+use crate::toml_text;
+
+/// What Caddy does about certificates by itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum AutoHttps {
+    /// Certificates and redirects.
+    #[default]
+    On,
+    /// Certificates alone.
+    WithoutRedirects,
+    /// Nothing.
+    Off,
+}
+
+/// The options that decide about sites.
+#[derive(Debug, Clone, Default)]
+pub(super) struct GlobalOptions {
+    /// The port for plain HTTP.
+    pub http_port: u16,
+    /// The port for TLS.
+    pub https_port: u16,
+    /// Certificates and redirects.
+    pub auto_https: AutoHttps,
+    /// The address for the certificate authority.
+    pub email: Option<(String, SourceLine)>,
+    /// Another certificate authority.
+    pub directory: Option<(String, SourceLine)>,
+    /// The addresses of sites without `bind`.
+    pub default_bind: Vec<String>,
+    /// FrankenPHP's options.
+    pub frankenphp: Option<Directive>,
+}
+
+/// Options without a counterpart that is needed.
+const NOT_NEEDED: [&str; 22] = [
+    "admin",
+    "auto_https",
+    "debug",
+    "default_bind",
+    "email",
+    "frankenphp",
+    "grace_period",
+    "http_port",
+    "https_port",
+    "key_type",
+    "ocsp_interval",
+    "ocsp_stapling",
+    "order",
+    "persist_config",
+    "php_ini",
+    "preferred_chains",
+    "renew_interval",
+    "shutdown_delay",
+    "skip_install_trust",
+    "storage",
+    "storage_clean_interval",
+    "acme_ca",
+];
+
+/// Options to write by hand.
+const BY_HAND: [(&str, &str); 10] = [
+    ("log", "set `error_log` at the top of the file"),
+    ("local_certs", "list certificates in `certificates` of [tls]"),
+    ("default_sni", "the first of `certificates` is for clients without a name"),
+    ("fallback_sni", "the first of `certificates` is for clients without a name"),
+    ("cert_issuer", "set `acme` in [tls]"),
+    ("acme_dns", "certificates are for names that port 80 or 443 reaches: set `acme` in [tls]"),
+    ("acme_eab", "set `acme` in [tls]"),
+    ("acme_ca_root", "set `ca` in `acme` of [tls]"),
+    ("on_demand_tls", "certificates are ordered for the hosts of sites: list them in `hosts`"),
+    ("events", "it has no counterpart"),
+];
+
+/// Reads the options.
+pub(super) fn read(
+    options: &[Directive],
+    file: &mut FileDraft,
+    report: &mut ImportReport,
+) -> GlobalOptions {
+    let mut found = GlobalOptions { http_port: 80, https_port: 443, ..GlobalOptions::default() };
+    for option in options {
+        let (first, place) = (option.first(), &option.place);
+        match option.name.as_str() {
+            "http_port" => found.http_port = first.parse().unwrap_or(80),
+            "https_port" => found.https_port = first.parse().unwrap_or(443),
+            "email" => found.email = Some((first.to_owned(), place.clone())),
+            "acme_ca" => found.directory = Some((first.to_owned(), place.clone())),
+            "auto_https" => {
+                found.auto_https = match first {
+                    "off" | "disable_certs" => AutoHttps::Off,
+                    "disable_redirects" => AutoHttps::WithoutRedirects,
+                    _ => AutoHttps::On,
+                };
+            }
+            "default_bind" => found.default_bind.clone_from(&option.arguments),
+            "frankenphp" => found.frankenphp = Some(option.clone()),
+            "servers" => servers(option, file, report),
+            _ => {}
+        }
+        let name = option.name.as_str();
+        let by_hand = BY_HAND.iter().find(|(known, _)| *known == name);
+        match by_hand {
+            Some((_, why)) => report.left_out(place, &option.shown(), why),
+            None if name == "servers" || NOT_NEEDED.contains(&name) => {
+                report.kept(place, &option.shown());
+            }
+            None => {
+                let why = "it is unknown: see what it does, and write it by hand";
+                report.access_left_out(place, &option.shown(), why);
+            }
+        }
+    }
+    found
+}
+
+/// `servers`: the proxies before Caddy, and what needs no counterpart.
+fn servers(option: &Directive, file: &mut FileDraft, report: &mut ImportReport) {
+    for one in &option.block {
+        let place = &one.place;
+        match one.name.as_str() {
+            "trusted_proxies" if one.first() == "static" => {
+                let ranges = one.arguments.iter().skip(1).flat_map(|range| match range.as_str() {
+                    "private_ranges" => PRIVATE_RANGES.map(str::to_owned).to_vec(),
+                    range => vec![range.to_owned()],
+                });
+                let toml = toml_text::strings(ranges);
+                file.server.set("trusted_proxies", Placed::new(toml, place));
+                let headers = option.block.iter().find(|one| one.name == "client_ip_headers");
+                let names = headers.map(|one| one.arguments.clone()).unwrap_or_default();
+                let names = match names.is_empty() {
+                    true => vec!["X-Forwarded-For".to_owned(), "X-Forwarded-Proto".to_owned()],
+                    false => names,
+                };
+                let toml = toml_text::strings(names);
+                file.server.set("trusted_headers", Placed::new(toml, place));
+            }
+            "trusted_proxies" => {
+                let why = "set `trusted_proxies` to addresses and networks";
+                report.access_left_out(place, &one.shown(), why);
+                continue;
+            }
+            "client_ip_headers"
+            | "trusted_proxies_strict"
+            | "protocols"
+            | "protocol"
+            | "timeouts"
+            | "keepalive_interval"
+            | "max_header_size"
+            | "metrics"
+            | "log_credentials"
+            | "strict_sni_host"
+            | "name"
+            | "enable_full_duplex" => {}
+            "listener_wrappers" => {
+                let has_proxy = one.block.iter().any(|inner| inner.name == "proxy_protocol");
+                if has_proxy {
+                    let why = "set `proxy_protocol` and `trusted_proxies`";
+                    report.access_left_out(place, &one.shown(), why);
+                    continue;
+                }
+            }
+            _ => {
+                let why = "it is unknown: see what it does, and write it by hand";
+                report.access_left_out(place, &one.shown(), why);
+                continue;
+            }
+        }
+        report.kept(place, &one.shown());
+    }
+}
+
+/// `acme` of [tls] for these options.
+pub(super) fn acme(options: &GlobalOptions, email: Option<&str>, place: &SourceLine) -> Placed {
+    let own = options.email.as_ref().map(|(email, _)| email.as_str());
+    let mut fields = Vec::new();
+    if let Some(email) = email.or(own) {
+        fields.push(("email", toml_text::string(email)));
+    }
+    fields.push(("terms_agreed", "true".to_owned()));
+    if let Some((directory, _)) = &options.directory {
+        fields.push(("directory", text_at(directory, place).toml));
+    }
+    Placed::because(toml_text::table(fields), place, "Caddy agrees to the authority's terms")
+}

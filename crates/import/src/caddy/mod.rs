@@ -1,0 +1,108 @@
+//! Caddy's configuration, and FrankenPHP's, as a `maitred.toml`.
+
+mod config_tree;
+mod directive_order;
+mod error_routes;
+mod global_options;
+mod guards;
+mod matchers;
+mod path_areas;
+mod php_directives;
+mod placeholders;
+mod response_directives;
+mod served_areas;
+mod site_addresses;
+mod site_walk;
+mod targets;
+#[cfg(test)]
+mod tests;
+mod tokens;
+
+pub use config_tree::Environment;
+
+use crate::file_draft::{FileDraft, Placed, PoolDraft};
+use crate::fpm::{PoolPlan, WebServer};
+use crate::report::ImportReport;
+use crate::user_files::UserFile;
+use crate::{FileReader, Imported, toml_text};
+use config_tree::CaddyConfig;
+use directive_order::DirectiveOrder;
+use global_options::GlobalOptions;
+
+/// Where Caddy's configuration comes from.
+pub struct CaddySource<'s> {
+    /// The files.
+    pub files: &'s dyn FileReader,
+    /// The Caddyfile.
+    pub main: &'s str,
+    /// The configurations of php-fpm.
+    pub php_fpm: &'s [String],
+    /// Variables of Caddy's environment.
+    pub environment: Environment<'s>,
+}
+
+/// What all sites share.
+struct CaddyImport<'w> {
+    files: &'w dyn FileReader,
+    main: &'w str,
+    environment: Environment<'w>,
+    config: &'w CaddyConfig,
+    options: GlobalOptions,
+    order: DirectiveOrder,
+    report: &'w mut ImportReport,
+    pools: PoolPlan,
+    /// FrankenPHP's pools.
+    own_pools: Vec<PoolDraft>,
+    user_files: Vec<UserFile>,
+}
+
+/// Imports Caddy's configuration, with the pools of php-fpm.
+///
+/// # Errors
+/// One sentence: the configuration cannot be read or has a syntax error, or serves nothing.
+pub fn import(source: &CaddySource<'_>) -> Result<Imported, String> {
+    let CaddySource { files, main, php_fpm, environment } = *source;
+    let mut report = ImportReport::default();
+    let config = config_tree::read(files, main, environment, &mut report)?;
+    let pools = PoolPlan::read(files, php_fpm, &mut report).behind(WebServer::Caddy);
+    let mut file = FileDraft::default();
+    let options = global_options::read(&config.options, &mut file, &mut report);
+    let mut shared = CaddyImport {
+        files,
+        main,
+        environment,
+        config: &config,
+        order: DirectiveOrder::new(&config.options),
+        options,
+        report: &mut report,
+        pools,
+        own_pools: Vec::new(),
+        user_files: Vec::new(),
+    };
+    site_addresses::sites(&mut shared, &mut file);
+    let CaddyImport { pools, own_pools, user_files, .. } = shared;
+    if file.sites.is_empty() {
+        return Err(format!("{main} has no site that can be imported:\n{report}"));
+    }
+    let (drafts, control) = pools.sections(&mut report);
+    file.pools = drafts;
+    let is_used = |pool: &PoolDraft| {
+        let name = toml_text::string(&pool.name);
+        file.sites.iter().any(|site| {
+            let mut paths = site.settings.list("paths").iter();
+            site.settings.value("pool") == Some(&name) || paths.any(|one| one.toml.contains(&name))
+        })
+    };
+    let own_pools: Vec<PoolDraft> = own_pools.into_iter().filter(is_used).collect();
+    file.pools.extend(own_pools);
+    file.name_pools();
+    if let Some(control) = control {
+        file.server.set("process_control_timeout", control);
+    }
+    Ok(Imported { toml: file.to_toml(main), report, user_files })
+}
+
+/// A string from a place.
+fn text_at(text: &str, place: &crate::report::SourceLine) -> Placed {
+    Placed::new(toml_text::string(text), place)
+}

@@ -1,0 +1,358 @@
+//! PHP: `php_fastcgi`, and FrankenPHP's `php_server` and `php`.
+
+use super::path_areas::BlockPaths;
+use super::served_areas::ServedArea;
+use super::site_walk::{Asked, BlockContext, SiteWalk};
+use super::text_at;
+use crate::file_draft::{Placed, PoolDraft};
+use crate::fpm::PassTarget;
+use crate::report::SourceLine;
+use crate::source_directive::Directive;
+use crate::toml_text;
+
+/// A script that no configuration names.
+pub(super) const ANY_SCRIPT: &str = "/zz9/zz9.php";
+
+/// The pool of FrankenPHP's threads.
+const FRANKENPHP_POOL: &str = "frankenphp";
+
+impl SiteWalk<'_, '_, '_> {
+    /// `php_fastcgi`: a pool of php-fpm, or another FastCGI server.
+    pub(super) fn php_fastcgi(&mut self, asked: &Asked<'_>, context: &BlockContext) {
+        let line = asked.line;
+        if let Some(other) = asked.condition.beside_paths() {
+            let why = format!(
+                "it is for some requests alone (`{other}`): write `allow_php` and `deny_php`"
+            );
+            return self.shared.report.access_left_out(&line.place, &line.shown(), &why);
+        }
+        let address = asked.arguments.first().map(|one| self.shared.filled(one));
+        let address = address.unwrap_or_default().replace("unix/", "unix:").replace("tcp/", "");
+        let address = match address.strip_prefix(':') {
+            Some(port) => format!("127.0.0.1:{port}"),
+            None => address,
+        };
+        let target = self.shared.pools.target(&address, self.shared.files);
+        self.shared.pools.used_by(&target, &self.place);
+        let time = line.block.iter().find(|one| one.name == "read_timeout");
+        if let Some(time) = time {
+            let time = Some((time.first(), &time.place));
+            self.shared.pools.waits(&target, time, &line.place);
+        }
+        let is_new = !self.served.iter().any(|one| one.runs_php());
+        match &target {
+            PassTarget::Pool(name) if is_new => {
+                self.site.settings.set("pool", text_at(name, &line.place));
+            }
+            PassTarget::Upstream(address) if is_new => {
+                self.site.settings.set("upstream", text_at(address, &line.place));
+                let why =
+                    "no pool of php-fpm with this address was found: the FastCGI server stays";
+                self.shared.report.changed(&line.place, &line.shown(), why);
+            }
+            PassTarget::Pool(name) => self.other_pool(asked, name),
+            PassTarget::Upstream(_) => self.left_out(line, "the pool of the site runs its scripts"),
+        }
+        if asked.arguments.len() > 1 {
+            let why = format!("one server of {}; the others are left out", asked.arguments.len());
+            self.shared.report.changed(&line.place, &line.shown(), &why);
+        }
+        let pool = match &target {
+            PassTarget::Pool(name) => name.clone(),
+            PassTarget::Upstream(_) => String::new(),
+        };
+        let root = self.php_options(line, &pool).or(context.root.clone());
+        self.served.push(ServedArea::php(&asked.area, root.as_ref(), line));
+        self.kept(line);
+    }
+
+    /// A further pool for some paths.
+    fn other_pool(&mut self, asked: &Asked<'_>, name: &str) {
+        let known = self.site.settings.value("pool").unwrap_or_default().to_owned();
+        let toml = toml_text::string(name);
+        if known == toml {
+            return;
+        }
+        match asked.area.patterns() {
+            Ok(patterns) => {
+                for pattern in patterns {
+                    let fields = [("path", toml_text::string(&pattern)), ("pool", toml.clone())];
+                    self.push("paths", asked.line, toml_text::table(fields));
+                }
+            }
+            Err(why) => self.left_out(asked.line, &why),
+        }
+    }
+
+    /// The sub-directives, and the document root among them.
+    fn php_options(&mut self, line: &Directive, pool: &str) -> Option<(String, SourceLine)> {
+        let mut root = None;
+        self.front.get_or_insert(("/index.php".to_owned(), line.place.clone()));
+        for one in &line.block {
+            match one.name.as_str() {
+                "root" => {
+                    let path = self.shared.filled(one.first());
+                    root = Some((self.shared.absolute(&path, one), one.place.clone()));
+                }
+                "env" => {
+                    self.pool_variable(one, pool);
+                    continue;
+                }
+                "index" => {
+                    let script = match one.first() {
+                        "off" => String::new(),
+                        script => format!("/{}", script.trim_start_matches('/')),
+                    };
+                    self.front = Some((script, one.place.clone()));
+                }
+                "try_files" => {
+                    self.try_files(&one.arguments, one, &BlockPaths::default());
+                    continue;
+                }
+                "split" | "split_path" if one.arguments != [".php"] => {
+                    let why = "scripts have the ending .php here, or are never run";
+                    self.shared.report.access_left_out(&one.place, &one.shown(), why);
+                    continue;
+                }
+                "split"
+                | "split_path"
+                | "resolve_root_symlink"
+                | "dial_timeout"
+                | "read_timeout"
+                | "write_timeout"
+                | "capture_stderr"
+                | "trusted_proxies"
+                | "file_server"
+                | "name" => {}
+                "worker" => {
+                    self.worker(one, pool, line);
+                    continue;
+                }
+                "header_up" | "header_down" | "lb_policy" | "lb_try_duration" => {
+                    self.left_out(one, "it has no counterpart");
+                    continue;
+                }
+                _ => {
+                    let why = "it is unknown or has no counterpart: see what it does";
+                    self.shared.report.access_left_out(&one.place, &one.shown(), why);
+                    continue;
+                }
+            }
+            self.kept(one);
+        }
+        root
+    }
+
+    /// `env NAME VALUE`.
+    fn pool_variable(&mut self, line: &Directive, pool: &str) {
+        let value = self.shared.filled(line.argument(1));
+        if value.contains('{') && value.contains('}') {
+            return self.left_out(line, "scripts do not get it: its value is not fixed");
+        }
+        let value = text_at(&value, &line.place);
+        let own = self.shared.own_pools.iter_mut().find(|one| one.name == pool);
+        if let Some(own) = own {
+            own.settings.entry("env", line.first(), value);
+            return self.kept(line);
+        }
+        match self.shared.pools.entry(pool, "env", line.first(), value) {
+            Ok(()) => {
+                self.shared.pools.param(pool, &line.place, &line.shown());
+                self.kept(line);
+            }
+            Err(why) => self.left_out(line, &why),
+        }
+    }
+
+    /// `php_server`, which serves files as well, and `php`. Whether no later directive sees these
+    /// requests.
+    pub(super) fn php_server(&mut self, asked: &Asked<'_>, context: &BlockContext) -> bool {
+        let line = asked.line;
+        if let Some(other) = asked.condition.beside_paths() {
+            let why = format!("it is for some requests alone (`{other}`)");
+            self.shared.report.access_left_out(&line.place, &line.shown(), &why);
+            return false;
+        }
+        let pool = self.own_pool(line);
+        let worker = line.block.iter().find(|one| one.name == "worker");
+        let root = line.block.iter().find(|one| one.name == "root");
+        let root = root
+            .map(|one| self.shared.filled(one.first()))
+            .map(|path| (self.shared.absolute(&path, line), line.place.clone()));
+        let root = root.or(context.root.clone());
+        let pool = match worker.cloned().or_else(|| self.global_worker(root.as_ref())) {
+            Some(worker) => self.worker_pool(&worker, root.as_ref()),
+            None => pool,
+        };
+        let is_new = !self.served.iter().any(|one| one.runs_php());
+        match is_new {
+            true => self.site.settings.set("pool", text_at(&pool, &line.place)),
+            false => self.other_pool(asked, &pool),
+        }
+        self.php_options(line, &pool);
+        let sends_files = line.name == "php_server"
+            && !line.block.iter().any(|one| one.name == "file_server" && one.first() == "off");
+        let mut served = ServedArea::php(&asked.area, root.as_ref(), line);
+        served.sends_files = sends_files;
+        self.served.push(served);
+        self.kept(line);
+        sends_files
+    }
+
+    /// A worker of the global options whose script is below the document root.
+    fn global_worker(&self, root: Option<&(String, SourceLine)>) -> Option<Directive> {
+        let options = self.shared.options.frankenphp.as_ref()?;
+        let (root, _) = root?;
+        let folder = root.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let workers = options.block.iter().filter(|one| one.name == "worker");
+        let mut own = workers.filter(|one| {
+            let script = worker_script(one);
+            !script.starts_with('/') || script.starts_with(&format!("{folder}/"))
+        });
+        own.next().cloned()
+    }
+
+    /// The pool of FrankenPHP's threads: one for all sites.
+    fn own_pool(&mut self, line: &Directive) -> String {
+        let options = self.shared.options.frankenphp.clone();
+        let place = options.as_ref().map_or(&line.place, |one| &one.place);
+        let is_there = self.shared.own_pools.iter().any(|one| one.name == FRANKENPHP_POOL);
+        if !is_there {
+            let mut pool = PoolDraft {
+                name: FRANKENPHP_POOL.to_owned(),
+                from: place.to_string(),
+                ..PoolDraft::default()
+            };
+            for one in options.iter().flat_map(|one| &one.block) {
+                self.thread_option(one, &mut pool);
+            }
+            self.shared.own_pools.push(pool);
+        }
+        FRANKENPHP_POOL.to_owned()
+    }
+
+    /// An option of `frankenphp`.
+    fn thread_option(&mut self, one: &Directive, pool: &mut PoolDraft) {
+        let number = one.first().parse::<u32>().ok().filter(|number| *number > 0);
+        match (one.name.as_str(), number) {
+            ("max_threads", Some(number)) => {
+                let value = Placed::new(number.to_string(), &one.place);
+                pool.settings.replace("max_children", value);
+            }
+            ("num_threads", Some(number)) => {
+                pool.settings.set("max_children", Placed::new(number.to_string(), &one.place));
+            }
+            ("max_wait_time", _) => {
+                pool.settings.set("request_queue_timeout", text_at(one.first(), &one.place));
+            }
+            ("php_ini", _) if one.block.is_empty() => {
+                pool.settings.entry("php_value", one.first(), text_at(one.argument(1), &one.place));
+            }
+            ("php_ini", _) => {
+                for entry in &one.block {
+                    let value = text_at(entry.first(), &entry.place);
+                    pool.settings.entry("php_value", &entry.name, value);
+                    self.kept(entry);
+                }
+            }
+            ("max_threads" | "num_threads" | "max_idle_time" | "worker", _) => {}
+            _ => {
+                let why = "it is unknown: see what it does, and set it in the pool";
+                return self.left_out(one, why);
+            }
+        }
+        self.kept(one);
+    }
+
+    fn worker(&mut self, one: &Directive, pool: &str, line: &Directive) {
+        let workers = line.block.iter().filter(|one| one.name == "worker").count();
+        if workers > 1 {
+            let why =
+                "a pool has one worker script: write a pool for each, and `paths` of the site";
+            return self.left_out(one, why);
+        }
+        if pool.is_empty() {
+            return self.left_out(one, "it is for FrankenPHP alone");
+        }
+        self.kept(one);
+    }
+
+    /// A pool in worker mode.
+    fn worker_pool(&mut self, worker: &Directive, root: Option<&(String, SourceLine)>) -> String {
+        let script = worker_path(self.shared.filled(&worker_script(worker)), root);
+        let place = &worker.place;
+        let known = self
+            .shared
+            .own_pools
+            .iter()
+            .find(|one| one.settings.value("script") == Some(&toml_text::string(&script)));
+        if let Some(known) = known {
+            return known.name.clone();
+        }
+        let base = self.shared.own_pools.iter().find(|one| one.name == FRANKENPHP_POOL);
+        let mut pool = base.cloned().unwrap_or_default();
+        let count = self.shared.own_pools.iter().filter(|one| one.settings.has("script")).count();
+        pool.name = match count {
+            0 => "worker".to_owned(),
+            count => format!("worker-{}", count + 1),
+        };
+        pool.from = place.to_string();
+        pool.settings.set("mode", text_at("worker", place));
+        pool.settings.set("script", text_at(&script, place));
+        let number = worker.argument(1).parse().ok();
+        let of_block = worker.block.iter().find(|one| one.name == "num");
+        let number: Option<u32> = number.or(of_block.and_then(|one| one.first().parse().ok()));
+        if let Some(number) = number.filter(|number| *number > 0) {
+            pool.settings.replace("max_children", Placed::new(number.to_string(), place));
+        }
+        self.worker_options(worker, &mut pool);
+        let why = "all scripts of the site are run by this worker script: list those that need a \
+                   fresh start in `classic_paths`";
+        self.shared.report.changed(place, &worker.shown(), why);
+        let name = pool.name.clone();
+        self.shared.own_pools.push(pool);
+        name
+    }
+
+    /// The block of a `worker`.
+    fn worker_options(&mut self, worker: &Directive, pool: &mut PoolDraft) {
+        for one in &worker.block {
+            match one.name.as_str() {
+                "env" => pool.settings.entry(
+                    "env",
+                    one.first(),
+                    text_at(&self.shared.filled(one.argument(1)), &one.place),
+                ),
+                "watch" => pool.settings.set("watch", Placed::new("true".to_owned(), &one.place)),
+                "file" | "num" | "name" | "max_consecutive_failures" => {}
+                "match" => {
+                    let why = "write `paths` of the site for its pool";
+                    self.left_out(one, why);
+                    continue;
+                }
+                _ => {
+                    self.left_out(one, "it has no counterpart");
+                    continue;
+                }
+            }
+            self.kept(one);
+        }
+    }
+}
+
+/// The script of a worker: relative to the document root, or to the folder around it.
+fn worker_path(script: String, root: Option<&(String, SourceLine)>) -> String {
+    let Some((root, _)) = root.filter(|_| !script.starts_with('/')) else { return script };
+    let inner = script.trim_start_matches("./");
+    let (folder, name) = root.rsplit_once('/').unwrap_or(("", root));
+    match inner.starts_with(&format!("{name}/")) {
+        true => format!("{folder}/{inner}"),
+        false => format!("{root}/{inner}"),
+    }
+}
+
+/// The script of a `worker`: its argument, or `file` in its block.
+fn worker_script(worker: &Directive) -> String {
+    let of_block = worker.block.iter().find(|one| one.name == "file").map(Directive::first);
+    of_block.unwrap_or(worker.first()).to_owned()
+}

@@ -1,0 +1,87 @@
+//! Simple regular expressions as paths, prefixes and endings.
+
+use regex_syntax::hir::literal::Extractor;
+
+use crate::prefix_complement::LiteralPath;
+
+/// Most paths of one expression.
+const MAX_PATHS: usize = 30;
+
+/// Paths of an expression.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShapedPath {
+    /// The path, or the begin of all of them.
+    pub path: LiteralPath,
+    /// One of the endings of each; none without a restriction.
+    pub endings: Vec<String>,
+}
+
+/// The paths of an expression such as `^/a/(b|c)`, `^/a$` and `^/a/.+\.(css|js)$`; none of others.
+pub fn shapes(expression: &str) -> Option<Vec<ShapedPath>> {
+    let inner = expression.strip_prefix('^')?;
+    let (inner, is_exact) = match inner.strip_suffix('$') {
+        Some(inner) if !inner.ends_with('\\') => (inner, true),
+        _ => (inner, false),
+    };
+    let split = [".+\\.", ".*\\."].iter().find_map(|middle| inner.split_once(middle));
+    if let Some((before, after)) = split.filter(|_| is_exact) {
+        let endings: Vec<String> =
+            literals(after)?.into_iter().map(|text| format!(".{text}")).collect();
+        let begins = literals(before)?.into_iter();
+        if endings.is_empty() || !before.ends_with('/') {
+            return None;
+        }
+        let shaped = begins.map(|text| ShapedPath {
+            path: LiteralPath { text, is_exact: false },
+            endings: endings.clone(),
+        });
+        return Some(shaped.collect());
+    }
+    let shaped = literals(inner)?
+        .into_iter()
+        .map(|text| ShapedPath { path: LiteralPath { text, is_exact }, endings: Vec::new() });
+    Some(shaped.collect())
+}
+
+/// All texts of an expression that has only some.
+fn literals(expression: &str) -> Option<Vec<String>> {
+    let parsed = regex_syntax::parse(expression).ok()?;
+    // Anchors match no text, and would not be seen.
+    if !parsed.properties().look_set().is_empty() {
+        return None;
+    }
+    let found = Extractor::new().extract(&parsed);
+    let texts = found.literals().filter(|all| all.len() <= MAX_PATHS)?;
+    let is_exact = texts.iter().all(|one| one.is_exact());
+    let texts = texts.iter().map(|one| String::from_utf8(one.as_bytes().to_vec()).ok());
+    let texts: Option<Vec<String>> = texts.collect();
+    texts.filter(|_| is_exact)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn simple_expressions_are_paths_prefixes_and_endings() {
+        let of = |text: &str| {
+            shapes(text).map(|all| {
+                let shown = all.into_iter().map(|one| {
+                    let end = if one.path.is_exact { "$" } else { "*" };
+                    format!("{}{end}{}", one.path.text, one.endings.join("|"))
+                });
+                shown.collect::<Vec<_>>().join(" ")
+            })
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            of(r"^/w/resources/(assets|lib)"),
+            some("/w/resources/assets* /w/resources/lib*")
+        );
+        assert_eq!(of(r"^/w/(a|b)\.php$"), some("/w/a.php$ /w/b.php$"));
+        assert_eq!(of(r"^/w/s/.+\.(css|js)$"), some("/w/s/*.css|.js"));
+        for text in [r"\.php$", r"^/a/[^/]+$", r"^/a(/|$)", r"^/a.+", r"^/a/.+\.(css|.*)$"] {
+            assert_eq!(of(text), None, "{text}");
+        }
+    }
+}
