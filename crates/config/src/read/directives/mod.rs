@@ -9,6 +9,7 @@ pub mod listeners;
 mod mode;
 pub mod output;
 pub mod pools;
+mod private_dir;
 mod proxy_item;
 mod queue;
 mod rule_items;
