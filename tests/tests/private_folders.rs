@@ -1,5 +1,5 @@
-//! The folders of pools' users for temporary files and sessions: private by default where pools have
-//! several users, and what a pool, php.ini or `.user.ini` sets instead.
+//! The folders of pools' users for temporary files and sessions: private by default where pools
+//! have several users, and what a pool, php.ini or `.user.ini` sets instead.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

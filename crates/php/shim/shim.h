@@ -404,8 +404,8 @@ const char *maitred_php_fpm_config(void);
 bool maitred_php_is_exposed(void);
 
 /*
- * Makes a value a directive's default, which scripts and .user.ini may change. False if PHP does not
- * know it or rejects the value. After the start, outside a request.
+ * Makes a value a directive's default, which scripts and .user.ini may change. False if PHP does
+ * not know it or rejects the value. After the start, outside a request.
  */
 bool maitred_php_set_default(const char *name, const char *value);
 

@@ -62,7 +62,7 @@ mod tests {
     #[cfg(loom)]
     mod interleavings;
     #[cfg(not(loom))]
-    mod layout;
+    mod layout_parts;
     #[cfg(not(loom))]
     mod link;
     #[cfg(not(loom))]

@@ -119,7 +119,8 @@ impl<'a> Trial<'a> {
             group: None,
         })?;
         let mut settings = plan.settings.clone();
-        // No application is booted, no folder is made, and PHP's messages about its start are logged.
+        // No application is booted, no folder is made, and PHP's messages about its start are
+        // logged.
         (settings.snapshot, settings.worker_script) = (None, None);
         settings.private_folder = None;
         settings.defines.push(("display_startup_errors".to_owned(), "0".to_owned()));

@@ -9,13 +9,13 @@ pub mod listeners;
 mod mode;
 pub mod output;
 pub mod pools;
-mod private_dir;
 mod proxy_item;
 mod queue;
 mod rule_items;
 pub mod rules;
 pub mod sites;
 pub mod tls;
+mod user_dirs;
 
 use super::directive::{Directive, SectionTable};
 
