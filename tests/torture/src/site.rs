@@ -139,11 +139,12 @@ fn site(host: &str, root: &Path, pool: &str) -> String {
     format!("[[sites]]\nhosts = [{host:?}]\nroot = {root:?}\npool = {pool:?}")
 }
 
-/// The same upstream, given by a name, which is looked up again for each connection.
+/// The same upstream, given by a name, which is looked up again for each connection. Its timeout is
+/// longer than a fault lasts: a server that is stopped for a while fails no request by that.
 fn named(upstream: &str) -> String {
     let port = upstream.rsplit(':').next().unwrap_or_default();
     let to = format!("http://{NAME}:{port}");
-    let path = "path = \"/named/*\"\nconnect_timeout = \"3s\"";
+    let path = "path = \"/named/*\"\nconnect_timeout = \"8s\"";
     format!("[[sites.proxy]]\n{path}\nto = {to:?}")
 }
 

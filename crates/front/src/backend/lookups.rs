@@ -16,13 +16,16 @@ const LOOKUPS_MAX: usize = 32;
 /// The addresses of a name, or the resolver's error.
 type LookedUp = Result<Arc<[SocketAddr]>, String>;
 
+/// The lookups of names and ports that are under way, and where their results appear.
+type RunningLookups = HashMap<(String, u16), watch::Receiver<Option<LookedUp>>>;
+
 /// All lookups of this process.
 static LOOKUPS: LazyLock<Lookups> = LazyLock::new(Lookups::default);
 
 /// The lookups under way.
 #[derive(Debug)]
 struct Lookups {
-    running: Mutex<HashMap<(String, u16), watch::Receiver<Option<LookedUp>>>>,
+    running: Mutex<RunningLookups>,
     permits: Semaphore,
 }
 
@@ -86,7 +89,7 @@ impl Lookups {
         sender.send_replace(Some(found));
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<(String, u16), watch::Receiver<Option<LookedUp>>>> {
+    fn running(&self) -> MutexGuard<'_, RunningLookups> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
