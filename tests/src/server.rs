@@ -23,6 +23,8 @@ const REMAINS_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Name of the admin socket in a server's folder.
 const ADMIN_SOCKET: &str = "admin.sock";
+/// Its state directory, as systemd would name it.
+const STATE: &str = "state";
 
 /// The user that serves when tests run as root.
 pub const WEB_USER: &str = "www-data";
@@ -289,6 +291,7 @@ impl Server {
 
     fn spawn(mut command: Command, address: SocketAddr, spool: PathBuf, folder: TempDir) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.env("STATE_DIRECTORY", folder.path().join(STATE));
         let mut supervisor = Guarded::spawn(&mut command, Signal::TERM);
         let pipe = supervisor.child().stderr.take().expect("stderr is a pipe");
         let log = Log::collect(pipe);
@@ -350,6 +353,11 @@ impl Server {
     /// Where its commands reach it.
     pub fn admin_socket(&self) -> PathBuf {
         self.folder.path().join(ADMIN_SOCKET)
+    }
+
+    /// Its state directory.
+    pub fn state(&self) -> PathBuf {
+        self.folder.path().join(STATE)
     }
 
     /// Where it spools bodies too large for memory.

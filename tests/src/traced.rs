@@ -9,7 +9,7 @@ use crate::guard::Guarded;
 use crate::processes::{Process, Signal};
 
 /// Attaches strace with these options to all threads of a process, until it is stopped. Nothing
-/// where that is not permitted.
+/// where that is not permitted, or the process has ended.
 ///
 /// # Panics
 /// When strace says something else than that it is attached.
@@ -22,7 +22,7 @@ pub fn attach(process: &Process, options: &[impl AsRef<OsStr>]) -> Option<Guarde
     let mut line = String::new();
     let mut said = BufReader::new(said);
     said.read_line(&mut line).expect("strace says something");
-    if line.contains("not permitted") {
+    if line.contains("not permitted") || line.contains("No such process") {
         return None;
     }
     assert!(line.contains("attached"), "{line}");

@@ -191,6 +191,9 @@ pub struct ZygoteSettings {
     pub env: Vec<(String, String)>,
     /// Resource limits, root directory and privileges.
     pub confinement: Confinement,
+    /// The user's folder for temporary files and sessions; none: those of PHP's settings.
+    #[serde(default)]
+    pub private_folder: Option<PrivateFolder>,
     /// Requests a worker serves before it leaves; 0: no limit.
     pub max_requests: u64,
     /// Bytes of private memory beyond which a worker is to be replaced; 0: it need not measure it.
@@ -247,6 +250,15 @@ pub struct ZygoteSettings {
     /// The size of its OPcache, if that of an earlier generation was full.
     #[serde(default)]
     pub cache_size: Option<CacheSize>,
+}
+
+/// A folder that only the pool's user can read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrivateFolder {
+    /// Its path.
+    pub path: PathBuf,
+    /// Whether PHP does not start without it.
+    pub is_required: bool,
 }
 
 /// An application that is booted once and copied.

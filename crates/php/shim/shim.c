@@ -153,6 +153,17 @@ static void apply_values(const struct maitred_settings *settings)
 	}
 }
 
+bool maitred_php_set_default(const char *name, const char *text)
+{
+	struct maitred_ini_value value = { .name = name, .value = text };
+	bool applied = false;
+
+	zend_first_try {
+		applied = apply_value(&value) == MAITRED_APPLIED;
+	} zend_end_try();
+	return applied;
+}
+
 bool maitred_php_start(
 	const struct maitred_settings *settings, const struct maitred_callbacks *callbacks)
 {

@@ -403,6 +403,12 @@ const char *maitred_php_fpm_config(void);
 /* Whether responses name the PHP version (expose_php). */
 bool maitred_php_is_exposed(void);
 
+/*
+ * Makes a value a directive's default, which scripts and .user.ini may change. False if PHP does
+ * not know it or rejects the value. After the start, outside a request.
+ */
+bool maitred_php_set_default(const char *name, const char *value);
+
 /* PHP_VERSION of the loaded libphp, which may be newer than the shim's headers. */
 const char *maitred_php_version(void);
 

@@ -192,6 +192,13 @@ impl Engine {
         self.raw.configured(&CString::new(name).ok()?)
     }
 
+    /// Makes `value` the default of a directive, before the first request: scripts and .user.ini
+    /// files may change it. False if PHP does not know the directive or rejects the value.
+    pub fn set_default(&mut self, name: &str, value: &str) -> bool {
+        let texts = CString::new(name).ok().zip(CString::new(value).ok());
+        texts.is_some_and(|(name, value)| self.raw.set_default(&name, &value))
+    }
+
     /// `fpm.config` of php.ini: php-fpm's configuration file, if it is set.
     pub fn fpm_config(&self) -> Option<String> {
         self.raw.fpm_config()

@@ -97,6 +97,7 @@ unsafe extern "C" {
     fn maitred_php_loaded(version: *mut c_char, size: usize);
     fn maitred_php_show(what: c_int) -> bool;
     fn maitred_php_configured(name: *const c_char) -> *const c_char;
+    fn maitred_php_set_default(name: *const c_char, value: *const c_char) -> bool;
     fn maitred_php_fpm_config() -> *const c_char;
     fn maitred_php_is_exposed() -> bool;
     fn maitred_php_stop();
@@ -383,6 +384,12 @@ impl RawEngine {
         // SAFETY: the entry's own text, which stays as long as PHP runs.
         let text = unsafe { CStr::from_ptr(text) };
         Some(text.to_string_lossy().into_owned())
+    }
+
+    pub(crate) fn set_default(&mut self, name: &CStr, value: &CStr) -> bool {
+        // SAFETY: PHP is started, no request runs, and C copies the texts, which end with a NUL. No
+        // longjmp leaves it.
+        unsafe { maitred_php_set_default(name.as_ptr(), value.as_ptr()) }
     }
 
     pub(crate) fn fpm_config(&self) -> Option<String> {

@@ -62,6 +62,8 @@ mod tests {
     #[cfg(loom)]
     mod interleavings;
     #[cfg(not(loom))]
+    mod layout_parts;
+    #[cfg(not(loom))]
     mod link;
     #[cfg(not(loom))]
     mod spent;

@@ -20,6 +20,13 @@ impl<'a> Ring<'a> {
         Ring { start, bytes, mapping: PhantomData }
     }
 
+    /// The addresses of its bytes.
+    #[cfg(test)]
+    pub fn place(self) -> std::ops::Range<usize> {
+        let start = self.start as usize;
+        start..start + self.bytes
+    }
+
     /// Size in bytes.
     pub fn capacity(self) -> usize {
         self.bytes

@@ -303,4 +303,141 @@ mod tests {
         let slow = cost.slow_part() * cost.cpu();
         assert!((0.085..0.101).contains(&slow), "{slow}");
     }
+
+    /// Within a thousandth of it.
+    fn is(found: f64, expected: f64) -> bool {
+        (found - expected).abs() <= expected.abs() * 1e-3
+    }
+
+    #[test]
+    fn each_part_of_the_cost_is_an_average_over_the_requests() {
+        let mut cost = Cost::default();
+        (0..10).for_each(|_| cost.add(spent(2, 10, 40)));
+        (0..10).for_each(|_| cost.add(spent(6, 30, 80)));
+        let found = [cost.cpu(), cost.ready(), cost.blocked(), cost.whole()];
+        for (found, expected) in found.into_iter().zip([0.004, 0.020, 0.060, 0.084]) {
+            assert!(is(found, expected), "{found} instead of {expected}");
+        }
+        assert!(is(cost.cpu_share(), 4.0 / 64.0), "{}", cost.cpu_share());
+    }
+
+    #[test]
+    fn before_any_request_the_cost_is_that_of_work_alone() {
+        let cost = Cost::default();
+        assert!(!cost.is_known() && !cost.is_blind());
+        assert_eq!([cost.cpu_share(), cost.recent_cpu_share()], [1.0, 1.0]);
+        assert_eq!([cost.ready(), cost.blocked()], [0.0, 0.0]);
+    }
+
+    #[test]
+    fn the_cost_is_known_from_the_twentieth_request_on() {
+        let mut cost = Cost::default();
+        (0..19).for_each(|_| cost.add(spent(5, 0, 5)));
+        assert!(!cost.is_known());
+        cost.add(spent(5, 0, 5));
+        assert!(cost.is_known());
+        let mut slow = Cost::default();
+        (0..19).for_each(|_| slow.add(spent(5, 0, 5)));
+        slow.look();
+        assert!(!slow.is_known(), "a sample does not make more requests of them");
+        slow.add(spent(5, 0, 5));
+        slow.look();
+        assert!(slow.is_known());
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_report_waits_for_a_processor_is_noticed() {
+        let mut cost = Cost::default();
+        cost.add(Spent { ready: None, ..spent(1, 0, 1) });
+        assert!(cost.is_blind());
+        cost.add(spent(1, 2, 1));
+        assert!(!cost.is_blind());
+    }
+
+    #[test]
+    fn scatter_is_the_variance_as_a_factor_of_the_squared_average() {
+        let mut constant = Cost::default();
+        (0..20).for_each(|_| constant.add(spent(8, 0, 0)));
+        assert!(constant.cpu_scatter() < 1e-9);
+        let mut two = Cost::default();
+        (0..20).for_each(|number| two.add(spent(if number % 2 == 0 { 1 } else { 3 }, 0, 9)));
+        assert!(is(two.cpu_scatter(), 0.25), "{}", two.cpu_scatter());
+    }
+
+    #[test]
+    fn requests_without_a_wait_for_each_other_take_the_least_wait_of_a_batch() {
+        let mut cost = Cost::default();
+        // The first batch, then a quieter one, then a busier one.
+        for blocked in [6, 3, 9] {
+            (0..40).for_each(|_| cost.add(spent(2, 0, blocked)));
+            cost.look();
+        }
+        // Each look raises the least wait by 0.3 %.
+        let least = 0.003 * 1.003;
+        assert!(is(cost.alone(), 0.002 + least), "{}", cost.alone());
+        assert!(is(cost.cpu_share_alone(), 0.002 / (0.002 + least)));
+        let mut few = Cost::default();
+        (0..39).for_each(|_| few.add(spent(2, 0, 6)));
+        few.look();
+        few.add(spent(2, 0, 86));
+        few.look();
+        assert!(is(few.alone(), 0.002 + 0.008 * 1.003), "a batch has 40 requests: {}", few.alone());
+    }
+
+    #[test]
+    fn a_batch_grows_until_a_sample_ends_it() {
+        let mut cost = Cost::default();
+        (0..40).for_each(|_| cost.add(spent(1, 0, 10)));
+        cost.look();
+        // 80 requests between two samples are one batch, with 5.5 ms on average.
+        (0..40).for_each(|_| cost.add(spent(1, 0, 1)));
+        (0..40).for_each(|_| cost.add(spent(1, 0, 10)));
+        cost.look();
+        assert!(is(cost.alone(), 0.001 + 0.0055), "{}", cost.alone());
+    }
+
+    #[test]
+    fn the_share_of_the_last_few_requests_forgets_a_sixteenth_with_each() {
+        let mut cost = Cost::default();
+        (0..1_000).for_each(|_| cost.add(spent(10, 0, 30)));
+        assert!(is(cost.recent_cpu_share(), 0.25));
+        cost.add(spent(26, 0, 14));
+        // 11 ms of 40 ms.
+        assert!(is(cost.recent_cpu_share(), 11.0 / 40.0), "{}", cost.recent_cpu_share());
+        let mut waits = Cost::default();
+        (0..1_000).for_each(|_| waits.add(spent(0, 0, 1)));
+        assert!(is(waits.recent_cpu_share(), 1e-6 / (1e-6 + 1e-3)), "work takes some time");
+    }
+
+    #[test]
+    fn the_average_is_over_500_requests_or_those_of_five_samples() {
+        // As many requests of each kind in turn: an average weighs the later half more.
+        let mut few = Cost::default();
+        for blocked in [0, 10] {
+            for _ in 0..50 {
+                (0..10).for_each(|_| few.add(spent(10, 0, blocked)));
+                few.look();
+            }
+        }
+        // The last 500 are all of the second kind: 1 - (49/50)^50 of the average.
+        let second = 1.0 - (490.0_f64 / 500.0).powi(50);
+        assert!(is(few.blocked(), 0.010 * second), "{}", few.blocked());
+        let mut many = Cost::default();
+        for blocked in [0, 10] {
+            for _ in 0..5 {
+                (0..1_000).for_each(|_| many.add(spent(10, 0, blocked)));
+                many.look();
+            }
+        }
+        let second = 1.0 - 0.8_f64.powi(5);
+        assert!(is(many.blocked(), 0.010 * second), "{}", many.blocked());
+    }
+
+    #[test]
+    fn work_that_is_always_the_same_is_as_slow_as_its_average() {
+        let mut cost = Cost::default();
+        (0..2_000).for_each(|_| cost.add(spent(4, 100, 6)));
+        cost.look();
+        assert!((0.97..1.03).contains(&cost.slow_part()), "{}", cost.slow_part());
+    }
 }

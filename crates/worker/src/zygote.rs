@@ -21,6 +21,7 @@ use maitred_php::{
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::apparmor::Hat;
+use crate::private_folder::PrivateFolder;
 use crate::stack_reader::StackReader;
 use crate::{booted, confine, opcache_stats, package, seat, snapshot, stderr, warm};
 
@@ -157,8 +158,13 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
         // A change of user clears it.
         fork::die_with_parent(settings.supervisor);
     }
-    set_environment(settings);
+    let folder = PrivateFolder::prepare(settings)?;
+    let variable = folder.as_ref().and_then(|folder| folder.variable(settings));
+    set_environment(settings, variable);
     let mut engine = Engine::start(&php_settings(settings)).map_err(|error| error.to_string())?;
+    if let Some(folder) = folder {
+        folder.apply(settings, &mut engine);
+    }
     // Not earlier: PHP's start runs preloading.
     let proc = OwnProc::open().map_err(|error| error.to_string())?;
     judge_values(settings, &engine)?;
@@ -220,15 +226,16 @@ fn remedy_for(value: &str) -> Option<String> {
     }
 }
 
-/// Scripts see the pool's environment, followed by USER and HOME as in php-fpm unless it sets them,
-/// and nothing of ours.
-fn set_environment(settings: &ZygoteSettings) {
+/// Scripts see the pool's environment, then `more`, followed by USER and HOME as in php-fpm unless
+/// it sets them, and nothing of ours.
+fn set_environment(settings: &ZygoteSettings, more: Option<(String, String)>) {
     if settings.fpm {
         // Its configuration has determined the user, if any (`fpm_unix_conf_wp`).
         return maitred_os::environment::replace(&settings.env);
     }
     let me = users::current();
     let mut all = settings.env.clone();
+    all.extend(more);
     for (name, value) in [("USER", me.name), ("HOME", me.home)] {
         let given = all.iter().position(|(given, _)| given == name);
         let given = given.map(|at| all.remove(at).1);

@@ -83,6 +83,7 @@ impl ZygoteProcess {
             worker_script: None,
             snapshot: None,
             shows_errors: false,
+            private_folder: None,
             cache_size: None,
         }
     }

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use maitred_tests::Target as _;
 use maitred_tests::wait;
 
-use crate::faults::{self, Victim};
+use crate::faults::{self, Abilities, Victim};
 use crate::footprint::Footprint;
 use crate::kind::Kind;
 use crate::ledger::Outcome;
+use crate::names::Names;
 use crate::plan::{Fault, Plan, Step};
 use crate::site::{Site, WORKERS};
 use crate::traffic::{Shared, Traffic};
@@ -46,7 +47,7 @@ pub struct Report {
 impl Campaign {
     /// Runs it.
     pub fn run(&self) -> Report {
-        let upstream = Upstream::start();
+        let (upstream, names) = (Upstream::start(), Names::start());
         let site = Arc::new(Site::write());
         let setup = site.setup(&upstream.url());
         let processors = faults::all_processors();
@@ -54,8 +55,15 @@ impl Campaign {
         let started = group.map_or_else(|| setup.clone(), |group| group.holds(setup.clone()));
         let server = started.start();
         server.wait_for_full_strength(WORKERS as usize, wait::DEADLINE);
-        let victim =
-            Victim { server: &server, site: &site, setup, upstream: &upstream, processors: group };
+        let victim = Victim {
+            server: &server,
+            site: &site,
+            setup,
+            upstream: &upstream,
+            processors: group,
+            names: names.as_ref(),
+            can: Abilities::find(),
+        };
         let traffic = Traffic::start(&site, server.address());
         let mut run = Run { victim, traffic, recoveries: Vec::new() };
         run.until_all_right(START_MAX);

@@ -14,12 +14,18 @@ use maitred_tests::processor_group::ProcessorGroup;
 use maitred_tests::server::{Server, Setup, WEB_USER};
 use maitred_tests::{traced, wait};
 
+use crate::groups::Group;
+use crate::names::Names;
+use crate::network::BadNetwork;
 use crate::plan::{Fault, Step};
-use crate::site::{CLASSIC, Site};
+use crate::site::{CLASSIC, POOLS, Site};
 use crate::upstream::Upstream;
 
 /// Clients that leave, for each of the step's amount.
 const LEAVING: u32 = 100;
+/// Requests that need a name, for each of the step's amount: at most more than the front has
+/// threads for work that blocks.
+const NAMED: u32 = 150;
 /// Processors while there is little of them, and afterwards.
 const PROCESSORS: (f64, f64) = (0.3, 64.0);
 /// strace's option for a slow disk: opened files are delayed, in microseconds.
@@ -41,6 +47,29 @@ pub struct Victim<'a> {
     pub upstream: &'a Upstream,
     /// The group of its processes, where one can be made.
     pub processors: Option<&'a ProcessorGroup>,
+    /// The name server, where the network is the run's own.
+    pub names: Option<&'a Names>,
+    /// What this system can do to it besides.
+    pub can: Abilities,
+}
+
+/// What only some systems can do.
+#[derive(Debug, Clone, Copy)]
+pub struct Abilities {
+    memory: bool,
+    network: bool,
+}
+
+impl Abilities {
+    /// Tries them.
+    pub fn find() -> Abilities {
+        let memory = Group::short(&[]).is_some();
+        let found = Abilities { memory, network: BadNetwork::begin(0).is_some() };
+        if !found.network {
+            println!("torture: skipped: bad-network, since this kernel has no netem");
+        }
+        found
+    }
 }
 
 /// Gives the group of a server the processors that it has without a fault.
@@ -54,6 +83,9 @@ impl Victim<'_> {
         match fault {
             Fault::FullDisk => self.site.spool.is_some(),
             Fault::LittleProcessor => self.processors.is_some(),
+            Fault::LittleMemory => self.can.memory,
+            Fault::BadNetwork => self.can.network,
+            Fault::SilentNames => self.names.is_some(),
             _ => true,
         }
     }
@@ -123,8 +155,54 @@ impl Victim<'_> {
                 std::thread::sleep(step.lasts);
                 self.upstream.refuse(false);
             }
+            Fault::FreezePool => self.freeze(step.lasts, &mut random),
+            Fault::LittleMemory => self.lack_memory(step.amount),
+            Fault::BadNetwork => {
+                let _bad = BadNetwork::begin(step.choice);
+                std::thread::sleep(step.lasts);
+            }
+            Fault::SilentNames => self.silence_names(step),
         }
         Ok(())
+    }
+
+    /// Freezes the processes of a pool, or stops them where nothing can be frozen.
+    fn freeze(&self, lasts: Duration, random: &mut Rng) {
+        let pool = POOLS[random.usize(..POOLS.len())];
+        let victims = self.some(&format!(" pool {pool}"), usize::MAX, random);
+        match Group::frozen(&victims) {
+            Some(_frozen) => std::thread::sleep(lasts),
+            None => stop(&victims, lasts),
+        }
+    }
+
+    /// Has scripts allocate more than the pools may have together.
+    fn lack_memory(&self, scripts: u32) {
+        let victims = self.some(" pool ", usize::MAX, &mut Rng::new());
+        let _short = Group::short(&victims);
+        for _ in 0..scripts {
+            let request = Request::new("GET", "/hungry.php")
+                .header("Host", CLASSIC)
+                .header("Connection", "close");
+            let _ = http::try_ask(self.server.address(), &request);
+        }
+    }
+
+    /// Has many requests wait for a name, while the name server is silent.
+    fn silence_names(&self, step: &Step) {
+        let Some(names) = self.names else { return };
+        names.silence(true);
+        let request = Request::new("GET", "/named/x").header("Host", CLASSIC).to_bytes();
+        let waiting: Vec<TcpStream> = (0..step.amount * NAMED)
+            .filter_map(|_| {
+                let mut stream = TcpStream::connect(self.server.address()).ok()?;
+                stream.write_all(&request).ok()?;
+                Some(stream)
+            })
+            .collect();
+        std::thread::sleep(step.lasts);
+        names.silence(false);
+        drop(waiting);
     }
 
     /// Some processes whose title contains a word.

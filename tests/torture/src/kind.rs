@@ -21,6 +21,8 @@ pub enum Kind {
     Snapshot,
     /// An upstream's response.
     Proxied,
+    /// The response of an upstream that is found by its name.
+    Named,
     /// Messages over a WebSocket.
     WebSocket,
     /// A page over TLS and HTTP/2.
@@ -40,6 +42,7 @@ impl Kind {
             Kind::Worker => "worker mode",
             Kind::Snapshot => "snapshot mode",
             Kind::Proxied => "proxied",
+            Kind::Named => "named",
             Kind::WebSocket => "WebSocket",
             Kind::Tls => "TLS, HTTP/2",
         }

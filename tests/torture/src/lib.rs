@@ -7,8 +7,12 @@
 pub mod campaign;
 pub mod faults;
 pub mod footprint;
+pub mod groups;
 pub mod kind;
 pub mod ledger;
+pub mod names;
+pub mod namespace;
+pub mod network;
 pub mod plan;
 pub mod site;
 pub mod traffic;

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 use maitred_torture::campaign::Campaign;
+use maitred_torture::namespace;
 use maitred_torture::plan::{FAULTS, Fault};
 
 /// Injects faults into a server under load.
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         FAULTS.iter().for_each(|fault| println!("{}", fault.name()));
         return ExitCode::SUCCESS;
     }
+    namespace::enter();
     let of_the_clock =
         || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let seed = options.seed.unwrap_or_else(of_the_clock);

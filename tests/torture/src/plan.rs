@@ -53,10 +53,18 @@ pub enum Fault {
     LeavingClients,
     /// The upstream of `proxy` is away for a while.
     NoUpstream,
+    /// All processes of a pool are frozen for a while.
+    FreezePool,
+    /// Pools get little memory for a while, in which scripts allocate more.
+    LittleMemory,
+    /// Packets are late and lost for a while.
+    BadNetwork,
+    /// The name server is silent for a while, and many requests need it.
+    SilentNames,
 }
 
 /// All faults.
-pub const FAULTS: [Fault; 22] = [
+pub const FAULTS: [Fault; 26] = [
     Fault::KillWorkers,
     Fault::KillZygote,
     Fault::KillFront,
@@ -79,6 +87,10 @@ pub const FAULTS: [Fault; 22] = [
     Fault::LittleProcessor,
     Fault::LeavingClients,
     Fault::NoUpstream,
+    Fault::FreezePool,
+    Fault::LittleMemory,
+    Fault::BadNetwork,
+    Fault::SilentNames,
 ];
 
 /// The requests that may fail by a fault: at most this number, of these kinds.
@@ -121,6 +133,10 @@ impl Fault {
             Fault::LittleProcessor => "little-processor",
             Fault::LeavingClients => "leaving-clients",
             Fault::NoUpstream => "no-upstream",
+            Fault::FreezePool => "freeze-pool",
+            Fault::LittleMemory => "little-memory",
+            Fault::BadNetwork => "bad-network",
+            Fault::SilentNames => "silent-names",
         }
     }
 
@@ -137,8 +153,12 @@ impl Fault {
                 Allowance { kinds: &[Kind::Upload, Kind::SlowReader], failures: u64::MAX }
             }
             Fault::NoUpstream => {
-                Allowance { kinds: &[Kind::Proxied, Kind::WebSocket], failures: u64::MAX }
+                let kinds = &[Kind::Proxied, Kind::Named, Kind::WebSocket];
+                Allowance { kinds, failures: u64::MAX }
             }
+            // The kernel may end another worker in place of that of the hungry script.
+            Fault::LittleMemory => Allowance { kinds: &[], failures: 2 * u64::from(amount) },
+            Fault::SilentNames => Allowance { kinds: &[Kind::Named], failures: u64::MAX },
             _ => Allowance::NONE,
         }
     }

@@ -9,12 +9,17 @@ use maitred_tests::server::{Setup, document_root, give_to_web_user, public_folde
 use maitred_tests::tls::Authority;
 use tempfile::TempDir;
 
+use crate::names::NAME;
+
 /// Workers of the pool `www`.
 pub const WORKERS: u32 = 4;
 /// Sizes in bytes of the static files, one below and one above what is cached of a file.
 pub const FILE_SIZES: [usize; 3] = [300, 40_000, 1_500_000];
 /// Pages of the cached site.
 pub const CACHED_PAGES: usize = 4;
+
+/// The pools.
+pub const POOLS: [&str; 3] = ["www", "worker", "snapshot"];
 
 /// Hosts of the sites.
 pub const CLASSIC: &str = "classic.test";
@@ -35,6 +40,9 @@ const VERSION: &str = "<?php
     $page = (int) $_GET['page'];
     echo 'page ', $page, ' version ', file_get_contents(__DIR__ . \"/versions/$page\");";
 const CRASH: &str = "<?php posix_kill(getmypid(), SIGSEGV);";
+const HUNGRY: &str = "<?php
+    ini_set('memory_limit', -1);
+    echo strlen(str_repeat('x', 128 << 20));";
 const WORKER_SCRIPT: &str = "<?php
     $handle = static function (): void { echo $_GET['id']; };
     while (frankenphp_handle_request($handle)) { }";
@@ -70,6 +78,7 @@ impl Site {
             ("page.php", PAGE),
             ("upload.php", UPLOAD),
             ("crash.php", CRASH),
+            ("hungry.php", HUNGRY),
             ("cached/version.php", VERSION),
             ("worker/index.php", WORKER_SCRIPT),
             ("snapshot/index.php", SNAPSHOT_SCRIPT),
@@ -100,6 +109,7 @@ impl Site {
             .workers(WORKERS)
             .tls(self.tls, &listen)
             .site(&format!("[[sites.proxy]]\npath = \"/upstream/*\"\nto = {upstream:?}"))
+            .site(&named(upstream))
             .site(&site(CACHED, &folder("cached"), "www"))
             .site("[sites.cache]\nvalid = \"1h\"\npurge_from = \"127.0.0.1\"")
             .site(&site(HTACCESS, &folder("htaccess"), "www"))
@@ -127,6 +137,15 @@ impl Site {
 
 fn site(host: &str, root: &Path, pool: &str) -> String {
     format!("[[sites]]\nhosts = [{host:?}]\nroot = {root:?}\npool = {pool:?}")
+}
+
+/// The same upstream, given by a name, which is looked up again for each connection. Its timeout is
+/// longer than a fault lasts: a server that is stopped for a while fails no request by that.
+fn named(upstream: &str) -> String {
+    let port = upstream.rsplit(':').next().unwrap_or_default();
+    let to = format!("http://{NAME}:{port}");
+    let path = "path = \"/named/*\"\nconnect_timeout = \"8s\"";
+    format!("[[sites.proxy]]\n{path}\nto = {to:?}")
 }
 
 /// A pool that is named by its mode.

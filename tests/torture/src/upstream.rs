@@ -55,8 +55,17 @@ fn serve(mut stream: TcpStream, away: &AtomicBool) {
             }
             return;
         }
-        let response =
-            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{target}", target.len());
+        // The name is looked up for each connection.
+        let is_last = target.starts_with("/named/");
+        let connection = if is_last { "close" } else { "keep-alive" };
+        let response = format!(
+            "HTTP/1.1 200 OK\r\nConnection: {connection}\r\nContent-Length: {}\r\n\r\n{target}",
+            target.len()
+        );
+        if is_last {
+            let _ = stream.write_all(response.as_bytes());
+            return;
+        }
         if stream.write_all(response.as_bytes()).is_err() {
             return;
         }

@@ -14,8 +14,9 @@ fn torture(arguments: &[&str]) -> (Output, String) {
 
 #[test]
 fn a_server_under_traffic_of_all_kinds_survives_some_faults() {
-    let faults = "kill-workers,kill-front,reload,upgrade,leaving-clients";
-    let (output, text) = torture(&["--minutes", "0.15", "--seed", "1", "--only", faults]);
+    let faults = "kill-workers,kill-front,reload,upgrade,leaving-clients,freeze-pool,little-memory,\
+                  silent-names";
+    let (output, text) = torture(&["--minutes", "0.25", "--seed", "1", "--only", faults]);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     let last = text.lines().last().unwrap_or_default();
     assert!(last.starts_with("torture: OK: ") && last.ends_with("violations: 0"), "{text}");

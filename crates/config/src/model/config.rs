@@ -20,6 +20,7 @@ use crate::model::listener::{Address, FastcgiListener};
 use crate::model::log_format::LogFormat;
 use crate::model::log_target::LogTarget;
 use crate::model::pool::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
+use crate::model::private_dir::PrivateDir;
 use crate::model::site::{Destination, Site, outside_of_chroot};
 use crate::model::tls::{CertificateFiles, Tls};
 use crate::model::with_defaults::with_defaults;
@@ -79,6 +80,8 @@ pub struct Config {
     pub front_threads: u32 = 0,
     /// Directory for temporary files of large request bodies and responses.
     pub spool_dir: PathBuf = std::env::temp_dir(),
+    /// Directory of the folders of pools' users.
+    pub private_dir: PrivateDir = PrivateDir::Auto,
     /// Bytes of memory for cached pages.
     pub cache_memory: u64 = 64 << 20,
     /// Directory for cached pages; none: they are in memory only.

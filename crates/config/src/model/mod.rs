@@ -17,6 +17,7 @@ pub mod log_target;
 pub mod mode;
 pub mod output;
 pub mod pool;
+pub mod private_dir;
 pub mod site;
 pub mod tls;
 mod with_defaults;

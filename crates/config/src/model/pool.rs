@@ -193,7 +193,7 @@ pub struct Pool {
 
 /// Starts of the names of variables for maitred itself: its own, and those of systemd for a service
 /// (systemd.exec(5)).
-const OWN_VARIABLES: [&str; 8] = [
+const OWN_VARIABLES: [&str; 9] = [
     "MAITRED_",
     "NOTIFY_SOCKET",
     "LISTEN_",
@@ -202,6 +202,7 @@ const OWN_VARIABLES: [&str; 8] = [
     "JOURNAL_STREAM",
     "SYSTEMD_",
     "CREDENTIALS_DIRECTORY",
+    "STATE_DIRECTORY",
 ];
 
 /// The access log of a FastCGI listener: php-fpm's `access.log`, `access.format` and

@@ -1,6 +1,6 @@
 //! An upstream FastCGI server in place of a pool, such as php-fpm on a socket.
 
-use crate::backend::upstream_sockets;
+use crate::backend::{lookups, upstream_sockets};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -143,7 +143,8 @@ pub async fn open(upstream: &Upstream) -> io::Result<Box<dyn ByteStream>> {
     Ok(match upstream {
         Upstream::Unix(path) => upstream_sockets::connect(path).await?,
         Upstream::Tcp { host, port } => {
-            let stream = TcpStream::connect((host.as_str(), *port)).await?;
+            let addresses = lookups::addresses(host, *port).await?;
+            let stream = TcpStream::connect(&addresses[..]).await?;
             stream.set_nodelay(true)?;
             Box::new(stream)
         }

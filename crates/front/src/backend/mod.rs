@@ -6,6 +6,7 @@ pub(crate) mod attempt;
 pub(crate) mod encoder;
 pub(crate) mod error;
 pub(crate) mod fastcgi_upstream;
+pub(crate) mod lookups;
 pub(crate) mod progress;
 pub(crate) mod run;
 pub(crate) mod script_headers;

@@ -119,8 +119,10 @@ impl<'a> Trial<'a> {
             group: None,
         })?;
         let mut settings = plan.settings.clone();
-        // No application is booted, and PHP's messages about its start are logged.
+        // No application is booted, no folder is made, and PHP's messages about its start are
+        // logged.
         (settings.snapshot, settings.worker_script) = (None, None);
+        settings.private_folder = None;
         settings.defines.push(("display_startup_errors".to_owned(), "0".to_owned()));
         settings.defines.push(("log_errors".to_owned(), "1".to_owned()));
         settings.defines.push(("error_log".to_owned(), String::new()));

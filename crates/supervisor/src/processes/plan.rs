@@ -15,7 +15,7 @@ use super::growth::Growth;
 use crate::error::Error;
 use crate::logging::pool_output::PoolOutput;
 use crate::system::programs::Programs;
-use crate::system::{confinement, identity};
+use crate::system::{confinement, identity, private_folders};
 
 /// The argument that makes the PHP program a zygote.
 pub const ZYGOTE_ROLE: &str = "zygote";
@@ -62,9 +62,11 @@ impl PoolPlan {
 
     /// Whether these settings differ from its own.
     pub fn differs(&self, wanted: &Pool, config: &Config) -> bool {
-        let identity = identity::of_pool(wanted, config);
         *wanted != self.configured
-            || identity.is_ok_and(|identity| identity != self.settings.identity)
+            || identity::of_pool(wanted, config).is_ok_and(|identity| {
+                let folder = private_folders::of_pool(wanted, config, identity.as_ref());
+                identity != self.settings.identity || folder != self.settings.private_folder
+            })
     }
 
     /// Plans a pool, and opens the memory, the events and the pipe of one generation.
@@ -155,6 +157,7 @@ fn settings(
 ) -> ZygoteSettings {
     let env = environment(pool, identity.as_ref());
     ZygoteSettings {
+        private_folder: private_folders::of_pool(pool, config, identity.as_ref()),
         pool: pool.name.clone(),
         process_manager: pool.pm.to_string(),
         supervisor: i32::try_from(std::process::id()).unwrap_or(0),

@@ -28,6 +28,7 @@ use crate::processes::pools::PoolId;
 use crate::processes::running_pool::Zygote;
 use crate::processes::script_children::EndedScript;
 use crate::processes::slow_scripts::{SlowScript, TraceTarget};
+use crate::system::private_folders;
 use crate::system::programs::is_version;
 
 impl Supervisor {
@@ -162,6 +163,7 @@ impl Supervisor {
                 let code = code.filter(|_| plan.configured.direct_calls);
                 let mut settings = plan.settings.clone();
                 settings.direct_calls = code.is_some();
+                private_folders::provide(&mut settings);
                 let fds: Vec<_> = plan.shared().into_iter().chain(code).collect();
                 peer.say(ToZygote::Configure(Box::new(settings)), &fds);
                 self.pools[id].zygote = Some(Zygote::new(peer));

@@ -5,6 +5,7 @@ pub mod confinement;
 pub mod faults;
 pub mod identity;
 pub mod path_trust;
+pub mod private_folders;
 pub mod programs;
 pub mod site_folders;
 pub mod upload_folders;

@@ -10,12 +10,14 @@ use maitred_tests::websocket;
 use super::{Client, Persistent, failure, honest_error, judge};
 use crate::kind::Kind;
 use crate::ledger::Outcome;
+use crate::namespace;
 use crate::site::CLASSIC;
 
 /// Messages over one WebSocket.
 const MESSAGES: u32 = 20;
 
 struct Pages {
+    kind: Kind,
     http: Persistent,
     random: Rng,
 }
@@ -27,19 +29,24 @@ struct Socket {
 
 /// One of each.
 pub fn clients(address: SocketAddr) -> Vec<Box<dyn Client>> {
-    vec![
-        Box::new(Pages { http: Persistent::new(address), random: Rng::new() }),
-        Box::new(Socket { address, random: Rng::new() }),
-    ]
+    let mut kinds = vec![Kind::Proxied];
+    kinds.extend(namespace::is_own().then_some(Kind::Named));
+    let pages = kinds.into_iter().map(|kind| {
+        let http = Persistent::new(address);
+        Box::new(Pages { kind, http, random: Rng::new() }) as Box<dyn Client>
+    });
+    let socket = Box::new(Socket { address, random: Rng::new() }) as Box<dyn Client>;
+    pages.chain([socket]).collect()
 }
 
 impl Client for Pages {
     fn kind(&self) -> Kind {
-        Kind::Proxied
+        self.kind
     }
 
     fn round(&mut self) -> Result<Outcome, String> {
-        let target = format!("/upstream/{}", self.random.u64(..));
+        let folder = if self.kind == Kind::Named { "named" } else { "upstream" };
+        let target = format!("/{folder}/{}", self.random.u64(..));
         let request = Request::new("GET", &target).header("Host", CLASSIC);
         judge(&self.http.ask(&request)?, &target, 200, target.as_bytes())
     }

@@ -6,6 +6,7 @@ use toml::de::DeValue;
 
 use super::listeners::asked;
 use super::rule_items::networks;
+use super::user_dirs;
 use crate::mistakes::Fault;
 use crate::model::admin::{self, AdminToken, TOKEN};
 use crate::model::collector::Collector;
@@ -392,6 +393,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         example: "\"spool\"",
         read: |config, value| store(&mut config.spool_dir, value.directory()),
     },
+    user_dirs::PRIVATE_DIR,
     Directive {
         name: "cache_memory",
         default: Preset::Value("\"64M\""),

@@ -15,6 +15,7 @@ mod rule_items;
 pub mod rules;
 pub mod sites;
 pub mod tls;
+mod user_dirs;
 
 use super::directive::{Directive, SectionTable};
 
