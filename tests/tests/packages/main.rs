@@ -122,12 +122,13 @@ fn a_clean_system_installs_serves_removes_and_purges_them() {
 }
 
 #[test]
-fn a_booted_system_starts_the_service_and_upgrades_it_and_php_under_load() {
+fn a_booted_system_starts_the_service_upgrades_it_under_load_and_replaces_one_that_hangs() {
     if !is_root() {
         return eprintln!("skipped: only root can boot a system");
     }
     let said = try_packages("scripts/try-boot");
     assert!(said.contains("ok: no request failed, and no connection was closed"), "{said}");
+    assert!(said.contains("ok: a supervisor that hangs is replaced"), "{said}");
 }
 
 #[test]

@@ -22,6 +22,9 @@ const RECOVERY_MAX: Duration = Duration::from_secs(10);
 /// How long it may take until everything is served for the first time.
 const START_MAX: Duration = Duration::from_secs(60);
 
+/// Most lines of the server's log that are printed after a violation.
+const LOG_LINES: usize = 400;
+
 /// A run to be.
 #[derive(Debug, Clone)]
 pub struct Campaign {
@@ -73,6 +76,11 @@ impl Campaign {
         let shared = traffic.stop();
         if let Err(grown) = before.compare(&server) {
             shared.violation(&grown);
+        }
+        if shared.violations() > 0 {
+            for line in server.log().since(0).iter().rev().take(LOG_LINES).rev() {
+                println!("torture: log: {line}");
+            }
         }
         server.stop();
         recoveries.sort_unstable();

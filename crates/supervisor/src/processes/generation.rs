@@ -83,6 +83,9 @@ pub enum GenerationEvent {
     Passed,
     /// Another generation takes over, or the pool is removed: no seat is filled any more.
     Leave,
+    /// Another generation takes over in a new front. The old front still finishes its requests:
+    /// a worker stays for them, and is replaced as long as the front runs.
+    LeaveWithFront,
     /// The front gives a worker no further request.
     Retired { worker: WorkerId },
 }
@@ -156,6 +159,8 @@ pub struct GenerationState {
     trial: bool,
     /// No seat is filled any more.
     leaving: bool,
+    /// It is leaving, and its front still finishes requests.
+    drains: bool,
     /// Since when the zygote has had no workers and none was needed.
     unneeded_since: Option<Moment>,
     /// When workers were last needed, or the last one ended.
@@ -183,6 +188,7 @@ impl GenerationState {
             boots_in_vain: false,
             trial: false,
             leaving: false,
+            drains: false,
             unneeded_since: None,
             asked_at: None,
             keeps_zygote: false,
@@ -235,6 +241,7 @@ impl GenerationState {
             GenerationEvent::Allowed { workers } => self.growth.allow(workers),
             GenerationEvent::Passed => self.trial = false,
             GenerationEvent::Leave => self.leave(now, &mut actions),
+            GenerationEvent::LeaveWithFront => self.leave_with_front(),
             GenerationEvent::Retired { worker } => self.retire(worker, now, &mut actions),
         }
         self.due(now, &mut actions);
@@ -267,10 +274,10 @@ impl GenerationState {
 
     /// How many workers are missing, besides those being started.
     fn lacks(&self) -> usize {
-        if self.leaving {
-            return 0;
-        }
         let workers = self.places.iter().filter(|place| place.has_worker());
+        if self.leaving {
+            return usize::from(self.drains).saturating_sub(workers.count());
+        }
         let worn = self.places.iter().filter(|place| place.is_worn());
         let replaced = worn.count().max(self.growth.ahead());
         let replaced = replaced.min(SPARE_SEATS as usize);
@@ -314,6 +321,21 @@ impl GenerationState {
         self.leaving
     }
 
+    /// It is leaving, and its front still finishes requests.
+    pub fn leave_with_front(&mut self) {
+        (self.leaving, self.drains) = (true, true);
+    }
+
+    /// Whether it is leaving, and its front still finishes requests.
+    pub fn leaves_with_front(&self) -> bool {
+        self.leaving && self.drains
+    }
+
+    /// Whether it is leaving, with no front that still needs workers.
+    fn fills_no_seat(&self) -> bool {
+        self.leaving && !self.drains
+    }
+
     /// Whether PHP has yet to show that it starts.
     pub fn is_on_trial(&self) -> bool {
         self.trial
@@ -342,6 +364,7 @@ impl GenerationState {
     }
 
     fn adopted(&mut self, pid: i32, now: Moment, actions: &mut Vec<GenerationAction>) {
+        let is_late = self.fills_no_seat();
         for (seat, place) in (0..).zip(&mut self.places) {
             if let SeatState::Announced { pid: announced, booted, .. } = place.state
                 && announced == pid
@@ -352,12 +375,12 @@ impl GenerationState {
                     pid,
                     born: now,
                     boot,
-                    sentenced: self.leaving,
+                    sentenced: is_late,
                     worn: false,
-                    kill_at: self.leaving.then_some(now + LEAVE),
+                    kill_at: is_late.then_some(now + LEAVE),
                     gone_by: None,
                 };
-                if self.leaving {
+                if is_late {
                     actions.push(GenerationAction::DismissWorker { pid });
                     continue;
                 }
@@ -431,6 +454,7 @@ impl GenerationState {
     /// is still starting is of no use.
     fn leave(&mut self, now: Moment, actions: &mut Vec<GenerationAction>) {
         self.leaving = true;
+        self.drains = false;
         self.end_boots(now, actions);
         self.trial = false;
         if !self.zygote.is_up() && !self.zygote.is_leaving() {

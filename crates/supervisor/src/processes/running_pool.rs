@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use maitred_config::Mode;
 use maitred_control::{Generation, PhpInfo, ToZygote, WorkerId};
 use maitred_os::clock::monotonic_nanos;
 use maitred_os::signals::{self, Signal};
@@ -162,6 +163,11 @@ impl RunningPool {
     /// Whether its pool's requests go to it.
     pub fn is_current(&self) -> bool {
         self.introduced && !self.state.is_leaving()
+    }
+
+    /// Whether its workers are copies of a booted application, which end after few requests.
+    pub fn is_copied(&self) -> bool {
+        self.plan.pool.mode == Mode::Snapshot
     }
 
     /// Whether it is on trial, for a front of this line.

@@ -213,12 +213,19 @@ impl Supervisor {
     pub(super) fn front_has_taken_over(&mut self) {
         self.upgrader.end();
         let line = self.fronts.line();
+        let handed_over = self.fronts.hand_over(self.now());
+        let draining = handed_over.filter(|(_, runs)| *runs).map(|(old, _)| old);
         for id in self.pools.ids() {
-            if self.pools[id].line != line {
+            let pool = &self.pools[id];
+            // A copy leaves after few requests: without others, the old front could not finish.
+            let is_needed = draining == Some(pool.line) && pool.is_copied();
+            if is_needed && pool.is_current() {
+                self.pool_event(id, GenerationEvent::LeaveWithFront);
+            } else if pool.line != line {
                 self.pool_event(id, GenerationEvent::Leave);
             }
         }
-        if let Some((old, false)) = self.fronts.hand_over(self.now()) {
+        if let Some((old, false)) = handed_over {
             self.dismiss_workers_of(old);
         }
         info!(
@@ -252,6 +259,9 @@ impl Supervisor {
         for id in self.pools.ids() {
             if self.pools[id].line != line {
                 continue;
+            }
+            if self.pools[id].state.is_leaving() {
+                self.pool_event(id, GenerationEvent::Leave);
             }
             let seated: Vec<_> = self.pools[id].state.seated().collect();
             for seated in seated {

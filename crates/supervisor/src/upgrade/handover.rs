@@ -114,6 +114,8 @@ struct PoolState {
     introduced: bool,
     closed: bool,
     leaving: bool,
+    #[serde(default)]
+    leaves_with_front: bool,
     settings: ZygoteSettings,
     configured: Pool,
     pool: Pool,
@@ -381,6 +383,7 @@ fn pool_state(running: &RunningPool) -> PoolState {
         introduced: running.introduced,
         closed: running.closed,
         leaving: running.state.is_leaving(),
+        leaves_with_front: running.state.leaves_with_front(),
         settings: plan.settings.clone(),
         configured: plan.configured.clone(),
         pool: plan.pool.clone(),
@@ -464,6 +467,9 @@ impl PoolState {
         let up = zygote.is_some();
         running.state.remember(&self.incarnations);
         running.state.take_over(&seated, up, self.leaving, now);
+        if self.leaves_with_front {
+            running.state.leave_with_front();
+        }
         running.state.was_asked_at(self.asked_at);
         running.zygote = zygote.map(|mut peer: Peer<_>| {
             peer.allow(running.plan.descriptors_of_zygote());

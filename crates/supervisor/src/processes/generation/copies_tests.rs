@@ -105,3 +105,27 @@ fn copies_that_have_served_are_ordered_again_without_one_waiting_for_another() {
         "none of them has been forked yet"
     );
 }
+
+#[test]
+fn a_generation_that_leaves_with_its_front_makes_one_copy_after_the_other_until_that_has_ended() {
+    let mut pool = pool(ProcessManager::Static, 1);
+    let ordered = pool.on(GenerationEvent::ZygoteStarted, SECOND);
+    for (seat, incarnation) in fills(&ordered) {
+        let worker = WorkerId { seat, incarnation };
+        let pid = 10 + i32::try_from(seat).unwrap();
+        pool.on(GenerationEvent::Announced { worker, pid }, SECOND);
+        pool.on(GenerationEvent::Adopted { pid }, SECOND);
+    }
+    assert_eq!(fills(&pool.on(GenerationEvent::LeaveWithFront, SECOND)), []);
+    let ended = |pid| GenerationEvent::Ended { pid, how: HowEnded::Exited(0), served: true };
+    assert_eq!(fills(&pool.on(ended(10), SECOND)), [], "others are ready");
+    assert_eq!(fills(&pool.on(ended(11), SECOND)), []);
+    assert_eq!(fills(&pool.on(ended(12), SECOND)), [(0, 2)]);
+    let worker = WorkerId { seat: 0, incarnation: 2 };
+    pool.on(GenerationEvent::Announced { worker, pid: 13 }, SECOND);
+    let opened = pool.on(GenerationEvent::Adopted { pid: 13 }, SECOND);
+    assert_eq!(opened, [GenerationAction::Open { worker, pid: 13 }]);
+    pool.on(GenerationEvent::Leave, SECOND);
+    let left = pool.on(ended(13), SECOND);
+    assert_eq!((fills(&left), left.contains(&GenerationAction::DismissZygote)), (vec![], true));
+}

@@ -158,7 +158,7 @@ impl GenerationState {
     /// How long the zygote stays without work; none: for ever. One that did not start is not
     /// started again before workers are needed.
     pub(super) fn zygote_rest(&self) -> Option<Moment> {
-        match self.leaving {
+        match self.fills_no_seat() {
             true => Some(Moment::ZERO),
             false if self.keeps_zygote && !self.has_failed => None,
             false => self.growth.zygote_rest(),
