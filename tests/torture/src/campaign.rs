@@ -70,7 +70,7 @@ impl Campaign {
         let traffic = Traffic::start(&site, server.address());
         let mut run = Run { victim, traffic, recoveries: Vec::new() };
         run.until_all_right(START_MAX);
-        let before = Footprint::of(&server);
+        let before = Footprint::of_whole(&server);
         let steps = run.faults(self);
         let Run { traffic, mut recoveries, .. } = run;
         let shared = traffic.stop();

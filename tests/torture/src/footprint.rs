@@ -7,6 +7,10 @@ use maitred_tests::processes::Process;
 use maitred_tests::server::Server;
 use maitred_tests::wait;
 
+use crate::site::POOLS;
+
+/// The start of a worker's title; its pool and its seat follow.
+const WORKER_TITLE: &str = "maitred-php: worker pool ";
 /// Descriptors by which a process may differ: connections that clients have just closed.
 const DESCRIPTORS_SLACK: usize = 8;
 /// Mappings by which a process may differ: threads and arenas that appear under load.
@@ -27,6 +31,16 @@ struct Share {
 pub struct Footprint(BTreeMap<String, Share>);
 
 impl Footprint {
+    /// The footprint of a server with a worker in each pool: a copied one ends after a few
+    /// requests, and the next one has its title a moment later.
+    pub fn of_whole(server: &Server) -> Footprint {
+        let has_all = |now: &Footprint| {
+            POOLS.iter().all(|pool| now.0.contains_key(&format!("{WORKER_TITLE}{pool} seat ")))
+        };
+        let whole = wait::poll(wait::DEADLINE, || Some(Footprint::of(server)).filter(has_all));
+        whole.unwrap_or_else(|| Footprint::of(server))
+    }
+
     /// The footprint of a server now.
     pub fn of(server: &Server) -> Footprint {
         let mut shares: BTreeMap<String, Share> = BTreeMap::new();
