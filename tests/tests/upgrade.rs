@@ -2,12 +2,13 @@
 
 use std::os::unix::fs::symlink;
 
+use maitred_tests::booted::{application, snapshot};
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::installed::{installed, replace};
 use maitred_tests::load::{ECHO_PAGE, Load};
 use maitred_tests::processes::{Process, Signal};
 use maitred_tests::server::{Server, Setup, document_root, public_folder};
-use maitred_tests::{Target, maitred_program, wait};
+use maitred_tests::{Target, maitred_program, ports, wait};
 use tempfile::TempDir;
 
 /// Workers of the pool, and connections that load it.
@@ -97,6 +98,28 @@ fn an_upgrade_replaces_every_process_but_the_supervisor_and_a_running_script_end
         text.extend(busy.read_chunk().expect("the answer comes whole"));
     }
     wait_for_new(&server, &old);
+}
+
+#[test]
+fn an_old_front_finishes_more_requests_than_its_snapshot_has_copies() {
+    let waits = "while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }";
+    let root = application("", &format!("{waits} echo 'over';"));
+    let server = snapshot(root.path()).workers(1).start();
+    let waiting = (0..8).map(|_| {
+        let mut connection = Connection::open(server.address());
+        connection.send(&Request::get("/").to_bytes()).unwrap();
+        connection
+    });
+    let waiting: Vec<Connection> = waiting.collect();
+    wait::until_true("all to be accepted", || ports::unaccepted(server.address()) == 0);
+    assert!(upgrade(&server).contains("upgraded to maitred"));
+    std::fs::write(root.path().join("go"), "").unwrap();
+    for mut connection in waiting {
+        let response = connection.read_response(false).expect("a response");
+        assert_eq!((response.status, response.text().as_str()), (200, "over"));
+    }
+    wait::until("one front", || (fronts(&server).len() == 1).then_some(()));
+    server.stop();
 }
 
 #[test]
