@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use maitred_import::report::{ImportFinding, ImportReport, Outcome, SourceLine};
-use maitred_import::served::{ServedRule, ServedSite};
+use maitred_import::served::{RuleChoice, ServedRule, ServedSite};
 use serde_json::{Value, json};
 
 use crate::difference::{Aspect, Difference};
@@ -203,11 +203,48 @@ const ROUTES: [&str; 18] = [
 const GENERAL_ROUTES: [&str; 6] =
     ["try_files", "deny", "allow", "auth_basic", "satisfy", "fastcgi_param"];
 
+/// Directives of Apache that decide what a path leads to, in lower case.
+const MERGED_ROUTES: [&str; 33] = [
+    "require",
+    "<requireall",
+    "<requireany",
+    "<requirenone",
+    "order",
+    "allow",
+    "deny",
+    "satisfy",
+    "authtype",
+    "authuserfile",
+    "authgroupfile",
+    "redirect",
+    "redirectmatch",
+    "redirectpermanent",
+    "redirecttemp",
+    "rewriterule",
+    "rewritecond",
+    "fallbackresource",
+    "alias",
+    "aliasmatch",
+    "scriptalias",
+    "scriptaliasmatch",
+    "documentroot",
+    "proxypass",
+    "proxypassmatch",
+    "sethandler",
+    "addhandler",
+    "addtype",
+    "allowoverride",
+    "php_flag",
+    "php_admin_flag",
+    "php_value",
+    "php_admin_value",
+];
+
 /// What is known of a difference when the report is searched.
 #[derive(Debug, Clone, Copy)]
 pub struct DifferenceOrigin<'a> {
-    /// The rule of the old server.
-    pub rule: Option<&'a ServedRule>,
+    /// The rules of the old server.
+    pub rules: &'a [&'a ServedRule],
     /// The site of the old server.
     pub site: &'a ServedSite,
     /// The place that the rule of the new server comes from, and perhaps a reason.
@@ -223,7 +260,8 @@ pub struct DifferenceOrigin<'a> {
 impl DifferenceOrigin<'_> {
     /// Whether a directive is part of the rule of either server.
     fn is_of_rule(&self, place: &SourceLine) -> bool {
-        let of_old = self.rule.is_some_and(|one| one.place == *place || one.inner.contains(place));
+        let mut rules = self.rules.iter();
+        let of_old = rules.any(|one| one.place == *place || one.inner.contains(place));
         let text = place.to_string();
         let of_new = self.new_rule_from.strip_prefix(text.as_str());
         of_old || of_new.is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
@@ -238,6 +276,9 @@ impl DifferenceOrigin<'_> {
             return false;
         }
         let is_folder = self.target.split('?').next().is_some_and(|path| path.ends_with('/'));
+        if self.site.choice == RuleChoice::Merged {
+            return self.merged_explains(aspect, finding, is_folder);
+        }
         let routes = match name {
             "index" | "autoindex" => is_folder,
             "error_page" => self.new_status >= 400,
@@ -253,6 +294,30 @@ impl DifferenceOrigin<'_> {
                 ("set-cookie", "userid") => true,
                 // Tables of headers add up here, where a location replaces those of the server.
                 (_, "location") => is_of_rule,
+                _ => routes,
+            },
+        }
+    }
+
+    /// The same for a directive of Apache.
+    fn merged_explains(&self, aspect: &Aspect, finding: &ImportFinding, is_folder: bool) -> bool {
+        let what = finding.what.to_ascii_lowercase();
+        let mut words = what.split([' ', ';']);
+        let name = words.next().unwrap_or_default();
+        let routes = match name {
+            "directoryindex" | "options" => is_folder,
+            "errordocument" => self.new_status >= 400,
+            name if self.is_of_rule(&finding.place) => MERGED_ROUTES.contains(&name),
+            // What holds for a site as a whole explains no single path.
+            _ => false,
+        };
+        match aspect {
+            Aspect::Exchange => false,
+            Aspect::Status | Aspect::Body => routes,
+            Aspect::Header(header) => match (header.as_str(), name) {
+                (header, "header") => words.any(|word| word == header),
+                ("cache-control", name) if name.starts_with("expires") => true,
+                ("content-type", "adddefaultcharset" | "addtype" | "forcetype") => true,
                 _ => routes,
             },
         }
@@ -323,14 +388,17 @@ mod tests {
             is_default: true,
             addresses: Vec::new(),
             root: None,
+            aliases: Vec::new(),
             access_logs: Vec::new(),
             rules: Vec::new(),
             general: vec![place(2)],
+            choice: RuleChoice::Location,
         };
         let why = |aspect: Aspect, rule: Option<&ServedRule>, from: &str, status: u16| {
             let difference = Difference { aspect, old: String::new(), new: String::new() };
+            let rules: Vec<&ServedRule> = rule.into_iter().collect();
             let origin = DifferenceOrigin {
-                rule,
+                rules: &rules,
                 site: &site,
                 new_rule_from: from,
                 target: "/a",

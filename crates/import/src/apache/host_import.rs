@@ -1,6 +1,6 @@
 //! A virtual host as a site.
 
-use super::config_reader::ApacheConfig;
+use super::config_reader::{self, ApacheConfig};
 use super::mod_php_pools::ModPhpPools;
 use super::path_area::{self, MappedFolder, PathArea};
 use super::virtual_hosts::{HostsImport, MovedHost, VirtualHost};
@@ -133,7 +133,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
         levels.filter(|one| names.iter().any(|name| one.is(name))).collect()
     }
 
-    fn document_root(&mut self) {
+    pub(super) fn document_root(&mut self) {
         let Some(root) = self.of_host("DocumentRoot") else {
             DEFAULT_ROOT.clone_into(&mut self.root);
             let why = "Apache's default depends on its package";
@@ -150,7 +150,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
         self.keep(root);
     }
 
-    fn collect_sections(&mut self) {
+    pub(super) fn collect_sections(&mut self) {
         let mut sections = Vec::new();
         let (mut folders, mut regexes) = (Vec::<FolderSection<'a>>::new(), Vec::new());
         let (mut files, mut locations) = (Vec::new(), Vec::new());
@@ -328,10 +328,19 @@ impl<'w, 'a> HostImport<'w, 'a> {
                 self.report.access_left_out(&line.place, &line.shown(), why);
                 continue;
             }
-            let folder = self.folder_of(&section.area);
-            let found = folder.map(|folder| self.files.glob(&format!("{folder}/**/.htaccess")));
-            let found = found.unwrap_or_default();
+            let folder = self.folder_of(&section.area).unwrap_or_default();
+            let mut found = match folder.is_empty() {
+                true => Vec::new(),
+                false => self.files.glob(&format!("{folder}/**/.htaccess")),
+            };
+            let count = found.len();
+            found.retain(|file| !self.closed_by(file, &folder, &section.area));
             match found.first() {
+                None if count > 0 => {
+                    let why = "the folders that a `.htaccess` file closes are denied; other \
+                               changes of such files have no effect";
+                    self.report.changed(&line.place, &line.shown(), why);
+                }
                 None => {
                     let why = "there is no `.htaccess` file; one would have no effect";
                     self.report.changed(&line.place, &line.shown(), why);
@@ -346,6 +355,25 @@ impl<'w, 'a> HostImport<'w, 'a> {
                 }
             }
         }
+    }
+
+    /// Denies a folder of an area whose `.htaccess` file closes it, and does nothing else.
+    fn closed_by(&mut self, file: &str, folder: &str, area: &PathArea) -> bool {
+        let PathArea::Below(prefix) = area else { return false };
+        let Some(inner) = file.strip_prefix(folder) else { return false };
+        let Ok(lines) = config_reader::htaccess(self.files, file, self.config) else {
+            return false;
+        };
+        let closes = |one: &Directive| {
+            let words = one.arguments.join(" ").to_ascii_lowercase();
+            one.is("Require") && words == "all denied"
+        };
+        let Some(line) = lines.first().filter(|_| lines.iter().all(closes)) else { return false };
+        let below = format!("{prefix}{}", inner.trim_end_matches("/.htaccess"));
+        for pattern in PathArea::Below(below).patterns_without(&[]) {
+            self.push("deny", line, toml_text::string(&pattern));
+        }
+        true
     }
 
     /// `.htaccess` files above the document root.

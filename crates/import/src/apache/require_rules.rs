@@ -7,6 +7,9 @@ use crate::source_directive::Directive;
 /// The addresses of `Require local`.
 const LOCAL: [&str; 2] = ["127.0.0.0/8", "::1"];
 
+/// The addresses of the name `localhost`.
+const LOOPBACK: [&str; 2] = ["127.0.0.1", "::1"];
+
 /// Users that a rule lets in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AllowedUsers {
@@ -245,6 +248,8 @@ pub(super) fn of_order(directives: &[&Directive]) -> Option<AccessRule> {
         for text in directive.arguments.iter().skip(1) {
             match (text.to_ascii_lowercase().as_str(), network(text)) {
                 ("all", _) => list.all = true,
+                // The name that a look-up of these addresses gives.
+                ("localhost", _) => list.networks.extend(LOOPBACK.map(str::to_owned)),
                 (_, Some(network)) => list.networks.push(network),
                 _ => {
                     let why = format!("`{}` has no counterpart", directive.shown());

@@ -22,10 +22,12 @@ pub(super) struct VirtualHost<'a> {
     pub place: SourceLine,
     /// Its directives.
     pub directives: &'a [Directive],
-    listens: Vec<Listen>,
+    /// The addresses that it is served at.
+    pub listens: Vec<Listen>,
     /// Its names.
     pub names: Vec<String>,
-    is_default: bool,
+    /// Whether requests for unknown names are its own.
+    pub is_default: bool,
     /// Plain HTTP is redirected to HTTPS of the same name, with this status.
     to_https: Option<u16>,
     /// Names that are redirected elsewhere.
@@ -67,7 +69,8 @@ pub(super) struct HostsImport<'w, 'a> {
 }
 
 impl<'a> HostsImport<'_, 'a> {
-    pub(super) fn import(&mut self, file: &mut FileDraft) {
+    /// All virtual hosts, and the server itself where none is.
+    pub(super) fn hosts(&mut self) -> Vec<VirtualHost<'a>> {
         let listens = self.listen_directives();
         let sections = self.config.tree.iter().filter(|one| one.is("<VirtualHost"));
         let sections: Vec<&'a Directive> = sections.collect();
@@ -79,6 +82,11 @@ impl<'a> HostsImport<'_, 'a> {
         if let Some(first) = first.filter(|_| !named) {
             hosts[first].is_default = true;
         }
+        hosts
+    }
+
+    pub(super) fn import(&mut self, file: &mut FileDraft) {
+        let hosts = self.hosts();
         self.listen(&hosts, file);
         self.tls(&hosts, file);
         let (tls, plain): (Vec<_>, Vec<_>) = hosts.iter().partition(|one| one.has_tls());

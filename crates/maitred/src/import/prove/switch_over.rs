@@ -8,6 +8,8 @@ use crate::command::DEFAULT_CONFIG;
 /// What the commands depend on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
+    /// The service of the old server.
+    pub service: String,
     /// The configuration file, if it is written.
     pub file: Option<String>,
     /// The services of php-fpm.
@@ -27,8 +29,9 @@ impl Facts {
             sites.iter().any(|site| matches!(site.destination, Destination::Upstream(_)));
         let unused = claim.report.findings().iter().any(|finding| finding.what.starts_with('['));
         Facts {
+            service: claim.old.service.to_owned(),
             file: claim.is_written.then(|| claim.name.to_owned()),
-            php_fpm: services(claim.php_fpm),
+            php_fpm: services(claim.old.php_fpm),
             is_php_fpm_used: upstream || unused,
             listen: listen.iter().chain(tls).map(ToString::to_string).collect(),
         }
@@ -51,7 +54,7 @@ fn services(files: &[String]) -> Vec<String> {
 /// The commands.
 pub fn commands(facts: &Facts) -> String {
     let Facts { file, listen, .. } = facts;
-    let mut old = vec!["nginx".to_owned()];
+    let mut old = vec![facts.service.clone()];
     if !facts.is_php_fpm_used {
         old.extend(facts.php_fpm.clone());
     }
@@ -86,6 +89,7 @@ mod tests {
     #[test]
     fn the_commands_stop_what_is_not_used_any_more_and_lead_back() {
         let mut facts = Facts {
+            service: "nginx".to_owned(),
             file: Some("new.toml".to_owned()),
             php_fpm: services(&["/etc/php/8.2/fpm/php-fpm.conf".to_owned()]),
             is_php_fpm_used: false,
