@@ -125,8 +125,8 @@ fn the_text_names_apache_and_prints_the_switch_over_and_the_way_back() {
     assert_eq!(output.status.code(), Some(0), "{said}\n{}", text(&output.stderr));
     for part in [
         "Nothing differs that is not explained above.",
-        "systemctl disable --now apache2 php-fpm && systemctl enable --now maitred",
-        "systemctl disable --now maitred && systemctl enable --now php-fpm apache2",
+        "systemctl disable --now apache2 && systemctl enable --now maitred",
+        "systemctl disable --now maitred && systemctl enable --now apache2",
     ] {
         assert!(said.contains(part), "{part}\n{said}");
     }
@@ -183,6 +183,10 @@ fn the_snippets_of_twelve_packages_are_proven() {
         proven.unexplained().into_iter().map(|one| format!("{one:#}")).collect();
     assert!(found.is_empty(), "{} unexplained:\n{}\n{errors}", found.len(), found.join("\n"));
     assert!(json["compared"].as_u64() > Some(500), "{json:#}");
+    let all = json["differences"].as_array().into_iter().flatten();
+    for one in all {
+        println!("{} {} {}", one["count"], one["explanation"], one["reason"]);
+    }
     println!("{} compared, {} the same", json["compared"], json["same"]);
     proven.expect_nothing_left(&old);
 }

@@ -249,8 +249,8 @@ pub(super) fn of_order(directives: &[&Directive]) -> Option<AccessRule> {
             match (text.to_ascii_lowercase().as_str(), network(text)) {
                 ("all", _) => list.all = true,
                 // The name that a look-up of these addresses gives.
-                ("localhost", _) => list.networks.extend(LOOPBACK.map(str::to_owned)),
-                (_, Some(network)) => list.networks.push(network),
+                ("localhost", _) => LOOPBACK.iter().for_each(|one| list.add((*one).to_owned())),
+                (_, Some(network)) => list.add(network),
                 _ => {
                     let why = format!("`{}` has no counterpart", directive.shown());
                     return Some(AccessRule::unwritten(why));
@@ -285,6 +285,14 @@ pub(super) fn of_order(directives: &[&Directive]) -> Option<AccessRule> {
 struct Sources {
     all: bool,
     networks: Vec<String>,
+}
+
+impl Sources {
+    fn add(&mut self, network: String) {
+        if !self.networks.contains(&network) {
+            self.networks.push(network);
+        }
+    }
 }
 
 #[cfg(test)]
