@@ -40,7 +40,7 @@ const HEADERS: [&str; 7] = [
 ];
 
 /// Modules of Apache that the guides of applications want.
-const APACHE_MODULES: [&str; 24] = [
+const APACHE_MODULES: [&str; 26] = [
     "mpm_prefork",
     "access_compat",
     "alias",
@@ -65,6 +65,8 @@ const APACHE_MODULES: [&str; 24] = [
     "reqtimeout",
     "rewrite",
     "setenvif",
+    "socache_shmcb",
+    "ssl",
 ];
 
 /// A web server with php-fpm, running with a configuration that can be imported.

@@ -222,9 +222,9 @@ fn a_configuration_that_does_not_serve_and_an_old_server_that_does_not_run_are_e
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
 }
 
-/// A fixture of a guide: nginx's lines, and the files of the site.
-fn guides() -> Vec<(String, String)> {
-    let folder = project_root().join("tests/fixtures/nginx-guides");
+/// Fixtures: nginx's lines with the files of the site, by their names.
+fn fixtures(folder: &str) -> Vec<(String, String)> {
+    let folder = project_root().join("tests/fixtures").join(folder);
     let mut found: Vec<(String, String)> = fs::read_dir(&folder)
         .expect("there are fixtures")
         .map(|entry| {
@@ -259,7 +259,7 @@ fn the_configurations_of_fifteen_guides_are_proven() {
          fastcgi_cache_key \"$scheme$request_method$host$request_uri\";\n",
         folder.path().display()
     );
-    let guides = guides();
+    let guides = fixtures("nginx-guides");
     assert_eq!(guides.len(), 15);
     for (name, conf) in &guides {
         write_files(&folder.path().join("root").join(name), conf);
@@ -274,5 +274,29 @@ fn the_configurations_of_fifteen_guides_are_proven() {
     assert!(found.is_empty(), "{} unexplained:\n{}\n{errors}", found.len(), found.join("\n"));
     assert!(json["compared"].as_u64() > Some(1000), "{json:#}");
     println!("{} compared, {} the same", json["compared"], json["same"]);
+    proven.expect_nothing_left(&old);
+}
+
+#[test]
+fn the_snippets_of_nginx_in_packages_are_proven() {
+    let folder = public_folder();
+    let mut lines = String::new();
+    let packages = fixtures("nginx-packages");
+    assert_eq!(packages.len(), 2);
+    for (name, conf) in &packages {
+        write_files(&folder.path().join("root").join(name), conf);
+        let conf = with_root(conf, &format!("ROOT/{name}"));
+        lines += &format!(
+            "server {{ listen LISTEN; server_name {name}.example.com; root ROOT; {conf} }}\n"
+        );
+    }
+    let case = Case { http: &lines, server: "server_name other.example; return 404;", files: &[] };
+    let old = OldServer::start_in(folder, &case);
+    let proven = Proven::of(&old, &["--limit", "1000"]);
+    let Proven { json, errors, .. } = &proven;
+    let found: Vec<String> =
+        proven.unexplained().into_iter().map(|one| format!("{one:#}")).collect();
+    assert!(found.is_empty(), "{} unexplained:\n{}\n{errors}", found.len(), found.join("\n"));
+    assert!(json["compared"].as_u64() > Some(100), "{json:#}");
     proven.expect_nothing_left(&old);
 }

@@ -6,7 +6,8 @@ use std::fs;
 use maitred_tests::http::{self, Request};
 use maitred_tests::imported::{OldServer, Proven, with_root};
 use maitred_tests::outside::text;
-use maitred_tests::{Target, project_root};
+use maitred_tests::tls::Authority;
+use maitred_tests::{Target, ports, project_root};
 
 /// A shop with mod_php, a folder that nobody may see, and the manual elsewhere.
 const SHOP: &str = r#"
@@ -147,22 +148,23 @@ fn packages() -> Vec<(String, String)> {
     found
 }
 
-/// The files of a snippet, below the folder of its package.
-fn files_of(name: &str, conf: &str) -> Vec<(String, &'static str)> {
+/// The files of a snippet, below the folder of its package. A line may follow their names, with `~`
+/// in place of spaces.
+fn files_of(name: &str, conf: &str) -> Vec<(String, String)> {
     let files = conf.lines().find_map(|line| line.strip_prefix("# files: ")).expect("files");
-    let content = |file: &str| match file.rsplit_once('.').map_or("", |(_, end)| end) {
-        "php" => "",
-        "htaccess" => "Require all denied\n",
-        _ => "a file",
+    let file = |text: &str| match text.split_once('=') {
+        Some((file, line)) => (format!("share/{name}/{file}"), line.replace('~', " ") + "\n"),
+        None if text.ends_with(".php") => (format!("share/{name}/{text}"), String::new()),
+        None => (format!("share/{name}/{text}"), "a file".to_owned()),
     };
-    files.split(' ').map(|file| (format!("share/{name}/{file}"), content(file))).collect()
+    files.split(' ').map(file).collect()
 }
 
 #[test]
 fn the_snippets_of_twelve_packages_are_proven() {
     let packages = packages();
     assert_eq!(packages.len(), 12);
-    let mut files = vec![("html/index.html".to_owned(), "<p>It works</p>")];
+    let mut files = vec![("html/index.html".to_owned(), "<p>It works</p>".to_owned())];
     let mut hosts = String::from(
         "<Directory HERE/html>\nOptions Indexes FollowSymLinks\nRequire all granted\n</Directory>\n\
          <Directory HERE/share>\nAllowOverride None\nRequire all granted\n</Directory>\n\
@@ -175,7 +177,7 @@ fn the_snippets_of_twelve_packages_are_proven() {
             &format!("HOST {name}.example.com\nDocumentRoot HERE/html\n{lines}\n</VirtualHost>\n");
     }
     let files: Vec<(&str, &str)> =
-        files.iter().map(|(name, content)| (name.as_str(), *content)).collect();
+        files.iter().map(|(name, content)| (name.as_str(), content.as_str())).collect();
     let old = OldServer::apache(&hosts, &files);
     let proven = Proven::of(&old, &["--limit", "4000"]);
     let Proven { json, errors, .. } = &proven;
@@ -183,10 +185,36 @@ fn the_snippets_of_twelve_packages_are_proven() {
         proven.unexplained().into_iter().map(|one| format!("{one:#}")).collect();
     assert!(found.is_empty(), "{} unexplained:\n{}\n{errors}", found.len(), found.join("\n"));
     assert!(json["compared"].as_u64() > Some(500), "{json:#}");
-    let all = json["differences"].as_array().into_iter().flatten();
-    for one in all {
-        println!("{} {} {}", one["count"], one["explanation"], one["reason"]);
-    }
     println!("{} compared, {} the same", json["compared"], json["same"]);
+    proven.expect_nothing_left(&old);
+}
+
+#[test]
+fn a_site_that_redirects_to_https_is_compared_over_both() {
+    let authority = Authority::default();
+    let certificate = authority.issue("tls", &["tls.example.com"]);
+    let address = ports::free_address();
+    let hosts = format!(
+        "Listen {address}\n\
+         HOST tls.example.com\nRedirect permanent / https://tls.example.com:{port}/\n\
+         </VirtualHost>\n\
+         <VirtualHost *:{port}>\nServerName tls.example.com\nDocumentRoot HERE/api\n\
+         SSLEngine on\nSSLCertificateFile {cert}\nSSLCertificateKeyFile {key}\n\
+         <Directory HERE/api>\nRequire all granted\n</Directory>\n\
+         <FilesMatch \"\\.php$\">\nSetHandler \"proxy:unix:FPM|fcgi://localhost\"\n</FilesMatch>\n\
+         </VirtualHost>\n",
+        port = address.port(),
+        cert = certificate.cert.display(),
+        key = certificate.key.display(),
+    );
+    let old = OldServer::apache(&hosts, &FILES);
+    let proven = Proven::of(&old, &["--limit", "300"]);
+    let Proven { json, errors, .. } = &proven;
+    let found = proven.unexplained();
+    assert!(found.is_empty(), "{found:#?}\n{errors}");
+    assert!(
+        json["same"].as_u64() > Some(50) && json["troubles"] == serde_json::json!([]),
+        "{json:#}"
+    );
     proven.expect_nothing_left(&old);
 }

@@ -317,7 +317,12 @@ impl DifferenceOrigin<'_> {
             Aspect::Header(header) => match (header.as_str(), name) {
                 (header, "header") => words.any(|word| word == header),
                 ("cache-control", name) if name.starts_with("expires") => true,
-                ("content-type", "adddefaultcharset" | "addtype" | "forcetype") => true,
+                ("content-type", "adddefaultcharset" | "forcetype") => true,
+                ("content-type", "addtype") => {
+                    let path = self.target.split('?').next().unwrap_or_default();
+                    let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
+                    words.skip(1).any(|word| word.trim_start_matches('.') == extension)
+                }
                 _ => routes,
             },
         }

@@ -334,11 +334,11 @@ impl<'w, 'a> HostImport<'w, 'a> {
                 false => self.files.glob(&format!("{folder}/**/.htaccess")),
             };
             let count = found.len();
-            found.retain(|file| !self.closed_by(file, &folder, &section.area));
+            found.retain(|file| !self.written_for(file, &folder, &section.area));
             match found.first() {
                 None if count > 0 => {
-                    let why = "the folders that a `.htaccess` file closes are denied; other \
-                               changes of such files have no effect";
+                    let why = "the folders that a `.htaccess` file closes are denied, or run no \
+                               PHP; other changes of such files have no effect";
                     self.report.changed(&line.place, &line.shown(), why);
                 }
                 None => {
@@ -357,21 +357,36 @@ impl<'w, 'a> HostImport<'w, 'a> {
         }
     }
 
-    /// Denies a folder of an area whose `.htaccess` file closes it, and does nothing else.
-    fn closed_by(&mut self, file: &str, folder: &str, area: &PathArea) -> bool {
+    /// Writes the rules of a `.htaccess` file in an area, if it does nothing but close its folder or
+    /// turn PHP off there.
+    fn written_for(&mut self, file: &str, folder: &str, area: &PathArea) -> bool {
         let PathArea::Below(prefix) = area else { return false };
         let Some(inner) = file.strip_prefix(folder) else { return false };
+        let below = PathArea::Below(format!("{prefix}{}", inner.trim_end_matches("/.htaccess")));
+        let has_none = |one: &AreaSection<'a>| {
+            let is_none = |line: &Directive| line.first().eq_ignore_ascii_case("none");
+            one.is_folder && one.last("AllowOverride").is_some_and(is_none)
+        };
+        let is_inner = |one: &&AreaSection<'a>| area.covers(&one.area) && one.area.covers(&below);
+        if self.sections.iter().rfind(is_inner).is_some_and(has_none) {
+            // Apache does not read it.
+            return true;
+        }
         let Ok(lines) = config_reader::htaccess(self.files, file, self.config) else {
             return false;
         };
-        let closes = |one: &Directive| {
-            let words = one.arguments.join(" ").to_ascii_lowercase();
-            one.is("Require") && words == "all denied"
-        };
-        let Some(line) = lines.first().filter(|_| lines.iter().all(closes)) else { return false };
-        let below = format!("{prefix}{}", inner.trim_end_matches("/.htaccess"));
-        for pattern in PathArea::Below(below).patterns_without(&[]) {
-            self.push("deny", line, toml_text::string(&pattern));
+        let of_kind = |wanted: HtaccessLine| lines.iter().filter(move |one| kind(one) == wanted);
+        let is_ordered = lines.iter().any(|one| one.is("Order"));
+        let closing = of_kind(HtaccessLine::Closes).next();
+        if of_kind(HtaccessLine::Other).next().is_some() || is_ordered && closing.is_none() {
+            return false;
+        }
+        if let Some(line) = closing {
+            for pattern in below.patterns_without(&[]) {
+                self.push("deny", line, toml_text::string(&pattern));
+            }
+        } else if let Some(line) = of_kind(HtaccessLine::NoPhp).next() {
+            self.push("deny_php", line, toml_text::string(&below.pattern()));
         }
         true
     }
@@ -460,6 +475,28 @@ pub(super) fn moved_site(moved: &MovedHost<'_>, place: &SourceLine) -> SiteDraft
     ];
     site.settings.push("redirects", Placed::new(toml_text::table(fields), at));
     site
+}
+
+/// What a line of a `.htaccess` file does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HtaccessLine {
+    /// All clients are refused.
+    Closes,
+    /// Scripts do not run.
+    NoPhp,
+    /// Nothing by itself.
+    Nothing,
+    Other,
+}
+
+fn kind(line: &Directive) -> HtaccessLine {
+    let words = line.arguments.join(" ").to_ascii_lowercase();
+    match (line.name.to_ascii_lowercase().as_str(), words.as_str()) {
+        ("require", "all denied") | ("deny", "from all") => HtaccessLine::Closes,
+        ("php_flag" | "php_admin_flag", "engine off") => HtaccessLine::NoPhp,
+        ("order", _) | ("satisfy", "all") => HtaccessLine::Nothing,
+        _ => HtaccessLine::Other,
+    }
 }
 
 fn is_files(directive: &Directive) -> bool {

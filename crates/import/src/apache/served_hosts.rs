@@ -36,6 +36,10 @@ const DECIDING: [&str; 14] = [
 const OF_ACCESS: [&str; 7] =
     ["Require", "<RequireAll", "<RequireAny", "<RequireNone", "Order", "Deny", "Allow"];
 
+/// The directives that lead paths to folders.
+const MAPPING: [&str; 5] =
+    ["DocumentRoot", "Alias", "AliasMatch", "ScriptAlias", "ScriptAliasMatch"];
+
 /// The sites of Apache's configuration in `main`.
 ///
 /// # Errors
@@ -119,10 +123,13 @@ impl<'a> HostImport<'_, 'a> {
 
     /// The document root and the aliases, which all sections precede.
     fn mapped_rules(&self, rules: &mut Vec<ServedRule>) {
-        for line in self.all_of_host(&["DocumentRoot", "Alias", "ScriptAlias"]) {
-            let path = if line.is("DocumentRoot") { "" } else { line.first() };
-            let path = path.trim_end_matches('/').to_owned();
-            rules.push(ServedRule::new(RulePaths::Folder(path), &line.place, &line.shown()));
+        for line in self.all_of_host(&MAPPING) {
+            let paths = match line.name.to_ascii_lowercase().as_str() {
+                "documentroot" => RulePaths::Folder(String::new()),
+                "aliasmatch" | "scriptaliasmatch" => RulePaths::Regex(line.first().to_owned()),
+                _ => RulePaths::Folder(line.first().trim_end_matches('/').to_owned()),
+            };
+            rules.push(ServedRule::new(paths, &line.place, &line.shown()));
         }
     }
 

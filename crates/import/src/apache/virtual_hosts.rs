@@ -242,7 +242,7 @@ impl<'a> HostsImport<'_, 'a> {
                 _ => false,
             };
             let name = to.strip_prefix("https://").map(|rest| rest.trim_end_matches("$1"));
-            let name = name.map(|rest| rest.trim_end_matches('/'));
+            let name = name.map(|rest| self.without_own_port(rest.trim_end_matches('/')));
             if is_all
                 && !host.has_tls()
                 && name.is_some_and(|name| host.names.is_empty() || only(&host.names, name))
@@ -258,6 +258,16 @@ impl<'a> HostsImport<'_, 'a> {
         for chain in chains(&own) {
             self.redirected_by(&chain, host);
         }
+    }
+
+    /// A name without the port of a `Listen`.
+    fn without_own_port<'n>(&self, name: &'n str) -> &'n str {
+        let Some((host, port)) = name.rsplit_once(':') else { return name };
+        let mut listens = self.config.tree.iter().filter(|one| one.is("Listen"));
+        let is_own = |one: &Directive| {
+            address(one.first()).is_some_and(|listen| listen.port.to_string() == port)
+        };
+        if listens.any(is_own) { host } else { name }
     }
 
     fn redirected_by(&mut self, chain: &RewriteChain<'a>, host: &mut VirtualHost<'a>) {

@@ -161,6 +161,8 @@ fn locations(scope: &Scope<'_>, around: Option<&str>, rules: &mut Vec<ServedRule
         let mut rule = ServedRule::new(paths, &directive.place, &shown(directive));
         rule.around = around.map(str::to_owned);
         rule.inner = places(directive);
+        // Those of the location around it are inherited.
+        rule.inner.extend(inside.group(&["error_page"]).iter().map(|one| one.place.clone()));
         rule.inner.extend(named(scope, directive).iter().flat_map(|one| places(one)));
         rules.push(rule);
     }
