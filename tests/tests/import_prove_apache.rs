@@ -9,7 +9,7 @@ use maitred_tests::outside::text;
 use maitred_tests::tls::Authority;
 use maitred_tests::{Target, ports, project_root};
 
-/// A shop with mod_php, a folder that nobody may see, and the manual elsewhere.
+/// A shop with mod_php, a folder that is closed, and the manual elsewhere.
 const SHOP: &str = r#"
 HOST shop.example.com
     ServerAlias www.shop.example.com
@@ -168,7 +168,8 @@ fn the_snippets_of_twelve_packages_are_proven() {
     let mut hosts = String::from(
         "<Directory HERE/html>\nOptions Indexes FollowSymLinks\nRequire all granted\n</Directory>\n\
          <Directory HERE/share>\nAllowOverride None\nRequire all granted\n</Directory>\n\
-         <FilesMatch \".+\\.ph(?:ar|p|tml)$\">\nSetHandler application/x-httpd-php\n</FilesMatch>\n",
+         <FilesMatch \".+\\.ph(?:ar|p|tml)$\">\nSetHandler application/x-httpd-php\n\
+         </FilesMatch>\n",
     );
     for (name, conf) in &packages {
         files.extend(files_of(name, conf));

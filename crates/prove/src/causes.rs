@@ -204,7 +204,7 @@ const GENERAL_ROUTES: [&str; 6] =
     ["try_files", "deny", "allow", "auth_basic", "satisfy", "fastcgi_param"];
 
 /// Directives of Apache that decide what a path leads to, in lower case.
-const MERGED_ROUTES: [&str; 33] = [
+const MERGED_ROUTES: [&str; 31] = [
     "require",
     "<requireall",
     "<requireany",
@@ -232,8 +232,6 @@ const MERGED_ROUTES: [&str; 33] = [
     "proxypassmatch",
     "sethandler",
     "addhandler",
-    "addtype",
-    "allowoverride",
     "php_flag",
     "php_admin_flag",
     "php_value",
@@ -304,10 +302,13 @@ impl DifferenceOrigin<'_> {
         let what = finding.what.to_ascii_lowercase();
         let mut words = what.split([' ', ';']);
         let name = words.next().unwrap_or_default();
+        let is_of_rule = self.is_of_rule(&finding.place);
         let routes = match name {
             "directoryindex" | "options" => is_folder,
             "errordocument" => self.new_status >= 400,
-            name if self.is_of_rule(&finding.place) => MERGED_ROUTES.contains(&name),
+            // A file that is not imported may do anything; without one there is no excuse.
+            "allowoverride" => finding.outcome == Outcome::LeftOutAccess && is_of_rule,
+            name if is_of_rule => MERGED_ROUTES.contains(&name),
             // What holds for a site as a whole explains no single path.
             _ => false,
         };
@@ -321,6 +322,7 @@ impl DifferenceOrigin<'_> {
                 ("content-type", "addtype") => {
                     let path = self.target.split('?').next().unwrap_or_default();
                     let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
+                    let extension = extension.to_ascii_lowercase();
                     words.skip(1).any(|word| word.trim_start_matches('.') == extension)
                 }
                 _ => routes,
@@ -421,6 +423,59 @@ mod tests {
         let header = |name: &str| Aspect::Header(name.to_owned());
         assert_eq!(line(why(header("x-a"), Some(&rule), "", 200)), Some('4'));
         assert_eq!(line(why(header("x-a"), None, "", 200)), None);
+    }
+
+    #[test]
+    fn directives_of_apache_explain_the_paths_of_their_sections() {
+        use maitred_import::served::RulePaths;
+        use std::rc::Rc;
+        let place = |line: usize| SourceLine { file: Rc::from("a.conf"), line, word: line };
+        let mut rule = ServedRule::new(RulePaths::Folder(String::new()), &place(3), "<Directory");
+        rule.inner = (4..9).map(place).collect();
+        let site = ServedSite {
+            place: place(1),
+            names: Vec::new(),
+            is_default: true,
+            addresses: Vec::new(),
+            root: None,
+            aliases: Vec::new(),
+            access_logs: Vec::new(),
+            rules: Vec::new(),
+            general: vec![place(2)],
+            choice: RuleChoice::Merged,
+        };
+        let explains = |report: &ImportReport, aspect: Aspect, is_leak: bool| {
+            let difference = Difference { aspect, old: String::new(), new: String::new() };
+            let origin = DifferenceOrigin {
+                rules: &[&rule],
+                site: &site,
+                new_rule_from: "",
+                target: "/a.Z",
+                new_status: 200,
+                is_leak,
+            };
+            reported(&difference, report, origin).is_some()
+        };
+        let report = |add: &dyn Fn(&mut ImportReport)| {
+            let mut report = ImportReport::default();
+            add(&mut report);
+            report
+        };
+        let changed = report(&|one| one.changed(&place(4), "AllowOverride All", "no file"));
+        assert!(!explains(&changed, Aspect::Status, false));
+        let left = report(&|one| one.access_left_out(&place(4), "AllowOverride All", "a file"));
+        assert!(explains(&left, Aspect::Status, false));
+        assert!(!explains(&left, Aspect::Status, true));
+        let rewrite = report(&|one| one.left_out(&place(5), "RewriteRule ^ index.php", "one"));
+        assert!(explains(&rewrite, Aspect::Status, false));
+        let general = report(&|one| one.left_out(&place(2), "RewriteRule ^ index.php", "one"));
+        assert!(!explains(&general, Aspect::Status, false));
+        let typed = report(&|one| one.left_out(&place(6), "AddType application/x-z .Z", "types"));
+        assert!(explains(&typed, Aspect::Header("content-type".to_owned()), false));
+        assert!(!explains(&typed, Aspect::Status, false));
+        let header = report(&|one| one.changed(&place(7), "Header always set X-A b", "all"));
+        assert!(explains(&header, Aspect::Header("x-a".to_owned()), false));
+        assert!(!explains(&header, Aspect::Header("x-b".to_owned()), false));
     }
 
     #[test]

@@ -357,18 +357,19 @@ impl<'w, 'a> HostImport<'w, 'a> {
         }
     }
 
-    /// Writes the rules of a `.htaccess` file in an area, if it does nothing but close its folder or
-    /// turn PHP off there.
+    /// Writes the rules of a `.htaccess` file in an area, if it does nothing but close its folder
+    /// or turn PHP off there.
     fn written_for(&mut self, file: &str, folder: &str, area: &PathArea) -> bool {
         let PathArea::Below(prefix) = area else { return false };
         let Some(inner) = file.strip_prefix(folder) else { return false };
-        let below = PathArea::Below(format!("{prefix}{}", inner.trim_end_matches("/.htaccess")));
-        let has_none = |one: &AreaSection<'a>| {
-            let is_none = |line: &Directive| line.first().eq_ignore_ascii_case("none");
-            one.is_folder && one.last("AllowOverride").is_some_and(is_none)
-        };
-        let is_inner = |one: &&AreaSection<'a>| area.covers(&one.area) && one.area.covers(&below);
-        if self.sections.iter().rfind(is_inner).is_some_and(has_none) {
+        let inner = inner.trim_end_matches("/.htaccess");
+        let below = PathArea::Below(format!("{prefix}{inner}"));
+        let folders = self
+            .sections
+            .iter()
+            .filter(|one| one.is_folder && area.covers(&one.area) && one.area.covers(&below));
+        let decides = folders.filter_map(|one| one.last("AllowOverride")).next_back();
+        if decides.is_some_and(|line| line.first().eq_ignore_ascii_case("none")) {
             // Apache does not read it.
             return true;
         }

@@ -141,6 +141,6 @@ mod tests {
             fs::write(root.join(name), "x").unwrap();
         }
         std::os::unix::fs::symlink("/etc/passwd", root.join("link")).unwrap();
-        assert_eq!(files(root), ["/a%20b.css", "/.git/HEAD"]);
+        assert_eq!(files(root, "/docs"), ["/docs/a%20b.css", "/docs/.git/HEAD"]);
     }
 }
