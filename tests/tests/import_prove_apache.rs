@@ -126,6 +126,7 @@ fn the_text_names_apache_and_prints_the_switch_over_and_the_way_back() {
     assert_eq!(output.status.code(), Some(0), "{said}\n{}", text(&output.stderr));
     for part in [
         "Nothing differs that is not explained above.",
+        "maitred import apache --output maitred.toml",
         "systemctl disable --now apache2 && systemctl enable --now maitred",
         "systemctl disable --now maitred && systemctl enable --now apache2",
     ] {
