@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::guard::Guarded;
@@ -14,6 +15,9 @@ use crate::peer::Peer;
 use crate::rules::USER;
 use crate::server::{Server, Setup, give_to_web_user, public_folder, write_file};
 use crate::{Target, maitred_program, ports, web};
+
+/// Rate of the comparisons, in requests a second: no bound for tests.
+const FAST: &str = "10000";
 
 /// What is no script of Nextcloud's.
 const OTHERS: &str = r"^/(?!index|remote|public|cron|core\/ajax\/update|status|ocs\/v[12])";
@@ -36,7 +40,7 @@ const HEADERS: [&str; 7] = [
 ];
 
 /// Modules of Apache that the guides of applications want.
-const APACHE_MODULES: [&str; 24] = [
+const APACHE_MODULES: [&str; 26] = [
     "mpm_prefork",
     "access_compat",
     "alias",
@@ -61,6 +65,8 @@ const APACHE_MODULES: [&str; 24] = [
     "reqtimeout",
     "rewrite",
     "setenvif",
+    "socache_shmcb",
+    "ssl",
 ];
 
 /// A web server with php-fpm, running with a configuration that can be imported.
@@ -70,6 +76,9 @@ pub struct OldServer {
     address: SocketAddr,
     fpm: Peer,
     web: Guarded,
+    /// Its name for `maitred import`, and its configuration.
+    name: &'static str,
+    conf: PathBuf,
 }
 
 #[derive(Debug)]
@@ -90,6 +99,51 @@ pub struct Case<'c> {
     pub server: &'c str,
     /// Files below the document root.
     pub files: &'c [&'c str],
+}
+
+/// The result of `maitred import --prove --json` without a bound of the rate.
+#[derive(Debug)]
+pub struct Proven {
+    /// The exit code.
+    pub code: Option<i32>,
+    /// What it has printed.
+    pub json: Value,
+    /// What is on standard error.
+    pub errors: String,
+}
+
+impl Proven {
+    /// Runs it with further arguments.
+    ///
+    /// # Panics
+    /// When it prints no JSON.
+    pub fn of(old: &OldServer, arguments: &[&str]) -> Proven {
+        let all = [&["--prove", "--json", "--rate", FAST], arguments].concat();
+        let output = old.import(&all);
+        let errors = text(&output.stderr);
+        let json = serde_json::from_slice(&output.stdout);
+        let json = json.unwrap_or_else(|why| panic!("{why}: {}\n{errors}", text(&output.stdout)));
+        Proven { code: output.status.code(), json, errors }
+    }
+
+    /// The differences that nothing explains.
+    ///
+    /// # Panics
+    /// When there is no list of differences.
+    pub fn unexplained(&self) -> Vec<&Value> {
+        let all = self.json["differences"].as_array().expect("a list");
+        all.iter().filter(|one| one["explanation"] == "none").collect()
+    }
+
+    /// # Panics
+    /// When a temporary file or a listener is left.
+    pub fn expect_nothing_left(&self, old: &OldServer) {
+        let tmp = fs::read_dir(old.folder().join("tmp")).expect("a folder").count();
+        assert_eq!(tmp, 0, "temporary files are left");
+        let (_, rest) = self.errors.split_once("maitred on ").expect("its address is logged");
+        let address = rest.split(' ').next().expect("an address").parse().expect("an address");
+        assert!(!ports::is_listening(address), "{address} has a listener");
+    }
 }
 
 /// Lines with a document root in place of `ROOT`, but not in names such as `DOCUMENT_ROOT`.
@@ -155,8 +209,33 @@ impl OldServer {
                 .replace("include fastcgi_params;", "include /etc/nginx/fastcgi_params;")
         };
         let conf = web::nginx_conf(&nginx_folder, address, &fill(case.http), &fill(case.server));
-        let nginx = web::start_nginx(&nginx_folder, address, &conf);
-        OldServer { folder, address, fpm, web: nginx }
+        let web = web::start_nginx(&nginx_folder, address, &conf);
+        let conf = nginx_folder.join("nginx.conf");
+        OldServer { folder, address, fpm, web, name: "nginx", conf }
+    }
+
+    /// Apache with these virtual hosts, which start with `HOST NAME` in place of `<VirtualHost>`
+    /// and `ServerName`. `HERE` is the folder with all document roots, `FPM` the socket of php-fpm.
+    ///
+    /// # Panics
+    /// When one of them does not start.
+    pub fn apache(hosts: &str, files: &[(&str, &str)]) -> OldServer {
+        let folder = public_folder();
+        let here = folder.path().join("www");
+        write_files(&here, files);
+        write_file(folder.path(), "users", USER.as_bytes());
+        let fpm = Peer::nginx_php_fpm(&here);
+        let address = ports::free_address();
+        let hosts = hosts
+            .replace("HERE", &here.display().to_string())
+            .replace("USERS", &folder.path().join("users").display().to_string())
+            .replace("FPM", &fpm.fpm_socket().display().to_string());
+        let hosts = hosts.replace("HOST ", "<VirtualHost *:${PORT}>\nServerName ");
+        let apache = folder.path().join("apache");
+        fs::create_dir(&apache).expect("a folder can be made");
+        let conf = web::write_apache(&apache, address, &APACHE_MODULES, &hosts);
+        let web = web::start_apache(&conf, address);
+        OldServer { folder, address, fpm, web, name: "apache", conf }
     }
 
     /// The folder around the document root `root`.
@@ -169,14 +248,14 @@ impl OldServer {
         self.web.pid()
     }
 
-    /// The files of the configuration: nginx's, and php-fpm's.
+    /// The files of the configuration: the web server's, and php-fpm's.
     ///
     /// # Panics
     /// When the socket of php-fpm is in no folder.
     pub fn configuration(&self) -> [PathBuf; 2] {
         let fpm = self.fpm.fpm_socket();
         let fpm = fpm.parent().expect("it is in a folder").join("fpm.conf");
-        [self.folder.path().join("nginx/nginx.conf"), fpm]
+        [self.conf.clone(), fpm]
     }
 
     /// Runs `maitred import` with further arguments. Its temporary files are in `tmp`.
@@ -184,11 +263,11 @@ impl OldServer {
     /// # Panics
     /// When it cannot be started.
     pub fn import(&self, arguments: &[&str]) -> Output {
-        let [nginx, fpm] = self.configuration();
+        let [conf, fpm] = self.configuration();
         let tmp = self.folder.path().join("tmp");
         fs::create_dir_all(&tmp).expect("a folder can be made");
         let mut command = Command::new(maitred_program());
-        command.args(["import", "nginx"]).arg(nginx).arg("--php-fpm").arg(fpm).args(arguments);
+        command.args(["import", self.name]).arg(conf).arg("--php-fpm").arg(fpm).args(arguments);
         command.env("TMPDIR", tmp).output().expect("the program can be started")
     }
 }
@@ -199,7 +278,8 @@ impl Target for OldServer {
     }
 
     fn log_text(&self) -> String {
-        fs::read_to_string(self.folder.path().join("nginx/nginx.log")).unwrap_or_default()
+        let log = self.folder.path().join(format!("{0}/{0}.log", self.name));
+        fs::read_to_string(log).unwrap_or_default()
     }
 }
 
@@ -216,32 +296,16 @@ impl Both {
         Both { old, server, imported }
     }
 
-    /// Apache with these virtual hosts, which start with `HOST NAME` in place of `<VirtualHost>`
-    /// and `ServerName`. `HERE` is the folder with all document roots, `FPM` the socket of php-fpm.
+    /// The same as [`OldServer::apache`], and maitred with the imported configuration.
     ///
     /// # Panics
     /// When one of them does not start, or `maitred check` refuses the result.
     pub fn apache(hosts: &str, files: &[(&str, &str)]) -> Both {
-        let folder = public_folder();
-        let here = folder.path().join("www");
-        write_files(&here, files);
-        write_file(folder.path(), "users", USER.as_bytes());
-        let fpm = Peer::nginx_php_fpm(&here);
-        let socket = fpm.fpm_socket();
-        let address = ports::free_address();
-        let hosts = hosts
-            .replace("HERE", &here.display().to_string())
-            .replace("USERS", &folder.path().join("users").display().to_string())
-            .replace("FPM", &socket.display().to_string());
-        let hosts = hosts.replace("HOST ", "<VirtualHost *:${PORT}>\nServerName ");
-        let apache = folder.path().join("apache");
-        fs::create_dir(&apache).expect("a folder can be made");
-        let conf = web::write_apache(&apache, address, &APACHE_MODULES, &hosts);
-        let web = web::start_apache(&conf, address);
-        let fpm_conf = socket.parent().expect("it is in a folder").join("fpm.conf");
-        let imported = import_of("apache", &conf, &fpm_conf);
-        let server = serve(&text(&imported.stdout), &here, address);
-        let old = OldServer { folder, address, fpm, web };
+        let old = OldServer::apache(hosts, files);
+        let [conf, fpm] = old.configuration();
+        let imported = import_of("apache", &conf, &fpm);
+        let here = old.folder().join("www");
+        let server = serve(&text(&imported.stdout), &here, old.address());
         Both { old, server, imported }
     }
 
@@ -285,7 +349,7 @@ impl Both {
         let beside = format!("users = \"{}/maitred-users", folder.path().display());
         let toml = text(&imported.stdout).replace("users = \"maitred-users", &beside);
         let server = serve(&toml, &here, address);
-        let old = OldServer { folder, address, fpm, web };
+        let old = OldServer { folder, address, fpm, web, name: "caddy", conf: caddyfile };
         Both { old, server, imported }
     }
 

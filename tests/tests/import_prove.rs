@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Output;
 use std::time::{Duration, Instant};
 
 use maitred_tests::http::{self, Request};
-use maitred_tests::imported::{Case, OldServer, with_root};
+use maitred_tests::imported::{Case, OldServer, Proven, with_root};
 use maitred_tests::outside::text;
 use maitred_tests::server::{public_folder, write_file};
 use maitred_tests::tls::Authority;
@@ -75,16 +74,6 @@ fn shop(http: &str, server: &str) -> OldServer {
     OldServer::start_in(folder, &Case { http, server, files: &[] })
 }
 
-/// The exit code, the JSON, and what is on standard error.
-fn prove(old: &OldServer, arguments: &[&str]) -> (Option<i32>, Value, String) {
-    let all = [&["--prove", "--json", "--rate", FAST], arguments].concat();
-    let output: Output = old.import(&all);
-    let json = serde_json::from_slice(&output.stdout);
-    let errors = text(&output.stderr);
-    let json = json.unwrap_or_else(|why| panic!("{why}: {}\n{errors}", text(&output.stdout)));
-    (output.status.code(), json, errors)
-}
-
 /// How often each request reached a script, by its method and target.
 fn requests(old: &OldServer) -> BTreeMap<String, usize> {
     let log = fs::read_to_string(old.folder().join("requests")).expect("there is a log");
@@ -96,28 +85,15 @@ fn requests(old: &OldServer) -> BTreeMap<String, usize> {
     counts
 }
 
-/// The differences that nothing explains.
-fn unexplained(json: &Value) -> Vec<&Value> {
-    let all = json["differences"].as_array().expect("a list");
-    all.iter().filter(|one| one["explanation"] == "none").collect()
-}
-
-fn expect_nothing_left(old: &OldServer, errors: &str) {
-    let tmp = fs::read_dir(old.folder().join("tmp")).expect("a folder").count();
-    assert_eq!(tmp, 0, "temporary files are left");
-    let (_, rest) = errors.split_once("maitred on ").expect("its address is logged");
-    let address = rest.split(' ').next().expect("an address").parse().expect("an address");
-    assert!(!ports::is_listening(address), "{address} has a listener");
-}
-
 #[test]
 fn the_import_of_a_site_is_proven_without_a_request_that_changes_something() {
     let old = shop("", SERVER);
     let logged = Request::new("GET", "/logged.php").header("Host", "shop.example.com");
     http::ask(old.address(), &logged);
     let before = old.configuration().map(|file| fs::read(file).expect("it can be read"));
-    let (code, json, errors) = prove(&old, &[]);
-    assert_eq!(code, Some(0), "{json:#}\n{errors}");
+    let proven = Proven::of(&old, &[]);
+    let json = &proven.json;
+    assert_eq!(proven.code, Some(0), "{json:#}\n{}", proven.errors);
     assert!(json["same"].as_u64() > Some(50), "{json:#}");
     assert!(json["varying"].as_u64() > Some(0), "{json:#}");
     let requests = requests(&old);
@@ -135,7 +111,7 @@ fn the_import_of_a_site_is_proven_without_a_request_that_changes_something() {
     assert_eq!(before, after);
     let response = http::ask(old.address(), &logged);
     assert_eq!(response.status, 200, "nginx still serves");
-    expect_nothing_left(&old, &errors);
+    proven.expect_nothing_left(&old);
 }
 
 #[test]
@@ -149,10 +125,11 @@ fn a_planted_difference_is_found_and_named_with_both_rules() {
     let deny = toml.lines().find(|line| line.contains("\"/private/*\"")).expect("a rule");
     let planted = toml.replace(&format!("{deny}\n"), "  \"/feed.php\",  # planted\n");
     fs::write(&file, &planted).expect("it can be written");
-    let (code, json, errors) =
-        prove(&old, &["--config", name, "--post", "/search.php q=b", "--also", "/private/a.txt"]);
-    assert_eq!(code, Some(4), "{json:#}\n{errors}");
-    let found = unexplained(&json);
+    let arguments = ["--config", name, "--post", "/search.php q=b", "--also", "/private/a.txt"];
+    let proven = Proven::of(&old, &arguments);
+    let json = &proven.json;
+    assert_eq!(proven.code, Some(4), "{json:#}\n{}", proven.errors);
+    let found = proven.unexplained();
     let first = found.first().expect("a difference");
     assert_eq!(first["opens"], true, "{json:#}");
     assert!(first["addresses"].to_string().contains("/private/a.txt"), "{first:#}");
@@ -171,7 +148,7 @@ fn a_planted_difference_is_found_and_named_with_both_rules() {
     let rule = denied["new"]["rule"].as_str().unwrap_or_default();
     assert!(rule.starts_with(&place), "{denied:#}");
     assert_eq!(requests(&old).get("POST /search.php"), Some(&2), "once for each server");
-    expect_nothing_left(&old, &errors);
+    proven.expect_nothing_left(&old);
 }
 
 #[test]
@@ -214,10 +191,11 @@ fn a_site_with_tls_is_compared_over_both() {
         certificate.key.display()
     );
     let old = shop(&lines, "server_name plain.example.com; root ROOT; return 404;");
-    let (_, json, errors) = prove(&old, &["--limit", "300"]);
-    assert!(unexplained(&json).is_empty(), "{json:#}\n{errors}");
+    let proven = Proven::of(&old, &["--limit", "300"]);
+    let Proven { json, errors, .. } = &proven;
+    assert!(proven.unexplained().is_empty(), "{json:#}\n{errors}");
     assert!(requests(&old).contains_key("GET /goods.php?id=1"), "{json:#}\n{errors}");
-    expect_nothing_left(&old, &errors);
+    proven.expect_nothing_left(&old);
 }
 
 #[test]
@@ -243,9 +221,9 @@ fn a_configuration_that_does_not_serve_and_an_old_server_that_does_not_run_are_e
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
 }
 
-/// A fixture of a guide: nginx's lines, and the files of the site.
-fn guides() -> Vec<(String, String)> {
-    let folder = project_root().join("tests/fixtures/nginx-guides");
+/// Fixtures: nginx's lines with the files of the site, by their names.
+fn fixtures(folder: &str) -> Vec<(String, String)> {
+    let folder = project_root().join("tests/fixtures").join(folder);
     let mut found: Vec<(String, String)> = fs::read_dir(&folder)
         .expect("there are fixtures")
         .map(|entry| {
@@ -280,7 +258,7 @@ fn the_configurations_of_fifteen_guides_are_proven() {
          fastcgi_cache_key \"$scheme$request_method$host$request_uri\";\n",
         folder.path().display()
     );
-    let guides = guides();
+    let guides = fixtures("nginx-guides");
     assert_eq!(guides.len(), 15);
     for (name, conf) in &guides {
         write_files(&folder.path().join("root").join(name), conf);
@@ -288,10 +266,36 @@ fn the_configurations_of_fifteen_guides_are_proven() {
     }
     let case = Case { http: &lines, server: "server_name other.example; return 404;", files: &[] };
     let old = OldServer::start_in(folder, &case);
-    let (_, json, errors) = prove(&old, &["--limit", "4000"]);
-    let found: Vec<String> = unexplained(&json).into_iter().map(|one| format!("{one:#}")).collect();
+    let proven = Proven::of(&old, &["--limit", "4000"]);
+    let Proven { json, errors, .. } = &proven;
+    let found: Vec<String> =
+        proven.unexplained().into_iter().map(|one| format!("{one:#}")).collect();
     assert!(found.is_empty(), "{} unexplained:\n{}\n{errors}", found.len(), found.join("\n"));
     assert!(json["compared"].as_u64() > Some(1000), "{json:#}");
     println!("{} compared, {} the same", json["compared"], json["same"]);
-    expect_nothing_left(&old, &errors);
+    proven.expect_nothing_left(&old);
+}
+
+#[test]
+fn the_snippets_of_nginx_in_packages_are_proven() {
+    let folder = public_folder();
+    let mut lines = String::new();
+    let packages = fixtures("nginx-packages");
+    assert_eq!(packages.len(), 2);
+    for (name, conf) in &packages {
+        write_files(&folder.path().join("root").join(name), conf);
+        let conf = with_root(conf, &format!("ROOT/{name}"));
+        lines += &format!(
+            "server {{ listen LISTEN; server_name {name}.example.com; root ROOT; {conf} }}\n"
+        );
+    }
+    let case = Case { http: &lines, server: "server_name other.example; return 404;", files: &[] };
+    let old = OldServer::start_in(folder, &case);
+    let proven = Proven::of(&old, &["--limit", "1000"]);
+    let Proven { json, errors, .. } = &proven;
+    let found: Vec<String> =
+        proven.unexplained().into_iter().map(|one| format!("{one:#}")).collect();
+    assert!(found.is_empty(), "{} unexplained:\n{}\n{errors}", found.len(), found.join("\n"));
+    assert!(json["compared"].as_u64() > Some(100), "{json:#}");
+    proven.expect_nothing_left(&old);
 }

@@ -21,12 +21,46 @@ pub struct ServedSite {
     pub addresses: Vec<ServedAddress>,
     /// Its document root.
     pub root: Option<String>,
+    /// Folders elsewhere that its paths lead to.
+    pub aliases: Vec<ServedFolder>,
     /// Its access logs.
     pub access_logs: Vec<String>,
     /// Its rules for paths, in the order in which they are defined.
     pub rules: Vec<ServedRule>,
     /// The places of directives that are valid for all of its paths.
     pub general: Vec<SourceLine>,
+    /// How the old server chooses the rule of a path.
+    pub choice: RuleChoice,
+}
+
+/// A folder, and the prefix of its paths without a slash at its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedFolder {
+    /// The prefix.
+    pub prefix: String,
+    /// The folder.
+    pub folder: String,
+}
+
+/// How a server chooses the rule of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleChoice {
+    /// As nginx: one location.
+    Location,
+    /// As Apache: all rules apply, and later ones override earlier ones.
+    Merged,
+}
+
+/// What a rule that is merged with others says about access.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RuleAccess {
+    /// Nothing.
+    #[default]
+    Unset,
+    /// All clients may see its paths.
+    Open,
+    /// Some or all may not.
+    Restricted,
 }
 
 /// An address of a site.
@@ -52,6 +86,8 @@ pub enum RulePaths {
         /// Whether it precedes regular expressions.
         is_first: bool,
     },
+    /// A path without a slash at its end, and all below it; empty for all paths.
+    Folder(String),
     /// All that a regular expression of PCRE matches.
     Regex(String),
 }
@@ -71,6 +107,8 @@ pub struct ServedRule {
     pub what: String,
     /// The places of the directives in it.
     pub inner: Vec<SourceLine>,
+    /// What it says about access, if it is merged with others.
+    pub access: RuleAccess,
     regex: OnceCell<Option<Regex>>,
 }
 
@@ -84,6 +122,7 @@ impl ServedRule {
             place: place.clone(),
             what: what.to_owned(),
             inner: Vec::new(),
+            access: RuleAccess::Unset,
             regex: OnceCell::new(),
         }
     }
@@ -96,6 +135,9 @@ impl ServedRule {
         match &self.paths {
             RulePaths::Exact(text) => path == text,
             RulePaths::Prefix { text, .. } => path.starts_with(text.as_str()),
+            RulePaths::Folder(text) => path
+                .strip_prefix(text.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
             RulePaths::Regex(text) => {
                 let compiled = || RegexBuilder::new().build(text).ok();
                 let regex = self.regex.get_or_init(compiled);
@@ -107,8 +149,15 @@ impl ServedRule {
     fn prefix_length(&self) -> usize {
         match &self.paths {
             RulePaths::Prefix { text, .. } | RulePaths::Exact(text) => text.len(),
-            RulePaths::Regex(_) => 0,
+            RulePaths::Folder(_) | RulePaths::Regex(_) => 0,
         }
+    }
+
+    /// Whether it passes its paths to PHP.
+    pub fn is_for_php(&self) -> bool {
+        let what = self.what.to_ascii_lowercase();
+        let passes = what.contains("sethandler") || what.contains("proxypassmatch");
+        what.contains("fastcgi_pass") || passes && (what.contains("php") || what.contains("fcgi:"))
     }
 }
 
@@ -119,24 +168,48 @@ impl fmt::Display for ServedRule {
 }
 
 impl ServedSite {
-    /// The rule for a decoded path, as nginx chooses it: those before all locations, an exact path,
-    /// the longest prefix if it precedes regular expressions, the first of these, the longest
-    /// prefix.
+    /// The rule that decides for a decoded path.
     pub fn rule_of(&self, path: &str) -> Option<&ServedRule> {
         let matching: Vec<&ServedRule> =
             self.rules.iter().filter(|rule| rule.matches(path)).collect();
-        let of_kind = |wanted: fn(&ServedRule) -> bool| {
-            matching.iter().copied().filter(move |rule| !rule.is_before && wanted(rule))
-        };
-        let before = matching.iter().copied().find(|rule| rule.is_before);
-        let exact = of_kind(|rule| matches!(rule.paths, RulePaths::Exact(_))).next();
-        let prefixes = of_kind(|rule| matches!(rule.paths, RulePaths::Prefix { .. }));
-        let longest = prefixes.max_by_key(|rule| rule.prefix_length());
-        let first =
-            longest.filter(|rule| matches!(rule.paths, RulePaths::Prefix { is_first: true, .. }));
-        let regex = of_kind(|rule| matches!(rule.paths, RulePaths::Regex(_))).next();
-        before.or(exact).or(first).or(regex).or(longest)
+        match self.choice {
+            RuleChoice::Location => located(&matching),
+            RuleChoice::Merged => merged(&matching),
+        }
     }
+
+    /// All rules that apply to a decoded path.
+    pub fn rules_of(&self, path: &str) -> Vec<&ServedRule> {
+        match self.choice {
+            RuleChoice::Location => self.rule_of(path).into_iter().collect(),
+            RuleChoice::Merged => self.rules.iter().filter(|rule| rule.matches(path)).collect(),
+        }
+    }
+}
+
+/// The rule as Apache merges them: one before all sections, the last one about access if it
+/// restricts it, the last one.
+fn merged<'a>(matching: &[&'a ServedRule]) -> Option<&'a ServedRule> {
+    let all = || matching.iter().copied();
+    let access = all().rfind(|rule| rule.access != RuleAccess::Unset);
+    let restricts = access.filter(|rule| rule.access == RuleAccess::Restricted);
+    all().find(|rule| rule.is_before).or(restricts).or(all().next_back())
+}
+
+/// The rule as nginx chooses it: those before all locations, an exact path, the longest prefix if
+/// it precedes regular expressions, the first of these, the longest prefix.
+fn located<'a>(matching: &[&'a ServedRule]) -> Option<&'a ServedRule> {
+    let of_kind = |wanted: fn(&ServedRule) -> bool| {
+        matching.iter().copied().filter(move |rule| !rule.is_before && wanted(rule))
+    };
+    let before = matching.iter().copied().find(|rule| rule.is_before);
+    let exact = of_kind(|rule| matches!(rule.paths, RulePaths::Exact(_))).next();
+    let prefixes = of_kind(|rule| matches!(rule.paths, RulePaths::Prefix { .. }));
+    let longest = prefixes.max_by_key(|rule| rule.prefix_length());
+    let first =
+        longest.filter(|rule| matches!(rule.paths, RulePaths::Prefix { is_first: true, .. }));
+    let regex = of_kind(|rule| matches!(rule.paths, RulePaths::Regex(_))).next();
+    before.or(exact).or(first).or(regex).or(longest)
 }
 
 #[cfg(test)]
@@ -167,6 +240,7 @@ mod tests {
             is_default: true,
             addresses: Vec::new(),
             root: None,
+            aliases: Vec::new(),
             access_logs: Vec::new(),
             rules: vec![
                 rule(prefix("/", false), 2),
@@ -178,6 +252,7 @@ mod tests {
                 first,
             ],
             general: Vec::new(),
+            choice: RuleChoice::Location,
         };
         for (path, line) in [
             ("/", 2),

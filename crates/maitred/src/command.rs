@@ -174,7 +174,7 @@ pub enum Command {
         maitred import apache --output /etc/maitred/maitred.toml\n  \
         maitred import nginx /srv/nginx/nginx.conf --php-fpm /srv/php-fpm.conf\n  \
         maitred import caddy                 also of FrankenPHP\n  \
-        maitred import --prove                compare the running nginx with maitred\n\n\
+        maitred import --prove                compare the running server with maitred\n\n\
         No server is changed. Beside each part stands the file and the line that it comes from. \
         The report is on standard error: what is kept, what is changed and why, and what is left \
         out and what to do by hand.\n\

@@ -1,7 +1,7 @@
-//! Differences between nginx and maitred that every site has, with their reasons.
+//! Differences between nginx or Apache and maitred that every site has, with their reasons.
 
 use crate::difference::{Aspect, Difference};
-use crate::probe::{ProbeForm, Responses};
+use crate::probe::{ProbeForm, Responses, ServerResponse};
 
 /// What is known of a request besides the responses.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +18,13 @@ pub struct RequestFacts<'a> {
 
 /// Statuses of refusals.
 const REFUSALS: [u16; 6] = [400, 401, 403, 404, 405, 410];
+
+/// Media types whose scripts a browser runs.
+const RUN_BY_BROWSERS: [&str; 4] =
+    ["text/html", "application/xhtml+xml", "image/svg+xml", "text/xml"];
+
+/// The title of a folder's listing.
+const LISTING: &[u8] = b"<title>Index of /";
 
 /// The reason of a difference that every site has, if it is one.
 pub fn accepted(
@@ -40,13 +47,17 @@ pub fn accepted(
     }
     match &difference.aspect {
         Aspect::Status => status(responses, facts),
-        Aspect::Header(name) if name == "content-encoding" => {
-            Some("maitred compresses text unless `compression = false`, nginx by `gzip`")
-        }
+        Aspect::Header(name) if name == "content-encoding" => Some(
+            "maitred compresses text unless `compression = false`, the old server by its settings",
+        ),
         Aspect::Header(name)
             if name == "content-type" && [old.status, new.status] == [304, 304] =>
         {
             difference.old.is_empty().then_some("a 304 has the headers that `headers` sets")
+        }
+        Aspect::Header(name) if name == "content-type" && difference.old.is_empty() => {
+            let is_harmless = !RUN_BY_BROWSERS.contains(&new.media_type());
+            is_harmless.then_some("maitred's table has a type for these files, or octet-stream")
         }
         Aspect::Header(name) if name == "content-type" => {
             let is_same = old.media_type().eq_ignore_ascii_case(new.media_type());
@@ -54,6 +65,9 @@ pub fn accepted(
             let scripts = [old.media_type(), new.media_type()];
             match scripts == ["application/javascript", "text/javascript"] {
                 true => Some("the media type of scripts is text/javascript (RFC 9239)"),
+                false if !is_same && have_one_meaning(scripts) => {
+                    Some("the media type has two names; maitred sends the one of its own table")
+                }
                 false => (is_same && adds)
                     .then_some("maitred adds the charset to the types of text files"),
             }
@@ -62,6 +76,9 @@ pub fn accepted(
             let is_weak = facts.form == &ProbeForm::Gzip;
             is_weak.then_some("a compressed response has validators of its own")
         }
+        Aspect::Body if [old, new].iter().all(|response| is_listing(response)) => {
+            Some("listings of folders have one form in maitred")
+        }
         Aspect::Header(name) if name == "x-content-type-options" && difference.old.is_empty() => {
             Some("maitred adds it to files")
         }
@@ -69,10 +86,32 @@ pub fn accepted(
     }
 }
 
+/// Whether two media types are names of one: `text/x-perl` and `application/x-perl`.
+fn have_one_meaning(names: [&str; 2]) -> bool {
+    let [(first, one), (second, other)] =
+        names.map(|name| name.split_once('/').unwrap_or_default());
+    let plain = |name: &str| match name {
+        "vnd.microsoft.icon" => "icon".to_owned(),
+        name => name.trim_start_matches("x-").to_ascii_lowercase(),
+    };
+    let is_text = |name: &str| ["text", "application"].contains(&name);
+    !one.is_empty()
+        && plain(one) == plain(other)
+        && (first == second || is_text(first) && is_text(second))
+}
+
+/// Whether a response is the listing of a folder.
+fn is_listing(response: &ServerResponse) -> bool {
+    response.body.windows(LISTING.len()).any(|part| part == LISTING)
+}
+
 fn status(responses: &Responses, facts: RequestFacts<'_>) -> Option<&'static str> {
     let (old, new) = (&responses.old[0], &responses.new);
     if REFUSALS.contains(&old.status) && REFUSALS.contains(&new.status) {
         return Some("both refuse it, with different statuses");
+    }
+    if facts.is_for_php && [old.status, new.status] == [206, 200] {
+        return Some("a range of a script's response is the whole response");
     }
     let path = facts.target.split('?').next().unwrap_or_default();
     if new.status == 404 && path.contains("/.") {
@@ -88,7 +127,7 @@ fn status(responses: &Responses, facts: RequestFacts<'_>) -> Option<&'static str
     let shows_source =
         old.shows() && new.status >= 400 && old.body.windows(5).any(|part| part == b"<?php");
     if shows_source && is_script {
-        return Some("nginx shows the source of a script; maitred never does");
+        return Some("the old server shows the source of a script; maitred never does");
     }
     if is_odd && new.status == 400 {
         return Some("maitred refuses this spelling of a path");
@@ -107,7 +146,6 @@ fn status(responses: &Responses, facts: RequestFacts<'_>) -> Option<&'static str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::ServerResponse;
 
     fn reason(old: (u16, &str), new: u16, target: &str, runs: bool) -> Option<&'static str> {
         let response = |status: u16, body: &str| ServerResponse {
@@ -131,6 +169,20 @@ mod tests {
         assert!(reason((403, ""), 200, "/a", false).is_none());
         assert!(reason((200, ""), 403, "/a", false).is_none());
         assert!(reason((301, ""), 404, "/a", false).is_none());
+    }
+
+    #[test]
+    fn names_of_one_media_type_are_alike() {
+        for (names, alike) in [
+            (["text/x-perl", "application/x-perl"], true),
+            (["image/vnd.microsoft.icon", "image/x-icon"], true),
+            (["application/xml", "text/xml"], true),
+            (["text/html", "text/plain"], false),
+            (["text/plain", "text/html"], false),
+            (["", ""], false),
+        ] {
+            assert_eq!(have_one_meaning(names), alike, "{names:?}");
+        }
     }
 
     #[test]

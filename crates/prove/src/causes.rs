@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use maitred_import::report::{ImportFinding, ImportReport, Outcome, SourceLine};
-use maitred_import::served::{ServedRule, ServedSite};
+use maitred_import::served::{RuleChoice, ServedRule, ServedSite};
 use serde_json::{Value, json};
 
 use crate::difference::{Aspect, Difference};
@@ -203,11 +203,46 @@ const ROUTES: [&str; 18] = [
 const GENERAL_ROUTES: [&str; 6] =
     ["try_files", "deny", "allow", "auth_basic", "satisfy", "fastcgi_param"];
 
+/// Directives of Apache that decide what a path leads to, in lower case.
+const MERGED_ROUTES: [&str; 31] = [
+    "require",
+    "<requireall",
+    "<requireany",
+    "<requirenone",
+    "order",
+    "allow",
+    "deny",
+    "satisfy",
+    "authtype",
+    "authuserfile",
+    "authgroupfile",
+    "redirect",
+    "redirectmatch",
+    "redirectpermanent",
+    "redirecttemp",
+    "rewriterule",
+    "rewritecond",
+    "fallbackresource",
+    "alias",
+    "aliasmatch",
+    "scriptalias",
+    "scriptaliasmatch",
+    "documentroot",
+    "proxypass",
+    "proxypassmatch",
+    "sethandler",
+    "addhandler",
+    "php_flag",
+    "php_admin_flag",
+    "php_value",
+    "php_admin_value",
+];
+
 /// What is known of a difference when the report is searched.
 #[derive(Debug, Clone, Copy)]
 pub struct DifferenceOrigin<'a> {
-    /// The rule of the old server.
-    pub rule: Option<&'a ServedRule>,
+    /// The rules of the old server.
+    pub rules: &'a [&'a ServedRule],
     /// The site of the old server.
     pub site: &'a ServedSite,
     /// The place that the rule of the new server comes from, and perhaps a reason.
@@ -223,7 +258,8 @@ pub struct DifferenceOrigin<'a> {
 impl DifferenceOrigin<'_> {
     /// Whether a directive is part of the rule of either server.
     fn is_of_rule(&self, place: &SourceLine) -> bool {
-        let of_old = self.rule.is_some_and(|one| one.place == *place || one.inner.contains(place));
+        let mut rules = self.rules.iter();
+        let of_old = rules.any(|one| one.place == *place || one.inner.contains(place));
         let text = place.to_string();
         let of_new = self.new_rule_from.strip_prefix(text.as_str());
         of_old || of_new.is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
@@ -238,6 +274,9 @@ impl DifferenceOrigin<'_> {
             return false;
         }
         let is_folder = self.target.split('?').next().is_some_and(|path| path.ends_with('/'));
+        if self.site.choice == RuleChoice::Merged {
+            return self.merged_explains(aspect, finding, is_folder);
+        }
         let routes = match name {
             "index" | "autoindex" => is_folder,
             "error_page" => self.new_status >= 400,
@@ -253,6 +292,39 @@ impl DifferenceOrigin<'_> {
                 ("set-cookie", "userid") => true,
                 // Tables of headers add up here, where a location replaces those of the server.
                 (_, "location") => is_of_rule,
+                _ => routes,
+            },
+        }
+    }
+
+    /// The same for a directive of Apache.
+    fn merged_explains(&self, aspect: &Aspect, finding: &ImportFinding, is_folder: bool) -> bool {
+        let what = finding.what.to_ascii_lowercase();
+        let mut words = what.split([' ', ';']);
+        let name = words.next().unwrap_or_default();
+        let is_of_rule = self.is_of_rule(&finding.place);
+        let routes = match name {
+            "directoryindex" | "options" => is_folder,
+            "errordocument" => self.new_status >= 400,
+            // A file that is not imported may do anything; without one there is no excuse.
+            "allowoverride" => finding.outcome == Outcome::LeftOutAccess && is_of_rule,
+            name if is_of_rule => MERGED_ROUTES.contains(&name),
+            // What holds for a site as a whole explains no single path.
+            _ => false,
+        };
+        match aspect {
+            Aspect::Exchange => false,
+            Aspect::Status | Aspect::Body => routes,
+            Aspect::Header(header) => match (header.as_str(), name) {
+                (header, "header") => words.any(|word| word == header),
+                ("cache-control", name) if name.starts_with("expires") => true,
+                ("content-type", "adddefaultcharset" | "forcetype") => true,
+                ("content-type", "addtype") => {
+                    let path = self.target.split('?').next().unwrap_or_default();
+                    let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
+                    let extension = extension.to_ascii_lowercase();
+                    words.skip(1).any(|word| word.trim_start_matches('.') == extension)
+                }
                 _ => routes,
             },
         }
@@ -323,14 +395,17 @@ mod tests {
             is_default: true,
             addresses: Vec::new(),
             root: None,
+            aliases: Vec::new(),
             access_logs: Vec::new(),
             rules: Vec::new(),
             general: vec![place(2)],
+            choice: RuleChoice::Location,
         };
         let why = |aspect: Aspect, rule: Option<&ServedRule>, from: &str, status: u16| {
             let difference = Difference { aspect, old: String::new(), new: String::new() };
+            let rules: Vec<&ServedRule> = rule.into_iter().collect();
             let origin = DifferenceOrigin {
-                rule,
+                rules: &rules,
                 site: &site,
                 new_rule_from: from,
                 target: "/a",
@@ -348,6 +423,59 @@ mod tests {
         let header = |name: &str| Aspect::Header(name.to_owned());
         assert_eq!(line(why(header("x-a"), Some(&rule), "", 200)), Some('4'));
         assert_eq!(line(why(header("x-a"), None, "", 200)), None);
+    }
+
+    #[test]
+    fn directives_of_apache_explain_the_paths_of_their_sections() {
+        use maitred_import::served::RulePaths;
+        use std::rc::Rc;
+        let place = |line: usize| SourceLine { file: Rc::from("a.conf"), line, word: line };
+        let mut rule = ServedRule::new(RulePaths::Folder(String::new()), &place(3), "<Directory");
+        rule.inner = (4..9).map(place).collect();
+        let site = ServedSite {
+            place: place(1),
+            names: Vec::new(),
+            is_default: true,
+            addresses: Vec::new(),
+            root: None,
+            aliases: Vec::new(),
+            access_logs: Vec::new(),
+            rules: Vec::new(),
+            general: vec![place(2)],
+            choice: RuleChoice::Merged,
+        };
+        let explains = |report: &ImportReport, aspect: Aspect, is_leak: bool| {
+            let difference = Difference { aspect, old: String::new(), new: String::new() };
+            let origin = DifferenceOrigin {
+                rules: &[&rule],
+                site: &site,
+                new_rule_from: "",
+                target: "/a.Z",
+                new_status: 200,
+                is_leak,
+            };
+            reported(&difference, report, origin).is_some()
+        };
+        let report = |add: &dyn Fn(&mut ImportReport)| {
+            let mut report = ImportReport::default();
+            add(&mut report);
+            report
+        };
+        let changed = report(&|one| one.changed(&place(4), "AllowOverride All", "no file"));
+        assert!(!explains(&changed, Aspect::Status, false));
+        let left = report(&|one| one.access_left_out(&place(4), "AllowOverride All", "a file"));
+        assert!(explains(&left, Aspect::Status, false));
+        assert!(!explains(&left, Aspect::Status, true));
+        let rewrite = report(&|one| one.left_out(&place(5), "RewriteRule ^ index.php", "one"));
+        assert!(explains(&rewrite, Aspect::Status, false));
+        let general = report(&|one| one.left_out(&place(2), "RewriteRule ^ index.php", "one"));
+        assert!(!explains(&general, Aspect::Status, false));
+        let typed = report(&|one| one.left_out(&place(6), "AddType application/x-z .Z", "types"));
+        assert!(explains(&typed, Aspect::Header("content-type".to_owned()), false));
+        assert!(!explains(&typed, Aspect::Status, false));
+        let header = report(&|one| one.changed(&place(7), "Header always set X-A b", "all"));
+        assert!(explains(&header, Aspect::Header("x-a".to_owned()), false));
+        assert!(!explains(&header, Aspect::Header("x-b".to_owned()), false));
     }
 
     #[test]

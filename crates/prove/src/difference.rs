@@ -156,7 +156,17 @@ fn difference(aspect: Aspect, old: &str, new: &str) -> Difference {
     Difference { aspect, old: short(old), new: short(new) }
 }
 
-/// Whether a response is a page of nginx or php-fpm itself: every server has its own.
+/// Whether a body is a page of Apache itself: a document type of HTML 2.0 or 4.01, and the status
+/// as the title.
+fn is_page_of_apache(body: &str, status: u16) -> bool {
+    let Some((start, rest)) = body.split_once("\n<html><head>\n<title>") else { return false };
+    let title = rest.strip_prefix(&status.to_string());
+    start.starts_with("<!DOCTYPE HTML PUBLIC \"-//")
+        && !start[1..].contains('<')
+        && title.is_some_and(|rest| rest.starts_with(' '))
+}
+
+/// Whether a response is a page of nginx, Apache or php-fpm itself: every server has its own.
 pub fn is_own_page(response: &ServerResponse) -> bool {
     let body = String::from_utf8_lossy(&response.body);
     let is_short = response.body.len() < 4096;
@@ -164,6 +174,8 @@ pub fn is_own_page(response: &ServerResponse) -> bool {
         && response.status >= 300
         && (body.contains("<hr><center>nginx")
             || body.contains("<center>openresty")
+            || body.contains("<address>Apache/")
+            || is_page_of_apache(&body, response.status)
             || ["File not found.\n", "Access denied.\n", "No input file specified.\n"]
                 .contains(&body.as_ref()))
 }
@@ -345,6 +357,14 @@ mod tests {
     fn error_pages_of_the_servers_themselves_are_not_compared_and_those_of_sites_are() {
         let own = response(404, &[], "<h1>404</h1><hr><center>nginx/1.22.1</center>");
         assert_eq!(compared([own.clone(), own], response(404, &[], "Not found")), [""; 0]);
+        let html = "<!DOCTYPE HTML PUBLIC \"-//IETF//DTD HTML 2.0//EN\">\n<html><head>\n<title>";
+        let page = |title: &str| response(404, &[], &format!("{html}{title}</title>"));
+        let own = page("404 Not Found");
+        assert_eq!(compared([own.clone(), own], response(404, &[], "Not found")), [""; 0]);
+        let own = response(404, &[], "<address>Apache/2.4.62 (Debian) Server</address>");
+        assert_eq!(compared([own.clone(), own], response(404, &[], "Not found")), [""; 0]);
+        let other = page("4040 pages");
+        assert_eq!(compared([other.clone(), other], response(404, &[], "Not found")), ["body"]);
         let page = response(404, &[], "<h1>Our page</h1>");
         assert_eq!(compared([page.clone(), page], response(404, &[], "Not found")), ["body"]);
     }

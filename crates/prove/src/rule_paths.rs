@@ -73,6 +73,12 @@ pub fn examples(rule: &ServedRule) -> RuleExamples {
                 format!("{folder}/{UNKNOWN}.php"),
             ]
         }
+        RulePaths::Folder(folder) => vec![
+            folder.clone(),
+            format!("{folder}/"),
+            format!("{folder}/{UNKNOWN}"),
+            format!("{folder}/{UNKNOWN}.php"),
+        ],
         RulePaths::Regex(text) => of_expression(text, rule.around.as_deref().unwrap_or_default()),
     };
     let mut found = RuleExamples::default();

@@ -293,17 +293,18 @@ impl Comparing<'_> {
         if comparison.differences.is_empty() {
             return;
         }
-        let rule = target.site.rule_of(&decoded(path));
+        let (rule, rules) =
+            (target.site.rule_of(&decoded(path)), target.site.rules_of(&decoded(path)));
         let new_rule = (self.find)(&target.compared, path, form.method());
         for difference in comparison.differences {
             let facts = RequestFacts {
                 target: path,
                 form,
                 runs_front_controller: new_rule.runs_front_controller,
-                is_for_php: rule.is_some_and(|rule| rule.what.contains("fastcgi_pass")),
+                is_for_php: rules.iter().any(|rule| rule.is_for_php()),
             };
             let origin = DifferenceOrigin {
-                rule,
+                rules: &rules,
                 site: target.site,
                 new_rule_from: &new_rule.from,
                 target: path,

@@ -73,6 +73,28 @@ pub fn read(
     Ok(ApacheConfig { tree, modules: reader.modules, server_root: reader.server_root })
 }
 
+/// The directives of a `.htaccess` file, with the modules and variables of the configuration.
+///
+/// # Errors
+/// One sentence: the file cannot be read, or has a syntax error.
+pub(super) fn htaccess(
+    files: &dyn FileReader,
+    file: &str,
+    config: &ApacheConfig,
+) -> Result<Vec<Directive>, String> {
+    let mut reader = ConfigReader {
+        files,
+        report: &mut ImportReport::default(),
+        server_root: config.server_root.clone(),
+        variables: BTreeMap::new(),
+        defines: BTreeSet::new(),
+        modules: config.modules.clone(),
+        macros: BTreeMap::new(),
+        left: MAX_DIRECTIVES,
+    };
+    reader.file(file, 0)
+}
+
 /// The variables that a shell script such as Debian's `envvars` exports.
 fn environment_of(script: &str) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::new();

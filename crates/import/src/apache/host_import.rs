@@ -1,6 +1,6 @@
 //! A virtual host as a site.
 
-use super::config_reader::ApacheConfig;
+use super::config_reader::{self, ApacheConfig};
 use super::mod_php_pools::ModPhpPools;
 use super::path_area::{self, MappedFolder, PathArea};
 use super::virtual_hosts::{HostsImport, MovedHost, VirtualHost};
@@ -133,7 +133,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
         levels.filter(|one| names.iter().any(|name| one.is(name))).collect()
     }
 
-    fn document_root(&mut self) {
+    pub(super) fn document_root(&mut self) {
         let Some(root) = self.of_host("DocumentRoot") else {
             DEFAULT_ROOT.clone_into(&mut self.root);
             let why = "Apache's default depends on its package";
@@ -150,7 +150,7 @@ impl<'w, 'a> HostImport<'w, 'a> {
         self.keep(root);
     }
 
-    fn collect_sections(&mut self) {
+    pub(super) fn collect_sections(&mut self) {
         let mut sections = Vec::new();
         let (mut folders, mut regexes) = (Vec::<FolderSection<'a>>::new(), Vec::new());
         let (mut files, mut locations) = (Vec::new(), Vec::new());
@@ -328,10 +328,19 @@ impl<'w, 'a> HostImport<'w, 'a> {
                 self.report.access_left_out(&line.place, &line.shown(), why);
                 continue;
             }
-            let folder = self.folder_of(&section.area);
-            let found = folder.map(|folder| self.files.glob(&format!("{folder}/**/.htaccess")));
-            let found = found.unwrap_or_default();
+            let folder = self.folder_of(&section.area).unwrap_or_default();
+            let mut found = match folder.is_empty() {
+                true => Vec::new(),
+                false => self.files.glob(&format!("{folder}/**/.htaccess")),
+            };
+            let count = found.len();
+            found.retain(|file| !self.written_for(file, &folder, &section.area));
             match found.first() {
+                None if count > 0 => {
+                    let why = "the folders that a `.htaccess` file closes are denied, or run no \
+                               PHP; other changes of such files have no effect";
+                    self.report.changed(&line.place, &line.shown(), why);
+                }
                 None => {
                     let why = "there is no `.htaccess` file; one would have no effect";
                     self.report.changed(&line.place, &line.shown(), why);
@@ -346,6 +355,41 @@ impl<'w, 'a> HostImport<'w, 'a> {
                 }
             }
         }
+    }
+
+    /// Writes the rules of a `.htaccess` file in an area, if it does nothing but close its folder
+    /// or turn PHP off there.
+    fn written_for(&mut self, file: &str, folder: &str, area: &PathArea) -> bool {
+        let PathArea::Below(prefix) = area else { return false };
+        let Some(inner) = file.strip_prefix(folder) else { return false };
+        let inner = inner.trim_end_matches("/.htaccess");
+        let below = PathArea::Below(format!("{prefix}{inner}"));
+        let folders = self
+            .sections
+            .iter()
+            .filter(|one| one.is_folder && area.covers(&one.area) && one.area.covers(&below));
+        let decides = folders.filter_map(|one| one.last("AllowOverride")).next_back();
+        if decides.is_some_and(|line| line.first().eq_ignore_ascii_case("none")) {
+            // Apache does not read it.
+            return true;
+        }
+        let Ok(lines) = config_reader::htaccess(self.files, file, self.config) else {
+            return false;
+        };
+        let of_kind = |wanted: HtaccessLine| lines.iter().filter(move |one| kind(one) == wanted);
+        let is_ordered = lines.iter().any(|one| one.is("Order"));
+        let closing = of_kind(HtaccessLine::Closes).next();
+        if of_kind(HtaccessLine::Other).next().is_some() || is_ordered && closing.is_none() {
+            return false;
+        }
+        if let Some(line) = closing {
+            for pattern in below.patterns_without(&[]) {
+                self.push("deny", line, toml_text::string(&pattern));
+            }
+        } else if let Some(line) = of_kind(HtaccessLine::NoPhp).next() {
+            self.push("deny_php", line, toml_text::string(&below.pattern()));
+        }
+        true
     }
 
     /// `.htaccess` files above the document root.
@@ -432,6 +476,28 @@ pub(super) fn moved_site(moved: &MovedHost<'_>, place: &SourceLine) -> SiteDraft
     ];
     site.settings.push("redirects", Placed::new(toml_text::table(fields), at));
     site
+}
+
+/// What a line of a `.htaccess` file does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HtaccessLine {
+    /// All clients are refused.
+    Closes,
+    /// Scripts do not run.
+    NoPhp,
+    /// Nothing by itself.
+    Nothing,
+    Other,
+}
+
+fn kind(line: &Directive) -> HtaccessLine {
+    let words = line.arguments.join(" ").to_ascii_lowercase();
+    match (line.name.to_ascii_lowercase().as_str(), words.as_str()) {
+        ("require", "all denied") | ("deny", "from all") => HtaccessLine::Closes,
+        ("php_flag" | "php_admin_flag", "engine off") => HtaccessLine::NoPhp,
+        ("order", _) | ("satisfy", "all") => HtaccessLine::Nothing,
+        _ => HtaccessLine::Other,
+    }
 }
 
 fn is_files(directive: &Directive) -> bool {

@@ -13,11 +13,13 @@ mod mod_php_pools;
 mod path_area;
 mod require_rules;
 mod rewrite_chain;
+mod served_hosts;
 mod virtual_hosts;
 
 use config_reader::ApacheConfig;
 use known_directives::{ApacheDirective, known};
 use mod_php_pools::ModPhpPools;
+pub use served_hosts::served_sites;
 use virtual_hosts::HostsImport;
 
 use crate::file_draft::FileDraft;

@@ -205,6 +205,17 @@ pub(super) fn of_files(section: &Directive, around: &PathArea) -> PathArea {
         PathArea::Below(prefix) if !prefix.is_empty() => {
             PathArea::Regex(format!("{flags}^{}/(?:.*/)?{any}{name}", regex::escape(prefix)))
         }
+        // A folder that a regular expression names: the file is in it, or below.
+        PathArea::Regex(folder) if folder.starts_with('^') && flags.is_empty() => {
+            let has_alternatives = crate::values::alternatives(folder).len() > 1;
+            let folder = if has_alternatives { format!("(?:{folder})") } else { folder.clone() };
+            let below = match (folder.strip_suffix("(/|$)"), folder.ends_with('/')) {
+                (Some(name), _) => format!("{name}/(?:.*/)?"),
+                (None, true) => format!("{folder}(?:.*/)?"),
+                (None, false) => format!("{}.*/", folder.trim_end_matches('$')),
+            };
+            PathArea::Regex(format!("{below}{any}{name}"))
+        }
         _ => PathArea::Regex(format!("{flags}/{any}{name}")),
     }
 }
@@ -274,6 +285,20 @@ mod tests {
         for (text, path, matches) in cases {
             let area = of_files(&section(text), &PathArea::all());
             assert_eq!(area.has(path), matches, "{text} {path} {area:?}");
+        }
+    }
+
+    #[test]
+    fn files_in_folders_of_an_expression_are_those_below_them() {
+        let around = PathArea::Regex("^/zabbix/(conf|app)/".to_owned());
+        let area = of_files(&section("<files *.php"), &around);
+        for (path, has) in [
+            ("/zabbix/conf/a.php", true),
+            ("/zabbix/app/b/a.php", true),
+            ("/zabbix/a.php", false),
+            ("/zabbix/conf/a.txt", false),
+        ] {
+            assert_eq!(area.has(path), has, "{path} {area:?}");
         }
     }
 

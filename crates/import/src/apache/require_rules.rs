@@ -7,6 +7,9 @@ use crate::source_directive::Directive;
 /// The addresses of `Require local`.
 const LOCAL: [&str; 2] = ["127.0.0.0/8", "::1"];
 
+/// The addresses of the name `localhost`.
+const LOOPBACK: [&str; 2] = ["127.0.0.1", "::1"];
+
 /// Users that a rule lets in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AllowedUsers {
@@ -245,7 +248,9 @@ pub(super) fn of_order(directives: &[&Directive]) -> Option<AccessRule> {
         for text in directive.arguments.iter().skip(1) {
             match (text.to_ascii_lowercase().as_str(), network(text)) {
                 ("all", _) => list.all = true,
-                (_, Some(network)) => list.networks.push(network),
+                // The name that a look-up of these addresses gives.
+                ("localhost", _) => LOOPBACK.iter().for_each(|one| list.add((*one).to_owned())),
+                (_, Some(network)) => list.add(network),
                 _ => {
                     let why = format!("`{}` has no counterpart", directive.shown());
                     return Some(AccessRule::unwritten(why));
@@ -280,6 +285,14 @@ pub(super) fn of_order(directives: &[&Directive]) -> Option<AccessRule> {
 struct Sources {
     all: bool,
     networks: Vec<String>,
+}
+
+impl Sources {
+    fn add(&mut self, network: String) {
+        if !self.networks.contains(&network) {
+            self.networks.push(network);
+        }
+    }
 }
 
 #[cfg(test)]

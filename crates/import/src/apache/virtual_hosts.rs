@@ -22,10 +22,12 @@ pub(super) struct VirtualHost<'a> {
     pub place: SourceLine,
     /// Its directives.
     pub directives: &'a [Directive],
-    listens: Vec<Listen>,
+    /// The addresses that it is served at.
+    pub listens: Vec<Listen>,
     /// Its names.
     pub names: Vec<String>,
-    is_default: bool,
+    /// Whether requests for unknown names are its own.
+    pub is_default: bool,
     /// Plain HTTP is redirected to HTTPS of the same name, with this status.
     to_https: Option<u16>,
     /// Names that are redirected elsewhere.
@@ -67,7 +69,8 @@ pub(super) struct HostsImport<'w, 'a> {
 }
 
 impl<'a> HostsImport<'_, 'a> {
-    pub(super) fn import(&mut self, file: &mut FileDraft) {
+    /// All virtual hosts, and the server itself where none is.
+    pub(super) fn hosts(&mut self) -> Vec<VirtualHost<'a>> {
         let listens = self.listen_directives();
         let sections = self.config.tree.iter().filter(|one| one.is("<VirtualHost"));
         let sections: Vec<&'a Directive> = sections.collect();
@@ -79,6 +82,11 @@ impl<'a> HostsImport<'_, 'a> {
         if let Some(first) = first.filter(|_| !named) {
             hosts[first].is_default = true;
         }
+        hosts
+    }
+
+    pub(super) fn import(&mut self, file: &mut FileDraft) {
+        let hosts = self.hosts();
         self.listen(&hosts, file);
         self.tls(&hosts, file);
         let (tls, plain): (Vec<_>, Vec<_>) = hosts.iter().partition(|one| one.has_tls());
@@ -234,7 +242,7 @@ impl<'a> HostsImport<'_, 'a> {
                 _ => false,
             };
             let name = to.strip_prefix("https://").map(|rest| rest.trim_end_matches("$1"));
-            let name = name.map(|rest| rest.trim_end_matches('/'));
+            let name = name.map(|rest| self.without_own_port(rest.trim_end_matches('/')));
             if is_all
                 && !host.has_tls()
                 && name.is_some_and(|name| host.names.is_empty() || only(&host.names, name))
@@ -250,6 +258,16 @@ impl<'a> HostsImport<'_, 'a> {
         for chain in chains(&own) {
             self.redirected_by(&chain, host);
         }
+    }
+
+    /// A name without the port of a `Listen`.
+    fn without_own_port<'n>(&self, name: &'n str) -> &'n str {
+        let Some((host, port)) = name.rsplit_once(':') else { return name };
+        let mut listens = self.config.tree.iter().filter(|one| one.is("Listen"));
+        let is_own = |one: &Directive| {
+            address(one.first()).is_some_and(|listen| listen.port.to_string() == port)
+        };
+        if listens.any(is_own) { host } else { name }
     }
 
     fn redirected_by(&mut self, chain: &RewriteChain<'a>, host: &mut VirtualHost<'a>) {

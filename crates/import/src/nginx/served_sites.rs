@@ -7,7 +7,7 @@ use super::tree;
 use crate::FileReader;
 use crate::listen_addresses::Listen;
 use crate::report::{ImportReport, SourceLine};
-use crate::served::{RulePaths, ServedAddress, ServedRule, ServedSite};
+use crate::served::{RuleChoice, RulePaths, ServedAddress, ServedRule, ServedSite};
 use crate::source_directive::Directive;
 
 /// The access log of nginx's packages, which is used without a directive.
@@ -72,9 +72,11 @@ fn site(scope: &Scope<'_>, server: &Directive) -> ServedSite {
         is_default: listens.iter().any(|listen| listen.is_default),
         addresses: listens.iter().map(address).collect(),
         root: root.map(|root| root.first().to_owned()).filter(|root| root.starts_with('/')),
+        aliases: Vec::new(),
         access_logs,
         rules,
         general: server.block.iter().filter(is_rule).map(|one| one.place.clone()).collect(),
+        choice: RuleChoice::Location,
     }
 }
 
@@ -153,12 +155,14 @@ fn locations(scope: &Scope<'_>, around: Option<&str>, rules: &mut Vec<ServedRule
         let inside = scope.inside(directive);
         let prefix = match &paths {
             RulePaths::Prefix { text, .. } | RulePaths::Exact(text) => Some(text.clone()),
-            RulePaths::Regex(_) => around.map(str::to_owned),
+            RulePaths::Folder(_) | RulePaths::Regex(_) => around.map(str::to_owned),
         };
         locations(&inside, prefix.as_deref(), rules);
         let mut rule = ServedRule::new(paths, &directive.place, &shown(directive));
         rule.around = around.map(str::to_owned);
         rule.inner = places(directive);
+        // Those of the location around it are inherited.
+        rule.inner.extend(inside.group(&["error_page"]).iter().map(|one| one.place.clone()));
         rule.inner.extend(named(scope, directive).iter().flat_map(|one| places(one)));
         rules.push(rule);
     }

@@ -42,6 +42,27 @@ pub fn places(server: ForeignServer) -> &'static [&'static str] {
     known.map(|known| known.places).unwrap_or_default()
 }
 
+/// The name of a server in texts.
+pub fn name(server: ForeignServer) -> &'static str {
+    match server {
+        ForeignServer::Nginx => "nginx",
+        ForeignServer::Apache => "Apache",
+        ForeignServer::Unit => "Unit",
+        ForeignServer::Caddy => "Caddy",
+    }
+}
+
+/// The service of a server with this configuration: Apache's is `httpd` in Fedora's packages.
+pub fn service(server: ForeignServer, main: &str) -> &'static str {
+    match server {
+        ForeignServer::Nginx => "nginx",
+        ForeignServer::Apache if main.ends_with("/httpd.conf") => "httpd",
+        ForeignServer::Apache => "apache2",
+        ForeignServer::Unit => "unit",
+        ForeignServer::Caddy => "caddy",
+    }
+}
+
 /// The server that runs here, or else the one that is installed.
 pub fn found() -> Option<ForeignServer> {
     let running = running();

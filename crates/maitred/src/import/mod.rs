@@ -11,12 +11,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use maitred_import::caddy::CaddySource;
-use maitred_import::served::ServedSite;
 use maitred_import::user_files::UserFile;
 use maitred_import::{FileReader, Imported};
 
 use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
 use options::{ForeignServer, Import};
+use prove::OldServer;
 
 /// php-fpm's configuration, at the paths of distributions.
 const PHP_FPM: [&str; 4] = [
@@ -115,23 +115,29 @@ pub fn import(asked: &Import) -> ExitCode {
     }
     let sites = match server {
         ForeignServer::Nginx => maitred_import::nginx::served_sites(&Disk, &main),
-        _ => {
-            return refuse(&"--prove compares with nginx only; for other servers, leave it out");
+        ForeignServer::Apache => maitred_import::apache::served_sites(&Disk, &main),
+        ForeignServer::Unit | ForeignServer::Caddy => {
+            return refuse(
+                &"--prove compares with nginx and Apache only; for other servers, leave it out",
+            );
         }
     };
     match sites {
-        Ok(sites) => prove_import(asked, &imported, &sites, &fpm),
+        Ok(sites) => {
+            let old = OldServer {
+                name: found_servers::name(server),
+                service: found_servers::service(server, &main),
+                sites: &sites,
+                php_fpm: &fpm,
+            };
+            prove_import(asked, &imported, &old)
+        }
         Err(why) => refuse(&why),
     }
 }
 
 /// Writes the result as without `--prove`, but not to standard output, and compares both servers.
-fn prove_import(
-    asked: &Import,
-    imported: &Imported,
-    sites: &[ServedSite],
-    php_fpm: &[String],
-) -> ExitCode {
+fn prove_import(asked: &Import, imported: &Imported, old: &OldServer<'_>) -> ExitCode {
     let mut text = imported.toml.clone();
     let mut is_complete = true;
     if let Some(file) = &asked.prove.config {
@@ -158,8 +164,7 @@ fn prove_import(
         is_written: named.is_some(),
         config: &config,
         report: &imported.report,
-        sites,
-        php_fpm,
+        old,
     };
     let code = prove::prove(&asked.prove, &claim);
     match is_complete || code != ExitCode::from(EXIT_SUCCESS) {

@@ -42,7 +42,17 @@ pub struct Claim<'a> {
     pub config: &'a Config,
     /// The report of the import.
     pub report: &'a ImportReport,
-    /// The sites of the old server.
+    /// The old server.
+    pub old: &'a OldServer<'a>,
+}
+
+/// The server that runs.
+pub struct OldServer<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The name of its service.
+    pub service: &'a str,
+    /// Its sites.
     pub sites: &'a [ServedSite],
     /// The configuration files of php-fpm.
     pub php_fpm: &'a [String],
@@ -71,11 +81,11 @@ fn compare(
     stopped: &AtomicBool,
 ) -> Result<Proof, String> {
     let trial = TrialServer::start(claim.toml, claim.config)?;
-    let sites = site_targets::targets(claim.sites, &trial.addresses, asked)?;
+    let sites = site_targets::targets(claim.old.sites, &trial.addresses, asked)?;
     complain(&format!(
         "comparing {} with maitred on {}; {} requests a second, GET and HEAD only; no setting of \
          a running server changes",
-        maitred_text::humanize::plural(claim.sites.len() as u64, "site"),
+        maitred_text::humanize::plural(claim.old.sites.len() as u64, "site"),
         trial.addresses,
         asked.rate,
     ));
@@ -99,7 +109,7 @@ fn post(text: &str) -> Result<(String, String), String> {
 fn finish(asked: &Prove, claim: &Claim<'_>, proof: &Proof, is_stopped: bool) -> ExitCode {
     let unexplained = proof.unexplained().count();
     let text = || {
-        let mut text = report_text::text(proof, "nginx");
+        let mut text = report_text::text(proof, claim.old.name);
         let commands = switch_over::commands(&switch_over::Facts::of(claim));
         let is_complete = proof.compared > 0 && proof.troubles.is_empty() && !is_stopped;
         text += &match unexplained {

@@ -40,8 +40,11 @@ pub fn of_site(site: &ServedSite, days: u32) -> Vec<(String, AddressSource)> {
         }
     }
     let logged = most_frequent(counts).into_iter().map(|path| (path, AddressSource::AccessLog));
-    let files = site.root.as_ref().map(|root| files(Path::new(root))).unwrap_or_default();
-    logged.chain(files.into_iter().map(|path| (path, AddressSource::File))).collect()
+    let of_root = site.root.iter().flat_map(|root| files(Path::new(root), ""));
+    let of_aliases =
+        site.aliases.iter().flat_map(|alias| files(Path::new(&alias.folder), &alias.prefix));
+    let files = of_root.chain(of_aliases).map(|path| (path, AddressSource::File));
+    logged.chain(files).collect()
 }
 
 /// The end of a log; nothing if it cannot be read.
@@ -72,10 +75,11 @@ fn most_frequent(counts: HashMap<String, usize>) -> Vec<String> {
     all.into_iter().map(|(path, _)| path).take(MAX_LOGGED).collect()
 }
 
-/// Files below a document root that are no scripts, as request targets. Links are not followed.
-fn files(root: &Path) -> Vec<String> {
+/// Files below a folder that are no scripts, as request targets with this prefix. Links are not
+/// followed.
+fn files(root: &Path, prefix: &str) -> Vec<String> {
     let mut waiting: VecDeque<(PathBuf, String, usize)> =
-        VecDeque::from([(root.to_owned(), String::new(), 0)]);
+        VecDeque::from([(root.to_owned(), prefix.to_owned(), 0)]);
     let (mut found, mut entries) = (Vec::new(), 0);
     while let Some((folder, prefix, depth)) = waiting.pop_front() {
         let Ok(list) = fs::read_dir(&folder) else { continue };
@@ -137,6 +141,6 @@ mod tests {
             fs::write(root.join(name), "x").unwrap();
         }
         std::os::unix::fs::symlink("/etc/passwd", root.join("link")).unwrap();
-        assert_eq!(files(root), ["/a%20b.css", "/.git/HEAD"]);
+        assert_eq!(files(root, "/docs"), ["/docs/a%20b.css", "/docs/.git/HEAD"]);
     }
 }

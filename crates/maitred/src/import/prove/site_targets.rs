@@ -47,7 +47,8 @@ pub fn targets<'s>(
             for (index, name) in names.iter().enumerate() {
                 let first = index == 0;
                 let found_here = if first { seen.clone() } else { Vec::new() };
-                found.push(target(site, name, address, trial, found_here)?);
+                let addresses = [address, &other_address(site, is_tls, sites)];
+                found.push(target(site, name, addresses, trial, found_here)?);
             }
         }
     }
@@ -57,17 +58,17 @@ pub fn targets<'s>(
 fn target<'s>(
     site: &'s ServedSite,
     name: &str,
-    address: &ServedAddress,
+    addresses: [&ServedAddress; 2],
     trial: &TrialAddresses,
     found: Vec<(String, AddressSource)>,
 ) -> Result<SiteTarget<'s>, String> {
+    let [address, other] = addresses;
     let is_tls = address.is_tls;
-    let usual = if is_tls { 443 } else { 80 };
+    let usual = usual_port(is_tls);
     let authority = match address.port == usual {
         true => name.to_owned(),
         false => format!("{name}:{}", address.port),
     };
-    let other = site.addresses.iter().find(|one| one.is_tls != is_tls).map_or(0, |one| one.port);
     let (own_new, other_new) = match is_tls {
         true => (trial.tls, trial.plain),
         false => (trial.plain, trial.tls),
@@ -83,13 +84,27 @@ fn target<'s>(
         compared: ComparedSite {
             authority: authority.clone(),
             is_tls,
-            old_ports: vec![address.port, other],
+            old_ports: vec![address.port, other.port],
             new_ports: vec![own_new.port(), other_new.port()],
         },
         old: endpoint(reachable(address))?,
         new: endpoint(own_new)?,
         found,
     })
+}
+
+/// The address of the same site for the other of plain HTTP and TLS, which another section may
+/// have.
+fn other_address(site: &ServedSite, is_tls: bool, sites: &[ServedSite]) -> ServedAddress {
+    let has_name = |other: &&ServedSite| other.names.iter().any(|name| site.names.contains(name));
+    let alike = [site].into_iter().chain(sites.iter().filter(has_name));
+    let mut addresses = alike.flat_map(|one| &one.addresses);
+    let usual = ServedAddress { host: "*".to_owned(), port: usual_port(!is_tls), is_tls: !is_tls };
+    addresses.find(|one| one.is_tls != is_tls).cloned().unwrap_or(usual)
+}
+
+fn usual_port(is_tls: bool) -> u16 {
+    if is_tls { 443 } else { 80 }
 }
 
 /// The address as this machine reaches it.

@@ -8,6 +8,10 @@ use crate::command::DEFAULT_CONFIG;
 /// What the commands depend on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
+    /// The name of the old server for `maitred import`.
+    pub server: String,
+    /// The service of the old server.
+    pub service: String,
     /// The configuration file, if it is written.
     pub file: Option<String>,
     /// The services of php-fpm.
@@ -27,8 +31,10 @@ impl Facts {
             sites.iter().any(|site| matches!(site.destination, Destination::Upstream(_)));
         let unused = claim.report.findings().iter().any(|finding| finding.what.starts_with('['));
         Facts {
+            server: claim.old.name.to_ascii_lowercase(),
+            service: claim.old.service.to_owned(),
             file: claim.is_written.then(|| claim.name.to_owned()),
-            php_fpm: services(claim.php_fpm),
+            php_fpm: services(claim.old.php_fpm),
             is_php_fpm_used: upstream || unused,
             listen: listen.iter().chain(tls).map(ToString::to_string).collect(),
         }
@@ -50,8 +56,8 @@ fn services(files: &[String]) -> Vec<String> {
 
 /// The commands.
 pub fn commands(facts: &Facts) -> String {
-    let Facts { file, listen, .. } = facts;
-    let mut old = vec!["nginx".to_owned()];
+    let Facts { file, listen, server, .. } = facts;
+    let mut old = vec![facts.service.clone()];
     if !facts.is_php_fpm_used {
         old.extend(facts.php_fpm.clone());
     }
@@ -65,7 +71,7 @@ pub fn commands(facts: &Facts) -> String {
         Some(DEFAULT_CONFIG) => "maitred check".to_owned(),
         Some(file) => format!("cp {file} {DEFAULT_CONFIG} && maitred check"),
         None => format!(
-            "maitred import --output maitred.toml\n  \
+            "maitred import {server} --output maitred.toml\n  \
              cp maitred.toml {DEFAULT_CONFIG} && maitred check"
         ),
     };
@@ -86,6 +92,8 @@ mod tests {
     #[test]
     fn the_commands_stop_what_is_not_used_any_more_and_lead_back() {
         let mut facts = Facts {
+            server: "nginx".to_owned(),
+            service: "nginx".to_owned(),
             file: Some("new.toml".to_owned()),
             php_fpm: services(&["/etc/php/8.2/fpm/php-fpm.conf".to_owned()]),
             is_php_fpm_used: false,
