@@ -169,7 +169,8 @@ fn census(directives: &[Directive], report: &mut ImportReport) {
                 report.left_out(place, &shown, why);
             }
             KnownDirective::Misplaced => {
-                report.left_out(place, &shown, "it has no counterpart in this place");
+                let why = "no server inherits it, or it has no counterpart in this place";
+                report.left_out(place, &shown, why);
             }
             KnownDirective::Access => {
                 let why = "it is unknown, or decides who may see what, and has no counterpart: see \
