@@ -111,9 +111,10 @@ fn a_pool_whose_memory_is_written_to_without_end_gets_other_memory() {
     let spoiler = first.remove(0).keep_spoiling();
     serves_again(&server, "a");
     let other = |memory: &PoolMemory| memory.number != number;
-    let now = PoolMemory::of(&server.supervisor(), "www");
-    assert!(now.iter().any(other), "{now:?}");
     server.expect_log(mark, "pool `www`: 3 workers have broken the rules of the seat link");
+    wait::until_true("other memory", || {
+        PoolMemory::of(&server.supervisor(), "www").iter().any(other)
+    });
     drop(spoiler);
     assert_eq!(neighbour.end(), Vec::<String>::new());
 }
