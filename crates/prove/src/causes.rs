@@ -378,18 +378,13 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_report_explains_what_its_directives_can_cause_and_nothing_else() {
-        use maitred_import::served::RulePaths;
-        use std::rc::Rc;
-        let place = |line: usize| SourceLine { file: Rc::from("a.conf"), line, word: line };
-        let mut report = ImportReport::default();
-        report.changed(&place(2), "error_page 404 /e.php", "the status stays");
-        report.changed(&place(4), "return 404", "it applies as well elsewhere");
-        report.changed(&place(5), "add_header X-A b", "errors have it, too");
-        let mut rule = ServedRule::new(RulePaths::Exact("/a".to_owned()), &place(3), "location");
-        rule.inner = vec![place(4), place(5)];
-        let site = ServedSite {
+    fn place(line: usize) -> SourceLine {
+        SourceLine { file: std::rc::Rc::from("a.conf"), line, word: line }
+    }
+
+    /// A site of line 1, with a directive of its own on line 2.
+    fn site(choice: RuleChoice) -> ServedSite {
+        ServedSite {
             place: place(1),
             names: Vec::new(),
             is_default: true,
@@ -399,8 +394,20 @@ mod tests {
             access_logs: Vec::new(),
             rules: Vec::new(),
             general: vec![place(2)],
-            choice: RuleChoice::Location,
-        };
+            choice,
+        }
+    }
+
+    #[test]
+    fn the_report_explains_what_its_directives_can_cause_and_nothing_else() {
+        use maitred_import::served::RulePaths;
+        let mut report = ImportReport::default();
+        report.changed(&place(2), "error_page 404 /e.php", "the status stays");
+        report.changed(&place(4), "return 404", "it applies as well elsewhere");
+        report.changed(&place(5), "add_header X-A b", "errors have it, too");
+        let mut rule = ServedRule::new(RulePaths::Exact("/a".to_owned()), &place(3), "location");
+        rule.inner = vec![place(4), place(5)];
+        let site = site(RuleChoice::Location);
         let why = |aspect: Aspect, rule: Option<&ServedRule>, from: &str, status: u16| {
             let difference = Difference { aspect, old: String::new(), new: String::new() };
             let rules: Vec<&ServedRule> = rule.into_iter().collect();
@@ -428,22 +435,9 @@ mod tests {
     #[test]
     fn directives_of_apache_explain_the_paths_of_their_sections() {
         use maitred_import::served::RulePaths;
-        use std::rc::Rc;
-        let place = |line: usize| SourceLine { file: Rc::from("a.conf"), line, word: line };
         let mut rule = ServedRule::new(RulePaths::Folder(String::new()), &place(3), "<Directory");
         rule.inner = (4..9).map(place).collect();
-        let site = ServedSite {
-            place: place(1),
-            names: Vec::new(),
-            is_default: true,
-            addresses: Vec::new(),
-            root: None,
-            aliases: Vec::new(),
-            access_logs: Vec::new(),
-            rules: Vec::new(),
-            general: vec![place(2)],
-            choice: RuleChoice::Merged,
-        };
+        let site = site(RuleChoice::Merged);
         let explains = |report: &ImportReport, aspect: Aspect, is_leak: bool| {
             let difference = Difference { aspect, old: String::new(), new: String::new() };
             let origin = DifferenceOrigin {
