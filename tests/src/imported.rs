@@ -136,6 +136,17 @@ impl Proven {
     }
 
     /// # Panics
+    /// When a difference has no explanation, or no more than `least` responses were compared.
+    pub fn expect_all_explained(&self, least: u64) {
+        let Proven { json, errors, .. } = self;
+        let found: Vec<String> =
+            self.unexplained().into_iter().map(|one| format!("{one:#}")).collect();
+        assert!(found.is_empty(), "{} unexplained:\n{}\n{errors}", found.len(), found.join("\n"));
+        assert!(json["compared"].as_u64() > Some(least), "{json:#}");
+        println!("{} compared, {} the same", json["compared"], json["same"]);
+    }
+
+    /// # Panics
     /// When a temporary file or a listener is left.
     pub fn expect_nothing_left(&self, old: &OldServer) {
         let tmp = fs::read_dir(old.folder().join("tmp")).expect("a folder").count();

@@ -182,12 +182,7 @@ fn the_snippets_of_twelve_packages_are_proven() {
         files.iter().map(|(name, content)| (name.as_str(), content.as_str())).collect();
     let old = OldServer::apache(&hosts, &files);
     let proven = Proven::of(&old, &["--limit", "4000"]);
-    let Proven { json, errors, .. } = &proven;
-    let found: Vec<String> =
-        proven.unexplained().into_iter().map(|one| format!("{one:#}")).collect();
-    assert!(found.is_empty(), "{} unexplained:\n{}\n{errors}", found.len(), found.join("\n"));
-    assert!(json["compared"].as_u64() > Some(500), "{json:#}");
-    println!("{} compared, {} the same", json["compared"], json["same"]);
+    proven.expect_all_explained(500);
     proven.expect_nothing_left(&old);
 }
 
