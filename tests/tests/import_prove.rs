@@ -287,10 +287,6 @@ fn the_snippets_of_nginx_in_packages_are_proven() {
     let case = Case { http: &lines, server: "server_name other.example; return 404;", files: &[] };
     let old = OldServer::start_in(folder, &case);
     let proven = Proven::of(&old, &["--limit", "1000"]);
-    let Proven { json, errors, .. } = &proven;
-    let found: Vec<String> =
-        proven.unexplained().into_iter().map(|one| format!("{one:#}")).collect();
-    assert!(found.is_empty(), "{} unexplained:\n{}\n{errors}", found.len(), found.join("\n"));
-    assert!(json["compared"].as_u64() > Some(100), "{json:#}");
+    proven.expect_all_explained(100);
     proven.expect_nothing_left(&old);
 }

@@ -260,6 +260,7 @@ impl Supervisor {
             if self.pools[id].line != line {
                 continue;
             }
+            // One that has left with its front makes no further copy.
             if self.pools[id].state.is_leaving() {
                 self.pool_event(id, GenerationEvent::Leave);
             }
