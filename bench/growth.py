@@ -129,7 +129,7 @@ def step(server, which):
     make_ready(server, which, lambda: load.check(server.name, server.port, STEP, STEP_BODY))
     watch = load.Watch(server.leaders)
     answers = oha(server.port)
-    _, foreign_share = watch.read()
+    foreign_share = watch.read().foreign_share
     if not answers:
         raise load.WrongAnswer(f"{server.name}, {which}: no request was answered right")
     first = min(answer.begun for answer in answers)
@@ -158,7 +158,7 @@ def burst(server, which):
     answers = asyncio.run(
         client.at_once(server.port, path, BURST, lambda *answer: answer == right)
     )
-    _, foreign_share = watch.read()
+    foreign_share = watch.read().foreign_share
     return BurstSample(
         slowest_s=max(answer.seconds for answer in answers),
         failed=sum(answer.fate != client.GOOD for answer in answers),

@@ -62,7 +62,7 @@ def honest(bench, server, seconds):
 
     watch = load.Watch(server.leaders)
     answers = asyncio.run(client.steadily(server.port, RATE, seconds, request))
-    _, foreign_share = watch.read()
+    foreign_share = watch.read().foreign_share
     return sample_of(answers, foreign_share)
 
 
@@ -213,7 +213,7 @@ def reload_sample(server, seconds, with_reloads):
     fates = {"closed": 0, "reloads": 0 if with_reloads else None, "reload_ms": []}
     watch = load.Watch(server.leaders)
     answers = asyncio.run(under_reloads(server, seconds, fates))
-    _, foreign_share = watch.read()
+    foreign_share = watch.read().foreign_share
     return sample_of(answers, foreign_share), fates
 
 

@@ -51,6 +51,7 @@ class Sample:
     requests: int
     seconds: float
     cpu_us: float  # of all the server's processes, per completed request
+    both_us: float  # the same with the load generator's
     p50_ms: float
     p99_ms: float
     not_2xx: int
@@ -187,6 +188,15 @@ def h2load(port, load, seconds):
     }
 
 
+@dataclasses.dataclass(frozen=True)
+class Spent:
+    """CPU time during a watch."""
+
+    server: float  # in seconds
+    generator: float  # in seconds, with that of the servers besides
+    foreign_share: float  # of the machine, spent by others
+
+
 class Watch:
     """CPU time from now on: a server's, and that of programs with no part in the run.
 
@@ -203,32 +213,34 @@ class Watch:
         self.server_before = processes.cpu_seconds(leaders)
 
     def read(self):
-        """The server's CPU time in seconds, and the share of the machine that others took."""
+        """The CPU time since the start."""
         server = processes.cpu_seconds(self.leaders) - self.server_before
         elapsed = time.monotonic() - self.began
         machine = processes.machine_busy_seconds() - self.machine_before
         ours = children_seconds() - self.generator_before
         ours += processes.cpu_seconds(self.besides) - self.besides_before
-        return server, max(0.0, machine - server - ours) / (elapsed * os.cpu_count())
+        foreign = max(0.0, machine - server - ours) / (elapsed * os.cpu_count())
+        return Spent(server, ours, foreign)
 
 
 def measure(port, leaders, load, seconds, besides=()):
     """One sample: the load generator's summary, and the CPU time of the server's processes around it."""
     watch = Watch(leaders, besides)
     summary = (h2load if load.streams else wrk)(port, load, seconds)
-    server, foreign_share = watch.read()
+    spent = watch.read()
     processes.wait_until_idle(leaders, IDLE_MOST_SECONDS)
     if summary["requests"] == 0:
         raise WrongAnswer(f"port {port}: {load.path} was not answered once in {seconds} s")
     return Sample(
         requests=summary["requests"],
         seconds=summary["duration_us"] / 1e6,
-        cpu_us=server / summary["requests"] * 1e6,
+        cpu_us=spent.server / summary["requests"] * 1e6,
+        both_us=(spent.server + spent.generator) / summary["requests"] * 1e6,
         p50_ms=summary["p50_us"] / 1e3,
         p99_ms=summary["p99_us"] / 1e3,
         not_2xx=summary["status_errors"],
         socket_errors=summary["socket_errors"],
-        foreign_share=foreign_share,
+        foreign_share=spent.foreign_share,
     )
 
 

@@ -17,6 +17,7 @@ import rows
 
 # Above this share of the machine's CPU time spent by others, a figure is worth a second look.
 FOREIGN_SHARE_WORTH_SAYING = 0.10
+FIELDS = {rows.RATE: "per_second", rows.CPU: "cpu_us", rows.BOTH: "both_us"}
 
 
 def median(samples, field):
@@ -122,7 +123,7 @@ class MeasuredRow:
 
     def outcome(self, bar, ours, theirs, failed):
         """One bar."""
-        field = "per_second" if bar.measure == rows.RATE else "cpu_us"
+        field = FIELDS[bar.measure]
         ratio = median(ours, field) / median(theirs, field)
         by_round = [getattr(a, field) / getattr(b, field) for a, b in zip(ours, theirs)]
         measured = f"{ratio:.2f} ({min(by_round):.2f}–{max(by_round):.2f})"

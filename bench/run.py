@@ -36,6 +36,7 @@ import report
 import rows
 import size
 import sizing
+import small
 import standing
 import throughput
 import turnover
@@ -49,7 +50,7 @@ SECTIONS = {**inspect_workers.MEASUREMENTS, **growth.MEASUREMENTS,
             **overload.MEASUREMENTS, **sizing.MEASUREMENTS, **bounded.MEASUREMENTS,
             **generators.MEASUREMENTS, **throughput.MEASUREMENTS,
             **accounting.MEASUREMENTS, **faults.MEASUREMENTS,
-            **cold.MEASUREMENTS}
+            **cold.MEASUREMENTS, **small.MEASUREMENTS}
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,
     subprocess.CalledProcessError, subprocess.TimeoutExpired,
@@ -169,7 +170,8 @@ class Bench:
 
     def titles(self):
         """Of every row and every measurement, in the order of the page."""
-        every = rows.spine() + rows.http2() + rows.tls() + rows.wordpress()
+        every = rows.spine() + rows.large_files() + rows.http2() + rows.tls()
+        every += rows.large_files(tls=True) + rows.wordpress()
         every += rows.cached() + rows.cached_wordpress() + rows.booted_hello()
         every += [row for _, _, wanted in self.boots() for row in wanted]
         every += [row for wanted in rows.htaccess().values() for row in wanted]
@@ -177,7 +179,8 @@ class Bench:
 
     def spine(self):
         """hello.php and static files, over HTTP/1.1 and HTTP/2."""
-        wanted = [row for row in rows.spine() + rows.http2() if self.wants(row.title)]
+        plain = rows.spine() + rows.large_files() + rows.http2()
+        wanted = [row for row in plain if self.wants(row.title)]
         if not wanted:
             return []
         with self.serving(self.kinds, self.root) as servers:
@@ -186,7 +189,8 @@ class Bench:
 
     def tls(self):
         """Static files over TLS."""
-        wanted = [row for row in rows.tls() if self.wants(row.title)]
+        encrypted = rows.tls() + rows.large_files(tls=True)
+        wanted = [row for row in encrypted if self.wants(row.title)]
         if not wanted:
             return []
         kinds = [kind for kind in self.kinds if kind in (peers.Maitred, peers.Nginx)]

@@ -34,7 +34,7 @@ def watching(server, seconds, generator):
     """Runs a generator, which returns answers a second, for so long with its warm-up."""
     watch, before = load.Watch(server.leaders), load.children_seconds()
     rate = generator()
-    used, _ = watch.read()
+    used = watch.read().server
     each = 1e6 / (rate * seconds)
     return Flat(rate, (load.children_seconds() - before) * each, used * each)
 

@@ -122,7 +122,7 @@ def load_sample(bench, server, seconds, with_changes):
     """One stretch of load."""
     watch = load.Watch(server.leaders)
     answers, changes, stale = asyncio.run(under_load(server, seconds, with_changes))
-    _, foreign_share = watch.read()
+    foreign_share = watch.read().foreign_share
     fates = collections.Counter(answer.fate for answer in answers)
     for fate, what in {(each.fate, each.what) for each in answers if each.fate != client.GOOD}:
         report.say(f"{server.name}: {fate}: {what}")
@@ -280,7 +280,7 @@ def measure_many(bench):
                 server.reload().wait()
             seconds += time.monotonic() - began
             looks.append(look(server, at_rest))
-        _, foreign_share = watch.read()
+        foreign_share = watch.read().foreign_share
         load.check(server.name, server.port, load.Load("/sleep.php?ms=0", 1),
                    f" {server.version}\n".encode())
     outcomes = [many_outcome(count, who, *(each[who] for each in looks[1:])) for who in looks[0]]
