@@ -1,7 +1,8 @@
 //! Applications behind the server: a Node program, and servers that do what none should.
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -80,7 +81,8 @@ pub struct ByHand {
     address: SocketAddr,
     accepted: Arc<AtomicUsize>,
     ending: Arc<AtomicBool>,
-    open: Arc<Mutex<Vec<TcpStream>>>,
+    /// Open connections by their number.
+    open: Arc<Mutex<HashMap<usize, TcpStream>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -94,10 +96,10 @@ impl ByHand {
         let address = listener.local_addr().expect("it listens");
         let accepted = Arc::new(AtomicUsize::new(0));
         let ending = Arc::new(AtomicBool::new(false));
-        let open = Arc::new(Mutex::new(Vec::<TcpStream>::new()));
+        let open = Arc::new(Mutex::new(HashMap::<usize, TcpStream>::new()));
         let (count, over, all) = (accepted.clone(), ending.clone(), open.clone());
         let thread = std::thread::spawn(move || {
-            let mut handlers = Vec::new();
+            let mut handlers: Vec<JoinHandle<()>> = Vec::new();
             for stream in listener.incoming().flatten() {
                 if over.load(Ordering::SeqCst) {
                     break;
@@ -105,12 +107,14 @@ impl ByHand {
                 let _ = stream.set_read_timeout(Some(DEADLINE));
                 let before = count.fetch_add(1, Ordering::SeqCst);
                 let copy = stream.try_clone().expect("a socket can be duplicated");
-                all.lock().expect("no thread panics").push(copy);
-                let handle = handle.clone();
+                all.lock().expect("no thread panics").insert(before, copy);
+                let (handle, all) = (handle.clone(), all.clone());
+                handlers.retain(|handler| !handler.is_finished());
                 handlers.push(std::thread::spawn(move || {
-                    let end = stream.try_clone().expect("a socket can be duplicated");
                     handle(stream, before);
-                    let _ = end.shutdown(std::net::Shutdown::Both);
+                    if let Some(end) = all.lock().expect("no thread panics").remove(&before) {
+                        let _ = end.shutdown(Shutdown::Both);
+                    }
                 }));
             }
             for handler in handlers {
@@ -134,8 +138,8 @@ impl ByHand {
 impl Drop for ByHand {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::SeqCst);
-        for stream in self.open.lock().expect("no thread panics").drain(..) {
-            let _ = stream.shutdown(std::net::Shutdown::Both);
+        for (_, stream) in self.open.lock().expect("no thread panics").drain() {
+            let _ = stream.shutdown(Shutdown::Both);
         }
         let _ = TcpStream::connect(self.address);
         if let Some(thread) = self.thread.take() {
