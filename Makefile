@@ -2,8 +2,8 @@
 
 .DEFAULT_GOAL := help
 export PREFIX SYSCONFDIR LOCALSTATEDIR UNITDIR DESTDIR BUILT KEY ADDRESS
-.PHONY: help build php install uninstall packages repository image run test torture fuzz conformance bench experiments \
-	applications lint clean
+.PHONY: help build php install uninstall packages repository image run test torture fuzz sanitize conformance bench \
+	experiments applications lint clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,9 @@ torture: build ## inject faults into a server under load (MINUTES=10 SEED=1 ARGS
 
 fuzz: ## fuzz the parsers of what others write (SECONDS_EACH=60 ONLY="http1_head cookies")
 	@exec scripts/fuzz "$(or $(SECONDS_EACH),60)" $(ONLY)
+
+sanitize: ## run tests with the sanitizers of the C compiler (ONLY="worker_mode")
+	@exec scripts/sanitize $(ONLY)
 
 conformance: build ## run php-src's tests of php-fpm (ARGS="status-basic" for one, "--baseline" for php-fpm's own)
 	@exec scripts/conformance $(ARGS)

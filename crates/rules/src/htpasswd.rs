@@ -6,7 +6,7 @@ use argon2::{Argon2, PasswordHash, PasswordVerifier};
 use base64::Engine;
 use sha1::Digest;
 
-use crate::apr1;
+use crate::{apr1, crypt_hash};
 
 /// Most users in one file.
 const MAX_USERS: usize = 100_000;
@@ -174,10 +174,8 @@ impl Attempt {
             Hash::Bcrypt(hash) => bcrypt::verify(&self.password, hash).unwrap_or(false),
             Hash::Argon2(hash) => PasswordHash::new(hash)
                 .is_ok_and(|hash| Argon2::default().verify_password(&self.password, &hash).is_ok()),
-            Hash::Sha512(hash) => std::str::from_utf8(&self.password)
-                .is_ok_and(|password| sha_crypt::sha512_check(password, hash).is_ok()),
-            Hash::Sha256(hash) => std::str::from_utf8(&self.password)
-                .is_ok_and(|password| sha_crypt::sha256_check(password, hash).is_ok()),
+            Hash::Sha512(hash) => crypt_hash::matches_sha512(&self.password, hash),
+            Hash::Sha256(hash) => crypt_hash::matches_sha256(&self.password, hash),
             Hash::Md5(hash) => apr1::verify(&self.password, hash),
             Hash::Sha1(hash) => {
                 let digest = sha1::Sha1::digest(&self.password);
@@ -241,12 +239,10 @@ mod tests {
         let hasher = Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);
         let salt = argon2::password_hash::SaltString::from_b64("c29tZXNhbHRzb21l").unwrap();
         let argon2 = hasher.hash_password(b"secret", &salt).unwrap().to_string();
-        let text = format!(
-            "# people\nanna:{bcrypt}\n\nben:{}\ncleo:{}:a remark\n",
-            argon2,
-            sha_crypt::sha512_simple("secret", &sha_crypt::Sha512Params::new(1000).unwrap())
-                .unwrap(),
-        );
+        // Written by `openssl passwd -6`.
+        let sha512 = "$6$rounds=1000$abcdefgh$nhYjN017qxiYztzyUpZtPnUQcnLy62KsunSLHNeLahp2EHPlAKm\
+                      FFlrjEwSXGo2kgY5hR2.peKEg2VGUqIJJu1";
+        let text = format!("# people\nanna:{bcrypt}\n\nben:{argon2}\ncleo:{sha512}:a remark\n");
         let users = Users::parse(&text).unwrap();
         assert_eq!(users.len(), 3);
         for name in ["anna", "ben", "cleo"] {

@@ -8,6 +8,7 @@
 pub mod apps;
 mod apr1;
 pub mod content_encoding;
+mod crypt_hash;
 pub mod forwarded;
 pub mod htpasswd;
 pub mod networks;
