@@ -1,4 +1,5 @@
-//! No crate is older than an advisory of RustSec asks for that the project knows of.
+//! Crates of others: none is older than an advisory of RustSec asks for that the project knows of, and
+//! docs/supply-chain.md has each that clients' bytes reach or that runs as root.
 
 use std::fs;
 
@@ -43,6 +44,66 @@ fn no_crate_is_older_than_an_advisory_asks_for() {
         }
     }
     assert!(looked_at >= 10, "{looked_at} crates were looked at");
+}
+
+/// Crates of the project whose code reads clients' bytes, runs as root, or runs beside tenants' PHP.
+const EXPOSED: [&str; 19] = [
+    "config",
+    "control",
+    "fastcgi",
+    "front",
+    "htaccess",
+    "http1",
+    "os",
+    "pagecache",
+    "pagestore",
+    "php",
+    "rules",
+    "sandbox",
+    "scoreboard",
+    "seat",
+    "sizing",
+    "supervisor",
+    "text",
+    "tls",
+    "worker",
+];
+
+fn review() -> String {
+    let path = project_root().join("docs/supply-chain.md");
+    fs::read_to_string(path).expect("the review can be read")
+}
+
+#[test]
+fn the_review_has_each_crate_that_an_exposed_one_depends_on() {
+    let review = review();
+    let words: Vec<&str> =
+        review.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_').collect();
+    let mut looked_at = 0;
+    for name in EXPOSED {
+        let path = project_root().join("crates").join(name).join("Cargo.toml");
+        let manifest: toml::Table =
+            fs::read_to_string(path).expect("it has a manifest").parse().expect("it is TOML");
+        let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table);
+        for (dependency, _) in dependencies.into_iter().flatten() {
+            if dependency.starts_with("maitred-") {
+                continue;
+            }
+            looked_at += 1;
+            assert!(words.contains(&dependency.as_str()), "{name} depends on {dependency}");
+        }
+    }
+    assert!(looked_at >= 50, "{looked_at} dependencies were looked at");
+}
+
+#[test]
+fn there_are_no_more_crates_than_the_review_says() {
+    let review = review();
+    let (before, _) = review.split_once(" packages").expect("it has their number");
+    let said = before.rsplit(' ').next().expect("a word");
+    let said: usize = said.rsplit('\n').next().expect("a line").parse().expect("a number");
+    let crates = crates("Cargo.lock").len();
+    assert!(crates <= said, "there are {crates} packages: review those that are new");
 }
 
 #[test]
