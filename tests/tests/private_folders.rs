@@ -4,12 +4,13 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use maitred_tests::http::{self, Request};
 use maitred_tests::server::{
     Server, Setup, WEB_USER, document_root, is_root, public_folder, set_mode, user_ids, write_file,
 };
-use maitred_tests::{Target, wait};
+use maitred_tests::{Target, maitred_program, wait};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -222,4 +223,10 @@ fn a_folder_that_cannot_be_made_is_logged_and_stops_only_pools_that_are_to_have_
     server.expect_log(mark, "only root may own");
     // The pools go on as they are.
     assert_eq!(places(&server, "www.test")["env"], json!(false));
+    let mut check = Command::new(maitred_program());
+    let check = check.args(["check", "--config"]).arg(server.configuration()).output();
+    let check = check.expect("check runs");
+    let said = String::from_utf8_lossy(&check.stderr);
+    let expected = format!("the `private_dir` {} cannot be used", open.path().display());
+    assert!(!check.status.success() && said.contains(&expected), "{said}");
 }

@@ -7,10 +7,12 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use maitred_config::{Config, Pool, PrivateDir};
+use maitred_config::{Config, Pool, PrivateDir, Section};
 use maitred_control::{PrivateFolder, ZygoteSettings};
-use maitred_os::users::Identity;
+use maitred_os::users::{self, Identity};
 use tracing::{error, warn};
+
+use crate::error::Error;
 
 /// The state directory of a service, if systemd has made one.
 const STATE_VARIABLE: &str = "STATE_DIRECTORY";
@@ -42,6 +44,24 @@ pub fn of_pool(pool: &Pool, config: &Config, user: Option<&Identity>) -> Option<
         PrivateDir::Auto | PrivateDir::Off => return None,
     };
     Some(PrivateFolder { path: parent.join(user.uid.to_string()), is_required })
+}
+
+/// A `private_dir` in which no pool's user can have a folder.
+pub fn mistakes(config: &Config) -> Vec<Error> {
+    let PrivateDir::At(directory) = &config.private_dir else { return Vec::new() };
+    let is_used = |pool: &Pool| pool.confinement.chroot.is_none();
+    if !users::is_root() || config.fpm.is_some() || !config.pools.iter().any(is_used) {
+        return Vec::new();
+    }
+    let why = match of_root_alone(directory) {
+        Ok(()) => return Vec::new(),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            format!("does not exist; create it with `install -d -m 711 {}`", directory.display())
+        }
+        Err(why) => format!("cannot be used: {why}"),
+    };
+    let said = format!("the `private_dir` {} {why}", directory.display());
+    vec![Error::Setting { section: Section::Server, setting: "private_dir", said }]
 }
 
 fn state_directory() -> PathBuf {
@@ -82,11 +102,7 @@ fn make(folder: &PrivateFolder, user: &Identity) -> io::Result<bool> {
         parent.parent().map_or(Ok(()), open_up)?;
         open_up(parent)?;
     }
-    let above = fs::symlink_metadata(parent)?;
-    if !above.is_dir() || above.uid() != 0 || above.mode() & 0o022 != 0 {
-        let said = format!("only root may own {} and write to it", parent.display());
-        return Err(io::Error::other(said));
-    }
+    of_root_alone(parent)?;
     let made = DirBuilder::new().mode(FOLDER_MODE).create(&folder.path);
     match made {
         Ok(()) => {
@@ -100,6 +116,18 @@ fn make(folder: &PrivateFolder, user: &Identity) -> io::Result<bool> {
     match found.is_dir() && found.uid() == user.uid {
         true => Ok(false),
         false => Err(io::Error::other(format!("it is not a folder of user `{}`", user.name))),
+    }
+}
+
+/// Whether a folder belongs to root and no other user can write to it.
+fn of_root_alone(folder: &Path) -> io::Result<()> {
+    let found = fs::symlink_metadata(folder)?;
+    match found.is_dir() && found.uid() == 0 && found.mode() & 0o022 == 0 {
+        true => Ok(()),
+        false => {
+            let said = format!("only root may own {} and write to it", folder.display());
+            Err(io::Error::other(said))
+        }
     }
 }
 
