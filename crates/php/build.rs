@@ -10,7 +10,7 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 22] = [
+const SOURCES: [&str; 23] = [
     "shim.c",
     "body.c",
     "modules.c",
@@ -19,6 +19,7 @@ const SOURCES: [&str; 22] = [
     "version/php81.c",
     "functions.c",
     "request_ini.c",
+    "request_reads.c",
     "opcache.c",
     "connections.c",
     "ending.c",

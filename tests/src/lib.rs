@@ -15,6 +15,7 @@ pub mod coding;
 pub mod container;
 pub mod control_group;
 pub mod corpus;
+pub mod crawl;
 pub mod fastcgi;
 pub mod fpm;
 pub mod guard;

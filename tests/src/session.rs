@@ -12,13 +12,19 @@ const REDIRECT_LIMIT: usize = 10;
 #[derive(Debug, Clone)]
 pub struct Session {
     address: SocketAddr,
+    host: String,
     cookies: Vec<(String, String)>,
 }
 
 impl Session {
     /// A visitor without cookies.
     pub fn new(address: SocketAddr) -> Self {
-        Self { address, cookies: Vec::new() }
+        Self { address, host: address.to_string(), cookies: Vec::new() }
+    }
+
+    /// This visitor, with the same cookies, at another server of the same site.
+    pub fn at(&self, address: SocketAddr) -> Self {
+        Self { address, ..self.clone() }
     }
 
     /// Whether the visitor has a cookie whose name starts so.
@@ -30,7 +36,7 @@ impl Session {
     pub fn send(&mut self, request: Request) -> Response {
         let mut request = request.header("Connection", "close");
         request.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("Host"));
-        request = request.header("Host", &self.address.to_string());
+        request = request.header("Host", &self.host);
         if !self.cookies.is_empty() {
             let pairs: Vec<_> = self.cookies.iter().map(|(n, v)| format!("{n}={v}")).collect();
             request = request.header("Cookie", &pairs.join("; "));
@@ -89,7 +95,7 @@ impl Session {
     /// # Panics
     /// When the URL is another site's.
     pub fn target(&self, url: &str) -> String {
-        let base = format!("http://{}", self.address);
+        let base = format!("http://{}", self.host);
         match url.strip_prefix(&base) {
             Some("") => "/".to_owned(),
             Some(target) => target.to_owned(),

@@ -136,6 +136,11 @@ void maitred_snapshot_start(void);
 const struct maitred_request *maitred_await_copy(void);
 PHP_FUNCTION(maitred_snapshot);
 
+/* request_reads.c: which parts of a booting script read its request */
+void maitred_reads_start(void);
+void maitred_reads_end(void);
+PHP_FUNCTION(maitred_before_request_read);
+
 /* ending.c: php_request_shutdown() for a process that may be a copy */
 void maitred_end_request(void);
 

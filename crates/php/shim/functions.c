@@ -211,6 +211,10 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_purge_urls, 0, 1, _IS_BOOL, 0)
 	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, soft, _IS_BOOL, 0, "false")
 ZEND_END_ARG_INFO()
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_before_request_read, 0, 1, _IS_BOOL, 0)
+	ZEND_ARG_TYPE_INFO(0, callback, IS_CALLABLE, 0)
+ZEND_END_ARG_INFO()
+
 static const zend_function_entry functions[] = {
 	PHP_FE(fastcgi_finish_request, arginfo_bool)
 	PHP_FE(apache_request_headers, arginfo_array)
@@ -224,6 +228,7 @@ static const zend_function_entry functions[] = {
 
 static const zend_function_entry snapshot_functions[] = {
 	PHP_FE(maitred_snapshot, arginfo_bool)
+	PHP_FE(maitred_before_request_read, arginfo_before_request_read)
 	PHP_FE_END
 };
 
@@ -243,6 +248,7 @@ static void register_functions_of_mode(int module_number)
 	maitred_register_worker_functions(module_number);
 	if (maitred_engine.mode == MAITRED_SNAPSHOT) {
 		zend_register_functions(NULL, snapshot_functions, NULL, MODULE_PERSISTENT);
+		maitred_reads_start();
 	}
 }
 

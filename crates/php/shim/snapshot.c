@@ -196,6 +196,7 @@ const struct maitred_request *maitred_await_copy(void)
 	char why[512] = "";
 	bool is_unfit = find_obstacle(why, sizeof(why));
 
+	maitred_reads_end();
 	zend_unset_timeout();
 	if (!is_unfit) {
 		zend_gc_collect_cycles();

@@ -29,6 +29,11 @@ impl<'a> Named<'a> {
         path.or_else(|| said.header(SENDFILE).filter(is_said).map(Named::File))
     }
 
+    /// Whether the script leaves its request to the classic pool of its site.
+    pub fn is_classic_pool(self) -> bool {
+        matches!(self, Named::Path(CLASSIC_POOL))
+    }
+
     pub(crate) fn field(self) -> &'static str {
         match self {
             Named::Path(_) => REDIRECT,
@@ -42,6 +47,9 @@ impl<'a> Named<'a> {
         }
     }
 }
+
+/// The name of the classic pool in nginx's header, as that of a named location.
+const CLASSIC_POOL: &[u8] = b"@classic";
 
 /// nginx's header for a path.
 pub(crate) const REDIRECT: &str = "X-Accel-Redirect";

@@ -2,6 +2,7 @@
 
 pub(crate) mod accel_redirect;
 pub(crate) mod cache;
+pub(crate) mod classic_pool;
 pub(crate) mod context;
 pub(crate) mod decision;
 pub(crate) mod fastcgi_params;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use maitred_fastcgi::cgi::CgiHeaders;
 use maitred_http1::Framing;
 use maitred_scoreboard::RequestOutcome;
 
@@ -13,12 +14,14 @@ use crate::backend::attempt::{self, Attempt, attempt};
 use crate::backend::error::Failure;
 use crate::backend::progress::ScriptProgress;
 use crate::backend::run::Run;
+use crate::backend::script_headers::Named;
 use crate::handler::accel_redirect;
 use crate::handler::cache::detached_client::DetachedClient;
 use crate::handler::cache::fill::Fill;
 use crate::handler::cache::lookup::{self, LookupResult};
 use crate::handler::cache::refresh;
 use crate::handler::cache::tee::Tee;
+use crate::handler::classic_pool;
 use crate::handler::context::{RequestContext, RequestCx};
 use crate::handler::fastcgi_params::{self, REQUEST_ID, ScriptCall, ScriptView};
 use crate::handler::respond::TextResponse;
@@ -144,9 +147,16 @@ async fn run<C: HttpClient>(
     }
     match &tried.outcome {
         Ok(()) => Ok(after(tee.encoder().reusable, context)),
+        Err(Failure::FileNamed) if leaves_to_classic_pool(tee.encoder().script_head()) => {
+            Box::pin(classic_pool::serve(cx, context, script, &body, &caller)).await
+        }
         // In a box: every request would hold the memory for what is rare.
         Err(_) => Box::pin(fall_short(cx, context, &name, tee, tried)).await,
     }
+}
+
+fn leaves_to_classic_pool(said: Option<&CgiHeaders>) -> bool {
+    said.and_then(Named::by).is_some_and(Named::is_classic_pool)
 }
 
 /// Reads the body of a request. The page of an error gets none.
@@ -234,7 +244,7 @@ impl Caller {
 }
 
 /// Records the outcome of a run.
-fn record<W: HeadWriter>(tee: &Tee<'_, W>, sent: &ScriptProgress, record: &mut RequestRecord) {
+pub fn record<W: HeadWriter>(tee: &Tee<'_, W>, sent: &ScriptProgress, record: &mut RequestRecord) {
     let encoder = tee.encoder();
     record.cache = tee.fill().map(Fill::word);
     (record.status, record.head_bytes) = (encoder.status, encoder.head_bytes);
@@ -243,7 +253,7 @@ fn record<W: HeadWriter>(tee: &Tee<'_, W>, sent: &ScriptProgress, record: &mut R
 }
 
 /// What happens to the connection after a complete response.
-fn after(is_reusable: bool, context: &RequestContext<'_>) -> After {
+pub fn after(is_reusable: bool, context: &RequestContext<'_>) -> After {
     match context.error_page {
         _ if !is_reusable => After::Close,
         Some(page) => page.after,
@@ -252,7 +262,7 @@ fn after(is_reusable: bool, context: &RequestContext<'_>) -> After {
 }
 
 /// Responds to a request whose run gave no complete response.
-async fn fall_short<C: HttpClient>(
+pub async fn fall_short<C: HttpClient>(
     cx: &mut RequestCx<'_, C>,
     context: &RequestContext<'_>,
     name: &str,

@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use maitred_config::{Config, Destination};
+use maitred_config::{Config, Destination, Mode};
 use maitred_rules::SiteRules;
 use maitred_rules::content_encoding::ContentEncoding;
 use maitred_rules::path::{CleanPath, clean_path};
@@ -66,6 +66,8 @@ pub struct Site {
     pub access_log: SiteLog,
     /// The backends of some paths, by the name of the pool.
     backends: HashMap<String, Backend>,
+    /// The name of its `classic_pool`, if it has one.
+    classic_pool: Option<String>,
     resolver: Mutex<Resolver>,
     /// Its `.htaccess` files, if they apply.
     htaccess: Option<Mutex<DirectoryConfs>>,
@@ -127,7 +129,11 @@ impl Site {
             }
             Destination::Pool(name) => pool(name)?,
         };
+        let is_classic =
+            |name: &&String| config.pool(name).is_some_and(|pool| pool.mode == Mode::Classic);
+        let own_is_classic = chroot.is_none_or(|pool| pool.mode == Mode::Classic);
         let others = settings.rules.paths.iter().filter_map(|path| path.pool.as_ref());
+        let classic_pool = others.clone().find(is_classic);
         let backends = others.map(|name| Ok((name.clone(), pool(name)?)));
         Ok(Site {
             settings: settings.clone(),
@@ -137,6 +143,7 @@ impl Site {
             limits: resources.limits.of(settings),
             access_log: SiteLog::of(&settings.access_log, resources.pool_access_logs),
             backends: backends.collect::<Result<_, String>>()?,
+            classic_pool: classic_pool.filter(|_| !own_is_classic).cloned(),
             backend,
             resolver: open_files(files, compression.clone(), limits),
             htaccess: settings
@@ -251,6 +258,12 @@ impl Site {
     pub fn backend_of(&self, pool: Option<&str>) -> &Backend {
         let named = pool.and_then(|pool| self.backends.get(pool));
         named.unwrap_or(&self.backend)
+    }
+
+    /// The backend for requests that a booted application does not serve itself; none: the site has
+    /// no `classic_pool`.
+    pub fn classic_backend(&self) -> Option<&Backend> {
+        self.classic_pool.as_ref().and_then(|name| self.backends.get(name))
     }
 
     /// The folder besides the root that contains a path, and the rest of the path.

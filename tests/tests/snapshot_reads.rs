@@ -1,0 +1,129 @@
+//! A booting script learns where it first reads its request, and its copies are made there.
+
+use std::fs;
+
+use maitred_tests::Target;
+use maitred_tests::booted::{application, snapshot};
+use maitred_tests::http::{self, Request};
+use serde_json::json;
+
+/// Everything that reads a request, or what differs from one to the next, and some that does not.
+const READS: &str = r#"
+    $seen = [];
+    maitred_before_request_read(function ($what, $key) use (&$seen) {
+        $seen[] = $key === null ? $what : "$what.$key";
+        $_SERVER['REQUEST_URI'];
+        return true;
+    });
+    function of_the_request($key) {
+        $a = [$_GET['a'] ?? '', isset($_COOKIE['b']), empty($_POST), $_SERVER['HTTP_HOST']];
+        foreach ($_SERVER as $name => $value) { break; }
+        return [$a, array_key_exists('d', $_REQUEST), $_GET[$key] ?? '', count($_FILES)];
+    }
+    of_the_request(strrev("c"));
+    $_GET['mine'] = 1;
+    filter_input(INPUT_GET, 'a'); getenv('HTTP_HOST'); getenv('PATH'); getallheaders();
+    file_get_contents('php://input'); file_get_contents(__FILE__);
+    time(); date('Y', 0); date('Y'); new DateTime(); new DateTimeImmutable('2026-01-01');
+    random_int(1, 2); mt_rand(); uniqid(); strlen('a'); $local = ['a' => 1]; $local['a'];
+"#;
+
+#[test]
+fn a_boot_learns_of_every_read_of_its_request() {
+    let root = application(READS, "$_GET['a']; time(); echo json_encode($seen);");
+    let server = snapshot(root.path()).workers(1).start();
+    let expected = json!([
+        "_GET.a",
+        "_COOKIE.b",
+        "_POST",
+        "_SERVER.HTTP_HOST",
+        "_SERVER",
+        "_REQUEST",
+        "_GET",
+        "_FILES",
+        "_GET",
+        "filter_input",
+        "getenv",
+        "getallheaders",
+        "file_get_contents",
+        "time",
+        "date",
+        "DateTime",
+        "DateTimeImmutable",
+        "random_int",
+        "mt_rand",
+        "uniqid",
+    ]);
+    for _ in 0..3 {
+        assert_eq!(http::get(server.address(), "/").json(), expected);
+    }
+    server.stop();
+}
+
+#[test]
+fn copies_are_made_in_the_middle_of_an_expression_that_reads_the_request() {
+    let root = application("", "");
+    let script = r#"<?php
+        file_put_contents(__DIR__ . '/boots', 'x', FILE_APPEND);
+        $ready = maitred_before_request_read(function ($what, $key) use (&$where) {
+            $where = "$what.$key";
+            maitred_snapshot();
+            return false;
+        });
+        function asked($prefix) { return $prefix . ($_GET['n'] ?? 'none') . '!'; }
+        $said = asked('request ');
+        $also = asked('again ');
+        echo json_encode([$ready, $where, $said, $also]);"#;
+    fs::write(root.path().join("index.php"), script).unwrap();
+    let server = snapshot(root.path()).workers(2).pool("rewinds_per_child = 10").start();
+    for n in 0..12 {
+        let seen = http::get(server.address(), &format!("/?n={n}")).json();
+        let said = [format!("request {n}!"), format!("again {n}!")];
+        assert_eq!(seen, json!([true, "_GET.n", said[0], said[1]]));
+    }
+    assert_eq!(fs::read(root.path().join("boots")).unwrap(), b"x");
+    server.stop();
+}
+
+#[test]
+fn an_exception_before_a_read_is_thrown_where_the_script_reads() {
+    let root = application(
+        "maitred_before_request_read(function ($what) { throw new Exception($what); });
+         $caught = [];
+         try { $_GET['a'] ?? ''; } catch (Exception $e) { $caught[] = $e->getMessage(); }
+         try { time(); } catch (Exception $e) { $caught[] = $e->getMessage(); }",
+        "$caught[] = $_GET['n']; echo json_encode($caught);",
+    );
+    let server = snapshot(root.path()).workers(1).start();
+    assert_eq!(http::get(server.address(), "/?n=1").json(), json!(["_GET", "time", "1"]));
+    server.stop();
+}
+
+#[test]
+fn a_request_that_a_copy_leaves_to_the_classic_pool_is_served_there_with_its_body() {
+    let root = application(
+        "",
+        "if (isset($_GET['other'])) { header('X-Accel-Redirect: @classic'); echo 'no'; exit; }
+         echo 'of a copy';",
+    );
+    let classic = "<?php echo json_encode([$_SERVER['REQUEST_METHOD'], $_SERVER['REQUEST_URI'],
+        $_POST, function_exists('maitred_snapshot')]);";
+    fs::write(root.path().join("page.php"), classic).unwrap();
+    let server = snapshot(root.path())
+        .workers(1)
+        .pool("[pools.classic]\npm = \"static\"\nmax_children = 1")
+        .site("classic_paths = [\"/nowhere/\"]")
+        .site("classic_pool = \"classic\"")
+        .start();
+    let form = "application/x-www-form-urlencoded";
+    for n in 0..3 {
+        let body = format!("a={n}");
+        let request = Request::post("/page.php?other=1", form, body.as_bytes());
+        let response = http::ask(server.address(), &request);
+        let expected = json!(["POST", "/page.php?other=1", {"a": n.to_string()}, false]);
+        assert_eq!(response.json(), expected);
+        assert_eq!(response.header("X-Accel-Redirect"), None);
+        assert_eq!(http::get(server.address(), "/page.php").text(), "of a copy");
+    }
+    server.stop();
+}
