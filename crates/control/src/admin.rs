@@ -94,7 +94,7 @@ pub struct ServerStatus {
     pub version: String,
     /// Process id of the supervisor.
     pub pid: u32,
-    /// `starting`, `serving`, `draining` or `ending`.
+    /// `starting`, `serving`, `stopping` (`stop_delay`), `draining` or `ending`.
     pub phase: String,
     /// Seconds since it was started.
     pub uptime_seconds: f64,

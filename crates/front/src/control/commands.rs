@@ -219,6 +219,7 @@ impl CommandReceiver {
     async fn follow(&self, order: ToFront, mut fds: Vec<OwnedFd>) {
         let shared = &self.shared;
         match order {
+            ToFront::PrepareStop => shared.prepare_stop(),
             ToFront::Drain => shared.drain(),
             ToFront::HandOver => self.hand_over(),
             ToFront::Settle { mark } => self.settle(mark),

@@ -131,6 +131,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         }
         ToFront::SetErrorLog => take_error_log(fds),
         ToFront::Begin
+        | ToFront::PrepareStop
         | ToFront::Drain
         | ToFront::HandOver
         | ToFront::Settle { .. }
