@@ -95,6 +95,8 @@ pub struct Config {
     pub process_control_timeout: Duration = Duration::from_secs(60),
     /// Time for which a server that is to stop serves clients, so that load balancers notice.
     pub stop_delay: Duration = Duration::ZERO,
+    /// Whether a pool that rejects requests for lack of workers makes the node not ready.
+    pub ready_sheds: bool = false,
     /// Whether a PHP with known vulnerabilities is refused, not only warned about.
     pub require_fixed_php: bool = false,
     /// Maximum number of `pm = "ondemand"` pools whose zygote stays started without a worker.

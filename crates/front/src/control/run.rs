@@ -196,6 +196,7 @@ fn prepare(
         FrontSize { threads, max_connections },
         Some(Arc::new(cache)),
     );
+    shared.ready_sheds.store(config.ready_sheds, Ordering::Relaxed);
     Ok(Start {
         shared: Arc::new(shared),
         inboxes,

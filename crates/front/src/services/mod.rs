@@ -105,6 +105,10 @@ pub struct Shared {
     prepares_stop: AtomicBool,
     /// Another front accepts the clients.
     handed_over: AtomicBool,
+    /// A pool that sheds load makes this node not ready (`ready_sheds`).
+    pub ready_sheds: AtomicBool,
+    /// No pool starts for the first time any more.
+    pub has_started: AtomicBool,
     draining: AtomicBool,
     /// Notified when the front prepares to stop, when it starts to stop, and then at the end of each
     /// connection.
@@ -148,6 +152,8 @@ impl Shared {
             room_wanted: Notify::new(),
             prepares_stop: AtomicBool::new(false),
             handed_over: AtomicBool::new(false),
+            ready_sheds: AtomicBool::new(false),
+            has_started: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             changed: Notify::new(),
         }

@@ -129,8 +129,8 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         takes: "an address and a port such as \"127.0.0.1:9180\", the path of a Unix socket, or \
                 \"off\"",
         needs: Needs::Live,
-        doc: "The HTTP listener for Prometheus metrics (`/metrics`), status pages \
-              (`/status/POOL`) and pings (`/ping/POOL`). All processes of this machine reach a \
+        doc: "The HTTP listener for Prometheus metrics (`/metrics`), readiness (`/ready`, \
+              `/startup`, `/live`), status pages (`/status/POOL`) and pings (`/ping/POOL`). All processes of this machine reach a \
               loopback address, and so do the scripts of all pools: set `admin_token` there, or \
               use a Unix socket (`\"unix:/run/maitred/http.sock\"`). A client without the token, \
               or without rights on the socket, sees no query strings, and where pools run as \
@@ -460,6 +460,17 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               SIGINT as the first, ends it.",
         example: "\"5s\"",
         read: |config, value| store(&mut config.stop_delay, value.duration()),
+    },
+    Directive {
+        name: "ready_sheds",
+        default: Preset::Value("false"),
+        takes: "true or false",
+        needs: Needs::Live,
+        doc: "Whether `/ready` responds with 503 for 5 seconds after a pool has rejected a request \
+              for lack of workers. A load balancer then sends the requests of all pools to other \
+              nodes; if all nodes are overloaded, it has none left.",
+        example: "true",
+        read: |config, value| store(&mut config.ready_sheds, value.boolean()),
     },
     Directive {
         name: "require_fixed_php",
