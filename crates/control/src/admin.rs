@@ -94,7 +94,7 @@ pub struct ServerStatus {
     pub version: String,
     /// Process id of the supervisor.
     pub pid: u32,
-    /// `starting`, `serving`, `draining` or `ending`.
+    /// `starting`, `serving`, `stopping` (`stop_delay`), `draining` or `ending`.
     pub phase: String,
     /// Seconds since it was started.
     pub uptime_seconds: f64,
@@ -118,6 +118,29 @@ pub struct ServerStatus {
     /// What single sites and pools lack, one sentence each.
     #[serde(default)]
     pub faults: Vec<String>,
+    /// Whether the server is ready for the requests of a load balancer.
+    #[serde(default)]
+    pub readiness: Readiness,
+}
+
+/// Whether a server is ready for the requests of a load balancer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Readiness {
+    /// It is.
+    pub ready: bool,
+    /// Why it is not, in a few words.
+    pub reason: Option<String>,
+    /// The state of each pool: `serving`, `resting` (no worker, and none needed before the next
+    /// request), `booting`, `no worker` or `failed`.
+    #[serde(default)]
+    pub pools: BTreeMap<String, String>,
+}
+
+impl Readiness {
+    /// A server that is not ready, for this reason.
+    pub fn not(reason: &str) -> Readiness {
+        Readiness { reason: Some(reason.to_owned()), ..Readiness::default() }
+    }
 }
 
 /// The stats of a front.
@@ -127,6 +150,9 @@ pub struct FrontFigures {
     pub page_cache: Option<PageCache>,
     /// Proxied servers, sorted by name.
     pub proxies: Vec<ProxyServer>,
+    /// Whether the front is ready for the requests of a load balancer.
+    #[serde(default)]
+    pub readiness: Option<Readiness>,
 }
 
 /// An HTTP server that sites proxy to. Its counters restart with each front.

@@ -155,6 +155,9 @@ pub enum ToFront {
         /// Number of this order, for the report.
         mark: u64,
     },
+    /// The server stops soon (`stop_delay`): it is not ready for load balancers any more, and each
+    /// connection is closed after its next response. Clients are accepted and served as before.
+    PrepareStop,
     /// Accept no more clients, finish the requests in flight, then report [`FromFront::Drained`]
     /// and exit.
     Drain,

@@ -216,6 +216,8 @@ pub struct Service {
     pub includes: Vec<String>,
     /// Timeout of a shutdown for running requests; zero: it does not wait.
     pub control_timeout: Duration,
+    /// Time for which a stop serves clients before that; only maitred has one.
+    pub stop_delay: Duration,
     /// Its systemd unit, if it has one.
     pub unit: Fact<Option<Unit>>,
     /// Its first process.

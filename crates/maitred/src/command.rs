@@ -12,8 +12,10 @@ use crate::bench::options::Bench;
 use crate::import::options::Import;
 use crate::report_file::JsonOption;
 use crate::serve::options::Serve;
+use crate::top::Top;
 use crate::trust::Trust;
 use crate::tune::options::Tune;
+use crate::wait::Wait;
 
 /// The default configuration file.
 pub const DEFAULT_CONFIG: &str = "/etc/maitred/maitred.toml";
@@ -90,6 +92,10 @@ pub enum Command {
         shows idle pools, arrows, page up and page down scroll.\n\
         Exit codes: 0 success, 1 no server replies, 2 wrong usage.")]
     Top(Top),
+    /// Wait until a server is ready for clients
+    #[command(after_long_help = "Example:\n  maitred wait --ready --timeout 30\n\n\
+        Exit codes: 0 it is ready, 1 it is not within the timeout, with the reason, 2 wrong usage.")]
+    Wait(Wait),
     /// Reload the configuration of a running server, and wait until it is applied
     #[command(after_long_help = "Examples:\n  \
         maitred reload                         apply changes of the configuration\n  \
@@ -248,20 +254,6 @@ pub struct Reach {
     /// [default: /etc/maitred/maitred.toml if it can be read]
     #[arg(long = "config", value_name = "FILE", conflicts_with = "admin_socket")]
     pub configuration: Option<PathBuf>,
-}
-
-/// Arguments of `maitred top`.
-#[derive(Debug, Args)]
-pub struct Top {
-    /// Print once and exit
-    #[arg(long)]
-    pub once: bool,
-    /// Show each idle pool on a line of its own, from the start
-    #[arg(long)]
-    pub all: bool,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub reach: Reach,
 }
 
 /// Arguments of `maitred reload`.

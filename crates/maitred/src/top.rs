@@ -6,13 +6,14 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::{cursor, execute, queue, style, terminal};
 use maitred_control::admin::{Reply, Request, ServerStatus};
 use maitred_os::signals::{self, Awaited, Signal};
 
 use crate::client::Client;
-use crate::command::Top;
+use crate::command::Reach;
 use crate::exit_code::{EXIT_SUCCESS, fail};
 use crate::view::{self, PoolOrder};
 
@@ -23,6 +24,20 @@ const REFRESH: Duration = Duration::from_secs(1);
 
 /// Signals that end it. In raw mode Control-C is a key; from other processes SIGINT is a signal.
 const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+
+/// Arguments of `maitred top`.
+#[derive(Debug, Args)]
+pub struct Top {
+    /// Print once and exit
+    #[arg(long)]
+    pub once: bool,
+    /// Show each idle pool on a line of its own, from the start
+    #[arg(long)]
+    pub all: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reach: Reach,
+}
 
 /// Shows the server until q is pressed.
 pub fn top(top: &Top) -> ExitCode {

@@ -12,6 +12,8 @@
 //!
 //! [`kinds`] decides which requests get no worker when most of the possible ones hang.
 //!
+//! [`saturation`] measures how much of all that a pool uses, for autoscalers and balancers.
+//!
 //! [`Controller`] combines them and names the limit that binds. Its drivers are the owner of the
 //! queue and the simulator (`tests/simulator`), by which its constants were chosen.
 
@@ -23,6 +25,7 @@ pub mod kinds;
 pub mod knee;
 pub mod ledger;
 pub mod memory;
+pub mod saturation;
 pub mod sources;
 pub mod terms;
 

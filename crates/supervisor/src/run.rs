@@ -18,6 +18,7 @@ mod wait;
 
 use std::time::{Duration, Instant};
 
+use maitred_config::Config;
 use maitred_control::{FromFront, FromZygote};
 use maitred_os::fork::{self, Ended};
 use maitred_os::signals::{Signal, SignalEvents};
@@ -47,7 +48,7 @@ use crate::reload::watch::Watches;
 use crate::systemd::Systemd;
 use crate::tls::acme::AcmeManager;
 use crate::upgrade::Upgrader;
-use phase::{Phase, ServerEvent};
+use phase::{Phase, ServerEvent, StopTimes};
 use wait::Ready;
 
 /// The signals that the supervisor acts on. They are taken over before anything is started.
@@ -135,7 +136,7 @@ impl Supervisor {
             started: Instant::now(),
             signals: parts.signals,
             reaps_on: false,
-            phase: Phase::new(Moment::ZERO, fpm::patience(&plan.config)),
+            phase: Phase::new(Moment::ZERO, stop_times(&plan.config)),
             pools: parts.pools,
             fronts: parts.fronts,
             reloader: Reloader::default(),
@@ -167,7 +168,7 @@ impl Supervisor {
         let now = Instant::now();
         let mut supervisor = Supervisor {
             started: now.checked_sub(state.elapsed).unwrap_or(now),
-            phase: Phase::serving(fpm::patience(&parts.plan.config)),
+            phase: Phase::serving(stop_times(&parts.plan.config)),
             // The previous program may have been notified of some and not have reaped them.
             reaps_on: true,
             cookies: state.cookies,
@@ -372,6 +373,11 @@ impl Supervisor {
         self.log_errors();
         self.keep_systemd();
     }
+}
+
+/// How long a stop takes at most.
+fn stop_times(config: &Config) -> StopTimes {
+    StopTimes { delay: config.stop_delay, drain: fpm::patience(config) }
 }
 
 /// Reaps ended children, at most [`REAPED_PER_TURN`] in a turn. Whether some may be left.

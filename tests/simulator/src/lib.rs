@@ -2,10 +2,11 @@
 //!
 //! [`plant`] describes the load and the machine, [`world`] simulates it event by event,
 //! [`policies`] decide the number of workers, ours with the code of the server, and [`search`]
-//! finds the best fixed number by trying all. The same seed gives the same run.
+//! finds the best fixed number by trying all. [`cluster`] simulates several nodes and an autoscaler. The same seed gives the same run.
 
 pub mod arrivals;
 pub mod chance;
+pub mod cluster;
 pub mod cores;
 pub mod outcome;
 pub mod plant;

@@ -93,6 +93,10 @@ pub struct Config {
     /// Timeout of a shutdown for running requests; zero: it does not wait. The default is below
     /// systemd's `TimeoutStopSec` of 90 seconds (systemd-system.conf(5)).
     pub process_control_timeout: Duration = Duration::from_secs(60),
+    /// Time for which a server that is to stop serves clients, so that load balancers notice.
+    pub stop_delay: Duration = Duration::ZERO,
+    /// Whether a pool that rejects requests for lack of workers makes the node not ready.
+    pub ready_sheds: bool = false,
     /// Whether a PHP with known vulnerabilities is refused, not only warned about.
     pub require_fixed_php: bool = false,
     /// Maximum number of `pm = "ondemand"` pools whose zygote stays started without a worker.

@@ -40,6 +40,7 @@ impl Config {
             self.access_log_format = LogFormat::terminal(colors);
         }
         self.process_control_timeout = self.process_control_timeout.min(DEVELOPMENT_STOP_TIMEOUT);
+        self.stop_delay = Duration::ZERO;
         for pool in &mut self.pools {
             let own = INI.map(|(name, value)| (name.to_owned(), value.to_owned()));
             pool.defines.extend(own);

@@ -37,6 +37,7 @@ fn a_site_with_a_root_is_all_that_a_file_needs() {
     assert_eq!(config.front_threads, 0);
     assert_eq!(config.spool_dir, std::env::temp_dir());
     assert_eq!(config.process_control_timeout, Duration::from_secs(60));
+    assert_eq!(config.stop_delay, Duration::ZERO);
     assert!(!config.require_fixed_php);
     let [pool] = &config.pools[..] else { panic!("one pool") };
     assert_eq!(pool.name, "www");
@@ -148,6 +149,7 @@ fn settings_of_the_whole_server_are_read() {
          front_threads = 64\n\
          spool_dir = \"spool\"\n\
          process_control_timeout = \"1500ms\"\n\
+         stop_delay = 5\n\
          require_fixed_php = true",
     );
     assert_eq!(config.listen, addresses(&["[::]:80", "127.0.0.1:8080"]));
@@ -158,6 +160,7 @@ fn settings_of_the_whole_server_are_read() {
     assert_eq!(config.front_threads, 64);
     assert_eq!(config.spool_dir, folder.path().join("spool"));
     assert_eq!(config.process_control_timeout, Duration::from_millis(1500));
+    assert_eq!(config.stop_delay, Duration::from_secs(5));
     assert!(config.require_fixed_php);
 }
 

@@ -154,6 +154,7 @@ pub fn php_fpm() -> Facts {
         files: vec!["/etc/php/8.2/fpm/php-fpm.conf".to_owned()],
         includes: Vec::new(),
         control_timeout: Duration::from_secs(30),
+        stop_delay: Duration::ZERO,
         unit: Ok(Some(Unit { name: "php8.2-fpm.service".to_owned(), settings: settings.into() })),
         process: Ok(Process { pid: 100, oom_score_adj: Ok(0), open_files: Ok(1024) }),
         group: Group {
@@ -232,7 +233,7 @@ pub fn maitred() -> Facts {
     service.kind = PhpServer::Maitred;
     service.name = "maitred".to_owned();
     service.control_timeout = Duration::from_secs(60);
-    let settings = [("OOMPolicy", "continue"), ("TimeoutStopSec", "90")];
+    let settings = [("OOMPolicy", "continue"), ("TimeoutStopSec", "120")];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
     service.unit = Ok(Some(Unit { name: "maitred.service".to_owned(), settings: settings.into() }));
     let pool = &mut service.pools[0];

@@ -83,16 +83,21 @@ fn by_unit(service: &Service, unit: &Unit, sheet: &mut Sheet) {
         },
     };
     let Some(grace) = grace else { return };
-    if grace < service.control_timeout + LEAST_GRACE {
+    let stop = service.control_timeout.saturating_add(service.stop_delay);
+    if grace < stop.saturating_add(LEAST_GRACE) {
+        let delay = match service.stop_delay {
+            Duration::ZERO => String::new(),
+            delay => format!("; stop_delay of {} comes first", setting_time(delay)),
+        };
         let seen = format!(
-            "systemd kills after {}, and requests may take {} to end",
+            "systemd kills after {}, and requests may take {} to end{delay}",
             setting_time(grace),
             setting_time(service.control_timeout)
         );
-        sheet.report("stopping.short-stop-timeout", about, seen).fix(format!(
-            "TimeoutStopSec={:.0}",
-            (service.control_timeout + 5 * LEAST_GRACE).as_secs_f64()
-        ));
+        let enough = stop.saturating_add(5 * LEAST_GRACE).as_secs_f64();
+        sheet
+            .report("stopping.short-stop-timeout", about, seen)
+            .fix(format!("TimeoutStopSec={enough:.0}"));
     }
 }
 
@@ -137,6 +142,15 @@ mod tests {
         facts.services[0].control_timeout = Duration::from_secs(90);
         unit(&mut facts).settings.remove("TimeoutStopSec");
         expect("D17", &facts, Fail, "systemd kills after 90 s");
+    }
+
+    #[test]
+    fn a_unit_that_has_no_time_for_the_delay_of_a_stop_is_found() {
+        let mut facts = maitred();
+        facts.services[0].stop_delay = Duration::from_secs(50);
+        expect_ok("D17", &facts);
+        facts.services[0].stop_delay = Duration::from_secs(60);
+        expect("D17", &facts, Fail, "stop_delay of 60 s comes first");
     }
 
     #[test]

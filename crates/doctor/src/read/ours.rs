@@ -80,6 +80,7 @@ pub(super) fn service(
     Some(Service {
         kind: PhpServer::Maitred,
         control_timeout: config.process_control_timeout,
+        stop_delay: config.stop_delay,
         unit: systemd_units::unit(world, "maitred.service"),
         group: super::cgroups::group(world, &name, pid.ok()),
         process,

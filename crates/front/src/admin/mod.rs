@@ -1,10 +1,11 @@
-//! The admin listener: metrics, status pages and pings over HTTP. The front serves all of it
+//! The admin listener: metrics, readiness, status pages and pings over HTTP. The front serves all of it
 //! itself, so none of it waits for a worker.
 
 pub(crate) mod access;
 pub(crate) mod exposition;
 pub(crate) mod metrics;
 pub(crate) mod pool_metrics;
+pub(crate) mod readiness;
 pub(crate) mod server_metrics;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -46,6 +47,9 @@ pub async fn page(shared: &Shared, head: &Head, view: View) -> Option<StatusPage
     let query = head.query().unwrap_or_default();
     match head.path() {
         "/" => Some(index(shared)),
+        "/live" => Some(readiness::live_page()),
+        "/ready" => Some(readiness::ready_page(shared)),
+        "/startup" => Some(readiness::startup_page(shared)),
         "/metrics" => {
             measure(shared).await;
             let accept = head.header("accept").unwrap_or_default();
@@ -67,7 +71,9 @@ pub async fn page(shared: &Shared, head: &Head, view: View) -> Option<StatusPage
 fn index(shared: &Shared) -> StatusPage {
     let mut body = String::from(
         "<!DOCTYPE html>\n<title>maitred</title>\n<h1>maitred</h1>\n<ul>\n\
-         <li><a href=\"/metrics\">metrics</a></li>\n",
+         <li><a href=\"/metrics\">metrics</a></li>\n\
+         <li><a href=\"/ready\">ready</a>, <a href=\"/startup\">startup</a>, \
+         <a href=\"/live\">live</a></li>\n",
     );
     for pool in shared.pools.all() {
         let name = &pool.name;

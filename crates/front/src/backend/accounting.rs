@@ -10,6 +10,7 @@ use crate::backend::Backend;
 use crate::backend::progress::ScriptProgress;
 use crate::backend::run::Run;
 use crate::pool::exchange::Exchange;
+use crate::pool::health::is_shed;
 use crate::pool::metrics::PoolMetrics;
 use crate::runtime::background;
 
@@ -22,6 +23,9 @@ pub fn count(run: &Run<'_>, thread: u32, outcome: RequestOutcome, progress: &Scr
         return;
     };
     metrics.page().thread(thread).count(outcome);
+    if is_shed(outcome) {
+        pool.last_rejection.note();
+    }
     let waited =
         if outcome.is_end_of_wait() { Some(progress.began.elapsed()) } else { progress.queued };
     let Some(waited) = waited else { return };

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use maitred_sandbox::Readable;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
+use crate::admin::readiness;
 use crate::logging::access_log::AccessLog;
 use crate::net::readable::readable;
 use crate::net::tls::Tls;
@@ -219,6 +221,7 @@ impl CommandReceiver {
     async fn follow(&self, order: ToFront, mut fds: Vec<OwnedFd>) {
         let shared = &self.shared;
         match order {
+            ToFront::PrepareStop => shared.prepare_stop(),
             ToFront::Drain => shared.drain(),
             ToFront::HandOver => self.hand_over(),
             ToFront::Settle { mark } => self.settle(mark),
@@ -367,6 +370,7 @@ impl CommandReceiver {
         let figures = FrontFigures {
             page_cache: shared.cache.as_ref().and_then(|cache| cache.figures()),
             proxies: shared.proxies.read(),
+            readiness: Some(readiness::of(shared)),
         };
         if let Err(error) = write_json(file, &figures) {
             tracing::warn!("the front's statistics cannot be sent: {error}");
@@ -458,6 +462,7 @@ impl CommandReceiver {
                     cache.use_sites(&config);
                 }
                 self.shared.access_log.store(access_log.map(Arc::new));
+                self.shared.ready_sheds.store(config.ready_sheds, Ordering::Relaxed);
                 for thread in &self.threads {
                     let (done, is_done) = oneshot::channel();
                     let _ = thread.send(ThreadOrder::Switch(done)).await;

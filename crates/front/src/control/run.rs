@@ -131,6 +131,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         }
         ToFront::SetErrorLog => take_error_log(fds),
         ToFront::Begin
+        | ToFront::PrepareStop
         | ToFront::Drain
         | ToFront::HandOver
         | ToFront::Settle { .. }
@@ -195,6 +196,7 @@ fn prepare(
         FrontSize { threads, max_connections },
         Some(Arc::new(cache)),
     );
+    shared.ready_sheds.store(config.ready_sheds, Ordering::Relaxed);
     Ok(Start {
         shared: Arc::new(shared),
         inboxes,

@@ -70,7 +70,8 @@ impl TextResponse {
 
 impl From<StatusPage> for TextResponse {
     fn from(page: StatusPage) -> TextResponse {
-        TextResponse::page(&page.headers(), page.body().to_owned())
+        let response = TextResponse::page(&page.headers(), page.body().to_owned());
+        TextResponse { status: page.status(), ..response }
     }
 }
 

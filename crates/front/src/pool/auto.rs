@@ -183,6 +183,11 @@ impl AutoSize {
 }
 
 impl Growth {
+    /// Whether the pool rests: `pm = auto`, and no request for long.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.auto.as_ref().is_some_and(|auto| auto.idleness.is_resting())
+    }
+
     /// Limit of serving workers, where more than those are ready.
     pub(crate) fn serving(&self) -> usize {
         let auto = self.auto.as_ref().filter(|_| self.has_more_ready);

@@ -6,6 +6,7 @@ pub(crate) mod exchange;
 pub(crate) mod generation;
 pub(crate) mod generations;
 pub(crate) mod growth;
+pub(crate) mod health;
 mod idleness;
 pub(crate) mod kind;
 pub(crate) mod listen_backlog;
@@ -43,6 +44,7 @@ use tokio::sync::Notify;
 use crate::pool::exchange::{Exchange, QueueRequest, SlotLease};
 use crate::pool::generation::Generation;
 use crate::pool::generations::PoolQueues;
+use crate::pool::health::LastRejection;
 use crate::pool::listen_backlog::ListenBacklog;
 use crate::pool::metrics::PoolMetrics;
 use crate::pool::queue::{Depth, SeatAction, SeatId, SlotRef, Submission};
@@ -85,6 +87,8 @@ pub struct Pool {
     average_micros: AtomicU32,
     /// The last request was rejected.
     is_rejecting: AtomicBool,
+    /// When a request was rejected for lack of workers.
+    pub(crate) last_rejection: LastRejection,
     supervisor: Arc<Supervisor>,
     /// Wakes the maintenance task ([`growth::tend`]).
     dirty: Arc<Notify>,
@@ -121,6 +125,7 @@ impl Pool {
             inboxes,
             average_micros: AtomicU32::new(u32::MAX),
             is_rejecting: AtomicBool::new(false),
+            last_rejection: LastRejection::default(),
             supervisor,
             dirty: Arc::default(),
             stalled: Arc::default(),

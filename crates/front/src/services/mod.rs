@@ -101,10 +101,17 @@ pub struct Shared {
     to_leave: AtomicUsize,
     /// Notified when there are some.
     room_wanted: Notify,
+    /// The server stops soon, and load balancers are to notice.
+    prepares_stop: AtomicBool,
     /// Another front accepts the clients.
     handed_over: AtomicBool,
+    /// A pool that sheds load makes this node not ready (`ready_sheds`).
+    pub ready_sheds: AtomicBool,
+    /// No pool starts for the first time any more.
+    pub has_started: AtomicBool,
     draining: AtomicBool,
-    /// Notified when the front starts to stop, and then at the end of each connection.
+    /// Notified when the front prepares to stop, when it starts to stop, and then at the end of each
+    /// connection.
     pub changed: Notify,
 }
 
@@ -143,7 +150,10 @@ impl Shared {
             idle: IdleConnections::new(threads as usize),
             to_leave: AtomicUsize::new(0),
             room_wanted: Notify::new(),
+            prepares_stop: AtomicBool::new(false),
             handed_over: AtomicBool::new(false),
+            ready_sheds: AtomicBool::new(false),
+            has_started: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             changed: Notify::new(),
         }
@@ -225,9 +235,14 @@ impl Shared {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Whether the front stops: each connection is closed after its next response.
+    /// Whether the front stops and accepts no more clients.
     pub fn is_ending(&self) -> bool {
         self.is_draining() || self.handed_over.load(Ordering::Relaxed)
+    }
+
+    /// Whether each connection is closed after its next response: the front stops, or will soon.
+    pub fn closes_connections(&self) -> bool {
+        self.prepares_stop.load(Ordering::Relaxed) || self.is_ending()
     }
 
     /// Waits until the front drains.
@@ -238,6 +253,11 @@ impl Shared {
     /// Waits until the front accepts no more clients.
     pub fn takes_no_more(&self) -> impl Future<Output = ()> {
         self.until(Shared::is_ending)
+    }
+
+    /// Waits until connections are to be closed after their next response.
+    pub fn is_to_close(&self) -> impl Future<Output = ()> {
+        self.until(Shared::closes_connections)
     }
 
     async fn until(&self, is_so: fn(&Shared) -> bool) {
@@ -262,6 +282,13 @@ impl Shared {
             true => self.admin_connections.load(Ordering::Relaxed) >= ADMIN_CONNECTIONS,
             false => self.connections.load(Ordering::Relaxed) >= self.max_connections,
         }
+    }
+
+    /// The server stops soon: connections are closed after their next response, and new clients
+    /// are still served.
+    pub fn prepare_stop(&self) {
+        self.prepares_stop.store(true, Ordering::Relaxed);
+        self.changed.notify_waiters();
     }
 
     /// Starts to stop the front.

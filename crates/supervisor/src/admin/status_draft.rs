@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use maitred_control::admin::{FrontFigures, MAX_STACKS_SHOWN, Reply, Running, ServerStatus};
+use maitred_control::admin::{
+    FrontFigures, MAX_STACKS_SHOWN, Readiness, Reply, Running, ServerStatus,
+};
 use maitred_control::stack::Stack;
 use maitred_control::{Generation, ToZygote, WorkerId};
 
@@ -84,6 +86,12 @@ impl StatusDraft {
         }
         status.page_cache.clone_from(&front.page_cache);
         status.proxies.clone_from(&front.proxies);
+        status.readiness = match (status.phase.as_str(), &front.readiness) {
+            ("serving" | "stopping", Some(readiness)) => readiness.clone(),
+            ("serving", None) => Readiness::not("the front does not respond"),
+            ("starting", _) => Readiness::not("the server is starting"),
+            _ => Readiness::not("the server stops"),
+        };
         Reply::Status(status)
     }
 

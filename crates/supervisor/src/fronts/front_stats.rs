@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::{AsFd, OwnedFd};
 
-use maitred_config::Site;
 use maitred_control::ToFront;
 use maitred_control::admin::FrontFigures;
 use maitred_os::shared;
@@ -24,15 +23,13 @@ pub struct FrontStats {
 }
 
 impl FrontStats {
-    /// Queries the front, if a site has a page cache or upstream servers.
-    pub fn query(&mut self, sites: &[Site], fronts: &mut Fronts) {
+    /// Queries the front.
+    pub fn query(&mut self, fronts: &mut Fronts) {
         if self.is_awaited(fronts) {
             return;
         }
         let epoch = fronts.current().epoch;
-        let has_stats = |site: &Site| site.cache.is_some() || !site.rules.proxy.is_empty();
-        let is_used = sites.iter().any(has_stats);
-        let Some(peer) = fronts.peer().filter(|_| is_used) else {
+        let Some(peer) = fronts.peer() else {
             *self = FrontStats::default();
             return;
         };
@@ -79,7 +76,7 @@ fn read(file: OwnedFd) -> Result<FrontFigures, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use maitred_control::admin::{PageCache, ProxyServer};
+    use maitred_control::admin::{PageCache, ProxyServer, Readiness};
 
     #[test]
     fn what_the_front_tells_is_read_and_nothing_else() {
@@ -89,6 +86,7 @@ mod tests {
         let told = FrontFigures {
             page_cache: Some(PageCache::default()),
             proxies: vec![ProxyServer::default()],
+            readiness: Some(Readiness::not("why")),
         };
         let text = serde_json::to_string(&told).unwrap();
         assert_eq!(read(file(&text)), Ok(told));

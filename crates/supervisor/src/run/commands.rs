@@ -106,7 +106,7 @@ impl Supervisor {
     fn draft_status(&mut self, pool: Option<&str>) -> Result<StatusDraft, String> {
         let now = self.now();
         self.pools.query_opcaches(&self.scoreboards, now);
-        self.front_stats.query(&self.plan.config.sites, &mut self.fronts);
+        self.front_stats.query(&mut self.fronts);
         self.admin.measure(&mut self.pools, &self.scoreboards, now);
         let listeners = self.plan.listeners.iter();
         let front = self.fronts.current();

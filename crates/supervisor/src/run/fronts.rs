@@ -75,6 +75,9 @@ impl Supervisor {
                     peer.say(order, &[]);
                 }
                 introduce_all(self, &mut peer);
+                if self.phase.is_delayed() {
+                    peer.say(ToFront::PrepareStop, &[]);
+                }
                 self.fronts.current_mut().peer = Some(peer);
             }
             Err(why) => {

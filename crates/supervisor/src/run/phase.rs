@@ -1,11 +1,14 @@
 //! The phases of the server, from its start to its end.
 //!
 //! ```text
-//!   Filling ──pools full──▶ Opening ──listening──▶ Serving ──stop──▶ Draining
-//!      │                       │                                       │ drained, front gone,
-//!      │ stop, failed          │ stop, failed                          │ too late
-//!      ╰───────────────────────┴────────────▶ Leaving ◀────────────────╯
-//!                                                │ too late, or a second stop at any time
+//!   Filling ──pools full──▶ Opening ──listening──▶ Serving ──stop──▶ Delaying
+//!      │                       │                     │ stop without   │ over, a second stop
+//!      │ stop, failed          │ stop, failed        │ delay          ▼
+//!      │                       │                     ╰───────────▶ Draining
+//!      │                       │                                     │ drained, front gone,
+//!      │                       │                                     │ too late
+//!      ╰───────────────────────┴────────────▶ Leaving ◀──────────────╯
+//!                                                │ too late, or a further stop at any time
 //!                                                ▼
 //!                                             Killing ──none left, too late────▶ Over
 //! ```
@@ -35,6 +38,8 @@ pub enum ServerEvent {
     StopAsked,
     /// A signal requests a stop. Several within [`SAME_STOP`] count as one.
     StopSignaled,
+    /// The same without `stop_delay`: SIGINT, which a person at a terminal sends.
+    Interrupted,
     /// php-fpm's SIGQUIT: requests in flight may finish. A further one changes nothing.
     Finish,
     /// php-fpm's SIGTERM: requests in flight are ended now, also during a graceful stop.
@@ -52,6 +57,8 @@ pub enum ServerAction {
     Announce,
     /// Log that the start took too long, and kill every process.
     ReportSlowStart,
+    /// Have the fronts report that the server is not ready, and clients close their connections.
+    PrepareStop,
     /// Have the fronts finish the requests in flight.
     Drain,
     /// Log that requests in flight get no more time, and terminate every process.
@@ -64,14 +71,33 @@ pub enum ServerAction {
     KillAll,
 }
 
+/// How long a stop takes at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StopTimes {
+    /// How long clients are still served, so that load balancers notice (`stop_delay`).
+    pub delay: Duration,
+    /// How long it then waits for requests in flight.
+    pub drain: Duration,
+}
+
+/// What the next stop signal does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextStop {
+    /// It starts a stop, or counts as the one before.
+    Graceful,
+    /// It ends `stop_delay`.
+    EndDelay,
+    /// It kills every process.
+    AtOnce,
+}
+
 /// The phase of the server.
 #[derive(Debug)]
 pub struct Phase {
     state: ServerState,
     exit: i32,
-    /// How long a stop waits for requests in flight.
-    drain: Duration,
-    /// When a stop was requested first.
+    times: StopTimes,
+    /// When a stop was requested first, or `stop_delay` was ended by a second request.
     asked: Option<Moment>,
 }
 
@@ -80,6 +106,7 @@ enum ServerState {
     Filling { deadline: Moment },
     Opening,
     Serving,
+    Delaying { deadline: Moment },
     Draining { deadline: Moment },
     Leaving { deadline: Moment },
     Killing { deadline: Moment },
@@ -87,42 +114,44 @@ enum ServerState {
 }
 
 impl Phase {
-    /// The start of the server at `now`. A stop will wait for requests in flight, for `drain` at
-    /// most.
-    pub fn new(now: Moment, drain: Duration) -> Phase {
+    /// The start of the server at `now`. A stop will take these times.
+    pub fn new(now: Moment, times: StopTimes) -> Phase {
         Phase {
             state: ServerState::Filling { deadline: now + FIRST_FILL },
             exit: EXIT_STOPPED,
-            drain,
+            times,
             asked: None,
         }
     }
 
-    /// A server that serves already; `drain` as for [`Phase::new`].
-    pub fn serving(drain: Duration) -> Phase {
-        Phase { state: ServerState::Serving, exit: EXIT_STOPPED, drain, asked: None }
+    /// A server that serves already; `times` as for [`Phase::new`].
+    pub fn serving(times: StopTimes) -> Phase {
+        Phase { state: ServerState::Serving, exit: EXIT_STOPPED, times, asked: None }
     }
 
-    /// A future stop will wait for `drain`.
-    pub fn drain_for(&mut self, drain: Duration) {
-        self.drain = drain;
+    /// A future stop will take these times.
+    pub fn stop_within(&mut self, times: StopTimes) {
+        self.times = times;
     }
 
     /// Takes an event and returns an action.
     pub fn on(&mut self, event: ServerEvent, now: Moment) -> Option<ServerAction> {
         let first = self.asked.is_none();
         let event = match event {
-            ServerEvent::StopSignaled if now < *self.asked.get_or_insert(now) + SAME_STOP => {
-                return self.first_stop(now);
+            ServerEvent::StopSignaled | ServerEvent::Interrupted
+                if now < *self.asked.get_or_insert(now) + SAME_STOP =>
+            {
+                let waits = event == ServerEvent::StopSignaled;
+                return self.first_stop(now, if waits { self.times.delay } else { Moment::ZERO });
             }
             ServerEvent::StopAsked if first => {
                 self.asked = Some(now);
-                return self.first_stop(now);
+                return self.first_stop(now, self.times.delay);
             }
-            ServerEvent::StopSignaled => ServerEvent::StopAsked,
+            ServerEvent::StopSignaled | ServerEvent::Interrupted => ServerEvent::StopAsked,
             ServerEvent::Finish => {
                 self.asked.get_or_insert(now);
-                return self.first_stop(now);
+                return self.first_stop(now, Duration::ZERO);
             }
             ServerEvent::Terminate => {
                 self.asked.get_or_insert(now);
@@ -143,6 +172,11 @@ impl Phase {
                 self.exit = EXIT_FAILED;
                 self.kill(now)
             }
+            (ServerEvent::StopAsked, ServerState::Delaying { .. }) => {
+                // Further signals of the same breath do not kill.
+                self.asked = Some(now);
+                self.drain(now)
+            }
             (
                 ServerEvent::StopAsked,
                 ServerState::Draining { .. } | ServerState::Leaving { .. },
@@ -159,15 +193,18 @@ impl Phase {
         }
     }
 
-    /// A stop is requested for the first time, or again by signals that count as one.
-    fn first_stop(&mut self, now: Moment) -> Option<ServerAction> {
+    /// A stop is requested for the first time, or again by signals that count as one. Clients are
+    /// served for `delay` more.
+    fn first_stop(&mut self, now: Moment, delay: Duration) -> Option<ServerAction> {
         match self.state {
             ServerState::Filling { .. } | ServerState::Opening => self.leave(now),
+            ServerState::Serving if delay.is_zero() => self.drain(now),
             ServerState::Serving => {
-                self.state = ServerState::Draining { deadline: now + self.drain };
-                Some(ServerAction::Drain)
+                self.state = ServerState::Delaying { deadline: now + delay };
+                Some(ServerAction::PrepareStop)
             }
-            ServerState::Draining { .. }
+            ServerState::Delaying { .. }
+            | ServerState::Draining { .. }
             | ServerState::Leaving { .. }
             | ServerState::Killing { .. }
             | ServerState::Over => self.late(now),
@@ -176,7 +213,7 @@ impl Phase {
 
     fn terminate(&mut self, now: Moment) -> Option<ServerAction> {
         match self.state {
-            ServerState::Serving | ServerState::Draining { .. } => {
+            ServerState::Serving | ServerState::Delaying { .. } | ServerState::Draining { .. } => {
                 self.leave(now);
                 Some(ServerAction::Terminate)
             }
@@ -187,9 +224,15 @@ impl Phase {
         }
     }
 
-    /// Whether the next stop signal is a second one.
-    pub fn would_stop_at_once(&self, now: Moment) -> bool {
-        self.asked.is_some_and(|asked| now >= asked + SAME_STOP)
+    /// What the next stop signal does.
+    pub fn next_stop(&self, now: Moment) -> NextStop {
+        if self.asked.is_none_or(|asked| now < asked + SAME_STOP) {
+            return NextStop::Graceful;
+        }
+        match self.state {
+            ServerState::Delaying { .. } => NextStop::EndDelay,
+            _ => NextStop::AtOnce,
+        }
     }
 
     fn late(&mut self, now: Moment) -> Option<ServerAction> {
@@ -202,6 +245,7 @@ impl Phase {
                 self.kill(now);
                 Some(ServerAction::ReportSlowStart)
             }
+            ServerState::Delaying { .. } => self.drain(now),
             ServerState::Draining { .. } => {
                 self.leave(now);
                 Some(ServerAction::CutOff)
@@ -213,6 +257,11 @@ impl Phase {
             }
             ServerState::Opening | ServerState::Serving | ServerState::Over => None,
         }
+    }
+
+    fn drain(&mut self, now: Moment) -> Option<ServerAction> {
+        self.state = ServerState::Draining { deadline: now + self.times.drain };
+        Some(ServerAction::Drain)
     }
 
     fn leave(&mut self, now: Moment) -> Option<ServerAction> {
@@ -229,6 +278,7 @@ impl Phase {
     pub fn deadline(&self) -> Option<Moment> {
         match self.state {
             ServerState::Filling { deadline }
+            | ServerState::Delaying { deadline }
             | ServerState::Draining { deadline }
             | ServerState::Leaving { deadline }
             | ServerState::Killing { deadline } => Some(deadline),
@@ -241,6 +291,7 @@ impl Phase {
         match self.state {
             ServerState::Filling { .. } | ServerState::Opening => "starting",
             ServerState::Serving => "serving",
+            ServerState::Delaying { .. } => "stopping",
             ServerState::Draining { .. } => "draining",
             ServerState::Leaving { .. } | ServerState::Killing { .. } | ServerState::Over => {
                 "ending"
@@ -266,14 +317,21 @@ impl Phase {
         matches!(self.state, ServerState::Serving)
     }
 
+    /// Whether the server stops, and still serves its clients (`stop_delay`).
+    pub fn is_delayed(&self) -> bool {
+        matches!(self.state, ServerState::Delaying { .. })
+    }
+
     /// Whether a front is needed.
     pub fn wants_front(&self) -> bool {
-        matches!(self.state, ServerState::Opening | ServerState::Serving)
+        matches!(self.state, ServerState::Opening | ServerState::Serving) || self.is_delayed()
     }
 
     /// Whether zygotes and workers are needed.
     pub fn wants_workers(&self) -> bool {
-        self.is_start() || matches!(self.state, ServerState::Serving | ServerState::Draining { .. })
+        self.is_start()
+            || self.is_delayed()
+            || matches!(self.state, ServerState::Serving | ServerState::Draining { .. })
     }
 
     /// Whether every remaining process is to be killed.
@@ -294,10 +352,12 @@ mod tests {
 
     const NOW: Moment = Duration::from_secs(100);
     const DRAIN: Duration = Duration::from_secs(60);
+    const AT_ONCE: StopTimes = StopTimes { delay: Duration::ZERO, drain: DRAIN };
+    const DELAYED: StopTimes = StopTimes { delay: Duration::from_secs(5), drain: DRAIN };
     const LATER: Moment = NOW.saturating_add(SAME_STOP);
 
     fn serving() -> Phase {
-        let mut phase = Phase::new(NOW, DRAIN);
+        let mut phase = Phase::new(NOW, AT_ONCE);
         assert_eq!(phase.on(ServerEvent::PoolsFull, NOW), None);
         assert_eq!(phase.on(ServerEvent::Listening, NOW), Some(ServerAction::Announce));
         phase
@@ -318,7 +378,7 @@ mod tests {
     fn a_second_stop_kills_and_still_ends_with_code_0() {
         let mut phase = serving();
         phase.on(ServerEvent::StopAsked, NOW);
-        assert!(phase.would_stop_at_once(LATER));
+        assert_eq!(phase.next_stop(LATER), NextStop::AtOnce);
         assert_eq!(phase.on(ServerEvent::StopAsked, LATER), Some(ServerAction::KillAll));
         phase.on(ServerEvent::NobodyLeft, LATER);
         assert_eq!(phase.exit_code(), Some(EXIT_STOPPED));
@@ -329,7 +389,7 @@ mod tests {
         let mut phase = serving();
         assert_eq!(phase.on(ServerEvent::StopSignaled, NOW), Some(ServerAction::Drain));
         let same = LATER - Duration::from_nanos(1);
-        assert!(!phase.would_stop_at_once(same));
+        assert_eq!(phase.next_stop(same), NextStop::Graceful);
         assert_eq!(phase.on(ServerEvent::StopSignaled, same), None);
         assert_eq!(phase.on(ServerEvent::Drained, same), Some(ServerAction::AskAllToLeave));
         assert_eq!(phase.on(ServerEvent::StopSignaled, same), None);
@@ -345,7 +405,7 @@ mod tests {
 
     #[test]
     fn a_stop_without_patience_asks_all_to_leave_at_the_next_turn() {
-        let mut phase = Phase::new(NOW, Duration::ZERO);
+        let mut phase = Phase::new(NOW, StopTimes { drain: Duration::ZERO, ..AT_ONCE });
         phase.on(ServerEvent::PoolsFull, NOW);
         phase.on(ServerEvent::Listening, NOW);
         assert_eq!(phase.on(ServerEvent::StopAsked, NOW), Some(ServerAction::Drain));
@@ -354,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_start_that_fails_kills_everything_and_ends_with_code_1() {
-        let mut phase = Phase::new(NOW, DRAIN);
+        let mut phase = Phase::new(NOW, AT_ONCE);
         assert_eq!(phase.on(ServerEvent::StartFailed, NOW), Some(ServerAction::KillAll));
         phase.on(ServerEvent::NobodyLeft, NOW);
         assert_eq!(phase.exit_code(), Some(EXIT_FAILED));
@@ -398,6 +458,42 @@ mod tests {
         assert_eq!(phase.on(ServerEvent::Tick, NOW + LEAVE), Some(ServerAction::KillAll));
     }
 
+    #[test]
+    fn clients_are_served_for_the_delay_and_then_the_server_drains() {
+        let mut phase = Phase::serving(DELAYED);
+        assert_eq!(phase.on(ServerEvent::StopSignaled, NOW), Some(ServerAction::PrepareStop));
+        assert!(phase.wants_front() && phase.wants_workers());
+        assert!(phase.is_ending() && !phase.is_serving());
+        let over = NOW + DELAYED.delay;
+        assert_eq!(phase.deadline(), Some(over));
+        assert_eq!(phase.on(ServerEvent::Drained, over - SAME_STOP), None);
+        assert_eq!(phase.on(ServerEvent::Tick, over), Some(ServerAction::Drain));
+        assert!(!phase.wants_front() && phase.wants_workers());
+        assert_eq!(phase.next_stop(over), NextStop::AtOnce);
+        assert_eq!(phase.deadline(), Some(over + DRAIN));
+    }
+
+    #[test]
+    fn a_second_stop_ends_the_delay_and_a_third_one_kills() {
+        for second in [ServerEvent::StopAsked, ServerEvent::StopSignaled, ServerEvent::Interrupted]
+        {
+            let mut phase = Phase::serving(DELAYED);
+            phase.on(ServerEvent::StopSignaled, NOW);
+            assert_eq!(phase.on(ServerEvent::StopSignaled, NOW), None, "of the same breath");
+            assert_eq!(phase.next_stop(LATER), NextStop::EndDelay);
+            assert_eq!(phase.on(second, LATER), Some(ServerAction::Drain), "{second:?}");
+            assert_eq!(phase.on(ServerEvent::StopSignaled, LATER), None, "of the same breath");
+            let third = phase.on(ServerEvent::StopSignaled, LATER + SAME_STOP);
+            assert_eq!(third, Some(ServerAction::KillAll));
+        }
+    }
+
+    #[test]
+    fn a_person_at_a_terminal_waits_for_no_delay() {
+        let mut phase = Phase::serving(DELAYED);
+        assert_eq!(phase.on(ServerEvent::Interrupted, NOW), Some(ServerAction::Drain));
+    }
+
     fn events() -> impl Strategy<Value = ServerEvent> {
         prop_oneof![
             Just(ServerEvent::Tick),
@@ -405,6 +501,8 @@ mod tests {
             Just(ServerEvent::Listening),
             Just(ServerEvent::StartFailed),
             Just(ServerEvent::StopAsked),
+            Just(ServerEvent::StopSignaled),
+            Just(ServerEvent::Interrupted),
             Just(ServerEvent::Finish),
             Just(ServerEvent::Terminate),
             Just(ServerEvent::Drained),
@@ -416,9 +514,11 @@ mod tests {
         #[test]
         fn whatever_happens_a_stop_that_was_asked_for_comes_to_an_end(
             before in prop::collection::vec((events(), 0u64..5_000), 0..50),
-            after in prop::collection::vec((events(), 0u64..5_000), 0..50))
+            after in prop::collection::vec((events(), 0u64..5_000), 0..50),
+            delay in 0u64..10)
         {
-            let mut phase = Phase::new(NOW, DRAIN);
+            let delay = Duration::from_secs(delay);
+            let mut phase = Phase::new(NOW, StopTimes { delay, drain: DRAIN });
             let mut now = NOW;
             for (event, pass) in before {
                 now += Duration::from_millis(pass);
@@ -429,10 +529,11 @@ mod tests {
             for (event, pass) in after {
                 now += Duration::from_millis(pass);
                 phase.on(event, now);
-                prop_assert!(!phase.wants_front(), "no front is started after a stop");
+                let is_served = phase.is_delayed() && now < asked + delay;
+                prop_assert!(is_served || !phase.wants_front(), "no front is started later");
             }
             while let Some(deadline) = phase.deadline() {
-                prop_assert!(deadline <= asked.max(now) + DRAIN + LEAVE + KILLED);
+                prop_assert!(deadline <= asked.max(now) + delay + DRAIN + LEAVE + KILLED);
                 now = now.max(deadline);
                 phase.on(ServerEvent::Tick, now);
             }

@@ -265,7 +265,7 @@ impl Supervisor {
         self.plan.follow_configuration();
         let now = self.now();
         self.systemd.follow(self.plan.config.fpm.as_ref(), now);
-        self.phase.drain_for(fpm::patience(&reload.config));
+        self.phase.stop_within(super::stop_times(&reload.config));
         let logs = std::mem::take(&mut reload.logs);
         self.plan.logs.switch_to(&reload.config, logs);
         if error_log {

@@ -11,7 +11,7 @@ use maitred_os::signals::{self, Signal};
 use tracing::{error, info, warn};
 
 use super::Supervisor;
-use super::phase::{ServerAction, ServerEvent};
+use super::phase::{NextStop, ServerAction, ServerEvent};
 use crate::admin::status::{self, RunningRequest};
 use crate::capacity::auto::CapacityContext;
 use crate::fpm::{self, ReopenedLog, SignalAction, process_control_timeout};
@@ -52,6 +52,11 @@ impl Supervisor {
                 self.plan
                     .log_failure(&format!("not every pool was full of workers after {limit} s"));
                 signal_all(&self.fronts, &self.pools, Signal::SIGKILL);
+            }
+            Some(ServerAction::PrepareStop) => {
+                self.systemd.stops();
+                self.give_up_reload(stopped);
+                self.fronts.tell_all(&ToFront::PrepareStop, &[]);
             }
             Some(ServerAction::Drain) => {
                 self.systemd.stops();
@@ -97,12 +102,7 @@ impl Supervisor {
             return;
         }
         match signal {
-            Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT => {
-                let at_once = self.phase.would_stop_at_once(self.now());
-                let how = if at_once { "stopping at once" } else { "stopping" };
-                info!("{signal}: {how}{}", self.running_in_words(signal, at_once));
-                self.server_event(ServerEvent::StopSignaled);
-            }
+            Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT => self.stop_by(signal),
             Signal::SIGHUP => self.reload_when_possible(),
             Signal::SIGUSR2 => {
                 info!("SIGUSR2: upgrading");
@@ -114,8 +114,30 @@ impl Supervisor {
         }
     }
 
+    /// Acts on a signal that stops the server.
+    fn stop_by(&mut self, signal: Signal) {
+        let next = self.phase.next_stop(self.now());
+        let delay = self.plan.config.stop_delay;
+        let is_delayed = self.phase.is_serving() && signal != Signal::SIGINT && !delay.is_zero();
+        match next {
+            NextStop::AtOnce => info!("{signal}: stopping at once"),
+            NextStop::Graceful if is_delayed => info!(
+                "{signal}: stopping; clients are served for stop_delay = {} s more, which {signal} \
+                 again ends",
+                delay.as_secs_f64()
+            ),
+            NextStop::Graceful | NextStop::EndDelay => {
+                info!("{signal}: stopping{}", self.running_in_words(signal));
+            }
+        }
+        self.server_event(match signal {
+            Signal::SIGINT => ServerEvent::Interrupted,
+            _ => ServerEvent::StopSignaled,
+        });
+    }
+
     /// The end of a line about a stop: the requests that run, and how to end them.
-    fn running_in_words(&self, signal: Signal, at_once: bool) -> String {
+    fn running_in_words(&self, signal: Signal) -> String {
         let is_development = self.plan.config.development.is_some();
         let again = match signal {
             Signal::SIGINT if is_development => "Ctrl-C",
@@ -124,7 +146,6 @@ impl Supervisor {
         let running = status::running_requests(&self.pools);
         match running.as_slice() {
             [] => String::new(),
-            _ if at_once => String::new(),
             running => format!("; {}; {again} again ends it", running_in_words(running)),
         }
     }

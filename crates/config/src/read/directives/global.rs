@@ -129,8 +129,8 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         takes: "an address and a port such as \"127.0.0.1:9180\", the path of a Unix socket, or \
                 \"off\"",
         needs: Needs::Live,
-        doc: "The HTTP listener for Prometheus metrics (`/metrics`), status pages \
-              (`/status/POOL`) and pings (`/ping/POOL`). All processes of this machine reach a \
+        doc: "The HTTP listener for Prometheus metrics (`/metrics`), readiness (`/ready`, \
+              `/startup`, `/live`), status pages (`/status/POOL`) and pings (`/ping/POOL`). All processes of this machine reach a \
               loopback address, and so do the scripts of all pools: set `admin_token` there, or \
               use a Unix socket (`\"unix:/run/maitred/http.sock\"`). A client without the token, \
               or without rights on the socket, sees no query strings, and where pools run as \
@@ -441,9 +441,36 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         needs: Needs::Live,
         doc: "How long a shutdown waits for running requests before it ends them. 0 means not at \
               all, which is php-fpm's default and aborts them. Keep it below `TimeoutStopSec` of \
-              systemd, which is 90 seconds. A second signal ends the server at once.",
+              systemd, which is 120 seconds in our unit. A second signal ends the server at once.",
         example: "\"30s\"",
         read: |config, value| store(&mut config.process_control_timeout, value.duration()),
+    },
+    Directive {
+        name: "stop_delay",
+        default: Preset::Value("0"),
+        takes: "a duration of at most 366 days such as \"5s\"",
+        needs: Needs::Live,
+        doc: "How long a server that gets SIGTERM, SIGQUIT, `maitred stop` or `maitred drain` \
+              goes on as before, so that load balancers notice: `/ready` responds with 503, \
+              HTTP/1 responses have `Connection: close`, and HTTP/2 clients get GOAWAY. New \
+              clients are served, too. Then the shutdown starts (`process_control_timeout`). Set \
+              it to more than the interval of the load balancer's check times the number of \
+              failures that it needs. Both times together must be less than `TimeoutStopSec` of \
+              systemd, or `terminationGracePeriodSeconds` of Kubernetes. A second signal, or \
+              SIGINT as the first, ends it.",
+        example: "\"5s\"",
+        read: |config, value| store(&mut config.stop_delay, value.duration()),
+    },
+    Directive {
+        name: "ready_sheds",
+        default: Preset::Value("false"),
+        takes: "true or false",
+        needs: Needs::Live,
+        doc: "Whether `/ready` responds with 503 for 5 seconds after a pool has rejected a request \
+              for lack of workers. A load balancer then sends the requests of all pools to other \
+              nodes; if all nodes are overloaded, it has none left.",
+        example: "true",
+        read: |config, value| store(&mut config.ready_sheds, value.boolean()),
     },
     Directive {
         name: "require_fixed_php",

@@ -35,6 +35,7 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
     let figures = FrontFigures {
         page_cache: shared.cache.as_ref().and_then(|cache| cache.figures()),
         proxies: shared.proxies.read(),
+        readiness: None,
     };
     let clients = Clients {
         memory_bytes: shared.requests.common_bytes(),

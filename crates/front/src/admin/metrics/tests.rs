@@ -31,7 +31,7 @@ fn figures() -> FrontFigures {
         active_requests: 1,
         connections: 2,
     };
-    FrontFigures { page_cache: Some(cache()), proxies: vec![proxy] }
+    FrontFigures { page_cache: Some(cache()), proxies: vec![proxy], readiness: None }
 }
 
 fn cache() -> PageCache {

@@ -50,6 +50,7 @@ pub struct StatusPage {
     content_type: &'static str,
     body: String,
     is_ping: bool,
+    status: u16,
 }
 
 /// The status page or ping for a request; none for any other path.
@@ -96,6 +97,7 @@ pub fn ping(pool: &Pool) -> StatusPage {
         content_type: StatusFormat::Text.content_type(),
         body: pool.settings().ping_response.clone(),
         is_ping: true,
+        status: 200,
     }
 }
 
@@ -189,7 +191,18 @@ impl StatusFormat {
 impl StatusPage {
     /// A page with a body of any content type.
     pub fn new(content_type: &'static str, body: String) -> StatusPage {
-        StatusPage { content_type, body, is_ping: false }
+        StatusPage { content_type, body, is_ping: false, status: 200 }
+    }
+
+    /// The same with another status than 200.
+    #[must_use]
+    pub fn with_status(self, status: u16) -> StatusPage {
+        StatusPage { status, ..self }
+    }
+
+    /// Its status.
+    pub fn status(&self) -> u16 {
+        self.status
     }
 
     fn of(status: &Status, format: StatusFormat, full: bool) -> StatusPage {

@@ -100,7 +100,7 @@ pub async fn converse(accepted: AcceptedWebServer) {
         let peer = peer.map(|peer| peer.ip());
         let mut log = site.log.as_ref().map(|log| log.begin(&call.params, peer));
         let after = Box::pin(serve(&mut server, &call, log.as_mut(), thread, site)).await;
-        let keeps = !thread.shared.is_crowded() && !thread.shared.is_ending();
+        let keeps = !thread.shared.is_crowded() && !thread.shared.closes_connections();
         let is_clean = server.end_request();
         match after {
             Ok(AfterResponse::Keep) if begun.keep_conn && keeps => {}

@@ -129,6 +129,10 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
     let mut connection = connection?;
     let shared = &trunk.thread().shared;
     let mut ending = pin!(shared.takes_no_more());
+    // A new client gets its first request served before the server stops: one that has GOAWAY
+    // before it sends one would only come again.
+    let mut closing = pin!(shared.is_to_close());
+    let mut has_asked = false;
     let mut idle = Idle::new();
     let mut place = shared.idle.connection(trunk.thread().number);
     let mut fields = OpenFields::default();
@@ -150,7 +154,10 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
             if fields.poll(cx, trunk.open_fields()).is_ready() {
                 return Poll::Ready(Ok(NextStep::TooSlow));
             }
-            if !leaving && ending.as_mut().poll(cx).is_ready() {
+            if !leaving
+                && (ending.as_mut().poll(cx).is_ready()
+                    || has_asked && closing.as_mut().poll(cx).is_ready())
+            {
                 return Poll::Ready(Ok(NextStep::Leave));
             }
             if connection.has_streams() || trunk.has_requests() {
@@ -167,6 +174,7 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
         match step.await? {
             NextStep::Request(request, respond) => {
                 place.leave();
+                has_asked = true;
                 idle.request_came();
                 begin(serve_request(request, respond, trunk.clone(), limits)).await;
             }

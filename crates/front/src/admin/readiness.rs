@@ -1,0 +1,201 @@
+//! Whether this node is ready for the requests of a load balancer: `/ready`, `/startup` and `/live`
+//! of the admin listener. The decision is pure: the state of the front and its pools in, the verdict
+//! out.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use maitred_control::admin::Readiness;
+use serde_json::json;
+
+use crate::pool::status::StatusPage;
+use crate::services::Shared;
+
+/// A pool sheds load for this time after it has rejected a request, so that a node whose pool
+/// rejects every other request does not come and go.
+const SHEDS_FOR: Duration = Duration::from_secs(5);
+
+/// What a pool can do for the next request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PoolState {
+    /// It has a worker.
+    Serving,
+    /// It has no worker, needs none without a request, and gets one for the next.
+    Resting,
+    /// It has never had a worker: its PHP or its application starts.
+    Booting,
+    /// Its workers have ended, and others are being started.
+    NoWorker,
+    /// Its PHP, or its application, does not start.
+    Failed,
+}
+
+impl PoolState {
+    fn name(self) -> &'static str {
+        match self {
+            PoolState::Serving => "serving",
+            PoolState::Resting => "resting",
+            PoolState::Booting => "booting",
+            PoolState::NoWorker => "no worker",
+            PoolState::Failed => "failed",
+        }
+    }
+
+    fn can_serve(self) -> bool {
+        matches!(self, PoolState::Serving | PoolState::Resting)
+    }
+}
+
+/// A pool, as far as readiness depends on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolHealth {
+    /// Its name.
+    pub name: String,
+    /// What it can do.
+    pub state: PoolState,
+    /// Time since it has rejected a request for lack of workers; none: never.
+    pub rejected: Option<Duration>,
+}
+
+/// This node, as far as readiness depends on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeHealth {
+    /// The server stops, soon or now.
+    pub stops: bool,
+    /// Its start is over. A pool that a reload adds later starts beside the others.
+    pub has_started: bool,
+    /// All pools.
+    pub pools: Vec<PoolHealth>,
+    /// A pool that sheds load makes the node not ready (`ready_sheds`).
+    pub ready_sheds: bool,
+}
+
+/// Decides whether a node is ready. A single pool without a worker is its site's matter: the others
+/// are served here as well as anywhere.
+pub fn decide(node: &NodeHealth) -> Readiness {
+    let first = |is: fn(&PoolHealth) -> bool| node.pools.iter().find(|pool| is(pool));
+    let booting = first(|pool| pool.state == PoolState::Booting).filter(|_| !node.has_started);
+    let can_serve = first(|pool| pool.state.can_serve());
+    let sheds = first(|pool| pool.rejected.is_some_and(|since| since < SHEDS_FOR));
+    let reason = match (booting, sheds.filter(|_| node.ready_sheds)) {
+        _ if node.stops => Some("the server stops".to_owned()),
+        (Some(pool), _) => Some(format!("pool {} is starting", pool.name)),
+        _ if can_serve.is_none() && !node.pools.is_empty() => {
+            Some("no pool has a worker".to_owned())
+        }
+        (None, Some(pool)) => Some(format!("pool {} sheds load", pool.name)),
+        (None, None) => None,
+    };
+    let pools = node.pools.iter().map(|pool| (pool.name.clone(), pool.state.name().to_owned()));
+    Readiness { ready: reason.is_none(), reason, pools: pools.collect() }
+}
+
+/// Whether no pool starts for the first time.
+pub fn are_started(pools: &[PoolHealth]) -> bool {
+    pools.iter().all(|pool| pool.state != PoolState::Booting)
+}
+
+/// The readiness of this node now.
+pub fn of(shared: &Shared) -> Readiness {
+    decide(&node(shared))
+}
+
+fn node(shared: &Shared) -> NodeHealth {
+    let pools: Vec<_> = shared.pools.all().iter().map(|pool| pool.health()).collect();
+    if are_started(&pools) {
+        shared.has_started.store(true, Ordering::Relaxed);
+    }
+    NodeHealth {
+        stops: shared.closes_connections(),
+        has_started: shared.has_started.load(Ordering::Relaxed),
+        pools,
+        ready_sheds: shared.ready_sheds.load(Ordering::Relaxed),
+    }
+}
+
+/// `/ready`.
+pub fn ready_page(shared: &Shared) -> StatusPage {
+    let readiness = of(shared);
+    let body = serde_json::to_string(&readiness).unwrap_or_default();
+    page(readiness.ready, body)
+}
+
+/// `/startup`. A node that has started once stays so.
+pub fn startup_page(shared: &Shared) -> StatusPage {
+    let node = node(shared);
+    let reason = decide(&node).reason.filter(|_| !node.has_started);
+    let body = json!({ "started": node.has_started, "reason": reason });
+    page(node.has_started, body.to_string())
+}
+
+/// `/live`: that there is a response shows it.
+pub fn live_page() -> StatusPage {
+    page(true, json!({ "live": true }).to_string())
+}
+
+fn page(is_well: bool, body: String) -> StatusPage {
+    let status = if is_well { 200 } else { 503 };
+    StatusPage::new("application/json", body + "\n").with_status(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(states: &[PoolState]) -> NodeHealth {
+        let pools = states.iter().enumerate().map(|(number, state)| PoolHealth {
+            name: format!("p{number}"),
+            state: *state,
+            rejected: None,
+        });
+        let pools = pools.collect();
+        NodeHealth { stops: false, has_started: false, pools, ready_sheds: false }
+    }
+
+    fn reason(node: &NodeHealth) -> Option<String> {
+        let readiness = decide(node);
+        assert_eq!(readiness.ready, readiness.reason.is_none());
+        readiness.reason
+    }
+
+    #[test]
+    fn a_node_is_ready_when_a_pool_can_serve_and_none_starts() {
+        use PoolState::*;
+        for states in [&[][..], &[Serving], &[Resting], &[Serving, Failed], &[NoWorker, Resting]] {
+            assert_eq!(reason(&node(states)), None, "{states:?}");
+        }
+        for states in [&[Failed][..], &[NoWorker], &[NoWorker, Failed]] {
+            assert_eq!(reason(&node(states)).as_deref(), Some("no pool has a worker"));
+        }
+        let starts = Some("pool p1 is starting".to_owned());
+        let starting = node(&[Serving, Booting]);
+        assert_eq!(reason(&starting), starts);
+        assert!(!are_started(&starting.pools) && are_started(&node(&[Failed]).pools));
+        assert_eq!(reason(&NodeHealth { has_started: true, ..starting }), None);
+    }
+
+    #[test]
+    fn a_node_that_stops_is_not_ready_whatever_its_pools_can() {
+        let stops = NodeHealth { stops: true, ..node(&[PoolState::Serving]) };
+        assert_eq!(reason(&stops).as_deref(), Some("the server stops"));
+    }
+
+    #[test]
+    fn a_pool_that_sheds_load_counts_only_where_that_is_configured_and_for_a_while() {
+        let mut sheds = node(&[PoolState::Serving, PoolState::Serving]);
+        sheds.pools[1].rejected = Some(SHEDS_FOR - Duration::from_millis(1));
+        assert_eq!(reason(&sheds), None);
+        sheds.ready_sheds = true;
+        assert_eq!(reason(&sheds).as_deref(), Some("pool p1 sheds load"));
+        sheds.pools[1].rejected = Some(SHEDS_FOR);
+        assert_eq!(reason(&sheds), None);
+    }
+
+    #[test]
+    fn the_state_of_each_pool_is_in_the_reply() {
+        let readiness = decide(&node(&[PoolState::NoWorker, PoolState::Resting]));
+        let pools: Vec<_> = readiness.pools.into_iter().collect();
+        let expected = [("p0", "no worker"), ("p1", "resting")];
+        assert_eq!(pools, expected.map(|(name, state)| (name.to_owned(), state.to_owned())));
+    }
+}
