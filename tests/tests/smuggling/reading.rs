@@ -146,7 +146,10 @@ fn seen(value: &str) -> Step {
     let origin =
         target.split_once("://").and_then(|(_, rest)| rest.find('/').map(|at| &rest[at..]));
     let target = origin.map_or(target.clone(), str::to_owned);
-    Step::Seen(Seen { method, target, host: host.to_lowercase(), body: next() })
+    // Host names have no case, and HAProxy leaves out the default port (RFC 9110 §4.2.3).
+    let host = host.to_lowercase();
+    let host = host.strip_suffix(":80").unwrap_or(&host).to_owned();
+    Step::Seen(Seen { method, target, host, body: next() })
 }
 
 /// As a script writes the value of [`SEEN`].
