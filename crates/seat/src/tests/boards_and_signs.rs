@@ -134,7 +134,7 @@ fn both_ends_know_where_they_are() {
     let mut worker = pool.worker(2, 9);
     assert_eq!((worker.seat(), worker.seats()), (2, SEATS));
     assert!(!worker.has_request() && !worker.is_cut_off());
-    assert!(worker.try_claim() && worker.has_request());
+    assert!(worker.try_claim() && worker.has_request() && worker.assigned_at() > 0);
     worker.finish();
     assert!(!worker.has_request());
     assert_eq!(worker.verdict(), Verdict::ClientGone, "there is no request");
@@ -233,6 +233,7 @@ fn a_worker_that_cannot_reach_its_front_is_cut_off() {
     assert_eq!(worker.write(b"response"), Verdict::Continue);
     worker.show();
     assert!(!worker.is_cut_off(), "the front is awake");
+    assert!(!worker.claim_unless(|| true), "and it leaves if it has to");
     let asleep = pool.front.announce_sleep(1);
     worker.finish();
     pool.front.awake(1, asleep);

@@ -331,3 +331,81 @@ fn a_call_without_a_front_times_out_and_one_that_is_too_long_is_not_sent() {
     assert_eq!(worker.call(b"two", patience), None, "that was about another");
     assert_eq!(bench.front.take_call(&mut assigned).unwrap().1, b"two");
 }
+
+#[test]
+fn a_worker_calls_with_as_many_bytes_as_a_call_has() {
+    let bench = bench();
+    let mut worker = bench.worker(1);
+    let (mut assigned, _) = bench.front.offer(0, 0, 1, 0, b"hello");
+    assert!(worker.claim());
+    let call = vec![b'x'; CALL_BYTES];
+    assert_eq!(worker.call(&call, std::time::Duration::from_millis(1)), None);
+    assert_eq!(bench.front.take_call(&mut assigned).unwrap().1, call);
+}
+
+#[test]
+fn a_client_that_has_left_stays_away() {
+    let bench = bench();
+    let mut worker = bench.worker(1);
+    bench.front.offer(0, 0, 1, 0, b"hello");
+    assert!(worker.claim());
+    let layout = crate::layout::Layout::map(&bench.file, 1).unwrap();
+    layout.set_epoch(2);
+    assert_eq!(worker.verdict(), Verdict::ClientGone);
+    layout.set_epoch(1);
+    assert_eq!(worker.verdict(), Verdict::ClientGone);
+    assert_eq!(worker.write(b"late"), Verdict::ClientGone);
+}
+
+/// Lets a worker do something in a thread of its own, and waits until it sleeps. Returns what ends
+/// with the thread.
+fn asleep<T: Send + 'static>(
+    act: impl FnOnce() -> T + Send + 'static,
+) -> std::thread::JoinHandle<T> {
+    let (say, hear) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        say.send(rustix::thread::gettid()).unwrap();
+        act()
+    });
+    let id = hear.recv().unwrap();
+    let is_asleep = || (0..20).all(|_| sleeps(id) && !thread.is_finished());
+    while !is_asleep() {
+        std::thread::yield_now();
+    }
+    thread
+}
+
+#[test]
+fn a_worker_sleeps_while_there_is_nothing_to_do() {
+    let bench = bench();
+    let word = sleep_word(&bench.file, 0).unwrap();
+    let announced = || word.load(std::sync::atomic::Ordering::SeqCst) == 1;
+    let mut worker = bench.worker(1);
+    let (done, _) = bench.front.offer(0, 0, 1, 0, b"done");
+    assert!(worker.claim());
+    worker.finish();
+    // Its last request is not released yet: that is nothing to do.
+    let thread = asleep(move || (worker.claim(), worker));
+    assert!(announced());
+    let (mut assigned, _) = bench.front.offer(0, 1, 1, 0, b"more");
+    bench.front.wake(0);
+    let (claimed, mut worker) = thread.join().unwrap();
+    assert!(claimed && worker.sleeps() > 0 && worker.assigned_at() > 0);
+    bench.front.release(done);
+    // Nor is there while the ring is full, or the body has not arrived.
+    let thread = asleep(move || (worker.write(&vec![0; 2 * ANSWER_RING_BYTES]), worker));
+    let mut taken = Vec::new();
+    while taken.len() < 2 * ANSWER_RING_BYTES {
+        bench.front.drain(&mut assigned, usize::MAX, &mut taken).unwrap();
+    }
+    let (verdict, mut worker) = thread.join().unwrap();
+    assert_eq!(verdict, Verdict::Continue);
+    worker.read(&mut Vec::new());
+    let thread = asleep(move || {
+        let mut body = Vec::new();
+        worker.read(&mut body);
+        body
+    });
+    assert_eq!(bench.front.feed(&mut assigned, b"body"), Ok(4));
+    assert_eq!(thread.join().unwrap(), b"body");
+}
