@@ -12,6 +12,9 @@ const CRASH: &str = "<?php posix_kill(getmypid(), 11); sleep(5);";
 /// Requests of the page that crashes, one after the other.
 const CRASHES: usize = 60;
 
+/// Deaths that the log reports one by one.
+const LOGGED_DEATHS: usize = 3;
+
 #[test]
 fn a_page_that_crashes_is_refused_after_a_while_and_the_others_are_served() {
     let root = document_root(&[("crash.php", CRASH), ("hello.php", "<?php echo 'hello';")]);
@@ -40,4 +43,19 @@ fn a_page_that_crashes_is_refused_after_a_while_and_the_others_are_served() {
         assert!(served > 0, "{pm}");
         server.stop();
     }
+}
+
+#[test]
+fn the_log_names_the_script_of_each_worker_that_died() {
+    let root = document_root(&[("crash.php", CRASH)]);
+    // The next worker takes the seat, and its board, at once.
+    let server = Setup::new(root.path()).workers(1).start();
+    let ran = format!(" while it ran {}/crash.php;", root.path().display());
+    for _ in 0..LOGGED_DEATHS {
+        let mark = server.log().mark();
+        assert_eq!(http::get(server.address(), "/crash.php").status, 502);
+        let line = server.expect_log(mark, "was ended by signal 11");
+        assert!(line.contains(&ran), "{line}");
+    }
+    server.stop();
 }
