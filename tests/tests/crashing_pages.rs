@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use maitred_tests::Target;
+use maitred_tests::booted::{application, snapshot};
 use maitred_tests::http;
 use maitred_tests::server::{Setup, document_root};
 
@@ -48,14 +49,23 @@ fn a_page_that_crashes_is_refused_after_a_while_and_the_others_are_served() {
 #[test]
 fn the_log_names_the_script_of_each_worker_that_died() {
     let root = document_root(&[("crash.php", CRASH)]);
-    // The next worker takes the seat, and its board, at once.
-    let server = Setup::new(root.path()).workers(1).start();
-    let ran = format!(" while it ran {}/crash.php;", root.path().display());
-    for _ in 0..LOGGED_DEATHS {
-        let mark = server.log().mark();
-        assert_eq!(http::get(server.address(), "/crash.php").status, 502);
-        let line = server.expect_log(mark, "was ended by signal 11");
-        assert!(line.contains(&ran), "{line}");
+    let booted = application("", CRASH.trim_start_matches("<?php"));
+    let plain = Setup::new(root.path());
+    for (setup, script) in [
+        // The next worker takes the seat, and its board, at once.
+        (plain.clone(), root.path().join("crash.php")),
+        (plain.pool("max_requests = 1"), root.path().join("crash.php")),
+        (snapshot(booted.path()), booted.path().join("index.php")),
+    ] {
+        let server = setup.workers(1).start();
+        let ran = format!(" while it ran {};", script.display());
+        for _ in 0..LOGGED_DEATHS {
+            let mark = server.log().mark();
+            let path = format!("/{}", script.file_name().unwrap().display());
+            assert_eq!(http::get(server.address(), &path).status, 502);
+            let line = server.expect_log(mark, "was ended by signal 11");
+            assert!(line.contains(&ran), "{line}");
+        }
+        server.stop();
     }
-    server.stop();
 }
