@@ -409,3 +409,38 @@ fn a_worker_sleeps_while_there_is_nothing_to_do() {
     assert_eq!(bench.front.feed(&mut assigned, b"body"), Ok(4));
     assert_eq!(thread.join().unwrap(), b"body");
 }
+
+#[test]
+fn neither_end_is_woken_for_nothing() {
+    let bench = bench();
+    let word = sleep_word(&bench.file, 0).unwrap();
+    let set = |asleep| word.store(asleep, std::sync::atomic::Ordering::SeqCst);
+    let is_woken = || word.load(std::sync::atomic::Ordering::SeqCst) == 0;
+    let has_event = || rustix::io::read(&bench.event, &mut [0; 8]).is_ok();
+    let mut worker = bench.worker(1);
+    let (mut assigned, _) = bench.front.offer(0, 0, 1, 0, b"");
+    assert!(worker.claim());
+    let asleep = bench.front.announce_sleep(0);
+    worker.write(b"a short response");
+    worker.show();
+    assert!(has_event(), "the front sleeps");
+    let again = bench.front.announce_sleep(0);
+    bench.front.awake(0, asleep);
+    bench.front.awake(0, again);
+    worker.write(b", and more of it");
+    worker.show();
+    assert!(!has_event(), "the front is awake");
+    set(1);
+    let mut taken = Vec::new();
+    bench.front.drain(&mut assigned, usize::MAX, &mut taken).unwrap();
+    assert_eq!((taken.as_slice(), is_woken()), (&b"a short response, and more of it"[..], false));
+    assert_eq!(bench.front.feed(&mut assigned, b""), Ok(0));
+    assert!(!is_woken(), "there is nothing to read");
+    assert_eq!(bench.front.feed(&mut assigned, b"body"), Ok(4));
+    assert!(is_woken());
+    // A worker that has filled half a ring may wait for room.
+    worker.write(&vec![0; ANSWER_RING_BYTES / 2]);
+    set(1);
+    bench.front.drain(&mut assigned, usize::MAX, &mut taken).unwrap();
+    assert!(is_woken());
+}
