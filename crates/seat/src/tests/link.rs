@@ -424,6 +424,9 @@ fn neither_end_is_woken_for_nothing() {
     worker.write(b"a short response");
     worker.show();
     assert!(has_event(), "the front sleeps");
+    worker.write(b".");
+    worker.show();
+    assert!(!has_event(), "it has been woken");
     let again = bench.front.announce_sleep(0);
     bench.front.awake(0, asleep);
     bench.front.awake(0, again);
@@ -433,7 +436,7 @@ fn neither_end_is_woken_for_nothing() {
     set(1);
     let mut taken = Vec::new();
     bench.front.drain(&mut assigned, usize::MAX, &mut taken).unwrap();
-    assert_eq!((taken.as_slice(), is_woken()), (&b"a short response, and more of it"[..], false));
+    assert_eq!((taken.as_slice(), is_woken()), (&b"a short response., and more of it"[..], false));
     assert_eq!(bench.front.feed(&mut assigned, b""), Ok(0));
     assert!(!is_woken(), "there is nothing to read");
     assert_eq!(bench.front.feed(&mut assigned, b"body"), Ok(4));
