@@ -447,3 +447,22 @@ fn neither_end_is_woken_for_nothing() {
     bench.front.drain(&mut assigned, usize::MAX, &mut taken).unwrap();
     assert!(is_woken());
 }
+
+#[test]
+fn a_front_that_waits_for_room_is_woken_when_its_worker_has_read_a_long_body() {
+    let bench = bench();
+    let mut worker = bench.worker(1);
+    let has_event = || rustix::io::read(&bench.event, &mut [0; 8]).is_ok();
+    for (bytes, is_woken) in [(REQUEST_RING_BYTES / 2, false), (REQUEST_RING_BYTES, true)] {
+        let (assigned, sent) = bench.front.offer(0, 0, 1, 0, &vec![0; bytes]);
+        assert!(sent == bytes && worker.claim());
+        assert_eq!(bench.front.room(&assigned), Ok(REQUEST_RING_BYTES - bytes));
+        let asleep = bench.front.announce_sleep(0);
+        worker.read(&mut Vec::new());
+        assert_eq!(has_event(), is_woken, "{bytes} bytes");
+        assert_eq!(bench.front.room(&assigned), Ok(REQUEST_RING_BYTES));
+        bench.front.awake(0, asleep);
+        worker.finish();
+        bench.front.release(assigned);
+    }
+}
