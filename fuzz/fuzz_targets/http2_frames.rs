@@ -1,5 +1,5 @@
-//! The frames of an HTTP/2 connection mean the same whole and in pieces, and what a plain reading of
-//! them says. The first byte is the size of the pieces.
+//! The frames of an HTTP/2 connection mean the same whole and in pieces, and what a plain reading
+//! of them says. The first byte is the size of the pieces.
 
 #![no_main]
 
