@@ -1,4 +1,5 @@
-//! Paths of requests: what they mean, what of them may be looked up, and which names are PHP source.
+//! Paths of requests: what they mean, what of them may be looked up, and which names are PHP
+//! source.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
