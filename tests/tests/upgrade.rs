@@ -108,7 +108,7 @@ fn upgrade_before_copies_are_done(upgrades: usize) {
     let server = snapshot(root.path()).workers(1).start();
     let waiting = (0..8).map(|_| {
         let mut connection = Connection::open(server.address());
-        connection.send(&Request::get("/").to_bytes()).unwrap();
+        connection.send(&Request::get("/").to_bytes()).expect("it is open");
         connection
     });
     let waiting: Vec<Connection> = waiting.collect();
@@ -116,7 +116,7 @@ fn upgrade_before_copies_are_done(upgrades: usize) {
     for _ in 0..upgrades {
         assert!(upgrade(&server).contains("upgraded to maitred"));
     }
-    std::fs::write(root.path().join("go"), "").unwrap();
+    std::fs::write(root.path().join("go"), "").expect("a file can be written");
     let responses = waiting.into_iter().map(|mut connection| {
         let response = connection.read_response(false).expect("a response");
         (response.status, response.text())
