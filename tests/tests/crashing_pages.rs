@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use maitred_tests::Target;
+use maitred_tests::booted::{application, snapshot};
 use maitred_tests::http;
 use maitred_tests::server::{Setup, document_root};
 
@@ -11,6 +12,9 @@ const CRASH: &str = "<?php posix_kill(getmypid(), 11); sleep(5);";
 
 /// Requests of the page that crashes, one after the other.
 const CRASHES: usize = 60;
+
+/// Deaths that the log reports one by one.
+const LOGGED_DEATHS: usize = 3;
 
 #[test]
 fn a_page_that_crashes_is_refused_after_a_while_and_the_others_are_served() {
@@ -38,6 +42,30 @@ fn a_page_that_crashes_is_refused_after_a_while_and_the_others_are_served() {
         assert!(count(502) >= 10 && count(503) > 0, "{pm}: {statuses:?}");
         assert_eq!(count(502) + count(503), CRASHES, "{pm}: {statuses:?}");
         assert!(served > 0, "{pm}");
+        server.stop();
+    }
+}
+
+#[test]
+fn the_log_names_the_script_of_each_worker_that_died() {
+    let root = document_root(&[("crash.php", CRASH)]);
+    let booted = application("", CRASH.trim_start_matches("<?php"));
+    let plain = Setup::new(root.path());
+    for (setup, script) in [
+        // The next worker takes the seat, and its board, at once.
+        (plain.clone(), root.path().join("crash.php")),
+        (plain.pool("max_requests = 1"), root.path().join("crash.php")),
+        (snapshot(booted.path()), booted.path().join("index.php")),
+    ] {
+        let server = setup.workers(1).start();
+        let ran = format!(" while it ran {};", script.display());
+        for _ in 0..LOGGED_DEATHS {
+            let mark = server.log().mark();
+            let path = format!("/{}", script.file_name().unwrap().display());
+            assert_eq!(http::get(server.address(), &path).status, 502);
+            let line = server.expect_log(mark, "was ended by signal 11");
+            assert!(line.contains(&ran), "{line}");
+        }
         server.stop();
     }
 }

@@ -100,26 +100,41 @@ fn an_upgrade_replaces_every_process_but_the_supervisor_and_a_running_script_end
     wait_for_new(&server, &old);
 }
 
-#[test]
-fn an_old_front_finishes_more_requests_than_its_snapshot_has_copies() {
+/// Upgrades a server whose only copy of a snapshot runs a request that waits, with more requests
+/// behind it, and then lets them go on: the old front finishes them all.
+fn upgrade_before_copies_are_done(upgrades: usize) {
     let waits = "while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(2000); }";
     let root = application("", &format!("{waits} echo 'over';"));
     let server = snapshot(root.path()).workers(1).start();
     let waiting = (0..8).map(|_| {
         let mut connection = Connection::open(server.address());
-        connection.send(&Request::get("/").to_bytes()).unwrap();
+        connection.send(&Request::get("/").to_bytes()).expect("it is open");
         connection
     });
     let waiting: Vec<Connection> = waiting.collect();
     wait::until_true("all to be accepted", || ports::unaccepted(server.address()) == 0);
-    assert!(upgrade(&server).contains("upgraded to maitred"));
-    std::fs::write(root.path().join("go"), "").unwrap();
-    for mut connection in waiting {
-        let response = connection.read_response(false).expect("a response");
-        assert_eq!((response.status, response.text().as_str()), (200, "over"));
+    for _ in 0..upgrades {
+        assert!(upgrade(&server).contains("upgraded to maitred"));
     }
+    std::fs::write(root.path().join("go"), "").expect("a file can be written");
+    let responses = waiting.into_iter().map(|mut connection| {
+        let response = connection.read_response(false).expect("a response");
+        (response.status, response.text())
+    });
+    let responses: Vec<_> = responses.collect();
+    assert!(responses.iter().all(|got| *got == (200, "over".to_owned())), "{responses:?}");
     wait::until("one front", || (fronts(&server).len() == 1).then_some(()));
     server.stop();
+}
+
+#[test]
+fn an_old_front_finishes_more_requests_than_its_snapshot_has_copies() {
+    upgrade_before_copies_are_done(1);
+}
+
+#[test]
+fn an_old_front_keeps_its_snapshot_through_a_second_upgrade() {
+    upgrade_before_copies_are_done(2);
 }
 
 #[test]

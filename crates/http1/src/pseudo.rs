@@ -67,9 +67,7 @@ impl Head {
             headers.push(HeaderSpans { name, value });
         }
         let host = put(&mut bytes, found.authority(pseudo.authority)?);
-        if bytes.capacity() - bytes.len() > USUAL_BYTES {
-            bytes.shrink_to_fit();
-        }
+        give_back_unused(&mut bytes);
         let body = match (found.length, is_all) {
             (Some(length), _) => Framing::Length(content_length(length)?),
             (None, true) => Framing::None,
@@ -107,6 +105,13 @@ fn repeated(
     let spans = headers.iter().rev().take(COMPARED_HEADERS).map(of);
     let mut same_length = spans.filter(|span| span.len as usize == part.len());
     same_length.find(|span| span.of(bytes) == part)
+}
+
+/// What most requests leave unused is not worth another allocation.
+fn give_back_unused(bytes: &mut Vec<u8>) {
+    if bytes.capacity() - bytes.len() > USUAL_BYTES {
+        bytes.shrink_to_fit();
+    }
 }
 
 fn put(bytes: &mut Vec<u8>, part: &[u8]) -> Span {

@@ -75,15 +75,12 @@ pub(crate) fn host<'a>(
 /// Whether `bytes` is `host[:port]` with a non-empty host (RFC 3986 §3.2.2 and §3.2.3; RFC 9110
 /// §4.2.1).
 pub(crate) fn is_authority(bytes: &[u8]) -> bool {
-    let (host, port) = match bytes {
-        [b'[', inner @ ..] => match memchr(b']', inner) {
-            Some(end) if is_ip_literal(&inner[..end]) => (&bytes[..end + 2], &inner[end + 1..]),
-            _ => return false,
-        },
-        _ => bytes.split_at(memchr(b':', bytes).unwrap_or(bytes.len())),
-    };
-    let named = host.first() == Some(&b'[') || is_reg_name(host);
-    !host.is_empty() && named && is_port(port)
+    if let [b'[', inner @ ..] = bytes {
+        return memchr(b']', inner)
+            .is_some_and(|end| is_ip_literal(&inner[..end]) && is_port(&inner[end + 1..]));
+    }
+    let (host, port) = bytes.split_at(memchr(b':', bytes).unwrap_or(bytes.len()));
+    !host.is_empty() && is_reg_name(host) && is_port(port)
 }
 
 /// Empty, or a colon and a decimal number below 65536; RFC 3986 §3.2.3 allows the number to be

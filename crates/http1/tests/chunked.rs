@@ -140,4 +140,11 @@ fn trailers_are_bounded() {
     let trailer = "A: ".to_owned() + &"x".repeat(MAX_TRAILER_BYTES as usize);
     let input = format!("0\r\n{trailer}\r\n\r\n");
     assert_eq!(both_ways(input.as_bytes()), Err(Refusal::TrailersTooLarge));
+    // The bytes of a trailer section, but for its last line feed.
+    let section = |bytes: u32| {
+        let value = "x".repeat(bytes as usize - "A: \r\n\r".len());
+        both_ways(format!("0\r\nA: {value}\r\n\r\n").as_bytes())
+    };
+    assert!(section(MAX_TRAILER_BYTES).is_ok_and(|decoded| decoded.is_some()));
+    assert_eq!(section(MAX_TRAILER_BYTES + 1), Err(Refusal::TrailersTooLarge));
 }

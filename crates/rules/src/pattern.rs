@@ -199,6 +199,8 @@ mod tests {
         for text in ["/", "/a/b", "/a/", "/a/*", "/*", "*.css", "*.tar.gz", "~^/a(b|c)$"] {
             let pattern = Pattern::parse(text).unwrap();
             assert_eq!(pattern.to_string(), text);
+            assert_eq!(serde_json::to_value(&pattern).unwrap(), text);
+            assert_eq!(serde_json::from_value::<Pattern>(text.into()).unwrap(), pattern);
         }
         assert_eq!(Pattern::parse("/*"), Ok(Pattern::all()));
         assert_eq!(Pattern::parse("~ ^/a$").unwrap().to_string(), "~^/a$");
@@ -213,6 +215,9 @@ mod tests {
             assert!(Pattern::parse(text).unwrap_err().starts_with("has an empty"), "{text}");
         }
         assert!(Pattern::parse("/a%20b").unwrap_err().starts_with("is encoded"));
+        let long = |bytes: usize| Pattern::parse(&format!("/{}", "a".repeat(bytes - 1)));
+        assert!(long(MAX_PATTERN_BYTES).is_ok());
+        assert!(long(MAX_PATTERN_BYTES + 1).unwrap_err().starts_with("is longer than 4096"));
     }
 
     #[test]

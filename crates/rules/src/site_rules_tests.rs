@@ -1,9 +1,9 @@
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::networks::parse_network;
 use crate::pattern::Pattern;
-use crate::settings::{Deny, PhpRule};
+use crate::settings::{Deny, Expires, HeaderRule, PathSettings, PhpRule, RateLimit};
 
 fn pattern(text: &str) -> Pattern {
     Pattern::parse(text).unwrap()
@@ -192,4 +192,57 @@ fn ten_thousand_rules_do_not_make_a_request_slow() {
     }
     // A list gone through one by one would take seconds.
     assert!(begun.elapsed().as_millis() < 1_000, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn each_rule_holds_for_its_paths_and_no_others() {
+    let limit = |path: &str| RateLimit {
+        path: pattern(path),
+        requests: 1,
+        per: Duration::from_secs(1),
+        burst: 0,
+    };
+    let rules = Rules {
+        autoindex: vec![pattern("/files/*")],
+        paths: vec![PathSettings {
+            path: pattern("/upload"),
+            pool: None,
+            max_body_size: Some(7),
+            urgent: false,
+        }],
+        rate_limit: vec![limit("/login"), limit("/*")],
+        error_pages: [(404, "/none.html".to_owned())].into(),
+        ..Rules::default()
+    };
+    let site = SiteRules::compile(&rules).unwrap();
+    assert_eq!(site.settings(), &rules);
+    assert!(site.lists(b"/files/a/") && !site.lists(b"/"));
+    let size = |path: &[u8]| site.path_settings(path).and_then(|found| found.max_body_size);
+    assert_eq!((size(b"/upload"), size(b"/upload/")), (Some(7), None));
+    assert!(site.limits_rates());
+    assert_eq!((site.rate_limits(b"/login"), site.rate_limits(b"/")), (vec![0, 1], vec![1]));
+    assert_eq!((site.error_page(404), site.error_page(403)), (Some("/none.html"), None));
+    let none = SiteRules::compile(&Rules::default()).unwrap();
+    assert!(!none.limits_rates() && !none.has_script_rules() && !none.lists(b"/files/"));
+    assert_eq!(none.error_page(404), None);
+}
+
+#[test]
+fn a_response_is_unchanged_only_without_headers_and_lifetimes_for_its_path() {
+    let header = HeaderRule {
+        path: pattern("/a"),
+        set: vec![("X".to_owned(), "y".to_owned())],
+        add: Vec::new(),
+        unset: Vec::new(),
+    };
+    let lifetime = Expires {
+        path: pattern("/b"),
+        media_type: None,
+        after: Duration::from_secs(60),
+        immutable: false,
+    };
+    let rules = Rules { headers: vec![header], expires: vec![lifetime], ..Rules::default() };
+    let site = SiteRules::compile(&rules).unwrap();
+    let is_unchanged = [b"/a", b"/b", b"/c"].map(|path| site.header_policy(path).is_empty());
+    assert_eq!(is_unchanged, [false, false, true]);
 }

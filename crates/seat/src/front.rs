@@ -137,10 +137,8 @@ impl FrontEnd {
         let mut running = Vec::new();
         for slot in 0..SLOTS_PER_SEAT {
             let words = self.layout.slot(seat, slot);
-            let (state, whose) = words.state.get();
-            if is_same(whose, incarnation) && state == SlotState::Offered {
-                words.state.take_back(incarnation);
-            }
+            // What it has not begun, the caller offers again.
+            words.state.take_back(incarnation);
             let (state, whose) = words.state.get();
             let is_its = is_same(whose, incarnation);
             if is_its && matches!(state, SlotState::Claimed | SlotState::Done) {

@@ -54,6 +54,8 @@ pub use {
 #[cfg(test)]
 mod tests {
     #[cfg(not(loom))]
+    mod boards_and_signs;
+    #[cfg(not(loom))]
     mod corrupted;
     #[cfg(not(loom))]
     mod figures;

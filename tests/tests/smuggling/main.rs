@@ -5,6 +5,10 @@
 
 mod cases;
 mod frames;
+mod generated;
+mod generator;
+mod origin;
+mod reading;
 
 use std::fmt::Write as _;
 use std::fs;

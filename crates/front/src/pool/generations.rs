@@ -290,7 +290,7 @@ impl Pool {
                 }
                 AfterDeath::Interrupted => {
                     state.crashes.crashed(exchange.route, clock::monotonic());
-                    self.report_death(state, at);
+                    self.report_death(state, at, &exchange);
                 }
                 AfterDeath::Over => {}
             }
@@ -300,15 +300,15 @@ impl Pool {
     }
 
     /// Reports the script of a dead worker to the supervisor, which only sees an exit status.
-    fn report_death(&self, state: &PoolQueues, at: SlotRef) {
+    fn report_death(&self, state: &PoolQueues, at: SlotRef, exchange: &Exchange) {
         let SeatId { generation, number } = at.seat;
-        let Some(script) = state.generation(generation) else {
+        let Some(generation) = state.generation(generation) else {
             return;
         };
         self.supervisor.report(&FromFront::ScriptDied {
-            generation,
+            generation: generation.number,
             worker: WorkerId { seat: number, incarnation: at.incarnation },
-            script: script.script_in(number),
+            script: exchange.script_of_dead(generation.script_in(number)),
         });
     }
 

@@ -1,4 +1,4 @@
-//! Reports of scripts that exceed `request_slowlog_timeout`.
+//! Reports of scripts that exceed `request_slowlog_timeout`, and the script of a dead worker.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use maitred_control::{FromFront, Overrun, WorkerId};
 use maitred_fastcgi::{FOREIGN_MAX_PARAMS_BYTES, RequestEvent, RequestReader, params};
 use maitred_seat::SlotProgress;
+use maitred_seat::board::TEXT_BYTES;
 
 use crate::pool::Pool;
 use crate::pool::exchange::SlotLease;
@@ -42,9 +43,24 @@ pub fn overrun(lease: &SlotLease, ran: Duration) -> Overrun {
     }
 }
 
-/// The `REQUEST_ID` parameter in a request's first records; empty if there is none. It is decoded
-/// here, so that fast requests need not carry it.
-fn request_id(mut request: &[u8]) -> String {
+/// The script of a request whose worker has died. The worker's board has it as PHP knows it, but a
+/// successor in the seat may have cleared the board since, or have its own script there.
+pub fn script_of_dead(request: &[u8], shown: String) -> String {
+    let script = parameter(request, b"SCRIPT_FILENAME", TEXT_BYTES);
+    match script.is_empty() || (!shown.is_empty() && script.contains(&shown)) {
+        true => shown,
+        false => script,
+    }
+}
+
+/// The `REQUEST_ID` parameter in a request's first records; empty if there is none.
+fn request_id(request: &[u8]) -> String {
+    parameter(request, b"REQUEST_ID", MAX_ID_BYTES)
+}
+
+/// At most `most` bytes of a parameter in a request's first records; empty if there is none. It is
+/// decoded here, so that fast requests need not carry it.
+fn parameter(mut request: &[u8], name: &[u8], most: usize) -> String {
     let mut reader = RequestReader::new(FOREIGN_MAX_PARAMS_BYTES);
     while let Ok(Some(event)) = reader.next(&mut request) {
         if event == RequestEvent::Params {
@@ -52,9 +68,11 @@ fn request_id(mut request: &[u8]) -> String {
         }
     }
     let mut all = params(reader.params()).flatten();
-    let id = all.find(|(name, _)| *name == b"REQUEST_ID");
-    let id = id.map(|(_, id)| id.get(..MAX_ID_BYTES).unwrap_or(id));
-    id.map_or_else(String::new, |id| String::from_utf8_lossy(id).replace(char::is_control, "?"))
+    let value = all.find(|(other, _)| *other == name);
+    let value = value.map(|(_, value)| value.get(..most).unwrap_or(value));
+    value.map_or_else(String::new, |value| {
+        String::from_utf8_lossy(value).replace(char::is_control, "?")
+    })
 }
 
 impl Pool {
@@ -65,5 +83,38 @@ impl Pool {
         state.show_counters();
         drop(state);
         self.supervisor.report(report);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use maitred_fastcgi::RequestWriter;
+
+    use super::*;
+
+    fn request(script: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = RequestWriter::new(&mut bytes, 1, true);
+        writer.param(b"REQUEST_ID", b"7f").unwrap();
+        writer.param(b"SCRIPT_FILENAME", script).unwrap();
+        writer.finish();
+        bytes
+    }
+
+    #[test]
+    fn a_dead_worker_ran_the_script_of_its_request_whatever_its_successor_shows() {
+        let script = |sent: &[u8], shown: &str| script_of_dead(&request(sent), shown.to_owned());
+        let page = b"/srv/shop/page.php";
+        for shown in ["", "/srv/shop/page.php", "/srv/shop/other.php"] {
+            assert_eq!(script(page, shown), "/srv/shop/page.php", "{shown}");
+        }
+        // What a web server has sent, as PHP knows it.
+        let sent = b"proxy:fcgi://localhost:9000/srv/shop/page.php";
+        assert_eq!(script(sent, "/srv/shop/page.php"), "/srv/shop/page.php");
+        assert_eq!(script(b"", "/srv/shop/page.php"), "/srv/shop/page.php");
+        assert_eq!(script_of_dead(b"no request", "/srv/a.php".to_owned()), "/srv/a.php");
+        assert_eq!(script(b"/srv/a\nb.php", ""), "/srv/a?b.php");
+        assert_eq!(script(&[b'x'; 1000], "").len(), TEXT_BYTES);
+        assert_eq!(request_id(&request(page)), "7f");
     }
 }

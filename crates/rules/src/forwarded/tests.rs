@@ -224,3 +224,59 @@ fn scheme_and_host_are_what_the_last_proxy_says_or_nothing() {
         assert_eq!(of(wrong, wrong), (None, None), "{}", wrong.escape_ascii());
     }
 }
+
+#[test]
+fn a_name_that_no_header_has_is_no_field() {
+    for name in ["", "X Forwarded For", "X-Forwarded-For:", "X-Forwarded_For", "X-Forw\u{e4}rded"] {
+        assert_eq!(ForwardedHeader::named(name), None, "{name}");
+    }
+    let named = ForwardedHeader::named("True-Client-IP");
+    assert_eq!(named, Some(ForwardedHeader::Addresses("true-client-ip".to_owned())));
+}
+
+#[test]
+fn who_trusts_a_network_trusts_someone() {
+    assert!(Trust::default().is_empty());
+    let proxies = Networks::new(&[parse_network("10.0.0.0/8").unwrap()]);
+    assert!(!Trust { proxies, fields: Vec::new() }.is_empty());
+}
+
+#[test]
+fn a_quoted_string_has_no_control_characters() {
+    for byte in ["\0", "\n", "\u{1f}", "\u{7f}"] {
+        for quoted in [format!("a{byte}b"), format!("a\\{byte}")] {
+            let line = format!("for=203.0.113.9;x=\"{quoted}\"");
+            assert_eq!(by_forwarded(line.as_bytes()), "?", "{}", line.escape_default());
+        }
+    }
+    assert_eq!(by_forwarded(b"for=203.0.113.9;x=\"a\tb \\\t\\\\\\\"\""), "203.0.113.9:0");
+}
+
+#[test]
+fn what_follows_an_address_is_a_port_or_it_is_none() {
+    for node in ["[2001:db8::7]x", "[2001:db8::7]80", "192.0.2.1:_", "192.0.2.1:_a!", "192.0.2.1:a"]
+    {
+        let line = format!("for=\"{node}\"");
+        assert_eq!(by_forwarded(line.as_bytes()), "?", "{line}");
+    }
+}
+
+#[test]
+fn a_proxy_that_hides_its_client_is_reported_as_such() {
+    let words = |line: &'static [u8]| resolve(&["Forwarded"], &[("Forwarded", line)], "10.0.0.1");
+    let hidden = "forwarded says that the client's address is unknown or not disclosed";
+    for line in [&b"for=unknown"[..], b"for=Unknown", b"for=_hidden", b"proto=http"] {
+        assert_eq!(words(line), Err(hidden.to_owned()), "{}", line.escape_ascii());
+    }
+    for line in [&b"for=_"[..], b"for=\"_a!\"", b"for=unknowns"] {
+        assert_ne!(words(line), Err(hidden.to_owned()), "{}", line.escape_ascii());
+    }
+}
+
+#[test]
+fn a_pair_that_has_no_meaning_here_changes_nothing() {
+    let value = b"for=192.0.2.1;host=a.example;by=b.example;secret=c.example";
+    let heard = resolve(&["Forwarded"], &[("Forwarded", value)], "10.0.0.1").unwrap();
+    assert_eq!(heard.host.as_deref(), Some("a.example"));
+    assert_eq!((heard.client, heard.is_https), ("192.0.2.1:0".parse().ok(), None));
+}

@@ -331,3 +331,138 @@ fn a_call_without_a_front_times_out_and_one_that_is_too_long_is_not_sent() {
     assert_eq!(worker.call(b"two", patience), None, "that was about another");
     assert_eq!(bench.front.take_call(&mut assigned).unwrap().1, b"two");
 }
+
+#[test]
+fn a_worker_calls_with_as_many_bytes_as_a_call_has() {
+    let bench = bench();
+    let mut worker = bench.worker(1);
+    let (mut assigned, _) = bench.front.offer(0, 0, 1, 0, b"hello");
+    assert!(worker.claim());
+    let call = vec![b'x'; CALL_BYTES];
+    assert_eq!(worker.call(&call, std::time::Duration::from_millis(1)), None);
+    assert_eq!(bench.front.take_call(&mut assigned).unwrap().1, call);
+}
+
+#[test]
+fn a_client_that_has_left_stays_away() {
+    let bench = bench();
+    let mut worker = bench.worker(1);
+    bench.front.offer(0, 0, 1, 0, b"hello");
+    assert!(worker.claim());
+    let layout = crate::layout::Layout::map(&bench.file, 1).unwrap();
+    layout.set_epoch(2);
+    assert_eq!(worker.verdict(), Verdict::ClientGone);
+    layout.set_epoch(1);
+    assert_eq!(worker.verdict(), Verdict::ClientGone);
+    assert_eq!(worker.write(b"late"), Verdict::ClientGone);
+}
+
+/// Lets a worker do something in a thread of its own, and waits until it sleeps. Returns what ends
+/// with the thread.
+fn asleep<T: Send + 'static>(
+    act: impl FnOnce() -> T + Send + 'static,
+) -> std::thread::JoinHandle<T> {
+    let (say, hear) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        say.send(rustix::thread::gettid()).unwrap();
+        act()
+    });
+    let id = hear.recv().unwrap();
+    let is_asleep = || (0..20).all(|_| sleeps(id) && !thread.is_finished());
+    while !is_asleep() {
+        std::thread::yield_now();
+    }
+    thread
+}
+
+#[test]
+fn a_worker_sleeps_while_there_is_nothing_to_do() {
+    let bench = bench();
+    let word = sleep_word(&bench.file, 0).unwrap();
+    let announced = || word.load(std::sync::atomic::Ordering::SeqCst) == 1;
+    let mut worker = bench.worker(1);
+    let (done, _) = bench.front.offer(0, 0, 1, 0, b"done");
+    assert!(worker.claim());
+    worker.finish();
+    // Its last request is not released yet: that is nothing to do.
+    let thread = asleep(move || (worker.claim(), worker));
+    assert!(announced());
+    let (mut assigned, _) = bench.front.offer(0, 1, 1, 0, b"more");
+    bench.front.wake(0);
+    let (claimed, mut worker) = thread.join().unwrap();
+    assert!(claimed && worker.sleeps() > 0 && worker.assigned_at() > 0);
+    bench.front.release(done);
+    // Nor is there while the ring is full, or the body has not arrived.
+    let thread = asleep(move || (worker.write(&vec![0; 2 * ANSWER_RING_BYTES]), worker));
+    let mut taken = Vec::new();
+    while taken.len() < 2 * ANSWER_RING_BYTES {
+        bench.front.drain(&mut assigned, usize::MAX, &mut taken).unwrap();
+    }
+    let (verdict, mut worker) = thread.join().unwrap();
+    assert_eq!(verdict, Verdict::Continue);
+    worker.read(&mut Vec::new());
+    let thread = asleep(move || {
+        let mut body = Vec::new();
+        worker.read(&mut body);
+        body
+    });
+    assert_eq!(bench.front.feed(&mut assigned, b"body"), Ok(4));
+    assert_eq!(thread.join().unwrap(), b"body");
+}
+
+#[test]
+fn neither_end_is_woken_for_nothing() {
+    let bench = bench();
+    let word = sleep_word(&bench.file, 0).unwrap();
+    let set = |asleep| word.store(asleep, std::sync::atomic::Ordering::SeqCst);
+    let is_woken = || word.load(std::sync::atomic::Ordering::SeqCst) == 0;
+    let has_event = || rustix::io::read(&bench.event, &mut [0; 8]).is_ok();
+    let mut worker = bench.worker(1);
+    let (mut assigned, _) = bench.front.offer(0, 0, 1, 0, b"");
+    assert!(worker.claim());
+    let asleep = bench.front.announce_sleep(0);
+    worker.write(b"a short response");
+    worker.show();
+    assert!(has_event(), "the front sleeps");
+    worker.write(b".");
+    worker.show();
+    assert!(!has_event(), "it has been woken");
+    let again = bench.front.announce_sleep(0);
+    bench.front.awake(0, asleep);
+    bench.front.awake(0, again);
+    worker.write(b", and more of it");
+    worker.show();
+    assert!(!has_event(), "the front is awake");
+    set(1);
+    let mut taken = Vec::new();
+    bench.front.drain(&mut assigned, usize::MAX, &mut taken).unwrap();
+    assert_eq!((taken.as_slice(), is_woken()), (&b"a short response., and more of it"[..], false));
+    assert_eq!(bench.front.feed(&mut assigned, b""), Ok(0));
+    assert!(!is_woken(), "there is nothing to read");
+    assert_eq!(bench.front.feed(&mut assigned, b"body"), Ok(4));
+    assert!(is_woken());
+    // A worker that has filled half a ring may wait for room.
+    worker.write(&vec![0; ANSWER_RING_BYTES / 2]);
+    set(1);
+    bench.front.drain(&mut assigned, usize::MAX, &mut taken).unwrap();
+    assert!(is_woken());
+}
+
+#[test]
+fn a_front_that_waits_for_room_is_woken_when_its_worker_has_read_a_long_body() {
+    let bench = bench();
+    let mut worker = bench.worker(1);
+    let has_event = || rustix::io::read(&bench.event, &mut [0; 8]).is_ok();
+    for (bytes, is_woken) in [(REQUEST_RING_BYTES / 2, false), (REQUEST_RING_BYTES, true)] {
+        let (assigned, sent) = bench.front.offer(0, 0, 1, 0, &vec![0; bytes]);
+        assert!(sent == bytes && worker.claim());
+        assert_eq!(bench.front.room(&assigned), Ok(REQUEST_RING_BYTES - bytes));
+        let asleep = bench.front.announce_sleep(0);
+        worker.read(&mut Vec::new());
+        assert_eq!(has_event(), is_woken, "{bytes} bytes");
+        assert_eq!(bench.front.room(&assigned), Ok(REQUEST_RING_BYTES));
+        bench.front.awake(0, asleep);
+        worker.finish();
+        bench.front.release(assigned);
+    }
+}

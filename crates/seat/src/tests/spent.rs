@@ -95,3 +95,28 @@ fn times_that_no_request_takes_are_cut() {
     assert!(spent.cpu + spent.children < Duration::from_secs(120 * 86_400));
     assert_eq!(spent.blocked(), Some(Duration::ZERO));
 }
+
+#[test]
+fn what_a_script_costs_after_its_response_is_added_to_what_it_has_cost() {
+    let ms = std::time::Duration::from_millis;
+    let before = Spent {
+        held: ms(50),
+        cpu: ms(10),
+        core_wait: Some(ms(5)),
+        children: ms(3),
+        peak_memory: 4096,
+    };
+    let more = Spent { held: ms(7), cpu: ms(2), core_wait: Some(ms(1)), ..before };
+    let all = before.and(Spent { peak_memory: 1, ..more });
+    let expected = Spent {
+        held: ms(57),
+        cpu: ms(12),
+        core_wait: Some(ms(6)),
+        children: ms(6),
+        peak_memory: 4096,
+    };
+    assert_eq!(all, expected);
+    assert_eq!(all.blocked(), Some(ms(39)));
+    let unknown = before.and(Spent { core_wait: None, ..more });
+    assert_eq!((unknown.core_wait, unknown.blocked()), (None, None));
+}

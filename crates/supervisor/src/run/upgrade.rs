@@ -221,7 +221,8 @@ impl Supervisor {
             let is_needed = draining == Some(pool.line) && pool.is_copied();
             if is_needed && pool.is_current() {
                 self.pool_event(id, GenerationEvent::LeaveWithFront);
-            } else if pool.line != line {
+            } else if pool.line != line && !pool.state.leaves_with_front() {
+                // Copies of an earlier upgrade are made until the front of their line has ended.
                 self.pool_event(id, GenerationEvent::Leave);
             }
         }

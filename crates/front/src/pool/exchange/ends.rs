@@ -51,6 +51,11 @@ impl Exchange {
         None
     }
 
+    /// Its script, after its worker has died; `shown` is the one on the board of the worker's seat.
+    pub fn script_of_dead(&self, shown: String) -> String {
+        slow_scripts::script_of_dead(&self.request, shown)
+    }
+
     /// Whether its script was reported as slow.
     pub fn is_reported_slow(&self) -> bool {
         self.lock().reported_slow

@@ -27,6 +27,7 @@ use crate::net::tls::Secured;
 use crate::server::http2::connection_state::ConnectionState;
 use crate::server::http2::head::{self, Http2, ResponseHead};
 use crate::server::http2::pace::StreamPace;
+use crate::server::http2::stream_accounts::EndedRequest;
 use crate::site::files::read_piece;
 
 /// Most bytes handed to h2 at once.
@@ -169,7 +170,7 @@ impl Http2Client {
         self.is_complete = self.left == Some(0);
         stream.send_data(bytes, self.is_complete).map_err(lost)?;
         self.sent += count;
-        self.trunk.noise.useful(count);
+        self.trunk.accounts.noise.useful(count);
         Ok(())
     }
 
@@ -248,14 +249,14 @@ impl Http2Client {
             return Err(NoBody::Gone);
         };
         let data = poll_fn(|cx| body.poll_data(cx));
-        let (moved, now) = (self.trunk.noise.has_read(), Instant::now());
+        let (moved, now) = (self.trunk.accounts.noise.has_read(), Instant::now());
         let came = timeout_at(pace.wait(collected.len(), moved, now), data).await;
         pace.came(Instant::now());
         match came {
             Ok(Some(Ok(bytes))) => {
                 // Consumed bytes extend the window.
                 let _ = body.flow_control().release_capacity(bytes.len());
-                self.trunk.noise.useful(bytes.len() as u64);
+                self.trunk.accounts.noise.useful(bytes.len() as u64);
                 Ok(Some(bytes))
             }
             Ok(None) => Ok(None),
@@ -271,7 +272,7 @@ impl Http2Client {
 impl Drop for Http2Client {
     fn drop(&mut self) {
         let stream = self.respond.stream_id().into();
-        self.trunk.end(stream, self.held, self.is_complete);
+        self.trunk.end(EndedRequest { stream, bytes: self.held, is_answered: self.is_complete });
     }
 }
 
@@ -309,7 +310,7 @@ impl Client for Http2Client {
     }
 
     async fn sendable(&mut self) -> io::Result<()> {
-        let (moved, now) = (self.trunk.noise.written(), Instant::now());
+        let (moved, now) = (self.trunk.accounts.noise.written(), Instant::now());
         let deadline = self.pace.wait(self.sent, moved, now);
         let outcome = timeout_at(deadline, self.wait_for_room()).await;
         self.pace.came(Instant::now());
@@ -320,7 +321,7 @@ impl Client for Http2Client {
     }
 
     fn spool_bytes(&self) -> usize {
-        self.trunk.share().min(spool::MEMORY_BYTES)
+        self.trunk.accounts.share().min(spool::MEMORY_BYTES)
     }
 }
 
@@ -358,7 +359,7 @@ impl HttpClient for Http2Client {
             _ => {}
         }
         self.invite_body(head).await?;
-        let memory = self.trunk.share().min(MEMORY_BYTES);
+        let memory = self.trunk.accounts.share().min(MEMORY_BYTES);
         let mut collected = Collected::within(limit, memory);
         let mut pace = StreamPace::of_body(&self.trunk);
         while let Some(bytes) = self.more_body(&collected, &mut pace).await? {
@@ -384,7 +385,7 @@ impl HttpClient for Http2Client {
         };
         let pace = &mut self.body_pace;
         let pace = pace.get_or_insert_with(|| StreamPace::of_body(&self.trunk));
-        let (moved, now) = (self.trunk.noise.has_read(), Instant::now());
+        let (moved, now) = (self.trunk.accounts.noise.has_read(), Instant::now());
         let deadline = pace.wait(inflow.taken(), moved, now);
         let data = timeout_at(deadline, poll_fn(|cx| body.poll_data(cx))).await;
         pace.came(Instant::now());
@@ -392,7 +393,7 @@ impl HttpClient for Http2Client {
             Ok(Some(Ok(bytes))) => {
                 // Consumed bytes extend the window.
                 let _ = body.flow_control().release_capacity(bytes.len());
-                self.trunk.noise.useful(bytes.len() as u64);
+                self.trunk.accounts.noise.useful(bytes.len() as u64);
                 inflow.take(bytes.len())?;
                 Ok(Some(bytes))
             }

@@ -9,6 +9,7 @@ pub(crate) mod frames;
 pub(crate) mod head;
 pub(crate) mod header_timeout;
 pub(crate) mod pace;
+pub(crate) mod stream_accounts;
 pub(crate) mod transport;
 
 use std::future::{Future, poll_fn};
@@ -148,10 +149,10 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
                 Poll::Ready(None) => return Poll::Ready(Ok(NextStep::Closed)),
                 Poll::Pending => {}
             }
-            if trunk.asks_too_much() {
+            if trunk.accounts.asks_too_much() {
                 return Poll::Ready(Ok(NextStep::Cut));
             }
-            if fields.poll(cx, trunk.open_fields()).is_ready() {
+            if fields.poll(cx, trunk.accounts.open_fields()).is_ready() {
                 return Poll::Ready(Ok(NextStep::TooSlow));
             }
             if !leaving
@@ -160,7 +161,7 @@ async fn serve(transport: &mut Transport, trunk: &Arc<ConnectionState>) -> Resul
             {
                 return Poll::Ready(Ok(NextStep::Leave));
             }
-            if connection.has_streams() || trunk.has_requests() {
+            if connection.has_streams() || trunk.accounts.has_requests() {
                 place.leave();
             } else if place.poll_closed(cx).is_ready() {
                 return Poll::Ready(Ok(NextStep::MakeRoom));
@@ -246,7 +247,7 @@ async fn serve_request(
     };
     let after = match head {
         Ok(head) => {
-            trunk.noise.useful(head.len_bytes() as u64);
+            trunk.accounts.noise.useful(head.len_bytes() as u64);
             client.asked(&head);
             request::serve(&mut client, &head, trunk.thread()).await
         }
@@ -297,10 +298,10 @@ impl Idle {
         leaving: bool,
     ) -> Poll<()> {
         while self.timer.as_mut().poll(cx).is_ready() {
-            let written = trunk.noise.written();
+            let written = trunk.accounts.noise.written();
             let least = self.wait.as_secs() * u64::from(trunk.rates.response.max(1));
             let moves = written - self.written >= least;
-            let quiet = !(trunk.has_requests() || has_streams && moves);
+            let quiet = !(trunk.accounts.has_requests() || has_streams && moves);
             if quiet && (leaving || !self.asked) {
                 return Poll::Ready(());
             }

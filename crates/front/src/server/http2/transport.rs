@@ -58,7 +58,7 @@ impl AsyncRead for Transport {
             let (read, trunk) = (&me.input[..count], &me.trunk);
             me.frames.take(read, |what| trunk.seen(what));
             me.input.advance(count);
-            me.trunk.noise.read(count as u64);
+            me.trunk.accounts.noise.read(count as u64);
             return Poll::Ready(Ok(()));
         }
         if me.turn >= TURN_BYTES {
@@ -73,10 +73,10 @@ impl AsyncRead for Transport {
             Poll::Pending => 0,
             Poll::Ready(_) => me.turn + count,
         };
-        me.trunk.noise.read(count as u64);
+        me.trunk.accounts.noise.read(count as u64);
         let (read, trunk) = (&buffer.filled()[before..], &me.trunk);
         me.frames.take(read, |what| trunk.seen(what));
-        if me.trunk.has_too_many_fields() {
+        if me.trunk.accounts.has_too_many_fields() {
             // No further header block is decoded before the connection is closed.
             me.turn = TURN_BYTES;
         }
@@ -87,7 +87,7 @@ impl AsyncRead for Transport {
 impl Transport {
     fn wrote(&self, polled: &Poll<io::Result<usize>>) {
         if let Poll::Ready(Ok(count)) = polled {
-            self.trunk.noise.wrote(*count as u64);
+            self.trunk.accounts.noise.wrote(*count as u64);
         }
     }
 }
