@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 
-use maitred_tests::http::{self, Connection, Request, Response};
+use maitred_tests::http::{self, Response};
 use maitred_tests::outside::{command, let_go, occupy, site, text};
 use maitred_tests::ports::free_address;
 use maitred_tests::processes::Signal;

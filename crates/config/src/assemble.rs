@@ -78,6 +78,13 @@ impl<'a> Assembler<'a> {
             let sentence = "`admin` is an address of `listen` too; choose another port";
             self.faults.push(Fault::at(table, "admin", sentence));
         }
+        if let Some(agent) = config.agent_check.filter(|agent| agent.port() != 0)
+            && (config.listen.contains(&agent) || config.admin == Some(agent))
+        {
+            let sentence = "`agent_check` is an address of `listen` or `admin` too; choose \
+                            another port";
+            self.faults.push(Fault::at(table, "agent_check", sentence));
+        }
         self.faults.extend(admin::settle(&mut config, table));
         if let Some(section) = table.get("tls") {
             if !table.contains_key("listen") {

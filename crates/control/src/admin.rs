@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::CacheFigures;
 use crate::purge::PurgeRequest;
+use crate::scale::NodeScale;
 
 /// Longest request in bytes, including the end of the line.
 pub const MAX_REQUEST_BYTES: usize = 4096;
@@ -121,6 +122,9 @@ pub struct ServerStatus {
     /// Whether the server is ready for the requests of a load balancer.
     #[serde(default)]
     pub readiness: Readiness,
+    /// Its load, if the front has reported it.
+    #[serde(default)]
+    pub scale: Option<NodeScale>,
 }
 
 /// Whether a server is ready for the requests of a load balancer.
@@ -153,6 +157,9 @@ pub struct FrontFigures {
     /// Whether the front is ready for the requests of a load balancer.
     #[serde(default)]
     pub readiness: Option<Readiness>,
+    /// The load of the node.
+    #[serde(default)]
+    pub scale: Option<NodeScale>,
 }
 
 /// An HTTP server that sites proxy to. Its counters restart with each front.

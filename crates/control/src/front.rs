@@ -176,6 +176,8 @@ pub enum Clients {
     Https,
     /// Administrators, over HTTP: metrics and status only.
     Admin,
+    /// HAProxy, which asks for the state and the weight of this node.
+    AgentCheck,
     /// Web servers, over FastCGI. Their pool is in the configuration.
     Fastcgi {
         /// The address as the configuration has it.

@@ -133,6 +133,7 @@ fn place_of(config: &Config, listening: Listening<'_>) -> (Section, &'static str
         Listening::Http(_) => (Section::Server, "listen"),
         Listening::Https(_) => (Section::Tls, "listen"),
         Listening::Admin(_) | Listening::AdminSocket(_) => (Section::Server, "admin"),
+        Listening::AgentCheck(_) => (Section::Server, "agent_check"),
         Listening::Fastcgi(listener) => {
             let is_own = |own: &Option<FastcgiListener>| own.as_ref() == Some(listener);
             let mut pools = config.pools.iter();

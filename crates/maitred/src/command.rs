@@ -15,7 +15,7 @@ use crate::serve::options::Serve;
 use crate::top::Top;
 use crate::trust::Trust;
 use crate::tune::options::Tune;
-use crate::wait::Wait;
+use crate::wait_ready::Wait;
 
 /// The default configuration file.
 pub const DEFAULT_CONFIG: &str = "/etc/maitred/maitred.toml";
@@ -94,7 +94,7 @@ pub enum Command {
     Top(Top),
     /// Wait until a server is ready for clients
     #[command(after_long_help = "Example:\n  maitred wait --ready --timeout 30\n\n\
-        Exit codes: 0 it is ready, 1 it is not within the timeout, with the reason, 2 wrong usage.")]
+        Exit codes: 0 ready, 1 not ready within the timeout, with the reason, 2 wrong usage.")]
     Wait(Wait),
     /// Reload the configuration of a running server, and wait until it is applied
     #[command(after_long_help = "Examples:\n  \

@@ -24,7 +24,7 @@ mod trust;
 mod tune;
 mod version_command;
 mod view;
-mod wait;
+mod wait_ready;
 mod warm;
 
 use std::ffi::OsString;
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
         Command::Explain(asked) => explain::explain(&asked),
         Command::Status(asked) => status::status(&asked),
         Command::Top(asked) => top::top(&asked),
-        Command::Wait(asked) => wait::wait(&asked),
+        Command::Wait(asked) => wait_ready::wait(&asked),
         Command::Reload(asked) => status::reload(&asked),
         Command::Stop(reach) => status::end(&reach, &Request::Stop),
         Command::Drain(reach) => status::end(&reach, &Request::Drain),

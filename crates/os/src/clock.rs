@@ -3,6 +3,12 @@
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
+/// The processor time of this process, all threads together.
+pub fn process_cpu() -> std::time::Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    std::time::Duration::try_from(time).unwrap_or_default()
+}
+
 /// Nanoseconds of the monotonic clock (`CLOCK_MONOTONIC`), which all processes of a machine share,
 /// and [`std::time::Instant`].
 pub fn monotonic_nanos() -> u64 {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
@@ -67,6 +67,11 @@ pub fn set_for_requests(socket: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Accepts connections of clients that send nothing, which [`set_for_requests`] holds back.
+pub fn accept_silent_clients(socket: BorrowedFd<'_>) {
+    set_number(&socket, libc::TCP_DEFER_ACCEPT, 0);
+}
+
 /// Listens on a bound socket, or changes the length of its queue if it listens already.
 ///
 /// # Errors
@@ -97,12 +102,12 @@ const UNSENT_BYTES: libc::c_int = 256 * 1024;
 
 /// Sets an option that connections inherit from their listening socket. If the kernel refuses, only
 /// its benefit is lost.
-fn set_number(socket: &OwnedFd, option: libc::c_int, number: libc::c_int) {
+fn set_number(socket: &impl AsFd, option: libc::c_int, number: libc::c_int) {
     use std::os::fd::AsRawFd;
     // SAFETY: the option value is an int that outlives the call, with its size beside it.
     let _ = unsafe {
         libc::setsockopt(
-            socket.as_raw_fd(),
+            socket.as_fd().as_raw_fd(),
             libc::IPPROTO_TCP,
             option,
             (&raw const number).cast(),

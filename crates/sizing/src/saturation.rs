@@ -69,7 +69,7 @@ const PERCENT: f64 = 0.95;
 
 /// What a pool may use here.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Capacity {
+pub struct PoolCapacity {
     /// Processors.
     pub cores: f64,
     /// Workers that fit into memory; `None`: no limit.
@@ -121,7 +121,7 @@ pub struct Saturation {
 #[derive(Debug, Default)]
 pub struct Meter {
     /// Empty before the first request.
-    parts: Vec<Part>,
+    parts: Vec<WindowPart>,
     began: Duration,
     busy: usize,
     busy_since: Duration,
@@ -129,7 +129,7 @@ pub struct Meter {
 }
 
 #[derive(Debug, Clone)]
-struct Part {
+struct WindowPart {
     number: u64,
     arrived: f64,
     begun: f64,
@@ -143,10 +143,10 @@ struct Part {
     waits: [u32; BUCKETS],
 }
 
-impl Part {
-    fn new(number: u64) -> Part {
+impl WindowPart {
+    fn new(number: u64) -> WindowPart {
         let zero = 0.0;
-        Part {
+        WindowPart {
             number,
             arrived: zero,
             begun: zero,
@@ -307,7 +307,7 @@ impl Meter {
     }
 
     /// The load now.
-    pub fn read(&mut self, now: Duration, capacity: &Capacity) -> Saturation {
+    pub fn read(&mut self, now: Duration, capacity: &PoolCapacity) -> Saturation {
         self.count_busy(now);
         let (all, recent) = (self.window(now, PARTS), self.window(now, RECENT));
         let (slow, fast) = (all.needs(), recent.needs());
@@ -328,22 +328,22 @@ impl Meter {
         Saturation { value, nearest, cores, workers, waits_downstream, queue_wait }
     }
 
-    fn part(&mut self, now: Duration) -> &mut Part {
+    fn part(&mut self, now: Duration) -> &mut WindowPart {
         let number = number(now);
         if self.parts.is_empty() {
             self.began = now;
             self.busy_since = now;
-            self.parts = (0..PARTS).map(|number| Part::new(number)).collect();
+            self.parts = (0..PARTS).map(|number| WindowPart::new(number)).collect();
         }
         let part = &mut self.parts[(number % PARTS) as usize];
         if part.number != number {
-            *part = Part::new(number);
+            *part = WindowPart::new(number);
         }
         part
     }
 
     /// Adds to the parts that the time before `now` lies in, to each its share.
-    fn spread(&mut self, now: Duration, time: Duration, mut add: impl FnMut(&mut Part, f64)) {
+    fn spread(&mut self, now: Duration, time: Duration, mut add: impl FnMut(&mut WindowPart, f64)) {
         let (last, seconds) = (number(now), time.as_secs_f64());
         let mut end = now;
         for _ in 0..PARTS {
@@ -394,8 +394,8 @@ impl Meter {
         sum
     }
 
-    fn recent(&self, last: u64, parts: u64) -> impl Iterator<Item = &Part> {
-        let is_recent = move |part: &&Part| part.number <= last && part.number + parts > last;
+    fn recent(&self, last: u64, parts: u64) -> impl Iterator<Item = &WindowPart> {
+        let is_recent = move |part: &&WindowPart| part.number <= last && part.number + parts > last;
         self.parts.iter().filter(is_recent)
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use maitred_sizing::Spent;
-use maitred_sizing::saturation::{Capacity, Meter};
+use maitred_sizing::saturation::{Meter, PoolCapacity};
 
 use crate::chance::{Times, exponential};
 use crate::cores::{Cores, Drag};
@@ -379,8 +379,11 @@ impl Cluster<'_> {
 
     fn scale(&mut self, scaler: &mut dyn Autoscaler) {
         let (now, time) = (self.now, self.time());
-        let capacity =
-            Capacity { cores: self.shape.cores, memory: None, max_children: self.shape.workers };
+        let capacity = PoolCapacity {
+            cores: self.shape.cores,
+            memory: None,
+            max_children: self.shape.workers,
+        };
         let here = self.nodes.iter_mut().filter(|node| !node.leaves);
         let samples = here.map(|node| Sample {
             value: (node.ready_at <= now).then(|| node.meter.read(time, &capacity).value),

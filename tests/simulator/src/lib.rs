@@ -2,7 +2,8 @@
 //!
 //! [`plant`] describes the load and the machine, [`world`] simulates it event by event,
 //! [`policies`] decide the number of workers, ours with the code of the server, and [`search`]
-//! finds the best fixed number by trying all. [`cluster`] simulates several nodes and an autoscaler. The same seed gives the same run.
+//! finds the best fixed number by trying all. [`cluster`] simulates several nodes and an
+//! autoscaler. The same seed gives the same run.
 
 pub mod arrivals;
 pub mod chance;

@@ -55,6 +55,8 @@ pub struct Config {
     pub error_log: LogTarget = LogTarget::Stderr,
     /// The TCP address of metrics and status; none: off, or a Unix socket. Not in `listen`.
     pub admin: Option<SocketAddr> = None,
+    /// The address for HAProxy's agent checks, if there is one.
+    pub agent_check: Option<SocketAddr> = None,
     /// Access rights on the admin listener, and its Unix socket.
     pub admin_access: AdminAccess = AdminAccess::default(),
     /// The Unix socket for commands such as `maitred status`: an absolute path, if set.
@@ -122,6 +124,8 @@ pub enum Listening<'a> {
     Https(SocketAddr),
     /// Administrators and monitoring.
     Admin(SocketAddr),
+    /// HAProxy's agent checks.
+    AgentCheck(SocketAddr),
     /// Administrators and monitoring, over a Unix socket.
     AdminSocket(&'a FastcgiListener),
     /// Web servers in front of a pool.
@@ -132,9 +136,10 @@ impl Listening<'_> {
     /// Its address.
     pub fn address(self) -> Address {
         match self {
-            Listening::Http(address) | Listening::Https(address) | Listening::Admin(address) => {
-                Address::Tcp(address)
-            }
+            Listening::Http(address)
+            | Listening::Https(address)
+            | Listening::Admin(address)
+            | Listening::AgentCheck(address) => Address::Tcp(address),
             Listening::Fastcgi(listener) | Listening::AdminSocket(listener) => {
                 listener.listen.clone()
             }
@@ -224,6 +229,7 @@ impl Config {
         sites
             .chain(tls.map(Listening::Https))
             .chain(self.admin.map(Listening::Admin))
+            .chain(self.agent_check.map(Listening::AgentCheck))
             .chain(self.admin_access.socket.iter().map(Listening::AdminSocket))
             .chain(listeners.map(Listening::Fastcgi))
             .collect()

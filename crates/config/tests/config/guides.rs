@@ -1,6 +1,7 @@
 //! The configurations in the README and the guides are valid.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::folder::Folder;
@@ -10,6 +11,9 @@ const ELSEWHERE: [&str; 5] = ["\"/srv/", "\"/etc/", "\"/var/", "\"/usr/share/", 
 
 /// Files of the guides whose names have no dot; other names without one are directories.
 const FILES: [&str; 1] = ["users"];
+
+/// The text of files of tokens.
+const TOKEN: &str = "0123456789abcdef";
 
 /// A directory that only a `chdir` names, relative to its pool's `chroot`.
 const IN_CHROOT: &str = "srv/shop/work";
@@ -84,7 +88,11 @@ fn make(path: &Path) {
     let is_file = name.contains('.') && !name.ends_with(".d");
     if is_file || FILES.contains(&name) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, "").unwrap();
+        let is_token = name.ends_with(".token");
+        fs::write(path, if is_token { TOKEN } else { "" }).unwrap();
+        if is_token {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+        }
     } else {
         fs::create_dir_all(path).unwrap();
     }

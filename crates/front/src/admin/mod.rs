@@ -1,9 +1,10 @@
-//! The admin listener: metrics, readiness, status pages and pings over HTTP. The front serves all of it
-//! itself, so none of it waits for a worker.
+//! The admin listener: metrics, readiness, load, status pages and pings over HTTP. The front serves
+//! all of it itself, so none of it waits for a worker.
 
 pub(crate) mod access;
 pub(crate) mod exposition;
 pub(crate) mod metrics;
+pub(crate) mod node_load;
 pub(crate) mod pool_metrics;
 pub(crate) mod readiness;
 pub(crate) mod server_metrics;
@@ -49,6 +50,7 @@ pub async fn page(shared: &Shared, head: &Head, view: View) -> Option<StatusPage
         "/" => Some(index(shared)),
         "/live" => Some(readiness::live_page()),
         "/ready" => Some(readiness::ready_page(shared)),
+        "/scale" => Some(node_load::node_page(shared)),
         "/startup" => Some(readiness::startup_page(shared)),
         "/metrics" => {
             measure(shared).await;
@@ -57,6 +59,9 @@ pub async fn page(shared: &Shared, head: &Head, view: View) -> Option<StatusPage
         }
         path => {
             let (kind, name) = path.strip_prefix('/')?.split_once('/')?;
+            if kind == "scale" {
+                return node_load::pool_page(shared, name);
+            }
             let pool = shared.pools.all().into_iter().find(|pool| *pool.name == *name)?;
             match kind {
                 "status" => Some(status::for_admin(&pool, query, view)),
@@ -73,7 +78,7 @@ fn index(shared: &Shared) -> StatusPage {
         "<!DOCTYPE html>\n<title>maitred</title>\n<h1>maitred</h1>\n<ul>\n\
          <li><a href=\"/metrics\">metrics</a></li>\n\
          <li><a href=\"/ready\">ready</a>, <a href=\"/startup\">startup</a>, \
-         <a href=\"/live\">live</a></li>\n",
+         <a href=\"/live\">live</a>, <a href=\"/scale\">scale</a></li>\n",
     );
     for pool in shared.pools.all() {
         let name = &pool.name;

@@ -1,6 +1,6 @@
 //! Whether this node is ready for the requests of a load balancer: `/ready`, `/startup` and `/live`
-//! of the admin listener. The decision is pure: the state of the front and its pools in, the verdict
-//! out.
+//! of the admin listener. The decision is pure: the state of the front and its pools in, the
+//! verdict out.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,54 +8,13 @@ use std::time::Duration;
 use maitred_control::admin::Readiness;
 use serde_json::json;
 
+use crate::pool::health::{PoolHealth, PoolState};
 use crate::pool::status::StatusPage;
 use crate::services::Shared;
 
 /// A pool sheds load for this time after it has rejected a request, so that a node whose pool
 /// rejects every other request does not come and go.
 const SHEDS_FOR: Duration = Duration::from_secs(5);
-
-/// What a pool can do for the next request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PoolState {
-    /// It has a worker.
-    Serving,
-    /// It has no worker, needs none without a request, and gets one for the next.
-    Resting,
-    /// It has never had a worker: its PHP or its application starts.
-    Booting,
-    /// Its workers have ended, and others are being started.
-    NoWorker,
-    /// Its PHP, or its application, does not start.
-    Failed,
-}
-
-impl PoolState {
-    fn name(self) -> &'static str {
-        match self {
-            PoolState::Serving => "serving",
-            PoolState::Resting => "resting",
-            PoolState::Booting => "booting",
-            PoolState::NoWorker => "no worker",
-            PoolState::Failed => "failed",
-        }
-    }
-
-    fn can_serve(self) -> bool {
-        matches!(self, PoolState::Serving | PoolState::Resting)
-    }
-}
-
-/// A pool, as far as readiness depends on it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolHealth {
-    /// Its name.
-    pub name: String,
-    /// What it can do.
-    pub state: PoolState,
-    /// Time since it has rejected a request for lack of workers; none: never.
-    pub rejected: Option<Duration>,
-}
 
 /// This node, as far as readiness depends on it.
 #[derive(Debug, Clone, PartialEq, Eq)]

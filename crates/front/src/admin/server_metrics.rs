@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use maitred_control::admin::{CachedSite, PageCache, PageTier, ProxyServer};
+use maitred_control::scale::{NodeScale, PoolScale};
 
 use crate::admin::exposition::{MetricFamily, Samples};
 use crate::cache::cache_stats::RESULTS as CACHE_RESULTS;
@@ -147,6 +148,48 @@ pub const CLIENTS: &[MetricFamily<Clients>] = &[
         "maitred_rejected_connections_total",
         "Connections that were closed because their client's address has too many.",
         |clients, out| out.value(clients.rejected_connections),
+    ),
+];
+
+/// The load of the node, for autoscalers.
+pub const NODE: &[MetricFamily<NodeScale>] = &[
+    MetricFamily::gauge(
+        "maitred_saturation",
+        "What requests need as a part of the node's nearest limit; 1 is all of it.",
+        |node, out| out.value(node.saturation),
+    ),
+    MetricFamily::gauge(
+        "maitred_queue_wait_p95_seconds",
+        "Time that 95 of a hundred recent requests waited less for a worker, in the worst pool.",
+        |node, out| out.value(node.queue_seconds),
+    ),
+];
+
+/// The load of each pool, for autoscalers.
+pub const LOAD: &[MetricFamily<PoolScale>] = &[
+    MetricFamily::gauge(
+        "maitred_pool_saturation",
+        "What requests need as a part of the pool's nearest limit here; 1 is all of it.",
+        |pool, out| out.value(pool.saturation),
+    ),
+    MetricFamily::gauge_by(
+        "maitred_pool_saturation_nearest",
+        "1 for the nearest limit.",
+        ("limit", &["cpu", "memory", "max_children"]),
+        |pool, out| {
+            let is_nearest = |limit: &str| u64::from(limit == pool.nearest);
+            out.all("limit", ["cpu", "memory", "max_children"].map(|one| (one, is_nearest(one))));
+        },
+    ),
+    MetricFamily::gauge(
+        "maitred_pool_queue_wait_p95_seconds",
+        "Time that 95 of a hundred requests of the last 15 seconds waited less for a worker.",
+        |pool, out| out.value(pool.queue_seconds),
+    ),
+    MetricFamily::gauge(
+        "maitred_pool_waits_downstream",
+        "1 while requests wait longer for what all nodes share than they did before.",
+        |pool, out| out.value(u64::from(pool.waits_downstream)),
     ),
 ];
 

@@ -18,7 +18,7 @@ use maitred_sandbox::Readable;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use crate::admin::readiness;
+use crate::admin::{node_load, readiness};
 use crate::logging::access_log::AccessLog;
 use crate::net::readable::readable;
 use crate::net::tls::Tls;
@@ -371,6 +371,7 @@ impl CommandReceiver {
             page_cache: shared.cache.as_ref().and_then(|cache| cache.figures()),
             proxies: shared.proxies.read(),
             readiness: Some(readiness::of(shared)),
+            scale: Some(node_load::of(shared)),
         };
         if let Err(error) = write_json(file, &figures) {
             tracing::warn!("the front's statistics cannot be sent: {error}");

@@ -49,6 +49,15 @@ pub struct AutoSize {
     logged: Option<Sizing>,
 }
 
+/// The cost of a request as its worker reports it.
+fn cost_of(spent: Spent) -> sizing::Spent {
+    // A request waits for the processor time of its child processes, too.
+    let cpu = spent.cpu + spent.children;
+    let ready = spent.core_wait;
+    let known = cpu + ready.unwrap_or_default();
+    sizing::Spent { cpu, ready, blocked: spent.held.saturating_sub(known) }
+}
+
 /// The load of a queue.
 pub fn load(queue: &Queue<Arc<Exchange>>) -> Load {
     Load { ready: queue.open_seats(), busy: queue.busy(), waiting: queue.waiting(), parked: 0 }
@@ -183,6 +192,11 @@ impl AutoSize {
 }
 
 impl Growth {
+    /// Processors and memory of a pool with `pm = auto`.
+    pub(crate) fn machine(&self) -> Option<Machine> {
+        self.auto.as_ref().map(|auto| *auto.controller.machine())
+    }
+
     /// Whether the pool rests: `pm = auto`, and no request for long.
     pub(crate) fn is_resting(&self) -> bool {
         self.auto.as_ref().is_some_and(|auto| auto.idleness.is_resting())
@@ -275,20 +289,16 @@ impl Pool {
     /// A request has ended, at this cost, if its worker reports it. If there are more workers than
     /// needed and none is idle, the worker of this request retires.
     pub(crate) fn count_cost(&self, state: &mut PoolQueues, kind: u64, spent: Option<Spent>) {
+        let spent = spent.map(cost_of);
+        if let Some(spent) = spent {
+            state.meter.ended(maitred_scoreboard::now(), kind, spent);
+        }
         let Some(auto) = &mut state.growth.auto else {
             return;
         };
-        if spent.is_none() {
-            auto.kinds.lost(kind);
-        }
-        if let Some(spent) = spent {
-            // A request waits for the processor time of its child processes, too.
-            let cpu = spent.cpu + spent.children;
-            let ready = spent.core_wait;
-            let known = cpu + ready.unwrap_or_default();
-            let blocked = spent.held.saturating_sub(known);
-            let spent = sizing::Spent { cpu, ready, blocked };
-            auto.controller.ended(&mut auto.kinds, kind, spent);
+        match spent {
+            Some(spent) => auto.controller.ended(&mut auto.kinds, kind, spent),
+            None => auto.kinds.lost(kind),
         }
         let workers = auto.controller.sizing().workers;
         if state.queue.open_seats() > workers

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use maitred_config::Mode;
 use maitred_control::{FromFront, Generation as Number, Wear, WorkerId};
 use maitred_scoreboard::RequestOutcome;
+use maitred_sizing::saturation::Meter;
 
 use crate::pool::crash_limit::CrashLimit;
 use crate::pool::exchange::{AfterDeath, Exchange};
@@ -46,6 +47,8 @@ pub struct PoolQueues {
     pub full_cache_reports: FullCacheReports,
     /// Until when requests are rejected while there is no worker: PHP could not be started.
     pub suspended_until: Option<Instant>,
+    /// The load, for autoscalers.
+    pub meter: Meter,
 }
 
 /// The latest reports of generations with a full OPcache, and their times: at most one entry for
@@ -80,6 +83,9 @@ impl PoolQueues {
 
     /// Writes the counters to every generation's board: its scripts read their own.
     pub fn show_counters(&mut self) {
+        if self.queue.busy() != self.meter.busy_workers() {
+            self.meter.busy(maitred_scoreboard::now(), self.queue.busy());
+        }
         let (queued, active) = (self.queued() as u32, self.queue.busy() as u32);
         self.counters.see(queued, active);
         for generation in &self.generations {
@@ -91,6 +97,8 @@ impl PoolQueues {
     pub fn count_accepted(&mut self, exchange: &Exchange) {
         if !exchange.accepted.swap(true, Ordering::Relaxed) {
             self.counters.accepted = self.counters.accepted.wrapping_add(1);
+            let now = maitred_scoreboard::now();
+            self.meter.begun(now, now.saturating_sub(exchange.submitted));
         }
     }
 
@@ -170,6 +178,8 @@ impl Pool {
         state.growth = Growth::of(settings, generation.max_open()).after(grown);
         let serving = state.growth.serving();
         state.queue.limit_serving(serving);
+        // Its code may have changed.
+        state.meter.relearn();
         let now = clock::since_1970().as_secs();
         state.counters.open(generation.link().board(), now);
         state.counters.queue_limit = settings.request_queue_length;

@@ -6,9 +6,52 @@ use std::time::Duration;
 use maitred_config::ProcessManager;
 use maitred_scoreboard::{Counter, RequestOutcome};
 
-use crate::admin::readiness::{PoolHealth, PoolState};
 use crate::pool::Pool;
 use crate::pool::generations::PoolQueues;
+
+/// What a pool can do for the next request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PoolState {
+    /// It has a worker.
+    Serving,
+    /// It has no worker, needs none without a request, and gets one for the next.
+    Resting,
+    /// It has never had a worker: its PHP or its application starts.
+    Booting,
+    /// Its workers have ended, and others are being started.
+    NoWorker,
+    /// Its PHP, or its application, does not start.
+    Failed,
+}
+
+impl PoolState {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            PoolState::Serving => "serving",
+            PoolState::Resting => "resting",
+            PoolState::Booting => "booting",
+            PoolState::NoWorker => "no worker",
+            PoolState::Failed => "failed",
+        }
+    }
+
+    /// Whether the next request gets a worker.
+    pub fn can_serve(self) -> bool {
+        matches!(self, PoolState::Serving | PoolState::Resting)
+    }
+}
+
+/// A pool, as far as readiness depends on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolHealth {
+    /// Its name.
+    pub name: String,
+    /// What it can do.
+    pub state: PoolState,
+    /// Time since it has rejected a request for lack of workers; none: never.
+    pub rejected: Option<Duration>,
+}
 
 /// When a pool has rejected a request for lack of workers.
 #[derive(Debug, Default)]

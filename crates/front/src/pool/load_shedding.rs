@@ -51,6 +51,7 @@ impl Pool {
         let rejection = queue.would_reject(priority, self.depth(), now, max_wait, script);
         self.count_lifo_time(&mut state);
         let rejection = rejection?;
+        state.meter.arrived(maitred_scoreboard::now());
         self.grow_for_rejected(&mut state, rejection);
         Some(rejection)
     }

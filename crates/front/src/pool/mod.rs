@@ -14,6 +14,7 @@ pub(crate) mod load_shedding;
 pub(crate) mod metrics;
 pub(crate) mod overload;
 pub(crate) mod overrun;
+pub(crate) mod pool_load;
 pub(crate) mod pool_registry;
 pub(crate) mod queue;
 pub(crate) mod rolling_replace;
@@ -191,6 +192,7 @@ impl Pool {
         {
             return Err(RequestOutcome::CrashLimit);
         }
+        state.meter.arrived(exchange.submitted);
         if state.holds_back(exchange) {
             if !state.hold_back(exchange.clone()) {
                 return Err(RequestOutcome::QueueFull);

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use maitred_control::Clients;
 use maitred_http1::{Head, Refusal};
-use maitred_os::sockets::closer;
 use maitred_os::sockets::unix::refuse_descriptors;
 use maitred_os::sockets::waiting::waiting;
+use maitred_os::sockets::{accept_silent_clients, closer};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, sockopt};
 use tokio::io::unix::AsyncFd;
@@ -26,7 +26,7 @@ use crate::net::tls::{self, NoTls};
 use crate::runtime::thread::Paced;
 use crate::server::connection_tasks::Tasks;
 use crate::server::http1::connection::{Connection, NO_ADDRESS, NoHead};
-use crate::server::{fastcgi, http2};
+use crate::server::{agent_check, fastcgi, http2};
 use crate::services::Thread;
 use crate::services::lifecycle::{ConnectionGuard, idle_is_over};
 
@@ -67,7 +67,10 @@ pub async fn accept(
         Ok(listener) => Arc::new(listener),
         Err(error) => return tracing::error!("a listening socket cannot be used: {error}"),
     };
-    let admin = clients == Clients::Admin;
+    let admin = is_for_admin(&clients);
+    if clients == Clients::AgentCheck {
+        accept_silent_clients(listener.as_fd());
+    }
     let shared = &acceptor.thread.shared;
     let address: Option<Arc<str>> = match &clients {
         Clients::Fastcgi { listen } => {
@@ -144,7 +147,7 @@ async fn accept_some(
     wary: &mut u64,
 ) -> bool {
     let thread = &acceptor.thread;
-    let admin = *clients == Clients::Admin;
+    let admin = is_for_admin(clients);
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ACCEPT_BATCH {
         if thread.shared.is_full(admin) {
@@ -168,6 +171,10 @@ async fn accept_some(
                     let accepted =
                         fastcgi::AcceptedWebServer { socket, peer, listen: listen.clone(), guard };
                     acceptor.fastcgi.serve(accepted, fastcgi::converse);
+                    continue;
+                }
+                if *clients == Clients::AgentCheck {
+                    tokio::spawn(Paced::new(agent_check::serve(socket, guard)));
                     continue;
                 }
                 if admin {
@@ -207,6 +214,11 @@ async fn accept_some(
         }
     }
     true
+}
+
+/// Whether a listener has the connections of administrators, which have a limit of their own.
+fn is_for_admin(clients: &Clients) -> bool {
+    matches!(clients, Clients::Admin | Clients::AgentCheck)
 }
 
 /// An accepted connection of a client.

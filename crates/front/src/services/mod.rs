@@ -1,7 +1,9 @@
 //! The services that requests use: shared by all threads of a front, and by one thread.
 
+pub(crate) mod agent;
 pub(crate) mod idle_connections;
 pub(crate) mod lifecycle;
+pub(crate) mod own_cores;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,7 +30,9 @@ use crate::pool::pool_registry::Pools;
 use crate::proxy::stats::AllProxyStats;
 use crate::runtime::heap::Heap;
 use crate::runtime::supervisor_channel::Supervisor;
+use crate::services::agent::Agent;
 use crate::services::idle_connections::{IdleConnections, idle_timeout};
+use crate::services::own_cores::OwnCores;
 use crate::site::acme_challenges::Proofs;
 use crate::site::auth::Authenticator;
 use crate::site::compress::Made;
@@ -89,6 +93,12 @@ pub struct Shared {
     pub upstream_logs: UpstreamLogs,
     /// Authentication for the users of sites.
     pub porter: Authenticator,
+    /// Threads of the front.
+    pub threads: u32,
+    /// What HAProxy's agent check reads.
+    pub agent: Agent,
+    /// The processor time of the front.
+    pub own_cores: OwnCores,
     /// Open connections.
     pub connections: AtomicUsize,
     /// Those of the admin listener.
@@ -110,8 +120,8 @@ pub struct Shared {
     /// No pool starts for the first time any more.
     pub has_started: AtomicBool,
     draining: AtomicBool,
-    /// Notified when the front prepares to stop, when it starts to stop, and then at the end of each
-    /// connection.
+    /// Notified when the front prepares to stop, when it starts to stop, and then at the end of
+    /// each connection.
     pub changed: Notify,
 }
 
@@ -144,6 +154,9 @@ impl Shared {
             proxies: AllProxyStats::default(),
             upstream_logs: UpstreamLogs::default(),
             porter: Authenticator::default(),
+            threads,
+            agent: Agent::default(),
+            own_cores: OwnCores::default(),
             connections: AtomicUsize::new(0),
             admin_connections: AtomicUsize::new(0),
             max_connections,

@@ -1,6 +1,6 @@
 use super::*;
 
-const HERE: Capacity = Capacity { cores: 2.0, memory: None, max_children: 20 };
+const HERE: PoolCapacity = PoolCapacity { cores: 2.0, memory: None, max_children: 20 };
 
 fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
@@ -57,7 +57,7 @@ fn the_number_is_the_part_of_the_nearest_limit() {
     let found = waits.read();
     is_near(found.value, 0.5);
     assert_eq!(found.nearest, Nearest::MaxChildren);
-    let little = Capacity { memory: Some(12), ..HERE };
+    let little = PoolCapacity { memory: Some(12), ..HERE };
     let found = waits.meter.read(waits.now, &little);
     is_near(found.value, 10.0 / 12.0);
     assert_eq!(found.nearest, Nearest::Memory);

@@ -86,6 +86,7 @@ impl StatusDraft {
         }
         status.page_cache.clone_from(&front.page_cache);
         status.proxies.clone_from(&front.proxies);
+        status.scale.clone_from(&front.scale);
         status.readiness = match (status.phase.as_str(), &front.readiness) {
             ("serving" | "stopping", Some(readiness)) => readiness.clone(),
             ("serving", None) => Readiness::not("the front does not respond"),

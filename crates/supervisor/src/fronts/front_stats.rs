@@ -87,6 +87,7 @@ mod tests {
             page_cache: Some(PageCache::default()),
             proxies: vec![ProxyServer::default()],
             readiness: Some(Readiness::not("why")),
+            scale: None,
         };
         let text = serde_json::to_string(&told).unwrap();
         assert_eq!(read(file(&text)), Ok(told));

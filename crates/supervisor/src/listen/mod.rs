@@ -110,7 +110,10 @@ fn open_in(
             Listening::Fastcgi(listener) | Listening::AdminSocket(listener) => {
                 Some(name(config, listener))
             }
-            Listening::Http(_) | Listening::Https(_) | Listening::Admin(_) => None,
+            Listening::Http(_)
+            | Listening::Https(_)
+            | Listening::Admin(_)
+            | Listening::AgentCheck(_) => None,
         };
         let rights = listener.map(|named| named.rights()).transpose()?.flatten();
         match there {
@@ -365,7 +368,10 @@ pub fn mistakes(config: &Config) -> impl Iterator<Item = Error> {
         Listening::Fastcgi(listener) | Listening::AdminSocket(listener) => {
             name(config, listener).rights().err()
         }
-        Listening::Http(_) | Listening::Https(_) | Listening::Admin(_) => None,
+        Listening::Http(_)
+        | Listening::Https(_)
+        | Listening::Admin(_)
+        | Listening::AgentCheck(_) => None,
     })
 }
 
@@ -375,6 +381,7 @@ fn clients_of(listening: Listening<'_>) -> Clients {
         Listening::Http(_) => Clients::Http,
         Listening::Https(_) => Clients::Https,
         Listening::Admin(_) | Listening::AdminSocket(_) => Clients::Admin,
+        Listening::AgentCheck(_) => Clients::AgentCheck,
         Listening::Fastcgi(listener) => Clients::Fastcgi { listen: listener.listen.to_string() },
     }
 }

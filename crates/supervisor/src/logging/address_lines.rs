@@ -26,6 +26,7 @@ pub fn line(clients: &Clients, address: &Address, facts: &Facts<'_>) -> String {
         (Clients::Admin, Address::Unix(path)) => {
             format!("metrics and status on {}", path.display())
         }
+        (Clients::AgentCheck, address) => format!("HAProxy's agent checks on {address}"),
         (Clients::Fastcgi { .. }, address) => format!("FastCGI on {address} ({pools})"),
         (Clients::Http | Clients::Https, address) => {
             let on = match address {

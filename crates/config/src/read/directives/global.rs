@@ -130,7 +130,8 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
                 \"off\"",
         needs: Needs::Live,
         doc: "The HTTP listener for Prometheus metrics (`/metrics`), readiness (`/ready`, \
-              `/startup`, `/live`), status pages (`/status/POOL`) and pings (`/ping/POOL`). All processes of this machine reach a \
+              `/startup`, `/live`), load (`/scale`, `/scale/POOL`), status pages \
+              (`/status/POOL`) and pings (`/ping/POOL`). All processes of this machine reach a \
               loopback address, and so do the scripts of all pools: set `admin_token` there, or \
               use a Unix socket (`\"unix:/run/maitred/http.sock\"`). A client without the token, \
               or without rights on the socket, sees no query strings, and where pools run as \
@@ -142,6 +143,27 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
                 _ => match asked(value)?.address {
                     Address::Tcp(address) => (Some(address), None),
                     Address::Unix(path) => (None, Some(path)),
+                },
+            };
+            Ok(())
+        },
+    },
+    Directive {
+        name: "agent_check",
+        default: Preset::Value("\"off\""),
+        takes: "an address and a port such as \"10.0.0.2:9181\", or \"off\"",
+        needs: Needs::Live,
+        doc: "The address for HAProxy's agent checks (`agent-check agent-port 9181`): each \
+              connection gets one line with the state of this node and its weight, which \
+              follows `saturation`, such as `up 63%`; `drain` while the server stops, and \
+              `down` while it is not ready. Every client that can connect can read that.",
+        example: "\"10.0.0.2:9181\"",
+        read: |config, value| {
+            config.agent_check = match value.text()? {
+                "off" => None,
+                _ => match asked(value)?.address {
+                    Address::Tcp(address) => Some(address),
+                    Address::Unix(_) => return Err(value.wrong()),
                 },
             };
             Ok(())

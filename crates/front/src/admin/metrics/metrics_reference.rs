@@ -74,6 +74,9 @@ fn reference() -> String {
     section(&mut out, "Page cache", "For the whole server.", CACHE);
     section(&mut out, "Proxied servers", "Label `server`.", PROXY);
     section(&mut out, "Clients", "For the whole server.", CLIENTS);
+    let labels = "For the whole server. See [what to scale on](../guide/several-machines.md).";
+    section(&mut out, "Load of the node", labels, NODE);
+    section(&mut out, "Load of a pool", "Label `pool`.", LOAD);
     out
 }
 

@@ -6,8 +6,11 @@ use maitred_control::admin::FrontFigures;
 use maitred_scoreboard::{Counter, Reading};
 
 use crate::admin::exposition::{Format, Text};
+use crate::admin::node_load;
 use crate::admin::pool_metrics::{COPIES, OPCACHE, POOL, PoolFigures, ROUTE, SIZE};
-use crate::admin::server_metrics::{CACHE, CACHE_TIER, CACHED_SITE, CLIENTS, Clients, PROXY};
+use crate::admin::server_metrics::{
+    CACHE, CACHE_TIER, CACHED_SITE, CLIENTS, Clients, LOAD, NODE, PROXY,
+};
 use crate::pool::status::{StatusPage, View};
 use crate::services::Shared;
 
@@ -36,6 +39,7 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
         page_cache: shared.cache.as_ref().and_then(|cache| cache.figures()),
         proxies: shared.proxies.read(),
         readiness: None,
+        scale: Some(node_load::of(shared)),
     };
     let clients = Clients {
         memory_bytes: shared.requests.common_bytes(),
@@ -65,6 +69,11 @@ fn all(pools: &[PoolFigures], figures: &FrontFigures, clients: Clients, format: 
     let servers: Vec<_> = servers.map(|one| (label("server", &one.server), one)).collect();
     out.write(PROXY, &servers);
     out.write(CLIENTS, &[(String::new(), clients)]);
+    if let Some(scale) = &figures.scale {
+        out.write(NODE, &[(String::new(), scale)]);
+        let pools = scale.pools.iter();
+        out.write(LOAD, &pools.map(|(name, pool)| (label("pool", name), pool)).collect::<Vec<_>>());
+    }
     out.finish()
 }
 

@@ -1,4 +1,5 @@
 use maitred_control::admin::{CachedSite, PageCache, PageTier, ProxyServer};
+use maitred_control::scale::{NodeScale, PoolScale};
 use maitred_scoreboard::{Copies, OpcacheStats};
 
 use super::*;
@@ -31,7 +32,17 @@ fn figures() -> FrontFigures {
         active_requests: 1,
         connections: 2,
     };
-    FrontFigures { page_cache: Some(cache()), proxies: vec![proxy], readiness: None }
+    FrontFigures {
+        page_cache: Some(cache()),
+        proxies: vec![proxy],
+        readiness: None,
+        scale: Some(scale()),
+    }
+}
+
+fn scale() -> NodeScale {
+    let pools = ["a", "b"].map(|name| (name.to_owned(), PoolScale::default()));
+    NodeScale { pools: pools.into(), ..NodeScale::default() }
 }
 
 fn cache() -> PageCache {

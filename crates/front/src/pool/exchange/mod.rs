@@ -73,6 +73,8 @@ pub struct Exchange {
     pub priority: Priority,
     /// The longest time until a worker starts it.
     pub max_wait: Duration,
+    /// When it was submitted, on the clock of the scoreboard.
+    pub submitted: Duration,
     /// Its kind ([`crate::pool::kind::of`]).
     pub kind: u64,
     /// Its route ([`crate::pool::crash_limit::route_of`]).
@@ -157,6 +159,7 @@ impl Exchange {
             thread,
             priority,
             max_wait,
+            submitted: maitred_scoreboard::now(),
             kind,
             route,
             request,
