@@ -289,6 +289,9 @@ mod tests {
         let control = targeted("max-age=60, private, no-cache=?0").unwrap();
         assert_eq!(control.max_age, Some(60));
         assert!(control.private && !control.no_cache);
+        let listed = targeted("private=set-cookie, no-cache=\"a, B\"").unwrap();
+        assert!(!listed.private && !listed.no_cache);
+        assert_eq!(listed.listed, ["set-cookie", "a", "b"]);
         assert_eq!(targeted("max-age=1.5").unwrap().max_age, Some(0));
         assert_eq!(targeted("Max-Age=60"), None);
         assert_eq!(targeted("max-age=60, ="), None);

@@ -221,4 +221,20 @@ mod tests {
         assert!(Pattern::new("*_session").matches(b"shop_session"));
         assert!(!Pattern::new("a*a").matches(b"a"));
     }
+
+    #[test]
+    fn a_matcher_with_any_condition_may_match() {
+        let all = |text: &str| vec![Pattern::new(text)];
+        let none = RequestMatcher::default();
+        assert!(none.is_empty());
+        for some in [
+            RequestMatcher { cookies: all("a"), ..none.clone() },
+            RequestMatcher { headers: vec!["x".to_owned()], ..none.clone() },
+            RequestMatcher { paths: all("/a"), ..none.clone() },
+            RequestMatcher { parameters: all("a"), ..none.clone() },
+            RequestMatcher { methods: vec!["PUT".to_owned()], ..none.clone() },
+        ] {
+            assert!(!some.is_empty(), "{some:?}");
+        }
+    }
 }

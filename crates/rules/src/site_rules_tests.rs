@@ -246,3 +246,26 @@ fn a_response_is_unchanged_only_without_headers_and_lifetimes_for_its_path() {
     let is_unchanged = [b"/a", b"/b", b"/c"].map(|path| site.header_policy(path).is_empty());
     assert_eq!(is_unchanged, [false, false, true]);
 }
+
+#[test]
+fn htaccess_files_are_alone_with_all_their_settings_and_without_another_rule() {
+    let alone = Rules {
+        htaccess: true,
+        htaccess_ignores_unknown: true,
+        htaccess_override: vec!["All".to_owned()],
+        htaccess_users: vec!["/etc/users".into()],
+        ..Rules::default()
+    };
+    assert!(alone.are_htaccess_alone());
+    assert!(!Rules::default().are_htaccess_alone());
+    let denies = Rules { deny: vec![deny("/a", &[], &[], 403)], ..alone.clone() };
+    assert!(!denies.are_htaccess_alone());
+    assert!(!Rules { htaccess: false, ..alone }.are_htaccess_alone());
+}
+
+#[test]
+fn a_second_rewrite_has_the_query_of_the_first() {
+    let rewrites = vec![rewrite("/a", "/b?one=1"), rewrite("/b", "/c")];
+    let rules = Rules { rewrite: rewrites, ..Rules::default() };
+    assert_eq!(ask(&rules, "/a"), "/c?one=1");
+}
