@@ -227,6 +227,7 @@ HOSTILE_SECONDS = 0.1
 # Clients that mean harm.
 SLOW_CLIENTS_RATIO = 2  # of an honest request's p99, to that without attackers,
 SLOW_CLIENTS_MS = 5  # or so much
+BOOTED_BLOG_RATIO = 1.6  # of the rate of pages of a booted WordPress, to nginx + php-fpm
 SMALL_RATIO = 0.7  # of the memory of a WordPress pool at rest, to that of nginx + php-fpm
 AFTER_RELOAD_RATIO = 1.2  # of the p99 of pages after a reload, to that before
 CRASH_RATE_RATIO = 0.8  # of the healthy pages of a pool, to those before,

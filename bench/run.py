@@ -19,6 +19,7 @@ import tempfile
 
 import accounting
 import booted
+import booted_blog
 import bounded
 import cold
 import faults
@@ -50,7 +51,8 @@ SECTIONS = {**inspect_workers.MEASUREMENTS, **growth.MEASUREMENTS,
             **overload.MEASUREMENTS, **sizing.MEASUREMENTS, **bounded.MEASUREMENTS,
             **generators.MEASUREMENTS, **throughput.MEASUREMENTS,
             **accounting.MEASUREMENTS, **faults.MEASUREMENTS,
-            **cold.MEASUREMENTS, **small.MEASUREMENTS}
+            **cold.MEASUREMENTS, **small.MEASUREMENTS,
+            **booted_blog.MEASUREMENTS}
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,
     subprocess.CalledProcessError, subprocess.TimeoutExpired,

@@ -59,15 +59,15 @@ def ask(server, *flags, keep=(), meanwhile=None):
     watch = load.Watch(server.leaders, getattr(server, "besides", ()))
     with Census(server, meanwhile) as census:
         found = bench(*flags)
-    cpu, foreign = watch.read()
+    spent = watch.read()
     # The processor time is that of the warm-up, too.
     served = found["requests"]["served"] + ((found["warm_up"] or {}).get("served") or 0)
     return {
         **figures(found),
         **{name: found[name] for name in keep},
-        "cpu_ms": cpu * 1e3 / served if served else None,
+        "cpu_ms": spent.server * 1e3 / served if served else None,
         "workers": census.most,
-        "foreign": foreign,
+        "foreign": spent.foreign_share,
         **size(server),
     }
 

@@ -1,5 +1,5 @@
-/* Takes RTLD_DEEPBIND out of dlopen(3): a library that is loaded with it would not see the functions
- * that AddressSanitizer replaces. */
+/* Takes RTLD_DEEPBIND out of dlopen(3): a library that is loaded with it would not see the
+ * functions that AddressSanitizer replaces. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 

@@ -24,8 +24,11 @@ pub struct Honest {
     thread: JoinHandle<(u32, Duration)>,
 }
 
+/// What it leaves to others between two rounds of all pages.
+const PAUSE: Duration = Duration::from_millis(20);
+
 impl Honest {
-    /// Asks for [`PAGES`] one after the other on a kept connection.
+    /// Asks for [`PAGES`] one after the other on a kept connection, again and again.
     pub fn ask(address: SocketAddr) -> Honest {
         let stop = Arc::new(AtomicBool::new(false));
         let answers = Arc::new(AtomicU32::new(0));
@@ -42,6 +45,7 @@ impl Honest {
                     count += 1;
                     answered.store(count, Ordering::Relaxed);
                 }
+                std::thread::sleep(PAUSE);
             }
             (count, slowest)
         });

@@ -1,5 +1,5 @@
-//! Crates of others: none is older than an advisory of RustSec asks for that the project knows of, and
-//! docs/supply-chain.md has each that clients' bytes reach or that runs as root.
+//! Crates of others: none is older than an advisory of RustSec asks for that the project knows of,
+//! and docs/supply-chain.md has each that clients' bytes reach or that runs as root.
 
 use std::fs;
 
@@ -46,7 +46,7 @@ fn no_crate_is_older_than_an_advisory_asks_for() {
     assert!(looked_at >= 10, "{looked_at} crates were looked at");
 }
 
-/// Crates of the project whose code reads clients' bytes, runs as root, or runs beside tenants' PHP.
+/// Crates of the project whose code reads clients' bytes, or runs as root or beside tenants' PHP.
 const EXPOSED: [&str; 19] = [
     "config",
     "control",

@@ -85,8 +85,8 @@ struct rewind {
 static struct rewind *marked;
 
 /*
- * In place of the C library's, for callers that find it first, as libphp does: a chunk of PHP's heap
- * is a spare one if there is any.
+ * In place of the C library's, for callers that find it first, as libphp does: a chunk of PHP's
+ * heap is a spare one if there is any.
  */
 void *mmap(void *address, size_t length, int protection, int flags, int file, off_t offset)
 {

@@ -19,8 +19,8 @@
 #define CHUNK_BYTES ((uintptr_t) 2 * 1024 * 1024)
 /* Spare chunks, beyond those that are in use at the mark: 16 MB. */
 #define SPARES_MAX 8U
-/* Most pages that are put back: 16 MB, and all spare chunks. Who has changed more is better off as a
- * new process. */
+/* Most pages that are put back: 16 MB, and all spare chunks. Who has changed more is better off as
+ * a new process. */
 #define HOT_MAX (4096 + SPARES_MAX * CHUNK_BYTES / PAGE_BYTES)
 /* Most parts of memory that a fork empties. */
 #define WIPED_MAX 64

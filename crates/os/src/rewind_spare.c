@@ -1,7 +1,8 @@
 /*
- * Chunks of memory that PHP's heap takes after the mark and gives back when a request ends. The kernel
- * would have to map them in each request, and clear every page; and a change of mappings costs a look
- * at all of them. So they are part of the mark: what was written to is cleared by the process itself.
+ * Chunks of memory that PHP's heap takes after the mark and gives back when a request ends. The
+ * kernel would have to map them in each request, and clear every page; and a change of mappings
+ * costs a look at all of them. So they are part of the mark: what was written to is cleared by the
+ * process itself.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

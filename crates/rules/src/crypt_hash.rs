@@ -1,5 +1,5 @@
-//! SHA-crypt hashes of passwords, as crypt(3) reads them: `$6$[rounds=N$]SALT$HASH`, and `$5$` for SHA-256
-//! (<https://www.akkadia.org/drepper/SHA-crypt.txt>).
+//! SHA-crypt hashes of passwords, as crypt(3) reads them: `$6$[rounds=N$]SALT$HASH`, and `$5$` for
+//! SHA-256 (<https://www.akkadia.org/drepper/SHA-crypt.txt>).
 
 use sha_crypt::{ROUNDS_DEFAULT, ROUNDS_MAX, ROUNDS_MIN, Sha256Params, Sha512Params};
 use subtle::ConstantTimeEq;
