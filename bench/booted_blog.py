@@ -6,7 +6,6 @@ import json
 import os
 import random
 import shutil
-import tempfile
 import urllib.parse
 import urllib.request
 
@@ -131,17 +130,9 @@ def sample_all(bench, root):
 
 def measure_booted_blog(bench):
     """Requests per second and processor time of pages, for each recipe."""
-    with tempfile.TemporaryDirectory(prefix="blog-", dir=bench.directory) as directory:
-        os.chmod(directory, 0o755)
-        database = wordpress.MariaDb(directory)
-        try:
-            database.start()
-            root = wordpress.unpack(directory, database)
-            fill(bench, root)
-            samples = sample_all(bench, root)
-        finally:
-            database.stop()
-    return section(samples)
+    with wordpress.unpacked(bench.directory) as root:
+        fill(bench, root)
+        return section(sample_all(bench, root))
 
 
 def section(samples):

@@ -2,8 +2,6 @@
 
 import asyncio
 import dataclasses
-import os
-import tempfile
 
 import client
 import managed
@@ -54,26 +52,19 @@ def measure_reload(bench):
     """p99 of the pages after a reload against those before."""
     pools = {managed.WWW: {"pm": "static", "max_children": WORKERS}}
     samples = {}
-    with tempfile.TemporaryDirectory(prefix="cold-", dir=bench.directory) as directory:
-        os.chmod(directory, 0o755)
-        database = wordpress.MariaDb(directory)
-        try:
-            database.start()
-            root = wordpress.unpack(directory, database)
-            is_installed = False
-            for _ in range(bench.options.rounds):
-                for kind in (managed.Fpm, Blog):
-                    how = {"root": root, "front_controller": True}
-                    with bench.managing(kind, pools, **how) as server:
-                        if not is_installed:
-                            wordpress.install(server.port)
-                            is_installed = True
-                        asyncio.run(visits(server.port))
-                        both = asyncio.run(around_a_reload(server))
-                    for when, sample in zip(("before", "after"), both):
-                        samples.setdefault((kind.name, when), []).append(sample)
-        finally:
-            database.stop()
+    with wordpress.unpacked(bench.directory) as root:
+        is_installed = False
+        for _ in range(bench.options.rounds):
+            for kind in (managed.Fpm, Blog):
+                how = {"root": root, "front_controller": True}
+                with bench.managing(kind, pools, **how) as server:
+                    if not is_installed:
+                        wordpress.install(server.port)
+                        is_installed = True
+                    asyncio.run(visits(server.port))
+                    both = asyncio.run(around_a_reload(server))
+                for when, sample in zip(("before", "after"), both):
+                    samples.setdefault((kind.name, when), []).append(sample)
     return section(samples)
 
 

@@ -2,9 +2,7 @@
 
 import asyncio
 import dataclasses
-import os
 import statistics
-import tempfile
 import time
 
 import client
@@ -96,24 +94,17 @@ def measure_small(bench):
         managed.Fpm: ONDEMAND, cold.Blog: {}, OndemandBlog: ONDEMAND, RestingBlog: ONDEMAND,
     }
     samples = {kind.name: [] for kind in kinds}
-    with tempfile.TemporaryDirectory(prefix="small-", dir=bench.directory) as directory:
-        os.chmod(directory, 0o755)
-        database = wordpress.MariaDb(directory)
-        try:
-            database.start()
-            root = wordpress.unpack(directory, database)
-            is_installed = False
-            for _ in range(bench.options.rounds):
-                for kind, settings in kinds.items():
-                    how = {"root": root, "front_controller": True}
-                    with bench.managing(kind, {managed.WWW: settings}, **how) as server:
-                        if not is_installed:
-                            wordpress.install(server.port)
-                            is_installed = True
-                        samples[kind.name].append(sample(server))
-                        report.say(f"{TITLE}: {kind.name}: {samples[kind.name][-1]}")
-        finally:
-            database.stop()
+    with wordpress.unpacked(bench.directory) as root:
+        is_installed = False
+        for _ in range(bench.options.rounds):
+            for kind, settings in kinds.items():
+                how = {"root": root, "front_controller": True}
+                with bench.managing(kind, {managed.WWW: settings}, **how) as server:
+                    if not is_installed:
+                        wordpress.install(server.port)
+                        is_installed = True
+                    samples[kind.name].append(sample(server))
+                    report.say(f"{TITLE}: {kind.name}: {samples[kind.name][-1]}")
     return section(samples)
 
 

@@ -1,10 +1,12 @@
 """A WordPress of the run's own: Debian's package, on a MariaDB that listens on a socket only."""
 
+import contextlib
 import os
 import pwd
 import re
 import shutil
 import subprocess
+import tempfile
 import urllib.parse
 import urllib.request
 
@@ -91,6 +93,19 @@ class MariaDb:
         """Ends the server."""
         if self.process is not None:
             processes.stop(self.process)
+
+
+@contextlib.contextmanager
+def unpacked(parent):
+    """The document root of a WordPress that is not installed yet, with a database, for a while."""
+    with tempfile.TemporaryDirectory(prefix="wordpress-", dir=parent) as directory:
+        os.chmod(directory, 0o755)
+        database = MariaDb(directory)
+        try:
+            database.start()
+            yield unpack(directory, database)
+        finally:
+            database.stop()
 
 
 def run(*command):
