@@ -5,7 +5,6 @@ import dataclasses
 
 import client
 import managed
-import peers
 import report
 import rows
 import wordpress
