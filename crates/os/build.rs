@@ -2,13 +2,7 @@
 //! than once (`rewind.c`).
 
 fn main() {
-    let sources = [
-        "src/orphan.c",
-        "src/rewind.c",
-        "src/rewind_kept.c",
-        "src/rewind_look.c",
-        "src/rewind_spare.c",
-    ];
+    let sources = ["src/orphan.c", "src/rewind.c", "src/rewind_kept.c", "src/rewind_look.c"];
     for source in sources.iter().chain(&["src/rewind.h"]) {
         println!("cargo:rerun-if-changed={source}");
     }

@@ -5,9 +5,7 @@ fn main() {
     println!("cargo:rerun-if-env-changed=DEP_PHP_EXPORTS");
     let exports = std::env::var("DEP_PHP_EXPORTS").unwrap_or_default();
     // `os/src/rewind.c`.
-    for symbol in ["mmap", "munmap"] {
-        println!("cargo:rustc-link-arg-bins=-Wl,--export-dynamic-symbol={symbol}");
-    }
+    println!("cargo:rustc-link-arg-bins=-Wl,--export-dynamic-symbol=munmap");
     for symbol in exports.split(',').filter(|symbol| !symbol.is_empty()) {
         println!("cargo:rustc-link-arg-bins=-Wl,--export-dynamic-symbol={symbol}");
     }

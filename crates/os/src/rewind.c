@@ -64,7 +64,6 @@ struct rewind {
 	struct sizes sizes;
 	uintptr_t heap_end;
 	struct outside outside;
-	struct spares spares;
 	struct mapping mappings[MAPPINGS_MAX];
 	size_t mapping_count;
 	struct mapping found[MAPPINGS_MAX];
@@ -85,20 +84,6 @@ struct rewind {
 static struct rewind *marked;
 
 /*
- * In place of the C library's, for callers that find it first, as libphp does: a chunk of PHP's
- * heap is a spare one if there is any.
- */
-void *mmap(void *address, size_t length, int protection, int flags, int file, off_t offset)
-{
-	bool is_chunk = !address && length == CHUNK_BYTES && protection == (PROT_READ | PROT_WRITE)
-		&& flags == (MAP_PRIVATE | MAP_ANONYMOUS);
-	void *spare = marked && is_chunk ? maitred_rewind_take_spare(&marked->spares) : NULL;
-
-	return spare ? spare
-				 : (void *) syscall(SYS_mmap, address, length, protection, flags, file, offset);
-}
-
-/*
  * In place of the C library's, for callers that find it first, as libphp does: what was there at
  * the mark is not taken away before the process goes back. PHP gives back the memory of its heap,
  * the boot's too, when a request ends.
@@ -108,9 +93,6 @@ int munmap(void *address, size_t length)
 	uintptr_t from = (uintptr_t) address;
 	uintptr_t to = from + length;
 
-	if (marked && maitred_rewind_give_spare(&marked->spares, from, length)) {
-		return 0;
-	}
 	for (size_t i = 0; marked && to > from && i < marked->mapping_count; i++) {
 		const struct mapping *mapping = &marked->mappings[i];
 		if (mapping->to <= from || mapping->from >= to) {
@@ -439,7 +421,6 @@ static void go_back(void)
 			memset(rewind->hot[i].page, 0, PAGE_BYTES);
 		}
 	}
-	rewind->spares.taken = 0;
 	rewind->state = AGAIN;
 	setcontext(&rewind->mark);
 }
@@ -451,7 +432,6 @@ static int take_mark(struct rewind *rewind)
 	if (!maitred_rewind_remember(&rewind->outside)) {
 		return EMFILE;
 	}
-	maitred_rewind_reserve(&rewind->spares);
 	rewind->heap_end = (uintptr_t) syscall(SYS_brk, 0);
 	count = maitred_rewind_mappings(rewind->files.maps, rewind->text, rewind->mappings);
 	if (count < 0) {

@@ -15,13 +15,8 @@
 
 /* Most mappings of a process; PHP with Debian's extensions has 730. */
 #define MAPPINGS_MAX 4096
-/* What PHP's heap grows and shrinks by, and its alignment (ZEND_MM_CHUNK_SIZE). */
-#define CHUNK_BYTES ((uintptr_t) 2 * 1024 * 1024)
-/* Spare chunks, beyond those that are in use at the mark: 16 MB. */
-#define SPARES_MAX 8U
-/* Most pages that are put back: 16 MB, and all spare chunks. Who has changed more is better off as
- * a new process. */
-#define HOT_MAX (4096 + SPARES_MAX * CHUNK_BYTES / PAGE_BYTES)
+/* Most pages that are put back: 16 MB. Who has changed more is better off as a new process. */
+#define HOT_MAX 4096
 /* Most parts of memory that a fork empties. */
 #define WIPED_MAX 64
 /* Most pages that a copy changes before its mark: 8 MB. */
@@ -90,12 +85,6 @@ struct image {
 	char *pages;
 };
 
-/* Chunks for PHP's heap that are mapped at the mark. */
-struct spares {
-	uintptr_t from;   /* 0: there are none */
-	unsigned taken;   /* a bit for each */
-};
-
 /* Open files of /proc/self. */
 struct rewind_files {
 	int maps;
@@ -145,9 +134,5 @@ bool maitred_rewind_is_wiped(const struct image *image, uintptr_t page);
 ssize_t maitred_rewind_mappings(int file, char *text, struct mapping *mappings);
 bool maitred_rewind_sizes(int file, struct sizes *sizes);
 int maitred_rewind_threads(int file, char *text);
-
-void maitred_rewind_reserve(struct spares *spares);
-void *maitred_rewind_take_spare(struct spares *spares);
-bool maitred_rewind_give_spare(struct spares *spares, uintptr_t from, size_t length);
 
 #endif

@@ -83,63 +83,6 @@ fn main() {
     });
     forked("what_has_grown_shrinks_and_a_thread_ends_it", &|| grown(&proc, image, kept));
     forked("who_has_too_much_open_does_not_go_back", &|| with_much_open(&proc, image));
-    forked("a_chunk_of_phps_heap_is_there_again_and_empty", &|| with_chunks(&proc, image));
-}
-
-/// Page faults of this process.
-fn faults() -> i64 {
-    // SAFETY: it is plain data, and the call fills it.
-    unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
-        usage.ru_minflt
-    }
-}
-
-/// As [`copy`]. PHP's heap takes chunks of this size, and gives them back.
-fn with_chunks(proc: &OwnProc, image: Image) -> i32 {
-    const MORE: usize = 20;
-    const WRITTEN: usize = 100;
-    let mut rewind = Rewind::prepare(proc, image).unwrap();
-    (rewind.carried()[0], rewind.carried()[1]) = (0, 0);
-    rewind.mark().unwrap();
-    let times = rewind.carried()[0];
-    let before = faults();
-    let chunk = map(HUGE / PAGE);
-    // SAFETY: it is memory of ours.
-    unsafe {
-        for page in 0..WRITTEN {
-            let byte = chunk.add(page * PAGE);
-            if *byte != 0 {
-                return 1;
-            }
-            *byte = 1;
-        }
-        if times > 2 && faults() - before > WRITTEN as i64 / 10 {
-            return 2;
-        }
-        if times > 0 && rewind.carried()[1] != chunk.addr() as u64 {
-            return 3;
-        }
-        rewind.carried()[1] = chunk.addr() as u64;
-        if map(HUGE / PAGE) == chunk {
-            return 4;
-        }
-        assert_eq!(libc::munmap(chunk.cast(), HUGE), 0);
-        if map(HUGE / PAGE) != chunk {
-            return 5;
-        }
-    }
-    // More than there are to spare.
-    for _ in 0..MORE {
-        map(HUGE / PAGE);
-    }
-    rewind.carried()[0] += 1;
-    if times < 5 {
-        rewind.back();
-        return 6;
-    }
-    0
 }
 
 /// As [`copy`]. What was there at the mark is taken away together with what was mapped behind it,
