@@ -10,7 +10,7 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 23] = [
+const SOURCES: [&str; 24] = [
     "shim.c",
     "body.c",
     "modules.c",
@@ -29,6 +29,7 @@ const SOURCES: [&str; 23] = [
     "library.c",
     "limits.c",
     "patterns.c",
+    "preload.c",
     "snapshot.c",
     "text.c",
     "timers.c",

@@ -298,6 +298,9 @@ pub struct PoolStatus {
     /// Its OPcache, if enabled and its zygote runs.
     #[serde(default)]
     pub opcache: Option<Opcache>,
+    /// The state of preloading, with `preload = true`.
+    #[serde(default)]
+    pub preloading: Option<Preloading>,
     /// How `pm = "auto"` chose the number of workers.
     #[serde(default)]
     pub size: Option<Size>,
@@ -312,6 +315,15 @@ pub struct PoolStatus {
     pub scripts: u64,
     /// Running scripts, the longest-running first, at most [`MAX_RUNNING_SHOWN`].
     pub running: Vec<Running>,
+}
+
+/// The state of preloading.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preloading {
+    /// `on`, or why it is not.
+    pub state: String,
+    /// The number of preloaded classes.
+    pub classes: u32,
 }
 
 /// The number of workers that `pm = "auto"` chooses, and its terms.

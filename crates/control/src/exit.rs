@@ -21,7 +21,11 @@ pub const NOT_BOOTED: i32 = 78;
 /// its pool needs a new generation. Not a code of sysexits.h.
 pub const RENEW: i32 = 79;
 
+/// A planned exit of a worker whose script declares a name that exists: its pool needs a generation
+/// without preloading. Not a code of sysexits.h.
+pub const CONFLICT: i32 = 80;
+
 /// Whether a worker that exited with `code` failed.
 pub fn is_failure(code: i32) -> bool {
-    !matches!(code, RECYCLED | BAILOUT | RENEW)
+    !matches!(code, RECYCLED | BAILOUT | RENEW | CONFLICT)
 }

@@ -27,8 +27,8 @@ use serde::{Deserialize, Serialize};
 
 pub use front::{Clients, FromFront, Overrun, ToFront, Wear};
 pub use zygote::{
-    CacheFigures, CacheSize, Confinement, FromZygote, PhpInfo, PrivateFolder, Snapshot, ToZygote,
-    WorkersOutput, ZygoteSettings,
+    CacheFigures, CacheSize, Confinement, FromZygote, PRELOADABLE_TIMEOUT, PhpInfo, PrivateFolder,
+    Snapshot, ToZygote, WorkersOutput, ZygoteSettings,
 };
 
 /// Number of a seat within its pool, from 0.

@@ -8,11 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{WorkerId, stack};
 
+/// Longest time that a zygote looks for scripts that may be preloaded.
+pub const PRELOADABLE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Orders from the supervisor to a zygote.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ToZygote {
     /// The settings to start PHP with, sent once. Descriptors: the pool's shared memory, then one
-    /// event per front thread, then libphp's code with [`direct_calls`](ZygoteSettings).
+    /// event per front thread, then the list of scripts to preload with
+    /// [`preload`](ZygoteSettings), then libphp's code with [`direct_calls`](ZygoteSettings).
     Configure(Box<ZygoteSettings>),
     /// Fork a worker into a seat. Descriptors, unless it uses the zygote's output: its standard
     /// output, then its standard error.
@@ -28,6 +32,11 @@ pub enum ToZygote {
     /// [`FromZygote::Warmed`], after ten seconds at most. No worker is forked meanwhile.
     /// Descriptor: a file with the list, which is read from its start whatever its position.
     Warm,
+    /// Write the list of scripts in OPcache that may be preloaded, most used first, and the folders
+    /// of all scripts in OPcache, each with a slash at its end. Reply:
+    /// [`FromZygote::PreloadableListed`], after [`PRELOADABLE_TIMEOUT`] at most. No worker is
+    /// forked meanwhile. Descriptor: as for `ListScripts`.
+    ListPreloadable,
     /// Report the state of OPcache. Reply: [`FromZygote::OpcacheReported`], after a quarter of a
     /// second at most.
     ReportOpcache,
@@ -70,6 +79,9 @@ pub enum FromZygote {
         exposed: bool,
         /// The path of a request is its path info (`cgi.fix_pathinfo = 0`).
         by_path_info: bool,
+        /// The number of preloaded classes.
+        #[serde(default)]
+        preloaded: u32,
     },
     /// PHP did not start.
     StartFailed {
@@ -109,6 +121,16 @@ pub enum FromZygote {
     ScriptsListed {
         /// How many scripts are in the list; 0 also when it could not be written.
         count: u32,
+    },
+    /// The reply to [`ToZygote::ListPreloadable`], in any case.
+    PreloadableListed {
+        /// How many scripts are in the list, without the folders.
+        count: u32,
+    },
+    /// A file of a preloaded class was saved or removed; sent once.
+    PreloadedFileChanged {
+        /// Its path.
+        file: String,
     },
     /// The reply to [`ToZygote::ReportOpcache`], in any case.
     OpcacheReported {
@@ -230,6 +252,9 @@ pub struct ZygoteSettings {
     /// Workers may be inspected and leave core files.
     #[serde(default)]
     pub dumpable: bool,
+    /// A list of scripts to preload is among the descriptors.
+    #[serde(default)]
+    pub preload: bool,
     /// The last descriptor is a copy of libphp's code that calls its own functions directly.
     #[serde(default)]
     pub direct_calls: bool,

@@ -48,6 +48,8 @@ struct maitred_engine {
 	bool compiled;          /* a script missing in OPcache was compiled */
 	bool booted_full;       /* OPcache was full after the boot */
 	bool works;             /* a worker script runs */
+	const char *preload;    /* see struct maitred_settings */
+	bool preloads;          /* classes are preloaded for this pool */
 	struct maitred_directives directives;
 };
 
@@ -115,6 +117,25 @@ void maitred_release_body(php_stream *body);
 bool maitred_is_for_startup(const char *name);
 void maitred_hook_modules(void);
 void maitred_disable_listed(const char *name, const char *list);
+
+/* opcache.c */
+/*
+ * Runs `work` in a request of its own, which logs nothing. Returns whether it completed; if not,
+ * the process must not continue.
+ */
+bool maitred_in_quiet_request(void (*work)(void *context), void *context);
+/* Whether a script is readable and does not depend on `short_open_tag`. */
+bool maitred_reads_alike(const char *path);
+
+/* preload.c */
+/* Gives a script that is no file its text. */
+void maitred_pass_preload_script(zend_file_handle *file);
+/* Whether the script has failed because it declares a name that exists. */
+bool maitred_preloading_conflicts(void);
+
+/* snapshot.c */
+/* Replaces the handler of a function. Returns the previous one; NULL: there is none. */
+zif_handler maitred_take_over(const char *name, zif_handler handler);
 
 /* variables.c */
 void maitred_hook_environment(void);

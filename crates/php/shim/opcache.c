@@ -95,11 +95,7 @@ bool maitred_cache_activate(void)
 	return true;
 }
 
-/*
- * Runs `work` in a request of its own. Returns whether it completed; if not, the process must not
- * continue.
- */
-static bool in_request(void (*work)(void *context), void *context)
+bool maitred_in_quiet_request(void (*work)(void *context), void *context)
 {
 	const struct maitred_callbacks *callbacks = maitred_engine.callbacks;
 	void (*error_cb)(int, zend_string *, const uint32_t, zend_string *) = zend_error_cb;
@@ -240,7 +236,7 @@ bool maitred_php_cached_scripts(maitred_script_visitor *visit, void *context)
 {
 	struct listing listing = { visit, context };
 
-	return in_request(list, &listing);
+	return maitred_in_quiet_request(list, &listing);
 }
 
 /* A pending restart waits until no process uses OPcache, which never happens with a booted script.
@@ -303,7 +299,7 @@ bool maitred_php_cache_figures(struct maitred_cache_figures *figures)
 {
 	struct look context = { figures, false };
 
-	return in_request(look, &context) && context.found;
+	return maitred_in_quiet_request(look, &context) && context.found;
 }
 
 bool maitred_php_cache_figures_within(struct maitred_cache_figures *figures)
@@ -322,6 +318,7 @@ bool maitred_php_cache_figures_within(struct maitred_cache_figures *figures)
 static zend_op_array *compile_and_note(zend_file_handle *file, int type)
 {
 	maitred_engine.compiled = true;
+	maitred_pass_preload_script(file);
 	return compile_before(file, type);
 }
 
@@ -423,11 +420,10 @@ static bool is_plain_tag(const char *after, const char *end)
 }
 
 /*
- * Whether a script is readable and does not depend on `short_open_tag`. That directive may differ
- * by folder (.user.ini), host or request, and the one that will apply is unknown here. Compiled
- * under the wrong one, the source would be sent to clients.
+ * `short_open_tag` may differ by folder (.user.ini), host or request, and the one that will apply
+ * is unknown here. Compiled under the wrong one, the source would be sent to clients.
  */
-static bool reads_alike(const char *path)
+bool maitred_reads_alike(const char *path)
 {
 	php_stream *stream = php_stream_open_wrapper((char *) path, "rb", 0, NULL);
 	zend_string *text;
@@ -466,7 +462,7 @@ static void compile(void *context)
 	zval result;
 
 	ZVAL_STRING(&path, compilation->path);
-	if (!is_cached(&path) && has_room(compilation->bytes) && reads_alike(compilation->path)) {
+	if (!is_cached(&path) && has_room(compilation->bytes) && maitred_reads_alike(compilation->path)) {
 		call("opcache_compile_file", &path, &result);
 		/*
 		 * It reports that the script compiled; the script may still be too large or too new to be
@@ -480,7 +476,7 @@ static void compile(void *context)
 int maitred_php_compile_script(const char *path, size_t bytes)
 {
 	struct compilation compilation = { path, bytes, false };
-	bool ended = in_request(compile, &compilation);
+	bool ended = maitred_in_quiet_request(compile, &compilation);
 
 	if (compilation.compiled) {
 		return MAITRED_COMPILED;

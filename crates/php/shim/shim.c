@@ -173,6 +173,7 @@ bool maitred_php_start(
 	maitred_engine.callbacks = callbacks;
 	maitred_engine.fpm = settings->fpm;
 	maitred_engine.mode = settings->mode;
+	maitred_engine.preload = settings->preload;
 	if (settings->fpm) {
 		sapi.pretty_name = "FPM/FastCGI";
 	}
@@ -390,6 +391,7 @@ static void run_request(const struct maitred_request *request, struct maitred_se
 	/* Only with a booted script can OPcache not restart by itself. */
 	served->cache_full = (maitred_engine.works || maitred_engine.copied)
 		&& (maitred_cache_is_full() || maitred_engine.booted_full);
+	served->conflicts = maitred_engine.preloads && maitred_preloading_conflicts();
 	maitred_end_request();
 	served->outcome = MAITRED_FINISHED;
 }

@@ -98,6 +98,7 @@ struct maitred_served {
 	bool spent;             /* the request has changed this process irreversibly */
 	bool renew;             /* the script says that the scripts in memory are outdated */
 	bool cache_full;        /* a booted script has found OPcache full */
+	bool conflicts;         /* the script declares a name that may be a preloaded class */
 	size_t peak_memory;     /* peak bytes that the engine's allocator took from the system */
 };
 
@@ -228,6 +229,7 @@ struct maitred_settings {
 	const char *executable;         /* PHP_BINARY is derived from it; may be NULL */
 	const char *ini_path;           /* a php.ini, or the folder of one; NULL: libphp's own */
 	const char *ini_entries;        /* php.ini text that overrides the files */
+	const char *preload;            /* text of the script of opcache.preload; NULL: none */
 	struct maitred_ini_value *values;
 	size_t value_count;
 	bool no_ini_files;              /* search no php.ini */
@@ -362,6 +364,24 @@ enum maitred_compiled {
  * maitred_compiled.
  */
 int maitred_php_compile_script(const char *path, size_t bytes);
+
+/*
+ * Writes the lower-case name of the class that a script declares to `name`, NUL-terminated, if that
+ * is one class at its top level and the script does nothing else. In a forked child, outside a
+ * request. Returns its length; 0 for another script, and where php.ini has `opcache.preload`; -1
+ * when PHP failed, and the process must not continue.
+ */
+int maitred_php_declared_class(const char *path, char *name, size_t capacity);
+
+/*
+ * Reports scripts that outdate a preloaded class, or conflict with one, from now on (`renew`,
+ * `conflicts`). Returns the number of preloaded classes. Once, before the first request.
+ */
+uint32_t maitred_php_watch_preloaded(void);
+
+/* Whether OPcache looks for changes of scripts. */
+bool maitred_php_validates_scripts(void);
+
 /*
  * Reads the stack of the script that runs in another process, which must be a fork of this one.
  * Needs no started engine, and modifies nothing but `stack`.

@@ -279,8 +279,7 @@ static ZEND_NAMED_FUNCTION(invalidate_or_renew)
 	}
 }
 
-/* Returns the previous handler; NULL: there is none. */
-static zif_handler take_over(const char *name, zif_handler handler)
+zif_handler maitred_take_over(const char *name, zif_handler handler)
 {
 	zend_function *function = zend_hash_str_find_ptr(CG(function_table), name, strlen(name));
 	zif_handler before = NULL;
@@ -308,10 +307,10 @@ static ZEND_NAMED_FUNCTION(spend)
 void maitred_php_boot(const struct maitred_request *boot, struct maitred_worked *worked)
 {
 	maitred_engine.boots = true;
-	take_over("opcache_reset", ask_for_renewal);
-	invalidate = take_over("opcache_invalidate", invalidate_or_renew);
+	maitred_take_over("opcache_reset", ask_for_renewal);
+	invalidate = maitred_take_over("opcache_invalidate", invalidate_or_renew);
 	for (size_t i = 0; i < sizeof(lasting) / sizeof(*lasting); i++) {
-		lasting_before[i] = take_over(lasting[i], spend);
+		lasting_before[i] = maitred_take_over(lasting[i], spend);
 	}
 	maitred_php_work(boot, worked);
 }

@@ -127,10 +127,12 @@ pub struct Served {
     /// irreversibly, so it must serve no other request.
     pub spent: bool,
     /// The script has invalidated scripts that are loaded (`opcache_reset`, `opcache_invalidate`),
-    /// in a copy of a booted process.
+    /// in a copy of a booted process or in one with preloaded classes.
     pub renew: bool,
     /// A booted script has compiled code and found OPcache full.
     pub cache_full: bool,
+    /// It has failed because it declares a name that exists, in a process with preloaded classes.
+    pub conflicts: bool,
     /// Peak memory that PHP's allocator took from the system, in bytes.
     pub peak_memory: usize,
 }

@@ -1,4 +1,5 @@
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::engine::Engine;
 pub use crate::raw::opcache::CacheFigures;
-use crate::raw::opcache::Compiled;
+use crate::raw::opcache::{Compiled, Declared};
 
 /// A script in OPcache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +80,52 @@ impl Engine {
             }
         }
         compiled
+    }
+
+    /// The scripts of `paths` that OPcache may preload, in order: those that declare one class at
+    /// their top level and do nothing else. A class that two of them declare is left out: which of
+    /// them a request includes is the application's decision. None where php.ini sets
+    /// `opcache.preload`. `go_on` is called before each script. It ends early when PHP cannot
+    /// continue.
+    ///
+    /// Call it in a forked child that exits afterwards, after [`after_fork`](Self::after_fork).
+    pub fn preloadable_scripts(
+        &mut self,
+        paths: &[PathBuf],
+        mut go_on: impl FnMut() -> bool,
+    ) -> Vec<PathBuf> {
+        let mut declared: Vec<(Vec<u8>, &PathBuf)> = Vec::new();
+        for path in paths.iter().filter(|path| size_of(path).is_some_and(|bytes| bytes > 0)) {
+            if !go_on() {
+                break;
+            }
+            let Ok(text) = CString::new(path.as_os_str().as_bytes()) else {
+                continue;
+            };
+            match self.raw.declared_class(&text) {
+                Declared::OnlyClass(name) => declared.push((name, path)),
+                Declared::Otherwise => {}
+                Declared::Exhausted => break,
+            }
+        }
+        let mut files: HashMap<&[u8], usize> = HashMap::new();
+        for (name, _) in &declared {
+            *files.entry(name).or_default() += 1;
+        }
+        let unique = declared.iter().filter(|(name, _)| files.get(name.as_slice()) == Some(&1));
+        unique.map(|(_, path)| (*path).clone()).collect()
+    }
+
+    /// Returns the number of classes that PHP has preloaded at its start. From now on, scripts that
+    /// outdate one or conflict with one are reported ([`Served::renew`](crate::Served),
+    /// [`Served::conflicts`](crate::Served)). Once, before the first request.
+    pub fn watch_preloaded(&mut self) -> u32 {
+        self.raw.watch_preloaded()
+    }
+
+    /// Whether OPcache looks for changes of scripts (`opcache.validate_timestamps`).
+    pub fn validates_scripts(&self) -> bool {
+        self.raw.validates_scripts()
     }
 }
 

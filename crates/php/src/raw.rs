@@ -44,6 +44,7 @@ struct RawServed {
     spent: bool,
     renew: bool,
     cache_full: bool,
+    conflicts: bool,
     peak_memory: usize,
 }
 
@@ -553,6 +554,7 @@ impl RawServed {
             spent: self.spent,
             renew: self.renew,
             cache_full: self.cache_full,
+            conflicts: self.conflicts,
             peak_memory: self.peak_memory,
         }
     }

@@ -1,3 +1,4 @@
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// One php.ini directive of a pool.
@@ -35,6 +36,8 @@ pub struct Settings {
     pub fpm: bool,
     /// The mode of its scripts.
     pub mode: Mode,
+    /// The scripts that PHP preloads; empty: those of php.ini's own `opcache.preload`.
+    pub preload: Vec<PathBuf>,
 }
 
 /// The mode of scripts: it determines which functions exist, since applications detect the mode by
@@ -63,12 +66,16 @@ impl Default for Settings {
             values: Vec::new(),
             fpm: false,
             mode: Mode::Classic,
+            preload: Vec::new(),
         }
     }
 }
 
 /// Directives whose pool value extends that of php.ini instead of replacing it (as in php-fpm).
 const ADDING: [&str; 2] = ["disable_functions", "disable_classes"];
+
+/// The script is no file: `preload.c` passes its text to PHP's compiler under this name.
+const PRELOAD_ENTRY: &str = "opcache.preload='maitred-preload'\n";
 
 impl Settings {
     /// The values as php.ini text. PHP reads it after its files, so that settings which count at
@@ -91,7 +98,25 @@ impl Settings {
                     plain.then(|| format!("{}='{}'\n", value.name, value.value))
                 },
             );
-        defines.chain(extensions).chain(values).collect()
+        let preload = (!self.preload.is_empty()).then_some(PRELOAD_ENTRY.to_owned());
+        defines.chain(extensions).chain(values).chain(preload).collect()
+    }
+
+    /// The script that PHP runs to preload, if there is anything. A file that does not compile is
+    /// no error here: the request that includes it fails as it would without preloading.
+    pub(crate) fn preload_script(&self) -> Option<Vec<u8>> {
+        let mut script = b"<?php\nerror_reporting(0);\n".to_vec();
+        for file in &self.preload {
+            script.extend_from_slice(b"try { opcache_compile_file('");
+            for byte in file.as_os_str().as_bytes() {
+                if matches!(byte, b'\\' | b'\'') {
+                    script.push(b'\\');
+                }
+                script.push(*byte);
+            }
+            script.extend_from_slice(b"'); } catch (\\Throwable) {}\n");
+        }
+        (!self.preload.is_empty()).then_some(script)
     }
 }
 
@@ -109,6 +134,15 @@ fn define(name: &str, value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_with_quotes_stays_one_text_of_the_script_that_preloads() {
+        let preload = vec![PathBuf::from("/a'); evil('\\.php")];
+        let settings = Settings { preload, ..Settings::default() };
+        let script = String::from_utf8(settings.preload_script().unwrap()).unwrap();
+        assert!(script.contains(r"opcache_compile_file('/a\'); evil(\'\\.php');"), "{script}");
+        assert_eq!(Settings::default().preload_script(), None);
+    }
 
     fn entries(name: &str, value: &str) -> String {
         let value = IniValue { name: name.to_owned(), value: value.to_owned(), admin: false };

@@ -333,7 +333,7 @@ impl Meter {
         if self.parts.is_empty() {
             self.began = now;
             self.busy_since = now;
-            self.parts = (0..PARTS).map(|number| WindowPart::new(number)).collect();
+            self.parts = (0..PARTS).map(WindowPart::new).collect();
         }
         let part = &mut self.parts[(number % PARTS) as usize];
         if part.number != number {

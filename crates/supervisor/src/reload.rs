@@ -83,6 +83,8 @@ pub struct Reload {
     pub changes: PoolChanges,
     /// Pools that are restarted only for a larger OPcache.
     pub outgrown: BTreeSet<String>,
+    /// Pools that are restarted to preload classes.
+    pub preloading: BTreeSet<String>,
     /// Pools at rest need not show that their PHP starts.
     pub lets_rest: bool,
     /// The front uses the configuration.
@@ -122,6 +124,7 @@ impl Reload {
             faults: Faults::default(),
             changes,
             outgrown: BTreeSet::new(),
+            preloading: BTreeSet::new(),
             lets_rest: false,
             accepted: false,
             since: now,

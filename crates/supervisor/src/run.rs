@@ -38,6 +38,7 @@ use crate::plan::Plan;
 use crate::processes::adopt;
 use crate::processes::generation::GenerationEvent;
 use crate::processes::pools::{Pools, StartState};
+use crate::processes::preloading::PreloadingPools;
 use crate::processes::scoreboards::Scoreboards;
 use crate::processes::slow_scripts::TraceTarget;
 use crate::processes::traces::{TRACES_MAX, Traces};
@@ -76,6 +77,7 @@ pub struct Supervisor {
     reloader: Reloader,
     restarts: RestartRequests,
     watches: Watches,
+    preloading: PreloadingPools,
     config_watch: ConfigWatch,
     upgrader: Upgrader,
     cookies: CookieNames,
@@ -142,6 +144,7 @@ impl Supervisor {
             reloader: Reloader::default(),
             restarts: RestartRequests::default(),
             watches: Watches::default(),
+            preloading: PreloadingPools::default(),
             config_watch: ConfigWatch::default(),
             upgrader: Upgrader::default(),
             cookies: CookieNames::new(),
@@ -353,6 +356,7 @@ impl Supervisor {
         self.keep_reload();
         let now = self.now();
         self.watches.keep(&self.pools, &mut self.restarts, now);
+        self.preloading.keep(&mut self.pools, now);
         self.restart_outdated();
         self.end_old_workers();
         self.keep_front();

@@ -13,6 +13,7 @@ mod memory;
 mod meter;
 mod opcache_stats;
 mod package;
+mod preload;
 mod private_folder;
 mod purge;
 mod request_report;

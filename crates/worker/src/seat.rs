@@ -17,8 +17,9 @@ use crate::stderr;
 use crate::zygote::{NewWorker, settle};
 
 /// Serves until this worker's limit; then the process exits.
-pub fn serve(worker: NewWorker, engine: &mut Engine) -> ! {
+pub fn serve(mut worker: NewWorker, engine: &mut Engine) -> ! {
     let settings = worker.settings;
+    let known_folders = worker.known_folders.take();
     let (mut exchange, mut memory, proc) = take_seat(worker);
     // Scripts must not find an open folder that may be outside their root.
     drop(proc);
@@ -46,6 +47,12 @@ pub fn serve(worker: NewWorker, engine: &mut Engine) -> ! {
         show_end(running, &done, &mut exchange);
         end_request(&mut exchange, &mut memory, settings);
         served += 1;
+        if done.renew || known_folders.as_ref().is_some_and(|known| !known.have(&params)) {
+            exit_now(exit::RENEW);
+        }
+        if done.conflicts {
+            exit_now(exit::CONFLICT);
+        }
         if !done.outcome.process_is_clean() {
             exit_now(exit::BAILOUT);
         }
@@ -107,7 +114,7 @@ pub fn end_request(
 /// Makes this process a worker of its pool. Returns its end of the link, its memory measurement and
 /// its `/proc` directory.
 pub fn take_seat(worker: NewWorker) -> (WorkerExchange<'static>, Memory, OwnProc) {
-    let NewWorker { settings, link, proc, seat, incarnation } = worker;
+    let NewWorker { settings, link, proc, seat, incarnation, .. } = worker;
     let pool = &settings.pool;
     if settings.fpm {
         let name = format!("php-fpm{PHP_BRANCH}");

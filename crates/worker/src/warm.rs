@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use maitred_control::{FromZygote, ToZygote, scripts};
+use maitred_control::{FromZygote, PRELOADABLE_TIMEOUT, ToZygote, scripts};
 use maitred_os::channel::Channel;
 use maitred_os::fork::{HowEnded, OwnProc, exit_now};
 use maitred_os::timed_child::{ChildResult, TimedChild, TimedFork, fork_timed};
@@ -29,6 +29,8 @@ const LAST_SCRIPT: Duration = Duration::from_secs(1);
 enum ListTask {
     /// Write it.
     List,
+    /// Write its scripts that may be preloaded.
+    Preloadable,
     /// Compile its scripts.
     Warm,
 }
@@ -56,9 +58,9 @@ pub fn nothing_done(order: &ToZygote) -> FromZygote {
     ListTask::of(order).reply(0)
 }
 
-/// Carries out [`ToZygote::ListScripts`] or [`ToZygote::Warm`]. Returns in the zygote when that is
-/// done, and before that in the child, which must drop the control channel and `proc`, and call
-/// [`run`](ScriptTask::run).
+/// Carries out [`ToZygote::ListScripts`], [`ToZygote::ListPreloadable`] or [`ToZygote::Warm`].
+/// Returns in the zygote when that is done, and before that in the child, which must drop the
+/// control channel and `proc`, and call [`run`](ScriptTask::run).
 pub fn carry_out(
     order: &ToZygote,
     fds: Vec<OwnedFd>,
@@ -77,6 +79,7 @@ impl ListTask {
     fn of(order: &ToZygote) -> ListTask {
         match order {
             ToZygote::ListScripts => ListTask::List,
+            ToZygote::ListPreloadable => ListTask::Preloadable,
             _ => ListTask::Warm,
         }
     }
@@ -84,7 +87,20 @@ impl ListTask {
     fn reply(self, count: u32) -> FromZygote {
         match self {
             ListTask::List => FromZygote::ScriptsListed { count },
+            ListTask::Preloadable => FromZygote::PreloadableListed { count },
             ListTask::Warm => FromZygote::Warmed { compiled: count },
+        }
+    }
+
+    fn writes_list(self) -> bool {
+        matches!(self, ListTask::List | ListTask::Preloadable)
+    }
+
+    fn timeout(self) -> Duration {
+        match self {
+            ListTask::List => LIST_TIMEOUT,
+            ListTask::Preloadable => PRELOADABLE_TIMEOUT,
+            ListTask::Warm => WARM_TIMEOUT,
         }
     }
 }
@@ -98,7 +114,7 @@ impl ScriptTask {
     }
 
     fn fork(self, control: &Channel, proc: &OwnProc) -> io::Result<WarmSide> {
-        if let ListTask::List = self.what {
+        if self.what.writes_list() {
             self.list.set_len(0)?;
         }
         match fork_timed(proc)? {
@@ -108,13 +124,9 @@ impl ScriptTask {
     }
 
     fn await_child(&self, child: TimedChild, control: &Channel) -> FromZygote {
-        let limit = match self.what {
-            ListTask::List => LIST_TIMEOUT,
-            ListTask::Warm => WARM_TIMEOUT,
-        };
-        let returned = child.wait(limit, control.as_fd());
+        let returned = child.wait(self.what.timeout(), control.as_fd());
         let is_well = matches!(returned, Ok(ChildResult::Ended(HowEnded::Exited(0))));
-        if let (ListTask::List, false) = (self.what, is_well) {
+        if self.what.writes_list() && !is_well {
             // An incomplete list is dropped.
             let _ = self.list.set_len(0);
             return self.what.reply(0);
@@ -129,11 +141,12 @@ impl ScriptTask {
 
     /// In the child: runs the task and exits.
     pub fn run(self, engine: &mut Engine) -> ! {
-        let deadline = Instant::now() + WARM_TIMEOUT - LAST_SCRIPT;
+        let deadline = Instant::now() + self.what.timeout().saturating_sub(LAST_SCRIPT);
         signals::reset(&[]);
         engine.after_fork();
         let done = match self.what {
             ListTask::List => self.list(engine),
+            ListTask::Preloadable => self.list_preloadable(engine, deadline),
             ListTask::Warm => self.warm(engine, deadline),
         };
         exit_now(i32::from(done.is_err()))
@@ -147,26 +160,44 @@ impl ScriptTask {
         self.tell(count)
     }
 
+    fn list_preloadable(&self, engine: &mut Engine, deadline: Instant) -> io::Result<()> {
+        let cached = engine.cached_scripts();
+        let mut folders: Vec<&Path> =
+            cached.iter().filter_map(|script| script.path.parent()).collect();
+        folders.sort_unstable();
+        folders.dedup();
+        let folders: Vec<PathBuf> = folders.into_iter().map(|folder| folder.join("")).collect();
+        let paths: Vec<PathBuf> = cached.iter().map(|script| script.path.clone()).collect();
+        let scripts = engine.preloadable_scripts(&paths, || Instant::now() < deadline);
+        let (list, _) = scripts::write(folders.iter().chain(&scripts).map(PathBuf::as_path));
+        self.list.write_all_at(&list, 0)?;
+        self.tell(scripts.len())
+    }
+
     fn warm(&self, engine: &mut Engine, deadline: Instant) -> io::Result<()> {
-        let paths = scripts::read(&self.read_list()?);
+        let paths = scripts::read(&read_list(&self.list)?);
         let compiled = engine.compile_scripts(&paths, |compiled| {
             self.tell(compiled).is_ok() && Instant::now() < deadline
         });
         self.tell(compiled)
     }
 
-    /// The file's position is shared with every process that has had it, and is left unchanged.
-    fn read_list(&self) -> io::Result<Vec<u8>> {
-        let mut list = Vec::new();
-        let from_start = FromStart { file: &self.list, at: 0 };
-        from_start.take(scripts::LIST_BYTES_MAX as u64).read_to_end(&mut list)?;
-        Ok(list)
-    }
-
     fn tell(&self, count: usize) -> io::Result<()> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         self.count.write_all_at(&count.to_ne_bytes(), 0)
     }
+}
+
+/// Reads a list. The file's position is shared with every process that has had it, and is left
+/// unchanged.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn read_list(file: &File) -> io::Result<Vec<u8>> {
+    let mut list = Vec::new();
+    let from_start = FromStart { file, at: 0 };
+    from_start.take(scripts::LIST_BYTES_MAX as u64).read_to_end(&mut list)?;
+    Ok(list)
 }
 
 /// Reads a file from its start without its position.

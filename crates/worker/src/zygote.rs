@@ -18,9 +18,11 @@ use maitred_os::{signals, title, users};
 use maitred_php::{
     Engine, IniValue, Mode, PHP_BRANCH, PhpVersion, Settings, is_fixed, use_direct_calls,
 };
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::apparmor::Hat;
+use crate::preload::{KnownFolders, Preloaded, read_preload};
 use crate::private_folder::PrivateFolder;
 use crate::stack_reader::StackReader;
 use crate::{booted, confine, opcache_stats, package, seat, snapshot, stderr, warm};
@@ -49,6 +51,8 @@ pub struct NewWorker {
     pub seat: u32,
     /// Its incarnation in that seat.
     pub incarnation: u32,
+    /// The folders of its pool's scripts, if classes are preloaded.
+    pub known_folders: Option<KnownFolders>,
 }
 
 /// Runs the zygote; in a forked worker, it does not return.
@@ -86,6 +90,7 @@ pub struct Zygote {
     pub proc: OwnProc,
     /// A script is suspended inside a request: PHP can do nothing else.
     pub is_frozen: bool,
+    preloaded: Preloaded,
 }
 
 /// The state of a zygote after PHP's start.
@@ -96,6 +101,7 @@ struct Ready {
     engine: Engine,
     proc: OwnProc,
     started: FromZygote,
+    preloaded: Preloaded,
 }
 
 impl Ready {
@@ -107,6 +113,7 @@ impl Ready {
             stacks: self.stacks,
             proc: self.proc,
             is_frozen: false,
+            preloaded: self.preloaded,
         };
         (zygote, self.engine, self.started)
     }
@@ -142,6 +149,7 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     {
         eprintln!("maitred-php: pool {} runs PHP without direct calls: {why}", settings.pool);
     }
+    let list = fds.pop_if(|_| settings.preload);
     let mut fds = fds.into_iter();
     let memory = fds.next().ok_or("the pool's shared memory is missing")?;
     let link = Link { memory, events: out_of_reach(fds)? };
@@ -161,7 +169,10 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     let folder = PrivateFolder::prepare(settings)?;
     let variable = folder.as_ref().and_then(|folder| folder.variable(settings));
     set_environment(settings, variable);
-    let mut engine = Engine::start(&php_settings(settings)).map_err(|error| error.to_string())?;
+    let preload = list.and_then(|list| read_preload(settings, list));
+    let mut php = php_settings(settings);
+    preload.iter().for_each(|preload| preload.apply(&mut php));
+    let mut engine = Engine::start(&php).map_err(|error| error.to_string())?;
     if let Some(folder) = folder {
         folder.apply(settings, &mut engine);
     }
@@ -176,6 +187,10 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     confine::settle(&mut engine, &settings.confinement)?;
     hat.map_or(Ok(()), Hat::put_on)?;
     confine::forbid_new_privileges(settings, &engine)?;
+    let (preloaded, classes) = preload.map_or_else(Default::default, |preload| {
+        let classes = engine.watch_preloaded();
+        (Preloaded::of(preload, &engine, settings), classes)
+    });
     let built = PhpVersion::built().filter(|built| *built != version);
     let started = FromZygote::Started {
         php: version.to_string(),
@@ -183,8 +198,9 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
         fixed,
         exposed: engine.is_exposed(),
         by_path_info: engine.is_by_path_info(),
+        preloaded: classes,
     };
-    Ok(Ready { settings, link, stacks, engine, proc, started })
+    Ok(Ready { settings, link, stacks, engine, proc, started, preloaded })
 }
 
 /// A setting that PHP rejects is an error; with php-fpm's rules, unknown ones are only reported,
@@ -364,6 +380,7 @@ impl Zygote {
     /// this one when it is no longer needed.
     pub fn obey(&mut self) -> Forked {
         loop {
+            self.await_order();
             let order = hear(&self.control, true);
             self.stacks.receive();
             match order {
@@ -375,7 +392,10 @@ impl Zygote {
                         return Forked::Worker(SeatAssignment { seat, incarnation, output });
                     }
                 }
-                Ok(Received::Message(order @ (ToZygote::ListScripts | ToZygote::Warm), fds)) => {
+                Ok(Received::Message(
+                    order @ (ToZygote::ListScripts | ToZygote::ListPreloadable | ToZygote::Warm),
+                    fds,
+                )) => {
                     if self.is_frozen {
                         self.say(&warm::nothing_done(&order));
                         continue;
@@ -410,6 +430,22 @@ impl Zygote {
                 }
                 Ok(Received::Message(ToZygote::Configure(_), _) | Received::Nothing) => {}
                 Ok(Received::Closed) | Err(_) => return Forked::End,
+            }
+        }
+    }
+
+    /// Waits for an order, and reports a changed file of a preloaded class meanwhile.
+    fn await_order(&mut self) {
+        while let Some(watch) = &self.preloaded.watch {
+            let mut ready =
+                [PollFd::new(&self.control, PollFlags::IN), PollFd::new(watch, PollFlags::IN)];
+            // On an error, the order is awaited without the files.
+            if poll(&mut ready, None).is_err() || !ready[0].revents().is_empty() {
+                return;
+            }
+            if let Some(file) = watch.changed() {
+                self.say(&FromZygote::PreloadedFileChanged { file });
+                self.preloaded.watch = None;
             }
         }
     }
@@ -468,7 +504,7 @@ impl Zygote {
     /// Its `/proc` directory must be dropped before a script runs, and `settings` must be
     /// [settled](settle) then.
     pub fn become_worker(self, place: &SeatAssignment) -> (NewWorker, Option<Reports>) {
-        let Zygote { control, settings, link, stacks, proc, .. } = self;
+        let Zygote { control, settings, link, stacks, proc, preloaded, .. } = self;
         stderr::redirect_output(&place.output);
         signals::reset(&[]);
         // Before another process can inspect this one, even briefly.
@@ -478,8 +514,14 @@ impl Zygote {
         let _ = stacks.send_memory(&proc, place.seat, place.incarnation);
         fork::wait_for_new_parent();
         fork::die_with_parent(settings.supervisor);
-        let worker =
-            NewWorker { settings, link, proc, seat: place.seat, incarnation: place.incarnation };
+        let worker = NewWorker {
+            settings,
+            link,
+            proc,
+            seat: place.seat,
+            incarnation: place.incarnation,
+            known_folders: preloaded.folders,
+        };
         (worker, reports)
     }
 }

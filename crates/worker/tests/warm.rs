@@ -78,6 +78,7 @@ impl ZygoteProcess {
             extensions: Vec::new(),
             limit_extensions: Vec::new(),
             dumpable: false,
+            preload: false,
             direct_calls: false,
             apparmor_hat: None,
             worker_script: None,

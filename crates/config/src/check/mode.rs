@@ -26,5 +26,10 @@ pub(crate) fn check_mode(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
         );
         faults.push(Fault::at(settings, "script", sentence));
     }
+    if pool.preload && pool.confinement.chroot.is_some() {
+        let sentence = "`preload` has no effect with `chroot`: PHP starts outside of it, where the \
+                        scripts have other paths; remove one of them";
+        faults.push(Fault::at(settings, "preload", sentence.to_owned()));
+    }
     faults
 }

@@ -43,6 +43,7 @@ const MODE_SETTINGS: &[ModeSetting] = mode_settings! {
     boot_connections: [Snapshot], |_| None;
     warm_requests: [Snapshot], |_| None;
     watch: [Worker, Snapshot], |_| None;
+    preload: [Classic], |_| Some("the script of the pool is booted once there");
     opcache_memory_max: [Worker, Snapshot], |_| None;
     max_requests: [Classic, Worker], |_| {
         Some("`requests_per_child` and `rewinds_per_child` are what bounds the requests of a copy")

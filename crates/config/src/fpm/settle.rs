@@ -276,6 +276,7 @@ fn pool(from: &PoolDraft, options: &Options, who: Option<Account>, log: &mut Log
         request_terminate_timeout_track_finished: from.track_finished,
         process_dumpable: from.process_dumpable,
         direct_calls: true,
+        preload: false,
         apparmor_hat: owned(&from.apparmor_hat),
         ..Pool::named(&from.name)
     };

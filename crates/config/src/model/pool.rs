@@ -183,6 +183,8 @@ pub struct Pool {
     pub process_dumpable: bool = false,
     /// Whether libphp calls its own functions directly.
     pub direct_calls: bool = true,
+    /// Whether PHP preloads the classes that the pool uses.
+    pub preload: bool = false,
     /// Set in a development server: a fatal error of a script is shown in its response to a client
     /// on this machine, and its messages are for a terminal.
     pub development: Option<Development> = None,

@@ -465,6 +465,18 @@ fn a_site_outside_of_its_pools_chroot_is_refused() {
 }
 
 #[test]
+fn classes_are_not_preloaded_in_a_chroot() {
+    let folder = Folder::new();
+    assert_eq!(
+        folder.mistakes(
+            "[pools.www]\nchroot = \"public\"\npreload = true\n[[sites]]\nroot = \"public\"\n"
+        ),
+        "maitred.toml:3:11: `preload` has no effect with `chroot`: PHP starts outside of it, where \
+         the scripts have other paths; remove one of them"
+    );
+}
+
+#[test]
 fn a_folder_to_start_in_has_to_be_within_the_chroot() {
     let folder = Folder::new();
     let within = |chdir: &str| {

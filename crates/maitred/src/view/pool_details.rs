@@ -1,6 +1,6 @@
 //! A pool in detail, as text.
 
-use maitred_control::admin::{Measured, Opcache, PoolStatus};
+use maitred_control::admin::{Measured, Opcache, PoolStatus, Preloading};
 use maitred_scoreboard::{Counter, CounterValue};
 use maitred_text::humanize::{bytes, duration, plural};
 
@@ -57,7 +57,15 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
         format!("{:15} {value}", counter.label())
     }));
     lines.extend(pool.opcache.as_ref().map(opcache));
+    lines.extend(pool.preloading.as_ref().map(preloading));
     lines
+}
+
+fn preloading(preloading: &Preloading) -> String {
+    match preloading.classes {
+        0 => format!("preloading      off: {}", preloading.state),
+        classes => format!("preloading      on: {}", plural(u64::from(classes), "class")),
+    }
 }
 
 fn opcache(opcache: &Opcache) -> String {

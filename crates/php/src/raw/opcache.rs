@@ -1,4 +1,4 @@
-//! The interface of `shim/opcache.c`.
+//! The interface of `shim/opcache.c` and `shim/preload.c`.
 
 use std::any::Any;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -14,6 +14,10 @@ unsafe extern "C" {
     fn maitred_php_cache_figures(figures: *mut CacheFigures) -> bool;
     fn maitred_php_cache_figures_within(figures: *mut CacheFigures) -> bool;
     fn maitred_php_compile_script(path: *const c_char, bytes: usize) -> c_int;
+    fn maitred_php_declared_class(path: *const c_char, name: *mut c_char, capacity: usize)
+    -> c_int;
+    fn maitred_php_watch_preloaded() -> u32;
+    fn maitred_php_validates_scripts() -> bool;
 }
 
 /// OPcache statistics since its memory was allocated. `shim.h` has the same struct.
@@ -59,6 +63,20 @@ pub(crate) enum Compiled {
     Yes,
     /// Already cached, not compilable, ambiguous, or too large.
     PassedOver,
+    /// PHP could not continue; nor must the process.
+    Exhausted,
+}
+
+/// Longest name of a class that is preloaded, in bytes, with its NUL.
+const CLASS_NAME_MAX: usize = 512;
+
+/// What a script declares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Declared {
+    /// One class at its top level, and the script does nothing else: its name in lower case.
+    OnlyClass(Vec<u8>),
+    /// Anything else.
+    Otherwise,
     /// PHP could not continue; nor must the process.
     Exhausted,
 }
@@ -125,5 +143,29 @@ impl RawEngine {
             1 => Compiled::PassedOver,
             _ => Compiled::Exhausted,
         }
+    }
+
+    pub(crate) fn declared_class(&mut self, path: &CStr) -> Declared {
+        let mut name = [0_u8; CLASS_NAME_MAX];
+        // SAFETY: PHP is started, this is its thread and no request is under way; `path` and `name`
+        // outlive the call, `name` has that many bytes, and no longjmp leaves it.
+        let length = unsafe {
+            maitred_php_declared_class(path.as_ptr(), name.as_mut_ptr().cast(), name.len())
+        };
+        match usize::try_from(length) {
+            Ok(0) => Declared::Otherwise,
+            Ok(length) => Declared::OnlyClass(name.get(..length).unwrap_or_default().to_vec()),
+            Err(_) => Declared::Exhausted,
+        }
+    }
+
+    pub(crate) fn watch_preloaded(&mut self) -> u32 {
+        // SAFETY: PHP is started, this is its thread, and no request is under way.
+        unsafe { maitred_php_watch_preloaded() }
+    }
+
+    pub(crate) fn validates_scripts(&self) -> bool {
+        // SAFETY: PHP is started, and this is its thread.
+        unsafe { maitred_php_validates_scripts() }
     }
 }

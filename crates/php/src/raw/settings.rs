@@ -28,6 +28,7 @@ pub(super) struct RawSettings {
     executable: *const c_char,
     ini_path: *const c_char,
     ini_entries: *const c_char,
+    preload: *const c_char,
     values: *mut RawIniValue,
     value_count: usize,
     no_ini_files: bool,
@@ -41,6 +42,7 @@ pub(super) struct SettingTexts {
     executable: Option<CString>,
     ini_path: Option<CString>,
     ini_entries: CString,
+    preload: Option<CString>,
     values: Vec<(CString, CString, bool)>,
 }
 
@@ -62,6 +64,10 @@ impl SettingTexts {
                 .map(|ini_path| path(ini_path.as_os_str(), "php_ini"))
                 .transpose()?,
             ini_entries: c_string(settings.ini_entries().as_bytes(), "php_value")?,
+            preload: settings
+                .preload_script()
+                .map(|script| c_string(&script, "preload"))
+                .transpose()?,
             values: values.collect::<Result<_, StartError>>()?,
         })
     }
@@ -85,6 +91,7 @@ impl SettingTexts {
             executable: pointer(self.executable.as_ref()),
             ini_path: pointer(self.ini_path.as_ref()),
             ini_entries: self.ini_entries.as_ptr(),
+            preload: pointer(self.preload.as_ref()),
             values: values.as_mut_ptr(),
             value_count: values.len(),
             no_ini_files: settings.no_ini_files,

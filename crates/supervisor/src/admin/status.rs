@@ -17,6 +17,7 @@ use crate::capacity::private_memory::Measures;
 use crate::logging::running_time::RunningTime;
 use crate::processes::generation::Seated;
 use crate::processes::pools::Pools;
+use crate::processes::preloading::PreloadingPools;
 use crate::processes::running_pool::RunningPool;
 use crate::processes::scoreboards::Scoreboards;
 use crate::system::cgroups::Groups;
@@ -38,6 +39,8 @@ pub struct StatusSource<'a> {
     pub groups: Option<&'a Groups>,
     /// The memory of processes, as it was measured last.
     pub measures: &'a Measures,
+    /// The pools with `preload`.
+    pub preloading: &'a PreloadingPools,
 }
 
 impl StatusSource<'_> {
@@ -104,6 +107,7 @@ impl StatusSource<'_> {
             failed: outcomes(&reading, RequestOutcome::is_failure),
             memory: self.measures.of(&self.pools.pids_of(name)),
             opcache: None,
+            preloading: self.preloading.shown(name),
             size: reading.size.map(size),
             copies: copies(&reading),
             advice: self.advice(&reading, current),

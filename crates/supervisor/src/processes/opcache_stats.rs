@@ -86,6 +86,15 @@ impl Pools {
 }
 
 impl RunningPool {
+    /// Queries the zygote for the state of its OPcache, unless it has yet to reply.
+    pub fn query_opcache(&mut self) {
+        if let Some(zygote) = &mut self.zygote
+            && !std::mem::replace(&mut zygote.opcache.queried, true)
+        {
+            zygote.peer.say(ToZygote::ReportOpcache, &[]);
+        }
+    }
+
     /// The zygote has reported the state of its OPcache. Returns it if it is to be checked for
     /// being full.
     pub fn opcache_reported(

@@ -41,6 +41,8 @@ pub struct PoolPlan {
     pub events: Vec<OwnedFd>,
     /// The output of its processes.
     pub output: PoolOutput,
+    /// The list of scripts that its PHP preloads.
+    pub preload: Option<OwnedFd>,
 }
 
 impl PoolPlan {
@@ -104,7 +106,14 @@ impl PoolPlan {
             memory,
             events,
             output,
+            preload: None,
         })
+    }
+
+    /// Has its PHP preload a list of scripts.
+    pub fn preload(&mut self, list: OwnedFd) {
+        self.settings.preload = true;
+        self.preload = Some(list);
     }
 
     /// The descriptors that front and zygote share: the memory, then the events.
@@ -187,6 +196,7 @@ fn settings(
         extensions: pool.extensions.clone(),
         limit_extensions: pool.limit_extensions.clone(),
         dumpable: pool.process_dumpable,
+        preload: false,
         direct_calls: false,
         apparmor_hat: pool.apparmor_hat.clone(),
         worker_script: pool.booted_script().filter(|_| pool.mode == Mode::Worker),

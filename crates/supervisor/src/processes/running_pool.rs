@@ -81,6 +81,8 @@ pub struct RunningPool {
     pub copies_shown: CopyCounters,
     /// Its full OPcache.
     pub opcache_growth: OpcacheGrowth,
+    /// How many classes its PHP has preloaded.
+    pub preloaded_classes: u32,
     /// Its workers that broke the rules of the seat link.
     pub protocol_errors: ProtocolErrors,
 }
@@ -118,6 +120,7 @@ impl RunningPool {
             shown: (0, 0),
             copies_shown: CopyCounters::default(),
             opcache_growth: OpcacheGrowth::default(),
+            preloaded_classes: 0,
             protocol_errors: ProtocolErrors::default(),
         }
     }

@@ -43,6 +43,8 @@ struct RestartRequest {
     outgrown: bool,
     /// Its shared memory was corrupted repeatedly.
     spoilt: bool,
+    /// The classes that it may preload are known.
+    preloads: bool,
     /// When it was last restarted, and how long requests of scripts wait from then on.
     last: Option<(Moment, Duration)>,
     /// When the last restart was over; none: it is going on, or there was none.
@@ -58,6 +60,8 @@ pub struct DueRestarts {
     pub pools: BTreeSet<String>,
     /// Those of them that need only a larger OPcache.
     pub outgrown: BTreeSet<String>,
+    /// Those of them that need only preload classes.
+    pub preloading: BTreeSet<String>,
 }
 
 /// What to log about a saved file.
@@ -79,7 +83,7 @@ impl RestartRequest {
 
     /// Whether the wait doubles.
     fn is_asked(&self) -> bool {
-        self.asked || self.outgrown || self.spoilt
+        self.asked || self.outgrown || self.spoilt || self.preloads
     }
 
     /// Whether its scripts have changed.
@@ -128,7 +132,7 @@ impl RestartRequest {
             Some(_) | None => RENEWED_EVERY,
         };
         (self.asked, self.saved) = (false, false);
-        (self.outgrown, self.spoilt) = (false, false);
+        (self.outgrown, self.spoilt, self.preloads) = (false, false, false);
         self.last = Some((now, pause));
         self.ended = None;
     }
@@ -154,9 +158,24 @@ impl RestartRequests {
         self.of(pool).spoilt = true;
     }
 
+    /// This pool is to preload classes. The wait doubles, as for scripts.
+    pub fn want_preloaded(&mut self, pool: &str) {
+        self.of(pool).preloads = true;
+    }
+
+    /// This pool is to be restarted without preloading.
+    pub fn want_without_preloading(&mut self, pool: &str) {
+        self.want_fresh(pool);
+    }
+
     /// Whether the memory of this pool is corrupted.
     fn is_spoilt(&self, pool: &str) -> bool {
         self.0.get(pool).is_some_and(|renewal| renewal.spoilt)
+    }
+
+    /// Whether this pool is to preload classes.
+    fn preloads(&self, pool: &str) -> bool {
+        self.0.get(pool).is_some_and(|renewal| renewal.preloads)
     }
 
     /// Whether scripts of this pool have changed.
@@ -204,7 +223,8 @@ impl RestartRequests {
 
     /// A worker of this generation has ended. It may have reported that its scripts are outdated.
     pub fn worker_ended(&mut self, running: &RunningPool, how: HowEnded) {
-        if how == HowEnded::Exited(exit::RENEW) && running.boots() {
+        let has_code = running.boots() || running.preloads();
+        if how == HowEnded::Exited(exit::RENEW) && has_code {
             self.want(running.name());
         }
     }
@@ -217,18 +237,19 @@ impl RestartRequests {
         // A reload may have removed one since, or changed its mode.
         due.retain(|name| {
             let is_due = known.have_changed(name) || pools.has_outgrown_opcache(name);
-            let is_spoilt = known.is_spoilt(name);
+            let is_for_all = known.is_spoilt(name) || known.preloads(name);
             let mut current = pools.current().filter(|pool| pool.name() == *name);
-            current.any(|pool| is_spoilt || is_due && pool.is_booted())
+            current.any(|pool| is_for_all || is_due && (pool.is_booted() || pool.preloads()))
         });
         let others = due.iter().filter(|name| !known.is_spoilt(name)).cloned();
-        let (changed, outgrown): (BTreeSet<_>, BTreeSet<_>) =
+        let (changed, others): (BTreeSet<_>, BTreeSet<_>) =
             others.partition(|name| known.have_changed(name));
+        let (preloading, outgrown) = others.into_iter().partition(|name| known.preloads(name));
         if !changed.is_empty() {
             let names = Vec::from_iter(changed).join("`, `");
-            info!("pool `{names}`: its scripts have changed since its boot, and it is restarted");
+            info!("pool `{names}`: its scripts have changed since its start, and it is restarted");
         }
-        DueRestarts { pools: due, outgrown }
+        DueRestarts { pools: due, outgrown, preloading }
     }
 }
 

@@ -127,6 +127,7 @@ impl Supervisor {
             scoreboards: &self.scoreboards,
             groups: self.plan.groups.as_ref(),
             measures: self.admin.measures(),
+            preloading: &self.preloading,
         };
         let drafted = source.add_to(status, pool)?;
         Ok(self.admin.draft(drafted, &mut self.pools, &mut self.traces, now))

@@ -163,8 +163,10 @@ impl Supervisor {
                 let code = code.filter(|_| plan.configured.direct_calls);
                 let mut settings = plan.settings.clone();
                 settings.direct_calls = code.is_some();
+                settings.preload = plan.preload.is_some();
                 private_folders::provide(&mut settings);
-                let fds: Vec<_> = plan.shared().into_iter().chain(code).collect();
+                let list = plan.preload.as_ref().map(AsFd::as_fd);
+                let fds: Vec<_> = plan.shared().into_iter().chain(list).chain(code).collect();
                 peer.say(ToZygote::Configure(Box::new(settings)), &fds);
                 self.pools[id].zygote = Some(Zygote::new(peer));
             }
@@ -192,7 +194,8 @@ impl Supervisor {
     pub(super) fn zygote_reported(&mut self, id: PoolId, report: FromZygote) {
         let now = self.now();
         match report {
-            FromZygote::Started { php, built, fixed, exposed, by_path_info } => {
+            FromZygote::Started { php, built, fixed, exposed, by_path_info, preloaded } => {
+                self.pools[id].preloads_classes(preloaded);
                 let php = version_in(&php);
                 let is_known = self.pools.iter().any(|pool| pool.php.as_deref() == Some(&*php));
                 if let Some(built) = built.filter(|_| !is_known) {
@@ -244,6 +247,9 @@ impl Supervisor {
             }
             FromZygote::OpcacheReported { figures } => {
                 let running = &mut self.pools[id];
+                if let Some(figures) = &figures {
+                    self.preloading.opcache_reported(running, figures, now);
+                }
                 if let Some(figures) = running.opcache_reported(figures, &self.scoreboards, now) {
                     let group = memory_group(self.plan.groups.as_ref(), running.name());
                     let (_, memory) = there_is_now(group.as_deref());
@@ -252,6 +258,19 @@ impl Supervisor {
                     if running.grow_opcache(&figures, most) {
                         self.restarts.want_larger(running.name());
                     }
+                }
+            }
+            FromZygote::PreloadableListed { count } => {
+                if self.preloading.listed(&self.pools[id], count) {
+                    self.restarts.want_preloaded(self.pools[id].name());
+                }
+            }
+            FromZygote::PreloadedFileChanged { file } => {
+                let running = &self.pools[id];
+                if running.preloads() && running.is_current() {
+                    let (pool, file) = (running.name(), one_line(&file));
+                    info!("pool {pool}: {file} of a preloaded class was saved");
+                    self.restarts.want_saved(pool, now);
                 }
             }
             FromZygote::ScriptsListed { count } => self.pools.scripts_listed(id, count, now),
@@ -361,6 +380,9 @@ impl Supervisor {
             self.end_children(id, script);
         }
         self.restarts.worker_ended(&self.pools[id], how);
+        if self.preloading.worker_ended(&self.pools[id], how) {
+            self.restarts.want_without_preloading(self.pools[id].name());
+        }
         // What else php-fpm does.
         let (HowEnded::Signaled(signal), true) = (how, self.plan.is_fpm()) else {
             return;

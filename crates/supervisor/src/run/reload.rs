@@ -294,7 +294,11 @@ impl Supervisor {
     fn start_reload_trials(&mut self, reload: &mut Reload) {
         for name in reload.changes.restarted.clone() {
             match self.plan_pool(&name, &reload.config) {
-                Ok(plan) => {
+                Ok(mut plan) => {
+                    let list = self.preloading.take_list(&name);
+                    if let Some(list) = list.filter(|_| reload.preloading.contains(&name)) {
+                        plan.preload(list);
+                    }
                     let generation = self.pools.next_generation();
                     let (line, workers) = (self.fronts.line(), self.pools.workers_of(&name));
                     self.pools.push(if reload.lets_rest && self.pools.is_at_rest(&name) {
@@ -491,6 +495,7 @@ impl Supervisor {
         let ticket = self.reloader.next_ticket();
         let mut reload = Reload {
             outgrown: due.outgrown,
+            preloading: due.preloading,
             // The front has this configuration.
             accepted: true,
             ..Reload::new(ticket, self.plan.config.clone(), changes, now)

@@ -158,6 +158,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
         server.reloader.deadline(),
         server.restarts_deadline(),
         server.watches.deadline(),
+        server.preloading.deadline(pools),
         server.config_watch.deadline(is_serving && server.plan.source.watched_file().is_some()),
         server.traces.deadline(),
         server.upgrader.deadline(),

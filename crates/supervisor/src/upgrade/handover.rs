@@ -440,6 +440,8 @@ impl PoolState {
                 spawn::inherited_fd(self.voice.1)?,
             ),
             settings: self.settings,
+            // The generations of the old program leave.
+            preload: None,
         };
         let mut running = RunningPool::new(self.generation, self.line, plan);
         running.php_info = self.manner;

@@ -388,6 +388,22 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         read: |pool, value| store(&mut pool.direct_calls, value.boolean()),
     },
     Directive {
+        name: "preload",
+        default: Preset::Value("false"),
+        takes: "true or false",
+        needs: Needs::NewZygote,
+        doc: "In `mode = \"classic\"`, whether PHP preloads the classes that the pool uses: once \
+              its OPcache has them, the pool gets another generation of workers, whose PHP has \
+              linked them at its start (`opcache.preload`). It pays where classes are \
+              autoloaded, as with Composer. Only scripts that declare one class and nothing \
+              else are preloaded. A change of one of their files, `opcache_reset()`, a request \
+              for a script in a new folder, and a reload each start again without preloading, \
+              and the pool learns again; so does a crash or a conflict of names, once and for \
+              all until the next reload. `maitred status POOL` shows the state.",
+        example: "true",
+        read: |pool, value| store(&mut pool.preload, value.boolean()),
+    },
+    Directive {
         name: "server_timing",
         default: Preset::Value("false"),
         takes: "true or false",
