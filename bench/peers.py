@@ -7,12 +7,15 @@ php-fpm), OPcache on, no access log, no compression, and connections kept for as
 import contextlib
 import dataclasses
 import glob
+import json
 import os
 import re
 import resource
 import shutil
 import socket
 import subprocess
+import time
+import urllib.request
 
 import processes
 
@@ -34,7 +37,11 @@ WAYS = {
     "serves1": ("copied for 1 request", "snapshot", "worker", "requests_per_child = 1"),
     "serves10": ("copied for 10 requests", "snapshot", "worker", "requests_per_child = 10"),
     "serves100": ("copied for 100 requests", "snapshot", "worker", "requests_per_child = 100"),
+    "classic": ("in classic mode", "classic", None, ""),
+    "preload": ("in classic mode, preload = true", "classic", None, "preload = true"),
 }
+LEARN_SECONDS = 120
+LEARN_REQUESTS = 50  # between two looks at the status
 
 
 class CannotStart(Exception):
@@ -200,14 +207,30 @@ htaccess = true
     def booted_config(self):
         """maitred.toml: the same server, which boots what is named for its mode once."""
         _, mode, script, more = WAYS[self.place.booted]
+        script = f'script = "{self.place.root}/{script}.php"' if script else ""
+        rule = "" if script else 'front_controller = "/index.php"'
         return f"""listen = ["127.0.0.1:{self.port}"]
 [pools.www]
 mode = "{mode}"
-script = "{self.place.root}/{script}.php"
+{script}
 {more}
 [[sites]]
 root = "{self.place.root}"
+{rule}
 """
+
+    def learn(self, path):
+        """Requests a page until the pool preloads the classes of it."""
+        until = time.monotonic() + LEARN_SECONDS
+        command = [self.installed(), "status", "--json", "--admin-socket", self.admin_socket()]
+        while time.monotonic() < until:
+            for _ in range(LEARN_REQUESTS):
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}") as page:
+                    page.read()
+            status = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            if json.loads(status)["pools"][0]["preloading"]["classes"]:
+                return
+        raise CannotStart(f"{self.name} has preloaded nothing within {LEARN_SECONDS} s")
 
     def admin_socket(self):
         """The path of the socket that `maitred status` asks."""

@@ -165,6 +165,7 @@ def booted_hello():
     return both("hello in worker mode", "/hello.php", HELLO, True, [bar], [bar])
 
 
+BOOTED_PAGE = "/goods/7"
 BOOTED_BARS = {"worker": 0.25, "snapshot": 0.6, "rewind": 0.6}
 # Ways of a worker script: how often a copy serves. Only 100 requests are to make up for its birth.
 SERVES = {"serves1": 6.0, "serves10": 1.0, "serves100": 0.6}
@@ -174,7 +175,17 @@ def booted(name, way):
     """A page of an application that is booted once: routing, container, templates, SQLite."""
     title = f"{name} application {peers.WAYS[way][0]}, 16 keep-alive"
     bar = Bar(peers.NginxFpm, (BOOTED_BARS | SERVES)[way])
-    return [Row(title, load.Load("/goods/7", 16), None, (bar,))]
+    return [Row(title, load.Load(BOOTED_PAGE, 16), None, (bar,))]
+
+
+CLASSIC_RATIO = 1.1  # of the rate of an application's pages, to nginx + php-fpm
+
+
+def classic(name, way):
+    """The same page, where every request runs its script from the beginning."""
+    title = f"{name} application {peers.WAYS[way][0]}, 16 keep-alive"
+    bars = (Bar(peers.NginxFpm, CLASSIC_RATIO, RATE), Bar(peers.NginxFpm, 1.0))
+    return [Row(title, load.Load(BOOTED_PAGE, 16), None, bars)]
 
 
 def boots(milliseconds, way):

@@ -236,6 +236,8 @@ class Bench:
                 continue
             kinds = (peers.Maitred, peers.NginxFpm)
             with self.serving(kinds, unpack(), booted=way, front_controller=True) as servers:
+                if way == "preload":
+                    servers[peers.Maitred].learn(rows.BOOTED_PAGE)
                 measured += self.measure_rows(wanted, servers)
         return measured
 
@@ -245,6 +247,8 @@ class Bench:
             unpack = functools.cache(functools.partial(booted.unpack, self.directory, name))
             for way in (*rows.BOOTED_BARS, *rows.SERVES):
                 yield unpack, way, rows.booted(title, way)
+            for way in ("classic", "preload"):
+                yield unpack, way, rows.classic(title, way)
         for milliseconds in booted.BOOTS:
             unpack = functools.cache(
                 functools.partial(booted.that_boots_for, self.directory, milliseconds)
