@@ -10,9 +10,9 @@ use maitred_os::users;
 use maitred_scoreboard::Counters;
 use serde::{Deserialize, Serialize};
 
-use crate::CacheFigures;
 use crate::purge::PurgeRequest;
 use crate::scale::NodeScale;
+use crate::{CacheFigures, ProfileSamples};
 
 /// Longest request in bytes, including the end of the line.
 pub const MAX_REQUEST_BYTES: usize = 4096;
@@ -53,6 +53,15 @@ pub enum Request {
     Drain,
     /// Drop cached pages. The reply is sent when no later request gets one of them.
     Purge(PurgeRequest),
+    /// Count the stacks of a pool's running scripts for a time. The reply is sent at its end.
+    Profile {
+        /// The pool.
+        pool: String,
+        /// Samples per second of each worker.
+        rate: u32,
+        /// How long, in seconds.
+        seconds: u32,
+    },
 }
 
 /// A reply of the server.
@@ -75,6 +84,13 @@ pub enum Reply {
     Purged {
         /// Descriptions of them.
         what: Vec<String>,
+    },
+    /// A profile is complete.
+    Profiled {
+        /// Its samples.
+        samples: ProfileSamples,
+        /// The [folded](crate::folded) stacks.
+        stacks: String,
     },
     /// The request was started, and failed.
     Failed {

@@ -9,6 +9,7 @@ pub mod acme;
 pub mod admin;
 pub mod episode;
 pub mod exit;
+pub mod folded;
 mod front;
 pub mod log_limit;
 pub mod purge;
@@ -28,7 +29,7 @@ use serde::{Deserialize, Serialize};
 pub use front::{Clients, FromFront, Overrun, ToFront, Wear};
 pub use zygote::{
     CacheFigures, CacheSize, Confinement, FromZygote, PRELOADABLE_TIMEOUT, PhpInfo, PrivateFolder,
-    Snapshot, ToZygote, WorkersOutput, ZygoteSettings,
+    ProfileSamples, Snapshot, ToZygote, WorkersOutput, ZygoteSettings,
 };
 
 /// Number of a seat within its pool, from 0.

@@ -40,6 +40,17 @@ pub enum ToZygote {
     /// Report the state of OPcache. Reply: [`FromZygote::OpcacheReported`], after a quarter of a
     /// second at most.
     ReportOpcache,
+    /// Read the stacks of all running scripts at this rate, for a time, and count them. Reply:
+    /// [`FromZygote::Profiled`]. Another order of this kind replaces the one before. Descriptor: an
+    /// anonymous file for the result, in the format of [`folded`](crate::folded).
+    Profile {
+        /// Number of this order, for the report.
+        profile: u64,
+        /// Samples per second of each worker, 1 to [`RATE_MAX`](crate::folded::RATE_MAX).
+        rate: u32,
+        /// How long.
+        duration: Duration,
+    },
     /// Read the stack of the script that a worker runs, and report [`FromZygote::Traced`].
     Trace {
         /// Number of this order, for the report.
@@ -110,6 +121,13 @@ pub enum FromZygote {
         /// The stack, or one sentence that says why there is none.
         stack: Result<stack::Stack, String>,
     },
+    /// The reply to [`ToZygote::Profile`].
+    Profiled {
+        /// The number of the order.
+        profile: u64,
+        /// The result, or one sentence that says why there is none.
+        samples: Result<ProfileSamples, String>,
+    },
     /// No worker could be forked.
     ForkFailed {
         /// The worker.
@@ -142,6 +160,15 @@ pub enum FromZygote {
         /// How many scripts OPcache holds that it did not hold before.
         compiled: u32,
     },
+}
+
+/// The samples of a profile.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProfileSamples {
+    /// Looks at all workers.
+    pub looks: u64,
+    /// Stacks of running scripts.
+    pub stacks: u64,
 }
 
 /// The state of an OPcache since its zygote started PHP.

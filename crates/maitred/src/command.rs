@@ -10,6 +10,7 @@ use maitred_warm::run::{MAX_RATE, MIN_RATE};
 
 use crate::bench::options::Bench;
 use crate::import::options::Import;
+use crate::profile_command::ProfileOptions;
 use crate::report_file::JsonOption;
 use crate::serve::options::Serve;
 use crate::top::Top;
@@ -96,6 +97,15 @@ pub enum Command {
     #[command(after_long_help = "Example:\n  maitred wait --ready --timeout 30\n\n\
         Exit codes: 0 ready, 1 not ready within the timeout, with the reason, 2 wrong usage.")]
     Wait(Wait),
+    /// Count what the scripts of a pool run, and draw it as a flame graph
+    #[command(after_long_help = "Examples:\n  \
+        maitred profile shop                       the functions that take the most time\n  \
+        maitred profile shop --output shop.svg     a flame graph of 30 s\n  \
+        maitred profile shop --output shop.folded  for https://www.speedscope.app\n\n\
+        The stacks of running scripts are read from outside, without an extension and without a \
+        change of the pool.\n\
+        Exit codes: 0 success, 1 no server replies, or no profile, 2 wrong usage.")]
+    Profile(ProfileOptions),
     /// Reload the configuration of a running server, and wait until it is applied
     #[command(after_long_help = "Examples:\n  \
         maitred reload                         apply changes of the configuration\n  \

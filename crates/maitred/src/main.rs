@@ -15,6 +15,7 @@ mod import;
 mod leaks;
 mod log;
 mod man_pages;
+mod profile_command;
 mod purge;
 mod report_file;
 mod serve;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         Command::Status(asked) => status::status(&asked),
         Command::Top(asked) => top::top(&asked),
         Command::Wait(asked) => wait_ready::wait(&asked),
+        Command::Profile(asked) => profile_command::profile(&asked),
         Command::Reload(asked) => status::reload(&asked),
         Command::Stop(reach) => status::end(&reach, &Request::Stop),
         Command::Drain(reach) => status::end(&reach, &Request::Drain),

@@ -36,6 +36,18 @@ pub fn file_with(name: &str, contents: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
+/// Writes the contents of an anonymous file from its start. Its position stays.
+///
+/// # Errors
+/// When the system is out of memory.
+pub fn fill(fd: &OwnedFd, contents: &[u8]) -> io::Result<()> {
+    let mut done = 0;
+    while done < contents.len() {
+        done += rustix::io::pwrite(fd, &contents[done..], done as u64)?;
+    }
+    Ok(())
+}
+
 /// An empty anonymous file that can be [sealed](seal) once it is complete.
 ///
 /// # Errors

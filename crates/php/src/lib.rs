@@ -34,7 +34,9 @@ pub use raw::opcache::cache_figures_within;
 pub use raw::patterns::{learn_patterns, share_patterns, tell_patterns};
 pub use raw::present::{exit_status, peak_memory, response_status};
 pub use settings::{IniValue, Mode, Settings};
-pub use stack::{Call, Frame, Memory, NoStack, STACK_DEPTH_MAX, Stack, read_stack};
+pub use stack::{
+    Call, Frame, Memory, NoStack, STACK_DEPTH_MAX, Stack, read_current_stack, read_stack,
+};
 pub use version::{PhpVersion, is_fixed};
 
 /// The PHP branch that this program was built for, as `8.2`.

@@ -11,6 +11,9 @@ pub const STACK_DEPTH_MAX: u32 = 100;
 /// script agrees at once, a computing one may never.
 const READINGS_MAX: usize = 8;
 
+/// Most attempts at a sound walk, for one of many samples.
+const CURRENT_READINGS_MAX: usize = 3;
+
 /// The memory of another process.
 pub trait Memory {
     /// Reads from `address`; false when not all of it can be read.
@@ -138,6 +141,23 @@ pub fn read_stack(memory: &dyn Memory, request: u64, depth: u32) -> Result<Stack
     }
     let reading = last.ok_or(NoStack::RequestOver)?;
     Ok(Stack { script: reading.script, frames: reading.frames, is_sound: reading.is_sound })
+}
+
+/// Reads the stack of the request that a process runs, whichever it is; none between two requests,
+/// and where the script calls and returns too fast.
+pub fn read_current_stack(memory: &dyn Memory, depth: u32) -> Option<Stack> {
+    let wanted = depth.clamp(1, STACK_DEPTH_MAX) as usize;
+    for _ in 0..CURRENT_READINGS_MAX {
+        let reading = raw::stack::read_stack(memory, wanted);
+        if reading.request == 0 || !reading.is_running {
+            return None;
+        }
+        if reading.is_sound {
+            let Reading { script, frames, .. } = reading;
+            return Some(Stack { script, frames, is_sound: true });
+        }
+    }
+    None
 }
 
 impl Reading {

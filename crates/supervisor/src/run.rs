@@ -39,6 +39,7 @@ use crate::processes::adopt;
 use crate::processes::generation::GenerationEvent;
 use crate::processes::pools::{Pools, StartState};
 use crate::processes::preloading::PreloadingPools;
+use crate::processes::profiles::Profiles;
 use crate::processes::scoreboards::Scoreboards;
 use crate::processes::slow_scripts::TraceTarget;
 use crate::processes::traces::{TRACES_MAX, Traces};
@@ -78,6 +79,7 @@ pub struct Supervisor {
     restarts: RestartRequests,
     watches: Watches,
     preloading: PreloadingPools,
+    profiles: Profiles,
     config_watch: ConfigWatch,
     upgrader: Upgrader,
     cookies: CookieNames,
@@ -145,6 +147,7 @@ impl Supervisor {
             restarts: RestartRequests::default(),
             watches: Watches::default(),
             preloading: PreloadingPools::default(),
+            profiles: Profiles::default(),
             config_watch: ConfigWatch::default(),
             upgrader: Upgrader::default(),
             cookies: CookieNames::new(),

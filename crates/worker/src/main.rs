@@ -21,6 +21,7 @@ mod seat;
 mod shared_descriptors;
 mod snapshot;
 mod stack_reader;
+mod stack_sampler;
 mod status;
 mod stderr;
 mod warm;

@@ -10,7 +10,7 @@ use maitred_control::{Incarnation, Seat};
 use maitred_os::fork::OwnProc;
 use maitred_os::packets::{Packets, Received};
 use maitred_os::process_memory::ProcessMemory;
-use maitred_php::{Memory, read_stack};
+use maitred_php::{Memory, STACK_DEPTH_MAX, read_current_stack, read_stack};
 use maitred_seat::is_newer;
 
 /// The memory of the workers that a zygote has forked.
@@ -87,6 +87,14 @@ impl StackReader {
         };
         let stack = read_stack(&Readable(memory), request, depth);
         stack.map(report).map_err(|why| why.to_string())
+    }
+}
+
+impl StackReader {
+    /// The stacks of all scripts that run now.
+    pub fn current_stacks(&self) -> impl Iterator<Item = maitred_php::Stack> {
+        let memories = self.memories.values();
+        memories.filter_map(|(_, memory)| read_current_stack(&Readable(memory), STACK_DEPTH_MAX))
     }
 }
 

@@ -18,13 +18,14 @@ use maitred_os::{signals, title, users};
 use maitred_php::{
     Engine, IniValue, Mode, PHP_BRANCH, PhpVersion, Settings, is_fixed, use_direct_calls,
 };
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::apparmor::Hat;
-use crate::preload::{KnownFolders, Preloaded, read_preload};
+use crate::preload::{FileWatch, KnownFolders, Preloaded, read_preload};
 use crate::private_folder::PrivateFolder;
 use crate::stack_reader::StackReader;
+use crate::stack_sampler::Profile;
 use crate::{booted, confine, opcache_stats, package, seat, snapshot, stderr, warm};
 
 /// Lowest number of a descriptor of the pool's events. Scripts get the lowest free numbers, and
@@ -91,6 +92,7 @@ pub struct Zygote {
     /// A script is suspended inside a request: PHP can do nothing else.
     pub is_frozen: bool,
     preloaded: Preloaded,
+    profile: Option<Profile>,
 }
 
 /// The state of a zygote after PHP's start.
@@ -114,6 +116,7 @@ impl Ready {
             proc: self.proc,
             is_frozen: false,
             preloaded: self.preloaded,
+            profile: None,
         };
         (zygote, self.engine, self.started)
     }
@@ -416,6 +419,11 @@ impl Zygote {
                         opcache_stats::StatsSide::Child(look) => return Forked::StatsReader(look),
                     }
                 }
+                Ok(Received::Message(ToZygote::Profile { profile, rate, duration }, fds)) => {
+                    let result = fds.into_iter().next();
+                    self.profile =
+                        result.map(|result| Profile::begin(profile, rate, duration, result));
+                }
                 Ok(Received::Message(
                     ToZygote::Trace {
                         trace,
@@ -434,18 +442,27 @@ impl Zygote {
         }
     }
 
-    /// Waits for an order, and reports a changed file of a preloaded class meanwhile.
+    /// Waits for an order. Meanwhile, it reports a changed file of a preloaded class, and reads the
+    /// stacks of a profile.
     fn await_order(&mut self) {
-        while let Some(watch) = &self.preloaded.watch {
-            let mut ready =
-                [PollFd::new(&self.control, PollFlags::IN), PollFd::new(watch, PollFlags::IN)];
-            // On an error, the order is awaited without the files.
-            if poll(&mut ready, None).is_err() || !ready[0].revents().is_empty() {
+        while self.preloaded.watch.is_some() || self.profile.is_some() {
+            let watch = self.preloaded.watch.as_ref();
+            let mut ready = vec![PollFd::new(&self.control, PollFlags::IN)];
+            ready.extend(watch.map(|watch| PollFd::new(watch, PollFlags::IN)));
+            let wait = self.profile.as_ref().map(Profile::wait);
+            let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
+            // On an error, the order is awaited without the rest.
+            if poll(&mut ready, wait.as_ref()).is_err() || !ready[0].revents().is_empty() {
                 return;
             }
-            if let Some(file) = watch.changed() {
+            if let Some(file) = watch.and_then(FileWatch::changed) {
                 self.say(&FromZygote::PreloadedFileChanged { file });
                 self.preloaded.watch = None;
+            }
+            self.stacks.receive();
+            let stacks = &self.stacks;
+            if let Some(profile) = self.profile.take_if(|profile| profile.sample(stacks)) {
+                self.say(&profile.finish());
             }
         }
     }

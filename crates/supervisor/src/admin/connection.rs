@@ -32,6 +32,8 @@ pub struct AdminConnection {
     awaited_reload: Option<Ticket>,
     /// The purge whose outcome it waits for.
     awaited_purge: Option<u64>,
+    /// The profile whose end it waits for.
+    awaited_profile: Option<u64>,
     /// The reply that it gets as soon as it is complete.
     draft: Option<StatusDraft>,
     /// It has closed its writing end.
@@ -52,6 +54,7 @@ impl AdminConnection {
             waits_for_the_end: false,
             awaited_reload: None,
             awaited_purge: None,
+            awaited_profile: None,
             draft: None,
             silent: false,
             gone: false,
@@ -84,7 +87,10 @@ impl AdminConnection {
 
     /// Whether its last request is replied to later.
     pub fn awaits(&self) -> bool {
-        self.awaited_reload.is_some() || self.awaited_purge.is_some() || self.draft.is_some()
+        self.awaited_reload.is_some()
+            || self.awaited_purge.is_some()
+            || self.awaited_profile.is_some()
+            || self.draft.is_some()
     }
 
     fn room(&self) -> usize {
@@ -108,7 +114,7 @@ impl AdminConnection {
             return;
         }
         match self.stream.read(&mut buffer[..room]) {
-            Ok(0) if self.waits_for_the_end || self.awaited_reload.is_some() => self.gone = true,
+            Ok(0) if self.waits_for_the_end || self.awaits() => self.gone = true,
             Ok(0) => self.silent = true,
             Ok(count) => {
                 self.input.extend_from_slice(&buffer[..count]);
@@ -145,6 +151,7 @@ impl AdminConnection {
         self.output = line;
         self.awaited_reload = None;
         self.awaited_purge = None;
+        self.awaited_profile = None;
         self.draft = None;
         self.sent = 0;
         self.patience(now);
@@ -171,6 +178,17 @@ impl AdminConnection {
     pub fn wait_for_purge(&mut self, mark: u64) {
         self.awaited_purge = Some(mark);
         self.deadline = None;
+    }
+
+    /// It gets its reply at the end of the profile with this number, which has a timeout.
+    pub fn wait_for_profile(&mut self, profile: u64) {
+        self.awaited_profile = Some(profile);
+        self.deadline = None;
+    }
+
+    /// The profile whose end it waits for.
+    pub fn awaited_profile(&self) -> Option<u64> {
+        self.awaited_profile
     }
 
     /// The purge whose outcome it waits for.

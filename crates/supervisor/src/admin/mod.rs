@@ -94,6 +94,11 @@ impl Admin {
         self.connections = connections;
     }
 
+    /// Whether a command waits for this profile.
+    pub fn awaits_profile(&self, profile: u64) -> bool {
+        self.connections.iter().any(|one| one.awaited_profile() == Some(profile))
+    }
+
     /// Measures the memory of all pools' processes, and shows it on their scoreboards.
     pub fn measure(&mut self, pools: &mut Pools, scoreboards: &Scoreboards, now: Moment) {
         for running in pools.iter_mut() {

@@ -16,6 +16,7 @@ pub mod php_trial;
 pub mod plan;
 pub mod pools;
 pub mod preloading;
+pub mod profiles;
 pub mod protocol_errors;
 pub mod running_pool;
 pub mod scoreboards;

@@ -1,5 +1,7 @@
 //! Carrying out the requests of commands on the admin socket.
 
+use std::time::Duration;
+
 use maitred_control::admin::{Reply, Request, ServerStatus};
 use tracing::info;
 
@@ -10,6 +12,7 @@ use crate::admin::status::StatusSource;
 use crate::admin::status_draft::StatusDraft;
 use crate::limits::Moment;
 use crate::peer::Peer;
+use crate::processes::profiles::ProfileRequest;
 use crate::reload::ReloadScope;
 
 /// Most requests of one command that are served before the others have their turn.
@@ -34,6 +37,8 @@ impl Supervisor {
             }
         }
         self.admin.put_back(connections, now);
+        let admin = &self.admin;
+        self.profiles.keep(|profile| admin.awaits_profile(profile));
     }
 
     fn serve_command(&mut self, connection: &mut AdminConnection, line: &[u8]) {
@@ -71,6 +76,14 @@ impl Supervisor {
                     Err(why) => Reply::Refused { why },
                 }
             }
+            Ok(Request::Profile { pool, rate, seconds }) => {
+                let duration = Duration::from_secs(seconds.into());
+                let request = ProfileRequest { pool, rate, duration };
+                match self.profiles.begin(&request, &mut self.pools, now) {
+                    Ok(profile) => return connection.wait_for_profile(profile),
+                    Err(why) => Reply::Refused { why },
+                }
+            }
             Err(why) => Reply::Refused { why: format!("this is no request: {why}") },
         };
         connection.reply(&reply, now);
@@ -88,6 +101,10 @@ impl Supervisor {
         }
         let purge = connection.awaited_purge();
         if let Some(reply) = purge.and_then(|mark| self.purges.outcome(mark)) {
+            connection.reply(&reply, now);
+        }
+        let profile = connection.awaited_profile();
+        if let Some(reply) = profile.and_then(|profile| self.profiles.outcome(profile, now)) {
             connection.reply(&reply, now);
         }
         let is_awaited = |pool: Option<&str>| match pool {

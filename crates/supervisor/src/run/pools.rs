@@ -231,6 +231,10 @@ impl Supervisor {
             FromZygote::Booted { worker } => {
                 self.pool_event(id, GenerationEvent::Booted { worker });
             }
+            FromZygote::Profiled { profile, samples } => {
+                let generation = self.pools[id].generation;
+                self.profiles.profiled(generation, profile, samples);
+            }
             FromZygote::Traced { trace, stack } => {
                 let generation = self.pools[id].generation;
                 // A stack that arrives too late is not waited for any more.

@@ -159,6 +159,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
         server.restarts_deadline(),
         server.watches.deadline(),
         server.preloading.deadline(pools),
+        server.profiles.deadline(),
         server.config_watch.deadline(is_serving && server.plan.source.watched_file().is_some()),
         server.traces.deadline(),
         server.upgrader.deadline(),

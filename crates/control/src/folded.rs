@@ -1,0 +1,93 @@
+//! Folded stacks: the calls of a stack from the outermost to the innermost, separated by
+//! semicolons, a space, and how often it was seen; one line each. The format of Brendan Gregg's flame graphs
+//! (<https://www.brendangregg.com/flamegraphs.html>), which speedscope reads as well.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+/// Most samples per second of each worker.
+pub const RATE_MAX: u32 = 999;
+
+/// Most different stacks; all further ones count as [`OTHER`].
+pub const STACKS_MAX: usize = 20_000;
+
+/// Longest stack, in bytes. The innermost calls of longer ones are left out.
+pub const STACK_BYTES_MAX: usize = 8 * 1024;
+
+/// Largest file of folded stacks, in bytes.
+pub const FOLDED_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// The name of further stacks.
+const OTHER: &str = "[further stacks]";
+
+/// Stacks by how often they were seen.
+#[derive(Debug, Default)]
+pub struct FoldedStacks {
+    counts: HashMap<String, u64>,
+    bytes: usize,
+}
+
+impl FoldedStacks {
+    /// Counts a stack with these calls, the outermost first.
+    pub fn count<T: AsRef<str>>(&mut self, calls: impl Iterator<Item = T>) {
+        let mut stack = String::new();
+        for call in calls {
+            let call = call.as_ref();
+            if stack.len() + call.len() + 1 > STACK_BYTES_MAX {
+                break;
+            }
+            if !stack.is_empty() {
+                stack.push(';');
+            }
+            // What separates calls and lines is not part of a call.
+            stack.extend(call.chars().map(|c| if c == ';' || c.is_control() { '_' } else { c }));
+        }
+        let is_known = self.counts.contains_key(&stack);
+        let has_room = self.counts.len() < STACKS_MAX
+            && self.bytes + stack.len() < FOLDED_BYTES_MAX as usize / 2;
+        if !is_known && !has_room {
+            OTHER.clone_into(&mut stack);
+        }
+        if !is_known {
+            self.bytes += stack.len();
+        }
+        *self.counts.entry(stack).or_default() += 1;
+    }
+
+    /// The lines, by the order of their texts.
+    pub fn lines(&self) -> String {
+        let mut all: Vec<(&String, &u64)> = self.counts.iter().collect();
+        all.sort_unstable();
+        let mut lines = String::new();
+        for (stack, count) in all {
+            let _ = writeln!(lines, "{stack} {count}");
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_stacks_are_one_line_and_nothing_in_a_call_ends_it() {
+        let mut stacks = FoldedStacks::default();
+        for inner in ["b", "c;d\n9 7", "b"] {
+            stacks.count(["main", inner].into_iter());
+        }
+        assert_eq!(stacks.lines(), "main;b 2\nmain;c_d_9 7 1\n");
+    }
+
+    #[test]
+    fn stacks_have_their_bounds_in_number_and_length() {
+        let mut stacks = FoldedStacks::default();
+        for number in 0..STACKS_MAX + 5 {
+            stacks.count(std::iter::once(number.to_string()));
+        }
+        assert!(stacks.lines().contains("[further stacks] 5\n"));
+        let mut long = FoldedStacks::default();
+        long.count(std::iter::repeat_n("x".repeat(1000), 20));
+        assert!(long.lines().len() <= STACK_BYTES_MAX + 4);
+    }
+}
