@@ -12,6 +12,7 @@ pub mod exit;
 mod front;
 pub mod log_limit;
 pub mod purge;
+pub mod purge_log;
 pub mod scale;
 pub mod scripts;
 pub mod stack;

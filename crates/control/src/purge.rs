@@ -70,6 +70,8 @@ pub enum Fate {
     NoCache = 2,
     /// An address belongs to no cached site of the script's pool.
     NotIts = 3,
+    /// The pages are dropped, but another node may still serve them.
+    Unconfirmed = 4,
 }
 
 impl Fate {
@@ -79,6 +81,7 @@ impl Fate {
             1 => Fate::Dropped,
             2 => Fate::NoCache,
             3 => Fate::NotIts,
+            4 => Fate::Unconfirmed,
             _ => Fate::Unheard,
         }
     }

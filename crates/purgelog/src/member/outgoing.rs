@@ -159,7 +159,8 @@ impl OutgoingPurges {
             missing.retain(|name| sight.others.lacks(name, entry, sight.sent, sight.wait));
             let is_done =
                 missing.is_empty() && sight.sent >= *sure_at && !sight.others.are_too_many();
-            if is_done && !one.is_reported {
+            // Again, if it was queued before: it is not to be sent any more.
+            if is_done {
                 done.push((one.number, Outcome::Everywhere));
             }
             !is_done

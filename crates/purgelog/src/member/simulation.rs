@@ -8,7 +8,7 @@ use super::*;
 const LEASE: Millis = 1000;
 const TIMEOUT: Millis = 200;
 const NODES: usize = 3;
-const KEYS: u32 = 12;
+const KEYS: u32 = 150;
 /// The faults of a simulation, by their numbers in [`World::fault`], and the entries of the stream.
 const PROFILES: [(&[u32], usize); 4] = [
     (&[0, 1, 2, 3, 4, 5, 6], 40),
