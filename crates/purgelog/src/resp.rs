@@ -171,9 +171,18 @@ mod tests {
     fn what_no_server_sends_is_refused_at_once() {
         let deep = "*1\r\n".repeat(100_000);
         let long = "+".repeat(5000);
-        for wrong in ["HTTP/1.1 400\r\n", "\r\n", "$9999999999\r\n", "*8193\r\n", "$-2\r\n",
-            ":x\r\n", "+a\n", "$1\r\nabc", &deep, &long]
-        {
+        for wrong in [
+            "HTTP/1.1 400\r\n",
+            "\r\n",
+            "$9999999999\r\n",
+            "*8193\r\n",
+            "$-2\r\n",
+            ":x\r\n",
+            "+a\n",
+            "$1\r\nabc",
+            &deep,
+            &long,
+        ] {
             assert_eq!(all(wrong), Err(Malformed), "{wrong:.20}");
         }
     }

@@ -152,7 +152,8 @@ fn age(era: &str, since: &str, now: [u64; 2]) -> Option<Millis> {
     let mut words = since.split(' ');
     words.next().filter(|of| *of == era)?;
     let [seconds, micros] = [words.next()?.parse::<u64>().ok()?, words.next()?.parse().ok()?];
-    let millis = |seconds: u64, micros: u64| seconds.saturating_mul(1000).saturating_add(micros / 1000);
+    let millis =
+        |seconds: u64, micros: u64| seconds.saturating_mul(1000).saturating_add(micros / 1000);
     Some(millis(now[0], now[1]).saturating_sub(millis(seconds, micros)))
 }
 

@@ -51,12 +51,12 @@ use maitred_config::{Config, Pool, Section};
 use maitred_os::{fork, signals, sockets, spawn, title};
 
 pub use error::Error;
+pub use fronts::purge_log::PURGE_LOG_ROLE;
 pub use listen::other_program_on;
 pub use logging::log_files::open_as_fpm;
 pub use plan::FRONT_ROLE;
 pub use plan::config_source::{Host, Invocation, LOG_VARIABLE, Source};
 pub use system::programs::is_version;
-pub use fronts::purge_log::PURGE_LOG_ROLE;
 pub use tls::acme::ACME_ROLE;
 pub use upgrade::{CAN_TAKE_OVER, TAKE_OVER, TRY_TAKE_OVER};
 

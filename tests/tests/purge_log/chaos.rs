@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use maitred_tests::booted::from_environment;
 use maitred_tests::http::{Connection, Request};
+use maitred_tests::processes::Signal;
 use maitred_tests::redis::Redis;
 use maitred_tests::server::Server;
-use maitred_tests::processes::Signal;
 use tempfile::TempDir;
 
 use super::{LEASE, Place, at, await_everywhere, await_hit, get, purges_process, site, write};
@@ -53,7 +53,7 @@ fn read(address: std::net::SocketAddr, promises: &Promises, seed: usize) -> Vec<
             sleep(Duration::from_millis(20));
             continue;
         };
-        let request = Request::get(&format!("/k{key}")).header("Host", "a.example");
+        let request = Request::new("GET", &format!("/k{key}")).header("Host", "a.example");
         match client.ask(&request) {
             Ok(response) if response.status == 200 => {
                 let version: u64 = response.text().parse().expect("a version");
@@ -84,11 +84,13 @@ struct World {
 
 impl World {
     fn fault(&mut self, number: usize) {
-        let at = number % NODES;
+        let at = (number / 4) % NODES;
         let until = Instant::now() + LEASE * 2;
-        match (number / NODES) % 4 {
+        match number % 4 {
             0 => match self.nodes[at].take() {
                 Some(node) => {
+                    // All of its processes are to be gone, not only the one that is killed.
+                    node.processes();
                     node.signal(Signal::KILL);
                     node.expect_killed();
                 }
@@ -140,7 +142,7 @@ impl World {
 
 #[test]
 fn no_node_serves_a_page_that_was_purged_before_the_command_returned_success() {
-    let purges: usize = from_environment("MAITRED_PURGES", 120);
+    let purges = from_environment("MAITRED_PURGES", 240) as usize;
     let (root, redis) = (site(), Redis::start());
     (0..KEYS).for_each(|key| write(&root, &format!("k{key}"), "0"));
     let places: Vec<Place> = (0..NODES).map(|number| Place::new(number, number > 0)).collect();
@@ -192,7 +194,9 @@ fn no_node_serves_a_page_that_was_purged_before_the_command_returned_success() {
         readers.into_iter().flat_map(|one| one.join().expect("no panic")).collect();
     let (reads, hits) =
         (promises.reads.load(Ordering::Relaxed), promises.hits.load(Ordering::Relaxed));
-    eprintln!("{purges} purges, {everywhere} everywhere, {faults} faults, {reads} reads, {hits} hits");
+    eprintln!(
+        "{purges} purges, {everywhere} everywhere, {faults} faults, {reads} reads, {hits} hits"
+    );
     assert!(wrong.is_empty(), "{} of {reads}: {wrong:#?}", wrong.len());
     assert!(everywhere > 5 && hits > 100, "{everywhere} everywhere, {hits} hits");
 }

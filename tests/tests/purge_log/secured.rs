@@ -17,10 +17,9 @@ fn a_redis_with_tls_and_users_is_used_and_a_wrong_password_is_not_repeated() {
     let commands = "+auth +info +select +multi +exec +time +hget +hset +hmget +hgetall +hdel +del \
                     +xadd +xread +xrange +xrevrange";
     let user = format!("maitred on >right ~maitred:* resetchannels {commands}");
-    let redis = Redis::with(&[
-        "--tls-port", &port, "--tls-cert-file", &cert, "--tls-key-file", &key,
-        "--tls-auth-clients", "no", "--user", &user,
-    ]);
+    let flags = ["--tls-port", &port, "--tls-cert-file", &cert, "--tls-key-file", &key];
+    let users = ["--tls-auth-clients", "no", "--user"].into_iter().chain(user.split(' '));
+    let redis = Redis::with(&flags.into_iter().chain(users).collect::<Vec<_>>());
     let password = |text: &str| {
         let file = folder.path().join(text);
         std::fs::write(&file, format!("{text}\n")).expect("a password can be written");

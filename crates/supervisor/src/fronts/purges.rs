@@ -166,8 +166,8 @@ impl PurgeCoordinator {
     ) -> u64 {
         self.last += 1;
         // Without a front to wait for, it is done; but a command wants the report of one.
-        let outcome = (missing.is_empty() && !requester.wants_a_front())
-            .then(|| (0, Ok(Vec::new())));
+        let outcome =
+            (missing.is_empty() && !requester.wants_a_front()).then(|| (0, Ok(Vec::new())));
         self.pending.push(PendingPurge {
             mark: self.last,
             order,
@@ -268,9 +268,7 @@ impl PurgeCoordinator {
         self.log_process += 1;
         self.for_log.retain(|order| matches!(order, ToPurgeLog::Publish { .. }));
         let queued = |number: u64, orders: &[ToPurgeLog]| {
-            let is_it = |one: &ToPurgeLog| {
-                matches!(one, ToPurgeLog::Publish { number: other, .. } if *other == number)
-            };
+            let is_it = |one: &ToPurgeLog| matches!(one, ToPurgeLog::Publish { number: other, .. } if *other == number);
             orders.iter().any(is_it)
         };
         for one in self.pending.iter().filter(|one| one.nodes == OtherNodes::Awaited) {

@@ -138,9 +138,19 @@ mod tests {
         assert_eq!(url("rediss://valkey:6380/2"), Some((tcp("valkey", 6380, true), 2)));
         assert_eq!(url("redis://[fd00::1]:7000/"), Some((tcp("fd00::1", 7000, false), 0)));
         assert_eq!(url("unix:/run/r.sock"), Some((PurgeLogServer::Unix("/run/r.sock".into()), 0)));
-        for wrong in ["", "10.0.0.1", "http://a", "redis://", "redis://u:p@a", "redis://:p@a:1",
-            "redis://a:0", "redis://a/x", "redis://[a]", "unix:r.sock", "redis://a b"]
-        {
+        for wrong in [
+            "",
+            "10.0.0.1",
+            "http://a",
+            "redis://",
+            "redis://u:p@a",
+            "redis://:p@a:1",
+            "redis://a:0",
+            "redis://a/x",
+            "redis://[a]",
+            "unix:r.sock",
+            "redis://a b",
+        ] {
             assert_eq!(url(wrong), None, "{wrong}");
         }
     }

@@ -63,8 +63,7 @@ async fn drop_pages(context: &RequestContext<'_>, of: &SiteCache, cache: &Cache)
         PurgeMode::Hard => "dropped",
         PurgeMode::Soft => "stale",
     };
-    let mut text: String =
-        dropped.iter().map(|one| format!("{done}: {}\n", one.purge)).collect();
+    let mut text: String = dropped.iter().map(|one| format!("{done}: {}\n", one.purge)).collect();
     let Some(complaint) = complaint else {
         return TextResponse::page(&[PLAIN], text);
     };
