@@ -4,6 +4,7 @@
 //! `MAITRED_PURGES=10000` is the long run of `chaos.rs`.
 
 mod chaos;
+mod figures;
 mod hostile;
 mod secured;
 
@@ -63,8 +64,14 @@ impl Place {
         Place { name: format!("n{number}"), address: free_address(), pages }
     }
 
+    /// A node with the shortest lease.
     fn setup(&self, root: &Path, log: &str) -> Setup {
-        let log = format!("purge_log = {{ node = \"{}\", lease = \"1s\", {log} }}", self.name);
+        self.lasting(root, &format!("lease = \"1s\", {log}"))
+    }
+
+    /// A node with these settings of the log.
+    fn lasting(&self, root: &Path, log: &str) -> Setup {
+        let log = format!("purge_log = {{ node = \"{}\", {log} }}", self.name);
         let setup = Setup::new(root).at(self.address).hosts(&["a.example"]).top(&log);
         let setup = match &self.pages {
             Some(pages) => setup.top(&format!("cache_dir = {:?}", pages.path())),

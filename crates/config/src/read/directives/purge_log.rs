@@ -20,7 +20,7 @@ const DEFAULT_LENGTH: u32 = 16_384;
 const LEASE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3600));
 
 /// The default of that: an outage of a minute costs no page.
-const DEFAULT_LEASE: Duration = Duration::from_secs(120);
+const DEFAULT_LEASE: Duration = Duration::from_secs(90);
 
 /// Shortest and longest time that a purge waits for other nodes. Clients that purge wait for 5 s.
 const TIMEOUT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(4));
@@ -46,10 +46,9 @@ pub(super) const PURGE_LOG: Directive<Config> = Directive {
           (`maitred`), and servers with the same prefix purge each other's pages. `length` is \
           about how many purges the log has (16384): a node that was away for longer drops all \
           its pages. `lease` is how long cached pages are served after the log was last read \
-          (120 s): then they are not until it is reached again. `timeout` is how long a purge \
+          (90 s): then they are not until it is reached again. `timeout` is how long a purge \
           waits for the other nodes (2 s, at most 4 s).",
-    example: "{ url = \"redis://10.0.0.10\", username = \"maitred\", password_file = \
-              \"redis.password\" }",
+    example: "{ url = \"redis://10.0.0.10\", node = \"node1\" }",
     read: |config, value| store(&mut config.purge_log, purge_log(value).map(Some)),
 };
 
@@ -65,7 +64,13 @@ fn purge_log(value: &Value<'_>) -> Result<PurgeLog, BadValue> {
         ("lease", "a duration from \"1s\" to \"1h\""),
         ("timeout", "a duration from \"50ms\" to \"4s\""),
     ])?;
-    let (server, database) = record.need("url")?.text_as(url)?;
+    let place = record.need("url")?;
+    if place.text()?.contains('@') {
+        // Without the text, which is logged.
+        let why = "`purge_log.url` has a user or a password; write `username` and `password_file`";
+        return Err(place.because(why.to_owned()));
+    }
+    let (server, database) = place.text_as(url)?;
     let named = |name: &str, also: &'static str| {
         let one = record.get(name);
         one.map(|value| value.text_as(|text| plain(text, also))).transpose()
