@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
-use crate::entry::EntryId;
+use crate::log_entry::EntryId;
 use crate::member::{Round, RoundReply};
 use crate::resp::{self, MAX_REPLY_BYTES, Value};
 use crate::wire::{self, Keys, RoundContext, plain};

@@ -1,13 +1,14 @@
 //! The process that passes purges of cached pages from node to node, over a stream of Redis or
-//! Valkey. It alone waits for that server: neither the front nor the supervisor does. It runs as the
-//! front's user and is sandboxed as the front is (docs/decisions/0018-purges-everywhere.md).
+//! Valkey. It alone waits for that server: neither the front nor the supervisor does. It runs as
+//! the front's user and is sandboxed as the front is (docs/decisions/0018-purges-everywhere.md).
 
 mod connection;
-mod entry;
+pub mod fuzzing;
 mod link;
+mod log_entry;
 mod member;
 mod position_file;
-pub mod resp;
+mod resp;
 mod session;
 mod wire;
 
@@ -25,7 +26,7 @@ pub type Millis = u64;
 /// leave.
 pub fn run(channel: Channel) -> i32 {
     maitred_os::signals::ignore_sigpipe();
-    // It ends after the fronts, when it is told to.
+    // It ends after the fronts, by an order.
     maitred_os::signals::ignore_sigterm();
     match begin(Link::new(channel)) {
         Ok(()) => 0,

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::entry::Position;
+use crate::log_entry::Position;
 
 /// Longest contents, in bytes.
 const MAX_BYTES: u64 = 1024;

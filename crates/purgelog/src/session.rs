@@ -15,8 +15,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::Millis;
 use crate::connection::{Connection, tls};
-use crate::entry::EntryId;
 use crate::link::Link;
+use crate::log_entry::EntryId;
 use crate::member::{Member, MemberSettings, Outcome, Remark, RoundReply, Start, Step};
 use crate::position_file::PositionFile;
 use crate::wire::Keys;

@@ -1,11 +1,11 @@
 //! Rounds as transactions of Redis, and their replies.
 //!
-//! Keys: `PREFIX:purges` is the stream, `PREFIX:nodes` a hash with the registrations, `PREFIX:log` a
-//! hash with the era (`era`), the run of Redis for which it is good (`run`), and since when
+//! Keys: `PREFIX:purges` is the stream, `PREFIX:nodes` a hash with the registrations, `PREFIX:log`
+//! a hash with the era (`era`), the run of Redis for which it is good (`run`), and since when
 //! (`since`: the era, and seconds and microseconds of Redis' clock).
 
 use crate::Millis;
-use crate::entry::{Entry, EntryId};
+use crate::log_entry::{Entry, EntryId};
 use crate::member::{MAX_READ, Round, RoundReply};
 use crate::resp::{self, Value};
 
@@ -140,7 +140,7 @@ fn read(round: &Round, run: &str, done: &[Value]) -> Option<(RoundReply, Option<
         [name, text] => Some((name.text()?.to_owned(), text.text()?.to_owned())),
         _ => None,
     });
-    // A name that is no text is nobody's.
+    // A name that is no text is that of no node.
     let nodes = nodes.flatten().collect();
     let registered = done.first()?.text().map(str::to_owned);
     let era_age = era_age.unwrap_or(0);

@@ -2,20 +2,20 @@
 //! long it may serve cached pages. Pure: no clock, connection or process
 //! (docs/decisions/0018-purges-everywhere.md).
 
-mod known;
+mod known_entries;
 mod others;
-mod outgoing;
+mod outgoing_purges;
 #[cfg(test)]
 mod simulation;
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::Millis;
-use crate::entry::{Addition, Entry, EntryId, Position};
-use known::KnownEntries;
+use crate::log_entry::{Addition, Entry, EntryId, Position};
+use known_entries::KnownEntries;
 use others::{Others, Registration};
-pub use outgoing::Outcome;
-use outgoing::{OutgoingPurges, Sight};
+pub use outgoing_purges::Outcome;
+use outgoing_purges::{OutgoingPurges, Sight};
 
 /// Most entries that one round reads.
 pub const MAX_READ: usize = 64;

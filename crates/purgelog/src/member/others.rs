@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::Millis;
-use crate::entry::{EntryId, MAX_NAME_BYTES, Position};
+use crate::log_entry::{EntryId, MAX_NAME_BYTES, Position};
 
 /// Most nodes that are remembered.
 const MAX_NODES: usize = 256;

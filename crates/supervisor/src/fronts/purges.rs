@@ -267,12 +267,12 @@ impl PurgeCoordinator {
     pub fn log_process_ended(&mut self) {
         self.log_process += 1;
         self.for_log.retain(|order| matches!(order, ToPurgeLog::Publish { .. }));
-        let queued = |number: u64, orders: &[ToPurgeLog]| {
-            let is_it = |one: &ToPurgeLog| matches!(one, ToPurgeLog::Publish { number: other, .. } if *other == number);
-            orders.iter().any(is_it)
+        let number_of = |order: &ToPurgeLog| match order {
+            ToPurgeLog::Publish { number, .. } => Some(*number),
+            _ => None,
         };
         for one in self.pending.iter().filter(|one| one.nodes == OtherNodes::Awaited) {
-            if !queued(one.mark, &self.for_log) {
+            if !self.for_log.iter().any(|order| number_of(order) == Some(one.mark)) {
                 let (number, order) = (one.mark, one.order.clone());
                 self.for_log.push(ToPurgeLog::Publish { number, order });
             }

@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::entry::EntryId;
+use crate::log_entry::EntryId;
 
 /// Most entries that are remembered.
 const MAX_KNOWN: usize = 4096;
@@ -25,10 +25,10 @@ impl KnownEntries {
             return false;
         }
         self.order.push_back(entry);
-        if self.order.len() > MAX_KNOWN {
-            if let Some(oldest) = self.order.pop_front() {
-                self.all.remove(&oldest);
-            }
+        if self.order.len() > MAX_KNOWN
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.all.remove(&oldest);
         }
         true
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::others::Others;
 use crate::Millis;
-use crate::entry::{Addition, EntryId};
+use crate::log_entry::{Addition, EntryId};
 
 /// Most purges that wait to be sent. More of them become one purge of everything.
 const MAX_QUEUED: usize = 1024;
