@@ -16,6 +16,14 @@ pub enum PurgeOrder {
     Company(bool),
 }
 
+impl PurgeOrder {
+    /// Drop all pages.
+    pub fn everything() -> PurgeOrder {
+        let targets = vec![Target::Everything];
+        PurgeOrder::Asked(PurgeRequest { targets, how: PurgeMode::Hard, site: None })
+    }
+}
+
 /// A purge request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -45,7 +45,10 @@ pub fn purge(asked: &Purge) -> ExitCode {
             Ok(_) => return fail(&UNEXPECTED),
         }
     }
-    let json = json!({ "purged": dropped, "soft": asked.soft, "unconfirmed": complaint });
+    let json = match &complaint {
+        None => json!({ "purged": dropped, "soft": asked.soft }),
+        Some(why) => json!({ "purged": dropped, "soft": asked.soft, "unconfirmed": why }),
+    };
     match (asked.json.publish(&json.to_string(), || line(&dropped, asked.soft)), complaint) {
         (Ok(()), None) => ExitCode::from(EXIT_SUCCESS),
         (Ok(()), Some(why)) => {

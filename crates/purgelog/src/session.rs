@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maitred_control::purge::{PurgeMode, PurgeOrder, PurgeRequest, Target};
+use maitred_control::purge::PurgeOrder;
 use maitred_control::purge_log::{
     FromPurgeLog, MAX_ORDER_BYTES, PurgeLogSettings, PurgeReach, ToPurgeLog,
 };
@@ -69,12 +69,6 @@ fn millis(time: Duration) -> Millis {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A purge of all pages.
-fn everything() -> PurgeOrder {
-    let targets = vec![Target::Everything];
-    PurgeOrder::Asked(PurgeRequest { targets, how: PurgeMode::Hard, site: None })
-}
-
 /// The purge of an entry. What is not understood, such as that of a newer program, may be anything.
 fn purge_of(payload: &str) -> PurgeOrder {
     match serde_json::from_str(payload) {
@@ -83,13 +77,13 @@ fn purge_of(payload: &str) -> PurgeOrder {
         {
             order
         }
-        _ => everything(),
+        _ => PurgeOrder::everything(),
     }
 }
 
 fn payload_of(order: &PurgeOrder) -> String {
     let text = serde_json::to_string(order).ok().filter(|text| text.len() <= MAX_ORDER_BYTES);
-    text.or_else(|| serde_json::to_string(&everything()).ok()).unwrap_or_default()
+    text.or_else(|| serde_json::to_string(&PurgeOrder::everything()).ok()).unwrap_or_default()
 }
 
 impl Session {
@@ -112,7 +106,7 @@ impl Session {
             instance: format!("{:016x}", u64::from_ne_bytes(random)),
             lease: millis(settings.lease),
             timeout: millis(settings.timeout),
-            everything: payload_of(&everything()),
+            everything: payload_of(&PurgeOrder::everything()),
         };
         Ok(Session {
             keys: Arc::new(Keys::new(&settings.prefix)),
@@ -391,6 +385,8 @@ async fn watch_stream(
 
 #[cfg(test)]
 mod tests {
+    use maitred_control::purge::{PurgeMode, PurgeRequest, Target};
+
     use super::*;
 
     #[test]
@@ -402,13 +398,13 @@ mod tests {
         });
         assert_eq!(purge_of(&payload_of(&one)), one);
         for wrong in ["", "?", "{}", "{\"company\":true}", "{\"asked\":{\"targets\":[]}}"] {
-            assert_eq!(purge_of(wrong), everything(), "{wrong}");
+            assert_eq!(purge_of(wrong), PurgeOrder::everything(), "{wrong}");
         }
         let long = PurgeOrder::Asked(PurgeRequest {
             targets: vec![Target::Tag("t".repeat(MAX_ORDER_BYTES))],
             how: PurgeMode::Soft,
             site: None,
         });
-        assert_eq!(purge_of(&payload_of(&long)), everything());
+        assert_eq!(purge_of(&payload_of(&long)), PurgeOrder::everything());
     }
 }

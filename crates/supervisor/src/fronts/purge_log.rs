@@ -8,7 +8,7 @@ use std::path::Path;
 
 use maitred_config::{Config, PurgeLog, PurgeLogServer};
 use maitred_control::acme::Secret;
-use maitred_control::purge::{PurgeMode, PurgeOrder, PurgeRequest, Target};
+use maitred_control::purge::PurgeOrder;
 use maitred_control::purge_log::{
     FromPurgeLog, LogServer, PurgeLogSettings, PurgeReach, ToPurgeLog,
 };
@@ -116,9 +116,7 @@ impl PurgeLogManager {
             return;
         };
         self.unsent.clear();
-        let targets = vec![Target::Everything];
-        let everything = PurgeRequest { targets, how: PurgeMode::Hard, site: None };
-        let order = PurgeOrder::Asked(everything);
+        let order = PurgeOrder::everything();
         peer.say(ToPurgeLog::Publish { number, order }, &[]);
     }
 

@@ -145,6 +145,7 @@ pub struct PurgeCoordinator {
     outcomes: Vec<(u64, Reply)>,
     /// There is a purge log.
     has_log: bool,
+    log_runs: bool,
     /// For the process that passes purges on.
     for_log: Vec<ToPurgeLog>,
     /// The number of that process.
@@ -228,12 +229,25 @@ impl PurgeCoordinator {
         if !self.has_log {
             return;
         }
-        if self.for_log.len() < MAX_PENDING {
-            self.for_log.push(ToPurgeLog::Publish { number, order });
-        }
+        let order = match self.for_log.len() < MAX_PENDING {
+            true => order,
+            false => {
+                self.for_log.retain(|order| !matches!(order, ToPurgeLog::Publish { .. }));
+                PurgeOrder::everything()
+            }
+        };
+        self.for_log.push(ToPurgeLog::Publish { number, order });
         if let Some(one) = self.pending.iter_mut().find(|one| one.mark == number && is_awaited) {
-            one.nodes = OtherNodes::Awaited;
+            one.nodes = match self.log_runs {
+                true => OtherNodes::Awaited,
+                false => OtherNodes::Reported(PurgeReach::Queued),
+            };
         }
+    }
+
+    /// Whether the process that passes purges on runs. Otherwise it is not waited for.
+    pub fn set_log_runs(&mut self, log_runs: bool) {
+        self.log_runs = log_runs;
     }
 
     /// Takes what the process that passes purges on is to be sent.
@@ -438,6 +452,38 @@ mod tests {
         let one = &mut purges.pending[0];
         one.lost(1, false);
         assert!(one.is_over(NOW));
+    }
+
+    #[test]
+    fn a_purge_waits_for_other_nodes_while_the_process_that_passes_it_on_runs() {
+        let order = || PurgeOrder::everything();
+        let mut purges = begun(PurgeRequester::Command, &[1]);
+        (purges.has_log, purges.log_runs) = (true, true);
+        purges.publish(1, order(), true);
+        purges.pending[0].done_by(1, done("x"));
+        assert!(!purges.pending[0].is_over(NOW));
+        // What it was sent and has not reported, the next one gets.
+        assert_eq!(purges.take_for_log().len(), 1);
+        purges.log_process_ended();
+        purges.log_process_ended();
+        assert_eq!(purges.take_for_log().len(), 1);
+        purges.reached(1, PurgeReach::Missing(vec!["b".to_owned()]));
+        assert!(purges.pending[0].is_over(NOW));
+        assert!(matches!(purges.pending.remove(0).reply(), Reply::PurgedHere { .. }));
+        let mut purges = begun(PurgeRequester::Command, &[1]);
+        purges.has_log = true;
+        purges.publish(1, order(), true);
+        purges.pending[0].done_by(1, done("x"));
+        assert!(purges.pending[0].is_over(NOW));
+        (0..5000).for_each(|number| purges.publish(number, order(), false));
+        assert!(purges.take_for_log().len() <= MAX_PENDING);
+    }
+
+    #[test]
+    fn a_purge_of_another_node_waits_for_a_front_that_is_being_started() {
+        let purges = begun(PurgeRequester::Node(0, 7), &[]);
+        assert!(!purges.pending[0].is_over(NOW));
+        assert!(purges.pending[0].is_over(NOW + PURGE_ANSWER));
     }
 
     #[test]

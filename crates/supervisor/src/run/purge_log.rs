@@ -34,6 +34,7 @@ impl Supervisor {
             is_wanted: is_wanted || (is_ending && self.purge_log.is_running()),
             now,
         });
+        self.purges.set_log_runs(self.purge_log.is_running());
         if self.purge_log.is_running() {
             let orders = self.purges.take_for_log();
             self.purge_log.say(orders);
