@@ -18,7 +18,7 @@ use crate::resp::{self, MAX_REPLY_BYTES, Value};
 use crate::wire::{self, Keys, RoundContext, plain};
 
 /// Bytes that are read at a time.
-const READ_BYTES: usize = 16 * 1024;
+const READ_BYTES: usize = 64 * 1024;
 
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 

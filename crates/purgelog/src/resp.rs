@@ -3,7 +3,7 @@
 //! likes.
 
 /// Longest reply, in bytes: [`crate::member::MAX_READ`] entries of the longest purge, and more.
-pub const MAX_REPLY_BYTES: usize = 8 * 1024 * 1024;
+pub const MAX_REPLY_BYTES: usize = 4 * 1024 * 1024;
 
 /// Most elements of a list.
 const MAX_ELEMENTS: usize = 8192;

@@ -14,7 +14,7 @@ fn a_hostile_redis_gets_nothing_but_unconfirmed_purges() {
             0 => b"*1\r\n".repeat(1 << 16),
             1 => b"$99999999999\r\n".to_vec(),
             2 => b"HTTP/1.1 200 OK\r\n\r\n".to_vec(),
-            3 => [b"$8000000\r\n".to_vec(), vec![b'x'; 1 << 20]].concat(),
+            3 => [b"$4000000\r\n".to_vec(), vec![b'x'; 1 << 20]].concat(),
             _ => b"$20\r\nrun_id:a\r\nrole:maste\r\n*-1\r\n".to_vec(),
         };
         let mut heard = [0; 512];

@@ -174,6 +174,16 @@ fn a_purge_by_any_means_on_any_node_is_one_on_all_of_them() {
     write(&root, "a", "5");
     await_everywhere(&nodes[0], "a.example/a");
     assert_eq!(nodes.iter().map(|node| get(node, "/a")).collect::<String>(), "55");
+
+    // So is that of a server that is upgraded.
+    let (mark, before) = (nodes[1].log().mark(), purges_process(&nodes[1]));
+    nodes[1].signal(Signal::USR2);
+    nodes[1].expect_log(mark, "upgraded to");
+    assert_ne!(purges_process(&nodes[1]), before);
+    write(&root, "a", "6");
+    await_everywhere(&nodes[0], "a.example/a");
+    assert_eq!(nodes.iter().map(|node| get(node, "/a")).collect::<String>(), "66");
+    await_hit(&nodes[1], "/a");
 }
 
 #[test]

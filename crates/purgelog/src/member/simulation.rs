@@ -267,7 +267,7 @@ impl World {
 
     fn redis_tick(&mut self) {
         let now = self.now;
-        if now % 20 == 0 {
+        if now.is_multiple_of(20) {
             self.redis.saved.push_front(self.redis.data.clone());
             self.redis.saved.truncate(150);
         }
@@ -300,7 +300,7 @@ impl World {
         }
         let Some(member) = &mut node.member else { return };
         let mut steps = member.tick(clock);
-        if now % 300 == 0 {
+        if now.is_multiple_of(300) {
             node.saved = member.position().cloned().or(node.saved.take());
         }
         if let Some(due) = node.fronts.iter().position(|(due, ..)| *due <= now) {
@@ -352,13 +352,12 @@ impl World {
         if node.stopped_until > self.now || node.member.is_none() {
             return;
         }
-        if node.clock(self.now) < node.lease {
-            if let Some(version) = node.pages.get(&key) {
-                let promised = self.promised.get(&key).copied().unwrap_or_default();
-                assert!(*version >= promised, "{}: {key} of {version}, not {promised}", node.name);
-                self.counts[2] += 1;
-                return;
-            }
+        let has_lease = node.clock(self.now) < node.lease;
+        if let Some(version) = node.pages.get(&key).filter(|_| has_lease) {
+            let promised = self.promised.get(&key).copied().unwrap_or_default();
+            assert!(*version >= promised, "{}: {key} of {version}, not {promised}", node.name);
+            self.counts[2] += 1;
+            return;
         }
         node.pages.insert(key, self.truth.get(&key).copied().unwrap_or_default());
     }
