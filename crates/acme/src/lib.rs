@@ -7,18 +7,12 @@ mod failure;
 mod http;
 mod link;
 
-use std::path::PathBuf;
-
 use maitred_control::acme::{Cause, FromAcme, PATIENCE};
 use maitred_os::channel::Channel;
 use maitred_sandbox::Needs;
 
 use crate::failure::Failure;
 use crate::link::Link;
-
-/// Directories that `/etc/ssl/certs` links to on common distributions.
-const TRUSTED: [&str; 3] =
-    ["/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/var/lib/ca-certificates"];
 
 /// Runs the process over the channel to the supervisor. Returns the exit code: 0 when it has
 /// reported its result.
@@ -71,10 +65,7 @@ fn get(link: Link) -> Result<(), String> {
 /// It needs the network and the system's trusted certificates; the supervisor stores the key and
 /// the result.
 fn needs() -> Needs {
-    let beside = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(std::env::var_os);
-    let beside = beside.into_iter().flatten().map(PathBuf::from);
-    let trusted = TRUSTED.map(PathBuf::from);
-    Needs { read: trusted.into_iter().chain(beside).collect(), ..Needs::default() }
+    Needs { read: maitred_sandbox::folders::of_roots(), ..Needs::default() }
 }
 
 fn too_slow() -> Failure {

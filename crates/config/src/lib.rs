@@ -44,6 +44,7 @@ pub use model::mode::{BootConnections, Mode};
 pub use model::output::{Output, SendfileRoot};
 pub use model::pool::{MAX_CHILDREN_PER_POOL, Pool, PoolAccessLog, ProcessManager};
 pub use model::private_dir::PrivateDir;
+pub use model::purge_log::{PurgeLog, PurgeLogServer};
 pub use model::site::{Destination, Site, SiteLog};
 pub use model::tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion};
 pub use on_disk::{MAX_FILE_BYTES, directory_problem};

@@ -92,6 +92,13 @@ pub enum Reply {
         /// The [folded](crate::folded) stacks.
         stacks: String,
     },
+    /// Pages have been dropped here, but other nodes may still serve them.
+    PurgedHere {
+        /// Descriptions of them.
+        what: Vec<String>,
+        /// Which nodes, in one clause.
+        why: String,
+    },
     /// The request was started, and failed.
     Failed {
         /// One sentence.

@@ -120,10 +120,19 @@ pub enum ToFront {
         /// Number of this order, for the report.
         mark: u64,
     },
-    /// All other fronts have dropped the pages of a [`FromFront::PagesDropped`], too.
+    /// All other fronts, and nodes that were to be waited for, have dropped the pages of a
+    /// [`FromFront::PagesDropped`], too.
     ConfirmPurge {
         /// The number of that report.
         mark: u64,
+        /// Why other nodes may still serve them, in one clause; none: they do not.
+        #[serde(default)]
+        complaint: Option<String>,
+    },
+    /// Serve cached pages until this time, and no longer: other nodes may purge them.
+    SetPurgeLease {
+        /// Milliseconds since the machine's start ([`maitred_os::clock::since_boot_millis`]).
+        until: u64,
     },
     /// Add names of cookies that a site has set.
     AddCookieNames {
@@ -304,6 +313,9 @@ pub enum FromFront {
         dropped: Vec<purge::DroppedPages>,
         /// Number of this report, for the reply.
         mark: u64,
+        /// Whether the reply waits for other nodes as well.
+        #[serde(default)]
+        awaits_nodes: bool,
     },
     /// A site has set cookies that were not known before.
     CookiesSeen {

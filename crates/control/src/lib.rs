@@ -13,6 +13,7 @@ pub mod folded;
 mod front;
 pub mod log_limit;
 pub mod purge;
+pub mod purge_log;
 pub mod scale;
 pub mod scripts;
 pub mod stack;

@@ -16,6 +16,14 @@ pub enum PurgeOrder {
     Company(bool),
 }
 
+impl PurgeOrder {
+    /// Drop all pages.
+    pub fn everything() -> PurgeOrder {
+        let targets = vec![Target::Everything];
+        PurgeOrder::Asked(PurgeRequest { targets, how: PurgeMode::Hard, site: None })
+    }
+}
+
 /// A purge request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -70,6 +78,8 @@ pub enum Fate {
     NoCache = 2,
     /// An address belongs to no cached site of the script's pool.
     NotIts = 3,
+    /// The pages are dropped, but another node may still serve them.
+    Unconfirmed = 4,
 }
 
 impl Fate {
@@ -79,6 +89,7 @@ impl Fate {
             1 => Fate::Dropped,
             2 => Fate::NoCache,
             3 => Fate::NotIts,
+            4 => Fate::Unconfirmed,
             _ => Fate::Unheard,
         }
     }

@@ -218,6 +218,8 @@ pub struct Service {
     pub control_timeout: Duration,
     /// Time for which a stop serves clients before that; only maitred has one.
     pub stop_delay: Duration,
+    /// Whether it is one of several nodes (`purge_log`); only maitred knows.
+    pub has_other_nodes: bool,
     /// Its systemd unit, if it has one.
     pub unit: Fact<Option<Unit>>,
     /// Its first process.

@@ -238,6 +238,9 @@ pub enum Command {
     /// The process that gets a certificate by ACME; started by the server
     #[command(hide = true)]
     Acme,
+    /// The process that passes purges to other nodes; started by the server
+    #[command(hide = true)]
+    PurgeLog,
     /// The process that opens the browser; started by the server
     #[command(hide = true)]
     OpenBrowser,

@@ -13,6 +13,9 @@ pub const EXIT_FAILURE: u8 = 1;
 /// Wrong usage or configuration; clap's exit code for usage errors.
 pub const EXIT_USAGE: u8 = 2;
 
+/// `maitred purge`: done here, but other nodes may still serve the pages.
+pub const EXIT_UNCONFIRMED: u8 = 3;
+
 /// Prints an error of usage or configuration.
 pub fn refuse(why: &impl Display) -> ExitCode {
     complain(why);

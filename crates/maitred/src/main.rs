@@ -17,6 +17,7 @@ mod log;
 mod man_pages;
 mod profile_command;
 mod purge;
+mod purge_log;
 mod report_file;
 mod serve;
 mod status;
@@ -90,6 +91,7 @@ fn main() -> ExitCode {
         Command::Manual { folder } => man_pages::manual(&folder),
         Command::Front => front::front(),
         Command::Acme => acme::acme(),
+        Command::PurgeLog => purge_log::purge_log(),
         Command::OpenBrowser => serve::open_browser::run(),
     }
 }

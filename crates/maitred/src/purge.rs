@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::client::{Client, UNEXPECTED};
 use crate::command::Purge;
-use crate::exit_code::{EXIT_SUCCESS, fail, refuse};
+use crate::exit_code::{EXIT_SUCCESS, EXIT_UNCONFIRMED, complain, fail, refuse};
 
 /// Most targets that the result names.
 const MAX_NAMED: usize = 20;
@@ -32,19 +32,30 @@ pub fn purge(asked: &Purge) -> ExitCode {
         Ok(client) => client,
         Err(why) => return fail(&why),
     };
-    let mut dropped = Vec::new();
+    let (mut dropped, mut complaint) = (Vec::new(), None);
     for request in requests {
         match client.ask_patiently(&request) {
             Ok(Reply::Purged { what }) => dropped.extend(what),
+            Ok(Reply::PurgedHere { what, why }) => {
+                dropped.extend(what);
+                complaint = Some(why);
+            }
             Ok(Reply::Refused { why }) => return refuse(&why),
             Ok(Reply::Failed { why }) | Err(why) => return fail(&why),
             Ok(_) => return fail(&UNEXPECTED),
         }
     }
-    let json = json!({ "purged": dropped, "soft": asked.soft }).to_string();
-    match asked.json.publish(&json, || line(&dropped, asked.soft)) {
-        Ok(()) => ExitCode::from(EXIT_SUCCESS),
-        Err(why) => fail(&why),
+    let json = match &complaint {
+        None => json!({ "purged": dropped, "soft": asked.soft }),
+        Some(why) => json!({ "purged": dropped, "soft": asked.soft, "unconfirmed": why }),
+    };
+    match (asked.json.publish(&json.to_string(), || line(&dropped, asked.soft)), complaint) {
+        (Ok(()), None) => ExitCode::from(EXIT_SUCCESS),
+        (Ok(()), Some(why)) => {
+            complain(&format!("not purged everywhere: {why}"));
+            ExitCode::from(EXIT_UNCONFIRMED)
+        }
+        (Err(why), _) => fail(&why),
     }
 }
 

@@ -17,6 +17,14 @@ pub fn monotonic_nanos() -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
+/// Milliseconds since the machine's start, suspended or not (`CLOCK_BOOTTIME`), which all its
+/// processes share.
+pub fn since_boot_millis() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let (seconds, nanos) = (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs());
+    seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000)
+}
+
 /// Most bytes of a formatted time.
 const FORMATTED_BYTES: usize = 1024;
 

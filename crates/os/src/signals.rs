@@ -100,6 +100,12 @@ pub fn ignore_sigpipe() {
     let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn) };
 }
 
+/// Lets SIGTERM, which a supervisor that stops sends to all its processes, not end this one.
+pub fn ignore_sigterm() {
+    // SAFETY: ignoring a signal runs no code of ours.
+    let _ = unsafe { signal(Signal::SIGTERM, SigHandler::SigIgn) };
+}
+
 /// Makes a write beyond the file size limit (`RLIMIT_FSIZE`; setrlimit(2)) an error instead of the
 /// end of the process. Files in memory count as well. Programs that [`start`](crate::spawn::start)
 /// or a [`command`](crate::spawn::command) starts get the signal's default action back; others

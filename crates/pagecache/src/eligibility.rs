@@ -26,6 +26,8 @@ reasons! {
         Certificate = "client-certificate",
         /// A `.htaccess` file decides by more than the URL: by headers or the client's address.
         Htaccess = "htaccess",
+        /// The purge log was not reached for too long: other nodes may have purged the page.
+        PurgeLog = "purge-log",
         /// The site's `bypass` rule matches.
         Rule = "rule",
         /// The request's own `Cache-Control` header says so, and the site honours it.

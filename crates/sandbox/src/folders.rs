@@ -89,6 +89,17 @@ pub fn around(file: PathBuf) -> PathBuf {
     }
 }
 
+/// Directories that `/etc/ssl/certs` links to on common distributions.
+const TRUSTED: [&str; 3] =
+    ["/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/var/lib/ca-certificates"];
+
+/// The folders of the system's trusted certificates.
+pub fn of_roots() -> Vec<PathBuf> {
+    let beside = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(std::env::var_os);
+    let beside = beside.into_iter().flatten().map(PathBuf::from);
+    TRUSTED.map(PathBuf::from).into_iter().chain(beside).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -51,6 +51,7 @@ use maitred_config::{Config, Pool, Section};
 use maitred_os::{fork, signals, sockets, spawn, title};
 
 pub use error::Error;
+pub use fronts::purge_log::PURGE_LOG_ROLE;
 pub use listen::other_program_on;
 pub use logging::log_files::open_as_fpm;
 pub use plan::FRONT_ROLE;

@@ -36,6 +36,9 @@ pub const WARM: Duration = Duration::from_secs(12);
 /// Timeout of a purge, until all fronts have carried it out; a front may be starting.
 pub const PURGE_ANSWER: Duration = Duration::from_secs(10);
 
+/// Most reports of the process that passes purges on that are acted on in one turn.
+pub const PURGE_LOG_MESSAGES_PER_TURN: usize = 128;
+
 /// Timeout of the trial of a new program.
 pub const UPGRADE_TRY: Duration = Duration::from_secs(10);
 

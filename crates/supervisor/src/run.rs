@@ -10,6 +10,7 @@ mod fronts;
 mod mended_faults;
 pub mod phase;
 mod pools;
+mod purge_log;
 mod reload;
 mod retries;
 mod server;
@@ -31,6 +32,7 @@ use crate::fpm::{self, FpmLogState};
 use crate::fronts::Fronts;
 use crate::fronts::cookies::CookieNames;
 use crate::fronts::front_stats::FrontStats;
+use crate::fronts::purge_log::PurgeLogManager;
 use crate::fronts::purges::PurgeCoordinator;
 use crate::limits::{FIRST_FILL, MESSAGES_PER_TURN, Moment, REAPED_PER_TURN, SIGNALS_PER_TURN};
 use crate::logging::exit_reports::ExitReports;
@@ -91,6 +93,7 @@ pub struct Supervisor {
     front_stats: FrontStats,
     admin: Admin,
     purges: PurgeCoordinator,
+    purge_log: PurgeLogManager,
     scoreboards: Scoreboards,
     capacity: CapacityManager,
     systemd: Systemd,
@@ -157,7 +160,8 @@ impl Supervisor {
             acme: AcmeManager::default(),
             front_stats: FrontStats::default(),
             admin: parts.admin,
-            purges: PurgeCoordinator::default(),
+            purges: PurgeCoordinator::new(plan.config.purge_log.is_some()),
+            purge_log: PurgeLogManager::default(),
             scoreboards: parts.scoreboards,
             capacity: CapacityManager::default(),
             systemd: Systemd::found(plan.config.fpm.as_ref()),
@@ -178,6 +182,7 @@ impl Supervisor {
             // The previous program may have been notified of some and not have reaped them.
             reaps_on: true,
             cookies: state.cookies,
+            purge_log: PurgeLogManager::resumed(),
             ..Supervisor::new(parts)
         };
         supervisor.systemd.go_on(state.systemd, supervisor.now());
@@ -204,6 +209,9 @@ impl Supervisor {
             self.pools.log_outputs(&ready.pool_outputs, self.now());
             if ready.acme {
                 self.acme().receive();
+            }
+            if ready.purge_log {
+                self.hear_purge_log();
             }
             if ready.watches {
                 self.watches.read(self.now());
@@ -302,6 +310,9 @@ impl Supervisor {
         if self.acme.is_process(pid) {
             return self.acme().process_ended(pid, how);
         }
+        if self.purge_log.is_process(pid) {
+            return self.purge_log_ended(how);
+        }
         let now = self.now();
         for id in self.pools.ids() {
             let running = &mut self.pools[id];
@@ -369,6 +380,7 @@ impl Supervisor {
         self.retry_after_changes();
         self.acme().keep();
         self.purges.finish(&mut self.fronts, now);
+        self.keep_purge_log();
         self.server_event(ServerEvent::Tick);
         if self.phase.kills() {
             // The children of a killed process become ours.

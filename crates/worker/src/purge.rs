@@ -15,18 +15,20 @@ pub fn purge(end: &mut WorkerEnd, asked: &Purge<'_>) -> Purged {
     let Ok(parts) = wanted(asked).split(CALL_BYTES) else {
         return Purged::TooLong;
     };
+    let mut outcome = Purged::Done;
     for part in parts {
         let Ok(call) = serde_json::to_vec(&part) else {
             return Purged::NoReply;
         };
         match end.call(&call, PATIENCE).map(Fate::of) {
             Some(Fate::Dropped) => {}
+            Some(Fate::Unconfirmed) => outcome = Purged::NoReply,
             Some(Fate::NoCache) => return Purged::NoCache,
             Some(Fate::NotIts) => return Purged::OtherSite,
             Some(Fate::Unheard) | None => return Purged::NoReply,
         }
     }
-    Purged::Done
+    outcome
 }
 
 fn wanted(asked: &Purge<'_>) -> PurgeRequest {

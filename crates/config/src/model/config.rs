@@ -21,6 +21,7 @@ use crate::model::log_format::LogFormat;
 use crate::model::log_target::LogTarget;
 use crate::model::pool::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
 use crate::model::private_dir::PrivateDir;
+use crate::model::purge_log::PurgeLog;
 use crate::model::site::{Destination, Site, outside_of_chroot};
 use crate::model::tls::{CertificateFiles, Tls};
 use crate::model::with_defaults::with_defaults;
@@ -92,6 +93,8 @@ pub struct Config {
     pub cache_max_size: u64 = 1 << 30,
     /// Time without a request after which a page is removed from `cache_dir` (nginx's `inactive`).
     pub cache_inactive: Duration = Duration::from_secs(600),
+    /// The log through which purges reach other nodes, if there is one.
+    pub purge_log: Option<PurgeLog> = None,
     /// Timeout of a shutdown for running requests; zero: it does not wait. The default is below
     /// systemd's `TimeoutStopSec` of 90 seconds (systemd-system.conf(5)).
     pub process_control_timeout: Duration = Duration::from_secs(60),

@@ -18,6 +18,7 @@ pub mod mode;
 pub mod output;
 pub mod pool;
 pub mod private_dir;
+pub mod purge_log;
 pub mod site;
 pub mod tls;
 mod with_defaults;

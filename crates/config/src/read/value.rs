@@ -72,7 +72,7 @@ impl<'a> Value<'a> {
         self.because(format!("`{name}` {verb} {}, which {why}", self.found()))
     }
 
-    fn because(&self, sentence: String) -> BadValue {
+    pub(crate) fn because(&self, sentence: String) -> BadValue {
         BadValue(vec![Fault::new(self.span(), sentence)])
     }
 

@@ -155,6 +155,7 @@ pub fn php_fpm() -> Facts {
         includes: Vec::new(),
         control_timeout: Duration::from_secs(30),
         stop_delay: Duration::ZERO,
+        has_other_nodes: false,
         unit: Ok(Some(Unit { name: "php8.2-fpm.service".to_owned(), settings: settings.into() })),
         process: Ok(Process { pid: 100, oom_score_adj: Ok(0), open_files: Ok(1024) }),
         group: Group {

@@ -37,6 +37,9 @@ pub(super) fn hygiene(facts: &Facts, sheet: &mut Sheet) {
             Ok(None) => {}
             Err(why) => sheet.cannot_tell(&pool.name, "how full OPcache is", why),
         }
+        if service.has_other_nodes {
+            sessions_of_one_node(pool, sheet);
+        }
         places(facts, pool, sheet);
     }
     applications(facts, sheet);
@@ -176,6 +179,15 @@ fn places(facts: &Facts, pool: &Pool, sheet: &mut Sheet) {
     }
 }
 
+/// Sessions in files of one node.
+fn sessions_of_one_node(pool: &Pool, sheet: &mut Sheet) {
+    let ini = pool.ini.as_ref().ok();
+    if ini.is_some_and(|ini| ini.get("session.save_handler", "files") == "files") {
+        let seen = "session.save_handler = files, and purge_log is for several nodes";
+        sheet.report("runtime.sessions-of-one-node", &pool.name, seen);
+    }
+}
+
 fn is_below(folder: &str, mount: &str) -> bool {
     let rest = folder.strip_prefix(mount.trim_end_matches('/'));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -251,6 +263,16 @@ mod tests {
         expect("D15", &facts, Warn, "33 % of OPcache is wasted");
         told(&mut facts).opcache = unknown();
         expect("D15", &facts, CannotTell, "how full OPcache is");
+    }
+
+    #[test]
+    fn sessions_in_files_of_one_of_several_nodes_are_found() {
+        let mut facts = php_fpm();
+        facts.services[0].has_other_nodes = true;
+        expect("D15", &facts, Warn, "session.save_handler = files, and purge_log");
+        let ini = pool(&mut facts).ini.as_mut().unwrap();
+        ini.entries.insert("session.save_handler".to_owned(), "redis".to_owned());
+        expect_ok("D15", &facts);
     }
 
     #[test]

@@ -292,6 +292,7 @@ fn service(world: &World, all: &Fact<Vec<Proc>>, apache: &Apache) -> Service {
         kind: PhpServer::ModPhp,
         control_timeout: Duration::ZERO,
         stop_delay: Duration::ZERO,
+        has_other_nodes: false,
         unit: systemd_units::unit(world, unit),
         group: super::cgroups::group(world, &name, parent.as_ref().ok().copied()),
         process: parent.map(|pid| processes::process(world, pid)),

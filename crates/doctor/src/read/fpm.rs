@@ -212,6 +212,7 @@ fn service(world: &World, file: &str, draft: Draft, all: &Fact<Vec<processes::Pr
         kind: if is_ours { PhpServer::MaitredFpm } else { PhpServer::PhpFpm },
         control_timeout: draft.global.time("process_control_timeout", 0),
         stop_delay: Duration::ZERO,
+        has_other_nodes: false,
         unit: systemd_units::unit(world, &unit),
         group: super::cgroups::group(world, &name, master.as_ref().ok().copied()),
         process: master.map(|pid| processes::process(world, pid)),

@@ -81,6 +81,7 @@ pub(super) fn service(
         kind: PhpServer::Maitred,
         control_timeout: config.process_control_timeout,
         stop_delay: config.stop_delay,
+        has_other_nodes: config.purge_log.is_some(),
         unit: systemd_units::unit(world, "maitred.service"),
         group: super::cgroups::group(world, &name, pid.ok()),
         process,

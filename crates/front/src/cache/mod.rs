@@ -6,6 +6,7 @@ pub(crate) mod compressing;
 pub(crate) mod cookies;
 pub(crate) mod disk_pace;
 pub(crate) mod key_host;
+pub(crate) mod lease;
 pub(crate) mod purge;
 
 use std::io;
@@ -33,6 +34,7 @@ use crate::cache::cache_stats::{AllCacheStats, SiteCacheStats, ThreadCacheStats}
 use crate::cache::compressing::CompressingKeys;
 use crate::cache::cookies::{AllCookies, SiteCookies};
 use crate::cache::disk_pace::DiskPace;
+use crate::cache::lease::PurgeLease;
 use crate::cache::purge::PurgeableSites;
 use crate::runtime::clock::since_1970;
 use crate::runtime::supervisor_channel::Supervisor;
@@ -75,6 +77,8 @@ pub struct Cache {
     known: ArcSwap<PurgeableSites>,
     /// The other fronts, which also have to drop purged pages.
     pub others: OtherFronts,
+    /// How long cached pages may be served.
+    pub lease: PurgeLease,
     supervisor: Arc<Supervisor>,
 }
 
@@ -137,7 +141,8 @@ impl Cache {
             compressing: CompressingKeys::default(),
             changed,
             known: ArcSwap::from_pointee(PurgeableSites::of(config)),
-            others: OtherFronts::new(supervisor.clone()),
+            others: OtherFronts::new(supervisor.clone(), config.purge_log.is_some()),
+            lease: PurgeLease::new(config.purge_log.is_some()),
             supervisor,
         })
     }

@@ -225,7 +225,9 @@ pub struct OtherFronts {
     supervisor: Arc<Supervisor>,
     any: AtomicBool,
     last: AtomicU64,
-    waiting: Mutex<HashMap<u64, oneshot::Sender<()>>>,
+    waiting: Mutex<HashMap<u64, oneshot::Sender<Option<String>>>>,
+    /// There are other nodes, too, which the supervisor notifies.
+    has_nodes: bool,
 }
 
 impl fmt::Debug for OtherFronts {
@@ -236,18 +238,24 @@ impl fmt::Debug for OtherFronts {
 }
 
 impl OtherFronts {
-    /// No other fronts.
-    pub fn new(supervisor: Arc<Supervisor>) -> OtherFronts {
+    /// No other fronts; `has_nodes`: but other nodes.
+    pub fn new(supervisor: Arc<Supervisor>, has_nodes: bool) -> OtherFronts {
         OtherFronts {
             supervisor,
-            any: AtomicBool::new(false),
+            has_nodes,
+            any: AtomicBool::new(has_nodes),
             last: AtomicU64::new(0),
             waiting: Mutex::default(),
         }
     }
 
+    /// There are other fronts, or none any more.
+    fn set(&self, any: bool) {
+        self.any.store(any || self.has_nodes, Ordering::Release);
+    }
+
     /// Sends them what was dropped here.
-    fn notify(&self, dropped: &[DroppedPages]) -> Option<PurgeAcks> {
+    fn notify(&self, dropped: &[DroppedPages], awaits_nodes: bool) -> Option<PurgeAcks> {
         if !self.any.load(Ordering::Acquire) || dropped.is_empty() {
             return None;
         }
@@ -262,7 +270,7 @@ impl OtherFronts {
                 waiting.insert(mark, sender);
             }
             let dropped = dropped.to_vec();
-            let report = FromFront::PagesDropped { dropped, mark };
+            let report = FromFront::PagesDropped { dropped, mark, awaits_nodes };
             if self.supervisor.report(&report) {
                 told.push(receiver);
             }
@@ -271,12 +279,12 @@ impl OtherFronts {
     }
 
     /// Handles the acknowledgement of the message with this number.
-    pub fn done(&self, mark: u64) {
+    pub fn done(&self, mark: u64, complaint: Option<String>) {
         let waiting = self.waiting.lock();
         let sender = waiting.unwrap_or_else(PoisonError::into_inner).remove(&mark);
         if let Some(sender) = sender {
             // A request that no longer waits has dropped its receiver.
-            let _ = sender.send(());
+            let _ = sender.send(complaint);
         }
     }
 }
@@ -298,35 +306,48 @@ fn messages(dropped: &[DroppedPages]) -> Vec<&[DroppedPages]> {
 
 /// A purge that was sent to other fronts.
 #[derive(Debug)]
-pub struct PurgeAcks(Vec<oneshot::Receiver<()>>);
+pub struct PurgeAcks(Vec<oneshot::Receiver<Option<String>>>);
 
 impl PurgeAcks {
-    /// Waits until all of them have acknowledged it.
-    pub async fn done(self) {
+    /// Waits until all of them have acknowledged it. Returns why other nodes may still serve the
+    /// pages, in one clause, if they may.
+    pub async fn done(self) -> Option<String> {
         let all = async {
+            let mut complaint = None;
             for one in self.0 {
                 // The sender is dropped with the server.
-                let _ = one.await;
+                complaint = complaint.or(one.await.unwrap_or_default());
             }
+            complaint
         };
-        if tokio::time::timeout(OTHERS_ANSWER, all).await.is_err() {
+        tokio::time::timeout(OTHERS_ANSWER, all).await.unwrap_or_else(|_| {
             let limit = OTHERS_ANSWER.as_secs();
             tracing::error!(
                 "another front has not confirmed within {limit} s that it has dropped the pages \
                  that were purged here; its clients may get them until it exits"
             );
-        }
+            Some("not confirmed by another front".to_owned())
+        })
     }
 }
 
 impl Cache {
-    /// Drops pages here, and in the other fronts: the returned future is ready when they have done
-    /// so.
+    /// Drops pages here, in the other fronts and on other nodes: the returned future is ready when
+    /// they have done so.
     pub fn purge(&self, dropped: &[DroppedPages]) -> Option<PurgeAcks> {
+        self.purge_and_notify(dropped, true)
+    }
+
+    /// The same, but other nodes are not waited for: no client of a page waits for those.
+    pub fn invalidate(&self, dropped: &[DroppedPages]) -> Option<PurgeAcks> {
+        self.purge_and_notify(dropped, false)
+    }
+
+    fn purge_and_notify(&self, dropped: &[DroppedPages], awaits_nodes: bool) -> Option<PurgeAcks> {
         for one in dropped {
             self.purge_here(one);
         }
-        self.others.notify(dropped)
+        self.others.notify(dropped, awaits_nodes)
     }
 
     fn purge_here(&self, dropped: &DroppedPages) {
@@ -351,7 +372,10 @@ impl Cache {
                 None => wish.reply(fate as u32),
                 Some(elsewhere) => {
                     tokio::spawn(async move {
-                        elsewhere.done().await;
+                        let fate = match elsewhere.done().await {
+                            Some(_) => Fate::Unconfirmed,
+                            None => fate,
+                        };
                         wish.reply(fate as u32);
                     });
                 }
@@ -378,7 +402,7 @@ impl Cache {
     pub fn obey(&self, order: &PurgeOrder) -> Result<Vec<String>, String> {
         let dropped = match order {
             PurgeOrder::Company(any) => {
-                self.others.any.store(*any, Ordering::Release);
+                self.others.set(*any);
                 return Ok(Vec::new());
             }
             PurgeOrder::Dropped(dropped) => dropped,

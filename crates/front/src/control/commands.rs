@@ -279,7 +279,12 @@ impl CommandReceiver {
                     cache.add_cookies(&site, names.as_deref());
                 }
             }
-            ToFront::ConfirmPurge { mark } => self.purged_elsewhere(mark),
+            ToFront::ConfirmPurge { mark, complaint } => self.purged_elsewhere(mark, complaint),
+            ToFront::SetPurgeLease { until } => {
+                if let Some(cache) = &self.shared.cache {
+                    cache.lease.set(until);
+                }
+            }
             ToFront::SetAccessLog => self.take_access_log(fds.pop()),
             ToFront::SetPoolAccessLog { path } => self.take_pool_access_log(path, fds.pop()),
             ToFront::SetErrorLog => take_error_log(fds),
@@ -322,9 +327,9 @@ impl CommandReceiver {
         supervisor.report(&FromFront::Reconfigured { refused });
     }
 
-    fn purged_elsewhere(&self, mark: u64) {
+    fn purged_elsewhere(&self, mark: u64, complaint: Option<String>) {
         if let Some(cache) = &self.shared.cache {
-            cache.others.done(mark);
+            cache.others.done(mark, complaint);
         }
     }
 

@@ -121,6 +121,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::ReportStats
         | ToFront::SetAcmeProofs { .. }
         | ToFront::Purge { .. }
+        | ToFront::SetPurgeLease { .. }
         | ToFront::AddCookieNames { .. }
         | ToFront::OpenSeat { .. } => orders.early.push((order, fds)),
         ToFront::SetAccessLog => orders.access_log = fds.into_iter().next(),

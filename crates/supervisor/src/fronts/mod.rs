@@ -5,6 +5,7 @@ pub mod front_stats;
 pub mod introduce;
 pub mod liveness;
 pub mod log_manager;
+pub mod purge_log;
 pub mod purges;
 
 use std::os::fd::BorrowedFd;

@@ -5,6 +5,7 @@
 use maitred_control::ToFront;
 use maitred_control::admin::Reply;
 use maitred_control::purge::{DroppedPages, PurgeOrder, PurgeRequest};
+use maitred_control::purge_log::{PurgeReach, ToPurgeLog};
 
 use crate::fronts::Fronts;
 use crate::limits::{Moment, PURGE_ANSWER};
@@ -21,6 +22,40 @@ enum PurgeRequester {
     Front(u32, u64),
     /// An upgrade, before there is a second front.
     Upgrade,
+    /// Another node, by the number of the process that passes purges on and that of its report.
+    Node(u32, u64),
+}
+
+/// A front's report of dropped pages.
+#[derive(Debug)]
+pub struct PagesDropped {
+    /// Its line.
+    pub line: u32,
+    /// The number of the report.
+    pub mark: u64,
+    /// Which pages.
+    pub dropped: Vec<DroppedPages>,
+    /// Whether the front waits for other nodes as well.
+    pub awaits_nodes: bool,
+}
+
+impl PurgeRequester {
+    /// Whether a front has to do it, even if none runs now: one that is being started has pages of
+    /// the disk.
+    fn wants_a_front(self) -> bool {
+        matches!(self, PurgeRequester::Command | PurgeRequester::Node(..))
+    }
+}
+
+/// What a purge waits for beside the fronts.
+#[derive(Debug, PartialEq, Eq)]
+enum OtherNodes {
+    /// Nothing.
+    NotAwaited,
+    /// The report of the purge log.
+    Awaited,
+    /// Nothing more.
+    Reported(PurgeReach),
 }
 
 /// A purge that not all fronts have carried out.
@@ -33,6 +68,7 @@ struct PendingPurge {
     missing: Vec<u32>,
     /// The result of a front, if there is one.
     outcome: Option<(u32, Result<Vec<String>, String>)>,
+    nodes: OtherNodes,
     until: Moment,
 }
 
@@ -55,15 +91,19 @@ impl PendingPurge {
         }
         if another_comes && self.requester != PurgeRequester::Upgrade {
             self.outcome = None;
-        } else if self.requester != PurgeRequester::Command && self.missing.is_empty() {
+        } else if !self.requester.wants_a_front() && self.missing.is_empty() {
             self.outcome.get_or_insert((0, Ok(Vec::new())));
         }
     }
 
     /// The reply to the command that has requested it.
     fn reply(self) -> Reply {
+        let complaint = self.complaint();
         match self.outcome.filter(|_| self.missing.is_empty()) {
-            Some((_, Ok(what))) => Reply::Purged { what },
+            Some((_, Ok(what))) => match complaint {
+                Some(why) => Reply::PurgedHere { what, why },
+                None => Reply::Purged { what },
+            },
             Some((_, Err(why))) => Reply::Refused { why },
             None => Reply::Failed {
                 why: format!(
@@ -75,9 +115,24 @@ impl PendingPurge {
         }
     }
 
+    /// Why other nodes may still serve the pages, in one clause.
+    fn complaint(&self) -> Option<String> {
+        match &self.nodes {
+            OtherNodes::NotAwaited => None,
+            OtherNodes::Awaited => PurgeReach::Queued.complaint(),
+            OtherNodes::Reported(reach) => reach.complaint(),
+        }
+    }
+
+    /// Whether the fronts have done it.
+    fn is_done_here(&self) -> bool {
+        self.missing.is_empty() && self.outcome.is_some()
+    }
+
     fn is_over(&self, now: Moment) -> bool {
-        let is_done = self.missing.is_empty() && self.outcome.is_some();
-        is_done || self.until <= now
+        let is_refused = self.outcome.as_ref().is_some_and(|(_, outcome)| outcome.is_err());
+        let awaits_nodes = self.nodes == OtherNodes::Awaited && !is_refused;
+        self.until <= now || (self.is_done_here() && !awaits_nodes)
     }
 }
 
@@ -88,9 +143,21 @@ pub struct PurgeCoordinator {
     pending: Vec<PendingPurge>,
     /// Outcomes for commands, by number.
     outcomes: Vec<(u64, Reply)>,
+    /// There is a purge log.
+    has_log: bool,
+    log_runs: bool,
+    /// For the process that passes purges on.
+    for_log: Vec<ToPurgeLog>,
+    /// The number of that process.
+    log_process: u32,
 }
 
 impl PurgeCoordinator {
+    /// One without purges; `has_log`: there are other nodes.
+    pub fn new(has_log: bool) -> PurgeCoordinator {
+        PurgeCoordinator { has_log, ..PurgeCoordinator::default() }
+    }
+
     fn begin(
         &mut self,
         order: PurgeOrder,
@@ -100,14 +167,15 @@ impl PurgeCoordinator {
     ) -> u64 {
         self.last += 1;
         // Without a front to wait for, it is done; but a command wants the report of one.
-        let outcome = (missing.is_empty() && requester != PurgeRequester::Command)
-            .then(|| (0, Ok(Vec::new())));
+        let outcome =
+            (missing.is_empty() && !requester.wants_a_front()).then(|| (0, Ok(Vec::new())));
         self.pending.push(PendingPurge {
             mark: self.last,
             order,
             requester,
             missing,
             outcome,
+            nodes: OtherNodes::NotAwaited,
             until: now + PURGE_ANSWER,
         });
         self.last
@@ -151,22 +219,89 @@ impl PurgeCoordinator {
         }
         let lines = fronts.lines();
         let order = PurgeOrder::Asked(request);
-        Ok(self.order(order, PurgeRequester::Command, lines, fronts, now))
+        let mark = self.order(order.clone(), PurgeRequester::Command, lines, fronts, now);
+        self.publish(mark, order, true);
+        Ok(mark)
     }
 
-    /// A front has dropped pages: the others drop them, too. `mark` is the number of its report.
-    pub fn dropped(
+    /// Passes a purge on to the other nodes.
+    fn publish(&mut self, number: u64, order: PurgeOrder, is_awaited: bool) {
+        if !self.has_log {
+            return;
+        }
+        let order = match self.for_log.len() < MAX_PENDING {
+            true => order,
+            false => {
+                self.for_log.retain(|order| !matches!(order, ToPurgeLog::Publish { .. }));
+                PurgeOrder::everything()
+            }
+        };
+        self.for_log.push(ToPurgeLog::Publish { number, order });
+        if let Some(one) = self.pending.iter_mut().find(|one| one.mark == number && is_awaited) {
+            one.nodes = match self.log_runs {
+                true => OtherNodes::Awaited,
+                false => OtherNodes::Reported(PurgeReach::Queued),
+            };
+        }
+    }
+
+    /// Whether the process that passes purges on runs. Otherwise it is not waited for.
+    pub fn set_log_runs(&mut self, log_runs: bool) {
+        self.log_runs = log_runs;
+    }
+
+    /// Takes what the process that passes purges on is to be sent.
+    pub fn take_for_log(&mut self) -> Vec<ToPurgeLog> {
+        std::mem::take(&mut self.for_log)
+    }
+
+    /// The process has reported the outcome of a purge.
+    pub fn reached(&mut self, number: u64, reach: PurgeReach) {
+        let mut awaited = self.pending.iter_mut().filter(|one| one.nodes == OtherNodes::Awaited);
+        if let Some(one) = awaited.find(|one| one.mark == number) {
+            one.nodes = OtherNodes::Reported(reach);
+        }
+    }
+
+    /// Another node has purged pages.
+    pub fn purge_of_node(
         &mut self,
-        line: u32,
         mark: u64,
-        dropped: Vec<DroppedPages>,
+        order: PurgeOrder,
         fronts: &mut Fronts,
         now: Moment,
     ) {
+        let requester = PurgeRequester::Node(self.log_process, mark);
+        let lines = fronts.lines();
+        self.order(order, requester, lines, fronts, now);
+    }
+
+    /// The process that passes purges on has ended: what it has not reported is sent to the next
+    /// one.
+    pub fn log_process_ended(&mut self) {
+        self.log_process += 1;
+        self.for_log.retain(|order| matches!(order, ToPurgeLog::Publish { .. }));
+        let number_of = |order: &ToPurgeLog| match order {
+            ToPurgeLog::Publish { number, .. } => Some(*number),
+            _ => None,
+        };
+        for one in self.pending.iter().filter(|one| one.nodes == OtherNodes::Awaited) {
+            if !self.for_log.iter().any(|order| number_of(order) == Some(one.mark)) {
+                let (number, order) = (one.mark, one.order.clone());
+                self.for_log.push(ToPurgeLog::Publish { number, order });
+            }
+        }
+    }
+
+    /// A front has dropped pages: the others drop them, too.
+    pub fn dropped(&mut self, report: PagesDropped, fronts: &mut Fronts, now: Moment) {
+        let PagesDropped { line, mark, dropped, awaits_nodes } = report;
         let mut others = fronts.lines();
         others.retain(|other| *other != line);
+        let order = PurgeOrder::Dropped(dropped);
         let requester = PurgeRequester::Front(line, mark);
-        self.order(PurgeOrder::Dropped(dropped), requester, others, fronts, now);
+        let number = self.order(order.clone(), requester, others, fronts, now);
+        self.publish(number, order, awaits_nodes);
         self.finish(fronts, now);
     }
 
@@ -251,8 +386,14 @@ impl PurgeCoordinator {
             match one.requester {
                 PurgeRequester::Upgrade => {}
                 PurgeRequester::Front(line, mark) => {
-                    fronts.tell(line, ToFront::ConfirmPurge { mark });
+                    let complaint = one.complaint();
+                    fronts.tell(line, ToFront::ConfirmPurge { mark, complaint });
                 }
+                PurgeRequester::Node(process, mark) if process == self.log_process => {
+                    let is_done = one.is_done_here();
+                    self.for_log.push(ToPurgeLog::Applied { mark, is_done });
+                }
+                PurgeRequester::Node(..) => {}
                 PurgeRequester::Command => {
                     let mark = one.mark;
                     self.outcomes.push((mark, one.reply()));
@@ -311,6 +452,38 @@ mod tests {
         let one = &mut purges.pending[0];
         one.lost(1, false);
         assert!(one.is_over(NOW));
+    }
+
+    #[test]
+    fn a_purge_waits_for_other_nodes_while_the_process_that_passes_it_on_runs() {
+        let order = || PurgeOrder::everything();
+        let mut purges = begun(PurgeRequester::Command, &[1]);
+        (purges.has_log, purges.log_runs) = (true, true);
+        purges.publish(1, order(), true);
+        purges.pending[0].done_by(1, done("x"));
+        assert!(!purges.pending[0].is_over(NOW));
+        // What it was sent and has not reported, the next one gets.
+        assert_eq!(purges.take_for_log().len(), 1);
+        purges.log_process_ended();
+        purges.log_process_ended();
+        assert_eq!(purges.take_for_log().len(), 1);
+        purges.reached(1, PurgeReach::Missing(vec!["b".to_owned()]));
+        assert!(purges.pending[0].is_over(NOW));
+        assert!(matches!(purges.pending.remove(0).reply(), Reply::PurgedHere { .. }));
+        let mut purges = begun(PurgeRequester::Command, &[1]);
+        purges.has_log = true;
+        purges.publish(1, order(), true);
+        purges.pending[0].done_by(1, done("x"));
+        assert!(purges.pending[0].is_over(NOW));
+        (0..5000).for_each(|number| purges.publish(number, order(), false));
+        assert!(purges.take_for_log().len() <= MAX_PENDING);
+    }
+
+    #[test]
+    fn a_purge_of_another_node_waits_for_a_front_that_is_being_started() {
+        let purges = begun(PurgeRequester::Node(0, 7), &[]);
+        assert!(!purges.pending[0].is_over(NOW));
+        assert!(purges.pending[0].is_over(NOW + PURGE_ANSWER));
     }
 
     #[test]

@@ -89,11 +89,13 @@ fn keep_cache(old: &Config, config: &mut Config) -> Vec<&'static str> {
         ("cache_dir", config.cache_dir != old.cache_dir),
         ("cache_max_size", config.cache_max_size != old.cache_max_size),
         ("cache_inactive", config.cache_inactive != old.cache_inactive),
+        ("purge_log", config.purge_log != old.purge_log),
     ];
     config.cache_memory = old.cache_memory;
     config.cache_dir.clone_from(&old.cache_dir);
     config.cache_max_size = old.cache_max_size;
     config.cache_inactive = old.cache_inactive;
+    config.purge_log.clone_from(&old.purge_log);
     let differs = differs.into_iter().filter(|(_, differs)| *differs);
     differs.map(|(name, _)| name).collect()
 }

@@ -17,6 +17,7 @@ use crate::fpm;
 use crate::fronts::EndedFront;
 use crate::fronts::cookies::{self, SeenCookies};
 use crate::fronts::liveness::Liveness;
+use crate::fronts::purges::PagesDropped;
 use crate::limits::FRONT_START;
 use crate::logging::text::one_line;
 use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
@@ -74,6 +75,10 @@ impl Supervisor {
                 for order in purges.into_iter().chain(cookies::orders(&self.cookies)) {
                     peer.say(order, &[]);
                 }
+                if self.plan.config.purge_log.is_some() {
+                    let until = self.purge_log.lease();
+                    peer.say(ToFront::SetPurgeLease { until }, &[]);
+                }
                 introduce_all(self, &mut peer);
                 if self.phase.is_delayed() {
                     peer.say(ToFront::PrepareStop, &[]);
@@ -117,8 +122,9 @@ impl Supervisor {
                 self.purges.purged(line, mark, outcome);
                 self.purges.finish(&mut self.fronts, now);
             }
-            FromFront::PagesDropped { dropped, mark } => {
-                self.purges.dropped(line, mark, dropped, &mut self.fronts, now);
+            FromFront::PagesDropped { dropped, mark, awaits_nodes } => {
+                let report = PagesDropped { line, mark, dropped, awaits_nodes };
+                self.purges.dropped(report, &mut self.fronts, now);
             }
             FromFront::CookiesSeen { site, names } => {
                 let seen = SeenCookies { line, site, names };

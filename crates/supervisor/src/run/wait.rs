@@ -4,6 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use maitred_control::acme::ToAcme;
+use maitred_control::purge_log::ToPurgeLog;
 use maitred_control::{ToFront, ToZygote};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::error;
@@ -33,6 +34,7 @@ pub struct Ready {
     /// Files of an application that is watched.
     pub watches: bool,
     pub acme: bool,
+    pub purge_log: bool,
     pub admin: bool,
 }
 
@@ -45,6 +47,7 @@ struct Polled<'a> {
     outputs: Vec<(OutputRef, BorrowedFd<'a>)>,
     watches: Vec<BorrowedFd<'a>>,
     acme: Option<&'a Peer<ToAcme>>,
+    purge_log: Option<&'a Peer<ToPurgeLog>>,
     admin: Vec<PollFd<'a>>,
 }
 
@@ -62,6 +65,7 @@ impl<'a> Polled<'a> {
             outputs: pools.iter().flat_map(outputs_of).collect(),
             watches: server.watches.listening().collect(),
             acme: server.acme.listening(),
+            purge_log: server.purge_log.listening(),
             admin: server.admin.interests().collect(),
         }
     }
@@ -75,6 +79,7 @@ impl<'a> Polled<'a> {
         let read = pools.chain(outputs).chain(&self.watches);
         fds.extend(read.map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
         fds.extend(self.acme.iter().flat_map(|peer| peer.interests()));
+        fds.extend(self.purge_log.iter().flat_map(|peer| peer.interests()));
         fds.extend(self.admin.iter().cloned());
         fds
     }
@@ -103,6 +108,7 @@ impl<'a> Polled<'a> {
             outputs: outputs.collect(),
             watches: self.watches.iter().fold(false, |any, _| next() || any),
             acme: self.acme.is_some_and(|peer| peer.is_ready(&mut next)),
+            purge_log: self.purge_log.is_some_and(|peer| peer.is_ready(&mut next)),
             admin: results.any(|is_ready| is_ready),
         }
     }
@@ -172,6 +178,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
         certificates.map(Certificates::deadline),
         capacity.flatten(),
         server.acme.deadline(&server.plan.config, is_serving),
+        server.purge_log.deadline(&server.plan.config, server.wants_purge_log()),
         server.admin.deadline(),
         front.flatten(),
         boot_order::deadline(pools, now),

@@ -15,6 +15,7 @@ use crate::model::listener::Address;
 use crate::model::log_format::LogFormat;
 use crate::model::log_target::LogTarget;
 use crate::read::directive::{Directive, Needs, Preset, store};
+use crate::read::directives::purge_log::PURGE_LOG;
 use crate::read::listen::parse_listen;
 use crate::read::value::{BadValue, Value};
 use crate::sources::Sources;
@@ -437,6 +438,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         example: "\"cache\"",
         read: |config, value| store(&mut config.cache_dir, value.directory().map(Some)),
     },
+    PURGE_LOG,
     Directive {
         name: "cache_max_size",
         default: Preset::Value("\"1G\""),

@@ -10,6 +10,7 @@ mod mode;
 pub mod output;
 pub mod pools;
 mod proxy_item;
+mod purge_log;
 mod queue;
 mod rule_items;
 pub mod rules;

@@ -323,7 +323,7 @@ impl<'a> Fill<'a> {
             let asked = purge::litespeed(said.headers(), &settings.key, request.host);
             dropped.extend(asked.into_iter().map(named));
         }
-        self.elsewhere = self.cache.purge(&dropped);
+        self.elsewhere = self.cache.invalidate(&dropped);
     }
 
     /// Returns when other fronts have dropped the pages that the response invalidates as well, and

@@ -61,6 +61,14 @@ pub async fn lookup<'a, C: HttpClient>(
         return Ok(LookupResult::Forward(fill));
     };
     loop {
+        // In each turn: it may have waited.
+        if !cache.lease.holds() {
+            let why = Bypass::PurgeLog;
+            (plan.read, plan.store) = (Err(why), Err(NotStored::Bypassed(why)));
+            fill.primary = Some(primary);
+            fill.bypass(plan, why);
+            return Ok(LookupResult::Forward(fill));
+        }
         // Before the lookup: a page that is purged from now on must not come back by a 304.
         fill.take_stamp();
         let found = find(cache, &primary, context.head).await?;

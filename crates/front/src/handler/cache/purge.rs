@@ -55,13 +55,19 @@ async fn drop_pages(context: &RequestContext<'_>, of: &SiteCache, cache: &Cache)
     };
     let named = |purge| DroppedPages { site: of.site.clone(), purge, how };
     let dropped: Vec<DroppedPages> = purges.into_iter().map(named).collect();
-    if let Some(elsewhere) = cache.purge(&dropped) {
-        elsewhere.done().await;
-    }
+    let complaint = match cache.purge(&dropped) {
+        Some(elsewhere) => elsewhere.done().await,
+        None => None,
+    };
     let done = match how {
         PurgeMode::Hard => "dropped",
         PurgeMode::Soft => "stale",
     };
-    let lines = dropped.iter().map(|one| format!("{done}: {}\n", one.purge));
-    TextResponse::page(&[PLAIN], lines.collect())
+    let mut text: String = dropped.iter().map(|one| format!("{done}: {}\n", one.purge)).collect();
+    let Some(complaint) = complaint else {
+        return TextResponse::page(&[PLAIN], text);
+    };
+    text.push_str(&complaint);
+    text.push('\n');
+    TextResponse::page(&[PLAIN], text).with_status(504)
 }

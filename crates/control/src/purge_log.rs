@@ -1,0 +1,179 @@
+//! Messages between the supervisor and the process that passes purges from node to node
+//! (docs/decisions/0018-purges-everywhere.md).
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use maitred_os::users::Identity;
+use serde::{Deserialize, Serialize};
+
+use crate::acme::Secret;
+use crate::purge::PurgeOrder;
+
+/// Longest purge that is passed on, in bytes of JSON. A longer one becomes one of everything.
+pub const MAX_ORDER_BYTES: usize = 48 * 1024;
+
+/// Most nodes that a sentence names.
+const MAX_NAMED: usize = 8;
+
+/// Longest name of a node in a sentence, in characters.
+const MAX_NAME_CHARS: usize = 64;
+
+/// Orders to the process that passes purges on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToPurgeLog {
+    /// Connect. Descriptor: a file with [`PurgeLogSettings`] as JSON, which holds a secret.
+    Begin,
+    /// Have the other nodes apply a purge. Reply: [`FromPurgeLog::Published`].
+    Publish {
+        /// Its number.
+        number: u64,
+        /// The purge.
+        order: PurgeOrder,
+    },
+    /// The fronts have handled a [`FromPurgeLog::Apply`].
+    Applied {
+        /// Its number.
+        mark: u64,
+        /// Whether all have applied it.
+        is_done: bool,
+    },
+    /// The fronts have ended: no other node has to wait for this one. Then exit.
+    Leave,
+}
+
+/// Reports of the process that passes purges on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromPurgeLog {
+    /// Another node has purged this. Reply: [`ToPurgeLog::Applied`].
+    Apply {
+        /// Its number.
+        mark: u64,
+        /// The purge.
+        order: PurgeOrder,
+    },
+    /// Cached pages may be served until this time.
+    Lease {
+        /// Milliseconds of the machine's clock since its start
+        /// ([`maitred_os::clock::since_boot_millis`]).
+        until: u64,
+    },
+    /// The outcome of a [`ToPurgeLog::Publish`].
+    Published {
+        /// Its number.
+        number: u64,
+        /// Which nodes have applied it.
+        reach: PurgeReach,
+    },
+}
+
+/// Which nodes have applied a purge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PurgeReach {
+    /// All that serve pages.
+    Everywhere,
+    /// All but these.
+    Missing(Vec<String>),
+    /// All that are known, but there may be others: the log is new.
+    Uncertain,
+    /// None but this one: the log cannot be reached, and the purge is sent later.
+    Queued,
+}
+
+impl PurgeReach {
+    /// What is not as it should be, in one clause.
+    pub fn complaint(&self) -> Option<String> {
+        match self {
+            PurgeReach::Everywhere => None,
+            PurgeReach::Missing(nodes) => {
+                let mut said = String::from("not confirmed by");
+                for (at, name) in nodes.iter().take(MAX_NAMED).enumerate() {
+                    let plain = name.chars().take(MAX_NAME_CHARS).map(|c| match c {
+                        'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' | '_' | ':' => c,
+                        _ => '?',
+                    });
+                    said.push_str(if at == 0 { " " } else { ", " });
+                    said.extend(plain);
+                }
+                if nodes.len() > MAX_NAMED {
+                    let _ = write!(said, " and {} more", nodes.len() - MAX_NAMED);
+                }
+                Some(said)
+            }
+            PurgeReach::Uncertain => Some(
+                "other nodes are not all known yet, since the purge log is new or was restarted; \
+                 repeat it later"
+                    .to_owned(),
+            ),
+            PurgeReach::Queued => Some(
+                "only done here: the purge log cannot be reached, and the other nodes get it later"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
+/// The settings of the process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PurgeLogSettings {
+    /// User to become first.
+    pub identity: Option<Identity>,
+    /// Whether it is sandboxed, like the front.
+    pub restricted: bool,
+    /// Where Redis is.
+    pub server: LogServer,
+    /// The user of Redis; none: its default user.
+    pub username: Option<String>,
+    /// The password.
+    pub password: Option<Secret>,
+    /// The database.
+    pub database: u32,
+    /// The name of this node.
+    pub node: String,
+    /// The beginning of all keys.
+    pub prefix: String,
+    /// Entries of the stream, about.
+    pub length: u64,
+    /// How long pages may be served after the log was last read.
+    pub lease: Duration,
+    /// How long a purge waits for other nodes.
+    pub timeout: Duration,
+    /// The folder of cached pages, if they are on disk: the position in the log is there, too.
+    pub folder: Option<PathBuf>,
+    /// The fronts have no page yet, except from that folder.
+    pub is_cold: bool,
+}
+
+/// Where Redis is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LogServer {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// A host.
+    Tcp {
+        /// Its name or address.
+        host: String,
+        /// The port.
+        port: u16,
+        /// Whether it speaks TLS.
+        has_tls: bool,
+        /// The root certificates to verify it with, as PEM; none: the system's.
+        roots: Option<String>,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_nodes_cannot_write_to_a_terminal_and_are_not_endless() {
+        let one = PurgeReach::Missing(vec!["node2".to_owned(), "\x1b[2J\n".repeat(50)]);
+        let said = one.complaint().unwrap();
+        assert!(said.starts_with("not confirmed by node2, ??2J??") && said.len() < 120, "{said}");
+        let many = PurgeReach::Missing(vec!["n".to_owned(); 20]).complaint().unwrap();
+        assert!(many.ends_with("n and 12 more"));
+        assert_eq!(PurgeReach::Everywhere.complaint(), None);
+    }
+}

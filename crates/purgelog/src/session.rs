@@ -1,0 +1,410 @@
+//! What carries the member's decisions out: it waits for orders, for Redis and for the clock.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use maitred_control::purge::PurgeOrder;
+use maitred_control::purge_log::{
+    FromPurgeLog, MAX_ORDER_BYTES, PurgeLogSettings, PurgeReach, ToPurgeLog,
+};
+use maitred_os::clock::since_boot_millis;
+use rustls::ClientConfig;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
+
+use crate::Millis;
+use crate::connection::{Connection, tls};
+use crate::link::Link;
+use crate::log_entry::EntryId;
+use crate::member::{Member, MemberSettings, Outcome, Remark, RoundReply, Start, Step};
+use crate::position_file::PositionFile;
+use crate::wire::Keys;
+
+/// Least and longest time between two attempts to connect.
+const RETRY: (Millis, Millis) = (50, 2000);
+
+/// How often the position is written, in milliseconds.
+const WRITE_EVERY: Millis = 1000;
+
+/// How much longer than Redis blocks the connection that waits for entries may take.
+const BLOCKED: Duration = Duration::from_secs(10);
+
+/// How long an entry may be unread before it is hinted at again.
+const UNREAD: Duration = Duration::from_secs(1);
+
+/// What the one thing at a time that is done with Redis has come to.
+enum Done {
+    Opened(Result<Connection, String>),
+    Replied(Result<(Connection, RoundReply), String>),
+    Paused,
+}
+
+type Work = Pin<Box<dyn Future<Output = Done>>>;
+
+/// The connection for rounds.
+enum RedisLink {
+    Idle(Connection),
+    Busy(Work),
+}
+
+/// The process at work.
+pub struct Session {
+    settings: Arc<PurgeLogSettings>,
+    keys: Arc<Keys>,
+    tls: Option<Arc<ClientConfig>>,
+    link: Link,
+    member: Member,
+    file: Option<PositionFile>,
+    written_at: Millis,
+    retry: Millis,
+    /// When it was last known to be reached, and whether its loss was logged.
+    lost_since: Option<Millis>,
+    /// The lease, until its end is logged.
+    lease: Option<Millis>,
+    last_read: watch::Sender<EntryId>,
+}
+
+fn millis(time: Duration) -> Millis {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The purge of an entry. What is not understood, such as that of a newer program, may be anything.
+fn purge_of(payload: &str) -> PurgeOrder {
+    match serde_json::from_str(payload) {
+        Ok(order @ (PurgeOrder::Asked(_) | PurgeOrder::Dropped(_)))
+            if payload.len() <= MAX_ORDER_BYTES =>
+        {
+            order
+        }
+        _ => PurgeOrder::everything(),
+    }
+}
+
+fn payload_of(order: &PurgeOrder) -> String {
+    let text = serde_json::to_string(order).ok().filter(|text| text.len() <= MAX_ORDER_BYTES);
+    text.or_else(|| serde_json::to_string(&PurgeOrder::everything()).ok()).unwrap_or_default()
+}
+
+impl Session {
+    /// A session that has not connected.
+    ///
+    /// # Errors
+    /// One sentence, when there are no root certificates or random numbers.
+    pub fn new(settings: PurgeLogSettings, link: Link) -> Result<Session, String> {
+        let mut random = [0; 8];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+            .map_err(|error| format!("the system has no random numbers: {error}"))?;
+        let file = settings.folder.as_deref().map(PositionFile::new);
+        let start = match file.as_ref().and_then(PositionFile::read) {
+            Some(position) => Start::At(position),
+            None if settings.is_cold && file.is_none() => Start::Cold,
+            None => Start::Unknown,
+        };
+        let member = MemberSettings {
+            node: settings.node.clone(),
+            instance: format!("{:016x}", u64::from_ne_bytes(random)),
+            lease: millis(settings.lease),
+            timeout: millis(settings.timeout),
+            everything: payload_of(&PurgeOrder::everything()),
+        };
+        Ok(Session {
+            keys: Arc::new(Keys::new(&settings.prefix)),
+            tls: tls(&settings.server)?,
+            link,
+            member: Member::new(member, start),
+            file,
+            written_at: 0,
+            retry: 0,
+            lost_since: None,
+            lease: None,
+            last_read: watch::channel(EntryId::default()).0,
+            settings: Arc::new(settings),
+        })
+    }
+
+    /// Runs until the supervisor has exited, or this process is to leave.
+    ///
+    /// # Errors
+    /// One sentence, when it cannot work.
+    pub async fn run(mut self) -> Result<(), String> {
+        let mut orders = self.link.orders()?;
+        let (hint, mut hints) = mpsc::channel(1);
+        tokio::spawn(watch_stream(
+            (self.settings.clone(), self.keys.clone(), self.tls.clone()),
+            self.last_read.subscribe(),
+            hint,
+        ));
+        let mut redis = RedisLink::Busy(self.open());
+        loop {
+            let now = since_boot_millis();
+            redis = match redis {
+                RedisLink::Idle(connection) if self.member.round_at() <= now => {
+                    RedisLink::Busy(self.round(connection, now))
+                }
+                other => other,
+            };
+            let due = self.due(&redis).saturating_sub(now);
+            tokio::select! {
+                order = orders.recv() => match order {
+                    None => return Ok(()),
+                    Some(ToPurgeLog::Leave) => {
+                        self.leave(redis).await;
+                        return Ok(());
+                    }
+                    Some(order) => self.obey(order)?,
+                },
+                Some(()) = hints.recv() => self.member.hint(),
+                done = work(&mut redis) => redis = self.done(done)?,
+                () = sleep(Duration::from_millis(due)) => {}
+            }
+            self.keep()?;
+        }
+    }
+
+    /// When there is something to do without an event.
+    fn due(&self, redis: &RedisLink) -> Millis {
+        let round = match redis {
+            RedisLink::Idle(_) => Some(self.member.round_at()),
+            RedisLink::Busy(_) => None,
+        };
+        let lease = self.lease.map(|until| until.saturating_add(1));
+        let due = [round, self.member.deadline(), lease];
+        due.into_iter().flatten().min().unwrap_or(Millis::MAX).min(since_boot_millis() + 60_000)
+    }
+
+    /// Does what is due because time has passed.
+    fn keep(&mut self) -> Result<(), String> {
+        let now = since_boot_millis();
+        let steps = self.member.tick(now);
+        self.carry_out(steps)?;
+        if self.lease.is_some_and(|until| until < now) {
+            self.lease = None;
+            tracing::warn!(
+                "the purge log was not reached for {} s: cached pages are not served until it is, \
+                 since other nodes may have purged them",
+                self.settings.lease.as_secs()
+            );
+        }
+        if now >= self.written_at.saturating_add(WRITE_EVERY) {
+            self.written_at = now;
+            self.write_position();
+        }
+        Ok(())
+    }
+
+    fn write_position(&mut self) {
+        let (Some(file), Some(position)) = (&mut self.file, self.member.position()) else {
+            return;
+        };
+        if let Err(error) = file.write(position) {
+            tracing::warn!(
+                "the position in the purge log cannot be written to cache_dir: {error}; after a \
+                 restart its pages are dropped"
+            );
+            self.file = None;
+        }
+    }
+
+    fn obey(&mut self, order: ToPurgeLog) -> Result<(), String> {
+        let steps = match order {
+            ToPurgeLog::Publish { number, order } => {
+                self.member.submit(number, payload_of(&order), since_boot_millis())
+            }
+            ToPurgeLog::Applied { mark, is_done: true } => self.member.applied(mark),
+            ToPurgeLog::Applied { mark, is_done: false } => self.member.not_applied(mark),
+            ToPurgeLog::Begin | ToPurgeLog::Leave => Vec::new(),
+        };
+        self.carry_out(steps)
+    }
+
+    fn carry_out(&mut self, steps: Vec<Step>) -> Result<(), String> {
+        for step in steps {
+            match step {
+                Step::Apply { mark, payload } => {
+                    let order = purge_of(&payload);
+                    self.link.say(&FromPurgeLog::Apply { mark, order })?;
+                }
+                Step::Lease(until) => {
+                    self.lease = Some(until).filter(|until| *until > 0);
+                    self.link.say(&FromPurgeLog::Lease { until })?;
+                }
+                Step::Report(number, outcome) => {
+                    let reach = match outcome {
+                        Outcome::Everywhere => PurgeReach::Everywhere,
+                        Outcome::Missing(nodes) => PurgeReach::Missing(nodes),
+                        Outcome::Uncertain => PurgeReach::Uncertain,
+                        Outcome::Queued => PurgeReach::Queued,
+                    };
+                    self.link.say(&FromPurgeLog::Published { number, reach })?;
+                }
+                Step::Say(remark) => self.log(remark),
+            }
+        }
+        self.last_read.send_if_modified(|last| {
+            let before = std::mem::replace(last, self.member.last_read());
+            before != *last
+        });
+        Ok(())
+    }
+
+    fn log(&self, remark: Remark) {
+        let node = &self.settings.node;
+        match remark {
+            Remark::NameTaken => tracing::error!(
+                "another server has the name {node} in the purge log: cached pages are not served \
+                 until each has a name of its own; set `node` in [purge_log]"
+            ),
+            Remark::Trimmed => tracing::warn!(
+                "the purge log was shortened before this node has read it: all cached pages are \
+                 dropped; `length` in [purge_log] is its length"
+            ),
+            Remark::Lost => tracing::info!(
+                "what was purged on other nodes is not known, since the purge log is new here or \
+                 was restarted: all cached pages are dropped"
+            ),
+        }
+    }
+
+    fn open(&self) -> Work {
+        let (settings, tls) = (self.settings.clone(), self.tls.clone());
+        Box::pin(async move {
+            let opened = timeout(settings.timeout, Connection::open(&settings, tls)).await;
+            Done::Opened(opened.unwrap_or_else(|_| Err(too_slow(&settings))))
+        })
+    }
+
+    fn round(&mut self, mut connection: Connection, now: Millis) -> Work {
+        let round = self.member.round(now);
+        let (settings, keys) = (self.settings.clone(), self.keys.clone());
+        Box::pin(async move {
+            let replied = connection.round(&round, &keys, &settings);
+            let replied = timeout(settings.timeout, replied).await;
+            let replied = replied.unwrap_or_else(|_| Err(too_slow(&settings)));
+            Done::Replied(replied.map(|reply| (connection, reply)))
+        })
+    }
+
+    fn done(&mut self, done: Done) -> Result<RedisLink, String> {
+        let now = since_boot_millis();
+        match done {
+            Done::Opened(Ok(connection)) => Ok(RedisLink::Idle(connection)),
+            Done::Replied(Ok((connection, reply))) => {
+                self.retry = 0;
+                if let Some(since) = self.lost_since.take() {
+                    let seconds = now.saturating_sub(since).div_ceil(1000);
+                    tracing::info!("the purge log is reached again, after {seconds} s");
+                }
+                let steps = self.member.replied(reply, now);
+                self.carry_out(steps)?;
+                Ok(RedisLink::Idle(connection))
+            }
+            Done::Opened(Err(why)) | Done::Replied(Err(why)) => {
+                if self.lost_since.is_none() {
+                    self.lost_since = Some(now);
+                    tracing::error!(
+                        "the purge log cannot be reached: {why}; purges are done here, and sent to \
+                         the other nodes later"
+                    );
+                }
+                let steps = self.member.lost(now);
+                self.carry_out(steps)?;
+                let wait = self.retry;
+                self.retry = (self.retry * 2).clamp(RETRY.0, RETRY.1);
+                Ok(RedisLink::Busy(Box::pin(async move {
+                    sleep(Duration::from_millis(wait)).await;
+                    Done::Paused
+                })))
+            }
+            Done::Paused => Ok(RedisLink::Busy(self.open())),
+        }
+    }
+
+    /// The fronts have ended: other nodes need not wait for this one.
+    async fn leave(&mut self, redis: RedisLink) {
+        self.write_position();
+        let connection = match redis {
+            RedisLink::Idle(connection) => Some(connection),
+            RedisLink::Busy(mut work) => match (&mut work).await {
+                Done::Replied(Ok((connection, reply))) => {
+                    self.member.replied(reply, since_boot_millis());
+                    Some(connection)
+                }
+                Done::Opened(Ok(connection)) => Some(connection),
+                Done::Opened(Err(_)) | Done::Replied(Err(_)) | Done::Paused => None,
+            },
+        };
+        let Some(mut connection) = connection else { return };
+        let text = self.member.farewell();
+        let said = connection.leave(&self.keys, &self.settings.node, &text);
+        if let Ok(Err(why)) = timeout(self.settings.timeout, said).await {
+            tracing::debug!("the purge log was not left: {why}");
+        }
+    }
+}
+
+/// The result of what is done with Redis; never, if nothing is.
+async fn work(redis: &mut RedisLink) -> Done {
+    match redis {
+        RedisLink::Busy(work) => work.await,
+        RedisLink::Idle(_) => std::future::pending().await,
+    }
+}
+
+fn too_slow(settings: &PurgeLogSettings) -> String {
+    format!("it has not replied within {} ms", settings.timeout.as_millis())
+}
+
+/// Notifies of new entries, over a connection of its own. Without it, rounds find them later.
+async fn watch_stream(
+    with: (Arc<PurgeLogSettings>, Arc<Keys>, Option<Arc<ClientConfig>>),
+    mut last_read: watch::Receiver<EntryId>,
+    hint: mpsc::Sender<()>,
+) {
+    let (settings, keys, tls) = with;
+    loop {
+        let opened = timeout(settings.timeout, Connection::open(&settings, tls.clone())).await;
+        let Ok(Ok(mut connection)) = opened else {
+            sleep(Duration::from_millis(RETRY.1)).await;
+            continue;
+        };
+        loop {
+            let after = *last_read.borrow_and_update();
+            match timeout(BLOCKED, connection.await_entry(&keys, after)).await {
+                Ok(Ok(true)) if *last_read.borrow() == after => {
+                    // There may be a hint that was not taken yet.
+                    let _ = hint.try_send(());
+                    let _ = timeout(UNREAD, last_read.changed()).await;
+                }
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) | Err(_) => break,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use maitred_control::purge::{PurgeMode, PurgeRequest, Target};
+
+    use super::*;
+
+    #[test]
+    fn a_purge_that_is_not_understood_or_too_long_is_one_of_everything() {
+        let one = PurgeOrder::Asked(PurgeRequest {
+            targets: vec![Target::Url("a.example/".to_owned())],
+            how: PurgeMode::Soft,
+            site: None,
+        });
+        assert_eq!(purge_of(&payload_of(&one)), one);
+        for wrong in ["", "?", "{}", "{\"company\":true}", "{\"asked\":{\"targets\":[]}}"] {
+            assert_eq!(purge_of(wrong), PurgeOrder::everything(), "{wrong}");
+        }
+        let long = PurgeOrder::Asked(PurgeRequest {
+            targets: vec![Target::Tag("t".repeat(MAX_ORDER_BYTES))],
+            how: PurgeMode::Soft,
+            site: None,
+        });
+        assert_eq!(purge_of(&payload_of(&long)), PurgeOrder::everything());
+    }
+}

@@ -1,0 +1,256 @@
+//! The process that passes purges to other nodes (crate `purgelog`): it is started while the server
+//! serves, and again with growing waits when it ends.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use maitred_config::{Config, PurgeLog, PurgeLogServer};
+use maitred_control::acme::Secret;
+use maitred_control::purge::PurgeOrder;
+use maitred_control::purge_log::{
+    FromPurgeLog, LogServer, PurgeLogSettings, PurgeReach, ToPurgeLog,
+};
+use maitred_os::fork::HowEnded;
+use maitred_os::shared;
+use maitred_os::signals::Signal;
+use maitred_os::spawn::Program;
+use maitred_os::users::Identity;
+use tracing::{error, warn};
+
+use crate::limits::Moment;
+use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
+use crate::processes::backoff::Backoff;
+
+/// The argument that makes our program the one that passes purges on.
+pub const PURGE_LOG_ROLE: &str = "purge-log";
+
+/// Most purges of which it is known that they are still to be sent.
+const MAX_UNSENT: usize = 8192;
+
+/// Longest password, in bytes.
+const MAX_PASSWORD_BYTES: usize = 4096;
+
+/// What the process needs of the rest of the server.
+#[derive(Debug)]
+pub struct PurgeLogContext<'a> {
+    /// The configuration in use.
+    pub config: &'a Config,
+    /// The environment of the process.
+    pub environment: &'a [(String, String)],
+    /// The user of the process.
+    pub identity: Option<&'a Identity>,
+    /// Whether the process is to run.
+    pub is_wanted: bool,
+    /// The time.
+    pub now: Moment,
+}
+
+/// The process that passes purges on.
+#[derive(Debug, Default)]
+pub struct PurgeLogManager {
+    peer: Option<Peer<ToPurgeLog>>,
+    backoff: Backoff,
+    /// When it is started again.
+    start_at: Moment,
+    /// It, or one of an earlier program, has run: the fronts may have pages.
+    has_run: bool,
+    /// It was told to leave.
+    is_leaving: bool,
+    /// Until when fronts may serve cached pages.
+    lease: u64,
+    /// Purges that it sends later.
+    unsent: BTreeSet<u64>,
+}
+
+impl PurgeLogManager {
+    /// That of a server that a previous program has left running.
+    pub fn resumed() -> PurgeLogManager {
+        PurgeLogManager { has_run: true, ..PurgeLogManager::default() }
+    }
+
+    /// The process, if it can report.
+    pub fn listening(&self) -> Option<&Peer<ToPurgeLog>> {
+        self.peer.as_ref().filter(|peer| !peer.is_closed())
+    }
+
+    /// Until when a front that is being started may serve cached pages.
+    pub fn lease(&self) -> u64 {
+        self.lease
+    }
+
+    /// When the process is to be started.
+    pub fn deadline(&self, config: &Config, is_wanted: bool) -> Option<Moment> {
+        let is_due = is_wanted && config.purge_log.is_some() && self.peer.is_none();
+        is_due.then_some(self.start_at)
+    }
+
+    /// Starts the process if it is wanted, and ends it if it is not.
+    pub fn keep(&mut self, context: &PurgeLogContext<'_>) {
+        let Some(settings) = &context.config.purge_log else {
+            return;
+        };
+        match &self.peer {
+            Some(peer) if !context.is_wanted && !self.is_leaving => peer.signal(Signal::SIGKILL),
+            None if context.is_wanted && self.start_at <= context.now => {
+                match start(settings, context, !self.has_run) {
+                    Ok(peer) => {
+                        self.peer = Some(peer);
+                        self.has_run = true;
+                    }
+                    Err(why) => {
+                        error!("the process of the purge log could not be started: {why}");
+                        self.start_at = self.backoff.failed(context.now);
+                    }
+                }
+                self.resend_unsent();
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// What an earlier process has not sent is lost with it: everything is purged instead.
+    fn resend_unsent(&mut self) {
+        let (Some(peer), Some(number)) = (&mut self.peer, self.unsent.last().copied()) else {
+            return;
+        };
+        self.unsent.clear();
+        let order = PurgeOrder::everything();
+        peer.say(ToPurgeLog::Publish { number, order }, &[]);
+    }
+
+    /// Whether it can be sent orders.
+    pub fn is_running(&self) -> bool {
+        self.peer.is_some() && !self.is_leaving
+    }
+
+    /// Sends orders.
+    pub fn say(&mut self, orders: Vec<ToPurgeLog>) {
+        if let Some(peer) = &mut self.peer {
+            orders.into_iter().for_each(|order| peer.say(order, &[]));
+        }
+    }
+
+    /// The fronts have ended: other nodes need not wait for this one.
+    pub fn leave(&mut self) {
+        if let Some(peer) = self.peer.as_mut().filter(|_| !self.is_leaving) {
+            self.is_leaving = true;
+            peer.say(ToPurgeLog::Leave, &[]);
+            if let unsent @ 1.. = self.unsent.len() {
+                warn!(
+                    "{unsent} purges were not sent to the other nodes, since the purge log cannot \
+                     be reached: purge everything there"
+                );
+            }
+        }
+    }
+
+    /// Receives the next report.
+    pub fn hear(&mut self) -> Option<FromPurgeLog> {
+        let peer = self.peer.as_mut()?;
+        peer.flush();
+        let report = peer.hear::<FromPurgeLog>()?;
+        match &report {
+            FromPurgeLog::Lease { until } => {
+                self.lease = *until;
+                self.backoff.succeeded();
+            }
+            FromPurgeLog::Published { number, reach } => match reach {
+                PurgeReach::Queued if self.unsent.len() < MAX_UNSENT => {
+                    self.unsent.insert(*number);
+                }
+                PurgeReach::Queued => {}
+                PurgeReach::Everywhere | PurgeReach::Missing(_) | PurgeReach::Uncertain => {
+                    self.unsent.remove(number);
+                }
+            },
+            FromPurgeLog::Apply { .. } => {}
+        }
+        Some(report)
+    }
+
+    /// Whether this is the process.
+    pub fn is_process(&self, pid: i32) -> bool {
+        self.peer.as_ref().is_some_and(|peer| peer.pid() == pid)
+    }
+
+    /// The process has ended.
+    pub fn process_ended(&mut self, how: HowEnded, is_wanted: bool, now: Moment) {
+        self.peer = None;
+        if is_wanted && !self.is_leaving {
+            error!("the process of the purge log {how}; it is started again");
+            self.start_at = self.backoff.failed(now);
+        }
+    }
+}
+
+fn start(
+    settings: &PurgeLog,
+    context: &PurgeLogContext<'_>,
+    is_cold: bool,
+) -> Result<Peer<ToPurgeLog>, String> {
+    let settings = settings_of(settings, context, is_cold)?;
+    let file = serde_json::to_vec(&settings).map_err(std::io::Error::from);
+    let file = file.and_then(|json| shared::file_with("maitred-purge-log", &json));
+    let started = file.and_then(|file| {
+        let mut peer = Peer::start(&Program {
+            path: Path::new(THIS_PROGRAM),
+            name: &roomy_name("maitred: purges"),
+            arguments: &[OsStr::new(PURGE_LOG_ROLE)],
+            environment: context.environment,
+            inherit: &[],
+            output: None,
+            group: None,
+        })?;
+        peer.say(ToPurgeLog::Begin, &[file.as_fd()]);
+        Ok(peer)
+    });
+    started.map_err(|why| why.to_string())
+}
+
+fn settings_of(
+    settings: &PurgeLog,
+    context: &PurgeLogContext<'_>,
+    is_cold: bool,
+) -> Result<PurgeLogSettings, String> {
+    let read = |path: &Path| {
+        std::fs::read_to_string(path).map_err(|why| format!("{}: {why}", path.display()))
+    };
+    let password = settings.password_file.as_deref().map(|path| {
+        let text = read(path)?;
+        let password = text.trim_end_matches(['\r', '\n']);
+        match password.is_empty() || password.len() > MAX_PASSWORD_BYTES {
+            true => Err(format!("{} holds no password", path.display())),
+            false => Ok(Secret(password.to_owned())),
+        }
+    });
+    let server = match &settings.server {
+        PurgeLogServer::Unix(path) => LogServer::Unix(path.clone()),
+        PurgeLogServer::Tcp { host, port, has_tls } => LogServer::Tcp {
+            host: host.clone(),
+            port: *port,
+            has_tls: *has_tls,
+            roots: settings.ca_file.as_deref().map(read).transpose()?,
+        },
+    };
+    let node = settings.node.clone().unwrap_or_else(|| {
+        let host = rustix::system::uname();
+        host.nodename().to_string_lossy().into_owned()
+    });
+    Ok(PurgeLogSettings {
+        identity: context.identity.cloned(),
+        restricted: context.config.front_sandbox,
+        server,
+        username: settings.username.clone(),
+        password: password.transpose()?,
+        database: settings.database,
+        node,
+        prefix: settings.prefix.clone(),
+        length: u64::from(settings.length),
+        lease: settings.lease,
+        timeout: settings.timeout,
+        folder: context.config.cache_dir.clone(),
+        is_cold,
+    })
+}

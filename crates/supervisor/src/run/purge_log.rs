@@ -1,0 +1,70 @@
+//! Purges between this node and others: the process that passes them on, its reports and its end.
+
+use maitred_control::ToFront;
+use maitred_control::purge_log::FromPurgeLog;
+use maitred_os::fork::HowEnded;
+
+use super::Supervisor;
+use crate::fronts::purge_log::PurgeLogContext;
+use crate::limits::PURGE_LOG_MESSAGES_PER_TURN;
+
+impl Supervisor {
+    /// Whether the process is to run.
+    pub(super) fn wants_purge_log(&self) -> bool {
+        self.phase.wants_front() && !self.upgrader.is_going_on()
+    }
+
+    /// Starts the process when it is due, and sends it what it is to know.
+    pub(super) fn keep_purge_log(&mut self) {
+        if self.plan.config.purge_log.is_none() {
+            return;
+        }
+        let now = self.now();
+        let are_fronts_gone = !self.phase.wants_front() && self.fronts.iter().next().is_none();
+        if are_fronts_gone {
+            self.purge_log.leave();
+        }
+        let is_ending = self.phase.is_ending();
+        let is_wanted = self.wants_purge_log();
+        self.purge_log.keep(&PurgeLogContext {
+            config: &self.plan.config,
+            environment: &self.plan.environment,
+            identity: self.plan.front_identity.as_ref(),
+            // A server that ends still passes on what its last requests purge.
+            is_wanted: is_wanted || (is_ending && self.purge_log.is_running()),
+            now,
+        });
+        self.purges.set_log_runs(self.purge_log.is_running());
+        if self.purge_log.is_running() {
+            let orders = self.purges.take_for_log();
+            self.purge_log.say(orders);
+        }
+    }
+
+    /// Acts on the reports of the process.
+    pub(super) fn hear_purge_log(&mut self) {
+        let now = self.now();
+        for _ in 0..PURGE_LOG_MESSAGES_PER_TURN {
+            match self.purge_log.hear() {
+                None => return,
+                Some(FromPurgeLog::Apply { mark, order }) => {
+                    self.purges.purge_of_node(mark, order, &mut self.fronts, now);
+                }
+                Some(FromPurgeLog::Lease { until }) => {
+                    self.fronts.tell_all(&ToFront::SetPurgeLease { until }, &[]);
+                }
+                Some(FromPurgeLog::Published { number, reach }) => {
+                    self.purges.reached(number, reach);
+                }
+            }
+        }
+    }
+
+    /// The process has ended.
+    pub(super) fn purge_log_ended(&mut self, how: HowEnded) {
+        let is_wanted = self.wants_purge_log();
+        let now = self.now();
+        self.purge_log.process_ended(how, is_wanted, now);
+        self.purges.log_process_ended();
+    }
+}
