@@ -11,6 +11,7 @@ use maitred_scoreboard::Counters;
 use serde::{Deserialize, Serialize};
 
 use crate::CacheFigures;
+use crate::launch::Launch;
 use crate::purge::PurgeRequest;
 use crate::scale::NodeScale;
 
@@ -51,6 +52,13 @@ pub enum Request {
     Stop,
     /// Accept no more clients, finish the requests in flight, and exit; repeated, the same.
     Drain,
+    /// Report what a command or a schedule is started with, for `maitred run`.
+    Launch {
+        /// The pool.
+        pool: String,
+        /// The name.
+        name: String,
+    },
     /// Drop cached pages. The reply is sent when no later request gets one of them.
     Purge(PurgeRequest),
 }
@@ -70,6 +78,15 @@ pub enum Reply {
     Ending {
         /// Running scripts.
         running: u64,
+    },
+    /// What a command is started with.
+    Launch {
+        /// Its settings.
+        launch: Box<Launch>,
+        /// The program that becomes the command.
+        program: PathBuf,
+        /// The file by which a process enters the pool's control group, if it has one.
+        group: Option<PathBuf>,
     },
     /// Pages have been dropped.
     Purged {
@@ -125,6 +142,50 @@ pub struct ServerStatus {
     /// Its load, if the front has reported it.
     #[serde(default)]
     pub scale: Option<NodeScale>,
+    /// Commands and schedules, by pool in the order of the file.
+    #[serde(default)]
+    pub jobs: Vec<JobStatus>,
+}
+
+/// A command or a schedule.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobStatus {
+    /// Its pool.
+    pub pool: String,
+    /// Its name.
+    pub name: String,
+    /// `command` or `schedule`.
+    pub kind: String,
+    /// `running`, `waiting`, `stopping`, `ended` or `off`; of a command whose processes differ,
+    /// the number of each.
+    pub state: String,
+    /// Its processes.
+    pub processes: Vec<JobProcessStatus>,
+    /// Processes that were started.
+    pub starts: u64,
+    /// Those that failed by themselves, or could not be started.
+    pub failures: u64,
+    /// Runs of a schedule that were left out, since the last one went on.
+    pub skipped: u64,
+    /// How the last process ended.
+    pub last_exit: Option<String>,
+    /// How long ago that was.
+    pub last_exit_seconds_ago: Option<f64>,
+    /// The next run of a schedule, in its time zone.
+    pub next_run: Option<String>,
+    /// Seconds until it begins.
+    pub next_in_seconds: Option<f64>,
+}
+
+/// A process of a command or a schedule.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobProcessStatus {
+    /// Its process id.
+    pub pid: i32,
+    /// How long it has run.
+    pub seconds: f64,
+    /// Its resident memory, without that of processes that it has started.
+    pub memory_bytes: Option<u64>,
 }
 
 /// Whether a server is ready for the requests of a load balancer.

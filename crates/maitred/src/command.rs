@@ -84,6 +84,19 @@ pub enum Command {
         maitred status --json | jq .pools[0].queue\n\n\
         Exit codes: 0 success, 1 no server replies, 2 wrong usage.")]
     Status(Status),
+    /// List the commands and schedules of a running server: state, restarts, last exit, next run
+    #[command(after_long_help = "Examples:\n  \
+        maitred commands\n  \
+        maitred commands shop                  only those of one pool\n  \
+        maitred commands --json | jq .[0].next_run\n\n\
+        Exit codes: 0 success, 1 no server replies, 2 wrong usage.")]
+    Commands(Commands),
+    /// Run a command or a schedule of a running server now, in the foreground
+    #[command(after_long_help = "Example:\n  maitred run shop/cleanup\n\n\
+        It runs as the pool would run it: the same user, limits, folders, environment and PHP. Its \
+        output is on this terminal, and its exit code is that of the command. The server's own \
+        processes of it go on.")]
+    Run(Run),
     /// Watch a running server: `maitred status`, refreshed every second
     #[command(after_long_help = "Examples:\n  \
         maitred top\n  \
@@ -424,6 +437,34 @@ pub struct Status {
     /// For pools with another pm.
     #[arg(long)]
     pub advice: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reach: Reach,
+}
+
+/// Arguments of `maitred commands`.
+#[derive(Debug, Args)]
+pub struct Commands {
+    /// Show only those of this pool
+    #[arg(value_name = "POOL")]
+    pub pool: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub json: JsonOption,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reach: Reach,
+}
+
+/// Arguments of `maitred run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// The pool and the name of the command or the schedule, such as shop/mails
+    #[arg(value_name = "POOL/NAME")]
+    pub name: String,
+    /// Further arguments for it
+    #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub reach: Reach,

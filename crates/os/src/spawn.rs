@@ -220,6 +220,27 @@ pub fn become_program(program: &Path, arguments: &[std::ffi::OsString]) -> io::E
     }
 }
 
+/// Executes `program` in this process as [`become_program`] does, with `file` as its first
+/// inherited descriptor. Returns only when that failed. Call it while there is one thread: whatever
+/// had that number is closed.
+pub fn become_program_with(
+    program: &Path,
+    arguments: &[std::ffi::OsString],
+    file: BorrowedFd<'_>,
+) -> io::Error {
+    // SAFETY: the program owns the whole table; nothing of this process runs afterwards, unless
+    // the exec fails, and then its caller only reports that.
+    if file.as_raw_fd() != FIRST_INHERITED_FD
+        && unsafe { libc::dup2(file.as_raw_fd(), FIRST_INHERITED_FD) } < 0
+    {
+        return io::Error::last_os_error();
+    }
+    match keep_across_exec(FIRST_INHERITED_FD, true) {
+        Ok(()) => become_program(program, arguments),
+        Err(error) => error,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::ExitStatusExt;

@@ -18,6 +18,7 @@
 //! tls          certificates of files, and by ACME
 //! fronts       the front processes, and what they share: purges, cookies, logs, statistics
 //! systemd      notifications of the service manager
+//! jobs         commands and schedules of pools
 //! processes    a generation of a pool: its state, its zygote, its workers
 //! logging      log files, and what is written to them
 //! listen       the listening sockets
@@ -31,6 +32,7 @@ mod capacity;
 mod error;
 mod fpm;
 mod fronts;
+mod jobs;
 mod limits;
 mod listen;
 mod logging;
@@ -61,6 +63,7 @@ pub use upgrade::{CAN_TAKE_OVER, TAKE_OVER, TRY_TAKE_OVER};
 
 use fronts::log_manager::LogManager;
 use fronts::{Front, Fronts};
+use jobs::Jobs;
 use logging::terminal::Terminal;
 use plan::{Found, Plan, examine};
 use processes::php_trial;
@@ -138,6 +141,7 @@ pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<
         signals,
         admin,
         scoreboards,
+        jobs: Jobs::default(),
     });
     Ok(supervisor.run())
 }
@@ -193,6 +197,7 @@ fn take_over(
         fronts: inherited.fronts,
         signals,
         scoreboards,
+        jobs: inherited.jobs,
     };
     Ok(Supervisor::resumed(parts, resumed).run())
 }
@@ -292,6 +297,11 @@ pub fn issued_hosts(config: &Config) -> Vec<String> {
     let certificates = Certificates::of(config, None).ok().flatten();
     let hosts = certificates.iter().flat_map(Certificates::wanted);
     hosts.map(tls::acme::hosts::in_words).collect()
+}
+
+/// What changes of the clock within a year do to schedules: one sentence each.
+pub fn clock_changes(config: &Config) -> Vec<String> {
+    jobs::clock_changes(config)
 }
 
 /// All programs that run PHP, and their PHP versions, as `8.2.35`.

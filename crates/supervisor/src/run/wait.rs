@@ -32,6 +32,8 @@ pub struct Ready {
     pub outputs: Vec<OutputRef>,
     /// Files of an application that is watched.
     pub watches: bool,
+    /// Numbers of jobs; none: their alarm.
+    pub jobs: Vec<Option<usize>>,
     pub acme: bool,
     pub admin: bool,
 }
@@ -44,6 +46,7 @@ struct Polled<'a> {
     pool_outputs: Vec<(PoolId, BorrowedFd<'a>)>,
     outputs: Vec<(OutputRef, BorrowedFd<'a>)>,
     watches: Vec<BorrowedFd<'a>>,
+    jobs: Vec<(Option<usize>, BorrowedFd<'a>)>,
     acme: Option<&'a Peer<ToAcme>>,
     admin: Vec<PollFd<'a>>,
 }
@@ -61,6 +64,7 @@ impl<'a> Polled<'a> {
             pool_outputs: pools.iter().filter_map(pool_output).collect(),
             outputs: pools.iter().flat_map(outputs_of).collect(),
             watches: server.watches.listening().collect(),
+            jobs: server.jobs.listening(now),
             acme: server.acme.listening(),
             admin: server.admin.interests().collect(),
         }
@@ -72,7 +76,8 @@ impl<'a> Polled<'a> {
         fds.extend(self.zygotes.iter().flat_map(|(_, peer)| peer.interests()));
         let pools = self.pool_outputs.iter().map(|(_, pipe)| pipe);
         let outputs = self.outputs.iter().map(|(_, pipe)| pipe);
-        let read = pools.chain(outputs).chain(&self.watches);
+        let jobs = self.jobs.iter().map(|(_, fd)| fd);
+        let read = pools.chain(outputs).chain(&self.watches).chain(jobs);
         fds.extend(read.map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
         fds.extend(self.acme.iter().flat_map(|peer| peer.interests()));
         fds.extend(self.admin.iter().cloned());
@@ -102,6 +107,7 @@ impl<'a> Polled<'a> {
             pool_outputs,
             outputs: outputs.collect(),
             watches: self.watches.iter().fold(false, |any, _| next() || any),
+            jobs: self.jobs.iter().filter_map(|(job, _)| next().then_some(*job)).collect(),
             acme: self.acme.is_some_and(|peer| peer.is_ready(&mut next)),
             admin: results.any(|is_ready| is_ready),
         }
@@ -169,6 +175,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
         server.systemd.deadline(),
         certificates.map(Certificates::deadline),
         capacity.flatten(),
+        server.jobs.deadline(server.jobs_may_start(), now),
         server.acme.deadline(&server.plan.config, is_serving),
         server.admin.deadline(),
         front.flatten(),

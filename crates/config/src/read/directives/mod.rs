@@ -5,6 +5,7 @@ pub mod cache;
 mod classic;
 mod confinement;
 pub mod global;
+pub mod jobs;
 pub mod listeners;
 mod mode;
 pub mod output;
@@ -35,6 +36,18 @@ pub(crate) const POOL_DEFAULTS: &str = "pool_defaults";
 pub(crate) const POOL: SectionTable = SectionTable {
     home: "[pools.NAME]",
     settings: || names(pools::DIRECTIVES).chain(names(listeners::DIRECTIVES)).collect(),
+    subsections: &["commands", "schedules"],
+};
+
+pub(crate) const COMMANDS: SectionTable = SectionTable {
+    home: "[[pools.NAME.commands]]",
+    settings: || names(jobs::COMMANDS).collect(),
+    subsections: &[],
+};
+
+pub(crate) const SCHEDULES: SectionTable = SectionTable {
+    home: "[[pools.NAME.schedules]]",
+    settings: || names(jobs::SCHEDULES).collect(),
     subsections: &[],
 };
 
@@ -75,7 +88,7 @@ pub(crate) fn takes_decimals(name: &str) -> bool {
 
 /// The section that takes a setting of this name.
 pub(crate) fn section_of(name: &str) -> Option<&'static str> {
-    let sections = [TOP, POOL, SITE, CACHE, TLS];
+    let sections = [TOP, POOL, SITE, CACHE, TLS, COMMANDS, SCHEDULES];
     let home = sections.iter().find(|section| (section.settings)().contains(&name));
     home.map(|section| section.home)
 }
