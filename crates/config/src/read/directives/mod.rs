@@ -86,9 +86,10 @@ pub(crate) fn takes_decimals(name: &str) -> bool {
         || found(tls::DIRECTIVES, name)
 }
 
-/// The section that takes a setting of this name.
+/// The section that takes a setting of this name. Those of commands and schedules have common names,
+/// which are no hint.
 pub(crate) fn section_of(name: &str) -> Option<&'static str> {
-    let sections = [TOP, POOL, SITE, CACHE, TLS, COMMANDS, SCHEDULES];
+    let sections = [TOP, POOL, SITE, CACHE, TLS];
     let home = sections.iter().find(|section| (section.settings)().contains(&name));
     home.map(|section| section.home)
 }
