@@ -16,7 +16,7 @@ pub const CLI_ROLE: &str = "cli";
 /// Exit code of a command that could not be started, as that of shells.
 pub const NOT_STARTED: i32 = 127;
 
-/// A command to start.
+/// A command to start. It ends with the process that `settings.supervisor` is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Launch {
     /// The settings of its pool: user, limits, environment, PHP.
@@ -29,6 +29,4 @@ pub struct Launch {
     pub php: Option<PathBuf>,
     /// Its working directory, if not the pool's.
     pub dir: Option<PathBuf>,
-    /// Whether it ends with the supervisor. If not, it runs in the foreground of a terminal.
-    pub is_supervised: bool,
 }

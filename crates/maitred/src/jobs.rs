@@ -1,22 +1,21 @@
 //! `maitred commands` and `maitred run`: the commands and schedules of a running server.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use maitred_control::admin::{JobStatus, Reply, Request};
 use maitred_control::launch::{LAUNCH_ROLE, Launch};
+use maitred_os::signals::{self, Awaited, Signal};
 use maitred_os::{shared, spawn};
 
 use crate::client::{Client, UNEXPECTED};
 use crate::command::{Commands, Run};
 use crate::exit_code::{EXIT_SUCCESS, fail, refuse};
 use crate::view;
-
-/// The name of the process until it is the command.
-const NAME: &str = "maitred-php";
 
 /// Prints the commands and schedules.
 pub fn commands(asked: &Commands) -> ExitCode {
@@ -46,18 +45,19 @@ fn text(jobs: &[JobStatus]) -> String {
     view::jobs(jobs, view::screen_columns()).join("\n").trim_start().to_owned()
 }
 
-/// Becomes a command, as its pool would run it.
+/// Runs a command as its pool would run it, and ends with its exit code.
 pub fn run(asked: &Run) -> ExitCode {
     let Some((pool, name)) = asked.name.split_once('/') else {
         return refuse(&format!("`{}` is no POOL/NAME; `maitred commands` lists them", asked.name));
     };
     let request = Request::Launch { pool: pool.to_owned(), name: name.to_owned() };
     match Client::reach(&asked.reach).and_then(|mut client| client.ask(&request)) {
-        Ok(Reply::Launch { launch, program, group }) => {
-            let mut launch = Launch { is_supervised: false, ..*launch };
+        Ok(Reply::Launch { mut launch, program, group }) => {
             launch.command.extend(asked.arguments.iter().cloned());
-            let why = become_command(&launch, &program, group);
-            fail(&format!("{} cannot be started: {why}", asked.name))
+            match in_foreground(*launch, &program, group) {
+                Ok(code) => ExitCode::from(code),
+                Err(why) => fail(&format!("{} cannot be started: {why}", asked.name)),
+            }
         }
         Ok(Reply::Refused { why }) => refuse(&why),
         Ok(_) => fail(&UNEXPECTED),
@@ -65,20 +65,32 @@ pub fn run(asked: &Run) -> ExitCode {
     }
 }
 
-/// Returns only if that failed.
-fn become_command(launch: &Launch, program: &Path, group: Option<PathBuf>) -> io::Error {
-    if let Some(group) = group
-        && let Err(why) = std::fs::write(&group, "0")
-    {
-        return why;
+/// Starts a command, passes signals on to it, and returns its exit code; that of shells for one
+/// that a signal has ended.
+fn in_foreground(launch: Launch, program: &Path, group: Option<PathBuf>) -> io::Result<u8> {
+    const OF_SIGNALS: i32 = 128;
+    let passed = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+    let mut taken = passed.to_vec();
+    taken.push(Signal::SIGCHLD);
+    signals::reset(&taken);
+    let awaited = Awaited::take_over(&taken)?;
+    let mut launch = launch;
+    launch.settings.supervisor = i32::try_from(std::process::id()).unwrap_or(0);
+    if let Some(group) = group {
+        std::fs::write(&group, "0")?;
     }
-    let json = match serde_json::to_vec(launch) {
-        Ok(json) => json,
-        Err(why) => return why.into(),
-    };
-    let arguments: [OsString; 2] = [NAME.into(), LAUNCH_ROLE.into()];
-    match shared::file_with("maitred-launch", &json) {
-        Ok(file) => spawn::become_program_with(program, &arguments, file.as_fd()),
-        Err(why) => why,
+    let json = serde_json::to_vec(&launch)?;
+    let file = shared::file_with("maitred-launch", &json)?;
+    let mut child = spawn::start_in_foreground(program, OsStr::new(LAUNCH_ROLE), file.as_fd())?;
+    let pidfd = signals::pidfd(i32::try_from(child.id()).unwrap_or(0))?;
+    loop {
+        let signal = awaited.wait()?;
+        if signal != Signal::SIGCHLD {
+            signals::send_to(pidfd.as_fd(), signal)?;
+        }
+        if let Some(status) = child.try_wait()? {
+            let code = status.code().unwrap_or_else(|| OF_SIGNALS + status.signal().unwrap_or(0));
+            return Ok(u8::try_from(code).unwrap_or(u8::MAX));
+        }
     }
 }

@@ -220,25 +220,33 @@ pub fn become_program(program: &Path, arguments: &[std::ffi::OsString]) -> io::E
     }
 }
 
-/// Executes `program` in this process as [`become_program`] does, with `file` as its first
-/// inherited descriptor. Returns only when that failed. Call it while there is one thread: whatever
-/// had that number is closed.
-pub fn become_program_with(
+/// Starts a program with the standard streams of this process, an empty environment, and `file` as
+/// its first inherited descriptor. It leads a session without a terminal: a process of another user
+/// could type into root's otherwise (TIOCSTI, ioctl_tty(2)). It is killed when this process ends.
+///
+/// # Errors
+/// When the file cannot be executed.
+pub fn start_in_foreground(
     program: &Path,
-    arguments: &[std::ffi::OsString],
+    argument: &OsStr,
     file: BorrowedFd<'_>,
-) -> io::Error {
-    // SAFETY: the program owns the whole table; nothing of this process runs afterwards, unless
-    // the exec fails, and then its caller only reports that.
-    if file.as_raw_fd() != FIRST_INHERITED_FD
-        && unsafe { libc::dup2(file.as_raw_fd(), FIRST_INHERITED_FD) } < 0
-    {
-        return io::Error::last_os_error();
-    }
-    match keep_across_exec(FIRST_INHERITED_FD, true) {
-        Ok(()) => become_program(program, arguments),
-        Err(error) => error,
-    }
+) -> io::Result<std::process::Child> {
+    let ours = i32::try_from(std::process::id()).unwrap_or(0);
+    let wanted = [file.as_raw_fd()];
+    let mut command = Command::new(program);
+    command.arg(argument).env_clear();
+    // SAFETY: the closure runs in the forked child of a process with one thread, so it may allocate
+    // and call anything.
+    unsafe {
+        command.pre_exec(move || {
+            crate::signals::reset(&IGNORED_HERE);
+            nix::unistd::setsid()?;
+            place_descriptors(&wanted)?;
+            crate::fork::die_with_parent(ours);
+            Ok(())
+        })
+    };
+    command.spawn()
 }
 
 #[cfg(test)]

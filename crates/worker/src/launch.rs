@@ -81,10 +81,8 @@ fn prepare(launch: &Launch) -> Result<Target, String> {
         confine::become_user(identity, confinement)
             .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
         let _ = maitred_os::keyring::begin_session();
-        if launch.is_supervised {
-            // A change of user clears it.
-            fork::die_with_parent(settings.supervisor);
-        }
+        // A change of user clears it.
+        fork::die_with_parent(settings.supervisor);
     }
     let folder = PrivateFolder::prepare(settings)?;
     let mut more = vec![(PATH.to_owned(), DEFAULT_PATH.to_owned())];

@@ -45,7 +45,6 @@ pub fn prepare(job: &Job, config: &Config, programs: &Programs) -> Result<Prepar
         command: job.command.clone(),
         php,
         dir: job.dir.clone(),
-        is_supervised: true,
     };
     Ok(Prepared { launch, program: programs.of(version).to_owned() })
 }

@@ -178,7 +178,6 @@ impl Unit {
 
     /// Finds the next run of a schedule after the last one, which was due at `last`.
     pub fn look_up(&mut self, last: Option<i64>, wall: WallTime) {
-        let name = self.name();
         let (Runs::Timed { table, next, .. }, Some(schedule)) =
             (&mut self.runs, &self.job.schedule)
         else {
@@ -187,7 +186,10 @@ impl Unit {
         if table.is_none() {
             match schedule.timetable() {
                 Ok(found) => *table = Some(found),
-                Err(why) => error!("{name} has no runs: its time {why}"),
+                Err(why) => {
+                    let Job { pool, name, .. } = &self.job;
+                    error!("pool {pool}: schedule {name} has no runs: its time {why}");
+                }
             }
         }
         let now = i64::try_from(wall.as_secs()).unwrap_or(i64::MAX);
@@ -320,6 +322,9 @@ impl Unit {
     }
 
     fn log_episodes(&mut self, now: Moment) {
+        if self.failures.is_quiet() && self.overlaps.is_quiet() {
+            return;
+        }
         let name = self.name();
         let times = |account: &Account<()>| plural(account.times, "time");
         match self.failures.due(now) {
