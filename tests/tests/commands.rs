@@ -14,7 +14,9 @@ use maitred_tests::{Target, maitred_program, wait};
 use serde_json::Value;
 
 /// A command that says what it is, and waits.
-const WHO: &str = r#"command = ["php", "-r", "echo 'I am ', posix_getuid(), ' in ', getcwd(), ' with ', ini_get('memory_limit'), ' and ', getenv('QUEUE'), ' of ', getenv('APP'), PHP_EOL; sleep(1000);"]"#;
+const WHO: &str = "command = [\"php\", \"-r\", \"echo 'I am ', posix_getuid(), ' in ', getcwd(), \
+                   ' with ', ini_get('memory_limit'), ' and ', getenv('QUEUE'), ' of ', \
+                   getenv('APP'), PHP_EOL; sleep(1000);\"]";
 
 /// Jobs of the queue.
 const JOBS: usize = 10_000;

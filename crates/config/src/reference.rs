@@ -95,15 +95,15 @@ pub fn setting_groups() -> Vec<SettingGroup> {
         ),
         group(
             "`[[pools.NAME.commands]]`",
-            "A program that runs beside the requests of the pool, such as the consumers of a queue; \
-             write the section once for each, below that of the pool. See [Commands and \
+            "A program that runs beside the requests of the pool, such as the consumers of a \
+             queue; write the section once for each, below that of the pool. See [Commands and \
              schedules](../guide/commands-and-schedules.md).",
             jobs::COMMANDS,
         ),
         group(
             "`[[pools.NAME.schedules]]`",
-            "A program that runs at certain times, in place of a line in a crontab. Each has one of \
-             `every`, `at` and `cron`.",
+            "A program that runs at certain times, in place of a line in a crontab. Each has one \
+             of `every`, `at` and `cron`.",
             jobs::SCHEDULES,
         ),
         group(

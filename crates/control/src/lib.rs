@@ -10,6 +10,7 @@ pub mod admin;
 pub mod episode;
 pub mod exit;
 mod front;
+pub mod job_status;
 pub mod launch;
 pub mod log_limit;
 pub mod purge;

@@ -10,6 +10,7 @@ use maitred_warm::run::{MAX_RATE, MIN_RATE};
 
 use crate::bench::options::Bench;
 use crate::import::options::Import;
+use crate::jobs::{Commands, RunOptions};
 use crate::report_file::JsonOption;
 use crate::serve::options::Serve;
 use crate::top::Top;
@@ -96,7 +97,7 @@ pub enum Command {
         It runs as the pool would run it: the same user, limits, folders, environment and PHP. Its \
         output is on this terminal, and its exit code is that of the command. The server's own \
         processes of it go on.")]
-    Run(Run),
+    Run(RunOptions),
     /// Watch a running server: `maitred status`, refreshed every second
     #[command(after_long_help = "Examples:\n  \
         maitred top\n  \
@@ -437,34 +438,6 @@ pub struct Status {
     /// For pools with another pm.
     #[arg(long)]
     pub advice: bool,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub reach: Reach,
-}
-
-/// Arguments of `maitred commands`.
-#[derive(Debug, Args)]
-pub struct Commands {
-    /// Show only those of this pool
-    #[arg(value_name = "POOL")]
-    pub pool: Option<String>,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub json: JsonOption,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub reach: Reach,
-}
-
-/// Arguments of `maitred run`.
-#[derive(Debug, Args)]
-pub struct Run {
-    /// The pool and the name of the command or the schedule, such as shop/mails
-    #[arg(value_name = "POOL/NAME")]
-    pub name: String,
-    /// Further arguments for it
-    #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
-    pub arguments: Vec<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub reach: Reach,

@@ -7,15 +7,46 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use maitred_control::admin::{JobStatus, Reply, Request};
+use clap::Args;
+use maitred_control::admin::{Reply, Request};
+use maitred_control::job_status::JobStatus;
 use maitred_control::launch::{LAUNCH_ROLE, Launch};
 use maitred_os::signals::{self, Awaited, Signal};
 use maitred_os::{shared, spawn};
 
 use crate::client::{Client, UNEXPECTED};
-use crate::command::{Commands, Run};
+use crate::command::Reach;
 use crate::exit_code::{EXIT_SUCCESS, fail, refuse};
+use crate::report_file::JsonOption;
 use crate::view;
+
+/// Arguments of `maitred commands`.
+#[derive(Debug, Args)]
+pub struct Commands {
+    /// Show only those of this pool
+    #[arg(value_name = "POOL")]
+    pub pool: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub json: JsonOption,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reach: Reach,
+}
+
+/// Arguments of `maitred run`.
+#[derive(Debug, Args)]
+pub struct RunOptions {
+    /// The pool and the name of the command or the schedule, such as shop/mails
+    #[arg(value_name = "POOL/NAME")]
+    pub name: String,
+    /// Further arguments for it
+    #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reach: Reach,
+}
 
 /// Prints the commands and schedules.
 pub fn commands(asked: &Commands) -> ExitCode {
@@ -46,7 +77,7 @@ fn text(jobs: &[JobStatus]) -> String {
 }
 
 /// Runs a command as its pool would run it, and ends with its exit code.
-pub fn run(asked: &Run) -> ExitCode {
+pub fn run(asked: &RunOptions) -> ExitCode {
     let Some((pool, name)) = asked.name.split_once('/') else {
         return refuse(&format!("`{}` is no POOL/NAME; `maitred commands` lists them", asked.name));
     };

@@ -10,6 +10,7 @@
 //! ```text
 //! run          the loop, and the steps that apply what was decided
 //! upgrade      the state of an upgrade, and what it hands over
+//! jobs         commands and schedules of pools
 //! plan         the resources of a configuration: sockets, logs, programs
 //! admin        the admin socket and the status reply
 //! reload       the state of a reload; restarts of pools; watched applications
@@ -18,7 +19,6 @@
 //! tls          certificates of files, and by ACME
 //! fronts       the front processes, and what they share: purges, cookies, logs, statistics
 //! systemd      notifications of the service manager
-//! jobs         commands and schedules of pools
 //! processes    a generation of a pool: its state, its zygote, its workers
 //! logging      log files, and what is written to them
 //! listen       the listening sockets

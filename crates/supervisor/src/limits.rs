@@ -136,6 +136,9 @@ pub const JOB_RUNTIME_JITTER_PART: u32 = 10;
 pub const JOB_LAST_LINES: usize = 5;
 pub const JOB_LAST_LINE_CHARS: usize = 200;
 
+/// Most reads of the rest of the output of a process that has ended: more than a pipe holds.
+pub const JOB_LAST_READS: usize = 8;
+
 /// Most steps of one command in a turn: each of its processes has a few.
 pub const JOB_STEPS_PER_TURN: usize = 4096;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maitred_control::admin::JobStatus;
+use maitred_control::job_status::JobStatus;
 use maitred_text::humanize;
 
 use super::aligned_table::Table;

@@ -1,13 +1,13 @@
 //! Commands and schedules of pools: the processes beside those that serve requests. [`slot`] and
-//! [`timer`] decide; [`unit`] carries it out for one job, and [`Jobs`] has all of them.
+//! [`schedule_runs`] decide; [`unit`] carries it out for one job, and [`Jobs`] has all of them.
 
 mod alarm;
+mod job_process;
 pub mod launch;
-mod process;
 mod report;
+mod schedule_runs;
 mod slot;
 mod state;
-mod timer;
 mod unit;
 
 use std::os::fd::BorrowedFd;
@@ -24,6 +24,20 @@ use alarm::Alarm;
 pub use state::JobState;
 pub use unit::JobContext;
 use unit::{Runs, Unit};
+
+/// A descriptor of jobs that is polled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobSource {
+    /// The output of a process of the job with this number.
+    Output {
+        /// The number.
+        unit: usize,
+        /// The process.
+        pid: i32,
+    },
+    /// The alarm of schedules.
+    Alarm,
+}
 
 /// All commands and schedules.
 #[derive(Debug, Default)]
@@ -59,12 +73,7 @@ impl Jobs {
             if self.units.iter().any(is_there) {
                 continue;
             }
-            match Unit::new(job, now, wall) {
-                Ok(unit) => self.units.push(unit),
-                Err(why) => {
-                    error!("pool {}: {} {} is left out: {why}", job.pool, job.kind(), job.name);
-                }
-            }
+            self.units.push(Unit::new(job, now, wall));
         }
     }
 
@@ -153,25 +162,29 @@ impl Jobs {
         true
     }
 
-    /// The pipes of output to poll, each with the number of its job, and the alarm of schedules.
-    pub fn listening(&self, now: Moment) -> Vec<(Option<usize>, BorrowedFd<'_>)> {
-        let units = self.units.iter().enumerate();
-        let outputs = units.filter_map(|(at, unit)| Some((Some(at), unit.output.listening(now)?)));
-        let alarm = self.alarm.iter().filter_map(Alarm::listening).map(|alarm| (None, alarm));
-        outputs.chain(alarm).collect()
+    /// What to poll: the output of processes, and the alarm of schedules.
+    pub fn listening(&self, now: Moment) -> Vec<(JobSource, BorrowedFd<'_>)> {
+        let outputs = self.units.iter().enumerate().flat_map(|(unit, one)| {
+            let outputs = one.outputs.iter();
+            outputs.filter_map(move |(pid, output)| {
+                Some((JobSource::Output { unit, pid: *pid }, output.listening(now)?))
+            })
+        });
+        let alarm = self.alarm.iter().filter_map(Alarm::listening);
+        outputs.chain(alarm.map(|alarm| (JobSource::Alarm, alarm))).collect()
     }
 
     /// Reads what [`Jobs::listening`] has shown to be ready.
-    pub fn read(&mut self, ready: &[Option<usize>], now: Moment) {
+    pub fn read(&mut self, ready: &[JobSource], now: Moment) {
         for ready in ready {
             match (ready, &mut self.alarm) {
-                (Some(at), _) => {
-                    if let Some(unit) = self.units.get_mut(*at) {
-                        unit.read(now);
+                (JobSource::Output { unit, pid }, _) => {
+                    if let Some(unit) = self.units.get_mut(*unit) {
+                        unit.read(*pid, now);
                     }
                 }
-                (None, Some(alarm)) => alarm.take(),
-                (None, None) => {}
+                (JobSource::Alarm, Some(alarm)) => alarm.take(),
+                (JobSource::Alarm, None) => {}
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The jobs in a reply to `maitred status` and `maitred commands`.
 
-use maitred_control::admin::{JobProcessStatus, JobStatus};
+use maitred_control::job_status::{JobProcessStatus, JobStatus};
 
 use super::unit::{Runs, Unit};
 use super::{Jobs, memory_of};

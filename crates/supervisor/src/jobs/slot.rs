@@ -1,8 +1,8 @@
 //! One of the processes of a command that always runs. Pure: state, event and time in, steps out.
 //!
 //! ```text
-//!             start             max_runtime, max_memory: the successor is started
-//!   Waiting ────────▶ Up ──────────────────────────────────────────────▶ Up, and the old one leaves
+//!             start          max_runtime, max_memory: the successor is started
+//!   Waiting ────────▶ Up ───────────────────────────────────────▶ Up, and the old one leaves
 //!      ▲              │ ╲ reload, stop
 //!      │ ended: wait  │  ╲─────────▶ Stopping ──ended──▶ Waiting (reload), Done (stop)
 //!      ╰──────────────╯
@@ -13,7 +13,7 @@ use std::time::Duration;
 use maitred_config::{Job, Restart};
 use serde::{Deserialize, Serialize};
 
-use crate::jobs::process::{JobEnd, JobProcess, JobStep};
+use crate::jobs::job_process::{JobEnd, JobProcess, JobStep};
 use crate::limits::{EARLY_DEATH, JOB_JITTER_PART, JOB_RUNTIME_JITTER_PART, Moment};
 use crate::processes::backoff::Backoff;
 
@@ -192,8 +192,8 @@ impl Slot {
         JobEnd { was_asked: false, failed, after, again_in: Some(at.saturating_sub(now)) }
     }
 
-    /// A reload: the process is stopped, and its successor started when it has ended. One that waits
-    /// or has ended for good is started now.
+    /// A reload: the process is stopped, and its successor started when it has ended. One that
+    /// waits or has ended for good is started now.
     pub fn renew(&mut self, job: &Job, now: Moment) -> Option<JobStep> {
         self.backoff.succeeded();
         match &mut self.state {

@@ -8,8 +8,8 @@ use maitred_os::spawn;
 use serde::{Deserialize, Serialize};
 
 use super::Jobs;
+use super::schedule_runs::ScheduleRuns;
 use super::slot::Slot;
-use super::timer::Timer;
 use super::unit::{JobCounts, Runs, Unit};
 use crate::jobs::alarm::Alarm;
 use crate::logging::pool_output::PoolOutput;
@@ -18,10 +18,11 @@ use crate::logging::pool_output::PoolOutput;
 #[derive(Debug, Serialize, Deserialize)]
 pub struct JobState {
     job: Job,
-    output: (RawFd, RawFd),
+    /// The pipe of each process.
+    outputs: Vec<(i32, RawFd, RawFd)>,
     counts: JobCounts,
     slots: Vec<Slot>,
-    timer: Option<Timer>,
+    timer: Option<ScheduleRuns>,
     is_retired: bool,
     /// When the next run is due, in seconds since 1970.
     next: Option<i64>,
@@ -29,18 +30,21 @@ pub struct JobState {
 
 impl JobState {
     /// Its descriptors.
-    pub fn descriptors(&self) -> [RawFd; 2] {
-        [self.output.0, self.output.1]
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.outputs.iter().flat_map(|(_, reader, writer)| [*reader, *writer])
     }
 
     fn inherit(self) -> io::Result<Unit> {
-        let (reader, writer) = self.output;
-        let output = PoolOutput::over(spawn::inherited_fd(reader)?, spawn::inherited_fd(writer)?);
+        let outputs = self.outputs.into_iter().map(|(pid, reader, writer)| {
+            let (reader, writer) = (spawn::inherited_fd(reader)?, spawn::inherited_fd(writer)?);
+            Ok((pid, PoolOutput::over(reader, writer)))
+        });
+        let outputs = outputs.collect::<io::Result<_>>()?;
         let runs = match self.timer {
             None => Runs::Always(self.slots),
             Some(timer) => Runs::Timed { timer, table: None, next: None },
         };
-        let mut unit = Unit::over(self.job, runs, output);
+        let mut unit = Unit::over(self.job, runs, outputs);
         unit.counts = self.counts;
         unit.is_retired = self.is_retired;
         // A run that became due meanwhile begins now.
@@ -57,9 +61,13 @@ impl Jobs {
                 Runs::Always(slots) => (slots.clone(), None),
                 Runs::Timed { timer, .. } => (Vec::new(), Some(timer.clone())),
             };
+            let outputs = unit.outputs.iter().map(|(pid, output)| {
+                let (reader, writer) = output.descriptors();
+                (*pid, reader, writer)
+            });
             JobState {
                 job: unit.job.clone(),
-                output: unit.output.descriptors(),
+                outputs: outputs.collect(),
                 counts: unit.counts.clone(),
                 slots,
                 timer,

@@ -1,8 +1,7 @@
 //! A command or a schedule with its processes, its output and its counters. The steps that its
 //! state machines decide on are carried out here.
 
-use std::collections::VecDeque;
-use std::io;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use maitred_config::Job;
@@ -19,12 +18,13 @@ use std::os::fd::AsFd;
 use tracing::{debug, error, info, warn};
 
 use crate::jobs::alarm::WallTime;
+use crate::jobs::job_process::{JobEnd, JobProcess, JobStep};
 use crate::jobs::launch;
-use crate::jobs::process::{JobEnd, JobProcess, JobStep};
+use crate::jobs::schedule_runs::{Fired, ScheduleRuns};
 use crate::jobs::slot::{Chance, Slot};
-use crate::jobs::timer::{Fired, Timer};
 use crate::limits::{
-    CLOCK_SET_BACK, JOB_CALM, JOB_LAST_LINE_CHARS, JOB_LAST_LINES, JOB_STEPS_PER_TURN, Moment,
+    CLOCK_SET_BACK, JOB_CALM, JOB_LAST_LINE_CHARS, JOB_LAST_LINES, JOB_LAST_READS,
+    JOB_STEPS_PER_TURN, Moment,
 };
 use crate::logging::pool_output::PoolOutput;
 use crate::logging::text::one_line;
@@ -59,7 +59,7 @@ pub enum Runs {
     /// Processes that always run.
     Always(Vec<Slot>),
     /// Runs at certain times. Without a timetable there are none.
-    Timed { timer: Timer, table: Option<Timetable>, next: Option<NextRun> },
+    Timed { timer: ScheduleRuns, table: Option<Timetable>, next: Option<NextRun> },
 }
 
 /// How often it was started, and how it ended.
@@ -82,8 +82,8 @@ pub struct Unit {
     pub job: Job,
     /// Its processes.
     pub runs: Runs,
-    /// The output of its processes.
-    pub output: PoolOutput,
+    /// The output of each of its processes, by pid: lines of several must not mix.
+    pub outputs: BTreeMap<i32, PoolOutput>,
     /// Its counters.
     pub counts: JobCounts,
     /// It is not wanted any more.
@@ -95,28 +95,22 @@ pub struct Unit {
 
 impl Unit {
     /// A job that does not run yet.
-    ///
-    /// # Errors
-    /// When the process is out of descriptors.
-    pub fn new(job: &Job, now: Moment, wall: WallTime) -> io::Result<Unit> {
-        // Our end must not block. Theirs does: programs lose output that does not fit otherwise.
-        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-        fcntl_setfl(&reader, OFlags::NONBLOCK)?;
+    pub fn new(job: &Job, now: Moment, wall: WallTime) -> Unit {
         let runs = match &job.schedule {
             None => Runs::Always((0..job.processes).map(|_| Slot::new(now)).collect()),
-            Some(_) => Runs::Timed { timer: Timer::default(), table: None, next: None },
+            Some(_) => Runs::Timed { timer: ScheduleRuns::default(), table: None, next: None },
         };
-        let mut unit = Unit::over(job.clone(), runs, PoolOutput::over(reader, writer));
+        let mut unit = Unit::over(job.clone(), runs, BTreeMap::new());
         unit.look_up(None, wall);
-        Ok(unit)
+        unit
     }
 
     /// A job whose processes run already.
-    pub fn over(job: Job, runs: Runs, output: PoolOutput) -> Unit {
+    pub fn over(job: Job, runs: Runs, outputs: BTreeMap<i32, PoolOutput>) -> Unit {
         Unit {
             job,
             runs,
-            output,
+            outputs,
             counts: JobCounts::default(),
             is_retired: false,
             last_lines: VecDeque::new(),
@@ -268,7 +262,11 @@ impl Unit {
         let JobContext { plan, now, .. } = *context;
         let (name, pool) = (self.name(), self.job.pool.clone());
         let chance = Chance(fastrand::f64());
-        let started = launch::start(&self.job, plan, self.output.writer());
+        let started = new_output().and_then(|output| {
+            let pid = launch::start(&self.job, plan, output.writer())?;
+            self.outputs.insert(pid, output);
+            Ok(pid)
+        });
         let is_schedule = self.job.schedule.is_some();
         match started {
             Ok(pid) => {
@@ -364,10 +362,26 @@ impl Unit {
         }
     }
 
-    /// Logs the output of its processes.
-    pub fn read(&mut self, now: Moment) {
-        let mut lines = self.output.lines(now);
-        lines.extend(self.output.dropped(now));
+    /// Logs the output of a process.
+    pub fn read(&mut self, pid: i32, now: Moment) {
+        let Some(output) = self.outputs.get_mut(&pid) else { return };
+        let mut lines = output.lines(now);
+        lines.extend(output.dropped(now));
+        self.log_lines(lines);
+    }
+
+    /// Logs the rest of the output of a process that has ended.
+    fn read_rest(&mut self, pid: i32, now: Moment) {
+        let Some(mut output) = self.outputs.remove(&pid) else { return };
+        let mut lines = Vec::new();
+        for _ in 0..JOB_LAST_READS {
+            let more = output.lines(now);
+            if more.is_empty() {
+                break;
+            }
+            lines.extend(more);
+        }
+        lines.extend(output.last_words(now));
         self.log_lines(lines);
     }
 
@@ -394,8 +408,7 @@ impl Unit {
         };
         let Some(end) = end else { return false };
         // What it has written is logged before its end.
-        let lines = self.output.last_words(now);
-        self.log_lines(lines);
+        self.read_rest(pid, now);
         let after = lasted(end.after);
         self.counts.last_exit = Some((how.to_string(), now));
         debug!("{}: process {pid} {how} after {after}", self.name());
@@ -450,7 +463,18 @@ impl Unit {
             Runs::Always(slots) => slots.iter().filter_map(|slot| slot.deadline(may_start)).min(),
             Runs::Timed { timer, .. } => timer.deadline(),
         };
-        let all = [self.output.deadline(now), self.failures.deadline(), self.overlaps.deadline()];
-        own.into_iter().chain(all.into_iter().flatten()).min()
+        let outputs = self.outputs.values().filter_map(|output| output.deadline(now));
+        let logged = [self.failures.deadline(), self.overlaps.deadline()];
+        own.into_iter().chain(outputs).chain(logged.into_iter().flatten()).min()
     }
+}
+
+/// A pipe for the output of a process. Our end does not block. Theirs does: programs lose output
+/// that does not fit otherwise.
+fn new_output() -> Result<PoolOutput, String> {
+    let made = pipe_with(PipeFlags::CLOEXEC).and_then(|(reader, writer)| {
+        fcntl_setfl(&reader, OFlags::NONBLOCK)?;
+        Ok(PoolOutput::over(reader, writer))
+    });
+    made.map_err(|why| format!("a pipe cannot be made: {why}"))
 }

@@ -11,6 +11,7 @@ use tracing::error;
 use super::Supervisor;
 use crate::capacity::boot_order;
 use crate::fpm::process_control_timeout;
+use crate::jobs::JobSource;
 use crate::limits::{Moment, ZYGOTE_LINGER};
 use crate::peer::Peer;
 use crate::processes::opcache_warming::OpcacheWarming;
@@ -32,8 +33,7 @@ pub struct Ready {
     pub outputs: Vec<OutputRef>,
     /// Files of an application that is watched.
     pub watches: bool,
-    /// Numbers of jobs; none: their alarm.
-    pub jobs: Vec<Option<usize>>,
+    pub jobs: Vec<JobSource>,
     pub acme: bool,
     pub admin: bool,
 }
@@ -46,7 +46,7 @@ struct Polled<'a> {
     pool_outputs: Vec<(PoolId, BorrowedFd<'a>)>,
     outputs: Vec<(OutputRef, BorrowedFd<'a>)>,
     watches: Vec<BorrowedFd<'a>>,
-    jobs: Vec<(Option<usize>, BorrowedFd<'a>)>,
+    jobs: Vec<(JobSource, BorrowedFd<'a>)>,
     acme: Option<&'a Peer<ToAcme>>,
     admin: Vec<PollFd<'a>>,
 }

@@ -41,8 +41,8 @@ const NAME: Directive<JobDraft> = Directive {
     default: Preset::Words("none; it is required"),
     takes: "1 to 32 letters, digits, `_` or `-`",
     needs: Needs::Live,
-    doc: "The name, which no other command and no other schedule of the pool has. It is in the log, \
-          in `maitred commands` and in metrics; `maitred run POOL/NAME` runs it.",
+    doc: "The name, which no other command and no other schedule of the pool has. It is in the \
+          log, in `maitred commands` and in metrics; `maitred run POOL/NAME` runs it.",
     example: "\"mails\"",
     read: |draft, value| {
         let fit = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
@@ -57,9 +57,10 @@ const COMMAND: Directive<JobDraft> = Directive {
     takes: "an array of the program and its arguments, such as [\"php\", \"artisan\", \
             \"queue:work\"]",
     needs: Needs::Live,
-    doc: "The program and its arguments, without a shell. `\"php\"` as the program is PHP's command \
-          line of the pool's version, with the php.ini and the PHP settings of the pool (`php_value` \
-          and the others, each as `-d`). Other programs are found in `PATH`, or are an absolute path.",
+    doc: "The program and its arguments, without a shell. `\"php\"` as the program is PHP's \
+          command line of the pool's version, with the php.ini and the PHP settings of the pool \
+          (`php_value` and the others, each as `-d`). Other programs are found in `PATH`, or are \
+          an absolute path.",
     example: "[\"php\", \"artisan\", \"queue:work\", \"--sleep=3\"]",
     read: |draft, value| store(&mut draft.job.command, words(value)),
 };
@@ -97,8 +98,8 @@ const STOP_SIGNAL: Directive<JobDraft> = Directive {
     default: Preset::Value("\"SIGTERM\""),
     takes: "\"SIGTERM\", \"SIGINT\", \"SIGQUIT\", \"SIGHUP\", \"SIGUSR1\" or \"SIGUSR2\"",
     needs: Needs::Live,
-    doc: "The signal that asks a process to end. Laravel's and Symfony's consumers finish their job \
-          after SIGTERM.",
+    doc: "The signal that asks a process to end. Laravel's and Symfony's consumers finish their \
+          job after SIGTERM.",
     example: "\"SIGINT\"",
     read: |draft, value| {
         let known = |text: &str| STOP_SIGNALS.contains(&text).then(|| text.to_owned());
@@ -111,8 +112,8 @@ const STOP_TIMEOUT: Directive<JobDraft> = Directive {
     default: Preset::Value("\"30s\""),
     takes: "a duration of at most 366 days such as \"5m\"",
     needs: Needs::Live,
-    doc: "Time after `stop_signal` until the process and those that it has started are killed. When \
-          the server stops, `process_control_timeout` is the limit of all.",
+    doc: "Time after `stop_signal` until the process and those that it has started are killed. \
+          When the server stops, `process_control_timeout` is the limit of all.",
     example: "\"5m\"",
     read: |draft, value| store(&mut draft.job.stop_timeout, value.duration()),
 };
@@ -140,7 +141,8 @@ pub const COMMANDS: &[Directive<JobDraft>] = &[
         default: Preset::Value("1"),
         takes: "a whole number from 0 to 1000",
         needs: Needs::Live,
-        doc: "Processes that run at a time; 0 is none, for a command that only `maitred run` starts.",
+        doc: "Processes that run at a time; 0 is none, for a command that only `maitred run` \
+              starts.",
         example: "4",
         read: |draft, value| store(&mut draft.job.processes, value.count(0, MAX_PROCESSES)),
     },
@@ -152,7 +154,8 @@ pub const COMMANDS: &[Directive<JobDraft>] = &[
         takes: "\"always\", \"on-failure\" or \"never\"",
         needs: Needs::Live,
         doc: "Whether a process that has ended is started again: always, only after an exit code \
-              other than 0 or a signal, or never. At the next reload of the pool it is, in any case.",
+              other than 0 or a signal, or never. At the next reload of the pool it is, in any \
+              case.",
         example: "\"on-failure\"",
         read: |draft, value| {
             let restart = |text: &str| match text {
@@ -169,10 +172,10 @@ pub const COMMANDS: &[Directive<JobDraft>] = &[
         default: Preset::Value("\"60s\""),
         takes: "a duration from 1 second to 366 days such as \"5m\"",
         needs: Needs::Live,
-        doc: "Longest wait before a process is started again. The wait is 0.1 s after a failure and \
-              doubles with each further one, with up to a quarter more at random; a process that ran \
-              for this long starts over. One that ends within a second counts as failed, whatever \
-              its exit code.",
+        doc: "Longest wait before a process is started again. The wait is 0.1 s after a failure \
+              and doubles with each further one, with up to a quarter more at random; a process \
+              that ran for this long starts over. One that ends within a second counts as failed, \
+              whatever its exit code.",
         example: "\"5m\"",
         read: |draft, value| {
             let delay = value.duration()?;
@@ -190,8 +193,8 @@ pub const COMMANDS: &[Directive<JobDraft>] = &[
         default: Preset::Value("0"),
         takes: "a size of at least 1M such as \"256M\"; 0 is never",
         needs: Needs::Live,
-        doc: "Resident memory of a process beyond which it is replaced as after `max_runtime`. It is \
-              read every ten seconds.",
+        doc: "Resident memory of a process beyond which it is replaced as after `max_runtime`. It \
+              is read every ten seconds.",
         example: "\"256M\"",
         read: |draft, value| {
             let size = value.size(0)?;
@@ -225,8 +228,8 @@ pub const SCHEDULES: &[Directive<JobDraft>] = &[
         default: Preset::Words("none; `every`, `at` or `cron` is required"),
         takes: "a duration of whole seconds, at least 1, such as \"5m\"",
         needs: Needs::Live,
-        doc: "Runs at the multiples of this interval, counted from 1970 in UTC: `\"5m\"` at :00, :05 \
-              and so on, also after a restart.",
+        doc: "Runs at the multiples of this interval, counted from 1970 in UTC: `\"5m\"` at :00, \
+              :05 and so on, also after a restart.",
         example: "\"5m\"",
         read: |draft, value| {
             let when = When::Every(value.duration()?);
@@ -269,8 +272,8 @@ pub const SCHEDULES: &[Directive<JobDraft>] = &[
         takes: "a time zone such as \"Europe/Berlin\"",
         needs: Needs::Live,
         doc: "The time zone of `at` and `cron`. `maitred check` says what happens when its clocks \
-              change: a time that is skipped runs at the end of the gap, one that occurs twice runs \
-              once, and lines with a `*` for the minute or the hour follow the clock.",
+              change: a time that is skipped runs at the end of the gap, one that occurs twice \
+              runs once, and lines with a `*` for the minute or the hour follow the clock.",
         example: "\"Europe/Berlin\"",
         read: |draft, value| {
             let name = value.text()?;

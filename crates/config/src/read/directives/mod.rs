@@ -86,8 +86,8 @@ pub(crate) fn takes_decimals(name: &str) -> bool {
         || found(tls::DIRECTIVES, name)
 }
 
-/// The section that takes a setting of this name. Those of commands and schedules have common names,
-/// which are no hint.
+/// The section that takes a setting of this name. Those of commands and schedules have common
+/// names, which are no hint.
 pub(crate) fn section_of(name: &str) -> Option<&'static str> {
     let sections = [TOP, POOL, SITE, CACHE, TLS];
     let home = sections.iter().find(|section| (section.settings)().contains(&name));

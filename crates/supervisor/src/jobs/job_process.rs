@@ -28,11 +28,11 @@ pub struct JobProcess {
     pub pid: i32,
     /// When it was started.
     pub since: Moment,
-    stage: Stage,
+    stage: JobStage,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Stage {
+enum JobStage {
     Up,
     Stopping { kill_at: Moment },
     Killed,
@@ -41,12 +41,12 @@ enum Stage {
 impl JobProcess {
     /// A process that was started.
     pub fn new(pid: i32, now: Moment) -> JobProcess {
-        JobProcess { pid, since: now, stage: Stage::Up }
+        JobProcess { pid, since: now, stage: JobStage::Up }
     }
 
     /// Whether it was asked to end.
     pub fn is_asked(&self) -> bool {
-        self.stage != Stage::Up
+        self.stage != JobStage::Up
     }
 
     /// It is to end within `timeout`. A step only the first time.
@@ -54,26 +54,26 @@ impl JobProcess {
         if self.is_asked() {
             return None;
         }
-        self.stage = Stage::Stopping { kill_at: now.saturating_add(timeout) };
+        self.stage = JobStage::Stopping { kill_at: now.saturating_add(timeout) };
         Some(JobStep::Stop(self.pid))
     }
 
     /// What is due now. The step counts as taken.
     pub fn due(&mut self, now: Moment) -> Option<JobStep> {
         match self.stage {
-            Stage::Stopping { kill_at } if kill_at <= now => {
-                self.stage = Stage::Killed;
+            JobStage::Stopping { kill_at } if kill_at <= now => {
+                self.stage = JobStage::Killed;
                 Some(JobStep::Kill(self.pid))
             }
-            Stage::Up | Stage::Stopping { .. } | Stage::Killed => None,
+            JobStage::Up | JobStage::Stopping { .. } | JobStage::Killed => None,
         }
     }
 
     /// When [`JobProcess::due`] returns something, without an event.
     pub fn deadline(&self) -> Option<Moment> {
         match self.stage {
-            Stage::Stopping { kill_at } => Some(kill_at),
-            Stage::Up | Stage::Killed => None,
+            JobStage::Stopping { kill_at } => Some(kill_at),
+            JobStage::Up | JobStage::Killed => None,
         }
     }
 }

@@ -4,12 +4,12 @@ use maitred_config::{Overlap, Schedule};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-use crate::jobs::process::{JobEnd, JobProcess, JobStep};
+use crate::jobs::job_process::{JobEnd, JobProcess, JobStep};
 use crate::limits::Moment;
 
 /// What runs, and what waits.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Timer {
+pub struct ScheduleRuns {
     running: Option<JobProcess>,
     /// When the run exceeds its timeout.
     timeout_at: Option<Moment>,
@@ -29,7 +29,7 @@ pub enum Fired {
     Waits,
 }
 
-impl Timer {
+impl ScheduleRuns {
     /// A run is due.
     pub fn fire(&mut self, overlap: Overlap) -> Fired {
         match (&self.running, overlap) {
@@ -98,7 +98,7 @@ impl Timer {
         self.running.as_ref()
     }
 
-    /// When [`Timer::due`] returns something, without an event.
+    /// When [`ScheduleRuns::due`] returns something, without an event.
     pub fn deadline(&self) -> Option<Moment> {
         let process = self.running.as_ref()?;
         process.deadline().into_iter().chain(self.timeout_at).min()
@@ -131,8 +131,8 @@ mod tests {
         }
     }
 
-    fn running(overlap: Overlap) -> Timer {
-        let mut timer = Timer::default();
+    fn running(overlap: Overlap) -> ScheduleRuns {
+        let mut timer = ScheduleRuns::default();
         assert_eq!(timer.fire(overlap), Fired::Begins);
         assert_eq!(timer.due(SECOND, true, SECOND), Some(JobStep::Start));
         timer.started(7, &schedule(overlap), SECOND);
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(timer.deadline(), Some(61 * SECOND));
         assert_eq!(timer.due(SECOND, true, 61 * SECOND), Some(JobStep::Stop(7)));
         assert_eq!(timer.fire(Overlap::Queue), Fired::Waits);
-        assert_eq!(timer.retire(SECOND, 61 * SECOND), None, "it is asked already");
+        assert_eq!(timer.retire(SECOND, 61 * SECOND), None, "it was asked before");
         assert!(!timer.is_gone());
         timer.ended(7, false, 62 * SECOND).unwrap();
         assert_eq!(timer.due(SECOND, true, 62 * SECOND), None);
