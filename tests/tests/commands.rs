@@ -204,6 +204,72 @@ fn a_schedule_that_overlaps_fails_or_takes_too_long_is_handled_as_configured() {
     server.stop();
 }
 
+#[test]
+fn a_reload_follows_sections_that_are_new_changed_or_gone_and_large_processes_are_replaced() {
+    let root = document_root(&[]);
+    let sleeps = "command = [\"sleep\", \"1000\"]";
+    let grows = "command = [\"php\", \"-d\", \"memory_limit=-1\", \"-r\", \
+                 \"$a = str_repeat('x', 200 << 20); sleep(1000);\"]";
+    let setup = Setup::new(root.path());
+    let server = setup
+        .clone()
+        .pool(&command("same", &[sleeps]))
+        .pool(&command("changed", &[sleeps, "processes = 3"]))
+        .pool(&command("gone", &[sleeps]))
+        .pool(&command("grows", &[grows, "max_memory = \"150M\""]))
+        .start();
+    let same = running(&server, "same", 1);
+    let changed = running(&server, "changed", 3);
+    let gone = running(&server, "gone", 1);
+    let large = running(&server, "grows", 1);
+    server.configure(
+        &setup
+            .pool(&command("same", &[sleeps]))
+            .pool(&command("changed", &[sleeps, "processes = 2", "env = { A = \"b\" }"]))
+            .pool(&command("grows", &[grows, "max_memory = \"150M\""]))
+            .pool(&command("new", &[sleeps])),
+    );
+    assert!(server.reload().contains("reloaded: "), "{}", server.log_text());
+    running(&server, "new", 1);
+    wait::until_true("the changed one to be replaced", || {
+        let now = pids(&server, "changed");
+        now.len() == 2 && !now.iter().any(|pid| changed.contains(pid))
+    });
+    assert_eq!(pids(&server, "same"), same);
+    let gone = i32::try_from(gone[0]).unwrap();
+    wait::until_true("the end of the one that is gone", || Process::read(gone).is_none());
+    wait::until_true("a successor of the large one", || {
+        !pids(&server, "grows").contains(&large[0])
+    });
+    server.stop();
+}
+
+#[test]
+fn check_says_what_is_wrong_with_a_schedule_and_what_the_clock_does_to_it() {
+    let root = document_root(&[]);
+    let file = root.path().join("maitred.toml");
+    let check = |schedule: &str| {
+        let site = format!("[[sites]]\nroot = {:?}\npool = \"www\"\n", root.path());
+        let text = format!("[pools.www]\n[[pools.www.schedules]]\n{schedule}\n{site}");
+        std::fs::write(&file, text).unwrap();
+        let output = Command::new(maitred_program()).arg("check").arg(&file).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        String::from_utf8(text).unwrap()
+    };
+    let named = "name = \"nightly\"\ncommand = [\"true\"]";
+    let said = check(&format!("{named}\nat = \"02:30\"\ntimezone = \"Europe/Berlin\""));
+    assert!(said.contains("schedule www/nightly: on ") && said.contains("runs at 03:00"), "{said}");
+    let said = check(named);
+    assert!(said.contains("toml:2:1: this schedule has no time; add `every`, `at`"), "{said}");
+    let said = check(&format!("{named}\nevery = \"5m\"\nat = \"02:30\""));
+    assert!(said.contains("this schedule has both `every` and `at`; leave one out"), "{said}");
+    let said = check("name = \"nightly\"\nevery = \"5m\"");
+    assert!(said.contains("this schedule has no `command`"), "{said}");
+    let twice = format!("{named}\nevery = \"5m\"");
+    let said = check(&format!("{twice}\n[[pools.www.schedules]]\n{twice}"));
+    assert!(said.contains("pool `www` has another command or schedule `nightly`"), "{said}");
+}
+
 /// How often the supervisor has woken up.
 fn wake_ups(server: &Server) -> u64 {
     let pid = server.supervisor().pid;

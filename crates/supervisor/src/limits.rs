@@ -139,8 +139,8 @@ pub const JOB_LAST_LINE_CHARS: usize = 200;
 /// Most reads of the rest of the output of a process that has ended: more than a pipe holds.
 pub const JOB_LAST_READS: usize = 8;
 
-/// Most steps of one command in a turn: each of its processes has a few.
-pub const JOB_STEPS_PER_TURN: usize = 4096;
+/// Most steps for commands and schedules in one turn: a start takes a millisecond or two.
+pub const JOB_STEPS_PER_TURN: usize = 32;
 
 /// A clock that was set back by less than this runs no schedule twice (as cron(8)); one that was
 /// set back further is followed.

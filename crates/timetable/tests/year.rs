@@ -266,3 +266,59 @@ fn an_interval_counts_from_the_epoch_and_a_wrong_line_says_why() {
     let zone = Timetable::new(&When::Cron("@daily".into()), Some("Europe/Nowhere")).err().unwrap();
     assert!(zone.starts_with("is no time zone"), "{zone}");
 }
+
+#[test]
+fn whatever_a_line_says_its_runs_only_go_forward() {
+    const WORDS: [&str; 24] = [
+        "*",
+        "0",
+        "1",
+        "7",
+        "29",
+        "31",
+        "59",
+        "60",
+        "99999999999",
+        "/",
+        "/0",
+        "-",
+        ",",
+        "?",
+        "L",
+        "W",
+        "#",
+        "#5",
+        "+",
+        "@",
+        "MON",
+        "FEB",
+        "@yearly",
+        "\u{e9}",
+    ];
+    let mut random = fastrand::Rng::with_seed(7);
+    let (mut valid, mut slowest) = (0, (Duration::ZERO, String::new()));
+    for _ in 0..20_000 {
+        let fields = random.usize(1..7);
+        let mut field = || {
+            let words = (0..random.usize(1..4)).map(|_| WORDS[random.usize(0..WORDS.len())]);
+            words.collect::<String>()
+        };
+        let line = (0..fields).map(|_| field()).collect::<Vec<_>>().join(" ");
+        let begun = std::time::Instant::now();
+        let table = Timetable::new(&When::Cron(line.clone()), Some("Europe/Berlin"));
+        if let Ok(table) = table {
+            let mut at = START;
+            for _ in 0..20 {
+                let Some(next) = table.next(at) else { break };
+                assert!(next > at, "{line}");
+                at = next;
+            }
+            valid += 1;
+        }
+        if begun.elapsed() > slowest.0 {
+            slowest = (begun.elapsed(), line);
+        }
+    }
+    assert!(valid > 100, "{valid} valid lines are too few");
+    eprintln!("{valid} valid lines; the slowest took {slowest:?}");
+}

@@ -18,7 +18,7 @@ use maitred_os::proc::{self, Statm};
 use maitred_os::shared::page_bytes;
 use tracing::error;
 
-use crate::limits::{JOB_MEMORY_CHECKED_EVERY, Moment};
+use crate::limits::{JOB_MEMORY_CHECKED_EVERY, JOB_STEPS_PER_TURN, Moment};
 use crate::processes::script_children::EndedScript;
 use alarm::Alarm;
 pub use state::JobState;
@@ -46,6 +46,8 @@ pub struct Jobs {
     /// None until there is a schedule.
     alarm: Option<Alarm>,
     memory_checked: Moment,
+    /// The unit that the next turn begins with.
+    first: usize,
     is_retired: bool,
 }
 
@@ -95,8 +97,13 @@ impl Jobs {
             if context.may_start {
                 unit.check_time(wall, context);
             }
-            unit.keep(context);
         }
+        // Where many are due, each turn begins with others.
+        let (count, mut steps) = (self.units.len(), JOB_STEPS_PER_TURN);
+        for at in (0..count).map(|at| (self.first + at) % count) {
+            steps = self.units[at].keep(steps, context);
+        }
+        self.first = (self.first + 1) % count;
         self.units.retain(|unit| !unit.is_gone());
         let next = self.units.iter().filter_map(|unit| unit.next_run());
         let next = next.map(|next| next.begins).min().filter(|_| context.may_start);

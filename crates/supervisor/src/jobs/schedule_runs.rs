@@ -99,8 +99,11 @@ impl ScheduleRuns {
     }
 
     /// When [`ScheduleRuns::due`] returns something, without an event.
-    pub fn deadline(&self) -> Option<Moment> {
-        let process = self.running.as_ref()?;
+    pub fn deadline(&self, may_start: bool) -> Option<Moment> {
+        let Some(process) = &self.running else {
+            let starts = self.is_queued && may_start && !self.is_retired;
+            return starts.then_some(Moment::ZERO);
+        };
         process.deadline().into_iter().chain(self.timeout_at).min()
     }
 
@@ -134,6 +137,7 @@ mod tests {
     fn running(overlap: Overlap) -> ScheduleRuns {
         let mut timer = ScheduleRuns::default();
         assert_eq!(timer.fire(overlap), Fired::Begins);
+        assert_eq!((timer.deadline(false), timer.deadline(true)), (None, Some(Moment::ZERO)));
         assert_eq!(timer.due(SECOND, true, SECOND), Some(JobStep::Start));
         timer.started(7, &schedule(overlap), SECOND);
         timer
@@ -164,7 +168,7 @@ mod tests {
     #[test]
     fn a_run_is_stopped_after_its_timeout_and_a_retired_schedule_begins_none() {
         let mut timer = running(Overlap::Queue);
-        assert_eq!(timer.deadline(), Some(61 * SECOND));
+        assert_eq!(timer.deadline(true), Some(61 * SECOND));
         assert_eq!(timer.due(SECOND, true, 61 * SECOND), Some(JobStep::Stop(7)));
         assert_eq!(timer.fire(Overlap::Queue), Fired::Waits);
         assert_eq!(timer.retire(SECOND, 61 * SECOND), None, "it was asked before");

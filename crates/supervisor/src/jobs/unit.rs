@@ -23,8 +23,7 @@ use crate::jobs::launch;
 use crate::jobs::schedule_runs::{Fired, ScheduleRuns};
 use crate::jobs::slot::{Chance, Slot};
 use crate::limits::{
-    CLOCK_SET_BACK, JOB_CALM, JOB_LAST_LINE_CHARS, JOB_LAST_LINES, JOB_LAST_READS,
-    JOB_STEPS_PER_TURN, Moment,
+    CLOCK_SET_BACK, JOB_CALM, JOB_LAST_LINE_CHARS, JOB_LAST_LINES, JOB_LAST_READS, Moment,
 };
 use crate::logging::pool_output::PoolOutput;
 use crate::logging::text::one_line;
@@ -230,10 +229,12 @@ impl Unit {
         }
     }
 
-    /// Carries out what is due.
-    pub fn keep(&mut self, context: &JobContext<'_>) {
-        for _ in 0..JOB_STEPS_PER_TURN {
+    /// Carries out what is due, in at most this many steps. Returns how many are left.
+    pub fn keep(&mut self, steps: usize, context: &JobContext<'_>) -> usize {
+        let mut left = steps;
+        while left > 0 {
             let Some((slot, step)) = self.next_step(context) else { break };
+            left -= 1;
             match step {
                 JobStep::Start => self.start(slot, context),
                 step => self.signal(step),
@@ -243,6 +244,7 @@ impl Unit {
             slots.retain(|slot| !slot.is_gone());
         }
         self.log_episodes(context.now);
+        left
     }
 
     fn next_step(&mut self, context: &JobContext<'_>) -> Option<(usize, JobStep)> {
@@ -461,7 +463,7 @@ impl Unit {
     pub fn deadline(&self, may_start: bool, now: Moment) -> Option<Moment> {
         let own = match &self.runs {
             Runs::Always(slots) => slots.iter().filter_map(|slot| slot.deadline(may_start)).min(),
-            Runs::Timed { timer, .. } => timer.deadline(),
+            Runs::Timed { timer, .. } => timer.deadline(may_start),
         };
         let outputs = self.outputs.values().filter_map(|output| output.deadline(now));
         let logged = [self.failures.deadline(), self.overlaps.deadline()];
