@@ -7,6 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::check::admin;
 use crate::check::confinement::check_confinement;
+use crate::check::jobs::settle_job;
 use crate::check::listeners::{refuse_shared_addresses, settle_listeners};
 use crate::check::mode::check_mode;
 use crate::check::site::{SpannedDraft, refuse_shared_hosts, settle_site};
@@ -15,11 +16,15 @@ use crate::check::spare_servers::settle_spare_servers;
 use crate::check::tls::check_tls;
 use crate::mistakes::{Fault, quoted};
 use crate::model::config::{Config, IMPLICIT_POOL};
+use crate::model::job::Job;
 use crate::model::pool::Pool;
 use crate::model::site::Cache;
 use crate::model::tls::Tls;
 use crate::read::directive::{Directive, SectionTable, read_settings};
-use crate::read::directives::{self, cache, global, listeners, output, pools, rules, sites, tls};
+use crate::read::directives::jobs::JobDraft;
+use crate::read::directives::{
+    self, cache, global, jobs, listeners, output, pools, rules, sites, tls,
+};
 use crate::read::drafts::{CacheDraft, ListenerDraft, SiteDraft};
 use crate::read::foreign::foreign_setting;
 use crate::read::pool_defaults::{inherited, is_at_default, refuse_settings_of_one_pool};
@@ -40,13 +45,16 @@ type SpannedValue<'a> = Spanned<DeValue<'a>>;
 ///
 /// The faults of all files come with it; it lacks what has one.
 pub(crate) fn assemble<'a>(table: &DeTable<'a>, sources: &'a Sources) -> (Config, Vec<Fault>) {
-    let mut assembler = Assembler { sources, defaults: DeTable::new(), faults: Vec::new() };
+    let (jobs, faults) = (Vec::new(), Vec::new());
+    let mut assembler = Assembler { sources, jobs, defaults: DeTable::new(), faults };
     let config = assembler.config(table);
     (config, assembler.faults)
 }
 
 struct Assembler<'a> {
     sources: &'a Sources,
+    /// The commands and schedules of the pools.
+    jobs: Vec<Job>,
     /// `[pool_defaults]`.
     defaults: DeTable<'a>,
     faults: Vec<Fault>,
@@ -153,6 +161,7 @@ impl<'a> Assembler<'a> {
         let mut is_implicit = true;
         if let Some(value) = table.get("pools") {
             config.pools = self.pools(value);
+            config.jobs = std::mem::take(&mut self.jobs);
             let pools = value.get_ref().as_table();
             is_implicit = pools.is_some_and(|pools| pools.is_empty());
             if let Some(pools) = pools {
@@ -196,7 +205,10 @@ impl<'a> Assembler<'a> {
         let mut pools = Vec::new();
         for (key, value) in table.iter() {
             match value.get_ref().as_table() {
-                Some(settings) => pools.push(self.pool(key.get_ref(), key.span(), settings)),
+                Some(settings) => {
+                    pools.push(self.pool(key.get_ref(), key.span(), settings));
+                    self.jobs(key.get_ref(), settings);
+                }
                 None => self.fault(key.span(), stray_in_pools(key.get_ref())),
             }
         }
@@ -234,6 +246,36 @@ impl<'a> Assembler<'a> {
             fault.sentence = format!("of pool `{}`: {}", quoted(name), fault.sentence);
         }
         pool
+    }
+
+    /// Reads the commands and the schedules of a pool.
+    fn jobs(&mut self, pool: &str, settings: &DeTable<'_>) {
+        let kinds = [
+            ("commands", &directives::COMMANDS, jobs::COMMANDS),
+            ("schedules", &directives::SCHEDULES, jobs::SCHEDULES),
+        ];
+        for (list, section, directives) in kinds {
+            let Some(value) = settings.get(list) else { continue };
+            let Some(tables) = value.get_ref().as_array() else {
+                self.fault(value.span(), no_list(list, pool));
+                continue;
+            };
+            for item in tables.iter() {
+                let Some(table) = item.get_ref().as_table() else {
+                    self.fault(item.span(), no_list(list, pool));
+                    continue;
+                };
+                let is_schedule = list == "schedules";
+                let mut draft = JobDraft { is_schedule, ..JobDraft::default() };
+                self.refuse_unknown(section, table, &format!("in [[pools.{pool}.{list}]]"));
+                self.read(directives, table, &mut draft);
+                let settled = settle_job(draft, pool, table, item.span(), &self.jobs);
+                match settled {
+                    Ok(job) => self.jobs.push(job),
+                    Err(fault) => self.faults.extend(fault),
+                }
+            }
+        }
     }
 
     /// Reads `[pool_defaults]`, whose faults are those of pools that inherit them, too.
@@ -326,6 +368,10 @@ fn has_listeners_only(table: &DeTable<'_>) -> bool {
     let all = pools
         .is_some_and(|pools| !pools.is_empty() && pools.iter().all(|(_, pool)| has_listener(pool)));
     all && !table.contains_key("listen") && !table.contains_key("tls")
+}
+
+fn no_list(list: &str, pool: &str) -> String {
+    format!("`{list}` is no list of sections; write [[pools.{}.{list}]] for each", quoted(pool))
 }
 
 fn stray_in_pools(name: &str) -> String {

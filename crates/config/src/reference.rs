@@ -6,7 +6,7 @@ use maitred_pagecache::apps::cache_of;
 use maitred_rules::apps::App;
 
 use crate::read::directive::{Directive, Preset};
-use crate::read::directives::{cache, global, listeners, output, pools, rules, sites, tls};
+use crate::read::directives::{cache, global, jobs, listeners, output, pools, rules, sites, tls};
 
 const HEAD: &str = r#"# Configuration
 
@@ -92,6 +92,19 @@ pub fn setting_groups() -> Vec<SettingGroup> {
             "Settings of the same section: the pool's FastCGI listener for web servers, in \
              php-fpm's names with `_` for `.`. All but `listen` need `listen`.",
             listeners::DIRECTIVES,
+        ),
+        group(
+            "`[[pools.NAME.commands]]`",
+            "A program that runs beside the requests of the pool, such as the consumers of a \
+             queue; write the section once for each, below that of the pool. See [Commands and \
+             schedules](../guide/commands-and-schedules.md).",
+            jobs::COMMANDS,
+        ),
+        group(
+            "`[[pools.NAME.schedules]]`",
+            "A program that runs at certain times, in place of a line in a crontab. Each has one \
+             of `every`, `at` and `cron`.",
+            jobs::SCHEDULES,
         ),
         group(
             "`[[sites]]`",

@@ -10,6 +10,8 @@ use maitred_os::users;
 use maitred_scoreboard::Counters;
 use serde::{Deserialize, Serialize};
 
+use crate::job_status::JobStatus;
+use crate::launch::Launch;
 use crate::purge::PurgeRequest;
 use crate::scale::NodeScale;
 use crate::{CacheFigures, ProfileSamples};
@@ -51,6 +53,13 @@ pub enum Request {
     Stop,
     /// Accept no more clients, finish the requests in flight, and exit; repeated, the same.
     Drain,
+    /// Report what a command or a schedule is started with, for `maitred run`.
+    Launch {
+        /// The pool.
+        pool: String,
+        /// The name.
+        name: String,
+    },
     /// Drop cached pages. The reply is sent when no later request gets one of them.
     Purge(PurgeRequest),
     /// Count the stacks of a pool's running scripts for a time. The reply is sent at its end.
@@ -79,6 +88,15 @@ pub enum Reply {
     Ending {
         /// Running scripts.
         running: u64,
+    },
+    /// What a command is started with.
+    Launch {
+        /// Its settings.
+        launch: Box<Launch>,
+        /// The program that becomes the command.
+        program: PathBuf,
+        /// The file by which a process enters the pool's control group, if it has one.
+        group: Option<PathBuf>,
     },
     /// Pages have been dropped.
     Purged {
@@ -148,6 +166,9 @@ pub struct ServerStatus {
     /// Its load, if the front has reported it.
     #[serde(default)]
     pub scale: Option<NodeScale>,
+    /// Commands and schedules, by pool in the order of the file.
+    #[serde(default)]
+    pub jobs: Vec<JobStatus>,
 }
 
 /// Whether a server is ready for the requests of a load balancer.

@@ -11,6 +11,8 @@ pub mod episode;
 pub mod exit;
 pub mod folded;
 mod front;
+pub mod job_status;
+pub mod launch;
 pub mod log_limit;
 pub mod purge;
 pub mod purge_log;

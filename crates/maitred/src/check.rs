@@ -40,6 +40,9 @@ pub fn check(check: &Check) -> ExitCode {
             for host in maitred_supervisor::issued_hosts(&config) {
                 println!("{host}");
             }
+            for note in maitred_supervisor::clock_changes(&config) {
+                println!("{note}");
+            }
             let (sites, pools) = (config.sites.len(), config.pools.len());
             let files = match files.len() {
                 1 => String::new(),

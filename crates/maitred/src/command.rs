@@ -10,6 +10,7 @@ use maitred_warm::run::{MAX_RATE, MIN_RATE};
 
 use crate::bench::options::Bench;
 use crate::import::options::Import;
+use crate::jobs::{Commands, RunOptions};
 use crate::profile_command::ProfileOptions;
 use crate::report_file::JsonOption;
 use crate::serve::options::Serve;
@@ -85,6 +86,19 @@ pub enum Command {
         maitred status --json | jq .pools[0].queue\n\n\
         Exit codes: 0 success, 1 no server replies, 2 wrong usage.")]
     Status(Status),
+    /// List the commands and schedules of a running server: state, restarts, last exit, next run
+    #[command(after_long_help = "Examples:\n  \
+        maitred commands\n  \
+        maitred commands shop                  only those of one pool\n  \
+        maitred commands --json | jq .[0].next_run\n\n\
+        Exit codes: 0 success, 1 no server replies, 2 wrong usage.")]
+    Commands(Commands),
+    /// Run a command or a schedule of a running server now, in the foreground
+    #[command(after_long_help = "Example:\n  maitred run shop/cleanup\n\n\
+        It runs as the pool would run it: the same user, limits, folders, environment and PHP. Its \
+        output is on this terminal, and its exit code is that of the command. The server's own \
+        processes of it go on.")]
+    Run(RunOptions),
     /// Watch a running server: `maitred status`, refreshed every second
     #[command(after_long_help = "Examples:\n  \
         maitred top\n  \

@@ -12,6 +12,7 @@ mod foreign_words;
 mod fpm;
 mod front;
 mod import;
+mod jobs;
 mod leaks;
 mod log;
 mod man_pages;
@@ -72,6 +73,8 @@ fn main() -> ExitCode {
         Command::Check(check) => check::check(&check),
         Command::Explain(asked) => explain::explain(&asked),
         Command::Status(asked) => status::status(&asked),
+        Command::Commands(asked) => jobs::commands(&asked),
+        Command::Run(asked) => jobs::run(&asked),
         Command::Top(asked) => top::top(&asked),
         Command::Wait(asked) => wait_ready::wait(&asked),
         Command::Profile(asked) => profile_command::profile(&asked),

@@ -37,6 +37,7 @@ fn text(server: &ServerStatus, status: &Status) -> String {
     let mut lines = vec![view::server_line(server, columns)];
     lines.extend(view::pool_table(server, &pools));
     lines.extend(view::faults(server));
+    lines.extend(view::jobs(&server.jobs, columns));
     lines.extend(view::split(server, columns));
     let mut of_pools = Vec::new();
     if status.pool.is_some() {

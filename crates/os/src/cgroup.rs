@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 
 use crate::proc;
 
+/// The file of a group by which a process enters it.
+pub const PROCESSES: &str = "cgroup.procs";
+
 /// A control group: a folder of the file system `cgroup2`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group(PathBuf);
@@ -106,7 +109,7 @@ impl Group {
     /// # Errors
     /// When this process may not move others.
     pub fn entrance(&self) -> io::Result<OwnedFd> {
-        Ok(self.open("cgroup.procs")?.into())
+        Ok(self.open(PROCESSES)?.into())
     }
 
     fn open(&self, setting: &str) -> io::Result<fs::File> {
@@ -118,7 +121,7 @@ impl Group {
     /// # Errors
     /// When it may not.
     pub fn enter(&self) -> io::Result<()> {
-        self.set("cgroup.procs", "0")
+        self.set(PROCESSES, "0")
     }
 
     /// Removes the group, which must be empty.

@@ -220,6 +220,35 @@ pub fn become_program(program: &Path, arguments: &[std::ffi::OsString]) -> io::E
     }
 }
 
+/// Starts a program with the standard streams of this process, an empty environment, and `file` as
+/// its first inherited descriptor. It leads a session without a terminal: a process of another user
+/// could type into root's otherwise (TIOCSTI, ioctl_tty(2)). It is killed when this process ends.
+///
+/// # Errors
+/// When the file cannot be executed.
+pub fn start_in_foreground(
+    program: &Path,
+    argument: &OsStr,
+    file: BorrowedFd<'_>,
+) -> io::Result<std::process::Child> {
+    let ours = i32::try_from(std::process::id()).unwrap_or(0);
+    let wanted = [file.as_raw_fd()];
+    let mut command = Command::new(program);
+    command.arg(argument).env_clear();
+    // SAFETY: the closure runs in the forked child of a process with one thread, so it may allocate
+    // and call anything.
+    unsafe {
+        command.pre_exec(move || {
+            crate::signals::reset(&IGNORED_HERE);
+            nix::unistd::setsid()?;
+            place_descriptors(&wanted)?;
+            crate::fork::die_with_parent(ours);
+            Ok(())
+        })
+    };
+    command.spawn()
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::ExitStatusExt;

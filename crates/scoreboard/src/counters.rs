@@ -66,6 +66,16 @@ counters! {
         "Time in which overload had the newest request served first.";
     ChildrenCpu: Time = "children_cpu_seconds", "children CPU",
         "CPU time of child processes that scripts started and waited for.";
+    CommandStarts: Events = "command_starts", "commands run",
+        "Processes of commands that were started.";
+    CommandFailures: Events = "command_failures", "commands fail",
+        "Processes of commands that failed, or could not be started.";
+    ScheduleRuns: Events = "schedule_runs", "schedules run",
+        "Runs of schedules that have begun.";
+    ScheduleRunsFailed: Events = "schedule_runs_failed", "runs failed",
+        "Runs of schedules that failed, or could not begin.";
+    ScheduleRunsSkipped: Events = "schedule_runs_skipped", "runs left out",
+        "Runs of schedules that were left out, since the last one went on.";
 }
 
 /// The values of all counters of a pool.

@@ -10,6 +10,7 @@
 //! ```text
 //! run          the loop, and the steps that apply what was decided
 //! upgrade      the state of an upgrade, and what it hands over
+//! jobs         commands and schedules of pools
 //! plan         the resources of a configuration: sockets, logs, programs
 //! admin        the admin socket and the status reply
 //! reload       the state of a reload; restarts of pools; watched applications
@@ -31,6 +32,7 @@ mod capacity;
 mod error;
 mod fpm;
 mod fronts;
+mod jobs;
 mod limits;
 mod listen;
 mod logging;
@@ -62,6 +64,7 @@ pub use upgrade::{CAN_TAKE_OVER, TAKE_OVER, TRY_TAKE_OVER};
 
 use fronts::log_manager::LogManager;
 use fronts::{Front, Fronts};
+use jobs::Jobs;
 use logging::terminal::Terminal;
 use plan::{Found, Plan, examine};
 use processes::php_trial;
@@ -139,6 +142,7 @@ pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<
         signals,
         admin,
         scoreboards,
+        jobs: Jobs::default(),
     });
     Ok(supervisor.run())
 }
@@ -194,6 +198,7 @@ fn take_over(
         fronts: inherited.fronts,
         signals,
         scoreboards,
+        jobs: inherited.jobs,
     };
     Ok(Supervisor::resumed(parts, resumed).run())
 }
@@ -293,6 +298,11 @@ pub fn issued_hosts(config: &Config) -> Vec<String> {
     let certificates = Certificates::of(config, None).ok().flatten();
     let hosts = certificates.iter().flat_map(Certificates::wanted);
     hosts.map(tls::acme::hosts::in_words).collect()
+}
+
+/// What changes of the clock within a year do to schedules: one sentence each.
+pub fn clock_changes(config: &Config) -> Vec<String> {
+    jobs::clock_changes(config)
 }
 
 /// All programs that run PHP, and their PHP versions, as `8.2.35`.

@@ -121,6 +121,34 @@ pub const LEAVE: Duration = Duration::from_millis(500);
 /// whose seat stays empty.
 pub const KILLED: Duration = Duration::from_secs(5);
 
+/// An episode of failures of a command ends after this time without one: its waits may take
+/// minutes.
+pub const JOB_CALM: Duration = Duration::from_secs(600);
+
+/// Interval of the checks of the memory of commands with `max_memory`.
+pub const JOB_MEMORY_CHECKED_EVERY: Duration = Duration::from_secs(10);
+
+/// Longest part of the wait before a restart that is added at random, as a fraction of it.
+pub const JOB_JITTER_PART: u32 = 4;
+
+/// The same for `max_runtime`.
+pub const JOB_RUNTIME_JITTER_PART: u32 = 10;
+
+/// Lines of the output of a command that the log repeats when it fails, and their length in
+/// characters.
+pub const JOB_LAST_LINES: usize = 5;
+pub const JOB_LAST_LINE_CHARS: usize = 200;
+
+/// Most reads of the rest of the output of a process that has ended: more than a pipe holds.
+pub const JOB_LAST_READS: usize = 8;
+
+/// Most steps for commands and schedules in one turn: a start takes a millisecond or two.
+pub const JOB_STEPS_PER_TURN: usize = 32;
+
+/// A clock that was set back by less than this runs no schedule twice (as cron(8)); one that was
+/// set back further is followed.
+pub const CLOCK_SET_BACK: Duration = Duration::from_secs(3 * 3600);
+
 /// Most messages queued for a process that does not read. With more, it is taken for stuck.
 pub const OUTBOX_MESSAGES: usize = 16 * 1024;
 

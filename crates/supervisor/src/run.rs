@@ -7,6 +7,7 @@
 mod commands;
 mod front_liveness;
 mod fronts;
+mod jobs;
 mod mended_faults;
 pub mod phase;
 mod pools;
@@ -34,6 +35,7 @@ use crate::fronts::cookies::CookieNames;
 use crate::fronts::front_stats::FrontStats;
 use crate::fronts::purge_log::PurgeLogManager;
 use crate::fronts::purges::PurgeCoordinator;
+use crate::jobs::Jobs;
 use crate::limits::{FIRST_FILL, MESSAGES_PER_TURN, Moment, REAPED_PER_TURN, SIGNALS_PER_TURN};
 use crate::logging::exit_reports::ExitReports;
 use crate::plan::Plan;
@@ -96,6 +98,7 @@ pub struct Supervisor {
     purge_log: PurgeLogManager,
     scoreboards: Scoreboards,
     capacity: CapacityManager,
+    jobs: Jobs,
     systemd: Systemd,
     /// When faults were last checked.
     faults_checked: Moment,
@@ -120,6 +123,8 @@ pub struct Parts {
     pub admin: Admin,
     /// The scoreboards of all pools.
     pub scoreboards: Scoreboards,
+    /// Commands and schedules.
+    pub jobs: Jobs,
 }
 
 /// State of the previous program that the new one resumes.
@@ -164,6 +169,7 @@ impl Supervisor {
             purge_log: PurgeLogManager::default(),
             scoreboards: parts.scoreboards,
             capacity: CapacityManager::default(),
+            jobs: parts.jobs,
             systemd: Systemd::found(plan.config.fpm.as_ref()),
             faults_checked: Moment::ZERO,
             php_files_checked: Moment::ZERO,
@@ -189,6 +195,7 @@ impl Supervisor {
         supervisor.reloader.postpone(state.reload_later);
         supervisor.fpm.resume(state.reload_later);
         supervisor.start_trials();
+        supervisor.follow_jobs();
         supervisor
     }
 
@@ -207,6 +214,7 @@ impl Supervisor {
             self.hear_zygotes(&ready, !ended.is_empty());
             self.hear_fronts(&ready);
             self.pools.log_outputs(&ready.pool_outputs, self.now());
+            self.jobs.read(&ready.jobs, self.now());
             if ready.acme {
                 self.acme().receive();
             }
@@ -313,6 +321,9 @@ impl Supervisor {
         if self.purge_log.is_process(pid) {
             return self.purge_log_ended(how);
         }
+        if self.job_ended(&ended) {
+            return;
+        }
         let now = self.now();
         for id in self.pools.ids() {
             let running = &mut self.pools[id];
@@ -379,6 +390,7 @@ impl Supervisor {
         self.keep_faults();
         self.retry_after_changes();
         self.acme().keep();
+        self.keep_jobs();
         self.purges.finish(&mut self.fronts, now);
         self.keep_purge_log();
         self.server_event(ServerEvent::Tick);

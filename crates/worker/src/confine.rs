@@ -9,6 +9,9 @@ use maitred_os::users::Identity;
 use maitred_os::{capabilities, limits, roots, users};
 use maitred_php::Engine;
 
+/// PHP's setting with the command for mail.
+const SENDMAIL: &str = "sendmail_path";
+
 /// Applies the resource limits, while this process still has the privileges of the server's user.
 ///
 /// # Errors
@@ -59,9 +62,20 @@ pub fn give_up_capabilities(confinement: &Confinement) -> Result<(), String> {
 /// # Errors
 /// One sentence, when the system refuses.
 pub fn forbid_new_privileges(settings: &ZygoteSettings, engine: &Engine) -> Result<(), String> {
+    forbid_beside(settings, || engine.configured(SENDMAIL))
+}
+
+/// The same for a process without PHP; `mailer` is php.ini's command for mail, if it is known.
+///
+/// # Errors
+/// One sentence, when the system refuses.
+pub fn forbid_beside(
+    settings: &ZygoteSettings,
+    mailer: impl FnOnce() -> Option<String>,
+) -> Result<(), String> {
     let forbids = match settings.confinement.no_new_privileges {
         Some(asked) => asked,
-        None => !gaining(settings, engine).iter().any(|path| path.exists()),
+        None => !gaining(settings, mailer).iter().any(|path| path.exists()),
     };
     if !forbids {
         return Ok(());
@@ -71,12 +85,11 @@ pub fn forbid_new_privileges(settings: &ZygoteSettings, engine: &Engine) -> Resu
 
 /// Programs that scripts may start and that usually gain privileges: the mailer of PHP's mail(),
 /// the default mailer of libraries, and sudo.
-fn gaining(settings: &ZygoteSettings, engine: &Engine) -> Vec<PathBuf> {
-    const SETTING: &str = "sendmail_path";
+fn gaining(settings: &ZygoteSettings, mailer: impl FnOnce() -> Option<String>) -> Vec<PathBuf> {
     let mut values = settings.php_values.iter().chain(&settings.php_admin_values);
-    let own = values.rfind(|(name, _)| name == SETTING);
+    let own = values.rfind(|(name, _)| name == SENDMAIL);
     let command = own.map(|(_, value)| value.clone());
-    let command = command.or_else(|| engine.configured(SETTING));
+    let command = command.or_else(mailer);
     let mut programs = ["/usr/sbin/sendmail", "/usr/bin/sudo"].map(PathBuf::from).to_vec();
     programs.extend(command.and_then(|command| {
         let program = command.split_ascii_whitespace().next()?;

@@ -9,6 +9,7 @@ mod error_page;
 mod exchange;
 mod foreign;
 mod fpm_info;
+mod launch;
 mod memory;
 mod meter;
 mod opcache_stats;
@@ -32,6 +33,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use maitred_control::launch::{CLI_ROLE, LAUNCH_ROLE};
 use maitred_php::{Engine, PHP_BRANCH, Settings, write_direct_calls};
 
 const USAGE: &str = "maitred-php is started by maitred; run `maitred serve` instead.";
@@ -73,6 +75,8 @@ fn main() -> ExitCode {
         Some("zygote") => zygote::run(),
         Some("fpm-info") => fpm_info::run(std::env::args().skip(2)),
         Some("direct-calls") => direct_calls(),
+        Some(LAUNCH_ROLE) => launch::run(),
+        Some(CLI_ROLE) => launch::find_cli(),
         Some("--version") => {
             version();
             ExitCode::SUCCESS

@@ -64,6 +64,11 @@ impl PrivateFolder {
         }
     }
 
+    /// The folder of sessions.
+    pub fn sessions(&self) -> &Path {
+        &self.sessions
+    }
+
     /// The variable for the environment, unless the pool decides about temporary files itself.
     pub fn variable(&self, settings: &ZygoteSettings) -> Option<(String, String)> {
         let is_set = settings.env.iter().any(|(name, _)| name == VARIABLE)

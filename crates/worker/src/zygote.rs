@@ -247,7 +247,10 @@ fn remedy_for(value: &str) -> Option<String> {
 
 /// Scripts see the pool's environment, then `more`, followed by USER and HOME as in php-fpm unless
 /// it sets them, and nothing of ours.
-fn set_environment(settings: &ZygoteSettings, more: Option<(String, String)>) {
+pub fn set_environment(
+    settings: &ZygoteSettings,
+    more: impl IntoIterator<Item = (String, String)>,
+) {
     if settings.fpm {
         // Its configuration has determined the user, if any (`fpm_unix_conf_wp`).
         return maitred_os::environment::replace(&settings.env);

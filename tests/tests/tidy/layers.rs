@@ -23,6 +23,7 @@ const CRATES: [Layers; 2] = [
         folders: &[
             "run",
             "upgrade",
+            "jobs",
             "plan",
             "admin",
             "reload",

@@ -5,6 +5,7 @@ pub mod admin;
 pub mod cache;
 pub mod classic_paths;
 pub mod confinement;
+pub mod jobs;
 pub mod listeners;
 pub mod mode;
 pub mod remarks;

@@ -16,6 +16,7 @@ use crate::model::client_limits::ClientLimits;
 use crate::model::development::Development;
 use crate::model::fpm::Fpm;
 use crate::model::front_user::default_user;
+use crate::model::job::Job;
 use crate::model::listener::{Address, FastcgiListener};
 use crate::model::log_format::LogFormat;
 use crate::model::log_target::LogTarget;
@@ -111,6 +112,8 @@ pub struct Config {
     /// The sites, in the order of the file, at least one unless every pool has a FastCGI listener.
     /// Each host is in one of them only.
     pub sites: Vec<Site> = Vec::new(),
+    /// The commands and schedules of the pools, by pool.
+    pub jobs: Vec<Job> = Vec::new(),
     /// php-fpm's settings without a counterpart above, if the server is started as php-fpm.
     pub fpm: Option<Fpm> = None,
     /// Set for a development server (`maitred serve DIR` on a terminal).

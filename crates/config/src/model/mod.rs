@@ -11,6 +11,7 @@ pub mod development;
 pub mod fpm;
 pub mod front_user;
 pub mod host;
+pub mod job;
 pub mod listener;
 pub mod log_format;
 pub mod log_target;

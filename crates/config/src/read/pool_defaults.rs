@@ -12,6 +12,9 @@ use crate::mistakes::Fault;
 /// Settings of one pool alone, since two pools cannot have the same address.
 const OF_ONE_POOL: [&str; 2] = ["listen", "status_listen"];
 
+/// Sections of one pool.
+const JOBS: [&str; 2] = ["commands", "schedules"];
+
 /// Tables of php.ini settings: a name in one of them takes the place of the same in the others.
 const INI_TABLES: [&str; 4] = ["php_value", "php_admin_value", "php_flag", "php_admin_flag"];
 
@@ -26,7 +29,7 @@ pub(crate) fn inherited<'t>(own: &DeTable<'t>, defaults: &DeTable<'t>) -> DeTabl
         let name = key.get_ref().as_ref();
         let is_merged = name == ENV || INI_TABLES.contains(&name);
         match (all.get_mut(name).map(Spanned::get_mut), value.get_ref()) {
-            _ if OF_ONE_POOL.contains(&name) => {}
+            _ if OF_ONE_POOL.contains(&name) || JOBS.contains(&name) => {}
             (Some(DeValue::Table(entries)), DeValue::Table(defaults)) if is_merged => {
                 add_entries(entries, defaults, |entry| sets_elsewhere(own, name, entry));
             }
@@ -97,7 +100,12 @@ pub(crate) fn refuse_settings_of_one_pool(defaults: &DeTable<'_>) -> Vec<Fault> 
         let sentence = format!("`{name}` is an address of one pool; write it in [pools.NAME]");
         Fault::at(defaults, name, sentence)
     };
-    set.map(fault).collect()
+    let lists = JOBS.iter().filter(|name| defaults.contains_key(**name));
+    let of_jobs = |name: &&str| {
+        let sentence = format!("`{name}` are those of one pool; write [[pools.NAME.{name}]]");
+        Fault::at(defaults, name, sentence)
+    };
+    set.map(fault).chain(lists.map(of_jobs)).collect()
 }
 
 /// Whether a fault of a pool is at a default that the pool inherits.

@@ -278,6 +278,19 @@ impl<'a> Value<'a> {
         if faults.is_empty() { Ok(good) } else { Err(BadValue(faults)) }
     }
 
+    /// The items of an array in their order, each converted by `read`; they may be equal.
+    pub(crate) fn items<R>(
+        &self,
+        read: impl Fn(&Value<'a>) -> Result<R, BadValue>,
+    ) -> Result<Vec<R>, BadValue> {
+        let items = self.value.get_ref().as_array().ok_or_else(|| self.wrong())?;
+        if items.len() > MAX_ITEMS {
+            return Err(self.refused(&format!("has more than {MAX_ITEMS} items")));
+        }
+        let item = |value| Value { name: self.name.clone(), verb: "has", value, ..*self };
+        items.iter().map(|value| read(&item(value))).collect()
+    }
+
     /// The entries of a table, each with `takes` as its accepted values.
     pub(crate) fn entries(&self, takes: &'static str) -> Result<Vec<TableEntry<'a>>, BadValue> {
         let table = self.value.get_ref().as_table().ok_or_else(|| self.wrong())?;

@@ -1,6 +1,8 @@
 //! Each directive with wrong values, and the whole sentence about each.
 
-use maitred_config::directives::{cache, global, listeners, output, pools, rules, sites, tls};
+use maitred_config::directives::{
+    cache, global, jobs, listeners, output, pools, rules, sites, tls,
+};
 
 use crate::folder::Folder;
 
@@ -18,6 +20,20 @@ fn file_with(section: &str, line: &str) -> (String, usize) {
             let beside = beside.iter().filter(|(name, _)| !line.starts_with(name));
             let beside: String = beside.map(|(_, text)| *text).collect();
             (format!("[pools.www]\n{line}\n{beside}"), 2)
+        }
+        "commands" | "schedules" => {
+            let own = [
+                ("name =", "name = \"mails\"\n"),
+                ("command =", "command = [\"true\"]\n"),
+                ("every =", if section == "commands" { "" } else { "every = \"1m\"\n" }),
+            ];
+            let own = own.iter().filter(|(name, _)| match *name {
+                "every =" => !["every =", "at =", "cron ="].iter().any(|own| line.starts_with(own)),
+                name => !line.starts_with(name),
+            });
+            let own: String = own.map(|(_, text)| *text).collect();
+            let site = "[[sites]]\nroot = \"public\"\npool = \"www\"\n";
+            (format!("[pools.www]\n[[pools.www.{section}]]\n{line}\n{own}{site}"), 3)
         }
         "tls" => {
             let beside = [
@@ -74,6 +90,8 @@ fn no_directive_is_without_a_wrong_value() {
     let of_rules = rules::DIRECTIVES.iter().map(|directive| ("sites", directive.name));
     let of_output = output::DIRECTIVES.iter().map(|directive| ("sites", directive.name));
     let listeners = listeners::DIRECTIVES.iter().map(|directive| ("listeners", directive.name));
+    let commands = jobs::COMMANDS.iter().map(|directive| ("commands", directive.name));
+    let schedules = jobs::SCHEDULES.iter().map(|directive| ("schedules", directive.name));
     let tls = tls::DIRECTIVES.iter().map(|directive| ("tls", directive.name));
     let of_cache = cache::DIRECTIVES.iter().map(|directive| ("cache", directive.name));
     for (section, name) in top
@@ -84,6 +102,8 @@ fn no_directive_is_without_a_wrong_value() {
         .chain(of_rules)
         .chain(of_output)
         .chain(of_cache)
+        .chain(commands)
+        .chain(schedules)
     {
         assert!(tested(section, name), "wrong_values.txt has no wrong `{name}` in {section}");
     }
@@ -108,5 +128,9 @@ fn no_directive_takes_a_date() {
         .for_each(|directive| check("listeners", directive.name, directive.takes));
     sites::DIRECTIVES.iter().for_each(|directive| check("sites", directive.name, directive.takes));
     rules::DIRECTIVES.iter().for_each(|directive| check("sites", directive.name, directive.takes));
+    jobs::COMMANDS.iter().for_each(|directive| check("commands", directive.name, directive.takes));
+    jobs::SCHEDULES
+        .iter()
+        .for_each(|directive| check("schedules", directive.name, directive.takes));
     output::DIRECTIVES.iter().for_each(|directive| check("sites", directive.name, directive.takes));
 }

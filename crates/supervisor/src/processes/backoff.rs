@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{BACKOFF_FIRST, BACKOFF_LONGEST, Moment};
 
 /// Waits that double from [`BACKOFF_FIRST`] to [`BACKOFF_LONGEST`] and start over after a success.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Backoff {
     last: Option<Failure>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Failure {
     at: Moment,
     delay: Duration,

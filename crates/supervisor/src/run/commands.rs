@@ -70,6 +70,7 @@ impl Supervisor {
                 }
                 Reply::Ending { running }
             }
+            Ok(Request::Launch { pool, name }) => self.launch_of(&pool, &name),
             Ok(Request::Purge(request)) => {
                 match self.purges.purge(request, &mut self.fronts, now) {
                     Ok(mark) => return connection.wait_for_purge(mark),
@@ -137,6 +138,7 @@ impl Supervisor {
             front_pid: front.peer.as_ref().map(Peer::pid),
             certificates: self.acme.status(now),
             faults: self.shown_faults(),
+            jobs: self.jobs.report(pool, now),
             ..ServerStatus::default()
         };
         let source = StatusSource {

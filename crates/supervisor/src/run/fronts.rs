@@ -235,9 +235,9 @@ impl Supervisor {
         self.pool_event(id, GenerationEvent::EndWorker { worker });
     }
 
-    /// Notifies the server when no front has a request in flight any more.
+    /// Notifies the server when no front has a request in flight any more, and no command runs.
     pub(super) fn check_drained(&mut self) {
-        if self.fronts.are_drained() {
+        if self.fronts.are_drained() && self.jobs.are_gone() {
             self.server_event(ServerEvent::Drained);
         }
     }

@@ -266,6 +266,7 @@ impl Supervisor {
         let now = self.now();
         self.systemd.follow(self.plan.config.fpm.as_ref(), now);
         self.phase.stop_within(super::stop_times(&reload.config));
+        self.follow_jobs();
         let logs = std::mem::take(&mut reload.logs);
         self.plan.logs.switch_to(&reload.config, logs);
         if error_log {
@@ -363,6 +364,10 @@ impl Supervisor {
             if pool.is_current() && pool.generation < generation && pool.name() == name {
                 self.pool_event(other, GenerationEvent::Leave);
             }
+        }
+        if !self.reloader.is_for_opcache(&name) {
+            let now = self.now();
+            self.jobs.renew(&name, now);
         }
         self.reloader.replaced(&name);
     }

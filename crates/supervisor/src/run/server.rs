@@ -63,12 +63,14 @@ impl Supervisor {
                 self.plan.close_listeners();
                 self.give_up_reload(stopped);
                 self.fronts.tell_all(&ToFront::Drain, &[]);
+                self.retire_jobs();
                 self.check_drained();
             }
             Some(ServerAction::CutOff) => {
                 let limit = fpm::patience(&self.plan.config).as_secs_f64();
                 warn!(
-                    "requests still run after process_control_timeout = {limit} s; they are ended"
+                    "{} still run after process_control_timeout = {limit} s; they are ended",
+                    if self.fronts.are_drained() { "commands" } else { "requests" }
                 );
                 signal_all(&self.fronts, &self.pools, Signal::SIGTERM);
             }
@@ -76,6 +78,7 @@ impl Supervisor {
                 self.systemd.stops();
                 self.plan.close_listeners();
                 self.give_up_reload(stopped);
+                self.retire_jobs();
                 signal_all(&self.fronts, &self.pools, Signal::SIGTERM);
             }
             Some(ServerAction::AskAllToLeave) => {
@@ -210,6 +213,7 @@ impl Supervisor {
         let mut listeners = self.plan.listeners.iter();
         let url = listeners.find_map(|one| address_lines::url(&one.clients, &one.address));
         self.plan.invocation.host.serves(url.as_deref());
+        self.follow_jobs();
     }
 
     /// Ends old workers after `process_control_timeout`, as php-fpm does.

@@ -282,6 +282,7 @@ fn handover(server: &Supervisor) -> HandoverState {
         fronts: &server.fronts,
         cookies: &server.cookies,
         scoreboards: &server.scoreboards,
+        jobs: &server.jobs,
         systemd: server.systemd.told(),
         reload_later: server.reloader.is_postponed(),
         now: server.now(),

@@ -12,6 +12,7 @@ use tracing::error;
 use super::Supervisor;
 use crate::capacity::boot_order;
 use crate::fpm::process_control_timeout;
+use crate::jobs::JobSource;
 use crate::limits::{Moment, ZYGOTE_LINGER};
 use crate::peer::Peer;
 use crate::processes::opcache_warming::OpcacheWarming;
@@ -33,6 +34,7 @@ pub struct Ready {
     pub outputs: Vec<OutputRef>,
     /// Files of an application that is watched.
     pub watches: bool,
+    pub jobs: Vec<JobSource>,
     pub acme: bool,
     pub purge_log: bool,
     pub admin: bool,
@@ -46,6 +48,7 @@ struct Polled<'a> {
     pool_outputs: Vec<(PoolId, BorrowedFd<'a>)>,
     outputs: Vec<(OutputRef, BorrowedFd<'a>)>,
     watches: Vec<BorrowedFd<'a>>,
+    jobs: Vec<(JobSource, BorrowedFd<'a>)>,
     acme: Option<&'a Peer<ToAcme>>,
     purge_log: Option<&'a Peer<ToPurgeLog>>,
     admin: Vec<PollFd<'a>>,
@@ -64,6 +67,7 @@ impl<'a> Polled<'a> {
             pool_outputs: pools.iter().filter_map(pool_output).collect(),
             outputs: pools.iter().flat_map(outputs_of).collect(),
             watches: server.watches.listening().collect(),
+            jobs: server.jobs.listening(now),
             acme: server.acme.listening(),
             purge_log: server.purge_log.listening(),
             admin: server.admin.interests().collect(),
@@ -76,7 +80,8 @@ impl<'a> Polled<'a> {
         fds.extend(self.zygotes.iter().flat_map(|(_, peer)| peer.interests()));
         let pools = self.pool_outputs.iter().map(|(_, pipe)| pipe);
         let outputs = self.outputs.iter().map(|(_, pipe)| pipe);
-        let read = pools.chain(outputs).chain(&self.watches);
+        let jobs = self.jobs.iter().map(|(_, fd)| fd);
+        let read = pools.chain(outputs).chain(&self.watches).chain(jobs);
         fds.extend(read.map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
         fds.extend(self.acme.iter().flat_map(|peer| peer.interests()));
         fds.extend(self.purge_log.iter().flat_map(|peer| peer.interests()));
@@ -107,6 +112,7 @@ impl<'a> Polled<'a> {
             pool_outputs,
             outputs: outputs.collect(),
             watches: self.watches.iter().fold(false, |any, _| next() || any),
+            jobs: self.jobs.iter().filter_map(|(job, _)| next().then_some(*job)).collect(),
             acme: self.acme.is_some_and(|peer| peer.is_ready(&mut next)),
             purge_log: self.purge_log.is_some_and(|peer| peer.is_ready(&mut next)),
             admin: results.any(|is_ready| is_ready),
@@ -177,6 +183,7 @@ fn deadline(server: &Supervisor) -> Option<Moment> {
         server.systemd.deadline(),
         certificates.map(Certificates::deadline),
         capacity.flatten(),
+        server.jobs.deadline(server.jobs_may_start(), now),
         server.acme.deadline(&server.plan.config, is_serving),
         server.purge_log.deadline(&server.plan.config, server.wants_purge_log()),
         server.admin.deadline(),

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use maitred_config::{Config, GroupLimits, Pool};
 use maitred_os::cgroup::Group;
@@ -202,6 +202,11 @@ impl Groups {
     /// The descriptor by which a process enters the group of this pool, if it has one.
     pub fn entrance(&self, pool: &str) -> Option<BorrowedFd<'_>> {
         Some(self.pools.get(pool)?.entrance.as_fd())
+    }
+
+    /// The file of that descriptor.
+    pub fn entrance_file(&self, pool: &str) -> Option<PathBuf> {
+        Some(self.pools.get(pool)?.group.path().join(maitred_os::cgroup::PROCESSES))
     }
 
     /// The folder of this pool's group, if memory can be limited there.

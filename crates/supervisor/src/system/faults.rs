@@ -19,6 +19,8 @@ pub enum Loss {
     Pool(String),
     /// A log.
     Log,
+    /// Commands and schedules of a pool.
+    Jobs,
     /// TLS connections for the hosts of the certificate with this number.
     Tls(usize),
     /// The new certificate of some hosts.
@@ -57,6 +59,7 @@ impl Loss {
         match (section, setting) {
             (Section::Site(_) | Section::Pool(_), "access_log" | "slowlog") => Some(Loss::Log),
             (Section::Site(number), _) => Some(Loss::Site(*number)),
+            (Section::Pool(_), "commands" | "schedules") => Some(Loss::Jobs),
             (Section::Pool(name), _) => Some(Loss::Pool(name.clone())),
             (Section::Server | Section::Tls, _) => None,
         }
@@ -65,6 +68,7 @@ impl Loss {
     fn in_words(&self) -> &'static str {
         match self {
             Loss::Site(_) | Loss::Pool(_) => "requests that need it get a 503 until then",
+            Loss::Jobs => "it does not run until then",
             Loss::Log => "nothing is written to it until then",
             Loss::Tls(_) => "TLS connections for its hosts are closed until then",
             Loss::Renewal => "the certificate that was read before is used until then",

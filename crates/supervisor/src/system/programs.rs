@@ -8,6 +8,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use maitred_config::{Config, Section};
+use maitred_control::launch::CLI_ROLE;
 use maitred_os::shared;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -34,6 +35,8 @@ pub struct Programs {
     by_version: BTreeMap<Option<String>, PathBuf>,
     /// Copies of libphp's code that calls its own functions directly, by program.
     direct_calls: BTreeMap<PathBuf, OwnedFd>,
+    /// PHP's command lines, by PHP version, for the pools whose commands need one.
+    command_lines: BTreeMap<Option<String>, Result<PathBuf, String>>,
 }
 
 impl Programs {
@@ -64,6 +67,7 @@ impl Programs {
                 }),
             }
         }
+        mistakes.extend(found.find_command_lines(config));
         if config.pools.iter().any(|pool| pool.direct_calls) {
             found.copy_code();
         }
@@ -78,6 +82,39 @@ impl Programs {
             {
                 self.direct_calls.insert(program.clone(), copy);
             }
+        }
+    }
+
+    /// Finds PHP's command line for the pools whose commands need it.
+    fn find_command_lines(&mut self, config: &Config) -> Vec<Error> {
+        let mut mistakes = Vec::new();
+        for pool in &config.pools {
+            let jobs = config.jobs.iter();
+            let job = jobs.filter(|job| job.pool == pool.name).find(|job| job.is_php());
+            let (Some(job), Some(program)) = (job, self.by_version.get(&pool.php)) else {
+                continue;
+            };
+            let found = self.command_lines.entry(pool.php.clone());
+            if let Err(why) = found.or_insert_with(|| command_line(program)) {
+                mistakes.push(Error::Setting {
+                    section: Section::Pool(pool.name.clone()),
+                    setting: if job.schedule.is_some() { "schedules" } else { "commands" },
+                    said: format!("pool `{}`, {} `{}`: {why}", pool.name, job.kind(), job.name),
+                });
+            }
+        }
+        mistakes
+    }
+
+    /// PHP's command line of this version.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn command_line(&self, version: Option<&str>) -> Result<&Path, String> {
+        match self.command_lines.get(&version.map(str::to_owned)) {
+            Some(Ok(path)) => Ok(path),
+            Some(Err(why)) => Err(why.clone()),
+            None => Err("PHP's command line was not looked for".to_owned()),
         }
     }
 
@@ -234,6 +271,27 @@ fn ask(program: &Path) -> Result<String, String> {
     let missing = || missing_library(&String::from_utf8_lossy(&errors));
     let why = || missing().unwrap_or_else(|| "does not say which PHP it runs".to_owned());
     php.filter(is_number).map(str::to_owned).ok_or_else(|| problem(why()))
+}
+
+/// PHP's command line of the version of this program.
+fn command_line(program: &Path) -> Result<PathBuf, String> {
+    let problem = |why: std::io::Error| format!("{} cannot be run: {why}", program.display());
+    let child = maitred_os::spawn::command(program)
+        .arg(CLI_ROLE)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = child.map_err(problem)?;
+    let path = child.stdout.take().map_or(Ok(Vec::new()), |mut out| listen(&mut out));
+    let errors = child.stderr.take().map_or(Ok(Vec::new()), |mut out| listen(&mut out));
+    let _ = child.kill();
+    let _ = child.wait();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim().to_owned();
+    match text(path.map_err(problem)?) {
+        path if path.starts_with('/') => Ok(path.into()),
+        _ => Err(text(errors.map_err(problem)?)),
+    }
 }
 
 /// A copy of libphp's code by this program, which no process can change any more. None on a machine

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fronts::cookies::CookieNames;
 use crate::fronts::{DrainingFront, Front, Fronts};
+use crate::jobs::{JobState, Jobs};
 use crate::limits::Moment;
 use crate::listen::{FileState, Listener, OwnFile};
 use crate::logging::pool_access_logs::PoolAccessLogs;
@@ -70,6 +71,9 @@ pub struct HandoverState {
     /// By the name of the pool.
     #[serde(default)]
     scoreboards: Vec<(String, RawFd)>,
+    /// Commands and schedules.
+    #[serde(default)]
+    jobs: Vec<JobState>,
 }
 
 /// A process with a channel.
@@ -169,6 +173,8 @@ pub struct InheritedServer {
     pub pools: Vec<RunningPool>,
     /// By the name of the pool.
     pub scoreboards: Vec<(String, OwnedFd)>,
+    /// Commands and schedules.
+    pub jobs: Jobs,
 }
 
 /// What a supervisor hands over.
@@ -184,6 +190,8 @@ pub struct Running<'a> {
     pub cookies: &'a CookieNames,
     /// All scoreboards.
     pub scoreboards: &'a Scoreboards,
+    /// Commands and schedules.
+    pub jobs: &'a Jobs,
     /// What systemd knows.
     pub systemd: SystemdState,
     /// A reload waits for the upgrade.
@@ -225,6 +233,7 @@ impl HandoverState {
             pool_access_logs: plan.logs.pool_logs().descriptors(),
             pools: running.pools.iter().map(pool_state).collect(),
             scoreboards: running.scoreboards.descriptors(),
+            jobs: running.jobs.state(),
         }
     }
 
@@ -273,6 +282,7 @@ impl HandoverState {
         all.extend(self.pool_access_logs.iter().map(|(_, fd)| *fd));
         all.extend(self.fronts.iter().flat_map(|one| one.peer.descriptors()));
         all.extend(self.scoreboards.iter().map(|(_, fd)| *fd));
+        all.extend(self.jobs.iter().flat_map(JobState::descriptors));
         for listener in &self.listeners {
             all.extend(&listener.sockets);
         }
@@ -337,6 +347,7 @@ impl HandoverState {
             fronts: Fronts::new(front, draining),
             pools: pools?,
             scoreboards: scoreboards.collect::<io::Result<_>>()?,
+            jobs: Jobs::inherited(self.jobs)?,
         })
     }
 }

@@ -5,6 +5,7 @@ pub mod cache;
 mod classic;
 mod confinement;
 pub mod global;
+pub mod jobs;
 pub mod listeners;
 mod mode;
 pub mod output;
@@ -36,6 +37,18 @@ pub(crate) const POOL_DEFAULTS: &str = "pool_defaults";
 pub(crate) const POOL: SectionTable = SectionTable {
     home: "[pools.NAME]",
     settings: || names(pools::DIRECTIVES).chain(names(listeners::DIRECTIVES)).collect(),
+    subsections: &["commands", "schedules"],
+};
+
+pub(crate) const COMMANDS: SectionTable = SectionTable {
+    home: "[[pools.NAME.commands]]",
+    settings: || names(jobs::COMMANDS).collect(),
+    subsections: &[],
+};
+
+pub(crate) const SCHEDULES: SectionTable = SectionTable {
+    home: "[[pools.NAME.schedules]]",
+    settings: || names(jobs::SCHEDULES).collect(),
     subsections: &[],
 };
 
@@ -74,7 +87,8 @@ pub(crate) fn takes_decimals(name: &str) -> bool {
         || found(tls::DIRECTIVES, name)
 }
 
-/// The section that takes a setting of this name.
+/// The section that takes a setting of this name. Those of commands and schedules have common
+/// names, which are no hint.
 pub(crate) fn section_of(name: &str) -> Option<&'static str> {
     let sections = [TOP, POOL, SITE, CACHE, TLS];
     let home = sections.iter().find(|section| (section.settings)().contains(&name));

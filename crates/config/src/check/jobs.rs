@@ -1,0 +1,65 @@
+//! What a command or a schedule needs, and what excludes each other.
+
+use std::ops::Range;
+
+use toml::de::DeTable;
+
+use crate::mistakes::Fault;
+use crate::model::job::{Job, Overlap, Schedule};
+use crate::read::directives::jobs::JobDraft;
+
+/// Most commands and schedules of a configuration.
+const MAX_JOBS: usize = 1000;
+
+/// The settings of which a schedule has one.
+const TIMES: [&str; 3] = ["every", "at", "cron"];
+
+/// The job of a section; `before` are those that were read before it. A setting that is there and
+/// wrong has a fault already.
+pub(crate) fn settle_job(
+    draft: JobDraft,
+    pool: &str,
+    table: &DeTable<'_>,
+    span: Range<usize>,
+    before: &[Job],
+) -> Result<Job, Option<Fault>> {
+    let fault = |sentence: String| Err(Some(Fault::new(span.clone(), sentence)));
+    let times: Vec<&str> = TIMES.into_iter().filter(|name| table.contains_key(*name)).collect();
+    let is_schedule = draft.is_schedule;
+    let kind = if is_schedule { "schedule" } else { "command" };
+    for name in ["name", "command"] {
+        if !table.contains_key(name) {
+            return fault(format!("this {kind} has no `{name}`"));
+        }
+    }
+    let JobDraft { job, when, timezone, overlap, timeout, jitter, .. } = draft;
+    let mut job = Job { pool: pool.to_owned(), ..job };
+    if job.name.is_empty() || job.command.is_empty() {
+        return Err(None);
+    }
+    if before.iter().any(|other| other.pool == pool && other.name == job.name) {
+        let name = &job.name;
+        return fault(format!("pool `{pool}` has another command or schedule `{name}`"));
+    }
+    if before.len() >= MAX_JOBS {
+        return fault(format!("there are more than {MAX_JOBS} commands and schedules"));
+    }
+    if is_schedule {
+        match (times.as_slice(), when) {
+            ([], _) => {
+                return fault("this schedule has no time; add `every`, `at` or `cron`".to_owned());
+            }
+            ([_], Some(when)) => {
+                let overlap = overlap.unwrap_or(Overlap::Skip);
+                job.schedule = Some(Schedule { when, timezone, overlap, timeout, jitter });
+            }
+            ([_], None) => return Err(None),
+            ([first, second, ..], _) => {
+                return fault(format!(
+                    "this schedule has both `{first}` and `{second}`; leave one out"
+                ));
+            }
+        }
+    }
+    Ok(job)
+}

@@ -1,0 +1,336 @@
+//! Settings of the commands and the schedules of a pool: `[[pools.NAME.commands]]` and
+//! `[[pools.NAME.schedules]]`.
+
+use std::time::Duration;
+
+use maitred_timetable::{TimeOfDay, Timetable, When, zone_named};
+
+use crate::model::job::{Job, Overlap, Restart};
+use crate::read::directive::{Directive, Needs, Preset, store};
+use crate::read::value::{BadValue, Value, for_each};
+
+/// Longest name of a command or a schedule in bytes: it is part of the titles of processes.
+const MAX_NAME_BYTES: usize = 32;
+
+/// Most processes of a command.
+const MAX_PROCESSES: u32 = 1000;
+
+/// Bounds of a nice value (getpriority(2)).
+const NICE: [i32; 2] = [-20, 19];
+
+/// Least `max_memory`, in bytes: less than any PHP needs.
+const MIN_MEMORY_BYTES: u64 = 1 << 20;
+
+/// The signals of `stop_signal`.
+const STOP_SIGNALS: [&str; 6] = ["SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP", "SIGUSR1", "SIGUSR2"];
+
+/// A command or a schedule while it is read.
+#[derive(Debug, Default)]
+pub struct JobDraft {
+    pub(crate) job: Job,
+    pub(crate) is_schedule: bool,
+    pub(crate) when: Option<When>,
+    pub(crate) timezone: Option<String>,
+    pub(crate) overlap: Option<Overlap>,
+    pub(crate) timeout: Duration,
+    pub(crate) jitter: Duration,
+}
+
+const NAME: Directive<JobDraft> = Directive {
+    name: "name",
+    default: Preset::Words("none; it is required"),
+    takes: "1 to 32 letters, digits, `_` or `-`",
+    needs: Needs::Live,
+    doc: "The name, which no other command and no other schedule of the pool has. It is in the \
+          log, in `maitred commands` and in metrics; `maitred run POOL/NAME` runs it.",
+    example: "\"mails\"",
+    read: |draft, value| {
+        let fit = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+        let good = |text: &str| (1..=MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(fit);
+        store(&mut draft.job.name, value.text_as(|text| good(text).then(|| text.to_owned())))
+    },
+};
+
+const COMMAND: Directive<JobDraft> = Directive {
+    name: "command",
+    default: Preset::Words("none; it is required"),
+    takes: "an array of the program and its arguments, such as [\"php\", \"artisan\", \
+            \"queue:work\"]",
+    needs: Needs::Live,
+    doc: "The program and its arguments, without a shell. `\"php\"` as the program is PHP's \
+          command line of the pool's version, with the php.ini and the PHP settings of the pool \
+          (`php_value` and the others, each as `-d`). Other programs are found in `PATH`, or are \
+          an absolute path.",
+    example: "[\"php\", \"artisan\", \"queue:work\", \"--sleep=3\"]",
+    read: |draft, value| store(&mut draft.job.command, words(value)),
+};
+
+const ENV: Directive<JobDraft> = Directive {
+    name: "env",
+    default: Preset::Words("only the pool's"),
+    takes: "a table of environment variables such as { QUEUE = \"mails\" }",
+    needs: Needs::Live,
+    doc: "Environment variables in addition to those of the pool, whose place they take.",
+    example: "{ QUEUE = \"mails\" }",
+    read: |draft, value| {
+        for_each(value.entries("a string, a number, true or false")?, |entry| {
+            if entry.name.is_empty() || entry.name.contains(['=', '\0']) {
+                return Err(entry.misnamed("cannot be the name of an environment variable"));
+            }
+            draft.job.env.push((entry.name, entry.value.ini_value()?));
+            Ok(())
+        })
+    },
+};
+
+const DIR: Directive<JobDraft> = Directive {
+    name: "dir",
+    default: Preset::Words("`chdir` of the pool, or else `/`"),
+    takes: "a path",
+    needs: Needs::Live,
+    doc: "The working directory. In a pool with `chroot` it is a path inside of it.",
+    example: "\"/srv/shop\"",
+    read: |draft, value| store(&mut draft.job.dir, value.path().map(Some)),
+};
+
+const STOP_SIGNAL: Directive<JobDraft> = Directive {
+    name: "stop_signal",
+    default: Preset::Value("\"SIGTERM\""),
+    takes: "\"SIGTERM\", \"SIGINT\", \"SIGQUIT\", \"SIGHUP\", \"SIGUSR1\" or \"SIGUSR2\"",
+    needs: Needs::Live,
+    doc: "The signal that asks a process to end. Laravel's and Symfony's consumers finish their \
+          job after SIGTERM.",
+    example: "\"SIGINT\"",
+    read: |draft, value| {
+        let known = |text: &str| STOP_SIGNALS.contains(&text).then(|| text.to_owned());
+        store(&mut draft.job.stop_signal, value.text_as(known))
+    },
+};
+
+const STOP_TIMEOUT: Directive<JobDraft> = Directive {
+    name: "stop_timeout",
+    default: Preset::Value("\"30s\""),
+    takes: "a duration of at most 366 days such as \"5m\"",
+    needs: Needs::Live,
+    doc: "Time after `stop_signal` until the process and those that it has started are killed. \
+          When the server stops, `process_control_timeout` is the limit of all.",
+    example: "\"5m\"",
+    read: |draft, value| store(&mut draft.job.stop_timeout, value.duration()),
+};
+
+const PROCESS_PRIORITY: Directive<JobDraft> = Directive {
+    name: "process_priority",
+    default: Preset::Words("that of the pool"),
+    takes: "a whole number from -20 to 19",
+    needs: Needs::Live,
+    doc: "The nice value of the processes: 19 leaves the processors to the requests of the web as \
+          far as they need them. Values below that of the server need root.",
+    example: "10",
+    read: |draft, value| {
+        let [least, most] = NICE;
+        store(&mut draft.job.process_priority, value.signed(least, most).map(Some))
+    },
+};
+
+/// The directives of a command.
+pub const COMMANDS: &[Directive<JobDraft>] = &[
+    NAME,
+    COMMAND,
+    Directive {
+        name: "processes",
+        default: Preset::Value("1"),
+        takes: "a whole number from 0 to 1000",
+        needs: Needs::Live,
+        doc: "Processes that run at a time; 0 is none, for a command that only `maitred run` \
+              starts.",
+        example: "4",
+        read: |draft, value| store(&mut draft.job.processes, value.count(0, MAX_PROCESSES)),
+    },
+    ENV,
+    DIR,
+    Directive {
+        name: "restart",
+        default: Preset::Value("\"always\""),
+        takes: "\"always\", \"on-failure\" or \"never\"",
+        needs: Needs::Live,
+        doc: "Whether a process that has ended is started again: always, only after an exit code \
+              other than 0 or a signal, or never. At the next reload of the pool it is, in any \
+              case.",
+        example: "\"on-failure\"",
+        read: |draft, value| {
+            let restart = |text: &str| match text {
+                "always" => Some(Restart::Always),
+                "on-failure" => Some(Restart::OnFailure),
+                "never" => Some(Restart::Never),
+                _ => None,
+            };
+            store(&mut draft.job.restart, value.text_as(restart))
+        },
+    },
+    Directive {
+        name: "restart_delay_max",
+        default: Preset::Value("\"60s\""),
+        takes: "a duration from 1 second to 366 days such as \"5m\"",
+        needs: Needs::Live,
+        doc: "Longest wait before a process is started again. The wait is 0.1 s after a failure \
+              and doubles with each further one, with up to a quarter more at random; a process \
+              that ran for this long starts over. One that ends within a second counts as failed, \
+              whatever its exit code.",
+        example: "\"5m\"",
+        read: |draft, value| {
+            let delay = value.duration()?;
+            if delay < Duration::from_secs(1) {
+                return Err(value.wrong());
+            }
+            draft.job.restart_delay_max = delay;
+            Ok(())
+        },
+    },
+    STOP_SIGNAL,
+    STOP_TIMEOUT,
+    Directive {
+        name: "max_memory",
+        default: Preset::Value("0"),
+        takes: "a size of at least 1M such as \"256M\"; 0 is never",
+        needs: Needs::Live,
+        doc: "Resident memory of a process beyond which it is replaced as after `max_runtime`. It \
+              is read every ten seconds.",
+        example: "\"256M\"",
+        read: |draft, value| {
+            let size = value.size(0)?;
+            if size != 0 && size < MIN_MEMORY_BYTES {
+                return Err(value.wrong());
+            }
+            draft.job.max_memory = size;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "max_runtime",
+        default: Preset::Value("0"),
+        takes: "a duration of at most 366 days such as \"1h\"; 0 is never",
+        needs: Needs::Live,
+        doc: "Time after which a process is replaced, and up to a tenth more at random: its \
+              successor is started, and then it gets `stop_signal`. For that time there is one \
+              process more.",
+        example: "\"1h\"",
+        read: |draft, value| store(&mut draft.job.max_runtime, value.duration()),
+    },
+    PROCESS_PRIORITY,
+];
+
+/// The directives of a schedule.
+pub const SCHEDULES: &[Directive<JobDraft>] = &[
+    NAME,
+    COMMAND,
+    Directive {
+        name: "every",
+        default: Preset::Words("none; `every`, `at` or `cron` is required"),
+        takes: "a duration of whole seconds, at least 1, such as \"5m\"",
+        needs: Needs::Live,
+        doc: "Runs at the multiples of this interval, counted from 1970 in UTC: `\"5m\"` at :00, \
+              :05 and so on, also after a restart.",
+        example: "\"5m\"",
+        read: |draft, value| {
+            let when = When::Every(value.duration()?);
+            Timetable::new(&when, None).map_err(|_| value.wrong())?;
+            draft.when = Some(when);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "at",
+        default: Preset::Words("none; `every`, `at` or `cron` is required"),
+        takes: "a time of the day such as \"03:10\", or an array of them",
+        needs: Needs::Live,
+        doc: "Runs every day at this time, or at these, in `timezone`.",
+        example: "[\"03:10\", \"15:10\"]",
+        read: |draft, value| {
+            let times = value.each(|item| item.text_as(TimeOfDay::parse))?;
+            draft.when = Some(When::At(times));
+            Ok(())
+        },
+    },
+    Directive {
+        name: "cron",
+        default: Preset::Words("none; `every`, `at` or `cron` is required"),
+        takes: "a cron line such as \"*/5 * * * *\"",
+        needs: Needs::Live,
+        doc: "Runs by a line of crontab(5): minute, hour, day of the month, month and day of the \
+              week, in `timezone`. Nicknames such as `@daily` are taken as well.",
+        example: "\"*/5 8-18 * * MON-FRI\"",
+        read: |draft, value| {
+            let when = When::Cron(value.text()?.to_owned());
+            Timetable::new(&when, Some("UTC")).map_err(|why| value.refused(&why))?;
+            draft.when = Some(when);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "timezone",
+        default: Preset::Words("that of the system"),
+        takes: "a time zone such as \"Europe/Berlin\"",
+        needs: Needs::Live,
+        doc: "The time zone of `at` and `cron`. `maitred check` says what happens when its clocks \
+              change: a time that is skipped runs at the end of the gap, one that occurs twice \
+              runs once, and lines with a `*` for the minute or the hour follow the clock.",
+        example: "\"Europe/Berlin\"",
+        read: |draft, value| {
+            let name = value.text()?;
+            zone_named(name).map_err(|why| value.refused(&why))?;
+            draft.timezone = Some(name.to_owned());
+            Ok(())
+        },
+    },
+    Directive {
+        name: "overlap",
+        default: Preset::Value("\"skip\""),
+        takes: "\"skip\", \"queue\" or \"kill\"",
+        needs: Needs::Live,
+        doc: "What happens if the schedule is due while its last run goes on: the new run is left \
+              out, begins when the last one has ended (at most one waits), or begins when the last \
+              one was stopped (`stop_signal`).",
+        example: "\"queue\"",
+        read: |draft, value| {
+            let overlap = |text: &str| match text {
+                "skip" => Some(Overlap::Skip),
+                "queue" => Some(Overlap::Queue),
+                "kill" => Some(Overlap::Kill),
+                _ => None,
+            };
+            store(&mut draft.overlap, value.text_as(overlap).map(Some))
+        },
+    },
+    Directive {
+        name: "timeout",
+        default: Preset::Value("0"),
+        takes: "a duration of at most 366 days such as \"30m\"; 0 is none",
+        needs: Needs::Live,
+        doc: "Time after which a run gets `stop_signal`.",
+        example: "\"30m\"",
+        read: |draft, value| store(&mut draft.timeout, value.duration()),
+    },
+    Directive {
+        name: "jitter",
+        default: Preset::Value("0"),
+        takes: "a duration of at most 366 days such as \"2m\"",
+        needs: Needs::Live,
+        doc: "Longest delay of each run, at random, so that many servers do not begin at once.",
+        example: "\"2m\"",
+        read: |draft, value| store(&mut draft.jitter, value.duration()),
+    },
+    ENV,
+    DIR,
+    STOP_SIGNAL,
+    STOP_TIMEOUT,
+    PROCESS_PRIORITY,
+];
+
+/// The words of a command; arguments may be empty and may be there twice.
+fn words(value: &Value<'_>) -> Result<Vec<String>, BadValue> {
+    let words = value.items(|item| item.text().map(str::to_owned))?;
+    match words.first().is_some_and(|program| !program.is_empty()) {
+        true => Ok(words),
+        false => Err(value.wrong()),
+    }
+}

@@ -1,0 +1,44 @@
+//! Commands and schedules in a reply of the admin socket.
+
+use serde::{Deserialize, Serialize};
+
+/// A command or a schedule.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobStatus {
+    /// Its pool.
+    pub pool: String,
+    /// Its name.
+    pub name: String,
+    /// `command` or `schedule`.
+    pub kind: String,
+    /// `running`, `waiting`, `stopping`, `ended` or `off`; of a command whose processes differ,
+    /// the number of each.
+    pub state: String,
+    /// Its processes.
+    pub processes: Vec<JobProcessStatus>,
+    /// Processes that were started.
+    pub starts: u64,
+    /// Those that failed by themselves, or could not be started.
+    pub failures: u64,
+    /// Runs of a schedule that were left out, since the last one went on.
+    pub skipped: u64,
+    /// How the last process ended.
+    pub last_exit: Option<String>,
+    /// How long ago that was.
+    pub last_exit_seconds_ago: Option<f64>,
+    /// The next run of a schedule, in its time zone.
+    pub next_run: Option<String>,
+    /// Seconds until it begins.
+    pub next_in_seconds: Option<f64>,
+}
+
+/// A process of a command or a schedule.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobProcessStatus {
+    /// Its process id.
+    pub pid: i32,
+    /// How long it has run.
+    pub seconds: f64,
+    /// Its resident memory, without that of processes that it has started.
+    pub memory_bytes: Option<u64>,
+}

@@ -1,0 +1,32 @@
+//! What a command or a schedule of a pool is started with: the supervisor writes it into an
+//! anonymous file, which the PHP program reads, before it becomes the command.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ZygoteSettings;
+
+/// The argument that makes the PHP program start a command.
+pub const LAUNCH_ROLE: &str = "launch";
+
+/// The argument that makes the PHP program print the path of PHP's command line of its version.
+pub const CLI_ROLE: &str = "cli";
+
+/// Exit code of a command that could not be started, as that of shells.
+pub const NOT_STARTED: i32 = 127;
+
+/// A command to start. It ends with the process that `settings.supervisor` is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Launch {
+    /// The settings of its pool: user, limits, environment, PHP.
+    pub settings: ZygoteSettings,
+    /// The name that its messages have: `command` or `schedule`, and the name.
+    pub title: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// PHP's command line, if that is the program.
+    pub php: Option<PathBuf>,
+    /// Its working directory, if not the pool's.
+    pub dir: Option<PathBuf>,
+}

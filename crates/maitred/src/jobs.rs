@@ -1,0 +1,127 @@
+//! `maitred commands` and `maitred run`: the commands and schedules of a running server.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use maitred_control::admin::{Reply, Request};
+use maitred_control::job_status::JobStatus;
+use maitred_control::launch::{LAUNCH_ROLE, Launch};
+use maitred_os::signals::{self, Awaited, Signal};
+use maitred_os::{shared, spawn};
+
+use crate::client::{Client, UNEXPECTED};
+use crate::command::Reach;
+use crate::exit_code::{EXIT_SUCCESS, fail, refuse};
+use crate::report_file::JsonOption;
+use crate::view;
+
+/// Arguments of `maitred commands`.
+#[derive(Debug, Args)]
+pub struct Commands {
+    /// Show only those of this pool
+    #[arg(value_name = "POOL")]
+    pub pool: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub json: JsonOption,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reach: Reach,
+}
+
+/// Arguments of `maitred run`.
+#[derive(Debug, Args)]
+pub struct RunOptions {
+    /// The pool and the name of the command or the schedule, such as shop/mails
+    #[arg(value_name = "POOL/NAME")]
+    pub name: String,
+    /// Further arguments for it
+    #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reach: Reach,
+}
+
+/// Prints the commands and schedules.
+pub fn commands(asked: &Commands) -> ExitCode {
+    let pool = asked.pool.clone();
+    let reply =
+        Client::reach(&asked.reach).and_then(|mut client| client.ask(&Request::Status { pool }));
+    match reply {
+        Ok(Reply::Status(server)) => {
+            let json = serde_json::to_string(&server.jobs).unwrap_or_default();
+            match asked.json.publish(&json, || text(&server.jobs)) {
+                Ok(()) => ExitCode::from(EXIT_SUCCESS),
+                Err(why) => fail(&why),
+            }
+        }
+        Ok(Reply::Refused { why }) => refuse(&why),
+        Ok(_) => fail(&UNEXPECTED),
+        Err(why) => fail(&why),
+    }
+}
+
+fn text(jobs: &[JobStatus]) -> String {
+    if jobs.is_empty() {
+        return "there are no commands and no schedules; [[pools.NAME.commands]] and \
+                [[pools.NAME.schedules]] add them"
+            .to_owned();
+    }
+    view::jobs(jobs, view::screen_columns()).join("\n").trim_start().to_owned()
+}
+
+/// Runs a command as its pool would run it, and ends with its exit code.
+pub fn run(asked: &RunOptions) -> ExitCode {
+    let Some((pool, name)) = asked.name.split_once('/') else {
+        return refuse(&format!("`{}` is no POOL/NAME; `maitred commands` lists them", asked.name));
+    };
+    let request = Request::Launch { pool: pool.to_owned(), name: name.to_owned() };
+    match Client::reach(&asked.reach).and_then(|mut client| client.ask(&request)) {
+        Ok(Reply::Launch { mut launch, program, group }) => {
+            launch.command.extend(asked.arguments.iter().cloned());
+            match in_foreground(*launch, &program, group) {
+                Ok(code) => ExitCode::from(code),
+                Err(why) => fail(&format!("{} cannot be started: {why}", asked.name)),
+            }
+        }
+        Ok(Reply::Refused { why }) => refuse(&why),
+        Ok(_) => fail(&UNEXPECTED),
+        Err(why) => fail(&why),
+    }
+}
+
+/// Starts a command, passes signals on to it, and returns its exit code; that of shells for one
+/// that a signal has ended.
+fn in_foreground(launch: Launch, program: &Path, group: Option<PathBuf>) -> io::Result<u8> {
+    const OF_SIGNALS: i32 = 128;
+    let passed = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+    let mut taken = passed.to_vec();
+    taken.push(Signal::SIGCHLD);
+    signals::reset(&taken);
+    let awaited = Awaited::take_over(&taken)?;
+    let mut launch = launch;
+    launch.settings.supervisor = i32::try_from(std::process::id()).unwrap_or(0);
+    if let Some(group) = group {
+        std::fs::write(&group, "0")?;
+    }
+    let json = serde_json::to_vec(&launch)?;
+    let file = shared::file_with("maitred-launch", &json)?;
+    let mut child = spawn::start_in_foreground(program, OsStr::new(LAUNCH_ROLE), file.as_fd())?;
+    let pidfd = signals::pidfd(i32::try_from(child.id()).unwrap_or(0))?;
+    loop {
+        let signal = awaited.wait()?;
+        if signal != Signal::SIGCHLD {
+            signals::send_to(pidfd.as_fd(), signal)?;
+        }
+        if let Some(status) = child.try_wait()? {
+            let code = status.code().unwrap_or_else(|| OF_SIGNALS + status.signal().unwrap_or(0));
+            return Ok(u8::try_from(code).unwrap_or(u8::MAX));
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Starts the process of a command or a schedule: the pool's PHP program, which takes the pool's
+//! user and limits and then becomes the command (`worker/src/launch.rs`).
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+
+use maitred_config::{Config, Job};
+use maitred_control::launch::{LAUNCH_ROLE, Launch};
+use maitred_os::shared;
+use maitred_os::spawn::{self, Program};
+
+use crate::plan::Plan;
+use crate::processes::plan::settings_of_jobs;
+use crate::system::programs::Programs;
+
+/// What a process is started with, and the program that does it.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The settings.
+    pub launch: Launch,
+    /// The PHP program.
+    pub program: PathBuf,
+}
+
+/// The settings of a job.
+///
+/// # Errors
+/// One sentence.
+pub fn prepare(job: &Job, config: &Config, programs: &Programs) -> Result<Prepared, String> {
+    let pool = config.pool(&job.pool).ok_or("its pool is not configured")?;
+    let mut settings = settings_of_jobs(pool, config).map_err(|why| why.to_string())?;
+    settings.env.retain(|(name, _)| !job.env.iter().any(|(own, _)| own == name));
+    settings.env.extend(job.env.iter().cloned());
+    let confinement = &mut settings.confinement;
+    confinement.process_priority = job.process_priority.or(confinement.process_priority);
+    let version = pool.php.as_deref();
+    let php = match job.is_php() {
+        true => Some(programs.command_line(version)?.to_owned()),
+        false => None,
+    };
+    let launch = Launch {
+        settings,
+        title: format!("{} {}", job.kind(), job.name),
+        command: job.command.clone(),
+        php,
+        dir: job.dir.clone(),
+    };
+    Ok(Prepared { launch, program: programs.of(version).to_owned() })
+}
+
+/// Starts a process of a job, with this output, and returns its pid.
+///
+/// # Errors
+/// One sentence.
+pub fn start(job: &Job, plan: &Plan, output: BorrowedFd<'_>) -> Result<i32, String> {
+    let Prepared { launch, program } = prepare(job, &plan.config, &plan.programs)?;
+    let json = serde_json::to_vec(&launch).map_err(|why| why.to_string())?;
+    let file = shared::file_with("maitred-launch", &json).map_err(|why| why.to_string())?;
+    let started = spawn::start(&Program {
+        path: &program,
+        name: OsStr::new("maitred-php"),
+        arguments: &[OsStr::new(LAUNCH_ROLE)],
+        environment: &plan.environment,
+        inherit: &[file.as_fd()],
+        output: Some(output),
+        group: plan.groups.as_ref().and_then(|groups| groups.entrance(&job.pool)),
+    });
+    started.map_err(|why| format!("{} cannot be started: {why}", program.display()))
+}

@@ -1,0 +1,227 @@
+//! Commands and schedules of pools: the processes beside those that serve requests. [`slot`] and
+//! [`schedule_runs`] decide; [`unit`] carries it out for one job, and [`Jobs`] has all of them.
+
+mod alarm;
+mod job_process;
+pub mod launch;
+mod report;
+mod schedule_runs;
+mod slot;
+mod state;
+mod unit;
+
+use std::os::fd::BorrowedFd;
+
+use maitred_config::{Config, Job};
+use maitred_os::fork::Ended;
+use maitred_os::proc::{self, Statm};
+use maitred_os::shared::page_bytes;
+use tracing::error;
+
+use crate::limits::{JOB_MEMORY_CHECKED_EVERY, JOB_STEPS_PER_TURN, Moment};
+use crate::processes::script_children::EndedScript;
+use alarm::Alarm;
+pub use state::JobState;
+pub use unit::JobContext;
+use unit::{Runs, Unit};
+
+/// A descriptor of jobs that is polled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobSource {
+    /// The output of a process of the job with this number.
+    Output {
+        /// The number.
+        unit: usize,
+        /// The process.
+        pid: i32,
+    },
+    /// The alarm of schedules.
+    Alarm,
+}
+
+/// All commands and schedules.
+#[derive(Debug, Default)]
+pub struct Jobs {
+    units: Vec<Unit>,
+    /// None until there is a schedule.
+    alarm: Option<Alarm>,
+    memory_checked: Moment,
+    /// The unit that the next turn begins with.
+    first: usize,
+    is_retired: bool,
+}
+
+impl Jobs {
+    /// Follows a configuration: new jobs begin, changed ones are renewed, others end.
+    pub fn follow(&mut self, config: &Config, now: Moment) {
+        let wall = Alarm::wall();
+        for unit in &mut self.units {
+            let own = &unit.job;
+            let is_same = |job: &&Job| {
+                job.pool == own.pool
+                    && job.name == own.name
+                    && job.schedule.is_some() == own.schedule.is_some()
+            };
+            match config.jobs.iter().find(is_same) {
+                None => unit.retire(now),
+                Some(job) if job == own => {}
+                Some(job) => unit.change(job, now, wall),
+            }
+        }
+        for job in &config.jobs {
+            let is_there = |unit: &Unit| {
+                unit.job.pool == job.pool && unit.job.name == job.name && !unit.is_retiring()
+            };
+            if self.units.iter().any(is_there) {
+                continue;
+            }
+            self.units.push(Unit::new(job, now, wall));
+        }
+    }
+
+    /// The pool has got a new generation: its commands are replaced.
+    pub fn renew(&mut self, pool: &str, now: Moment) {
+        for unit in self.units.iter_mut().filter(|unit| unit.job.pool == pool) {
+            unit.renew(now);
+        }
+    }
+
+    /// Does what is due.
+    pub fn keep(&mut self, context: &JobContext<'_>) {
+        if self.units.is_empty() {
+            return;
+        }
+        self.check_memory(context.now);
+        let wall = Alarm::wall();
+        for unit in &mut self.units {
+            if context.may_start {
+                unit.check_time(wall, context);
+            }
+        }
+        // Where many are due, each turn begins with others.
+        let (count, mut steps) = (self.units.len(), JOB_STEPS_PER_TURN);
+        for at in (0..count).map(|at| (self.first + at) % count) {
+            steps = self.units[at].keep(steps, context);
+        }
+        self.first = (self.first + 1) % count;
+        self.units.retain(|unit| !unit.is_gone());
+        let next = self.units.iter().filter_map(|unit| unit.next_run());
+        let next = next.map(|next| next.begins).min().filter(|_| context.may_start);
+        if next.is_some() && self.alarm.is_none() {
+            self.alarm = Alarm::new().map_err(|why| error!("schedules do not run: {why}")).ok();
+        }
+        if let Some(alarm) = &mut self.alarm {
+            alarm.set(next);
+        }
+    }
+
+    /// Replaces processes that have grown beyond `max_memory`.
+    fn check_memory(&mut self, now: Moment) {
+        if self.memory_deadline().is_none_or(|at| at > now) {
+            return;
+        }
+        self.memory_checked = now;
+        for unit in &mut self.units {
+            let most = unit.job.max_memory;
+            let Runs::Always(slots) = &mut unit.runs else { continue };
+            for slot in slots.iter_mut().filter(|_| most > 0) {
+                let memory = slot.up().and_then(|process| memory_of(process.pid));
+                if memory.is_some_and(|memory| memory > most) {
+                    slot.replace(now);
+                }
+            }
+        }
+    }
+
+    fn memory_deadline(&self) -> Option<Moment> {
+        let is_checked = |unit: &Unit| unit.job.max_memory > 0 && !unit.processes().is_empty();
+        let is_any = self.units.iter().any(is_checked);
+        is_any.then(|| self.memory_checked + JOB_MEMORY_CHECKED_EVERY)
+    }
+
+    /// The server stops: all processes are stopped, and none is started any more.
+    pub fn retire(&mut self, now: Moment) {
+        self.is_retired = true;
+        self.units.iter_mut().for_each(|unit| unit.retire(now));
+    }
+
+    /// Whether no process is left.
+    pub fn are_gone(&self) -> bool {
+        self.units.iter().all(Unit::is_gone)
+    }
+
+    /// A process has ended. Whether it was one of a job: then those that it has left in its group
+    /// are killed, or a shell's children would run beside their successors.
+    pub fn ended(&mut self, ended: &Ended, context: &JobContext<'_>) -> bool {
+        let Ended { pid, how, .. } = *ended;
+        let Some(unit) = self.units.iter_mut().find(|unit| unit.knows(pid)) else {
+            return false;
+        };
+        unit.ended(pid, how, context);
+        let job = &unit.job;
+        let pool = context.plan.config.pool(&job.pool);
+        let identity =
+            pool.map(|pool| crate::system::identity::of_pool(pool, &context.plan.config));
+        let user = identity.and_then(Result::ok).flatten();
+        let uid = user.map_or_else(|| maitred_os::users::current().uid, |user| user.uid);
+        let all = std::time::Duration::ZERO;
+        EndedScript { worker: pid, uid, since: all }.end_children(|_| false);
+        true
+    }
+
+    /// What to poll: the output of processes, and the alarm of schedules.
+    pub fn listening(&self, now: Moment) -> Vec<(JobSource, BorrowedFd<'_>)> {
+        let outputs = self.units.iter().enumerate().flat_map(|(unit, one)| {
+            let outputs = one.outputs.iter();
+            outputs.filter_map(move |(pid, output)| {
+                Some((JobSource::Output { unit, pid: *pid }, output.listening(now)?))
+            })
+        });
+        let alarm = self.alarm.iter().filter_map(Alarm::listening);
+        outputs.chain(alarm.map(|alarm| (JobSource::Alarm, alarm))).collect()
+    }
+
+    /// Reads what [`Jobs::listening`] has shown to be ready.
+    pub fn read(&mut self, ready: &[JobSource], now: Moment) {
+        for ready in ready {
+            match (ready, &mut self.alarm) {
+                (JobSource::Output { unit, pid }, _) => {
+                    if let Some(unit) = self.units.get_mut(*unit) {
+                        unit.read(*pid, now);
+                    }
+                }
+                (JobSource::Alarm, Some(alarm)) => alarm.take(),
+                (JobSource::Alarm, None) => {}
+            }
+        }
+    }
+
+    /// When something is due by the monotonic clock.
+    pub fn deadline(&self, may_start: bool, now: Moment) -> Option<Moment> {
+        let units = self.units.iter().filter_map(|unit| unit.deadline(may_start, now));
+        units.chain(self.memory_deadline()).min()
+    }
+
+    /// Whether a stop has begun.
+    pub fn is_retired(&self) -> bool {
+        self.is_retired
+    }
+}
+
+/// What changes of the clock within a year do to the schedules: one sentence each.
+pub fn clock_changes(config: &Config) -> Vec<String> {
+    let now = i64::try_from(Alarm::wall().as_secs()).unwrap_or(i64::MAX);
+    let of = |job: &Job| {
+        let table = job.schedule.as_ref().and_then(|schedule| schedule.timetable().ok());
+        let notes = table.map(|table| table.notes(now)).unwrap_or_default();
+        let name = format!("schedule {}/{}", job.pool, job.name);
+        notes.into_iter().map(move |note| format!("{name}: {note}"))
+    };
+    config.jobs.iter().flat_map(of).collect()
+}
+
+/// Resident memory of a process in bytes.
+fn memory_of(pid: i32) -> Option<u64> {
+    let statm = Statm::parse(&proc::read(pid, "statm")?)?;
+    Some(statm.anonymous.saturating_add(statm.shared).saturating_mul(page_bytes()))
+}

@@ -1,0 +1,89 @@
+//! What one program hands to the next in an upgrade: the processes of jobs run on.
+
+use std::io;
+use std::os::fd::RawFd;
+
+use maitred_config::Job;
+use maitred_os::spawn;
+use serde::{Deserialize, Serialize};
+
+use super::Jobs;
+use super::schedule_runs::ScheduleRuns;
+use super::slot::Slot;
+use super::unit::{JobCounts, Runs, Unit};
+use crate::jobs::alarm::Alarm;
+use crate::logging::pool_output::PoolOutput;
+
+/// A job.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct JobState {
+    job: Job,
+    /// The pipe of each process.
+    outputs: Vec<(i32, RawFd, RawFd)>,
+    counts: JobCounts,
+    slots: Vec<Slot>,
+    timer: Option<ScheduleRuns>,
+    is_retired: bool,
+    /// When the next run is due, in seconds since 1970.
+    next: Option<i64>,
+}
+
+impl JobState {
+    /// Its descriptors.
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.outputs.iter().flat_map(|(_, reader, writer)| [*reader, *writer])
+    }
+
+    fn inherit(self) -> io::Result<Unit> {
+        let outputs = self.outputs.into_iter().map(|(pid, reader, writer)| {
+            let (reader, writer) = (spawn::inherited_fd(reader)?, spawn::inherited_fd(writer)?);
+            Ok((pid, PoolOutput::over(reader, writer)))
+        });
+        let outputs = outputs.collect::<io::Result<_>>()?;
+        let runs = match self.timer {
+            None => Runs::Always(self.slots),
+            Some(timer) => Runs::Timed { timer, table: None, next: None },
+        };
+        let mut unit = Unit::over(self.job, runs, outputs);
+        unit.counts = self.counts;
+        unit.is_retired = self.is_retired;
+        // A run that became due meanwhile begins now.
+        unit.look_up_from(self.next, Alarm::wall());
+        Ok(unit)
+    }
+}
+
+impl Jobs {
+    /// The state of all jobs.
+    pub fn state(&self) -> Vec<JobState> {
+        let state = |unit: &Unit| {
+            let (slots, timer) = match &unit.runs {
+                Runs::Always(slots) => (slots.clone(), None),
+                Runs::Timed { timer, .. } => (Vec::new(), Some(timer.clone())),
+            };
+            let outputs = unit.outputs.iter().map(|(pid, output)| {
+                let (reader, writer) = output.descriptors();
+                (*pid, reader, writer)
+            });
+            JobState {
+                job: unit.job.clone(),
+                outputs: outputs.collect(),
+                counts: unit.counts.clone(),
+                slots,
+                timer,
+                is_retired: unit.is_retired,
+                next: unit.next_run().map(|next| next.due),
+            }
+        };
+        self.units.iter().map(state).collect()
+    }
+
+    /// The jobs that the previous program has left running.
+    ///
+    /// # Errors
+    /// When a descriptor is not there.
+    pub fn inherited(states: Vec<JobState>) -> io::Result<Jobs> {
+        let units = states.into_iter().map(JobState::inherit);
+        Ok(Jobs { units: units.collect::<io::Result<_>>()?, ..Jobs::default() })
+    }
+}

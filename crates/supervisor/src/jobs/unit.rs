@@ -1,0 +1,482 @@
+//! A command or a schedule with its processes, its output and its counters. The steps that its
+//! state machines decide on are carried out here.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use maitred_config::Job;
+use maitred_control::episode::{Account, LogThrottle, News};
+use maitred_os::fork::HowEnded;
+use maitred_os::signals::{self, Signal};
+use maitred_scoreboard::Counter;
+use maitred_text::humanize::{lasted, plural};
+use maitred_timetable::Timetable;
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, kill_process_group};
+use std::os::fd::AsFd;
+use tracing::{debug, error, info, warn};
+
+use crate::jobs::alarm::WallTime;
+use crate::jobs::job_process::{JobEnd, JobProcess, JobStep};
+use crate::jobs::launch;
+use crate::jobs::schedule_runs::{Fired, ScheduleRuns};
+use crate::jobs::slot::{Chance, Slot};
+use crate::limits::{
+    CLOCK_SET_BACK, JOB_CALM, JOB_LAST_LINE_CHARS, JOB_LAST_LINES, JOB_LAST_READS, Moment,
+};
+use crate::logging::pool_output::PoolOutput;
+use crate::logging::text::one_line;
+use crate::plan::Plan;
+use crate::processes::scoreboards::Scoreboards;
+
+/// What a unit needs to act.
+#[derive(Debug, Clone, Copy)]
+pub struct JobContext<'a> {
+    /// The configuration, the programs and the control groups.
+    pub plan: &'a Plan,
+    /// The counters of the pools.
+    pub scoreboards: &'a Scoreboards,
+    /// Whether processes may be started.
+    pub may_start: bool,
+    /// The time.
+    pub now: Moment,
+}
+
+/// The next run of a schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NextRun {
+    /// When it is due by its timetable, in seconds since 1970.
+    pub due: i64,
+    /// When it begins: later by a random delay.
+    pub begins: WallTime,
+}
+
+/// What runs, and when.
+#[derive(Debug)]
+pub enum Runs {
+    /// Processes that always run.
+    Always(Vec<Slot>),
+    /// Runs at certain times. Without a timetable there are none.
+    Timed { timer: ScheduleRuns, table: Option<Timetable>, next: Option<NextRun> },
+}
+
+/// How often it was started, and how it ended.
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
+pub struct JobCounts {
+    /// Processes that were started.
+    pub starts: u64,
+    /// Processes that failed by themselves, or could not be started.
+    pub failures: u64,
+    /// Runs of a schedule that were left out.
+    pub skipped: u64,
+    /// How the last process ended, and when.
+    pub last_exit: Option<(String, Moment)>,
+}
+
+/// A command or a schedule.
+#[derive(Debug)]
+pub struct Unit {
+    /// Its settings.
+    pub job: Job,
+    /// Its processes.
+    pub runs: Runs,
+    /// The output of each of its processes, by pid: lines of several must not mix.
+    pub outputs: BTreeMap<i32, PoolOutput>,
+    /// Its counters.
+    pub counts: JobCounts,
+    /// It is not wanted any more.
+    pub is_retired: bool,
+    last_lines: VecDeque<String>,
+    failures: LogThrottle<()>,
+    overlaps: LogThrottle<()>,
+}
+
+impl Unit {
+    /// A job that does not run yet.
+    pub fn new(job: &Job, now: Moment, wall: WallTime) -> Unit {
+        let runs = match &job.schedule {
+            None => Runs::Always((0..job.processes).map(|_| Slot::new(now)).collect()),
+            Some(_) => Runs::Timed { timer: ScheduleRuns::default(), table: None, next: None },
+        };
+        let mut unit = Unit::over(job.clone(), runs, BTreeMap::new());
+        unit.look_up(None, wall);
+        unit
+    }
+
+    /// A job whose processes run already.
+    pub fn over(job: Job, runs: Runs, outputs: BTreeMap<i32, PoolOutput>) -> Unit {
+        Unit {
+            job,
+            runs,
+            outputs,
+            counts: JobCounts::default(),
+            is_retired: false,
+            last_lines: VecDeque::new(),
+            failures: LogThrottle::new(JOB_CALM),
+            overlaps: LogThrottle::new(JOB_CALM),
+        }
+    }
+
+    /// Whether it is to end.
+    pub fn is_retiring(&self) -> bool {
+        self.is_retired
+    }
+
+    /// Whether a process is one of its own.
+    pub fn knows(&self, pid: i32) -> bool {
+        self.processes().iter().any(|process| process.pid == pid)
+    }
+
+    /// Other settings hold from now on.
+    pub fn change(&mut self, job: &Job, now: Moment, wall: WallTime) {
+        self.renew(now);
+        self.job = job.clone();
+        match &mut self.runs {
+            Runs::Always(slots) => {
+                let processes = usize::try_from(job.processes).unwrap_or(usize::MAX);
+                let wanted = slots.iter().filter(|slot| !slot.is_retired()).count();
+                for _ in wanted..processes {
+                    slots.push(Slot::new(now));
+                }
+                let surplus = slots.iter_mut().filter(|slot| !slot.is_retired()).skip(processes);
+                // They were asked to end by the renewal.
+                surplus.for_each(|slot| {
+                    let _ = slot.retire(job, now);
+                });
+            }
+            Runs::Timed { table, .. } => {
+                *table = None;
+                self.look_up(None, wall);
+            }
+        }
+    }
+
+    /// The run of a schedule that the previous program had found, also if it is due by now.
+    pub fn look_up_from(&mut self, due: Option<i64>, wall: WallTime) {
+        self.look_up(None, wall);
+        let Runs::Timed { next, .. } = &mut self.runs else { return };
+        let due = due.and_then(|due| Some((due, u64::try_from(due).ok()?)));
+        if let Some((due, seconds)) =
+            due.filter(|(due, _)| next.is_some_and(|next| *due < next.due))
+        {
+            *next = Some(NextRun { due, begins: Duration::from_secs(seconds) });
+        }
+    }
+
+    /// `pool shop: command mails`.
+    fn name(&self) -> String {
+        format!("pool {}: {} {}", self.job.pool, self.job.kind(), self.job.name)
+    }
+
+    /// Finds the next run of a schedule after the last one, which was due at `last`.
+    pub fn look_up(&mut self, last: Option<i64>, wall: WallTime) {
+        let (Runs::Timed { table, next, .. }, Some(schedule)) =
+            (&mut self.runs, &self.job.schedule)
+        else {
+            return;
+        };
+        if table.is_none() {
+            match schedule.timetable() {
+                Ok(found) => *table = Some(found),
+                Err(why) => {
+                    let Job { pool, name, .. } = &self.job;
+                    error!("pool {pool}: schedule {name} has no runs: its time {why}");
+                }
+            }
+        }
+        let now = i64::try_from(wall.as_secs()).unwrap_or(i64::MAX);
+        let set_back = i64::try_from(CLOCK_SET_BACK.as_secs()).unwrap_or(0);
+        let last = last.filter(|last| *last < now.saturating_add(set_back));
+        let due = table.as_ref().and_then(|table| table.next(last.unwrap_or(now).max(now)));
+        *next = due.map(|due| {
+            let delay = schedule.jitter.mul_f64(fastrand::f64());
+            let at = Duration::from_secs(u64::try_from(due).unwrap_or(0));
+            NextRun { due, begins: at.saturating_add(delay) }
+        });
+    }
+
+    /// The next run of a schedule.
+    pub fn next_run(&self) -> Option<NextRun> {
+        match &self.runs {
+            Runs::Timed { next, .. } if !self.is_retired => *next,
+            Runs::Timed { .. } | Runs::Always(_) => None,
+        }
+    }
+
+    /// Begins the run of a schedule that is due. With a clock that was set, the next run is looked
+    /// up again.
+    pub fn check_time(&mut self, wall: WallTime, context: &JobContext<'_>) {
+        let Some(next) = self.next_run() else { return };
+        if wall < next.begins {
+            let is_back = next.begins.saturating_sub(wall) > CLOCK_SET_BACK;
+            if is_back {
+                self.look_up(None, wall);
+            }
+            return;
+        }
+        self.look_up(Some(next.due), wall);
+        let (Runs::Timed { timer, .. }, Some(schedule)) = (&mut self.runs, &self.job.schedule)
+        else {
+            return;
+        };
+        if timer.fire(schedule.overlap) == Fired::Skipped {
+            self.counts.skipped += 1;
+            context.scoreboards.count(&self.job.pool, Counter::ScheduleRunsSkipped);
+            if self.overlaps.happened(context.now, |()| {}) == 1 {
+                warn!("{} is due while its last run goes on: it is left out", self.name());
+            }
+        }
+    }
+
+    /// Carries out what is due, in at most this many steps. Returns how many are left.
+    pub fn keep(&mut self, steps: usize, context: &JobContext<'_>) -> usize {
+        let mut left = steps;
+        while left > 0 {
+            let Some((slot, step)) = self.next_step(context) else { break };
+            left -= 1;
+            match step {
+                JobStep::Start => self.start(slot, context),
+                step => self.signal(step),
+            }
+        }
+        if let Runs::Always(slots) = &mut self.runs {
+            slots.retain(|slot| !slot.is_gone());
+        }
+        self.log_episodes(context.now);
+        left
+    }
+
+    fn next_step(&mut self, context: &JobContext<'_>) -> Option<(usize, JobStep)> {
+        let JobContext { may_start, now, .. } = *context;
+        match &mut self.runs {
+            Runs::Always(slots) => {
+                let mut slots = slots.iter_mut().enumerate();
+                slots.find_map(|(number, slot)| Some((number, slot.due(may_start, now)?)))
+            }
+            Runs::Timed { timer, .. } => {
+                timer.due(self.job.stop_timeout, may_start, now).map(|step| (0, step))
+            }
+        }
+    }
+
+    fn start(&mut self, slot: usize, context: &JobContext<'_>) {
+        let JobContext { plan, now, .. } = *context;
+        let (name, pool) = (self.name(), self.job.pool.clone());
+        let chance = Chance(fastrand::f64());
+        let started = new_output().and_then(|output| {
+            let pid = launch::start(&self.job, plan, output.writer())?;
+            self.outputs.insert(pid, output);
+            Ok(pid)
+        });
+        let is_schedule = self.job.schedule.is_some();
+        match started {
+            Ok(pid) => {
+                debug!("{name}: process {pid} runs");
+                self.counts.starts += 1;
+                let counter =
+                    if is_schedule { Counter::ScheduleRuns } else { Counter::CommandStarts };
+                context.scoreboards.count(&pool, counter);
+                let step = match (&mut self.runs, &self.job.schedule) {
+                    (Runs::Always(slots), _) => slots
+                        .get_mut(slot)
+                        .and_then(|slot| slot.started(pid, &self.job, chance, now)),
+                    (Runs::Timed { timer, .. }, Some(schedule)) => {
+                        timer.started(pid, schedule, now);
+                        None
+                    }
+                    (Runs::Timed { .. }, None) => None,
+                };
+                step.into_iter().for_each(|step| self.signal(step));
+            }
+            Err(why) => {
+                let again = match &mut self.runs {
+                    Runs::Always(slots) => {
+                        slots.get_mut(slot).map(|slot| slot.start_failed(&self.job, chance, now))
+                    }
+                    Runs::Timed { .. } => None,
+                };
+                self.failed(&format!("cannot be started: {why}"), again, context);
+            }
+        }
+    }
+
+    /// Counts a failure, and logs the first one of an episode with the last lines of output.
+    fn failed(&mut self, how: &str, again: Option<Duration>, context: &JobContext<'_>) {
+        self.counts.failures += 1;
+        let counter = match self.job.schedule {
+            Some(_) => Counter::ScheduleRunsFailed,
+            None => Counter::CommandFailures,
+        };
+        context.scoreboards.count(&self.job.pool, counter);
+        if self.failures.happened(context.now, |()| {}) != 1 {
+            return;
+        }
+        let again = again.map(|wait| format!("; it is started again in {}", lasted(wait)));
+        let lines: Vec<&str> = self.last_lines.iter().map(String::as_str).collect();
+        let lines = match lines.is_empty() {
+            true => String::new(),
+            false => format!("; the last lines of its output: {}", lines.join(" | ")),
+        };
+        error!("{} {how}{}{lines}", self.name(), again.unwrap_or_default());
+    }
+
+    fn log_episodes(&mut self, now: Moment) {
+        if self.failures.is_quiet() && self.overlaps.is_quiet() {
+            return;
+        }
+        let name = self.name();
+        let times = |account: &Account<()>| plural(account.times, "time");
+        match self.failures.due(now) {
+            Some(News::GoesOn(account)) => {
+                let lasts = lasted(account.lasted);
+                error!("{name} has failed {} within {lasts}", times(&account));
+            }
+            Some(News::Over(account)) if account.times > 1 => {
+                let lasts = lasted(account.lasted);
+                info!("{name} fails no longer; it has failed {} within {lasts}", times(&account));
+            }
+            Some(News::Over(_)) | None => {}
+        }
+        match self.overlaps.due(now) {
+            Some(News::GoesOn(account) | News::Over(account)) if account.times > 1 => {
+                warn!("{name}: {} left out, since the last one went on", times(&account));
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends a process a signal. It cannot be another one: it is our child, and not reaped.
+    pub fn signal(&self, step: JobStep) {
+        let (pid, signal) = match step {
+            JobStep::Start => return,
+            JobStep::Stop(pid) => (pid, self.job.stop_signal.parse().unwrap_or(Signal::SIGTERM)),
+            JobStep::Kill(pid) => {
+                warn!("{}: process {pid} does not end, and is killed", self.name());
+                if let Some(group) = Pid::from_raw(pid) {
+                    let _ = kill_process_group(group, rustix::process::Signal::KILL);
+                }
+                (pid, Signal::SIGKILL)
+            }
+        };
+        if let Ok(pidfd) = signals::pidfd(pid) {
+            let _ = signals::send_to(pidfd.as_fd(), signal);
+        }
+    }
+
+    /// Logs the output of a process.
+    pub fn read(&mut self, pid: i32, now: Moment) {
+        let Some(output) = self.outputs.get_mut(&pid) else { return };
+        let mut lines = output.lines(now);
+        lines.extend(output.dropped(now));
+        self.log_lines(lines);
+    }
+
+    /// Logs the rest of the output of a process that has ended.
+    fn read_rest(&mut self, pid: i32, now: Moment) {
+        let Some(mut output) = self.outputs.remove(&pid) else { return };
+        let mut lines = Vec::new();
+        for _ in 0..JOB_LAST_READS {
+            let more = output.lines(now);
+            if more.is_empty() {
+                break;
+            }
+            lines.extend(more);
+        }
+        lines.extend(output.last_words(now));
+        self.log_lines(lines);
+    }
+
+    fn log_lines(&mut self, lines: Vec<String>) {
+        let name = self.name();
+        for line in lines {
+            if self.last_lines.len() >= JOB_LAST_LINES {
+                self.last_lines.pop_front();
+            }
+            self.last_lines.push_back(line.chars().take(JOB_LAST_LINE_CHARS).collect());
+            info!("{name}: {}", one_line(&line));
+        }
+    }
+
+    /// A process has ended. Whether it was one of this job.
+    pub fn ended(&mut self, pid: i32, how: HowEnded, context: &JobContext<'_>) -> bool {
+        let succeeded = how == HowEnded::Exited(0);
+        let (now, chance) = (context.now, Chance(fastrand::f64()));
+        let end: Option<JobEnd> = match &mut self.runs {
+            Runs::Always(slots) => {
+                slots.iter_mut().find_map(|slot| slot.ended(pid, succeeded, &self.job, chance, now))
+            }
+            Runs::Timed { timer, .. } => timer.ended(pid, succeeded, now),
+        };
+        let Some(end) = end else { return false };
+        // What it has written is logged before its end.
+        self.read_rest(pid, now);
+        let after = lasted(end.after);
+        self.counts.last_exit = Some((how.to_string(), now));
+        debug!("{}: process {pid} {how} after {after}", self.name());
+        if end.failed {
+            self.failed(&format!("{how} after {after}"), end.again_in, context);
+        }
+        true
+    }
+
+    /// A reload: its processes are replaced.
+    pub fn renew(&mut self, now: Moment) {
+        let Runs::Always(slots) = &mut self.runs else { return };
+        let steps: Vec<JobStep> =
+            slots.iter_mut().filter_map(|slot| slot.renew(&self.job, now)).collect();
+        steps.into_iter().for_each(|step| self.signal(step));
+    }
+
+    /// It is not wanted any more: its processes are stopped.
+    pub fn retire(&mut self, now: Moment) {
+        self.is_retired = true;
+        let steps: Vec<JobStep> = match &mut self.runs {
+            Runs::Always(slots) => {
+                slots.iter_mut().filter_map(|slot| slot.retire(&self.job, now)).collect()
+            }
+            Runs::Timed { timer, .. } => {
+                timer.retire(self.job.stop_timeout, now).into_iter().collect()
+            }
+        };
+        steps.into_iter().for_each(|step| self.signal(step));
+    }
+
+    /// Whether nothing of it is left.
+    pub fn is_gone(&self) -> bool {
+        let is_gone = match &self.runs {
+            Runs::Always(slots) => slots.iter().all(Slot::is_gone),
+            Runs::Timed { timer, .. } => timer.is_gone(),
+        };
+        self.is_retired && is_gone
+    }
+
+    /// All its processes.
+    pub fn processes(&self) -> Vec<&JobProcess> {
+        match &self.runs {
+            Runs::Always(slots) => slots.iter().flat_map(Slot::processes).collect(),
+            Runs::Timed { timer, .. } => timer.process().into_iter().collect(),
+        }
+    }
+
+    /// When something is due by the monotonic clock.
+    pub fn deadline(&self, may_start: bool, now: Moment) -> Option<Moment> {
+        let own = match &self.runs {
+            Runs::Always(slots) => slots.iter().filter_map(|slot| slot.deadline(may_start)).min(),
+            Runs::Timed { timer, .. } => timer.deadline(may_start),
+        };
+        let outputs = self.outputs.values().filter_map(|output| output.deadline(now));
+        let logged = [self.failures.deadline(), self.overlaps.deadline()];
+        own.into_iter().chain(outputs).chain(logged.into_iter().flatten()).min()
+    }
+}
+
+/// A pipe for the output of a process. Our end does not block. Theirs does: programs lose output
+/// that does not fit otherwise.
+fn new_output() -> Result<PoolOutput, String> {
+    let made = pipe_with(PipeFlags::CLOEXEC).and_then(|(reader, writer)| {
+        fcntl_setfl(&reader, OFlags::NONBLOCK)?;
+        Ok(PoolOutput::over(reader, writer))
+    });
+    made.map_err(|why| format!("a pipe cannot be made: {why}"))
+}
