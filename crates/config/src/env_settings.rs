@@ -10,7 +10,8 @@ use toml::de::{DeTable, DeValue};
 use crate::mistakes::{Fault, Mistake, Mistakes};
 use crate::model::config::IMPLICIT_POOL;
 use crate::read::directive::SectionTable;
-use crate::read::directives::{CACHE, POOL, SITE, TLS, TOP, takes_decimals};
+use crate::otel_settings::OtelSettings;
+use crate::read::directives::{CACHE, POOL, SITE, TLS, TOP, TRACES, takes_decimals};
 use crate::suggest::nearest;
 
 /// The start of all names.
@@ -27,6 +28,7 @@ const INCLUDE: &str = "include";
 enum Tables {
     Top,
     Tls,
+    Traces,
     EveryPool,
     EverySite,
     EveryCache,
@@ -40,6 +42,7 @@ impl Tables {
             ("SITE_", Tables::EverySite, SITE),
             ("CACHE_", Tables::EveryCache, CACHE),
             ("TLS_", Tables::Tls, TLS),
+            ("TRACES_", Tables::Traces, TRACES),
         ];
         for (start, tables, section) in by_start {
             if let Some(setting) = name.strip_prefix(start)
@@ -129,6 +132,9 @@ impl Environment {
             match variable.tables {
                 Tables::Top => top.for_each(put),
                 Tables::Tls => top.filter_map(|top| subtable(top, "tls", at)).for_each(put),
+                Tables::Traces => {
+                    top.filter_map(|top| subtable(top, "traces", at)).for_each(put);
+                }
                 Tables::EveryPool => pools(table, at).for_each(put),
                 Tables::EverySite => sites(table).for_each(put),
                 Tables::EveryCache => {

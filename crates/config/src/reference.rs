@@ -6,7 +6,7 @@ use maitred_pagecache::apps::cache_of;
 use maitred_rules::apps::App;
 
 use crate::read::directive::{Directive, Preset};
-use crate::read::directives::{cache, global, listeners, output, pools, rules, sites, tls};
+use crate::read::directives::{cache, global, listeners, output, pools, rules, sites, tls, traces};
 
 const HEAD: &str = r#"# Configuration
 
@@ -80,6 +80,12 @@ pub fn setting_groups() -> Vec<SettingGroup> {
             settings: Vec::new(),
         },
         group("`[tls]`", "Settings of HTTPS; see [TLS](../guide/tls.md).", tls::DIRECTIVES),
+        group(
+            "`[traces]`",
+            "Traces of requests, and their export; see [Traces](../guide/traces.md). An empty \
+             section turns them on.",
+            traces::DIRECTIVES,
+        ),
         group(
             "`[pools.NAME]`",
             "Settings of one pool: a set of PHP workers with one configuration. `NAME` is 1 to 32 \

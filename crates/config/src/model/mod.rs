@@ -20,4 +20,5 @@ pub mod pool;
 pub mod private_dir;
 pub mod site;
 pub mod tls;
+pub mod traces;
 mod with_defaults;
