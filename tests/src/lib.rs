@@ -12,6 +12,7 @@ pub mod cache_suite;
 pub mod cached;
 pub mod changes;
 pub mod coding;
+pub mod collector;
 pub mod container;
 pub mod control_group;
 pub mod corpus;

@@ -20,7 +20,9 @@ use crate::model::site::Cache;
 use crate::model::tls::Tls;
 use crate::model::traces::Traces;
 use crate::read::directive::{Directive, SectionTable, read_settings};
-use crate::read::directives::{self, cache, global, listeners, output, pools, rules, sites, tls, traces};
+use crate::read::directives::{
+    self, cache, global, listeners, output, pools, rules, sites, tls, traces,
+};
 use crate::read::drafts::{CacheDraft, ListenerDraft, SiteDraft};
 use crate::read::foreign::foreign_setting;
 use crate::read::pool_defaults::{inherited, is_at_default, refuse_settings_of_one_pool};

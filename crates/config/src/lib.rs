@@ -13,6 +13,7 @@ mod include;
 mod mistakes;
 mod model;
 mod on_disk;
+mod otel_settings;
 mod position;
 mod read;
 mod reference;
@@ -46,6 +47,7 @@ pub use model::pool::{MAX_CHILDREN_PER_POOL, Pool, PoolAccessLog, ProcessManager
 pub use model::private_dir::PrivateDir;
 pub use model::site::{Destination, Site, SiteLog};
 pub use model::tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion};
+pub use model::traces::{CollectorUrl, Traces};
 pub use on_disk::{MAX_FILE_BYTES, directory_problem};
 pub use position::{Section, file_of_pool, mistake_at};
 pub use read::directive::{Directive, Needs, Preset};

@@ -68,8 +68,11 @@ impl CollectorUrl {
                        machine or in its network (http://), which sends the traces on over TLS";
             return Err(why.to_owned());
         }
-        let wrong = || "is no URL of a collector; expected one such as \
-                        \"http://127.0.0.1:4318\"".to_owned();
+        let wrong = || {
+            "is no URL of a collector; expected one such as \
+                        \"http://127.0.0.1:4318\""
+                .to_owned()
+        };
         let rest = url.strip_prefix("http://").filter(|_| url.len() <= MAX_URL_BYTES);
         let rest = rest.ok_or_else(wrong)?;
         let (authority, path) = match rest.find('/') {
@@ -154,8 +157,18 @@ mod tests {
         assert_eq!(of("http://[::1]:5/otlp/v1/traces"), "[::1]:5/otlp/v1/traces");
         assert_eq!(of("http://[::1]"), "[::1]:4318/v1/traces");
         for wrong in [
-            "", "otel:4318", "http://", "http://:1", "http://a:0", "http://a:x", "http://a b/",
-            "http://a/\u{e9}", "http://u@a/", "http://[::1", "http://a/#x", "https://a",
+            "",
+            "otel:4318",
+            "http://",
+            "http://:1",
+            "http://a:0",
+            "http://a:x",
+            "http://a b/",
+            "http://a/\u{e9}",
+            "http://u@a/",
+            "http://[::1",
+            "http://a/#x",
+            "https://a",
         ] {
             assert!(CollectorUrl::parse(wrong).is_err(), "{wrong}");
         }

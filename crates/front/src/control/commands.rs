@@ -455,6 +455,7 @@ impl CommandReceiver {
         let access_log = AccessLog::of(&config, fds.next(), &self.shared.troubles)?;
         let config = Arc::new(config);
         let prepared = self.prepare(&config).await;
+        let prepared = prepared.and_then(|()| self.shared.trace(config.traces.as_ref()));
         match prepared {
             Ok(()) => {
                 (self.follow)(&config);

@@ -196,6 +196,7 @@ fn prepare(
         FrontSize { threads, max_connections },
         Some(Arc::new(cache)),
     );
+    shared.trace(config.traces.as_ref())?;
     shared.ready_sheds.store(config.ready_sheds, Ordering::Relaxed);
     Ok(Start {
         shared: Arc::new(shared),
@@ -324,6 +325,9 @@ fn serve_thread(
     if number == 0 {
         if let Some(cache) = &shared.cache {
             cache.close();
+        }
+        if let Some(traces) = shared.traces.swap(None) {
+            traces.finish();
         }
         shared.supervisor.report(&FromFront::Drained);
     }

@@ -13,6 +13,7 @@ pub(crate) mod htaccess_users;
 pub(crate) mod proxy;
 pub(crate) mod refusal;
 pub(crate) mod request;
+pub(crate) mod request_spans;
 pub(crate) mod respond;
 pub(crate) mod response_headers;
 pub(crate) mod route;

@@ -14,6 +14,7 @@ use crate::admin;
 use crate::handler::cache::purge;
 use crate::handler::context::{ErrorPage, RequestContext, RequestCx, RequestTarget};
 use crate::handler::decision::Decision;
+use crate::handler::request_spans::{self, FinishedRequest};
 use crate::handler::respond::{InterceptedResponse, TextResponse};
 use crate::handler::route::{route, special};
 use crate::handler::rules::RulesCheck;
@@ -45,6 +46,11 @@ pub async fn serve<C: HttpClient>(client: &mut C, head: &Head, thread: &Arc<Thre
     let head = uncoded.as_ref().unwrap_or(head);
     let sites = thread.sites();
     let mut record = RequestRecord::default();
+    if client.admin().is_none()
+        && let Some(traces) = &*thread.shared.traces.load()
+    {
+        record.trace = Some(Arc::new(traces.begin(|name| head.values(name))));
+    }
     let heard = hear_proxy(client, head, &sites, &mut record);
     let target = RequestTarget::direct(client, head);
     let mut cx = RequestCx {
@@ -66,7 +72,12 @@ pub async fn serve<C: HttpClient>(client: &mut C, head: &Head, thread: &Arc<Thre
         Err(unknown) => refuse_unknown(&mut cx, &sites, unknown).await,
     };
     cx.record.bytes = (cx.client.sent() - before).saturating_sub(cx.record.head_bytes);
-    let RequestCx { client, record, .. } = cx;
+    let RequestCx { client, record, target, .. } = cx;
+    if let (Some(trace), Some(traces)) = (&record.trace, &*thread.shared.traces.load()) {
+        let host = target.host;
+        let request = FinishedRequest { head, record: &record, host, begun };
+        request_spans::export(traces, trace, &request);
+    }
     log(client, head, thread, begun, record);
     if after.is_err() {
         client.break_off();

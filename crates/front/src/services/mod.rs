@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod idle_connections;
 pub(crate) mod lifecycle;
 pub(crate) mod own_cores;
+pub(crate) mod traces;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use crate::runtime::supervisor_channel::Supervisor;
 use crate::services::agent::Agent;
 use crate::services::idle_connections::{IdleConnections, idle_timeout};
 use crate::services::own_cores::OwnCores;
+use crate::services::traces::{TraceStats, Traces};
 use crate::site::acme_challenges::Proofs;
 use crate::site::auth::Authenticator;
 use crate::site::compress::Made;
@@ -67,6 +69,10 @@ pub struct Shared {
     pub cache: Option<Arc<Cache>>,
     /// The access log; none: off.
     pub access_log: CurrentLog,
+    /// Traces of requests; none: off.
+    pub traces: ArcSwapOption<Traces>,
+    /// Counters of spans.
+    pub trace_stats: Arc<TraceStats>,
     /// The access logs of pools and sites.
     pub pool_access_logs: PoolAccessLogs,
     /// The TLS configuration; none: no HTTPS.
@@ -141,6 +147,8 @@ impl Shared {
             pools,
             cache,
             access_log: Arc::new(ArcSwapOption::new(access_log.map(Arc::new))),
+            traces: ArcSwapOption::empty(),
+            trace_stats: Arc::default(),
             pool_access_logs,
             tls: ArcSwapOption::empty(),
             proofs: Proofs::default(),
@@ -233,6 +241,24 @@ impl Shared {
     pub fn refuse_head(&self, peer: IpAddr, why: &str) {
         self.requests.refuse();
         self.troubles.head_refused(peer, why);
+    }
+
+    /// Applies the settings of traces. Those in use stay, with their queue, if nothing changes.
+    ///
+    /// # Errors
+    /// As [`Traces::start`].
+    pub fn trace(&self, settings: Option<&maitred_config::Traces>) -> Result<(), String> {
+        let current = self.traces.load_full();
+        if current.as_ref().map(|traces| &traces.settings) == settings {
+            return Ok(());
+        }
+        let start = |settings: &maitred_config::Traces| {
+            Traces::start(settings.clone(), self.trace_stats.clone())
+        };
+        let traces = settings.map(start).transpose()?;
+        // The former ones end with their last request.
+        self.traces.store(traces.map(Arc::new));
+        Ok(())
     }
 
     /// Writes the buffered lines of access logs.
