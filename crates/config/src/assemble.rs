@@ -18,10 +18,10 @@ use crate::model::config::{Config, IMPLICIT_POOL};
 use crate::model::pool::Pool;
 use crate::model::site::Cache;
 use crate::model::tls::Tls;
-use crate::model::traces::Traces;
+use crate::model::trace_export::Traces;
 use crate::read::directive::{Directive, SectionTable, read_settings};
 use crate::read::directives::{
-    self, cache, global, listeners, output, pools, rules, sites, tls, traces,
+    self, cache, global, listeners, output, pools, rules, sites, tls, trace_export,
 };
 use crate::read::drafts::{CacheDraft, ListenerDraft, SiteDraft};
 use crate::read::foreign::foreign_setting;
@@ -161,7 +161,7 @@ impl<'a> Assembler<'a> {
         };
         let mut traces = Traces::default();
         self.refuse_unknown(&directives::TRACES, settings, "in [traces]");
-        self.read(traces::DIRECTIVES, settings, &mut traces);
+        self.read(trace_export::DIRECTIVES, settings, &mut traces);
         if !settings.contains_key("service_name")
             && let Some((_, name)) = traces.resource.iter().find(|(key, _)| key == "service.name")
         {

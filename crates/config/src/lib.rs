@@ -47,7 +47,7 @@ pub use model::pool::{MAX_CHILDREN_PER_POOL, Pool, PoolAccessLog, ProcessManager
 pub use model::private_dir::PrivateDir;
 pub use model::site::{Destination, Site, SiteLog};
 pub use model::tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion};
-pub use model::traces::{CollectorUrl, Traces};
+pub use model::trace_export::{CollectorUrl, Traces};
 pub use on_disk::{MAX_FILE_BYTES, directory_problem};
 pub use position::{Section, file_of_pool, mistake_at};
 pub use read::directive::{Directive, Needs, Preset};

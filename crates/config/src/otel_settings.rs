@@ -1,7 +1,7 @@
-//! OpenTelemetry's own variables
-//! (<https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>) as settings
-//! of `[traces]`. They fill in what a section `[traces]` leaves out, and turn nothing on: in a
-//! container they are there for the application.
+//! OpenTelemetry's own variables as settings of `[traces]`
+//! (<https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>). They fill
+//! in what a section `[traces]` leaves out, and turn nothing on: in a container they are there for
+//! the application.
 
 /// A setting of `[traces]` that a variable has.
 #[derive(Debug, Clone, PartialEq, Eq)]

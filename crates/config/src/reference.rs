@@ -6,7 +6,9 @@ use maitred_pagecache::apps::cache_of;
 use maitred_rules::apps::App;
 
 use crate::read::directive::{Directive, Preset};
-use crate::read::directives::{cache, global, listeners, output, pools, rules, sites, tls, traces};
+use crate::read::directives::{
+    cache, global, listeners, output, pools, rules, sites, tls, trace_export,
+};
 
 const HEAD: &str = r#"# Configuration
 
@@ -84,7 +86,7 @@ pub fn setting_groups() -> Vec<SettingGroup> {
             "`[traces]`",
             "Traces of requests, and their export; see [Traces](../guide/traces.md). An empty \
              section turns them on.",
-            traces::DIRECTIVES,
+            trace_export::DIRECTIVES,
         ),
         group(
             "`[pools.NAME]`",

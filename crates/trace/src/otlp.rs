@@ -135,8 +135,8 @@ struct Attribute<'a> {
 }
 
 impl<'a> Attribute<'a> {
-    fn of_text((key, text): &'a (String, String)) -> Attribute<'a> {
-        Attribute { key, value: Err(text) }
+    fn of_text(pair: &'a (String, String)) -> Attribute<'a> {
+        Attribute { key: &pair.0, value: Err(&pair.1) }
     }
 }
 

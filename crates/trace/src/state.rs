@@ -1,5 +1,5 @@
-//! The header `tracestate` of W3C Trace Context: the state of tracing systems, passed on as it is if
-//! it is valid, and dropped if not (Level 2, §3.3 and §4.3).
+//! The header `tracestate` of W3C Trace Context: the state of tracing systems, passed on as it is
+//! if it is valid, and dropped if not (Level 2, §3.3 and §4.3).
 
 /// Most members of a list (§3.3.1.1).
 const MAX_MEMBERS: usize = 32;

@@ -23,7 +23,7 @@ use crate::model::pool::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
 use crate::model::private_dir::PrivateDir;
 use crate::model::site::{Destination, Site, outside_of_chroot};
 use crate::model::tls::{CertificateFiles, Tls};
-use crate::model::traces::Traces;
+use crate::model::trace_export::Traces;
 use crate::model::with_defaults::with_defaults;
 use crate::on_disk::directory_problem;
 

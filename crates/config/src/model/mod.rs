@@ -20,5 +20,5 @@ pub mod pool;
 pub mod private_dir;
 pub mod site;
 pub mod tls;
-pub mod traces;
+pub mod trace_export;
 mod with_defaults;

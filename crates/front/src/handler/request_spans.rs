@@ -1,5 +1,5 @@
-//! The spans of a finished request: the request itself, and its time in the queue, in its script and
-//! on the way to the client.
+//! The spans of a finished request: the request itself, and its time in the queue, in its script
+//! and on the way to the client.
 
 use std::time::{Duration, Instant};
 

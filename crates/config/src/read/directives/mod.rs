@@ -15,7 +15,7 @@ mod rule_items;
 pub mod rules;
 pub mod sites;
 pub mod tls;
-pub mod traces;
+pub mod trace_export;
 mod user_dirs;
 
 use super::directive::{Directive, SectionTable};
@@ -59,7 +59,7 @@ pub(crate) const TLS: SectionTable =
 
 pub(crate) const TRACES: SectionTable = SectionTable {
     home: "[traces]",
-    settings: || names(traces::DIRECTIVES).collect(),
+    settings: || names(trace_export::DIRECTIVES).collect(),
     subsections: &[],
 };
 
@@ -78,7 +78,7 @@ pub(crate) fn takes_decimals(name: &str) -> bool {
         || found(output::DIRECTIVES, name)
         || found(cache::DIRECTIVES, name)
         || found(tls::DIRECTIVES, name)
-        || found(traces::DIRECTIVES, name)
+        || found(trace_export::DIRECTIVES, name)
 }
 
 /// The section that takes a setting of this name.

@@ -43,7 +43,7 @@ pub struct Exporter {
 }
 
 /// Why an export has failed.
-enum Failure {
+enum ExportFailure {
     /// It may succeed later: after this time, if the collector says so.
     Later(Option<Duration>, String),
     /// It never will.
@@ -143,13 +143,13 @@ impl Exporter {
                 Ok(Err(failure)) => failure,
                 Err(_) => {
                     let why = format!("did not respond within {} s", TIMEOUT.as_secs());
-                    Failure::Later(None, why)
+                    ExportFailure::Later(None, why)
                 }
             };
             *link = None;
             let (asked, why) = match failure {
-                Failure::Never(why) => return Err(why),
-                Failure::Later(asked, why) => (asked, why),
+                ExportFailure::Never(why) => return Err(why),
+                ExportFailure::Later(asked, why) => (asked, why),
             };
             let Some(retry) = retries.next().filter(|_| !queue.is_closed()) else {
                 return Err(why);
@@ -163,8 +163,9 @@ impl Exporter {
         &self,
         link: &mut Option<SendRequest<String>>,
         body: String,
-    ) -> Result<u64, Failure> {
-        let broken = |error: hyper::Error| Failure::Later(None, format!("broke off: {error}"));
+    ) -> Result<u64, ExportFailure> {
+        let broken =
+            |error: hyper::Error| ExportFailure::Later(None, format!("broke off: {error}"));
         let mut sender = match link.take().filter(|sender| !sender.is_closed()) {
             Some(sender) => sender,
             None => self.connect().await?,
@@ -172,7 +173,7 @@ impl Exporter {
         sender.ready().await.map_err(broken)?;
         let mut request = Request::post(&self.endpoint.path)
             .body(body)
-            .map_err(|error| Failure::Never(format!("cannot be asked: {error}")))?;
+            .map_err(|error| ExportFailure::Never(format!("cannot be asked: {error}")))?;
         *request.headers_mut() = self.headers.clone();
         let response = sender.send_request(request).await.map_err(broken)?;
         let (status, headers) = (response.status(), response.headers().clone());
@@ -183,19 +184,20 @@ impl Exporter {
         }
         let why = format!("responds with status {}", status.as_u16());
         match is_temporary(status) {
-            true => Err(Failure::Later(pause(&headers), why)),
-            false => Err(Failure::Never(why)),
+            true => Err(ExportFailure::Later(pause(&headers), why)),
+            false => Err(ExportFailure::Never(why)),
         }
     }
 
-    async fn connect(&self) -> Result<SendRequest<String>, Failure> {
+    async fn connect(&self) -> Result<SendRequest<String>, ExportFailure> {
         let (host, port) = (self.endpoint.host.as_str(), self.endpoint.port);
-        let unreachable =
-            |error: std::io::Error| Failure::Later(None, format!("cannot be reached: {error}"));
+        let unreachable = |error: std::io::Error| {
+            ExportFailure::Later(None, format!("cannot be reached: {error}"))
+        };
         let stream = TcpStream::connect((host, port)).await.map_err(unreachable)?;
         let (sender, connection) = handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| Failure::Later(None, format!("broke off: {error}")))?;
+            .map_err(|error| ExportFailure::Later(None, format!("broke off: {error}")))?;
         tokio::spawn(async move {
             // The request that waits for the response gets the error.
             let _ = connection.await;

@@ -1,6 +1,6 @@
 //! Traces of requests: which ones are exported, and the way of their spans to the collector. A
 //! request leaves its spans in a bounded queue; a thread of its own takes them from there, so that
-//! no request waits for the collector ([decision 20](../../../../../docs/decisions/0020-traces.md)).
+//! no request waits for the collector (docs/decisions/0020-traces.md).
 
 pub(crate) mod export;
 

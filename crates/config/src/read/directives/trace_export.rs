@@ -1,6 +1,6 @@
 //! Settings of traces, in `[traces]`.
 
-use crate::model::traces::{CollectorUrl, Traces, parse_pairs};
+use crate::model::trace_export::{CollectorUrl, Traces, parse_pairs};
 use crate::read::directive::{Directive, Needs, Preset, store};
 
 /// Most `ratio`, in thousandths.
