@@ -84,6 +84,11 @@ impl Server {
         })
     }
 
+    /// The certificates.
+    pub fn certificates(&self) -> impl Iterator<Item = &Certified> {
+        self.certificates.iter().map(|(_, certified)| certified)
+    }
+
     /// Whether there is a certificate for this host, or for this name with `*.`.
     pub fn covers(&self, name: &str) -> bool {
         self.choice.covers(name)

@@ -29,6 +29,7 @@ use crate::pool::{Pool, thread_local};
 use crate::runtime::sandbox;
 use crate::runtime::supervisor_channel::{read_json, write_json};
 use crate::server::accept::{Acceptor, accept};
+use crate::services::history;
 use crate::services::{Shared, Thread};
 
 /// Commands that may be queued for a thread before the sender waits.
@@ -465,6 +466,7 @@ impl CommandReceiver {
                 }
                 self.shared.access_log.store(access_log.map(Arc::new));
                 self.shared.ready_sheds.store(config.ready_sheds, Ordering::Relaxed);
+                self.shared.history.want(history::can_be_seen(&config));
                 for thread in &self.threads {
                     let (done, is_done) = oneshot::channel();
                     let _ = thread.send(ThreadOrder::Switch(done)).await;

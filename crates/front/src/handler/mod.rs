@@ -1,6 +1,7 @@
 //! The life of a request: from the request header to the response.
 
 pub(crate) mod accel_redirect;
+pub(crate) mod admin_pages;
 pub(crate) mod cache;
 pub(crate) mod classic_pool;
 pub(crate) mod context;

@@ -1,6 +1,7 @@
 //! The services that requests use: shared by all threads of a front, and by one thread.
 
 pub(crate) mod agent;
+pub(crate) mod history;
 pub(crate) mod idle_connections;
 pub(crate) mod lifecycle;
 pub(crate) mod own_cores;
@@ -32,6 +33,7 @@ use crate::proxy::stats::AllProxyStats;
 use crate::runtime::heap::Heap;
 use crate::runtime::supervisor_channel::Supervisor;
 use crate::services::agent::Agent;
+use crate::services::history::History;
 use crate::services::idle_connections::{IdleConnections, idle_timeout};
 use crate::services::own_cores::OwnCores;
 use crate::services::traces::{TraceStats, Traces};
@@ -71,6 +73,8 @@ pub struct Shared {
     pub access_log: CurrentLog,
     /// Traces of requests; none: off.
     pub traces: ArcSwapOption<Traces>,
+    /// The last hour, for the dashboard.
+    pub history: History,
     /// Counters of spans.
     pub trace_stats: Arc<TraceStats>,
     /// The access logs of pools and sites.
@@ -148,6 +152,7 @@ impl Shared {
             cache,
             access_log: Arc::new(ArcSwapOption::new(access_log.map(Arc::new))),
             traces: ArcSwapOption::empty(),
+            history: History::default(),
             trace_stats: Arc::default(),
             pool_access_logs,
             tls: ArcSwapOption::empty(),
