@@ -42,6 +42,7 @@ pub mod picture;
 pub mod ports;
 pub mod processes;
 pub mod processor_group;
+pub mod prometheus;
 pub mod proxied;
 pub mod redis;
 pub mod rules;

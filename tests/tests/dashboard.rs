@@ -6,6 +6,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use maitred_tests::browser::screenshot_folder;
@@ -61,6 +63,23 @@ impl Events {
     }
 }
 
+/// RFC 7396 §2.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(changes) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (name, change) in changes {
+        match change {
+            Value::Null => drop(target.as_object_mut().unwrap().remove(name)),
+            change => merge(&mut target[name.as_str()], change),
+        }
+    }
+}
+
 fn start(root: &Path, lines: &str) -> (Server, SocketAddr) {
     let admin = ports::free_address();
     let server = Setup::new(root)
@@ -112,26 +131,17 @@ fn the_stream_says_what_changes_and_ends_with_the_server() {
     assert_eq!(state["sites"][0]["runs"], "pool www");
     events.next("history");
     let _busy = occupy(&server);
-    let patch = events.next("patch");
-    let seen = wait::until("the busy seat", || {
-        let patch = if patch["pools"]["www"]["seats"].is_string() {
-            patch.clone()
-        } else {
-            events.next("patch")
-        };
-        patch["pools"]["www"]["seats"].as_str().map(str::to_owned)
-    });
-    assert!(seen.contains('b'), "{seen}");
-    let running = wait::until("the running script", || {
+    let mut state = state;
+    wait::until_true("the busy seat and its script", || {
         let patch = events.next("patch");
-        patch["running"][0]["request"].as_str().map(str::to_owned)
+        assert!(patch.to_string().len() < 4000, "only what has changed is sent: {patch}");
+        merge(&mut state, &patch);
+        let seats = state["pools"]["www"]["seats"].as_str().unwrap();
+        seats.contains('b') && state["running"][0]["request"] == "GET /wait.php?***"
     });
-    assert_eq!(running, "GET /wait.php");
     let_go(&root);
     let sample = events.next("sample");
     assert!(sample["all"]["requests"].is_u64() && sample["all"]["times"].is_array(), "{sample}");
-    let text = events.next("patch").to_string();
-    assert!(text.len() < 2000, "only what has changed is sent: {text}");
 
     // There are only so many of them, and each is closed when the server stops.
     let others: Vec<Events> = (0..7).map(|_| Events::open(admin, "", "")).collect();
@@ -215,13 +225,27 @@ fn scripts() -> TempDir {
 #[test]
 fn every_view_is_readable_at_each_width_in_light_and_dark() {
     let root = scripts();
-    let (server, admin) = start(root.path(), "");
-    for number in 0..40 {
-        http::get(server.address(), &format!("/rests.php?n={number}"));
-        http::get(server.address(), "/hello.php");
-    }
+    let admin = ports::free_address();
+    let server = Setup::new(root.path())
+        .top(&format!("admin = \"{admin}\""))
+        .pool("[pools.shop]\npm = \"static\"\nmax_children = 4")
+        .site("classic_paths = [\"/rests.php\"]\nclassic_pool = \"shop\"")
+        .site("\n[sites.cache]\nvalid = \"1m\"")
+        .start();
     assert_eq!(http::get(server.address(), "/dies.php").status, 502);
     let _busy = occupy(&server);
+    let (address, over) = (server.address(), Arc::new(AtomicBool::new(false)));
+    let traffic: Vec<_> = (0..3)
+        .map(|number| {
+            let over = over.clone();
+            std::thread::spawn(move || {
+                while !over.load(Ordering::SeqCst) {
+                    http::get(address, &format!("/rests.php?n={number}"));
+                    http::get(address, "/hello.php");
+                }
+            })
+        })
+        .collect();
     let folder = screenshot_folder();
     std::fs::create_dir_all(&folder).unwrap();
     let axe = project_root().join("target/tools/axe.min.js");
@@ -233,9 +257,11 @@ fn every_view_is_readable_at_each_width_in_light_and_dark() {
         "schemes": ["light", "dark"],
         "folder": folder,
         "axe": axe,
-        "pool": "www",
-        "ready": "(history_ && history_.pool && history_.pool.length > 0)",
+        "pool": "shop",
+        "ready": "(history_ && history_.pool && history_.pool.some(one => one.scripts > 0))",
     }));
+    over.store(true, Ordering::SeqCst);
+    traffic.into_iter().for_each(|one| one.join().unwrap());
     assert_eq!(found["errors"], json!([]), "the console");
     let views = found["views"].as_array().unwrap();
     assert_eq!(views.len(), VIEWS.len() * 4);
@@ -249,8 +275,9 @@ fn every_view_is_readable_at_each_width_in_light_and_dark() {
         assert!(view["overflow"].as_i64() <= Some(0), "{name} scrolls sideways");
         maitred_tests::picture::assert_not_blank(&folder.join(format!("{name}.png")));
     }
-    assert!(text("pools").contains("/wait.php") && text("pools").contains("www"));
-    assert!(text("errors").contains("failed: worker died"), "{}", text("errors"));
+    assert!(text("pools").contains("4/4") || text("pools").contains("/4"), "{}", text("pools"));
+    assert!(text("routes").contains("/rests.php"), "{}", text("routes"));
+    assert!(text("sizing").contains("of the nearest limit"), "{}", text("sizing"));
     assert!(text("changes").contains("serves, as generation"), "{}", text("changes"));
     assert!(text("certificates").contains("no certificates"), "{}", text("certificates"));
     let requests = found["requests"].as_array().unwrap();
@@ -290,7 +317,7 @@ fn the_page_names_what_is_wrong() {
     assert!(since.elapsed() >= Duration::from_secs(9));
     let text = found["views"][0]["text"].as_str().unwrap();
     assert!(text.contains("www: 2 scripts have run for more than 10 s, in every worker"), "{text}");
-    assert!(text.contains("all 2 workers are busy and 1 requests wait"), "{text}");
+    assert!(text.contains("all 2 workers are busy and 1 request waits"), "{text}");
     let_go(&root);
     drop(busy);
     server.stop();

@@ -22,8 +22,11 @@ pub const STEP: Duration = Duration::from_secs(10);
 const MAX_SAMPLES: usize = 360;
 
 /// Pools with a history of their own: those that were the first to have requests. With the samples
-/// of all, this is at most 7 MB.
+/// of all, this is at most 9 MB.
 const MAX_POOLS: usize = 128;
+
+/// Pools whose counters are remembered from one moment to the next.
+const MAX_TRACKS: usize = 4096;
 
 /// Changes that are remembered: new generations of pools.
 const MAX_CHANGES: usize = 50;
@@ -150,9 +153,9 @@ impl History {
 
 impl Tracks {
     fn push(&mut self, name: &Arc<str>, totals: HistorySample) {
-        let has_room = self.pools.len() < MAX_POOLS && totals.requests > 0;
-        if has_room || self.pools.contains_key(name) {
-            self.pools.entry(name.clone()).or_default().push(totals);
+        let stored = self.pools.values().filter(|track| !track.samples.is_empty()).count();
+        if self.pools.len() < MAX_TRACKS || self.pools.contains_key(name) {
+            self.pools.entry(name.clone()).or_default().follow(totals, stored < MAX_POOLS);
         }
     }
 
@@ -170,6 +173,16 @@ impl Tracks {
 }
 
 impl Track {
+    /// As [`Track::push`], from the first request on and if there is room.
+    fn follow(&mut self, totals: HistorySample, has_room: bool) {
+        let has_requests = self.before.is_some_and(|before| before.requests < totals.requests);
+        if !self.samples.is_empty() || (has_requests && has_room) {
+            self.push(totals);
+        } else {
+            self.before = Some(totals);
+        }
+    }
+
     /// Adds what has happened since the former totals. The first ones are where it starts.
     fn push(&mut self, totals: HistorySample) {
         if let Some(before) = self.before.replace(totals) {
@@ -300,13 +313,18 @@ mod tests {
         for number in 0..2 * MAX_POOLS {
             let name: Arc<str> = format!("pool{number}").into();
             tracks.push(&name, totals(1));
+            tracks.push(&name, totals(2));
             tracks.note_generation(&name, 1, 0);
             tracks.note_generation(&name, 1, 0);
         }
-        assert_eq!((tracks.pools.len(), tracks.changes.len()), (MAX_POOLS, MAX_CHANGES));
+        let stored = tracks.pools.values().filter(|track| !track.samples.is_empty());
+        assert_eq!((stored.count(), tracks.changes.len()), (MAX_POOLS, MAX_CHANGES));
         let idle: Arc<str> = "idle".into();
         let mut tracks = Tracks::default();
-        tracks.push(&idle, totals(0));
-        assert!(tracks.pools.is_empty(), "a pool without a request has no history");
+        tracks.push(&idle, totals(7));
+        tracks.push(&idle, totals(7));
+        assert!(tracks.pools[&idle].read().is_empty(), "a pool without a request has no history");
+        tracks.push(&idle, totals(9));
+        assert_eq!(tracks.pools[&idle].read()[0].requests, 2, "its first requests count");
     }
 }

@@ -49,6 +49,9 @@ static STYLE: LazyLock<Asset> =
 static SCRIPT: LazyLock<Asset> =
     LazyLock::new(|| asset("text/javascript; charset=utf-8", include_str!("assets/app.js")));
 
+static ICON: LazyLock<Asset> =
+    LazyLock::new(|| asset("image/svg+xml", include_str!("assets/icon.svg")));
+
 /// Open dashboards.
 static STREAMS: AtomicUsize = AtomicUsize::new(0);
 
@@ -57,6 +60,7 @@ pub fn target(head: &Head) -> Option<Target<'_>> {
     match head.path() {
         PATH => Some(Target::Asset(&PAGE)),
         "/dashboard/style.css" => Some(Target::Asset(&STYLE)),
+        "/dashboard/icon.svg" => Some(Target::Asset(&ICON)),
         "/dashboard/app.js" => Some(Target::Asset(&SCRIPT)),
         "/dashboard/events" => {
             let query = head.query().unwrap_or_default();
@@ -98,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_page_is_small_and_has_nothing_that_its_policy_forbids() {
-        let all = [&*PAGE, &*STYLE, &*SCRIPT];
+        let all = [&*PAGE, &*STYLE, &*SCRIPT, &*ICON];
         let bytes: usize = all.iter().map(|asset| asset.gzip.len()).sum();
         assert!(bytes <= 60 * 1024, "{bytes} bytes");
         let page = std::str::from_utf8(&PAGE.plain).unwrap();

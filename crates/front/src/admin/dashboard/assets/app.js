@@ -23,6 +23,7 @@ function merge(target, patch) {
 const number = n => n === undefined || n === null ? "–" : n >= 1e6 ? (n / 1e6).toFixed(1) + " M" : n >= 1e4 ? (n / 1e3).toFixed(1) + " k" : String(Math.round(n));
 const ms = n => n === undefined || n === null ? "–" : n < 1 ? n.toFixed(2) + " ms" : n < 100 ? n.toFixed(1) + " ms" : n < 1e4 ? Math.round(n) + " ms" : (n / 1e3).toFixed(1) + " s";
 const mib = n => n === undefined || n === null ? "–" : n >= 1024 ? (n / 1024).toFixed(1) + " GiB" : Math.round(n) + " MiB";
+const many = (n, what) => n + " " + what + (n === 1 ? "" : "s");
 const percent = n => Math.round(n * 100) + " %";
 const time = at => new Date(at).toLocaleTimeString([], {hour: "2-digit", minute: "2-digit", second: "2-digit"});
 const parts = [["queue", "in the queue"], ["cpu", "on a processor"], ["core", "waiting for a processor"], ["blocked", "blocked: database, disk, network, sleep"]];
@@ -71,7 +72,7 @@ function findings(name) {
     const core_ = state.server && state.server.nearest === "cpu" && state.server.saturation > 0.9;
     if (core_ || (sum && core / sum > 0.25)) add("bad", "requests wait, and the processors are busy: more workers would not help; less work per request, a page cache or more processors would.");
     else if (load.waits_downstream) add("bad", "requests wait, and what scripts wait for has become slower than before: look at the database first.");
-    else add("bad", "all " + all + " workers are busy and " + p.queued + " requests wait" + (sum && blocked / sum > 0.5 ? ", while scripts are blocked for " + percent(blocked / sum) + " of their time: more workers would help (pm.max_children is " + (p.limit || "not set") + ")." : ": too few workers."));
+    else add("bad", "all " + all + " workers are busy and " + many(p.queued, "request") + (p.queued === 1 ? " waits" : " wait") + (sum && blocked / sum > 0.5 ? ", while scripts are blocked for " + percent(blocked / sum) + " of their time: more workers would help (pm.max_children is " + (p.limit || "not set") + ")." : ": too few workers."));
   } else if (sum && r.count > 10 && blocked / sum > 0.8 && (r.script || [])[0] > 200)
     add("warn", "scripts are blocked for " + percent(blocked / sum) + " of their time: a slow database, disk or network.");
   if (sum && r.count > 10 && core / sum > 0.25 && !p.queued) add("warn", "scripts wait for a processor for " + percent(core / sum) + " of their time: the processors are busy.");
@@ -80,8 +81,8 @@ function findings(name) {
   const memory = memoryGrowth(name);
   if (memory) add("warn", memory);
   const failed = Object.values(p.failed || {}).reduce((a, b) => a + b, 0), now = recentErrors(name, p.failed);
-  if (now > 0) add("bad", now + " requests failed in the last minute; see errors.");
-  else if (failed > 0 && !now) add("info", failed + " requests have failed since the start.");
+  if (now > 0) add("bad", many(now, "request") + " failed in the last minute; see errors.");
+  else if (failed > 0 && !now) add("info", many(failed, "request") + " failed since the start.");
   return found;
 }
 function memoryGrowth(name) {
@@ -109,7 +110,7 @@ const draw = {
     }), "no pools");
     const running = (state.running || []).filter(one => !pool || one.pool === pool);
     rows("running-rows", running.map(one => row([n(ms(Math.max(0, Date.now() - one.begun))), one.pool, n(one.pid), el("td", {class: "wide"}, one.request || "not shown to this client")])), "no script has run for more than 0.2 s");
-    rows("site-rows", (state.sites || []).map(one => row([el("td", {class: "wide"}, (one.hosts || []).join(", ") || "every other host"), one.runs, one.cached ? "yes" : "no"])), "no sites");
+    rows("site-rows", (state.sites || []).map(one => row([el("td", {class: "wide"}, (one.hosts || []).join(", ").replace(/^\*$/, "every host")), one.runs, one.cached ? "yes" : "no"])), "no sites");
   },
   latency() {
     const samples = (history_ && (pool ? history_.pool : history_.all)) || [];
