@@ -89,7 +89,6 @@ async function main() {
             errors.push(JSON.stringify(params.args));
         }
         if (method === 'Network.loadingFinished') bytes += params.encodedDataLength;
-        if (method === 'Network.dataReceived') bytes += 0;
         if (method === 'Network.requestWillBeSent') requests.push(params.request.url);
     });
     const requests = [];
@@ -101,6 +100,8 @@ async function main() {
     const axe = spec.axe ? fs.readFileSync(spec.axe, 'utf8') : '';
     const views = [];
     let firstView = null;
+    const started = Date.now();
+    let inAxe = 0;
     for (const width of spec.widths) {
         for (const scheme of spec.schemes) {
             await call('Emulation.setDeviceMetricsOverride', {
@@ -129,10 +130,12 @@ async function main() {
                 const text = await evaluate(`document.getElementById(${JSON.stringify(view)}).innerText`);
                 let violations = [];
                 if (axe) {
+                    const before = Date.now();
                     await evaluate(`if (!window.axe) { ${axe} }`);
                     violations = await evaluate(`axe.run(document, { resultTypes: ['violations'] })
                         .then((found) => found.violations.map((one) => one.id + ': ' +
                             one.nodes.map((node) => node.html + ' ' + node.failureSummary).join(' | ')))`);
+                    inAxe += Date.now() - before;
                 }
                 const name = `dashboard-${view}-${width}-${scheme}`;
                 if (spec.folder) {
@@ -146,13 +149,15 @@ async function main() {
     // The views are reachable with the keyboard alone.
     await evaluate("location.hash = 'pools'; document.activeElement && document.activeElement.blur()");
     const focused = [];
-    for (let tab = 0; tab < 12; tab += 1) {
+    for (let tab = 0; tab < 20; tab += 1) {
         for (const type of ['keyDown', 'keyUp']) {
             await call('Input.dispatchKeyEvent', { type, key: 'Tab', code: 'Tab', windowsVirtualKeyCode: 9 });
         }
         focused.push(await evaluate("(document.activeElement.hash || document.activeElement.id || '')"));
     }
-    process.stdout.write(JSON.stringify({ views, errors, requests, bytes, firstView, focused }));
+    process.stdout.write(JSON.stringify({
+        views, errors, requests, bytes, firstView, focused, inAxe, took: Date.now() - started,
+    }));
     await browser.call('Browser.close').catch(() => {});
     await new Promise((resolve) => chromium.on('exit', resolve));
     fs.rmSync(profile, { recursive: true, force: true });

@@ -32,7 +32,8 @@ impl Prometheus {
         fs::write(&file, rules).expect("a file can be written");
         let text = format!(
             "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{file:?}]\n\
-             scrape_configs:\n  - job_name: maitred\n    static_configs: [{{targets: ['{target}']}}]\n"
+             scrape_configs:\n  - job_name: maitred\n    static_configs:\n      \
+             - targets: ['{target}']\n"
         );
         fs::write(&config, text).expect("a file can be written");
         let address = ports::free_address();

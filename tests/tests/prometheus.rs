@@ -48,7 +48,9 @@ fn each_panel_has_data_and_each_alert_fires_in_its_fault() {
         .workers(1)
         .top(&format!("admin = \"{admin}\""))
         .pool("request_queue_length = 3")
-        .pool("php_admin_value = { \"opcache.memory_consumption\" = \"8\", \"opcache.interned_strings_buffer\" = \"1\" }")
+        .pool("[pools.www.php_admin_value]")
+        .pool("\"opcache.memory_consumption\" = \"8\"")
+        .pool("\"opcache.interned_strings_buffer\" = \"1\"")
         .site("\n[sites.cache]\nvalid = \"1m\"")
         .site(&format!("\n[traces]\nendpoint = \"http://{nowhere}\""))
         .start();
@@ -62,23 +64,25 @@ fn each_panel_has_data_and_each_alert_fires_in_its_fault() {
     for part in 0..PARTS {
         http::get(address, &format!("/loads.php?n={part}"));
     }
-    let mut fired: Vec<String> = Vec::new();
+    let (mut fired, mut round): (Vec<String>, u32) = (Vec::new(), 0);
     let panels = panels();
     let mut without_data: Vec<&(String, String)> = panels.iter().collect();
     wait::until_within("each panel's data and each alert", wait::DEADLINE * 2, || {
         // One runs, three wait, and the others are refused.
-        let request = Request::get("/sleeps.php").to_bytes();
+        round += 1;
         let mut many: Vec<Connection> = (0..8)
-            .map(|_| {
+            .map(|number| {
+                // Each page is another one for the page cache.
+                let request = Request::get(&format!("/sleeps.php?n={round}.{number}"));
                 let mut connection = Connection::open(address);
-                connection.send(&request).unwrap();
+                connection.send(&request.to_bytes()).unwrap();
                 connection
             })
             .collect();
         let statuses: Vec<u16> =
             many.iter_mut().map(|one| one.read_response(false).unwrap().status).collect();
         assert!(statuses.contains(&200) && statuses.contains(&503), "{statuses:?}");
-        http::get(address, "/dies.php");
+        http::get(address, &format!("/dies.php?n={round}"));
         http::get(address, "/hello.php");
         fired.extend(prometheus.firing());
         without_data.retain(|(_, query)| prometheus.query(query).is_empty());

@@ -12,6 +12,7 @@ use crate::bench::options::Bench;
 use crate::import::options::Import;
 use crate::report_file::JsonOption;
 use crate::serve::options::Serve;
+use crate::status_diff::StatusDiff;
 use crate::top::Top;
 use crate::trust::Trust;
 use crate::tune::options::Tune;
@@ -84,6 +85,16 @@ pub enum Command {
         maitred status --json | jq .pools[0].queue\n\n\
         Exit codes: 0 success, 1 no server replies, 2 wrong usage.")]
     Status(Status),
+    /// Compare two saved statuses: what failed, what is slower, what has changed
+    #[command(after_long_help = "Examples:\n  \
+        maitred status --json > before.json    and after a deploy:\n  \
+        maitred diff before.json               compare with the running server\n  \
+        maitred diff before.json after.json\n\n\
+        Worse are: requests that failed or were refused in between, a p99 of the last ten seconds \
+        that is 1.5 times what it was and 10 ms more, private memory that is 1.5 times what it was \
+        and 64 MiB more, a pool that is gone, a server that is not ready.\n\
+        Exit codes: 0 nothing is worse, 1 no server replies, 2 wrong usage, 3 something is worse.")]
+    Diff(StatusDiff),
     /// Watch a running server: `maitred status`, refreshed every second
     #[command(after_long_help = "Examples:\n  \
         maitred top\n  \

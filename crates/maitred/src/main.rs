@@ -19,6 +19,7 @@ mod purge;
 mod report_file;
 mod serve;
 mod status;
+mod status_diff;
 mod top;
 mod trust;
 mod tune;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         Command::Check(check) => check::check(&check),
         Command::Explain(asked) => explain::explain(&asked),
         Command::Status(asked) => status::status(&asked),
+        Command::Diff(asked) => status_diff::diff(&asked),
         Command::Top(asked) => top::top(&asked),
         Command::Wait(asked) => wait_ready::wait(&asked),
         Command::Reload(asked) => status::reload(&asked),

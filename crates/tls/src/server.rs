@@ -84,11 +84,6 @@ impl Server {
         })
     }
 
-    /// The certificates.
-    pub fn certificates(&self) -> impl Iterator<Item = &Certified> {
-        self.certificates.iter().map(|(_, certified)| certified)
-    }
-
     /// Whether there is a certificate for this host, or for this name with `*.`.
     pub fn covers(&self, name: &str) -> bool {
         self.choice.covers(name)
@@ -109,6 +104,14 @@ impl Server {
 
 fn crypto() -> CryptoProvider {
     CryptoProvider { cipher_suites: CIPHER_SUITES.to_vec(), ..provider::default_provider() }
+}
+
+/// The names of each certificate, and its end. Those that cannot be used are left out.
+pub fn expiries(material: &Material) -> Vec<(Vec<String>, SystemTime)> {
+    let provider = crypto();
+    let read = |pair: &Pair| Certified::read(pair, &provider).ok();
+    let all = material.certificates.iter().filter_map(read);
+    all.map(|one| (one.names, one.valid.until)).collect()
 }
 
 /// Whether the certificate and its key can be used.

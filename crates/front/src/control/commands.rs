@@ -29,8 +29,8 @@ use crate::pool::{Pool, thread_local};
 use crate::runtime::sandbox;
 use crate::runtime::supervisor_channel::{read_json, write_json};
 use crate::server::accept::{Acceptor, accept};
-use crate::services::history;
 use crate::services::{Shared, Thread};
+use crate::services::{expiries, history};
 
 /// Commands that may be queued for a thread before the sender waits.
 const ORDERS_AHEAD: usize = 64;
@@ -398,11 +398,14 @@ impl CommandReceiver {
         let made = tokio::task::spawn_blocking(move || {
             let file = file.ok_or("the front's limit of open files is reached")?;
             let material = read_json(file).map_err(|error| error.to_string())?;
-            Tls::new(&material)
+            Ok((Tls::new(&material)?, expiries(&material)))
         });
         let made = made.await.map_err(|error| error.to_string());
         match made.and_then(|made| made) {
-            Ok(tls) => self.use_tls(&tls),
+            Ok((tls, certificates)) => {
+                self.shared.certificates.store(Arc::new(certificates));
+                self.use_tls(&tls);
+            }
             Err(why) => tracing::error!("new certificates are not used: {why}"),
         }
     }

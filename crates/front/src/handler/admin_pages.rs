@@ -12,9 +12,7 @@ use serde_json::{Value, json};
 
 use crate::admin::dashboard::merge_patch::merge_patch;
 use crate::admin::dashboard::server_state;
-use crate::admin::dashboard::{
-    self, Asset, CONTENT_SECURITY_POLICY, MAX_STREAMS, OpenDashboard, PATH, Target,
-};
+use crate::admin::dashboard::{self, Asset, CONTENT_SECURITY_POLICY, OpenDashboard, Target};
 use crate::admin::{self, Refused};
 use crate::handler::context::RequestCx;
 use crate::handler::respond::{TextResponse, WholeResponse};
@@ -142,7 +140,6 @@ async fn events<C: HttpClient>(
         let why = "There are as many open dashboards as there may be.";
         return cx.refuse(TextResponse::new(503, why)).await;
     };
-    debug_assert!(MAX_STREAMS > 0 && PATH.starts_with('/'));
     let thread = cx.thread.clone();
     let mut stream = EventStream::begin(cx)?;
     let mut feed = DashboardFeed::new(&thread, view, pool);

@@ -8,7 +8,6 @@ use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::UNIX_EPOCH;
 
 use bytes::{Buf, BytesMut};
 use maitred_tls::{Material, Server, Variables};
@@ -95,8 +94,6 @@ pub struct Tls {
     usual: Arc<ServerConfig>,
     /// Hosts whose certificates have not been issued yet.
     awaited: Arc<HashSet<String>>,
-    /// The names of each certificate, and its end in seconds since 1970.
-    validity: Arc<[(Vec<String>, u64)]>,
     /// The server requests client certificates.
     asks: bool,
     /// The data of most connections, which are alike.
@@ -110,12 +107,7 @@ impl Tls {
     /// Its fault.
     pub fn new(material: &Material) -> Result<Tls, String> {
         let server = Server::new(material, PROTOCOLS).map_err(|why| why.to_string())?;
-        let validity = server.certificates().map(|one| {
-            let until = one.valid.until.duration_since(UNIX_EPOCH).unwrap_or_default();
-            (one.names.clone(), until.as_secs())
-        });
         Ok(Tls {
-            validity: validity.collect(),
             usual: server.config.clone(),
             config: server.config,
             awaited: Arc::new(material.awaited.iter().cloned().collect()),
@@ -140,20 +132,9 @@ impl Tls {
             config,
             usual: self.usual.clone(),
             awaited: self.awaited.clone(),
-            validity: self.validity.clone(),
             asks: self.asks,
             plain: self.plain.clone(),
         }
-    }
-
-    /// The names of each certificate, and its end in seconds since 1970.
-    pub fn validity(&self) -> &[(Vec<String>, u64)] {
-        &self.validity
-    }
-
-    /// Hosts whose certificates have not been issued yet.
-    pub fn awaited_hosts(&self) -> impl Iterator<Item = &String> {
-        self.awaited.iter()
     }
 
     /// Whether the certificate of this host is still to be issued.

@@ -1,5 +1,5 @@
-//! The last hour of the pools, in memory: what the dashboard shows over time. Taken only while there
-//! is an admin listener, every ten seconds, from counters that exist anyway.
+//! The last hour of the pools, in memory: what the dashboard shows over time. Taken only while
+//! there is an admin listener, every ten seconds, from counters that exist anyway.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,8 +31,8 @@ const MAX_TRACKS: usize = 4096;
 /// Changes that are remembered: new generations of pools.
 const MAX_CHANGES: usize = 50;
 
-/// Upper bounds of script times, as powers of two in microseconds: 1 ms to 8 s. They are exact, since
-/// they are bounds of the scoreboard's own buckets.
+/// Upper bounds of script times, as powers of two in microseconds: 1 ms to 8 s. They are exact,
+/// since they are bounds of the scoreboard's own buckets.
 pub const POWERS: [u32; 12] = [10, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 23];
 
 /// What happened between two samples, and the state at its end.

@@ -10,10 +10,11 @@ pub(crate) mod traces;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use maitred_config::Config;
+use maitred_tls::Material;
 use tokio::sync::Notify;
 
 use crate::cache::Cache;
@@ -62,6 +63,26 @@ pub struct FrontSize {
     pub max_connections: usize,
 }
 
+/// A certificate, for the dashboard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateExpiry {
+    /// Its names.
+    pub names: Vec<String>,
+    /// Its end, in seconds since 1970; none: it has not been issued yet.
+    pub until: Option<u64>,
+}
+
+/// The ends of these certificates, and the hosts that wait for one.
+pub fn expiries(material: &Material) -> Vec<CertificateExpiry> {
+    let ends = maitred_tls::expiries(material).into_iter().map(|(names, until)| {
+        let until = until.duration_since(UNIX_EPOCH).unwrap_or_default();
+        CertificateExpiry { names, until: Some(until.as_secs()) }
+    });
+    let awaited = material.awaited.iter();
+    let awaited = awaited.map(|host| CertificateExpiry { names: vec![host.clone()], until: None });
+    ends.chain(awaited).collect()
+}
+
 /// The services that all threads share.
 #[derive(Debug)]
 pub struct Shared {
@@ -73,6 +94,8 @@ pub struct Shared {
     pub access_log: CurrentLog,
     /// Traces of requests; none: off.
     pub traces: ArcSwapOption<Traces>,
+    /// The certificates in use, and those that are still to be issued.
+    pub certificates: ArcSwap<Vec<CertificateExpiry>>,
     /// The last hour, for the dashboard.
     pub history: History,
     /// Counters of spans.
@@ -152,6 +175,7 @@ impl Shared {
             cache,
             access_log: Arc::new(ArcSwapOption::new(access_log.map(Arc::new))),
             traces: ArcSwapOption::empty(),
+            certificates: ArcSwap::default(),
             history: History::default(),
             trace_stats: Arc::default(),
             pool_access_logs,

@@ -14,10 +14,10 @@ use flate2::write::GzEncoder;
 use maitred_http1::Head;
 
 /// Where the page is.
-pub const PATH: &str = "/dashboard";
+const PATH: &str = "/dashboard";
 
 /// Most open dashboards.
-pub const MAX_STREAMS: usize = 8;
+const MAX_STREAMS: usize = 8;
 
 /// What the page may load: what comes from here, and nothing from another host (CSP Level 3).
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; \

@@ -14,7 +14,7 @@ use crate::pool::Pool;
 use crate::pool::route_metrics::RouteStats;
 use crate::pool::status::View;
 use crate::runtime::clock;
-use crate::services::{Shared, Thread};
+use crate::services::{CertificateExpiry, Shared, Thread};
 
 /// Most pools that are shown: those with the most requests.
 const MAX_POOLS: usize = 200;
@@ -153,7 +153,7 @@ fn pool_state(pool: &Arc<Pool>, reading: &Reading, running: &mut Vec<RunningScri
         "ends": ends,
         "slow": board.slow,
         "recent": recent(&reading.recent),
-        "memory": [reading.private_bytes >> 20, kilobytes(&reading.peak_memory, 0.5),
+        "memory": [reading.private_bytes >> 10, kilobytes(&reading.peak_memory, 0.5),
             kilobytes(&reading.peak_memory, 0.99)],
         "opcache": reading.cache.map(|(cache, _)| json!({
             "used": cache.used_bytes >> 20, "free": cache.free_bytes >> 20,
@@ -168,8 +168,8 @@ fn pool_state(pool: &Arc<Pool>, reading: &Reading, running: &mut Vec<RunningScri
     })
 }
 
-/// Times of the last seconds in milliseconds: p50 and p99 in the queue and of scripts, and the parts
-/// of an average script: on a processor, waiting for one, blocked.
+/// Times of the last seconds in milliseconds: p50 and p99 in the queue and of scripts, and the
+/// parts of an average script: on a processor, waiting for one, blocked.
 fn recent(times: &RequestHistograms) -> Value {
     let quantile = |times: &Histogram, of: f64| times.quantile(of).map(milliseconds);
     let mean = |times: &Histogram| {
@@ -243,11 +243,9 @@ fn sites(thread: &Thread) -> Vec<Value> {
 }
 
 fn certificates(shared: &Shared) -> Vec<Value> {
-    let tls = shared.tls.load();
-    let Some(tls) = &*tls else { return Vec::new() };
-    let one = |(names, until): &(Vec<String>, u64)| json!({ "names": names, "until": until });
-    let awaited = tls.awaited_hosts().map(|host| json!({ "names": [host] }));
-    tls.validity().iter().map(one).chain(awaited).take(MAX_SITES).collect()
+    let certificates = shared.certificates.load();
+    let one = |expiry: &CertificateExpiry| json!({ "names": expiry.names, "until": expiry.until });
+    certificates.iter().map(one).take(MAX_SITES).collect()
 }
 
 fn spans(shared: &Shared) -> Map<String, Value> {

@@ -21,8 +21,8 @@ function merge(target, patch) {
   return target;
 }
 const number = n => n === undefined || n === null ? "–" : n >= 1e6 ? (n / 1e6).toFixed(1) + " M" : n >= 1e4 ? (n / 1e3).toFixed(1) + " k" : String(Math.round(n));
-const ms = n => n === undefined || n === null ? "–" : n < 1 ? n.toFixed(2) + " ms" : n < 100 ? n.toFixed(1) + " ms" : n < 1e4 ? Math.round(n) + " ms" : (n / 1e3).toFixed(1) + " s";
-const mib = n => n === undefined || n === null ? "–" : n >= 1024 ? (n / 1024).toFixed(1) + " GiB" : Math.round(n) + " MiB";
+const ms = n => n === undefined || n === null ? "–" : n < 1 ? n.toFixed(2) + " ms" : n < 100 ? n.toFixed(1) + " ms" : n < 1e3 ? Math.round(n) + " ms" : (n / 1e3).toFixed(1) + " s";
+const mib = n => n === undefined || n === null ? "–" : n >= 1024 ? (n / 1024).toFixed(1) + " GiB" : (n < 10 ? n.toFixed(1) : Math.round(n)) + " MiB";
 const many = (n, what) => n + " " + what + (n === 1 ? "" : "s");
 const percent = n => Math.round(n * 100) + " %";
 const time = at => new Date(at).toLocaleTimeString([], {hour: "2-digit", minute: "2-digit", second: "2-digit"});
@@ -106,7 +106,7 @@ const draw = {
       const p = state.pools[name], r = p.recent || {}, seats = el("span", {class: "seats", role: "img", "aria-label": p.busy + " busy, " + Math.max(0, (p.workers || 0) - p.busy) + " idle, " + (p.coming || 0) + " starting"});
       for (const seat of p.seats || "") seats.append(el("i", {class: "seat " + seat}));
       const split = [((r.wait || [])[0]) || 0, ...(r.parts || [])];
-      return row([el("th", {scope: "row"}, name), seats, n(p.busy + "/" + (p.limit || p.workers || 0)), n(p.queued || 0), n(number(rates[name])), n(ms((r.wait || [])[1])), n(ms((r.script || [])[0])), n(ms((r.script || [])[1])), bar(split, describe(split)), n(mib((p.memory || [])[0]))], name === pool ? {class: "chosen"} : {});
+      return row([el("th", {scope: "row"}, name), seats, n(p.busy + "/" + (p.limit || p.workers || 0)), n(p.queued || 0), n(number(rates[name])), n(ms((r.wait || [])[1])), n(ms((r.script || [])[0])), n(ms((r.script || [])[1])), bar(split, describe(split)), n(mib(((p.memory || [])[0] || 0) / 1024))], name === pool ? {class: "chosen"} : {});
     }), "no pools");
     const running = (state.running || []).filter(one => !pool || one.pool === pool);
     rows("running-rows", running.map(one => row([n(ms(Math.max(0, Date.now() - one.begun))), one.pool, n(one.pid), el("td", {class: "wide"}, one.request || "not shown to this client")])), "no script has run for more than 0.2 s");
@@ -135,7 +135,7 @@ const draw = {
       const card = el("article", {class: "card"}, el("h3", {}, name),
         el("div", {class: "meter", role: "img", "aria-label": percent(used) + " of the nearest limit"}, fill),
         el("p", {}, used < 0.01 ? "Idle: no limit is near." : percent(used) + " of the nearest limit is used: " + (limits[load.nearest] || "–") + ". " +
-          (used > 1 ? "Requests wait or are refused." : used > 0.8 ? "Little headroom: a tenth more requests come close." : "About " + (1 / used).toFixed(1) + " times the requests would fit.")));
+          (used > 1 ? "Requests wait or are refused." : used > 0.8 ? "Little headroom: a tenth more requests come close." : (used < 0.1 ? "More than ten" : "About " + (1 / used).toFixed(1)) + " times the requests would fit.")));
       const advice = used <= 0.8 ? "" : load.nearest === "max_children" ? "Raise pm.max_children, if memory and processors allow." : load.nearest === "cpu" ? "Less work per request (page cache, OPcache), or more processors." : load.nearest === "memory" ? "Less memory per worker, or more memory." : "";
       if (advice) card.append(el("p", {}, el("strong", {}, advice)));
       const facts = [["pm", p.pm], ["workers", p.workers + " of " + (p.limit || "–")], ["needed", load.workers === undefined ? "–" : load.workers.toFixed(1)], ["processors", load.cores === undefined ? "–" : load.cores.toFixed(2)], ["peak memory p99", (p.memory || [])[2] ? mib(p.memory[2] / 1024) : "–"]];
@@ -182,13 +182,15 @@ const draw = {
 };
 
 const W = 1200, LEFT = 62;
+// An hour has 360 columns; a younger history has wider ones.
+const columns = samples => Math.max(60, samples.length);
 function frame(height) {
   return el("svg:svg", {viewBox: "0 0 " + W + " " + height, "aria-hidden": "true"});
 }
 function axis(svg, samples, height) {
-  const at = index => LEFT + (W - LEFT) * (360 - samples.length + index + 0.5) / 360;
+  const all = columns(samples), at = index => LEFT + (W - LEFT) * (all - samples.length + index + 0.5) / all;
   samples.forEach((s, index) => {
-    const minutes = Math.round(s.at / 6e4), is = Math.abs(s.at - minutes * 6e4) <= 5000 && minutes % 10 === 0;
+    const minutes = Math.round(s.at / 6e4), is = Math.abs(s.at - minutes * 6e4) <= 5000 && minutes % (all > 180 ? 10 : all > 60 ? 5 : 1) === 0;
     if (is) svg.append(el("svg:text", {x: at(index), y: height - 4, "text-anchor": "middle"}, new Date(minutes * 6e4).toLocaleTimeString([], {hour: "2-digit", minute: "2-digit"})));
   });
 }
@@ -197,9 +199,9 @@ function heat(samples) {
   const name = us => us < 1e6 ? Math.round(us / 1e3) + " ms" : (us / 1e6).toFixed(us < 1e7 ? 1 : 0) + " s";
   for (let line = 0; line < lines; line++)
     svg.append(el("svg:text", {x: LEFT - 6, y: (lines - line) * high - 4, "text-anchor": "end"}, line < bounds.length ? "< " + name(2 ** bounds[line]) : "longer"));
-  const most = Math.max(1, ...samples.flatMap(s => s.times)), wide = (W - LEFT) / 360;
+  const most = Math.max(1, ...samples.flatMap(s => s.times)), all = columns(samples), wide = (W - LEFT) / all;
   samples.forEach((s, index) => s.times.forEach((count, line) => {
-    if (count) svg.append(el("svg:rect", {class: "cell", x: LEFT + wide * (360 - samples.length + index), y: (lines - line - 1) * high + 1, width: wide + 0.2, height: high - 1, "fill-opacity": (0.15 + 0.85 * Math.sqrt(count / most)).toFixed(2)}));
+    if (count) svg.append(el("svg:rect", {class: "cell", x: LEFT + wide * (all - samples.length + index), y: (lines - line - 1) * high + 1, width: wide + 0.2, height: high - 1, "fill-opacity": (0.15 + 0.85 * Math.sqrt(count / most)).toFixed(2)}));
   }));
   axis(svg, samples, height);
   $("heat").replaceChildren(svg);
@@ -210,7 +212,7 @@ function heat(samples) {
   $("heat").setAttribute("aria-label", count ? count + " scripts in " + Math.round(samples.length / 6) + " minutes: half of them " + bound(half) + ", 99 % " + bound(most99) : "no scripts yet");
 }
 function split(samples) {
-  const high = 140, height = high + 20, svg = frame(height), wide = (W - LEFT) / 360;
+  const high = 140, height = high + 20, svg = frame(height), all = columns(samples), wide = (W - LEFT) / all;
   const mean = samples.map(s => s.parts.map(value => s.scripts ? value / s.scripts / 1e3 : 0));
   const most = Math.max(1, ...mean.map(m => m.reduce((a, b) => a + b, 0)));
   for (const part of [0, 0.5, 1]) {
@@ -222,7 +224,7 @@ function split(samples) {
     m.forEach((value, part) => {
       const tall = value / most * (high - 14);
       base -= tall;
-      if (tall > 0.2) svg.append(el("svg:rect", {class: parts[part][0], x: LEFT + wide * (360 - samples.length + index), y: base, width: wide + 0.2, height: tall}));
+      if (tall > 0.2) svg.append(el("svg:rect", {class: parts[part][0], x: LEFT + wide * (all - samples.length + index), y: base, width: wide + 0.2, height: tall}));
     });
   });
   axis(svg, samples, height);
