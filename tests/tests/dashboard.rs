@@ -14,6 +14,7 @@ use maitred_tests::browser::screenshot_folder;
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::outside::{let_go, occupy, site};
 use maitred_tests::server::{Server, Setup, give_to_web_user, set_mode, write_file};
+use maitred_tests::tls::Authority;
 use maitred_tests::{Target, node, ports, project_root, wait};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -143,7 +144,7 @@ fn the_stream_says_what_changes_and_ends_with_the_server() {
     let sample = events.next("sample");
     assert!(sample["all"]["requests"].is_u64() && sample["all"]["times"].is_array(), "{sample}");
 
-    // There are only so many of them, and each is closed when the server stops.
+    // There are eight at most, and each is closed when the server stops.
     let others: Vec<Events> = (0..7).map(|_| Events::open(admin, "", "")).collect();
     assert_eq!(http::get(admin, "/dashboard/events").status, 503);
     drop(others);
@@ -226,8 +227,11 @@ fn scripts() -> TempDir {
 fn every_view_is_readable_at_each_width_in_light_and_dark() {
     let root = scripts();
     let admin = ports::free_address();
+    let authority = Authority::new("maitred test");
+    let certificate = authority.issue("shop", &["shop.example"]);
     let server = Setup::new(root.path())
         .top(&format!("admin = \"{admin}\""))
+        .tls(ports::free_address(), &[format!("certificates = [{}]", certificate.toml())])
         .pool("[pools.shop]\npm = \"static\"\nmax_children = 4")
         .site("classic_paths = [\"/rests.php\"]\nclassic_pool = \"shop\"")
         .site("\n[sites.cache]\nvalid = \"1m\"")
@@ -283,7 +287,7 @@ fn every_view_is_readable_at_each_width_in_light_and_dark() {
     assert!(text("errors").contains("failed: worker died"), "{}", text("errors"));
     assert!(text("sizing").contains("of the nearest limit"), "{}", text("sizing"));
     assert!(text("changes").contains("serves, as generation"), "{}", text("changes"));
-    assert!(text("certificates").contains("no certificates"), "{}", text("certificates"));
+    assert!(text("certificates").contains("shop.example"), "{}", text("certificates"));
     let requests = found["requests"].as_array().unwrap();
     let own = format!("http://{admin}/");
     let is_own = |url: &Value| url.as_str().is_some_and(|url| url.starts_with(&own));

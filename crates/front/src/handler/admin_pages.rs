@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 use crate::admin::dashboard::merge_patch::merge_patch;
 use crate::admin::dashboard::server_state;
-use crate::admin::dashboard::{self, Asset, CONTENT_SECURITY_POLICY, OpenDashboard, Target};
+use crate::admin::dashboard::{
+    self, Asset, CONTENT_SECURITY_POLICY, DashboardTarget, OpenDashboard,
+};
 use crate::admin::{self, Refused};
 use crate::handler::context::RequestCx;
 use crate::handler::respond::{TextResponse, WholeResponse};
@@ -62,8 +64,8 @@ pub async fn serve<C: HttpClient>(
         Err(refusal) => return cx.refuse(refusal).await,
     };
     match target {
-        Some(Target::Asset(asset)) => send_asset(cx, asset).await,
-        Some(Target::Events(pool)) => {
+        Some(DashboardTarget::Asset(asset)) => send_asset(cx, asset).await,
+        Some(DashboardTarget::Events(pool)) => {
             let pool = pool.map(str::to_owned);
             events(cx, view, pool.as_deref()).await
         }

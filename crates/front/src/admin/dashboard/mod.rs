@@ -35,7 +35,7 @@ pub struct Asset {
 }
 
 /// What a path of the dashboard stands for.
-pub enum Target<'a> {
+pub enum DashboardTarget<'a> {
     /// A file.
     Asset(&'static Asset),
     /// The stream of events, for the details of this pool.
@@ -56,15 +56,17 @@ static ICON: LazyLock<Asset> =
 static STREAMS: AtomicUsize = AtomicUsize::new(0);
 
 /// What the path of a request stands for; none: it is not of the dashboard.
-pub fn target(head: &Head) -> Option<Target<'_>> {
+pub fn target(head: &Head) -> Option<DashboardTarget<'_>> {
     match head.path() {
-        PATH => Some(Target::Asset(&PAGE)),
-        "/dashboard/style.css" => Some(Target::Asset(&STYLE)),
-        "/dashboard/icon.svg" => Some(Target::Asset(&ICON)),
-        "/dashboard/app.js" => Some(Target::Asset(&SCRIPT)),
+        PATH => Some(DashboardTarget::Asset(&PAGE)),
+        "/dashboard/style.css" => Some(DashboardTarget::Asset(&STYLE)),
+        "/dashboard/icon.svg" => Some(DashboardTarget::Asset(&ICON)),
+        "/dashboard/app.js" => Some(DashboardTarget::Asset(&SCRIPT)),
         "/dashboard/events" => {
             let query = head.query().unwrap_or_default();
-            Some(Target::Events(query.strip_prefix("pool=").filter(|name| !name.is_empty())))
+            Some(DashboardTarget::Events(
+                query.strip_prefix("pool=").filter(|name| !name.is_empty()),
+            ))
         }
         _ => None,
     }

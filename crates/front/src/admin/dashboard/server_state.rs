@@ -35,7 +35,7 @@ const START_MS: u64 = 100;
 const TURN: usize = 8;
 
 /// A script that runs.
-struct RunningScript {
+struct LongScript {
     pool: Arc<str>,
     worker: WorkerState,
 }
@@ -115,7 +115,7 @@ fn server(
     })
 }
 
-fn pool_state(pool: &Arc<Pool>, reading: &Reading, running: &mut Vec<RunningScript>) -> Value {
+fn pool_state(pool: &Arc<Pool>, reading: &Reading, running: &mut Vec<LongScript>) -> Value {
     let settings = pool.settings();
     let board = pool.snapshot();
     let mut seats: String =
@@ -126,7 +126,7 @@ fn pool_state(pool: &Arc<Pool>, reading: &Reading, running: &mut Vec<RunningScri
         worker.running && Duration::from_micros(worker.duration) >= SHOWN_AFTER
     };
     let long = board.processes.into_iter().filter(is_long);
-    running.extend(long.map(|worker| RunningScript { pool: pool.name.clone(), worker }));
+    running.extend(long.map(|worker| LongScript { pool: pool.name.clone(), worker }));
     let outcomes = RequestOutcome::ALL.into_iter().zip(reading.outcomes);
     let counts = |is: fn(RequestOutcome) -> bool| -> Map<String, Value> {
         let some = outcomes.clone().filter(|(outcome, count)| is(*outcome) && *count > 0);
@@ -210,11 +210,11 @@ fn routes(pool: &Pool) -> Value {
 }
 
 /// The scripts that have run longest.
-fn scripts(mut running: Vec<RunningScript>, view: View) -> Vec<Value> {
+fn scripts(mut running: Vec<LongScript>, view: View) -> Vec<Value> {
     running.sort_by(|a, b| b.worker.duration.cmp(&a.worker.duration));
     running.truncate(MAX_RUNNING);
     let now = clock::since_1970();
-    let script = |RunningScript { pool, worker }: RunningScript| {
+    let script = |LongScript { pool, worker }: LongScript| {
         let begun = now.saturating_sub(Duration::from_micros(worker.duration));
         let begun = begun.as_millis() as u64 / START_MS * START_MS;
         let mut script = json!({ "pool": &*pool, "pid": worker.pid, "begun": begun });
