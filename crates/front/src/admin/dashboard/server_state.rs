@@ -1,5 +1,6 @@
 //! The state of the server as JSON, for the dashboard. Computed only while one is open.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -211,7 +212,7 @@ fn routes(pool: &Pool) -> Value {
 
 /// The scripts that have run longest.
 fn scripts(mut running: Vec<LongScript>, view: View) -> Vec<Value> {
-    running.sort_by(|a, b| b.worker.duration.cmp(&a.worker.duration));
+    running.sort_by_key(|script| Reverse(script.worker.duration));
     running.truncate(MAX_RUNNING);
     let now = clock::since_1970();
     let script = |LongScript { pool, worker }: LongScript| {
