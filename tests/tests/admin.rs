@@ -459,3 +459,26 @@ fn a_second_server_is_refused_the_socket_of_the_first_and_steps_aside_from_a_def
     assert!(second.wait(wait::DEADLINE).is_some_and(|ended| ended.success()));
     assert!(!Path::new(aside).exists());
 }
+
+#[test]
+fn a_diff_of_two_statuses_says_what_failed_in_between() {
+    let root = site();
+    let dies = b"<?php posix_kill(getmypid(), SIGKILL);";
+    maitred_tests::server::write_file(root.path(), "dies.php", dies);
+    let server = Setup::new(root.path()).start();
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let before = folder.path().join("before.json");
+    let save = command(&server, &["status", "--json"]).stdout;
+    std::fs::write(&before, save).expect("a file can be written");
+    let before = before.to_str().expect("a path is text");
+    let same = command(&server, &["diff", before]);
+    assert_eq!(same.status.code(), Some(0), "{}", text(&same.stdout));
+    assert_eq!(http::get(server.address(), "/dies.php").status, 502);
+    let worse = command(&server, &["diff", before]);
+    assert_eq!(worse.status.code(), Some(3));
+    let said = text(&worse.stdout);
+    assert!(said.contains("worse: pool www: 1 of 1 requests failed (worker died)"), "{said}");
+    let wrong = command(&server, &["diff", "/nowhere.json"]);
+    assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong.stderr));
+    server.stop();
+}

@@ -20,10 +20,11 @@ use crate::model::job::Job;
 use crate::model::pool::Pool;
 use crate::model::site::Cache;
 use crate::model::tls::Tls;
+use crate::model::trace_export::Traces;
 use crate::read::directive::{Directive, SectionTable, read_settings};
 use crate::read::directives::jobs::JobDraft;
 use crate::read::directives::{
-    self, cache, global, jobs, listeners, output, pools, rules, sites, tls,
+    self, cache, global, jobs, listeners, output, pools, rules, sites, tls, trace_export,
 };
 use crate::read::drafts::{CacheDraft, ListenerDraft, SiteDraft};
 use crate::read::foreign::foreign_setting;
@@ -101,6 +102,9 @@ impl<'a> Assembler<'a> {
             }
             config.tls = self.tls(section, &config, table);
         }
+        if let Some(section) = table.get("traces") {
+            config.traces = self.traces(section);
+        }
         if config.proxy_protocol && config.trusted_proxies.is_empty() {
             let sentence = "`proxy_protocol` is true, but no proxy is trusted to send it; add \
                             `trusted_proxies`";
@@ -126,6 +130,7 @@ impl<'a> Assembler<'a> {
                     Some("pools") => "did you mean [pools.NAME]?",
                     Some("sites") => "did you mean [[sites]]?",
                     Some("tls") => "did you mean [tls]?",
+                    Some("traces") => "did you mean [traces]?",
                     Some(_) => "did you mean [pool_defaults]?",
                     None => {
                         "expected [pools.NAME], [pool_defaults], [[sites]], [sites.cache] or [tls]"
@@ -152,6 +157,24 @@ impl<'a> Assembler<'a> {
         self.read(tls::DIRECTIVES, settings, &mut tls);
         self.faults.extend(check_tls(&tls, config, table, section));
         Some(tls)
+    }
+
+    fn traces(&mut self, section: &SpannedValue<'_>) -> Option<Traces> {
+        let Some(settings) = section.get_ref().as_table() else {
+            let sentence = "`traces` is no table; write a section [traces]";
+            self.fault(section.span(), sentence);
+            return None;
+        };
+        let mut traces = Traces::default();
+        self.refuse_unknown(&directives::TRACES, settings, "in [traces]");
+        self.read(trace_export::DIRECTIVES, settings, &mut traces);
+        if !settings.contains_key("service_name")
+            && let Some((_, name)) = traces.resource.iter().find(|(key, _)| key == "service.name")
+        {
+            traces.service_name.clone_from(name);
+        }
+        traces.resource.retain(|(key, _)| key != "service.name");
+        Some(traces)
     }
 
     fn pools_and_sites(&mut self, table: &DeTable<'a>, config: &mut Config) {

@@ -9,8 +9,9 @@ use toml::de::{DeTable, DeValue};
 
 use crate::mistakes::{Fault, Mistake, Mistakes};
 use crate::model::config::IMPLICIT_POOL;
+use crate::otel_settings::{OtelSetting, otel_settings};
 use crate::read::directive::SectionTable;
-use crate::read::directives::{CACHE, POOL, SITE, TLS, TOP, takes_decimals};
+use crate::read::directives::{CACHE, POOL, SITE, TLS, TOP, TRACES, takes_decimals};
 use crate::suggest::nearest;
 
 /// The start of all names.
@@ -27,6 +28,9 @@ const INCLUDE: &str = "include";
 enum Tables {
     Top,
     Tls,
+    Traces,
+    /// Of a variable of OpenTelemetry: what an existing `[traces]` lacks.
+    TracesLeftOut,
     EveryPool,
     EverySite,
     EveryCache,
@@ -40,6 +44,7 @@ impl Tables {
             ("SITE_", Tables::EverySite, SITE),
             ("CACHE_", Tables::EveryCache, CACHE),
             ("TLS_", Tables::Tls, TLS),
+            ("TRACES_", Tables::Traces, TRACES),
         ];
         for (start, tables, section) in by_start {
             if let Some(setting) = name.strip_prefix(start)
@@ -86,7 +91,14 @@ impl Environment {
     /// # Errors
     /// As [`of_process`](Self::of_process).
     pub fn of(variables: impl Iterator<Item = (String, String)>) -> Result<Environment, Mistakes> {
-        let own = variables
+        let all: Vec<(String, String)> = variables.collect();
+        let get = |name: &str| {
+            let found = all.iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.clone())
+        };
+        let further: Vec<EnvSetting> = otel_settings(get).into_iter().map(Into::into).collect();
+        let own = all
+            .into_iter()
             .filter(|(name, _)| name.starts_with(PREFIX) && !OTHERS.contains(&name.as_str()));
         let mut found = Vec::new();
         for (name, value) in own {
@@ -108,12 +120,13 @@ impl Environment {
             }
         }
         found.sort_by(|a, b| a.name.cmp(&b.name));
+        found.extend(further);
         Ok(Environment(found))
     }
 
-    /// Whether there are none.
+    /// Whether there are none, but for those of OpenTelemetry.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.iter().all(|setting| setting.tables == Tables::TracesLeftOut)
     }
 
     /// Puts the settings into the file's table. Their positions are beyond the text, whose length
@@ -129,6 +142,15 @@ impl Environment {
             match variable.tables {
                 Tables::Top => top.for_each(put),
                 Tables::Tls => top.filter_map(|top| subtable(top, "tls", at)).for_each(put),
+                Tables::Traces => {
+                    top.filter_map(|top| subtable(top, "traces", at)).for_each(put);
+                }
+                Tables::TracesLeftOut => {
+                    let traces = table.get_mut("traces").and_then(as_table);
+                    let is_set =
+                        |table: &&mut DeTable<'t>| table.contains_key(variable.setting.as_str());
+                    traces.into_iter().filter(|table| !is_set(table)).for_each(put);
+                }
                 Tables::EveryPool => pools(table, at).for_each(put),
                 Tables::EverySite => sites(table).for_each(put),
                 Tables::EveryCache => {
@@ -145,6 +167,20 @@ impl Environment {
             return Err(fault);
         };
         Ok(Mistake { file: place(&variable.name), place: None, sentence: fault.sentence })
+    }
+}
+
+impl From<OtelSetting> for EnvSetting {
+    fn from(of: OtelSetting) -> EnvSetting {
+        // Without a line, the value is text.
+        let line = if of.is_text { String::new() } else { format!("x = {}", of.value) };
+        EnvSetting {
+            name: of.variable.to_owned(),
+            tables: Tables::TracesLeftOut,
+            setting: of.setting.to_owned(),
+            value: of.value,
+            line,
+        }
     }
 }
 

@@ -6,7 +6,9 @@ use maitred_pagecache::apps::cache_of;
 use maitred_rules::apps::App;
 
 use crate::read::directive::{Directive, Preset};
-use crate::read::directives::{cache, global, jobs, listeners, output, pools, rules, sites, tls};
+use crate::read::directives::{
+    cache, global, jobs, listeners, output, pools, rules, sites, tls, trace_export,
+};
 
 const HEAD: &str = r#"# Configuration
 
@@ -80,6 +82,12 @@ pub fn setting_groups() -> Vec<SettingGroup> {
             settings: Vec::new(),
         },
         group("`[tls]`", "Settings of HTTPS; see [TLS](../guide/tls.md).", tls::DIRECTIVES),
+        group(
+            "`[traces]`",
+            "Traces of requests, and their export; see [Traces](../guide/traces.md). An empty \
+             section turns them on.",
+            trace_export::DIRECTIVES,
+        ),
         group(
             "`[pools.NAME]`",
             "Settings of one pool: a set of PHP workers with one configuration. `NAME` is 1 to 32 \

@@ -14,6 +14,7 @@ use crate::jobs::{Commands, RunOptions};
 use crate::profile_command::ProfileOptions;
 use crate::report_file::JsonOption;
 use crate::serve::options::Serve;
+use crate::status_diff::StatusDiff;
 use crate::top::Top;
 use crate::trust::Trust;
 use crate::tune::options::Tune;
@@ -86,6 +87,16 @@ pub enum Command {
         maitred status --json | jq .pools[0].queue\n\n\
         Exit codes: 0 success, 1 no server replies, 2 wrong usage.")]
     Status(Status),
+    /// Compare two saved statuses: what failed, what is slower, what has changed
+    #[command(after_long_help = "Examples:\n  \
+        maitred status --json > before.json    and after a deploy:\n  \
+        maitred diff before.json               compare with the running server\n  \
+        maitred diff before.json after.json\n\n\
+        Worse are: requests that failed or were refused in between, a p99 of the last ten seconds \
+        that is 1.5 times what it was and 10 ms more, private memory that is 1.5 times what it was \
+        and 64 MiB more, a pool that is gone, a server that is not ready.\n\
+        Exit codes: 0 nothing is worse, 1 no server replies, 2 wrong usage, 3 something is worse.")]
+    Diff(StatusDiff),
     /// List the commands and schedules of a running server: state, restarts, last exit, next run
     #[command(after_long_help = "Examples:\n  \
         maitred commands\n  \

@@ -22,6 +22,7 @@ mod purge_log;
 mod report_file;
 mod serve;
 mod status;
+mod status_diff;
 mod top;
 mod trust;
 mod tune;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         Command::Status(asked) => status::status(&asked),
         Command::Commands(asked) => jobs::commands(&asked),
         Command::Run(asked) => jobs::run(&asked),
+        Command::Diff(asked) => status_diff::diff(&asked),
         Command::Top(asked) => top::top(&asked),
         Command::Wait(asked) => wait_ready::wait(&asked),
         Command::Profile(asked) => profile_command::profile(&asked),

@@ -24,5 +24,5 @@ pub use local_authority::{
     AUTHORITY_NAME, CERTIFICATE_AGE, KeyAndCertificate, LocalAuthority, permits,
 };
 pub use material::{Clients, Material, Pair, PemFile};
-pub use server::{Server, check, examine};
+pub use server::{Server, check, examine, expiries};
 pub use tickets::Secret;

@@ -106,6 +106,14 @@ fn crypto() -> CryptoProvider {
     CryptoProvider { cipher_suites: CIPHER_SUITES.to_vec(), ..provider::default_provider() }
 }
 
+/// The names of each certificate, and its end. Those that cannot be used are left out.
+pub fn expiries(material: &Material) -> Vec<(Vec<String>, SystemTime)> {
+    let provider = crypto();
+    let read = |pair: &Pair| Certified::read(pair, &provider).ok();
+    let all = material.certificates.iter().filter_map(read);
+    all.map(|one| (one.names, one.valid.until)).collect()
+}
+
 /// Whether the certificate and its key can be used.
 ///
 /// # Errors

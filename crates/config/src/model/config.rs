@@ -25,6 +25,7 @@ use crate::model::private_dir::PrivateDir;
 use crate::model::purge_log::PurgeLog;
 use crate::model::site::{Destination, Site, outside_of_chroot};
 use crate::model::tls::{CertificateFiles, Tls};
+use crate::model::trace_export::Traces;
 use crate::model::with_defaults::with_defaults;
 use crate::on_disk::directory_problem;
 
@@ -53,6 +54,8 @@ pub struct Config {
     pub access_log_format: LogFormat = LogFormat::default(),
     /// Whether responses have an `X-Request-Id` header.
     pub send_request_id: bool = false,
+    /// The export of traces; none: requests have no traces.
+    pub traces: Option<Traces> = None,
     /// The error log: every message except those of the access log.
     pub error_log: LogTarget = LogTarget::Stderr,
     /// The TCP address of metrics and status; none: off, or a Unix socket. Not in `listen`.

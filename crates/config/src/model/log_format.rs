@@ -19,6 +19,7 @@ pub const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request
 
 /// One JSON object.
 pub const JSON: &str = "{\"time\":$msec,\"request_id\":\"$request_id\",\
+                        \"trace_id\":\"$trace_id\",\
                         \"remote_addr\":\"$remote_addr\",\"scheme\":\"$scheme\",\
                         \"host\":\"$host\",\"method\":\"$request_method\",\
                         \"target\":\"$request_uri\",\"protocol\":\"$server_protocol\",\
@@ -136,6 +137,8 @@ pub enum Variable {
     UpstreamTime,
     /// `$request_id`.
     RequestId,
+    /// `$trace_id`: the id of its trace.
+    TraceId,
     /// `$pool`: the pool that ran its script.
     Pool,
     /// `$upstream_cache_status`: the result of the page cache, in nginx's words: `HIT`, `MISS`,
@@ -161,7 +164,7 @@ pub enum Unit {
 }
 
 /// The variables except those of headers, and whether each is a number.
-const VARIABLES: [(&str, Variable, bool); 41] = [
+const VARIABLES: [(&str, Variable, bool); 42] = [
     ("remote_addr", Variable::RemoteAddr, false),
     ("remote_user", Variable::RemoteUser, false),
     ("time_local", Variable::TimeLocal, false),
@@ -199,6 +202,7 @@ const VARIABLES: [(&str, Variable, bool); 41] = [
     ("peak_memory", Variable::PeakMemory, true),
     ("upstream_response_time", Variable::UpstreamTime, true),
     ("request_id", Variable::RequestId, false),
+    ("trace_id", Variable::TraceId, false),
     ("pool", Variable::Pool, false),
     ("upstream_cache_status", Variable::CacheStatus, false),
     ("ssl_protocol", Variable::SslProtocol, false),

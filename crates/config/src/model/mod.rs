@@ -22,4 +22,5 @@ pub mod private_dir;
 pub mod purge_log;
 pub mod site;
 pub mod tls;
+pub mod trace_export;
 mod with_defaults;

@@ -76,3 +76,26 @@ fn a_version_is_text_and_a_number_of_cores_is_a_number() {
     let wrong = with(ONE, &[("MAITRED_TLS_MIN_VERSION", "1.4")]).unwrap_err();
     assert!(wrong.contains("`min_version` is the string \"1.4\""), "{wrong}");
 }
+
+#[test]
+fn variables_of_opentelemetry_fill_in_what_a_section_of_traces_leaves_out() {
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://otel:4318"),
+        ("OTEL_SERVICE_NAME", "7"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "team=shop"),
+        ("OTEL_TRACES_SAMPLER", "traceidratio"),
+        ("OTEL_TRACES_SAMPLER_ARG", "0.25"),
+    ];
+    assert_eq!(with(ONE, &variables).unwrap().traces, None, "they turn nothing on");
+    let traces = with(&format!("{ONE}[traces]\nservice_name = \"web\"\n"), &variables);
+    let traces = traces.unwrap().traces.unwrap();
+    assert_eq!((traces.endpoint.host.as_str(), traces.ratio), ("otel", 250));
+    assert_eq!((traces.service_name.as_str(), traces.follow_parent), ("web", false));
+    assert_eq!(traces.resource, [("team".to_owned(), "shop".to_owned())]);
+    let on = [variables[1], ("MAITRED_TRACES_RATIO", "0.5")];
+    let traces = with(ONE, &on).unwrap().traces.unwrap();
+    assert_eq!((traces.ratio, traces.service_name.as_str()), (500, "7"));
+    let wrong = with(&format!("{ONE}[traces]\n"), &[("OTEL_TRACES_SAMPLER", "xray")]);
+    let why = wrong.unwrap_err();
+    assert!(why.contains("environment variable OTEL_TRACES_SAMPLER: `ratio` is"), "{why}");
+}

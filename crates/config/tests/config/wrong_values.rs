@@ -1,7 +1,7 @@
 //! Each directive with wrong values, and the whole sentence about each.
 
 use maitred_config::directives::{
-    cache, global, jobs, listeners, output, pools, rules, sites, tls,
+    cache, global, jobs, listeners, output, pools, rules, sites, tls, trace_export,
 };
 
 use crate::folder::Folder;
@@ -46,6 +46,7 @@ fn file_with(section: &str, line: &str) -> (String, usize) {
             let site = "[[sites]]\nroot = \"public\"\n";
             (format!("listen = \":80\"\n[tls]\n{line}\n{beside}{site}"), 3)
         }
+        "traces" => (format!("[[sites]]\nroot = \"public\"\n[traces]\n{line}\n"), 4),
         "cache" => (format!("[[sites]]\nroot = \"public\"\n[sites.cache]\n{line}\n"), 4),
         _ if line.starts_with("root") => (format!("[[sites]]\n{line}\n"), 2),
         _ => (format!("[[sites]]\n{line}\nroot = \"public\"\n"), 2),
@@ -93,6 +94,7 @@ fn no_directive_is_without_a_wrong_value() {
     let commands = jobs::COMMANDS.iter().map(|directive| ("commands", directive.name));
     let schedules = jobs::SCHEDULES.iter().map(|directive| ("schedules", directive.name));
     let tls = tls::DIRECTIVES.iter().map(|directive| ("tls", directive.name));
+    let of_traces = trace_export::DIRECTIVES.iter().map(|directive| ("traces", directive.name));
     let of_cache = cache::DIRECTIVES.iter().map(|directive| ("cache", directive.name));
     for (section, name) in top
         .chain(tls)
@@ -104,6 +106,7 @@ fn no_directive_is_without_a_wrong_value() {
         .chain(of_cache)
         .chain(commands)
         .chain(schedules)
+        .chain(of_traces)
     {
         assert!(tested(section, name), "wrong_values.txt has no wrong `{name}` in {section}");
     }
@@ -121,6 +124,9 @@ fn no_directive_takes_a_date() {
     };
     global::DIRECTIVES.iter().for_each(|directive| check("top", directive.name, directive.takes));
     cache::DIRECTIVES.iter().for_each(|directive| check("cache", directive.name, directive.takes));
+    trace_export::DIRECTIVES
+        .iter()
+        .for_each(|directive| check("traces", directive.name, directive.takes));
     tls::DIRECTIVES.iter().for_each(|directive| check("tls", directive.name, directive.takes));
     pools::DIRECTIVES.iter().for_each(|directive| check("pools", directive.name, directive.takes));
     listeners::DIRECTIVES

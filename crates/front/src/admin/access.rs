@@ -1,5 +1,7 @@
 //! Access control for the admin listener. Pure: peer, settings and header in, a decision out.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use maitred_config::{AdminAccess, AdminToken};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -47,17 +49,23 @@ fn is_known(access: &AdminAccess, peer: AdminPeer) -> bool {
     uid == 0 || access.users.contains(&uid) || access.group == Some(gid)
 }
 
-/// Whether the `Authorization` header carries the token (RFC 6750 §2.1). The comparison takes as
+/// Whether the `Authorization` header carries the token (RFC 6750 §2.1), or as a password of any
+/// user (RFC 7617), which is what a browser can send. The comparison takes as
 /// long whatever was sent.
 fn is_token(field: &[u8], token: &AdminToken) -> bool {
-    let Some((scheme, sent)) = field
-        .get(..field.len().min(AUTHORIZATION_BYTES))
-        .and_then(|field| field.split_at_checked(b"Bearer ".len()))
-    else {
-        return false;
+    let field = field.get(..field.len().min(AUTHORIZATION_BYTES)).unwrap_or_default();
+    let after = |scheme: &[u8]| {
+        let (start, rest) = field.split_at_checked(scheme.len())?;
+        start.eq_ignore_ascii_case(scheme).then(|| rest.trim_ascii())
     };
-    let hash: [u8; 32] = Sha256::digest(sent.trim_ascii()).into();
-    scheme.eq_ignore_ascii_case(b"Bearer ") && bool::from(hash.ct_eq(token.hash()))
+    let password = || {
+        let pair = BASE64.decode(after(b"Basic ")?).ok()?;
+        let colon = memchr::memchr(b':', &pair)?;
+        pair.get(colon + 1..).map(<[u8]>::to_vec)
+    };
+    let sent = after(b"Bearer ").map(<[u8]>::to_vec).or_else(password);
+    let hash: [u8; 32] = Sha256::digest(sent.as_deref().unwrap_or_default()).into();
+    sent.is_some() && bool::from(hash.ct_eq(token.hash()))
 }
 
 #[cfg(test)]
@@ -99,6 +107,12 @@ mod tests {
         for peer in [AdminPeer::Tcp, AdminPeer::Unix(Some((1, 1)))] {
             assert_eq!(seen(peer, &right), Ok(View::Whole));
         }
+        for user in ["", "admin", "a b"] {
+            let pair = BASE64.encode(format!("{user}:{TOKEN}"));
+            assert_eq!(seen(AdminPeer::Tcp, &format!("basic {pair}")), Ok(View::Whole));
+        }
+        let pair = BASE64.encode(format!("{TOKEN}:"));
+        assert_eq!(seen(AdminPeer::Tcp, &format!("Basic {pair}")), Err(Refused::NoToken));
         let long = format!("Bearer {TOKEN}{}", "x".repeat(4096));
         for wrong in ["", "Bearer", "Bearer ", "Basic x", TOKEN, "Bearer correct-horse", &long] {
             assert_eq!(seen(AdminPeer::Tcp, wrong), Err(Refused::NoToken), "{wrong}");

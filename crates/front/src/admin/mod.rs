@@ -2,6 +2,7 @@
 //! all of it itself, so none of it waits for a worker.
 
 pub(crate) mod access;
+pub(crate) mod dashboard;
 pub(crate) mod exposition;
 pub(crate) mod metrics;
 pub(crate) mod node_load;
@@ -76,6 +77,7 @@ pub async fn page(shared: &Shared, head: &Head, view: View) -> Option<StatusPage
 fn index(shared: &Shared) -> StatusPage {
     let mut body = String::from(
         "<!DOCTYPE html>\n<title>maitred</title>\n<h1>maitred</h1>\n<ul>\n\
+         <li><a href=\"/dashboard\">dashboard</a></li>\n\
          <li><a href=\"/metrics\">metrics</a></li>\n\
          <li><a href=\"/ready\">ready</a>, <a href=\"/startup\">startup</a>, \
          <a href=\"/live\">live</a>, <a href=\"/scale\">scale</a></li>\n",

@@ -151,6 +151,14 @@ pub const CLIENTS: &[MetricFamily<Clients>] = &[
     ),
 ];
 
+/// Metrics of traces.
+pub const TRACES: &[MetricFamily<[(&str, u64); 4]>] = &[MetricFamily::counter_by(
+    "maitred_trace_spans_total",
+    "Spans that were to be exported, by result.",
+    ("result", &["exported", "rejected", "failed", "dropped"]),
+    |spans, out| out.all("result", *spans),
+)];
+
 /// The load of the node, for autoscalers.
 pub const NODE: &[MetricFamily<NodeScale>] = &[
     MetricFamily::gauge(

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use maitred_scoreboard::RequestOutcome;
+use maitred_trace::TraceId;
 
 /// The reason why a script's response is not sent, or replaced.
 #[derive(Debug)]
@@ -81,13 +82,19 @@ impl Failure {
 
 /// The end of a log line about a request: its id, if it has one.
 #[derive(Debug, Clone, Copy)]
-pub struct LogSuffix<'a>(pub(crate) &'a str);
+pub struct LogSuffix<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) trace: Option<TraceId>,
+}
 
 impl fmt::Display for LogSuffix<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            "" => Ok(()),
-            id => write!(out, " [request {id}]"),
+        if !self.id.is_empty() {
+            write!(out, " [request {}]", self.id)?;
+        }
+        match self.trace {
+            Some(trace) => write!(out, " [trace {trace}]"),
+            None => Ok(()),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use maitred_fastcgi::{ResponseEvent, ResponseReader};
 use maitred_scoreboard::RequestOutcome;
+use maitred_trace::TraceId;
 
 use crate::backend::encoder::ResponseEncoder;
 use crate::backend::error::{Failure, LogSuffix};
@@ -47,6 +48,8 @@ pub struct Run<'a> {
     pub request_id: u16,
     /// The request's id in the logs; empty if it has none.
     pub id: &'a str,
+    /// Its trace, if requests have traces.
+    pub trace: Option<TraceId>,
     /// The directory for responses that slow clients have not read.
     pub spool_dir: &'a Path,
     /// Its headers, for `request_deadline_header`.
@@ -209,7 +212,7 @@ impl Run<'_> {
 
     /// The end of a log line about this request.
     pub fn log_suffix(&self) -> LogSuffix<'_> {
-        LogSuffix(self.id)
+        LogSuffix { id: self.id, trace: self.trace }
     }
 }
 

@@ -30,6 +30,7 @@ use crate::runtime::sandbox;
 use crate::runtime::supervisor_channel::{read_json, write_json};
 use crate::server::accept::{Acceptor, accept};
 use crate::services::{Shared, Thread};
+use crate::services::{expiries, history};
 
 /// Commands that may be queued for a thread before the sender waits.
 const ORDERS_AHEAD: usize = 64;
@@ -402,11 +403,14 @@ impl CommandReceiver {
         let made = tokio::task::spawn_blocking(move || {
             let file = file.ok_or("the front's limit of open files is reached")?;
             let material = read_json(file).map_err(|error| error.to_string())?;
-            Tls::new(&material)
+            Ok((Tls::new(&material)?, expiries(&material)))
         });
         let made = made.await.map_err(|error| error.to_string());
         match made.and_then(|made| made) {
-            Ok(tls) => self.use_tls(&tls),
+            Ok((tls, certificates)) => {
+                self.shared.certificates.store(Arc::new(certificates));
+                self.use_tls(&tls);
+            }
             Err(why) => tracing::error!("new certificates are not used: {why}"),
         }
     }
@@ -460,6 +464,7 @@ impl CommandReceiver {
         let access_log = AccessLog::of(&config, fds.next(), &self.shared.troubles)?;
         let config = Arc::new(config);
         let prepared = self.prepare(&config).await;
+        let prepared = prepared.and_then(|()| self.shared.trace(config.traces.as_ref()));
         match prepared {
             Ok(()) => {
                 (self.follow)(&config);
@@ -469,6 +474,7 @@ impl CommandReceiver {
                 }
                 self.shared.access_log.store(access_log.map(Arc::new));
                 self.shared.ready_sheds.store(config.ready_sheds, Ordering::Relaxed);
+                self.shared.history.want(history::can_be_seen(&config));
                 for thread in &self.threads {
                     let (done, is_done) = oneshot::channel();
                     let _ = thread.send(ThreadOrder::Switch(done)).await;

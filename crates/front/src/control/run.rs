@@ -22,6 +22,7 @@ use crate::pool::thread_local::{self, Inbox};
 use crate::pool::worker_calls::WorkerCalls;
 use crate::runtime::supervisor_channel::{Supervisor, read_json};
 use crate::runtime::{background, sandbox, thread};
+use crate::services::history;
 use crate::services::{FrontSize, Shared, Thread};
 
 /// Descriptors reserved for files, pools and temporary files.
@@ -197,6 +198,8 @@ fn prepare(
         FrontSize { threads, max_connections },
         Some(Arc::new(cache)),
     );
+    shared.trace(config.traces.as_ref())?;
+    shared.history.want(history::can_be_seen(&config));
     shared.ready_sheds.store(config.ready_sheds, Ordering::Relaxed);
     Ok(Start {
         shared: Arc::new(shared),
@@ -313,6 +316,7 @@ fn serve_thread(
             tokio::spawn(first.receiver.run(first.early));
             let troubles = shared.troubles.clone();
             tokio::spawn(async move { troubles.tell().await });
+            tokio::spawn(history::keep(shared.clone()));
             if let Some(cache) = &shared.cache {
                 cache.await_folder();
                 tokio::spawn(cache.clone().sweep());
@@ -325,6 +329,9 @@ fn serve_thread(
     if number == 0 {
         if let Some(cache) = &shared.cache {
             cache.close();
+        }
+        if let Some(traces) = shared.traces.swap(None) {
+            traces.finish();
         }
         shared.supervisor.report(&FromFront::Drained);
     }

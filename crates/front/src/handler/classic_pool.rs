@@ -37,7 +37,7 @@ pub async fn serve<C: HttpClient>(
         let why = "The request's headers are too large for a script.";
         return cx.respond(TextResponse::new(431, why), After::Linger).await;
     };
-    let run = script::run_of(&context, &name, false, body, &caller.id);
+    let run = script::run_of(&context, &name, false, body, caller);
     let headers = cx.response_headers();
     let mut tee = Tee::new(HttpEncoder::<C::HeadWriter>::new(&run, &context, &headers), None);
     let mut client = DetachedClient::new(&mut *cx.client, None, false);

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use maitred_fastcgi::{ParamTooLong, RequestWriter, write_stdin, write_stdin_end};
 use maitred_http1::{Head, Method};
 use maitred_pagecache::reuse::is_withheld;
+use maitred_trace::RequestTrace;
 
 use crate::handler::context::RequestContext;
 use crate::handler::htaccess_response::Directives;
@@ -50,6 +51,8 @@ pub struct ScriptCall<'a> {
     pub seen: ScriptView<'a>,
     /// The request's id in the logs.
     pub id: &'a str,
+    /// Its trace, which replaces that of the client.
+    pub trace: Option<&'a RequestTrace>,
 }
 
 /// The values of a request that a script gets in place of those in the request header.
@@ -233,7 +236,13 @@ fn write_params(request: &mut RequestWriter<'_>, call: &ScriptCall<'_>) -> Resul
         // proxies.
         request.named(b"HTTP_X_SENDFILE_TYPE", b"X-Sendfile")?;
     }
-    write_headers(request, head, seen)
+    if let Some(trace) = call.trace {
+        request.param(b"HTTP_TRACEPARENT", trace.for_backend().as_bytes())?;
+        if let Some(state) = &trace.state {
+            request.param(b"HTTP_TRACESTATE", state.as_bytes())?;
+        }
+    }
+    write_headers(request, call)
 }
 
 /// The variables and settings of `.htaccess` files. CGI's own variables follow, and replace them.
@@ -278,11 +287,8 @@ fn write_signature(
 /// Every header as `HTTP_NAME`. A name with anything but letters, digits and dashes is left out,
 /// as nginx does: an underscore in it could pass for a dash. `Proxy` is left out because programs
 /// take `HTTP_PROXY` for a setting (CVE-2016-5385). Several headers of a name are one list.
-fn write_headers(
-    request: &mut RequestWriter<'_>,
-    head: &Head,
-    seen: &ScriptView<'_>,
-) -> Result<(), TooLarge> {
+fn write_headers(request: &mut RequestWriter<'_>, call: &ScriptCall<'_>) -> Result<(), TooLarge> {
+    let ScriptCall { head, seen, .. } = call;
     let directives = seen.directives.filter(|own| own.request.has_changed_headers);
     let own: Vec<(&[u8], &[u8])> = match directives {
         Some(directives) => last_of_each(directives.request.headers_in.iter().collect()),
@@ -301,7 +307,8 @@ fn write_headers(
             other.0.len() == name.len() && other.0.eq_ignore_ascii_case(name)
         };
         let is_ours = (seen.names_files && is_about_files(name))
-            || (seen.directives.is_some() && is_about_content(name));
+            || (seen.directives.is_some() && is_about_content(name))
+            || (call.trace.is_some() && is_about_trace(name));
         if !is_passed_on(name) || is_ours || headers[..index].iter().any(same) {
             continue;
         }
@@ -339,6 +346,12 @@ fn is_about_files(name: &[u8]) -> bool {
 fn is_about_content(name: &[u8]) -> bool {
     let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
     is(b"content-length") || is(b"content-type")
+}
+
+/// The headers of W3C Trace Context.
+fn is_about_trace(name: &[u8]) -> bool {
+    let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+    is(b"traceparent") || is(b"tracestate")
 }
 
 fn is_passed_on(name: &[u8]) -> bool {

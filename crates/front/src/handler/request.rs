@@ -10,29 +10,25 @@ use maitred_rules::SiteRules;
 use maitred_rules::forwarded::{ForwardedClient, UnknownClient};
 use maitred_rules::path::{CleanPath, clean_path};
 
-use crate::admin;
 use crate::handler::cache::purge;
 use crate::handler::context::{ErrorPage, RequestContext, RequestCx, RequestTarget};
 use crate::handler::decision::Decision;
+use crate::handler::request_spans::{self, FinishedRequest};
 use crate::handler::respond::{InterceptedResponse, TextResponse};
 use crate::handler::route::{route, special};
 use crate::handler::rules::RulesCheck;
-use crate::handler::{htaccess, proxy, refusal, script, static_files};
+use crate::handler::{admin_pages, htaccess, proxy, refusal, script, static_files};
 use crate::http::client::{After, Content, HttpClient};
 use crate::http::content::Slice;
 use crate::http::headers::OCTETS;
 use crate::logging::access_log::{self, AccessLog, Finished, Time};
 use crate::logging::request_record::RequestRecord;
-use crate::net::admin_peer::AdminPeer;
 use crate::runtime::request_id::RequestId;
 use crate::services::Thread;
 use crate::site::Site;
 use crate::site::files::{FileBody, StaticFile};
 use crate::site::resolver::Route;
 use crate::site::sites::Sites;
-
-/// The challenge for a client without the token of the admin listener (RFC 6750 §3).
-const CHALLENGE: &str = "Bearer realm=\"maitred\"";
 
 /// The reason of a 400 if a trusted proxy sends no readable client address.
 const CLIENT_UNKNOWN: &str = "The proxy in front of this server does not say who the client is.";
@@ -45,6 +41,11 @@ pub async fn serve<C: HttpClient>(client: &mut C, head: &Head, thread: &Arc<Thre
     let head = uncoded.as_ref().unwrap_or(head);
     let sites = thread.sites();
     let mut record = RequestRecord::default();
+    if client.admin().is_none()
+        && let Some(traces) = &*thread.shared.traces.load()
+    {
+        record.trace = Some(Arc::new(traces.begin(|name| head.values(name))));
+    }
     let heard = hear_proxy(client, head, &sites, &mut record);
     let target = RequestTarget::direct(client, head);
     let mut cx = RequestCx {
@@ -66,7 +67,12 @@ pub async fn serve<C: HttpClient>(client: &mut C, head: &Head, thread: &Arc<Thre
         Err(unknown) => refuse_unknown(&mut cx, &sites, unknown).await,
     };
     cx.record.bytes = (cx.client.sent() - before).saturating_sub(cx.record.head_bytes);
-    let RequestCx { client, record, .. } = cx;
+    let RequestCx { client, record, target, .. } = cx;
+    if let (Some(trace), Some(traces)) = (&record.trace, &*thread.shared.traces.load()) {
+        let host = target.host;
+        let request = FinishedRequest { head, record: &record, host, begun };
+        request_spans::export(traces, trace, &request);
+    }
     log(client, head, thread, begun, record);
     if after.is_err() {
         client.break_off();
@@ -155,8 +161,7 @@ async fn respond<'r, C: HttpClient>(
         return cx.refuse(TextResponse::new(405, "TRACE is not supported.")).await;
     }
     if let Some(peer) = cx.client.admin() {
-        let response = Box::pin(admin_response(cx, sites, peer)).await;
-        return cx.refuse(response).await;
+        return Box::pin(admin_pages::serve(cx, sites, peer)).await;
     }
     if let Some(file) = cx.thread.shared.proofs.file(cx.head.path()) {
         return cx.refuse(TextResponse::page(&[OCTETS], file)).await;
@@ -197,32 +202,6 @@ fn decided_before<'r, C: HttpClient>(
     }
     context.local = Some(cx.client.local());
     special(context, cx.thread).or_else(|| htaccess::cached(context))
-}
-
-/// The response to a request on the admin listener.
-async fn admin_response<C: HttpClient>(
-    cx: &mut RequestCx<'_, C>,
-    sites: &Sites,
-    peer: AdminPeer,
-) -> TextResponse {
-    let head = cx.head;
-    if peer == AdminPeer::Tcp && !admin::is_meant(cx.client.local().ip(), head.host()) {
-        let why = "Only this machine's own address or localhost leads here.";
-        return TextResponse::new(421, why);
-    }
-    match admin::decide(&sites.admin, peer, head.header("authorization")) {
-        Ok(view) => match admin::page(&cx.thread.shared, head, view).await {
-            Some(page) => page.into(),
-            None => TextResponse::new(404, "There is no such page."),
-        },
-        Err(admin::Refused::NoToken) => {
-            let response = TextResponse::new(401, "A token is needed here (admin_token).");
-            response.with("WWW-Authenticate", CHALLENGE)
-        }
-        Err(admin::Refused::WrongUser) => {
-            TextResponse::new(403, "This user may not read what is here (admin_users).")
-        }
-    }
 }
 
 async fn serve_by_rules<'r, C: HttpClient>(

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use maitred_fastcgi::cgi::CgiHeaders;
 use maitred_http1::Framing;
 use maitred_scoreboard::RequestOutcome;
+use maitred_trace::RequestTrace;
 
 use crate::backend::Backend;
 use crate::backend::attempt::{self, Attempt, attempt};
@@ -75,10 +76,10 @@ fn rejected<C: HttpClient>(
     if !pool.is_rejecting() || context.head.body != Framing::None {
         return None;
     }
-    let (body, id) = (Body::Memory(Vec::new()), cx.record.id());
+    let (body, caller) = (Body::Memory(Vec::new()), Caller::of(cx));
     let name = String::from_utf8_lossy(&script.script_filename);
     let is_shared = fill.is_some_and(Fill::is_shared);
-    let run = run_of(context, &name, is_shared, &body, &id);
+    let run = run_of(context, &name, is_shared, &body, &caller);
     let tried = attempt::reject_early(cx.thread.number, &run)?;
     cx.record.pool = Some(pool.name.clone());
     cx.record.cache = fill.map(Fill::word);
@@ -133,7 +134,7 @@ async fn run<C: HttpClient>(
     let name = String::from_utf8_lossy(&script.script_filename);
     let wanted = fill.as_ref().map(|fill| fill.wanted());
     let is_shared = fill.as_ref().is_some_and(|fill| fill.is_shared());
-    let run = run_of(context, &name, is_shared, &body, &caller.id);
+    let run = run_of(context, &name, is_shared, &body, &caller);
     let headers = cx.response_headers();
     let encoder = HttpEncoder::<C::HeadWriter>::new(&run, context, &headers);
     let mut tee = Tee::new(encoder, fill);
@@ -178,7 +179,7 @@ pub fn run_of<'r>(
     name: &'r str,
     is_shared: bool,
     body: &'r Body,
-    id: &'r RequestId,
+    caller: &'r Caller,
 ) -> Run<'r> {
     Run {
         backend: context.backend,
@@ -187,7 +188,8 @@ pub fn run_of<'r>(
         body,
         script: name,
         request_id: REQUEST_ID,
-        id: id.as_str(),
+        id: caller.id.as_str(),
+        trace: caller.trace.as_ref().map(|trace| trace.trace_id),
         spool_dir: &context.site.spool_dir,
         priority: context.lane,
         fields: if is_shared { &SharedDeadline } else { context.head },
@@ -201,6 +203,7 @@ pub struct Caller {
     secured: Option<Arc<Secured>>,
     /// The request's id.
     pub id: RequestId,
+    trace: Option<Arc<RequestTrace>>,
 }
 
 impl Caller {
@@ -211,7 +214,14 @@ impl Caller {
             local: cx.client.local(),
             secured: cx.client.secured().cloned(),
             id: cx.record.id(),
+            trace: cx.record.trace.clone(),
         }
+    }
+
+    /// The client, without a trace: its request has its response already.
+    #[must_use]
+    pub fn without_trace(self) -> Caller {
+        Caller { trace: None, ..self }
     }
 
     /// Encodes the request for its script. `fill` removes values that a cached response must not
@@ -239,6 +249,7 @@ impl Caller {
             secured: self.secured.as_deref(),
             seen: ScriptView { query, target, conditions: conditions.as_deref(), ..seen },
             id: self.id.as_str(),
+            trace: self.trace.as_deref(),
         })
     }
 }
@@ -249,6 +260,7 @@ pub fn record<W: HeadWriter>(tee: &Tee<'_, W>, sent: &ScriptProgress, record: &m
     record.cache = tee.fill().map(Fill::word);
     (record.status, record.head_bytes) = (encoder.status, encoder.head_bytes);
     (record.queued, record.script, record.spent) = (sent.queued, sent.script, sent.spent);
+    record.backend_began = Some(sent.began);
     record.script_end = sent.going_on.as_ref().map(|exchange| exchange.at_end());
 }
 

@@ -197,7 +197,8 @@ impl AccessLog {
                 let status = record.status.to_string();
                 let peer = (!record.is_client_unknown).then(|| line.peer.to_string());
                 let (id, pool) = (record.id.as_ref(), record.pool.as_ref());
-                let all: [(&str, Option<&[u8]>); 8] = [
+                let trace = record.trace.as_ref().map(|trace| trace.trace_id.to_string());
+                let all: [(&str, Option<&[u8]>); 9] = [
                     ("MAITRED_REMOTE_ADDR", peer.as_deref().map(str::as_bytes)),
                     ("MAITRED_STATUS", Some(status.as_bytes())),
                     ("MAITRED_HOST", head.map(|head| head.host().as_bytes())),
@@ -205,6 +206,7 @@ impl AccessLog {
                     ("MAITRED_URI", head.map(|head| head.path().as_bytes())),
                     ("MAITRED_POOL", pool.map(|pool| pool.as_bytes())),
                     ("MAITRED_CACHE", record.cache.map(str::as_bytes)),
+                    ("MAITRED_TRACE_ID", trace.as_deref().map(str::as_bytes)),
                     ("MAITRED_REQUEST_ID", id.map(|id| id.as_str().as_bytes())),
                 ];
                 let fields = all.iter().filter_map(|(name, value)| Some((*name, (*value)?)));

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use maitred_config::log_format::{LogFormat, Part, Quoting, Unit, Variable};
 use maitred_http1::Head;
+use maitred_trace::TraceParent;
 
 use crate::http::headers::basic_user;
 use crate::http::hosts::host_name;
@@ -128,6 +129,7 @@ impl Line<'_> {
             Variable::PeakMemory => Count(spent.map(|spent| spent.peak_memory)),
             Variable::UpstreamTime => Time(self.upstream_time(), Unit::Seconds),
             Variable::RequestId => text(record.id.as_ref().map(|id| id.as_str())),
+            Variable::TraceId => Text(self.trace_id()),
             Variable::Pool => text(record.pool.as_deref()),
             Variable::CacheStatus => text(record.cache),
             Variable::SslProtocol => text(secured.map(|secured| secured.protocol)),
@@ -137,6 +139,16 @@ impl Line<'_> {
                 Text(head.and_then(|head| head.header(name)).map(Cow::Borrowed))
             }
         }
+    }
+
+    /// The id of the request's trace: its own, or that of the client where requests have none.
+    fn trace_id(&self) -> Option<Cow<'_, [u8]>> {
+        let own = self.record.trace.as_ref().map(|trace| trace.trace_id);
+        let id = own.or_else(|| {
+            let parent = TraceParent::of_header(self.head?.values("traceparent"));
+            parent.map(|parent| parent.trace_id)
+        });
+        id.map(|id| id.to_string().into_bytes().into())
     }
 
     fn user(&self) -> Option<Cow<'_, [u8]>> {

@@ -3,9 +3,10 @@
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use maitred_seat::Spent;
+use maitred_trace::RequestTrace;
 use tokio::sync::oneshot;
 
 use crate::http::client::Written;
@@ -43,6 +44,12 @@ pub struct RequestRecord {
     pub pool: Option<Arc<str>>,
     /// The request's id, if one was assigned.
     pub id: Option<RequestId>,
+    /// The trace of the request, if requests have traces.
+    pub trace: Option<Arc<RequestTrace>>,
+    /// When a script or an upstream server was asked for.
+    pub backend_began: Option<Instant>,
+    /// The upstream server, if the request has a trace.
+    pub upstream: Option<Box<str>>,
     /// Whether the response carries the id.
     pub sends_id: bool,
     /// The result of the page cache, in a word.

@@ -253,6 +253,11 @@ impl Pool {
         all
     }
 
+    /// The number of the generation that gets the requests.
+    pub fn current_generation(&self) -> Option<u32> {
+        self.lock().newest().map(|newest| newest.number)
+    }
+
     /// Counts a request for the status page or ping at the pool's FastCGI listener.
     pub fn count_page(&self) {
         let mut state = self.lock();

@@ -44,6 +44,8 @@ pub struct RouteStats {
     pub script: Duration,
     /// Its parts, in the order of [`PARTS`].
     pub parts: [Duration; PARTS.len()],
+    /// Memory of the script with the most, in bytes.
+    pub peak_memory: u64,
 }
 
 impl RouteStats {
@@ -51,6 +53,7 @@ impl RouteStats {
         let micros = script.as_micros();
         self.requests += 1;
         self.script += script;
+        self.peak_memory = self.peak_memory.max(took.peak_memory);
         if let Some(place) = POWERS.iter().position(|power| micros < 1 << power) {
             self.below[place] += 1;
         }
@@ -64,6 +67,7 @@ impl RouteStats {
 
     fn add(&mut self, other: &RouteStats) {
         self.requests += other.requests;
+        self.peak_memory = self.peak_memory.max(other.peak_memory);
         self.script += other.script;
         for (sum, more) in self.below.iter_mut().zip(other.below) {
             *sum += more;

@@ -1,17 +1,20 @@
 //! The services that requests use: shared by all threads of a front, and by one thread.
 
 pub(crate) mod agent;
+pub(crate) mod history;
 pub(crate) mod idle_connections;
 pub(crate) mod lifecycle;
 pub(crate) mod own_cores;
+pub(crate) mod traces;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use maitred_config::Config;
+use maitred_tls::Material;
 use tokio::sync::Notify;
 
 use crate::cache::Cache;
@@ -31,8 +34,10 @@ use crate::proxy::stats::AllProxyStats;
 use crate::runtime::heap::Heap;
 use crate::runtime::supervisor_channel::Supervisor;
 use crate::services::agent::Agent;
+use crate::services::history::History;
 use crate::services::idle_connections::{IdleConnections, idle_timeout};
 use crate::services::own_cores::OwnCores;
+use crate::services::traces::{TraceStats, Traces};
 use crate::site::acme_challenges::Proofs;
 use crate::site::auth::Authenticator;
 use crate::site::compress::Made;
@@ -58,6 +63,26 @@ pub struct FrontSize {
     pub max_connections: usize,
 }
 
+/// A certificate, for the dashboard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateExpiry {
+    /// Its names.
+    pub names: Vec<String>,
+    /// Its end, in seconds since 1970; none: it has not been issued yet.
+    pub until: Option<u64>,
+}
+
+/// The ends of these certificates, and the hosts that wait for one.
+pub fn expiries(material: &Material) -> Vec<CertificateExpiry> {
+    let ends = maitred_tls::expiries(material).into_iter().map(|(names, until)| {
+        let until = until.duration_since(UNIX_EPOCH).unwrap_or_default();
+        CertificateExpiry { names, until: Some(until.as_secs()) }
+    });
+    let awaited = material.awaited.iter();
+    let awaited = awaited.map(|host| CertificateExpiry { names: vec![host.clone()], until: None });
+    ends.chain(awaited).collect()
+}
+
 /// The services that all threads share.
 #[derive(Debug)]
 pub struct Shared {
@@ -67,6 +92,14 @@ pub struct Shared {
     pub cache: Option<Arc<Cache>>,
     /// The access log; none: off.
     pub access_log: CurrentLog,
+    /// Traces of requests; none: off.
+    pub traces: ArcSwapOption<Traces>,
+    /// The certificates in use, and those that are still to be issued.
+    pub certificates: ArcSwap<Vec<CertificateExpiry>>,
+    /// The last hour, for the dashboard.
+    pub history: History,
+    /// Counters of spans.
+    pub trace_stats: Arc<TraceStats>,
     /// The access logs of pools and sites.
     pub pool_access_logs: PoolAccessLogs,
     /// The TLS configuration; none: no HTTPS.
@@ -141,6 +174,10 @@ impl Shared {
             pools,
             cache,
             access_log: Arc::new(ArcSwapOption::new(access_log.map(Arc::new))),
+            traces: ArcSwapOption::empty(),
+            certificates: ArcSwap::default(),
+            history: History::default(),
+            trace_stats: Arc::default(),
             pool_access_logs,
             tls: ArcSwapOption::empty(),
             proofs: Proofs::default(),
@@ -233,6 +270,24 @@ impl Shared {
     pub fn refuse_head(&self, peer: IpAddr, why: &str) {
         self.requests.refuse();
         self.troubles.head_refused(peer, why);
+    }
+
+    /// Applies the settings of traces. Those in use stay, with their queue, if nothing changes.
+    ///
+    /// # Errors
+    /// As [`Traces::start`].
+    pub fn trace(&self, settings: Option<&maitred_config::Traces>) -> Result<(), String> {
+        let current = self.traces.load_full();
+        if current.as_ref().map(|traces| &traces.settings) == settings {
+            return Ok(());
+        }
+        let start = |settings: &maitred_config::Traces| {
+            Traces::start(settings.clone(), self.trace_stats.clone())
+        };
+        let traces = settings.map(start).transpose()?;
+        // The former ones end with their last request.
+        self.traces.store(traces.map(Arc::new));
+        Ok(())
     }
 
     /// Writes the buffered lines of access logs.

@@ -67,6 +67,11 @@ pub(crate) struct Redirect {
 }
 
 impl Sites {
+    /// All sites.
+    pub fn all(&self) -> &[Arc<Site>] {
+        &self.sites
+    }
+
     /// The site for the authority of a request.
     pub fn site_for(&self, authority: &str) -> Option<&Arc<Site>> {
         self.sites.get(self.hosts.site_for(authority)?)

@@ -17,6 +17,7 @@ mod rule_items;
 pub mod rules;
 pub mod sites;
 pub mod tls;
+pub mod trace_export;
 mod user_dirs;
 
 use super::directive::{Directive, SectionTable};
@@ -28,7 +29,7 @@ fn names<T>(directives: &[Directive<T>]) -> impl Iterator<Item = &'static str> {
 pub(crate) const TOP: SectionTable = SectionTable {
     home: "the part of the file before the first section",
     settings: || names(global::DIRECTIVES).collect(),
-    subsections: &["pools", "sites", "tls", POOL_DEFAULTS],
+    subsections: &["pools", "sites", "tls", "traces", POOL_DEFAULTS],
 };
 
 /// The section with settings of every pool that does not set them itself.
@@ -70,6 +71,12 @@ pub(crate) const CACHE: SectionTable = SectionTable {
 pub(crate) const TLS: SectionTable =
     SectionTable { home: "[tls]", settings: || names(tls::DIRECTIVES).collect(), subsections: &[] };
 
+pub(crate) const TRACES: SectionTable = SectionTable {
+    home: "[traces]",
+    settings: || names(trace_export::DIRECTIVES).collect(),
+    subsections: &[],
+};
+
 /// Whether a setting of this name takes a number with decimals, as its example shows. To others,
 /// `8.2` is text: a version.
 pub(crate) fn takes_decimals(name: &str) -> bool {
@@ -85,12 +92,13 @@ pub(crate) fn takes_decimals(name: &str) -> bool {
         || found(output::DIRECTIVES, name)
         || found(cache::DIRECTIVES, name)
         || found(tls::DIRECTIVES, name)
+        || found(trace_export::DIRECTIVES, name)
 }
 
 /// The section that takes a setting of this name. Those of commands and schedules have common
 /// names, which are no hint.
 pub(crate) fn section_of(name: &str) -> Option<&'static str> {
-    let sections = [TOP, POOL, SITE, CACHE, TLS];
+    let sections = [TOP, POOL, SITE, CACHE, TLS, TRACES];
     let home = sections.iter().find(|section| (section.settings)().contains(&name));
     home.map(|section| section.home)
 }

@@ -74,6 +74,12 @@ fn reference() -> String {
     section(&mut out, "Page cache", "For the whole server.", CACHE);
     section(&mut out, "Proxied servers", "Label `server`.", PROXY);
     section(&mut out, "Clients", "For the whole server.", CLIENTS);
+    section(
+        &mut out,
+        "[Traces](../guide/traces.md)",
+        "For the whole server, with `[traces]`.",
+        TRACES,
+    );
     let labels = "For the whole server. See [what to scale on](../guide/several-machines.md).";
     section(&mut out, "Load of the node", labels, NODE);
     section(&mut out, "Load of a pool", "Label `pool`.", LOAD);

@@ -9,7 +9,7 @@ use crate::admin::exposition::{Format, Text};
 use crate::admin::node_load;
 use crate::admin::pool_metrics::{COPIES, OPCACHE, POOL, PoolFigures, ROUTE, SIZE};
 use crate::admin::server_metrics::{
-    CACHE, CACHE_TIER, CACHED_SITE, CLIENTS, Clients, LOAD, NODE, PROXY,
+    CACHE, CACHE_TIER, CACHED_SITE, CLIENTS, Clients, LOAD, NODE, PROXY, TRACES,
 };
 use crate::pool::status::{StatusPage, View};
 use crate::services::Shared;
@@ -46,10 +46,15 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
         rejected_requests: shared.requests.refused(),
         rejected_connections: shared.addresses.refused(),
     };
-    StatusPage::new(format.content_type(), all(&pools, &figures, clients, format))
+    let spans = shared.traces.load().as_ref().map(|_| shared.trace_stats.read());
+    let mut out = all(&pools, &figures, clients, format);
+    if let Some(spans) = spans {
+        out.write(TRACES, &[(String::new(), spans)]);
+    }
+    StatusPage::new(format.content_type(), out.finish())
 }
 
-fn all(pools: &[PoolFigures], figures: &FrontFigures, clients: Clients, format: Format) -> String {
+fn all(pools: &[PoolFigures], figures: &FrontFigures, clients: Clients, format: Format) -> Text {
     let mut out = Text::new(format);
     let (name, version) = ("maitred_info", env!("CARGO_PKG_VERSION"));
     out.declare(name, "gauge", "The running version.");
@@ -74,7 +79,7 @@ fn all(pools: &[PoolFigures], figures: &FrontFigures, clients: Clients, format: 
         let pools = scale.pools.iter();
         out.write(LOAD, &pools.map(|(name, pool)| (label("pool", name), pool)).collect::<Vec<_>>());
     }
-    out.finish()
+    out
 }
 
 fn of_pools(out: &mut Text, pools: &[PoolFigures]) {

@@ -65,7 +65,7 @@ fn cache() -> PageCache {
 fn each_family_is_declared_once_before_its_samples_whatever_the_pools() {
     for form in [Format::Prometheus, Format::OpenMetrics] {
         let clients = Clients { memory_bytes: 7, rejected_requests: 0, rejected_connections: 1 };
-        let text = all(&[pool("a"), pool("b")], &figures(), clients, form);
+        let text = all(&[pool("a"), pool("b")], &figures(), clients, form).finish();
         let mut declared: Vec<&str> = Vec::new();
         for line in text.lines().filter(|line| *line != "# EOF") {
             if let Some(rest) = line.strip_prefix("# TYPE ") {

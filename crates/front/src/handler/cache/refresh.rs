@@ -70,7 +70,7 @@ pub fn refresh(
     let run = RefreshRun {
         left,
         thread: thread.clone(),
-        caller,
+        caller: caller.without_trace(),
         head,
         script: script.clone(),
         site: context.site.clone(),
@@ -124,7 +124,7 @@ impl RefreshRun {
             return;
         };
         let name = String::from_utf8_lossy(&self.script.script_filename);
-        let run = run_of(&context, &name, true, &body, &self.caller.id);
+        let run = run_of(&context, &name, true, &body, &self.caller);
         let mut client = AbsentClient;
         let mut detached = DetachedClient::new(&mut client, Some(fill.wanted()), true);
         let mut encoder = UnsentEncoder {

@@ -56,6 +56,7 @@ pub async fn serve<C: HttpClient>(
         server,
         path,
         id: cx.record.id(),
+        trace: cx.record.trace.clone(),
         early: (context.head.version() != Version::Http10).then(EarlyHints::default),
         is_websocket: is_websocket(context.head),
     };
@@ -70,6 +71,10 @@ pub async fn serve<C: HttpClient>(
     };
     begun.ended(&outcome, cx.record.status);
     cx.record.script = Some(begun.since().elapsed());
+    if cx.record.trace.is_some() {
+        cx.record.backend_began = Some(begun.since().into_std());
+        cx.record.upstream = Some(server.name.as_str().into());
+    }
     cx.record.body_bytes = upload.taken();
     match outcome {
         Ok(after) => Ok(after),

@@ -2,6 +2,7 @@
 //! with headers that describe the client (`X-Forwarded-For` and others).
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use hyper::Request;
 use hyper::header::{
@@ -12,6 +13,7 @@ use maitred_http1::{Framing, Head, Method, is_hop_by_hop};
 use maitred_rules::Pattern;
 use maitred_rules::path::encode_path;
 use maitred_rules::settings::Upstream;
+use maitred_trace::RequestTrace;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
 use crate::handler::context::RequestContext;
@@ -20,6 +22,8 @@ use crate::proxy::server::Server;
 use crate::proxy::upload::UploadBody;
 use crate::runtime::request_id::RequestId;
 
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -36,6 +40,8 @@ pub struct Outgoing<'a> {
     pub path: &'a [u8],
     /// The request's id in logs.
     pub id: RequestId,
+    /// The request's trace.
+    pub trace: Option<Arc<RequestTrace>>,
     /// Collects early hints, if the client may get them.
     pub early: Option<EarlyHints>,
     /// Whether it is the handshake of a WebSocket.
@@ -84,7 +90,10 @@ impl Outgoing<'_> {
         let options: Vec<&[u8]> = options.flat_map(members).collect();
         let is_named = |name: &[u8]| options.iter().any(|one| one.eq_ignore_ascii_case(name));
         for (name, value) in head.headers() {
-            if is_hop_by_hop(name) || is_ours(name) || is_named(name) {
+            let is_of_trace = self.trace.is_some()
+                && (name.eq_ignore_ascii_case(b"traceparent")
+                    || name.eq_ignore_ascii_case(b"tracestate"));
+            if is_hop_by_hop(name) || is_ours(name) || is_named(name) || is_of_trace {
                 continue;
             }
             if name.eq_ignore_ascii_case(b"cookie") {
@@ -120,6 +129,12 @@ impl Outgoing<'_> {
         let scheme = if target.is_https { "https" } else { "http" };
         set(FORWARDED_PROTO, scheme.as_bytes());
         set(REQUEST_ID, self.id.as_str().as_bytes());
+        if let Some(trace) = &self.trace {
+            set(TRACEPARENT, trace.for_backend().as_bytes());
+            if let Some(state) = &trace.state {
+                set(TRACESTATE, state.as_bytes());
+            }
+        }
         if !asked_for.is_empty() {
             set(FORWARDED_HOST, asked_for.as_bytes());
         }

@@ -235,6 +235,7 @@ async fn run_script(
         script: &script,
         request_id: call.begun.request_id,
         id: "",
+        trace: None,
         spool_dir: &site.spool_dir,
         priority: Priority::Normal,
         fields: call,

@@ -1,0 +1,127 @@
+//! The dashboard: one page, its style and its script, and the state of the server, which a stream
+//! of server-sent events keeps current. Read only.
+
+pub(crate) mod merge_patch;
+pub(crate) mod server_state;
+
+use std::io::Write;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use maitred_http1::Head;
+
+/// Where the page is.
+const PATH: &str = "/dashboard";
+
+/// Most open dashboards.
+const MAX_STREAMS: usize = 8;
+
+/// What the page may load: what comes from here, and nothing from another host (CSP Level 3).
+pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; \
+    style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; \
+    frame-ancestors 'none'";
+
+/// A file of the dashboard.
+pub struct Asset {
+    /// Its media type.
+    pub content_type: &'static str,
+    /// Its bytes.
+    pub plain: Bytes,
+    /// The same, compressed with gzip.
+    pub gzip: Bytes,
+}
+
+/// What a path of the dashboard stands for.
+pub enum DashboardTarget<'a> {
+    /// A file.
+    Asset(&'static Asset),
+    /// The stream of events, for the details of this pool.
+    Events(Option<&'a str>),
+}
+
+static PAGE: LazyLock<Asset> =
+    LazyLock::new(|| asset("text/html; charset=utf-8", include_str!("assets/index.html")));
+static STYLE: LazyLock<Asset> =
+    LazyLock::new(|| asset("text/css; charset=utf-8", include_str!("assets/style.css")));
+static SCRIPT: LazyLock<Asset> =
+    LazyLock::new(|| asset("text/javascript; charset=utf-8", include_str!("assets/app.js")));
+
+static ICON: LazyLock<Asset> =
+    LazyLock::new(|| asset("image/svg+xml", include_str!("assets/icon.svg")));
+
+/// Open dashboards.
+static STREAMS: AtomicUsize = AtomicUsize::new(0);
+
+/// What the path of a request stands for; none: it is not of the dashboard.
+pub fn target(head: &Head) -> Option<DashboardTarget<'_>> {
+    match head.path() {
+        PATH => Some(DashboardTarget::Asset(&PAGE)),
+        "/dashboard/style.css" => Some(DashboardTarget::Asset(&STYLE)),
+        "/dashboard/icon.svg" => Some(DashboardTarget::Asset(&ICON)),
+        "/dashboard/app.js" => Some(DashboardTarget::Asset(&SCRIPT)),
+        "/dashboard/events" => {
+            let query = head.query().unwrap_or_default();
+            Some(DashboardTarget::Events(
+                query.strip_prefix("pool=").filter(|name| !name.is_empty()),
+            ))
+        }
+        _ => None,
+    }
+}
+
+fn asset(content_type: &'static str, text: &'static str) -> Asset {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+    // Writing to memory does not fail.
+    let _ = gzip.write_all(text.as_bytes());
+    let gzip = gzip.finish().unwrap_or_default();
+    Asset { content_type, plain: Bytes::from_static(text.as_bytes()), gzip: gzip.into() }
+}
+
+/// An open dashboard.
+pub struct OpenDashboard(());
+
+impl OpenDashboard {
+    /// Counts another one; none if there are too many.
+    pub fn another() -> Option<OpenDashboard> {
+        let more = |open: usize| (open < MAX_STREAMS).then_some(open + 1);
+        STREAMS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(OpenDashboard(()))
+    }
+}
+
+impl Drop for OpenDashboard {
+    fn drop(&mut self) {
+        STREAMS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_small_and_has_nothing_that_its_policy_forbids() {
+        let all = [&*PAGE, &*STYLE, &*SCRIPT, &*ICON];
+        let bytes: usize = all.iter().map(|asset| asset.gzip.len()).sum();
+        assert!(bytes <= 60 * 1024, "{bytes} bytes");
+        let page = std::str::from_utf8(&PAGE.plain).unwrap();
+        for forbidden in ["style=", "onclick", "<style", "http://", "https://", "eval("] {
+            assert!(!page.contains(forbidden), "{forbidden}");
+        }
+        let script = std::str::from_utf8(&SCRIPT.plain).unwrap();
+        for forbidden in ["innerHTML", "eval(", "document.write", "insertAdjacentHTML"] {
+            assert!(!script.contains(forbidden), "{forbidden}");
+        }
+    }
+
+    #[test]
+    fn there_are_only_so_many_open_dashboards() {
+        let open: Vec<_> = (0..MAX_STREAMS).map(|_| OpenDashboard::another()).collect();
+        assert!(open.iter().all(Option::is_some) && OpenDashboard::another().is_none());
+        drop(open);
+        assert!(OpenDashboard::another().is_some());
+    }
+}

@@ -1,0 +1,170 @@
+//! The spans of a finished request: the request itself, and its time in the queue, in its script
+//! and on the way to the client.
+
+use std::time::{Duration, Instant};
+
+use maitred_http1::{Head, Version};
+use maitred_trace::{RequestTrace, Span, SpanId, SpanKind, SpanValue};
+
+use crate::http::hosts::host_name;
+use crate::logging::request_record::RequestRecord;
+use crate::pool::route_metrics::name_class;
+use crate::runtime::clock;
+use crate::services::traces::Traces;
+
+/// The first status that says that the server has failed (RFC 9110 §15.6).
+const SERVER_ERROR: u16 = 500;
+
+/// A finished request.
+pub struct FinishedRequest<'a> {
+    /// Its header.
+    pub head: &'a Head,
+    /// Its record.
+    pub record: &'a RequestRecord,
+    /// The authority that the client requested.
+    pub host: &'a str,
+    /// When its header was complete.
+    pub begun: Instant,
+}
+
+/// Leaves the spans of a request for their export if it was selected, is slow or has failed.
+pub fn export(traces: &Traces, trace: &RequestTrace, request: &FinishedRequest<'_>) {
+    let took = request.begun.elapsed();
+    let failed = request.record.status >= SERVER_ERROR;
+    let selected_for = match (trace.is_sampled, failed, traces.is_slow(took)) {
+        (true, ..) => "ratio",
+        (false, true, _) => "failed",
+        (false, false, true) => "slow",
+        (false, false, false) => return,
+    };
+    if traces.is_exporting() {
+        let now = clock::since_1970();
+        let spans = RequestSpans { trace, request, begun: now.saturating_sub(took), took };
+        traces.export(spans.all(selected_for));
+    }
+}
+
+struct RequestSpans<'a> {
+    trace: &'a RequestTrace,
+    request: &'a FinishedRequest<'a>,
+    /// The start, since 1970.
+    begun: Duration,
+    took: Duration,
+}
+
+impl RequestSpans<'_> {
+    fn all(&self, selected_for: &'static str) -> Vec<Span> {
+        let record = self.request.record;
+        let mut spans = vec![self.whole(selected_for)];
+        let Some(began) = record.backend_began else {
+            return spans;
+        };
+        let offset = began.saturating_duration_since(self.request.begun);
+        let assigned = offset + record.queued.unwrap_or_default();
+        if record.queued.is_some() {
+            spans.push(self.part("queue", SpanId::random(), offset, assigned));
+        }
+        let Some(script) = record.script else {
+            return spans;
+        };
+        let ended = (assigned + script).min(self.took.max(assigned));
+        spans.push(self.backend(assigned, ended));
+        spans.push(self.part("send", SpanId::random(), ended, self.took));
+        spans
+    }
+
+    fn whole(&self, selected_for: &'static str) -> Span {
+        let (trace, FinishedRequest { head, record, host, .. }) = (self.trace, self.request);
+        let mut route = String::new();
+        name_class(head.target(), &mut route);
+        let mut span = self.part("", trace.span_id, Duration::ZERO, self.took);
+        let text = SpanValue::text;
+        let scheme = if record.is_https { "https" } else { "http" };
+        span.attributes.extend([
+            ("http.request.method", text(head.method())),
+            ("http.route", text(&route)),
+            ("url.scheme", text(scheme)),
+            ("url.path", text(head.path())),
+            ("server.address", text(host_name(host))),
+            ("network.protocol.version", text(protocol_version(head.version()))),
+            ("http.response.status_code", SpanValue::Number(record.status.into())),
+            ("http.response.body.size", SpanValue::Number(number(record.bytes))),
+            ("maitred.selected_for", text(selected_for)),
+        ]);
+        if record.status >= SERVER_ERROR {
+            span.attributes.push(("error.type", text(&record.status.to_string())));
+        }
+        if let Some(id) = &record.id {
+            span.attributes.push(("maitred.request_id", text(id.as_str())));
+        }
+        if let Some(cache) = record.cache {
+            span.attributes.push(("maitred.cache", text(cache)));
+        }
+        span.name = format!("{} {route}", head.method());
+        span.kind = SpanKind::Server;
+        (span.parent, span.is_parent_remote) = (trace.parent, trace.parent.is_some());
+        span.has_failed = record.status >= SERVER_ERROR;
+        span
+    }
+
+    /// The span of the script or of the upstream server.
+    fn backend(&self, begins: Duration, ends: Duration) -> Span {
+        let record = self.request.record;
+        let mut span = self.part("script", self.trace.backend_id, begins, ends);
+        span.has_failed = record.status >= SERVER_ERROR;
+        if let Some(upstream) = &record.upstream {
+            (span.name, span.kind) = ("upstream".to_owned(), SpanKind::Client);
+            span.attributes.push(("server.address", SpanValue::text(upstream)));
+        }
+        if let Some(pool) = &record.pool {
+            span.attributes.push(("maitred.pool", SpanValue::text(pool)));
+        }
+        if let Some(spent) = &record.spent {
+            let ms = |time: Duration| SpanValue::Decimal(time.as_micros() as f64 / 1000.0);
+            span.attributes.push(("maitred.cpu_ms", ms(spent.cpu)));
+            let waits = [
+                ("maitred.core_wait_ms", spent.core_wait),
+                ("maitred.blocked_ms", spent.blocked()),
+            ];
+            let known = waits.into_iter().filter_map(|(name, time)| Some((name, ms(time?))));
+            span.attributes.extend(known);
+            span.attributes.push(("maitred.children_cpu_ms", ms(spent.children)));
+            let memory = SpanValue::Number(number(spent.peak_memory));
+            span.attributes.push(("maitred.peak_memory", memory));
+        }
+        span
+    }
+
+    /// A part of the request between two points of its time.
+    fn part(&self, name: &str, span_id: SpanId, begins: Duration, ends: Duration) -> Span {
+        let at =
+            |offset: Duration| u64::try_from((self.begun + offset).as_nanos()).unwrap_or(u64::MAX);
+        Span {
+            trace_id: self.trace.trace_id,
+            span_id,
+            parent: Some(self.trace.span_id),
+            is_parent_remote: false,
+            flags: self.trace.flags(),
+            state: self.trace.state.clone(),
+            name: name.to_owned(),
+            kind: SpanKind::Internal,
+            start: at(begins),
+            end: at(ends.max(begins)),
+            attributes: Vec::new(),
+            has_failed: false,
+        }
+    }
+}
+
+/// The version as OpenTelemetry names it.
+fn protocol_version(version: Version) -> &'static str {
+    match version {
+        Version::Http10 => "1.0",
+        Version::Http11 => "1.1",
+        Version::Http2 => "2",
+    }
+}
+
+fn number(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

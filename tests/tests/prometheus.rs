@@ -1,0 +1,116 @@
+//! The dashboard for Grafana and the alerts for Prometheus, with Debian's Prometheus and a server
+//! that has each of the faults.
+
+// Helpers of tests are tests.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+
+use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::prometheus::{Prometheus, check_rules};
+use maitred_tests::server::{Setup, document_root, give_to_web_user, write_file};
+use maitred_tests::{Target, ports, project_root, wait};
+use serde_json::Value;
+
+/// The alerts of the file, as far as a test can have the fault.
+const ALERTS: [&str; 8] = [
+    "MaitredDown",
+    "MaitredFailed",
+    "MaitredOpcacheFull",
+    "MaitredQueueWait",
+    "MaitredRefused",
+    "MaitredSaturated",
+    "MaitredSpansLost",
+    "MaitredWorkerCrashes",
+];
+
+/// Scripts that take about 9 MB of OPcache all together.
+const PARTS: usize = 100;
+
+#[test]
+fn each_panel_has_data_and_each_alert_fires_in_its_fault() {
+    let file = project_root().join("packaging/prometheus/maitred.rules.yml");
+    check_rules(&file);
+    let root = document_root(&[
+        ("hello.php", "<?php header('Cache-Control: s-maxage=60'); echo 'hello';"),
+        ("sleeps.php", "<?php usleep(700000); echo 'rested';"),
+        ("dies.php", "<?php posix_kill(getmypid(), SIGKILL);"),
+        ("loads.php", "<?php require __DIR__ . \"/parts/{$_GET['n']}.php\";"),
+    ]);
+    let numbers: String = (0..6000).map(|number| format!("{number},")).collect();
+    for part in 0..PARTS {
+        let text = format!("<?php return [{part}, {numbers}];");
+        write_file(root.path(), &format!("parts/{part}.php"), text.as_bytes());
+    }
+    give_to_web_user(root.path());
+    let (admin, nowhere) = (ports::free_address(), ports::free_address());
+    let server = Setup::new(root.path())
+        .workers(1)
+        .top(&format!("admin = \"{admin}\""))
+        .pool("request_queue_length = 3")
+        .pool("[pools.www.php_admin_value]")
+        .pool("\"opcache.memory_consumption\" = \"8\"")
+        .pool("\"opcache.interned_strings_buffer\" = \"1\"")
+        .site("\n[sites.cache]\nvalid = \"1m\"")
+        .site(&format!("\n[traces]\nendpoint = \"http://{nowhere}\""))
+        .start();
+    let address = server.address();
+    // The alerts of the file, which a test does not wait minutes for.
+    let rules = fs::read_to_string(&file).unwrap();
+    let is_patience = |line: &&str| line.trim_start().starts_with("for: ");
+    let rules: Vec<&str> = rules.lines().filter(|line| !is_patience(line)).collect();
+    let prometheus = Prometheus::start(admin, &rules.join("\n"));
+    wait::until_true("the first scrape", || !prometheus.query("maitred_info").is_empty());
+    for part in 0..PARTS {
+        http::get(address, &format!("/loads.php?n={part}"));
+    }
+    let (mut fired, mut round): (Vec<String>, u32) = (Vec::new(), 0);
+    let panels = panels();
+    let mut without_data: Vec<&(String, String)> = panels.iter().collect();
+    wait::until_within("each panel's data and each alert", wait::DEADLINE * 2, || {
+        // One runs, three wait, and the others are refused.
+        round += 1;
+        let mut many: Vec<Connection> = (0..8)
+            .map(|number| {
+                // Each page is another one for the page cache.
+                let request = Request::get(&format!("/sleeps.php?n={round}.{number}"));
+                let mut connection = Connection::open(address);
+                connection.send(&request.to_bytes()).unwrap();
+                connection
+            })
+            .collect();
+        let statuses: Vec<u16> =
+            many.iter_mut().map(|one| one.read_response(false).unwrap().status).collect();
+        assert!(statuses.contains(&200) && statuses.contains(&503), "{statuses:?}");
+        http::get(address, &format!("/dies.php?n={round}"));
+        http::get(address, "/hello.php");
+        fired.extend(prometheus.firing());
+        without_data.retain(|(_, query)| prometheus.query(query).is_empty());
+        let is_missing = |name: &&str| *name != "MaitredDown" && !fired.iter().any(|f| f == name);
+        let missing: Vec<&str> = ALERTS.into_iter().filter(is_missing).collect();
+        eprintln!("missing: {missing:?}, {} panels", without_data.len());
+        (missing.is_empty() && without_data.is_empty()).then_some(())
+    });
+    assert!(!fired.iter().any(|name| name == "MaitredDown"));
+    server.stop();
+    wait::until_true("the last alert", || prometheus.firing().iter().any(|f| f == "MaitredDown"));
+}
+
+/// Title and query of each target of the dashboard, with Grafana's variables as it would fill them.
+fn panels() -> Vec<(String, String)> {
+    let file = project_root().join("packaging/grafana/maitred.json");
+    let dashboard: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| {
+        let title = panel["title"].as_str().unwrap();
+        let targets = panel["targets"].as_array().unwrap().iter();
+        targets.map(move |target| {
+            let query = target["expr"].as_str().unwrap();
+            let query = query.replace("$__rate_interval", "30s");
+            (title.to_owned(), query.replace("$instance", ".*").replace("$pool", ".*"))
+        })
+    });
+    let all: Vec<_> = targets.collect();
+    assert!(all.len() > 20);
+    all
+}
