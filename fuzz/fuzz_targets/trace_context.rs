@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use maitred_trace::state;
+use maitred_trace::tracestate;
 use maitred_trace::{RequestTrace, Sampling, TraceParent};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
         None => assert!(trace.parent.is_none() && trace.state.is_none()),
     }
     if let Some(list) = &trace.state {
-        let again = state::of_header(std::iter::once(list.as_bytes()));
+        let again = tracestate::of_header(std::iter::once(list.as_bytes()));
         assert_eq!(again.as_deref(), Some(&**list));
     }
 });

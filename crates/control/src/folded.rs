@@ -1,6 +1,6 @@
 //! Folded stacks: the calls of a stack from the outermost to the innermost, separated by
-//! semicolons, a space, and how often it was seen; one line each. The format of Brendan Gregg's flame graphs
-//! (<https://www.brendangregg.com/flamegraphs.html>), which speedscope reads as well.
+//! semicolons, a space, and how often it was seen; one line each. The format of Brendan Gregg's
+//! flame graphs (<https://www.brendangregg.com/flamegraphs.html>), which speedscope reads as well.
 
 use std::collections::HashMap;
 use std::fmt::Write;

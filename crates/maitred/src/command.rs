@@ -3,12 +3,12 @@
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use maitred_warm::run::{MAX_RATE, MIN_RATE};
 
 use crate::bench::options::Bench;
+use crate::doctor::DoctorOptions;
 use crate::import::options::Import;
 use crate::jobs::{Commands, RunOptions};
 use crate::profile_command::ProfileOptions;
@@ -195,7 +195,7 @@ pub enum Command {
         maitred doctor --php-fpm --json        php-fpm, nginx and Apache, for a program\n\n\
         Read-only, no privileges needed. What this user cannot read is reported as unknown.\n\
         Exit codes: 0 no findings, 1 warnings, 2 failures or wrong usage.")]
-    Doctor(Doctor),
+    Doctor(DoctorOptions),
     /// Tune a running site: measure it, find the number of workers, prove the gain, write it
     #[command(after_long_help = "Examples:\n  \
         maitred tune http://127.0.0.1/ --goal 'p99<200ms,error<0.1%'\n  \
@@ -489,59 +489,6 @@ impl Check {
         let named = self.file.as_deref().or(self.config.as_deref());
         named.unwrap_or(Path::new(DEFAULT_CONFIG))
     }
-}
-
-/// Arguments of `maitred doctor`.
-#[derive(Debug, Args)]
-pub struct Doctor {
-    /// Check this configuration of maitred, and no other server
-    #[arg(long, value_name = "FILE", conflicts_with = "php_fpm")]
-    pub config: Option<PathBuf>,
-    /// Check php-fpm, nginx and Apache only
-    ///
-    /// With FILE, the php-fpm of that configuration.
-    #[arg(long, value_name = "FILE", num_args = 0..=1)]
-    #[allow(clippy::option_option)]
-    pub php_fpm: Option<Option<PathBuf>>,
-    /// Show every check in full, also those that pass
-    #[arg(long)]
-    pub all: bool,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub json: JsonOption,
-    /// Seconds for which to watch counters [default: 0.3]
-    #[arg(long, value_name = "SECONDS", value_parser = watch)]
-    pub watch: Option<Duration>,
-    /// Seconds, beside those, to wait for responses [default: 1.2]
-    ///
-    /// What has not responded after them is reported as unknown.
-    #[arg(long, value_name = "SECONDS", value_parser = watch)]
-    pub time: Option<Duration>,
-    /// Read the request rate from an access log
-    ///
-    /// Its last 16 MB, in the common or combined format.
-    #[arg(long, value_name = "FILE")]
-    pub access_log: Option<PathBuf>,
-    /// Read files below this folder: an image, or another disk
-    ///
-    /// No server is queried.
-    #[arg(long, value_name = "DIR")]
-    pub root: Option<PathBuf>,
-    /// The server's admin socket
-    ///
-    /// [default: `admin_socket` in its configuration or environment]
-    #[arg(long, value_name = "PATH")]
-    pub admin_socket: Option<PathBuf>,
-}
-
-/// Longest `--watch` of `maitred doctor`, in seconds.
-const MAX_WATCH_SECONDS: f64 = 600.0;
-
-fn watch(text: &str) -> Result<Duration, String> {
-    let range = 0.0..=MAX_WATCH_SECONDS;
-    let seconds: Option<f64> = text.parse().ok().filter(|seconds| range.contains(seconds));
-    let wrong = || format!("seconds from 0 to {MAX_WATCH_SECONDS} are expected");
-    seconds.map(Duration::from_secs_f64).ok_or_else(wrong)
 }
 
 /// Arguments of `maitred explain`.

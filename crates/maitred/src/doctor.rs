@@ -2,13 +2,69 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
+use clap::Args;
 use maitred_doctor::{Options, Scope, examine};
 
 use crate::command::DEFAULT_CONFIG;
-use crate::command::Doctor;
 use crate::exit_code::{fail, refuse};
 use crate::log::has_colors;
+use crate::report_file::JsonOption;
+
+/// Arguments of `maitred doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorOptions {
+    /// Check this configuration of maitred, and no other server
+    #[arg(long, value_name = "FILE", conflicts_with = "php_fpm")]
+    pub config: Option<PathBuf>,
+    /// Check php-fpm, nginx and Apache only
+    ///
+    /// With FILE, the php-fpm of that configuration.
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    #[allow(clippy::option_option)]
+    pub php_fpm: Option<Option<PathBuf>>,
+    /// Show every check in full, also those that pass
+    #[arg(long)]
+    pub all: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub json: JsonOption,
+    /// Seconds for which to watch counters [default: 0.3]
+    #[arg(long, value_name = "SECONDS", value_parser = watch)]
+    pub watch: Option<Duration>,
+    /// Seconds, beside those, to wait for responses [default: 1.2]
+    ///
+    /// What has not responded after them is reported as unknown.
+    #[arg(long, value_name = "SECONDS", value_parser = watch)]
+    pub time: Option<Duration>,
+    /// Read the request rate from an access log
+    ///
+    /// Its last 16 MB, in the common or combined format.
+    #[arg(long, value_name = "FILE")]
+    pub access_log: Option<PathBuf>,
+    /// Read files below this folder: an image, or another disk
+    ///
+    /// No server is queried.
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// The server's admin socket
+    ///
+    /// [default: `admin_socket` in its configuration or environment]
+    #[arg(long, value_name = "PATH")]
+    pub admin_socket: Option<PathBuf>,
+}
+
+/// Longest `--watch` of `maitred doctor`, in seconds.
+const MAX_WATCH_SECONDS: f64 = 600.0;
+
+/// Reads a number of seconds.
+fn watch(text: &str) -> Result<Duration, String> {
+    let range = 0.0..=MAX_WATCH_SECONDS;
+    let seconds: Option<f64> = text.parse().ok().filter(|seconds| range.contains(seconds));
+    let wrong = || format!("seconds from 0 to {MAX_WATCH_SECONDS} are expected");
+    seconds.map(Duration::from_secs_f64).ok_or_else(wrong)
+}
 
 /// Starts PHP as the pools of a configuration would. None for one that cannot be loaded: that is
 /// another finding.
@@ -19,7 +75,7 @@ fn php_start(file: &Path) -> Option<Result<Vec<String>, String>> {
 }
 
 /// Runs the checks, and prints the findings.
-pub fn doctor(asked: &Doctor) -> ExitCode {
+pub fn doctor(asked: &DoctorOptions) -> ExitCode {
     if let Some(root) = asked.root.as_ref().filter(|root| !root.is_dir()) {
         return refuse(&format!("--root: {} is no folder", root.display()));
     }

@@ -6,7 +6,7 @@ pub mod ids;
 pub mod otlp;
 pub mod request;
 pub mod span;
-pub mod state;
+pub mod tracestate;
 
 pub use context::TraceParent;
 pub use ids::{SpanId, TraceId};

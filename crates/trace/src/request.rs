@@ -2,7 +2,7 @@
 
 use crate::context::TraceParent;
 use crate::ids::{SpanId, TraceId};
-use crate::state;
+use crate::tracestate;
 
 /// The settings of sampling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl RequestTrace {
         values: impl Fn(&'static str) -> V,
     ) -> RequestTrace {
         let parent = TraceParent::of_header(values("traceparent"));
-        let state = parent.and_then(|_| state::of_header(values("tracestate")));
+        let state = parent.and_then(|_| tracestate::of_header(values("tracestate")));
         let trace_id = parent.map_or_else(TraceId::random, |parent| parent.trace_id);
         let is_sampled = match parent.filter(|_| sampling.follows_parent) {
             Some(parent) => parent.is_sampled,

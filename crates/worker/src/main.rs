@@ -14,6 +14,7 @@ mod memory;
 mod meter;
 mod opcache_stats;
 mod package;
+mod pool_values;
 mod preload;
 mod private_folder;
 mod purge;

@@ -22,6 +22,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::apparmor::Hat;
+use crate::pool_values::judge_values;
 use crate::preload::{FileWatch, KnownFolders, Preloaded, read_preload};
 use crate::private_folder::PrivateFolder;
 use crate::stack_reader::StackReader;
@@ -190,10 +191,9 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     confine::settle(&mut engine, &settings.confinement)?;
     hat.map_or(Ok(()), Hat::put_on)?;
     confine::forbid_new_privileges(settings, &engine)?;
-    let (preloaded, classes) = preload.map_or_else(Default::default, |preload| {
-        let classes = engine.watch_preloaded();
-        (Preloaded::of(preload, &engine, settings), classes)
-    });
+    let classes = if preload.is_some() { engine.watch_preloaded() } else { 0 };
+    let preloaded = preload.map(|preload| Preloaded::of(preload, &engine, settings));
+    let preloaded = preloaded.unwrap_or_default();
     let built = PhpVersion::built().filter(|built| *built != version);
     let started = FromZygote::Started {
         php: version.to_string(),
@@ -204,45 +204,6 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
         preloaded: classes,
     };
     Ok(Ready { settings, link, stacks, engine, proc, started, preloaded })
-}
-
-/// A setting that PHP rejects is an error; with php-fpm's rules, unknown ones are only reported,
-/// and rejected ones keep their previous values.
-fn judge_values(settings: &ZygoteSettings, engine: &Engine) -> Result<(), String> {
-    let unknown = engine.unknown_values();
-    if settings.fpm {
-        for value in unknown {
-            let kind = if value.admin { "php_admin_value" } else { "php_value" };
-            eprintln!("ERROR: Unable to set {kind} '{}'", value.name);
-        }
-        return Ok(());
-    }
-    let unknown = unknown.iter().map(|IniValue { name, .. }| {
-        format!(
-            "PHP does not know the setting `{name}` of this pool; correct its name, or load the \
-             extension that has it"
-        )
-    });
-    let refused = engine.refused_values().iter().map(|IniValue { name, value, .. }| {
-        let remedy = remedy_for(value).unwrap_or_default();
-        format!("PHP does not take `{name} = {value}` of this pool, or not after its start{remedy}")
-    });
-    let all: Vec<String> = unknown.chain(refused).collect();
-    if all.is_empty() { Ok(()) } else { Err(all.join("; ")) }
-}
-
-/// What to write in place of a size that PHP does not take (`zend_ini_parse_quantity`).
-fn remedy_for(value: &str) -> Option<String> {
-    let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    match &value[digits.len()..] {
-        _ if !is_number => None,
-        "" => Some(format!("; {value} is a number of bytes: is {value}M meant?")),
-        unit if unit.len() == 2 && unit.to_ascii_uppercase().ends_with('B') => {
-            Some(format!("; PHP's units are K, M and G: write {digits}{}", &unit[..1]))
-        }
-        _ => None,
-    }
 }
 
 /// Scripts see the pool's environment, then `more`, followed by USER and HOME as in php-fpm unless

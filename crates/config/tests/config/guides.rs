@@ -42,6 +42,7 @@ fn project() -> PathBuf {
 fn pages() -> Vec<PathBuf> {
     let guides = fs::read_dir(project().join("docs/guide")).unwrap();
     let mut pages: Vec<_> = guides.map(|entry| entry.unwrap().path()).collect();
+    pages.retain(|path| path.is_file());
     pages.push(project().join("README.md"));
     pages.sort();
     pages
