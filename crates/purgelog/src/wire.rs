@@ -233,7 +233,7 @@ mod tests {
             read_after: Some(EntryId::default()),
             forget: Vec::new(),
         };
-        let (reply, _) = decode(&round, "a:b", &[value.clone()]).unwrap();
+        let (reply, _) = decode(&round, "a:b", std::slice::from_ref(&value)).unwrap();
         assert_eq!((reply.era.as_deref(), reply.era_age), (Some("e-1"), 9900));
         assert_eq!((reply.entries.len(), reply.nodes.len()), (1, 1));
         // Another run, or an error in it.
