@@ -222,6 +222,27 @@ mod tests {
     }
 
     #[test]
+    fn a_whole_reply_is_read() {
+        let bytes = include_bytes!("../../../fuzz/seeds/purge_log/round");
+        let (value, length) = resp::parse(bytes).unwrap().unwrap();
+        assert_eq!(length, bytes.len());
+        let round = Round {
+            registration: String::new(),
+            establish: None,
+            add: Vec::new(),
+            read_after: Some(EntryId::default()),
+            forget: Vec::new(),
+        };
+        let (reply, _) = decode(&round, "a:b", std::slice::from_ref(&value)).unwrap();
+        assert_eq!((reply.era.as_deref(), reply.era_age), (Some("e-1"), 9900));
+        assert_eq!((reply.entries.len(), reply.nodes.len()), (1, 1));
+        // Another run, or an error in it.
+        assert_eq!(decode(&round, "a:c", &[value]).unwrap().0.era, None);
+        let refused = [Value::Error("NOAUTH".to_owned())];
+        assert!(decode(&round, "a:b", &refused).is_err());
+    }
+
+    #[test]
     fn an_age_is_that_of_the_same_era_only() {
         assert_eq!(age("e", "e 100 500000", [101, 700_000]), Some(1200));
         assert_eq!(age("e", "e 100 500000", [99, 0]), Some(0));

@@ -142,7 +142,7 @@ impl World {
 
 #[test]
 fn no_node_serves_a_page_that_was_purged_before_the_command_returned_success() {
-    let purges = from_environment("MAITRED_PURGES", 240) as usize;
+    let purges = from_environment("MAITRED_PURGES", 160) as usize;
     let (root, redis) = (site(), Redis::start());
     (0..KEYS).for_each(|key| write(&root, &format!("k{key}"), "0"));
     let places: Vec<Place> = (0..NODES).map(|number| Place::new(number, number > 0)).collect();
