@@ -36,8 +36,8 @@ impl CronLine {
             return Err(format!("is longer than {MAX_LINE_BYTES} bytes"));
         }
         let line = line.trim();
-        // What croner takes beyond crontab(5) includes fields without a number, for whose next match
-        // it searches thousands of years minute by minute.
+        // What croner takes beyond crontab(5) includes fields without a number, for whose next
+        // match it searches thousands of years minute by minute.
         let is_nickname = line.starts_with('@') && !line.contains(char::is_whitespace);
         if !is_nickname && let Some(item) = items(line).find(|item| !is_item(item)) {
             return Err(format!("is no cron line: `{item}` is not of crontab(5)"));
