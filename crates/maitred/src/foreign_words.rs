@@ -23,11 +23,7 @@ const fn foreign(
 }
 
 const COMMANDS: [Foreign; 18] = [
-    foreign(
-        &["start", "run", "up", "server", "listen", "php-server", "dev"],
-        "",
-        "`maitred serve`",
-    ),
+    foreign(&["start", "up", "server", "listen", "php-server", "dev"], "", "`maitred serve`"),
     foreign(
         &["validate", "configtest", "test", "config", "lint", "verify", "config-test"],
         "",

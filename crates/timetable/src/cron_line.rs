@@ -36,6 +36,12 @@ impl CronLine {
             return Err(format!("is longer than {MAX_LINE_BYTES} bytes"));
         }
         let line = line.trim();
+        // What croner takes beyond crontab(5) includes fields without a number, for whose next
+        // match it searches thousands of years minute by minute.
+        let is_nickname = line.starts_with('@') && !line.contains(char::is_whitespace);
+        if !is_nickname && let Some(item) = items(line).find(|item| !is_item(item)) {
+            return Err(format!("is no cron line: `{item}` is not of crontab(5)"));
+        }
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed);
         let cron = parser.dom_and_dow(needs_both_days(line)).build().parse(line);
         let cron = cron.map_err(|why| {
@@ -107,6 +113,23 @@ impl CronLine {
         }
         None
     }
+}
+
+/// The items of the lists in all fields.
+fn items(line: &str) -> impl Iterator<Item = &str> {
+    line.split_ascii_whitespace().flat_map(|field| field.split(','))
+}
+
+/// Whether an item is a number, a name, a range of them, or `*`, the last two also with a step.
+fn is_item(item: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    let is_name = |text: &str| text.len() == 3 && text.bytes().all(|c| c.is_ascii_alphabetic());
+    let (range, step) =
+        item.split_once('/').map_or((item, None), |(range, step)| (range, Some(step)));
+    let mut ends = range.split('-');
+    let is_range = ends.all(|end| is_number(end) || is_name(end)) && range.split('-').count() <= 2;
+    let has_many = range == "*" || range.contains('-');
+    (range == "*" || is_range) && step.is_none_or(|step| has_many && is_number(step))
 }
 
 /// Whether a day has to match both of its fields: if one of them begins with `*` (crontab(5)).
