@@ -547,17 +547,3 @@ impl Link {
         maitred_seat::WorkerEnd::new(self.memory.as_fd(), self.events, seat, incarnation)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_size_that_php_does_not_take_gets_its_remedy() {
-        let remedy = |value| remedy_for(value).unwrap_or_default();
-        assert_eq!(remedy("256"), "; 256 is a number of bytes: is 256M meant?");
-        assert_eq!(remedy("256MB"), "; PHP's units are K, M and G: write 256M");
-        assert_eq!(remedy("256M"), "");
-        assert_eq!(remedy("/srv/a"), "");
-    }
-}
