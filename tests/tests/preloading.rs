@@ -35,6 +35,8 @@ require $src . (($_GET['twin'] ?? 'A') === 'A' ? '/TwinA.php' : '/TwinB.php');
 require "$src/WithFunction.php";
 require "$src/Conditional.php";
 require "$src/WithAlias.php";
+class_exists('App\\C20');
+require "$src/GuardedC20.php";
 $said = '';
 foreach ($names as $name) { $said .= "App\\$name"::says() . ' '; }
 echo json_encode(['early' => $early, 'said' => $said . App\helper() . ' ' . Alias::says()]);
@@ -63,6 +65,10 @@ fn write_release(root: &Path, says: &str) {
                     .to_owned(),
             ),
             ("Other", class("C1", "other")),
+            (
+                "GuardedC20",
+                "<?php namespace App; if (!class_exists('App\\C20')) { class C20 {} }".to_owned(),
+            ),
         ]
         .map(|(name, text)| (name.to_owned(), text)),
     );
@@ -116,7 +122,8 @@ fn classes_that_a_pool_uses_exist_from_the_start_and_its_pages_stay_the_same() {
     let after = learned(&server);
     assert_eq!(after["said"], before["said"]);
     assert!(after["said"].as_str().is_some_and(|said| said.ends_with("helped one")), "{after}");
-    let early: Vec<String> = (1..=CLASSES).map(|n| format!("C{n}")).collect();
+    // Another script declares the last one as well, if it does not exist.
+    let early: Vec<String> = (1..CLASSES).map(|n| format!("C{n}")).collect();
     let early = [early, vec!["ByPath".to_owned()]].concat();
     assert_eq!(after["early"], serde_json::json!(early), "those of one file each, and no other");
     let twins = page(&server, "/?twin=B");

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 pub enum PurgeOrder {
     /// Drop pages by address or tag, as a client names them, not by the cache's own keys.
     Asked(PurgeRequest),
+    /// The same from another node, which may have sites that this one lacks: what is not known here
+    /// is left out.
+    OfNode(PurgeRequest),
     /// Drop pages that another front has dropped, by the cache's keys.
     Dropped(Vec<DroppedPages>),
     /// Report every purge from now on, because other fronts with caches run; or stop that.

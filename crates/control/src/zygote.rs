@@ -42,7 +42,8 @@ pub enum ToZygote {
     ReportOpcache,
     /// Read the stacks of all running scripts at this rate, for a time, and count them. Reply:
     /// [`FromZygote::Profiled`]. Another order of this kind replaces the one before. Descriptor: an
-    /// anonymous file for the result, in the format of [`folded`](crate::folded).
+    /// anonymous file for the result, in the format of [`folded`](crate::folded); without one, the
+    /// profile before ends without a report.
     Profile {
         /// Number of this order, for the report.
         profile: u64,

@@ -124,6 +124,8 @@ void maitred_disable_listed(const char *name, const char *list);
  * the process must not continue.
  */
 bool maitred_in_quiet_request(void (*work)(void *context), void *context);
+/* Whether memory ran out in the last such request: PHP must not be called any more. */
+bool maitred_is_exhausted(void);
 /* Whether a script is readable and does not depend on `short_open_tag`. */
 bool maitred_reads_alike(const char *path);
 

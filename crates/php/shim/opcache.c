@@ -85,6 +85,11 @@ static void change_directive(const char *name, const char *value)
 	zend_string_release(key);
 }
 
+bool maitred_is_exhausted(void)
+{
+	return exhausted;
+}
+
 bool maitred_cache_activate(void)
 {
 	if (maitred_engine.request != &no_request) {

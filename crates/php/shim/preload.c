@@ -15,11 +15,12 @@
 	(ZEND_COMPILE_IGNORE_INTERNAL_CLASSES | ZEND_COMPILE_DELAYED_BINDING                       \
 		| ZEND_COMPILE_NO_CONSTANT_SUBSTITUTION | ZEND_COMPILE_IGNORE_OTHER_FILES)
 
-struct declaration {
+struct declarations {
 	const char *path;
-	char *name;
+	char *names;     /* each in lower case, followed by a newline */
 	size_t capacity;
-	size_t length; /* 0: it is no candidate */
+	size_t length;
+	bool alone;      /* one class at the top level, and nothing else */
 };
 
 static bool only_declares(const zend_op_array *code)
@@ -42,36 +43,51 @@ static bool only_declares(const zend_op_array *code)
 	return true;
 }
 
-/* The class that a script has declared in addition to the first `before` ones, if it is only one.
- */
-static const zend_class_entry *only_class(uint32_t before)
+/* Adds a name, if there is room for it. */
+static bool add_name(struct declarations *declarations, const zend_string *name)
 {
-	const zend_class_entry *found = NULL;
+	size_t length = ZSTR_LEN(name);
+
+	if (length + 2 > declarations->capacity - declarations->length) {
+		return false;
+	}
+	zend_str_tolower_copy(declarations->names + declarations->length, ZSTR_VAL(name), length);
+	declarations->length += length;
+	declarations->names[declarations->length++] = '\n';
+	return true;
+}
+
+/*
+ * Adds the names of all classes that a script has declared in addition to the first `before` ones,
+ * those that it declares at run time included. Returns whether it is one, at the top level.
+ */
+static bool add_names(struct declarations *declarations, uint32_t before)
+{
 	const zend_class_entry *class;
 	uint32_t place = 0;
+	uint32_t count = 0;
+	bool alone = true;
 
 	ZEND_HASH_FOREACH_PTR(CG(class_table), class) {
 		if (place++ < before || (class->ce_flags & ZEND_ACC_ANON_CLASS)) {
 			continue;
 		}
-		if (found || !(class->ce_flags & ZEND_ACC_TOP_LEVEL)) {
-			return NULL;
-		}
-		found = class;
+		count++;
+		alone = add_name(declarations, class->name) && (class->ce_flags & ZEND_ACC_TOP_LEVEL)
+			&& alone;
 	} ZEND_HASH_FOREACH_END();
-	return found;
+	return alone && count == 1;
 }
 
-static void compile_alone(struct declaration *declaration)
+static void compile_alone(struct declarations *declarations)
 {
 	uint32_t classes = zend_hash_num_elements(CG(class_table));
 	uint32_t functions = zend_hash_num_elements(CG(function_table));
 	uint32_t options = CG(compiler_options);
 	zend_file_handle file;
 	zend_op_array *code;
-	const zend_class_entry *class;
 
-	zend_stream_init_filename(&file, declaration->path);
+	zend_stream_init_filename(&file, declarations->path);
 	CG(compiler_options) |= ALONE;
 	code = compile_file(&file, ZEND_INCLUDE);
 	CG(compiler_options) = options;
@@ -79,44 +95,43 @@ static void compile_alone(struct declaration *declaration)
 	if (!code) {
 		return;
 	}
-	class = only_class(classes);
-	if (class && ZSTR_LEN(class->name) < declaration->capacity && only_declares(code)
-		&& zend_hash_num_elements(CG(function_table)) == functions) {
-		declaration->length = ZSTR_LEN(class->name);
-		zend_str_tolower_copy(declaration->name, ZSTR_VAL(class->name), declaration->length);
-	}
+	declarations->alone = add_names(declarations, classes) && only_declares(code)
+		&& zend_hash_num_elements(CG(function_table)) == functions;
 	destroy_op_array(code);
 	efree_size(code, sizeof(zend_op_array));
 }
 
 static void inspect(void *context)
 {
-	struct declaration *declaration = context;
+	struct declarations *declarations = context;
+	bool alike = maitred_reads_alike(declarations->path);
 
-	if (!maitred_reads_alike(declaration->path)) {
-		return;
-	}
 	zend_try {
-		compile_alone(declaration);
+		compile_alone(declarations);
 	} zend_catch {
-		declaration->length = 0;
+		declarations->alone = false;
 	} zend_end_try();
+	declarations->alone = declarations->alone && alike;
 	if (EG(exception)) {
 		/* A parse error. */
 		zend_clear_exception();
 	}
 }
 
-int maitred_php_declared_class(const char *path, char *name, size_t capacity)
+int maitred_php_declared_classes(const char *path, char *names, size_t capacity, bool *alone)
 {
-	struct declaration declaration = { path, name, capacity, 0 };
+	struct declarations declarations = { path, names, capacity, 0, false };
 	const char *own = zend_ini_string(ZEND_STRL("opcache.preload"), 0);
+	bool ended;
 
+	*alone = false;
 	/* What php.ini preloads is the site's own decision. */
 	if (!own || *own != '\0') {
 		return 0;
 	}
-	return maitred_in_quiet_request(inspect, &declaration) ? (int) declaration.length : -1;
+	ended = maitred_in_quiet_request(inspect, &declarations);
+	*alone = declarations.alone;
+	return ended && !maitred_is_exhausted() ? (int) declarations.length : -1;
 }
 
 /* The name of the script of opcache.preload; `settings.rs` has it, too. */
@@ -199,17 +214,41 @@ uint32_t maitred_php_watch_preloaded(void)
 	return count;
 }
 
+/* Whether the class in a message such as "Cannot declare class NAME, because …" is preloaded. */
+static bool is_about_preloaded(const char *name)
+{
+	size_t length = strcspn(name, ", (");
+	zend_string *key = zend_string_init(name, length, 0);
+	zend_string *lower = zend_string_tolower(key);
+	const zend_class_entry *class = zend_hash_find_ptr(CG(class_table), lower);
+
+	zend_string_release(lower);
+	zend_string_release(key);
+	return class && is_preloaded(class);
+}
+
 bool maitred_preloading_conflicts(void)
 {
-	static const char *const beginnings[] = { "Cannot declare ", "Cannot redeclare " };
-	size_t at;
+	static const char *const verbs[] = { "Cannot declare ", "Cannot redeclare " };
+	static const char *const kinds[] = { "class ", "interface ", "trait ", "enum " };
+	const char *message;
 
 	if (!CG(unclean_shutdown) || !PG(last_error_message)) {
 		return false;
 	}
-	for (at = 0; at < sizeof(beginnings) / sizeof(*beginnings); at++) {
-		if (!strncmp(ZSTR_VAL(PG(last_error_message)), beginnings[at], strlen(beginnings[at]))) {
-			return true;
+	message = ZSTR_VAL(PG(last_error_message));
+	for (size_t verb = 0; verb < sizeof(verbs) / sizeof(*verbs); verb++) {
+		size_t begin = strlen(verbs[verb]);
+
+		if (strncmp(message, verbs[verb], begin)) {
+			continue;
+		}
+		for (size_t kind = 0; kind < sizeof(kinds) / sizeof(*kinds); kind++) {
+			size_t length = strlen(kinds[kind]);
+
+			if (!strncmp(message + begin, kinds[kind], length)) {
+				return is_about_preloaded(message + begin + length);
+			}
 		}
 	}
 	return false;

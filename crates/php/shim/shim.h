@@ -366,12 +366,12 @@ enum maitred_compiled {
 int maitred_php_compile_script(const char *path, size_t bytes);
 
 /*
- * Writes the lower-case name of the class that a script declares to `name`, NUL-terminated, if that
- * is one class at its top level and the script does nothing else. In a forked child, outside a
- * request. Returns its length; 0 for another script, and where php.ini has `opcache.preload`; -1
- * when PHP failed, and the process must not continue.
+ * Writes the lower-case names of the classes that a script declares to `names`, each followed by a
+ * newline, as far as there is room. `alone`: it is one class at the top level, and the script does
+ * nothing else. In a forked child, outside a request. Returns the length of the names; 0 also where
+ * php.ini has `opcache.preload`; -1 when PHP failed, and the process must not continue.
  */
-int maitred_php_declared_class(const char *path, char *name, size_t capacity);
+int maitred_php_declared_classes(const char *path, char *names, size_t capacity, bool *alone);
 
 /*
  * Reports scripts that outdate a preloaded class, or conflict with one, from now on (`renew`,

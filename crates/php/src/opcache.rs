@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::engine::Engine;
 pub use crate::raw::opcache::CacheFigures;
-use crate::raw::opcache::{Compiled, Declared};
+use crate::raw::opcache::Compiled;
 
 /// A script in OPcache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,10 +83,10 @@ impl Engine {
     }
 
     /// The scripts of `paths` that OPcache may preload, in order: those that declare one class at
-    /// their top level and do nothing else. A class that two of them declare is left out: which of
-    /// them a request includes is the application's decision. None where php.ini sets
-    /// `opcache.preload`. `go_on` is called before each script. It ends early when PHP cannot
-    /// continue.
+    /// their top level and do nothing else. A class that another of the scripts declares as well is
+    /// left out, however it does: which of them a request includes is the application's decision.
+    /// None where php.ini sets `opcache.preload`, and where not all could be inspected: `go_on` is
+    /// called before each, and PHP may be unable to continue.
     ///
     /// Call it in a forked child that exits afterwards, after [`after_fork`](Self::after_fork).
     pub fn preloadable_scripts(
@@ -94,25 +94,26 @@ impl Engine {
         paths: &[PathBuf],
         mut go_on: impl FnMut() -> bool,
     ) -> Vec<PathBuf> {
-        let mut declared: Vec<(Vec<u8>, &PathBuf)> = Vec::new();
+        let (mut alone, mut files) = (Vec::new(), HashMap::<Vec<u8>, usize>::new());
         for path in paths.iter().filter(|path| size_of(path).is_some_and(|bytes| bytes > 0)) {
-            if !go_on() {
-                break;
-            }
             let Ok(text) = CString::new(path.as_os_str().as_bytes()) else {
                 continue;
             };
-            match self.raw.declared_class(&text) {
-                Declared::OnlyClass(name) => declared.push((name, path)),
-                Declared::Otherwise => {}
-                Declared::Exhausted => break,
+            let declared = go_on().then(|| self.raw.declared_classes(&text)).flatten();
+            let Some(declared) = declared else {
+                return Vec::new();
+            };
+            let mut names: Vec<&[u8]> = declared.names.split_inclusive(|b| *b == b'\n').collect();
+            names.sort_unstable();
+            names.dedup();
+            for name in names {
+                *files.entry(name.to_vec()).or_default() += 1;
+            }
+            if declared.is_alone {
+                alone.push((declared.names, path));
             }
         }
-        let mut files: HashMap<&[u8], usize> = HashMap::new();
-        for (name, _) in &declared {
-            *files.entry(name).or_default() += 1;
-        }
-        let unique = declared.iter().filter(|(name, _)| files.get(name.as_slice()) == Some(&1));
+        let unique = alone.iter().filter(|(name, _)| files.get(name) == Some(&1));
         unique.map(|(_, path)| (*path).clone()).collect()
     }
 

@@ -171,6 +171,7 @@ fn take_over(
         systemd: state.systemd,
         cookies: state.cookies.clone(),
         reload_later: state.reload_later,
+        purges_unsent: state.purges_unsent,
     };
     let inherited = state.inherit().map_err(Error::system(what))?;
     let terminal = match &config.fpm {

@@ -219,6 +219,14 @@ impl Reloader {
         unfinished.cloned().collect()
     }
 
+    /// Whether this pool is restarted, and none of its scripts has changed.
+    pub fn is_for_php_alone(&self, pool: &str) -> bool {
+        let current = self.current.as_ref();
+        current.is_some_and(|reload| {
+            reload.outgrown.contains(pool) || reload.preloading.contains(pool)
+        })
+    }
+
     /// Whether this pool is restarted only for a larger OPcache.
     pub fn is_for_opcache(&self, pool: &str) -> bool {
         let current = self.current.as_ref();

@@ -138,6 +138,8 @@ pub struct Resumed {
     pub cookies: CookieNames,
     /// A reload waits for the upgrade.
     pub reload_later: bool,
+    /// Other nodes were not sent all purges.
+    pub purges_unsent: bool,
 }
 
 impl Supervisor {
@@ -188,7 +190,7 @@ impl Supervisor {
             // The previous program may have been notified of some and not have reaped them.
             reaps_on: true,
             cookies: state.cookies,
-            purge_log: PurgeLogManager::resumed(),
+            purge_log: PurgeLogManager::resumed(state.purges_unsent),
             ..Supervisor::new(parts)
         };
         supervisor.systemd.go_on(state.systemd, supervisor.now());

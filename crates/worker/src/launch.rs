@@ -9,7 +9,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 use maitred_control::ZygoteSettings;
 use maitred_control::launch::{Launch, NOT_STARTED};
-use maitred_os::{fork, roots, spawn};
+use maitred_os::signals::Signal;
+use maitred_os::{fork, roots, signals, spawn};
 use maitred_php::PHP_BRANCH;
 
 use crate::apparmor::Hat;
@@ -48,6 +49,8 @@ pub fn run() -> ExitCode {
         Ok(program) => {
             let mut words = vec![program.name];
             words.extend(program.arguments);
+            // This program ignores it, and what is ignored stays so.
+            signals::reset(&[Signal::SIGPIPE]);
             let why = spawn::become_program(&program.path, &words);
             format!("{} cannot be run: {why}", program.path.display())
         }

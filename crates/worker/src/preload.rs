@@ -14,6 +14,7 @@ use maitred_control::{ZygoteSettings, scripts};
 use maitred_os::users;
 use maitred_php::{Engine, Params, Settings};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
 
 use crate::warm::read_list;
 
@@ -26,22 +27,30 @@ const EVENT_BYTES: usize = 16 * 1024;
 /// The scripts that PHP preloads at its start.
 pub struct Preload {
     files: Vec<PathBuf>,
+    /// From before PHP reads the files.
+    watch: FileWatch,
     /// Folders of the scripts that the pool's requests have used.
     folders: HashSet<PathBuf>,
 }
 
 impl Preload {
-    /// Reads the list of an earlier zygote ([`ToZygote::ListPreloadable`]).
+    /// Reads the list of an earlier zygote ([`ToZygote::ListPreloadable`]), and watches its files.
+    /// One in a folder that cannot be watched is left out.
     ///
     /// # Errors
-    /// When the system is out of descriptors or memory.
+    /// When the system is out of descriptors or memory, the user has too many instances or watches
+    /// of inotify (`fs.inotify`), or there are too many folders.
     ///
     /// [`ToZygote::ListPreloadable`]: maitred_control::ToZygote::ListPreloadable
     pub fn of_list(list: OwnedFd) -> io::Result<Preload> {
         let all = scripts::read(&read_list(&File::from(list))?);
         let (folders, files): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|path| path.as_os_str().as_bytes().ends_with(b"/"));
-        Ok(Preload { files, folders: folders.into_iter().collect() })
+        let watch = FileWatch::new(&files)?;
+        let watched: HashSet<&Path> = watch.folders.values().map(PathBuf::as_path).collect();
+        let is_watched = |file: &PathBuf| file.parent().is_some_and(|own| watched.contains(own));
+        let files = files.into_iter().filter(is_watched).collect();
+        Ok(Preload { files, watch, folders: folders.into_iter().collect() })
     }
 
     /// Adds the scripts to the settings of PHP's start.
@@ -54,17 +63,11 @@ impl Preload {
         }
     }
 
-    /// Watches the files.
-    ///
-    /// # Errors
-    /// When the user has too many instances or watches of inotify, or there are too many folders.
-    pub fn watch(&self) -> io::Result<FileWatch> {
-        FileWatch::new(&self.files)
-    }
-
-    /// The folders of the scripts that the pool's requests have used.
-    pub fn into_folders(self) -> KnownFolders {
-        KnownFolders(self.folders)
+    /// What is left of it after PHP's start. With `opcache.validate_timestamps = 0`, a reload says
+    /// that files have changed.
+    pub fn started(self, engine: &Engine) -> Preloaded {
+        let watch = Some(self.watch).filter(|_| engine.validates_scripts());
+        Preloaded { watch, folders: Some(KnownFolders(self.folders)) }
     }
 }
 
@@ -81,24 +84,6 @@ pub fn read_preload(settings: &ZygoteSettings, list: OwnedFd) -> Option<Preload>
     Preload::of_list(list)
         .map_err(|why| eprintln!("maitred-php: pool {} preloads nothing: {why}", settings.pool))
         .ok()
-}
-
-impl Preloaded {
-    /// PHP has started. With `opcache.validate_timestamps = 0`, a reload says that files have
-    /// changed.
-    pub fn of(preload: Preload, engine: &Engine, settings: &ZygoteSettings) -> Preloaded {
-        let watch = engine.validates_scripts().then(|| preload.watch()).transpose();
-        let watch = watch.unwrap_or_else(|why| {
-            let pool = &settings.pool;
-            eprintln!(
-                "maitred-php: pool {pool}: the files of preloaded classes cannot be watched: \
-                 {why}; raise fs.inotify.max_user_instances or max_user_watches, or use `maitred \
-                 reload {pool}` after a change"
-            );
-            None
-        });
-        Preloaded { watch, folders: Some(preload.into_folders()) }
-    }
 }
 
 /// The folders of a pool's scripts. A request for a script elsewhere may be for another release of
@@ -125,28 +110,35 @@ impl KnownFolders {
 #[derive(Debug)]
 pub struct FileWatch {
     inotify: OwnedFd,
-    files: HashSet<PathBuf>,
+    /// The files, and the folders above them.
+    paths: HashSet<PathBuf>,
     folders: HashMap<i32, PathBuf>,
 }
+
+/// A file in a folder is replaced or removed, or such a folder.
+const MOVED: WatchFlags = WatchFlags::DELETE.union(WatchFlags::MOVE).union(WatchFlags::ONLYDIR);
 
 impl FileWatch {
     fn new(files: &[PathBuf]) -> io::Result<FileWatch> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        let folders: HashSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
-        if folders.len() > FOLDERS_MAX {
+        let own: HashSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
+        let above = own.iter().flat_map(|folder| folder.ancestors().skip(1));
+        let above: HashSet<&Path> = above.filter(|folder| !own.contains(folder)).collect();
+        if own.len() + above.len() > FOLDERS_MAX {
             return Err(io::Error::other(format!("there are more than {FOLDERS_MAX} folders")));
         }
-        let what = WatchFlags::CLOSE_WRITE
-            | WatchFlags::DELETE
-            | WatchFlags::MOVE
-            | WatchFlags::DELETE_SELF
-            | WatchFlags::MOVE_SELF
-            | WatchFlags::ONLYDIR;
-        let mut numbers = HashMap::new();
-        for folder in folders {
-            numbers.insert(inotify::add_watch(&inotify, folder, what)?, folder.to_owned());
+        let own = own.into_iter().map(|folder| (folder, MOVED | WatchFlags::CLOSE_WRITE));
+        let mut folders = HashMap::new();
+        for (folder, what) in own.chain(above.into_iter().map(|folder| (folder, MOVED))) {
+            match inotify::add_watch(&inotify, folder, what) {
+                Ok(number) => drop(folders.insert(number, folder.to_owned())),
+                // It was removed, or belongs to another user.
+                Err(Errno::ACCESS | Errno::NOENT | Errno::NOTDIR) => {}
+                Err(why) => return Err(why.into()),
+            }
         }
-        Ok(FileWatch { inotify, files: files.iter().cloned().collect(), folders: numbers })
+        let paths = files.iter().flat_map(|file| file.ancestors()).map(Path::to_owned).collect();
+        Ok(FileWatch { inotify, paths, folders })
     }
 
     /// A watched file or its folder that has changed; none: only others have.
@@ -163,7 +155,7 @@ impl FileWatch {
             };
             let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
             let path = name.map_or_else(|| folder.clone(), |name| folder.join(name));
-            if name.is_none() || self.files.contains(&path) {
+            if name.is_none() || self.paths.contains(&path) {
                 return Some(path.display().to_string());
             }
         }
@@ -185,22 +177,23 @@ mod tests {
     #[test]
     fn a_watched_file_is_seen_when_it_is_saved_replaced_or_removed_and_its_neighbour_is_not() {
         let root = tempfile::tempdir().unwrap();
-        let file = root.path().join("src/A.php");
+        let file = root.path().join("app/src/A.php");
         let write = |name: &str| fs::write(root.path().join(name), "<?php").unwrap();
-        fs::create_dir(root.path().join("src")).unwrap();
-        let changes: [&dyn Fn(); 4] = [
-            &|| write("src/A.php"),
+        let changes: [&dyn Fn(); 5] = [
+            &|| write("app/src/A.php"),
             &|| {
-                write("src/A.php.new");
-                fs::rename(root.path().join("src/A.php.new"), &file).unwrap();
+                write("app/src/A.php.new");
+                fs::rename(root.path().join("app/src/A.php.new"), &file).unwrap();
             },
             &|| fs::remove_file(&file).unwrap(),
-            &|| fs::rename(root.path().join("src"), root.path().join("old")).unwrap(),
+            &|| fs::rename(root.path().join("app/src"), root.path().join("app/old")).unwrap(),
+            &|| fs::rename(root.path().join("app"), root.path().join("app.old")).unwrap(),
         ];
         for change in changes {
-            write("src/A.php");
+            fs::create_dir_all(root.path().join("app/src")).unwrap();
+            write("app/src/A.php");
             let watch = FileWatch::new(&[file.clone()]).unwrap();
-            write("src/B.php");
+            write("app/src/B.php");
             assert_eq!(watch.changed(), None);
             change();
             let seen = watch.changed().expect("the change is seen");

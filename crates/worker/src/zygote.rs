@@ -192,7 +192,7 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     hat.map_or(Ok(()), Hat::put_on)?;
     confine::forbid_new_privileges(settings, &engine)?;
     let classes = if preload.is_some() { engine.watch_preloaded() } else { 0 };
-    let preloaded = preload.map(|preload| Preloaded::of(preload, &engine, settings));
+    let preloaded = preload.map(|preload| preload.started(&engine));
     let preloaded = preloaded.unwrap_or_default();
     let built = PhpVersion::built().filter(|built| *built != version);
     let started = FromZygote::Started {

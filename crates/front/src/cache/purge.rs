@@ -94,6 +94,15 @@ impl PurgeableSites {
         self.resolve_among(&meant, asked)
     }
 
+    /// The purges that another node requests, as far as their sites are known.
+    fn resolve_known(&self, asked: &PurgeRequest) -> Vec<DroppedPages> {
+        let one = |target: &Target| {
+            let targets = vec![target.clone()];
+            self.resolve(&PurgeRequest { targets, ..asked.clone() }).unwrap_or_default()
+        };
+        asked.targets.iter().flat_map(one).collect()
+    }
+
     /// The purges that a script of a pool requests; none if no site of that pool has a cache.
     ///
     /// # Errors
@@ -407,6 +416,7 @@ impl Cache {
             }
             PurgeOrder::Dropped(dropped) => dropped,
             PurgeOrder::Asked(asked) => &self.known.load().resolve(asked)?,
+            PurgeOrder::OfNode(asked) => &self.known.load().resolve_known(asked),
         };
         for one in dropped {
             self.purge_here(one);

@@ -138,7 +138,11 @@ async fn events<C: HttpClient>(
     view: View,
     pool: Option<&str>,
 ) -> io::Result<After> {
-    let Some(_open) = OpenDashboard::another() else {
+    if cx.head.kind() == Method::Head {
+        let why = "Events are for GET.";
+        return cx.refuse(TextResponse::new(405, why)).await;
+    }
+    let Some(_open) = OpenDashboard::another(view) else {
         let why = "There are as many open dashboards as there may be.";
         return cx.refuse(TextResponse::new(503, why)).await;
     };

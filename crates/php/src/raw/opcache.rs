@@ -14,8 +14,12 @@ unsafe extern "C" {
     fn maitred_php_cache_figures(figures: *mut CacheFigures) -> bool;
     fn maitred_php_cache_figures_within(figures: *mut CacheFigures) -> bool;
     fn maitred_php_compile_script(path: *const c_char, bytes: usize) -> c_int;
-    fn maitred_php_declared_class(path: *const c_char, name: *mut c_char, capacity: usize)
-    -> c_int;
+    fn maitred_php_declared_classes(
+        path: *const c_char,
+        names: *mut c_char,
+        capacity: usize,
+        alone: *mut bool,
+    ) -> c_int;
     fn maitred_php_watch_preloaded() -> u32;
     fn maitred_php_validates_scripts() -> bool;
 }
@@ -67,18 +71,16 @@ pub(crate) enum Compiled {
     Exhausted,
 }
 
-/// Longest name of a class that is preloaded, in bytes, with its NUL.
-const CLASS_NAME_MAX: usize = 512;
+/// Room for the names of the classes of a script, in bytes.
+const CLASS_NAMES_MAX: usize = 16 * 1024;
 
-/// What a script declares.
+/// The classes of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Declared {
-    /// One class at its top level, and the script does nothing else: its name in lower case.
-    OnlyClass(Vec<u8>),
-    /// Anything else.
-    Otherwise,
-    /// PHP could not continue; nor must the process.
-    Exhausted,
+pub(crate) struct Declared {
+    /// Their names in lower case, each followed by a newline.
+    pub(crate) names: Vec<u8>,
+    /// It is one class at its top level, and the script does nothing else.
+    pub(crate) is_alone: bool,
 }
 
 /// The target of the visitor's context pointer.
@@ -145,18 +147,18 @@ impl RawEngine {
         }
     }
 
-    pub(crate) fn declared_class(&mut self, path: &CStr) -> Declared {
-        let mut name = [0_u8; CLASS_NAME_MAX];
-        // SAFETY: PHP is started, this is its thread and no request is under way; `path` and `name`
-        // outlive the call, `name` has that many bytes, and no longjmp leaves it.
+    /// None when PHP could not continue; nor must the process.
+    pub(crate) fn declared_classes(&mut self, path: &CStr) -> Option<Declared> {
+        let (mut names, mut is_alone) = (vec![0_u8; CLASS_NAMES_MAX], false);
+        let start = names.as_mut_ptr().cast();
+        // SAFETY: PHP is started, this is its thread and no request is under way; `path`, `names`
+        // and `is_alone` outlive the call, `names` has that many bytes, and no longjmp leaves it.
         let length = unsafe {
-            maitred_php_declared_class(path.as_ptr(), name.as_mut_ptr().cast(), name.len())
+            let capacity = names.len();
+            maitred_php_declared_classes(path.as_ptr(), start, capacity, &raw mut is_alone)
         };
-        match usize::try_from(length) {
-            Ok(0) => Declared::Otherwise,
-            Ok(length) => Declared::OnlyClass(name.get(..length).unwrap_or_default().to_vec()),
-            Err(_) => Declared::Exhausted,
-        }
+        names.truncate(usize::try_from(length).ok()?);
+        Some(Declared { names, is_alone })
     }
 
     pub(crate) fn watch_preloaded(&mut self) -> u32 {

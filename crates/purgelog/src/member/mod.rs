@@ -167,6 +167,8 @@ pub struct Member {
     /// The era has to be set.
     must_establish: bool,
     reading: Reading,
+    /// The round in flight reads entries.
+    reads: bool,
     /// More entries can be read.
     has_more: bool,
     known: KnownEntries,
@@ -180,6 +182,8 @@ pub struct Member {
     lease_said: Millis,
     /// No lease before then: another server has this name.
     muted_until: Millis,
+    /// That was said.
+    is_name_said: bool,
     others: Others,
     outgoing: OutgoingPurges,
     /// Numbers of the additions of the round in flight; 0: a mark of having joined.
@@ -201,6 +205,7 @@ impl Member {
             era_since: 0,
             must_establish: false,
             reading: Reading::After(EntryId::default()),
+            reads: false,
             has_more: true,
             known: KnownEntries::default(),
             last_mark: 0,
@@ -211,6 +216,7 @@ impl Member {
             lease_until: 0,
             lease_said: 0,
             muted_until: 0,
+            is_name_said: false,
             others: Others::default(),
             outgoing: OutgoingPurges::default(),
             adding: Vec::new(),
@@ -288,6 +294,7 @@ impl Member {
         let add;
         (self.adding, add) = additions.into_iter().unzip();
         let is_free = self.applying.len() < MAX_APPLYING;
+        self.reads = is_free;
         Round {
             registration: self.registration(false),
             establish,
@@ -375,7 +382,7 @@ impl Member {
         let is_mine = other.is_none_or(|other| other.instance == self.settings.instance);
         if self.has_registered && !is_mine {
             // Once may be the last word of this node's former process.
-            if now < self.muted_until {
+            if now < self.muted_until && !std::mem::replace(&mut self.is_name_said, true) {
                 steps.push(Step::Say(Remark::NameTaken));
             }
             self.muted_until = now.saturating_add(self.settings.wait());
@@ -445,7 +452,9 @@ impl Member {
         if begins && ends.is_none_or(|(first, _)| first > stands_at) {
             return self.drop_all(last, Remark::Trimmed, steps);
         }
-        if self.applying.len() >= MAX_APPLYING {
+        // A round that read nothing says nothing of what there is to read, whatever was applied
+        // meanwhile.
+        if !self.reads {
             return;
         }
         let is_complete = entries.len() < MAX_READ;

@@ -47,6 +47,9 @@ pub struct PurgeLogContext<'a> {
     pub now: Moment,
 }
 
+/// The number of the purges of a previous program. No purge of this one has it.
+const OF_BEFORE: u64 = u64::MAX;
+
 /// The process that passes purges on.
 #[derive(Debug, Default)]
 pub struct PurgeLogManager {
@@ -65,9 +68,16 @@ pub struct PurgeLogManager {
 }
 
 impl PurgeLogManager {
-    /// That of a server that a previous program has left running.
-    pub fn resumed() -> PurgeLogManager {
-        PurgeLogManager { has_run: true, ..PurgeLogManager::default() }
+    /// That of a server that a previous program has left running, perhaps with purges that were not
+    /// sent.
+    pub fn resumed(has_unsent: bool) -> PurgeLogManager {
+        let unsent = has_unsent.then_some(OF_BEFORE).into_iter().collect();
+        PurgeLogManager { has_run: true, unsent, ..PurgeLogManager::default() }
+    }
+
+    /// Whether there are purges that it sends later.
+    pub fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
     }
 
     /// The process, if it can report.
@@ -115,7 +125,8 @@ impl PurgeLogManager {
         let (Some(peer), Some(number)) = (&mut self.peer, self.unsent.last().copied()) else {
             return;
         };
-        self.unsent.clear();
+        // Until the process has reported it.
+        self.unsent = BTreeSet::from([number]);
         let order = PurgeOrder::everything();
         peer.say(ToPurgeLog::Publish { number, order }, &[]);
     }

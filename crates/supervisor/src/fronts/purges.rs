@@ -250,6 +250,12 @@ impl PurgeCoordinator {
         self.log_runs = log_runs;
     }
 
+    /// Whether there are purges that it was not sent.
+    pub fn has_unsent(&self) -> bool {
+        self.for_log.iter().any(|order| matches!(order, ToPurgeLog::Publish { .. }))
+            || self.pending.iter().any(|one| one.nodes == OtherNodes::Awaited)
+    }
+
     /// Takes what the process that passes purges on is to be sent.
     pub fn take_for_log(&mut self) -> Vec<ToPurgeLog> {
         std::mem::take(&mut self.for_log)
@@ -271,6 +277,10 @@ impl PurgeCoordinator {
         fronts: &mut Fronts,
         now: Moment,
     ) {
+        let order = match order {
+            PurgeOrder::Asked(asked) => PurgeOrder::OfNode(asked),
+            other => other,
+        };
         let requester = PurgeRequester::Node(self.log_process, mark);
         let lines = fronts.lines();
         self.order(order, requester, lines, fronts, now);

@@ -9,6 +9,7 @@ use maitred_config::{Config, Job};
 use maitred_control::launch::{LAUNCH_ROLE, Launch};
 use maitred_os::shared;
 use maitred_os::spawn::{self, Program};
+use maitred_os::users;
 
 use crate::plan::Plan;
 use crate::processes::plan::settings_of_jobs;
@@ -49,11 +50,20 @@ pub fn prepare(job: &Job, config: &Config, programs: &Programs) -> Result<Prepar
     Ok(Prepared { launch, program: programs.of(version).to_owned() })
 }
 
-/// Starts a process of a job, with this output, and returns its pid.
+/// A process of a job.
+#[derive(Debug, Clone, Copy)]
+pub struct Launched {
+    /// Its process id.
+    pub pid: i32,
+    /// The id of its user.
+    pub uid: u32,
+}
+
+/// Starts a process of a job, with this output.
 ///
 /// # Errors
 /// One sentence.
-pub fn start(job: &Job, plan: &Plan, output: BorrowedFd<'_>) -> Result<i32, String> {
+pub fn start(job: &Job, plan: &Plan, output: BorrowedFd<'_>) -> Result<Launched, String> {
     let Prepared { launch, program } = prepare(job, &plan.config, &plan.programs)?;
     let json = serde_json::to_vec(&launch).map_err(|why| why.to_string())?;
     let file = shared::file_with("maitred-launch", &json).map_err(|why| why.to_string())?;
@@ -66,5 +76,7 @@ pub fn start(job: &Job, plan: &Plan, output: BorrowedFd<'_>) -> Result<i32, Stri
         output: Some(output),
         group: plan.groups.as_ref().and_then(|groups| groups.entrance(&job.pool)),
     });
-    started.map_err(|why| format!("{} cannot be started: {why}", program.display()))
+    let pid = started.map_err(|why| format!("{} cannot be started: {why}", program.display()))?;
+    let user = launch.settings.identity.as_ref();
+    Ok(Launched { pid, uid: user.map_or_else(|| users::current().uid, |user| user.uid) })
 }

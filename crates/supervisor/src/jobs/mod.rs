@@ -55,7 +55,8 @@ impl Jobs {
     /// Follows a configuration: new jobs begin, changed ones are renewed, others end.
     pub fn follow(&mut self, config: &Config, now: Moment) {
         let wall = Alarm::wall();
-        for unit in &mut self.units {
+        // One that is being removed is not taken back: its successor is another.
+        for unit in self.units.iter_mut().filter(|unit| !unit.is_retiring()) {
             let own = &unit.job;
             let is_same = |job: &&Job| {
                 job.pool == own.pool
@@ -81,8 +82,10 @@ impl Jobs {
 
     /// The pool has got a new generation: its commands are replaced.
     pub fn renew(&mut self, pool: &str, now: Moment) {
-        for unit in self.units.iter_mut().filter(|unit| unit.job.pool == pool) {
-            unit.renew(now);
+        for unit in self.units.iter_mut() {
+            if unit.job.pool == pool && !unit.is_retiring() {
+                unit.renew(now);
+            }
         }
     }
 
@@ -158,12 +161,13 @@ impl Jobs {
             return false;
         };
         unit.ended(pid, how, context);
-        let job = &unit.job;
-        let pool = context.plan.config.pool(&job.pool);
-        let identity =
-            pool.map(|pool| crate::system::identity::of_pool(pool, &context.plan.config));
-        let user = identity.and_then(Result::ok).flatten();
-        let uid = user.map_or_else(|| maitred_os::users::current().uid, |user| user.uid);
+        // One of a previous program has the user that the pool has now, if it still exists.
+        let uid = unit.take_user(pid).unwrap_or_else(|| {
+            let pool = context.plan.config.pool(&unit.job.pool);
+            let of_pool = |pool| crate::system::identity::of_pool(pool, &context.plan.config);
+            let user = pool.map(of_pool).and_then(Result::ok).flatten();
+            user.map_or_else(|| maitred_os::users::current().uid, |user| user.uid)
+        });
         let all = std::time::Duration::ZERO;
         EndedScript { worker: pid, uid, since: all }.end_children(|_| false);
         true

@@ -202,11 +202,15 @@ impl Slot {
                 self.state = SlotState::Stopping(process.clone());
                 step
             }
-            SlotState::Waiting { .. } | SlotState::Done => {
+            SlotState::Waiting { .. } | SlotState::Done if self.is_wanted => {
                 self.state = SlotState::Waiting { not_before: now };
                 None
             }
-            SlotState::Starting | SlotState::Replacing(_) | SlotState::Stopping(_) => None,
+            SlotState::Waiting { .. }
+            | SlotState::Done
+            | SlotState::Starting
+            | SlotState::Replacing(_)
+            | SlotState::Stopping(_) => None,
         }
     }
 

@@ -19,7 +19,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::jobs::alarm::WallTime;
 use crate::jobs::job_process::{JobEnd, JobProcess, JobStep};
-use crate::jobs::launch;
+use crate::jobs::launch::{self, Launched};
 use crate::jobs::schedule_runs::{Fired, ScheduleRuns};
 use crate::jobs::slot::{Chance, Slot};
 use crate::limits::{
@@ -50,6 +50,8 @@ pub struct NextRun {
     pub due: i64,
     /// When it begins: later by a random delay.
     pub begins: WallTime,
+    /// When it was looked up.
+    pub found: WallTime,
 }
 
 /// What runs, and when.
@@ -83,6 +85,8 @@ pub struct Unit {
     pub runs: Runs,
     /// The output of each of its processes, by pid: lines of several must not mix.
     pub outputs: BTreeMap<i32, PoolOutput>,
+    /// The users of those that this program has started.
+    users: BTreeMap<i32, u32>,
     /// Its counters.
     pub counts: JobCounts,
     /// It is not wanted any more.
@@ -110,6 +114,7 @@ impl Unit {
             job,
             runs,
             outputs,
+            users: BTreeMap::new(),
             counts: JobCounts::default(),
             is_retired: false,
             last_lines: VecDeque::new(),
@@ -121,6 +126,11 @@ impl Unit {
     /// Whether it is to end.
     pub fn is_retiring(&self) -> bool {
         self.is_retired
+    }
+
+    /// Takes the user of a process that has ended.
+    pub fn take_user(&mut self, pid: i32) -> Option<u32> {
+        self.users.remove(&pid)
     }
 
     /// Whether a process is one of its own.
@@ -160,7 +170,7 @@ impl Unit {
         if let Some((due, seconds)) =
             due.filter(|(due, _)| next.is_some_and(|next| *due < next.due))
         {
-            *next = Some(NextRun { due, begins: Duration::from_secs(seconds) });
+            *next = Some(NextRun { due, begins: Duration::from_secs(seconds), found: wall });
         }
     }
 
@@ -192,7 +202,7 @@ impl Unit {
         *next = due.map(|due| {
             let delay = schedule.jitter.mul_f64(fastrand::f64());
             let at = Duration::from_secs(u64::try_from(due).unwrap_or(0));
-            NextRun { due, begins: at.saturating_add(delay) }
+            NextRun { due, begins: at.saturating_add(delay), found: wall }
         });
     }
 
@@ -209,7 +219,7 @@ impl Unit {
     pub fn check_time(&mut self, wall: WallTime, context: &JobContext<'_>) {
         let Some(next) = self.next_run() else { return };
         if wall < next.begins {
-            let is_back = next.begins.saturating_sub(wall) > CLOCK_SET_BACK;
+            let is_back = next.found.saturating_sub(wall) > CLOCK_SET_BACK;
             if is_back {
                 self.look_up(None, wall);
             }
@@ -265,8 +275,9 @@ impl Unit {
         let (name, pool) = (self.name(), self.job.pool.clone());
         let chance = Chance(fastrand::f64());
         let started = new_output().and_then(|output| {
-            let pid = launch::start(&self.job, plan, output.writer())?;
+            let Launched { pid, uid } = launch::start(&self.job, plan, output.writer())?;
             self.outputs.insert(pid, output);
+            self.users.insert(pid, uid);
             Ok(pid)
         });
         let is_schedule = self.job.schedule.is_some();

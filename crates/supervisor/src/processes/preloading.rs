@@ -28,6 +28,12 @@ const USES_OF_A_SCRIPT: u64 = 4;
 /// Fewest classes that are worth another generation: a look-up of one takes microseconds.
 const CLASSES_MIN: u32 = 16;
 
+/// Preloading is switched off after this number of preloading generations that did not last.
+const LOST_MAX: usize = 3;
+
+/// Within this time.
+const LOST_WITHIN: Duration = Duration::from_secs(900);
+
 /// A zygote that does not reply within this time has no list.
 const REPLY_TIMEOUT: Duration = PRELOADABLE_TIMEOUT.saturating_add(Duration::from_secs(5));
 
@@ -40,6 +46,8 @@ struct PoolPreloading {
     /// The current generation.
     generation: Generation,
     stage: PreloadStage,
+    /// When the last preloading generations were replaced.
+    lost: Vec<Moment>,
 }
 
 #[derive(Debug)]
@@ -106,7 +114,7 @@ impl PreloadingPools {
     pub fn keep(&mut self, pools: &mut Pools, now: Moment) {
         let wanted: BTreeMap<String, (Generation, bool)> = pools
             .current()
-            .filter(|pool| pool.plan.configured.preload)
+            .filter(|pool| pool.plan.configured.preload && !pool.is_booted())
             .map(|pool| (pool.name().to_owned(), (pool.generation, pool.preloads())))
             .collect();
         self.0.retain(|name, _| wanted.contains_key(name));
@@ -234,15 +242,32 @@ impl PoolPreloading {
         preloads: bool,
         now: Moment,
     ) -> PoolPreloading {
-        let stage = match before.map(|pool| pool.stage) {
+        let (stage, mut lost) =
+            before.map_or((None, Vec::new()), |pool| (Some(pool.stage), pool.lost));
+        if let Some(PreloadStage::Preloaded { .. }) = stage {
+            lost.push(now);
+            lost.retain(|at| now < *at + LOST_WITHIN);
+        }
+        let stage = match stage {
             _ if preloads => PreloadStage::Preloaded { classes: 0 },
             Some(PreloadStage::Off { why, lasts: true }) => PreloadStage::off(why),
+            _ if lost.len() >= LOST_MAX => {
+                lost.clear();
+                PreloadStage::off("its scripts change, or are in new folders, again and again")
+            }
             _ => PreloadStage::Learning(Learning::begin(now)),
         };
-        PoolPreloading { generation, stage }
+        PoolPreloading { generation, stage, lost }
     }
 
     fn act(&mut self, name: &str, pools: &mut Pools, now: Moment) {
+        // Also without a zygote, which may have been dismissed meanwhile.
+        if let PreloadStage::Listing { until, .. } = &self.stage
+            && *until <= now
+        {
+            debug!("pool {name}: its zygote has listed no scripts to preload");
+            self.stage = PreloadStage::Learning(Learning::begin(now));
+        }
         let Some(running) = pools.current_of_mut(name).filter(|pool| pool.has_php()) else {
             return;
         };
@@ -250,10 +275,6 @@ impl PoolPreloading {
             PreloadStage::Learning(learning) if learning.look_at <= now => {
                 learning.look(now);
                 running.query_opcache();
-            }
-            PreloadStage::Listing { until, .. } if *until <= now => {
-                debug!("pool {name}: its zygote has listed no scripts to preload");
-                self.stage = PreloadStage::Learning(Learning::begin(now));
             }
             PreloadStage::Preloaded { classes } => *classes = running.preloaded_classes,
             _ => {}
@@ -317,12 +338,27 @@ mod tests {
     #[test]
     fn after_a_conflict_one_generation_does_without_and_after_a_reload_it_is_learned_again() {
         let conflict = PreloadStage::Off { why: "a worker has crashed", lasts: true };
-        let before = PoolPreloading { generation: 1, stage: conflict };
+        let before = PoolPreloading { generation: 1, stage: conflict, lost: Vec::new() };
         let without = PoolPreloading::next(Some(before), 2, false, at(0));
         assert!(matches!(without.stage, PreloadStage::Off { lasts: false, .. }), "{without:?}");
         let reloaded = PoolPreloading::next(Some(without), 3, false, at(0));
         assert!(matches!(reloaded.stage, PreloadStage::Learning(_)), "{reloaded:?}");
         let preloads = PoolPreloading::next(Some(reloaded), 4, true, at(0));
         assert!(matches!(preloads.stage, PreloadStage::Preloaded { .. }), "{preloads:?}");
+    }
+
+    #[test]
+    fn a_pool_whose_preloading_does_not_last_goes_on_without() {
+        let mut pool = PoolPreloading::next(None, 0, false, at(0));
+        for (generation, minute) in [(1, 1), (3, 5), (5, 9)] {
+            let now = at(60 * minute);
+            pool = PoolPreloading::next(Some(pool), generation, true, now);
+            assert!(matches!(pool.stage, PreloadStage::Preloaded { .. }), "{pool:?}");
+            pool = PoolPreloading::next(Some(pool), generation + 1, false, now);
+        }
+        assert!(matches!(pool.stage, PreloadStage::Off { .. }), "{pool:?}");
+        // After the next reload it is learned again.
+        pool = PoolPreloading::next(Some(pool), 7, false, at(700));
+        assert!(matches!(pool.stage, PreloadStage::Learning(_)), "{pool:?}");
     }
 }

@@ -13,6 +13,7 @@ use maitred_control::{Generation, ProfileSamples, ToZygote};
 use maitred_os::shared;
 
 use crate::limits::Moment;
+use crate::logging::text::one_line;
 use crate::processes::pools::Pools;
 
 /// Most profiles at a time.
@@ -65,6 +66,9 @@ impl Profiles {
         let running = pools.current_of_mut(name);
         let running = running.ok_or_else(|| format!("there is no pool `{name}` that serves"))?;
         let generation = running.generation;
+        if self.pending.values().any(|other| other.generation == generation) {
+            return Err(format!("a profile of pool `{name}` is made already; wait for its end"));
+        }
         let zygote = running.zygote.as_mut();
         let zygote = zygote.ok_or_else(|| format!("pool `{name}` is idle and runs no PHP"))?;
         let result = shared::file_with("maitred-profile", b"");
@@ -87,9 +91,13 @@ impl Profiles {
         samples: Result<ProfileSamples, String>,
     ) {
         let pending = self.pending.get_mut(&profile);
-        let Some(pending) = pending.filter(|pending| pending.generation == generation) else {
+        let is_awaited = |pending: &&mut PendingProfile| {
+            pending.generation == generation && pending.reply.is_none()
+        };
+        let Some(pending) = pending.filter(is_awaited) else {
             return;
         };
+        let samples = samples.map_err(|why| one_line(&why));
         let result = samples.and_then(|samples| {
             let stacks = read(&pending.result).map_err(|why| why.to_string())?;
             Ok(Reply::Profiled { samples, stacks })
@@ -98,11 +106,17 @@ impl Profiles {
     }
 
     /// Takes the reply of a profile, once there is one.
-    pub fn outcome(&mut self, profile: u64, now: Moment) -> Option<Reply> {
+    pub fn outcome(&mut self, profile: u64, pools: &Pools, now: Moment) -> Option<Reply> {
         let pending = self.pending.get_mut(&profile)?;
+        let generation = pending.generation;
+        let is_there = pools.iter().any(|pool| pool.generation == generation && pool.is_current());
         let reply = pending.reply.take().or_else(|| {
-            let why = "the pool's PHP has sent no profile; it may have been restarted meanwhile";
-            (pending.until <= now).then(|| Reply::Failed { why: why.to_owned() })
+            let why = match is_there {
+                true => "the pool's PHP has sent no profile in time",
+                false => "the pool was restarted, which ends a profile",
+            };
+            let is_lost = !is_there || pending.until <= now;
+            is_lost.then(|| Reply::Failed { why: why.to_owned() })
         });
         if reply.is_some() {
             self.pending.remove(&profile);
@@ -110,9 +124,22 @@ impl Profiles {
         reply
     }
 
-    /// Drops those whose client has disconnected.
-    pub fn keep(&mut self, is_awaited: impl Fn(u64) -> bool) {
-        self.pending.retain(|profile, _| is_awaited(*profile));
+    /// Ends those whose client has disconnected.
+    pub fn keep(&mut self, is_awaited: impl Fn(u64) -> bool, pools: &mut Pools) {
+        let left: Vec<u64> =
+            self.pending.keys().copied().filter(|profile| !is_awaited(*profile)).collect();
+        for profile in left {
+            let Some(pending) = self.pending.remove(&profile).filter(|one| one.reply.is_none())
+            else {
+                continue;
+            };
+            let mut zygotes = pools.iter_mut().filter(|pool| pool.generation == pending.generation);
+            if let Some(zygote) = zygotes.find_map(|pool| pool.zygote.as_mut()) {
+                // Without a file for the result, it ends the one before.
+                let order = ToZygote::Profile { profile, rate: 1, duration: Duration::ZERO };
+                zygote.peer.say(order, &[]);
+            }
+        }
     }
 
     /// When one times out.
@@ -126,7 +153,8 @@ fn read(result: &OwnedFd) -> io::Result<String> {
     let length = file.metadata()?.len().min(FOLDED_BYTES_MAX);
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
     file.read_exact_at(&mut bytes, 0)?;
-    let mut text = String::from_utf8_lossy(&bytes).into_owned();
-    text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
-    Ok(text)
+    let text = String::from_utf8(bytes).ok();
+    // It is printed on a terminal.
+    let is_plain = |text: &String| text.chars().all(|c| c == '\n' || !c.is_control());
+    text.filter(is_plain).ok_or_else(|| io::Error::other("the pool's PHP has sent no profile"))
 }

@@ -38,7 +38,7 @@ impl Supervisor {
         }
         self.admin.put_back(connections, now);
         let admin = &self.admin;
-        self.profiles.keep(|profile| admin.awaits_profile(profile));
+        self.profiles.keep(|profile| admin.awaits_profile(profile), &mut self.pools);
     }
 
     fn serve_command(&mut self, connection: &mut AdminConnection, line: &[u8]) {
@@ -105,7 +105,9 @@ impl Supervisor {
             connection.reply(&reply, now);
         }
         let profile = connection.awaited_profile();
-        if let Some(reply) = profile.and_then(|profile| self.profiles.outcome(profile, now)) {
+        if let Some(reply) =
+            profile.and_then(|profile| self.profiles.outcome(profile, &self.pools, now))
+        {
             connection.reply(&reply, now);
         }
         let is_awaited = |pool: Option<&str>| match pool {

@@ -28,6 +28,7 @@ use crate::processes::pools::PoolId;
 use crate::processes::running_pool::Zygote;
 use crate::processes::script_children::EndedScript;
 use crate::processes::slow_scripts::{SlowScript, TraceTarget};
+use crate::reload::restart_requests::SaveNotice;
 use crate::system::private_folders;
 use crate::system::programs::is_version;
 
@@ -271,10 +272,11 @@ impl Supervisor {
             }
             FromZygote::PreloadedFileChanged { file } => {
                 let running = &self.pools[id];
-                if running.preloads() && running.is_current() {
-                    let (pool, file) = (running.name(), one_line(&file));
+                // One on trial as well: it is restarted when it serves.
+                let pool = running.name();
+                if running.preloads() && self.restarts.want_saved(pool, now) != SaveNotice::Known {
+                    let file = one_line(&file);
                     info!("pool {pool}: {file} of a preloaded class was saved");
-                    self.restarts.want_saved(pool, now);
                 }
             }
             FromZygote::ScriptsListed { count } => self.pools.scripts_listed(id, count, now),

@@ -365,7 +365,7 @@ impl Supervisor {
                 self.pool_event(other, GenerationEvent::Leave);
             }
         }
-        if !self.reloader.is_for_opcache(&name) {
+        if !self.reloader.is_for_php_alone(&name) {
             let now = self.now();
             self.jobs.renew(&name, now);
         }

@@ -283,6 +283,7 @@ fn handover(server: &Supervisor) -> HandoverState {
         cookies: &server.cookies,
         scoreboards: &server.scoreboards,
         jobs: &server.jobs,
+        purges_unsent: server.purge_log.has_unsent() || server.purges.has_unsent(),
         systemd: server.systemd.told(),
         reload_later: server.reloader.is_postponed(),
         now: server.now(),

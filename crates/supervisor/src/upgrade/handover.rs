@@ -74,6 +74,9 @@ pub struct HandoverState {
     /// Commands and schedules.
     #[serde(default)]
     jobs: Vec<JobState>,
+    /// Other nodes were not sent all purges.
+    #[serde(default)]
+    pub purges_unsent: bool,
 }
 
 /// A process with a channel.
@@ -192,6 +195,8 @@ pub struct Running<'a> {
     pub scoreboards: &'a Scoreboards,
     /// Commands and schedules.
     pub jobs: &'a Jobs,
+    /// Other nodes were not sent all purges.
+    pub purges_unsent: bool,
     /// What systemd knows.
     pub systemd: SystemdState,
     /// A reload waits for the upgrade.
@@ -234,6 +239,7 @@ impl HandoverState {
             pools: running.pools.iter().map(pool_state).collect(),
             scoreboards: running.scoreboards.descriptors(),
             jobs: running.jobs.state(),
+            purges_unsent: running.purges_unsent,
         }
     }
 

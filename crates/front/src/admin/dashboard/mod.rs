@@ -13,6 +13,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use maitred_http1::Head;
 
+use crate::pool::status::View;
+
 /// Where the page is.
 const PATH: &str = "/dashboard";
 
@@ -84,9 +86,11 @@ fn asset(content_type: &'static str, text: &'static str) -> Asset {
 pub struct OpenDashboard(());
 
 impl OpenDashboard {
-    /// Counts another one; none if there are too many.
-    pub fn another() -> Option<OpenDashboard> {
-        let more = |open: usize| (open < MAX_STREAMS).then_some(open + 1);
+    /// Counts another one; none if there are too many. Half of them are left to clients that may
+    /// see everything: a tenant's script may open the others.
+    pub fn another(view: View) -> Option<OpenDashboard> {
+        let most = if view == View::Whole { MAX_STREAMS } else { MAX_STREAMS / 2 };
+        let more = |open: usize| (open < most).then_some(open + 1);
         STREAMS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         Some(OpenDashboard(()))
     }
@@ -119,9 +123,12 @@ mod tests {
 
     #[test]
     fn there_are_only_so_many_open_dashboards() {
-        let open: Vec<_> = (0..MAX_STREAMS).map(|_| OpenDashboard::another()).collect();
-        assert!(open.iter().all(Option::is_some) && OpenDashboard::another().is_none());
-        drop(open);
-        assert!(OpenDashboard::another().is_some());
+        let another = OpenDashboard::another;
+        let some: Vec<_> = (0..MAX_STREAMS / 2).map(|_| another(View::WithoutRequests)).collect();
+        assert!(some.iter().all(Option::is_some) && another(View::WithoutRequests).is_none());
+        let more: Vec<_> = (0..MAX_STREAMS / 2).map(|_| another(View::Whole)).collect();
+        assert!(more.iter().all(Option::is_some) && another(View::Whole).is_none());
+        drop((some, more));
+        assert!(another(View::Whole).is_some());
     }
 }

@@ -68,14 +68,16 @@ pub async fn state(thread: &Thread, view: View, selected: Option<&str>) -> Value
             tokio::task::yield_now().await;
         }
     }
+    // Tenants reach a loopback address, and are not shown each other's hosts.
+    let shows_tenants = view != View::WithoutRequests;
     let mut state = json!({
         "server": server(shared, &load, view, hidden),
-        "sites": sites(thread),
+        "sites": shows_tenants.then(|| sites(thread)),
         "pools": all,
         "running": scripts(running, view),
         "cache": shared.cache.as_ref().and_then(|cache| cache.figures()),
         "proxies": shared.proxies.read(),
-        "certificates": certificates(shared),
+        "certificates": shows_tenants.then(|| certificates(shared)),
         "spans": shared.traces.load().as_ref().map(|_| spans(shared)),
         "changes": shared.history.changes(),
     });

@@ -279,7 +279,10 @@ function connect() {
     const s = JSON.parse(event.data);
     for (const which of ["all", "pool"]) if (history_ && s[which]) { history_[which] = [...(history_[which] || []), s[which]].slice(-360); }
   });
-  source.onerror = () => set("no connection: trying again …", "bad");
+  source.onerror = () => {
+    set("no connection: trying again …", "bad");
+    if (source.readyState === EventSource.CLOSED) setTimeout(connect, 5000);
+  };
 }
 setInterval(() => { if (state && source.readyState === EventSource.OPEN) { count(); if (!document.hidden) show(); } }, 1000);
 addEventListener("hashchange", () => { show(); $("main").focus({preventScroll: true}); scrollTo(0, 0); });
