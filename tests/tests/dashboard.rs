@@ -86,6 +86,8 @@ fn start(root: &Path, lines: &str) -> (Server, SocketAddr) {
     let admin = ports::free_address();
     let server = Setup::new(root)
         .top(&format!("admin = \"{admin}\"\n{lines}"))
+        // A browser may take its time on a busy machine.
+        .pool("request_queue_timeout = \"2m\"")
         .site("\n[sites.cache]\nvalid = \"1m\"")
         .start();
     (server, admin)

@@ -1,5 +1,7 @@
 //! The stack of a script that runs in another process, read while it runs.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt;
 
 use crate::raw;
@@ -18,6 +20,37 @@ const CURRENT_READINGS_MAX: usize = 3;
 pub trait Memory {
     /// Reads from `address`; false when not all of it can be read.
     fn read(&self, address: u64, into: &mut [u8]) -> bool;
+}
+
+/// Bytes that [`PagedMemory`] reads at once: a page, which is readable as a whole.
+const PAGE_BYTES: usize = 4096;
+
+/// Memory that is read page by page, each once: a walk reads many small fields, and each read is a
+/// system call. For one walk, since the process goes on.
+struct PagedMemory<'a> {
+    memory: &'a dyn Memory,
+    pages: RefCell<HashMap<u64, Box<[u8; PAGE_BYTES]>>>,
+}
+
+impl Memory for PagedMemory<'_> {
+    fn read(&self, address: u64, into: &mut [u8]) -> bool {
+        let offset = (address % PAGE_BYTES as u64) as usize;
+        let Some(end) = offset.checked_add(into.len()).filter(|end| *end <= PAGE_BYTES) else {
+            return self.memory.read(address, into);
+        };
+        let start = address - offset as u64;
+        let mut pages = self.pages.borrow_mut();
+        if !pages.contains_key(&start) {
+            let mut page = Box::new([0; PAGE_BYTES]);
+            if !self.memory.read(start, page.as_mut_slice()) {
+                return self.memory.read(address, into);
+            }
+            pages.insert(start, page);
+        }
+        let Some(page) = pages.get(&start) else { return false };
+        into.copy_from_slice(&page[offset..end]);
+        true
+    }
 }
 
 /// The call of a frame.
@@ -148,7 +181,8 @@ pub fn read_stack(memory: &dyn Memory, request: u64, depth: u32) -> Result<Stack
 pub fn read_current_stack(memory: &dyn Memory, depth: u32) -> Option<Stack> {
     let wanted = depth.clamp(1, STACK_DEPTH_MAX) as usize;
     for _ in 0..CURRENT_READINGS_MAX {
-        let reading = raw::stack::read_stack(memory, wanted);
+        let paged = PagedMemory { memory, pages: RefCell::default() };
+        let reading = raw::stack::read_stack(&paged, wanted);
         if reading.request == 0 || !reading.is_running {
             return None;
         }

@@ -72,7 +72,7 @@ function findings(name) {
     const core_ = state.server && state.server.nearest === "cpu" && state.server.saturation > 0.9;
     if (core_ || (sum && core / sum > 0.25)) add("bad", "requests wait, and the processors are busy: more workers would not help; less work per request, a page cache or more processors would.");
     else if (load.waits_downstream) add("bad", "requests wait, and what scripts wait for has become slower than before: look at the database first.");
-    else add("bad", (all === 1 ? "its only worker is busy and " : "all " + all + " workers are busy and ") + many(p.queued, "request") + (p.queued === 1 ? " waits" : " wait") + (sum && blocked / sum > 0.5 ? ", while scripts are blocked for " + percent(blocked / sum) + " of their time: more workers would help (pm.max_children is " + (p.limit || "not set") + ")." : ": too few workers."));
+    else add("bad", (all === 1 ? "its only worker is busy and " : "all " + all + " workers are busy and ") + (p.queued ? many(p.queued, "request") + (p.queued === 1 ? " waits" : " wait") : "requests have waited") + (sum && blocked / sum > 0.5 ? ", while scripts are blocked for " + percent(blocked / sum) + " of their time: more workers would help (pm.max_children is " + (p.limit || "not set") + ")." : ": too few workers."));
   } else if (sum && r.count > 10 && blocked / sum > 0.8 && (r.script || [])[0] > 200)
     add("warn", "scripts are blocked for " + percent(blocked / sum) + " of their time: a slow database, disk or network.");
   if (sum && r.count > 10 && core / sum > 0.25 && !p.queued) add("warn", "scripts wait for a processor for " + percent(core / sum) + " of their time: the processors are busy.");
