@@ -75,7 +75,7 @@ async function main() {
             if (await evaluate(expression).catch(() => false)) return;
             await new Promise((resolve) => setTimeout(resolve, 100));
         }
-        throw new Error(`waited in vain for ${what}`);
+        throw new Error(`timeout: ${what}`);
     };
     const errors = [];
     let bytes = 0;

@@ -8,7 +8,7 @@ use std::thread;
 
 use maitred_tests::http;
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
-use maitred_tests::{Target, maitred_program};
+use maitred_tests::{Target, maitred_program, wait};
 
 /// Computes in one function and waits in another, half a tenth of a second each.
 const WORK: &str = "
@@ -84,6 +84,27 @@ fn functions_have_their_share_in_a_profile_of_each_mode() {
         let setup = Setup::new(root.path()).workers(1).pool(&format!("mode = {mode:?}"));
         check(root.path(), setup.pool(&format!("script = {script:?}")));
     }
+}
+
+#[test]
+fn a_pool_has_one_profile_at_a_time_which_ends_with_its_client() {
+    let root = document_root(&[("index.php", &format!("<?php {WORK} page();"))]);
+    give_to_web_user(root.path());
+    let server = Setup::new(root.path()).workers(1).start();
+    let mut first = Command::new(maitred_program())
+        .args(["profile", "www", "--for", "10m", "--admin-socket"])
+        .arg(server.admin_socket())
+        .spawn()
+        .expect("maitred can be run");
+    let second = || profile(&server, &["www", "--for", "1s"]);
+    wait::until_true("a refusal beside the first", || {
+        let printed = String::from_utf8_lossy(&second().stderr).into_owned();
+        printed.contains("a profile of pool `www` is made already")
+    });
+    first.kill().expect("it can be killed");
+    first.wait().expect("it ends");
+    wait::until_true("a profile after the first", || second().status.success());
+    server.stop();
 }
 
 #[test]

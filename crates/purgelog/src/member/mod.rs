@@ -411,7 +411,7 @@ impl Member {
             }
             _ if !is_first && now < self.lease_until => {
                 // Nothing was purged everywhere that this node has not applied: it is among those
-                // that others wait for. What they have sent in vain, they send again.
+                // that others wait for. What was lost, they send again.
                 self.reading = Reading::Again { after: EntryId::default(), has_known: false };
             }
             _ => self.drop_all(Some(end), Remark::Lost, steps),
