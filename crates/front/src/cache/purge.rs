@@ -475,6 +475,16 @@ mod tests {
     }
 
     #[test]
+    fn what_another_node_purges_of_sites_that_are_not_here_leaves_the_rest() {
+        let targets = ["https://nowhere.example/y", "https://a.example/x"];
+        let targets = targets.map(|url| Target::Url(url.to_owned())).to_vec();
+        let asked = PurgeRequest { targets, how: PurgeMode::Hard, site: None };
+        assert!(known().resolve(&asked).is_err());
+        let dropped: Vec<String> = known().resolve_known(&asked).iter().map(words).collect();
+        assert_eq!(dropped, ["a.example/x"]);
+    }
+
+    #[test]
     fn an_address_is_the_page_of_the_site_that_answers_there() {
         let one = |text: &str| url(text).unwrap().join("|");
         assert_eq!(one("https://A.example:443/x?y#z"), "a.example/x?y");

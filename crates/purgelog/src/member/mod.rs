@@ -6,6 +6,8 @@ mod known_entries;
 mod others;
 mod outgoing_purges;
 #[cfg(test)]
+mod replay_tests;
+#[cfg(test)]
 mod simulation;
 
 use std::collections::{BTreeSet, VecDeque};
