@@ -202,6 +202,7 @@ pub enum Command {
         maitred tune http://127.0.0.1/ --access-log /var/log/nginx/access.log \
         --for php-fpm,nginx\n  \
         maitred tune http://127.0.0.1/ --crawl --quick --no-write --html tune.html\n  \
+        maitred tune http://127.0.0.1/ --php\n  \
         maitred tune --undo\n\n\
         It tunes the running php-fpm (behind nginx or Apache) or maitred: it tries settings, with \
         a reload for each, and restores the old ones. A proven gain is written into one file that \

@@ -69,23 +69,30 @@ enum PreloadStage {
 struct Learning {
     look_at: Moment,
     pause: Duration,
+    /// The reply to a look is due. Replies to others, such as `maitred status`, may come after so
+    /// short a time that no script was used.
+    is_looking: bool,
     /// Scripts and look-ups at the look before.
     before: Option<(u64, u64)>,
 }
 
 impl Learning {
     fn begin(now: Moment) -> Learning {
-        Learning { look_at: now + FIRST_LOOK, pause: FIRST_LOOK, before: None }
+        Learning { look_at: now + FIRST_LOOK, pause: FIRST_LOOK, is_looking: false, before: None }
     }
 
     /// The zygote was asked.
     fn look(&mut self, now: Moment) {
         self.pause = (self.pause * 2).min(LOOK_EVERY_MAX);
         self.look_at = now + self.pause;
+        self.is_looking = true;
     }
 
     /// The reply of the zygote. True if all scripts are known.
     fn learn(&mut self, figures: &CacheFigures) -> bool {
+        if !std::mem::take(&mut self.is_looking) {
+            return false;
+        }
         let seen = (figures.cached_scripts, figures.hits);
         let before = self.before.replace(seen);
         before.is_some_and(|(scripts, hits)| {
@@ -316,10 +323,24 @@ mod tests {
     #[test]
     fn scripts_are_known_when_none_is_new_while_each_is_used_several_times() {
         let mut learning = Learning::begin(at(0));
-        assert!(!learning.learn(&figures(100, 1000)), "there is no look before");
-        assert!(!learning.learn(&figures(100, 1399)), "they are used too little");
-        assert!(!learning.learn(&figures(101, 9000)), "one is new");
-        assert!(learning.learn(&figures(101, 9404)));
+        let mut look = |figures: CacheFigures| {
+            learning.look(at(2));
+            learning.learn(&figures)
+        };
+        assert!(!look(figures(100, 1000)), "there is no look before");
+        assert!(!look(figures(100, 1399)), "they are used too little");
+        assert!(!look(figures(101, 9000)), "one is new");
+        assert!(look(figures(101, 9404)));
+    }
+
+    #[test]
+    fn a_status_between_two_looks_does_not_delay_the_list() {
+        let mut learning = Learning::begin(at(0));
+        learning.look(at(2));
+        assert!(!learning.learn(&figures(100, 1000)));
+        assert!(!learning.learn(&figures(100, 1390)), "nothing was looked for");
+        learning.look(at(6));
+        assert!(learning.learn(&figures(100, 1400)));
     }
 
     #[test]
