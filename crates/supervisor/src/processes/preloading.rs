@@ -48,6 +48,8 @@ struct PoolPreloading {
     stage: PreloadStage,
     /// When the last preloading generations were replaced.
     lost: Vec<Moment>,
+    /// The next generation is that of a reload, which is no loss.
+    is_reloading: bool,
 }
 
 #[derive(Debug)]
@@ -135,6 +137,14 @@ impl PreloadingPools {
         }
         for (name, pool) in &mut self.0 {
             pool.act(name, pools, now);
+        }
+    }
+
+    /// A reload was requested: what it replaces is not lost, and pools that are off learn again.
+    pub fn reloading(&mut self) {
+        for pool in self.0.values_mut() {
+            pool.is_reloading = true;
+            pool.lost.clear();
         }
     }
 
@@ -249,9 +259,12 @@ impl PoolPreloading {
         preloads: bool,
         now: Moment,
     ) -> PoolPreloading {
+        let is_reloading = before.as_ref().is_some_and(|pool| pool.is_reloading);
         let (stage, mut lost) =
             before.map_or((None, Vec::new()), |pool| (Some(pool.stage), pool.lost));
-        if let Some(PreloadStage::Preloaded { .. }) = stage {
+        if let Some(PreloadStage::Preloaded { .. }) = stage
+            && !is_reloading
+        {
             lost.push(now);
             lost.retain(|at| now < *at + LOST_WITHIN);
         }
@@ -264,7 +277,7 @@ impl PoolPreloading {
             }
             _ => PreloadStage::Learning(Learning::begin(now)),
         };
-        PoolPreloading { generation, stage, lost }
+        PoolPreloading { generation, stage, lost, is_reloading: false }
     }
 
     fn act(&mut self, name: &str, pools: &mut Pools, now: Moment) {
@@ -359,7 +372,12 @@ mod tests {
     #[test]
     fn after_a_conflict_one_generation_does_without_and_after_a_reload_it_is_learned_again() {
         let conflict = PreloadStage::Off { why: "a worker has crashed", lasts: true };
-        let before = PoolPreloading { generation: 1, stage: conflict, lost: Vec::new() };
+        let before = PoolPreloading {
+            generation: 1,
+            stage: conflict,
+            lost: Vec::new(),
+            is_reloading: false,
+        };
         let without = PoolPreloading::next(Some(before), 2, false, at(0));
         assert!(matches!(without.stage, PreloadStage::Off { lasts: false, .. }), "{without:?}");
         let reloaded = PoolPreloading::next(Some(without), 3, false, at(0));
@@ -381,5 +399,17 @@ mod tests {
         // After the next reload it is learned again.
         pool = PoolPreloading::next(Some(pool), 7, false, at(700));
         assert!(matches!(pool.stage, PreloadStage::Learning(_)), "{pool:?}");
+    }
+    #[test]
+    fn reloads_are_no_losses() {
+        let mut pool = PoolPreloading::next(None, 0, false, at(0));
+        for generation in [1_u32, 3, 5, 7, 9] {
+            let now = at(60 * u64::from(generation));
+            pool = PoolPreloading::next(Some(pool), generation, true, now);
+            pool.is_reloading = true;
+            pool = PoolPreloading::next(Some(pool), generation + 1, false, now);
+            assert!(matches!(pool.stage, PreloadStage::Learning(_)), "{pool:?}");
+            assert!(!pool.is_reloading && pool.lost.is_empty(), "{pool:?}");
+        }
     }
 }
