@@ -11,6 +11,7 @@ use crate::bench::options::Bench;
 use crate::doctor::DoctorOptions;
 use crate::import::options::Import;
 use crate::jobs::{Commands, RunOptions};
+use crate::octane::install::OctaneOptions;
 use crate::profile_command::ProfileOptions;
 use crate::report_file::JsonOption;
 use crate::serve::options::Serve;
@@ -245,6 +246,13 @@ pub enum Command {
         Exit codes: 0 success, 64 wrong usage, 70 failure while running, 78 wrong configuration."
     )]
     Fpm(Fpm),
+    /// Replace FrankenPHP below Laravel Octane
+    #[command(after_long_help = "Example:\n  \
+        maitred octane install /srv/shop\n\n\
+        Then: php artisan octane:start --server=frankenphp\n\
+        Octane runs a program with the name `frankenphp`, which it looks for in PATH and in the \
+        application. The link is that program; without it, Octane downloads FrankenPHP.")]
+    Octane(OctaneOptions),
     /// Print the completions of a shell
     #[command(after_long_help = "Example:\n  maitred completions bash > \
         /usr/share/bash-completion/completions/maitred")]

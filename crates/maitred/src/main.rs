@@ -16,6 +16,7 @@ mod jobs;
 mod leaks;
 mod log;
 mod man_pages;
+mod octane;
 mod profile_command;
 mod purge;
 mod purge_log;
@@ -51,6 +52,9 @@ fn main() -> ExitCode {
     maitred_os::signals::ignore_sigxfsz();
     if let Some(started) = fpm::is_meant(&arguments) {
         return fpm::run(started);
+    }
+    if octane::is_meant(&arguments) {
+        return octane::run(&arguments);
     }
     let Maitred { log_level, command } = match Maitred::try_parse_from(&arguments) {
         Ok(parsed) => parsed,
@@ -91,6 +95,7 @@ fn main() -> ExitCode {
         Command::Tune(asked) => tune::tune(&asked),
         Command::Import(asked) => import::import(&asked),
         Command::Trust(asked) => trust::trust(&asked),
+        Command::Octane(asked) => octane::install::octane(&asked),
         Command::Fpm(_) => refuse(&"`fpm` comes first: maitred fpm [FLAGS]"),
         Command::Completions { shell } => man_pages::completions(shell),
         Command::Manual { folder } => man_pages::manual(&folder),
