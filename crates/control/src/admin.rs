@@ -97,6 +97,9 @@ pub enum Reply {
         program: PathBuf,
         /// The file by which a process enters the pool's control group, if it has one.
         group: Option<PathBuf>,
+        /// The file in which its application counts.
+        #[serde(default)]
+        counts: Option<PathBuf>,
     },
     /// Pages have been dropped.
     Purged {

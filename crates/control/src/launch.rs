@@ -29,4 +29,7 @@ pub struct Launch {
     pub php: Option<PathBuf>,
     /// Its working directory, if not the pool's.
     pub dir: Option<PathBuf>,
+    /// The memory in which the application counts is the second descriptor.
+    #[serde(default)]
+    pub counts: bool,
 }

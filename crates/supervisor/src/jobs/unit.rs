@@ -271,11 +271,11 @@ impl Unit {
     }
 
     fn start(&mut self, slot: usize, context: &JobContext<'_>) {
-        let JobContext { plan, now, .. } = *context;
+        let now = context.now;
         let (name, pool) = (self.name(), self.job.pool.clone());
         let chance = Chance(fastrand::f64());
         let started = new_output().and_then(|output| {
-            let Launched { pid, uid } = launch::start(&self.job, plan, output.writer())?;
+            let Launched { pid, uid } = launch::start(&self.job, context, output.writer())?;
             self.outputs.insert(pid, output);
             self.users.insert(pid, uid);
             Ok(pid)

@@ -1,5 +1,8 @@
 //! Commands and schedules, as a part of the server.
 
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::PathBuf;
+
 use maitred_control::admin::Reply;
 use maitred_os::fork::Ended;
 
@@ -64,12 +67,18 @@ impl Supervisor {
             return Reply::Refused { why };
         };
         match launch::prepare(job, config, &self.plan.programs) {
-            Ok(launch::Prepared { launch, program }) => Reply::Launch {
-                launch: Box::new(launch),
-                program,
+            Ok(prepared) => Reply::Launch {
+                counts: self.scoreboards.applications.of(pool, prepared.uid()).map(own_path),
+                launch: Box::new(prepared.launch),
+                program: prepared.program,
                 group: self.plan.groups.as_ref().and_then(|groups| groups.entrance_file(pool)),
             },
             Err(why) => Reply::Refused { why },
         }
     }
+}
+
+/// A path by which root opens a file of this process.
+fn own_path(file: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
 }
