@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::Args;
 use maitred_control::admin::{Reply, Request};
 use maitred_control::job_status::JobStatus;
-use maitred_control::launch::{LAUNCH_ROLE, Launch};
+use maitred_control::launch::{ForegroundLaunch, LAUNCH_ROLE, Launch};
 use maitred_os::signals::{self, Awaited, Signal};
 use maitred_os::{shared, spawn};
 
@@ -84,14 +84,15 @@ pub fn run(asked: &RunOptions) -> ExitCode {
     };
     let request = Request::Launch { pool: pool.to_owned(), name: name.to_owned() };
     match Client::reach(&asked.reach).and_then(|mut client| client.ask(&request)) {
-        Ok(Reply::Launch { mut launch, program, group, counts }) => {
+        Ok(Reply::Launch(found)) => {
+            let ForegroundLaunch { mut launch, program, group, counts } = *found;
             launch.command.extend(asked.arguments.iter().cloned());
             // Its user may have no right to open it: then the run counts nothing.
             let counts = counts.and_then(|path| {
                 OpenOptions::new().read(true).write(true).open(path).ok().map(OwnedFd::from)
             });
             let beside = Beside { group, counts };
-            match in_foreground(*launch, &program, beside) {
+            match in_foreground(launch, &program, beside) {
                 Ok(code) => ExitCode::from(code),
                 Err(why) => fail(&format!("{} cannot be started: {why}", asked.name)),
             }

@@ -15,6 +15,7 @@ mod import;
 mod jobs;
 mod leaks;
 mod log;
+mod log_lines;
 mod man_pages;
 mod profile_command;
 mod purge;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         Command::Status(asked) => status::status(&asked),
         Command::Commands(asked) => jobs::commands(&asked),
         Command::Run(asked) => jobs::run(&asked),
+        Command::Logs(asked) => log_lines::logs(&asked),
         Command::Diff(asked) => status_diff::diff(&asked),
         Command::Top(asked) => top::top(&asked),
         Command::Wait(asked) => wait_ready::wait(&asked),

@@ -4,6 +4,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::PathBuf;
 
 use maitred_control::admin::Reply;
+use maitred_control::launch::ForegroundLaunch;
 use maitred_os::fork::Ended;
 
 use super::Supervisor;
@@ -67,12 +68,12 @@ impl Supervisor {
             return Reply::Refused { why };
         };
         match launch::prepare(job, config, &self.plan.programs) {
-            Ok(prepared) => Reply::Launch {
+            Ok(prepared) => Reply::Launch(Box::new(ForegroundLaunch {
                 counts: self.scoreboards.applications.of(pool, prepared.uid()).map(own_path),
-                launch: Box::new(prepared.launch),
+                launch: prepared.launch,
                 program: prepared.program,
                 group: self.plan.groups.as_ref().and_then(|groups| groups.entrance_file(pool)),
-            },
+            })),
             Err(why) => Reply::Refused { why },
         }
     }
