@@ -74,8 +74,8 @@ fn requests_commands_and_schedules_count_in_one_place_that_outlives_them() {
     let listener = ports::free_address();
     let job = |name: &str, kind: &str, when: &str| {
         let script = format!(
-            "maitred_metric_add('runs', 1, ['of' => '{name}']); echo count(scandir('/proc/self/fd')); \
-             sleep({when});"
+            "maitred_metric_add('runs', 1, ['of' => '{name}']); \
+             echo count(scandir('/proc/self/fd')); sleep({when});"
         );
         let every = if kind == "schedules" { "every = \"1s\"" } else { "" };
         format!(

@@ -31,6 +31,7 @@ mod version_command;
 mod view;
 mod wait_ready;
 mod warm;
+mod wordpress_cron;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -68,12 +68,16 @@ impl Prepared {
     }
 }
 
-/// Starts a process of a job, with this output.
+/// The variable with the time at which a run of a schedule was due, in seconds since 1970.
+const DUE: &str = "MAITRED_DUE";
+
+/// Starts a process of a job, with this output. A run of a schedule learns when it was `due`.
 ///
 /// # Errors
 /// One sentence.
 pub fn start(
     job: &Job,
+    due: Option<i64>,
     context: &JobContext<'_>,
     output: BorrowedFd<'_>,
 ) -> Result<Launched, String> {
@@ -83,6 +87,7 @@ pub fn start(
     let Prepared { mut launch, program } = prepared;
     let counts = context.scoreboards.applications.of(&job.pool, uid);
     launch.counts = counts.is_some();
+    launch.settings.env.extend(due.map(|due| (DUE.to_owned(), due.to_string())));
     let json = serde_json::to_vec(&launch).map_err(|why| why.to_string())?;
     let file = shared::file_with("maitred-launch", &json).map_err(|why| why.to_string())?;
     let inherit: Vec<_> = std::iter::once(file.as_fd()).chain(counts).collect();

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use maitred_control::admin::Reply;
 use maitred_control::launch::ForegroundLaunch;
+use maitred_control::purge_log::ClaimOutcome;
 use maitred_os::fork::Ended;
 
 use super::Supervisor;
@@ -30,7 +31,12 @@ impl Supervisor {
     /// Follows the configuration in use.
     pub(super) fn follow_jobs(&mut self) {
         let now = self.now();
-        self.jobs.follow(&self.plan.config, now);
+        self.jobs.follow(&self.plan.config, self.plan.source.file(), now);
+    }
+
+    /// The purge log says which node has a run of a schedule.
+    pub(super) fn run_is_decided(&mut self, number: u64, outcome: ClaimOutcome) {
+        self.with_jobs(|jobs, context| jobs.decided(number, outcome, context));
     }
 
     /// Does what is due for jobs.
