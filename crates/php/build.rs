@@ -10,7 +10,7 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 24] = [
+const SOURCES: [&str; 25] = [
     "shim.c",
     "body.c",
     "modules.c",
@@ -28,6 +28,7 @@ const SOURCES: [&str; 24] = [
     "interposed.c",
     "library.c",
     "limits.c",
+    "metrics.c",
     "patterns.c",
     "preload.c",
     "snapshot.c",
@@ -74,6 +75,7 @@ fn build() -> Result<(), String> {
         }
     }
     compile(&php);
+    compile_extension(&php)?;
     link(&php)
 }
 
@@ -174,6 +176,23 @@ fn compile(php: &PhpInstallation) {
         build.file(Path::new("shim").join(source));
     }
     build.flag("-std=gnu11").opt_level(2).compile("maitred_php_shim");
+}
+
+/// The functions that count, as an extension for PHP's command line. It is loaded by PHP itself, so
+/// it has no sanitizer, whose library would have to be there first.
+fn compile_extension(php: &PhpInstallation) -> Result<(), String> {
+    let folder = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    let target = folder.join("maitred_metrics.so");
+    let mut compiler = cc::Build::new().get_compiler().to_command();
+    for include in &php.includes {
+        compiler.arg(format!("-isystem{include}"));
+    }
+    compiler.args(["-std=gnu11", "-O2", "-fPIC", "-shared", "-s", "-fno-sanitize=all"]);
+    compiler.args(["-D_GNU_SOURCE", "-DMAITRED_METRICS_EXTENSION", "-Ishim"]);
+    match compiler.arg("shim/metrics.c").arg("-o").arg(&target).status() {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(format!("the C compiler could not create {}", target.display())),
+    }
 }
 
 /// Debian's library of every version has the soname `libphp.so`, so a program linked with it would

@@ -459,6 +459,17 @@ impl Server {
         self.finish();
     }
 
+    /// Stops the server as [`Server::stop`], and starts it again with its configuration and its
+    /// state, which `between` gets.
+    pub fn restart(mut self, between: impl FnOnce(&Path)) -> Server {
+        self.finish();
+        between(&self.state());
+        let folder = std::mem::replace(&mut self.folder, public_folder());
+        let mut command = Command::new(maitred_program());
+        command.arg("serve").arg("--config").arg(folder.path().join("maitred.toml"));
+        Server::spawn(command, self.address, self.spool.clone(), folder)
+    }
+
     fn finish(&mut self) {
         self.stopped = true;
         self.processes();

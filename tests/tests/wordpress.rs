@@ -1,13 +1,18 @@
 //! WordPress, installed and used over HTTP: under maitred, and under nginx with php-fpm to keep the
 //! test itself honest.
 
+use std::fs;
+use std::process::Command;
+
 use maitred_tests::Target;
 use maitred_tests::browser;
 use maitred_tests::http;
+use maitred_tests::maitred_program;
 use maitred_tests::peer::Peer;
 use maitred_tests::picture;
-use maitred_tests::server::{Server, Setup, write_file};
+use maitred_tests::server::{Server, Setup, give_to_web_user, write_file};
 use maitred_tests::session::Session;
+use maitred_tests::wait;
 use maitred_tests::wordpress::{Files, WordPress};
 
 /// A person's whole evening with WordPress; leaves `target/screenshots/NAME.png`.
@@ -95,6 +100,44 @@ fn wordpress_is_installed_and_used_under_maitred() {
     let server = Setup::new(&files.root()).workers(4).site("app = \"wordpress\"").start();
     use_wordpress(&server, "wordpress");
     hardly_anything_else_is_answered(&server, &files);
+    server.stop();
+}
+
+/// Does something once, when the cron of WordPress runs.
+const PROBE: &str = "<?php
+add_action('maitred_probe', function () { file_put_contents(__DIR__ . '/ran', 'it ran'); });
+add_action('init', function () {
+    if (!file_exists(__DIR__ . '/ran') && !wp_next_scheduled('maitred_probe')) {
+        wp_schedule_single_event(time() - 1, 'maitred_probe');
+    }
+});";
+
+#[test]
+fn the_cron_of_wordpress_runs_beside_its_visitors() {
+    let files = Files::prepare();
+    let probe = files.root().join("wp-content/mu-plugins");
+    write_file(&files.root(), "wp-content/mu-plugins/probe.php", PROBE.as_bytes());
+    give_to_web_user(&probe);
+    let setup = || Setup::new(&files.root()).workers(4).site("app = \"wordpress\"");
+    let server = setup().site("app_cron = true").start();
+    let maitred = |words: &[&str]| {
+        let output = Command::new(maitred_program()).args(words).output().expect("maitred runs");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let file = server.configuration().to_str().expect("plain").to_owned();
+    let check = || maitred(&["check", &file]);
+    assert!(check().contains("has a schedule, and visitors run it as well"), "{}", check());
+    let config = files.root().join("wp-config.php");
+    let text = fs::read_to_string(&config).expect("it is there");
+    let text = text.replacen("<?php", "<?php define('DISABLE_WP_CRON', true);", 1);
+    fs::write(&config, text).expect("it can be written");
+    assert!(!check().contains("WordPress"), "{}", check());
+    WordPress::install(server.address());
+    let socket = server.admin_socket();
+    maitred(&["run", "www/cron", "--admin-socket", socket.to_str().expect("plain")]);
+    // Where its minute had just begun, that run has it.
+    wait::until_true("the cron to run", || probe.join("ran").exists());
     server.stop();
 }
 

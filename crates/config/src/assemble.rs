@@ -6,6 +6,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::check::admin;
+use crate::check::app_cron::app_cron;
 use crate::check::confinement::check_confinement;
 use crate::check::jobs::settle_job;
 use crate::check::listeners::{refuse_shared_addresses, settle_listeners};
@@ -46,8 +47,13 @@ type SpannedValue<'a> = Spanned<DeValue<'a>>;
 ///
 /// The faults of all files come with it; it lacks what has one.
 pub(crate) fn assemble<'a>(table: &DeTable<'a>, sources: &'a Sources) -> (Config, Vec<Fault>) {
-    let (jobs, faults) = (Vec::new(), Vec::new());
-    let mut assembler = Assembler { sources, jobs, defaults: DeTable::new(), faults };
+    let mut assembler = Assembler {
+        sources,
+        jobs: Vec::new(),
+        has_purge_log: table.contains_key("purge_log"),
+        defaults: DeTable::new(),
+        faults: Vec::new(),
+    };
     let config = assembler.config(table);
     (config, assembler.faults)
 }
@@ -56,6 +62,7 @@ struct Assembler<'a> {
     sources: &'a Sources,
     /// The commands and schedules of the pools.
     jobs: Vec<Job>,
+    has_purge_log: bool,
     /// `[pool_defaults]`.
     defaults: DeTable<'a>,
     faults: Vec<Fault>,
@@ -208,7 +215,15 @@ impl<'a> Assembler<'a> {
             config.pools.push(pool);
         }
         for draft in drafts {
+            let span = draft.span.clone();
+            let cron = draft.site.rules.app_cron.then_some(draft.site.rules.app);
             let site = settle_site(draft, &config.pools, &mut self.faults);
+            if let (Some(site), Some(app)) = (&site, cron) {
+                match app_cron(app, site, &config.pools, &config.jobs) {
+                    Ok(job) => config.jobs.push(job),
+                    Err(why) => self.fault(span, why),
+                }
+            }
             config.sites.extend(site);
         }
     }
@@ -294,6 +309,11 @@ impl<'a> Assembler<'a> {
                 self.read(directives, table, &mut draft);
                 let settled = settle_job(draft, pool, table, item.span(), &self.jobs);
                 match settled {
+                    Ok(job) if job.runs_on_one_node() && !self.has_purge_log => self.fault(
+                        item.span(),
+                        "this schedule has `one_node`, which needs a `purge_log`: its Redis \
+                         decides which node runs",
+                    ),
                     Ok(job) => self.jobs.push(job),
                     Err(fault) => self.faults.extend(fault),
                 }

@@ -11,7 +11,8 @@ use maitred_scoreboard::Counters;
 use serde::{Deserialize, Serialize};
 
 use crate::job_status::JobStatus;
-use crate::launch::Launch;
+use crate::launch::ForegroundLaunch;
+use crate::log_place::FoundLog;
 use crate::purge::PurgeRequest;
 use crate::scale::NodeScale;
 use crate::{CacheFigures, ProfileSamples};
@@ -60,6 +61,8 @@ pub enum Request {
         /// The name.
         name: String,
     },
+    /// Report where the error log goes, for `maitred logs`.
+    FindLog,
     /// Drop cached pages. The reply is sent when no later request gets one of them.
     Purge(PurgeRequest),
     /// Count the stacks of a pool's running scripts for a time. The reply is sent at its end.
@@ -90,14 +93,9 @@ pub enum Reply {
         running: u64,
     },
     /// What a command is started with.
-    Launch {
-        /// Its settings.
-        launch: Box<Launch>,
-        /// The program that becomes the command.
-        program: PathBuf,
-        /// The file by which a process enters the pool's control group, if it has one.
-        group: Option<PathBuf>,
-    },
+    Launch(Box<ForegroundLaunch>),
+    /// Where the error log goes.
+    Log(FoundLog),
     /// Pages have been dropped.
     Purged {
         /// Descriptions of them.

@@ -36,8 +36,8 @@ pub enum ToFront {
         address: String,
     },
     /// Open a generation of a pool. Descriptors: a file with the pool's settings as JSON, its seat
-    /// link's memory, one event per front thread, and the pool's scoreboard. It gets no request
-    /// before [`ToFront::Replace`].
+    /// link's memory, one event per front thread, the pool's scoreboard, and the memory of
+    /// its application's counters. It gets no request before [`ToFront::Replace`].
     OpenPool {
         /// Its number.
         generation: Generation,

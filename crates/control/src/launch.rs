@@ -16,6 +16,20 @@ pub const CLI_ROLE: &str = "cli";
 /// Exit code of a command that could not be started, as that of shells.
 pub const NOT_STARTED: i32 = 127;
 
+/// What a command is started with in the foreground.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ForegroundLaunch {
+    /// Its settings.
+    pub launch: Launch,
+    /// The program that becomes the command.
+    pub program: PathBuf,
+    /// The file by which a process enters the pool's control group, if it has one.
+    pub group: Option<PathBuf>,
+    /// The file in which its application counts.
+    #[serde(default)]
+    pub counts: Option<PathBuf>,
+}
+
 /// A command to start. It ends with the process that `settings.supervisor` is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Launch {
@@ -29,4 +43,7 @@ pub struct Launch {
     pub php: Option<PathBuf>,
     /// Its working directory, if not the pool's.
     pub dir: Option<PathBuf>,
+    /// The memory in which the application counts is the second descriptor.
+    #[serde(default)]
+    pub counts: bool,
 }

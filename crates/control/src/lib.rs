@@ -14,6 +14,7 @@ mod front;
 pub mod job_status;
 pub mod launch;
 pub mod log_limit;
+pub mod log_place;
 pub mod purge;
 pub mod purge_log;
 pub mod scale;

@@ -41,6 +41,17 @@ pub enum ToPurgeLog {
     },
     /// The fronts have ended: no other node has to wait for this one. Then exit.
     Leave,
+    /// Claim a run of a schedule for this node. Reply: [`FromPurgeLog::Claimed`].
+    Claim {
+        /// Its number.
+        number: u64,
+        /// The run: the same text on all nodes.
+        run: String,
+        /// How long no other node may claim it: longer than their clocks differ.
+        lifetime: Duration,
+        /// Time in which it is to be decided.
+        timeout: Duration,
+    },
 }
 
 /// Reports of the process that passes purges on.
@@ -66,6 +77,24 @@ pub enum FromPurgeLog {
         /// Which nodes have applied it.
         reach: PurgeReach,
     },
+    /// The outcome of a [`ToPurgeLog::Claim`].
+    Claimed {
+        /// Its number.
+        number: u64,
+        /// Which node has the run.
+        outcome: ClaimOutcome,
+    },
+}
+
+/// Which node has a run of a schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ClaimOutcome {
+    /// This one.
+    Here,
+    /// Another one.
+    Elsewhere,
+    /// It is not known: Redis could not be reached in time.
+    Undecided,
 }
 
 /// Which nodes have applied a purge.

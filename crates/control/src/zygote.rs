@@ -15,7 +15,8 @@ pub const PRELOADABLE_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ToZygote {
     /// The settings to start PHP with, sent once. Descriptors: the pool's shared memory, then one
-    /// event per front thread, then the list of scripts to preload with
+    /// event per front thread, then the memory of the application's counters with
+    /// [`counts`](ZygoteSettings), then the list of scripts to preload with
     /// [`preload`](ZygoteSettings), then libphp's code with [`direct_calls`](ZygoteSettings).
     Configure(Box<ZygoteSettings>),
     /// Fork a worker into a seat. Descriptors, unless it uses the zygote's output: its standard
@@ -286,6 +287,9 @@ pub struct ZygoteSettings {
     /// The last descriptor is a copy of libphp's code that calls its own functions directly.
     #[serde(default)]
     pub direct_calls: bool,
+    /// The memory in which the application counts is among the descriptors.
+    #[serde(default)]
+    pub counts: bool,
     /// The AppArmor profile of workers.
     #[serde(default)]
     pub apparmor_hat: Option<String>,

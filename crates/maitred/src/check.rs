@@ -12,6 +12,7 @@ use maitred_config::{
 
 use crate::command::Check;
 use crate::exit_code::{EXIT_SUCCESS, complain, refuse};
+use crate::wordpress_cron;
 
 /// Prints the errors of a configuration file, or its validity.
 pub fn check(check: &Check) -> ExitCode {
@@ -41,6 +42,9 @@ pub fn check(check: &Check) -> ExitCode {
                 println!("{host}");
             }
             for note in maitred_supervisor::clock_changes(&config) {
+                println!("{note}");
+            }
+            for note in wordpress_cron::notes(&config) {
                 println!("{note}");
             }
             let (sites, pools) = (config.sites.len(), config.pools.len());

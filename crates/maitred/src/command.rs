@@ -11,6 +11,7 @@ use crate::bench::options::Bench;
 use crate::doctor::DoctorOptions;
 use crate::import::options::Import;
 use crate::jobs::{Commands, RunOptions};
+use crate::log_lines::LogOptions;
 use crate::octane::install::OctaneOptions;
 use crate::profile_command::ProfileOptions;
 use crate::report_file::JsonOption;
@@ -111,6 +112,13 @@ pub enum Command {
         output is on this terminal, and its exit code is that of the command. The server's own \
         processes of it go on.")]
     Run(RunOptions),
+    /// Show the lines of the error log about a pool, a command, a schedule or a request
+    #[command(after_long_help = "Examples:\n  \
+        maitred logs                       the last 20 lines\n  \
+        maitred logs shop --follow         of a pool, as they come\n  \
+        maitred logs shop/mails -n 100     of one of its commands or schedules\n  \
+        maitred logs --request 5a0e4c…     what was logged about a request")]
+    Logs(LogOptions),
     /// Watch a running server: `maitred status`, refreshed every second
     #[command(after_long_help = "Examples:\n  \
         maitred top\n  \

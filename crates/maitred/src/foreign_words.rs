@@ -29,12 +29,7 @@ const COMMANDS: [Foreign; 18] = [
         "",
         "`maitred check`",
     ),
-    foreign(
-        &["logs", "log", "tail"],
-        "",
-        "`journalctl -u maitred` for a service, or read the files that `error_log` and \
-         `access_log` name",
-    ),
+    foreign(&["log", "tail"], "", "`maitred logs --follow`"),
     foreign(
         &["restart", "graceful", "force-reload"],
         "",

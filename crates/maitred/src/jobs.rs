@@ -1,8 +1,9 @@
 //! `maitred commands` and `maitred run`: the commands and schedules of a running server.
 
 use std::ffi::OsStr;
+use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 use clap::Args;
 use maitred_control::admin::{Reply, Request};
 use maitred_control::job_status::JobStatus;
-use maitred_control::launch::{LAUNCH_ROLE, Launch};
+use maitred_control::launch::{ForegroundLaunch, LAUNCH_ROLE, Launch};
 use maitred_os::signals::{self, Awaited, Signal};
 use maitred_os::{shared, spawn};
 
@@ -83,9 +84,15 @@ pub fn run(asked: &RunOptions) -> ExitCode {
     };
     let request = Request::Launch { pool: pool.to_owned(), name: name.to_owned() };
     match Client::reach(&asked.reach).and_then(|mut client| client.ask(&request)) {
-        Ok(Reply::Launch { mut launch, program, group }) => {
+        Ok(Reply::Launch(found)) => {
+            let ForegroundLaunch { mut launch, program, group, counts } = *found;
             launch.command.extend(asked.arguments.iter().cloned());
-            match in_foreground(*launch, &program, group) {
+            // Its user may have no right to open it: then the run counts nothing.
+            let counts = counts.and_then(|path| {
+                OpenOptions::new().read(true).write(true).open(path).ok().map(OwnedFd::from)
+            });
+            let beside = Beside { group, counts };
+            match in_foreground(launch, &program, beside) {
                 Ok(code) => ExitCode::from(code),
                 Err(why) => fail(&format!("{} cannot be started: {why}", asked.name)),
             }
@@ -96,9 +103,17 @@ pub fn run(asked: &RunOptions) -> ExitCode {
     }
 }
 
+/// What a command has beside its settings.
+struct Beside {
+    /// The file by which it enters its control group.
+    group: Option<PathBuf>,
+    /// The memory in which its application counts.
+    counts: Option<OwnedFd>,
+}
+
 /// Starts a command, passes signals on to it, and returns its exit code; that of shells for one
 /// that a signal has ended.
-fn in_foreground(launch: Launch, program: &Path, group: Option<PathBuf>) -> io::Result<u8> {
+fn in_foreground(launch: Launch, program: &Path, beside: Beside) -> io::Result<u8> {
     const OF_SIGNALS: i32 = 128;
     let passed = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
     let mut taken = passed.to_vec();
@@ -107,12 +122,15 @@ fn in_foreground(launch: Launch, program: &Path, group: Option<PathBuf>) -> io::
     let awaited = Awaited::take_over(&taken)?;
     let mut launch = launch;
     launch.settings.supervisor = i32::try_from(std::process::id()).unwrap_or(0);
-    if let Some(group) = group {
+    launch.counts = beside.counts.is_some();
+    if let Some(group) = beside.group {
         std::fs::write(&group, "0")?;
     }
     let json = serde_json::to_vec(&launch)?;
     let file = shared::file_with("maitred-launch", &json)?;
-    let mut child = spawn::start_in_foreground(program, OsStr::new(LAUNCH_ROLE), file.as_fd())?;
+    let files: Vec<_> =
+        std::iter::once(file.as_fd()).chain(beside.counts.as_ref().map(AsFd::as_fd)).collect();
+    let mut child = spawn::start_in_foreground(program, OsStr::new(LAUNCH_ROLE), &files)?;
     let pidfd = signals::pidfd(i32::try_from(child.id()).unwrap_or(0))?;
     loop {
         let signal = awaited.wait()?;

@@ -15,6 +15,7 @@ mod import;
 mod jobs;
 mod leaks;
 mod log;
+mod log_lines;
 mod man_pages;
 mod octane;
 mod profile_command;
@@ -31,6 +32,7 @@ mod version_command;
 mod view;
 mod wait_ready;
 mod warm;
+mod wordpress_cron;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Command::Status(asked) => status::status(&asked),
         Command::Commands(asked) => jobs::commands(&asked),
         Command::Run(asked) => jobs::run(&asked),
+        Command::Logs(asked) => log_lines::logs(&asked),
         Command::Diff(asked) => status_diff::diff(&asked),
         Command::Top(asked) => top::top(&asked),
         Command::Wait(asked) => wait_ready::wait(&asked),

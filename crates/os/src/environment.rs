@@ -22,3 +22,10 @@ pub fn remove(name: &str) {
     // SAFETY: there is one thread, so no other reads the environment meanwhile.
     unsafe { std::env::remove_var(name) };
 }
+
+/// Sets a variable. Call it while there is one thread. The name must be one, and the value without
+/// NUL.
+pub fn add(name: &str, value: &str) {
+    // SAFETY: there is one thread, so no other reads the environment meanwhile.
+    unsafe { std::env::set_var(name, value) };
+}

@@ -229,10 +229,10 @@ pub fn become_program(program: &Path, arguments: &[std::ffi::OsString]) -> io::E
 pub fn start_in_foreground(
     program: &Path,
     argument: &OsStr,
-    file: BorrowedFd<'_>,
+    files: &[BorrowedFd<'_>],
 ) -> io::Result<std::process::Child> {
     let ours = i32::try_from(std::process::id()).unwrap_or(0);
-    let wanted = [file.as_raw_fd()];
+    let wanted: Vec<RawFd> = files.iter().map(AsRawFd::as_raw_fd).collect();
     let mut command = Command::new(program);
     command.arg(argument).env_clear();
     // SAFETY: the closure runs in the forked child of a process with one thread, so it may allocate

@@ -1,5 +1,6 @@
 /* The module `cgi-fcgi`: its directives, and the functions that php-fpm offers to scripts. */
 #include "engine.h"
+#include "metrics.h"
 
 #include <ext/json/php_json.h>
 #include <ext/standard/info.h>
@@ -223,6 +224,7 @@ static const zend_function_entry functions[] = {
 	PHP_FE(headers_send, arginfo_headers_send)
 	PHP_FE(maitred_cache_purge_tags, arginfo_purge_tags)
 	PHP_FE(maitred_cache_purge_urls, arginfo_purge_urls)
+	MAITRED_METRIC_FUNCTIONS
 	PHP_FE_END
 };
 

@@ -30,6 +30,7 @@ pub use foreign::{Admission, Foreign, Paths};
 pub use opcache::{CacheFigures, CachedScript};
 pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError, Text};
 pub use raw::connections::connected_at;
+pub use raw::metrics_extension::{METRICS_EXTENSION, METRICS_VARIABLE, count_in};
 pub use raw::opcache::cache_figures_within;
 pub use raw::patterns::{learn_patterns, share_patterns, tell_patterns};
 pub use raw::present::{exit_status, peak_memory, response_status};

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod connections;
+pub(crate) mod metrics_extension;
 pub(crate) mod opcache;
 pub(crate) mod patterns;
 pub(crate) mod present;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use maitred_control::purge_log::{LogServer, PurgeLogSettings};
 use rustls::crypto::aws_lc_rs;
@@ -168,6 +169,25 @@ impl Connection {
     /// One sentence.
     pub async fn leave(&mut self, keys: &Keys, node: &str, text: &str) -> Result<(), String> {
         self.call(&["HSET", &keys.nodes, node, text]).await.map(drop)
+    }
+
+    /// Claims a key for this node for a time, unless another has it. Returns whether this node has
+    /// it, also if it had it before.
+    ///
+    /// # Errors
+    /// One sentence; the connection is of no more use then.
+    pub async fn claim(
+        &mut self,
+        key: &str,
+        node: &str,
+        lifetime: Duration,
+    ) -> Result<bool, String> {
+        let lifetime = lifetime.as_millis().max(1).to_string();
+        self.call(&["SET", key, node, "NX", "PX", &lifetime]).await?;
+        match self.call(&["GET", key]).await?.text() {
+            Some(owner) => Ok(owner == node),
+            None => Err("it has dropped a claim".to_owned()),
+        }
     }
 
     /// Waits for an entry after this one, or for some seconds. Returns whether there is one.

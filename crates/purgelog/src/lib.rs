@@ -2,6 +2,7 @@
 //! Valkey. It alone waits for that server: neither the front nor the supervisor does. It runs as
 //! the front's user and is sandboxed as the front is (docs/decisions/0018-purges-everywhere.md).
 
+mod claims;
 mod connection;
 pub mod fuzzing;
 mod link;

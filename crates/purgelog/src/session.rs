@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::Millis;
+use crate::claims::{Claim, Claimer, MAX_CLAIMS};
 use crate::connection::{Connection, tls};
 use crate::link::Link;
 use crate::log_entry::EntryId;
@@ -135,6 +136,14 @@ impl Session {
             self.last_read.subscribe(),
             hint,
         ));
+        let (claims, to_decide) = mpsc::channel(MAX_CLAIMS);
+        let claimer = Claimer {
+            settings: self.settings.clone(),
+            keys: self.keys.clone(),
+            tls: self.tls.clone(),
+            link: self.link.clone(),
+        };
+        tokio::spawn(claimer.run(to_decide));
         let mut redis = RedisLink::Busy(self.open());
         loop {
             let now = since_boot_millis();
@@ -151,6 +160,11 @@ impl Session {
                     Some(ToPurgeLog::Leave) => {
                         self.leave(redis).await;
                         return Ok(());
+                    }
+                    Some(ToPurgeLog::Claim { number, run, lifetime, timeout }) => {
+                        let until = tokio::time::Instant::now() + timeout;
+                        // One that does not fit is not decided, which the supervisor notices.
+                        let _ = claims.try_send(Claim { number, run, lifetime, until });
                     }
                     Some(order) => self.obey(order)?,
                 },
@@ -213,7 +227,7 @@ impl Session {
             }
             ToPurgeLog::Applied { mark, is_done: true } => self.member.applied(mark),
             ToPurgeLog::Applied { mark, is_done: false } => self.member.not_applied(mark),
-            ToPurgeLog::Begin | ToPurgeLog::Leave => Vec::new(),
+            ToPurgeLog::Begin | ToPurgeLog::Leave | ToPurgeLog::Claim { .. } => Vec::new(),
         };
         self.carry_out(steps)
     }

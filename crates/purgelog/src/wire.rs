@@ -2,7 +2,8 @@
 //!
 //! Keys: `PREFIX:purges` is the stream, `PREFIX:nodes` a hash with the registrations, `PREFIX:log`
 //! a hash with the era (`era`), the run of Redis for which it is good (`run`), and since when
-//! (`since`: the era, and seconds and microseconds of Redis' clock).
+//! (`since`: the era, and seconds and microseconds of Redis' clock). `PREFIX:runs:POOL/NAME:TIME`
+//! is the node that runs a schedule that was due then.
 
 use crate::Millis;
 use crate::log_entry::{Entry, EntryId};
@@ -18,13 +19,21 @@ pub struct Keys {
     pub nodes: String,
     /// The era.
     pub log: String,
+    /// The beginning of the keys of runs of schedules.
+    runs: String,
 }
 
 impl Keys {
     /// The keys with this prefix.
     pub fn new(prefix: &str) -> Keys {
         let key = |name: &str| format!("{prefix}:{name}");
-        Keys { purges: key("purges"), nodes: key("nodes"), log: key("log") }
+        let (purges, nodes) = (key("purges"), key("nodes"));
+        Keys { purges, nodes, log: key("log"), runs: key("runs") }
+    }
+
+    /// The key of a run of a schedule.
+    pub fn run(&self, run: &str) -> String {
+        format!("{}:{run}", self.runs)
     }
 }
 
@@ -46,7 +55,7 @@ pub struct RoundContext<'a> {
 /// The commands of a round.
 pub fn encode(round: &Round, context: &RoundContext<'_>) -> (Vec<u8>, usize) {
     let RoundContext { keys, node, length, run, since } = context;
-    let Keys { purges, nodes, log } = keys;
+    let Keys { purges, nodes, log, .. } = keys;
     let (mut bytes, mut count) = (Vec::new(), 0);
     let mut say = |words: &[&str]| {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();

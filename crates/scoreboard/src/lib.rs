@@ -5,8 +5,10 @@
 //! Each word has one owner: a front thread those of its [`ThreadBoard`], a front the two gauges to
 //! which its queues add their [`QueueShare`], the supervisor those of [`WorkerBoard`]. Additions
 //! are atomic, since an old front drains beside a new one. Workers never get the page: they run
-//! untrusted scripts, which must not be able to falsify it.
+//! untrusted scripts, which must not be able to falsify it. What applications count themselves is
+//! in other memory ([`ApplicationMemory`]), whose contents are not trusted.
 
+mod application;
 mod copies;
 mod counters;
 mod histogram;
@@ -21,6 +23,11 @@ mod word_record;
 
 use std::time::Duration;
 
+pub use application::{
+    APPLICATION_BOUNDS, APPLICATION_BUCKETS, APPLICATION_REFUSALS, ApplicationMemory,
+    ApplicationReading, ApplicationSeries, ApplicationValue, MAX_SERIES, create_application_memory,
+    is_application_memory, read_application,
+};
 pub use copies::{Copies, CopyCounters, NOT_REWOUND};
 pub use counters::{Counter, CounterValue, Counters};
 pub use histogram::{BUCKETS, Histogram, upper_bound};

@@ -67,6 +67,7 @@ use fronts::{Front, Fronts};
 use jobs::Jobs;
 use logging::terminal::Terminal;
 use plan::{Found, Plan, examine};
+use processes::application_memory::ApplicationMemories;
 use processes::php_trial;
 use processes::pools::Pools;
 use processes::running_pool::RunningPool;
@@ -129,6 +130,9 @@ pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<
     let admin = admin::Admin::open(&plan.config)?;
     let mut scoreboards = Scoreboards::new(plan.threads);
     scoreboards.add_all(pools.iter().map(|pool| pool.settings.pool.as_str()))?;
+    for pool in &pools {
+        scoreboards.applications.add(&pool.settings.pool, pool.uid);
+    }
     let pools = Pools::new(pools);
     let host = &mut plan.invocation.host;
     host.set_up(&plan.config).map_err(Error::Configuration)?;
@@ -192,6 +196,10 @@ fn take_over(
     plan.follow_configuration();
     let mut scoreboards = Scoreboards::inherited(plan.threads, inherited.scoreboards);
     scoreboards.add_all(inherited.pools.iter().map(RunningPool::name))?;
+    scoreboards.applications = ApplicationMemories::inherited(inherited.applications);
+    for pool in &inherited.pools {
+        scoreboards.applications.add(pool.name(), pool.plan.uid);
+    }
     let parts = Parts {
         admin: admin::Admin::reopen(&plan.config),
         plan,

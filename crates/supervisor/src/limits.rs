@@ -145,6 +145,13 @@ pub const JOB_LAST_READS: usize = 8;
 /// Most steps for commands and schedules in one turn: a start takes a millisecond or two.
 pub const JOB_STEPS_PER_TURN: usize = 32;
 
+/// Time in which the purge log is to decide which node runs a schedule with `one_node`.
+pub const CLAIM_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time for which no other node claims the same run, in addition to its `jitter`: longer than the
+/// clocks of nodes differ.
+pub const CLAIM_LIFETIME: Duration = Duration::from_secs(600);
+
 /// A clock that was set back by less than this runs no schedule twice (as cron(8)); one that was
 /// set back further is followed.
 pub const CLOCK_SET_BACK: Duration = Duration::from_secs(3 * 3600);

@@ -154,12 +154,13 @@ fn two_hundred_schedules_run_for_a_year_as_cron_runs_them() {
     }
 }
 
-/// The times at which systemd would run in the year from here on, in Berlin.
-fn by_systemd(spec: &str, count: usize) -> BTreeSet<i64> {
+/// The times at which systemd would run from this time on.
+fn by_systemd(spec: &str, from: i64, count: usize) -> BTreeSet<i64> {
+    let from = Timestamp::from_second(from).unwrap().strftime("%Y-%m-%d %H:%M:%S");
     let output = Command::new("systemd-analyze")
-        .args(["calendar", "--base-time=2025-12-31 23:59:59"])
+        .args(["calendar".to_owned(), format!("--base-time={from}")])
         .arg(format!("--iterations={count}"))
-        .arg(format!("{spec} Europe/Berlin"))
+        .arg(spec)
         .env("TZ", "UTC")
         .output()
         .expect("systemd-analyze is installed");
@@ -182,7 +183,7 @@ fn times_of_the_day_are_those_of_systemds_calendar_but_for_a_skipped_one() {
     for (time, expected) in [("03:10", &[][..]), ("02:30", &skipped[..]), ("23:59", &[][..])] {
         let when = When::At(vec![TimeOfDay::parse(time).unwrap()]);
         let table = Timetable::new(&when, Some("Europe/Berlin")).unwrap();
-        let theirs = by_systemd(&format!("*-*-* {time}:00"), DAYS);
+        let theirs = by_systemd(&format!("*-*-* {time}:00 Europe/Berlin"), START - 1, DAYS);
         let last = *theirs.last().unwrap();
         let ours: BTreeSet<i64> = std::iter::successors(table.next(START), |at| table.next(*at))
             .take_while(|at| *at <= last)
@@ -192,6 +193,77 @@ fn times_of_the_day_are_those_of_systemds_calendar_but_for_a_skipped_one() {
             ours.symmetric_difference(&theirs).map(|at| table.in_words(*at)).collect();
         assert_eq!(differ, expected, "{time}");
     }
+}
+
+/// A line of cron, and what it is in systemd's calendar.
+fn same_for_both(random: &mut fastrand::Rng, zone: &str) -> (String, String) {
+    let mut list = |from: u32, to: u32, most: usize| {
+        let some: BTreeSet<u32> =
+            (0..random.usize(1..=most)).map(|_| random.u32(from..=to)).collect();
+        some.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+    };
+    // Hours in which the clocks of these zones change are among them more often.
+    let (minute, hour) = (list(0, 59, 2), [list(0, 23, 2), list(0, 3, 2)].join(","));
+    let (days, months, weekday) = (list(1, 28, 5), list(1, 12, 6), list(0, 6, 3));
+    let month = if random.bool() { "*" } else { months.as_str() };
+    let by_day = random.u32(0..3);
+    let day = if by_day == 1 { days.as_str() } else { "*" };
+    let (of_week, names) = match by_day {
+        2 => {
+            const NAMES: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+            let named = weekday.split(',').map(|day| NAMES[day.parse::<usize>().unwrap()]);
+            (weekday.as_str(), named.collect::<Vec<_>>().join(",") + " ")
+        }
+        _ => ("*", String::new()),
+    };
+    (
+        format!("{minute} {hour} {day} {month} {of_week}"),
+        format!("{names}*-{month}-{day} {hour}:{minute}:00 {zone}"),
+    )
+}
+
+/// Days before each change of the clock from which systemd begins, and its runs from there. Each
+/// of its steps takes a third of a millisecond: too much for the whole year.
+const DAYS_BEFORE: i64 = 2;
+const RUNS_OF_SYSTEMD: usize = 30;
+
+#[test]
+fn two_hundred_schedules_run_as_those_of_systemd_when_clocks_change_but_for_skipped_times() {
+    let (mut compared, mut skipped) = (0, 0);
+    for (number, name) in ZONES.iter().enumerate() {
+        let zone = TimeZone::get(name).unwrap();
+        let offset = |at: i64| zone.to_offset(Timestamp::from_second(at).unwrap());
+        let year = Timestamp::from_second(START).unwrap();
+        let changes = zone
+            .following(year)
+            .take_while(|change| change.timestamp().as_second() < START + MINUTES * 60);
+        let bases = changes.map(|change| change.timestamp().as_second() - DAYS_BEFORE * 86_400);
+        let mut bases: Vec<i64> = bases.collect();
+        if bases.is_empty() {
+            bases.push(START);
+        }
+        let mut random = fastrand::Rng::with_seed(number as u64);
+        for _ in 0..SCHEDULES {
+            let (line, spec) = same_for_both(&mut random, name);
+            let table = Timetable::new(&When::Cron(line.clone()), Some(name)).unwrap();
+            for base in &bases {
+                let theirs = by_systemd(&spec, *base, RUNS_OF_SYSTEMD);
+                let last = *theirs.last().unwrap_or_else(|| panic!("no run of {spec}"));
+                let ours = std::iter::successors(table.next(*base), |at| table.next(*at));
+                let ours: BTreeSet<i64> = ours.take_while(|at| *at <= last).collect();
+                let words = |at: &i64| table.in_words(*at);
+                let missing: Vec<_> = theirs.difference(&ours).map(words).collect();
+                assert!(missing.is_empty(), "{line} {name}: systemd alone runs at {missing:?}");
+                for at in ours.difference(&theirs) {
+                    let is_gap = offset(*at) > offset(*at - 1);
+                    assert!(is_gap, "{line} {name}: systemd does not run at {}", words(at));
+                    skipped += 1;
+                }
+                compared += theirs.len();
+            }
+        }
+    }
+    assert!(compared > 9_000 && skipped > 5, "{compared} runs, {skipped} of skipped times");
 }
 
 fn second(text: &str) -> i64 {

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::Read;
+use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -10,8 +11,8 @@ use std::process::{Command, ExitCode, Stdio};
 use maitred_control::ZygoteSettings;
 use maitred_control::launch::{Launch, NOT_STARTED};
 use maitred_os::signals::Signal;
-use maitred_os::{fork, roots, signals, spawn};
-use maitred_php::PHP_BRANCH;
+use maitred_os::{fork, roots, shared, signals, spawn};
+use maitred_php::{METRICS_EXTENSION, METRICS_VARIABLE, PHP_BRANCH};
 
 use crate::apparmor::Hat;
 use crate::private_folder::PrivateFolder;
@@ -28,6 +29,9 @@ const PATH: &str = "PATH";
 
 /// The variable with the folder of further INI files.
 const SCAN_DIR: &str = "PHP_INI_SCAN_DIR";
+
+/// The folder of the process's own descriptors (proc(5)).
+const OWN_DESCRIPTORS: &str = "/proc/self/fd";
 
 /// Start of the names of the variables with the values of PHP's settings.
 const VALUE: &str = "MAITRED_INI_";
@@ -77,6 +81,7 @@ struct Target {
 
 fn prepare(launch: &Launch) -> Result<Target, String> {
     let settings = &launch.settings;
+    let counts = spawn::inherited(1).ok().filter(|_| launch.counts);
     let confinement = &settings.confinement;
     confine::limit(confinement)?;
     confine::give_up_capabilities(confinement)?;
@@ -107,6 +112,7 @@ fn prepare(launch: &Launch) -> Result<Target, String> {
     std::env::set_current_dir(dir).map_err(|error| {
         format!("`dir` cannot be {}: {error}; the pool's user must enter it", dir.display())
     })?;
+    let extension = launch.php.as_ref().and_then(|_| Extension::open(counts));
     hat.map_or(Ok(()), Hat::put_on)?;
     confine::forbid_beside(settings, || None)?;
     let (program, arguments) = launch.command.split_first().ok_or("it has no program")?;
@@ -114,12 +120,46 @@ fn prepare(launch: &Launch) -> Result<Target, String> {
     let path = match &launch.php {
         Some(cli) => {
             words = php.arguments;
+            words.extend(extension.into_iter().flat_map(Extension::hand_over));
             cli.clone()
         }
         None => found(program)?,
     };
     words.extend(arguments.iter().map(OsString::from));
     Ok(Target { path, name: program.into(), arguments: words })
+}
+
+/// The functions by which the application counts, as an extension in an anonymous file: PHP's
+/// command line need not have one installed.
+struct Extension {
+    library: OwnedFd,
+    /// The memory that it counts in. Without, the functions are there, and count nothing.
+    memory: Option<OwnedFd>,
+}
+
+impl Extension {
+    /// None without `/proc`, through which PHP would load it: within a `chroot`.
+    fn open(memory: Option<OwnedFd>) -> Option<Extension> {
+        let library = shared::file_with("maitred-metrics", METRICS_EXTENSION).ok()?;
+        Path::new(OWN_DESCRIPTORS).is_dir().then_some(Extension { library, memory })
+    }
+
+    /// The arguments with which PHP loads it. It closes both descriptors.
+    fn hand_over(self) -> [OsString; 2] {
+        let Extension { library, memory } = self;
+        let library = for_program(library);
+        let memory = memory.map_or(String::new(), |memory| for_program(memory).to_string());
+        maitred_os::environment::add(METRICS_VARIABLE, &format!("{library},{memory}"));
+        ["-d".into(), format!("extension={OWN_DESCRIPTORS}/{library}").into()]
+    }
+}
+
+/// Leaves a descriptor to the program that this process becomes.
+fn for_program(file: OwnedFd) -> RawFd {
+    let number = file.into_raw_fd();
+    // It can only fail for a number that is not open.
+    let _ = spawn::keep_across_exec(number, true);
+    number
 }
 
 /// The program of this name in `PATH`, unless the name is a path.

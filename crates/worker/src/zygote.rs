@@ -154,6 +154,9 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
         eprintln!("maitred-php: pool {} runs PHP without direct calls: {why}", settings.pool);
     }
     let list = fds.pop_if(|_| settings.preload);
+    if let Some(memory) = fds.pop_if(|_| settings.counts) {
+        maitred_php::count_in(memory.as_fd());
+    }
     let mut fds = fds.into_iter();
     let memory = fds.next().ok_or("the pool's shared memory is missing")?;
     let link = Link { memory, events: out_of_reach(fds)? };

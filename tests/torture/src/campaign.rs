@@ -1,7 +1,7 @@
 //! A run: traffic, one fault after the other, and the state of the server at the end.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use maitred_tests::Target as _;
 use maitred_tests::wait;
@@ -74,6 +74,10 @@ impl Campaign {
         let steps = run.faults(self);
         let Run { traffic, mut recoveries, .. } = run;
         let shared = traffic.stop();
+        match site.jobs.check() {
+            Ok(runs) => println!("torture: {:<14} {runs:>8} right", "runs"),
+            Err(why) => shared.violation(&why),
+        }
         if let Err(grown) = before.compare(&server) {
             shared.violation(&grown);
         }
@@ -142,17 +146,25 @@ impl Run<'_> {
         );
     }
 
-    /// Waits until all workers run, and a request of each kind, begun from now on, has the right
-    /// response. Returns how long that took.
+    /// Waits until all workers run, the consumer does something, and a request of each kind, begun
+    /// from now on, has the right response. Returns how long that took.
     fn until_all_right(&self, within: Duration) -> Option<Duration> {
         let shared = &self.traffic.shared;
         let from = shared.now();
         let kinds: &[Kind] = self.traffic.kinds();
-        wait::poll(within, || {
+        let begun = SystemTime::now();
+        let recovered = wait::poll(within, || {
             let right = shared.ledger().all_right_since(from, kinds);
             let workers = || self.victim.server.workers().len() == WORKERS as usize;
-            (right && workers()).then(|| shared.now() - from)
-        })
+            let consumes = || self.victim.site.jobs.is_alive_since(begun);
+            (right && workers() && consumes()).then(|| shared.now() - from)
+        });
+        if recovered.is_none() {
+            let workers = self.victim.server.workers().len();
+            let consumes = self.victim.site.jobs.is_alive_since(begun);
+            println!("torture: {workers} workers; the consumer does something: {consumes}");
+        }
+        recovered
     }
 }
 

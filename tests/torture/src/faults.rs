@@ -15,6 +15,7 @@ use maitred_tests::server::{Server, Setup, WEB_USER};
 use maitred_tests::{traced, wait};
 
 use crate::groups::Group;
+use crate::jobs::CONSUMER;
 use crate::names::Names;
 use crate::network::BadNetwork;
 use crate::plan::{Fault, Step};
@@ -162,6 +163,12 @@ impl Victim<'_> {
                 std::thread::sleep(step.lasts);
             }
             Fault::SilentNames => self.silence_names(step),
+            Fault::KillConsumer => {
+                for _ in 0..step.amount {
+                    signal(&self.some(CONSUMER, 1, &mut random), Signal::KILL);
+                    std::thread::sleep(step.lasts / 10);
+                }
+            }
         }
         Ok(())
     }

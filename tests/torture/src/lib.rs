@@ -8,6 +8,7 @@ pub mod campaign;
 pub mod faults;
 pub mod footprint;
 pub mod groups;
+pub mod jobs;
 pub mod kind;
 pub mod ledger;
 pub mod names;

@@ -61,10 +61,12 @@ pub enum Fault {
     BadNetwork,
     /// The name server is silent for a while, and many requests need it.
     SilentNames,
+    /// The consumer is killed, some times.
+    KillConsumer,
 }
 
 /// All faults.
-pub const FAULTS: [Fault; 26] = [
+pub const FAULTS: [Fault; 27] = [
     Fault::KillWorkers,
     Fault::KillZygote,
     Fault::KillFront,
@@ -91,6 +93,7 @@ pub const FAULTS: [Fault; 26] = [
     Fault::LittleMemory,
     Fault::BadNetwork,
     Fault::SilentNames,
+    Fault::KillConsumer,
 ];
 
 /// The requests that may fail by a fault: at most this number, of these kinds.
@@ -137,6 +140,7 @@ impl Fault {
             Fault::LittleMemory => "little-memory",
             Fault::BadNetwork => "bad-network",
             Fault::SilentNames => "silent-names",
+            Fault::KillConsumer => "kill-consumer",
         }
     }
 

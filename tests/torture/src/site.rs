@@ -9,6 +9,7 @@ use maitred_tests::server::{Setup, document_root, give_to_web_user, public_folde
 use maitred_tests::tls::Authority;
 use tempfile::TempDir;
 
+use crate::jobs::Jobs;
 use crate::names::NAME;
 
 /// Workers of the pool `www`.
@@ -63,6 +64,8 @@ pub struct Site {
     pub authority: Authority,
     /// `spool_dir`, where it is a file system of its own.
     pub spool: Option<SmallDisk>,
+    /// Its command and its schedule.
+    pub jobs: Jobs,
 }
 
 /// The content of a static file of this size.
@@ -95,7 +98,7 @@ impl Site {
             println!("torture: skipped: full-disk, since no file system can be mounted here");
         }
         let authority = Authority::new("Torture");
-        Site { root, tls: ports::free_address(), authority, spool }
+        Site { root, tls: ports::free_address(), authority, spool, jobs: Jobs::new() }
     }
 
     /// The configuration. `upstream` is the address of the `proxy`.
@@ -107,6 +110,7 @@ impl Site {
         let setup = Setup::new(root)
             .hosts(&[CLASSIC])
             .workers(WORKERS)
+            .pool(&self.jobs.sections())
             .tls(self.tls, &listen)
             .site(&format!("[[sites.proxy]]\npath = \"/upstream/*\"\nto = {upstream:?}"))
             .site(&named(upstream))

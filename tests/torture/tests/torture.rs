@@ -15,7 +15,7 @@ fn torture(arguments: &[&str]) -> (Output, String) {
 #[test]
 fn a_server_under_traffic_of_all_kinds_survives_some_faults() {
     let faults = "kill-workers,kill-front,reload,upgrade,leaving-clients,freeze-pool,little-memory,\
-                  silent-names";
+                  silent-names,kill-consumer";
     let (output, text) = torture(&["--minutes", "0.25", "--seed", "1", "--only", faults]);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     let last = text.lines().last().unwrap_or_default();

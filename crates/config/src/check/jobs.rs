@@ -5,7 +5,7 @@ use std::ops::Range;
 use toml::de::DeTable;
 
 use crate::mistakes::Fault;
-use crate::model::job::{Job, Overlap, Schedule};
+use crate::model::job::{Job, Missed, Overlap, Schedule};
 use crate::read::directives::jobs::JobDraft;
 
 /// Most commands and schedules of a configuration.
@@ -32,7 +32,7 @@ pub(crate) fn settle_job(
             return fault(format!("this {kind} has no `{name}`"));
         }
     }
-    let JobDraft { job, when, timezone, overlap, timeout, jitter, .. } = draft;
+    let JobDraft { job, when, timezone, overlap, timeout, jitter, missed, one_node, .. } = draft;
     let mut job = Job { pool: pool.to_owned(), ..job };
     if job.name.is_empty() || job.command.is_empty() {
         return Err(None);
@@ -51,7 +51,15 @@ pub(crate) fn settle_job(
             }
             ([_], Some(when)) => {
                 let overlap = overlap.unwrap_or(Overlap::Skip);
-                job.schedule = Some(Schedule { when, timezone, overlap, timeout, jitter });
+                if one_node && missed == Missed::Once {
+                    return fault(
+                        "this schedule has both `one_node` and `missed`; leave one out: the other \
+                         nodes run what this one misses"
+                            .to_owned(),
+                    );
+                }
+                job.schedule =
+                    Some(Schedule { when, timezone, overlap, timeout, jitter, missed, one_node });
             }
             ([_], None) => return Err(None),
             ([first, second, ..], _) => {

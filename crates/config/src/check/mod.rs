@@ -2,6 +2,7 @@
 
 pub mod acme;
 pub mod admin;
+pub mod app_cron;
 pub mod cache;
 pub mod classic_paths;
 pub mod confinement;

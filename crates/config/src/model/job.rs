@@ -35,6 +35,17 @@ pub enum Overlap {
     Kill,
 }
 
+/// What becomes of runs that were due while the server did not run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Missed {
+    /// They are left out.
+    #[default]
+    Skip,
+    /// One run begins for all of them.
+    Once,
+}
+
 /// The time of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
@@ -48,6 +59,12 @@ pub struct Schedule {
     pub timeout: Duration,
     /// Longest delay of a run, at random.
     pub jitter: Duration,
+    /// What becomes of runs that were missed.
+    #[serde(default)]
+    pub missed: Missed,
+    /// Each run is on one of the nodes that share the purge log.
+    #[serde(default)]
+    pub one_node: bool,
 }
 
 impl Schedule {
@@ -101,6 +118,11 @@ impl Job {
     /// Whether the pool's PHP runs it.
     pub fn is_php(&self) -> bool {
         self.command.first().is_some_and(|program| program == PHP)
+    }
+
+    /// Whether each of its runs is on one of several nodes.
+    pub fn runs_on_one_node(&self) -> bool {
+        self.schedule.as_ref().is_some_and(|schedule| schedule.one_node)
     }
 
     /// `command` or `schedule`.

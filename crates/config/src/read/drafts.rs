@@ -42,6 +42,8 @@ pub(crate) struct WithSpan<T>(pub(crate) T, pub(crate) Range<usize>);
 pub struct RulesDraft {
     pub(crate) rules: Rules,
     pub(crate) app: Option<App>,
+    /// The schedule that its makers would have cron run.
+    pub(crate) app_cron: bool,
     /// Pools of single paths.
     pub(crate) pools: Vec<(String, Range<usize>)>,
     pub(crate) classic: ClassicDraft,

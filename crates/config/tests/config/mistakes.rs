@@ -43,8 +43,8 @@ fn a_name_like_no_other_is_answered_with_all_names() {
         &format!("{SITE}quack = true"),
         &["3:1: unknown setting `quack` in [[sites]]; expected one of `hosts`, `root`, `index`, \
            `pool`, `upstream`, `front_controller`, `max_body_size`, `access_log`, `app`, \
-           `redirects`, `rewrite`, `allow`, `deny`, `allow_php`, `deny_php`, `basic_auth`, \
-           `headers`, `expires`, `error_pages`, `intercept_errors`, `htaccess`, \
+           `app_cron`, `redirects`, `rewrite`, `allow`, `deny`, `allow_php`, `deny_php`, \
+           `basic_auth`, `headers`, `expires`, `error_pages`, `intercept_errors`, `htaccess`, \
            `htaccess_unknown`, `htaccess_override`, `htaccess_users`, \
            `autoindex`, `aliases`, `paths`, \
            `classic_paths`, `classic_pool`, `proxy`, `rate_limit`, `connection_limit`, \
@@ -549,4 +549,42 @@ fn a_pool_without_a_listener_needs_a_site() {
     let sentence = "1:1: there is no site; add [[sites]] with the `root` of one";
     refused("[pools.a]\nlisten = \"/run/a.sock\"\n[pools.b]", &[sentence]);
     refused("listen = \":80\"\n[pools.a]\nlisten = \"/run/a.sock\"", &[sentence]);
+}
+
+#[test]
+fn a_schedule_for_one_node_needs_a_purge_log_and_makes_up_no_run() {
+    let schedule = "[[pools.www.schedules]]\nname = \"a\"\ncommand = [\"a\"]\nevery = \"1m\"\n";
+    refused(
+        &format!("[pools.www]\n{schedule}one_node = true\n{SITE}"),
+        &["2:1: this schedule has `one_node`, which needs a `purge_log`: its Redis decides which \
+           node runs"],
+    );
+    let log = "purge_log = { url = \"redis://127.0.0.1\" }\n";
+    refused(
+        &format!("{log}[pools.www]\n{schedule}one_node = true\nmissed = \"once\"\n{SITE}"),
+        &["3:1: this schedule has both `one_node` and `missed`; leave one out: the other nodes \
+           run what this one misses"],
+    );
+}
+
+#[test]
+fn app_cron_is_for_applications_with_a_known_one() {
+    refused(
+        &format!("{SITE}app = \"drupal\"\napp_cron = true\n"),
+        &["1:1: `app_cron` is for sites with `app = \"wordpress\"`, \"laravel\" or \
+           \"nextcloud\"; for others, write [[pools.NAME.schedules]]"],
+    );
+    let two = "hosts = [\"a.example\"]\napp = \"wordpress\"\napp_cron = true\n";
+    let more = "[[sites]]\nroot = \"public\"\nhosts = [\"a-example\"]\napp = \"laravel\"\n\
+                app_cron = true\n";
+    let config = Folder::new().good(&format!("[pools.www]\n{SITE}{two}{more}"));
+    let jobs: Vec<_> =
+        config.jobs.iter().map(|job| (job.name.as_str(), job.command.join(" "))).collect();
+    let (wordpress, laravel) = ("php wp-cron.php", "php artisan schedule:run");
+    assert_eq!(
+        jobs,
+        [("cron-a-example", wordpress.to_owned()), ("cron-a-example-2", laravel.to_owned())]
+    );
+    assert_eq!(config.jobs[0].dir.as_deref().unwrap().file_name().unwrap(), "public");
+    assert_ne!(config.jobs[1].dir, config.jobs[0].dir);
 }

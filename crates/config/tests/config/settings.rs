@@ -123,6 +123,7 @@ fn the_example_in_the_reference_is_taken() {
         let needed = match directive.name {
             "classic_paths" => "classic_pool = \"shop\"\n",
             "classic_pool" => "classic_paths = \"/a\"\n",
+            "app_cron" => "app = \"wordpress\"\n",
             _ => "",
         };
         site(&folder, &format!("{needed}{} = {}", directive.name, directive.example));

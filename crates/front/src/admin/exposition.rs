@@ -158,6 +158,17 @@ impl Text {
         Samples { text, name, labels }
     }
 
+    /// Its format.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Writes a line that is complete.
+    pub fn line(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
     /// The text.
     pub fn finish(mut self) -> String {
         if self.format == Format::OpenMetrics {

@@ -2,8 +2,9 @@
 //! all of it itself, so none of it waits for a worker.
 
 pub(crate) mod access;
+pub(crate) mod application_metrics;
 pub(crate) mod dashboard;
-pub(crate) mod exposition;
+mod exposition;
 pub(crate) mod metrics;
 pub(crate) mod node_load;
 pub(crate) mod pool_metrics;

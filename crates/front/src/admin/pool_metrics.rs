@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use maitred_scoreboard::{Cause, Copies, NOT_REWOUND, OpcacheStats, Reading, RequestOutcome, Size};
+use maitred_scoreboard::{
+    ApplicationReading, Cause, Copies, NOT_REWOUND, OpcacheStats, Reading, RequestOutcome, Size,
+};
 
 use crate::admin::exposition::{MetricFamily, Samples};
 use crate::pool::route_metrics::{PARTS, POWERS, RouteStats};
@@ -15,6 +17,7 @@ pub struct PoolFigures {
     pub workers_limit: u32,
     pub reading: Reading,
     pub classes: Vec<(String, RouteStats)>,
+    pub application: Option<ApplicationReading>,
 }
 
 /// Metrics of each pool.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use maitred_config::Pool as Settings;
 use maitred_control::Generation as Number;
+use maitred_scoreboard::ApplicationMemory;
 use maitred_seat::FrontEnd;
 
 use crate::pool::metrics::PoolMetrics;
@@ -34,8 +35,8 @@ impl Generation {
     /// Takes over the link of generation `number`, perhaps from an earlier front.
     ///
     /// # Errors
-    /// When the descriptors (settings, memory, an event for each of `threads` threads, scoreboard)
-    /// are not those of a pool.
+    /// When the descriptors (settings, memory, an event for each of `threads` threads,
+    /// scoreboard, memory of the application) are not those of a pool.
     pub fn open(
         number: Number,
         fds: Vec<OwnedFd>,
@@ -48,11 +49,14 @@ impl Generation {
             .map_err(|error| format!("the settings of a pool cannot be read: {error}"))?;
         let name = &settings.name;
         let memory = fds.next().ok_or_else(|| format!("pool {name} arrived without its memory"))?;
+        let events: Vec<OwnedFd> = fds.by_ref().take(threads).collect();
         let scoreboard =
-            fds.next_back().ok_or_else(|| format!("pool {name} arrived without its scoreboard"))?;
+            fds.next().ok_or_else(|| format!("pool {name} arrived without its scoreboard"))?;
         let metrics = PoolMetrics::open(scoreboard, epoch)
             .map_err(|error| format!("the scoreboard of pool {name}: {error}"))?;
-        let events: Vec<OwnedFd> = fds.collect();
+        // Without it, the application's counters are not seen; the pool serves.
+        let application = fds.next().and_then(|file| ApplicationMemory::open(file).ok());
+        metrics.application.store(application.map(Arc::new));
         if events.len() != threads {
             let found = events.len();
             return Err(format!(

@@ -144,6 +144,10 @@ impl Pool {
         let mut generation = generation.counting_with(in_flight, useful_events);
         // One mapping is enough: every generation of the pool counts on the same page.
         let metrics = self.metrics.get_or_init(|| generation.metrics.clone());
+        // … but what the application counts is that of its user.
+        if !Arc::ptr_eq(metrics, &generation.metrics) {
+            metrics.application.store(generation.metrics.application.load_full());
+        }
         generation.metrics = metrics.clone();
         let generation = Arc::new(generation);
         let mut state = self.lock();

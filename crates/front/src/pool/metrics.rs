@@ -4,7 +4,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use maitred_scoreboard::{Counter, Page, QueueShare, RequestTimes};
+use arc_swap::ArcSwapOption;
+use maitred_scoreboard::{ApplicationMemory, Counter, Page, QueueShare, RequestTimes};
 
 use crate::pool::route_metrics::RouteClasses;
 
@@ -15,6 +16,8 @@ pub struct PoolMetrics {
     share: QueueShare,
     /// Times by route.
     pub classes: RouteClasses,
+    /// What the application counts, in the newest generation.
+    pub application: ArcSwapOption<ApplicationMemory>,
 }
 
 impl PoolMetrics {
@@ -25,7 +28,7 @@ impl PoolMetrics {
     pub fn open(scoreboard: OwnedFd, epoch: u32) -> io::Result<PoolMetrics> {
         let (page, share) = (Page::open(scoreboard)?, QueueShare::new(epoch));
         let classes = RouteClasses::new(page.threads());
-        Ok(PoolMetrics { page, share, classes })
+        Ok(PoolMetrics { page, share, classes, application: ArcSwapOption::empty() })
     }
 
     /// The scoreboard.

@@ -43,6 +43,7 @@ impl RunningPool {
                 let mut fds = vec![settings.as_fd()];
                 fds.extend(self.plan.shared());
                 fds.extend(scoreboards.page(self.name()).map(AsFd::as_fd));
+                fds.extend(scoreboards.applications.of(self.name(), self.plan.uid));
                 peer.say(ToFront::OpenPool { generation }, &fds);
                 peer.say(ToFront::Replace { new: generation }, &[]);
                 peer.say(self.php_info(all), &[]);

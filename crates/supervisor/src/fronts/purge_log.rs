@@ -176,7 +176,7 @@ impl PurgeLogManager {
                     self.unsent.remove(number);
                 }
             },
-            FromPurgeLog::Apply { .. } => {}
+            FromPurgeLog::Apply { .. } | FromPurgeLog::Claimed { .. } => {}
         }
         Some(report)
     }

@@ -11,7 +11,7 @@ use maitred_os::shared;
 use maitred_os::spawn::{self, Program};
 use maitred_os::users;
 
-use crate::plan::Plan;
+use crate::jobs::unit::JobContext;
 use crate::processes::plan::settings_of_jobs;
 use crate::system::programs::Programs;
 
@@ -46,6 +46,7 @@ pub fn prepare(job: &Job, config: &Config, programs: &Programs) -> Result<Prepar
         command: job.command.clone(),
         php,
         dir: job.dir.clone(),
+        counts: false,
     };
     Ok(Prepared { launch, program: programs.of(version).to_owned() })
 }
@@ -59,24 +60,46 @@ pub struct Launched {
     pub uid: u32,
 }
 
-/// Starts a process of a job, with this output.
+impl Prepared {
+    /// The id of its user.
+    pub fn uid(&self) -> u32 {
+        let user = self.launch.settings.identity.as_ref();
+        user.map_or_else(|| users::current().uid, |user| user.uid)
+    }
+}
+
+/// The variable with the time at which a run of a schedule was due, in seconds since 1970.
+const DUE: &str = "MAITRED_DUE";
+
+/// Starts a process of a job, with this output. A run of a schedule learns when it was `due`.
 ///
 /// # Errors
 /// One sentence.
-pub fn start(job: &Job, plan: &Plan, output: BorrowedFd<'_>) -> Result<Launched, String> {
-    let Prepared { launch, program } = prepare(job, &plan.config, &plan.programs)?;
+pub fn start(
+    job: &Job,
+    due: Option<i64>,
+    context: &JobContext<'_>,
+    output: BorrowedFd<'_>,
+) -> Result<Launched, String> {
+    let plan = context.plan;
+    let prepared = prepare(job, &plan.config, &plan.programs)?;
+    let uid = prepared.uid();
+    let Prepared { mut launch, program } = prepared;
+    let counts = context.scoreboards.applications.of(&job.pool, uid);
+    launch.counts = counts.is_some();
+    launch.settings.env.extend(due.map(|due| (DUE.to_owned(), due.to_string())));
     let json = serde_json::to_vec(&launch).map_err(|why| why.to_string())?;
     let file = shared::file_with("maitred-launch", &json).map_err(|why| why.to_string())?;
+    let inherit: Vec<_> = std::iter::once(file.as_fd()).chain(counts).collect();
     let started = spawn::start(&Program {
         path: &program,
         name: OsStr::new("maitred-php"),
         arguments: &[OsStr::new(LAUNCH_ROLE)],
         environment: &plan.environment,
-        inherit: &[file.as_fd()],
+        inherit: &inherit,
         output: Some(output),
         group: plan.groups.as_ref().and_then(|groups| groups.entrance(&job.pool)),
     });
     let pid = started.map_err(|why| format!("{} cannot be started: {why}", program.display()))?;
-    let user = launch.settings.identity.as_ref();
-    Ok(Launched { pid, uid: user.map_or_else(|| users::current().uid, |user| user.uid) })
+    Ok(Launched { pid, uid })
 }

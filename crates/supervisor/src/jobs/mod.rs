@@ -3,24 +3,30 @@
 
 mod alarm;
 mod job_process;
+mod last_runs;
 pub mod launch;
 mod report;
+mod run_claims;
 mod schedule_runs;
 mod slot;
 mod state;
 mod unit;
 
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 
 use maitred_config::{Config, Job};
+use maitred_control::purge_log::{ClaimOutcome, ToPurgeLog};
 use maitred_os::fork::Ended;
 use maitred_os::proc::{self, Statm};
 use maitred_os::shared::page_bytes;
-use tracing::error;
+use tracing::{debug, error, info};
 
 use crate::limits::{JOB_MEMORY_CHECKED_EVERY, JOB_STEPS_PER_TURN, Moment};
 use crate::processes::script_children::EndedScript;
-use alarm::Alarm;
+use alarm::{Alarm, WallTime};
+use last_runs::LastRuns;
+use run_claims::{ClaimedRun, Claims};
 pub use state::JobState;
 pub use unit::JobContext;
 use unit::{Runs, Unit};
@@ -49,12 +55,15 @@ pub struct Jobs {
     /// The unit that the next turn begins with.
     first: usize,
     is_retired: bool,
+    last_runs: LastRuns,
+    claims: Claims,
 }
 
 impl Jobs {
     /// Follows a configuration: new jobs begin, changed ones are renewed, others end.
-    pub fn follow(&mut self, config: &Config, now: Moment) {
+    pub fn follow(&mut self, config: &Config, file: Option<&Path>, now: Moment) {
         let wall = Alarm::wall();
+        self.last_runs.follow(config, file);
         // One that is being removed is not taken back: its successor is another.
         for unit in self.units.iter_mut().filter(|unit| !unit.is_retiring()) {
             let own = &unit.job;
@@ -76,7 +85,12 @@ impl Jobs {
             if self.units.iter().any(is_there) {
                 continue;
             }
-            self.units.push(Unit::new(job, now, wall));
+            let mut unit = Unit::new(job, now, wall);
+            if last_runs::is_remembered(job) {
+                let now = i64::try_from(wall.as_secs()).unwrap_or(i64::MAX);
+                unit.make_up(self.last_runs.of(job, now), wall);
+            }
+            self.units.push(unit);
         }
     }
 
@@ -96,11 +110,7 @@ impl Jobs {
         }
         self.check_memory(context.now);
         let wall = Alarm::wall();
-        for unit in &mut self.units {
-            if context.may_start {
-                unit.check_time(wall, context);
-            }
-        }
+        self.begin_due_runs(wall, context);
         // Where many are due, each turn begins with others.
         let (count, mut steps) = (self.units.len(), JOB_STEPS_PER_TURN);
         for at in (0..count).map(|at| (self.first + at) % count) {
@@ -116,6 +126,60 @@ impl Jobs {
         if let Some(alarm) = &mut self.alarm {
             alarm.set(next);
         }
+    }
+
+    /// Begins the runs that are due, or claims them.
+    fn begin_due_runs(&mut self, wall: WallTime, context: &JobContext<'_>) {
+        for run in self.claims.overdue(context.now) {
+            self.carry_out(&run, ClaimOutcome::Undecided, context);
+        }
+        for unit in self.units.iter_mut().filter(|_| context.may_start) {
+            let Some(due) = unit.due_run(wall) else { continue };
+            // It stands for all that were due until now.
+            self.last_runs.ran(&unit.job, i64::try_from(wall.as_secs()).unwrap_or(due));
+            if !unit.job.runs_on_one_node() {
+                unit.begin_run(due, context);
+            } else if !self.claims.claim(&unit.job, due, context.now) {
+                unit.leave_out(context);
+            }
+        }
+        self.last_runs.write();
+    }
+
+    /// The purge log has decided on a run.
+    pub fn decided(&mut self, number: u64, outcome: ClaimOutcome, context: &JobContext<'_>) {
+        if let Some(run) = self.claims.decided(number) {
+            self.carry_out(&run, outcome, context);
+        }
+    }
+
+    fn carry_out(&mut self, run: &ClaimedRun, outcome: ClaimOutcome, context: &JobContext<'_>) {
+        let is_lost = outcome == ClaimOutcome::Undecided;
+        if self.claims.note(is_lost) {
+            let ClaimedRun { pool, name, .. } = run;
+            match is_lost {
+                true => error!(
+                    "pool {pool}: schedule {name} is left out, since the purge log does not say \
+                     which node runs it; so is each run of a schedule with `one_node` until Redis \
+                     is reached"
+                ),
+                false => info!("schedules with `one_node` run again, on one node each"),
+            }
+        }
+        let is_its = |unit: &&mut Unit| run.is_of(&unit.job) && !unit.is_retiring();
+        let Some(unit) = self.units.iter_mut().find(is_its) else { return };
+        match outcome {
+            ClaimOutcome::Here => unit.begin_run(run.due, context),
+            ClaimOutcome::Elsewhere => {
+                debug!("pool {}: schedule {} runs on another node", run.pool, run.name);
+            }
+            ClaimOutcome::Undecided => unit.leave_out(context),
+        }
+    }
+
+    /// Orders for the process of the purge log.
+    pub fn take_claims(&mut self) -> Vec<ToPurgeLog> {
+        self.claims.take_orders()
     }
 
     /// Replaces processes that have grown beyond `max_memory`.
@@ -203,7 +267,7 @@ impl Jobs {
     /// When something is due by the monotonic clock.
     pub fn deadline(&self, may_start: bool, now: Moment) -> Option<Moment> {
         let units = self.units.iter().filter_map(|unit| unit.deadline(may_start, now));
-        units.chain(self.memory_deadline()).min()
+        units.chain(self.memory_deadline()).chain(self.claims.deadline()).min()
     }
 
     /// Whether a stop has begun.

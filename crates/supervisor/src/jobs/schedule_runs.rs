@@ -120,6 +120,7 @@ impl ScheduleRuns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use maitred_config::Missed;
     use maitred_timetable::When;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -131,6 +132,8 @@ mod tests {
             overlap,
             timeout: 60 * SECOND,
             jitter: Duration::ZERO,
+            missed: Missed::Skip,
+            one_node: false,
         }
     }
 

@@ -72,7 +72,12 @@ impl Jobs {
                 slots,
                 timer,
                 is_retired: unit.is_retired,
-                next: unit.next_run().map(|next| next.due),
+                // A run that is claimed is claimed once more, with the same result.
+                next: self
+                    .claims
+                    .of(&unit.job)
+                    .map(|run| run.due)
+                    .or_else(|| unit.next_run().map(|next| next.due)),
             }
         };
         self.units.iter().map(state).collect()

@@ -91,6 +91,8 @@ pub struct Unit {
     pub counts: JobCounts,
     /// It is not wanted any more.
     pub is_retired: bool,
+    /// When the run of a schedule that begins next, or began last, was due.
+    due: Option<i64>,
     last_lines: VecDeque<String>,
     failures: LogThrottle<()>,
     overlaps: LogThrottle<()>,
@@ -117,6 +119,7 @@ impl Unit {
             users: BTreeMap::new(),
             counts: JobCounts::default(),
             is_retired: false,
+            due: None,
             last_lines: VecDeque::new(),
             failures: LogThrottle::new(JOB_CALM),
             overlaps: LogThrottle::new(JOB_CALM),
@@ -214,29 +217,49 @@ impl Unit {
         }
     }
 
-    /// Begins the run of a schedule that is due. With a clock that was set, the next run is looked
-    /// up again.
-    pub fn check_time(&mut self, wall: WallTime, context: &JobContext<'_>) {
-        let Some(next) = self.next_run() else { return };
+    /// One run begins for those of a schedule that were due after `last`, in seconds since 1970.
+    pub fn make_up(&mut self, last: i64, wall: WallTime) {
+        let Runs::Timed { table: Some(table), .. } = &self.runs else { return };
+        let missed = table.next(last);
+        self.look_up_from(missed, wall);
+    }
+
+    /// The run of a schedule that is due, if one is: when it was due, in seconds since 1970. With a
+    /// clock that was set, the next run is looked up again.
+    pub fn due_run(&mut self, wall: WallTime) -> Option<i64> {
+        let next = self.next_run()?;
         if wall < next.begins {
             let is_back = next.found.saturating_sub(wall) > CLOCK_SET_BACK;
             if is_back {
                 self.look_up(None, wall);
             }
-            return;
+            return None;
         }
         self.look_up(Some(next.due), wall);
+        Some(next.due)
+    }
+
+    /// Begins a run of a schedule that was due at this time, in seconds since 1970, as its last one
+    /// allows.
+    pub fn begin_run(&mut self, due: i64, context: &JobContext<'_>) {
         let (Runs::Timed { timer, .. }, Some(schedule)) = (&mut self.runs, &self.job.schedule)
         else {
             return;
         };
-        if timer.fire(schedule.overlap) == Fired::Skipped {
-            self.counts.skipped += 1;
-            context.scoreboards.count(&self.job.pool, Counter::ScheduleRunsSkipped);
+        if timer.fire(schedule.overlap) != Fired::Skipped {
+            self.due = Some(due);
+        } else {
+            self.leave_out(context);
             if self.overlaps.happened(context.now, |()| {}) == 1 {
                 warn!("{} is due while its last run goes on: it is left out", self.name());
             }
         }
+    }
+
+    /// Counts a run of a schedule that is left out.
+    pub fn leave_out(&mut self, context: &JobContext<'_>) {
+        self.counts.skipped += 1;
+        context.scoreboards.count(&self.job.pool, Counter::ScheduleRunsSkipped);
     }
 
     /// Carries out what is due, in at most this many steps. Returns how many are left.
@@ -271,11 +294,12 @@ impl Unit {
     }
 
     fn start(&mut self, slot: usize, context: &JobContext<'_>) {
-        let JobContext { plan, now, .. } = *context;
+        let now = context.now;
         let (name, pool) = (self.name(), self.job.pool.clone());
         let chance = Chance(fastrand::f64());
         let started = new_output().and_then(|output| {
-            let Launched { pid, uid } = launch::start(&self.job, plan, output.writer())?;
+            let Launched { pid, uid } =
+                launch::start(&self.job, self.due, context, output.writer())?;
             self.outputs.insert(pid, output);
             self.users.insert(pid, uid);
             Ok(pid)

@@ -1,6 +1,7 @@
 //! A generation of a pool: its zygote, its workers, and the decisions about them.
 
 pub mod adopt;
+pub mod application_memory;
 pub mod backoff;
 pub mod copy_counters;
 pub mod error_log;

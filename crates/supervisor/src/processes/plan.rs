@@ -128,10 +128,10 @@ impl PoolPlan {
     }
 
     /// Descriptors of this pool that a front is sent: the shared ones, the settings, the
-    /// scoreboard, and the pidfds of workers.
+    /// scoreboard, the memory of the application's counters, and the pidfds of workers.
     pub fn descriptors_of_front(&self) -> usize {
         let seats = usize::try_from(self.settings.seats).unwrap_or(usize::MAX);
-        seats.saturating_add(self.events.len() + 3)
+        seats.saturating_add(self.events.len() + 4)
     }
 }
 
@@ -209,6 +209,7 @@ fn settings(
         dumpable: pool.process_dumpable,
         preload: false,
         direct_calls: false,
+        counts: false,
         apparmor_hat: pool.apparmor_hat.clone(),
         worker_script: pool.booted_script().filter(|_| pool.mode == Mode::Worker),
         snapshot: snapshot_of(pool),

@@ -11,6 +11,7 @@ use maitred_os::signals::Signal;
 use maitred_scoreboard::{Cause, Counter, Page};
 
 use crate::error::Error;
+use crate::processes::application_memory::ApplicationMemories;
 use crate::processes::running_pool::RunningPool;
 
 /// The signals that we send (signal(7)).
@@ -22,6 +23,8 @@ const SIGTERM: i32 = 15;
 pub struct Scoreboards {
     threads: u32,
     pages: BTreeMap<String, Page>,
+    /// What the applications of pools count themselves.
+    pub applications: ApplicationMemories,
     /// By process id.
     leaving: HashMap<i32, Cause>,
 }
@@ -29,7 +32,8 @@ pub struct Scoreboards {
 impl Scoreboards {
     /// No scoreboards yet, for a front of `threads` threads.
     pub fn new(threads: u32) -> Scoreboards {
-        Scoreboards { threads, pages: BTreeMap::new(), leaving: HashMap::new() }
+        let (pages, leaving) = (BTreeMap::new(), HashMap::new());
+        Scoreboards { threads, pages, applications: ApplicationMemories::default(), leaving }
     }
 
     /// The scoreboards that the previous program has handed over, by pool. One of another version
@@ -78,6 +82,7 @@ impl Scoreboards {
     /// Removes the scoreboard of a removed pool.
     pub fn forget(&mut self, pool: &str) {
         self.pages.remove(pool);
+        self.applications.forget(pool);
     }
 
     /// The scoreboard of a pool.

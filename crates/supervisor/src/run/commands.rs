@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use maitred_config::{Collector, LogTarget};
 use maitred_control::admin::{Reply, Request, ServerStatus};
+use maitred_control::log_place::{FoundLog, LogPlace};
 use tracing::info;
 
 use super::Supervisor;
@@ -71,6 +73,10 @@ impl Supervisor {
                 Reply::Ending { running }
             }
             Ok(Request::Launch { pool, name }) => self.launch_of(&pool, &name),
+            Ok(Request::FindLog) => Reply::Log(FoundLog {
+                place: log_place(&self.plan.config.error_log),
+                supervisor: i32::try_from(std::process::id()).unwrap_or(0),
+            }),
             Ok(Request::Purge(request)) => {
                 match self.purges.purge(request, &mut self.fronts, now) {
                     Ok(mark) => return connection.wait_for_purge(mark),
@@ -152,5 +158,16 @@ impl Supervisor {
         };
         let drafted = source.add_to(status, pool)?;
         Ok(self.admin.draft(drafted, &mut self.pools, &mut self.traces, now))
+    }
+}
+
+fn log_place(target: &LogTarget) -> LogPlace {
+    match target {
+        LogTarget::Stderr => LogPlace::Stderr,
+        LogTarget::File(path) => LogPlace::File(path.clone()),
+        LogTarget::Collector(Collector::Journald(socket)) => LogPlace::Journal(socket.clone()),
+        LogTarget::Syslog | LogTarget::Collector(Collector::Syslog(_)) => {
+            LogPlace::Elsewhere(target.to_string())
+        }
     }
 }

@@ -1,6 +1,11 @@
 //! Commands and schedules, as a part of the server.
 
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::PathBuf;
+
 use maitred_control::admin::Reply;
+use maitred_control::launch::ForegroundLaunch;
+use maitred_control::purge_log::ClaimOutcome;
 use maitred_os::fork::Ended;
 
 use super::Supervisor;
@@ -26,7 +31,12 @@ impl Supervisor {
     /// Follows the configuration in use.
     pub(super) fn follow_jobs(&mut self) {
         let now = self.now();
-        self.jobs.follow(&self.plan.config, now);
+        self.jobs.follow(&self.plan.config, self.plan.source.file(), now);
+    }
+
+    /// The purge log says which node has a run of a schedule.
+    pub(super) fn run_is_decided(&mut self, number: u64, outcome: ClaimOutcome) {
+        self.with_jobs(|jobs, context| jobs.decided(number, outcome, context));
     }
 
     /// Does what is due for jobs.
@@ -64,12 +74,18 @@ impl Supervisor {
             return Reply::Refused { why };
         };
         match launch::prepare(job, config, &self.plan.programs) {
-            Ok(launch::Prepared { launch, program }) => Reply::Launch {
-                launch: Box::new(launch),
-                program,
+            Ok(prepared) => Reply::Launch(Box::new(ForegroundLaunch {
+                counts: self.scoreboards.applications.of(pool, prepared.uid()).map(own_path),
+                launch: prepared.launch,
+                program: prepared.program,
                 group: self.plan.groups.as_ref().and_then(|groups| groups.entrance_file(pool)),
-            },
+            })),
             Err(why) => Reply::Refused { why },
         }
     }
+}
+
+/// A path by which root opens a file of this process.
+fn own_path(file: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
 }

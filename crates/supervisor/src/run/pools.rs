@@ -165,9 +165,12 @@ impl Supervisor {
                 let mut settings = plan.settings.clone();
                 settings.direct_calls = code.is_some();
                 settings.preload = plan.preload.is_some();
+                let counts = self.scoreboards.applications.of(pool, plan.uid);
+                settings.counts = counts.is_some();
                 private_folders::provide(&mut settings);
                 let list = plan.preload.as_ref().map(AsFd::as_fd);
-                let fds: Vec<_> = plan.shared().into_iter().chain(list).chain(code).collect();
+                let more = counts.into_iter().chain(list).chain(code);
+                let fds: Vec<_> = plan.shared().into_iter().chain(more).collect();
                 peer.say(ToZygote::Configure(Box::new(settings)), &fds);
                 self.pools[id].zygote = Some(Zygote::new(peer));
             }

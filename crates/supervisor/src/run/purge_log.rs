@@ -36,7 +36,8 @@ impl Supervisor {
         });
         self.purges.set_log_runs(self.purge_log.is_running());
         if self.purge_log.is_running() {
-            let orders = self.purges.take_for_log();
+            let mut orders = self.purges.take_for_log();
+            orders.extend(self.jobs.take_claims());
             self.purge_log.say(orders);
         }
     }
@@ -55,6 +56,9 @@ impl Supervisor {
                 }
                 Some(FromPurgeLog::Published { number, reach }) => {
                     self.purges.reached(number, reach);
+                }
+                Some(FromPurgeLog::Claimed { number, outcome }) => {
+                    self.run_is_decided(number, outcome);
                 }
             }
         }

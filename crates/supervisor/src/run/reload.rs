@@ -209,6 +209,7 @@ impl Supervisor {
         scoreboard.map_err(|why| format!("its scoreboard cannot be made: {why}"))?;
         let plan = PoolPlan::make(pool, config, &self.plan.programs, self.plan.threads);
         let mut plan = plan.map_err(|why| why.to_string())?;
+        self.scoreboards.applications.add(name, plan.uid);
         plan.settings.cache_size = self.pools.opcache_size(pool, config);
         Ok(plan)
     }

@@ -64,7 +64,8 @@ pub fn mistakes(config: &Config) -> Vec<Error> {
     vec![Error::Setting { section: Section::Server, setting: "private_dir", said }]
 }
 
-fn state_directory() -> PathBuf {
+/// The folder of the server's state: that of its unit, or else root's.
+pub fn state_directory() -> PathBuf {
     // Of several, the first is the one that the unit names first.
     let all = std::env::var_os(STATE_VARIABLE);
     let first = all.as_deref().and_then(|all| std::env::split_paths(OsStr::new(all)).next());

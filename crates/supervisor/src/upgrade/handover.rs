@@ -26,6 +26,7 @@ use crate::logging::terminal::Terminal;
 use crate::logging::worker_output::{PipeReaders, WorkerOutput};
 use crate::peer::Peer;
 use crate::plan::Plan;
+use crate::processes::application_memory::LeftMemory;
 use crate::processes::generation;
 use crate::processes::plan::PoolPlan;
 use crate::processes::pools::Pools;
@@ -74,6 +75,9 @@ pub struct HandoverState {
     /// Commands and schedules.
     #[serde(default)]
     jobs: Vec<JobState>,
+    /// The memory of applications' counters.
+    #[serde(default)]
+    applications: Vec<LeftMemory<RawFd>>,
     /// Other nodes were not sent all purges.
     #[serde(default)]
     pub purges_unsent: bool,
@@ -178,6 +182,8 @@ pub struct InheritedServer {
     pub scoreboards: Vec<(String, OwnedFd)>,
     /// Commands and schedules.
     pub jobs: Jobs,
+    /// The memory of applications' counters.
+    pub applications: Vec<LeftMemory<OwnedFd>>,
 }
 
 /// What a supervisor hands over.
@@ -239,6 +245,7 @@ impl HandoverState {
             pools: running.pools.iter().map(pool_state).collect(),
             scoreboards: running.scoreboards.descriptors(),
             jobs: running.jobs.state(),
+            applications: running.scoreboards.applications.descriptors(),
             purges_unsent: running.purges_unsent,
         }
     }
@@ -289,6 +296,7 @@ impl HandoverState {
         all.extend(self.fronts.iter().flat_map(|one| one.peer.descriptors()));
         all.extend(self.scoreboards.iter().map(|(_, fd)| *fd));
         all.extend(self.jobs.iter().flat_map(JobState::descriptors));
+        all.extend(self.applications.iter().map(|(_, _, fd)| *fd));
         for listener in &self.listeners {
             all.extend(&listener.sockets);
         }
@@ -344,7 +352,11 @@ impl HandoverState {
         let pool_access_logs = pool_access_logs.collect::<io::Result<Vec<_>>>()?;
         let scoreboards = self.scoreboards.into_iter();
         let scoreboards = scoreboards.map(|(pool, fd)| Ok((pool, spawn::inherited_fd(fd)?)));
+        let applications = self.applications.into_iter();
+        let applications =
+            applications.map(|(pool, user, fd)| Ok((pool, user, spawn::inherited_fd(fd)?)));
         Ok(InheritedServer {
+            applications: applications.collect::<io::Result<_>>()?,
             listeners: listeners.collect::<io::Result<_>>()?,
             terminal: Terminal::over(self.terminal.map(spawn::inherited_fd).transpose()?),
             access_log: access_log.map(File::from),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use maitred_timetable::{TimeOfDay, Timetable, When, zone_named};
 
-use crate::model::job::{Job, Overlap, Restart};
+use crate::model::job::{Job, Missed, Overlap, Restart};
 use crate::read::directive::{Directive, Needs, Preset, store};
 use crate::read::value::{BadValue, Value, for_each};
 
@@ -34,6 +34,8 @@ pub struct JobDraft {
     pub(crate) overlap: Option<Overlap>,
     pub(crate) timeout: Duration,
     pub(crate) jitter: Duration,
+    pub(crate) missed: Missed,
+    pub(crate) one_node: bool,
 }
 
 const NAME: Directive<JobDraft> = Directive {
@@ -318,6 +320,36 @@ pub const SCHEDULES: &[Directive<JobDraft>] = &[
         doc: "Longest delay of each run, at random, so that many servers do not begin at once.",
         example: "\"2m\"",
         read: |draft, value| store(&mut draft.jitter, value.duration()),
+    },
+    Directive {
+        name: "missed",
+        default: Preset::Value("\"skip\""),
+        takes: "\"skip\" or \"once\"",
+        needs: Needs::Live,
+        doc: "What becomes of runs that were due while the server did not run: they are left out, \
+              or one run begins for all of them when it serves again. The time of the last run is \
+              in a file of the state folder: /var/lib/maitred/schedules, or for a user other than \
+              root maitred/schedules in `$XDG_STATE_HOME`.",
+        example: "\"once\"",
+        read: |draft, value| {
+            let missed = |text: &str| match text {
+                "skip" => Some(Missed::Skip),
+                "once" => Some(Missed::Once),
+                _ => None,
+            };
+            store(&mut draft.missed, value.text_as(missed))
+        },
+    },
+    Directive {
+        name: "one_node",
+        default: Preset::Value("false"),
+        takes: "true or false",
+        needs: Needs::Live,
+        doc: "Whether each run is on one of the nodes that share the `purge_log`: the first one \
+              that claims it in Redis. Where Redis cannot be reached within five seconds, the run \
+              is left out, on all nodes. The schedule has the same pool, name and time on each.",
+        example: "true",
+        read: |draft, value| store(&mut draft.one_node, value.boolean()),
     },
     ENV,
     DIR,

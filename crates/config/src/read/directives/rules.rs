@@ -35,6 +35,20 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
         read: |site, value| store(&mut site.app, value.text_as(app_named).map(Some)),
     },
     Directive {
+        name: "app_cron",
+        default: Preset::Value("false"),
+        takes: "true or false",
+        needs: Needs::Live,
+        doc: "Whether the pool of the site runs what the makers of its `app` would have cron run, \
+              as a [schedule](../guide/commands-and-schedules.md#recipes): `wp-cron.php` of \
+              WordPress each minute, `artisan schedule:run` of Laravel each minute, `cron.php` of \
+              Nextcloud each five minutes. Its name is `cron-` and the site's first host. For \
+              WordPress, `define('DISABLE_WP_CRON', true);` in `wp-config.php` has visitors run \
+              it no more.",
+        example: "true",
+        read: |site, value| store(&mut site.app_cron, value.boolean()),
+    },
+    Directive {
         name: "redirects",
         default: Preset::Words("none"),
         takes: "an array of tables such as { from = \"/old\", to = \"/new\" }",

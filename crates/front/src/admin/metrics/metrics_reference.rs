@@ -68,6 +68,8 @@ fn reference() -> String {
     section(&mut out, "Pools with `pm = \"auto\"`", labels, SIZE);
     let labels = "Label `pool`. See [snapshot mode](../guide/snapshot-mode.md).";
     section(&mut out, "Pools with `mode = \"snapshot\"`", labels, COPIES);
+    let labels = "Label `pool`. The application's own metrics are [`app_…`](../guide/metrics.md).";
+    section(&mut out, "Metrics of the application", labels, APPLICATION);
     let labels = "Label `site`: its first host. Reasons are those of `Cache-Status`.";
     section(&mut out, "Sites with a page cache", labels, CACHED_SITE);
     section(&mut out, "Page cache, by tier", "Label `tier`: `memory`, `disk`.", CACHE_TIER);

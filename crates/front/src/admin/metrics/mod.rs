@@ -5,6 +5,7 @@ use std::time::Duration;
 use maitred_control::admin::FrontFigures;
 use maitred_scoreboard::{Counter, Reading};
 
+use crate::admin::application_metrics::{self, APPLICATION};
 use crate::admin::exposition::{Format, Text};
 use crate::admin::node_load;
 use crate::admin::pool_metrics::{COPIES, OPCACHE, POOL, PoolFigures, ROUTE, SIZE};
@@ -31,6 +32,7 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
                 View::Whole | View::WithoutQueries => metrics.classes.read(),
                 View::WithoutRequests => Vec::new(),
             },
+            application: metrics.application.load().as_ref().map(|memory| memory.read()),
         })
     });
     let pools: Vec<PoolFigures> = pools.collect();
@@ -113,6 +115,14 @@ fn of_pools(out: &mut Text, pools: &[PoolFigures]) {
         Some((named(pool), (copies.clone(), seated.saturating_sub(busy))))
     });
     out.write(COPIES, &copies.collect::<Vec<_>>());
+    let applications = pools.iter().filter_map(|pool| {
+        let reading = pool.application.clone()?;
+        Some((pool.name.as_str(), reading))
+    });
+    let applications: Vec<_> = applications.collect();
+    let figures = application_metrics::write(out, &applications);
+    let names = applications.iter().map(|(name, _)| label("pool", name));
+    out.write(APPLICATION, &names.zip(figures).collect::<Vec<_>>());
 }
 
 /// A label. A server's name may be the path of a Unix socket, with any character in it.

@@ -1,6 +1,6 @@
 use maitred_control::admin::{CachedSite, PageCache, PageTier, ProxyServer};
 use maitred_control::scale::{NodeScale, PoolScale};
-use maitred_scoreboard::{Copies, OpcacheStats};
+use maitred_scoreboard::{ApplicationReading, Copies, OpcacheStats};
 
 use super::*;
 use crate::pool::route_metrics::RouteStats;
@@ -21,6 +21,7 @@ fn pool(name: &str) -> PoolFigures {
         workers_limit: 8,
         reading,
         classes: vec![("/cart/*".to_owned(), RouteStats::default())],
+        application: Some(ApplicationReading { refused: [0, 0, 7], ..Default::default() }),
     }
 }
 
@@ -87,6 +88,7 @@ fn each_family_is_declared_once_before_its_samples_whatever_the_pools() {
         assert!(!text.contains("opcache_scripts{pool=\"a\""), "not known");
         assert!(text.contains("copies_spare{pool=\"b\"} 1\n"));
         assert!(text.contains("copies_not_rewound_total{pool=\"b\",reason=\"forked\"} 0\n"));
+        assert!(text.contains("application_refused_total{pool=\"a\",reason=\"full\"} 7\n"));
         for line in [
             "maitred_cache_requests_total{site=\"*.a.example\",result=\"hit\"} 3\n",
             "maitred_cache_saved_script_seconds_total{site=\"*.a.example\"} 1.5\n",

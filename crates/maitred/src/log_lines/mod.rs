@@ -1,0 +1,191 @@
+//! `maitred logs`: the lines of the error log about a pool, a command, a schedule or a request.
+
+mod line_filter;
+mod log_file;
+mod shown_lines;
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use clap::Args;
+use maitred_control::admin::{Reply, Request};
+use maitred_control::log_place::{FoundLog, LogPlace};
+
+use crate::client::{Client, UNEXPECTED};
+use crate::command::Reach;
+use crate::exit_code::{EXIT_SUCCESS, fail, refuse};
+use line_filter::{LineFilter, MAX_LINE_BYTES};
+use log_file::LogFile;
+use shown_lines::{MAX_LINES, ShownLines};
+
+/// Lines of the journal that are looked through for the last ones.
+const JOURNAL_LINES: &str = "20000";
+
+/// The journal's own socket. Another one is that of a namespace, whose name it does not say.
+const JOURNAL: &str = "/run/systemd/journal/socket";
+
+/// Arguments of `maitred logs`.
+#[derive(Debug, Args)]
+pub struct LogOptions {
+    /// A pool, such as shop, or one of its commands or schedules, such as shop/mails
+    #[arg(value_name = "POOL[/NAME]")]
+    pub name: Option<String>,
+    /// Wait for further lines
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Most lines that are there already
+    #[arg(short = 'n', long, value_name = "NUMBER", default_value_t = 20,
+        value_parser = clap::value_parser!(u32).range(0..=MAX_LINES))]
+    pub lines: u32,
+    /// Only lines about the request with this id
+    #[arg(long, value_name = "ID", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub request: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reach: Reach,
+}
+
+/// Prints the lines.
+pub fn logs(asked: &LogOptions) -> ExitCode {
+    let reply = Client::reach(&asked.reach).and_then(|mut client| client.ask(&Request::FindLog));
+    let (place, supervisor) = match reply {
+        Ok(Reply::Log(FoundLog { place, supervisor })) => (place, supervisor),
+        Ok(Reply::Refused { why }) => return refuse(&why),
+        Ok(_) => return fail(&UNEXPECTED),
+        Err(why) => return fail(&why),
+    };
+    let filter = LineFilter::of(asked.name.as_deref(), asked.request.as_deref());
+    let output = ShownLines::new(filter, asked.lines);
+    let shown = match source(place, supervisor) {
+        Ok(LogSource::File(path)) => of_file(&path, output, asked.follow),
+        Ok(LogSource::Journal(matches)) => of_journal(&matches, output, asked.follow),
+        Err(why) => Err(why),
+    };
+    match shown {
+        Ok(()) => ExitCode::from(EXIT_SUCCESS),
+        Err(why) => fail(&why),
+    }
+}
+
+/// Where lines are read.
+#[derive(Debug, PartialEq, Eq)]
+enum LogSource {
+    File(PathBuf),
+    /// By these arguments of journalctl(1).
+    Journal(Vec<String>),
+}
+
+fn source(place: LogPlace, supervisor: i32) -> Result<LogSource, String> {
+    match place {
+        LogPlace::File(path) => Ok(LogSource::File(path)),
+        LogPlace::Journal(socket) if socket == Path::new(JOURNAL) => {
+            Ok(LogSource::Journal(vec!["--identifier=maitred".to_owned()]))
+        }
+        LogPlace::Journal(socket) => Err(format!(
+            "the log goes to the journal of a namespace ({}); read it with `journalctl \
+             --namespace=NAME --identifier=maitred`",
+            socket.display()
+        )),
+        LogPlace::Elsewhere(target) => Err(format!(
+            "the log goes to {target}, which only that can read; with `error_log = \
+             \"/var/log/maitred/error.log\"` or \"journald\" this command can"
+        )),
+        LogPlace::Stderr => of_stderr(supervisor),
+    }
+}
+
+/// Where the standard error output of a process goes.
+fn of_stderr(pid: i32) -> Result<LogSource, String> {
+    let link = format!("/proc/{pid}/fd/2");
+    let target = std::fs::read_link(&link)
+        .map_err(|why| format!("it cannot be read where the log goes ({link}: {why})"))?;
+    if target.starts_with("/") && !target.starts_with("/dev") && target.is_file() {
+        return Ok(LogSource::File(target));
+    }
+    let shown = target.display().to_string();
+    let cgroup = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let unit = cgroup.trim_end().rsplit('/').next().filter(|unit| unit.ends_with(".service"));
+    match unit {
+        // systemd gives its services a socket of the journal.
+        Some(unit) if shown.starts_with("socket:") => {
+            Ok(LogSource::Journal(vec![format!("--unit={unit}")]))
+        }
+        _ => Err(format!(
+            "the log goes to the standard error output of process {pid}, which is {shown}: it can \
+             be read where that leads (a terminal, `docker logs`, `kubectl logs`); with \
+             `error_log = \"/var/log/maitred/error.log\"` or \"journald\" this command can read it"
+        )),
+    }
+}
+
+fn of_file(path: &Path, mut output: ShownLines, follows: bool) -> Result<(), String> {
+    let broken = |why| format!("{}: {why}; read it as a user who may", path.display());
+    let mut file = LogFile::open(path).map_err(broken)?;
+    file.read(&mut |line| output.take(line)).map_err(broken)?;
+    let mut is_open = output.show_last();
+    while follows && is_open {
+        std::thread::sleep(log_file::LOOK_EVERY);
+        file.read(&mut |line| output.take(line)).map_err(broken)?;
+        is_open = output.flush();
+    }
+    Ok(())
+}
+
+fn of_journal(matches: &[String], mut output: ShownLines, follows: bool) -> Result<(), String> {
+    let journal = |arguments: &[&str]| {
+        let mut command = Command::new("journalctl");
+        command.args(["--quiet", "--no-pager", "--output=short-iso"]).args(matches);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.spawn().map_err(|why| format!("journalctl cannot be run: {why}"))
+    };
+    let mut last = journal(&["--lines", JOURNAL_LINES])?;
+    pass(&mut last, &mut |line| output.take(line));
+    let ended = last.wait().map_err(|why| why.to_string())?;
+    if !ended.success() {
+        return Err("journalctl has failed; read it as root or as one of group adm".to_owned());
+    }
+    if !output.show_last() || !follows {
+        return Ok(());
+    }
+    let mut next = journal(&["--lines=0", "--follow"])?;
+    pass(&mut next, &mut |line| {
+        output.take(line);
+        output.flush();
+    });
+    let _ = next.kill();
+    let _ = next.wait();
+    Ok(())
+}
+
+/// Passes on the lines that a program prints. Longer ones are cut.
+fn pass(child: &mut Child, take: &mut dyn FnMut(&[u8])) {
+    let Some(stdout) = child.stdout.take() else { return };
+    let mut stdout = BufReader::new(stdout);
+    loop {
+        let mut line = Vec::new();
+        let limit = MAX_LINE_BYTES as u64;
+        match Read::by_ref(&mut stdout).take(limit).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => take(line.strip_suffix(b"\n").unwrap_or(&line)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_cannot_be_read_is_said_with_what_to_do() {
+        let said = |place| source(place, 1).unwrap_err();
+        let syslog = said(LogPlace::Elsewhere("syslog:server=192.0.2.1".to_owned()));
+        assert!(syslog.starts_with("the log goes to syslog:server=192.0.2.1, which"), "{syslog}");
+        let other = said(LogPlace::Journal("/run/systemd/journal.shop/socket".into()));
+        assert!(other.contains("journalctl --namespace=NAME"), "{other}");
+        let journal = source(LogPlace::Journal(JOURNAL.into()), 1);
+        assert_eq!(journal, Ok(LogSource::Journal(vec!["--identifier=maitred".to_owned()])));
+        let file = LogPlace::File("/var/log/error.log".into());
+        assert_eq!(source(file, 1), Ok(LogSource::File("/var/log/error.log".into())));
+    }
+}
