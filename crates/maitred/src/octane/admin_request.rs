@@ -48,8 +48,9 @@ pub fn parse(head: &[u8], host: &str, port: u16) -> AdminRequest {
     // A page in a browser of this machine may not reach it, not even by a name of its own.
     let is_foreign = value("Origin")
         .is_some_and(|origin| !is_ours(origin.strip_prefix("http://").unwrap_or(&origin)));
+    let hosts = request.headers.iter().filter(|one| one.name.eq_ignore_ascii_case("Host")).count();
     let order = match value("Host") {
-        Some(named) if is_ours(&named) && !is_foreign => order(&request),
+        Some(named) if hosts == 1 && is_ours(&named) && !is_foreign => order(&request),
         _ => AdminOrder::Refused(
             403,
             format!("the Host or Origin is not {host}:{port}, which is all that is served here"),
@@ -121,6 +122,7 @@ mod tests {
             "Host: localhost\r\n",
             "Host: localhost:2020\r\n",
             "Host: evil.example:2019\r\n",
+            "Host: localhost:2019\r\nHost: evil.example:2019\r\n",
             "Host: localhost:2019\r\nOrigin: http://evil.example\r\n",
             "Host: localhost:2019\r\nOrigin: null\r\n",
         ] {
