@@ -8,8 +8,8 @@ use std::time::Duration;
 use maitred_os::users::Identity;
 use serde::{Deserialize, Serialize};
 
-use crate::acme::Secret;
 use crate::purge::PurgeOrder;
+use crate::redis_access::RedisAccess;
 
 /// Longest purge that is passed on, in bytes of JSON. A longer one becomes one of everything.
 pub const MAX_ORDER_BYTES: usize = 48 * 1024;
@@ -121,14 +121,8 @@ pub struct PurgeLogSettings {
     pub identity: Option<Identity>,
     /// Whether it is sandboxed, like the front.
     pub restricted: bool,
-    /// Where Redis is.
-    pub server: LogServer,
-    /// The user of Redis; none: its default user.
-    pub username: Option<String>,
-    /// The password.
-    pub password: Option<Secret>,
-    /// The database.
-    pub database: u32,
+    /// Where Redis is, and how to log in.
+    pub access: RedisAccess,
     /// The name of this node.
     pub node: String,
     /// The beginning of all keys.
@@ -143,24 +137,6 @@ pub struct PurgeLogSettings {
     pub folder: Option<PathBuf>,
     /// The fronts have no page yet, except from that folder.
     pub is_cold: bool,
-}
-
-/// Where Redis is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum LogServer {
-    /// A Unix socket.
-    Unix(PathBuf),
-    /// A host.
-    Tcp {
-        /// Its name or address.
-        host: String,
-        /// The port.
-        port: u16,
-        /// Whether it speaks TLS.
-        has_tls: bool,
-        /// The root certificates to verify it with, as PEM; none: the system's.
-        roots: Option<String>,
-    },
 }
 
 #[cfg(test)]

@@ -9,12 +9,13 @@ use maitred_control::purge_log::{
     FromPurgeLog, MAX_ORDER_BYTES, PurgeLogSettings, PurgeReach, ToPurgeLog,
 };
 use maitred_os::clock::since_boot_millis;
+use maitred_redis::tls;
 use rustls::ClientConfig;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::Millis;
-use crate::connection::{Connection, tls};
+use crate::connection::Connection;
 use crate::link::Link;
 use crate::log_entry::EntryId;
 use crate::member::{Member, MemberSettings, Outcome, Remark, RoundReply, Start, Step};
@@ -110,7 +111,7 @@ impl Session {
         };
         Ok(Session {
             keys: Arc::new(Keys::new(&settings.prefix)),
-            tls: tls(&settings.server)?,
+            tls: tls(&settings.access.server)?,
             link,
             member: Member::new(member, start),
             file,

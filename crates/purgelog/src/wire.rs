@@ -4,10 +4,12 @@
 //! a hash with the era (`era`), the run of Redis for which it is good (`run`), and since when
 //! (`since`: the era, and seconds and microseconds of Redis' clock).
 
+use maitred_redis::plain;
+use maitred_redis::resp::{self, Value};
+
 use crate::Millis;
 use crate::log_entry::{Entry, EntryId};
 use crate::member::{MAX_READ, Round, RoundReply};
-use crate::resp::{self, Value};
 
 /// The keys of a log.
 #[derive(Debug, Clone)]
@@ -102,12 +104,6 @@ pub fn decode(
         return Err(format!("it refuses a command: {}", plain(why)));
     }
     read(round, run, done).ok_or_else(strange)
-}
-
-/// A text of the server, for the log.
-pub fn plain(text: &str) -> String {
-    const MAX_CHARS: usize = 200;
-    text.chars().take(MAX_CHARS).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 fn read(round: &Round, run: &str, done: &[Value]) -> Option<(RoundReply, Option<String>)> {

@@ -6,12 +6,9 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use maitred_config::{Config, PurgeLog, PurgeLogServer};
-use maitred_control::acme::Secret;
+use maitred_config::{Config, PurgeLog};
 use maitred_control::purge::PurgeOrder;
-use maitred_control::purge_log::{
-    FromPurgeLog, LogServer, PurgeLogSettings, PurgeReach, ToPurgeLog,
-};
+use maitred_control::purge_log::{FromPurgeLog, PurgeLogSettings, PurgeReach, ToPurgeLog};
 use maitred_os::fork::HowEnded;
 use maitred_os::shared;
 use maitred_os::signals::Signal;
@@ -22,15 +19,13 @@ use tracing::{error, warn};
 use crate::limits::Moment;
 use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
 use crate::processes::backoff::Backoff;
+use crate::system::redis_files::redis_access;
 
 /// The argument that makes our program the one that passes purges on.
 pub const PURGE_LOG_ROLE: &str = "purge-log";
 
 /// Most purges of which it is known that they are still to be sent.
 const MAX_UNSENT: usize = 8192;
-
-/// Longest password, in bytes.
-const MAX_PASSWORD_BYTES: usize = 4096;
 
 /// What the process needs of the rest of the server.
 #[derive(Debug)]
@@ -225,26 +220,6 @@ fn settings_of(
     context: &PurgeLogContext<'_>,
     is_cold: bool,
 ) -> Result<PurgeLogSettings, String> {
-    let read = |path: &Path| {
-        std::fs::read_to_string(path).map_err(|why| format!("{}: {why}", path.display()))
-    };
-    let password = settings.password_file.as_deref().map(|path| {
-        let text = read(path)?;
-        let password = text.trim_end_matches(['\r', '\n']);
-        match password.is_empty() || password.len() > MAX_PASSWORD_BYTES {
-            true => Err(format!("{} holds no password", path.display())),
-            false => Ok(Secret(password.to_owned())),
-        }
-    });
-    let server = match &settings.server {
-        PurgeLogServer::Unix(path) => LogServer::Unix(path.clone()),
-        PurgeLogServer::Tcp { host, port, has_tls } => LogServer::Tcp {
-            host: host.clone(),
-            port: *port,
-            has_tls: *has_tls,
-            roots: settings.ca_file.as_deref().map(read).transpose()?,
-        },
-    };
     let node = settings.node.clone().unwrap_or_else(|| {
         let host = rustix::system::uname();
         host.nodename().to_string_lossy().into_owned()
@@ -252,10 +227,7 @@ fn settings_of(
     Ok(PurgeLogSettings {
         identity: context.identity.cloned(),
         restricted: context.config.front_sandbox,
-        server,
-        username: settings.username.clone(),
-        password: password.transpose()?,
-        database: settings.database,
+        access: redis_access(&settings.redis)?,
         node,
         prefix: settings.prefix.clone(),
         length: u64::from(settings.length),
