@@ -59,6 +59,8 @@ pub enum FromPurgeLog {
         /// ([`maitred_os::clock::since_boot_millis`]).
         until: u64,
     },
+    /// Its state has changed.
+    State(PurgeLogState),
     /// The outcome of a [`ToPurgeLog::Publish`].
     Published {
         /// Its number.
@@ -66,6 +68,39 @@ pub enum FromPurgeLog {
         /// Which nodes have applied it.
         reach: PurgeReach,
     },
+}
+
+/// The state of the purge log, for people.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PurgeLogState {
+    /// The name of this node.
+    pub node: String,
+    /// Redis was reached in the last round.
+    pub is_connected: bool,
+    /// Since when that is so, in milliseconds of the machine's clock since its start.
+    pub since: u64,
+    /// Why it is not reached.
+    pub why: Option<String>,
+    /// The last entry that is applied here.
+    pub last_id: Option<String>,
+    /// Purges that the other nodes have still to be sent.
+    pub waiting: u32,
+    /// Other nodes that may serve cached pages, at most [`MAX_STATE_NODES`].
+    pub nodes: Vec<String>,
+    /// How many there are.
+    pub node_count: u32,
+}
+
+/// Most nodes that a [`PurgeLogState`] names.
+pub const MAX_STATE_NODES: usize = 64;
+
+/// The name of a node as others have registered it, for terminals and logs.
+pub fn plain_node(name: &str) -> String {
+    let plain = name.chars().take(MAX_NAME_CHARS).map(|c| match c {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' | '_' | ':' => c,
+        _ => '?',
+    });
+    plain.collect()
 }
 
 /// Which nodes have applied a purge.
@@ -89,12 +124,8 @@ impl PurgeReach {
             PurgeReach::Missing(nodes) => {
                 let mut said = String::from("not confirmed by");
                 for (at, name) in nodes.iter().take(MAX_NAMED).enumerate() {
-                    let plain = name.chars().take(MAX_NAME_CHARS).map(|c| match c {
-                        'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' | '_' | ':' => c,
-                        _ => '?',
-                    });
                     said.push_str(if at == 0 { " " } else { ", " });
-                    said.extend(plain);
+                    said.push_str(&plain_node(name));
                 }
                 if nodes.len() > MAX_NAMED {
                     let _ = write!(said, " and {} more", nodes.len() - MAX_NAMED);

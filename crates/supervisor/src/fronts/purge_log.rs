@@ -7,8 +7,12 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use maitred_config::{Config, PurgeLog};
+use maitred_control::admin::PurgeLogStatus;
 use maitred_control::purge::PurgeOrder;
-use maitred_control::purge_log::{FromPurgeLog, PurgeLogSettings, PurgeReach, ToPurgeLog};
+use maitred_control::purge_log::{
+    FromPurgeLog, MAX_STATE_NODES, PurgeLogSettings, PurgeLogState, PurgeReach, ToPurgeLog,
+    plain_node,
+};
 use maitred_os::fork::HowEnded;
 use maitred_os::shared;
 use maitred_os::signals::Signal;
@@ -17,6 +21,7 @@ use maitred_os::users::Identity;
 use tracing::{error, warn};
 
 use crate::limits::Moment;
+use crate::logging::text::one_line;
 use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
 use crate::processes::backoff::Backoff;
 use crate::system::redis_files::redis_access;
@@ -60,6 +65,8 @@ pub struct PurgeLogManager {
     lease: u64,
     /// Purges that it sends later.
     unsent: BTreeSet<u64>,
+    /// Its state, as it was reported.
+    state: Option<PurgeLogState>,
 }
 
 impl PurgeLogManager {
@@ -171,6 +178,7 @@ impl PurgeLogManager {
                     self.unsent.remove(number);
                 }
             },
+            FromPurgeLog::State(state) => self.state = Some(state.clone()),
             FromPurgeLog::Apply { .. } => {}
         }
         Some(report)
@@ -179,6 +187,25 @@ impl PurgeLogManager {
     /// Whether this is the process.
     pub fn is_process(&self, pid: i32) -> bool {
         self.peer.as_ref().is_some_and(|peer| peer.pid() == pid)
+    }
+
+    /// The state of the log, at the time `now` of the machine's clock since its start.
+    pub fn status(&self, now: u64) -> Option<PurgeLogStatus> {
+        let state = self.state.as_ref()?;
+        let seconds = |millis: u64| millis / 1000;
+        let why = state.why.as_deref().map(one_line);
+        let why = why.or_else(|| self.peer.is_none().then(|| "its process has ended".to_owned()));
+        Some(PurgeLogStatus {
+            node: state.node.clone(),
+            connected: state.is_connected && self.peer.is_some(),
+            since_seconds: seconds(now.saturating_sub(state.since)),
+            error: why,
+            lease_seconds: seconds(self.lease.saturating_sub(now)),
+            last_id: state.last_id.clone(),
+            waiting: state.waiting,
+            nodes: state.nodes.iter().take(MAX_STATE_NODES).map(|name| plain_node(name)).collect(),
+            node_count: state.node_count,
+        })
     }
 
     /// The process has ended.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use maitred_control::admin::{Reply, Request, ServerStatus};
+use maitred_os::clock::since_boot_millis;
 use tracing::info;
 
 use super::Supervisor;
@@ -139,6 +140,7 @@ impl Supervisor {
             front_epoch: front.epoch,
             front_pid: front.peer.as_ref().map(Peer::pid),
             certificates: self.acme.status(now),
+            purge_log: self.purge_log.status(since_boot_millis()),
             faults: self.shown_faults(),
             jobs: self.jobs.report(pool, now),
             ..ServerStatus::default()

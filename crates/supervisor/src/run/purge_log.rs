@@ -53,6 +53,7 @@ impl Supervisor {
                 Some(FromPurgeLog::Lease { until }) => {
                     self.fronts.tell_all(&ToFront::SetPurgeLease { until }, &[]);
                 }
+                Some(FromPurgeLog::State(_)) => {}
                 Some(FromPurgeLog::Published { number, reach }) => {
                     self.purges.reached(number, reach);
                 }
