@@ -17,6 +17,7 @@ use maitred_tests::{traced, wait};
 use crate::groups::Group;
 use crate::names::Names;
 use crate::network::BadNetwork;
+use crate::nodes::Nodes;
 use crate::plan::{Fault, Step};
 use crate::site::{CLASSIC, POOLS, Site};
 use crate::upstream::Upstream;
@@ -45,6 +46,8 @@ pub struct Victim<'a> {
     pub setup: Setup,
     /// The upstream of `proxy`.
     pub upstream: &'a Upstream,
+    /// The other node, and Redis.
+    pub nodes: &'a Nodes,
     /// The group of its processes, where one can be made.
     pub processors: Option<&'a ProcessorGroup>,
     /// The name server, where the network is the run's own.
@@ -162,6 +165,9 @@ impl Victim<'_> {
                 std::thread::sleep(step.lasts);
             }
             Fault::SilentNames => self.silence_names(step),
+            Fault::KillRedis => self.nodes.kill_redis(),
+            Fault::StopRedis => self.nodes.stop_redis(step.lasts),
+            Fault::SlowRedis => self.nodes.slow_redis(step.lasts),
         }
         Ok(())
     }

@@ -61,10 +61,16 @@ pub enum Fault {
     BadNetwork,
     /// The name server is silent for a while, and many requests need it.
     SilentNames,
+    /// The Redis of the purge log is killed, loses its data, and is started again.
+    KillRedis,
+    /// It is stopped for a while.
+    StopRedis,
+    /// It replies late for a while.
+    SlowRedis,
 }
 
 /// All faults.
-pub const FAULTS: [Fault; 26] = [
+pub const FAULTS: [Fault; 29] = [
     Fault::KillWorkers,
     Fault::KillZygote,
     Fault::KillFront,
@@ -91,6 +97,9 @@ pub const FAULTS: [Fault; 26] = [
     Fault::LittleMemory,
     Fault::BadNetwork,
     Fault::SilentNames,
+    Fault::KillRedis,
+    Fault::StopRedis,
+    Fault::SlowRedis,
 ];
 
 /// The requests that may fail by a fault: at most this number, of these kinds.
@@ -137,6 +146,9 @@ impl Fault {
             Fault::LittleMemory => "little-memory",
             Fault::BadNetwork => "bad-network",
             Fault::SilentNames => "silent-names",
+            Fault::KillRedis => "kill-redis",
+            Fault::StopRedis => "stop-redis",
+            Fault::SlowRedis => "slow-redis",
         }
     }
 
