@@ -30,6 +30,7 @@ import hostile
 import inspect_workers
 import load
 import managed
+import nodes
 import overload
 import peers
 import processes
@@ -52,7 +53,7 @@ SECTIONS = {**inspect_workers.MEASUREMENTS, **growth.MEASUREMENTS,
             **generators.MEASUREMENTS, **throughput.MEASUREMENTS,
             **accounting.MEASUREMENTS, **faults.MEASUREMENTS,
             **cold.MEASUREMENTS, **small.MEASUREMENTS,
-            **booted_blog.MEASUREMENTS}
+            **booted_blog.MEASUREMENTS, **nodes.MEASUREMENTS}
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,
     subprocess.CalledProcessError, subprocess.TimeoutExpired,
