@@ -285,10 +285,11 @@ def measure_agents(bench):
     adapt, seconds = ((5, 5) if bench.options.quick else (ADAPT_SECONDS, SECONDS))
     for name, each in samples.items():
         with nodes_of(bench, SHARES), haproxy(bench, name == "agent checks") as balancer:
-            # What the nodes can do, by the first one.
-            able = asyncio.run(closed([Network.address(0)], CLIENTS_OF_NODE, 6)).per_second
-            rate = able / SHARES[0] * sum(SHARES) * LOAD
-            rates.append(rate)
+            # What the nodes can do, by the first one, and the same rate for both.
+            if not rates:
+                able = asyncio.run(closed([Network.address(0)], CLIENTS_OF_NODE, 6)).per_second
+                rates.append(able / SHARES[0] * sum(SHARES) * LOAD)
+            rate = rates[0]
             warm = adapt if name == "agent checks" else SETTLE_SECONDS
             asyncio.run(client.steadily(balancer.port, rate, warm, busy))
             responses = asyncio.run(client.steadily(balancer.port, rate, seconds, busy))
@@ -307,7 +308,7 @@ def measure_agents(bench):
     text = (
         f"Three nodes with {', '.join(map(str, SHARES))} processors behind HAProxy; a page that "
         f"computes {BUSY_MS} ms, at {LOAD:.0%} of what they can do together "
-        f"({', '.join(f'{rate:.0f}' for rate in rates)} requests/s), for {seconds} s. With agent "
+        f"({rates[0]:.0f} requests/s), for {seconds} s. With agent "
         f"checks the weights have had {adapt} s to settle."
     )
     columns = ("weights", "requests/s", "p50 ms", "p99 ms", "failed")
