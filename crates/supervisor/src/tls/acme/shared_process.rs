@@ -78,6 +78,11 @@ impl SharedProcess {
         self.peer.as_ref().filter(|peer| !peer.is_closed())
     }
 
+    /// Its process id, if it runs.
+    pub fn pid(&self) -> Option<i32> {
+        self.peer.as_ref().map(Peer::pid)
+    }
+
     /// Whether this is the process.
     pub fn is_process(&self, pid: i32) -> bool {
         self.peer.as_ref().is_some_and(|peer| peer.pid() == pid)

@@ -64,6 +64,8 @@ struct Asking {
     /// For an order; otherwise to compare.
     locks: bool,
     until: Moment,
+    /// The process that the question went to.
+    pid: Option<i32>,
 }
 
 /// The proofs of another node's order.
@@ -118,7 +120,8 @@ impl Sharing {
         self.number += 1;
         let number = self.number;
         self.process.say(ToShared::Take { number, host: host.clone(), locks });
-        self.asking = Some(Asking { number, host, locks, until: now + FOUND_WITHIN });
+        let (until, pid) = (now + FOUND_WITHIN, self.process.pid());
+        self.asking = Some(Asking { number, host, locks, until, pid });
     }
 
     fn write(&mut self, record: SharedRecord, text: &str, life: Duration) {
@@ -208,6 +211,11 @@ impl AcmeManager {
         let wanted = context.settings().and_then(|acme| acme.shared.as_ref());
         let wanted = wanted.filter(|_| context.is_serving);
         self.sharing.process.keep(wanted, context);
+        // Another process, after a reload, knows nothing of it.
+        let pid = self.sharing.process.pid();
+        if let Some(asking) = self.sharing.asking.take_if(|asking| asking.pid != pid) {
+            self.cannot_ask(&asking, context);
+        }
         let is_late = |asking: &mut Asking| asking.until <= context.now;
         if let Some(asking) = self.sharing.asking.take_if(is_late) {
             self.sharing.process.in_trouble("what there is cannot be read in time".to_owned());
