@@ -159,7 +159,7 @@ pub struct ServerStatus {
     pub certificates: Vec<CertificateStatus>,
     /// The purge log, if there is one and its process has reported.
     #[serde(default)]
-    pub purge_log: Option<PurgeLogStatus>,
+    pub purge_log: Option<crate::purge_log::PurgeLogStatus>,
     /// What single sites and pools lack, one sentence each.
     #[serde(default)]
     pub faults: Vec<String>,
@@ -296,29 +296,6 @@ pub struct CertificateStatus {
     pub failures: u32,
     /// The last error, as one sentence.
     pub error: Option<String>,
-}
-
-/// The state of the purge log.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PurgeLogStatus {
-    /// The name of this node in the log.
-    pub node: String,
-    /// Whether Redis is reached.
-    pub connected: bool,
-    /// For how many seconds that has been so.
-    pub since_seconds: u64,
-    /// Why it is not reached, as one sentence.
-    pub error: Option<String>,
-    /// For how many seconds cached pages may still be served without Redis; 0: they are not.
-    pub lease_seconds: u64,
-    /// The last entry that is applied here.
-    pub last_id: Option<String>,
-    /// Purges that the other nodes have still to be sent.
-    pub waiting: u32,
-    /// The other nodes that may serve cached pages, 64 at most.
-    pub nodes: Vec<String>,
-    /// How many there are.
-    pub node_count: u32,
 }
 
 /// The status of a pool at about one moment. Counters start with the server.

@@ -91,6 +91,29 @@ pub struct PurgeLogState {
     pub node_count: u32,
 }
 
+/// The state of the purge log, as the status has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PurgeLogStatus {
+    /// The name of this node in the log.
+    pub node: String,
+    /// Whether Redis is reached.
+    pub connected: bool,
+    /// For how many seconds that has been so.
+    pub since_seconds: u64,
+    /// Why it is not reached, as one sentence.
+    pub error: Option<String>,
+    /// For how many seconds cached pages may still be served without Redis; 0: they are not.
+    pub lease_seconds: u64,
+    /// The last entry that is applied here.
+    pub last_id: Option<String>,
+    /// Purges that the other nodes have still to be sent.
+    pub waiting: u32,
+    /// The other nodes that may serve cached pages, 64 at most.
+    pub nodes: Vec<String>,
+    /// How many there are.
+    pub node_count: u32,
+}
+
 /// Most nodes that a [`PurgeLogState`] names.
 pub const MAX_STATE_NODES: usize = 64;
 

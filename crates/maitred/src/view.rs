@@ -144,7 +144,7 @@ pub fn purge_log(server: &ServerStatus) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use maitred_control::admin::PurgeLogStatus;
+    use maitred_control::purge_log::PurgeLogStatus;
 
     use super::*;
 

@@ -7,11 +7,10 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use maitred_config::{Config, PurgeLog};
-use maitred_control::admin::PurgeLogStatus;
 use maitred_control::purge::PurgeOrder;
 use maitred_control::purge_log::{
-    FromPurgeLog, MAX_STATE_NODES, PurgeLogSettings, PurgeLogState, PurgeReach, ToPurgeLog,
-    plain_node,
+    FromPurgeLog, MAX_STATE_NODES, PurgeLogSettings, PurgeLogState, PurgeLogStatus, PurgeReach,
+    ToPurgeLog, plain_node,
 };
 use maitred_os::fork::HowEnded;
 use maitred_os::shared;
