@@ -260,6 +260,12 @@ STALLED_MORE_MB = 20  # and a minute after they have left
 REST_MB = 80  # all processes of a server with 200 pools that rest,
 REST_READY_SECONDS = 1  # and from its start until a first response
 
+# Several nodes.
+AGENTS_RATIO = 0.5  # of p99 with agent checks, to round robin
+REDIS_P99_RATIO = 1.05  # of clients' p99 beside a slow Redis, to that before
+NODES_RATIO = 2.9  # of the goodput of three nodes, to that of one,
+NODES_P99_RATIO = 1.1  # at a p99 that is equal
+
 # Large sites.
 IDLE_CONNECTION_RATIO = 4  # of nginx's private memory for a connection,
 IDLE_CONNECTION_BYTES = 512  # or of so much

@@ -31,6 +31,7 @@ import hostile
 import inspect_workers
 import load
 import managed
+import nodes
 import overload
 import packaged
 import peers
@@ -54,7 +55,7 @@ SECTIONS = {**inspect_workers.MEASUREMENTS, **growth.MEASUREMENTS,
             **generators.MEASUREMENTS, **throughput.MEASUREMENTS,
             **accounting.MEASUREMENTS, **faults.MEASUREMENTS,
             **cold.MEASUREMENTS, **small.MEASUREMENTS,
-            **booted_blog.MEASUREMENTS}
+            **booted_blog.MEASUREMENTS, **nodes.MEASUREMENTS}
 PACKAGED_WAYS = ("classic", "preload", "jit")
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,

@@ -245,10 +245,18 @@ impl Pebble {
     /// # Panics
     /// When there is no curl.
     pub fn curl(&self, host: &str, path: &str) -> Output {
+        self.curl_at(self.tls, host, path)
+    }
+
+    /// The same at another address.
+    ///
+    /// # Panics
+    /// As [`Pebble::curl`].
+    pub fn curl_at(&self, address: SocketAddr, host: &str, path: &str) -> Output {
         Command::new("curl")
             .args(["--silent", "--show-error", "--max-time", "30", "--cacert"])
             .arg(self.root())
-            .args(["--connect-to", &format!("::{}", self.tls)])
+            .args(["--connect-to", &format!("::{address}")])
             .arg(format!("https://{host}{path}"))
             .output()
             .expect("curl runs")

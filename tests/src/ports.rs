@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{self, UnixListener};
 use std::sync::Mutex;
@@ -74,18 +74,24 @@ fn states(address: SocketAddr) -> Vec<String> {
     sockets.map(|(state, _)| state).collect()
 }
 
-/// State and length of the receive queue of all sockets at the IPv4 port of `address`. What waits
-/// at one that listens is connections (Linux, net/ipv4/tcp_ipv4.c, `get_tcp4_sock`).
+/// State and length of the receive queue of all sockets at this IPv4 address and port, or at the
+/// port on all addresses. What waits at one that listens is connections (Linux,
+/// net/ipv4/tcp_ipv4.c, `get_tcp4_sock`).
 fn sockets(address: SocketAddr) -> Vec<(String, u64)> {
     let table = fs::read_to_string("/proc/net/tcp").expect("/proc/net/tcp can be read");
     let wanted = format!(":{:04X}", address.port());
+    let own = match address.ip() {
+        IpAddr::V4(ip) => format!("{:08X}:", u32::from_ne_bytes(ip.octets())),
+        IpAddr::V6(_) => String::new(),
+    };
+    let is_own = |local: &str| local.starts_with(&own) || local.starts_with("00000000:");
     let sockets = table.lines().skip(1).filter_map(|line| {
         let mut columns = line.split_whitespace().skip(1);
         let local = columns.next()?;
         let state = columns.nth(1)?;
         let (_, waiting) = columns.next()?.split_once(':')?;
         let waiting = u64::from_str_radix(waiting, 16).ok()?;
-        local.ends_with(&wanted).then(|| (state.to_owned(), waiting))
+        (local.ends_with(&wanted) && is_own(local)).then(|| (state.to_owned(), waiting))
     });
     sockets.collect()
 }

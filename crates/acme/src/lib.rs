@@ -6,6 +6,7 @@ mod conversation;
 mod failure;
 mod http;
 mod link;
+pub mod shared;
 
 use maitred_control::acme::{Cause, FromAcme, PATIENCE};
 use maitred_os::channel::Channel;

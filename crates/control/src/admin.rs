@@ -155,6 +155,9 @@ pub struct ServerStatus {
     /// Hosts with certificates by ACME, sorted by name.
     #[serde(default)]
     pub certificates: Vec<CertificateStatus>,
+    /// The purge log, if there is one and its process has reported.
+    #[serde(default)]
+    pub purge_log: Option<crate::purge_log::PurgeLogStatus>,
     /// What single sites and pools lack, one sentence each.
     #[serde(default)]
     pub faults: Vec<String>,

@@ -8,8 +8,8 @@ use std::time::Duration;
 use maitred_os::users::Identity;
 use serde::{Deserialize, Serialize};
 
-use crate::acme::Secret;
 use crate::purge::PurgeOrder;
+use crate::redis_access::RedisAccess;
 
 /// Longest purge that is passed on, in bytes of JSON. A longer one becomes one of everything.
 pub const MAX_ORDER_BYTES: usize = 48 * 1024;
@@ -70,6 +70,8 @@ pub enum FromPurgeLog {
         /// ([`maitred_os::clock::since_boot_millis`]).
         until: u64,
     },
+    /// Its state has changed.
+    State(PurgeLogState),
     /// The outcome of a [`ToPurgeLog::Publish`].
     Published {
         /// Its number.
@@ -97,6 +99,62 @@ pub enum ClaimOutcome {
     Undecided,
 }
 
+/// The state of the purge log, for people.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PurgeLogState {
+    /// The name of this node.
+    pub node: String,
+    /// Redis was reached in the last round.
+    pub is_connected: bool,
+    /// Since when that is so, in milliseconds of the machine's clock since its start.
+    pub since: u64,
+    /// Why it is not reached.
+    pub why: Option<String>,
+    /// The last entry that is applied here.
+    pub last_id: Option<String>,
+    /// Purges that the other nodes have still to be sent.
+    pub waiting: u32,
+    /// Other nodes that may serve cached pages, at most [`MAX_STATE_NODES`].
+    pub nodes: Vec<String>,
+    /// How many there are.
+    pub node_count: u32,
+}
+
+/// The state of the purge log, as the status has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PurgeLogStatus {
+    /// The name of this node in the log.
+    pub node: String,
+    /// Whether Redis is reached.
+    pub connected: bool,
+    /// For how many seconds that has been so.
+    pub since_seconds: u64,
+    /// Why it is not reached, as one sentence.
+    pub error: Option<String>,
+    /// For how many seconds cached pages may still be served without Redis; 0: they are not.
+    pub lease_seconds: u64,
+    /// The last entry that is applied here.
+    pub last_id: Option<String>,
+    /// Purges that the other nodes have still to be sent.
+    pub waiting: u32,
+    /// The other nodes that may serve cached pages, 64 at most.
+    pub nodes: Vec<String>,
+    /// How many there are.
+    pub node_count: u32,
+}
+
+/// Most nodes that a [`PurgeLogState`] names.
+pub const MAX_STATE_NODES: usize = 64;
+
+/// The name of a node as others have registered it, for terminals and logs.
+pub fn plain_node(name: &str) -> String {
+    let plain = name.chars().take(MAX_NAME_CHARS).map(|c| match c {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' | '_' | ':' => c,
+        _ => '?',
+    });
+    plain.collect()
+}
+
 /// Which nodes have applied a purge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PurgeReach {
@@ -118,12 +176,8 @@ impl PurgeReach {
             PurgeReach::Missing(nodes) => {
                 let mut said = String::from("not confirmed by");
                 for (at, name) in nodes.iter().take(MAX_NAMED).enumerate() {
-                    let plain = name.chars().take(MAX_NAME_CHARS).map(|c| match c {
-                        'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' | '_' | ':' => c,
-                        _ => '?',
-                    });
                     said.push_str(if at == 0 { " " } else { ", " });
-                    said.extend(plain);
+                    said.push_str(&plain_node(name));
                 }
                 if nodes.len() > MAX_NAMED {
                     let _ = write!(said, " and {} more", nodes.len() - MAX_NAMED);
@@ -150,14 +204,8 @@ pub struct PurgeLogSettings {
     pub identity: Option<Identity>,
     /// Whether it is sandboxed, like the front.
     pub restricted: bool,
-    /// Where Redis is.
-    pub server: LogServer,
-    /// The user of Redis; none: its default user.
-    pub username: Option<String>,
-    /// The password.
-    pub password: Option<Secret>,
-    /// The database.
-    pub database: u32,
+    /// Where Redis is, and how to log in.
+    pub access: RedisAccess,
     /// The name of this node.
     pub node: String,
     /// The beginning of all keys.
@@ -172,24 +220,6 @@ pub struct PurgeLogSettings {
     pub folder: Option<PathBuf>,
     /// The fronts have no page yet, except from that folder.
     pub is_cold: bool,
-}
-
-/// Where Redis is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum LogServer {
-    /// A Unix socket.
-    Unix(PathBuf),
-    /// A host.
-    Tcp {
-        /// Its name or address.
-        host: String,
-        /// The port.
-        port: u16,
-        /// Whether it speaks TLS.
-        has_tls: bool,
-        /// The root certificates to verify it with, as PEM; none: the system's.
-        roots: Option<String>,
-    },
 }
 
 #[cfg(test)]

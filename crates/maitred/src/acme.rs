@@ -1,4 +1,5 @@
-//! The ACME process, started by the server to get a certificate.
+//! The processes of ACME, started by the server: one gets a certificate, the other one shares what
+//! there is with other nodes.
 
 use std::process::ExitCode;
 
@@ -16,5 +17,19 @@ pub fn acme() -> ExitCode {
             ExitCode::from(u8::try_from(code).unwrap_or(EXIT_FAILURE))
         }
         Err(_) => refuse(&"`maitred acme` is started by `maitred serve`, not by hand"),
+    }
+}
+
+/// Shares certificates; the channel to the supervisor is inherited.
+pub fn shared_certificates() -> ExitCode {
+    title::set("maitred: certificates");
+    match Channel::inherited() {
+        Ok(channel) => {
+            let code = maitred_acme::shared::run(channel);
+            ExitCode::from(u8::try_from(code).unwrap_or(EXIT_FAILURE))
+        }
+        Err(_) => {
+            refuse(&"`maitred shared-certificates` is started by `maitred serve`, not by hand")
+        }
     }
 }

@@ -280,6 +280,9 @@ pub enum Command {
     /// The process that gets a certificate by ACME; started by the server
     #[command(hide = true)]
     Acme,
+    /// The process that shares certificates with other nodes; started by the server
+    #[command(hide = true)]
+    SharedCertificates,
     /// The process that passes purges to other nodes; started by the server
     #[command(hide = true)]
     PurgeLog,

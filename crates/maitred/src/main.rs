@@ -104,6 +104,7 @@ fn main() -> ExitCode {
         Command::Manual { folder } => man_pages::manual(&folder),
         Command::Front => front::front(),
         Command::Acme => acme::acme(),
+        Command::SharedCertificates => acme::shared_certificates(),
         Command::PurgeLog => purge_log::purge_log(),
         Command::OpenBrowser => serve::open_browser::run(),
     }

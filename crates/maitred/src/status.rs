@@ -53,6 +53,7 @@ fn text(server: &ServerStatus, status: &Status) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.unwrap_or_default().as_secs();
     lines.extend(view::certificates(server, now, columns));
+    lines.extend(view::purge_log(server));
     let running = view::RunningScripts::of(server, view::MAX_RUNNING_LINES, columns);
     lines.extend(running.show(usize::MAX));
     lines.join("\n")

@@ -96,17 +96,81 @@ fn certificate(host: &CertificateStatus, now: u64) -> [String; 4] {
         _ => "now".to_owned(),
     };
     let failed = match host.failures {
-        1 => "failed once".to_owned(),
-        times => format!("failed {times} times"),
+        0 => String::new(),
+        1 => "failed once: ".to_owned(),
+        times => format!("failed {times} times: "),
     };
     let problem = host.error.as_ref();
-    let problem = problem.map(|error| format!("{failed}: {error}"));
+    let problem = problem.map(|error| format!("{failed}{error}"));
     [host.name.clone(), expires, next, problem.unwrap_or_default()]
+}
+
+/// The purge log: whether it is reached, and the other nodes.
+pub fn purge_log(server: &ServerStatus) -> Vec<String> {
+    let Some(log) = &server.purge_log else {
+        return Vec::new();
+    };
+    let since = duration(log.since_seconds as f64);
+    let mut line = match (log.connected, &log.error) {
+        (true, _) => format!("purge log: {} is connected for {since}", log.node),
+        (false, None) => format!("purge log: {} is not connected for {since}", log.node),
+        (false, Some(why)) => {
+            format!("purge log: {} is not connected for {since} ({why})", log.node)
+        }
+    };
+    match log.node_count {
+        0 => line.push_str(", no other node"),
+        1 => line.push_str(", 1 other node: "),
+        count => line.push_str(&format!(", {count} other nodes: ")),
+    }
+    let named = log.nodes.iter().take(MAX_HOST_LINES).map(String::as_str);
+    line.push_str(&named.collect::<Vec<_>>().join(" "));
+    if let Some(id) = &log.last_id {
+        line.push_str(&format!(", entry {id}"));
+    }
+    if log.waiting > 0 {
+        line.push_str(&format!(", {} purges wait", log.waiting));
+    }
+    match (log.connected, log.lease_seconds) {
+        (true, _) => {}
+        (false, 0) => line.push_str(", cached pages are not served"),
+        (false, left) => {
+            let left = duration(left as f64);
+            line.push_str(&format!(", cached pages are served for {left} more"));
+        }
+    }
+    vec![line]
 }
 
 #[cfg(test)]
 mod tests {
+    use maitred_control::purge_log::PurgeLogStatus;
+
     use super::*;
+
+    #[test]
+    fn a_log_that_is_not_reached_says_what_waits_and_for_how_long_pages_are_served() {
+        let mut server = ServerStatus::default();
+        assert!(purge_log(&server).is_empty());
+        let log = PurgeLogStatus {
+            node: "n0".to_owned(),
+            connected: true,
+            since_seconds: 61,
+            last_id: Some("5-1".to_owned()),
+            nodes: vec!["n1".to_owned(), "n2".to_owned()],
+            node_count: 2,
+            ..PurgeLogStatus::default()
+        };
+        server.purge_log = Some(log.clone());
+        let said = "purge log: n0 is connected for 61 s, 2 other nodes: n1 n2, entry 5-1";
+        assert_eq!(purge_log(&server), [said]);
+        let error = Some("it is gone".to_owned());
+        let lost = PurgeLogStatus { connected: false, error, waiting: 3, node_count: 0, ..log };
+        server.purge_log = Some(PurgeLogStatus { nodes: Vec::new(), ..lost });
+        let said = "purge log: n0 is not connected for 61 s (it is gone), no other node, entry \
+                    5-1, 3 purges wait, cached pages are not served";
+        assert_eq!(purge_log(&server), [said]);
+    }
 
     #[test]
     fn hosts_whose_certificates_fail_come_first() {

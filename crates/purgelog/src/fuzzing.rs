@@ -1,8 +1,9 @@
 //! The parsers of what Redis sends, for fuzzing.
 
+use maitred_redis::resp::{self, Malformed};
+
 use crate::log_entry::EntryId;
 use crate::member::{Member, MemberSettings, Round, Start};
-use crate::resp::{self, Malformed};
 use crate::wire;
 
 /// The length of the reply at the start of these bytes, if it is complete.

@@ -9,11 +9,11 @@ mod link;
 mod log_entry;
 mod member;
 mod position_file;
-mod resp;
 mod session;
 mod wire;
 
-use maitred_control::purge_log::{LogServer, PurgeLogSettings};
+use maitred_control::purge_log::PurgeLogSettings;
+use maitred_control::redis_access::RedisServer;
 use maitred_os::channel::Channel;
 use maitred_sandbox::Needs;
 
@@ -66,10 +66,10 @@ fn begin(link: Link) -> Result<(), String> {
 
 /// It needs the network, the system's root certificates, and the folder of cached pages.
 fn needs(settings: &PurgeLogSettings) -> Needs {
-    let read = match &settings.server {
-        LogServer::Unix(path) => vec![path.clone()],
-        LogServer::Tcp { roots: None, has_tls: true, .. } => maitred_sandbox::folders::of_roots(),
-        LogServer::Tcp { .. } => Vec::new(),
+    let read = match &settings.access.server {
+        RedisServer::Unix(path) => vec![path.clone()],
+        RedisServer::Tcp { roots: None, has_tls: true, .. } => maitred_sandbox::folders::of_roots(),
+        RedisServer::Tcp { .. } => Vec::new(),
     };
     Needs { read, sites: false, written: settings.folder.iter().cloned().collect() }
 }

@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use maitred_control::purge::PurgeOrder;
 use maitred_control::purge_log::{
-    FromPurgeLog, MAX_ORDER_BYTES, PurgeLogSettings, PurgeReach, ToPurgeLog,
+    FromPurgeLog, MAX_ORDER_BYTES, MAX_STATE_NODES, PurgeLogSettings, PurgeLogState, PurgeReach,
+    ToPurgeLog, plain_node,
 };
 use maitred_os::clock::since_boot_millis;
+use maitred_redis::tls;
 use rustls::ClientConfig;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::Millis;
 use crate::claims::{Claim, Claimer, MAX_CLAIMS};
-use crate::connection::{Connection, tls};
+use crate::connection::Connection;
 use crate::link::Link;
 use crate::log_entry::EntryId;
 use crate::member::{Member, MemberSettings, Outcome, Remark, RoundReply, Start, Step};
@@ -27,6 +29,9 @@ const RETRY: (Millis, Millis) = (50, 2000);
 
 /// How often the position is written, in milliseconds.
 const WRITE_EVERY: Millis = 1000;
+
+/// How often the state is reported, in milliseconds.
+const REPORT_EVERY: Millis = 1000;
 
 /// How much longer than Redis blocks the connection that waits for entries may take.
 const BLOCKED: Duration = Duration::from_secs(10);
@@ -64,6 +69,11 @@ pub struct Session {
     /// The lease, until its end is logged.
     lease: Option<Millis>,
     last_read: watch::Sender<EntryId>,
+    /// Whether Redis is reached, since when, and why not.
+    reached: (Option<bool>, Millis, Option<String>),
+    /// The state as reported, and when.
+    said: PurgeLogState,
+    said_at: Millis,
 }
 
 fn millis(time: Duration) -> Millis {
@@ -111,7 +121,7 @@ impl Session {
         };
         Ok(Session {
             keys: Arc::new(Keys::new(&settings.prefix)),
-            tls: tls(&settings.server)?,
+            tls: tls(&settings.access.server)?,
             link,
             member: Member::new(member, start),
             file,
@@ -120,6 +130,9 @@ impl Session {
             lost_since: None,
             lease: None,
             last_read: watch::channel(EntryId::default()).0,
+            reached: (None, 0, None),
+            said: PurgeLogState::default(),
+            said_at: 0,
             settings: Arc::new(settings),
         })
     }
@@ -204,7 +217,41 @@ impl Session {
             self.written_at = now;
             self.write_position();
         }
+        self.report_state(now)
+    }
+
+    /// Reports the state if it has changed, once a second at most, and at once if Redis is reached
+    /// or lost.
+    fn report_state(&mut self, now: Millis) -> Result<(), String> {
+        let (is_reached, since, why) = &self.reached;
+        let is_due = self.said.since != *since || now >= self.said_at.saturating_add(REPORT_EVERY);
+        let Some(is_connected) = is_reached.filter(|_| is_due) else {
+            return Ok(());
+        };
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let state = PurgeLogState {
+            node: self.settings.node.clone(),
+            is_connected,
+            since: *since,
+            why: why.clone(),
+            last_id: self.member.position().map(|position| position.id.to_string()),
+            waiting: count(self.member.queued()),
+            nodes: self.member.live_nodes(now).take(MAX_STATE_NODES).map(plain_node).collect(),
+            node_count: count(self.member.live_nodes(now).count()),
+        };
+        self.said_at = now;
+        if state != self.said {
+            self.link.say(&FromPurgeLog::State(state.clone()))?;
+            self.said = state;
+        }
         Ok(())
+    }
+
+    /// Notes whether Redis is reached, and why not.
+    fn note_reached(&mut self, is_reached: bool, why: Option<String>, now: Millis) {
+        if self.reached.0 != Some(is_reached) {
+            self.reached = (Some(is_reached), now, why);
+        }
     }
 
     fn write_position(&mut self) {
@@ -305,6 +352,7 @@ impl Session {
             Done::Opened(Ok(connection)) => Ok(RedisLink::Idle(connection)),
             Done::Replied(Ok((connection, reply))) => {
                 self.retry = 0;
+                self.note_reached(true, None, now);
                 if let Some(since) = self.lost_since.take() {
                     let seconds = now.saturating_sub(since).div_ceil(1000);
                     tracing::info!("the purge log is reached again, after {seconds} s");
@@ -314,6 +362,7 @@ impl Session {
                 Ok(RedisLink::Idle(connection))
             }
             Done::Opened(Err(why)) | Done::Replied(Err(why)) => {
+                self.note_reached(false, Some(why.clone()), now);
                 if self.lost_since.is_none() {
                     self.lost_since = Some(now);
                     tracing::error!(

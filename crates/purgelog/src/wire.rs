@@ -5,10 +5,12 @@
 //! (`since`: the era, and seconds and microseconds of Redis' clock). `PREFIX:runs:POOL/NAME:TIME`
 //! is the node that runs a schedule that was due then.
 
+use maitred_redis::plain;
+use maitred_redis::resp::{self, Value};
+
 use crate::Millis;
 use crate::log_entry::{Entry, EntryId};
 use crate::member::{MAX_READ, Round, RoundReply};
-use crate::resp::{self, Value};
 
 /// The keys of a log.
 #[derive(Debug, Clone)]
@@ -111,12 +113,6 @@ pub fn decode(
         return Err(format!("it refuses a command: {}", plain(why)));
     }
     read(round, run, done).ok_or_else(strange)
-}
-
-/// A text of the server, for the log.
-pub fn plain(text: &str) -> String {
-    const MAX_CHARS: usize = 200;
-    text.chars().take(MAX_CHARS).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 fn read(round: &Round, run: &str, done: &[Value]) -> Option<(RoundReply, Option<String>)> {

@@ -60,6 +60,7 @@ pub use plan::FRONT_ROLE;
 pub use plan::config_source::{Host, Invocation, LOG_VARIABLE, Source};
 pub use system::programs::is_version;
 pub use tls::acme::ACME_ROLE;
+pub use tls::acme::shared_process::SHARED_ROLE;
 pub use upgrade::{CAN_TAKE_OVER, TAKE_OVER, TRY_TAKE_OVER};
 
 use fronts::log_manager::LogManager;

@@ -220,6 +220,9 @@ impl Supervisor {
             if ready.acme {
                 self.acme().receive();
             }
+            if ready.shared_certificates {
+                self.acme().receive_shared();
+            }
             if ready.purge_log {
                 self.hear_purge_log();
             }
@@ -319,6 +322,9 @@ impl Supervisor {
         }
         if self.acme.is_process(pid) {
             return self.acme().process_ended(pid, how);
+        }
+        if self.acme.is_shared_process(pid) {
+            return self.acme().shared_process_ended(how);
         }
         if self.purge_log.is_process(pid) {
             return self.purge_log_ended(how);

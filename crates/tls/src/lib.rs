@@ -13,6 +13,7 @@ mod material;
 pub mod names;
 mod pem;
 mod server;
+mod shared_key;
 mod sni;
 mod tickets;
 
@@ -25,4 +26,5 @@ pub use local_authority::{
 };
 pub use material::{Clients, Material, Pair, PemFile};
 pub use server::{Server, check, examine, expiries};
+pub use shared_key::{MAX_KEY_BYTES, SharedKey};
 pub use tickets::Secret;

@@ -124,6 +124,15 @@ fn said(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
+/// What the status has of the purge log.
+fn log_status(server: &Server) -> serde_json::Value {
+    let mut command = Command::new(maitred_program());
+    command.args(["status", "--json", "--admin-socket"]).arg(server.admin_socket());
+    let output = command.output().expect("maitred can be run");
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    status["purge_log"].clone()
+}
+
 /// The process of a node that passes purges on.
 fn purges_process(server: &Server) -> Process {
     let is_it = |process: &Process| process.title.trim_end() == "maitred: purges";
@@ -197,6 +206,11 @@ fn a_redis_that_hangs_or_is_gone_delays_no_client_and_purges_are_sent_later() {
     let nodes: Vec<Server> = places.iter().map(longer).collect();
     await_everywhere(&nodes[0], "a.example/none");
     nodes.iter().for_each(|node| await_hit(node, "/a"));
+    wait::until_true("both nodes in the status", || {
+        let status = log_status(&nodes[0]);
+        let is_all = status["connected"] == true && status["nodes"] == serde_json::json!(["n1"]);
+        is_all && status["last_id"].is_string() && status["waiting"] == 0
+    });
     redis.signal(Signal::STOP);
     let mark = nodes[0].log().mark();
     let begun = Instant::now();
@@ -210,6 +224,10 @@ fn a_redis_that_hangs_or_is_gone_delays_no_client_and_purges_are_sent_later() {
     let response = at(nodes[0].address(), "PURGE", "/a").unwrap();
     assert_eq!(response.status, 504);
     nodes[0].expect_log(mark, "the purge log cannot be reached");
+    wait::until_true("what waits in the status", || {
+        let status = log_status(&nodes[0]);
+        status["connected"] == false && status["waiting"] == 2 && status["error"].is_string()
+    });
     // The lease ends: what others purge is not known.
     wait::until_true("the end of the lease", || cache_status(&nodes[1], "/a") == BYPASSED);
     redis.signal(Signal::CONT);

@@ -11,6 +11,7 @@ use crate::footprint::Footprint;
 use crate::kind::Kind;
 use crate::ledger::Outcome;
 use crate::names::Names;
+use crate::nodes::Nodes;
 use crate::plan::{Fault, Plan, Step};
 use crate::site::{Site, WORKERS};
 use crate::traffic::{Shared, Traffic};
@@ -52,7 +53,8 @@ impl Campaign {
     pub fn run(&self) -> Report {
         let (upstream, names) = (Upstream::start(), Names::start());
         let site = Arc::new(Site::write());
-        let setup = site.setup(&upstream.url());
+        let nodes = Nodes::start(&site);
+        let setup = nodes.join(site.setup(&upstream.url()));
         let processors = faults::all_processors();
         let group = processors.as_ref();
         let started = group.map_or_else(|| setup.clone(), |group| group.holds(setup.clone()));
@@ -63,11 +65,12 @@ impl Campaign {
             site: &site,
             setup,
             upstream: &upstream,
+            nodes: &nodes,
             processors: group,
             names: names.as_ref(),
             can: Abilities::find(),
         };
-        let traffic = Traffic::start(&site, server.address());
+        let traffic = Traffic::start(&site, server.address(), nodes.address());
         let mut run = Run { victim, traffic, recoveries: Vec::new() };
         run.until_all_right(START_MAX);
         let before = Footprint::of_whole(&server);
@@ -87,6 +90,7 @@ impl Campaign {
             }
         }
         server.stop();
+        nodes.other.stop();
         recoveries.sort_unstable();
         Report { shared, steps, recoveries }
     }

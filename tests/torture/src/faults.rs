@@ -18,6 +18,7 @@ use crate::groups::Group;
 use crate::jobs::CONSUMER;
 use crate::names::Names;
 use crate::network::BadNetwork;
+use crate::nodes::Nodes;
 use crate::plan::{Fault, Step};
 use crate::site::{CLASSIC, POOLS, Site};
 use crate::upstream::Upstream;
@@ -46,6 +47,8 @@ pub struct Victim<'a> {
     pub setup: Setup,
     /// The upstream of `proxy`.
     pub upstream: &'a Upstream,
+    /// The other node, and Redis.
+    pub nodes: &'a Nodes,
     /// The group of its processes, where one can be made.
     pub processors: Option<&'a ProcessorGroup>,
     /// The name server, where the network is the run's own.
@@ -169,6 +172,9 @@ impl Victim<'_> {
                     std::thread::sleep(step.lasts / 10);
                 }
             }
+            Fault::KillRedis => self.nodes.kill_redis(),
+            Fault::StopRedis => self.nodes.stop_redis(step.lasts),
+            Fault::SlowRedis => self.nodes.slow_redis(step.lasts),
         }
         Ok(())
     }

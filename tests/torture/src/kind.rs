@@ -11,8 +11,12 @@ pub enum Kind {
     File,
     /// A client that reads a large page slowly.
     SlowReader,
-    /// A cached page, changed and purged.
+    /// A cached page.
     Cached,
+    /// The same page on another node.
+    OtherNode,
+    /// A cached page is changed and purged on all nodes.
+    Purge,
     /// A folder whose `.htaccess` changes.
     Htaccess,
     /// A script in worker mode.
@@ -38,6 +42,8 @@ impl Kind {
             Kind::File => "files",
             Kind::SlowReader => "slow readers",
             Kind::Cached => "cached pages",
+            Kind::OtherNode => "other node",
+            Kind::Purge => "purges",
             Kind::Htaccess => ".htaccess",
             Kind::Worker => "worker mode",
             Kind::Snapshot => "snapshot mode",

@@ -13,6 +13,9 @@ pub enum Outcome {
     Right,
     /// An honest error: a status 5xx.
     Refused(u16),
+    /// A purge is done here, and other nodes have not confirmed it. That is said, so it needs no
+    /// excuse; but it is not right, either.
+    Unconfirmed,
     /// The connection ended before the response did.
     Cut,
     /// No connection.
@@ -91,6 +94,9 @@ impl Ledger {
             *last = request.began.max(*last);
             return Ok(());
         }
+        if request.outcome == Outcome::Unconfirmed {
+            return Ok(());
+        }
         let excuse =
             self.excuses.iter_mut().rev().find(|excuse| {
                 excuse.covers(request) && excuse.failures < excuse.allowance.failures
@@ -165,6 +171,13 @@ mod tests {
         let mut ledger = with_fault(9, &[Kind::Upload]);
         assert!(ledger.record(&request(Kind::Page, 11, 11, Outcome::Cut)).is_err());
         assert!(ledger.record(&request(Kind::Upload, 11, 11, Outcome::Cut)).is_ok());
+    }
+
+    #[test]
+    fn an_unconfirmed_purge_needs_no_excuse_and_is_not_right() {
+        let mut ledger = Ledger::default();
+        assert!(ledger.record(&request(Kind::Purge, 6, 7, Outcome::Unconfirmed)).is_ok());
+        assert!(!ledger.all_right_since(Duration::ZERO, &[Kind::Purge]));
     }
 
     #[test]

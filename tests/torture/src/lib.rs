@@ -14,6 +14,7 @@ pub mod ledger;
 pub mod names;
 pub mod namespace;
 pub mod network;
+pub mod nodes;
 pub mod plan;
 pub mod site;
 pub mod traffic;

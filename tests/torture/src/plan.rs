@@ -63,10 +63,16 @@ pub enum Fault {
     SilentNames,
     /// The consumer is killed, some times.
     KillConsumer,
+    /// The Redis of the purge log is killed, loses its data, and is started again.
+    KillRedis,
+    /// It is stopped for a while.
+    StopRedis,
+    /// It replies late for a while.
+    SlowRedis,
 }
 
 /// All faults.
-pub const FAULTS: [Fault; 27] = [
+pub const FAULTS: [Fault; 30] = [
     Fault::KillWorkers,
     Fault::KillZygote,
     Fault::KillFront,
@@ -94,6 +100,9 @@ pub const FAULTS: [Fault; 27] = [
     Fault::BadNetwork,
     Fault::SilentNames,
     Fault::KillConsumer,
+    Fault::KillRedis,
+    Fault::StopRedis,
+    Fault::SlowRedis,
 ];
 
 /// The requests that may fail by a fault: at most this number, of these kinds.
@@ -141,6 +150,9 @@ impl Fault {
             Fault::BadNetwork => "bad-network",
             Fault::SilentNames => "silent-names",
             Fault::KillConsumer => "kill-consumer",
+            Fault::KillRedis => "kill-redis",
+            Fault::StopRedis => "stop-redis",
+            Fault::SlowRedis => "slow-redis",
         }
     }
 

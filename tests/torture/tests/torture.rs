@@ -15,13 +15,22 @@ fn torture(arguments: &[&str]) -> (Output, String) {
 #[test]
 fn a_server_under_traffic_of_all_kinds_survives_some_faults() {
     let faults = "kill-workers,kill-front,reload,upgrade,leaving-clients,freeze-pool,little-memory,\
-                  silent-names,kill-consumer";
+                  silent-names,kill-consumer,kill-redis,stop-redis,slow-redis";
     let (output, text) = torture(&["--minutes", "0.25", "--seed", "1", "--only", faults]);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     let last = text.lines().last().unwrap_or_default();
     assert!(last.starts_with("torture: OK: ") && last.ends_with("violations: 0"), "{text}");
     // Each kind of traffic was served.
-    for kind in ["pages", "uploads", "cached pages", ".htaccess", "WebSocket", "TLS, HTTP/2"] {
+    for kind in [
+        "pages",
+        "uploads",
+        "cached pages",
+        "other node",
+        "purges",
+        ".htaccess",
+        "WebSocket",
+        "TLS, HTTP/2",
+    ] {
         let line = text.lines().find(|line| line.starts_with(&format!("torture: {kind} ")));
         assert!(line.is_some_and(|line| !line.contains(" 0 right")), "{kind}: {text}");
     }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::redis::Redis;
+
 /// The default authority.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
@@ -22,6 +24,31 @@ pub struct Acme {
     pub folder: Option<PathBuf>,
     /// The external account that the ACME account is bound to.
     pub external_account: Option<ExternalAccount>,
+    /// Where several nodes share account, certificates and challenges.
+    pub shared: Option<AcmeShared>,
+}
+
+/// Where several nodes share account, certificates and challenges.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AcmeShared {
+    /// The place.
+    pub place: SharedPlace,
+    /// The file with the key that everything there is encrypted with.
+    pub key_file: PathBuf,
+}
+
+/// A place that all nodes reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SharedPlace {
+    /// Redis.
+    Redis {
+        /// Where it is, and how to log in.
+        redis: Redis,
+        /// The beginning of all keys.
+        prefix: String,
+    },
+    /// A folder.
+    Folder(PathBuf),
 }
 
 /// The proof of control over a host.

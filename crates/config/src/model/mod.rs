@@ -20,6 +20,7 @@ pub mod output;
 pub mod pool;
 pub mod private_dir;
 pub mod purge_log;
+pub mod redis;
 pub mod site;
 pub mod tls;
 pub mod trace_export;

@@ -5,7 +5,7 @@ use super::text_at;
 use crate::file_draft::{FileDraft, Placed};
 use crate::report::{ImportReport, SourceLine};
 use crate::source_directive::Directive;
-use crate::toml_text;
+use crate::{toml_text, values};
 
 /// What Caddy does about certificates by itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,14 +39,13 @@ pub(super) struct GlobalOptions {
 }
 
 /// Options without a counterpart that is needed.
-const NOT_NEEDED: [&str; 22] = [
+const NOT_NEEDED: [&str; 20] = [
     "admin",
     "auto_https",
     "debug",
     "default_bind",
     "email",
     "frankenphp",
-    "grace_period",
     "http_port",
     "https_port",
     "key_type",
@@ -57,7 +56,6 @@ const NOT_NEEDED: [&str; 22] = [
     "php_ini",
     "preferred_chains",
     "renew_interval",
-    "shutdown_delay",
     "skip_install_trust",
     "storage",
     "storage_clean_interval",
@@ -77,6 +75,10 @@ const BY_HAND: [(&str, &str); 10] = [
     ("on_demand_tls", "certificates are ordered for the hosts of sites: list them in `hosts`"),
     ("events", "it has no counterpart"),
 ];
+
+/// Options with a time, and ours.
+const TIMES: [(&str, &str); 2] =
+    [("shutdown_delay", "stop_delay"), ("grace_period", "process_control_timeout")];
 
 /// Reads the options.
 pub(super) fn read(
@@ -105,6 +107,10 @@ pub(super) fn read(
             _ => {}
         }
         let name = option.name.as_str();
+        if let Some((_, ours)) = TIMES.iter().find(|(known, _)| *known == name) {
+            stop_time(option, ours, file, report);
+            continue;
+        }
         let by_hand = BY_HAND.iter().find(|(known, _)| *known == name);
         match by_hand {
             Some((_, why)) => report.left_out(place, &option.shown(), why),
@@ -118,6 +124,25 @@ pub(super) fn read(
         }
     }
     found
+}
+
+/// A time of the stop. 0 is none of `shutdown_delay`, and no limit of `grace_period`.
+fn stop_time(option: &Directive, ours: &str, file: &mut FileDraft, report: &mut ImportReport) {
+    let (place, first) = (&option.place, option.first());
+    let has_unit = first.chars().any(|c| c.is_ascii_alphabetic());
+    match values::time(first).filter(|_| has_unit || first == "0") {
+        Some(time) if !time.is_zero() => {
+            let toml = toml_text::string(&values::duration(time));
+            file.server.set(ours, Placed::new(toml, place));
+        }
+        Some(_) if option.name == "shutdown_delay" => {}
+        _ => {
+            let why = format!("set `{ours}` at the top of the file");
+            report.left_out(place, &option.shown(), &why);
+            return;
+        }
+    }
+    report.kept(place, &option.shown());
 }
 
 /// `servers`: the proxies before Caddy, and what needs no counterpart.

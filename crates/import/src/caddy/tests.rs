@@ -282,3 +282,16 @@ fn a_damaged_configuration_ends_in_an_error_or_a_result() {
         }
     }
 }
+
+#[test]
+fn the_times_of_a_stop_are_imported() {
+    let site = format!("a.example {{\n{PHP}\n}}\n");
+    let imported = of(&format!("{{\nshutdown_delay 10s\ngrace_period 1m30s\n}}\n{site}"));
+    has(&imported, &["stop_delay = \"10s\"", "process_control_timeout = \"90s\""]);
+    // No limit, and a time that is not understood.
+    let imported = of(&format!("{{\nshutdown_delay 1.5h\ngrace_period 0\n}}\n{site}"));
+    for name in ["stop_delay", "process_control_timeout"] {
+        assert!(!imported.toml.contains(name), "{}", imported.toml);
+        assert!(imported.report.to_string().contains(name), "{}", imported.report);
+    }
+}

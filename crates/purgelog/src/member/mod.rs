@@ -237,6 +237,16 @@ impl Member {
         }
     }
 
+    /// Purges that are still to be sent.
+    pub fn queued(&self) -> usize {
+        self.outgoing.queued()
+    }
+
+    /// The other nodes that may serve cached pages.
+    pub fn live_nodes(&self, now: Millis) -> impl Iterator<Item = &str> {
+        self.others.live(now, self.settings.wait())
+    }
+
     /// Takes a purge that this node applies itself. `number` is from 1, and used once.
     pub fn submit(&mut self, number: u64, payload: String, now: Millis) -> Vec<Step> {
         self.outgoing.submit(number, payload, now.saturating_add(self.settings.timeout));

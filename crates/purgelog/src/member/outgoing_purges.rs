@@ -101,6 +101,11 @@ impl OutgoingPurges {
         }
     }
 
+    /// How many are still to be sent.
+    pub fn queued(&self) -> usize {
+        self.purges.iter().filter(|one| matches!(one.stage, Stage::Queued)).count()
+    }
+
     /// Whether there is something to send.
     pub fn is_queued(&self) -> bool {
         self.purges.iter().any(|one| matches!(one.stage, Stage::Queued))

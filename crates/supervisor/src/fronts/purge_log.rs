@@ -6,11 +6,11 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use maitred_config::{Config, PurgeLog, PurgeLogServer};
-use maitred_control::acme::Secret;
+use maitred_config::{Config, PurgeLog};
 use maitred_control::purge::PurgeOrder;
 use maitred_control::purge_log::{
-    FromPurgeLog, LogServer, PurgeLogSettings, PurgeReach, ToPurgeLog,
+    FromPurgeLog, MAX_STATE_NODES, PurgeLogSettings, PurgeLogState, PurgeLogStatus, PurgeReach,
+    ToPurgeLog, plain_node,
 };
 use maitred_os::fork::HowEnded;
 use maitred_os::shared;
@@ -20,17 +20,16 @@ use maitred_os::users::Identity;
 use tracing::{error, warn};
 
 use crate::limits::Moment;
+use crate::logging::text::one_line;
 use crate::peer::{Peer, THIS_PROGRAM, roomy_name};
 use crate::processes::backoff::Backoff;
+use crate::system::redis_files::redis_access;
 
 /// The argument that makes our program the one that passes purges on.
 pub const PURGE_LOG_ROLE: &str = "purge-log";
 
 /// Most purges of which it is known that they are still to be sent.
 const MAX_UNSENT: usize = 8192;
-
-/// Longest password, in bytes.
-const MAX_PASSWORD_BYTES: usize = 4096;
 
 /// What the process needs of the rest of the server.
 #[derive(Debug)]
@@ -65,6 +64,8 @@ pub struct PurgeLogManager {
     lease: u64,
     /// Purges that it sends later.
     unsent: BTreeSet<u64>,
+    /// Its state, as it was reported.
+    state: Option<PurgeLogState>,
 }
 
 impl PurgeLogManager {
@@ -176,6 +177,7 @@ impl PurgeLogManager {
                     self.unsent.remove(number);
                 }
             },
+            FromPurgeLog::State(state) => self.state = Some(state.clone()),
             FromPurgeLog::Apply { .. } | FromPurgeLog::Claimed { .. } => {}
         }
         Some(report)
@@ -184,6 +186,25 @@ impl PurgeLogManager {
     /// Whether this is the process.
     pub fn is_process(&self, pid: i32) -> bool {
         self.peer.as_ref().is_some_and(|peer| peer.pid() == pid)
+    }
+
+    /// The state of the log, at the time `now` of the machine's clock since its start.
+    pub fn status(&self, now: u64) -> Option<PurgeLogStatus> {
+        let state = self.state.as_ref()?;
+        let seconds = |millis: u64| millis / 1000;
+        let why = state.why.as_deref().map(one_line);
+        let why = why.or_else(|| self.peer.is_none().then(|| "its process has ended".to_owned()));
+        Some(PurgeLogStatus {
+            node: state.node.clone(),
+            connected: state.is_connected && self.peer.is_some(),
+            since_seconds: seconds(now.saturating_sub(state.since)),
+            error: why,
+            lease_seconds: seconds(self.lease.saturating_sub(now)),
+            last_id: state.last_id.clone(),
+            waiting: state.waiting,
+            nodes: state.nodes.iter().take(MAX_STATE_NODES).map(|name| plain_node(name)).collect(),
+            node_count: state.node_count,
+        })
     }
 
     /// The process has ended.
@@ -225,26 +246,6 @@ fn settings_of(
     context: &PurgeLogContext<'_>,
     is_cold: bool,
 ) -> Result<PurgeLogSettings, String> {
-    let read = |path: &Path| {
-        std::fs::read_to_string(path).map_err(|why| format!("{}: {why}", path.display()))
-    };
-    let password = settings.password_file.as_deref().map(|path| {
-        let text = read(path)?;
-        let password = text.trim_end_matches(['\r', '\n']);
-        match password.is_empty() || password.len() > MAX_PASSWORD_BYTES {
-            true => Err(format!("{} holds no password", path.display())),
-            false => Ok(Secret(password.to_owned())),
-        }
-    });
-    let server = match &settings.server {
-        PurgeLogServer::Unix(path) => LogServer::Unix(path.clone()),
-        PurgeLogServer::Tcp { host, port, has_tls } => LogServer::Tcp {
-            host: host.clone(),
-            port: *port,
-            has_tls: *has_tls,
-            roots: settings.ca_file.as_deref().map(read).transpose()?,
-        },
-    };
     let node = settings.node.clone().unwrap_or_else(|| {
         let host = rustix::system::uname();
         host.nodename().to_string_lossy().into_owned()
@@ -252,10 +253,7 @@ fn settings_of(
     Ok(PurgeLogSettings {
         identity: context.identity.cloned(),
         restricted: context.config.front_sandbox,
-        server,
-        username: settings.username.clone(),
-        password: password.transpose()?,
-        database: settings.database,
+        access: redis_access(&settings.redis)?,
         node,
         prefix: settings.prefix.clone(),
         length: u64::from(settings.length),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use maitred_config::{Collector, LogTarget};
 use maitred_control::admin::{Reply, Request, ServerStatus};
 use maitred_control::log_place::{FoundLog, LogPlace};
+use maitred_os::clock::since_boot_millis;
 use tracing::info;
 
 use super::Supervisor;
@@ -145,6 +146,7 @@ impl Supervisor {
             front_epoch: front.epoch,
             front_pid: front.peer.as_ref().map(Peer::pid),
             certificates: self.acme.status(now),
+            purge_log: self.purge_log.status(since_boot_millis()),
             faults: self.shown_faults(),
             jobs: self.jobs.report(pool, now),
             ..ServerStatus::default()

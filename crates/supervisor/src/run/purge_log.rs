@@ -54,6 +54,7 @@ impl Supervisor {
                 Some(FromPurgeLog::Lease { until }) => {
                     self.fronts.tell_all(&ToFront::SetPurgeLease { until }, &[]);
                 }
+                Some(FromPurgeLog::State(_)) => {}
                 Some(FromPurgeLog::Published { number, reach }) => {
                     self.purges.reached(number, reach);
                 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use maitred_control::acme::ToAcme;
 use maitred_control::purge_log::ToPurgeLog;
+use maitred_control::shared_certificates::ToShared;
 use maitred_control::{ToFront, ToZygote};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::error;
@@ -36,6 +37,7 @@ pub struct Ready {
     pub watches: bool,
     pub jobs: Vec<JobSource>,
     pub acme: bool,
+    pub shared_certificates: bool,
     pub purge_log: bool,
     pub admin: bool,
 }
@@ -50,6 +52,7 @@ struct Polled<'a> {
     watches: Vec<BorrowedFd<'a>>,
     jobs: Vec<(JobSource, BorrowedFd<'a>)>,
     acme: Option<&'a Peer<ToAcme>>,
+    shared_certificates: Option<&'a Peer<ToShared>>,
     purge_log: Option<&'a Peer<ToPurgeLog>>,
     admin: Vec<PollFd<'a>>,
 }
@@ -69,6 +72,7 @@ impl<'a> Polled<'a> {
             watches: server.watches.listening().collect(),
             jobs: server.jobs.listening(now),
             acme: server.acme.listening(),
+            shared_certificates: server.acme.listening_to_shared(),
             purge_log: server.purge_log.listening(),
             admin: server.admin.interests().collect(),
         }
@@ -84,6 +88,7 @@ impl<'a> Polled<'a> {
         let read = pools.chain(outputs).chain(&self.watches).chain(jobs);
         fds.extend(read.map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
         fds.extend(self.acme.iter().flat_map(|peer| peer.interests()));
+        fds.extend(self.shared_certificates.iter().flat_map(|peer| peer.interests()));
         fds.extend(self.purge_log.iter().flat_map(|peer| peer.interests()));
         fds.extend(self.admin.iter().cloned());
         fds
@@ -114,6 +119,9 @@ impl<'a> Polled<'a> {
             watches: self.watches.iter().fold(false, |any, _| next() || any),
             jobs: self.jobs.iter().filter_map(|(job, _)| next().then_some(*job)).collect(),
             acme: self.acme.is_some_and(|peer| peer.is_ready(&mut next)),
+            shared_certificates: self
+                .shared_certificates
+                .is_some_and(|peer| peer.is_ready(&mut next)),
             purge_log: self.purge_log.is_some_and(|peer| peer.is_ready(&mut next)),
             admin: results.any(|is_ready| is_ready),
         }

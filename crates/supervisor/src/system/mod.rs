@@ -7,5 +7,6 @@ pub mod identity;
 pub mod path_trust;
 pub mod private_folders;
 pub mod programs;
+pub mod redis_files;
 pub mod site_folders;
 pub mod upload_folders;

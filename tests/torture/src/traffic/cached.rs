@@ -1,4 +1,5 @@
-//! Cached pages that change and are purged: after a successful purge, no client sees an older one.
+//! Cached pages that change and are purged on all nodes: after a successful purge, no client of
+//! any node sees an older one.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,18 +8,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fastrand::Rng;
 use maitred_tests::http::Request;
 
-use super::{Client, Persistent, Reply, honest_error};
+use super::{Client, PAUSE, Persistent, Reply, honest_error};
 use crate::kind::Kind;
 use crate::ledger::Outcome;
 use crate::site::{CACHED, CACHED_PAGES, Site};
 
-/// How many of a writer's rounds read.
+/// How often a writer reads before it writes.
 const READS_BETWEEN_WRITES: u32 = 10;
 
 /// The oldest version of each page that may be served.
 type Oldest = [AtomicU64; CACHED_PAGES];
 
 struct Cached {
+    kind: Kind,
     http: Persistent,
     random: Rng,
     oldest: Arc<Oldest>,
@@ -28,17 +30,18 @@ struct Cached {
     written: [u64; CACHED_PAGES],
 }
 
-/// A client that writes, and one that reads only.
-pub fn clients(site: &Arc<Site>, address: SocketAddr) -> Vec<Box<dyn Client>> {
+/// A client that writes, one that reads only, and one that reads from the other node.
+pub fn clients(site: &Arc<Site>, address: SocketAddr, other: SocketAddr) -> Vec<Box<dyn Client>> {
     let oldest: Arc<Oldest> = Arc::default();
-    [Some(Arc::clone(site)), None]
+    [(Kind::Purge, address), (Kind::Cached, address), (Kind::OtherNode, other)]
         .into_iter()
-        .map(|site| {
+        .map(|(kind, address)| {
             Box::new(Cached {
+                kind,
                 http: Persistent::new(address),
                 random: Rng::new(),
                 oldest: Arc::clone(&oldest),
-                site,
+                site: (kind == Kind::Purge).then(|| Arc::clone(site)),
                 written: [0; CACHED_PAGES],
             }) as Box<dyn Client>
         })
@@ -58,6 +61,7 @@ impl Cached {
                 self.oldest[page].fetch_max(version, Ordering::SeqCst);
                 Ok(Outcome::Right)
             }
+            Reply::Whole(response) if response.status == 504 => Ok(Outcome::Unconfirmed),
             Reply::Whole(response) => honest_error(&response, "PURGE"),
         }
     }
@@ -84,14 +88,20 @@ impl Cached {
 
 impl Client for Cached {
     fn kind(&self) -> Kind {
-        Kind::Cached
+        self.kind
     }
 
     fn round(&mut self) -> Result<Outcome, String> {
         let page = self.random.usize(..CACHED_PAGES);
-        match self.site.clone() {
-            Some(site) if self.random.u32(..READS_BETWEEN_WRITES) == 0 => self.change(&site, page),
-            _ => self.read(page),
+        let Some(site) = self.site.clone() else {
+            return self.read(page);
+        };
+        for _ in 0..READS_BETWEEN_WRITES {
+            match self.read(page)? {
+                Outcome::Right => std::thread::sleep(PAUSE),
+                other => return Ok(other),
+            }
         }
+        self.change(&site, page)
     }
 }

@@ -81,9 +81,9 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Starts all clients.
-    pub fn start(site: &Arc<Site>, address: SocketAddr) -> Traffic {
-        let clients = clients(site, address);
+    /// Starts all clients, of the server at `address` and of the other node.
+    pub fn start(site: &Arc<Site>, address: SocketAddr, other: SocketAddr) -> Traffic {
+        let clients = clients(site, address, other);
         let shared = Arc::new(Shared {
             started: Instant::now(),
             stop: AtomicBool::new(false),
@@ -124,12 +124,12 @@ impl Traffic {
     }
 }
 
-fn clients(site: &Arc<Site>, address: SocketAddr) -> Vec<Box<dyn Client>> {
+fn clients(site: &Arc<Site>, address: SocketAddr, other: SocketAddr) -> Vec<Box<dyn Client>> {
     let mut clients: Vec<Box<dyn Client>> = Vec::new();
     clients.extend(pages::clients(address));
     clients.extend(transfers::clients(address));
     clients.extend(slow_reader::clients(address));
-    clients.extend(cached::clients(site, address));
+    clients.extend(cached::clients(site, address, other));
     clients.extend(htaccess::clients(site, address));
     clients.extend(proxied::clients(address));
     clients.extend(curl::clients(site));

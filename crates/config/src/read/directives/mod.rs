@@ -13,6 +13,7 @@ pub mod pools;
 mod proxy_item;
 mod purge_log;
 mod queue;
+mod redis_settings;
 mod rule_items;
 pub mod rules;
 pub mod sites;

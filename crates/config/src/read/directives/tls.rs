@@ -2,10 +2,13 @@
 
 use std::path::PathBuf;
 
-use crate::model::acme::{Acme, Challenge, ExternalAccount, LETS_ENCRYPT};
+use crate::model::acme::{Acme, AcmeShared, Challenge, ExternalAccount, LETS_ENCRYPT, SharedPlace};
 use crate::model::host::is_host_name;
 use crate::model::tls::{CertificateFiles, ClientCertificates, Tls, TlsVersion};
 use crate::read::directive::{Directive, Needs, Preset, store};
+use crate::read::directives::redis_settings::{
+    CA_FILE, PASSWORD_FILE, PREFIX, URL, USERNAME, name_in, redis,
+};
 use crate::read::listen::parse_listen;
 use crate::read::value::{BadValue, Value, for_each};
 
@@ -58,8 +61,14 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
               `folder` is the directory of account, keys and certificates; the default is \
               /var/lib/maitred/acme, or for a user other than root maitred/acme in \
               `XDG_STATE_HOME` or ~/.local/state. `external_account` is { id = \"…\", key_file = \
-              \"…\" } for authorities that hand out accounts themselves. Names with `*.` need a \
-              certificate of their own.",
+              \"…\" } for authorities that hand out accounts themselves. `shared` is where several \
+              servers share account, certificates and challenges, so that one of them orders for \
+              all (see [Several machines](../guide/several-machines.md#certificates)): { url = \
+              \"redis://10.0.0.10\", key_file = \"…\" } for Redis or Valkey, with `username`, \
+              `password_file`, `ca_file` and `prefix` as in `purge_log`, or { folder = \"…\", \
+              key_file = \"…\" } for a folder in which `front_user` can write. Everything there \
+              is encrypted with the key in `key_file`, 32 bytes or more, which is the same on all \
+              servers. Names with `*.` need a certificate of their own.",
         example: "{ email = \"ops@example.com\", terms_agreed = true }",
         read: |tls, value| store(&mut tls.acme, acme(value).map(Some)),
     },
@@ -204,6 +213,7 @@ fn acme(value: &Value<'_>) -> Result<Acme, BadValue> {
         ("challenge", "\"http-01\" or \"tls-alpn-01\""),
         ("folder", "the path of a folder"),
         ("external_account", "a table such as { id = \"kid-1\", key_file = \"eab.key\" }"),
+        ("shared", "a table such as { url = \"redis://10.0.0.10\", key_file = \"shared.key\" }"),
     ])?;
     match record.get("terms_agreed") {
         None => {
@@ -232,7 +242,30 @@ fn acme(value: &Value<'_>) -> Result<Acme, BadValue> {
         challenge: challenge.transpose()?,
         folder: record.get("folder").map(Value::path).transpose()?,
         external_account: external.transpose()?,
+        shared: record.get("shared").map(shared).transpose()?,
     })
+}
+
+fn shared(value: &Value<'_>) -> Result<AcmeShared, BadValue> {
+    let record = value.record(&[
+        URL,
+        USERNAME,
+        PASSWORD_FILE,
+        CA_FILE,
+        PREFIX,
+        ("folder", "the path of a folder"),
+        ("key_file", "the path of a file with a key of 32 bytes or more"),
+    ])?;
+    let both = "`acme.shared` has a `folder` and a `url`; set one of them";
+    let place = match record.get("folder") {
+        Some(folder) if record.get("url").is_none() => SharedPlace::Folder(folder.path()?),
+        Some(folder) => return Err(folder.because(both.to_owned())),
+        None => SharedPlace::Redis {
+            redis: redis(&record, "acme.shared.url")?,
+            prefix: name_in(&record, "prefix", ":{}")?.unwrap_or_else(|| "maitred".to_owned()),
+        },
+    };
+    Ok(AcmeShared { place, key_file: record.need("key_file")?.file()? })
 }
 
 fn external_account(value: &Value<'_>) -> Result<ExternalAccount, BadValue> {

@@ -51,6 +51,16 @@ impl AcmeTask<'_> {
         self.manager.receive(&mut self.context);
     }
 
+    /// Receives the reports of the process that shares certificates.
+    pub fn receive_shared(mut self) {
+        self.manager.receive_shared(&mut self.context);
+    }
+
+    /// The process that shares certificates has ended.
+    pub fn shared_process_ended(self, how: HowEnded) {
+        self.manager.shared_process_ended(how, &self.context);
+    }
+
     /// The process that gets a certificate has ended.
     pub fn process_ended(mut self, pid: i32, how: HowEnded) {
         self.manager.process_ended(pid, how, &mut self.context);

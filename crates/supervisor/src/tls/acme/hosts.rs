@@ -5,6 +5,7 @@ use maitred_tls::{Material, Server, examine};
 
 use crate::error::Error;
 use crate::tls::acme::schedule::{AcmeHost, renewal_of};
+use crate::tls::acme::shared_process::key_text;
 use crate::tls::acme::store::Store;
 
 /// The hosts of a configuration with certificates by ACME.
@@ -27,6 +28,9 @@ pub fn add_kept(
     material: &mut Material,
 ) -> Result<AcmeHosts, Error> {
     refuse_wildcards(config, server, &material.closed)?;
+    if let Some(shared) = &acme.shared {
+        key_text(shared).map_err(Error::Configuration)?;
+    }
     let mut found = AcmeHosts::default();
     for (host, why) in acme.left_out(config) {
         if !server.covers(host) {

@@ -5,6 +5,8 @@
 mod context;
 pub mod hosts;
 pub mod schedule;
+pub mod shared_process;
+mod sharing;
 pub mod store;
 
 use std::ffi::OsStr;
@@ -14,8 +16,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maitred_config::{Challenge, Config};
 use maitred_control::ToFront;
-use maitred_control::acme::{FromAcme, MAX_ACCOUNT_BYTES, Order, PATIENCE, Proof, Secret, ToAcme};
+use maitred_control::acme::{
+    Cause, FromAcme, MAX_ACCOUNT_BYTES, Order, PATIENCE, Proof, Secret, ToAcme,
+};
 use maitred_control::admin::CertificateStatus;
+use maitred_control::shared_certificates::ToShared;
 use maitred_os::fork::HowEnded;
 use maitred_os::shared;
 use maitred_os::signals::Signal;
@@ -33,6 +38,7 @@ pub use context::{AcmeContext, AcmeTask};
 
 use context::settings;
 use schedule::{Clocks, OrderFailure, Schedule};
+use sharing::Sharing;
 use store::Store;
 
 /// The argument that makes our program the one that gets a certificate.
@@ -70,6 +76,8 @@ pub struct AcmeManager {
     folder: PathBuf,
     /// Number of the last order to serve proofs.
     mark: u64,
+    /// What is shared with other nodes.
+    sharing: Sharing,
 }
 
 /// An order that is running.
@@ -113,6 +121,8 @@ struct Publishing {
     mark: u64,
     /// How many have not confirmed it.
     missing: usize,
+    /// Number of the order to have them served by all nodes, until they are.
+    spreading: Option<u64>,
     until: Moment,
 }
 
@@ -122,14 +132,26 @@ impl AcmeManager {
         self.is_set = false;
         self.check_at = Moment::ZERO;
         if reloaded {
+            self.sharing.process.changed();
             self.schedule.hurry();
         }
     }
 
-    /// The proofs of the running order, if there are any.
+    /// The proofs of running orders, here and on another node, if there are any.
     pub fn proofs(&self) -> Option<ToFront> {
-        let order = self.order.as_ref().filter(|order| !order.proofs.is_empty())?;
-        Some(ToFront::SetAcmeProofs { proofs: order.proofs.clone(), mark: self.mark })
+        let own = self.order.iter().flat_map(|order| &order.proofs);
+        let proofs: Vec<Proof> = own.chain(&self.sharing.others.proofs).cloned().collect();
+        (!proofs.is_empty()).then_some(ToFront::SetAcmeProofs { proofs, mark: self.mark })
+    }
+
+    /// The process that shares certificates, if it can report.
+    pub fn listening_to_shared(&self) -> Option<&Peer<ToShared>> {
+        self.sharing.process.listening()
+    }
+
+    /// Whether this is the process that shares certificates.
+    pub fn is_shared_process(&self, pid: i32) -> bool {
+        self.sharing.process.is_process(pid)
     }
 
     /// The process that gets a certificate, if it can report.
@@ -174,15 +196,22 @@ fn seconds(time: SystemTime) -> u64 {
 impl AcmeManager {
     /// When something is due.
     pub fn deadline(&self, config: &Config, is_serving: bool) -> Option<Moment> {
-        if let Some(order) = &self.order {
-            let publishing = order.publishing.as_ref().map(|publishing| publishing.until);
-            return Some(publishing.map_or(order.until, |until| until.min(order.until)));
-        }
-        (is_serving && settings(config).is_some()).then_some(self.check_at)
+        let is_shared = settings(config).is_some_and(|acme| acme.shared.is_some());
+        let sharing = self.sharing.deadline(is_serving && is_shared);
+        let own = match &self.order {
+            Some(order) => {
+                let publishing = order.publishing.as_ref().map(|publishing| publishing.until);
+                Some(publishing.map_or(order.until, |until| until.min(order.until)))
+            }
+            None if self.sharing.is_asking() => None,
+            None => (is_serving && settings(config).is_some()).then_some(self.check_at),
+        };
+        [sharing, own].into_iter().flatten().min()
     }
 
     /// Does what is due.
     fn keep(&mut self, context: &mut AcmeContext<'_>) {
+        self.keep_sharing(context);
         if !context.is_serving || context.settings().is_none() {
             if context.settings().is_none() {
                 self.schedule.set(&[]);
@@ -194,16 +223,20 @@ impl AcmeManager {
         if self.order.is_some() {
             return self.keep_order(context);
         }
-        if now.moment < self.check_at {
+        if now.moment < self.check_at || self.sharing.is_asking() {
             return;
         }
+        let is_shared = context.settings().is_some_and(|acme| acme.shared.is_some());
         if let Some(name) = self.schedule.next(now) {
+            if is_shared {
+                return self.ask_others(name, context);
+            }
             debug!("a certificate for {name} is ordered");
-            match start_order(name, context) {
+            match start_order(name, None, context) {
                 Ok(order) => self.order = Some(order),
                 Err(why) => self.failed(OrderFailure::unreachable(why), context),
             }
-        } else {
+        } else if !is_shared || !self.compare_next(context) {
             let deadline = self.schedule.deadline(now);
             self.check_at = deadline.unwrap_or(Moment::MAX);
         }
@@ -253,7 +286,10 @@ impl AcmeManager {
                 return;
             };
             match report {
-                FromAcme::Account { account } => order.keep_account(&account),
+                FromAcme::Account { account } => {
+                    order.keep_account(&account);
+                    self.sharing.share_account(&account);
+                }
                 FromAcme::Prove(proof) => self.publish(proof, context),
                 FromAcme::Issued { chain } => self.issued(&chain, context),
                 FromAcme::Failed { why, cause, retry_after } => {
@@ -289,10 +325,12 @@ impl AcmeManager {
             return self.failed(OrderFailure::refused(why), context);
         }
         order.proofs.push(proof);
+        let spreading = self.sharing.spread(&order.proofs);
+        let within = if spreading.is_some() { Sharing::spread_time() } else { PUBLISH };
         let missing = self.tell_proofs(context.fronts);
         if let Some(order) = &mut self.order {
-            order.publishing =
-                Some(Publishing { mark: self.mark, missing, until: context.now + PUBLISH });
+            let until = context.now + within;
+            order.publishing = Some(Publishing { mark: self.mark, missing, spreading, until });
         }
     }
 
@@ -301,11 +339,18 @@ impl AcmeManager {
         self.mark += 1;
         let mark = self.mark;
         let order = self.proofs().unwrap_or(ToFront::SetAcmeProofs { proofs: Vec::new(), mark });
-        fronts.tell_all(&order, &[])
+        let missing = fronts.tell_all(&order, &[]);
+        (self.sharing.others.mark, self.sharing.others.missing) = (mark, missing);
+        let running = self.order.as_mut().and_then(|order| order.publishing.as_mut());
+        if let Some(publishing) = running {
+            (publishing.mark, publishing.missing) = (mark, missing);
+        }
+        missing
     }
 
     /// A front serves the proofs of order `mark`.
     pub fn proofs_set(&mut self, mark: u64) {
+        self.sharing.proofs_set(mark);
         let Some(order) = &mut self.order else {
             return;
         };
@@ -313,7 +358,7 @@ impl AcmeManager {
             return;
         };
         publishing.missing = publishing.missing.saturating_sub(1);
-        if publishing.missing == 0 {
+        if publishing.missing == 0 && publishing.spreading.is_none() {
             order.published();
         }
     }
@@ -342,6 +387,8 @@ impl AcmeManager {
             let file = file.display();
             error!("{file} cannot be written: {why}; the certificate is lost at the next start");
         }
+        self.sharing.share_certificate(&order.name, &both, valid);
+        self.sharing.release();
         self.schedule.issued(valid);
         self.check_at = Moment::ZERO;
         use_issued(&order.name, pair, valid, context);
@@ -361,8 +408,12 @@ impl AcmeManager {
         let asked = self.schedule.asked().map(str::to_owned);
         let retry = self.schedule.failed(&failure, context.clocks(), random[0]);
         let (Some(name), Some(retry)) = (asked, retry) else {
-            return;
+            return self.sharing.release();
         };
+        if failure.cause != Cause::Unreachable {
+            self.sharing.share_failure(&name, &failure.why, retry.wait);
+        }
+        self.sharing.release();
         let wait = in_words(retry.wait);
         let sentence =
             format!("no certificate for {name}: {}; it is tried again in {wait}", failure.why);
@@ -376,6 +427,7 @@ impl AcmeManager {
     /// Gives the running order up.
     fn give_up(&mut self, fronts: &mut Fronts) {
         if self.end_order(fronts).is_some() {
+            self.sharing.release();
             self.schedule.given_up();
             self.check_at = Moment::ZERO;
         }
@@ -392,7 +444,11 @@ impl AcmeManager {
     }
 }
 
-fn start_order(name: String, context: &AcmeContext<'_>) -> Result<RunningOrder, String> {
+fn start_order(
+    name: String,
+    account: Option<&Secret>,
+    context: &AcmeContext<'_>,
+) -> Result<RunningOrder, String> {
     let settings = context.settings().ok_or("`acme` is not set any more")?;
     let store = Store::of(settings);
     store.prove_writable().map_err(|why| {
@@ -417,7 +473,7 @@ fn start_order(name: String, context: &AcmeContext<'_>) -> Result<RunningOrder, 
         directory: settings.directory.clone(),
         roots: settings.ca.as_deref().map(read).transpose()?,
         email: settings.email.clone(),
-        account: store.account(),
+        account: account.cloned().or_else(|| store.account()),
         external_account: external.transpose()?,
         by_file: settings.challenge(context.config) == Challenge::Http01,
         name: name.clone(),

@@ -33,7 +33,7 @@ const LIMITED: (Duration, Duration) = (Duration::from_secs(3600), Duration::from
 const LIMITED_ALL: Duration = Duration::from_secs(60);
 
 /// Longest wait that an authority can request.
-const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+pub const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How soon after a try a reload may cause the next one.
 const HURRY: Duration = Duration::from_secs(10);
@@ -223,6 +223,36 @@ impl Schedule {
             Cause::Limited => self.pause = now.moment + LIMITED_ALL,
         }
         Some(Retry { wait, is_news })
+    }
+
+    /// Nothing can be ordered now: no host is tried before `wait` has passed. That is no failure.
+    pub fn postponed(&mut self, wait: Duration, why: Option<String>, now: Moment) {
+        self.pause = self.pause.max(now + wait);
+        let name = self.asked.take();
+        let entry = name.and_then(|name| self.entries.get_mut(&name));
+        if let (Some(entry), Some(why)) = (entry, why) {
+            entry.error = Some(why);
+        }
+    }
+
+    /// The host of the running order is not tried before `wait` has passed: another node has tried.
+    pub fn put_off(&mut self, wait: Duration, why: String, now: Moment) {
+        let name = self.asked.take();
+        if let Some(entry) = name.and_then(|name| self.entries.get_mut(&name)) {
+            (entry.not_before, entry.error) = (now + wait, Some(why));
+        }
+    }
+
+    /// A host has another certificate, without an order.
+    pub fn renewed(&mut self, name: &str, valid: Validity) {
+        if let Some(entry) = self.entries.get_mut(name) {
+            *entry = HostState { valid: Some(valid), ..HostState::default() };
+        }
+    }
+
+    /// Validity of a host's certificate.
+    pub fn valid_of(&self, name: &str) -> Option<Validity> {
+        self.entries.get(name)?.valid
     }
 
     /// The running order was given up without a result.

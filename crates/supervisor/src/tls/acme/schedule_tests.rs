@@ -181,6 +181,23 @@ fn what_is_configured_no_more_is_forgotten_even_while_it_is_asked_for() {
     assert_eq!(schedule.next(at(1)).as_deref(), Some("b.com"));
 }
 
+#[test]
+fn what_another_node_does_is_waited_for_and_is_no_failure() {
+    let mut schedule = Schedule::default();
+    schedule.set(&[wanted("a.com", None), wanted("b.com", None)]);
+    assert_eq!(schedule.next(at(0)).as_deref(), Some("a.com"));
+    schedule.postponed(Duration::from_secs(3), None, at(0).moment);
+    assert_eq!(schedule.next(at(2)), None);
+    assert_eq!(schedule.next(at(3)).as_deref(), Some("a.com"), "it has not failed");
+    schedule.put_off(Duration::from_secs(300), "elsewhere".to_owned(), at(3).moment);
+    assert_eq!(schedule.next(at(3)).as_deref(), Some("b.com"));
+    schedule.issued(valid(at(3), 90));
+    assert_eq!(schedule.next(at(302)), None);
+    schedule.renewed("a.com", valid(at(302), 90));
+    assert_eq!(schedule.next(at(303)), None);
+    assert_eq!(schedule.hosts(at(303)).next().unwrap().1.error, None);
+}
+
 proptest! {
     #[test]
     fn whatever_happens_one_is_asked_for_at_a_time_and_every_one_again(

@@ -2,7 +2,7 @@
 //! The crate redis would add 34 crates for this, and redis-protocol recurses as deep as the server
 //! likes.
 
-/// Longest reply, in bytes: [`crate::member::MAX_READ`] entries of the longest purge, and more.
+/// Longest reply, in bytes: as many entries of the purge log as are read at a time, and more.
 pub const MAX_REPLY_BYTES: usize = 4 * 1024 * 1024;
 
 /// Most elements of a list.
