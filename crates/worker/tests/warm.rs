@@ -80,6 +80,7 @@ impl ZygoteProcess {
             dumpable: false,
             preload: false,
             direct_calls: false,
+            counts: false,
             apparmor_hat: None,
             worker_script: None,
             snapshot: None,
