@@ -409,7 +409,9 @@ fn pools_of_different_users_share_nothing() {
                     "descriptors": false, "folder": false, "mapped": false, "signal": null,
                     "opened": false, "scripts": null,
                     "shared": {
-                        (format!("/memfd:maitred-{pool}")): "rw-s", "/memfd:maitred-libphp": "r-xp",
+                        (format!("/memfd:maitred-{pool}")): "rw-s",
+                        (format!("/memfd:maitred-application-{pool}")): "rw-s",
+                        "/memfd:maitred-libphp": "r-xp",
                     },
                 }),
                 "{victim:?}"

@@ -47,9 +47,20 @@ pub struct Claimer {
 impl Claimer {
     /// Decides claims, one after the other, until no more come.
     pub async fn run(self, mut claims: mpsc::Receiver<Claim>) {
-        let mut connection = None;
+        let (mut connection, mut is_lost) = (None, false);
         while let Some(claim) = claims.recv().await {
-            let outcome = self.decide(&claim, &mut connection).await;
+            let decided = self.decide(&claim, &mut connection).await;
+            if let Err(why) = &decided
+                && !is_lost
+            {
+                tracing::error!("no run of a schedule can be claimed in the purge log: {why}");
+            }
+            is_lost = decided.is_err();
+            let outcome = match decided {
+                Ok(true) => ClaimOutcome::Here,
+                Ok(false) => ClaimOutcome::Elsewhere,
+                Err(_) => ClaimOutcome::Undecided,
+            };
             let report = FromPurgeLog::Claimed { number: claim.number, outcome };
             if self.link.say(&report).is_err() {
                 return;
@@ -57,31 +68,40 @@ impl Claimer {
         }
     }
 
-    /// Repeated, it has the same result: a reply that was lost does no harm.
-    async fn decide(&self, claim: &Claim, connection: &mut Option<Connection>) -> ClaimOutcome {
-        let Claim { run, lifetime, until, .. } = claim;
-        while Instant::now() < *until {
-            let taken = match connection.take() {
-                Some(connection) => Ok(Ok(connection)),
-                None => {
-                    let soon = (Instant::now() + self.settings.timeout).min(*until);
-                    let opened = Connection::open(&self.settings, self.tls.clone());
-                    timeout_at(soon, opened).await
-                }
-            };
-            if let Ok(Ok(mut open)) = taken {
-                let key = self.keys.run(run);
-                let soon = (Instant::now() + self.settings.timeout).min(*until);
-                let claimed = open.claim(&key, &self.settings.node, *lifetime);
-                if let Ok(Ok(is_ours)) = timeout_at(soon, claimed).await {
+    /// Whether this node has a run. Repeated, it has the same result: a reply that was lost does no
+    /// harm.
+    async fn decide(
+        &self,
+        claim: &Claim,
+        connection: &mut Option<Connection>,
+    ) -> Result<bool, String> {
+        let mut why = "it has not replied in time".to_owned();
+        while Instant::now() < claim.until {
+            let soon = (Instant::now() + self.settings.timeout).min(claim.until);
+            match timeout_at(soon, self.try_once(claim, connection.take())).await {
+                Ok(Ok((open, is_ours))) => {
                     *connection = Some(open);
-                    let outcome =
-                        if is_ours { ClaimOutcome::Here } else { ClaimOutcome::Elsewhere };
-                    return outcome;
+                    return Ok(is_ours);
                 }
+                Ok(Err(error)) => why = error,
+                Err(_) => {}
             }
             sleep(RETRY).await;
         }
-        ClaimOutcome::Undecided
+        Err(why)
+    }
+
+    async fn try_once(
+        &self,
+        claim: &Claim,
+        connection: Option<Connection>,
+    ) -> Result<(Connection, bool), String> {
+        let mut open = match connection {
+            Some(connection) => connection,
+            None => Connection::open(&self.settings, self.tls.clone()).await?,
+        };
+        let key = self.keys.run(&claim.run);
+        let is_ours = open.claim(&key, &self.settings.node, claim.lifetime).await?;
+        Ok((open, is_ours))
     }
 }

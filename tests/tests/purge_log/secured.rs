@@ -15,7 +15,7 @@ fn a_redis_with_tls_and_users_is_used_and_a_wrong_password_is_not_repeated() {
     let port = free_address().port().to_string();
     let (cert, key) = (pair.cert.display().to_string(), pair.key.display().to_string());
     let commands = "+auth +info +select +multi +exec +time +hget +hset +hmget +hgetall +hdel +del \
-                    +xadd +xread +xrange +xrevrange";
+                    +set +get +xadd +xread +xrange +xrevrange";
     let user = format!("maitred on >right ~maitred:* resetchannels {commands}");
     let flags = ["--tls-port", &port, "--tls-cert-file", &cert, "--tls-key-file", &key];
     let users = ["--tls-auth-clients", "no", "--user"].into_iter().chain(user.split(' '));

@@ -106,6 +106,8 @@ impl Jobs {
     /// Does what is due.
     pub fn keep(&mut self, context: &JobContext<'_>) {
         if self.units.is_empty() {
+            // Those of schedules that were removed meanwhile.
+            self.claims.forget();
             return;
         }
         self.check_memory(context.now);

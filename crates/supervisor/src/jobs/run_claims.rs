@@ -82,6 +82,11 @@ impl Claims {
         overdue
     }
 
+    /// No claim is waited for any more.
+    pub fn forget(&mut self) {
+        self.undecided.clear();
+    }
+
     /// The undecided run of a schedule.
     pub fn of(&self, job: &Job) -> Option<&ClaimedRun> {
         self.undecided.iter().find(|run| run.is_of(job))
@@ -126,6 +131,9 @@ mod tests {
         assert_eq!(claims.overdue(late).len(), 1);
         assert_eq!(claims.deadline(), None);
         assert!(claims.claim(&job("mails"), 120, late));
+        assert!(claims.deadline().is_some());
+        claims.forget();
+        assert_eq!(claims.deadline(), None);
         assert_eq!([true, true, false].map(|is_lost| claims.note(is_lost)), [true, false, true]);
     }
 }
