@@ -5,14 +5,15 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
-use maitred_config::{Config, Job};
+use maitred_config::Job;
 use maitred_control::launch::{LAUNCH_ROLE, Launch};
 use maitred_os::shared;
 use maitred_os::spawn::{self, Program};
 use maitred_os::users;
 
 use crate::plan::Plan;
-use crate::processes::plan::settings_of_jobs;
+use crate::processes::pools::Pools;
+use crate::system::private_folders;
 use crate::system::programs::Programs;
 
 /// What a process is started with, and the program that does it.
@@ -24,13 +25,15 @@ pub struct Prepared {
     pub program: PathBuf,
 }
 
-/// The settings of a job.
+/// The settings of a job: those of the generation of its pool that serves, as its workers have
+/// them. So no user is looked up here, which may take long.
 ///
 /// # Errors
 /// One sentence.
-pub fn prepare(job: &Job, config: &Config, programs: &Programs) -> Result<Prepared, String> {
-    let pool = config.pool(&job.pool).ok_or("its pool is not configured")?;
-    let mut settings = settings_of_jobs(pool, config).map_err(|why| why.to_string())?;
+pub fn prepare(job: &Job, pools: &Pools, programs: &Programs) -> Result<Prepared, String> {
+    let pool = &pools.current_of(&job.pool).ok_or("its pool does not run")?.plan;
+    let mut settings = pool.settings.clone();
+    private_folders::provide(&mut settings);
     settings.env.retain(|(name, _)| !job.env.iter().any(|(own, _)| own == name));
     settings.env.extend(job.env.iter().cloned());
     let confinement = &mut settings.confinement;
@@ -47,7 +50,7 @@ pub fn prepare(job: &Job, config: &Config, programs: &Programs) -> Result<Prepar
         php,
         dir: job.dir.clone(),
     };
-    Ok(Prepared { launch, program: programs.of(version).to_owned() })
+    Ok(Prepared { launch, program: pool.program.clone() })
 }
 
 /// A process of a job.
@@ -63,8 +66,13 @@ pub struct Launched {
 ///
 /// # Errors
 /// One sentence.
-pub fn start(job: &Job, plan: &Plan, output: BorrowedFd<'_>) -> Result<Launched, String> {
-    let Prepared { launch, program } = prepare(job, &plan.config, &plan.programs)?;
+pub fn start(
+    job: &Job,
+    plan: &Plan,
+    pools: &Pools,
+    output: BorrowedFd<'_>,
+) -> Result<Launched, String> {
+    let Prepared { launch, program } = prepare(job, pools, &plan.programs)?;
     let json = serde_json::to_vec(&launch).map_err(|why| why.to_string())?;
     let file = shared::file_with("maitred-launch", &json).map_err(|why| why.to_string())?;
     let started = spawn::start(&Program {

@@ -20,6 +20,9 @@ pub struct JobState {
     job: Job,
     /// The pipe of each process.
     outputs: Vec<(i32, RawFd, RawFd)>,
+    /// The user of each process, by pid.
+    #[serde(default)]
+    users: Vec<(i32, u32)>,
     counts: JobCounts,
     slots: Vec<Slot>,
     timer: Option<ScheduleRuns>,
@@ -45,6 +48,7 @@ impl JobState {
             Some(timer) => Runs::Timed { timer, table: None, next: None },
         };
         let mut unit = Unit::over(self.job, runs, outputs);
+        unit.users = self.users.into_iter().collect();
         unit.counts = self.counts;
         unit.is_retired = self.is_retired;
         // A run that became due meanwhile begins now.
@@ -68,6 +72,7 @@ impl Jobs {
             JobState {
                 job: unit.job.clone(),
                 outputs: outputs.collect(),
+                users: unit.users.iter().map(|(pid, uid)| (*pid, *uid)).collect(),
                 counts: unit.counts.clone(),
                 slots,
                 timer,

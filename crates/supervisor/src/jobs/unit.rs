@@ -28,6 +28,7 @@ use crate::limits::{
 use crate::logging::pool_output::PoolOutput;
 use crate::logging::text::one_line;
 use crate::plan::Plan;
+use crate::processes::pools::Pools;
 use crate::processes::scoreboards::Scoreboards;
 
 /// What a unit needs to act.
@@ -35,6 +36,8 @@ use crate::processes::scoreboards::Scoreboards;
 pub struct JobContext<'a> {
     /// The configuration, the programs and the control groups.
     pub plan: &'a Plan,
+    /// The generations of pools, whose settings the processes get.
+    pub pools: &'a Pools,
     /// The counters of the pools.
     pub scoreboards: &'a Scoreboards,
     /// Whether processes may be started.
@@ -85,8 +88,8 @@ pub struct Unit {
     pub runs: Runs,
     /// The output of each of its processes, by pid: lines of several must not mix.
     pub outputs: BTreeMap<i32, PoolOutput>,
-    /// The users of those that this program has started.
-    users: BTreeMap<i32, u32>,
+    /// The user of each of its processes, by pid: the pool may have another one by now.
+    pub users: BTreeMap<i32, u32>,
     /// Its counters.
     pub counts: JobCounts,
     /// It is not wanted any more.
@@ -271,11 +274,11 @@ impl Unit {
     }
 
     fn start(&mut self, slot: usize, context: &JobContext<'_>) {
-        let JobContext { plan, now, .. } = *context;
+        let JobContext { plan, pools, now, .. } = *context;
         let (name, pool) = (self.name(), self.job.pool.clone());
         let chance = Chance(fastrand::f64());
         let started = new_output().and_then(|output| {
-            let Launched { pid, uid } = launch::start(&self.job, plan, output.writer())?;
+            let Launched { pid, uid } = launch::start(&self.job, plan, pools, output.writer())?;
             self.outputs.insert(pid, output);
             self.users.insert(pid, uid);
             Ok(pid)

@@ -213,7 +213,7 @@ impl Supervisor {
         let mut listeners = self.plan.listeners.iter();
         let url = listeners.find_map(|one| address_lines::url(&one.clients, &one.address));
         self.plan.invocation.host.serves(url.as_deref());
-        self.follow_jobs();
+        self.follow_jobs(|_| false);
     }
 
     /// Ends old workers after `process_control_timeout`, as php-fpm does.
