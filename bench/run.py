@@ -18,6 +18,7 @@ import sys
 import tempfile
 
 import accounting
+import beside
 import booted
 import booted_blog
 import bounded
@@ -52,7 +53,7 @@ SECTIONS = {**inspect_workers.MEASUREMENTS, **growth.MEASUREMENTS,
             **generators.MEASUREMENTS, **throughput.MEASUREMENTS,
             **accounting.MEASUREMENTS, **faults.MEASUREMENTS,
             **cold.MEASUREMENTS, **small.MEASUREMENTS,
-            **booted_blog.MEASUREMENTS}
+            **booted_blog.MEASUREMENTS, **beside.MEASUREMENTS}
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,
     subprocess.CalledProcessError, subprocess.TimeoutExpired,

@@ -16,6 +16,29 @@ pub const CLI_ROLE: &str = "cli";
 /// Exit code of a command that could not be started, as that of shells.
 pub const NOT_STARTED: i32 = 127;
 
+/// How a command gives way to the pool's workers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LaunchPolicy {
+    /// Not beyond its nice value.
+    #[default]
+    Normal,
+    /// When it wakes up.
+    Batch,
+    /// Always.
+    Idle,
+}
+
+/// A priority of disk accesses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LaunchIo {
+    /// Only while no other process wants the disk.
+    Idle,
+    /// From 0, the highest, to 7.
+    BestEffort(u8),
+}
+
 /// A command to start. It ends with the process that `settings.supervisor` is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Launch {
@@ -29,4 +52,13 @@ pub struct Launch {
     pub php: Option<PathBuf>,
     /// Its working directory, if not the pool's.
     pub dir: Option<PathBuf>,
+    /// What its nice value is more than that of the pool.
+    #[serde(default)]
+    pub nicer: i32,
+    /// How it gives way to the pool's workers beyond that.
+    #[serde(default)]
+    pub policy: LaunchPolicy,
+    /// The priority of its disk accesses.
+    #[serde(default)]
+    pub io: Option<LaunchIo>,
 }

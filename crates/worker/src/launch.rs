@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use maitred_control::ZygoteSettings;
-use maitred_control::launch::{Launch, NOT_STARTED};
+use maitred_control::launch::{Launch, LaunchIo, LaunchPolicy, NOT_STARTED};
+use maitred_os::limits::{self, DiskPriority, GiveWay};
 use maitred_os::signals::Signal;
 use maitred_os::{fork, roots, signals, spawn};
 use maitred_php::PHP_BRANCH;
@@ -31,6 +32,9 @@ const SCAN_DIR: &str = "PHP_INI_SCAN_DIR";
 
 /// Start of the names of the variables with the values of PHP's settings.
 const VALUE: &str = "MAITRED_INI_";
+
+/// The highest nice value.
+const LEAST_PRIORITY: i32 = 19;
 
 /// The setting of the folder of sessions.
 const SAVE_PATH: &str = "session.save_path";
@@ -79,6 +83,7 @@ fn prepare(launch: &Launch) -> Result<Target, String> {
     let settings = &launch.settings;
     let confinement = &settings.confinement;
     confine::limit(confinement)?;
+    give_way(launch)?;
     confine::give_up_capabilities(confinement)?;
     if let Some(identity) = &settings.identity {
         confine::become_user(identity, confinement)
@@ -120,6 +125,27 @@ fn prepare(launch: &Launch) -> Result<Target, String> {
     };
     words.extend(arguments.iter().map(OsString::from));
     Ok(Target { path, name: program.into(), arguments: words })
+}
+
+/// Has this process leave processors and disks to the pool's workers, as configured.
+fn give_way(launch: &Launch) -> Result<(), String> {
+    if launch.nicer > 0 {
+        let nice = limits::nice().unwrap_or(0).saturating_add(launch.nicer).min(LEAST_PRIORITY);
+        limits::set_nice(nice).map_err(|why| format!("`cpu_weight` cannot be set: {why}"))?;
+        limits::set_session_nice(nice);
+    }
+    let set = match launch.policy {
+        LaunchPolicy::Normal => Ok(()),
+        LaunchPolicy::Batch => limits::give_way(GiveWay::AtWakeUp),
+        LaunchPolicy::Idle => limits::give_way(GiveWay::Always),
+    };
+    set.map_err(|why| format!("`cpu_weight` cannot be set: {why}"))?;
+    let priority = launch.io.map(|io| match io {
+        LaunchIo::Idle => DiskPriority::Idle,
+        LaunchIo::BestEffort(level) => DiskPriority::BestEffort(level),
+    });
+    let set = priority.map_or(Ok(()), limits::set_disk_priority);
+    set.map_err(|why| format!("`io` cannot be set: {why}"))
 }
 
 /// The program of this name in `PATH`, unless the name is a path.

@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
-use maitred_config::Job;
-use maitred_control::launch::{LAUNCH_ROLE, Launch};
+use maitred_config::{IoPriority, Job};
+use maitred_control::launch::{LAUNCH_ROLE, Launch, LaunchIo, LaunchPolicy};
 use maitred_os::shared;
 use maitred_os::spawn::{self, Program};
 use maitred_os::users;
@@ -37,7 +37,9 @@ pub fn prepare(job: &Job, pools: &Pools, programs: &Programs) -> Result<Prepared
     settings.env.retain(|(name, _)| !job.env.iter().any(|(own, _)| own == name));
     settings.env.extend(job.env.iter().cloned());
     let confinement = &mut settings.confinement;
-    confinement.process_priority = job.process_priority.or(confinement.process_priority);
+    let of_pool = confinement.process_priority;
+    confinement.process_priority = job.process_priority.or(of_pool);
+    let is_nicer = job.nicer() > 0 || job.process_priority > Some(of_pool.unwrap_or(0));
     let version = pool.php.as_deref();
     let php = match job.is_php() {
         true => Some(programs.command_line(version)?.to_owned()),
@@ -49,6 +51,16 @@ pub fn prepare(job: &Job, pools: &Pools, programs: &Programs) -> Result<Prepared
         command: job.command.clone(),
         php,
         dir: job.dir.clone(),
+        nicer: job.nicer(),
+        policy: match job.process_priority {
+            None if job.cpu_weight == 0 => LaunchPolicy::Idle,
+            _ if is_nicer => LaunchPolicy::Batch,
+            _ => LaunchPolicy::Normal,
+        },
+        io: job.io.map(|io| match io {
+            IoPriority::Idle => LaunchIo::Idle,
+            IoPriority::BestEffort(level) => LaunchIo::BestEffort(level),
+        }),
     };
     Ok(Prepared { launch, program: pool.program.clone() })
 }

@@ -4,6 +4,8 @@
 mod alarm;
 mod job_process;
 pub mod launch;
+mod length_probe;
+mod process_count;
 mod report;
 mod schedule_runs;
 mod slot;

@@ -12,6 +12,7 @@ impl Supervisor {
         let context = JobContext {
             plan: &self.plan,
             pools: &self.pools,
+            capacity: &self.capacity,
             scoreboards: &self.scoreboards,
             may_start: self.jobs_may_start(),
             now: self.started.elapsed(),

@@ -283,6 +283,7 @@ impl Supervisor {
             scoreboards: &self.scoreboards,
             fronts: &mut self.fronts,
             groups: self.plan.groups.as_ref(),
+            jobs: self.jobs.to_size(&self.plan.config),
             now,
         });
     }
