@@ -255,6 +255,7 @@ SMALL_RATIO = 0.7  # of the memory of a WordPress pool at rest, to that of nginx
 AFTER_RELOAD_RATIO = 1.2  # of the p99 of pages after a reload, to that before
 CRASH_RATE_RATIO = 0.8  # of the healthy pages of a pool, to those before,
 CRASH_P99_RATIO = 2
+BESIDE_P99_RATIO = 1.15  # of requests beside consumers that never wait, to those without
 STALLED_MB = 128  # the front's memory beside clients that do not read,
 STALLED_MORE_MB = 20  # and a minute after they have left
 REST_MB = 80  # all processes of a server with 200 pools that rest,

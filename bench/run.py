@@ -19,6 +19,7 @@ import sys
 import tempfile
 
 import accounting
+import beside
 import booted
 import booted_blog
 import bounded
@@ -55,7 +56,7 @@ SECTIONS = {**inspect_workers.MEASUREMENTS, **growth.MEASUREMENTS,
             **generators.MEASUREMENTS, **throughput.MEASUREMENTS,
             **accounting.MEASUREMENTS, **faults.MEASUREMENTS,
             **cold.MEASUREMENTS, **small.MEASUREMENTS,
-            **booted_blog.MEASUREMENTS, **nodes.MEASUREMENTS}
+            **booted_blog.MEASUREMENTS, **nodes.MEASUREMENTS, **beside.MEASUREMENTS}
 PACKAGED_WAYS = ("classic", "preload", "jit")
 NOT_MEASURED = (
     peers.CannotStart, load.WrongAnswer, managed.ChangeRefused, TimeoutError,

@@ -27,6 +27,7 @@ pub mod http2;
 pub mod imported;
 pub mod injected;
 pub mod installed;
+pub mod jobs;
 pub mod load;
 pub mod log;
 pub mod lowered;

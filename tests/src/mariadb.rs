@@ -69,6 +69,18 @@ impl MariaDb {
         socket(self.folder.path())
     }
 
+    /// The result of a query without the names of its columns, as text.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn query(&self, sql: &str) -> String {
+        let mut client = client(self.folder.path(), sql);
+        let output = client.arg("--skip-column-names").stdout(Stdio::piped()).output();
+        let output = output.expect("the client can be started");
+        assert!(output.status.success(), "MariaDB refused: {sql}");
+        String::from_utf8(output.stdout).expect("it is text")
+    }
+
     /// Runs SQL as the database's root.
     ///
     /// # Panics

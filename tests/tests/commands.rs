@@ -365,7 +365,10 @@ fn every_job_of_a_queue_is_done_once_while_consumers_are_killed_reloaded_and_upg
         redis.socket()
     );
     let server = Setup::new(root.path())
-        .pool(&command("consumers", &[&run, "processes = 4", "restart_delay_max = \"1s\""]))
+        .pool(&command(
+            "consumers",
+            &[&run, "processes = 4", "restart_delay_max = \"1s\"", "cpu_weight = 100"],
+        ))
         .start();
     let (mut kills, mut reloads, mut upgrades) = (0, 0, 0);
     let mut at = Instant::now();

@@ -38,7 +38,7 @@ pub use model::config::{Config, Listening};
 pub use model::confinement::{Confinement, CoreSize, GroupLimits, NoNewPrivileges};
 pub use model::development::{DEVELOPMENT_STOP_TIMEOUT, Development};
 pub use model::host::Host;
-pub use model::job::{Job, Missed, Overlap, PHP, Restart, Schedule};
+pub use model::job::{IoPriority, Job, Missed, Overlap, PHP, Restart, Scaling, Schedule};
 pub use model::listener::{Address, DEFAULT_SOCKET_MODE, FastcgiListener};
 pub use model::log_format::{self, LogFormat};
 pub use model::log_target::LogTarget;

@@ -349,6 +349,9 @@ pub struct PoolStatus {
     /// How `pm = "auto"` chose the number of workers.
     #[serde(default)]
     pub size: Option<Size>,
+    /// What is left to its commands and schedules, where `pm` is `auto` and there are any.
+    #[serde(default)]
+    pub beside: Option<crate::job_status::Beside>,
     /// The number of workers that `pm = "auto"` would choose, for a pool with another `pm`.
     #[serde(default)]
     pub advice: Option<Size>,

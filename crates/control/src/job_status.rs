@@ -42,3 +42,16 @@ pub struct JobProcessStatus {
     /// Its resident memory, without that of processes that it has started.
     pub memory_bytes: Option<u64>,
 }
+
+/// What a pool with `pm = "auto"` leaves to its commands and schedules.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Beside {
+    /// CPUs that they use on average.
+    pub used_cores: f64,
+    /// CPUs that are left to them.
+    pub cores: f64,
+    /// Their private memory in bytes.
+    pub memory_bytes: u64,
+    /// Memory that is left to them beyond that, in bytes.
+    pub growth_bytes: u64,
+}

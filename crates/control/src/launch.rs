@@ -30,6 +30,29 @@ pub struct ForegroundLaunch {
     pub counts: Option<PathBuf>,
 }
 
+/// How a command gives way to the pool's workers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LaunchPolicy {
+    /// Not beyond its nice value.
+    #[default]
+    Normal,
+    /// When it wakes up.
+    Batch,
+    /// Always.
+    Idle,
+}
+
+/// A priority of disk accesses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LaunchIo {
+    /// Only while no other process wants the disk.
+    Idle,
+    /// From 0, the highest, to 7.
+    BestEffort(u8),
+}
+
 /// A command to start. It ends with the process that `settings.supervisor` is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Launch {
@@ -46,4 +69,13 @@ pub struct Launch {
     /// The memory in which the application counts is the second descriptor.
     #[serde(default)]
     pub counts: bool,
+    /// What its nice value is more than that of the pool.
+    #[serde(default)]
+    pub nicer: i32,
+    /// How it gives way to the pool's workers beyond that.
+    #[serde(default)]
+    pub policy: LaunchPolicy,
+    /// The priority of its disk accesses.
+    #[serde(default)]
+    pub io: Option<LaunchIo>,
 }

@@ -35,9 +35,30 @@ pub struct MemoryLedger {
     /// Use of all pools' workers, and their reservations, in bytes.
     all: Others,
     pools: BTreeMap<String, PoolMemory>,
+    /// Left to processes beside the workers: of all pools, and by pool, in bytes.
+    beside: f64,
+    beside_by_pool: BTreeMap<String, f64>,
 }
 
 impl MemoryLedger {
+    /// Leaves memory to processes beside the workers, before each sample: of `all` pools together,
+    /// and by pool, in bytes.
+    pub fn leave(&mut self, all: f64, by_pool: BTreeMap<String, f64>) {
+        self.beside = all;
+        self.beside_by_pool = by_pool;
+    }
+
+    /// Free memory for processes of a pool beside its workers, in bytes; `None`: it is not known.
+    pub fn free(&self, pool: &str) -> Option<f64> {
+        let apart = self.apart.get(pool).into_iter();
+        let all = apart.chain([&self.common]).filter_map(MemoryBudget::free);
+        all.reduce(f64::min)
+    }
+
+    fn beside_in(&self, pool: &str) -> f64 {
+        self.beside_by_pool.get(pool).copied().unwrap_or(0.0)
+    }
+
     /// The workers of a pool to measure now, by process id: those not measured yet, and the others
     /// in turn, within the budget of this sample. `requests` of the pool have ended so far.
     pub fn due(
@@ -90,9 +111,9 @@ impl MemoryLedger {
             take: self.pools.values().map(PoolMemory::takes).sum(),
             claim: self.pools.values().map(PoolMemory::claims).sum(),
         };
-        let promised = self.pools.values().map(PoolMemory::is_to_have).sum();
+        let promised: f64 = self.pools.values().map(PoolMemory::is_to_have).sum();
         let own = self.pools.values().map(PoolMemory::own).sum();
-        self.common.look(now, memory, signs, own, promised);
+        self.common.look(now, memory, signs, own, promised + self.beside);
     }
 
     /// The memory of the pools with a limit of their own, after each sample.
@@ -101,7 +122,8 @@ impl MemoryLedger {
         for (name, memory) in memories {
             let known = self.pools.get(name);
             let own = known.map_or(0.0, PoolMemory::own);
-            let promised = known.map_or(0.0, PoolMemory::is_to_have);
+            let beside = self.beside_in(name);
+            let promised = known.map_or(0.0, PoolMemory::is_to_have) + beside;
             let signs = Signs { used: Some(memory.part()), ..Signs::default() };
             let budget = self.apart.entry(name.clone()).or_default();
             budget.look(now, Some(*memory), &signs, own, promised);
@@ -113,12 +135,14 @@ impl MemoryLedger {
         let unknown = PoolMemory::default();
         let known = self.pools.get(pool).unwrap_or(&unknown);
         let others = Others {
-            take: (self.all.take - known.takes()).max(0.0),
-            claim: (self.all.claim - known.claims()).max(0.0),
+            take: (self.all.take - known.takes()).max(0.0) + self.beside,
+            claim: (self.all.claim - known.claims()).max(0.0) + self.beside,
         };
         let all = self.common.workers(known, others, workers);
         let apart = self.apart.get(pool);
-        apart.map_or(all, |budget| all.min(budget.workers(known, Others::default(), workers)))
+        let beside = self.beside_in(pool);
+        let others = Others { take: beside, claim: beside };
+        apart.map_or(all, |budget| all.min(budget.workers(known, others, workers)))
     }
 
     /// Workers of a pool are starting.
@@ -235,6 +259,20 @@ mod tests {
         assert_eq!(rooms.workers("www", 12), 12);
         rooms.promise("www", 20);
         assert_eq!(rooms.workers("www", 33), 33);
+    }
+
+    #[test]
+    fn what_is_left_to_a_batch_is_not_promised_to_workers() {
+        let mut rooms = MemoryLedger::default();
+        let there = memory(4000.0, 2000.0);
+        let own = BTreeMap::from([("www".to_owned(), 640.0 * MB)]);
+        rooms.leave(960.0 * MB, own);
+        rooms.look(Duration::ZERO, there, &signs(there), &HashSet::from(["www"]));
+        // 640 of 1600 MB that are free remain, and a worker takes 128 by default.
+        assert_eq!(rooms.workers("www", 3), 5);
+        let apart = BTreeMap::from([("www".to_owned(), memory(2000.0, 776.0).unwrap())]);
+        rooms.look_apart(Duration::ZERO, &apart);
+        assert_eq!(rooms.workers("www", 0), 3, "of 1024 MB that are free in its own group");
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //! [`Controller`] combines them and names the limit that binds. Its drivers are the owner of the
 //! queue and the simulator (`tests/simulator`), by which its constants were chosen.
 
+pub mod beside;
 pub mod controller;
 pub mod cost;
 pub mod demand;

@@ -152,6 +152,13 @@ pub const CLAIM_TIMEOUT: Duration = Duration::from_secs(5);
 /// clocks of nodes differ.
 pub const CLAIM_LIFETIME: Duration = Duration::from_secs(600);
 
+/// Timeout of a probe, which prints the length of a queue, and the last lines of it that are kept.
+pub const JOB_PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+pub const JOB_PROBE_LINES: usize = 16;
+
+/// How long a queue has to ask for fewer processes until there are fewer.
+pub const JOB_SCALES_DOWN_AFTER: Duration = Duration::from_secs(60);
+
 /// A clock that was set back by less than this runs no schedule twice (as cron(8)); one that was
 /// set back further is followed.
 pub const CLOCK_SET_BACK: Duration = Duration::from_secs(3 * 3600);

@@ -197,7 +197,6 @@ impl Supervisor {
         supervisor.reloader.postpone(state.reload_later);
         supervisor.fpm.resume(state.reload_later);
         supervisor.start_trials();
-        supervisor.follow_jobs();
         supervisor
     }
 

@@ -22,6 +22,9 @@ pub fn limit(confinement: &Confinement) -> Result<(), String> {
     set("rlimit_files", *rlimit_files, limits::set_open_files)?;
     set("rlimit_core", *rlimit_core, limits::set_core_bytes)?;
     set("process_priority", *process_priority, limits::set_nice)?;
+    if let Some(nice) = process_priority {
+        limits::set_session_nice(*nice);
+    }
     set("oom_score_adj", *oom_score_adj, limits::set_oom_score_adj)
 }
 

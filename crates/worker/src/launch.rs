@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use maitred_control::ZygoteSettings;
-use maitred_control::launch::{Launch, NOT_STARTED};
+use maitred_control::launch::{Launch, LaunchIo, LaunchPolicy, NOT_STARTED};
+use maitred_os::limits::{self, DiskPriority, GiveWay};
 use maitred_os::signals::Signal;
 use maitred_os::{fork, roots, shared, signals, spawn};
 use maitred_php::{METRICS_EXTENSION, METRICS_VARIABLE, PHP_BRANCH};
@@ -35,6 +36,9 @@ const OWN_DESCRIPTORS: &str = "/proc/self/fd";
 
 /// Start of the names of the variables with the values of PHP's settings.
 const VALUE: &str = "MAITRED_INI_";
+
+/// The highest nice value.
+const LEAST_PRIORITY: i32 = 19;
 
 /// The setting of the folder of sessions.
 const SAVE_PATH: &str = "session.save_path";
@@ -84,6 +88,7 @@ fn prepare(launch: &Launch) -> Result<Target, String> {
     let counts = spawn::inherited(1).ok().filter(|_| launch.counts);
     let confinement = &settings.confinement;
     confine::limit(confinement)?;
+    give_way(launch)?;
     confine::give_up_capabilities(confinement)?;
     if let Some(identity) = &settings.identity {
         confine::become_user(identity, confinement)
@@ -160,6 +165,27 @@ fn for_program(file: OwnedFd) -> RawFd {
     // It can only fail for a number that is not open.
     let _ = spawn::keep_across_exec(number, true);
     number
+}
+
+/// Has this process leave processors and disks to the pool's workers, as configured.
+fn give_way(launch: &Launch) -> Result<(), String> {
+    if launch.nicer > 0 {
+        let nice = limits::nice().unwrap_or(0).saturating_add(launch.nicer).min(LEAST_PRIORITY);
+        limits::set_nice(nice).map_err(|why| format!("`cpu_weight` cannot be set: {why}"))?;
+        limits::set_session_nice(nice);
+    }
+    let set = match launch.policy {
+        LaunchPolicy::Normal => Ok(()),
+        LaunchPolicy::Batch => limits::give_way(GiveWay::AtWakeUp),
+        LaunchPolicy::Idle => limits::give_way(GiveWay::Always),
+    };
+    set.map_err(|why| format!("`cpu_weight` cannot be set: {why}"))?;
+    let priority = launch.io.map(|io| match io {
+        LaunchIo::Idle => DiskPriority::Idle,
+        LaunchIo::BestEffort(level) => DiskPriority::BestEffort(level),
+    });
+    let set = priority.map_or(Ok(()), limits::set_disk_priority);
+    set.map_err(|why| format!("`io` cannot be set: {why}"))
 }
 
 /// The program of this name in `PATH`, unless the name is a path.

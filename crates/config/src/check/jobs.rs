@@ -14,6 +14,10 @@ const MAX_JOBS: usize = 1000;
 /// The settings of which a schedule has one.
 const TIMES: [&str; 3] = ["every", "at", "cron"];
 
+/// The settings of `processes = "auto"`.
+const SCALING: [&str; 5] =
+    ["probe", "probe_interval", "min_processes", "max_processes", "jobs_per_process"];
+
 /// The job of a section; `before` are those that were read before it. A setting that is there and
 /// wrong has a fault already.
 pub(crate) fn settle_job(
@@ -32,7 +36,17 @@ pub(crate) fn settle_job(
             return fault(format!("this {kind} has no `{name}`"));
         }
     }
-    let JobDraft { job, when, timezone, overlap, timeout, jitter, missed, one_node, .. } = draft;
+    if ["process_priority", "cpu_weight"].iter().all(|name| table.contains_key(*name)) {
+        return fault(format!(
+            "this {kind} has both `process_priority` and `cpu_weight`; leave one out"
+        ));
+    }
+    if let Some(sentence) = scaling_fault(&draft, table) {
+        return fault(sentence);
+    }
+    let JobDraft { job, when, timezone, overlap, timeout, jitter, .. } = draft;
+    let JobDraft { missed, one_node, is_scaled, scaling, .. } = draft;
+    let job = Job { scaling: is_scaled.then_some(scaling), ..job };
     let mut job = Job { pool: pool.to_owned(), ..job };
     if job.name.is_empty() || job.command.is_empty() {
         return Err(None);
@@ -70,4 +84,24 @@ pub(crate) fn settle_job(
         }
     }
     Ok(job)
+}
+
+/// What the settings of `processes = "auto"` lack, or exclude.
+fn scaling_fault(draft: &JobDraft, table: &DeTable<'_>) -> Option<String> {
+    let scaling = &draft.scaling;
+    if !draft.is_scaled {
+        let set = SCALING.into_iter().find(|name| table.contains_key(*name))?;
+        return Some(format!("`{set}` has no effect without `processes = \"auto\"`; add that"));
+    }
+    if !table.contains_key("probe") {
+        return Some(
+            "`processes = \"auto\"` needs a `probe`, which prints how many jobs wait".into(),
+        );
+    }
+    (scaling.min_processes > scaling.max_processes).then(|| {
+        format!(
+            "`min_processes` is {}, more than `max_processes`, which is {}; lower it",
+            scaling.min_processes, scaling.max_processes
+        )
+    })
 }

@@ -46,6 +46,16 @@ pub enum Missed {
     Once,
 }
 
+/// The priority of disk accesses (ioprio_set(2)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IoPriority {
+    /// Only while no other process wants the disk.
+    Idle,
+    /// From 0, the highest, to 7.
+    BestEffort(u8),
+}
+
 /// The time of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
@@ -77,6 +87,33 @@ impl Schedule {
     }
 }
 
+/// How the number of processes follows the length of a queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scaling {
+    /// A program that prints the length, and its arguments.
+    pub probe: Vec<String>,
+    /// Time between two runs of it.
+    pub interval: Duration,
+    /// Fewest processes.
+    pub min_processes: u32,
+    /// Most processes.
+    pub max_processes: u32,
+    /// Waiting jobs for which there is a process.
+    pub jobs_per_process: u32,
+}
+
+impl Default for Scaling {
+    fn default() -> Scaling {
+        Scaling {
+            probe: Vec::new(),
+            interval: Duration::from_secs(10),
+            min_processes: 1,
+            max_processes: 10,
+            jobs_per_process: 10,
+        }
+    }
+}
+
 with_defaults! {
 /// A command or a schedule of a pool. A field that an older program does not hand over has its
 /// default.
@@ -97,12 +134,19 @@ pub struct Job {
     pub stop_signal: String = "SIGTERM".to_owned(),
     /// Time after that signal until it is killed.
     pub stop_timeout: Duration = Duration::from_secs(30),
-    /// Its nice value; none: that of the pool.
+    /// Its nice value; none: by its weight.
     pub process_priority: Option<i32> = None,
+    /// Its processor time where requests want it as well, in hundredths of that of a worker; 0: it
+    /// has only what no other process wants.
+    pub cpu_weight: u32 = 2,
+    /// The priority of its disk accesses; none: by its nice value.
+    pub io: Option<IoPriority> = None,
     /// When it runs; none: always.
     pub schedule: Option<Schedule> = None,
     /// Processes that run at a time, if it always runs.
     pub processes: u32 = 1,
+    /// How that number follows a queue; none: it is fixed.
+    pub scaling: Option<Scaling> = None,
     /// Whether a process that has ended is started again.
     pub restart: Restart = Restart::Always,
     /// Longest wait before that, after failures.
@@ -125,8 +169,35 @@ impl Job {
         self.schedule.as_ref().is_some_and(|schedule| schedule.one_node)
     }
 
+    /// What its weight adds to the nice value of the pool's processes. A step of it is a quarter
+    /// more or less processor time (sched(7)).
+    pub fn nicer(&self) -> i32 {
+        let less = (100.0 / f64::from(self.cpu_weight.max(1))).ln() / 1.25_f64.ln();
+        if self.process_priority.is_some() { 0 } else { (less.round() as i32).min(19) }
+    }
+
+    /// Its processor time in hundredths of that of a worker, in a pool with this nice value.
+    pub fn weight(&self, of_pool: Option<i32>) -> u32 {
+        let Some(nice) = self.process_priority else { return self.cpu_weight };
+        let less = nice.saturating_sub(of_pool.unwrap_or(0));
+        (100.0 / 1.25_f64.powi(less)).round() as u32
+    }
+
     /// `command` or `schedule`.
     pub fn kind(&self) -> &'static str {
         if self.schedule.is_some() { "schedule" } else { "command" }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weight_is_a_nice_value_beyond_that_of_the_pool() {
+        let nicer = |cpu_weight| Job { cpu_weight, ..Job::default() }.nicer();
+        assert_eq!([100, 50, 10, 2, 1, 0].map(nicer), [0, 3, 10, 18, 19, 19]);
+        let job = Job { process_priority: Some(-3), ..Job::default() };
+        assert_eq!((job.nicer(), job.weight(Some(-3)), job.weight(None)), (0, 100, 195));
     }
 }

@@ -32,6 +32,13 @@ fn file_with(section: &str, line: &str) -> (String, usize) {
                 name => !line.starts_with(name),
             });
             let own: String = own.map(|(_, text)| *text).collect();
+            // What they belong to.
+            let scaled = ["probe", "min_processes", "max_processes", "jobs_per_process"];
+            let own = match scaled.iter().any(|name| line.starts_with(name)) {
+                false => own,
+                true if line.starts_with("probe =") => format!("{own}processes = \"auto\"\n"),
+                true => format!("{own}processes = \"auto\"\nprobe = [\"true\"]\n"),
+            };
             let site = "[[sites]]\nroot = \"public\"\npool = \"www\"\n";
             (format!("[pools.www]\n[[pools.www.{section}]]\n{line}\n{own}{site}"), 3)
         }

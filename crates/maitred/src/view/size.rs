@@ -1,7 +1,8 @@
 //! How a pool's number of workers was found, as text.
 
 use maitred_control::admin::{PoolStatus, Size};
-use maitred_text::humanize::{duration, plural};
+use maitred_control::job_status::Beside;
+use maitred_text::humanize::{bytes, duration, plural};
 
 /// The number of workers and its terms; empty where the number is fixed.
 pub fn details(pool: &PoolStatus) -> Vec<String> {
@@ -11,6 +12,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
     let mut lines =
         vec![format!("size            {}, by {}", plural(size.workers, "worker"), size.binding)];
     lines.extend(parts(size));
+    lines.extend(pool.beside.as_ref().map(beside));
     if size.hanging > 0 {
         let hanging = size.hanging;
         lines.push(format!("  hanging       {}, not counted", plural(hanging, "worker")));
@@ -48,6 +50,16 @@ fn parts(size: &Size) -> Vec<String> {
     ];
     lines.extend(processors(size).map(|line| format!("  CPUs          {line}")));
     lines
+}
+
+/// What is left to the pool's commands and schedules.
+fn beside(beside: &Beside) -> String {
+    let (used, cores) = (beside.used_cores, beside.cores);
+    let (memory, growth) = (bytes(beside.memory_bytes as f64), bytes(beside.growth_bytes as f64));
+    format!(
+        "  commands      use {used:.2} CPUs and {memory}; {cores:.2} CPUs and {growth} more are \
+         left to them"
+    )
 }
 
 /// What the other terms would allow.
@@ -108,6 +120,21 @@ mod tests {
                 "  headroom      memory would allow 41; CPU is saturated at 19",
                 "  CPUs          3.2 serve 150 requests/s of 21.3 ms CPU time; 300 would need 6.4",
             ]
+        );
+    }
+
+    #[test]
+    fn what_is_left_to_commands_is_said() {
+        let beside = Beside {
+            used_cores: 0.98,
+            cores: 0.095,
+            memory_bytes: 180 << 20,
+            growth_bytes: 60 << 20,
+        };
+        let pool = PoolStatus { size: Some(size()), beside: Some(beside), ..PoolStatus::default() };
+        assert_eq!(
+            details(&pool)[4],
+            "  commands      use 0.98 CPUs and 180 MiB; 0.10 CPUs and 60 MiB more are left to them"
         );
     }
 

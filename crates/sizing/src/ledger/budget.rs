@@ -69,6 +69,13 @@ impl MemoryBudget {
         self.base = Some(before + weight * (base - before));
     }
 
+    /// Memory that is neither used nor reserved, in bytes; none where memory is nearly full.
+    pub(super) fn free(&self) -> Option<f64> {
+        let Memory { limit, used, .. } = self.memory?;
+        let free = Capacity { limit, base: used + self.promised, ..Capacity::default() };
+        Some(if self.pressure.level() > Level::Calm { 0.0 } else { free.usable() })
+    }
+
     /// The most workers of a pool that has `workers`, beside other pools'.
     pub(super) fn workers(&self, known: &PoolMemory, others: Others, workers: usize) -> usize {
         let part = |part: f64| ((workers as f64 * part) as usize).max(1);

@@ -6,13 +6,15 @@ use maitred_control::admin::{
     Copies, MAX_RUNNING_SHOWN, PeakMemory, PoolStatus, Quantiles, Queue, Running, ServerStatus,
     Size, Times, Workers,
 };
+use maitred_control::job_status::Beside;
 use maitred_scoreboard::{
     Cause, Histogram, NOT_REWOUND, Reading, RequestHistograms, RequestOutcome,
 };
 use maitred_seat::{Boards, PoolState, WorkerState};
+use maitred_sizing::beside::Reserve;
 use maitred_text::humanize::shorten;
 
-use crate::capacity::auto::{memory_group, there_is_now};
+use crate::capacity::auto::{CapacityManager, memory_group, there_is_now};
 use crate::capacity::private_memory::Measures;
 use crate::logging::running_time::RunningTime;
 use crate::processes::generation::Seated;
@@ -41,6 +43,8 @@ pub struct StatusSource<'a> {
     pub measures: &'a Measures,
     /// The pools with `preload`.
     pub preloading: &'a PreloadingPools,
+    /// What is left to commands and schedules.
+    pub capacity: &'a CapacityManager,
 }
 
 impl StatusSource<'_> {
@@ -109,6 +113,7 @@ impl StatusSource<'_> {
             opcache: None,
             preloading: self.preloading.shown(name),
             size: reading.size.map(size),
+            beside: self.capacity.reserve(name).map(beside),
             copies: copies(&reading),
             advice: self.advice(&reading, current),
             scripts,
@@ -257,6 +262,15 @@ fn size(size: maitred_scoreboard::Size) -> Size {
         cpu_seconds: size.cpu_micros.map(seconds),
         blocked_seconds: seconds(size.blocked_micros),
         hanging: size.hanging,
+    }
+}
+
+fn beside(reserve: Reserve) -> Beside {
+    Beside {
+        used_cores: reserve.used_cores,
+        cores: reserve.cores,
+        memory_bytes: reserve.memory as u64,
+        growth_bytes: reserve.growth as u64,
     }
 }
 

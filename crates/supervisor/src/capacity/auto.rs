@@ -5,6 +5,7 @@
 //! often until the memory of workers is known, and rarely otherwise. A check costs about the same
 //! however many pools and workers there are ([`BUDGET`]), and less where memory is plentiful.
 
+mod batches;
 mod memory_log;
 mod worker_counters;
 mod worker_memory;
@@ -17,11 +18,14 @@ use std::time::Duration;
 use maitred_config::ProcessManager;
 use maitred_control::{Generation, ToFront};
 use maitred_scoreboard::Page;
+use maitred_sizing::beside::Reserve;
 use maitred_sizing::ledger::{Budget, MemoryLedger};
 use maitred_sizing::memory::Level;
 use maitred_sizing::sources::{self, Counters, Files, Memory};
 use tracing::{info, warn};
 
+use self::batches::Batches;
+pub use self::batches::SizedJob;
 use self::memory_log::{MemoryLog, MemoryLogLine};
 use self::worker_counters::{CounterSource, WorkerCounters, with_told};
 use self::worker_memory::WorkerMeasures;
@@ -73,6 +77,7 @@ pub struct CapacityManager {
     /// By pool, the last capacity sent to the front.
     told: BTreeMap<String, ToldCapacity>,
     memory_log: MemoryLog,
+    batches: Batches,
     /// It was logged that the memory cannot be read.
     is_unreadable_logged: bool,
 }
@@ -141,13 +146,17 @@ pub fn there_is_now(group: Option<&Path>) -> (f64, Option<Memory>) {
 
 impl CapacityManager {
     /// Checks the machine; `pools` are the pools that find their size.
-    fn look(&mut self, now: Moment, files: &dyn Files, pools: &[SizedPool]) {
+    fn look(&mut self, now: Moment, files: &dyn Files, pools: &[SizedPool], jobs: &[SizedJob]) {
         self.measure(files, pools);
         let counters = Counters::read(files);
         let signs = counters.signs(&self.counters, files);
         self.counters = counters;
         let allowed = std::thread::available_parallelism().map_or(1, usize::from);
-        self.cores = (sources::cores(files, allowed).count * 1000.0) as u32;
+        let cores = sources::cores(files, allowed).count;
+        self.batches.look(now, cores, files, jobs);
+        self.cores = ((cores - self.batches.all().cores) * 1000.0) as u32;
+        let of_pool = |pool: &SizedPool| (pool.name.clone(), self.batches.of(&pool.name).growth);
+        self.rooms.leave(self.batches.all().growth, pools.iter().map(of_pool).collect());
         self.memory = sources::memory(files);
         let names: HashSet<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
         self.told.retain(|name, _| names.contains(name.as_str()));
@@ -253,11 +262,25 @@ pub struct CapacityContext<'a> {
     pub fronts: &'a mut Fronts,
     /// The control groups of pools.
     pub groups: Option<&'a Groups>,
+    /// The commands, and the schedules that run.
+    pub jobs: Vec<SizedJob>,
     /// The time.
     pub now: Moment,
 }
 
 impl CapacityManager {
+    /// Processes of a command for which memory is free beyond those that run, by the most that one
+    /// has had; none if that is not known.
+    pub fn more_processes(&self, pool: &str, name: &str) -> Option<u32> {
+        let peak = self.batches.peak(pool, name).filter(|peak| *peak > 0.0)?;
+        Some((self.rooms.free(pool)? / peak) as u32)
+    }
+
+    /// What is left to the commands and schedules of a pool; none if nothing was measured.
+    pub fn reserve(&self, pool: &str) -> Option<Reserve> {
+        Some(self.batches.of(pool)).filter(|reserve| *reserve != Reserve::default())
+    }
+
     /// When the machine has to be checked again, if a pool finds its size.
     pub fn deadline(&self, pools: &Pools) -> Option<Moment> {
         let any = pools.iter().any(RunningPool::finds_its_size);
@@ -280,7 +303,7 @@ impl CapacityManager {
             }
         });
         let pools = joined(pools);
-        self.look(now, &Machine, &pools);
+        self.look(now, &Machine, &pools, &context.jobs);
         self.log(now);
         let most = pools.iter().map(|pool| pool.workers.len()).max();
         let most = u32::try_from(most.unwrap_or(0)).unwrap_or(u32::MAX);

@@ -45,12 +45,12 @@ pub fn is_remembered(job: &Job) -> bool {
 }
 
 impl LastRuns {
-    /// Reads the file of the server with this configuration, where a schedule needs it and it was
-    /// not read before.
+    /// Reads the file of the server with this configuration, unless it was read before, or no
+    /// schedule needs it and there is none.
     pub fn follow(&mut self, config: &Config, config_file: Option<&Path>) {
         let is_needed = config.jobs.iter().any(is_remembered);
-        if is_needed && self.file.is_none() {
-            let file = file_of(config_file.unwrap_or(Path::new("/")));
+        let file = file_of(config_file.unwrap_or(Path::new("/")));
+        if self.file.is_none() && (is_needed || file.exists()) {
             match read(&file) {
                 Ok(times) => self.times = times,
                 Err(why) => warn!(
@@ -88,7 +88,8 @@ impl LastRuns {
         }
     }
 
-    /// Writes the file, if anything has changed. It is complete or as before, whatever happens.
+    /// Writes the file, if anything has changed. It is complete or as before, whatever happens to
+    /// this process; after a power failure it may be older.
     pub fn write(&mut self) {
         let Some(file) = self.file.as_deref().filter(|_| self.is_changed) else { return };
         self.is_changed = false;

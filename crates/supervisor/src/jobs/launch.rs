@@ -5,14 +5,15 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
-use maitred_config::{Config, Job};
-use maitred_control::launch::{LAUNCH_ROLE, Launch};
+use maitred_config::{IoPriority, Job};
+use maitred_control::launch::{LAUNCH_ROLE, Launch, LaunchIo, LaunchPolicy};
 use maitred_os::shared;
 use maitred_os::spawn::{self, Program};
 use maitred_os::users;
 
 use crate::jobs::unit::JobContext;
-use crate::processes::plan::settings_of_jobs;
+use crate::processes::pools::Pools;
+use crate::system::private_folders;
 use crate::system::programs::Programs;
 
 /// What a process is started with, and the program that does it.
@@ -24,17 +25,21 @@ pub struct Prepared {
     pub program: PathBuf,
 }
 
-/// The settings of a job.
+/// The settings of a job: those of the generation of its pool that serves, as its workers have
+/// them. So no user is looked up here, which may take long.
 ///
 /// # Errors
 /// One sentence.
-pub fn prepare(job: &Job, config: &Config, programs: &Programs) -> Result<Prepared, String> {
-    let pool = config.pool(&job.pool).ok_or("its pool is not configured")?;
-    let mut settings = settings_of_jobs(pool, config).map_err(|why| why.to_string())?;
+pub fn prepare(job: &Job, pools: &Pools, programs: &Programs) -> Result<Prepared, String> {
+    let pool = &pools.current_of(&job.pool).ok_or("its pool does not run")?.plan;
+    let mut settings = pool.settings.clone();
+    private_folders::provide(&mut settings);
     settings.env.retain(|(name, _)| !job.env.iter().any(|(own, _)| own == name));
     settings.env.extend(job.env.iter().cloned());
     let confinement = &mut settings.confinement;
-    confinement.process_priority = job.process_priority.or(confinement.process_priority);
+    let of_pool = confinement.process_priority;
+    confinement.process_priority = job.process_priority.or(of_pool);
+    let is_nicer = job.nicer() > 0 || job.process_priority > Some(of_pool.unwrap_or(0));
     let version = pool.php.as_deref();
     let php = match job.is_php() {
         true => Some(programs.command_line(version)?.to_owned()),
@@ -47,8 +52,18 @@ pub fn prepare(job: &Job, config: &Config, programs: &Programs) -> Result<Prepar
         php,
         dir: job.dir.clone(),
         counts: false,
+        nicer: job.nicer(),
+        policy: match job.process_priority {
+            None if job.cpu_weight == 0 => LaunchPolicy::Idle,
+            _ if is_nicer => LaunchPolicy::Batch,
+            _ => LaunchPolicy::Normal,
+        },
+        io: job.io.map(|io| match io {
+            IoPriority::Idle => LaunchIo::Idle,
+            IoPriority::BestEffort(level) => LaunchIo::BestEffort(level),
+        }),
     };
-    Ok(Prepared { launch, program: programs.of(version).to_owned() })
+    Ok(Prepared { launch, program: pool.program.clone() })
 }
 
 /// A process of a job.
@@ -82,7 +97,7 @@ pub fn start(
     output: BorrowedFd<'_>,
 ) -> Result<Launched, String> {
     let plan = context.plan;
-    let prepared = prepare(job, &plan.config, &plan.programs)?;
+    let prepared = prepare(job, context.pools, &plan.programs)?;
     let uid = prepared.uid();
     let Prepared { mut launch, program } = prepared;
     let counts = context.scoreboards.applications.of(&job.pool, uid);

@@ -5,6 +5,8 @@ mod alarm;
 mod job_process;
 mod last_runs;
 pub mod launch;
+mod length_probe;
+mod process_count;
 mod report;
 mod run_claims;
 mod schedule_runs;
@@ -60,12 +62,17 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Follows a configuration: new jobs begin, changed ones are renewed, others end.
-    pub fn follow(&mut self, config: &Config, file: Option<&Path>, now: Moment) {
+    /// Follows a configuration for the pools that have it: new jobs begin, changed ones are
+    /// renewed, others end. A pool whose next generation is on trial follows with that.
+    pub fn follow(&mut self, config: &Config, has_it: impl Fn(&str) -> bool, now: Moment) {
+        if self.is_retired {
+            return;
+        }
         let wall = Alarm::wall();
-        self.last_runs.follow(config, file);
+        let seconds = i64::try_from(wall.as_secs()).unwrap_or(i64::MAX);
         // One that is being removed is not taken back: its successor is another.
-        for unit in self.units.iter_mut().filter(|unit| !unit.is_retiring()) {
+        let units = self.units.iter_mut().filter(|unit| !unit.is_retiring());
+        for unit in units.filter(|unit| has_it(&unit.job.pool)) {
             let own = &unit.job;
             let is_same = |job: &&Job| {
                 job.pool == own.pool
@@ -75,10 +82,14 @@ impl Jobs {
             match config.jobs.iter().find(is_same) {
                 None => unit.retire(now),
                 Some(job) if job == own => {}
-                Some(job) => unit.change(job, now, wall),
+                Some(job) => {
+                    unit.change(job, now, wall);
+                    // What was due before was due at other times.
+                    self.last_runs.ran(job, seconds);
+                }
             }
         }
-        for job in &config.jobs {
+        for job in config.jobs.iter().filter(|job| has_it(&job.pool)) {
             let is_there = |unit: &Unit| {
                 unit.job.pool == job.pool && unit.job.name == job.name && !unit.is_retiring()
             };
@@ -87,20 +98,28 @@ impl Jobs {
             }
             let mut unit = Unit::new(job, now, wall);
             if last_runs::is_remembered(job) {
-                let now = i64::try_from(wall.as_secs()).unwrap_or(i64::MAX);
-                unit.make_up(self.last_runs.of(job, now), wall);
+                unit.make_up(self.last_runs.of(job, seconds), wall);
             }
             self.units.push(unit);
         }
+        self.last_runs.write();
     }
 
-    /// The pool has got a new generation: its commands are replaced.
-    pub fn renew(&mut self, pool: &str, now: Moment) {
-        for unit in self.units.iter_mut() {
-            if unit.job.pool == pool && !unit.is_retiring() {
+    /// Has the last runs of schedules in a file of the server with this configuration.
+    pub fn remember_runs(&mut self, config: &Config, file: Option<&Path>) {
+        self.last_runs.follow(config, file);
+    }
+
+    /// The pool has got a new generation: its commands are replaced, each once.
+    pub fn renew(&mut self, pool: &str, config: &Config, now: Moment) {
+        // One that has changed is replaced for that.
+        let stays = |unit: &Unit| config.jobs.contains(&unit.job) && !unit.is_retiring();
+        for unit in self.units.iter_mut().filter(|unit| unit.job.pool == pool) {
+            if stays(unit) {
                 unit.renew(now);
             }
         }
+        self.follow(config, |name| name == pool, now);
     }
 
     /// Does what is due.
@@ -227,15 +246,10 @@ impl Jobs {
             return false;
         };
         unit.ended(pid, how, context);
-        // One of a previous program has the user that the pool has now, if it still exists.
-        let uid = unit.take_user(pid).unwrap_or_else(|| {
-            let pool = context.plan.config.pool(&unit.job.pool);
-            let of_pool = |pool| crate::system::identity::of_pool(pool, &context.plan.config);
-            let user = pool.map(of_pool).and_then(Result::ok).flatten();
-            user.map_or_else(|| maitred_os::users::current().uid, |user| user.uid)
-        });
-        let all = std::time::Duration::ZERO;
-        EndedScript { worker: pid, uid, since: all }.end_children(|_| false);
+        if let Some(uid) = unit.take_user(pid) {
+            let all = std::time::Duration::ZERO;
+            EndedScript { worker: pid, uid, since: all }.end_children(|_| false);
+        }
         true
     }
 

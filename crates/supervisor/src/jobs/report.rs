@@ -1,9 +1,11 @@
 //! The jobs in a reply to `maitred status` and `maitred commands`.
 
+use maitred_config::Config;
 use maitred_control::job_status::{JobProcessStatus, JobStatus};
 
 use super::unit::{Runs, Unit};
 use super::{Jobs, memory_of};
+use crate::capacity::auto::SizedJob;
 use crate::jobs::alarm::Alarm;
 use crate::limits::Moment;
 
@@ -13,6 +15,25 @@ impl Jobs {
         let units = self.units.iter();
         let units = units.filter(|unit| pool.is_none_or(|pool| unit.job.pool == pool));
         units.map(|unit| unit.report(now)).collect()
+    }
+}
+
+impl Jobs {
+    /// The commands, and the schedules whose run goes on, for the size of pools.
+    pub fn to_size(&self, config: &Config) -> Vec<SizedJob> {
+        let sized = |unit: &Unit| {
+            let pids: Vec<i32> = unit.processes().iter().map(|process| process.pid).collect();
+            let wanted = match &unit.runs {
+                Runs::Always(slots) => slots.iter().filter(|slot| !slot.is_retired()).count(),
+                Runs::Timed { .. } => pids.len(),
+            };
+            let pool = config.pool(&unit.job.pool);
+            let of_pool = pool.and_then(|pool| pool.confinement.process_priority);
+            let (pool, name) = (unit.job.pool.clone(), unit.job.name.clone());
+            SizedJob { pool, name, weight: unit.job.weight(of_pool), wanted, pids }
+        };
+        let all = self.units.iter().map(sized);
+        all.filter(|job| job.wanted > 0 || !job.pids.is_empty()).collect()
     }
 }
 

@@ -76,14 +76,20 @@ impl Claims {
 
     /// The runs that were not decided in time.
     pub fn overdue(&mut self, now: Moment) -> Vec<ClaimedRun> {
-        let (overdue, rest) =
+        let (overdue, rest): (Vec<_>, _) =
             std::mem::take(&mut self.undecided).into_iter().partition(|run| run.until <= now);
         self.undecided = rest;
+        // The process of the purge log has not taken them: it does not run.
+        let is_overdue = |number: u64| overdue.iter().any(|run| run.number == number);
+        self.orders.retain(
+            |order| !matches!(order, ToPurgeLog::Claim { number, .. } if is_overdue(*number)),
+        );
         overdue
     }
 
     /// No claim is waited for any more.
     pub fn forget(&mut self) {
+        self.orders.clear();
         self.undecided.clear();
     }
 

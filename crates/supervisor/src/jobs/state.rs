@@ -8,10 +8,12 @@ use maitred_os::spawn;
 use serde::{Deserialize, Serialize};
 
 use super::Jobs;
+use super::length_probe::Probed;
 use super::schedule_runs::ScheduleRuns;
 use super::slot::Slot;
 use super::unit::{JobCounts, Runs, Unit};
 use crate::jobs::alarm::Alarm;
+use crate::limits::Moment;
 use crate::logging::pool_output::PoolOutput;
 
 /// A job.
@@ -20,6 +22,9 @@ pub struct JobState {
     job: Job,
     /// The pipe of each process.
     outputs: Vec<(i32, RawFd, RawFd)>,
+    /// The user of each process, by pid.
+    #[serde(default)]
+    users: Vec<(i32, u32)>,
     counts: JobCounts,
     slots: Vec<Slot>,
     timer: Option<ScheduleRuns>,
@@ -34,7 +39,7 @@ impl JobState {
         self.outputs.iter().flat_map(|(_, reader, writer)| [*reader, *writer])
     }
 
-    fn inherit(self) -> io::Result<Unit> {
+    fn inherit(self, now: Moment) -> io::Result<Unit> {
         let outputs = self.outputs.into_iter().map(|(pid, reader, writer)| {
             let (reader, writer) = (spawn::inherited_fd(reader)?, spawn::inherited_fd(writer)?);
             Ok((pid, PoolOutput::over(reader, writer)))
@@ -45,8 +50,10 @@ impl JobState {
             Some(timer) => Runs::Timed { timer, table: None, next: None },
         };
         let mut unit = Unit::over(self.job, runs, outputs);
+        unit.users = self.users.into_iter().collect();
         unit.counts = self.counts;
         unit.is_retired = self.is_retired;
+        unit.probe_from(now);
         // A run that became due meanwhile begins now.
         unit.look_up_from(self.next, Alarm::wall());
         Ok(unit)
@@ -61,13 +68,18 @@ impl Jobs {
                 Runs::Always(slots) => (slots.clone(), None),
                 Runs::Timed { timer, .. } => (Vec::new(), Some(timer.clone())),
             };
-            let outputs = unit.outputs.iter().map(|(pid, output)| {
+            // The next program starts a probe of its own.
+            let probe = unit.probed.as_ref().and_then(Probed::pid);
+            let users = unit.users.iter().filter(|(pid, _)| probe != Some(**pid));
+            let outputs = unit.outputs.iter().filter(|(pid, _)| probe != Some(**pid));
+            let outputs = outputs.map(|(pid, output)| {
                 let (reader, writer) = output.descriptors();
                 (*pid, reader, writer)
             });
             JobState {
                 job: unit.job.clone(),
                 outputs: outputs.collect(),
+                users: users.map(|(pid, uid)| (*pid, *uid)).collect(),
                 counts: unit.counts.clone(),
                 slots,
                 timer,
@@ -87,8 +99,8 @@ impl Jobs {
     ///
     /// # Errors
     /// When a descriptor is not there.
-    pub fn inherited(states: Vec<JobState>) -> io::Result<Jobs> {
-        let units = states.into_iter().map(JobState::inherit);
+    pub fn inherited(states: Vec<JobState>, now: Moment) -> io::Result<Jobs> {
+        let units = states.into_iter().map(|state| state.inherit(now));
         Ok(Jobs { units: units.collect::<io::Result<_>>()?, ..Jobs::default() })
     }
 }

@@ -17,9 +17,11 @@ use rustix::process::{Pid, kill_process_group};
 use std::os::fd::AsFd;
 use tracing::{debug, error, info, warn};
 
+use crate::capacity::auto::CapacityManager;
 use crate::jobs::alarm::WallTime;
 use crate::jobs::job_process::{JobEnd, JobProcess, JobStep};
 use crate::jobs::launch::{self, Launched};
+use crate::jobs::length_probe::{Probed, processes_of};
 use crate::jobs::schedule_runs::{Fired, ScheduleRuns};
 use crate::jobs::slot::{Chance, Slot};
 use crate::limits::{
@@ -28,6 +30,7 @@ use crate::limits::{
 use crate::logging::pool_output::PoolOutput;
 use crate::logging::text::one_line;
 use crate::plan::Plan;
+use crate::processes::pools::Pools;
 use crate::processes::scoreboards::Scoreboards;
 
 /// What a unit needs to act.
@@ -35,8 +38,12 @@ use crate::processes::scoreboards::Scoreboards;
 pub struct JobContext<'a> {
     /// The configuration, the programs and the control groups.
     pub plan: &'a Plan,
+    /// The generations of pools, whose settings the processes get.
+    pub pools: &'a Pools,
     /// The counters of the pools.
     pub scoreboards: &'a Scoreboards,
+    /// The memory that is free.
+    pub capacity: &'a CapacityManager,
     /// Whether processes may be started.
     pub may_start: bool,
     /// The time.
@@ -85,10 +92,12 @@ pub struct Unit {
     pub runs: Runs,
     /// The output of each of its processes, by pid: lines of several must not mix.
     pub outputs: BTreeMap<i32, PoolOutput>,
-    /// The users of those that this program has started.
-    users: BTreeMap<i32, u32>,
+    /// The user of each of its processes, by pid: the pool may have another one by now.
+    pub users: BTreeMap<i32, u32>,
     /// Its counters.
     pub counts: JobCounts,
+    /// How its number of processes follows a queue.
+    pub probed: Option<Probed>,
     /// It is not wanted any more.
     pub is_retired: bool,
     /// When the run of a schedule that begins next, or began last, was due.
@@ -102,10 +111,11 @@ impl Unit {
     /// A job that does not run yet.
     pub fn new(job: &Job, now: Moment, wall: WallTime) -> Unit {
         let runs = match &job.schedule {
-            None => Runs::Always((0..job.processes).map(|_| Slot::new(now)).collect()),
+            None => Runs::Always((0..processes_of(job, None)).map(|_| Slot::new(now)).collect()),
             Some(_) => Runs::Timed { timer: ScheduleRuns::default(), table: None, next: None },
         };
         let mut unit = Unit::over(job.clone(), runs, BTreeMap::new());
+        unit.probe_from(now);
         unit.look_up(None, wall);
         unit
     }
@@ -118,6 +128,7 @@ impl Unit {
             outputs,
             users: BTreeMap::new(),
             counts: JobCounts::default(),
+            probed: None,
             is_retired: false,
             due: None,
             last_lines: VecDeque::new(),
@@ -138,25 +149,35 @@ impl Unit {
 
     /// Whether a process is one of its own.
     pub fn knows(&self, pid: i32) -> bool {
-        self.processes().iter().any(|process| process.pid == pid)
+        self.is_probe(pid) || self.processes().iter().any(|process| process.pid == pid)
+    }
+
+    fn is_probe(&self, pid: i32) -> bool {
+        self.probed.as_ref().and_then(Probed::pid) == Some(pid)
+    }
+
+    /// Follows the queue from now on, if it is to.
+    pub fn probe_from(&mut self, now: Moment) {
+        let (Some(_), Runs::Always(slots)) = (&self.job.scaling, &self.runs) else { return };
+        let wanted = slots.iter().filter(|slot| !slot.is_retired()).count();
+        self.probed = Some(Probed::new(wanted, now));
     }
 
     /// Other settings hold from now on.
     pub fn change(&mut self, job: &Job, now: Moment, wall: WallTime) {
         self.renew(now);
+        let is_scaled_as_before = self.job.scaling == job.scaling;
         self.job = job.clone();
         match &mut self.runs {
-            Runs::Always(slots) => {
-                let processes = usize::try_from(job.processes).unwrap_or(usize::MAX);
-                let wanted = slots.iter().filter(|slot| !slot.is_retired()).count();
-                for _ in wanted..processes {
-                    slots.push(Slot::new(now));
+            Runs::Always(_) if is_scaled_as_before && job.scaling.is_some() => {}
+            Runs::Always(_) => {
+                let before = self.probed.as_ref().map(Probed::wanted);
+                let processes = processes_of(job, before);
+                self.resize(processes, now);
+                match &mut self.probed {
+                    Some(probed) => probed.begin_again(processes, now),
+                    None => self.probe_from(now),
                 }
-                let surplus = slots.iter_mut().filter(|slot| !slot.is_retired()).skip(processes);
-                // They were asked to end by the renewal.
-                surplus.for_each(|slot| {
-                    let _ = slot.retire(job, now);
-                });
             }
             Runs::Timed { table, .. } => {
                 *table = None;
@@ -178,7 +199,7 @@ impl Unit {
     }
 
     /// `pool shop: command mails`.
-    fn name(&self) -> String {
+    pub fn name(&self) -> String {
         format!("pool {}: {} {}", self.job.pool, self.job.kind(), self.job.name)
     }
 
@@ -276,6 +297,7 @@ impl Unit {
         if let Runs::Always(slots) = &mut self.runs {
             slots.retain(|slot| !slot.is_gone());
         }
+        self.keep_probe(context);
         self.log_episodes(context.now);
         left
     }
@@ -404,7 +426,7 @@ impl Unit {
         let Some(output) = self.outputs.get_mut(&pid) else { return };
         let mut lines = output.lines(now);
         lines.extend(output.dropped(now));
-        self.log_lines(lines);
+        self.take_lines(pid, lines);
     }
 
     /// Logs the rest of the output of a process that has ended.
@@ -419,7 +441,15 @@ impl Unit {
             lines.extend(more);
         }
         lines.extend(output.last_words(now));
-        self.log_lines(lines);
+        self.take_lines(pid, lines);
+    }
+
+    /// What a process has printed: that of the probe is a number.
+    fn take_lines(&mut self, pid: i32, lines: Vec<String>) {
+        match self.probed.as_mut().filter(|probed| probed.pid() == Some(pid)) {
+            Some(probed) => probed.printed(lines),
+            None => self.log_lines(lines),
+        }
     }
 
     fn log_lines(&mut self, lines: Vec<String>) {
@@ -435,6 +465,11 @@ impl Unit {
 
     /// A process has ended. Whether it was one of this job.
     pub fn ended(&mut self, pid: i32, how: HowEnded, context: &JobContext<'_>) -> bool {
+        if self.is_probe(pid) {
+            self.read_rest(pid, context.now);
+            self.probe_ended(how, context);
+            return true;
+        }
         let succeeded = how == HowEnded::Exited(0);
         let (now, chance) = (context.now, Chance(fastrand::f64()));
         let end: Option<JobEnd> = match &mut self.runs {
@@ -466,6 +501,9 @@ impl Unit {
     /// It is not wanted any more: its processes are stopped.
     pub fn retire(&mut self, now: Moment) {
         self.is_retired = true;
+        if let Some(probed) = &mut self.probed {
+            probed.kill();
+        }
         let steps: Vec<JobStep> = match &mut self.runs {
             Runs::Always(slots) => {
                 slots.iter_mut().filter_map(|slot| slot.retire(&self.job, now)).collect()
@@ -483,7 +521,8 @@ impl Unit {
             Runs::Always(slots) => slots.iter().all(Slot::is_gone),
             Runs::Timed { timer, .. } => timer.is_gone(),
         };
-        self.is_retired && is_gone
+        let is_probing = self.probed.as_ref().is_some_and(|probed| probed.pid().is_some());
+        self.is_retired && is_gone && !is_probing
     }
 
     /// All its processes.
@@ -502,13 +541,15 @@ impl Unit {
         };
         let outputs = self.outputs.values().filter_map(|output| output.deadline(now));
         let logged = [self.failures.deadline(), self.overlaps.deadline()];
-        own.into_iter().chain(outputs).chain(logged.into_iter().flatten()).min()
+        let may_probe = may_start && !self.is_retired;
+        let probe = self.probed.as_ref().and_then(|probed| probed.deadline(may_probe));
+        own.into_iter().chain(probe).chain(outputs).chain(logged.into_iter().flatten()).min()
     }
 }
 
 /// A pipe for the output of a process. Our end does not block. Theirs does: programs lose output
 /// that does not fit otherwise.
-fn new_output() -> Result<PoolOutput, String> {
+pub fn new_output() -> Result<PoolOutput, String> {
     let made = pipe_with(PipeFlags::CLOEXEC).and_then(|(reader, writer)| {
         fcntl_setfl(&reader, OFlags::NONBLOCK)?;
         Ok(PoolOutput::over(reader, writer))

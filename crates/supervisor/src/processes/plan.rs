@@ -158,17 +158,6 @@ fn environment(pool: &Pool, identity: Option<&Identity>) -> Vec<(String, String)
     passed.chain(pool.env.iter().cloned()).collect()
 }
 
-/// The settings of a pool's processes that serve no requests: the commands and schedules.
-///
-/// # Errors
-/// One sentence, for a user that does not exist or may not be adopted.
-pub fn settings_of_jobs(pool: &Pool, config: &Config) -> Result<ZygoteSettings, Error> {
-    let identity = identity::of_pool(pool, config)?;
-    let mut settings = settings(pool, config, 0, identity);
-    private_folders::provide(&mut settings);
-    Ok(settings)
-}
-
 fn settings(
     pool: &Pool,
     config: &Config,

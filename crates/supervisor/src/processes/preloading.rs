@@ -1,7 +1,7 @@
 //! `preload`: a pool gets another generation that preloads the classes of its requests, once its
 //! OPcache has them. The generation before serves until then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -140,11 +140,13 @@ impl PreloadingPools {
         }
     }
 
-    /// A reload was requested: what it replaces is not lost, and pools that are off learn again.
-    pub fn reloading(&mut self) {
-        for pool in self.0.values_mut() {
-            pool.is_reloading = true;
-            pool.lost.clear();
+    /// A reload replaces the generations of these pools, which is no loss.
+    pub fn reloading(&mut self, restarted: &BTreeSet<String>) {
+        for (name, pool) in &mut self.0 {
+            if restarted.contains(name) {
+                pool.is_reloading = true;
+                pool.lost.clear();
+            }
         }
     }
 
@@ -401,15 +403,26 @@ mod tests {
         assert!(matches!(pool.stage, PreloadStage::Learning(_)), "{pool:?}");
     }
     #[test]
-    fn reloads_are_no_losses() {
-        let mut pool = PoolPreloading::next(None, 0, false, at(0));
-        for generation in [1_u32, 3, 5, 7, 9] {
+    fn reloads_of_a_pool_are_losses_of_no_pool_but_excuse_none_of_another() {
+        let first = || PoolPreloading::next(None, 0, false, at(0));
+        let restarted = BTreeSet::from(["reloaded".to_owned()]);
+        let mut pools = PreloadingPools::default();
+        pools.0.extend([("reloaded".to_owned(), first()), ("other".to_owned(), first())]);
+        for generation in [1_u32, 3, 5] {
             let now = at(60 * u64::from(generation));
-            pool = PoolPreloading::next(Some(pool), generation, true, now);
-            pool.is_reloading = true;
-            pool = PoolPreloading::next(Some(pool), generation + 1, false, now);
-            assert!(matches!(pool.stage, PreloadStage::Learning(_)), "{pool:?}");
-            assert!(!pool.is_reloading && pool.lost.is_empty(), "{pool:?}");
+            pools.reloading(&restarted);
+            for name in ["reloaded", "other"] {
+                let pool = PoolPreloading::next(pools.0.remove(name), generation, true, now);
+                pools.0.insert(name.to_owned(), pool);
+            }
+            pools.reloading(&restarted);
+            for name in ["reloaded", "other"] {
+                let pool = PoolPreloading::next(pools.0.remove(name), generation + 1, false, now);
+                pools.0.insert(name.to_owned(), pool);
+            }
         }
+        let stage = |name: &str| &pools.0[name].stage;
+        assert!(matches!(stage("reloaded"), PreloadStage::Learning(_)), "{pools:?}");
+        assert!(matches!(stage("other"), PreloadStage::Off { .. }), "{pools:?}");
     }
 }

@@ -157,6 +157,7 @@ impl Supervisor {
             groups: self.plan.groups.as_ref(),
             measures: self.admin.measures(),
             preloading: &self.preloading,
+            capacity: &self.capacity,
         };
         let drafted = source.add_to(status, pool)?;
         Ok(self.admin.draft(drafted, &mut self.pools, &mut self.traces, now))

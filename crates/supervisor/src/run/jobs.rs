@@ -16,6 +16,8 @@ impl Supervisor {
     fn with_jobs<T>(&mut self, act: impl FnOnce(&mut Jobs, &JobContext<'_>) -> T) -> T {
         let context = JobContext {
             plan: &self.plan,
+            pools: &self.pools,
+            capacity: &self.capacity,
             scoreboards: &self.scoreboards,
             may_start: self.jobs_may_start(),
             now: self.started.elapsed(),
@@ -28,10 +30,25 @@ impl Supervisor {
         self.phase.is_serving() && !self.jobs.is_retired()
     }
 
-    /// Follows the configuration in use.
-    pub(super) fn follow_jobs(&mut self) {
+    /// Follows the configuration in use, except for pools that do not run, and those among
+    /// `later`, whose generation is yet to come.
+    pub(super) fn follow_jobs(&mut self, later: impl Fn(&str) -> bool) {
+        let (now, config) = (self.now(), &self.plan.config);
+        let runs = |pool: &str| !later(pool) && self.pools.current_of(pool).is_some();
+        let has_it = |pool: &str| config.pool(pool).is_none() || runs(pool);
+        self.jobs.remember_runs(config, self.plan.source.file());
+        self.jobs.follow(config, has_it, now);
+    }
+
+    /// The commands of a pool follow its new generation.
+    pub(super) fn renew_jobs(&mut self, pool: &str) {
         let now = self.now();
-        self.jobs.follow(&self.plan.config, self.plan.source.file(), now);
+        // A pool that was added gets its jobs once the front has accepted the configuration.
+        let reload = self.reloader.current();
+        let is_restarted = reload.is_some_and(|reload| reload.changes.restarted.contains(pool));
+        if is_restarted && !self.reloader.is_for_php_alone(pool) {
+            self.jobs.renew(pool, &self.plan.config, now);
+        }
     }
 
     /// The purge log says which node has a run of a schedule.
@@ -73,7 +90,7 @@ impl Supervisor {
             let why = format!("there is no command or schedule {pool}/{name}; {there}");
             return Reply::Refused { why };
         };
-        match launch::prepare(job, config, &self.plan.programs) {
+        match launch::prepare(job, &self.pools, &self.plan.programs) {
             Ok(prepared) => Reply::Launch(Box::new(ForegroundLaunch {
                 counts: self.scoreboards.applications.of(pool, prepared.uid()).map(own_path),
                 launch: prepared.launch,

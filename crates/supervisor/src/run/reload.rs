@@ -113,7 +113,9 @@ impl Supervisor {
         }
         let config = self.plan.source.load()?;
         let ticket = self.reload_to(config, scope)?;
-        self.preloading.reloading();
+        if let Some(reload) = self.reloader.current() {
+            self.preloading.reloading(&reload.changes.restarted);
+        }
         Ok(ticket)
     }
 
@@ -269,7 +271,8 @@ impl Supervisor {
         let now = self.now();
         self.systemd.follow(self.plan.config.fpm.as_ref(), now);
         self.phase.stop_within(super::stop_times(&reload.config));
-        self.follow_jobs();
+        let is_kept = |name: &str| reload.kept.iter().any(|(kept, _)| kept == name);
+        self.follow_jobs(|name| reload.changes.restarted.contains(name) || is_kept(name));
         let logs = std::mem::take(&mut reload.logs);
         self.plan.logs.switch_to(&reload.config, logs);
         if error_log {
@@ -368,10 +371,7 @@ impl Supervisor {
                 self.pool_event(other, GenerationEvent::Leave);
             }
         }
-        if !self.reloader.is_for_php_alone(&name) {
-            let now = self.now();
-            self.jobs.renew(&name, now);
-        }
+        self.renew_jobs(&name);
         self.reloader.replaced(&name);
     }
 

@@ -213,7 +213,7 @@ impl Supervisor {
         let mut listeners = self.plan.listeners.iter();
         let url = listeners.find_map(|one| address_lines::url(&one.clients, &one.address));
         self.plan.invocation.host.serves(url.as_deref());
-        self.follow_jobs();
+        self.follow_jobs(|_| false);
     }
 
     /// Ends old workers after `process_control_timeout`, as php-fpm does.
@@ -283,6 +283,7 @@ impl Supervisor {
             scoreboards: &self.scoreboards,
             fronts: &mut self.fronts,
             groups: self.plan.groups.as_ref(),
+            jobs: self.jobs.to_size(&self.plan.config),
             now,
         });
     }

@@ -212,6 +212,7 @@ impl Supervisor {
     /// The new front accepts clients: the old one finishes its requests, and gives its workers up.
     pub(super) fn front_has_taken_over(&mut self) {
         self.upgrader.end();
+        self.follow_jobs(|_| false);
         let line = self.fronts.line();
         let handed_over = self.fronts.hand_over(self.now());
         let draining = handed_over.filter(|(_, runs)| *runs).map(|(old, _)| old);

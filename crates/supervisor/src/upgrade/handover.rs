@@ -365,7 +365,7 @@ impl HandoverState {
             fronts: Fronts::new(front, draining),
             pools: pools?,
             scoreboards: scoreboards.collect::<io::Result<_>>()?,
-            jobs: Jobs::inherited(self.jobs)?,
+            jobs: Jobs::inherited(self.jobs, self.elapsed)?,
         })
     }
 }

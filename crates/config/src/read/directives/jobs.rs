@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use maitred_timetable::{TimeOfDay, Timetable, When, zone_named};
 
-use crate::model::job::{Job, Missed, Overlap, Restart};
+use crate::model::job::{IoPriority, Job, Missed, Overlap, Restart, Scaling};
 use crate::read::directive::{Directive, Needs, Preset, store};
 use crate::read::value::{BadValue, Value, for_each};
 
@@ -17,6 +17,15 @@ const MAX_PROCESSES: u32 = 1000;
 
 /// Bounds of a nice value (getpriority(2)).
 const NICE: [i32; 2] = [-20, 19];
+
+/// Most waiting jobs for which there is one process.
+const MAX_JOBS: u32 = 1_000_000;
+
+/// The weight of a worker.
+const MAX_CPU_WEIGHT: u32 = 100;
+
+/// The lowest priority of disk accesses that is not idle (ioprio_set(2)).
+const MAX_IO_LEVEL: u8 = 7;
 
 /// Least `max_memory`, in bytes: less than any PHP needs.
 const MIN_MEMORY_BYTES: u64 = 1 << 20;
@@ -36,6 +45,8 @@ pub struct JobDraft {
     pub(crate) jitter: Duration,
     pub(crate) missed: Missed,
     pub(crate) one_node: bool,
+    pub(crate) is_scaled: bool,
+    pub(crate) scaling: Scaling,
 }
 
 const NAME: Directive<JobDraft> = Directive {
@@ -122,15 +133,50 @@ const STOP_TIMEOUT: Directive<JobDraft> = Directive {
 
 const PROCESS_PRIORITY: Directive<JobDraft> = Directive {
     name: "process_priority",
-    default: Preset::Words("that of the pool"),
+    default: Preset::Words("by `cpu_weight`"),
     takes: "a whole number from -20 to 19",
     needs: Needs::Live,
-    doc: "The nice value of the processes: 19 leaves the processors to the requests of the web as \
-          far as they need them. Values below that of the server need root.",
+    doc: "The nice value of the processes, in place of `cpu_weight`. Values below that of the \
+          server need root.",
     example: "10",
     read: |draft, value| {
         let [least, most] = NICE;
         store(&mut draft.job.process_priority, value.signed(least, most).map(Some))
+    },
+};
+
+const CPU_WEIGHT: Directive<JobDraft> = Directive {
+    name: "cpu_weight",
+    default: Preset::Value("2"),
+    takes: "a whole number from 0 to 100",
+    needs: Needs::Live,
+    doc: "The processor time of a process where requests want it as well, in hundredths of that \
+          of a worker; while they do not, it has all that it wants. It becomes a nice value \
+          relative to the pool's: 2 is 18 more, 10 are 10 more. Below 100, a process that wakes up \
+          does not interrupt a worker, either (`SCHED_BATCH`); with 0 it has only what no other \
+          process wants (`SCHED_IDLE`), and may get nothing for long.",
+    example: "50",
+    read: |draft, value| store(&mut draft.job.cpu_weight, value.count(0, MAX_CPU_WEIGHT)),
+};
+
+const IO: Directive<JobDraft> = Directive {
+    name: "io",
+    default: Preset::Words("by the nice value, as the kernel has it: \"best-effort:7\""),
+    takes: "\"idle\", or \"best-effort:N\" with N from 0 to 7",
+    needs: Needs::Live,
+    doc: "The priority of disk accesses (ioprio_set(2)), which the schedulers BFQ and mq-deadline \
+          follow: \"idle\" reads and writes only while no other process does, 7 comes after 0. \
+          Writes of files that are not synchronous are the kernel's own, and have none.",
+    example: "\"idle\"",
+    read: |draft, value| {
+        let priority = |text: &str| match text.strip_prefix("best-effort:") {
+            None => (text == "idle").then_some(IoPriority::Idle),
+            Some(level) => {
+                let level = level.parse().ok().filter(|level| *level <= MAX_IO_LEVEL);
+                level.map(IoPriority::BestEffort)
+            }
+        };
+        store(&mut draft.job.io, value.text_as(priority).map(Some))
     },
 };
 
@@ -141,12 +187,77 @@ pub const COMMANDS: &[Directive<JobDraft>] = &[
     Directive {
         name: "processes",
         default: Preset::Value("1"),
-        takes: "a whole number from 0 to 1000",
+        takes: "a whole number from 0 to 1000, or \"auto\"",
         needs: Needs::Live,
         doc: "Processes that run at a time; 0 is none, for a command that only `maitred run` \
-              starts.",
+              starts. With `\"auto\"` the number follows the length of a queue, which `probe` \
+              prints.",
         example: "4",
-        read: |draft, value| store(&mut draft.job.processes, value.count(0, MAX_PROCESSES)),
+        read: |draft, value| {
+            draft.is_scaled = value.text().is_ok_and(|text| text == "auto");
+            match draft.is_scaled {
+                true => Ok(()),
+                false => store(&mut draft.job.processes, value.count(0, MAX_PROCESSES)),
+            }
+        },
+    },
+    Directive {
+        name: "probe",
+        default: Preset::Words("none; `processes = \"auto\"` needs one"),
+        takes: "an array of a program and its arguments, such as [\"php\", \"bin/queue-length\"]",
+        needs: Needs::Live,
+        doc: "A program that prints how many jobs wait: its last line is that number. It runs as \
+              the command does, and has 10 seconds. If it fails, the number of processes stays as \
+              it is, and the log says so once. `[\"redis-cli\", \"LLEN\", \"queues:default\"]` is \
+              that of Laravel's queue in Redis.",
+        example: "[\"php\", \"bin/queue-length\"]",
+        read: |draft, value| store(&mut draft.scaling.probe, words(value)),
+    },
+    Directive {
+        name: "probe_interval",
+        default: Preset::Value("\"10s\""),
+        takes: "a duration from 1 second to 366 days such as \"30s\"",
+        needs: Needs::Live,
+        doc: "Time between two runs of `probe`.",
+        example: "\"30s\"",
+        read: |draft, value| {
+            let interval = value.duration()?;
+            if interval < Duration::from_secs(1) {
+                return Err(value.wrong());
+            }
+            draft.scaling.interval = interval;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "min_processes",
+        default: Preset::Value("1"),
+        takes: "a whole number from 0 to 1000",
+        needs: Needs::Live,
+        doc: "Fewest processes, with `processes = \"auto\"`.",
+        example: "0",
+        read: |draft, value| store(&mut draft.scaling.min_processes, value.count(0, MAX_PROCESSES)),
+    },
+    Directive {
+        name: "max_processes",
+        default: Preset::Value("10"),
+        takes: "a whole number from 1 to 1000",
+        needs: Needs::Live,
+        doc: "Most processes, with `processes = \"auto\"`. With `pm = \"auto\"` there are also no \
+              more than memory is free for, by the most that one has had.",
+        example: "20",
+        read: |draft, value| store(&mut draft.scaling.max_processes, value.count(1, MAX_PROCESSES)),
+    },
+    Directive {
+        name: "jobs_per_process",
+        default: Preset::Value("10"),
+        takes: "a whole number from 1 to 1000000",
+        needs: Needs::Live,
+        doc: "Waiting jobs for which there is a process, with `processes = \"auto\"`: of 35 jobs, \
+              10 for each, there are 4. The number at most doubles at a time, and falls when it \
+              was smaller for a minute.",
+        example: "100",
+        read: |draft, value| store(&mut draft.scaling.jobs_per_process, value.count(1, MAX_JOBS)),
     },
     ENV,
     DIR,
@@ -218,7 +329,9 @@ pub const COMMANDS: &[Directive<JobDraft>] = &[
         example: "\"1h\"",
         read: |draft, value| store(&mut draft.job.max_runtime, value.duration()),
     },
+    CPU_WEIGHT,
     PROCESS_PRIORITY,
+    IO,
 ];
 
 /// The directives of a schedule.
@@ -355,7 +468,9 @@ pub const SCHEDULES: &[Directive<JobDraft>] = &[
     DIR,
     STOP_SIGNAL,
     STOP_TIMEOUT,
+    CPU_WEIGHT,
     PROCESS_PRIORITY,
+    IO,
 ];
 
 /// The words of a command; arguments may be empty and may be there twice.

@@ -30,7 +30,7 @@ fn pool(name: &str, workers: Vec<i32>) -> SizedPool<'static> {
 fn looked(total: u64, available: u64) -> CapacityManager {
     let mut room = CapacityManager::default();
     let files = Small { total, available };
-    room.look(NOW, &files, &[pool("www", Vec::new())]);
+    room.look(NOW, &files, &[pool("www", Vec::new())], &[]);
     room
 }
 
@@ -65,12 +65,12 @@ fn a_pool_gets_no_more_workers_than_its_own_group_has_memory_for() {
     let mut limited = pool("www", Vec::new());
     limited.group = Some("/group".into());
     let pools = [limited, pool("other", Vec::new())];
-    room.look(NOW, &Apart(520), &pools);
+    room.look(NOW, &Apart(520), &pools, &[]);
     assert_eq!(room.workers("www", 3), 10, "1280 MB of 2000 are free");
     assert_eq!(room.workers("other", 3), 96, "12,400 MB of 16,000 are");
     let later = NOW + 2 * STIRRED_FOR;
     assert_eq!(room.wait(later, 2), STEADY_LOOK_EVERY);
-    room.look(later, &Apart(1950), &pools);
+    room.look(later, &Apart(1950), &pools, &[]);
     assert_eq!(room.workers("www", 10), 8);
     assert_eq!(room.wait(later, 2), LOOK_EVERY, "its own is nearly full");
 }
@@ -162,7 +162,7 @@ fn what_is_known_of_a_pool_stays_while_another_generation_of_it_is_on_trial() {
     let pid = other.id() as i32;
     let current = || pool("www", vec![ours]);
     let mut room = looked(16_000, 14_000);
-    room.look(NOW, &Machine, &joined([current()].into_iter()));
+    room.look(NOW, &Machine, &joined([current()].into_iter()), &[]);
     let on_trial = || {
         let mut pool = pool("www", vec![pid]);
         pool.coming = 2;
@@ -172,7 +172,7 @@ fn what_is_known_of_a_pool_stays_while_another_generation_of_it_is_on_trial() {
         let both = joined([current(), pool("other", Vec::new()), on_trial()].into_iter());
         let all: Vec<(&str, usize)> = both.iter().map(|pool| (&*pool.name, pool.coming)).collect();
         assert_eq!(all, [("www", 2), ("other", 0)]);
-        room.look(NOW, &Machine, &both);
+        room.look(NOW, &Machine, &both, &[]);
     }
     let mut budget = Budget { exactly: 0, roughly: 2 };
     let measured = room.rooms.due("www", &[ours, pid], 0, &mut budget);

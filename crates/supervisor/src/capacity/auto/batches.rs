@@ -1,0 +1,115 @@
+//! The processor time and the memory of commands and schedules, for what is left to them
+//! ([`BatchLedger`]).
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use maitred_os::proc::Stat;
+use maitred_sizing::beside::{Batch, BatchLedger, BatchProcess, Reserve};
+use maitred_sizing::ledger::DueMeasurement;
+use maitred_sizing::sources::Files;
+
+use super::worker_memory::WorkerMeasures;
+use crate::limits::Moment;
+use crate::processes::adopt;
+
+/// Processes of jobs whose processor time is read at a check, and those whose memory is, in turn.
+const PROCESSES_MOST: usize = 256;
+const MEASURED_AT_ONCE: usize = 16;
+
+/// Processes that one of a job has started whose processor time counts.
+const FAMILY_MOST: usize = 16;
+
+/// The fields of `/proc/PID/stat` with processor time: its own, and that of children that have
+/// ended (proc_pid_stat(5)).
+const OWN_TIME: [usize; 2] = [14, 15];
+const CHILDREN_TIME: [usize; 2] = [16, 17];
+
+/// A command, or a schedule whose run goes on.
+#[derive(Debug, Clone)]
+pub struct SizedJob {
+    /// Its pool.
+    pub pool: String,
+    /// Its name.
+    pub name: String,
+    /// The weight of each process; that of a worker is 100.
+    pub weight: u32,
+    /// Processes that are to run.
+    pub wanted: usize,
+    /// Those that run.
+    pub pids: Vec<i32>,
+}
+
+/// The measurements of all jobs.
+#[derive(Debug, Default)]
+pub(super) struct Batches {
+    ledger: BatchLedger,
+    measures: WorkerMeasures,
+    /// The number of the process that is measured next.
+    next: usize,
+}
+
+impl Batches {
+    /// Measures the jobs on a machine with this many processors.
+    pub(super) fn look(&mut self, now: Moment, cores: f64, files: &dyn Files, jobs: &[SizedJob]) {
+        let all: usize = jobs.iter().map(|job| job.pids.len()).sum();
+        let (first, mut number) = (self.next, 0);
+        let mut sample = |pid: i32| {
+            let is_due = (number + all - first % all.max(1)) % all.max(1) < MEASURED_AT_ONCE;
+            number += 1;
+            let due = DueMeasurement { worker: pid, exactly: true };
+            let memory = is_due.then(|| self.measures.measure(files, due)).flatten();
+            let cpu = processor_time(pid)?;
+            Some(BatchProcess { pid, cpu, memory: memory.map(|memory| memory.own) })
+        };
+        let mut left = PROCESSES_MOST;
+        let batches = jobs.iter().map(|job| {
+            let pids = job.pids.iter().take(left);
+            let processes: Vec<BatchProcess> = pids.filter_map(|pid| sample(*pid)).collect();
+            left -= processes.len().min(left);
+            let (pool, name, weight, wanted) = (&*job.pool, &*job.name, job.weight, job.wanted);
+            Batch { pool, name, weight, wanted, processes }
+        });
+        let batches: Vec<Batch<'_>> = batches.collect();
+        self.ledger.look(now, cores, &batches);
+        self.next = (first + MEASURED_AT_ONCE) % all.max(1);
+        let present: HashSet<i32> = jobs.iter().flat_map(|job| job.pids.iter().copied()).collect();
+        self.measures.keep(&present);
+    }
+
+    /// The most memory that a process of a job has had lately, in bytes.
+    pub(super) fn peak(&self, pool: &str, name: &str) -> Option<f64> {
+        self.ledger.peak(pool, name)
+    }
+
+    /// What is reserved for the jobs of all pools.
+    pub(super) fn all(&self) -> Reserve {
+        self.ledger.all()
+    }
+
+    /// What is reserved for the jobs of a pool.
+    pub(super) fn of(&self, pool: &str) -> Reserve {
+        self.ledger.of(pool)
+    }
+}
+
+/// The processor time of a process and of those that it has started.
+fn processor_time(pid: i32) -> Option<Duration> {
+    let stat = Stat::of(pid)?;
+    let mut ticks = sum(&stat, &OWN_TIME) + sum(&stat, &CHILDREN_TIME);
+    let mut family = adopt::children_of(pid);
+    let mut looked = 0;
+    while let Some(child) = family.get(looked).copied().filter(|_| looked < FAMILY_MOST) {
+        looked += 1;
+        if let Some(stat) = Stat::of(child) {
+            ticks += sum(&stat, &OWN_TIME) + sum(&stat, &CHILDREN_TIME);
+        }
+        family.extend(adopt::children_of(child));
+    }
+    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    Some(Duration::from_millis(ticks.saturating_mul(1000) / per_second))
+}
+
+fn sum(stat: &Stat, fields: &[usize]) -> u64 {
+    fields.iter().filter_map(|field| stat.field::<u64>(*field)).fold(0, u64::saturating_add)
+}
