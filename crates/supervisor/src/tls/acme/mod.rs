@@ -16,6 +16,7 @@ use maitred_config::{Challenge, Config};
 use maitred_control::ToFront;
 use maitred_control::acme::{FromAcme, MAX_ACCOUNT_BYTES, Order, PATIENCE, Proof, Secret, ToAcme};
 use maitred_control::admin::CertificateStatus;
+use maitred_control::front::{CertificateFailure, MAX_FAILURES_SHOWN, shown};
 use maitred_os::fork::HowEnded;
 use maitred_os::shared;
 use maitred_os::signals::Signal;
@@ -136,6 +137,16 @@ impl AcmeManager {
     pub fn listening(&self) -> Option<&Peer<ToAcme>> {
         let peer = self.order.as_ref().map(|order| &order.peer);
         peer.filter(|peer| !peer.is_closed())
+    }
+
+    /// The hosts whose certificates could not be got, for the dashboard.
+    pub fn failures(&self, moment: Moment) -> Vec<CertificateFailure> {
+        let failed = self.status(moment).into_iter().filter_map(|status| {
+            let error = shown(&status.error?);
+            let CertificateStatus { name, failures, next, .. } = status;
+            Some(CertificateFailure { name, failures, error, next })
+        });
+        failed.take(MAX_FAILURES_SHOWN).collect()
     }
 
     /// The status of all hosts.
