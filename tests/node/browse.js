@@ -1,6 +1,7 @@
 // Looks at pages with Chromium, as a person would: node browse.js SPEC. SPEC is JSON: `url`, `views`
 // (fragments), `widths`, `schemes`, `folder` for pictures, `axe` (the file), `pictures` (whether to
-// take them), `user` and `password`. Writes JSON: what each view shows and what is wrong with it.
+// take them), `user` and `password`; `file` is the name of a report that is a file,
+// `open` has by view what to click, and an expression that is true then. Writes JSON: what each view shows and what is wrong with it.
 'use strict';
 const fs = require('fs');
 const path = require('path');
@@ -71,7 +72,7 @@ async function main() {
         return result.value;
     };
     const until = async (expression, what) => {
-        for (let tries = 0; tries < 600; tries += 1) {
+        for (let tries = 0; tries < (spec.patience || 60) * 10; tries += 1) {
             if (await evaluate(expression).catch(() => false)) return;
             await new Promise((resolve) => setTimeout(resolve, 100));
         }
@@ -114,7 +115,8 @@ async function main() {
                 ],
             });
             await call('Page.navigate', { url: spec.url });
-            await until("document.body && document.body.dataset.live === 'yes'", 'the first state');
+            const live = spec.file ? "document.readyState === 'complete'" : "document.body.dataset.live === 'yes'";
+            await until(`document.body && ${live}`, 'the first state');
             const took = await evaluate(`performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd`);
             firstView = firstView === null ? took : Math.max(firstView, took);
             if (spec.pool) {
@@ -125,6 +127,12 @@ async function main() {
             for (const view of spec.views) {
                 await evaluate(`location.hash = ${JSON.stringify(view)}`);
                 await until(`!document.getElementById(${JSON.stringify(view)}).hidden`, view);
+                const opened = (spec.open || {})[view];
+                if (opened) {
+                    await until(`document.querySelector(${JSON.stringify(opened.click)})`, opened.click);
+                    await evaluate(`document.querySelector(${JSON.stringify(opened.click)}).click()`);
+                    await until(opened.until, opened.until);
+                }
                 const overflow = await evaluate(
                     'document.documentElement.scrollWidth - document.documentElement.clientWidth');
                 const text = await evaluate(`document.getElementById(${JSON.stringify(view)}).innerText`);
@@ -137,7 +145,7 @@ async function main() {
                             one.nodes.map((node) => node.html + ' ' + node.failureSummary).join(' | ')))`);
                     inAxe += Date.now() - before;
                 }
-                const name = `dashboard-${view}-${width}-${scheme}`;
+                const name = `${spec.file || 'dashboard'}-${view}-${width}-${scheme}`;
                 if (spec.folder) {
                     const { data } = await call('Page.captureScreenshot', { format: 'png' });
                     fs.writeFileSync(path.join(spec.folder, `${name}.png`), Buffer.from(data, 'base64'));

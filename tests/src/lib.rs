@@ -17,6 +17,7 @@ pub mod container;
 pub mod control_group;
 pub mod corpus;
 pub mod crawl;
+pub mod dashboard_events;
 pub mod fastcgi;
 pub mod fpm;
 pub mod guard;

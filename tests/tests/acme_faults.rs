@@ -6,10 +6,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use maitred_tests::acme::{ISSUED, NONE, Site, asking, plain, serves, status, text};
+use maitred_tests::dashboard_events::{Events, merge};
 use maitred_tests::pebble::{Habits, Pebble};
 use maitred_tests::processes::Signal;
 use maitred_tests::server::{Setup, WEB_USER, is_root, user_ids};
-use maitred_tests::{Target, wait};
+use maitred_tests::{Target, ports, wait};
 
 #[test]
 fn while_the_authority_is_not_there_sites_are_served_in_the_clear_and_it_is_asked_again() {
@@ -58,10 +59,25 @@ fn a_host_that_is_elsewhere_gets_none_until_it_is_here_and_others_do() {
 fn a_host_that_the_authority_refuses_gets_none_and_others_do() {
     let pebble = Pebble::with(Habits { blocked: vec!["blocked.test".into()], ..Habits::default() });
     let site = Site::default();
-    let server = site.setup(&pebble, &["blocked.test", "shop.test"], "").start();
+    let admin = ports::free_address();
+    let setup = site.setup(&pebble, &["blocked.test", "shop.test"], "");
+    let server = setup.top(&format!("admin = \"{admin}\"")).start();
     let line = server.expect_log(0, NONE);
     assert!(line.contains("the authority refuses the order"), "{line}");
     assert!(line.contains("(rejectedIdentifier)"), "{line}");
+    // The dashboard says why, too.
+    let mut events = Events::open(admin, "", "");
+    let mut state = events.next("state");
+    wait::until_true("the reason", || {
+        let all = state["certificates"].as_array().cloned().unwrap_or_default();
+        let reason = all.iter().find_map(|one| one["error"].as_str());
+        let is_there = reason.is_some_and(|why| why.contains("(rejectedIdentifier)"));
+        if !is_there {
+            merge(&mut state, &events.next("patch"));
+        }
+        is_there
+    });
+    drop(events);
     server.expect_log(0, &format!("shop.test {ISSUED}"));
     serves(&pebble, "shop.test");
 }

@@ -3,84 +3,37 @@
 // Helpers of tests are tests.
 #![allow(clippy::unwrap_used)]
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::BufRead;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use maitred_tests::browser::screenshot_folder;
+use maitred_tests::browser::{axe, browse, screenshot_folder};
+use maitred_tests::dashboard_events::{Events, merge};
 use maitred_tests::http::{self, Connection, Request};
 use maitred_tests::outside::{let_go, occupy, site};
 use maitred_tests::server::{Server, Setup, give_to_web_user, set_mode, write_file};
 use maitred_tests::tls::Authority;
-use maitred_tests::{Target, node, ports, project_root, wait};
+use maitred_tests::{Target, ports, wait};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const TOKEN: &str = "uHqUJ3tnW6rQ0T1kVbcz";
 
-const VIEWS: [&str; 8] =
-    ["pools", "latency", "routes", "sizing", "cache", "errors", "changes", "certificates"];
-
-/// The stream of a dashboard.
-struct Events {
-    input: BufReader<TcpStream>,
-    bytes: usize,
-}
-
-impl Events {
-    fn open(admin: SocketAddr, query: &str, headers: &str) -> Events {
-        let mut stream = TcpStream::connect(admin).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let request =
-            format!("GET /dashboard/events{query} HTTP/1.0\r\nHost: localhost\r\n{headers}\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut events = Events { input: BufReader::new(stream), bytes: 0 };
-        let status = events.line();
-        assert!(status.contains(" 200 "), "{status}");
-        while !events.line().is_empty() {}
-        events
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.bytes += self.input.read_line(&mut line).expect("the stream goes on");
-        line.trim_end().to_owned()
-    }
-
-    /// The next event of this name.
-    fn next(&mut self, name: &str) -> Value {
-        loop {
-            let line = self.line();
-            let Some(found) = line.strip_prefix("event: ") else { continue };
-            let data = self.line();
-            if found == name {
-                let data = data.strip_prefix("data: ").expect("an event has data");
-                return serde_json::from_str(data).expect("the data is JSON");
-            }
-        }
-    }
-}
-
-/// RFC 7396 §2.
-fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(changes) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    for (name, change) in changes {
-        match change {
-            Value::Null => drop(target.as_object_mut().unwrap().remove(name)),
-            change => merge(&mut target[name.as_str()], change),
-        }
-    }
-}
+const VIEWS: [&str; 9] = [
+    "pools",
+    "latency",
+    "routes",
+    "requests",
+    "sizing",
+    "cache",
+    "errors",
+    "changes",
+    "certificates",
+];
 
 fn start(root: &Path, lines: &str) -> (Server, SocketAddr) {
     let admin = ports::free_address();
@@ -200,6 +153,120 @@ fn the_dashboard_shows_no_more_than_the_status() {
 }
 
 #[test]
+fn a_slow_or_failed_request_can_be_opened_and_shows_no_secret() {
+    let root = site();
+    write_file(
+        root.path(),
+        "fails.php",
+        b"<?php error_log('the database is gone'); http_response_code(500); echo 'no';",
+    );
+    write_file(root.path(), "sleeps.php", b"<?php function rests() { usleep(2500000); } rests();");
+    give_to_web_user(root.path());
+    let folder = tempfile::tempdir().unwrap();
+    let (file, slowlog) = (folder.path().join("token"), folder.path().join("slow.log"));
+    std::fs::write(&file, TOKEN).unwrap();
+    set_mode(&file, 0o600);
+    let admin = ports::free_address();
+    let start = |token: &str| {
+        Setup::new(root.path())
+            .top(&format!("admin = \"{admin}\"\n{token}"))
+            .pool(&format!("request_slowlog_timeout = \"1s\"\nslowlog = {slowlog:?}"))
+            .site("\n[traces]\nendpoint = \"off\"")
+            .start()
+    };
+    let server = start(&format!("admin_token_file = {file:?}"));
+    let (address, token) = (server.address(), format!("Bearer {TOKEN}"));
+    let mut events = Events::open(admin, "", &format!("Authorization: {token}\r\n"));
+    let mut state = events.next("state");
+    let secret = Request::get("/fails.php?secret=1").header("Cookie", "secret=2");
+    assert_eq!(http::ask(address, &secret).status, 500);
+    assert_eq!(http::get(address, "/sleeps.php").status, 200);
+    http::get(address, "/hello.php");
+    wait::until_true("both requests and the stack", || {
+        merge(&mut state, &events.next("patch"));
+        let requests = state["requests"].as_object().map_or(0, serde_json::Map::len);
+        requests == 2 && state["stacks"].as_object().is_some_and(|all| all.len() == 1)
+    });
+    let requests = state["requests"].as_object().unwrap();
+    let number = |name: &str| {
+        let found = requests.iter().find(|(_, row)| row[2] == name);
+        found.unwrap_or_else(|| panic!("{name} in {requests:?}")).0.clone()
+    };
+    let stack = state["stacks"].as_object().unwrap().values().next().unwrap().to_string();
+    assert!(stack.contains("usleep()") && stack.contains("rests() "), "{stack}");
+    let detail = |name: &str| {
+        let path = format!("/dashboard/request?n={}", number(name));
+        let response = http::ask(admin, &Request::get(&path).header("Authorization", &token));
+        assert_eq!(response.header("cache-control"), Some("no-store"));
+        (response.json(), response.text())
+    };
+    let (failed, text) = detail("GET /fails.php");
+    assert!(!text.contains("secret"), "{text}");
+    assert_eq!((&failed["status"], &failed["pool"]), (&json!(500), &json!("www")));
+    assert_eq!(failed["lines"], json!(["the database is gone"]));
+    assert_eq!(failed["trace"].as_str().map(str::len), Some(32));
+    let (slow, _) = detail("GET /sleeps.php");
+    assert!(slow["took"].as_f64() > Some(2400.0) && slow["blocked"].as_f64() > Some(2400.0));
+    let path = format!("/dashboard/request?n={}", number("GET /fails.php"));
+    assert_eq!(http::get(admin, &path).status, 401);
+    let other = Request::get("/dashboard/request?n=99").header("Authorization", &token);
+    assert_eq!(http::ask(admin, &other).status, 404);
+    server.stop();
+
+    // Over loopback without a token, log lines may hold another's secrets.
+    let server = start("");
+    assert_eq!(http::get(server.address(), "/fails.php").status, 500);
+    let shown = http::get(admin, "/dashboard/request?n=0").json();
+    assert_eq!((&shown["status"], &shown["lines"]), (&json!(500), &json!([])));
+    server.stop();
+}
+
+#[test]
+fn cached_pages_are_purged_with_the_token_for_that_alone() {
+    let root = site();
+    let folder = tempfile::tempdir().unwrap();
+    let token_file = |name: &str, token: &str| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, token).unwrap();
+        set_mode(&file, 0o600);
+        file
+    };
+    let purge_token = "p3rG4-t0kEn-0f-tHe-dAshb0ard";
+    let (seen, purges) = (token_file("token", TOKEN), token_file("purge", purge_token));
+    let lines = format!("admin_token_file = {seen:?}\nadmin_purge_token_file = {purges:?}");
+    let (server, admin) = start(root.path(), &lines);
+    let address = server.address();
+    for _ in 0..300 {
+        assert_eq!(http::get(address, "/hello.php?n=1").status, 200);
+    }
+    let token = format!("Bearer {TOKEN}");
+    let pages = || {
+        let request = Request::get("/dashboard/pages").header("Authorization", &token);
+        http::ask(admin, &request).json()
+    };
+    let url = pages()[0][1].as_str().expect("a page was sent often").to_owned();
+    assert!(url.ends_with("/hello.php?n=1") && pages()[0][2].as_u64() > Some(15), "{}", pages());
+    assert_eq!(http::get(admin, "/dashboard/pages").status, 401);
+    let purge = |method: &str, sent: Option<&str>| {
+        let path = format!("/dashboard/purge?url={}", url.replace('?', "%3F"));
+        let request = Request::new(method, &path).header("Host", "localhost");
+        let request = request.header("Authorization", &token);
+        let sent = sent.map(|sent| request.clone().header("X-Maitred-Purge-Token", sent));
+        http::ask(admin, &sent.unwrap_or(request)).status
+    };
+    assert_eq!((purge("POST", None), purge("POST", Some(TOKEN))), (403, 403));
+    assert_eq!(purge("GET", Some(purge_token)), 405);
+    assert_eq!(pages()[0][1], url.as_str());
+    assert_eq!(purge("POST", Some(purge_token)), 200);
+    assert_eq!(pages(), json!([]));
+    server.stop();
+
+    let (server, admin) = start(root.path(), "");
+    assert_eq!(http::get(admin, "/dashboard/pages").status, 404, "addresses have queries");
+    server.stop();
+}
+
+#[test]
 fn a_page_of_another_host_cannot_read_the_dashboard() {
     let root = site();
     let (server, admin) = start(root.path(), "");
@@ -208,14 +275,6 @@ fn a_page_of_another_host_cannot_read_the_dashboard() {
         assert_eq!(http::ask(admin, &request).status, 421, "{path}");
     }
     server.stop();
-}
-
-/// A look at the dashboard with Chromium.
-fn browse(spec: &Value) -> Value {
-    let output = node::command("browse.js").arg(spec.to_string()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 fn scripts() -> TempDir {
@@ -259,16 +318,18 @@ fn every_view_is_readable_at_each_width_in_light_and_dark() {
         .collect();
     let folder = screenshot_folder();
     std::fs::create_dir_all(&folder).unwrap();
-    let axe = project_root().join("target/tools/axe.min.js");
-    assert!(axe.exists(), "scripts/setup-test has not fetched axe-core");
     let found = browse(&json!({
         "url": format!("http://{admin}/dashboard"),
         "views": VIEWS,
         "widths": [1280, 390],
         "schemes": ["light", "dark"],
         "folder": folder,
-        "axe": axe,
+        "axe": axe(),
         "ready": "(history_ && history_.all.some(one => one.scripts > 0))",
+        "open": { "requests": {
+            "click": "#request-rows button",
+            "until": "document.querySelector('#request h3')",
+        } },
     }));
     over.store(true, Ordering::SeqCst);
     traffic.into_iter().for_each(|one| one.join().unwrap());
@@ -288,6 +349,8 @@ fn every_view_is_readable_at_each_width_in_light_and_dark() {
     assert!(text("pools").contains("4/4") || text("pools").contains("/4"), "{}", text("pools"));
     assert!(text("routes").contains("/rests.php"), "{}", text("routes"));
     assert!(text("errors").contains("failed: worker died"), "{}", text("errors"));
+    assert!(text("requests").contains("GET /dies.php"), "{}", text("requests"));
+    assert!(text("requests").contains("request id"), "{}", text("requests"));
     assert!(text("sizing").contains("of the nearest limit"), "{}", text("sizing"));
     assert!(text("changes").contains("serves, as generation"), "{}", text("changes"));
     assert!(text("certificates").contains("shop.example"), "{}", text("certificates"));
@@ -333,6 +396,44 @@ fn the_page_names_what_is_wrong() {
     assert!(text.contains("all 2 workers are busy and 1 request waits"), "{text}");
     let_go(&root);
     drop(busy);
+    server.stop();
+}
+
+#[test]
+fn a_stranger_finds_a_leak_on_the_page() {
+    let worker = b"<?php $all = [];
+        while (frankenphp_handle_request(function () use (&$all) {
+            $all[] = random_bytes(300_000);
+            usleep(100_000);
+            echo count($all);
+        })) { }";
+    let root = site();
+    write_file(root.path(), "worker.php", worker);
+    write_file(root.path(), "index.php", b"<?php echo 'not run';");
+    give_to_web_user(root.path());
+    let admin = ports::free_address();
+    let server = Setup::new(root.path())
+        .workers(1)
+        .top(&format!("admin = \"{admin}\""))
+        .pool(&format!("mode = \"worker\"\nscript = {:?}", root.path().join("worker.php")))
+        .pool("[pools.www.php_admin_value]\nmemory_limit = \"-1\"")
+        .start();
+    let over = Arc::new(AtomicBool::new(false));
+    let traffic = keep_asking(server.address(), "localhost", "/", &over);
+    let says = "document.getElementById('findings').innerText.includes('a leak, if that goes on')";
+    let found = browse(&json!({
+        "url": format!("http://{admin}/dashboard"),
+        "views": ["pools", "sizing"],
+        "widths": [1280],
+        "schemes": ["light"],
+        "ready": says,
+        "patience": 240,
+    }));
+    over.store(true, Ordering::SeqCst);
+    traffic.join().unwrap();
+    let text = |view: usize| found["views"][view]["text"].as_str().unwrap().to_owned();
+    assert!(text(0).contains("www: its memory has grown by"), "{}", text(0));
+    assert!(text(1).contains("Its memory has grown by"), "{}", text(1));
     server.stop();
 }
 

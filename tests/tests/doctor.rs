@@ -7,6 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use maitred_tests::browser::assert_readable;
 use maitred_tests::fpm::{Daemon, Which, usual};
 use maitred_tests::maitred_program;
 use maitred_tests::outside::{command, text};
@@ -273,8 +274,15 @@ fn the_cache_of_the_third_article_is_told_that_it_shows_sessions_to_others() {
                     fastcgi_cache_use_stale updating error; \
                     fastcgi_cache_bypass $cookie_PHPSESSID;\n\
                     fastcgi_no_cache $cookie_PHPSESSID;";
-    let found = Image::of(2, 4096).fpm(&pool).nginx(http, location).examined();
-    expect(&found, "ok D19", "zone ngd_cache keeps sessions apart");
+    let image = Image::of(2, 4096).fpm(&pool).nginx(http, location);
+    expect(&image.examined(), "ok D19", "zone ngd_cache keeps sessions apart");
+
+    // The same in a browser.
+    let (root, file) = (image.0.path().display().to_string(), image.0.path().join("doctor.html"));
+    doctor(&["--root", &root, "--html", &file.display().to_string()]);
+    let page = fs::read_to_string(&file).expect("a page");
+    assert!(page.contains("zone ngd_cache keeps sessions apart"), "{page}");
+    assert_readable(&file, "doctor");
 }
 
 #[test]

@@ -7,15 +7,19 @@
 use std::fs;
 
 use maitred_tests::http::{self, Connection, Request};
+use maitred_tests::lowered::Lowered;
 use maitred_tests::prometheus::{Prometheus, check_rules};
-use maitred_tests::server::{Setup, document_root, give_to_web_user, write_file};
+use maitred_tests::server::{
+    Setup, WEB_USER, document_root, give_to_web_user, is_root, write_file,
+};
 use maitred_tests::{Target, ports, project_root, wait};
 use serde_json::Value;
 
 /// The alerts of the file, as far as a test can have the fault.
-const ALERTS: [&str; 8] = [
+const ALERTS: [&str; 9] = [
     "MaitredDown",
     "MaitredFailed",
+    "MaitredForksFailed",
     "MaitredOpcacheFull",
     "MaitredQueueWait",
     "MaitredRefused",
@@ -86,12 +90,27 @@ fn each_panel_has_data_and_each_alert_fires_in_its_fault() {
         http::get(address, "/hello.php");
         fired.extend(prometheus.firing());
         without_data.retain(|(_, query)| prometheus.query(query).is_empty());
-        let is_missing = |name: &&str| *name != "MaitredDown" && !fired.iter().any(|f| f == name);
+        let is_later = |name: &str| matches!(name, "MaitredDown" | "MaitredForksFailed");
+        let is_missing = |name: &&str| !is_later(name) && !fired.iter().any(|f| f == name);
         let missing: Vec<&str> = ALERTS.into_iter().filter(is_missing).collect();
         eprintln!("missing: {missing:?}, {} panels", without_data.len());
         (missing.is_empty() && without_data.is_empty()).then_some(())
     });
-    assert!(!fired.iter().any(|name| name == "MaitredDown"));
+    assert!(!fired.iter().any(|name| matches!(&**name, "MaitredDown" | "MaitredForksFailed")));
+
+    // The user of the pool has as many processes as it may have. Root may have any number.
+    if is_root() {
+        let zygote = server.zygote().expect("a zygote runs");
+        let limited = Lowered::new(zygote, WEB_USER, "Max processes", "--nproc", 1);
+        http::get(address, "/dies.php?n=last");
+        wait::until_true("the alert about forks", || {
+            prometheus.firing().iter().any(|name| name == "MaitredForksFailed")
+        });
+        drop(limited);
+        wait::until_true("a worker again", || {
+            http::get(address, "/hello.php?n=last").status == 200
+        });
+    }
     server.stop();
     wait::until_true("the last alert", || prometheus.firing().iter().any(|f| f == "MaitredDown"));
 }

@@ -194,3 +194,56 @@ fn a_load_test_shows_how_it_is_going_and_leaves_the_terminal_as_it_was() {
     wait::until_true("a report", || terminal.shows("PARTIAL"));
     assert!(!terminal.is_raw());
 }
+
+#[test]
+fn top_has_tabs_a_filter_and_several_servers() {
+    let root = site();
+    let admin = ports::free_address();
+    let first = Setup::new(root.path())
+        .top(&format!("admin = \"{admin}\""))
+        .pool("[pools.shop]\npm = \"static\"\nmax_children = 1")
+        .start();
+    let second = Setup::new(root.path()).start();
+    // Routes are counted from here on.
+    assert_eq!(maitred_tests::http::get(admin, "/metrics").status, 200);
+    assert_eq!(maitred_tests::http::get(first.address(), "/hello.php").status, 200);
+    let mut waits = Connection::open(first.address());
+    waits.send(&Request::get("/wait.php").to_bytes()).expect("the server takes a request");
+    let terminal = Terminal::new();
+    let mut command = Command::new(maitred_program());
+    command.arg("top").arg("--admin-socket").arg(first.admin_socket());
+    command.arg("--and").arg(second.admin_socket()).env("NO_COLOR", "1");
+    command.stdin(terminal.stdio()).stdout(terminal.stdio());
+    let mut top = Guarded::spawn(&mut command, Signal::TERM);
+    let shows = |what: &str, is_there: &dyn Fn(&[String]) -> bool| {
+        wait::until_true(what, || is_there(&picture(&terminal)));
+    };
+    let has = |lines: &[String], text: &str| lines.iter().any(|line| line.contains(text));
+    // Paths of sockets may hold an H, which ends a move of the cursor.
+    let alive = |lines: &[String]| lines.iter().filter(|one| one.contains("workers busy")).count();
+    let process = |server: &Server| format!("process {},", server.supervisor().pid);
+    let (one, other) = (process(&first), process(&second));
+    shows("a line for each server", &|lines| alive(lines) == 2 && has(lines, &one));
+    shows("both pools", &|lines| has(lines, "[1 pools]") && has(lines, "shop"));
+    terminal.press(b"2");
+    shows("the running request", &|lines| has(lines, "[2 workers]") && has(lines, "GET /wait.php"));
+    terminal.press(b"3");
+    shows("the route", &|lines| has(lines, "[3 routes]") && has(lines, "/hello.php"));
+    terminal.press(b"1/shop\r");
+    shows("one pool", &|lines| row(lines, "shop").is_some() && row(lines, "www").is_none());
+    terminal.press(b"\x1b");
+    shows("both pools again", &|lines| row(lines, "www").is_some());
+    terminal.press(b"n");
+    shows("the other server", &|lines| has(lines, &other) && row(lines, "shop").is_none());
+    let is_number = |c: char| c.is_ascii_digit() || c == ';';
+    let is_colour = |part: &str| part.trim_start_matches(is_number).starts_with('m');
+    assert!(!terminal.text().split("\x1b[").skip(1).any(is_colour), "no colours");
+    // A server that is gone has a line all the same.
+    let_go(&root);
+    drop(waits);
+    first.stop();
+    shows("one server", &|lines| alive(lines) == 1 && has(lines, &other));
+    terminal.press(b"q");
+    assert!(top.wait(wait::DEADLINE).expect("it ends").success());
+    second.stop();
+}

@@ -8,8 +8,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use maitred_tests::collector::{Collector, ReceivedSpan};
+use maitred_tests::fastcgi::{Wire, params};
 use maitred_tests::http::{self, Request, Response};
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
+use maitred_tests::tls::Authority;
 use maitred_tests::{Target, ports, wait};
 use tempfile::TempDir;
 
@@ -249,5 +251,108 @@ fn no_client_notices_a_collector_that_is_down_stuck_or_refuses() {
     hello();
     server.expect_log(mark, "cannot be reached");
     hello();
+    server.stop();
+}
+
+#[test]
+fn a_collector_with_https_is_verified_with_the_ca_file() {
+    let (root, collector) = (site(), Collector::start());
+    // Another server ends TLS in front of the collector.
+    let (authority, at) = (Authority::new("maitred test"), ports::free_address());
+    let certificate = authority.issue("otel", &["localhost"]);
+    let tls = Setup::new(root.path())
+        .tls(at, &[format!("certificates = [{}]", certificate.toml())])
+        .site(&format!("proxy = {{ path = \"/*\", to = \"{}\" }}", collector.url()))
+        .start();
+    let (admin, other) = (ports::free_address(), Authority::new("another"));
+    let url = format!("https://localhost:{}", at.port());
+    let lines = format!("endpoint = \"{url}\"\nca_file = {:?}", other.ca());
+    let server = traced(root.path(), &lines).top(&format!("admin = \"{admin}\"")).start();
+    let mark = server.log().mark();
+    http::get(server.address(), "/hello.php");
+    let said = server.expect_log(mark, "spans are lost");
+    assert!(said.contains("cannot be reached over TLS"), "{said}");
+    assert_eq!((collector.exports(), metric(admin, "exported")), (0, 0));
+
+    let text = std::fs::read_to_string(server.configuration()).unwrap();
+    let (wrong, right) = (format!("{:?}", other.ca()), format!("{:?}", authority.ca()));
+    server.configure_as(&text.replace(&wrong, &right));
+    server.reload();
+    http::get(server.address(), "/sees.php");
+    assert_eq!(named(&collector.trace_of("/sees.php"), "script").name(), "script");
+    server.stop();
+    tls.stop();
+}
+
+#[test]
+fn a_trace_has_the_lookup_in_the_page_cache_and_the_start_of_a_worker() {
+    let (root, collector) = (site(), Collector::start());
+    let server = traced(root.path(), &format!("endpoint = \"{}\"", collector.url()))
+        .pm("ondemand")
+        .site("[sites.cache]\nvalid = \"1m\"")
+        .start();
+    let has = |text: &str| -> ReceivedSpan {
+        wait::until("the span of the lookup", || {
+            let all = collector.spans().into_iter();
+            let mut all = all.filter(|span| span.name() == "cache");
+            all.find(|span| span.text("maitred.cache").as_deref() == Some(text))
+        })
+    };
+    assert_eq!(http::get(server.address(), "/sleeps.php").text(), "rested");
+    has("MISS");
+    let spans = collector.trace_of("/sleeps.php");
+    let (queue, boot) = (named(&spans, "queue"), named(&spans, "boot"));
+    assert_eq!(boot.json["parentSpanId"], queue.json["spanId"], "{spans:?}");
+    assert!(boot.milliseconds() > 0.0 && boot.milliseconds() <= queue.milliseconds(), "{boot:?}");
+    assert_eq!(http::get(server.address(), "/sleeps.php").text(), "rested");
+    assert!(has("HIT").milliseconds() < 250.0);
+
+    // A worker runs already; one of two requests for a page waits for that of the other.
+    let address = server.address();
+    let other = std::thread::spawn(move || http::get(address, "/sleeps.php?n=2").text());
+    assert_eq!(http::get(address, "/sleeps.php?n=2").text(), "rested");
+    assert_eq!(other.join().unwrap(), "rested");
+    wait::until_true("a wait for a page", || {
+        let all = collector.spans();
+        all.iter().any(|span| {
+            let waited = span.text("maitred.cache_wait_ms").unwrap_or_default();
+            waited.parse::<f64>().is_ok_and(|waited| waited > 0.0)
+        })
+    });
+    server.stop();
+}
+
+#[test]
+fn a_request_of_a_web_server_over_fastcgi_has_its_spans_as_well() {
+    let (root, collector) = (site(), Collector::start());
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("www.sock");
+    let server = traced(root.path(), &format!("endpoint = \"{}\"", collector.url()))
+        .pool(&format!("listen = {socket:?}"))
+        .start();
+    let parent = format!("00-{TRACE}-{PARENT}-01");
+    let further = [("HTTP_TRACEPARENT", parent.as_str()), ("HTTP_TRACESTATE", "a=1")];
+    let mut wire = Wire::connect(&socket);
+    let seen = wire.ask(1, &params(root.path(), "/sees.php", &further), b"");
+    let (seen, state) = seen.body().split_once('|').map(|(a, b)| (a.to_owned(), b)).unwrap();
+    assert!(seen.starts_with(&format!("00-{TRACE}-")) && !seen.contains(PARENT), "{seen}");
+    assert_eq!(state, "a=1");
+    let spans = collector.trace_of("/sees.php");
+    let (whole, script) = (named(&spans, "GET /sees.php"), named(&spans, "script"));
+    assert_eq!(
+        (&whole.json["parentSpanId"], &script.json["spanId"]),
+        (&PARENT.into(), &seen[36..52].into())
+    );
+    assert_eq!(whole.text("http.response.status_code").as_deref(), Some("200"));
+    assert_eq!(whole.text("network.protocol.version"), None, "only the web server knows");
+
+    // A failed one, after a malformed context.
+    let further = [("HTTP_TRACEPARENT", "junk"), ("HTTP_TRACESTATE", "a=1")];
+    let mut wire = Wire::connect(&socket);
+    wire.ask(1, &params(root.path(), "/fails.php?secret=1", &further), b"");
+    let spans = collector.trace_of("/fails.php");
+    let whole = named(&spans, "GET /fails.php");
+    assert_eq!(whole.text("http.response.status_code").as_deref(), Some("503"));
+    assert!(whole.json.get("parentSpanId").is_none_or(|id| id == ""), "{whole:?}");
     server.stop();
 }

@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use maitred_tests::browser::assert_readable;
 use maitred_tests::outside::text;
 use maitred_tests::peer::Peer;
 use maitred_tests::processes::{self, Signal};
@@ -159,6 +160,7 @@ fn a_pool_with_too_few_workers_is_given_enough_of_them_and_has_its_own_back_when
         has_pressure,
         "what the kernel does not tell is no chart"
     );
+    assert_readable(&page, "tune");
     assert!(html.contains("- pm = dynamic\n- pm.max_children = 2\n+ "), "what changes");
     let written = fs::read_to_string(site.pools.path().join(DROP_IN)).expect("a file");
     let line = format!("\npm.max_children = {workers}\n");

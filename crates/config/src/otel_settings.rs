@@ -39,6 +39,12 @@ pub(crate) fn otel_settings(get: impl Fn(&str) -> Option<String>) -> Vec<OtelSet
             break;
         }
     }
+    for name in ["OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"] {
+        if let Some(file) = get(name) {
+            add(name, "ca_file", file, true);
+            break;
+        }
+    }
     if let Some(name) = get("OTEL_SERVICE_NAME") {
         add("OTEL_SERVICE_NAME", "service_name", name, true);
     }
@@ -88,6 +94,8 @@ mod tests {
         is(of(&[base, ("OTEL_SDK_DISABLED", "True")]), &[("endpoint", "off")]);
         is(of(&[base, ("OTEL_TRACES_EXPORTER", "none")]), &[("endpoint", "off")]);
         is(of(&[("OTEL_SERVICE_NAME", "")]), &[]);
+        let certificate = ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/etc/ssl/ca.pem");
+        is(of(&[certificate]), &[("ca_file", "/etc/ssl/ca.pem")]);
         let sampler = |name| ("OTEL_TRACES_SAMPLER", name);
         is(of(&[sampler("always_off")]), &[("ratio", "0"), ("follow_parent", "false")]);
         is(

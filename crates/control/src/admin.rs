@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::job_status::JobStatus;
 use crate::launch::ForegroundLaunch;
 use crate::log_place::FoundLog;
+pub use crate::proxy_figures::ProxyServer;
 use crate::purge::PurgeRequest;
+pub use crate::route_figures::{MAX_ROUTES_SHOWN, RouteFigures};
 use crate::scale::NodeScale;
 use crate::{CacheFigures, ProfileSamples};
 
@@ -170,6 +172,10 @@ pub struct ServerStatus {
     /// Commands and schedules, by pool in the order of the file.
     #[serde(default)]
     pub jobs: Vec<JobStatus>,
+    /// The routes with the most script time, at most [`MAX_ROUTES_SHOWN`]. They are counted from
+    /// the first reading of the metrics or the dashboard on.
+    #[serde(default)]
+    pub routes: Vec<RouteFigures>,
 }
 
 /// Whether a server is ready for the requests of a load balancer.
@@ -205,23 +211,9 @@ pub struct FrontFigures {
     /// The load of the node.
     #[serde(default)]
     pub scale: Option<NodeScale>,
-}
-
-/// An HTTP server that sites proxy to. Its counters restart with each front.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ProxyServer {
-    /// The server, as in the configuration.
-    pub server: String,
-    /// Finished requests by result: the class of the response (`1xx` for WebSockets, to `5xx`),
-    /// `unreachable`, `timeout`, `invalid_response` (or an incomplete one), `body_rejected` (the
-    /// client's), `client_closed`.
-    pub requests: BTreeMap<String, u64>,
-    /// Their total time, without WebSockets.
-    pub request_seconds: f64,
-    /// Requests in flight.
-    pub active_requests: u64,
-    /// Opened connections.
-    pub connections: u64,
+    /// The routes with the most script time, if they are counted.
+    #[serde(default)]
+    pub routes: Vec<RouteFigures>,
 }
 
 /// The page cache. Its counters restart with each front.

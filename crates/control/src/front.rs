@@ -134,6 +134,16 @@ pub enum ToFront {
         /// Milliseconds since the machine's start ([`maitred_os::clock::since_boot_millis`]).
         until: u64,
     },
+    /// Show the stack of a slow script on the dashboard.
+    ShowSlowStack {
+        /// The stack.
+        stack: SlowStack,
+    },
+    /// Show on the dashboard why certificates could not be got, in place of those before.
+    ShowCertificateFailures {
+        /// The hosts without a new certificate, at most [`MAX_FAILURES_SHOWN`].
+        failures: Vec<CertificateFailure>,
+    },
     /// Add names of cookies that a site has set.
     AddCookieNames {
         /// The site's first host.
@@ -174,6 +184,53 @@ pub enum ToFront {
     /// connection is closed after its next response instead of at once, and idle workers are given
     /// up as soon as they are not needed.
     HandOver,
+}
+
+/// Most calls of a [`SlowStack`].
+pub const MAX_CALLS_SHOWN: usize = 20;
+
+/// Longest text of a [`SlowStack`] or a [`CertificateFailure`], in characters.
+pub const MAX_CHARS_SHOWN: usize = 300;
+
+/// Most entries of [`ToFront::ShowCertificateFailures`].
+pub const MAX_FAILURES_SHOWN: usize = 20;
+
+/// The stack of a script that has run for longer than `request_slowlog_timeout`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlowStack {
+    /// When it was read, in milliseconds since 1970.
+    pub at: u64,
+    /// The pool.
+    pub pool: String,
+    /// The worker.
+    pub pid: i32,
+    /// The script.
+    pub script: String,
+    /// The request's id in the logs; empty if it has none.
+    pub id: String,
+    /// The calls with their places, the innermost first, at most [`MAX_CALLS_SHOWN`].
+    pub calls: Vec<String>,
+    /// Why there is no stack, or no sound one.
+    pub problem: Option<String>,
+}
+
+/// A host whose certificate could not be got.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateFailure {
+    /// The host.
+    pub name: String,
+    /// How often, since the last success.
+    pub failures: u32,
+    /// Why the last time.
+    pub error: String,
+    /// The next attempt, in seconds since 1970.
+    pub next: Option<u64>,
+}
+
+/// A text of at most [`MAX_CHARS_SHOWN`] characters, on one line.
+pub fn shown(text: &str) -> String {
+    let text = text.chars().take(MAX_CHARS_SHOWN);
+    text.map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// The kind of clients of a listening socket.

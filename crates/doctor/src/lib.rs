@@ -9,6 +9,7 @@ mod addresses;
 pub mod checks;
 pub mod facts;
 pub mod finding;
+pub mod html;
 mod ini_value;
 pub mod manual;
 mod quantile;

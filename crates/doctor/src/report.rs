@@ -151,7 +151,8 @@ impl Report {
         lines.join("\n")
     }
 
-    fn summary(&self, all: bool) -> String {
+    /// The number of findings by severity.
+    pub(crate) fn summary(&self, all: bool) -> String {
         let ok = self.count(Severity::Well);
         let hint = if all { "" } else { " (--all shows everything in full)" };
         format!(

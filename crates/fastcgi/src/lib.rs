@@ -22,7 +22,7 @@ mod response_reader;
 mod worker_report;
 
 pub use basic::basic_user;
-pub use params::{ParamError, ParamTooLong, Params, ParamsWriter, params};
+pub use params::{ParamError, ParamTooLong, Params, ParamsWriter, params, write_pair};
 pub use record::{
     AUTHORIZER, FILTER, FOREIGN_PARAMS, HEADER_LEN, HINTS, Header, KEEP_CONN, MAX_CONTENT_LEN,
     ProtocolStatus, REPORT, RESPONDER, RecordType, VERSION, WANTS_REPORT, record_header,

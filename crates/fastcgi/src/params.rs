@@ -128,6 +128,18 @@ impl<'a> ParamsWriter<'a> {
     }
 }
 
+/// Appends a pair to a PARAMS stream that is not divided into records yet.
+///
+/// # Errors
+/// A name or value of 2 GiB or more; nothing of it is written.
+pub fn write_pair(stream: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Result<(), ParamTooLong> {
+    let (lens, lens_len) = encode_lens(name.len(), value.len())?;
+    for part in [&lens[..lens_len], name, value] {
+        stream.extend_from_slice(part);
+    }
+    Ok(())
+}
+
 /// Both lengths of a pair, and the size of their encoding (§3.4).
 fn encode_lens(name: usize, value: usize) -> Result<([u8; 8], usize), ParamTooLong> {
     let (mut bytes, mut at) = ([0; 8], 0);

@@ -64,6 +64,11 @@ impl Client {
         Client::connect(path.as_deref())
     }
 
+    /// The path of its admin socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Sends a request and returns the reply.
     ///
     /// # Errors

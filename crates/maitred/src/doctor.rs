@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use maitred_doctor::{Options, Scope, examine};
+use maitred_doctor::{Options, Scope, examine, html};
 
 use crate::command::DEFAULT_CONFIG;
 use crate::exit_code::{fail, refuse};
 use crate::log::has_colors;
-use crate::report_file::JsonOption;
+use crate::report_file::{self, JsonOption};
 
 /// Arguments of `maitred doctor`.
 #[derive(Debug, Args)]
@@ -30,6 +30,9 @@ pub struct DoctorOptions {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub json: JsonOption,
+    /// Write the report as one HTML file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Seconds for which to watch counters [default: 0.3]
     #[arg(long, value_name = "SECONDS", value_parser = watch)]
     pub watch: Option<Duration>,
@@ -112,7 +115,10 @@ pub fn doctor(asked: &DoctorOptions) -> ExitCode {
         report.add_php_start(&config.display().to_string(), shown);
     }
     let colours = has_colors(&std::io::stdout());
-    match asked.json.publish(&report.json(), || report.text(asked.all, colours)) {
+    let printed = asked.json.publish(&report.json(), || report.text(asked.all, colours));
+    let page = || html::page(&report);
+    let written = asked.html.as_ref().map_or(Ok(()), |file| report_file::write(file, &page()));
+    match printed.and(written) {
         Ok(()) => ExitCode::from(report.exit_code()),
         Err(why) => fail(&why),
     }

@@ -1,23 +1,26 @@
-//! `maitred top`: the server's status on the terminal, refreshed every second.
+//! `maitred top`: the status of servers on the terminal, refreshed every second.
 
+mod choices;
 mod frame;
+mod watched_servers;
 
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::{cursor, execute, queue, style, terminal};
-use maitred_control::admin::{Reply, Request, ServerStatus};
 use maitred_os::signals::{self, Awaited, Signal};
 
-use crate::client::Client;
 use crate::command::Reach;
-use crate::exit_code::{EXIT_SUCCESS, fail};
-use crate::view::{self, PoolOrder};
+use crate::exit_code::{EXIT_SUCCESS, fail, refuse};
+use crate::view;
 
-use frame::{Choices, Sample, Size};
+use choices::{AfterKey, Choices};
+use frame::Size;
+use watched_servers::Servers;
 
 /// Refresh interval.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -34,19 +37,28 @@ pub struct Top {
     /// Show each idle pool on a line of its own, from the start
     #[arg(long)]
     pub all: bool,
+    /// Watch the server with this admin socket as well; may be given several times
+    #[arg(long = "and", value_name = "PATH")]
+    pub others: Vec<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub reach: Reach,
 }
 
-/// Shows the server until q is pressed.
+/// Most servers that are watched together.
+const MAX_SERVERS: usize = 8;
+
+/// Shows the servers until q is pressed.
 pub fn top(top: &Top) -> ExitCode {
-    let shown = Client::reach(&top.reach).and_then(|client| {
-        let choices =
-            Choices { order: PoolOrder::Load, all: top.all, is_paused: false, scrolled: 0 };
-        let mut watch = Monitor { client, before: None, choices };
+    if top.others.len() >= MAX_SERVERS {
+        return refuse(&format!("--and: at most {MAX_SERVERS} servers are watched together"));
+    }
+    let shown = Servers::reach(&top.reach, &top.others).and_then(|servers| {
+        let choices = Choices { all: top.all, ..Choices::default() };
+        let mut watch = Monitor { servers, choices };
+        watch.servers.refresh()?;
         if top.once || !io::stdout().is_terminal() {
-            let lines = watch.sample()?.lines(&choices, view::screen_columns());
+            let lines = watch.servers.lines(&watch.choices, view::screen_columns());
             let _ = writeln!(io::stdout(), "{}", lines.join("\n"));
             return Ok(());
         }
@@ -66,20 +78,17 @@ fn unusable(why: io::Error) -> String {
     format!("the terminal cannot be used: {why}")
 }
 
-/// A watched server.
+/// The watched servers, and what the keys have chosen.
 struct Monitor {
-    client: Client,
-    /// The number of requests at the last refresh, and its time.
-    before: Option<(u64, Instant)>,
+    servers: Servers,
     choices: Choices,
 }
 
 impl Monitor {
     fn until_quit(&mut self) -> Result<(), String> {
-        let mut sample = self.sample()?;
         let mut until = Instant::now() + REFRESH;
         loop {
-            self.draw(&sample).map_err(unusable)?;
+            self.draw().map_err(unusable)?;
             let left = until.saturating_duration_since(Instant::now());
             if event::poll(left).map_err(unusable)? {
                 let event = event::read().map_err(unusable)?;
@@ -89,7 +98,7 @@ impl Monitor {
                 continue;
             }
             if !self.choices.is_paused {
-                sample = self.sample()?;
+                self.servers.refresh()?;
             }
             until = Instant::now() + REFRESH;
         }
@@ -103,61 +112,17 @@ impl Monitor {
         if key.kind == KeyEventKind::Release {
             return AfterKey::Continue;
         }
-        let choices = &mut self.choices;
-        let scrolled = choices.scrolled;
-        match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return AfterKey::Quit,
-            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
-                return AfterKey::Quit;
-            }
-            KeyCode::Char('p') => choices.is_paused = !choices.is_paused,
-            KeyCode::Char('s') => choices.order = choices.order.next(),
-            KeyCode::Char('a') => choices.all = !choices.all,
-            KeyCode::Up | KeyCode::Char('k') => choices.scrolled = scrolled.saturating_sub(1),
-            KeyCode::Down | KeyCode::Char('j') => choices.scrolled = scrolled.saturating_add(1),
-            KeyCode::PageUp => choices.scrolled = scrolled.saturating_sub(page),
-            KeyCode::PageDown => choices.scrolled = scrolled.saturating_add(page),
-            KeyCode::Home => choices.scrolled = 0,
-            KeyCode::End => choices.scrolled = usize::MAX,
-            _ => {}
+        if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
+            return AfterKey::Quit;
         }
-        AfterKey::Continue
+        self.choices.press(key.code, page, self.servers.count())
     }
 
-    fn sample(&mut self) -> Result<Sample, String> {
-        match self.client.ask(&Request::Status { pool: None })? {
-            Reply::Status(server) => {
-                let rate = self.rate(&server);
-                Ok(Sample { server: *server, rate })
-            }
-            Reply::Refused { why } => Err(why),
-            _ => Err(crate::client::UNEXPECTED.to_owned()),
-        }
-    }
-
-    /// Requests per second since the last refresh, or since the server's start.
-    fn rate(&mut self, server: &ServerStatus) -> f64 {
-        let now = Instant::now();
-        let requests: u64 = server.pools.iter().map(|pool| pool.requests).sum();
-        let (more, seconds) = match self.before.replace((requests, now)) {
-            Some((before, at)) => (requests.saturating_sub(before), (now - at).as_secs_f64()),
-            None => (requests, server.uptime_seconds),
-        };
-        more as f64 / seconds.max(0.001)
-    }
-
-    fn draw(&mut self, sample: &Sample) -> io::Result<()> {
+    fn draw(&mut self) -> io::Result<()> {
         let (columns, rows) = terminal::size()?;
         let size = Size { columns: columns.into(), rows: rows.into() };
-        draw(&sample.screen(&mut self.choices, size))
+        draw(&self.servers.screen(&mut self.choices, size))
     }
-}
-
-/// What a key leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AfterKey {
-    Continue,
-    Quit,
 }
 
 /// Draws lines that fit, from the top left corner.

@@ -6,6 +6,7 @@ use crate::report::{Report, SpectrumPoint};
 use crate::series::Second;
 use crate::text;
 use maitred_text::humanize;
+use maitred_text::look::{self, escape};
 
 /// The size of a chart, and the margins for its axes.
 const WIDTH: f64 = 860.0;
@@ -29,20 +30,6 @@ const STEPS: [f64; 14] = [
 /// The percentiles on the horizontal axis.
 const PERCENTILES: [f64; 9] = [0.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999];
 
-/// The style sheet of pages with charts.
-pub const STYLE: &str = "\
-:root{color-scheme:light dark;--ink:#1c2330;--soft:#66708a;--line:#d8dce6;--paper:#fff}\
-@media(prefers-color-scheme:dark){:root{\
-    --ink:#e6e9f0;--soft:#98a2b8;--line:#363d4d;--paper:#151922}}\
-body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:920px;\
-margin:2rem auto;padding:0 1rem}pre{white-space:pre-wrap;font-size:13px;line-height:1.35}\
-svg{width:100%;height:auto}text{fill:var(--soft);font:11px system-ui,sans-serif}\
-.grid{stroke:var(--line);stroke-width:1}h2{font-size:1.05rem;margin:1.6rem 0 .3rem}\
-.bad{color:#c0392b;font-weight:600}.a{stroke:#2f7ed8;fill:none;stroke-width:1.8}\
-.b{stroke:#e08e0b;fill:none;stroke-width:1.8}.c{stroke:#c0392b;fill:none;stroke-width:1.8}\
-.key{font-size:13px;color:var(--soft)}.key b{font-weight:600}\
-.ka{color:#2f7ed8}.kb{color:#e08e0b}.kc{color:#c0392b}";
-
 /// One line of a chart.
 #[derive(Debug, Clone)]
 struct Curve<'a> {
@@ -59,12 +46,7 @@ pub type AxisLabels = fn(f64) -> Vec<(f64, String)>;
 
 /// The page.
 pub fn page(report: &Report) -> String {
-    let title = escape(&format!("maitred bench {}", report.run.url));
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\
-         <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style>\n\
-         <h1>{title}</h1>\n"
-    );
+    let mut page = String::new();
     for why in &report.invalid_because {
         // Writing to a string cannot fail.
         let _ = writeln!(page, "<p class=\"bad\">Invalid: {}</p>", escape(why));
@@ -75,8 +57,7 @@ pub fn page(report: &Report) -> String {
     let table = text::lines(report).join("\n");
     let _ = writeln!(page, "<pre>{}</pre>", escape(&table));
     page.push_str(&charts(report));
-    page.push_str("</html>\n");
-    page
+    look::report(&format!("maitred bench {}", report.run.url), &page)
 }
 
 /// The position of a percentile on a scale on which each nine has the same width.
@@ -181,7 +162,8 @@ impl<'a> Chart<'a> {
         }
         let _ = write!(
             svg,
-            "</div>\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">"
+            "</div>\n<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
+             aria-label=\"{title}\">"
         );
         for tick in 0..=TICKS {
             let value = f64::from(tick) / f64::from(TICKS) * y_most;
@@ -211,12 +193,6 @@ impl<'a> Chart<'a> {
         svg.push_str("</svg>\n");
         svg
     }
-}
-
-/// Escapes a text for HTML.
-pub fn escape(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    text.replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

@@ -132,6 +132,21 @@ impl Memory {
         self.cache.retain(|_, entry| keep(entry));
     }
 
+    /// The pages that were sent most often, at most `most`, the first one first.
+    pub fn top(&self, most: usize) -> Vec<Arc<Object>> {
+        let mut top: Vec<Arc<Object>> = Vec::new();
+        for (_, entry) in self.cache.iter() {
+            let Entry::Page(page) = entry else { continue };
+            let least = top.get(most.saturating_sub(1)).map_or(0, |least| least.hits());
+            if page.hits() > least {
+                let at = top.partition_point(|other| other.hits() >= page.hits());
+                top.insert(at, page);
+                top.truncate(most);
+            }
+        }
+        top
+    }
+
     /// Whether there is an entry, without counting a use.
     pub fn contains(&self, key: &Key) -> bool {
         self.cache.contains_key(key)

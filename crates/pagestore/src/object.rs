@@ -36,13 +36,16 @@ pub struct Object {
     /// The outcome of the last check against purges: the number of the last purge then, times two,
     /// plus one if the page is stale.
     checked: AtomicU64,
+    /// How often it was sent, about.
+    hits: AtomicU64,
 }
 
 impl Object {
     /// A page that has not been checked against purges.
     pub fn new(subject: Subject, stored: Stored, body: impl Into<Body>) -> Object {
         let checked = AtomicU64::new(stored.stamp.saturating_mul(2));
-        Object { subject, stored, body: body.into(), cost: Duration::ZERO, checked }
+        let hits = AtomicU64::new(0);
+        Object { subject, stored, body: body.into(), cost: Duration::ZERO, checked, hits }
     }
 
     /// Sets the worker time.
@@ -60,6 +63,16 @@ impl Object {
     pub fn learn(&self, purge: u64, is_stale: bool) {
         let checked = purge.saturating_mul(2) | u64::from(is_stale);
         self.checked.store(checked, Ordering::Release);
+    }
+
+    /// Counts that it was sent this often.
+    pub fn add_hits(&self, count: u64) {
+        self.hits.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// How often it was sent since it is in memory, about.
+    pub fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
     }
 
     /// Its approximate size in memory, in bytes.

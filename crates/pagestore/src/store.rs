@@ -257,6 +257,15 @@ impl Store {
         self.memory.largest()
     }
 
+    /// The pages in memory that were sent most often, at most `most`. Looks at all pages.
+    pub fn top(&self, most: usize) -> Vec<Arc<Object>> {
+        // Purged pages stay in memory until they are looked up.
+        let mut top = self.memory.top(most * 2);
+        top.retain(|page| !matches!(self.purges.fate(page), PurgeState::Removed));
+        top.truncate(most);
+        top
+    }
+
     /// Looks up the page for a request with this key and these headers, in memory.
     pub fn lookup<'a>(
         &self,

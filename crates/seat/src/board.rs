@@ -82,6 +82,8 @@ pub struct SeatBoard {
     /// Peak resident memory of the programs that the worker's scripts have run and waited for, in
     /// bytes; 0: none, or not above the worker's own, or not measured.
     pub program_most: AtomicU64,
+    /// When the worker was forked, in nanoseconds of the monotonic clock. 0: not reported.
+    pub started_since: AtomicU64,
 }
 
 impl SeatBoard {
@@ -103,6 +105,7 @@ impl SeatBoard {
             &self.used_core_wait,
             &self.request_since,
             &self.program_most,
+            &self.started_since,
         ];
         for word in words {
             word.store(0, Ordering::Relaxed);

@@ -2,4 +2,5 @@
 
 pub mod access_log;
 pub mod humanize;
+pub mod look;
 pub mod nginx_words;

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use maitred_measure::html::{Chart, STYLE, escape, nines, percentiles, points};
+use maitred_measure::html::{Chart, nines, percentiles, points};
 use maitred_text::humanize;
+use maitred_text::look::{self, escape};
 
 use crate::course::rate_search::RateTrial;
 use crate::measurement::{Measurement, Setting};
@@ -14,24 +15,12 @@ use crate::timeline::TimelinePoint;
 /// Most numbers on an axis.
 const NUMBERS: f64 = 8.0;
 
-/// The style of confidence bands and tables.
-const BAND: &str = "\
-    .d{stroke:#98a2b8;fill:none;stroke-width:1;stroke-dasharray:4 3}.kd{color:#98a2b8}\
-    table{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto}\
-    th,td{text-align:right;padding:.15rem .6rem;border-bottom:1px solid var(--line)}\
-    th:first-child,td:first-child{text-align:left}";
-
 /// Most bars of a chart.
 const BARS: usize = 20;
 
 /// The page.
 pub fn page(report: &Report) -> String {
-    let title = escape(&format!("maitred tune: {}", report.subject));
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\
-         <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}{BAND}</style>\n\
-         <h1>{title}</h1>\n"
-    );
+    let mut page = String::new();
     // Writing to a string cannot fail, here and below.
     for trouble in &report.despite_noise {
         let _ = writeln!(page, "<p class=\"bad\">Despite noise: {}</p>", escape(trouble));
@@ -49,8 +38,7 @@ pub fn page(report: &Report) -> String {
     if !report.file.is_empty() {
         let _ = writeln!(page, "<h2>Settings</h2>\n<pre>{}</pre>", escape(&difference(report)));
     }
-    page.push_str("</html>\n");
-    page
+    look::report(&format!("maitred tune: {}", report.subject), &page)
 }
 
 /// Labels of round numbers up to the maximum.
@@ -148,35 +136,42 @@ fn routes(report: &Report) -> String {
     if report.routes.is_empty() {
         return String::new();
     }
-    let heading = ROUTE_COLUMNS.map(|(heading, ..)| heading).join("<th>");
-    let mut table = format!("<h2>Each route</h2>\n<table><tr><th>route<th>p95<th>{heading}</tr>\n");
+    let heading = ROUTE_COLUMNS.map(|(heading, ..)| heading).join("<th scope=\"col\">");
+    let mut table = format!(
+        "<h2>Each route</h2>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+         aria-label=\"routes\"><table><tr><th scope=\"col\">route<th scope=\"col\">p95\
+         <th scope=\"col\">{heading}</tr>\n"
+    );
     for route in &report.routes {
         let (name, p95) = (escape(&route.name), text::time(route.seen.p95));
         let cells = ROUTE_COLUMNS.map(|(.., cell)| cell(route)).join("<td>");
         let _ = writeln!(table, "<tr><td>{name}<td>{p95}<td>{cells}</tr>");
     }
-    table + "</table>\n"
+    table + "</table></div>\n"
 }
 
 fn bar(name: &str, seen: &Measurement) -> Option<String> {
     let parts = seen.parts()?;
     let parts = [
-        ("processor", "#2f7ed8", parts.cpu),
-        ("run queue", "#c0392b", parts.queue),
-        ("waiting", "#e08e0b", parts.waiting),
+        ("processor", "cpu", parts.cpu),
+        ("run queue", "core", parts.queue),
+        ("waiting", "blocked", parts.waiting),
     ];
     let all: f64 = parts.iter().map(|(_, _, seconds)| seconds).sum();
+    let label = parts.map(|(name, _, seconds)| format!("{name} {}", humanize::duration(seconds)));
     let mut svg = format!(
-        "<div class=\"key\">{}</div>\n<svg viewBox=\"0 0 860 50\" role=\"img\">",
-        escape(name)
+        "<div class=\"key\">{}</div>\n<svg viewBox=\"0 0 860 50\" role=\"img\" \
+         aria-label=\"{}\">",
+        escape(name),
+        label.join(", ")
     );
     let mut x = 0.0;
-    for (name, colour, seconds) in parts {
+    for (name, class, seconds) in parts {
         let width = seconds / all.max(1e-9) * 860.0;
         let label = format!("{name} {}", humanize::duration(seconds));
         let _ = write!(
             svg,
-            "<rect x=\"{x:.1}\" y=\"0\" width=\"{width:.1}\" height=\"26\" fill=\"{colour}\">\
+            "<rect x=\"{x:.1}\" y=\"0\" width=\"{width:.1}\" height=\"26\" class=\"{class}\">\
              <title>{label}</title></rect>"
         );
         if width > 90.0 {

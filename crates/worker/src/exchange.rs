@@ -338,6 +338,7 @@ impl<'a> WorkerExchange<'a> {
         board.clear();
         board.pid.store(std::process::id(), Ordering::Relaxed);
         board.started_at.store(now_seconds, Ordering::Relaxed);
+        board.started_since.store(monotonic_nanos(), Ordering::Relaxed);
         if let Some(meter) = &self.meter {
             meter.show(board);
         }

@@ -36,6 +36,8 @@ pub struct AdminAccess {
     pub group: Option<u32>,
     /// The token that allows a client to read everything.
     pub token: Option<AdminToken>,
+    /// The token that allows a client of the dashboard to purge cached pages.
+    pub purge_token: Option<AdminToken>,
     /// Whether pools run as different users: their requests must stay hidden from each other.
     pub has_several_users: bool,
     #[serde(skip)]

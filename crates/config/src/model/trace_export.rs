@@ -1,5 +1,6 @@
 //! The export of traces.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,9 @@ use crate::model::with_defaults::with_defaults;
 
 /// The port of OTLP over HTTP.
 const OTLP_PORT: u16 = 4318;
+
+/// The port of HTTPS.
+const HTTPS_PORT: u16 = 443;
 
 /// The path of traces (OTLP/HTTP).
 const TRACES_PATH: &str = "/v1/traces";
@@ -25,6 +29,8 @@ pub struct Traces {
     pub is_on: bool = true,
     /// The collector.
     pub endpoint: CollectorUrl = CollectorUrl::default(),
+    /// A file with the root certificates that verify the collector; none: those of the system.
+    pub ca_file: Option<PathBuf> = None,
     /// Headers of each export, by name.
     pub headers: Vec<(String, String)> = Vec::new(),
     /// The name of the service, the attribute `service.name`.
@@ -40,9 +46,12 @@ pub struct Traces {
 }
 }
 
-/// The address of a collector: plain HTTP.
+/// The address of a collector: HTTP, or HTTP over TLS.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectorUrl {
+    /// Whether the connection uses TLS.
+    #[serde(default)]
+    pub is_https: bool,
     /// A name or an address, without brackets.
     pub host: String,
     /// The port.
@@ -53,7 +62,8 @@ pub struct CollectorUrl {
 
 impl Default for CollectorUrl {
     fn default() -> CollectorUrl {
-        CollectorUrl { host: "127.0.0.1".to_owned(), port: OTLP_PORT, path: TRACES_PATH.to_owned() }
+        let host = "127.0.0.1".to_owned();
+        CollectorUrl { is_https: false, host, port: OTLP_PORT, path: TRACES_PATH.to_owned() }
     }
 }
 
@@ -63,18 +73,16 @@ impl CollectorUrl {
     /// # Errors
     /// The reason, as the end of a sentence that starts with the setting's name.
     pub fn parse(url: &str) -> Result<CollectorUrl, String> {
-        if url.starts_with("https://") {
-            let why = "is a URL with https, which is not supported; name a collector on this \
-                       machine or in its network (http://), which sends the traces on over TLS";
-            return Err(why.to_owned());
-        }
         let wrong = || {
             "is no URL of a collector; expected one such as \
                         \"http://127.0.0.1:4318\""
                 .to_owned()
         };
-        let rest = url.strip_prefix("http://").filter(|_| url.len() <= MAX_URL_BYTES);
-        let rest = rest.ok_or_else(wrong)?;
+        let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
+        let is_https = scheme == "https";
+        if !matches!(scheme, "http" | "https") || url.len() > MAX_URL_BYTES {
+            return Err(wrong());
+        }
         let (authority, path) = match rest.find('/') {
             Some(at) => rest.split_at(at),
             None => (rest, ""),
@@ -84,7 +92,8 @@ impl CollectorUrl {
             Some((host, port)) if !port.ends_with(']') => {
                 (host, port.parse().map_err(|_| wrong())?)
             }
-            _ => (authority, OTLP_PORT),
+            // The port of a collector elsewhere, as a service has it, is that of HTTPS.
+            _ => (authority, if is_https { HTTPS_PORT } else { OTLP_PORT }),
         };
         let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let is_good = match inner {
@@ -96,7 +105,7 @@ impl CollectorUrl {
             return Err(wrong());
         }
         let host = inner.unwrap_or(host).to_owned();
-        Ok(CollectorUrl { host, port, path: path.to_owned() })
+        Ok(CollectorUrl { is_https, host, port, path: path.to_owned() })
     }
 
     /// The host and the port, as in a URL.
@@ -156,6 +165,7 @@ mod tests {
         assert_eq!(of("http://otel/"), "otel:4318/v1/traces");
         assert_eq!(of("http://[::1]:5/otlp/v1/traces"), "[::1]:5/otlp/v1/traces");
         assert_eq!(of("http://[::1]"), "[::1]:4318/v1/traces");
+        assert_eq!(of("https://otlp.example/v1/traces"), "otlp.example:443/v1/traces");
         for wrong in [
             "",
             "otel:4318",
@@ -168,7 +178,7 @@ mod tests {
             "http://u@a/",
             "http://[::1",
             "http://a/#x",
-            "https://a",
+            "ftp://a",
         ] {
             assert!(CollectorUrl::parse(wrong).is_err(), "{wrong}");
         }

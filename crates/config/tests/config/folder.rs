@@ -20,9 +20,11 @@ impl Folder {
         {
             fs::write(folder.path().join(name), "").unwrap();
         }
-        let token = folder.path().join("admin.token");
-        fs::write(&token, "uHqUJ3tnW6rQ0T1kVbcz\n").unwrap();
-        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+        for name in ["admin.token", "purge.token"] {
+            let token = folder.path().join(name);
+            fs::write(&token, "uHqUJ3tnW6rQ0T1kVbcz\n").unwrap();
+            fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+        }
         folder
     }
 

@@ -42,6 +42,19 @@ pub fn decide(
     }
 }
 
+/// The header with the token for purges. A browser sends it from another host's page only if this
+/// server allowed that, and never by itself, as it does with a password or a cookie.
+pub const PURGE_TOKEN_HEADER: &str = "x-maitred-purge-token";
+
+/// Whether a client with this value of [`PURGE_TOKEN_HEADER`] may purge cached pages.
+pub fn may_purge(access: &AdminAccess, sent: Option<&[u8]>) -> bool {
+    let sent = sent.filter(|sent| sent.len() <= AUTHORIZATION_BYTES);
+    match (&access.purge_token, sent) {
+        (Some(token), Some(sent)) => is_same(sent, token),
+        _ => false,
+    }
+}
+
 fn is_known(access: &AdminAccess, peer: AdminPeer) -> bool {
     let AdminPeer::Unix(Some((uid, gid))) = peer else {
         return false;
@@ -64,8 +77,12 @@ fn is_token(field: &[u8], token: &AdminToken) -> bool {
         pair.get(colon + 1..).map(<[u8]>::to_vec)
     };
     let sent = after(b"Bearer ").map(<[u8]>::to_vec).or_else(password);
-    let hash: [u8; 32] = Sha256::digest(sent.as_deref().unwrap_or_default()).into();
-    sent.is_some() && bool::from(hash.ct_eq(token.hash()))
+    is_same(sent.as_deref().unwrap_or_default(), token) && sent.is_some()
+}
+
+fn is_same(sent: &[u8], token: &AdminToken) -> bool {
+    let hash: [u8; 32] = Sha256::digest(sent).into();
+    hash.ct_eq(token.hash()).into()
 }
 
 #[cfg(test)]
@@ -88,6 +105,20 @@ mod tests {
         assert_eq!(seen(&access()), Ok(View::WithoutQueries));
         let several = AdminAccess { has_several_users: true, ..access() };
         assert_eq!(seen(&several), Ok(View::WithoutRequests));
+    }
+
+    #[test]
+    fn a_purge_needs_its_own_token_whatever_else_is_sent() {
+        assert!(!may_purge(&with_token(), Some(TOKEN.as_bytes())), "purges are off");
+        let access =
+            AdminAccess { purge_token: AdminToken::new("another-horse-1"), ..with_token() };
+        assert!(access.purge_token.is_none(), "it is too short");
+        let access =
+            AdminAccess { purge_token: AdminToken::new("another-horse-battery"), ..with_token() };
+        assert!(may_purge(&access, Some(b"another-horse-battery")));
+        for wrong in [None, Some(&b""[..]), Some(TOKEN.as_bytes()), Some(&[b'x'; 5000])] {
+            assert!(!may_purge(&access, wrong));
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 pub(crate) mod access;
 pub(crate) mod application_metrics;
+pub(crate) mod busy_routes;
 pub(crate) mod dashboard;
 mod exposition;
 pub(crate) mod metrics;

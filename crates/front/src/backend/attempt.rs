@@ -90,7 +90,11 @@ fn log_failure(run: &Run<'_>, outcome: RequestOutcome, detail: &str, took: Durat
             tracing::debug!("{}: {}", run.backend, line());
             run.backend.note_rejection(outcome, line);
         }
-        LogLevel::Error => run.backend.log(&line()),
+        LogLevel::Error => {
+            let line = line();
+            run.lines.add(&line);
+            run.backend.log(&line);
+        }
     }
 }
 

@@ -222,6 +222,11 @@ impl Source {
         self.exchange()?.assigned_at()
     }
 
+    /// The part of its wait in which its worker was starting, if it has waited for that.
+    pub fn boot_time(&self) -> Option<Duration> {
+        self.exchange()?.boot_time()
+    }
+
     /// The earliest possible start of the script: `assigned`, or later if it waited behind another
     /// in its seat. None when it has ended.
     pub fn began(&self, assigned: Instant) -> Option<Instant> {

@@ -16,6 +16,8 @@ pub struct ScriptProgress {
     pub has_sent: bool,
     /// Time that the request waited for a worker.
     pub queued: Option<Duration>,
+    /// The part of that time in which its worker was starting.
+    pub boot: Option<Duration>,
     /// Whether it got no worker because requests of its kind hang.
     pub held_back: bool,
     /// Run time of its script.
@@ -35,6 +37,7 @@ impl ScriptProgress {
             began: Instant::now(),
             has_sent: false,
             queued: None,
+            boot: None,
             held_back: false,
             script: None,
             spent: None,

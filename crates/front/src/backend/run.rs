@@ -22,6 +22,7 @@ use crate::http::client::Client;
 use crate::http::deadline::Fields;
 use crate::http::server_timing;
 use crate::http::spool::Spool;
+use crate::logging::request_lines::RequestLines;
 use crate::logging::script_messages::records;
 use crate::logging::terminal_lines;
 use crate::pool::exchange::{ExchangeEvent, QueueRequest};
@@ -56,6 +57,8 @@ pub struct Run<'a> {
     pub fields: &'a dyn Fields,
     /// Its queue priority.
     pub priority: Priority,
+    /// The log lines about it.
+    pub lines: RequestLines,
 }
 
 impl Run<'_> {
@@ -116,6 +119,7 @@ impl Run<'_> {
         waited?;
         let assigned = source.assigned_at().unwrap_or(progress.began);
         let result = self.relay(client, encoder, &mut source, &limits, progress).await;
+        progress.boot = source.boot_time();
         if progress.spent.is_none() {
             // Without the time in which the client read the rest.
             let ended = progress.script_over.unwrap_or_else(Instant::now);
@@ -203,6 +207,7 @@ impl Run<'_> {
         let (backend, script, suffix) = (self.backend, self.script, self.log_suffix());
         for record in records(message, |bytes| backend.may_log(bytes)) {
             let text = record.text(&suffix);
+            self.lines.add(&record.text(&""));
             match record.is_fatal {
                 true => tracing::error!("{backend}: {script}: {text}"),
                 false => tracing::warn!("{backend}: {script}: {text}"),

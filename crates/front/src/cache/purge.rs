@@ -347,6 +347,15 @@ impl Cache {
         self.purge_and_notify(dropped, true)
     }
 
+    /// Drops the pages that a user names, as [`Cache::purge`] does.
+    ///
+    /// # Errors
+    /// One sentence, when it names no page.
+    pub fn purge_asked(&self, asked: &PurgeRequest) -> Result<Option<PurgeAcks>, String> {
+        let dropped = self.known.load().resolve(asked)?;
+        Ok(self.purge(&dropped))
+    }
+
     /// The same, but other nodes are not waited for: no client of a page waits for those.
     pub fn invalidate(&self, dropped: &[DroppedPages]) -> Option<PurgeAcks> {
         self.purge_and_notify(dropped, false)

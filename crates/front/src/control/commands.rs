@@ -18,7 +18,7 @@ use maitred_sandbox::Readable;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use crate::admin::{node_load, readiness};
+use crate::admin::{busy_routes, node_load, readiness};
 use crate::logging::access_log::AccessLog;
 use crate::net::readable::readable;
 use crate::net::tls::Tls;
@@ -286,6 +286,10 @@ impl CommandReceiver {
                     cache.lease.set(until);
                 }
             }
+            ToFront::ShowSlowStack { stack } => self.shared.recent_requests.add_stack(stack),
+            ToFront::ShowCertificateFailures { failures } => {
+                self.shared.recent_requests.set_failures(failures);
+            }
             ToFront::SetAccessLog => self.take_access_log(fds.pop()),
             ToFront::SetPoolAccessLog { path } => self.take_pool_access_log(path, fds.pop()),
             ToFront::SetErrorLog => take_error_log(fds),
@@ -378,6 +382,7 @@ impl CommandReceiver {
             proxies: shared.proxies.read(),
             readiness: Some(readiness::of(shared)),
             scale: Some(node_load::of(shared)),
+            routes: busy_routes::of(shared),
         };
         if let Err(error) = write_json(file, &figures) {
             tracing::warn!("the front's statistics cannot be sent: {error}");
@@ -475,6 +480,7 @@ impl CommandReceiver {
                 self.shared.access_log.store(access_log.map(Arc::new));
                 self.shared.ready_sheds.store(config.ready_sheds, Ordering::Relaxed);
                 self.shared.history.want(history::can_be_seen(&config));
+                self.shared.recent_requests.want(history::can_be_seen(&config));
                 for thread in &self.threads {
                     let (done, is_done) = oneshot::channel();
                     let _ = thread.send(ThreadOrder::Switch(done)).await;

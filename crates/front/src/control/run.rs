@@ -124,6 +124,8 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::Purge { .. }
         | ToFront::SetPurgeLease { .. }
         | ToFront::AddCookieNames { .. }
+        | ToFront::ShowSlowStack { .. }
+        | ToFront::ShowCertificateFailures { .. }
         | ToFront::OpenSeat { .. } => orders.early.push((order, fds)),
         ToFront::SetAccessLog => orders.access_log = fds.into_iter().next(),
         ToFront::SetPoolAccessLog { path } => {
@@ -200,6 +202,7 @@ fn prepare(
     );
     shared.trace(config.traces.as_ref())?;
     shared.history.want(history::can_be_seen(&config));
+    shared.recent_requests.want(history::can_be_seen(&config));
     shared.ready_sheds.store(config.ready_sheds, Ordering::Relaxed);
     Ok(Start {
         shared: Arc::new(shared),

@@ -16,6 +16,7 @@ use crate::admin::dashboard::{
     self, Asset, CONTENT_SECURITY_POLICY, DashboardTarget, OpenDashboard,
 };
 use crate::admin::{self, Refused};
+use crate::handler::admin_cache;
 use crate::handler::context::RequestCx;
 use crate::handler::respond::{TextResponse, WholeResponse};
 use crate::http::client::{After, Content, HeadWriter, HttpClient};
@@ -23,8 +24,7 @@ use crate::http::headers::Header;
 use crate::net::admin_peer::AdminPeer;
 use crate::pool::status::View;
 use crate::runtime::clock::http_date;
-use crate::services::Thread;
-use crate::services::history;
+use crate::services::{Shared, Thread, history};
 use crate::site::sites::Sites;
 
 /// The challenge for a client without the token of the admin listener (RFC 6750 §3).
@@ -65,6 +65,17 @@ pub async fn serve<C: HttpClient>(
     };
     match target {
         Some(DashboardTarget::Asset(asset)) => send_asset(cx, asset).await,
+        Some(DashboardTarget::Request(number)) => {
+            let value = request(&cx.thread.shared, view, number);
+            send_json(cx, value).await
+        }
+        Some(DashboardTarget::Pages) => {
+            let value = admin_cache::pages(&cx.thread.shared, view);
+            send_json(cx, value).await
+        }
+        Some(DashboardTarget::Purge(url)) => {
+            Box::pin(admin_cache::purge(cx, &sites.admin, &url)).await
+        }
         Some(DashboardTarget::Events(pool)) => {
             let pool = pool.map(str::to_owned);
             events(cx, view, pool.as_deref()).await
@@ -100,6 +111,38 @@ fn admit<C: HttpClient>(
             TextResponse::new(403, "This user may not read what is here (admin_users).")
         }
     })
+}
+
+/// The details of a request. Only a client that may see everything gets its log lines.
+fn request(shared: &Shared, view: View, number: u64) -> Option<Value> {
+    let found = shared.recent_requests.find(number);
+    let mut request = found.filter(|_| view != View::WithoutRequests)?;
+    if view != View::Whole {
+        request.lines.clear();
+    }
+    serde_json::to_value(&request).ok()
+}
+
+async fn send_json<C: HttpClient>(
+    cx: &mut RequestCx<'_, C>,
+    value: Option<Value>,
+) -> io::Result<After> {
+    let Some(value) = value else {
+        return cx.refuse(TextResponse::new(404, "There is nothing to show.")).await;
+    };
+    let body = value.to_string();
+    let after = cx.client.discard_body(cx.head);
+    let headers: [Header<'_>; 3] = [
+        (b"Content-Type", b"application/json"),
+        (b"Cache-Control", b"no-store"),
+        (b"X-Content-Type-Options", b"nosniff"),
+    ];
+    let content = match cx.head.kind() {
+        Method::Head => Content::Nothing,
+        _ => Content::Made(body.as_bytes()),
+    };
+    let response = WholeResponse::new(200, content, after);
+    cx.send(&WholeResponse { headers: &headers, length: Some(body.len() as u64), ..response }).await
 }
 
 async fn send_asset<C: HttpClient>(

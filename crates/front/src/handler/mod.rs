@@ -1,6 +1,7 @@
 //! The life of a request: from the request header to the response.
 
 pub(crate) mod accel_redirect;
+pub(crate) mod admin_cache;
 pub(crate) mod admin_pages;
 pub(crate) mod cache;
 pub(crate) mod classic_pool;
@@ -14,6 +15,7 @@ pub(crate) mod htaccess_users;
 pub(crate) mod proxy;
 pub(crate) mod refusal;
 pub(crate) mod request;
+pub(crate) mod request_detail;
 pub(crate) mod request_spans;
 pub(crate) mod respond;
 pub(crate) mod response_headers;

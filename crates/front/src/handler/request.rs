@@ -13,6 +13,7 @@ use maitred_rules::path::{CleanPath, clean_path};
 use crate::handler::cache::purge;
 use crate::handler::context::{ErrorPage, RequestContext, RequestCx, RequestTarget};
 use crate::handler::decision::Decision;
+use crate::handler::request_detail;
 use crate::handler::request_spans::{self, FinishedRequest};
 use crate::handler::respond::{InterceptedResponse, TextResponse};
 use crate::handler::route::{route, special};
@@ -68,10 +69,20 @@ pub async fn serve<C: HttpClient>(client: &mut C, head: &Head, thread: &Arc<Thre
     };
     cx.record.bytes = (cx.client.sent() - before).saturating_sub(cx.record.head_bytes);
     let RequestCx { client, record, target, .. } = cx;
-    if let (Some(trace), Some(traces)) = (&record.trace, &*thread.shared.traces.load()) {
-        let host = target.host;
-        let request = FinishedRequest { head, record: &record, host, begun };
-        request_spans::export(traces, trace, &request);
+    if client.admin().is_none() {
+        let request = FinishedRequest {
+            method: head.method(),
+            target: head.target(),
+            path: head.path(),
+            version: Some(head.version()),
+            record: &record,
+            host: target.host,
+            begun,
+        };
+        if let (Some(trace), Some(traces)) = (&record.trace, &*thread.shared.traces.load()) {
+            request_spans::export(traces, trace, &request);
+        }
+        request_detail::remember(&thread.shared, &request);
     }
     log(client, head, thread, begun, record);
     if after.is_err() {

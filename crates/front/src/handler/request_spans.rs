@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use maitred_http1::{Head, Version};
+use maitred_http1::Version;
 use maitred_trace::{RequestTrace, Span, SpanId, SpanKind, SpanValue};
 
 use crate::http::hosts::host_name;
@@ -13,12 +13,18 @@ use crate::runtime::clock;
 use crate::services::traces::Traces;
 
 /// The first status that says that the server has failed (RFC 9110 §15.6).
-const SERVER_ERROR: u16 = 500;
+pub const SERVER_ERROR: u16 = 500;
 
 /// A finished request.
 pub struct FinishedRequest<'a> {
-    /// Its header.
-    pub head: &'a Head,
+    /// Its method.
+    pub method: &'a str,
+    /// Its target.
+    pub target: &'a str,
+    /// The path of the target.
+    pub path: &'a str,
+    /// The client's version of HTTP; none: a web server has sent it over FastCGI.
+    pub version: Option<Version>,
     /// Its record.
     pub record: &'a RequestRecord,
     /// The authority that the client requested.
@@ -56,13 +62,20 @@ impl RequestSpans<'_> {
     fn all(&self, selected_for: &'static str) -> Vec<Span> {
         let record = self.request.record;
         let mut spans = vec![self.whole(selected_for)];
+        spans.extend(self.lookup());
         let Some(began) = record.backend_began else {
             return spans;
         };
         let offset = began.saturating_duration_since(self.request.begun);
         let assigned = offset + record.queued.unwrap_or_default();
-        if record.queued.is_some() {
-            spans.push(self.part("queue", SpanId::random(), offset, assigned));
+        if let Some(queued) = record.queued {
+            let queue = self.part("queue", SpanId::random(), offset, assigned);
+            let boot = record.boot.map(|boot| {
+                let began = assigned.saturating_sub(boot.min(queued));
+                let boot = self.part("boot", SpanId::random(), began, assigned);
+                Span { parent: Some(queue.span_id), ..boot }
+            });
+            spans.extend([Some(queue), boot].into_iter().flatten());
         }
         let Some(script) = record.script else {
             return spans;
@@ -73,24 +86,44 @@ impl RequestSpans<'_> {
         spans
     }
 
+    /// The span of the lookup in the page cache.
+    fn lookup(&self) -> Option<Span> {
+        let record = self.request.record;
+        let lookup = record.lookup?;
+        let offset = |at: Instant| at.saturating_duration_since(self.request.begun).min(self.took);
+        let ended = lookup.ended.map_or(self.took, offset);
+        let mut span = self.part("cache", SpanId::random(), offset(lookup.began), ended);
+        if let Some(result) = record.cache {
+            span.attributes.push(("maitred.cache", SpanValue::text(result)));
+        }
+        let wait = SpanValue::Decimal(lookup.waited.as_micros() as f64 / 1000.0);
+        span.attributes.push(("maitred.cache_wait_ms", wait));
+        Some(span)
+    }
+
     fn whole(&self, selected_for: &'static str) -> Span {
-        let (trace, FinishedRequest { head, record, host, .. }) = (self.trace, self.request);
+        let (trace, request) = (self.trace, self.request);
+        let FinishedRequest { method, record, host, .. } = *request;
         let mut route = String::new();
-        name_class(head.target(), &mut route);
+        name_class(request.target, &mut route);
         let mut span = self.part("", trace.span_id, Duration::ZERO, self.took);
         let text = SpanValue::text;
         let scheme = if record.is_https { "https" } else { "http" };
         span.attributes.extend([
-            ("http.request.method", text(head.method())),
+            ("http.request.method", text(method)),
             ("http.route", text(&route)),
             ("url.scheme", text(scheme)),
-            ("url.path", text(head.path())),
+            ("url.path", text(request.path)),
             ("server.address", text(host_name(host))),
-            ("network.protocol.version", text(protocol_version(head.version()))),
             ("http.response.status_code", SpanValue::Number(record.status.into())),
-            ("http.response.body.size", SpanValue::Number(number(record.bytes))),
             ("maitred.selected_for", text(selected_for)),
         ]);
+        if let Some(version) = request.version {
+            span.attributes.extend([
+                ("network.protocol.version", text(protocol_version(version))),
+                ("http.response.body.size", SpanValue::Number(number(record.bytes))),
+            ]);
+        }
         if record.status >= SERVER_ERROR {
             span.attributes.push(("error.type", text(&record.status.to_string())));
         }
@@ -100,7 +133,7 @@ impl RequestSpans<'_> {
         if let Some(cache) = record.cache {
             span.attributes.push(("maitred.cache", text(cache)));
         }
-        span.name = format!("{} {route}", head.method());
+        span.name = format!("{method} {route}");
         span.kind = SpanKind::Server;
         (span.parent, span.is_parent_remote) = (trace.parent, trace.parent.is_some());
         span.has_failed = record.status >= SERVER_ERROR;

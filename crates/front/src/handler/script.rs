@@ -30,6 +30,7 @@ use crate::handler::script_response::HttpEncoder;
 use crate::http::body::{Body, NoBody};
 use crate::http::client::{After, HeadWriter, HttpClient};
 use crate::http::deadline::SharedDeadline;
+use crate::logging::request_lines::RequestLines;
 use crate::logging::request_record::RequestRecord;
 use crate::net::tls::Secured;
 use crate::runtime::request_id::RequestId;
@@ -45,7 +46,10 @@ pub async fn serve<C: HttpClient>(
     let mut fill = None;
     let cache = cx.thread.shared.cache.as_ref();
     if let (Some(of), Some(cache), None) = (&context.site.cache, cache, context.error_page) {
-        match Box::pin(lookup::lookup(cx, cache, of, context)).await? {
+        cx.record.begin_lookup();
+        let found = Box::pin(lookup::lookup(cx, cache, of, context)).await;
+        cx.record.end_lookup();
+        match found? {
             LookupResult::Responded(after) => return Ok(after),
             LookupResult::Refresh(after, fill) => {
                 refresh::refresh(fill, context, script, cx.thread, Caller::of(cx));
@@ -142,6 +146,7 @@ async fn run<C: HttpClient>(
     let tried = attempt(&mut client, &mut tee, cx.thread.number, &run, encoded).await;
     let is_gone = client.has_gone;
     record(&tee, &tried.progress, &mut cx.record);
+    cx.record.lines = run.lines.take();
     if is_gone {
         cx.record.status = RequestOutcome::ClientLeft.status();
         return Err(io::ErrorKind::ConnectionAborted.into());
@@ -192,6 +197,7 @@ pub fn run_of<'r>(
         trace: caller.trace.as_ref().map(|trace| trace.trace_id),
         spool_dir: &context.site.spool_dir,
         priority: context.lane,
+        lines: RequestLines::default(),
         fields: if is_shared { &SharedDeadline } else { context.head },
     }
 }
@@ -260,6 +266,7 @@ pub fn record<W: HeadWriter>(tee: &Tee<'_, W>, sent: &ScriptProgress, record: &m
     record.cache = tee.fill().map(Fill::word);
     (record.status, record.head_bytes) = (encoder.status, encoder.head_bytes);
     (record.queued, record.script, record.spent) = (sent.queued, sent.script, sent.spent);
+    record.boot = sent.boot;
     record.backend_began = Some(sent.began);
     record.script_end = sent.going_on.as_ref().map(|exchange| exchange.at_end());
 }

@@ -8,6 +8,7 @@ pub(crate) mod log_limit;
 pub(crate) mod pool_access_log;
 pub(crate) mod pool_access_log_entry;
 pub(crate) mod repeated;
+pub(crate) mod request_lines;
 pub(crate) mod request_record;
 pub(crate) mod script_messages;
 pub(crate) mod site_log;

@@ -13,6 +13,17 @@ use crate::http::client::Written;
 use crate::logging::site_log::SiteLog;
 use crate::runtime::request_id::RequestId;
 
+/// The lookup of a page in the page cache.
+#[derive(Debug, Clone, Copy)]
+pub struct CacheLookup {
+    /// Its start.
+    pub began: Instant,
+    /// Its end, once it has ended.
+    pub ended: Option<Instant>,
+    /// The time in which it waited for a page that another request was fetching.
+    pub waited: Duration,
+}
+
 /// The record of a request.
 #[derive(Debug, Default)]
 pub struct RequestRecord {
@@ -32,6 +43,8 @@ pub struct RequestRecord {
     pub is_https: bool,
     /// The time in the queue.
     pub queued: Option<Duration>,
+    /// The part of that time in which the worker was starting.
+    pub boot: Option<Duration>,
     /// The run time of the script.
     pub script: Option<Duration>,
     /// The cost of the script in that time, if its worker has reported it.
@@ -54,6 +67,10 @@ pub struct RequestRecord {
     pub sends_id: bool,
     /// The result of the page cache, in a word.
     pub cache: Option<&'static str>,
+    /// The lookup of its page in the page cache, if the request has a trace.
+    pub lookup: Option<CacheLookup>,
+    /// The log lines about it.
+    pub lines: Vec<String>,
     /// The log of the request's site.
     pub log: SiteLog,
 }
@@ -66,6 +83,20 @@ impl RequestRecord {
     pub fn written(&mut self, written: Written) -> io::Result<()> {
         (self.status, self.head_bytes) = (written.status, written.head_bytes);
         written.result
+    }
+
+    /// The lookup in the page cache begins, if the request has a trace.
+    pub fn begin_lookup(&mut self) {
+        let began = Instant::now();
+        let lookup = CacheLookup { began, ended: None, waited: Duration::ZERO };
+        self.lookup = self.trace.is_some().then_some(lookup);
+    }
+
+    /// The lookup in the page cache ends, if it has not.
+    pub fn end_lookup(&mut self) {
+        if let Some(lookup) = &mut self.lookup {
+            lookup.ended.get_or_insert_with(Instant::now);
+        }
     }
 
     /// The request's id, assigned at the first call.

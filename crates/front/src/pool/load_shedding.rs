@@ -22,6 +22,7 @@ impl Pool {
         state: &mut PoolQueues,
         exchange: &Arc<Exchange>,
     ) -> Result<(), RequestOutcome> {
+        exchange.has_queued.store(true, Ordering::Relaxed);
         let (item, queue) = (exchange.clone(), &mut state.queue);
         let (now, max_wait, script) = (Instant::now(), exchange.max_wait, self.script_time());
         let result = match exchange.priority {

@@ -131,6 +131,11 @@ impl RouteClasses {
     /// The statistics by route, the busiest first. Counting starts with the first call.
     pub fn read(&self) -> Vec<(String, RouteStats)> {
         self.is_wanted.store(true, Ordering::Relaxed);
+        self.counted()
+    }
+
+    /// The same, without a start of counting.
+    pub fn counted(&self) -> Vec<(String, RouteStats)> {
         let mut all: HashMap<String, RouteStats> = HashMap::new();
         let mut others = RouteStats::default();
         for table in &self.tables {

@@ -73,7 +73,8 @@ fn written(config: &Config) -> Vec<PathBuf> {
 
 /// Folders that the front reads, each with the name of its setting.
 fn folders(config: &Config) -> impl Iterator<Item = (&'static str, &Path)> {
-    config.sites.iter().flat_map(|site| {
+    let roots = config.traces.iter().filter_map(|traces| traces.ca_file.as_deref());
+    let of_sites = config.sites.iter().flat_map(|site| {
         let root = std::iter::once(("root", &site.root));
         let aliases = site.rules.aliases.iter();
         let users = site.rules.basic_auth.iter();
@@ -84,7 +85,8 @@ fn folders(config: &Config) -> impl Iterator<Item = (&'static str, &Path)> {
             .chain(htaccess_users.map(|path| ("htaccess_users", path)))
             .chain(sent.map(|root| ("sendfile_roots", &root.folder)))
             .map(|(setting, path)| (setting, path.as_path()))
-    })
+    });
+    of_sites.chain(roots.map(|path| ("ca_file", path)))
 }
 
 /// Warns of each folder of a new configuration that the sandbox does not let the front reach.

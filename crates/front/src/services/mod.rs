@@ -5,6 +5,7 @@ pub(crate) mod history;
 pub(crate) mod idle_connections;
 pub(crate) mod lifecycle;
 pub(crate) mod own_cores;
+pub(crate) mod recent_requests;
 pub(crate) mod traces;
 
 use std::net::IpAddr;
@@ -37,6 +38,7 @@ use crate::services::agent::Agent;
 use crate::services::history::History;
 use crate::services::idle_connections::{IdleConnections, idle_timeout};
 use crate::services::own_cores::OwnCores;
+use crate::services::recent_requests::RecentRequests;
 use crate::services::traces::{TraceStats, Traces};
 use crate::site::acme_challenges::Proofs;
 use crate::site::auth::Authenticator;
@@ -98,6 +100,8 @@ pub struct Shared {
     pub certificates: ArcSwap<Vec<CertificateExpiry>>,
     /// The last hour, for the dashboard.
     pub history: History,
+    /// The latest slow and failed requests, for the dashboard.
+    pub recent_requests: RecentRequests,
     /// Counters of spans.
     pub trace_stats: Arc<TraceStats>,
     /// The access logs of pools and sites.
@@ -176,6 +180,7 @@ impl Shared {
             access_log: Arc::new(ArcSwapOption::new(access_log.map(Arc::new))),
             traces: ArcSwapOption::empty(),
             certificates: ArcSwap::default(),
+            recent_requests: RecentRequests::default(),
             history: History::default(),
             trace_stats: Arc::default(),
             pool_access_logs,

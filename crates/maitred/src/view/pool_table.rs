@@ -23,9 +23,10 @@ const POOLS: &str = "POOL -14 | BUSY 7 | IDLE 4? | QUEUE 9 | WAIT 11 | SCRIPT 11
 const LEGEND: &str = "BUSY now/limit; QUEUE now/max; WAIT and SCRIPT p50/p99 of the last 10 s";
 
 /// An order of pools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PoolOrder {
     /// Pools with waiting requests, then busy ones, then those with recent requests.
+    #[default]
     Load,
     /// Most finished requests first.
     Requests,

@@ -43,6 +43,7 @@ fn is_empty(board: &SeatBoard) -> bool {
         &board.used_core_wait,
         &board.request_since,
         &board.program_most,
+        &board.started_since,
     ];
     let texts = [board.method.get(), board.uri.get(), board.query.get(), board.script.get()];
     [&board.pid, &board.running].iter().all(|word| word.load(Relaxed) == 0)

@@ -87,6 +87,7 @@ impl StatusDraft {
         status.page_cache.clone_from(&front.page_cache);
         status.proxies.clone_from(&front.proxies);
         status.scale.clone_from(&front.scale);
+        status.routes.clone_from(&front.routes);
         status.readiness = match (status.phase.as_str(), &front.readiness) {
             ("serving" | "stopping", Some(readiness)) => readiness.clone(),
             ("serving", None) => Readiness::not("the front does not respond"),

@@ -88,6 +88,7 @@ mod tests {
             proxies: vec![ProxyServer::default()],
             readiness: Some(Readiness::not("why")),
             scale: None,
+            routes: Vec::new(),
         };
         let text = serde_json::to_string(&told).unwrap();
         assert_eq!(read(file(&text)), Ok(told));

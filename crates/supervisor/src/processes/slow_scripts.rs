@@ -2,6 +2,7 @@
 //! that there are any is logged once, and again when it is over.
 
 use maitred_config::Pool;
+use maitred_control::front::{MAX_CALLS_SHOWN, SlowStack, shown};
 use maitred_control::stack::Stack;
 use maitred_control::{Overrun, ToZygote, WorkerId};
 use maitred_os::users::Identity;
@@ -10,7 +11,7 @@ use tracing::warn;
 
 use crate::limits::{Moment, SLOW_EPISODE};
 use crate::logging::running_time::RunningTime;
-use crate::logging::slowlog::{Slowlog, Subject, entry};
+use crate::logging::slowlog::{Slowlog, Subject, calls, entry};
 use crate::logging::text::one_line;
 use crate::processes::pools::Pools;
 use crate::processes::running_pool::RunningPool;
@@ -192,6 +193,28 @@ impl RunningPool {
         if let Some(problem) = log.append(&entry(subject, &stamp, stack, depth)) {
             warn!("pool {}: {problem}", subject.pool);
         }
+    }
+}
+
+/// The stack of a slow script, for the dashboard.
+pub fn slow_stack(subject: &Subject, stack: Result<&Stack, &str>) -> SlowStack {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.unwrap_or_default().as_millis();
+    let script = stack.ok().map(|stack| &stack.script).filter(|script| !script.is_empty());
+    let frames = stack.map_or(&[][..], |stack| &stack.frames);
+    let unsound = "the script calls and returns faster than it can be looked at";
+    let problem = match stack {
+        Ok(stack) => (!stack.is_sound).then(|| unsound.to_owned()),
+        Err(why) => Some(shown(why)),
+    };
+    SlowStack {
+        at: u64::try_from(now).unwrap_or(u64::MAX),
+        pool: subject.pool.clone(),
+        pid: subject.pid,
+        script: shown(script.unwrap_or(&subject.script)),
+        id: subject.id.clone(),
+        calls: calls(frames, MAX_CALLS_SHOWN).map(|(_, call)| shown(&call)).collect(),
+        problem,
     }
 }
 

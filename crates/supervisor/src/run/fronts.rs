@@ -134,6 +134,8 @@ impl Supervisor {
             FromFront::MetricsRequested => {
                 self.pools.query_opcaches(&self.scoreboards, now);
                 self.admin.measure(&mut self.pools, &self.scoreboards, now);
+                let failures = self.acme.failures(now);
+                self.fronts.tell(line, ToFront::ShowCertificateFailures { failures });
             }
             FromFront::Drained => {
                 self.fronts.drained(line);

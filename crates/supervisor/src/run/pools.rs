@@ -27,7 +27,7 @@ use crate::processes::plan::ZYGOTE_ROLE;
 use crate::processes::pools::PoolId;
 use crate::processes::running_pool::Zygote;
 use crate::processes::script_children::EndedScript;
-use crate::processes::slow_scripts::{SlowScript, TraceTarget};
+use crate::processes::slow_scripts::{SlowScript, TraceTarget, slow_stack};
 use crate::reload::restart_requests::SaveNotice;
 use crate::system::private_folders;
 use crate::system::programs::is_version;
@@ -358,7 +358,14 @@ impl Supervisor {
         stack: Result<&Stack, &str>,
     ) {
         match target {
-            TraceTarget::SlowScript(subject) => self.pools[id].write_slowlog(&subject, stack),
+            TraceTarget::SlowScript(subject) => {
+                self.pools[id].write_slowlog(&subject, stack);
+                // As the front remembers them.
+                if self.plan.config.admin.is_some() {
+                    let (line, stack) = (self.fronts.line(), slow_stack(&subject, stack));
+                    self.fronts.tell(line, ToFront::ShowSlowStack { stack });
+                }
+            }
             TraceTarget::Shown(position) => self.admin.take_stack(position, stack.ok()),
         }
     }

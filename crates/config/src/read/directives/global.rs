@@ -252,6 +252,22 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         },
     },
     Directive {
+        name: "admin_purge_token_file",
+        default: Preset::Words("none: the dashboard changes nothing"),
+        takes: "a path",
+        needs: Needs::Live,
+        doc: "A file with another token, without permissions for other users, with which the \
+              dashboard purges cached pages. It is not `admin_token`, which a browser sends by \
+              itself.",
+        example: "\"purge.token\"",
+        read: |config, value| {
+            let token = AdminToken::in_file(&value.path()?);
+            let token = token.map_err(|why| value.refused(&why))?;
+            config.admin_access.purge_token = Some(token);
+            Ok(())
+        },
+    },
+    Directive {
         name: "admin_socket",
         default: Preset::Words(
             "/run/maitred/admin.sock for root; otherwise maitred/admin.sock in $XDG_RUNTIME_DIR, \

@@ -14,11 +14,11 @@ pub const DIRECTIVES: &[Directive<Traces>] = &[
             "`\"http://127.0.0.1:4318\"`, or that of `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or \
              `OTEL_EXPORTER_OTLP_ENDPOINT`",
         ),
-        takes: "a URL such as \"http://127.0.0.1:4318\", or \"off\"",
+        takes: "a URL such as \"http://127.0.0.1:4318\" or \"https://otlp.example\", or \"off\"",
         needs: Needs::Live,
-        doc: "The collector that receives the spans, as OTLP in JSON over HTTP. A URL without a \
-              path gets `/v1/traces`. `\"off\"` exports nothing, and requests have traces all the \
-              same.",
+        doc: "The collector that receives the spans, as OTLP in JSON over HTTP or HTTPS. A URL \
+              without a path gets `/v1/traces`; without a port it means 4318, with https 443. \
+              `\"off\"` exports nothing, and requests have traces all the same.",
         example: "\"http://otel-collector:4318\"",
         read: |traces, value| {
             traces.is_on = value.text()? != "off";
@@ -28,6 +28,19 @@ pub const DIRECTIVES: &[Directive<Traces>] = &[
             }
             Ok(())
         },
+    },
+    Directive {
+        name: "ca_file",
+        default: Preset::Words(
+            "that of `OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE` or \
+             `OTEL_EXPORTER_OTLP_CERTIFICATE`; else the root certificates of the system",
+        ),
+        takes: "the path of a PEM file",
+        needs: Needs::Live,
+        doc: "The root certificates that verify a collector with https. `front_user` reads the \
+              file at each connection.",
+        example: "\"clients.pem\"",
+        read: |traces, value| store(&mut traces.ca_file, value.file().map(Some)),
     },
     Directive {
         name: "headers",

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use maitred_http1::Head;
+use maitred_text::look;
 
 use crate::pool::status::View;
 
@@ -40,19 +41,26 @@ pub struct Asset {
 pub enum DashboardTarget<'a> {
     /// A file.
     Asset(&'static Asset),
+    /// The details of the slow or failed request with this number.
+    Request(u64),
+    /// The cached pages that were sent most often.
+    Pages,
+    /// A purge of the pages with this address.
+    Purge(String),
     /// The stream of events, for the details of this pool.
     Events(Option<&'a str>),
 }
 
 static PAGE: LazyLock<Asset> =
-    LazyLock::new(|| asset("text/html; charset=utf-8", include_str!("assets/index.html")));
-static STYLE: LazyLock<Asset> =
-    LazyLock::new(|| asset("text/css; charset=utf-8", include_str!("assets/style.css")));
+    LazyLock::new(|| asset("text/html; charset=utf-8", &[include_str!("assets/index.html")]));
+static STYLE: LazyLock<Asset> = LazyLock::new(|| {
+    asset("text/css; charset=utf-8", &[look::STYLE, include_str!("assets/style.css")])
+});
 static SCRIPT: LazyLock<Asset> =
-    LazyLock::new(|| asset("text/javascript; charset=utf-8", include_str!("assets/app.js")));
+    LazyLock::new(|| asset("text/javascript; charset=utf-8", &[include_str!("assets/app.js")]));
 
 static ICON: LazyLock<Asset> =
-    LazyLock::new(|| asset("image/svg+xml", include_str!("assets/icon.svg")));
+    LazyLock::new(|| asset("image/svg+xml", &[include_str!("assets/icon.svg")]));
 
 /// Open dashboards.
 static STREAMS: AtomicUsize = AtomicUsize::new(0);
@@ -64,6 +72,16 @@ pub fn target(head: &Head) -> Option<DashboardTarget<'_>> {
         "/dashboard/style.css" => Some(DashboardTarget::Asset(&STYLE)),
         "/dashboard/icon.svg" => Some(DashboardTarget::Asset(&ICON)),
         "/dashboard/app.js" => Some(DashboardTarget::Asset(&SCRIPT)),
+        "/dashboard/pages" => Some(DashboardTarget::Pages),
+        "/dashboard/purge" => {
+            let url = head.query()?.strip_prefix("url=")?;
+            let url = percent_encoding::percent_decode_str(url).decode_utf8().ok()?;
+            Some(DashboardTarget::Purge(url.into_owned()))
+        }
+        "/dashboard/request" => {
+            let number = head.query()?.strip_prefix("n=")?.parse().ok()?;
+            Some(DashboardTarget::Request(number))
+        }
         "/dashboard/events" => {
             let query = head.query().unwrap_or_default();
             Some(DashboardTarget::Events(
@@ -74,12 +92,13 @@ pub fn target(head: &Head) -> Option<DashboardTarget<'_>> {
     }
 }
 
-fn asset(content_type: &'static str, text: &'static str) -> Asset {
+fn asset(content_type: &'static str, parts: &[&str]) -> Asset {
+    let text = parts.concat();
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
     // Writing to memory does not fail.
     let _ = gzip.write_all(text.as_bytes());
     let gzip = gzip.finish().unwrap_or_default();
-    Asset { content_type, plain: Bytes::from_static(text.as_bytes()), gzip: gzip.into() }
+    Asset { content_type, plain: text.into(), gzip: gzip.into() }
 }
 
 /// An open dashboard.

@@ -26,6 +26,9 @@ const MAX_SITES: usize = 200;
 const MAX_ROUTES: usize = 12;
 const MAX_RUNNING: usize = 40;
 
+/// Most slow and failed requests that are shown.
+const MAX_REQUESTS: usize = 25;
+
 /// A script is shown once it has run this long.
 const SHOWN_AFTER: Duration = Duration::from_millis(200);
 
@@ -72,9 +75,12 @@ pub async fn state(thread: &Thread, view: View, selected: Option<&str>) -> Value
     let shows_tenants = view != View::WithoutRequests;
     let mut state = json!({
         "server": server(shared, &load, view, hidden),
+        "purges": thread.sites().admin.purge_token.is_some(),
         "sites": shows_tenants.then(|| sites(thread)),
         "pools": all,
         "running": scripts(running, view),
+        "requests": shows_tenants.then(|| requests(shared)),
+        "stacks": shows_tenants.then(|| stacks(shared)),
         "cache": shared.cache.as_ref().and_then(|cache| cache.figures()),
         "proxies": shared.proxies.read(),
         "certificates": shows_tenants.then(|| certificates(shared)),
@@ -234,6 +240,29 @@ fn scripts(mut running: Vec<LongScript>, view: View) -> Vec<Value> {
     running.into_iter().map(script).collect()
 }
 
+/// The latest slow and failed requests by number: start, pool, request, status and milliseconds.
+fn requests(shared: &Shared) -> Map<String, Value> {
+    let latest = shared.recent_requests.latest(MAX_REQUESTS).into_iter();
+    latest
+        .map(|(number, one)| {
+            let row = json!([one.at, one.pool, one.request, one.status, one.took.round()]);
+            (number.to_string(), row)
+        })
+        .collect()
+}
+
+/// The latest stacks of slow scripts by time and process: pool, script, request id, calls and
+/// what is wrong with them.
+fn stacks(shared: &Shared) -> Map<String, Value> {
+    let latest = shared.recent_requests.stacks().into_iter();
+    latest
+        .map(|one| {
+            let row = json!([one.at, one.pool, one.script, one.id, one.calls, one.problem]);
+            (format!("{}.{}", one.at, one.pid), row)
+        })
+        .collect()
+}
+
 fn sites(thread: &Thread) -> Vec<Value> {
     let sites = thread.sites();
     let all = sites.all().iter().take(MAX_SITES);
@@ -246,8 +275,18 @@ fn sites(thread: &Thread) -> Vec<Value> {
 }
 
 fn certificates(shared: &Shared) -> Vec<Value> {
-    let certificates = shared.certificates.load();
-    let one = |expiry: &CertificateExpiry| json!({ "names": expiry.names, "until": expiry.until });
+    let (certificates, failures) = (shared.certificates.load(), shared.recent_requests.failures());
+    let one = |expiry: &CertificateExpiry| {
+        let mut failed = failures.iter();
+        let failed = failed.find(|failure| expiry.names.contains(&failure.name));
+        json!({
+            "names": expiry.names,
+            "until": expiry.until,
+            "failures": failed.map(|failed| failed.failures),
+            "error": failed.map(|failed| &failed.error),
+            "next": failed.and_then(|failed| failed.next),
+        })
+    };
     certificates.iter().map(one).take(MAX_SITES).collect()
 }
 

@@ -42,6 +42,7 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
         proxies: shared.proxies.read(),
         readiness: None,
         scale: Some(node_load::of(shared)),
+        routes: Vec::new(),
     };
     let clients = Clients {
         memory_bytes: shared.requests.common_bytes(),

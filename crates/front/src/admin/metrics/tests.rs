@@ -38,6 +38,7 @@ fn figures() -> FrontFigures {
         proxies: vec![proxy],
         readiness: None,
         scale: Some(scale()),
+        routes: Vec::new(),
     }
 }
 

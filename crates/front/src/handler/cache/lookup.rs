@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use maitred_http1::Head;
 use maitred_pagecache::admit::NotStored;
@@ -30,6 +30,9 @@ use crate::http::client::{After, HttpClient};
 
 /// The status of a client that has closed the connection, as nginx logs it.
 const CLIENT_LEFT: u16 = 499;
+
+/// Hits of which one is counted.
+const HITS_COUNTED_AS_ONE: u64 = 16;
 
 /// The result of a lookup.
 pub enum LookupResult<'a> {
@@ -74,6 +77,10 @@ pub async fn lookup<'a, C: HttpClient>(
         let found = find(cache, &primary, context.head).await?;
         let key = match judge_found(&asked, found, &mut plan, &mut fill) {
             Judgement::Fresh(key, page, how) => {
+                // One in a few is counted, for all of them: threads share the counter.
+                if fastrand::u64(..HITS_COUNTED_AS_ONE) == 0 {
+                    page.add_hits(HITS_COUNTED_AS_ONE);
+                }
                 let page =
                     if asked.has_range { page } else { compressed(cache, context, &key, page) };
                 let after = reply(cx, context, how.of(&page)).await?;
@@ -379,6 +386,7 @@ async fn join<C: HttpClient>(
         Joined::Wait => {
             fill.is_collapsed = true;
             let patience = Duration::from_secs(fill.of.settings.lock_timeout);
+            let since = Instant::now();
             let mut place = PageWaiter { cache: &cache, key: &key, receiver };
             let told = tokio::select! {
                 told = tokio::time::timeout(patience, &mut place.receiver) => told,
@@ -388,6 +396,9 @@ async fn join<C: HttpClient>(
                 }
             };
             drop(place);
+            if let Some(lookup) = &mut cx.record.lookup {
+                lookup.waited += since.elapsed();
+            }
             match told {
                 Ok(Ok(FillNotice::Retry)) => return Ok(JoinResult::Retry),
                 Ok(Ok(FillNotice::UseStale)) => {

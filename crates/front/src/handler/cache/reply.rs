@@ -89,6 +89,7 @@ pub(crate) async fn reply<C: HttpClient>(
     };
     let (code, part, at) = part_of(stored.status, body, selected);
     cx.record.cache = Some(status.word());
+    cx.record.end_lookup();
     if let (Some(of), CacheStatus::Hit { detail, .. }) = (&context.site.cache, status) {
         let bytes = if asked.is_head() { 0 } else { part.len() };
         of.board().answered(detail, bytes as u64, saved);

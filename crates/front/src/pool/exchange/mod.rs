@@ -6,7 +6,7 @@
 pub(crate) mod ends;
 pub(crate) mod events;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -83,6 +83,8 @@ pub struct Exchange {
     request: Vec<u8>,
     /// Whether it counts as in flight for its thread.
     pub(crate) is_counted: AtomicBool,
+    /// Whether it had to wait: no worker was free when it was submitted.
+    pub(crate) has_queued: AtomicBool,
     /// Whether it counts among the accepted requests of its pool.
     pub(crate) accepted: AtomicBool,
     state: Mutex<ExchangeState>,
@@ -102,6 +104,8 @@ struct ExchangeState {
     waited_until: Option<Instant>,
     /// When it was last assigned to a worker.
     assigned_at: Option<Instant>,
+    /// The part of its wait in which its worker was starting.
+    boot: Option<Duration>,
     response: Vec<u8>,
     ended: Option<Result<(), RequestOutcome>>,
     /// No client waits for the response any more.
@@ -164,6 +168,7 @@ impl Exchange {
             route,
             request,
             is_counted: AtomicBool::new(false),
+            has_queued: AtomicBool::new(false),
             accepted: AtomicBool::new(false),
             state: Mutex::default(),
         })
@@ -212,6 +217,25 @@ impl Exchange {
         if !state.assignment_sent {
             wake(&mut state);
         }
+    }
+
+    /// The part of its wait in which the worker of this seat was starting, once that has begun it.
+    /// None unless it has waited for the first request of a new worker: one that serves already
+    /// would have got it at once.
+    fn boot(&self, link: &FrontEnd, seat: u32) -> Option<Duration> {
+        if !self.has_queued.load(Ordering::Relaxed) {
+            return None;
+        }
+        let board = link.seat_board(seat);
+        let time = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Relaxed));
+        let (started, begun) = (time(&board.started_since), time(&board.request_since));
+        let is_first = board.requests.load(Ordering::Relaxed) == 1 && !started.is_zero();
+        is_first.then(|| begun.saturating_sub(started.max(self.submitted)))
+    }
+
+    /// The part of its wait in which its worker was starting, if it has waited for that.
+    pub fn boot_time(&self) -> Option<Duration> {
+        self.lock().boot
     }
 
     /// Withdraws the request from its slot, for another one. False when the worker has started it.
@@ -296,7 +320,7 @@ impl Exchange {
     }
 
     fn read_response(&self, state: &mut ExchangeState) -> bool {
-        let ExchangeState { lease: Some(lease), response, .. } = state else {
+        let ExchangeState { lease: Some(lease), response, boot, .. } = state else {
             return false;
         };
         self.pool.worker_calls.take_call(&self.pool.name, lease);
@@ -304,6 +328,9 @@ impl Exchange {
         let link = generation.link();
         // The state first: a finished worker has then written all of it.
         let began = link.progress(slot);
+        if boot.is_none() && matches!(began, Ok(SlotProgress::Running | SlotProgress::Done)) {
+            *boot = self.boot(link, slot.seat());
+        }
         let ahead = if state.left { usize::MAX } else { READ_AHEAD_BYTES };
         let drained = link.drain(slot, ahead.saturating_sub(response.len()), response);
         if state.left {

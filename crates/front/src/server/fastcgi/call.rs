@@ -3,11 +3,13 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::time::Instant;
 
 use maitred_fastcgi::{
     AUTHORIZER, FILTER, FOREIGN_PARAMS, ParamError, params, write_begin_with, write_params,
     write_params_end, write_stdin, write_stdin_end,
 };
+use maitred_trace::RequestTrace;
 
 use crate::http::body::Body;
 use crate::http::deadline::Fields;
@@ -64,10 +66,14 @@ impl Places {
 pub struct FastcgiCall {
     /// Its FCGI_BEGIN_REQUEST record.
     pub begun: BegunRequest,
+    /// When its parameters were complete.
+    pub begun_at: Instant,
     /// Its parameters, encoded.
     pub params: Vec<u8>,
     /// The positions of some of them.
     pub places: Places,
+    /// Its trace, if requests have traces.
+    pub trace: Option<RequestTrace>,
 }
 
 impl FastcgiCall {
@@ -87,6 +93,12 @@ impl FastcgiCall {
             uri => uri,
         };
         String::from_utf8_lossy(target)
+    }
+
+    /// The value of a parameter; the last of a name counts.
+    pub fn param(&self, name: &[u8]) -> Option<&[u8]> {
+        let pairs = params(&self.params).map_while(Result::ok);
+        Some(pairs.filter(|(known, _)| *known == name).last()?.1)
     }
 
     /// The query.

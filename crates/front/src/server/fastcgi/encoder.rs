@@ -24,6 +24,8 @@ pub struct FastcgiEncoder<'a> {
     framed: u64,
     /// The script has written part of its response.
     has_said: bool,
+    /// The status in the first part of it.
+    status: u16,
     /// Its entry in the access log, if it gets one.
     log: Option<&'a mut Entry>,
 }
@@ -31,7 +33,7 @@ pub struct FastcgiEncoder<'a> {
 impl<'a> FastcgiEncoder<'a> {
     /// An unwritten response.
     pub fn new(request_id: u16, log: Option<&'a mut Entry>) -> FastcgiEncoder<'a> {
-        FastcgiEncoder { request_id, out: Vec::new(), framed: 0, has_said: false, log }
+        FastcgiEncoder { request_id, out: Vec::new(), framed: 0, has_said: false, status: 200, log }
     }
 
     /// Whether another response may replace it after `sent` bytes: no script output is among them,
@@ -47,6 +49,11 @@ impl<'a> FastcgiEncoder<'a> {
         }
     }
 
+    /// The status of the script's response.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
     /// Number of bytes of all its records.
     pub fn length(&self) -> u64 {
         self.framed
@@ -59,6 +66,9 @@ impl ResponseEncoder for FastcgiEncoder<'_> {
     fn take(&mut self, said: ResponseEvent<'_>) -> Result<(), Failure> {
         match said {
             ResponseEvent::Stdout(content) => {
+                if !self.has_said {
+                    self.status = status_of(content);
+                }
                 self.has_said = true;
                 if let Some(log) = &mut self.log {
                     log.said(content);
@@ -118,6 +128,18 @@ impl ResponseEncoder for FastcgiEncoder<'_> {
             self.out = out;
         }
     }
+}
+
+/// The status in a script's header (RFC 3875 §6.3.3), of which PHP writes it first.
+fn status_of(content: &[u8]) -> u16 {
+    let lines = content.split(|byte| *byte == b'\n');
+    let lines = lines.map(<[u8]>::trim_ascii).take_while(|line| !line.is_empty());
+    let status = lines.filter_map(|line| {
+        let (name, value) = line.split_at_checked(7)?;
+        let digits = name.eq_ignore_ascii_case(b"status:").then(|| value.trim_ascii().get(..3))?;
+        std::str::from_utf8(digits?).ok()?.parse().ok()
+    });
+    status.take(1).next().unwrap_or(200)
 }
 
 /// A complete response: a CGI header with these headers, and a body if it has one.

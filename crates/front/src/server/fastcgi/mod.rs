@@ -2,6 +2,7 @@
 //! connection occupies no worker.
 
 pub(crate) mod call;
+pub(crate) mod call_trace;
 pub(crate) mod connection;
 pub(crate) mod encoder;
 
@@ -9,17 +10,21 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use maitred_fastcgi::{ProtocolError, ProtocolStatus, WANTS_REPORT, write_end};
 
 use crate::backend::attempt::{Attempt, attempt, reject_early};
+use crate::backend::error::Failure;
 use crate::backend::run::Run;
 use crate::http::body::{Body, NoBody};
 use crate::logging::pool_access_log::Entry;
+use crate::logging::request_lines::RequestLines;
 use crate::net::socket::Socket;
 use crate::pool::queue::Priority;
 use crate::pool::status::{self, SelfCount};
 use crate::server::fastcgi::call::{FastcgiCall, Places};
+use crate::server::fastcgi::call_trace::CallEnd;
 use crate::server::fastcgi::connection::{BegunRequest, NoRequest, WebServer};
 use crate::server::fastcgi::encoder::FastcgiEncoder;
 use crate::services::Thread;
@@ -88,7 +93,10 @@ pub async fn converse(accepted: AcceptedWebServer) {
         let Some(site) = sites.listener(&listen).filter(|site| site.admits(peer)) else {
             return;
         };
-        let params = server.take_params();
+        let begun_at = Instant::now();
+        let mut params = server.take_params();
+        let traces = thread.shared.traces.load_full();
+        let trace = traces.as_ref().and_then(|traces| call_trace::begin(traces, &mut params));
         let places = match Places::find(&params) {
             Ok(places) => places,
             Err(error) => {
@@ -96,7 +104,7 @@ pub async fn converse(accepted: AcceptedWebServer) {
                 return send_away(&mut server, thread, &listen, &error, begun).await;
             }
         };
-        let call = FastcgiCall { begun, params, places };
+        let call = FastcgiCall { begun, begun_at, params, places, trace };
         let peer = peer.map(|peer| peer.ip());
         let mut log = site.log.as_ref().map(|log| log.begin(&call.params, peer));
         let after = Box::pin(serve(&mut server, &call, log.as_mut(), thread, site)).await;
@@ -235,9 +243,10 @@ async fn run_script(
         script: &script,
         request_id: call.begun.request_id,
         id: "",
-        trace: None,
+        trace: call.trace.as_ref().map(|trace| trace.trace_id),
         spool_dir: &site.spool_dir,
         priority: Priority::Normal,
+        lines: RequestLines::default(),
         fields: call,
     };
     let mut form = FastcgiEncoder::new(call.begun.request_id, log);
@@ -250,6 +259,7 @@ async fn run_script(
         }
     };
     let sent = server.sent() - before;
+    let status = tried.outcome.as_ref().map_or_else(Failure::status, |()| form.status());
     let after = conclude(server, call, &tried, &mut form, sent).await;
     tracing::debug!(
         "{}: {script}: {} bytes after {:.6} s ({method} {target})",
@@ -257,6 +267,8 @@ async fn run_script(
         form.length(),
         tried.progress.began.elapsed().as_secs_f64()
     );
+    let end = CallEnd { status, progress: &tried.progress, lines: run.lines.take() };
+    call_trace::conclude(&thread.shared, call, site, end);
     after
 }
 

@@ -1,6 +1,8 @@
-//! The thread that sends spans to a collector: OTLP in JSON over HTTP/1.1.
+//! The thread that sends spans to a collector: OTLP in JSON over HTTP/1.1, with TLS if its URL has
+//! https.
 
 use std::future::poll_fn;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,10 +16,11 @@ use hyper_util::rt::TokioIo;
 use maitred_config as config;
 use maitred_trace::Span;
 use maitred_trace::otlp::{self, Export};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use crate::services::traces::TraceStats;
+use crate::services::traces::{TraceStats, collector_tls};
 
 /// Requests whose spans are sent together.
 const BATCH_REQUESTS: usize = 512;
@@ -37,6 +40,7 @@ const RESPONSE_BYTES: usize = 64 * 1024;
 /// What sends spans.
 pub struct Exporter {
     endpoint: config::CollectorUrl,
+    ca_file: Option<PathBuf>,
     headers: HeaderMap,
     resource: Vec<(String, String)>,
     stats: Arc<TraceStats>,
@@ -71,7 +75,8 @@ impl Exporter {
         }
         let name = ("service.name".to_owned(), settings.service_name.clone());
         let resource = std::iter::once(name).chain(settings.resource.iter().cloned()).collect();
-        Exporter { endpoint: settings.endpoint.clone(), headers, resource, stats }
+        let (endpoint, ca_file) = (settings.endpoint.clone(), settings.ca_file.clone());
+        Exporter { endpoint, ca_file, headers, resource, stats }
     }
 
     /// Sends what arrives in the queue, until nothing can arrive any more.
@@ -195,15 +200,27 @@ impl Exporter {
             ExportFailure::Later(None, format!("cannot be reached: {error}"))
         };
         let stream = TcpStream::connect((host, port)).await.map_err(unreachable)?;
-        let (sender, connection) = handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| ExportFailure::Later(None, format!("broke off: {error}")))?;
-        tokio::spawn(async move {
-            // The request that waits for the response gets the error.
-            let _ = connection.await;
-        });
-        Ok(sender)
+        if !self.endpoint.is_https {
+            return link_over(stream).await;
+        }
+        let stream = collector_tls::secured(stream, host, self.ca_file.as_deref()).await;
+        link_over(stream.map_err(|why| ExportFailure::Later(None, why))?).await
     }
+}
+
+/// Speaks HTTP/1.1 over a connection.
+async fn link_over<S>(stream: S) -> Result<SendRequest<String>, ExportFailure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| ExportFailure::Later(None, format!("broke off: {error}")))?;
+    tokio::spawn(async move {
+        // The request that waits for the response gets the error.
+        let _ = connection.await;
+    });
+    Ok(sender)
 }
 
 /// Takes further spans from the queue, up to a batch that has `count` requests so far.

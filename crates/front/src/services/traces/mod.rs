@@ -2,6 +2,7 @@
 //! request leaves its spans in a bounded queue; a thread of its own takes them from there, so that
 //! no request waits for the collector (docs/decisions/0020-traces.md).
 
+pub(crate) mod collector_tls;
 pub(crate) mod export;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -20,6 +20,7 @@ use maitred_control::acme::{
     Cause, FromAcme, MAX_ACCOUNT_BYTES, Order, PATIENCE, Proof, Secret, ToAcme,
 };
 use maitred_control::admin::CertificateStatus;
+use maitred_control::front::{CertificateFailure, MAX_FAILURES_SHOWN, shown};
 use maitred_control::shared_certificates::ToShared;
 use maitred_os::fork::HowEnded;
 use maitred_os::shared;
@@ -158,6 +159,16 @@ impl AcmeManager {
     pub fn listening(&self) -> Option<&Peer<ToAcme>> {
         let peer = self.order.as_ref().map(|order| &order.peer);
         peer.filter(|peer| !peer.is_closed())
+    }
+
+    /// The hosts whose certificates could not be got, for the dashboard.
+    pub fn failures(&self, moment: Moment) -> Vec<CertificateFailure> {
+        let failed = self.status(moment).into_iter().filter_map(|status| {
+            let error = shown(&status.error?);
+            let CertificateStatus { name, failures, next, .. } = status;
+            Some(CertificateFailure { name, failures, error, next })
+        });
+        failed.take(MAX_FAILURES_SHOWN).collect()
     }
 
     /// The status of all hosts.

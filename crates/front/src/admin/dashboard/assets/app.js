@@ -88,10 +88,13 @@ function findings(name) {
 function memoryGrowth(name) {
   const samples = history_ && (name === pool ? history_.pool : poolNames().length === 1 ? history_.all : null);
   const known = (samples || []).filter(one => one.memory > 0);
-  if (known.length < 18) return null;
+  if (known.length < 6) return null;
   const [first, last] = [known[Math.floor(known.length / 4)], known[known.length - 1]];
   const grown = (last.memory - first.memory) / 2 ** 20, hours = (last.at - first.at) / 3.6e6;
-  return grown > 32 && last.memory > first.memory * 1.25 ? "its memory has grown by " + mib(grown) + " in " + Math.round(hours * 60) + " minutes: a leak, if that goes on (pm.max_requests ends it)." : null;
+  // In the first minutes it has to be more, and without a pause: an application that warms up grows as well.
+  const grows = known.length >= 18 ? grown > 32 && last.memory > first.memory * 1.25
+    : grown > 48 && last.memory > first.memory * 1.5 && known.slice(1).every((one, index) => one.memory > known[index].memory);
+  return grows ? "its memory has grown by " + mib(grown) + " in " + many(Math.max(1, Math.round(hours * 60)), "minute") + ": a leak, if that goes on (pm.max_requests ends it)." : null;
 }
 function recentErrors(name, counts) {
   const old = errorLog.length ? errorLog[0][name] || {} : counts || {};
@@ -126,6 +129,27 @@ const draw = {
     rows("route-rows", all.map(({name, route, r}) => row([el("th", {scope: "row"}, route), name, n(number(r[0])), n(ms(r[1])), n(ms(r[0] ? r[1] / r[0] : 0)), bar(r.slice(2, 6), describe(r.slice(2, 6))), n(r[6] ? mib(r[6] / 1024) : "–")])),
       state.server.view === "without requests" ? "routes are not shown to this client: pools run as several users" : "no requests yet; choose a pool to see its routes");
   },
+  requests() {
+    const hidden = state.server.view === "without requests";
+    const list = Object.entries(state.requests || {}).map(([number, r]) => ({number, r})).filter(one => !pool || one.r[1] === pool).sort((a, b) => b.number - a.number);
+    // A table that has not changed keeps its buttons, and so the focus.
+    const shown = list.map(one => one.number).join();
+    if ($("request-rows").dataset.shown !== shown) {
+      $("request-rows").dataset.shown = shown;
+      rows("request-rows", list.map(({number, r}) => {
+        const open = el("button", {type: "button", class: "link"}, r[2]);
+        open.addEventListener("click", () => openRequest(number));
+        return row([time(r[0]), r[1] || "–", open, n(r[3] >= 500 ? el("strong", {class: "bad"}, r[3]) : r[3]), n(ms(r[4]))]);
+      }), hidden ? "requests are not shown to this client: pools run as several users" : "none: since the start, no request was slow or failed");
+    }
+    const stacks = Object.entries(state.stacks || {}).filter(([, s]) => !pool || s[1] === pool).sort((a, b) => b[1][0] - a[1][0]), ids = stacks.map(([id]) => id).join();
+    if ($("stacks").dataset.shown !== ids) {
+      $("stacks").dataset.shown = ids;
+      $("stacks").replaceChildren(...stacks.map(([, s]) => el("article", {class: "card"}, el("h4", {}, s[1] + ": " + s[2]),
+        el("p", {}, time(s[0]) + (s[3] ? ", request " + s[3] : "") + (s[5] ? ": " + s[5] : "")), ...(s[4] || []).length ? [el("ol", {}, ...s[4].map(call => el("li", {}, el("code", {}, call))))] : [])));
+      if (!stacks.length) $("stacks").append(el("p", {}, hidden ? "Not shown to this client." : "None. With request_slowlog_timeout and a slow log, a script that takes longer has its stack here."));
+    }
+  },
   sizing() {
     $("sizing-cards").replaceChildren(...chosen().map(name => {
       const p = state.pools[name], load = p.load || {}, used = load.saturation || 0, level = used > 0.95 ? "bad" : used > 0.8 ? "warn" : "";
@@ -137,8 +161,9 @@ const draw = {
         el("p", {}, used < 0.01 ? "Idle: no limit is near." : percent(used) + " of the nearest limit is used: " + (limits[load.nearest] || "–") + ". " +
           (used > 1 ? "Requests wait or are refused." : used > 0.8 ? "Little headroom: a tenth more requests come close." : (used < 0.1 ? "More than ten" : "About " + (1 / used).toFixed(1)) + " times the requests would fit.")));
       const advice = used <= 0.8 ? "" : load.nearest === "max_children" ? "Raise pm.max_children, if memory and processors allow." : load.nearest === "cpu" ? "Less work per request (page cache, OPcache), or more processors." : load.nearest === "memory" ? "Less memory per worker, or more memory." : "";
-      if (advice) card.append(el("p", {}, el("strong", {}, advice)));
-      const facts = [["pm", p.pm], ["workers", p.workers + " of " + (p.limit || "–")], ["needed", load.workers === undefined ? "–" : load.workers.toFixed(1)], ["processors", load.cores === undefined ? "–" : load.cores.toFixed(2)], ["peak memory p99", (p.memory || [])[2] ? mib(p.memory[2] / 1024) : "–"]];
+      const growth = memoryGrowth(name);
+      for (const text of [advice, growth && "Its" + growth.slice(3)]) if (text) card.append(el("p", {}, el("strong", {}, text)));
+      const facts = [["pm", p.pm], ["workers", p.workers + " of " + (p.limit || "–")], ["needed", load.workers === undefined ? "–" : load.workers.toFixed(1)], ["processors", load.cores === undefined ? "–" : load.cores.toFixed(2)], ["private memory", (p.memory || [])[0] ? mib(p.memory[0] / 1024) : "–"], ["peak memory p99", (p.memory || [])[2] ? mib(p.memory[2] / 1024) : "–"]];
       if (p.size) facts.push(["pm = auto wants", p.size.workers + ", bound by " + (limits[p.size.binding] || p.size.binding)], ...Object.entries(p.size.terms || {}).map(([term, value]) => [limits[term] || term, value]));
       card.append(el("dl", {}, ...facts.map(([key, value]) => el("div", {}, el("dt", {}, key), el("dd", {}, value)))));
       return card;
@@ -146,6 +171,7 @@ const draw = {
   },
   cache() {
     const c = state.cache;
+    $("purge-token").hidden = !state.purges;
     $("cache-note").textContent = !c ? "No site has a page cache." : number(c.memory.pages) + " pages in memory, " + mib(c.memory.bytes / 2 ** 20) + " of " + mib(c.memory.limit_bytes / 2 ** 20) + ", " + number(c.memory.evicted) + " evicted" + (c.disk ? "; " + number(c.disk.pages) + " pages on disk" : "") + ".";
     rows("cache-rows", ((c && c.sites) || []).map(s => {
       const r = s.requests || {}, of = (...names) => names.reduce((sum, name) => sum + (r[name] || 0), 0);
@@ -176,10 +202,44 @@ const draw = {
     rows("certificate-rows", (state.certificates || []).map(c => {
       const days = c.until === undefined ? null : Math.floor((c.until * 1e3 - Date.now()) / 864e5);
       const left = days === null ? "–" : String(days);
-      return row([el("td", {class: "wide"}, (c.names || []).join(", ")), c.until === undefined ? "not issued yet" : new Date(c.until * 1e3).toISOString().slice(0, 10), n(days !== null && days < 14 ? el("strong", {class: days < 3 ? "bad" : "warn"}, left) : left)]);
+      return row([el("td", {class: "wide"}, (c.names || []).join(", ")), c.until === undefined ? "not issued yet" : new Date(c.until * 1e3).toISOString().slice(0, 10), n(days !== null && days < 14 ? el("strong", {class: days < 3 ? "bad" : "warn"}, left) : left),
+        el("td", {class: "wide"}, !c.error ? "–" : "failed " + many(c.failures, "time") + ": " + c.error + (c.next ? "; next " + new Date(c.next * 1e3).toLocaleString() : ""))]);
     }), "no certificates: plain HTTP, or another server ends TLS");
   },
 };
+
+async function topPages() {
+  const response = await fetch("/dashboard/pages", {cache: "no-store"}).catch(() => null);
+  const pages = response && response.ok ? await response.json() : [];
+  rows("page-rows", pages.map(([site, url, hits, bytes]) => {
+    const purge = el("button", {type: "button", "aria-label": "purge " + url}, "purge");
+    purge.addEventListener("click", () => purgePage(url));
+    return row([el("td", {class: "wide"}, url), site, n("about " + number(hits)), n(mib(bytes / 2 ** 20)), state.purges ? purge : "–"]);
+  }), response && response.ok ? "no page in memory was sent yet" : "pages are shown with the token (admin_token)");
+}
+async function purgePage(url) {
+  // A header of its own, which no other host's page can send: not the password that a browser sends by itself.
+  const response = await fetch("/dashboard/purge?url=" + encodeURIComponent(url), {method: "POST", headers: {"X-Maitred-Purge-Token": $("token").value}}).catch(() => null);
+  $("purged").textContent = response && response.ok ? "purged " + url : "not purged: " + (response ? (await response.text()).split("\n")[0] : "no connection");
+  if (response && response.ok) topPages();
+}
+$("top-pages").addEventListener("click", topPages);
+
+async function openRequest(number) {
+  const card = $("request"), response = await fetch("/dashboard/request?n=" + number, {cache: "no-store"}).catch(() => null);
+  card.hidden = false;
+  if (!response || !response.ok) { card.replaceChildren(el("p", {}, "This request is not remembered any more.")); card.focus(); return; }
+  const r = await response.json(), known = value => value !== undefined && value !== null;
+  const split = [r.queue, r.cpu, r.core_wait, r.blocked];
+  const facts = [["took", ms(r.took)], ["status", r.status], ["pool", r.pool], ["in the queue", known(r.queue) && ms(r.queue)], ["of that, a worker was starting", known(r.boot) && ms(r.boot)],
+    ["in the script", known(r.script) && ms(r.script)], ["on a processor", known(r.cpu) && ms(r.cpu)], ["waiting for a processor", known(r.core_wait) && ms(r.core_wait)], ["blocked", known(r.blocked) && ms(r.blocked)],
+    ["child processes on a processor", r.children > 0 && ms(r.children)], ["peak memory", known(r.memory) && mib(r.memory / 2 ** 20)], ["page cache", r.cache], ["upstream", r.upstream], ["request id", r.id], ["trace", r.trace]].filter(([, value]) => known(value) && value !== false);
+  card.replaceChildren(el("h3", {}, r.request), el("p", {}, new Date(r.at).toLocaleString()), ...split.some(known) ? [bar(split, describe(split))] : [],
+    el("dl", {}, ...facts.map(([key, value]) => el("div", {}, el("dt", {}, key), el("dd", {}, value)))),
+    ...(r.lines || []).length ? [el("h4", {}, "Log lines"), el("pre", {tabindex: "0"}, r.lines.join("\n"))]
+      : [el("p", {}, state.server.view === "whole" ? "No log lines." : "Log lines are shown with the token (admin_token).")]);
+  card.focus();
+}
 
 const W = 1200, LEFT = 62;
 // An hour has 360 columns; a younger history has wider ones.
@@ -240,7 +300,7 @@ function header() {
   set(s.ready ? "ready" : "not ready: " + s.reason, s.ready ? "good" : "bad");
   const hidden = s.hidden_pools ? s.hidden_pools + " pools with fewer requests are not shown. " : "";
   const masked = {"whole": "", "without queries": "Query strings are hidden from clients without the token. ", "without requests": "Pools run as several users: requests are hidden from clients without the token. "}[s.view];
-  $("footnote").textContent = hidden + masked + "An hour of history is held in memory. Read only.";
+  $("footnote").textContent = hidden + masked + "An hour of history is held in memory." + (state.purges ? "" : " Read only.");
   const names = poolNames().sort(), known = [...$("pool").options].slice(1).map(o => o.value);
   if (names.join() !== known.join()) {
     $("pool").replaceChildren(el("option", {value: ""}, "all"), ...names.map(name => el("option", {value: name}, name)));
