@@ -161,5 +161,6 @@ bool maitred_end_request(void)
 
 	end_request();
 	/* The engine clears the flag only when the next request starts. */
-	return !CG(unclean_shutdown) || (was_clean && !maitred_engine.fatal);
+	return !CG(unclean_shutdown)
+		|| (was_clean && !maitred_engine.fatal && !maitred_engine.client_gone);
 }

@@ -20,9 +20,10 @@ const PAIRS: (usize, usize) = (6, 12);
 /// With an interval this narrow more pairs would change nothing.
 const NARROW: f64 = 0.03;
 
-/// The bounds of a run, in seconds, and the usual time of the reload before it.
+/// The bounds of a run, in seconds, and the usual time of what precedes it: half of the runs have a
+/// reload before them, after which a pool may have to learn what to preload.
 const RUN: (f64, f64) = (0.6, 8.0);
-const RELOAD: f64 = 3.0;
+const BEFORE_RUN: f64 = 6.0;
 
 /// The warm-up of new workers, in seconds: OPcache's compiler runs during the first requests.
 const WARM_UP: (f64, f64) = (0.5, 2.0);
@@ -196,6 +197,8 @@ pub struct PhpTermResult {
 #[derive(Debug, Clone)]
 pub struct PhpCourse {
     input: PhpInput,
+    /// Seconds since the start.
+    now: f64,
     accepted: PhpTerms,
     pairs: Vec<(Measurement, Measurement)>,
     half: Option<Measurement>,
@@ -209,12 +212,24 @@ impl PhpCourse {
     pub fn new(input: PhpInput) -> PhpCourse {
         PhpCourse {
             input,
+            now: 0.0,
             accepted: PhpTerms::default(),
             pairs: Vec::new(),
             half: None,
             pages_are_same: false,
             results: Vec::new(),
         }
+    }
+
+    /// Updates the elapsed time, in seconds.
+    pub fn at(&mut self, now: f64) {
+        self.now = now;
+    }
+
+    /// Whether the current trial has had its share of the time.
+    fn is_late(&self) -> bool {
+        let (all, done) = (self.input.candidates.len().max(1), self.results.len() + 1);
+        self.now >= self.input.seconds * done as f64 / all as f64
     }
 
     /// The settings that are proven so far.
@@ -241,7 +256,7 @@ impl PhpCourse {
 
     fn task(&self, setting: Setting) -> Task {
         let runs = (self.input.candidates.len().max(1) * PAIRS.0 * 2) as f64;
-        let seconds = (self.input.seconds / runs - RELOAD).clamp(RUN.0, RUN.1);
+        let seconds = (self.input.seconds / runs - BEFORE_RUN).clamp(RUN.0, RUN.1);
         let users = (self.input.cores * USERS_PER_CORE).ceil() as u32;
         Task {
             what: self.term().map_or("", PhpTerm::words),
@@ -264,7 +279,7 @@ impl PhpCourse {
         let trials = self.input.candidates.len().saturating_sub(self.results.len());
         let done = 2 * self.pairs.len() + usize::from(self.half.is_some());
         let runs = (trials * PAIRS.0 * 2).saturating_sub(done.min(PAIRS.0 * 2));
-        runs as f64 * (self.task(Setting::AsItWas).seconds + RELOAD)
+        runs as f64 * (self.task(Setting::AsItWas).seconds + BEFORE_RUN)
     }
 
     /// The pages of both settings are the same, or a sentence says how they differ.
@@ -327,12 +342,15 @@ impl PhpCourse {
             ratio.as_ref().is_some_and(|ratio| ratio.detectable() >= NARROW)
         };
         let deciding = if cpu.is_some() { &cpu } else { &rate };
-        if !gain && wide(deciding) && self.pairs.len() < PAIRS.1 {
+        if !gain && wide(deciding) && self.pairs.len() < PAIRS.1 && !self.is_late() {
             return;
         }
         let why = match (gain, is_slower) {
             (true, _) => "proven to be better".to_owned(),
             (false, true) => "fewer requests are served with it".to_owned(),
+            (false, false) if wide(deciding) => {
+                "no proven gain in the time; more pairs (--time) show smaller ones".to_owned()
+            }
             (false, false) => "no proven gain".to_owned(),
         };
         self.conclude(gain, cpu.as_ref().map(shown), rate.as_ref().map(shown), why);
@@ -417,6 +435,26 @@ mod tests {
         assert_eq!(course.accepted(), PhpTerms { preload: true, jit: true });
         let ratio = course.results[1].cpu.expect("a ratio");
         assert!((ratio.mean - 0.9).abs() < 0.01, "against preload alone: {ratio:?}");
+    }
+
+    #[test]
+    fn a_trial_that_shows_nothing_ends_with_its_share_of_the_time() {
+        let pairs = |seconds: f64| {
+            let mut course = PhpCourse::new(input());
+            course.compared(Ok(()));
+            for at in 0..100 {
+                course.at(seconds);
+                if !course.results.is_empty() {
+                    break;
+                }
+                // It varies by a third.
+                course.seen(seen(Some(0.010 + 0.001 * f64::from(at * at % 4)), 100.0));
+            }
+            let result = &course.results[0];
+            assert!(!result.gain, "{result:?}");
+            result.pairs
+        };
+        assert_eq!((pairs(10.0), pairs(60.0)), (PAIRS.1, PAIRS.0));
     }
 
     #[test]

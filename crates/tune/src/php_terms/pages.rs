@@ -4,13 +4,18 @@
 /// Longest quoted part of a line.
 const QUOTED: usize = 60;
 
-/// The lines of a page that are the same in two responses of the same setting.
+/// A page of fewer lines is taken apart.
+const FEW_LINES: usize = 20;
+
+/// The lines of a page that are the same in two responses of the same setting. A page of few lines,
+/// such as one of JSON, is taken apart at its tags and commas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SteadyPage {
     status: u16,
     lines: Vec<String>,
     /// The number of all lines, if that is the same in both.
     count: Option<usize>,
+    is_split: bool,
 }
 
 /// A response.
@@ -23,19 +28,25 @@ pub struct PageResponse {
 }
 
 impl SteadyPage {
-    /// Of two responses, in their order.
-    pub fn of(first: &PageResponse, second: &PageResponse) -> SteadyPage {
-        let mut others = second.body.lines();
+    /// Of two responses, in their order. None if they have nothing in common.
+    pub fn of(first: &PageResponse, second: &PageResponse) -> Option<SteadyPage> {
+        if first.status != second.status {
+            return None;
+        }
+        let is_split = first.body.lines().count() < FEW_LINES;
+        let mut others = parts(&second.body, is_split).into_iter();
         let mut lines = Vec::new();
-        for line in first.body.lines() {
+        for line in parts(&first.body, is_split) {
             let mut ahead = others.clone();
             if ahead.any(|other| other == line) {
                 others = ahead;
                 lines.push(line.to_owned());
             }
         }
-        let [one, two] = [first, second].map(|page| page.body.lines().count());
-        SteadyPage { status: first.status, lines, count: (one == two).then_some(one) }
+        let [one, two] = [first, second].map(|page| parts(&page.body, is_split).len());
+        let has_any = !lines.is_empty() || (one == 0 && two == 0);
+        let count = (one == two).then_some(one);
+        has_any.then_some(SteadyPage { status: first.status, lines, count, is_split })
     }
 
     /// Checks that a response has the status and all steady lines in their order, and no others.
@@ -46,16 +57,23 @@ impl SteadyPage {
         if page.status != self.status {
             return Err(format!("its status is {} instead of {}", page.status, self.status));
         }
-        let mut lines = page.body.lines();
+        let found = parts(&page.body, self.is_split);
+        let mut lines = found.iter();
         if let Some(line) = self.lines.iter().find(|line| !lines.any(|other| other == *line)) {
             let quoted: String = line.trim().chars().take(QUOTED).collect();
             return Err(format!("it lacks the line '{quoted}'"));
         }
-        let count = page.body.lines().count();
-        match self.count.filter(|expected| *expected != count) {
-            Some(expected) => Err(format!("it has {count} lines instead of {expected}")),
+        match self.count.filter(|expected| *expected != found.len()) {
+            Some(expected) => Err(format!("it has {} lines instead of {expected}", found.len())),
             None => Ok(()),
         }
+    }
+}
+
+fn parts(body: &str, is_split: bool) -> Vec<&str> {
+    match is_split {
+        true => body.split(['\n', '<', ',']).collect(),
+        false => body.lines().collect(),
     }
 }
 
@@ -67,9 +85,13 @@ mod tests {
         PageResponse { status, body: body.to_owned() }
     }
 
+    fn steady(first: &str, second: &str) -> SteadyPage {
+        SteadyPage::of(&page(200, first), &page(200, second)).unwrap()
+    }
+
     #[test]
     fn lines_that_vary_by_themselves_are_left_out() {
-        let steady = SteadyPage::of(&page(200, "a\nnonce 1\nb"), &page(200, "a\nnonce 2\nb"));
+        let steady = steady("a\nnonce 1\nb", "a\nnonce 2\nb");
         assert_eq!(steady.lines, ["a", "b"]);
         assert_eq!(steady.matches(&page(200, "a\nnonce 3\nb")), Ok(()));
         let why = steady.matches(&page(200, "a\nnonce 3")).unwrap_err();
@@ -83,7 +105,21 @@ mod tests {
 
     #[test]
     fn a_page_whose_length_varies_may_be_of_any_length() {
-        let steady = SteadyPage::of(&page(200, "a\nb"), &page(200, "a\nx\nb"));
+        let steady = steady("a\nb", "a\nx\nb");
         assert_eq!(steady.matches(&page(200, "a\nx\ny\nb")), Ok(()));
+    }
+
+    #[test]
+    fn a_page_of_one_line_is_compared_by_its_parts() {
+        let steady = steady("{\"goods\":3,\"time\":1}", "{\"goods\":3,\"time\":2}");
+        assert_eq!(steady.matches(&page(200, "{\"goods\":3,\"time\":9}")), Ok(()));
+        assert!(steady.matches(&page(200, "{\"error\":\"gone\",\"time\":9}")).is_err());
+    }
+
+    #[test]
+    fn responses_without_anything_in_common_cannot_be_compared() {
+        assert_eq!(SteadyPage::of(&page(200, "1"), &page(200, "2")), None);
+        assert_eq!(SteadyPage::of(&page(200, "1"), &page(500, "1")), None);
+        assert!(SteadyPage::of(&page(204, ""), &page(204, "")).is_some());
     }
 }

@@ -90,6 +90,7 @@ impl<'a, 'p> PhpRunner<'a, 'p> {
     fn steps(&mut self, course: &mut PhpCourse) -> Result<(), Abort> {
         loop {
             self.check_stop()?;
+            course.at(self.runner.began.elapsed().as_secs_f64());
             let done = match course.next() {
                 PhpStep::Over => return Ok(()),
                 PhpStep::Compare(settings) => {
@@ -171,12 +172,11 @@ impl<'a, 'p> PhpRunner<'a, 'p> {
         Comparison { old, new }: Comparison,
         course: &PhpCourse,
     ) -> Result<Result<(), String>, Obstacle> {
-        let mut outcome = Ok(());
         for _ in 0..TRIES {
             self.set(old, course)?;
             let steady = self.steady()?;
             self.set(new, course)?;
-            outcome = self.differs(&steady)?;
+            let outcome = self.differs(&steady)?;
             if outcome.is_ok() {
                 return Ok(outcome);
             }
@@ -185,7 +185,7 @@ impl<'a, 'p> PhpRunner<'a, 'p> {
                 return Ok(outcome);
             }
         }
-        Ok(outcome)
+        Ok(Err("the pages change by themselves, so that they cannot be compared".to_owned()))
     }
 
     /// The pages of the current setting.
@@ -197,7 +197,10 @@ impl<'a, 'p> PhpRunner<'a, 'p> {
         let mut pages = Vec::new();
         for url in urls {
             let [first, second] = [self.page(&url)?, self.page(&url)?];
-            pages.push((url, SteadyPage::of(&first, &second)));
+            let page = SteadyPage::of(&first, &second);
+            let why =
+                || Obstacle::Unusable(format!("{url}: no two responses have a part in common"));
+            pages.push((url.clone(), page.ok_or_else(why)?));
         }
         Ok(pages)
     }
