@@ -44,7 +44,9 @@ pub struct Batch<'a> {
     pub weight: u32,
     /// Processes that are to run.
     pub wanted: usize,
-    /// Those that run.
+    /// The number of those that run.
+    pub running: usize,
+    /// Those of them that are looked at.
     pub processes: Vec<BatchProcess>,
 }
 
@@ -135,6 +137,11 @@ impl BatchLedger {
         known.map(|known| known.peak)
     }
 
+    /// The pools with jobs, each with the memory that is left to them beyond what is in use.
+    pub fn growths(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.reserves.iter().map(|(pool, reserve)| (pool.as_str(), reserve.growth))
+    }
+
     /// That of all pools together.
     pub fn all(&self) -> Reserve {
         self.all
@@ -174,8 +181,12 @@ impl KnownBatch {
     }
 
     fn reserve(&self, batch: &Batch<'_>) -> Reserve {
-        let memory: f64 = self.memory.values().sum();
-        let most = self.peak * batch.wanted.max(batch.processes.len()) as f64;
+        let measured: f64 = self.memory.values().sum();
+        // The others have about as much; it is in use, and not to be reserved a second time.
+        let others = batch.running.saturating_sub(self.memory.len());
+        let mean = measured / self.memory.len().max(1) as f64;
+        let memory = measured + mean * others as f64;
+        let most = self.peak * batch.wanted.max(batch.running) as f64;
         Reserve { used_cores: self.cores, cores: 0.0, memory, growth: (most - memory).max(0.0) }
     }
 }
@@ -192,7 +203,8 @@ mod tests {
     }
 
     fn batch(weight: u32, wanted: usize, processes: Vec<BatchProcess>) -> Batch<'static> {
-        Batch { pool: "www", name: "mails", weight, wanted, processes }
+        let running = processes.len();
+        Batch { pool: "www", name: "mails", weight, wanted, running, processes }
     }
 
     /// The reserve after two minutes in which each of these processes used all of a processor.

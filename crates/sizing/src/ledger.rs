@@ -135,7 +135,8 @@ impl MemoryLedger {
         let unknown = PoolMemory::default();
         let known = self.pools.get(pool).unwrap_or(&unknown);
         let others = Others {
-            take: (self.all.take - known.takes()).max(0.0) + self.beside,
+            // What jobs may need later lets no pool grow, but takes no worker from another.
+            take: (self.all.take - known.takes()).max(0.0),
             claim: (self.all.claim - known.claims()).max(0.0) + self.beside,
         };
         let all = self.common.workers(known, others, workers);

@@ -50,11 +50,19 @@ pub async fn purge<C: HttpClient>(
     cx.refuse(response).await
 }
 
+/// The address of one page in the syntax of `maitred purge`, where `*` at the end stands for all
+/// pages that begin so, and `://` is behind a scheme. A visitor may have chosen the page's query.
+fn address_of_page(url: &str) -> String {
+    let url = url.strip_suffix('*').map_or_else(|| url.to_owned(), |start| format!("{start}%2A"));
+    let head = url.split(['/', '?']).next().unwrap_or_default();
+    if matches!(head, "http:" | "https:") { url } else { format!("http://{url}") }
+}
+
 async fn purged(shared: &Shared, url: &str) -> TextResponse {
     let Some(cache) = &shared.cache else {
         return TextResponse::new(404, "There is no page cache.");
     };
-    let targets = vec![Target::Url(url.to_owned())];
+    let targets = vec![Target::Url(address_of_page(url))];
     let asked = PurgeRequest { targets, how: PurgeMode::Hard, site: None };
     let acks = match cache.purge_asked(&asked) {
         Ok(acks) => acks,
@@ -71,5 +79,18 @@ async fn purged(shared: &Shared, url: &str) -> TextResponse {
     match complaint {
         None => TextResponse::page(&[PLAIN], "dropped\n".to_owned()),
         Some(why) => TextResponse::page(&[PLAIN], why).with_status(504),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_of_a_page_is_that_of_no_other() {
+        assert_eq!(address_of_page("shop.example/a"), "http://shop.example/a");
+        assert_eq!(address_of_page("shop.example/?q=*"), "http://shop.example/?q=%2A");
+        assert_eq!(address_of_page("shop.example/?u=http://x"), "http://shop.example/?u=http://x");
+        assert_eq!(address_of_page("https://shop.example/*"), "https://shop.example/%2A");
     }
 }

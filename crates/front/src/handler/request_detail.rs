@@ -15,16 +15,26 @@ const MAX_PATH_BYTES: usize = 200;
 
 /// Whether a request with this status and duration is remembered.
 pub fn is_notable(shared: &Shared, status: u16, took: Duration) -> bool {
+    if !shared.recent_requests.is_wanted() {
+        return false;
+    }
     let traces = shared.traces.load();
     let slow = traces.as_ref().map_or(Some(SLOW), |traces| traces.settings.slow);
     let is_slow = slow.is_some_and(|slow| took >= slow);
-    shared.recent_requests.is_wanted() && (status >= SERVER_ERROR || is_slow)
+    status >= SERVER_ERROR || is_slow
 }
 
 /// Remembers a request, if it was slow or has failed.
 pub fn remember(shared: &Shared, request: &FinishedRequest<'_>) {
+    let recent = &shared.recent_requests;
+    if !recent.is_wanted() {
+        return;
+    }
     let (record, took) = (request.record, request.begun.elapsed());
     if !is_notable(shared, record.status, took) {
+        return;
+    }
+    if record.script.is_none() && !recent.takes_without_script(clock::monotonic()) {
         return;
     }
     let ms = |time: Duration| time.as_micros() as f64 / 1e3;
@@ -34,7 +44,7 @@ pub fn remember(shared: &Shared, request: &FinishedRequest<'_>) {
         path.pop();
     }
     let began = clock::since_1970().saturating_sub(took);
-    shared.recent_requests.add(RequestDetail {
+    recent.add(RequestDetail {
         at: u64::try_from(began.as_millis()).unwrap_or(u64::MAX),
         pool: record.pool.as_deref().map(str::to_owned),
         request: format!("{} {path}", request.method),

@@ -87,9 +87,11 @@ impl RequestRecord {
 
     /// The lookup in the page cache begins, if the request has a trace.
     pub fn begin_lookup(&mut self) {
+        if self.trace.is_none() {
+            return;
+        }
         let began = Instant::now();
-        let lookup = CacheLookup { began, ended: None, waited: Duration::ZERO };
-        self.lookup = self.trace.is_some().then_some(lookup);
+        self.lookup = Some(CacheLookup { began, ended: None, waited: Duration::ZERO });
     }
 
     /// The lookup in the page cache ends, if it has not.

@@ -58,11 +58,11 @@ fn other_than(part: &Path) -> String {
 }
 
 fn needs(config: &Config) -> Needs {
-    Needs {
-        read: folders(config).map(|(_, path)| path.to_owned()).collect(),
-        sites: true,
-        written: written(config),
+    let mut read: Vec<PathBuf> = folders(config).map(|(_, path)| path.to_owned()).collect();
+    if config.traces.as_ref().is_some_and(|traces| traces.ca_file.is_none()) {
+        read.extend(maitred_sandbox::folders::of_roots());
     }
+    Needs { read, sites: true, written: written(config) }
 }
 
 /// Folders in which the front creates files.

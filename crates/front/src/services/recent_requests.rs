@@ -2,14 +2,19 @@
 //! dashboard. Remembered only while there is an admin listener.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use maitred_control::front::{CertificateFailure, SlowStack};
 use serde::Serialize;
 
 /// Most requests that are remembered; with all their lines they take at most 0.5 MB.
 const MAX_REQUESTS: usize = 64;
+
+/// Least time between two requests without a script, in milliseconds: under overload, thousands are
+/// refused each second, and would leave none of the others.
+const WITHOUT_SCRIPT_EVERY: u64 = 1000;
 
 /// Most stacks that are remembered; each is at most a message of the supervisor.
 const MAX_STACKS: usize = 16;
@@ -59,6 +64,8 @@ pub struct RequestDetail {
 #[derive(Debug, Default)]
 pub struct RecentRequests {
     is_wanted: AtomicBool,
+    /// When a request without a script was remembered last, in milliseconds.
+    without_script_at: AtomicU64,
     rings: Mutex<Rings>,
 }
 
@@ -84,6 +91,17 @@ impl RecentRequests {
     /// Whether requests are remembered.
     pub fn is_wanted(&self) -> bool {
         self.is_wanted.load(Ordering::Relaxed)
+    }
+
+    /// Whether a request that ran no script is remembered at this time of the monotonic clock.
+    pub fn takes_without_script(&self, now: Duration) -> bool {
+        let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        let last = self.without_script_at.load(Ordering::Relaxed);
+        let is_due = last == 0 || now.saturating_sub(last) >= WITHOUT_SCRIPT_EVERY;
+        let swap = || {
+            self.without_script_at.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+        };
+        is_due && swap().is_ok()
     }
 
     /// Remembers a request in place of the oldest one.

@@ -1,7 +1,7 @@
 //! The servers that `maitred top` watches.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use maitred_control::admin::{Reply, Request, ServerStatus};
 use maitred_text::humanize::shorten;
@@ -10,6 +10,9 @@ use crate::client::Client;
 use crate::command::Reach;
 use crate::top::choices::Choices;
 use crate::top::frame::{Sample, Size};
+
+/// How long a server that has not replied is left alone.
+const RETRY: Duration = Duration::from_secs(10);
 
 /// A watched server.
 struct TopServer {
@@ -20,6 +23,8 @@ struct TopServer {
     path: Option<PathBuf>,
     /// The number of requests at the last refresh, and its time.
     before: Option<(u64, Instant)>,
+    /// One that has not replied is not asked before this time.
+    retry_at: Option<Instant>,
     /// What it has reported last, or why there is nothing.
     sample: Result<Sample, String>,
 }
@@ -31,22 +36,20 @@ impl Servers {
     /// Connects to the server that the options select, and to those with these admin sockets.
     ///
     /// # Errors
-    /// As [`Client::reach`].
+    /// As [`Client::reach`], for the first one.
     pub fn reach(reach: &Reach, others: &[PathBuf]) -> Result<Servers, String> {
-        let server = |client: Client, path: Option<&Path>| TopServer {
-            name: client.path().display().to_string(),
-            client: Some(client),
-            path: path.map(Path::to_owned),
+        let server = |client: Option<Client>, path: &Path| TopServer {
+            name: path.display().to_string(),
+            client,
+            path: Some(path.to_owned()),
             before: None,
+            retry_at: None,
             sample: Err(String::new()),
         };
         let first = Client::reach(reach)?;
         let path = first.path().to_owned();
-        let mut all = vec![server(first, Some(&path))];
-        for path in others {
-            all.push(server(Client::connect(Some(path))?, Some(path)));
-        }
-        Ok(Servers(all))
+        let others = others.iter().map(|path| server(Client::connect(Some(path)).ok(), path));
+        Ok(Servers([server(Some(first), &path)].into_iter().chain(others).collect()))
     }
 
     /// Their number.
@@ -60,14 +63,18 @@ impl Servers {
     /// Why a single server does not reply. One of several is shown without a status.
     pub fn refresh(&mut self) -> Result<(), String> {
         let is_single = self.0.len() == 1;
-        for server in &mut self.0 {
+        let is_due = |server: &TopServer| server.retry_at.is_none_or(|at| at <= Instant::now());
+        for server in self.0.iter_mut().filter(|server| is_due(server)) {
             server.sample = server.ask();
             if let (Err(why), true) = (&server.sample, is_single) {
                 return Err(why.clone());
             }
             if server.sample.is_err() {
-                // It may have been restarted.
+                // It may have been restarted. One that hangs must not hold the keys up each time.
                 server.client = None;
+                server.retry_at = Some(Instant::now() + RETRY);
+            } else {
+                server.retry_at = None;
             }
         }
         Ok(())

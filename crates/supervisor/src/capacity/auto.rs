@@ -56,6 +56,10 @@ const STIRRED_FOR: Duration = Duration::from_secs(10);
 /// Part of the memory limit from which memory counts as nearly full.
 const NEARLY_FULL: f64 = 0.75;
 
+/// Most of the memory that is left to what the jobs of all pools may grow to: one tenant's would
+/// otherwise keep those of others small.
+const MOST_FOR_GROWTH: f64 = 0.25;
+
 const MEGABYTE: f64 = 1024.0 * 1024.0;
 
 /// The capacity for all pools that find their size.
@@ -155,18 +159,19 @@ impl CapacityManager {
         let cores = sources::cores(files, allowed).count;
         self.batches.look(now, cores, files, jobs);
         self.cores = ((cores - self.batches.all().cores) * 1000.0) as u32;
-        let of_pool = |pool: &SizedPool| (pool.name.clone(), self.batches.of(&pool.name).growth);
-        self.rooms.leave(self.batches.all().growth, pools.iter().map(of_pool).collect());
         self.memory = sources::memory(files);
-        let names: HashSet<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
-        self.told.retain(|name, _| names.contains(name.as_str()));
-        self.rooms.look(now, self.memory, &signs, &names);
         let apart = pools.iter().filter_map(|pool| {
             let folder = pool.group.as_ref()?.to_str()?;
             let memory = sources::memory_of_group(files, folder)?;
             Some((pool.name.clone(), memory))
         });
         self.apart = apart.collect();
+        let growths = self.batches.growths(&self.apart);
+        let most = self.memory.map_or(0.0, |memory| memory.limit * MOST_FOR_GROWTH);
+        self.rooms.leave(growths.values().sum::<f64>().min(most), growths);
+        let names: HashSet<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
+        self.told.retain(|name, _| names.contains(name.as_str()));
+        self.rooms.look(now, self.memory, &signs, &names);
         self.rooms.look_apart(now, &self.apart);
     }
 

@@ -52,7 +52,12 @@ impl LastRuns {
         let file = file_of(config_file.unwrap_or(Path::new("/")));
         if self.file.is_none() && (is_needed || file.exists()) {
             match read(&file) {
-                Ok(times) => self.times = times,
+                // What has run meanwhile is later.
+                Ok(times) => {
+                    for (name, time) in times {
+                        self.times.entry(name).or_insert(time);
+                    }
+                }
                 Err(why) => warn!(
                     "the last runs of schedules cannot be read from {}: {why}; those that were \
                      missed are not made up",

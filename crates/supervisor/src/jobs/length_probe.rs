@@ -89,21 +89,26 @@ pub fn processes_of(job: &Job, before: Option<u32>) -> usize {
 }
 
 impl Unit {
-    /// Starts the probe when it is due, and ends one that takes too long.
-    pub fn keep_probe(&mut self, context: &JobContext<'_>) {
+    /// Starts the probe when it is due, unless this turn has no step left for that, and ends one
+    /// that takes too long. Returns whether it has started one.
+    pub fn keep_probe(&mut self, context: &JobContext<'_>, has_step: bool) -> bool {
         let may_start = context.may_start && !self.is_retired;
-        let Some(probed) = &mut self.probed else { return };
+        let Some(probed) = &mut self.probed else { return false };
         if probed.deadline(may_start).is_none_or(|due| due > context.now) {
-            return;
+            return false;
         }
         if probed.run.is_some() {
-            return probed.kill();
+            probed.kill();
+            return false;
         }
         let Some(Scaling { probe, interval, .. }) = &self.job.scaling else {
             // It follows no queue any more.
             self.probed = None;
-            return;
+            return false;
         };
+        if !has_step {
+            return false;
+        }
         probed.next = context.now.saturating_add(*interval);
         let job = Job { command: probe.clone(), ..self.job.clone() };
         let started = new_output().and_then(|output| {
@@ -119,6 +124,7 @@ impl Unit {
             }
             Err(why) => self.probe_failed(&format!("cannot be started: {why}")),
         }
+        true
     }
 
     /// The probe has ended, and its output was read.

@@ -105,6 +105,13 @@ impl Jobs {
         self.last_runs.write();
     }
 
+    /// Kills the probes: the next program does not know them.
+    pub fn kill_probes(&mut self) {
+        for probed in self.units.iter_mut().filter_map(|unit| unit.probed.as_mut()) {
+            probed.kill();
+        }
+    }
+
     /// Has the last runs of schedules in a file of the server with this configuration.
     pub fn remember_runs(&mut self, config: &Config, file: Option<&Path>) {
         self.last_runs.follow(config, file);

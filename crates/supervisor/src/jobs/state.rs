@@ -31,6 +31,9 @@ pub struct JobState {
     is_retired: bool,
     /// When the next run is due, in seconds since 1970.
     next: Option<i64>,
+    /// When the run that waits, or began last, was due.
+    #[serde(default)]
+    due: Option<i64>,
 }
 
 impl JobState {
@@ -53,6 +56,7 @@ impl JobState {
         unit.users = self.users.into_iter().collect();
         unit.counts = self.counts;
         unit.is_retired = self.is_retired;
+        unit.due = self.due;
         unit.probe_from(now);
         // A run that became due meanwhile begins now.
         unit.look_up_from(self.next, Alarm::wall());
@@ -84,6 +88,7 @@ impl Jobs {
                 slots,
                 timer,
                 is_retired: unit.is_retired,
+                due: unit.due,
                 // A run that is claimed is claimed once more, with the same result.
                 next: self
                     .claims

@@ -101,7 +101,7 @@ pub struct Unit {
     /// It is not wanted any more.
     pub is_retired: bool,
     /// When the run of a schedule that begins next, or began last, was due.
-    due: Option<i64>,
+    pub(super) due: Option<i64>,
     last_lines: VecDeque<String>,
     failures: LogThrottle<()>,
     overlaps: LogThrottle<()>,
@@ -297,7 +297,9 @@ impl Unit {
         if let Runs::Always(slots) = &mut self.runs {
             slots.retain(|slot| !slot.is_gone());
         }
-        self.keep_probe(context);
+        if self.keep_probe(context, left > 0) {
+            left -= 1;
+        }
         self.log_episodes(context.now);
         left
     }

@@ -46,7 +46,13 @@ impl Supervisor {
         // A pool that was added gets its jobs once the front has accepted the configuration.
         let reload = self.reloader.current();
         let is_restarted = reload.is_some_and(|reload| reload.changes.restarted.contains(pool));
-        if is_restarted && !self.reloader.is_for_php_alone(pool) {
+        if !is_restarted {
+            return;
+        }
+        if self.reloader.is_for_php_alone(pool) {
+            // Settings whose trial had failed before are those of this generation.
+            self.jobs.follow(&self.plan.config, |name| name == pool, now);
+        } else {
             self.jobs.renew(pool, &self.plan.config, now);
         }
     }

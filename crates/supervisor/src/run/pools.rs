@@ -361,7 +361,8 @@ impl Supervisor {
             TraceTarget::SlowScript(subject) => {
                 self.pools[id].write_slowlog(&subject, stack);
                 // As the front remembers them.
-                if self.plan.config.admin.is_some() {
+                let config = &self.plan.config;
+                if config.admin.is_some() || config.admin_access.socket.is_some() {
                     let (line, stack) = (self.fronts.line(), slow_stack(&subject, stack));
                     self.fronts.tell(line, ToFront::ShowSlowStack { stack });
                 }

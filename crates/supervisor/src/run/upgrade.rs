@@ -102,6 +102,7 @@ impl Supervisor {
         if let Some(certificates) = &mut self.plan.certificates {
             certificates.leave();
         }
+        self.jobs.kill_probes();
         let state = handover(self);
         let why = match state.write() {
             Err(why) => why,
@@ -129,6 +130,8 @@ impl Supervisor {
     pub(super) fn start_trials(&mut self) {
         let now = self.now();
         self.upgrader.start_trials(now);
+        // Before the first run, which may begin during the trials.
+        self.jobs.remember_runs(&self.plan.config, self.plan.source.file());
         self.purges.prepare_second_front(&mut self.fronts, now);
         let config = self.plan.config.clone();
         // A pool at rest stays at rest, or a hundred of them would start PHP at once; but some pool

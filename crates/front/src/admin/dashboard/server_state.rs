@@ -80,7 +80,7 @@ pub async fn state(thread: &Thread, view: View, selected: Option<&str>) -> Value
         "pools": all,
         "running": scripts(running, view),
         "requests": shows_tenants.then(|| requests(shared)),
-        "stacks": shows_tenants.then(|| stacks(shared)),
+        "stacks": (view == View::Whole).then(|| stacks(shared)),
         "cache": shared.cache.as_ref().and_then(|cache| cache.figures()),
         "proxies": shared.proxies.read(),
         "certificates": shows_tenants.then(|| certificates(shared)),

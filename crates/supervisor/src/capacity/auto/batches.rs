@@ -1,17 +1,16 @@
 //! The processor time and the memory of commands and schedules, for what is left to them
 //! ([`BatchLedger`]).
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use maitred_os::proc::Stat;
+use maitred_os::proc::{self, Stat};
 use maitred_sizing::beside::{Batch, BatchLedger, BatchProcess, Reserve};
 use maitred_sizing::ledger::DueMeasurement;
-use maitred_sizing::sources::Files;
+use maitred_sizing::sources::{Files, Memory};
 
 use super::worker_memory::WorkerMeasures;
 use crate::limits::Moment;
-use crate::processes::adopt;
 
 /// Processes of jobs whose processor time is read at a check, and those whose memory is, in turn.
 const PROCESSES_MOST: usize = 256;
@@ -67,8 +66,14 @@ impl Batches {
             let pids = job.pids.iter().take(left);
             let processes: Vec<BatchProcess> = pids.filter_map(|pid| sample(*pid)).collect();
             left -= processes.len().min(left);
-            let (pool, name, weight, wanted) = (&*job.pool, &*job.name, job.weight, job.wanted);
-            Batch { pool, name, weight, wanted, processes }
+            Batch {
+                pool: &job.pool,
+                name: &job.name,
+                weight: job.weight,
+                wanted: job.wanted,
+                running: job.pids.len(),
+                processes,
+            }
         });
         let batches: Vec<Batch<'_>> = batches.collect();
         self.ledger.look(now, cores, &batches);
@@ -80,6 +85,16 @@ impl Batches {
     /// The most memory that a process of a job has had lately, in bytes.
     pub(super) fn peak(&self, pool: &str, name: &str) -> Option<f64> {
         self.ledger.peak(pool, name)
+    }
+
+    /// The memory that is left to the jobs of each pool beyond what is in use: no more than the
+    /// pool's own limit allows.
+    pub(super) fn growths(&self, apart: &BTreeMap<String, Memory>) -> BTreeMap<String, f64> {
+        let within = |(pool, growth): (&str, f64)| {
+            let free = apart.get(pool).map(|memory| (memory.limit - memory.used).max(0.0));
+            (pool.to_owned(), growth.min(free.unwrap_or(f64::INFINITY)))
+        };
+        self.ledger.growths().map(within).collect()
     }
 
     /// What is reserved for the jobs of all pools.
@@ -97,17 +112,25 @@ impl Batches {
 fn processor_time(pid: i32) -> Option<Duration> {
     let stat = Stat::of(pid)?;
     let mut ticks = sum(&stat, &OWN_TIME) + sum(&stat, &CHILDREN_TIME);
-    let mut family = adopt::children_of(pid);
+    let mut family = children_of(pid);
     let mut looked = 0;
     while let Some(child) = family.get(looked).copied().filter(|_| looked < FAMILY_MOST) {
         looked += 1;
         if let Some(stat) = Stat::of(child) {
             ticks += sum(&stat, &OWN_TIME) + sum(&stat, &CHILDREN_TIME);
         }
-        family.extend(adopt::children_of(child));
+        family.extend(
+            children_of(child).into_iter().take(FAMILY_MOST - family.len().min(FAMILY_MOST)),
+        );
     }
     let per_second = rustix::param::clock_ticks_per_second().max(1);
     Some(Duration::from_millis(ticks.saturating_mul(1000) / per_second))
+}
+
+/// The children of a process's first thread: a tenant decides how many threads it has.
+fn children_of(pid: i32) -> Vec<i32> {
+    let list = proc::read(format!("{pid}/task/{pid}"), "children").unwrap_or_default();
+    list.split_ascii_whitespace().flat_map(str::parse).take(FAMILY_MOST).collect()
 }
 
 fn sum(stat: &Stat, fields: &[usize]) -> u64 {

@@ -133,7 +133,7 @@ const draw = {
     const hidden = state.server.view === "without requests";
     const list = Object.entries(state.requests || {}).map(([number, r]) => ({number, r})).filter(one => !pool || one.r[1] === pool).sort((a, b) => b.number - a.number);
     // A table that has not changed keeps its buttons, and so the focus.
-    const shown = list.map(one => one.number).join();
+    const shown = list.map(one => one.number + "@" + one.r[0]).join();
     if ($("request-rows").dataset.shown !== shown) {
       $("request-rows").dataset.shown = shown;
       rows("request-rows", list.map(({number, r}) => {
@@ -147,7 +147,7 @@ const draw = {
       $("stacks").dataset.shown = ids;
       $("stacks").replaceChildren(...stacks.map(([, s]) => el("article", {class: "card"}, el("h4", {}, s[1] + ": " + s[2]),
         el("p", {}, time(s[0]) + (s[3] ? ", request " + s[3] : "") + (s[5] ? ": " + s[5] : "")), ...(s[4] || []).length ? [el("ol", {}, ...s[4].map(call => el("li", {}, el("code", {}, call))))] : [])));
-      if (!stacks.length) $("stacks").append(el("p", {}, hidden ? "Not shown to this client." : "None. With request_slowlog_timeout and a slow log, a script that takes longer has its stack here."));
+      if (!stacks.length) $("stacks").append(el("p", {}, state.server.view !== "whole" ? "Not shown to this client." : "None. With request_slowlog_timeout and a slow log, a script that takes longer has its stack here."));
     }
   },
   sizing() {
