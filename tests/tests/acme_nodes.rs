@@ -73,7 +73,8 @@ impl Node {
 impl Cluster {
     fn new(place: String, challenge: &'static str, habits: Habits) -> Cluster {
         let keys = public_folder();
-        fs::write(keys.path().join("key"), KEY).expect("a key can be written");
+        let key = keys.path().join("key");
+        fs::write(&key, KEY).expect("a key can be written");
         Cluster { pebble: Pebble::with(habits), keys, place, challenge }
     }
 
@@ -160,6 +161,28 @@ fn nodes_with_one_folder_order_once_and_any_of_them_serves_the_challenge() {
         fs::write(file("certificate.late.test"), &late[..late.len() - 9]).expect("it is spoilt");
         fs::write(file("account"), [0xff; 100]).expect("it is spoilt");
     });
+}
+
+#[test]
+fn another_authority_after_a_reload_gets_the_orders_and_no_registration_stays_at_the_end() {
+    let folder = shared_folder();
+    let place = format!("folder = {:?}", folder.path());
+    let cluster = || Cluster::new(place.clone(), "tls-alpn-01", Habits::default());
+    let [first, second] = [cluster(), cluster()];
+    let node = Node::new(1);
+    let server = node.setup(&first, &["shop.test"]).start();
+    node.serves(&first, "shop.test");
+    server.configure(&node.setup(&second, &["shop.test"]));
+    server.reload();
+    node.serves(&second, "shop.test");
+    assert_eq!((first.pebble.orders(), second.pebble.orders()), (1, 1));
+    drop(server);
+    for cluster in [first, second] {
+        let nodes = cluster.pebble.folder_in(folder.path()).join("nodes");
+        wait::until_true("no registration", || {
+            fs::read_dir(&nodes).is_ok_and(|mut nodes| nodes.next().is_none())
+        });
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ use maitred_control::shared_certificates::{
 };
 use maitred_os::fork::HowEnded;
 use maitred_os::shared;
+use maitred_os::signals::Signal;
 use maitred_os::spawn::Program;
 use maitred_tls::{MAX_KEY_BYTES, SharedKey};
 use tracing::{error, warn};
@@ -72,6 +73,21 @@ pub struct SharedProcess {
     has_complained: bool,
 }
 
+#[cfg(test)]
+impl SharedProcess {
+    /// One that does not run, with a key.
+    pub fn with_key(text: &str) -> SharedProcess {
+        let place = SharedPlace::Folder("/nonexistent".into());
+        let shared = AcmeShared { place, key_file: "/nonexistent".into() };
+        let (key, authority) = (Secret(text.to_owned()), "ca".to_owned());
+        SharedProcess {
+            started: Some(Started { shared, authority, key }),
+            key: Some(SharedKey::of(text).unwrap()),
+            ..SharedProcess::default()
+        }
+    }
+}
+
 impl SharedProcess {
     /// The process, if it can report.
     pub fn listening(&self) -> Option<&Peer<ToShared>> {
@@ -123,9 +139,22 @@ impl SharedProcess {
         self.is_outdated = false;
         if let Err(why) = done {
             self.stop();
-            self.in_trouble(why);
-            self.start_at = self.backoff.failed_within(context.now, LONGEST_WAIT);
+            self.retry_later(why, context.now);
         }
+    }
+
+    /// It does not work any more. Another one is started after a wait.
+    pub fn kill(&mut self, why: String, now: Moment) {
+        if let Some(peer) = &self.peer {
+            peer.signal(Signal::SIGKILL);
+        }
+        self.stop();
+        self.retry_later(why, now);
+    }
+
+    fn retry_later(&mut self, why: String, now: Moment) {
+        self.in_trouble(why);
+        self.start_at = self.backoff.failed_within(now, LONGEST_WAIT);
     }
 
     fn start(&mut self, start: Started, context: &AcmeContext<'_>) -> Result<(), String> {
