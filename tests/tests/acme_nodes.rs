@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use maitred_tests::acme::{Site, status, text};
@@ -75,6 +76,7 @@ impl Cluster {
         let keys = public_folder();
         let key = keys.path().join("key");
         fs::write(&key, KEY).expect("a key can be written");
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("it is ours");
         Cluster { pebble: Pebble::with(habits), keys, place, challenge }
     }
 

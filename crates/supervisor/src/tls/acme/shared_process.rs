@@ -4,6 +4,7 @@
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -46,6 +47,19 @@ pub fn key_text(shared: &AcmeShared) -> Result<Secret, String> {
     }
     SharedKey::of(&text).map_err(|why| format!("{path} {why}"))?;
     Ok(Secret(text))
+}
+
+/// A warning about the key's file, if every user may read or write it.
+pub fn key_note(shared: &AcmeShared) -> Option<String> {
+    const OTHERS: u32 = 0o007;
+    let path = &shared.key_file;
+    let mode = std::fs::metadata(path).ok()?.permissions().mode();
+    let path = path.display();
+    (mode & OTHERS != 0).then(|| {
+        format!(
+            "every user may use {path}, the key of all shared certificates: run `chmod 600 {path}`"
+        )
+    })
 }
 
 /// What the process was started with.
@@ -281,4 +295,22 @@ fn wanted_start(shared: &AcmeShared, context: &AcmeContext<'_>) -> Result<Starte
     let folder = Store::of(acme).folder().to_owned();
     let authority = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(Started { shared: shared.clone(), authority, key: key_text(shared)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions};
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_every_user_may_read_is_warned_of() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let place = SharedPlace::Folder("/nonexistent".into());
+        let shared = AcmeShared { place, key_file: file.path().to_owned() };
+        for (mode, is_warned) in [(0o600, false), (0o640, false), (0o644, true)] {
+            set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
+            assert_eq!(key_note(&shared).is_some(), is_warned, "{mode:o}");
+        }
+    }
 }
