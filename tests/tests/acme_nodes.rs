@@ -188,6 +188,28 @@ fn another_authority_after_a_reload_gets_the_orders_and_no_registration_stays_at
 }
 
 #[test]
+fn a_process_that_says_nothing_is_replaced_and_the_order_goes_on() {
+    let folder = shared_folder();
+    let place = format!("folder = {:?}", folder.path());
+    let cluster = Cluster::new(place, "tls-alpn-01", Habits::default());
+    let node = Node::new(1);
+    let server = node.setup(&cluster, &["shop.test"]).start();
+    node.serves(&cluster, "shop.test");
+    let all = server.processes();
+    let sharing = all.iter().find(|process| process.title.trim_end() == "maitred: certificates");
+    let sharing = sharing.expect("it runs");
+    sharing.signal(Signal::STOP);
+    let mark = server.log().mark();
+    server.configure(&node.setup(&cluster, &["shop.test", "late.test"]));
+    server.reload();
+    server.expect_log(mark, "what there is cannot be read in time");
+    server.expect_log(mark, "shared with other nodes again");
+    node.serves(&cluster, "late.test");
+    assert!(!sharing.is_running());
+    assert_eq!(cluster.pebble.orders(), 2);
+}
+
+#[test]
 fn a_renewal_is_one_order_and_without_redis_what_there_is_is_served_and_orders_wait() {
     let mut redis = Redis::start();
     let habits = Habits { valid_seconds: 30, ..Habits::default() };

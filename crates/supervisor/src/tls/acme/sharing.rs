@@ -451,7 +451,6 @@ impl AcmeManager {
                 Ok(order) => self.order = Some(order),
                 Err(why) => self.failed(OrderFailure::unreachable(why), context),
             }
-            return;
         } else {
             self.schedule.postponed(LOCKED_WAIT, None, context.now);
         }
