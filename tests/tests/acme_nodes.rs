@@ -166,7 +166,7 @@ fn nodes_with_one_folder_order_once_and_any_of_them_serves_the_challenge() {
 }
 
 #[test]
-fn another_authority_after_a_reload_gets_the_orders_and_no_registration_stays_at_the_end() {
+fn another_authority_after_a_reload_gets_the_orders_and_no_registration_stays_at_the_first() {
     let folder = shared_folder();
     let place = format!("folder = {:?}", folder.path());
     let cluster = || Cluster::new(place.clone(), "tls-alpn-01", Habits::default());
@@ -178,13 +178,11 @@ fn another_authority_after_a_reload_gets_the_orders_and_no_registration_stays_at
     server.reload();
     node.serves(&second, "shop.test");
     assert_eq!((first.pebble.orders(), second.pebble.orders()), (1, 1));
-    drop(server);
-    for cluster in [first, second] {
-        let nodes = cluster.pebble.folder_in(folder.path()).join("nodes");
-        wait::until_true("no registration", || {
-            fs::read_dir(&nodes).is_ok_and(|mut nodes| nodes.next().is_none())
-        });
-    }
+    // At a stop, it may be killed before.
+    let nodes = first.pebble.folder_in(folder.path()).join("nodes");
+    wait::until_true("no registration", || {
+        fs::read_dir(&nodes).is_ok_and(|mut nodes| nodes.next().is_none())
+    });
 }
 
 #[test]

@@ -25,8 +25,9 @@ const SPREAD_ROUND: Millis = 200;
 /// Least and longest time between two attempts while the place cannot be reached.
 const RETRY: (Millis, Millis) = (1000, 10_000);
 
-/// How long this process takes to give a lock back before it ends.
-const LEAVE: Duration = Duration::from_secs(1);
+/// How long this process takes to give a lock back before it ends. A server that stops kills it
+/// sooner.
+const LEAVE: Duration = Duration::from_secs(3);
 
 /// How long nodes may take to be started, all at once.
 const START: Millis = 60_000;
