@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use maitred_tests::acme::{Site, status, text};
@@ -73,7 +74,9 @@ impl Node {
 impl Cluster {
     fn new(place: String, challenge: &'static str, habits: Habits) -> Cluster {
         let keys = public_folder();
-        fs::write(keys.path().join("key"), KEY).expect("a key can be written");
+        let key = keys.path().join("key");
+        fs::write(&key, KEY).expect("a key can be written");
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("it is ours");
         Cluster { pebble: Pebble::with(habits), keys, place, challenge }
     }
 
@@ -160,6 +163,48 @@ fn nodes_with_one_folder_order_once_and_any_of_them_serves_the_challenge() {
         fs::write(file("certificate.late.test"), &late[..late.len() - 9]).expect("it is spoilt");
         fs::write(file("account"), [0xff; 100]).expect("it is spoilt");
     });
+}
+
+#[test]
+fn another_authority_after_a_reload_gets_the_orders_and_no_registration_stays_at_the_first() {
+    let folder = shared_folder();
+    let place = format!("folder = {:?}", folder.path());
+    let cluster = || Cluster::new(place.clone(), "tls-alpn-01", Habits::default());
+    let [first, second] = [cluster(), cluster()];
+    let node = Node::new(1);
+    let server = node.setup(&first, &["shop.test"]).start();
+    node.serves(&first, "shop.test");
+    server.configure(&node.setup(&second, &["shop.test"]));
+    server.reload();
+    node.serves(&second, "shop.test");
+    assert_eq!((first.pebble.orders(), second.pebble.orders()), (1, 1));
+    // At a stop, it may be killed before.
+    let nodes = first.pebble.folder_in(folder.path()).join("nodes");
+    wait::until_true("no registration", || {
+        fs::read_dir(&nodes).is_ok_and(|mut nodes| nodes.next().is_none())
+    });
+}
+
+#[test]
+fn a_process_that_says_nothing_is_replaced_and_the_order_goes_on() {
+    let folder = shared_folder();
+    let place = format!("folder = {:?}", folder.path());
+    let cluster = Cluster::new(place, "tls-alpn-01", Habits::default());
+    let node = Node::new(1);
+    let server = node.setup(&cluster, &["shop.test"]).start();
+    node.serves(&cluster, "shop.test");
+    let all = server.processes();
+    let sharing = all.iter().find(|process| process.title.trim_end() == "maitred: certificates");
+    let sharing = sharing.expect("it runs");
+    sharing.signal(Signal::STOP);
+    let mark = server.log().mark();
+    server.configure(&node.setup(&cluster, &["shop.test", "late.test"]));
+    server.reload();
+    server.expect_log(mark, "what there is cannot be read in time");
+    server.expect_log(mark, "shared with other nodes again");
+    node.serves(&cluster, "late.test");
+    assert!(!sharing.is_running());
+    assert_eq!(cluster.pebble.orders(), 2);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use instant_acme::{
-    Account, AuthorizationStatus, ChallengeType, Error, ExternalAccountKey, Identifier, NewAccount,
-    NewOrder, Order as AcmeOrder, OrderStatus, RetryPolicy,
+    Account, AccountCredentials, AuthorizationStatus, ChallengeType, Error, ExternalAccountKey,
+    Identifier, NewAccount, NewOrder, Order as AcmeOrder, OrderStatus, RetryPolicy,
 };
 use maitred_control::acme::{
     Cause, FromAcme, MAX_ACCOUNT_BYTES, MAX_CHAIN_BYTES, Order, Proof, Secret,
@@ -81,12 +81,20 @@ async fn kept(order: &Order, waits: &RetryAfter) -> Result<Option<Account>, Fail
         return Ok(None);
     };
     // An account that cannot be parsed counts as none.
-    let Ok(account) = serde_json::from_str(account) else {
+    let Some(account) = credentials(account, &order.directory) else {
         return Ok(None);
     };
     let builder = Account::builder_with_http(client(order, waits)?);
     let account = builder.from_credentials(account).await;
     account.map(Some).map_err(|error| Failure::of("its directory", error))
+}
+
+/// The credentials of an account at the authority with this directory. With those of another one,
+/// that other one would get the order.
+fn credentials(account: &str, directory: &str) -> Option<AccountCredentials> {
+    let fields: serde_json::Value = serde_json::from_str(account).ok()?;
+    let is_there = fields.get("directory")?.as_str()? == directory;
+    is_there.then(|| serde_json::from_str(account).ok()).flatten()
 }
 
 async fn create(order: &Order, link: &Link, waits: &RetryAfter) -> Result<Account, Failure> {
@@ -186,6 +194,16 @@ async fn not_proven(order: &Order, begun: &mut AcmeOrder) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_account_at_another_authority_counts_as_none() {
+        // Base64url without padding, as instant-acme writes it.
+        let account = r#"{"id":"https://a/1","key_pkcs8":"AAAA","directory":"https://a/dir"}"#;
+        assert!(credentials(account, "https://a/dir").is_some());
+        assert!(credentials(account, "https://b/dir").is_none());
+        assert!(credentials("{}", "https://a/dir").is_none());
+        assert!(credentials("garbage", "https://a/dir").is_none());
+    }
 
     #[test]
     fn keys_of_external_accounts_may_have_padding_and_an_end_of_line() {

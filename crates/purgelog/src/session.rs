@@ -247,11 +247,12 @@ impl Session {
         Ok(())
     }
 
-    /// Notes whether Redis is reached, and why not.
+    /// Notes whether Redis is reached, and why not: the reason may change while it is not.
     fn note_reached(&mut self, is_reached: bool, why: Option<String>, now: Millis) {
         if self.reached.0 != Some(is_reached) {
-            self.reached = (Some(is_reached), now, why);
+            (self.reached.0, self.reached.1) = (Some(is_reached), now);
         }
+        self.reached.2 = why;
     }
 
     fn write_position(&mut self) {

@@ -23,6 +23,9 @@ const FILE_MODE: u32 = 0o644;
 /// Most registrations that are read.
 const MAX_NODES: usize = 1024;
 
+/// How many hexadecimal digits the name of a node has.
+const NODE_DIGITS: usize = 16;
+
 /// The contents of a lock that no node has.
 const FREE: &str = "free";
 
@@ -112,10 +115,12 @@ impl FolderPlace {
     pub async fn nodes(&self) -> Result<Registrations, String> {
         self.within(|folder| {
             let mut nodes = Registrations::new();
-            for entry in fs::read_dir(folder.path.join("nodes"))?.take(MAX_NODES) {
-                let entry = entry?;
-                let name = entry.file_name().to_string_lossy().into_owned();
-                if let Some(text) = folder.read(&entry.path())?.filter(|_| !name.starts_with('.')) {
+            let entries = fs::read_dir(folder.path.join("nodes"))?.flatten();
+            let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+            for name in names.filter(|name| is_node(name)).take(MAX_NODES) {
+                // What cannot be read is no registration, and stops no order.
+                let path = folder.path.join("nodes").join(&name);
+                if let Ok(Some(text)) = folder.read(&path) {
                     nodes.insert(name, text);
                 }
             }
@@ -201,10 +206,9 @@ impl Folder {
         let last = self.locks()?.last().copied();
         if let Some(number) = last {
             let text = self.lock_text(number)?;
-            if text == self.own {
-                return Ok(true);
-            }
-            if text != FREE && !self.is_outdated(number, text) {
+            // One's own is renewed by the next number: an order takes its whole time.
+            let is_free = text == FREE || text == self.own || self.is_outdated(number, text);
+            if !is_free {
                 return Ok(false);
             }
         }
@@ -239,6 +243,11 @@ impl Folder {
     }
 }
 
+/// Whether it is the name of a node. Unfinished files and those of others are not.
+fn is_node(name: &str) -> bool {
+    name.len() == NODE_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 fn unless_missing(done: io::Result<()>) -> io::Result<()> {
     match done {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -262,10 +271,10 @@ mod tests {
         a.unlock().await.unwrap();
         assert!(b.lock().await.unwrap());
         assert!(!a.lock().await.unwrap());
-        assert_eq!(a.0.locks().unwrap(), [1], "no old lock stays");
+        assert_eq!(a.0.locks().unwrap(), [2], "no old lock stays");
         // One that has not changed for too long counts as free.
         let long_ago = Instant::now().checked_sub(LOCK_TIME + Duration::from_secs(1)).unwrap();
-        *a.0.seen.lock().unwrap() = Some((1, "b".to_owned(), long_ago));
+        *a.0.seen.lock().unwrap() = Some((2, "b".to_owned(), long_ago));
         assert!(a.lock().await.unwrap());
         assert!(!b.lock().await.unwrap());
     }
@@ -273,7 +282,8 @@ mod tests {
     #[tokio::test]
     async fn records_are_replaced_and_links_and_garbage_are_none() {
         let folder = tempfile::tempdir().unwrap();
-        let place = FolderPlace::new(folder.path(), "ca", "a");
+        let own = "00000000000000af";
+        let place = FolderPlace::new(folder.path(), "ca", own);
         assert_eq!(place.read("proofs").await.unwrap(), None);
         place.register("1 0").await.unwrap();
         for text in ["one", "two"] {
@@ -286,8 +296,12 @@ mod tests {
         assert_eq!(place.read("account").await.unwrap(), None);
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("ca/link")).unwrap();
         assert!(place.read("link").await.is_err());
-        assert_eq!(place.nodes().await.unwrap().len(), 1);
-        place.forget("a").await.unwrap();
+        let nodes = folder.path().join("ca/nodes");
+        fs::write(nodes.join(".00000000000000af.x"), "1 0").unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", nodes.join("00000000000000b0")).unwrap();
+        fs::create_dir(nodes.join("00000000000000b1")).unwrap();
+        assert_eq!(place.nodes().await.unwrap().into_keys().collect::<Vec<_>>(), [own]);
+        place.forget(own).await.unwrap();
         assert!(place.nodes().await.unwrap().is_empty());
     }
 

@@ -28,6 +28,8 @@ const FOLDER_THREADS: usize = 4;
 /// supervisor has gone, or when it is to be started again.
 pub fn run(channel: Channel) -> i32 {
     maitred_os::signals::ignore_sigpipe();
+    // It ends with its channel, and gives the lock back before.
+    maitred_os::signals::ignore_sigterm();
     match begin(SharedLink::new(channel)) {
         Ok(()) => 0,
         Err(why) => {

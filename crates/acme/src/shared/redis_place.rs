@@ -78,7 +78,15 @@ impl RedisPlace {
     pub async fn lock(&mut self) -> Result<bool, String> {
         let (own, millis) = (self.own.clone(), LOCK_TIME.as_millis().to_string());
         let set = self.call("SET", LOCK, &[&own, "NX", "PX", &millis]).await?;
-        Ok(set != Value::Nothing || self.has_lock().await?)
+        if set != Value::Nothing {
+            return Ok(true);
+        }
+        if !self.has_lock().await? {
+            return Ok(false);
+        }
+        // A lock that was not given back may be about to expire: an order takes its whole time.
+        let set = self.call("SET", LOCK, &[&own, "XX", "PX", &millis]).await?;
+        Ok(set != Value::Nothing)
     }
 
     async fn has_lock(&mut self) -> Result<bool, String> {

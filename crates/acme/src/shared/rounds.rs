@@ -25,8 +25,9 @@ const SPREAD_ROUND: Millis = 200;
 /// Least and longest time between two attempts while the place cannot be reached.
 const RETRY: (Millis, Millis) = (1000, 10_000);
 
-/// How long this process takes to give a lock back before it ends.
-const LEAVE: Duration = Duration::from_secs(1);
+/// How long this process takes to give a lock back before it ends. A server that stops kills it
+/// sooner.
+const LEAVE: Duration = Duration::from_secs(3);
 
 /// How long nodes may take to be started, all at once.
 const START: Millis = 60_000;
@@ -150,13 +151,22 @@ impl Session {
         }
     }
 
-    /// Gives the lock back.
+    /// Gives the lock back, and removes the registration, for which others would wait.
     async fn leave(&mut self) {
-        if self.has_lock && self.reached == Some(true) {
-            self.releases = true;
-            self.taking = None;
-            self.spreading = None;
-            let _ = timeout(LEAVE, self.work()).await;
+        if self.reached != Some(true) {
+            return;
+        }
+        self.releases = self.has_lock;
+        self.taking = None;
+        self.spreading = None;
+        self.next = Millis::MAX;
+        let own = self.own.clone();
+        let left = timeout(LEAVE, async {
+            self.work().await?;
+            self.store.forget(&own).await
+        });
+        if let Ok(Err(why)) = left.await {
+            tracing::debug!("the shared certificates were not left: {why}");
         }
     }
 
@@ -225,7 +235,10 @@ impl Session {
             self.waiting.remove(&record);
         }
         if self.releases {
-            self.store.write(&SharedRecord::Proofs, None, LOCK_TIME).await?;
+            // Without the lock, they are those of another node's order.
+            if self.has_lock {
+                self.store.write(&SharedRecord::Proofs, None, LOCK_TIME).await?;
+            }
             self.store.unlock().await?;
             (self.releases, self.has_lock) = (false, false);
         }

@@ -12,6 +12,7 @@ use maitred_control::purge_log::{
     FromPurgeLog, MAX_STATE_NODES, PurgeLogSettings, PurgeLogState, PurgeLogStatus, PurgeReach,
     ToPurgeLog, plain_node,
 };
+use maitred_os::clock::since_boot_millis;
 use maitred_os::fork::HowEnded;
 use maitred_os::shared;
 use maitred_os::signals::Signal;
@@ -192,13 +193,11 @@ impl PurgeLogManager {
     pub fn status(&self, now: u64) -> Option<PurgeLogStatus> {
         let state = self.state.as_ref()?;
         let seconds = |millis: u64| millis / 1000;
-        let why = state.why.as_deref().map(one_line);
-        let why = why.or_else(|| self.peer.is_none().then(|| "its process has ended".to_owned()));
         Some(PurgeLogStatus {
             node: state.node.clone(),
-            connected: state.is_connected && self.peer.is_some(),
+            connected: state.is_connected,
             since_seconds: seconds(now.saturating_sub(state.since)),
-            error: why,
+            error: state.why.as_deref().map(one_line),
             lease_seconds: seconds(self.lease.saturating_sub(now)),
             last_id: state.last_id.clone(),
             waiting: state.waiting,
@@ -207,9 +206,20 @@ impl PurgeLogManager {
         })
     }
 
+    /// Without the process, its last report is out of date. `now` is in milliseconds.
+    fn lost(&mut self, now: u64) {
+        if let Some(state) = &mut self.state {
+            if std::mem::replace(&mut state.is_connected, false) {
+                state.since = now;
+            }
+            state.why = Some("its process has ended".to_owned());
+        }
+    }
+
     /// The process has ended.
     pub fn process_ended(&mut self, how: HowEnded, is_wanted: bool, now: Moment) {
         self.peer = None;
+        self.lost(since_boot_millis());
         if is_wanted && !self.is_leaving {
             error!("the process of the purge log {how}; it is started again");
             self.start_at = self.backoff.failed(now);
@@ -262,4 +272,29 @@ fn settings_of(
         folder: context.config.cache_dir.clone(),
         is_cold,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status_of(is_connected: bool, why: Option<&str>) -> PurgeLogStatus {
+        let why = why.map(str::to_owned);
+        let state = PurgeLogState { is_connected, since: 1000, why, ..PurgeLogState::default() };
+        let mut manager = PurgeLogManager { state: Some(state), ..PurgeLogManager::default() };
+        manager.lost(5000);
+        manager.status(9000).unwrap()
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_shown_as_such_and_not_what_it_reported_before() {
+        let lost = status_of(true, None);
+        assert!(!lost.connected);
+        assert_eq!(lost.since_seconds, 4);
+        assert_eq!(lost.error.as_deref(), Some("its process has ended"));
+        let before = status_of(false, Some("Connection refused"));
+        assert_eq!(before.since_seconds, 8, "it was not connected before, either");
+        assert_eq!(before.error.as_deref(), Some("its process has ended"));
+        assert!(PurgeLogManager::default().status(0).is_none());
+    }
 }

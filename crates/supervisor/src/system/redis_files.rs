@@ -1,10 +1,15 @@
 //! How a process reaches Redis: its settings, with the contents of the files that they name.
 
+use std::io::Read;
 use std::path::Path;
 
 use maitred_config::{Redis, RedisServer as Configured};
 use maitred_control::acme::Secret;
 use maitred_control::redis_access::{RedisAccess, RedisServer};
+use maitred_os::walk::{self, Rule};
+
+/// Longest file, in bytes.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// Longest password, in bytes.
 const MAX_PASSWORD_BYTES: usize = 4096;
@@ -14,9 +19,6 @@ const MAX_PASSWORD_BYTES: usize = 4096;
 /// # Errors
 /// One sentence, when a file cannot be read or holds no password.
 pub fn redis_access(redis: &Redis) -> Result<RedisAccess, String> {
-    let read = |path: &Path| {
-        std::fs::read_to_string(path).map_err(|why| format!("{}: {why}", path.display()))
-    };
     let password = redis.password_file.as_deref().map(|path| {
         let text = read(path)?;
         let password = text.trim_end_matches(['\r', '\n']);
@@ -40,4 +42,30 @@ pub fn redis_access(redis: &Redis) -> Result<RedisAccess, String> {
         password: password.transpose()?,
         database: redis.database,
     })
+}
+
+/// Root reads it: a link of another user leads to no file of root.
+fn read(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let opened = walk::open_to_read(path, Rule::of_reader());
+    let read = opened.and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));
+    match read {
+        Err(why) => Err(format!("{}: {why}", path.display())),
+        Ok(_) if text.len() as u64 > MAX_FILE_BYTES => {
+            Err(format!("{} has more than {MAX_FILE_BYTES} bytes", path.display()))
+        }
+        Ok(_) => Ok(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_an_end_or_one_that_is_missing_is_an_error() {
+        let too_long = read(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(too_long, "/dev/zero has more than 1048576 bytes");
+        assert!(read(Path::new("/nonexistent")).unwrap_err().starts_with("/nonexistent: "));
+    }
 }

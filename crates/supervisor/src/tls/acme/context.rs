@@ -57,8 +57,8 @@ impl AcmeTask<'_> {
     }
 
     /// The process that shares certificates has ended.
-    pub fn shared_process_ended(self, how: HowEnded) {
-        self.manager.shared_process_ended(how, &self.context);
+    pub fn shared_process_ended(mut self, how: HowEnded) {
+        self.manager.shared_process_ended(how, &mut self.context);
     }
 
     /// The process that gets a certificate has ended.

@@ -5,7 +5,7 @@ use maitred_tls::{Material, Server, examine};
 
 use crate::error::Error;
 use crate::tls::acme::schedule::{AcmeHost, renewal_of};
-use crate::tls::acme::shared_process::key_text;
+use crate::tls::acme::shared_process::{key_note, key_text};
 use crate::tls::acme::store::Store;
 
 /// The hosts of a configuration with certificates by ACME.
@@ -32,6 +32,7 @@ pub fn add_kept(
         key_text(shared).map_err(Error::Configuration)?;
     }
     let mut found = AcmeHosts::default();
+    found.notes.extend(acme.shared.as_ref().and_then(key_note));
     for (host, why) in acme.left_out(config) {
         if !server.covers(host) {
             let sentence = format!("no certificate is requested for {host}: it {why}");

@@ -140,8 +140,9 @@ impl AcmeManager {
 
     /// The proofs of running orders, here and on another node, if there are any.
     pub fn proofs(&self) -> Option<ToFront> {
+        // Of two for one host, fronts serve the last one.
         let own = self.order.iter().flat_map(|order| &order.proofs);
-        let proofs: Vec<Proof> = own.chain(&self.sharing.others.proofs).cloned().collect();
+        let proofs: Vec<Proof> = self.sharing.others.proofs.iter().chain(own).cloned().collect();
         (!proofs.is_empty()).then_some(ToFront::SetAcmeProofs { proofs, mark: self.mark })
     }
 
@@ -263,6 +264,8 @@ impl AcmeManager {
             // The errors of another authority do not count any more.
             self.give_up(context.fronts);
             self.schedule = Schedule::default();
+            self.forget_others(context.fronts);
+            self.sharing.forget_authority();
             self.folder = folder;
         }
         let certificates = context.certificates.as_ref();
@@ -422,7 +425,7 @@ impl AcmeManager {
             return self.sharing.release();
         };
         if failure.cause != Cause::Unreachable {
-            self.sharing.share_failure(&name, &failure.why, retry.wait);
+            self.sharing.share_failure(&name, &failure, retry.wait);
         }
         self.sharing.release();
         let wait = in_words(retry.wait);

@@ -77,6 +77,8 @@ pub struct HostState {
     not_before: Moment,
     /// A reload does not shorten a wait that an authority has requested.
     limited: bool,
+    /// A reload has shortened its wait, and it has not been tried since.
+    hurried: bool,
 }
 
 /// The schedule.
@@ -127,6 +129,7 @@ impl Schedule {
         for entry in self.entries.values_mut().filter(|entry| !entry.limited) {
             let soon = entry.tried.map_or(Moment::ZERO, |tried| tried + HURRY);
             entry.not_before = entry.not_before.min(soon);
+            entry.hurried = entry.error.is_some();
         }
         if let Some(unreached) = &self.unreached {
             self.pause = self.pause.min(unreached.tried + HURRY);
@@ -170,6 +173,13 @@ impl Schedule {
         self.asked.as_deref()
     }
 
+    /// Whether the running order is due to a reload: failures before it, here or on another node,
+    /// do not delay it.
+    pub fn is_hurried(&self) -> bool {
+        let entry = self.asked.as_ref().and_then(|name| self.entries.get(name));
+        entry.is_some_and(|entry| entry.hurried)
+    }
+
     /// The running order has succeeded.
     pub fn issued(&mut self, valid: Validity) {
         self.unreached = None;
@@ -210,6 +220,7 @@ impl Schedule {
         entry.tried = Some(now.moment);
         entry.not_before = now.moment + wait;
         entry.limited = failure.cause == Cause::Limited;
+        entry.hurried = false;
         match failure.cause {
             Cause::Unreachable => {
                 self.pause = now.moment + after(in_a_row);
@@ -235,11 +246,12 @@ impl Schedule {
         }
     }
 
-    /// The host of the running order is not tried before `wait` has passed: another node has tried.
-    pub fn put_off(&mut self, wait: Duration, why: String, now: Moment) {
+    /// The host of the running order waits, since another node has tried.
+    pub fn put_off(&mut self, PutOff { wait, why, is_limited }: PutOff, now: Moment) {
         let name = self.asked.take();
         if let Some(entry) = name.and_then(|name| self.entries.get_mut(&name)) {
             (entry.not_before, entry.error) = (now + wait, Some(why));
+            (entry.limited, entry.hurried) = (is_limited, false);
         }
     }
 
@@ -274,6 +286,17 @@ impl Schedule {
             (name.as_str(), entry, next)
         })
     }
+}
+
+/// The order of another node has failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PutOff {
+    /// How long no node tries.
+    pub wait: Duration,
+    /// One sentence.
+    pub why: String,
+    /// The authority requires the wait.
+    pub is_limited: bool,
 }
 
 /// Why an order failed.

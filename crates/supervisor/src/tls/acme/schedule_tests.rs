@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
+const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 fn at(seconds: u64) -> Clocks {
@@ -112,6 +113,25 @@ fn what_the_authority_asks_to_wait_is_waited_and_no_reload_hurries_it() {
 }
 
 #[test]
+fn a_reload_has_a_host_tried_once_whose_order_another_node_failed_unless_it_was_limited() {
+    let put_off = |is_limited| PutOff { wait: 5000 * SECOND, why: "no".to_owned(), is_limited };
+    let mut schedule = one();
+    schedule.hurry();
+    assert!(schedule.next(at(0)).is_some());
+    assert!(!schedule.is_hurried(), "it had not failed");
+    schedule.put_off(put_off(false), at(0).moment);
+    assert_eq!(schedule.next(at(1)), None);
+    schedule.hurry();
+    assert!(schedule.next(at(1)).is_some() && schedule.is_hurried());
+    schedule.failed(&failed(Cause::Refused), at(1), 0);
+    assert!(schedule.next(at(301)).is_some() && !schedule.is_hurried());
+    schedule.put_off(put_off(true), at(301).moment);
+    schedule.hurry();
+    assert_eq!(schedule.next(at(5300)), None);
+    assert!(schedule.next(at(5301)).is_some() && !schedule.is_hurried());
+}
+
+#[test]
 fn a_reload_has_what_failed_tried_soon_but_not_again_and_again() {
     let mut schedule = one();
     schedule.next(at(0));
@@ -189,7 +209,8 @@ fn what_another_node_does_is_waited_for_and_is_no_failure() {
     schedule.postponed(Duration::from_secs(3), None, at(0).moment);
     assert_eq!(schedule.next(at(2)), None);
     assert_eq!(schedule.next(at(3)).as_deref(), Some("a.com"), "it has not failed");
-    schedule.put_off(Duration::from_secs(300), "elsewhere".to_owned(), at(3).moment);
+    let why = "elsewhere".to_owned();
+    schedule.put_off(PutOff { wait: 300 * SECOND, why, is_limited: false }, at(3).moment);
     assert_eq!(schedule.next(at(3)).as_deref(), Some("b.com"));
     schedule.issued(valid(at(3), 90));
     assert_eq!(schedule.next(at(302)), None);

@@ -4,6 +4,7 @@
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use maitred_control::shared_certificates::{
 };
 use maitred_os::fork::HowEnded;
 use maitred_os::shared;
+use maitred_os::signals::Signal;
 use maitred_os::spawn::Program;
 use maitred_tls::{MAX_KEY_BYTES, SharedKey};
 use tracing::{error, warn};
@@ -47,6 +49,19 @@ pub fn key_text(shared: &AcmeShared) -> Result<Secret, String> {
     Ok(Secret(text))
 }
 
+/// A warning about the key's file, if every user may read or write it.
+pub fn key_note(shared: &AcmeShared) -> Option<String> {
+    const OTHERS: u32 = 0o007;
+    let path = &shared.key_file;
+    let mode = std::fs::metadata(path).ok()?.permissions().mode();
+    let path = path.display();
+    (mode & OTHERS != 0).then(|| {
+        format!(
+            "every user may use {path}, the key of all shared certificates: run `chmod 600 {path}`"
+        )
+    })
+}
+
 /// What the process was started with.
 #[derive(Debug, PartialEq, Eq)]
 struct Started {
@@ -70,6 +85,21 @@ pub struct SharedProcess {
     trouble: Option<String>,
     /// A record that cannot be opened was logged.
     has_complained: bool,
+}
+
+#[cfg(test)]
+impl SharedProcess {
+    /// One that does not run, with a key.
+    pub fn with_key(text: &str) -> SharedProcess {
+        let place = SharedPlace::Folder("/nonexistent".into());
+        let shared = AcmeShared { place, key_file: "/nonexistent".into() };
+        let (key, authority) = (Secret(text.to_owned()), "ca".to_owned());
+        SharedProcess {
+            started: Some(Started { shared, authority, key }),
+            key: Some(SharedKey::of(text).unwrap()),
+            ..SharedProcess::default()
+        }
+    }
 }
 
 impl SharedProcess {
@@ -123,9 +153,22 @@ impl SharedProcess {
         self.is_outdated = false;
         if let Err(why) = done {
             self.stop();
-            self.in_trouble(why);
-            self.start_at = self.backoff.failed_within(context.now, LONGEST_WAIT);
+            self.retry_later(why, context.now);
         }
+    }
+
+    /// It does not work any more. Another one is started after a wait.
+    pub fn kill(&mut self, why: String, now: Moment) {
+        if let Some(peer) = &self.peer {
+            peer.signal(Signal::SIGKILL);
+        }
+        self.stop();
+        self.retry_later(why, now);
+    }
+
+    fn retry_later(&mut self, why: String, now: Moment) {
+        self.in_trouble(why);
+        self.start_at = self.backoff.failed_within(now, LONGEST_WAIT);
     }
 
     fn start(&mut self, start: Started, context: &AcmeContext<'_>) -> Result<(), String> {
@@ -252,4 +295,22 @@ fn wanted_start(shared: &AcmeShared, context: &AcmeContext<'_>) -> Result<Starte
     let folder = Store::of(acme).folder().to_owned();
     let authority = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(Started { shared: shared.clone(), authority, key: key_text(shared)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions};
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_every_user_may_read_is_warned_of() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let place = SharedPlace::Folder("/nonexistent".into());
+        let shared = AcmeShared { place, key_file: file.path().to_owned() };
+        for (mode, is_warned) in [(0o600, false), (0o640, false), (0o644, true)] {
+            set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
+            assert_eq!(key_note(&shared).is_some(), is_warned, "{mode:o}");
+        }
+    }
 }

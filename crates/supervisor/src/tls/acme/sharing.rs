@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use maitred_control::acme::{Proof, Secret};
+use maitred_control::acme::{Cause, Proof, Secret};
 use maitred_control::shared_certificates::{
     FromShared, SPREAD_TIME, Sealed, SharedRecord, ToShared,
 };
@@ -13,12 +13,13 @@ use maitred_tls::{Pair, PemFile, Validity, examine};
 use serde::{Deserialize, Serialize};
 use tracing::{debug, error, warn};
 
-use super::schedule::{LONGEST, OrderFailure};
+use super::schedule::{LONGEST, OrderFailure, PutOff};
 use super::shared_process::SharedProcess;
 use super::store::Store;
 use super::{
     AcmeContext, AcmeManager, MAX_PROOFS, MAX_WHY_CHARS, is_possible, start_order, use_issued,
 };
+use crate::fronts::Fronts;
 use crate::limits::{ACME_MESSAGES_PER_TURN, Moment};
 use crate::logging::text::one_line;
 
@@ -87,6 +88,9 @@ struct SharedFailure {
     why: String,
     /// Seconds since 1970.
     until: u64,
+    /// The authority requires the wait.
+    #[serde(default)]
+    is_limited: bool,
 }
 
 /// A certificate that is of more use than that of this node.
@@ -151,10 +155,11 @@ impl Sharing {
     }
 
     /// No node is to order a certificate for a host meanwhile.
-    pub fn share_failure(&mut self, host: &str, why: &str, wait: Duration) {
+    pub fn share_failure(&mut self, host: &str, failure: &OrderFailure, wait: Duration) {
         let until = SystemTime::now() + wait;
         let until = until.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let failure = SharedFailure { why: why.to_owned(), until };
+        let is_limited = failure.cause == Cause::Limited;
+        let failure = SharedFailure { why: failure.why.clone(), until, is_limited };
         if let Ok(text) = serde_json::to_string(&failure) {
             self.write(SharedRecord::Failure(host.to_owned()), &text, wait);
         }
@@ -192,34 +197,72 @@ impl Sharing {
         }
     }
 
-    fn open_proofs(&mut self, text: &Sealed) -> Vec<Proof> {
-        let opened = self.process.open(&SharedRecord::Proofs, text);
-        let parsed = opened.and_then(|text| serde_json::from_str::<Vec<Proof>>(&text).ok());
-        let mut proofs = parsed.unwrap_or_default();
+    /// Another authority is in use: nothing that is known of the one before counts for it.
+    pub fn forget_authority(&mut self) {
+        (self.asking, self.account) = (None, None);
+        self.unchecked.clear();
+        self.forget_others();
+    }
+
+    /// The process has ended: the next one reports the proofs that there are. Returns whether there
+    /// were any.
+    fn forget_others(&mut self) -> bool {
+        self.others.unconfirmed = None;
+        !std::mem::take(&mut self.others.proofs).is_empty()
+    }
+
+    /// Another node needs these proofs served; none: no more. What does not open cannot be served,
+    /// and is not confirmed.
+    fn take_proofs(&mut self, id: u64, text: Option<&Sealed>) {
+        let opened = match text {
+            Some(text) => self.open_proofs(text),
+            None => Some(Vec::new()),
+        };
+        self.others.unconfirmed = opened.is_some().then_some(id);
+        self.others.proofs = opened.unwrap_or_default();
+    }
+
+    fn open_proofs(&mut self, text: &Sealed) -> Option<Vec<Proof>> {
+        let opened = self.process.open(&SharedRecord::Proofs, text)?;
+        let mut proofs = serde_json::from_str::<Vec<Proof>>(&opened).ok()?;
         proofs.retain(|proof| match proof {
             Proof::File { .. } => is_possible(proof, ""),
             Proof::Certificate { name, .. } => is_plain_name(name),
         });
         proofs.truncate(MAX_PROOFS);
-        proofs
+        Some(proofs)
     }
 }
 
 impl AcmeManager {
     /// Starts or ends the process, and gives a question up that it does not reply to.
-    pub(super) fn keep_sharing(&mut self, context: &AcmeContext<'_>) {
+    pub(super) fn keep_sharing(&mut self, context: &mut AcmeContext<'_>) {
+        let before = self.sharing.process.pid();
         let wanted = context.settings().and_then(|acme| acme.shared.as_ref());
         let wanted = wanted.filter(|_| context.is_serving);
         self.sharing.process.keep(wanted, context);
-        // Another process, after a reload, knows nothing of it.
+        let is_late = |asking: &Asking| asking.until <= context.now;
+        if self.sharing.asking.as_ref().is_some_and(is_late) {
+            // A process that does not reply to this may never report anything again.
+            let why = "what there is cannot be read in time".to_owned();
+            self.sharing.process.kill(why, context.now);
+        }
         let pid = self.sharing.process.pid();
+        if before.is_some() && before != pid {
+            // It gives the lock back: another node may order.
+            self.forget_others(context.fronts);
+            self.give_up(context.fronts);
+        }
+        // Another process, after a reload, knows nothing of it.
         if let Some(asking) = self.sharing.asking.take_if(|asking| asking.pid != pid) {
             self.cannot_ask(&asking, context);
         }
-        let is_late = |asking: &mut Asking| asking.until <= context.now;
-        if let Some(asking) = self.sharing.asking.take_if(is_late) {
-            self.sharing.process.in_trouble("what there is cannot be read in time".to_owned());
-            self.cannot_ask(&asking, context);
+    }
+
+    /// The proofs of another node are not known any more, and not served.
+    pub(super) fn forget_others(&mut self, fronts: &mut Fronts) {
+        if self.sharing.forget_others() {
+            self.tell_proofs(fronts);
         }
     }
 
@@ -277,12 +320,12 @@ impl AcmeManager {
                     self.sharing.account = opened.map(Secret);
                 }
                 Some(FromShared::Found { number, certificate, failure, is_locked }) => {
+                    // Whatever it was in trouble for before, it has read this.
+                    self.sharing.process.reached();
                     self.found(number, FoundRecords { certificate, failure, is_locked }, context);
                 }
                 Some(FromShared::Proofs { id, text }) => {
-                    let proofs = text.map(|text| self.sharing.open_proofs(&text));
-                    self.sharing.others.proofs = proofs.unwrap_or_default();
-                    self.sharing.others.unconfirmed = Some(id);
+                    self.sharing.take_proofs(id, text.as_ref());
                     self.tell_proofs(context.fronts);
                     self.sharing.confirm();
                 }
@@ -294,8 +337,9 @@ impl AcmeManager {
     }
 
     /// The process that shares certificates has ended.
-    pub(super) fn shared_process_ended(&mut self, how: HowEnded, context: &AcmeContext<'_>) {
+    pub(super) fn shared_process_ended(&mut self, how: HowEnded, context: &mut AcmeContext<'_>) {
         self.sharing.process.ended(how, context.now);
+        self.forget_others(context.fronts);
         if let Some(asking) = self.sharing.asking.take() {
             self.cannot_ask(&asking, context);
         }
@@ -325,7 +369,10 @@ impl AcmeManager {
         let is_it = |asking: &mut Asking| asking.number == number;
         let Some(asking) = self.sharing.asking.take_if(is_it) else {
             // It came too late.
-            return self.sharing.release();
+            if found.is_locked {
+                self.sharing.release();
+            }
+            return;
         };
         self.check_at = Moment::ZERO;
         let host = asking.host.clone();
@@ -379,14 +426,18 @@ impl AcmeManager {
             let text = self.sharing.process.open(&record, sealed)?;
             serde_json::from_str::<SharedFailure>(&text).ok()
         });
-        let waits = failure.and_then(|SharedFailure { why, until }| {
+        // A reload may have corrected the cause.
+        let is_hurried = self.schedule.is_hurried();
+        let failure = failure.filter(|failure| failure.is_limited || !is_hurried);
+        let waits = failure.and_then(|SharedFailure { why, until, is_limited }| {
             let until = UNIX_EPOCH.checked_add(Duration::from_secs(until))?;
             let left = until.duration_since(SystemTime::now()).ok()?.min(LONGEST);
             let why = one_line(&why).chars().take(MAX_WHY_CHARS).collect::<String>();
-            Some((left, format!("another node has tried: {why}")))
+            let why = format!("another node has tried: {why}");
+            Some(PutOff { wait: left, why, is_limited })
         });
-        if let Some((left, why)) = waits {
-            self.schedule.put_off(left, why, context.now);
+        if let Some(put_off) = waits {
+            self.schedule.put_off(put_off, context.now);
             if found.is_locked {
                 self.sharing.release();
             }
@@ -400,7 +451,6 @@ impl AcmeManager {
                 Ok(order) => self.order = Some(order),
                 Err(why) => self.failed(OrderFailure::unreachable(why), context),
             }
-            return;
         } else {
             self.schedule.postponed(LOCKED_WAIT, None, context.now);
         }
@@ -435,4 +485,61 @@ fn is_plain_name(name: &str) -> bool {
 fn pair_of(store: &Store, host: &str, text: &str) -> Pair {
     let file = PemFile::new(store.file(host), text.as_bytes());
     Pair { cert: file.clone(), key: file }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "0Zr1kq1ZbC6q2H0m2gJ3X0qk3b2yV9r5mJ7yqf6nX4c=";
+    const OTHER: &str = "1Zr1kq1ZbC6q2H0m2gJ3X0qk3b2yV9r5mJ7yqf6nX4c=";
+
+    fn with_key(key: &str) -> Sharing {
+        Sharing { process: SharedProcess::with_key(key), ..Sharing::default() }
+    }
+
+    fn sealed(key: &str, text: &str) -> Sealed {
+        with_key(key).process.seal(&SharedRecord::Proofs, text).unwrap()
+    }
+
+    fn proof() -> Proof {
+        Proof::File { token: "token".to_owned(), contents: "token.key".to_owned() }
+    }
+
+    #[test]
+    fn only_proofs_that_open_are_confirmed() {
+        let text = serde_json::to_string(&[proof()]).unwrap();
+        let mut sharing = with_key(KEY);
+        sharing.take_proofs(7, Some(&sealed(KEY, &text)));
+        assert_eq!(
+            (sharing.others.unconfirmed, &sharing.others.proofs[..]),
+            (Some(7), &[proof()][..])
+        );
+        for unusable in [sealed(OTHER, &text), sealed(KEY, "?"), Sealed("?".to_owned())] {
+            sharing.take_proofs(8, Some(&unusable));
+            assert_eq!((sharing.others.unconfirmed, sharing.others.proofs.len()), (None, 0));
+        }
+        sharing.take_proofs(0, None);
+        assert_eq!(sharing.others.unconfirmed, Some(0), "no proofs are served");
+    }
+
+    #[test]
+    fn nothing_of_another_authority_is_remembered() {
+        let mut sharing = with_key(KEY);
+        sharing.share_account(&Secret("account".to_owned()));
+        sharing.ask("a.com".to_owned(), true, Moment::ZERO);
+        sharing.unchecked.insert("a.com".to_owned());
+        let text = serde_json::to_string(&[proof()]).unwrap();
+        sharing.take_proofs(7, Some(&sealed(KEY, &text)));
+        sharing.forget_authority();
+        assert_eq!(sharing.account, None);
+        assert!(!sharing.is_asking() && sharing.unchecked.is_empty());
+        assert!(sharing.others.proofs.is_empty() && sharing.others.unconfirmed.is_none());
+    }
+
+    #[test]
+    fn failures_of_a_former_program_do_not_count_as_limits() {
+        let failure: SharedFailure = serde_json::from_str(r#"{"why":"no","until":1}"#).unwrap();
+        assert!(!failure.is_limited);
+    }
 }
